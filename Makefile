@@ -1,0 +1,42 @@
+# Holdfast: make help tells what there is.
+GO       ?= go
+BUDGET   ?= 5m
+PKG      := ./...
+# Packages without goroutines run without the race detector: nothing to find,
+# and it costs them ten times the time.
+PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage/...
+RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage)(/|$$)')
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check deps bench planted prove
+
+help: ## what there is to make
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+run: ## a short tour of the API, in memory; ends by itself
+	@$(GO) run ./examples/tour
+
+test: deps check ## everything that must pass before a change lands
+	$(GO) test $(PURE)
+	$(GO) test -race $(RACED)
+
+check: bin/staticcheck ## format, vet, staticcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed: $$out"; exit 1; fi
+	$(GO) vet $(PKG)
+	bin/staticcheck $(PKG)
+
+bin/staticcheck: tools/go.mod tools/go.sum
+	$(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+deps: ## install what the tests need and the machine lacks (as root, on Debian)
+	@command -v gcc >/dev/null || { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends gcc libc6-dev; } \
+		|| { echo "the race detector needs a C compiler: install gcc and libc6-dev"; exit 1; }
+
+bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
+	$(GO) run ./internal/measure bench
+
+planted: ## prove that the tests still catch the bugs they were written for
+	$(GO) run ./internal/planted
+
+prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
+	$(GO) run ./internal/measure prove -budget $(BUDGET)

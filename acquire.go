@@ -1,0 +1,166 @@
+package holdfast
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// lockable is what everything that can be held has in common. It is safe for
+// concurrent use since nobody changes it.
+type lockable struct {
+	s    *Space
+	cfg  *config
+	name string // with prefix
+	err  error  // what is wrong with name or options
+}
+
+func (s *Space) lockable(name string, opts []HoldOption) lockable {
+	l := lockable{s: s, cfg: s.cfg.with(opts, s.r), name: s.prefix + name}
+	l.err = firstError(checkName(l.name, s.r.maxName()), l.cfg.err)
+	return l
+}
+
+func (r *root) maxName() int {
+	if r.info.MaxName > 0 {
+		return r.info.MaxName
+	}
+	return defaultMaxName
+}
+
+// wish is a request with room for its one want, and what the call is named in
+// errors.
+type wish struct {
+	driver.Request
+	one [1]driver.Want
+	op  string
+}
+
+// acquire takes the want; need is the feature that it takes.
+func (l *lockable) acquire(ctx context.Context, want driver.Want, need Feature, try bool) (*Hold, error) {
+	w := &wish{op: "acquire"}
+	w.Try = try
+	return l.take(ctx, want, need, w)
+}
+
+// take puts the want into w and asks for it.
+func (l *lockable) take(ctx context.Context, want driver.Want, need Feature, w *wish) (*Hold, error) {
+	if l.err != nil {
+		return nil, wrap(w.op, l.name, l.err)
+	}
+	want.Name = l.name
+	w.one[0] = want
+	w.Wants = w.one[:]
+	return l.s.obtain(ctx, l.name, l.cfg, need, w)
+}
+
+// obtain is the way of every wish: look, join or ask, and begin the hold.
+func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Feature, w *wish) (*Hold, error) {
+	if err := s.r.readyToHold(ctx, need, cfg); err != nil {
+		return nil, wrap(w.op, name, err)
+	}
+	if cfg.reentrant {
+		if h, err := s.join(ctx, w.Wants); h != nil || err != nil {
+			return h, wrap(w.op, name, err)
+		}
+	}
+	ctx, traces := s.r.trace(ctx, name)
+	h, err := s.ask(ctx, &claim{r: s.r, cfg: cfg, name: name, prefix: s.prefix}, w)
+	err = s.r.wrap(w.op, name, need, err)
+	traces.tell(h, err)
+	return h, err
+}
+
+// readyToHold is ready for calls that make holds.
+func (r *root) readyToHold(ctx context.Context, need Feature, cfg *config) error {
+	if r.phase.Load() != open {
+		return errClosed
+	}
+	if err := r.ready(ctx, need); err != nil {
+		return err
+	}
+	if cfg.under != nil {
+		return cfg.under.Err()
+	}
+	return nil
+}
+
+// ask sends the wish for c.
+func (s *Space) ask(ctx context.Context, c *claim, w *wish) (*Hold, error) {
+	lost := c.lost
+	w.ID, w.Spec, w.Lost, w.Waiting = newID(), c.cfg.spec, lost, c.cfg.onWait
+	w.MaxHold, w.MinHold, w.Delay = c.cfg.maxHold, c.cfg.minHold, c.cfg.delay
+	c.wants = w.Wants
+	if c.cfg.under != nil {
+		w.Lease, w.Spec = c.cfg.under.lease, c.cfg.under.lease.Spec
+	}
+	if c.cfg.spec.Manual {
+		return s.askByHand(ctx, c, w)
+	}
+	g, err := s.r.d.Acquire(ctx, &w.Request)
+	if err != nil {
+		return nil, err
+	}
+	return c.begin(g, lost)
+}
+
+// begin makes the hold of a grant. It fails if the hold ended on its way here:
+// whoever gets a Hold had it.
+func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
+	c.since = time.Now()
+	c.first.c = c
+	c.mu.Lock()
+	c.grant, c.count = g, 1
+	c.mu.Unlock()
+	if err := firstError(c.admit(lost), c.set()); err != nil {
+		c.refuse(err)
+		return nil, err
+	}
+	h := &Hold{g: &c.first}
+	watchOver(h)
+	return h, nil
+}
+
+// set makes the claim a hold, unless it has ended.
+func (c *claim) set() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = c.over == nil
+	return c.over
+}
+
+// admit ties the claim to everything that can end it.
+func (c *claim) admit(lost func(error)) error {
+	if c.grant.Token >= maxToken {
+		return driver.Errorf("", "", nil, "the backend gave the token %d, which is not below 2⁵³", c.grant.Token)
+	}
+	if !c.r.add(c) {
+		return errClosed
+	}
+	if c.grant.Lease != nil {
+		c.tie.To(c.grant.Lease, lost)
+	}
+	c.setDeadline(c.grant.Deadline)
+	c.look()
+	return nil
+}
+
+// refuse gives back what was granted and is not wanted.
+func (c *claim) refuse(err error) {
+	c.end(err)
+	c.r.remove(c)
+	c.tie.Untie()
+	if !c.dead() {
+		c.r.spawn(c.insist)
+	}
+}
+
+// newID makes a retry of a request recognisable.
+func newID() (id [16]byte) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}

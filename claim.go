@@ -1,0 +1,194 @@
+package holdfast
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// claim is a granted wish. Leases, drivers and the Space refer to it; the
+// caller's Hold refers to a grip of it and is referred to by nobody here, so
+// that its becoming unreachable can be noticed.
+type claim struct {
+	r      *root
+	cfg    *config
+	name   string // the wanted names, for people
+	wants  []driver.Want
+	prefix string // of the Space that made it
+	since  time.Time
+
+	next, prev *claim // in the ring of root; under root.mu
+	tie        driver.Tie
+
+	mu    sync.Mutex
+	grant driver.Grant
+	timer *time.Timer // for grant.Deadline
+	over  error       // why it ended; nil: it lasts; ErrReleased: by its holder
+	begun bool        // somebody has a Hold of it
+	moved bool        // upgraded or downgraded: the backend's side has gone on
+	count int         // grips that were not released
+	first grip
+}
+
+// grip is one Hold's share of a claim: the first one, or one that joined.
+// Guarded by its claim's mutex.
+type grip struct {
+	c        *claim
+	next     *grip
+	released bool
+	done     chan struct{}
+	bound    []*bound
+	once     sync.Once
+	result   error // of Release
+}
+
+// lost ends the claim because of cause; drivers and leases call it.
+func (c *claim) lost(cause error) {
+	c.end(&Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)})
+}
+
+// reason drops from cause what the hold's own error says already.
+func reason(cause error) error {
+	e, ok := cause.(*Error)
+	if ok && e.Kind == ErrLost && e.Err != nil {
+		return e.Err
+	}
+	if cause == ErrLost {
+		return nil
+	}
+	return cause
+}
+
+// end ends the claim once: everybody who looks at it or is bound to it knows
+// before end returns.
+func (c *claim) end(over error) bool {
+	c.mu.Lock()
+	if c.over != nil {
+		c.mu.Unlock()
+		return false
+	}
+	c.over = over
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	begun := c.begun
+	bounds := c.first.stop()
+	for g := c.first.next; g != nil; g = g.next {
+		bounds = append(bounds, g.stop()...)
+	}
+	c.mu.Unlock()
+	c.r.remove(c)
+	for _, b := range bounds {
+		b.cancel(c.why(over))
+	}
+	if begun {
+		c.r.ended(c, over)
+	}
+	return true
+}
+
+// why spells an end out. A release is kept short until somebody asks, since
+// most holds are released and nobody does.
+func (c *claim) why(over error) error {
+	if over == ErrReleased {
+		return &Error{Op: "hold", Name: c.name, Kind: ErrReleased}
+	}
+	return over
+}
+
+// stop closes the grip's Done and returns what is bound to it.
+func (g *grip) stop() []*bound {
+	if g.done != nil {
+		closeOnce(g.done)
+	}
+	bounds := g.bound
+	g.bound = nil
+	return bounds
+}
+
+func closeOnce(ch chan struct{}) {
+	select {
+	case <-ch:
+	default:
+		close(ch)
+	}
+}
+
+var errMaxHold = errors.New("its MaxHold has passed")
+
+// look compares the clock, so that a late timer lets nobody act.
+func (c *claim) look() {
+	c.mu.Lock()
+	over, lease, deadline := c.over, c.grant.Lease, c.grant.Deadline
+	c.mu.Unlock()
+	if over != nil {
+		return
+	}
+	if lease != nil {
+		if err := lease.Err(); err != nil {
+			c.lost(err)
+			return
+		}
+	}
+	if !deadline.IsZero() && driver.Until(deadline) <= 0 {
+		c.lost(errMaxHold)
+	}
+}
+
+// err is the grip's Err.
+func (g *grip) err() error {
+	g.c.look()
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	return g.state()
+}
+
+// state is err without the clock; its claim is locked.
+func (g *grip) state() error {
+	if g.released {
+		return g.c.why(ErrReleased)
+	}
+	return g.c.why(g.c.over)
+}
+
+// deadline is when the claim ends unless something moves it; false: never.
+func (c *claim) deadline() (time.Time, bool) {
+	c.mu.Lock()
+	lease, own := c.grant.Lease, c.grant.Deadline
+	c.mu.Unlock()
+	if lease == nil {
+		return own, !own.IsZero()
+	}
+	d, ok := lease.Deadline()
+	if ok && !own.IsZero() && own.Before(d) || !ok {
+		return own, !own.IsZero()
+	}
+	return d, ok
+}
+
+// setDeadline notes the deadline of this claim alone, and has it looked at.
+func (c *claim) setDeadline(d time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.IsZero() || c.over != nil {
+		return
+	}
+	c.grant.Deadline = d
+	if c.timer == nil {
+		c.timer = time.AfterFunc(driver.Until(d), c.tick)
+		return
+	}
+	c.timer.Reset(driver.Until(d))
+}
+
+// tick looks at the clock at the deadline, and again if it came early.
+func (c *claim) tick() {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == nil {
+		c.timer.Reset(max(driver.Until(c.grant.Deadline), 0))
+	}
+}

@@ -1,0 +1,174 @@
+package holdfast
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// The range of TTLs, before a backend narrows it.
+const (
+	minTTL     = time.Second
+	maxTTL     = 24 * time.Hour
+	defaultTTL = 30 * time.Second
+)
+
+const (
+	// minSpan and maxSpan bound every other duration: below, somebody forgot
+	// the unit; above, sums of times would overflow.
+	minSpan = time.Millisecond
+	maxSpan = 100 * 365 * 24 * time.Hour
+
+	maxMeta = 4 << 10
+)
+
+// config is what HoldOptions say. It is never changed once made, so that all
+// that is made from one Space shares it.
+type config struct {
+	spec                    driver.Spec
+	ttlSet                  bool
+	maxHold, minHold, delay time.Duration
+	reentrant               bool
+	onWait                  func(position int)
+	under                   *Session
+	err                     error // what is wrong with it; told by every call
+}
+
+// setup is what Options say.
+type setup struct {
+	config  config
+	require []Feature
+	hooks   []Hooks
+}
+
+// putting is what PutOptions say.
+type putting struct {
+	session   *Session
+	expire    time.Duration
+	expireSet bool
+}
+
+// defaultOwner is host/pid/program.
+var defaultOwner = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), filepath.Base(os.Args[0]))
+})
+
+// with returns c changed by opts, checked against what the backend allows.
+func (c *config) with(opts []HoldOption, r *root) *config {
+	if len(opts) == 0 {
+		return c
+	}
+	changed := *c
+	for _, o := range opts {
+		o.hold(&changed)
+	}
+	changed.settle(r)
+	return &changed
+}
+
+// settle fills in what was left open and notes the first mistake.
+func (c *config) settle(r *root) {
+	if !c.ttlSet {
+		low, high := ttlRange(&r.info)
+		c.spec.TTL = min(max(defaultTTL, low), high)
+	}
+	if c.err == nil {
+		c.err = c.check(r)
+	}
+}
+
+func (c *config) check(r *root) error {
+	if err := checkTTL(c.spec.TTL, &r.info); err != nil {
+		return err
+	}
+	if err := checkText("owner", c.spec.Owner); err != nil {
+		return err
+	}
+	if len(c.spec.Owner) > defaultMaxName {
+		return invalid("the owner has %d bytes; at most %d are allowed", len(c.spec.Owner), defaultMaxName)
+	}
+	if len(c.spec.Meta) > maxMeta {
+		return invalid("the metadata has %d bytes; at most %d are allowed", len(c.spec.Meta), maxMeta)
+	}
+	return firstError(c.checkSpans(r), c.checkSession(r))
+}
+
+func (c *config) checkSpans(r *root) error {
+	return firstError(
+		checkSpan("MaxHold", c.maxHold, FeatureMaxHold, r),
+		checkSpan("MinHold", c.minHold, FeatureMinHold, r),
+		checkSpan("Delay", c.delay, FeatureDelay, r))
+}
+
+func (c *config) checkSession(r *root) error {
+	switch {
+	case c.under != nil && c.under.r != r:
+		return invalid("Under: the session is of another Space")
+	case c.under != nil && c.spec.Manual:
+		return invalid("ManualRenew: a hold under a session is renewed with it; use Session.Keep")
+	case c.spec.Manual:
+		return r.lacks(FeatureSession)
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ttlRange is what the backend takes. One without TTLs takes them all and
+// ignores them.
+func ttlRange(i *Info) (low, high time.Duration) {
+	low, high = max(minTTL, i.MinTTL), maxTTL
+	if i.MaxTTL > 0 {
+		high = min(high, i.MaxTTL)
+	}
+	return low, high
+}
+
+func checkTTL(ttl time.Duration, i *Info) error {
+	low, high := ttlRange(i)
+	if ttl < low || ttl > high {
+		return invalid("TTL(%s) is out of range: %s to %s%s", ttl, low, high, unitHint("TTL", ttl))
+	}
+	return nil
+}
+
+// checkSpan takes 0 as "not wanted"; anything else needs the feature.
+func checkSpan(what string, d time.Duration, f Feature, r *root) error {
+	if d == 0 {
+		return nil
+	}
+	if err := checkDuration(what, d); err != nil {
+		return err
+	}
+	return r.lacks(f)
+}
+
+func checkDuration(what string, d time.Duration) error {
+	if d < minSpan || d > maxSpan {
+		return invalid("%s(%s) is out of range: %s to %s%s", what, d, minSpan, maxSpan, unitHint(what, d))
+	}
+	return nil
+}
+
+// unitHint recognises a number that was meant as seconds.
+func unitHint(what string, d time.Duration) string {
+	if d <= 0 || d >= time.Microsecond*100 {
+		return ""
+	}
+	return fmt.Sprintf("; %d seconds are %s(%d*time.Second)", d, what, d)
+}

@@ -1,0 +1,299 @@
+package core_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// The benchmarks print ratios to what they are measured against: seconds differ
+// between machines, ratios hardly.
+
+// rig drives a machine through encoded entries, as a server would.
+type rig struct {
+	m     *core.Machine
+	out   core.Output
+	frame []byte
+	entry []byte
+	seqs  map[core.SessionID]uint64
+	cmd   [1]core.Command
+	want  [1]core.Want
+	now   int64
+}
+
+func newRig(c core.Config) *rig {
+	return &rig{m: core.New(c), seqs: map[core.SessionID]uint64{}}
+}
+
+func sessionID(n int) (id core.SessionID) {
+	id[0] = 1
+	binary.BigEndian.PutUint64(id[8:], uint64(n))
+	return id
+}
+
+func (r *rig) open(n int, ttl time.Duration) core.SessionID {
+	id := sessionID(n)
+	r.do(id, core.Command{Op: core.OpOpen, TTL: int64(ttl)})
+	r.seqs[id] = 1
+	return id
+}
+
+// do applies one command as an entry of its own and returns its result.
+func (r *rig) do(id core.SessionID, c core.Command) *core.Result {
+	r.cmd[0] = c
+	mark := r.seqs[id]
+	if c.Op != core.OpOpen {
+		r.cmd[0].Seq = mark
+		r.seqs[id] = mark + 1
+	}
+	r.frame = core.AppendFrame(r.frame[:0], &core.Frame{Session: id, Attempt: 1, Mark: mark, Commands: r.cmd[:]})
+	r.apply(core.Entry{Now: r.now, Frames: [][]byte{r.frame}})
+	return &r.out.Replies[0].Results[0]
+}
+
+func (r *rig) apply(e core.Entry) {
+	r.entry = core.AppendEntry(r.entry[:0], &e)
+	r.out.Reset()
+	if err := r.m.Apply(r.entry, &r.out); err != nil {
+		panic(err)
+	}
+}
+
+// acquire returns the number of the claim.
+func (r *rig) acquire(id core.SessionID, name string) uint64 {
+	r.want[0] = core.Want{Name: name, Kind: core.Mutex}
+	res := r.do(id, core.Command{Op: core.OpAcquire, Wants: r.want[:]})
+	if res.Code != core.CodeOK && res.Code != core.CodeQueued {
+		panic(res.Text)
+	}
+	return res.Seq
+}
+
+func (r *rig) release(id core.SessionID, claim uint64) {
+	if res := r.do(id, core.Command{Op: core.OpRelease, Target: claim}); res.Code != core.CodeOK {
+		panic(res.Text)
+	}
+}
+
+func lockName(i int) string { return fmt.Sprintf("bench/some-lock-%08d", i) } // 24 bytes
+
+// fill gives out n locks, ten to a session.
+func (r *rig) fill(n int, ttl time.Duration) {
+	var id core.SessionID
+	for i := range n {
+		if i%10 == 0 {
+			id = r.open(1+i/10, ttl)
+		}
+		r.acquire(id, lockName(i))
+	}
+}
+
+// best runs f, which does n operations, a few times and returns the least time
+// for one.
+func best(runs, n int, f func()) time.Duration {
+	least := time.Duration(1 << 62)
+	for range runs {
+		runtime.GC()
+		begin := time.Now()
+		f()
+		least = min(least, time.Since(begin)/time.Duration(n))
+	}
+	return least
+}
+
+// mapPair is the baseline: insert and delete of a 24-byte key in a map under a
+// mutex.
+func mapPair() time.Duration {
+	var mu sync.Mutex
+	m := map[string]int{}
+	names := make([]string, 1024)
+	for i := range names {
+		names[i] = lockName(i)
+	}
+	const n = 200_000
+	return best(5, n, func() {
+		for i := range n {
+			mu.Lock()
+			m[names[i&1023]] = i
+			mu.Unlock()
+			mu.Lock()
+			delete(m, names[i&1023])
+			mu.Unlock()
+		}
+	})
+}
+
+// pair is an acquire and a release of names that are known, or new each time.
+func (r *rig) pair(id core.SessionID, fresh bool) time.Duration {
+	const n = 50_000
+	names := make([]string, 1024)
+	for i := range names {
+		names[i] = fmt.Sprintf("pair/some-lock-%08d/%d", i*7919%1_000_003, i)
+	}
+	round := 0
+	return best(5, n, func() {
+		round++
+		if fresh {
+			names = make([]string, n)
+			for i := range names {
+				names[i] = fmt.Sprintf("bench/some-lock-%08d/%d", i*7919%1_000_003, round)
+			}
+		}
+		for i := range n {
+			r.release(id, r.acquire(id, names[i%len(names)]))
+		}
+	})
+}
+
+// pairs encodes n acquires and releases, each an entry of its own, beginning
+// with number 1 of the session.
+func pairs(id core.SessionID, n int) [][]byte {
+	var all [][]byte
+	seq := uint64(1)
+	one := func(c core.Command) {
+		c.Seq = seq
+		f := core.AppendFrame(nil, &core.Frame{Session: id, Attempt: seq, Mark: seq, Commands: []core.Command{c}})
+		all = append(all, core.AppendEntry(nil, &core.Entry{Frames: [][]byte{f}}))
+		seq++
+	}
+	for i := range n {
+		one(core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: lockName(i % 1024), Kind: core.Mutex}}})
+		one(core.Command{Op: core.OpRelease, Target: seq - 1})
+	}
+	return all
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	const n = 20_000
+	base := mapPair()
+	id := sessionID(0)
+	entries := pairs(id, n)
+	for b.Loop() {
+		per := best(5, n, func() {
+			r := newRig(core.Config{})
+			r.open(0, time.Hour)
+			for _, e := range entries {
+				r.out.Reset()
+				if err := r.m.Apply(e, &r.out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.ReportMetric(float64(per), "ns/pair")
+		b.ReportMetric(float64(base), "ns/map")
+		b.ReportMetric(float64(per)/float64(base), "maps")
+	}
+}
+
+// BenchmarkBeside: the same beside many known names as beside few; Idle is so
+// small that new names are also forgotten again.
+func BenchmarkBeside(b *testing.B) {
+	for b.Loop() {
+		few, many := newRig(core.Config{Idle: 2048}), newRig(core.Config{Idle: 2048})
+		few.fill(1000, time.Hour)
+		many.fill(1_000_000, time.Hour)
+		a, z := few.open(1<<20, time.Hour), many.open(1<<20, time.Hour)
+		known := float64(many.pair(z, false)) / float64(few.pair(a, false))
+		fresh := float64(many.pair(z, true)) / float64(few.pair(a, true))
+		b.ReportMetric(known, "known-ratio")
+		b.ReportMetric(fresh, "new-ratio")
+	}
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// BenchmarkMillion: heap for each of a million held locks, ten to a session,
+// and the time of expiring them to that of granting them.
+func BenchmarkMillion(b *testing.B) {
+	const n = 1_000_000
+	for b.Loop() {
+		before := heapBytes()
+		r := newRig(core.Config{})
+		begin := time.Now()
+		r.fill(n, time.Second)
+		granted := time.Since(begin)
+		r.out, r.seqs = core.Output{}, map[core.SessionID]uint64{}
+		b.ReportMetric(float64(heapBytes()-before)/n, "B/lock")
+		r.now = int64(time.Second)
+		begin = time.Now()
+		longest := time.Duration(0)
+		for {
+			if due, ok := r.m.Due(); !ok || due > r.now {
+				break
+			}
+			step := time.Now()
+			r.apply(core.Entry{Now: r.now})
+			longest = max(longest, time.Since(step))
+		}
+		expired := time.Since(begin)
+		b.ReportMetric(float64(expired)/float64(granted), "expire/grant")
+		b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+		if list, _ := r.m.List("", "", "", 1); len(list) > 0 {
+			b.Fatal("locks are left")
+		}
+	}
+}
+
+// drain is the time of releasing a mutex along its whole queue.
+func drain(waiters int) time.Duration {
+	return best(3, 1, func() {
+		r := newRig(core.Config{Waiters: waiters})
+		ids, claims := make([]core.SessionID, waiters+1), make([]uint64, waiters+1)
+		for i := range ids {
+			ids[i] = r.open(i, time.Hour)
+			claims[i] = r.acquire(ids[i], "hot")
+		}
+		for i := range ids {
+			r.release(ids[i], claims[i])
+		}
+	})
+}
+
+func BenchmarkDrain(b *testing.B) {
+	for b.Loop() {
+		b.ReportMetric(float64(drain(10_000))/float64(drain(1_000)), "ten-times-ratio")
+	}
+}
+
+// BenchmarkSnapshot: while a snapshot of a million locks is written in chunks,
+// acquire, release and renewals go on between them; the longest Apply counts.
+func BenchmarkSnapshot(b *testing.B) {
+	for b.Loop() {
+		r := newRig(core.Config{})
+		r.fill(1_000_000, time.Hour)
+		runtime.GC()
+		begin := time.Now()
+		v := r.m.View()
+		taking := time.Since(begin)
+		var chunk []byte
+		var size int
+		longest, writing := time.Duration(0), time.Duration(0)
+		for i, done := 0, false; !done; i++ {
+			begin := time.Now()
+			chunk, done = v.Next(chunk[:0], 64<<10)
+			writing += time.Since(begin)
+			size += len(chunk)
+			begin = time.Now()
+			id := sessionID(1 + i*37%100_000)
+			r.release(id, r.acquire(id, "busy"+strings.Repeat("x", i%7)))
+			r.apply(core.Entry{Now: r.now, Renewals: []core.Renewal{{Session: sessionID(1 + i*91%100_000)}}})
+			longest = max(longest, time.Since(begin))
+		}
+		v.Close()
+		b.ReportMetric(float64(taking.Microseconds()), "view-µs")
+		b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+		b.ReportMetric(float64(writing.Milliseconds()), "writing-ms")
+		b.ReportMetric(float64(size)/1e6, "MB")
+	}
+}

@@ -1,0 +1,195 @@
+package core
+
+import "slices"
+
+// target finds the claim that a command is about, or refuses.
+func (s *session) target(c *Command, r *Result) *claim {
+	cl := s.find(c.Target)
+	if cl != nil && cl.state != over {
+		return cl
+	}
+	if d := s.result(c.Target); cl != nil || d != nil && d.gone {
+		r.refuse(CodeLost, "the claim %d has ended: what it held may be another's by now", c.Target)
+		return nil
+	}
+	r.refuse(CodeNotExist, "the session has no claim %d", c.Target)
+	return nil
+}
+
+// holdOf is target for commands that need a hold.
+func (s *session) holdOf(c *Command, r *Result) *claim {
+	cl := s.target(c, r)
+	if cl != nil && cl.state == waiting {
+		r.refuse(CodeInvalid, "the claim %d is not granted yet: wait for it, or cancel it", c.Target)
+		return nil
+	}
+	return cl
+}
+
+// goodHoldOf is holdOf for commands that a revoked claim refuses.
+func (s *session) goodHoldOf(c *Command, r *Result) *claim {
+	cl := s.holdOf(c, r)
+	if cl != nil && cl.state == revoked {
+		r.refuse(CodeRevoked, "the claim %d is revoked: release it", c.Target)
+		return nil
+	}
+	return cl
+}
+
+// byToken finds the hold on a name with a token, whoever's it is.
+func (ns *namespace) byToken(name string, token uint64) *claim {
+	r := ns.lookup(name)
+	if r == nil || token == 0 {
+		return nil
+	}
+	for p := r.holders.head; p != nil; p = p.next {
+		if p.c.token == token {
+			return p.c
+		}
+	}
+	return nil
+}
+
+// release gives a hold back; for a revoked one it is the confirmation.
+func (m *Machine) release(s *session, c *Command, r *Result) {
+	if cl := s.toRelease(c, r); cl != nil {
+		m.giveBack(cl, CodeLost, CodeOK, r)
+	}
+}
+
+func (s *session) toRelease(c *Command, r *Result) *claim {
+	if c.Target != 0 {
+		return s.holdOf(c, r)
+	}
+	switch cl := s.ns.byToken(c.Name, c.Token); {
+	case cl == nil || cl.s == nil:
+		r.refuse(CodeLost, "%q is not held with token %d (any more): it may be another's by now", c.Name, c.Token)
+	case cl.s != s:
+		r.refuse(CodePermission, "%q is held with token %d by another session: only that, or force, can release it", c.Name, c.Token)
+	default:
+		return cl
+	}
+	return nil
+}
+
+// giveBack ends a hold by its session's own wish.
+func (m *Machine) giveBack(c *claim, gone, why Code, r *Result) {
+	r.Revision = m.next()
+	m.tell(c, VerbReleased, why)
+	m.leave(c, gone, false)
+}
+
+// cancel settles a number, seen or not.
+func (m *Machine) cancel(s *session, c *Command, r *Result) {
+	switch {
+	case c.Target == 0 || c.Target == c.Seq:
+		r.refuse(CodeInvalid, "a command cannot cancel number %d: give the number of another", c.Target)
+		return
+	case c.Target >= s.mark && c.Target-s.mark >= s.window:
+		r.refuse(CodeWindow, "number %d is beyond the window: nothing was ever accepted with it", c.Target)
+		return
+	}
+	cl := s.find(c.Target)
+	switch {
+	case cl == nil:
+		if c.Target >= s.mark && s.result(c.Target) == nil {
+			m.newDone(s, c.Target, CodeCanceled)
+		}
+	case cl.state == over:
+	case cl.state == waiting:
+		m.drop(cl, CodeCanceled)
+	case cl.state == granted && cl.twin != nil && cl.twin.state == over:
+		m.fallBack(cl, r)
+	default:
+		m.giveBack(cl, CodeCanceled, CodeCanceled, r)
+	}
+}
+
+// extend moves a max-hold deadline, only forward.
+func (m *Machine) extend(s *session, c *Command, r *Result) {
+	if c.MaxHold <= 0 || c.MaxHold > maxSpan {
+		r.refuse(CodeInvalid, "a max-hold of %d ns is out of range", c.MaxHold)
+		return
+	}
+	cl := s.goodHoldOf(c, r)
+	switch {
+	case cl == nil:
+		return
+	case cl.reason != endMaxHold:
+		r.refuse(CodeInvalid, "the claim %d has no max-hold: there is nothing to extend", c.Target)
+		return
+	}
+	if at := m.now + c.MaxHold; at > cl.deadline {
+		m.touchClaim(cl)
+		m.setDeadline(cl, at, endMaxHold)
+		cl.modified = m.next()
+		cl.version++
+		m.tell(cl, VerbExtended, CodeOK)
+	}
+	r.Token, r.Deadline = cl.token, cl.deadline
+}
+
+// election finds the hold that proclaim and handOver are about.
+func (s *session) election(c *Command, r *Result) *claim {
+	cl := s.goodHoldOf(c, r)
+	if cl != nil && (cl.many != nil || cl.one[0].r.kind != Election) {
+		r.refuse(CodeInvalid, "the claim %d is not one of an election alone", c.Target)
+		return nil
+	}
+	return cl
+}
+
+func (m *Machine) proclaim(s *session, c *Command, r *Result) {
+	cl := s.election(c, r)
+	if cl == nil {
+		return
+	}
+	m.touchClaim(cl)
+	m.touchResource(cl.one[0].r)
+	with := rare{}
+	if cl.rare != nil {
+		with = *cl.rare
+	}
+	with.value = slices.Clone(c.Value)
+	cl.rare = &with
+	r.Revision, r.Token = m.next(), cl.token
+	cl.modified = r.Revision
+	cl.version++
+	m.stamp(cl.one[0].r)
+	m.tell(cl, VerbProclaimed, CodeOK)
+}
+
+// handOver gives an election to the first candidate with an owner, past the
+// queue.
+func (m *Machine) handOver(s *session, c *Command, r *Result) {
+	cl := s.election(c, r)
+	if cl == nil {
+		return
+	}
+	heir := heirOf(cl.one[0].r, c.Owner)
+	switch {
+	case m.frozen:
+		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
+		return
+	case heir == nil:
+		r.refuse(CodeNotExist, "no candidate of owner %q waits: hand over to another, or release", c.Owner)
+		return
+	}
+	r.Revision = m.next()
+	m.tell(cl, VerbReleased, CodeOK)
+	m.unhold(cl)
+	m.retire(cl, CodeLost)
+	m.grant(heir, VerbAcquired)
+}
+
+func heirOf(r *resource, owner string) *claim {
+	if r.line == nil {
+		return nil
+	}
+	for p := r.line.queue.head; p != nil; p = p.next {
+		if p.c.many == nil && p.c.s.life != dead && p.c.s.owner == owner {
+			return p.c
+		}
+	}
+	return nil
+}

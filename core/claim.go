@@ -1,0 +1,309 @@
+package core
+
+import (
+	"slices"
+	"strings"
+)
+
+// acquire grants, queues or refuses a wish.
+func (m *Machine) acquire(s *session, c *Command, r *Result) {
+	wants := m.sorted(c.Wants)
+	if !m.validAcquire(c, wants, r) || !m.validNames(s.ns, wants, r) {
+		return
+	}
+	if own := m.joins(s, c, wants); own != nil {
+		r.Token, r.Deadline = own.token, own.deadline
+		return
+	}
+	if m.frozen {
+		r.refuse(CodeUnavailable, "the cluster is frozen because its members disagree: nothing is granted until an operator ends that")
+		return
+	}
+	switch busy := m.busy(s, wants); {
+	case busy == nil:
+		m.enter(m.newClaim(s, c, wants), r)
+	case c.Flags&Try != 0:
+		m.held(s, busy, r)
+	case m.full():
+		r.refuse(CodeExhausted, "%d claims wait already: try later", m.cfg.Waiters)
+	default:
+		m.enter(m.newClaim(s, c, wants), r)
+	}
+}
+
+// sorted is wants in order of name.
+func (m *Machine) sorted(wants []Want) []Want {
+	if len(wants) < 2 {
+		return wants
+	}
+	m.wants = append(m.wants[:0], wants...)
+	slices.SortStableFunc(m.wants, func(a, b Want) int { return strings.Compare(a.Name, b.Name) })
+	return m.wants
+}
+
+// validNames checks the wants against what their names are, and remembers that.
+func (m *Machine) validNames(ns *namespace, wants []Want, r *Result) bool {
+	made := 0
+	m.found = m.found[:0]
+	for i := range wants {
+		res := ns.lookup(wants[i].Name)
+		m.found = append(m.found, res)
+		if !m.validFor(res, &wants[i], r) {
+			return false
+		}
+		if res == nil {
+			made++
+		}
+	}
+	return m.quota(ns, made, r)
+}
+
+func (m *Machine) quota(ns *namespace, made int, r *Result) bool {
+	if made > 0 && ns.inUse+made > m.cfg.Names {
+		r.refuse(CodeExhausted, "namespace %q has %d names in use, its quota: release or delete some", ns.name, ns.inUse)
+		return false
+	}
+	return true
+}
+
+// full says whether one of the names has as many waiters as it may.
+func (m *Machine) full() bool {
+	for _, r := range m.found {
+		if r != nil && r.line != nil && r.line.waiting() >= m.cfg.Waiters {
+			return true
+		}
+	}
+	return false
+}
+
+// joins finds the granted claim of the session that a re-entrant wish joins.
+func (m *Machine) joins(s *session, c *Command, wants []Want) *claim {
+	if c.Flags&Reentrant == 0 || len(wants) != 1 {
+		return nil
+	}
+	r := m.found[0]
+	if r == nil {
+		return nil
+	}
+	if r.holders.n <= s.claims {
+		for p := r.holders.head; p != nil; p = p.next {
+			if p.c.s == s && p.joinable(&wants[0]) {
+				return p.c
+			}
+		}
+		return nil
+	}
+	for own := s.first; own != nil; own = own.next {
+		if own.one[0].r == r && own.one[0].joinable(&wants[0]) {
+			return own
+		}
+	}
+	return nil
+}
+
+func (p *part) joinable(w *Want) bool {
+	return p.c.state == granted && p.c.many == nil && p.mode == w.Mode
+}
+
+// newClaim makes a claim that waits nowhere yet.
+func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
+	cl := m.bareClaim(s, c.Seq)
+	if len(wants) > 1 {
+		cl.many = &several{parts: make([]part, len(wants))}
+	}
+	if c.MaxHold != 0 || c.MinHold != 0 || c.Delay != 0 || len(c.Value) > 0 {
+		cl.rare = &rare{maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value)}
+	}
+	if c.Wait > 0 {
+		cl.deadline, cl.reason = m.now+c.Wait, endWait
+	}
+	parts := cl.parts()
+	for i := range wants {
+		w := &wants[i]
+		weight := int64(1)
+		if w.Kind == Semaphore {
+			weight = w.Weight
+		}
+		res := m.found[i]
+		if res == nil {
+			res = m.name(s.ns, w.Name, w.Kind, w.Limit)
+		}
+		parts[i] = part{r: res, c: cl, weight: weight, mode: w.Mode}
+	}
+	return cl
+}
+
+func (m *Machine) bareClaim(s *session, seq uint64) *claim {
+	c := m.claims.alloc(m.epoch)
+	c.s, c.seq, c.state, c.arrival, c.since = s, seq, waiting, m.arrival(), m.now
+	s.link(c)
+	return c
+}
+
+// enter puts a claim into its queues and sees whether it is granted at once;
+// the claim is then its command's record.
+func (m *Machine) enter(c *claim, r *Result) {
+	m.current, m.made = c, true
+	m.admit(c)
+	if c.state == waiting {
+		m.queued(c)
+	}
+	m.claimResult(c, r)
+}
+
+func (m *Machine) admit(c *claim) {
+	p := &c.one[0]
+	switch {
+	case c.many != nil:
+		p = &c.many.parts[0]
+		m.list(p, inQueue)
+		for i := range c.many.parts[1:] {
+			m.list(&c.many.parts[1+i], inLater)
+		}
+	case p.r.line == nil && !m.frozen && p.r.admits(p):
+		m.grant(c, VerbAcquired)
+		return
+	default:
+		m.list(p, inQueue)
+	}
+	m.soil(p.r)
+	m.settle()
+}
+
+// admits says whether a lone part can be granted when nobody waits.
+func (r *resource) admits(p *part) bool {
+	switch r.kind {
+	case Latch:
+		return r.number == 0
+	case Barrier:
+		return false
+	}
+	return p.takes() <= r.limit-r.used
+}
+
+// queued tells that c waits, and until when.
+func (m *Machine) queued(c *claim) {
+	c.created = m.next()
+	c.modified = c.created
+	c.version = 1
+	parts := c.parts()
+	for i := range parts {
+		m.touchResource(parts[i].r)
+		m.stamp(parts[i].r)
+	}
+	m.tell(c, VerbQueued, CodeOK)
+	if c.reason == endWait {
+		m.claimDue.set(c, c.deadline)
+	}
+}
+
+// claimResult answers the command that made c, as often as it is asked.
+func (m *Machine) claimResult(c *claim, r *Result) {
+	r.Revision, r.Token, r.Deadline = c.token, c.token, c.ownDeadline()
+	switch c.state {
+	case waiting:
+		r.Code, r.Revision, r.Number = CodeQueued, c.created, c.position()
+	case revoked:
+		r.Code = CodeRevoked
+	case over:
+		r.Code, r.Revision, r.Deadline = CodeLost, c.modified, 0
+	}
+}
+
+// link files c in its session, which keeps its claims by number.
+func (s *session) link(c *claim) {
+	at := s.last
+	for at != nil && at.seq > c.seq {
+		at = at.prev
+	}
+	c.prev = at
+	if at == nil {
+		c.next, s.first = s.first, c
+	} else {
+		c.next, at.next = at.next, c
+	}
+	if c.next == nil {
+		s.last = c
+	} else {
+		c.next.prev = c
+	}
+	s.claims++
+	s.addIndex(c)
+}
+
+// indexFrom is the number of claims from which a session finds them by a map.
+const indexFrom = 24
+
+func (s *session) addIndex(c *claim) {
+	switch {
+	case s.index != nil:
+		s.index[c.seq] = c
+	case s.claims > indexFrom:
+		s.index = make(map[uint64]*claim, 2*indexFrom)
+		for o := s.first; o != nil; o = o.next {
+			s.index[o.seq] = o
+		}
+	}
+}
+
+// unlink takes c from its session.
+func (m *Machine) unlink(c *claim) {
+	s := c.s
+	if c.prev == nil {
+		s.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		s.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	if s.cursor == c {
+		m.touchSession(s)
+		s.cursor = c.next
+	}
+	c.prev, c.next = nil, nil
+	s.claims--
+	if c.state == granted || c.state == revoked {
+		s.held--
+	}
+	if s.index != nil {
+		delete(s.index, c.seq)
+	}
+	if s.claims == 0 {
+		s.index = nil
+		m.emptied(s)
+	}
+}
+
+// find returns the claim with that number.
+func (s *session) find(seq uint64) *claim {
+	if s.index != nil {
+		return s.index[seq]
+	}
+	for c := s.last; c != nil; c = c.prev {
+		if c.seq == seq {
+			return c
+		}
+	}
+	return nil
+}
+
+// retire forgets c, which is listed nowhere any more, and keeps what became of
+// it for as long as its client may ask.
+func (m *Machine) retire(c *claim, code Code) {
+	m.touchClaim(c)
+	m.claimDue.remove(c)
+	if s := c.s; s != nil {
+		m.unlink(c)
+		if s.life != dead && c.seq >= s.mark {
+			d := m.newDone(s, c.seq, code)
+			d.gone, d.token = true, c.token
+			if c.state == over {
+				d.revision = c.modified
+			}
+		}
+	}
+	m.claims.release(c)
+}

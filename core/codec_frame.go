@@ -1,0 +1,86 @@
+package core
+
+import "encoding/binary"
+
+// AppendFrame appends the encoding of f to dst.
+func AppendFrame(dst []byte, f *Frame) []byte {
+	dst = header(dst, tagFrame)
+	dst = append(dst, f.Session[:]...)
+	dst = binary.AppendUvarint(dst, f.Attempt)
+	dst = binary.AppendUvarint(dst, f.Mark)
+	dst = binary.AppendUvarint(dst, uint64(len(f.Commands)))
+	for i := range f.Commands {
+		dst = appendCommand(dst, &f.Commands[i])
+	}
+	return dst
+}
+
+// DecodeFrame decodes all of b into f, using f's slices again. Strings and byte
+// slices of f alias b. There is exactly one encoding of a frame: what decodes
+// encodes to the same bytes. On error f has no meaning.
+func DecodeFrame(b []byte, f *Frame) error {
+	r := open(b, tagFrame)
+	if len(b) > MaxFrame {
+		r.fail("frame longer than 1 MiB")
+	}
+	f.Session = r.id()
+	f.Attempt = r.uvarint()
+	f.Mark = r.uvarint()
+	f.Commands = f.Commands[:0]
+	for range r.count() {
+		f.Commands = grow(f.Commands)
+		r.command(&f.Commands[len(f.Commands)-1])
+		if r.err != nil {
+			break
+		}
+	}
+	return r.end()
+}
+
+// AppendEntry appends the encoding of e to dst; the frames go in as they are.
+func AppendEntry(dst []byte, e *Entry) []byte {
+	dst = append(header(dst, tagEntry), byte(e.Kind))
+	dst = binary.AppendVarint(dst, e.Now)
+	dst = binary.AppendVarint(dst, e.Seconds)
+	dst = binary.AppendUvarint(dst, uint64(len(e.Renewals)))
+	for i := range e.Renewals {
+		n := &e.Renewals[i]
+		dst = append(dst, n.Session[:]...)
+		dst = binary.AppendUvarint(dst, n.Attempt)
+		dst = binary.AppendUvarint(dst, uint64(n.TTL))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.Frames)))
+	for _, f := range e.Frames {
+		dst = appendString(dst, f)
+	}
+	return dst
+}
+
+// DecodeEntry decodes all of b into e, using e's slices again. The frames alias
+// b and are not decoded themselves.
+func DecodeEntry(b []byte, e *Entry) error {
+	r := open(b, tagEntry)
+	e.Kind = EntryKind(r.enum(byte(EntryUnfreeze), "entry kind"))
+	e.Now = r.varint()
+	e.Seconds = r.varint()
+	e.Renewals, e.Frames = e.Renewals[:0], e.Frames[:0]
+	for range r.count() {
+		e.Renewals = append(e.Renewals, Renewal{Session: r.id(), Attempt: r.uvarint(), TTL: r.duration()})
+		if r.err != nil {
+			break
+		}
+	}
+	for range r.count() {
+		e.Frames = append(e.Frames, r.span())
+		if r.err != nil {
+			break
+		}
+	}
+	if e.Kind != EntryCommands && r.err == nil && len(e.Renewals)+len(e.Frames) > 0 {
+		r.fail("an entry of this kind carries nothing")
+	}
+	if e.Kind != EntryForget && r.err == nil && e.Seconds != 0 {
+		r.fail("seconds in an entry that forgets nothing")
+	}
+	return r.end()
+}

@@ -1,0 +1,68 @@
+package core
+
+import "math"
+
+// Config is what a machine is made with. All nodes of a group must be made with
+// the same one; a snapshot carries it along.
+type Config struct {
+	// Revision is the first that a new machine gives; 0 means 1.
+	Revision uint64
+	// Window is how many numbers a session may have unacknowledged, and the
+	// most that it can ask for; 0 means 1,024.
+	Window uint64
+	// Waiters is how many claims may wait for one name; 0 means 10,000.
+	Waiters int
+	// Budget is how many sessions, claims and keys one entry ends, tells stale or
+	// revokes with their session, at most; 0 means 10,000. What is left is due at
+	// once.
+	Budget int
+	// MaxTTL bounds a session's TTL and every other time span that a session
+	// asks for itself, in nanoseconds; 0 means 24 h. A renewal asking for more
+	// gets this.
+	MaxTTL int64
+	// EndedFor is how long the id of an ended session stays refused, in
+	// nanoseconds; 0 means ten minutes. Ended bounds how many ids a namespace
+	// remembers, the oldest go first; 0 means 100,000.
+	EndedFor int64
+	Ended    int
+	// Name and Meta bound names, owners and identities, and metadata, in bytes;
+	// 0 means 512 and 4,096. Ops bounds the compares and operations of one
+	// transaction together, and the names of one claim; 0 means 128.
+	Name, Meta, Ops int
+	// Result is about how many bytes of keys one result returns; what does not
+	// fit is left out and More says so. 0 means 1 MiB.
+	Result int
+	// Sessions, Names and Keys are quotas of each namespace; 0 means none.
+	Sessions, Names, Keys int
+	// Idle is how many free names are remembered to make their next use cheap;
+	// 0 means 131,072. It changes no answer.
+	Idle int
+}
+
+func (c Config) withDefaults() Config {
+	or(&c.Revision, 1)
+	or(&c.Window, 1024)
+	or(&c.Waiters, 10_000)
+	or(&c.Budget, 10_000)
+	or(&c.MaxTTL, 24*3600*second)
+	or(&c.EndedFor, 600*second)
+	or(&c.Ended, 100_000)
+	or(&c.Name, 512)
+	or(&c.Meta, 4096)
+	or(&c.Ops, 128)
+	or(&c.Result, 1<<20)
+	or(&c.Sessions, math.MaxInt)
+	or(&c.Names, math.MaxInt)
+	or(&c.Keys, math.MaxInt)
+	or(&c.Idle, 131_072)
+	return c
+}
+
+const second = int64(1_000_000_000)
+
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

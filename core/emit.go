@@ -1,0 +1,61 @@
+package core
+
+// emit tells e at the last revision. Kinds and verbs that leave a field zero
+// are listed in docs/events.md.
+func (m *Machine) emit() *Event {
+	m.out.Events = grow(m.out.Events)
+	e := &m.out.Events[len(m.out.Events)-1]
+	*e = Event{Revision: m.revision, Ordinal: m.ordinal}
+	m.ordinal++
+	return e
+}
+
+var kindOfEvent = [...]EventKind{
+	Mutex: EventLock, RWMutex: EventRWLock, Semaphore: EventSemaphore, Election: EventElection,
+	Latch: EventLatch, Barrier: EventBarrier, Counter: EventCounter, Sequence: EventSequence,
+}
+
+// tell emits one event for each name of c.
+func (m *Machine) tell(c *claim, v Verb, why Code) {
+	parts := c.parts()
+	for i := range parts {
+		p := &parts[i]
+		e := m.emit()
+		e.Kind, e.Verb, e.Namespace, e.Name = kindOfEvent[p.r.kind], v, p.r.ns.name, p.r.name
+		e.Token, e.Mode, e.Weight, e.Reason = c.token, p.mode, p.weight, why
+		if c.s != nil {
+			e.Session, e.Owner = c.s.id, c.s.owner
+		}
+		if p.r.kind == Election && c.rare != nil && (v == VerbAcquired || v == VerbProclaimed) {
+			e.Value = c.rare.value
+		}
+	}
+}
+
+// tellTry tells of a try that failed.
+func (m *Machine) tellTry(s *session, w *Want) {
+	e := m.emit()
+	e.Kind, e.Verb, e.Namespace, e.Name = kindOfEvent[w.Kind], VerbDenied, s.ns.name, clone(w.Name)
+	e.Session, e.Owner, e.Mode, e.Weight, e.Reason = s.id, s.owner, w.Mode, max(1, w.Weight), CodeHeld
+}
+
+// tellName tells what happened to r itself.
+func (m *Machine) tellName(r *resource, v Verb, number uint64) {
+	e := m.emit()
+	e.Kind, e.Verb, e.Namespace, e.Name, e.Number = kindOfEvent[r.kind], v, r.ns.name, r.name, number
+}
+
+func (m *Machine) tellSession(s *session, v Verb) {
+	e := m.emit()
+	e.Kind, e.Verb, e.Namespace, e.Session, e.Owner = EventSession, v, s.ns.name, s.id, s.owner
+}
+
+// push tells the session of c what became of it.
+func (m *Machine) push(c *claim, state ClaimState, why Code) {
+	if c.s == nil {
+		return
+	}
+	m.out.Pushes = append(m.out.Pushes, Push{
+		Session: c.s.id, Seq: c.seq, State: state, Code: why, Token: c.token, Deadline: c.ownDeadline(),
+	})
+}

@@ -1,0 +1,206 @@
+package core
+
+import "slices"
+
+// frame answers the commands of one frame.
+func (m *Machine) frame(f *Frame) {
+	m.out.Replies = grow(m.out.Replies)
+	p := &m.out.Replies[len(m.out.Replies)-1]
+	*p = Reply{Session: f.Session, Attempt: f.Attempt, Now: m.now, Results: p.Results[:0]}
+	if s := m.session(f.Session); s != nil {
+		m.acknowledge(s, f.Mark)
+	}
+	for i := range f.Commands {
+		p.Results = grow(p.Results)
+		r := &p.Results[len(p.Results)-1]
+		*r = Result{Seq: f.Commands[i].Seq, Holders: r.Holders[:0]}
+		m.command(f, &f.Commands[i], r)
+		m.settle()
+		if r.Revision == 0 {
+			r.Revision = m.revision
+		}
+	}
+	if s := m.session(f.Session); s != nil {
+		p.Deadline = s.deadline
+	}
+}
+
+// command runs c at most once.
+func (m *Machine) command(f *Frame, c *Command, r *Result) {
+	switch c.Op {
+	case OpOpen:
+		m.open(f, c, r)
+		return
+	case OpEnd:
+		m.end(f, c, r)
+		return
+	}
+	s := m.session(f.Session)
+	switch {
+	case s == nil:
+		r.refuse(CodeNoSession, "there is no such session, or it has ended: open a new one")
+	case c.Seq == 0:
+		r.refuse(CodeInvalid, "the command has no number: count from 1")
+	case c.Seq < s.mark:
+		r.refuse(CodeForgotten, "number %d is below the mark %d: its result was given up", c.Seq, s.mark)
+	case c.Seq-s.mark >= s.window:
+		r.refuse(CodeWindow, "number %d is beyond the window of %d from the mark %d: wait for answers, then raise the mark", c.Seq, s.window, s.mark)
+	case m.seen(s, c.Seq, r):
+	default:
+		m.once(s, c, r)
+	}
+}
+
+// once runs a command that was not seen before and keeps its result, unless a
+// claim is its record.
+func (m *Machine) once(s *session, c *Command, r *Result) {
+	m.current, m.made = nil, false
+	id := s.id
+	if s.revoked && c.Op != OpRelease && c.Op != OpCancel {
+		r.refuse(CodeRevoked, "the session was revoked by another: release what it holds, then open a new one")
+	} else {
+		m.exec(s, c, r)
+	}
+	m.current = nil
+	if m.made || m.session(id) == nil {
+		return
+	}
+	m.settle()
+	if r.Revision == 0 {
+		r.Revision = m.revision
+	}
+	m.remember(s, r)
+}
+
+func (m *Machine) exec(s *session, c *Command, r *Result) {
+	switch c.Op {
+	case OpAcquire:
+		m.acquire(s, c, r)
+	case OpRelease:
+		m.release(s, c, r)
+	case OpCancel:
+		m.cancel(s, c, r)
+	case OpExtend:
+		m.extend(s, c, r)
+	case OpUpgrade:
+		m.upgrade(s, c, r)
+	case OpDowngrade:
+		m.downgrade(s, c, r)
+	case OpProclaim:
+		m.proclaim(s, c, r)
+	case OpHandOver:
+		m.handOver(s, c, r)
+	case OpForce:
+		m.force(s, c, r)
+	case OpRevoke:
+		m.revoke(s, c, r)
+	case OpResize:
+		m.resize(s, c, r)
+	case OpDelete:
+		m.remove(s, c, r)
+	case OpCount:
+		m.count(s.ns, c, r)
+	case OpReserve:
+		m.reserveNumbers(s.ns, c, r)
+	case OpCountDown:
+		m.countDown(s.ns, c, r)
+	case OpTxn:
+		m.txn(s.ns, c, r)
+	}
+}
+
+// seen answers from what a number already stands for: a claim as it is now, or
+// a kept result.
+func (m *Machine) seen(s *session, seq uint64, r *Result) bool {
+	if c := s.find(seq); c != nil {
+		m.claimResult(c, r)
+		return true
+	}
+	d := s.result(seq)
+	if d == nil {
+		return false
+	}
+	if d.rest != nil {
+		read := reader{b: d.rest}
+		read.result(r)
+		return true
+	}
+	r.Code, r.OK, r.Revision, r.Token, r.Deadline, r.Number = d.code, d.ok, d.revision, d.token, d.deadline, d.number
+	return true
+}
+
+// remember keeps the result of a command until the client's mark has passed it.
+func (m *Machine) remember(s *session, r *Result) {
+	d := m.newDone(s, r.Seq, r.Code)
+	d.ok, d.revision, d.token, d.deadline, d.number = r.OK, r.Revision, r.Token, r.Deadline, r.Number
+	if r.Text != "" || r.Window != 0 || len(r.Holders) > 0 || r.Waiting != 0 || len(r.Keys) > 0 {
+		m.encoding = appendResult(m.encoding[:0], r)
+		d.rest = slices.Clone(m.encoding)
+	}
+}
+
+func (m *Machine) newDone(s *session, seq uint64, code Code) *done {
+	d := m.dones.alloc(m.epoch)
+	d.s, d.seq, d.code, d.revision = s, seq, code, m.revision
+	s.keep(d)
+	return d
+}
+
+// acknowledge forgets the results below the client's mark.
+func (m *Machine) acknowledge(s *session, mark uint64) {
+	if mark <= s.mark {
+		return
+	}
+	m.touchSession(s)
+	if mark-s.mark >= uint64(len(s.results)) {
+		for _, d := range s.results {
+			m.dropDone(s, d, mark)
+		}
+	} else {
+		for seq := s.mark; seq < mark; seq++ {
+			m.dropDone(s, s.result(seq), mark)
+		}
+	}
+	s.mark = mark
+}
+
+func (m *Machine) dropDone(s *session, d *done, mark uint64) {
+	if d == nil || d.seq >= mark {
+		return
+	}
+	m.touchDone(d)
+	s.results[d.seq&uint64(len(s.results)-1)] = nil
+	m.dones.release(d)
+}
+
+func (s *session) result(seq uint64) *done {
+	if len(s.results) == 0 {
+		return nil
+	}
+	if d := s.results[seq&uint64(len(s.results)-1)]; d != nil && d.seq == seq {
+		return d
+	}
+	return nil
+}
+
+// keep files a result. All numbers lie within one window, so that doubling the
+// table ends every collision.
+func (s *session) keep(d *done) {
+	if len(s.results) == 0 {
+		s.results = make([]*done, 4)
+	}
+	for {
+		slot := &s.results[d.seq&uint64(len(s.results)-1)]
+		if *slot == nil {
+			*slot = d
+			return
+		}
+		old := s.results
+		s.results = make([]*done, 2*len(old))
+		for _, o := range old {
+			if o != nil {
+				s.results[o.seq&uint64(len(s.results)-1)] = o
+			}
+		}
+	}
+}

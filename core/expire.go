@@ -1,0 +1,282 @@
+package core
+
+import "math"
+
+// job is a session for which there is work; another order means that it was
+// given other work since.
+type job struct {
+	s     *session
+	order uint64
+}
+
+// assign gives s work, which is done as far as the budget of each entry goes.
+func (m *Machine) assign(s *session, w work) {
+	m.touchSession(s)
+	s.work, s.order = w, m.arrival()
+	m.backlog = append(m.backlog, job{s, s.order})
+}
+
+// drain does the work of sessions in the order in which it came up, until the
+// budget is used up.
+func (m *Machine) drain() {
+	for m.behind < len(m.backlog) {
+		j := m.backlog[m.behind]
+		if j.s.order != j.order || j.s.work == noWork {
+			m.behind++
+		} else if !m.step(j.s) {
+			return
+		}
+	}
+	m.backlog, m.behind = m.backlog[:0], 0
+}
+
+// step does the next piece of work for s; false: the budget is used up.
+func (m *Machine) step(s *session) bool {
+	switch s.work {
+	case freeing:
+		return m.free(s)
+	case yielding:
+		return m.offer(s)
+	}
+	m.touchSession(s)
+	c := s.cursor
+	if c == nil {
+		s.work = noWork
+		if s.revoked && s.held == 0 {
+			m.bury(s, VerbEnded)
+		}
+		return true
+	}
+	if m.budget <= 0 {
+		return false
+	}
+	m.budget--
+	s.cursor = c.next
+	if s.work == revoking {
+		m.revokeOne(c, s.atOnce)
+	} else {
+		m.tellLate(c)
+	}
+	return true
+}
+
+// free ends one of the claims or keys of a dead session, and the session itself
+// when it has nothing left.
+func (m *Machine) free(s *session) bool {
+	switch c := s.first; {
+	case c != nil && c.state == over:
+		m.endTwin(c.twin)
+	case c == nil && (s.keys == nil || s.keys.n == 0):
+		m.vanish(s)
+	case m.budget <= 0:
+		return false
+	case c != nil:
+		m.budget--
+		m.freeClaim(c)
+	default:
+		m.budget--
+		m.next()
+		m.dropKey(s.keys.least(), CodeNoSession)
+	}
+	return true
+}
+
+// freeClaim ends a claim because its session has ended.
+func (m *Machine) freeClaim(c *claim) {
+	switch {
+	case c.state == waiting:
+		m.drop(c, CodeNoSession)
+	case c.s.wish:
+		m.next()
+		m.tell(c, VerbReleased, CodeOK)
+		m.leave(c, CodeLost, false)
+	default:
+		if !c.s.told {
+			m.tell(c, VerbStale, CodeOK)
+		}
+		m.next()
+		m.tell(c, VerbExpired, CodeNoSession)
+		m.leave(c, CodeNoSession, true)
+	}
+}
+
+// tellLate tells that the holder of c is late; who is late waits for nothing.
+func (m *Machine) tellLate(c *claim) {
+	switch c.state {
+	case waiting:
+		m.deny(c, CodeNoSession)
+	case granted, revoked:
+		m.tell(c, VerbStale, CodeOK)
+	}
+}
+
+// offer has names that s holds served: who waits for them may take them now.
+func (m *Machine) offer(s *session) bool {
+	m.touchSession(s)
+	c := s.cursor
+	if c == nil {
+		s.work = noWork
+		return true
+	}
+	if m.walks <= 0 {
+		return false
+	}
+	m.walks--
+	s.cursor = c.next
+	parts := c.parts()
+	for i := range parts {
+		if parts[i].place == inHolders && parts[i].r.line != nil {
+			m.soil(parts[i].r)
+		}
+	}
+	return true
+}
+
+// uncover has the names served that s, which is dead, waits for: others may
+// wait behind it, while its turn to be freed may be some entries away.
+func (m *Machine) uncover(s *session) {
+	if s.claims == s.held || s.claims < m.budget {
+		return
+	}
+	for c := s.first; c != nil && m.walks > 0; c = c.next {
+		m.walks--
+		if c.state == waiting {
+			m.soil(c.standing().r)
+		}
+	}
+}
+
+// pass ends what is past its deadline, oldest first and within the budget, and
+// only then grants what that frees: nothing is granted to who is to end too.
+func (m *Machine) pass() {
+	m.drain()
+	for m.behind == len(m.backlog) && m.budget > 0 && m.endFirst() {
+		m.drain()
+	}
+	m.settle()
+	m.sweep()
+	m.trueTop()
+}
+
+// endFirst ends the first of what is due. At the same time sessions come first,
+// then claims, then keys.
+func (m *Machine) endFirst() bool {
+	m.trueTop()
+	const never = math.MaxInt64
+	at, s, ok := m.sessionDue.top()
+	if !ok {
+		at = never
+	}
+	claimAt, c, ok := m.claimDue.top()
+	if !ok {
+		claimAt = never
+	}
+	keyAt, k, ok := m.keyDue.top()
+	if !ok {
+		keyAt = never
+	}
+	switch first := min(at, claimAt, keyAt); {
+	case first > m.now:
+		return false
+	case at == first:
+		m.sessionDue.remove(s)
+		m.endSession(s)
+	case claimAt == first:
+		m.endClaim(c)
+	default:
+		m.next()
+		m.dropKey(k, CodeTimeout)
+	}
+	m.budget--
+	return true
+}
+
+// trueTop makes the first session of the heap one that is due when the heap
+// says: renewals move deadlines without telling it.
+func (m *Machine) trueTop() {
+	for {
+		at, s, ok := m.sessionDue.top()
+		if !ok || at == s.due {
+			return
+		}
+		m.sessionDue.set(s, s.due)
+	}
+}
+
+// endSession ends a session past its deadline, or makes it stale if its policy
+// keeps what it holds.
+func (m *Machine) endSession(s *session) {
+	m.touchSession(s)
+	s.due = 0
+	switch keeps := s.policy != AtDeadline && !s.revoked && s.held > 0; {
+	case !keeps:
+		m.bury(s, VerbExpired)
+	case s.life == alive:
+		m.turnStale(s)
+	case s.life == stale && s.policy == OnNextAcquire:
+		m.lapse(s, lapsed)
+		s.cursor = s.first
+		m.assign(s, yielding)
+	}
+}
+
+func (m *Machine) turnStale(s *session) {
+	m.lapse(s, stale)
+	s.told = true
+	s.cursor = s.first
+	m.assign(s, telling)
+	if s.policy == OnNextAcquire {
+		s.due = s.deadline + s.grace
+		m.sessionDue.set(s, s.due)
+	}
+}
+
+// emptied lets a session end in a while that only its claims kept.
+func (m *Machine) emptied(s *session) {
+	kept := s.life == lapsed || s.life == stale && s.policy == Never
+	if kept && s.heapPos == 0 {
+		m.touchSession(s)
+		s.due = m.now + m.cfg.EndedFor
+		m.sessionDue.set(s, s.due)
+	}
+}
+
+// endClaim ends a claim by its own deadline.
+func (m *Machine) endClaim(c *claim) {
+	why := CodeOK
+	switch c.reason {
+	case endWait:
+		m.deny(c, CodeTimeout)
+		return
+	case endMaxHold:
+		why = CodeMaxHold
+	case endRevoked:
+		why = CodeRevoked
+	}
+	m.next()
+	m.tell(c, VerbExpired, why)
+	m.push(c, ClaimGone, why)
+	m.leave(c, why, c.s != nil)
+}
+
+// Due says when the next entry has something to end, in cluster time: at once
+// (or earlier) while a rest remains, for which bare entries must go on.
+func (m *Machine) Due() (at int64, ok bool) {
+	if len(m.backlog) > 0 {
+		return m.now, true
+	}
+	at = math.MaxInt64
+	if t, _, ok := m.sessionDue.top(); ok {
+		at = t
+	}
+	if t, _, ok := m.claimDue.top(); ok {
+		at = min(at, t)
+	}
+	if t, _, ok := m.keyDue.top(); ok {
+		at = min(at, t)
+	}
+	if at == math.MaxInt64 {
+		return 0, false
+	}
+	return at, true
+}

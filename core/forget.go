@@ -1,0 +1,38 @@
+package core
+
+// forget ends all sessions with all that hangs on them, untold, and jumps to a
+// revision beyond every one that the forgotten past may have used.
+func (m *Machine) forget(seconds int64) {
+	m.claims.each(m.forgetClaim)
+	m.keys.each(func(k *key) {
+		if k.lease != nil {
+			m.touchKey(k)
+			m.keyDue.remove(k)
+			delete(k.ns.keys, k.name)
+			k.ns.keyOrder.remove(k.name)
+			m.keys.release(k)
+		}
+	})
+	m.sessions.each(func(s *session) {
+		m.sessionDue.remove(s)
+		m.vanish(s)
+	})
+	m.lapsed, m.backlog, m.behind = 0, m.backlog[:0], 0
+	m.resources.each(func(r *resource) {
+		if r.line != nil {
+			*r.line = line{}
+		}
+		r.holders, r.used = partList{}, 0
+		if !r.idle {
+			m.changed(r)
+		}
+	})
+	m.revision = max(m.revision+1<<40, uint64(max(seconds, 0))<<20)
+	m.ordinal = 0
+}
+
+func (m *Machine) forgetClaim(c *claim) {
+	m.touchClaim(c)
+	m.claimDue.remove(c)
+	m.claims.release(c)
+}

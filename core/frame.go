@@ -1,0 +1,50 @@
+package core
+
+// Version is the version of every encoding in this package: frames, entries,
+// messages and snapshots begin with it. A decoder refuses what is newer.
+const Version = 1
+
+// Frame is what a client sends: commands of one session, which go verbatim into
+// the log.
+type Frame struct {
+	Session SessionID
+	// Attempt is the client's number for this sending; the reply echoes it.
+	Attempt uint64
+	// Mark is the lowest number whose result the client still wants: everything
+	// below may be forgotten and will never be sent again.
+	Mark     uint64
+	Commands []Command
+}
+
+// Renewal is a keepalive.
+type Renewal struct {
+	Session SessionID
+	Attempt uint64
+	TTL     int64 // 0: the session's own
+}
+
+// EntryKind is what an entry is for.
+type EntryKind uint8
+
+// The kinds of entries. Only EntryCommands carries renewals and frames.
+const (
+	EntryCommands EntryKind = iota // renewals and frames; without any it is a bare stamp
+	// EntryForget is how a restored or forced cluster starts: all sessions end
+	// with everything that hangs on them, untold, and the revision jumps to
+	// max(revision + 2⁴⁰, Seconds·2²⁰), so that no token of the forgotten past
+	// can come again. It asks nobody: only fencing protects from old holders.
+	EntryForget
+	EntryFreeze   // nothing is granted until EntryUnfreeze
+	EntryUnfreeze // and what could not be granted meanwhile is granted now
+)
+
+// Entry is one log entry.
+type Entry struct {
+	Kind EntryKind
+	// Now is cluster time, sampled after the last command of the entry arrived.
+	Now int64
+	// Seconds is the Unix time of an EntryForget, else 0.
+	Seconds  int64
+	Renewals []Renewal
+	Frames   [][]byte // encoded Frames, as they came
+}

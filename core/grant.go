@@ -1,0 +1,241 @@
+package core
+
+// settle grants everything that can be granted, name by name in their order.
+func (m *Machine) settle() {
+	if m.frozen {
+		return
+	}
+	for len(m.dirty) > 0 {
+		if !m.serve(m.dirty[0]) {
+			m.cleaned()
+		}
+	}
+}
+
+// serve does one thing at r: it drops a dead waiter, grants an upgrade, opens a
+// barrier, or reserves r for the claim at the head of its queue.
+func (m *Machine) serve(r *resource) bool {
+	l := r.line
+	if l == nil {
+		return false
+	}
+	if l.upgrade != nil {
+		return m.serveUpgrade(r, l.upgrade)
+	}
+	p := l.queue.head
+	switch {
+	case p == nil:
+		return false
+	case p.c.s.life == dead:
+		m.drop(p.c, CodeNoSession)
+		return true
+	case r.kind == Barrier:
+		return m.serveBarrier(r)
+	case r.kind == Latch && r.number != 0:
+		return false
+	case p.takes() > r.free() && !m.reclaimFor(p):
+		return false
+	}
+	m.reserve(p)
+	return true
+}
+
+// free is the room beside all that hold or have reserved.
+func (r *resource) free() int64 {
+	free := r.limit - r.used
+	if r.line != nil {
+		free -= r.line.reserved
+	}
+	return free
+}
+
+// grant makes c a hold with a token of its own.
+func (m *Machine) grant(c *claim, v Verb) {
+	if c.rare != nil && c.rare.maxHold > 0 {
+		m.grantUntil(c, v, m.now+c.rare.maxHold, endMaxHold)
+	} else {
+		m.grantUntil(c, v, 0, noDeadline)
+	}
+}
+
+func (m *Machine) grantUntil(c *claim, v Verb, at int64, why reason) {
+	m.touchClaim(c)
+	c.token = m.next()
+	c.state, c.since, c.modified = granted, m.now, c.token
+	c.version++
+	if c.created == 0 {
+		c.created = c.token
+	}
+	c.s.held++
+	m.setDeadline(c, at, why)
+	m.hold(c)
+	m.tell(c, v, CodeOK)
+	if c != m.current {
+		m.push(c, ClaimGranted, CodeOK)
+	}
+}
+
+// hold gives c its room.
+func (m *Machine) hold(c *claim) {
+	parts := c.parts()
+	for i := range parts {
+		p := &parts[i]
+		m.touchResource(p.r)
+		p.unlist()
+		p.r.used += p.takes()
+		p.place = inHolders
+		p.r.holders.push(p)
+		m.stamp(p.r)
+		m.changed(p.r)
+	}
+}
+
+// unhold takes the room from c; who waits for it is served before the command
+// or pass is over.
+func (m *Machine) unhold(c *claim) {
+	m.touchClaim(c)
+	parts := c.parts()
+	for i := range parts {
+		p := &parts[i]
+		m.touchResource(p.r)
+		p.r.holders.remove(p)
+		p.r.used -= p.takes()
+		p.place = nowhere
+		m.stamp(p.r)
+		m.changed(p.r)
+	}
+}
+
+// setDeadline gives c its one deadline; 0: none.
+func (m *Machine) setDeadline(c *claim, at int64, why reason) {
+	c.deadline, c.reason = at, why
+	if at == 0 {
+		m.claimDue.remove(c)
+	} else {
+		m.claimDue.set(c, at)
+	}
+}
+
+// drop ends a wait without a grant.
+func (m *Machine) drop(c *claim, why Code) {
+	m.touchClaim(c)
+	m.tell(c, VerbDenied, why)
+	m.unqueue(c)
+	if c.twin != nil {
+		m.touchClaim(c.twin)
+		c.twin.twin = nil
+	}
+	m.retire(c, why)
+}
+
+// deny is drop, and its session is told.
+func (m *Machine) deny(c *claim, why Code) {
+	m.push(c, ClaimGone, why)
+	m.drop(c, why)
+}
+
+// leave takes a hold from its session. Its names stay taken, nobody's, while
+// min-hold or, after a loss, delay lasts.
+func (m *Machine) leave(c *claim, gone Code, lost bool) {
+	m.endTwin(c)
+	until := int64(0)
+	if c.s != nil && c.rare != nil {
+		if c.rare.minHold > 0 {
+			until = c.since + c.rare.minHold
+		}
+		if lost && c.rare.delay > 0 {
+			until = max(until, m.now+c.rare.delay)
+		}
+	}
+	if until <= m.now {
+		m.unhold(c)
+		m.retire(c, gone)
+		return
+	}
+	m.orphan(c, gone)
+	m.setDeadline(c, until, endLinger)
+}
+
+// orphan parts c from its session; to that it is gone.
+func (m *Machine) orphan(c *claim, gone Code) {
+	m.touchClaim(c)
+	s := c.s
+	m.unlink(c)
+	if s.life != dead && c.seq >= s.mark {
+		d := m.newDone(s, c.seq, gone)
+		d.gone, d.token = true, c.token
+	}
+	c.s, c.state = nil, granted
+}
+
+// busy is the first of the wants that a try could not have at once.
+func (m *Machine) busy(s *session, wants []Want) *Want {
+	for i := range wants {
+		if m.taken(s, m.found[i], &wants[i]) {
+			return &wants[i]
+		}
+	}
+	return nil
+}
+
+func (m *Machine) taken(s *session, r *resource, w *Want) bool {
+	switch {
+	case r == nil:
+		return w.Kind == Latch || w.Kind == Barrier && w.Limit > 1
+	case r.line != nil && (r.line.upgrade != nil || r.line.firstLive() != nil):
+		return true
+	case r.kind == Latch:
+		return r.number != 0
+	case r.kind == Barrier:
+		return r.limit > 1
+	}
+	takes := r.takes(w.Mode, max(1, w.Weight))
+	return takes > r.free() && m.victims(r, s, takes-r.free(), true) == 0
+}
+
+// firstLive is the first in the queue whose session lives.
+func (l *line) firstLive() *part {
+	p := l.queue.head
+	for p != nil && p.c.s.life == dead {
+		p = p.next
+	}
+	return p
+}
+
+// maxHolders is how many holders a refusal lists.
+const maxHolders = 16
+
+// held refuses a try and tells who stands in the way.
+func (m *Machine) held(s *session, w *Want, r *Result) {
+	r.Code = CodeHeld
+	m.tellTry(s, w)
+	res := s.ns.lookup(w.Name)
+	if res == nil {
+		return
+	}
+	for p := res.holders.head; p != nil && len(r.Holders) < maxHolders; p = p.next {
+		r.Holders = append(r.Holders, p.holder())
+	}
+	if l := res.line; l != nil {
+		for p := l.queue.head; p != nil; p = p.next {
+			if p.c.s.life != dead {
+				r.Waiting++
+			}
+		}
+		if l.upgrade != nil {
+			r.Waiting++
+		}
+	}
+}
+
+func (p *part) holder() Holder {
+	c := p.c
+	h := Holder{Mode: p.mode, Weight: p.weight, Token: c.token, Since: c.since, Deadline: c.deadline, Revoked: c.state == revoked}
+	if s := c.s; s != nil {
+		h.Session, h.Owner, h.Meta = s.id, s.owner, s.meta
+		if h.Deadline == 0 || h.Deadline > s.deadline {
+			h.Deadline = s.deadline
+		}
+	}
+	return h
+}

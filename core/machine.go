@@ -1,0 +1,158 @@
+package core
+
+// Machine is the whole state of one group. It is not safe for concurrent use:
+// whoever owns it applies entries, reads and steps views one after the other.
+type Machine struct {
+	cfg      Config
+	now      int64
+	revision uint64 // of the last change
+	ordinal  uint32 // of the next event at that revision
+	serial   uint64 // orders arrivals
+	hash     uint64
+	frozen   bool
+
+	sessions  slab[session, *session]
+	resources slab[resource, *resource]
+	claims    slab[claim, *claim]
+	dones     slab[done, *done]
+	keys      slab[key, *key]
+	endeds    slab[ended, *ended]
+
+	spaces   map[string]*namespace
+	byID     map[SessionID]*session
+	endedIDs map[SessionID]*ended
+
+	sessionDue heap[*session]
+	claimDue   heap[*claim]
+	keyDue     heap[*key]
+
+	backlog  []job       // work of sessions, in order
+	behind   int         // jobs that are done
+	budget   int         // sessions, claims and keys that this entry may still end
+	walks    int         // claims that it may still look at for those who wait behind
+	lapsed   int         // sessions whose claims are there for the taking
+	dirty    []*resource // to be served, a heap by name
+	idle     idleList
+	lines    []*line // spare
+	current  *claim  // of the command that is being run
+	made     bool    // and it is the command's record
+	wants    []Want
+	found    []*resource // what the wants of the command are now
+	epoch    uint32
+	views    []*View
+	out      *Output
+	scratch  Output
+	entry    Entry
+	frames   []Frame
+	encoding []byte
+}
+
+// New returns an empty machine.
+func New(c Config) *Machine {
+	m := &Machine{
+		cfg:      c.withDefaults(),
+		spaces:   map[string]*namespace{},
+		byID:     map[SessionID]*session{},
+		endedIDs: map[SessionID]*ended{},
+	}
+	m.revision = m.cfg.Revision - 1
+	return m
+}
+
+// Now is cluster time, in nanoseconds: the greatest that an entry brought.
+func (m *Machine) Now() int64 { return m.now }
+
+// Revision is that of the last change.
+func (m *Machine) Revision() uint64 { return m.revision }
+
+// Hash is a running hash of everything that was put out. Machines that applied
+// the same entries have the same; it cannot tell what they would answer next.
+func (m *Machine) Hash() uint64 { return m.hash }
+
+// Apply applies one encoded entry and appends what it puts out to out, which
+// may be nil. A malformed entry is an error and changes nothing.
+func (m *Machine) Apply(entry []byte, out *Output) error {
+	if err := m.decode(entry); err != nil {
+		return err
+	}
+	if m.out = out; out == nil {
+		m.scratch.Reset()
+		m.out = &m.scratch
+	}
+	from := m.out.lengths()
+	m.now = max(m.now, m.entry.Now)
+	m.budget, m.walks = m.cfg.Budget, maxWalk
+	switch m.entry.Kind {
+	case EntryForget:
+		m.forget(m.entry.Seconds)
+	case EntryFreeze:
+		m.frozen = true
+	case EntryUnfreeze:
+		m.frozen = false
+		m.settle()
+	default:
+		m.run()
+	}
+	m.pass()
+	m.hashOutput(from)
+	m.out = nil
+	return nil
+}
+
+// decode decodes the entry and all its frames, so that nothing is applied of
+// what cannot be applied as a whole.
+func (m *Machine) decode(entry []byte) error {
+	if err := DecodeEntry(entry, &m.entry); err != nil {
+		return err
+	}
+	m.frames = m.frames[:0]
+	for _, b := range m.entry.Frames {
+		m.frames = grow(m.frames)
+		if err := DecodeFrame(b, &m.frames[len(m.frames)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) run() {
+	for i := range m.entry.Renewals {
+		m.renew(&m.entry.Renewals[i])
+	}
+	for i := range m.frames {
+		m.frame(&m.frames[i])
+	}
+}
+
+// next takes the revision of a change.
+func (m *Machine) next() uint64 {
+	m.revision++
+	m.ordinal = 0
+	return m.revision
+}
+
+func (m *Machine) arrival() uint64 {
+	m.serial++
+	return m.serial
+}
+
+// space returns the namespace of that name, made if need be.
+func (m *Machine) space(name string) *namespace {
+	if name == "" {
+		name = "default"
+	}
+	ns := m.spaces[name]
+	if ns == nil {
+		ns = &namespace{name: string([]byte(name)), names: map[string]*resource{}, keys: map[string]*key{}}
+		m.spaces[ns.name] = ns
+	}
+	return ns
+}
+
+// known returns the namespace if it was ever used.
+func (m *Machine) known(name string) *namespace {
+	if name == "" {
+		name = "default"
+	}
+	return m.spaces[name]
+}

@@ -1,0 +1,119 @@
+package core
+
+// Code is how a command ended. The numbers are on the wire: never reuse one.
+type Code uint8
+
+// The codes. Unless said otherwise a command with a code other than CodeOK has
+// changed nothing.
+const (
+	CodeOK          Code = 0
+	CodeQueued      Code = 1  // an Acquire or Upgrade waits; the grant will be pushed
+	CodeHeld        Code = 2  // Try: busy; Holders and Waiting tell by whom
+	CodeLost        Code = 3  // the target has ended before
+	CodeConflict    Code = 4  // differing kind or limit, second upgrader, not idle
+	CodeInvalid     Code = 5  // a field makes no sense; Text says which
+	CodeNotExist    Code = 6  // no such name, claim, session or key
+	CodeExhausted   Code = 7  // quota, end of a sequence, too many waiters
+	CodeNoSession   Code = 8  // the session is unknown or has ended
+	CodeForgotten   Code = 9  // the number is below the client's own mark
+	CodeWindow      Code = 10 // the number is beyond the window
+	CodeTimeout     Code = 11 // a queued claim's Wait passed, told by a push
+	CodeCanceled    Code = 12 // a queued claim was cancelled
+	CodeRevoked     Code = 13 // forced or revoked by another
+	CodeMaxHold     Code = 14 // the max-hold deadline passed
+	CodePermission  Code = 15 // not yours
+	CodeUnavailable Code = 16 // frozen, or full; try later
+)
+
+// Result answers one command.
+type Result struct {
+	Seq      uint64
+	Code     Code
+	Text     string // with a refusal: why, and what to do
+	Revision uint64 // of the change, or the machine's
+	Token    uint64 // granted claims
+	// Deadline is the claim's own deadline in cluster time (max-hold, and the
+	// end of a revocation for OpForce); 0: none.
+	Deadline int64
+	Number   uint64 // counter value, first of a reservation, what is left of a latch, queue position
+	OK       bool   // CountSwap: swapped; OpTxn: Then ran
+	Window   uint64 // OpOpen: numbers granted
+	Holders  []Holder
+	Waiting  uint64
+	Keys     []KeyResult
+}
+
+// Holder is one claim that stands in the way.
+type Holder struct {
+	Session  SessionID
+	Owner    string
+	Meta     string
+	Mode     Mode
+	Weight   int64
+	Token    uint64
+	Since    int64 // cluster time of the grant
+	Deadline int64 // cluster time at which it ends unless renewed
+	Revoked  bool
+}
+
+// KeyResult is what one operation of a transaction found.
+type KeyResult struct {
+	Keys  []Key
+	Count uint64
+	More  bool
+}
+
+// Key is a key with its value.
+type Key struct {
+	Name     string
+	Value    []byte
+	Created  uint64
+	Modified uint64
+	Version  uint64
+	Lease    SessionID
+	Deadline int64 // cluster time of its own expiry; 0: none
+}
+
+// Reply answers a frame of commands. Now is the cluster time at which it was
+// applied and Deadline the session's deadline then: with the time at which
+// attempt Attempt was sent they anchor the client's clock.
+type Reply struct {
+	Session  SessionID
+	Attempt  uint64
+	Now      int64
+	Deadline int64 // 0: there is no such session (any more)
+	Results  []Result
+}
+
+// Renewed answers a renewal.
+type Renewed struct {
+	Session  SessionID
+	Attempt  uint64
+	Now      int64
+	Deadline int64 // 0: there is no such session (any more)
+}
+
+// ClaimState is what has become of a claim.
+type ClaimState uint8
+
+// The states.
+const (
+	ClaimWaiting ClaimState = 1 + iota
+	ClaimGranted
+	ClaimRevoked // decided, but not yet confirmed: its holder must let go
+	ClaimGone    // over; Code says why
+)
+
+// Push tells a session what became of one of its claims without its asking. It
+// anchors nothing.
+type Push struct {
+	Session  SessionID
+	Seq      uint64
+	State    ClaimState
+	Code     Code // ClaimGone, ClaimRevoked: why
+	Token    uint64
+	Deadline int64 // the claim's own, in cluster time; 0: none
+}
+
+// ClaimRow is one row of a session's claim table, the first thing after attach.
+type ClaimRow = Push

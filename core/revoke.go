@@ -1,0 +1,81 @@
+package core
+
+// force revokes one hold, whoever's it is.
+func (m *Machine) force(s *session, c *Command, r *Result) {
+	if !m.validName(c.Name, r) {
+		return
+	}
+	if c.Token == 0 {
+		r.refuse(CodeInvalid, "force needs the token of the hold, so that the next holder is never hit: inspect %q", c.Name)
+		return
+	}
+	cl := s.ns.byToken(c.Name, c.Token)
+	if cl == nil {
+		r.refuse(CodeNotExist, "%q is not held with token %d: inspect it and force by the token it has", c.Name, c.Token)
+		return
+	}
+	r.Token = c.Token
+	r.Deadline = m.revokeClaim(cl, c.Flags&Now != 0)
+	r.Revision = m.revision
+}
+
+// revokeClaim decides the end of a hold: when its holder confirms, or at the
+// earlier of the deadlines that it and its session have now; no renewal counts
+// for it any more. At once means without waiting: only fencing protects then.
+func (m *Machine) revokeClaim(c *claim, atOnce bool) (until int64) {
+	if c.state == revoked && !atOnce {
+		return c.deadline
+	}
+	m.next()
+	m.tell(c, VerbRevoked, CodeRevoked)
+	if atOnce || c.s == nil || c.s.life == dead {
+		m.push(c, ClaimGone, CodeRevoked)
+		m.endTwin(c)
+		m.unhold(c)
+		m.retire(c, CodeRevoked)
+		return 0
+	}
+	m.touchClaim(c)
+	until = c.s.deadline
+	if c.deadline != 0 {
+		until = min(until, c.deadline)
+	}
+	c.state, c.modified = revoked, m.revision
+	c.version++
+	m.setDeadline(c, until, endRevoked)
+	if c.twin != nil && c.twin.state == waiting {
+		m.endTwin(c)
+	}
+	m.push(c, ClaimRevoked, CodeRevoked)
+	return until
+}
+
+// revoke ends another session by revoking all that it has.
+func (m *Machine) revoke(by *session, c *Command, r *Result) {
+	s := m.session(c.Session)
+	if s == nil || s.ns != by.ns {
+		r.refuse(CodeNotExist, "namespace %q has no such session, or it has ended", by.ns.name)
+		return
+	}
+	m.touchSession(s)
+	r.Revision = m.next()
+	m.tellSession(s, VerbRevoked)
+	s.revoked, s.atOnce = true, c.Flags&Now != 0
+	if s.due = s.deadline; s.held > 0 && !s.atOnce {
+		r.Deadline = s.deadline
+	}
+	m.sessionDue.set(s, s.due) // its end is decided: no policy keeps it
+	s.cursor = s.first
+	m.assign(s, revoking)
+	m.drain()
+}
+
+// revokeOne revokes a claim of a session that another ends.
+func (m *Machine) revokeOne(c *claim, atOnce bool) {
+	switch c.state {
+	case waiting:
+		m.deny(c, CodeRevoked)
+	case granted, revoked:
+		m.revokeClaim(c, atOnce)
+	}
+}

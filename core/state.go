@@ -1,0 +1,279 @@
+package core
+
+// namespace is what names, quotas and rights belong to.
+type namespace struct {
+	name     string
+	names    map[string]*resource
+	order    tree[*resource]
+	keys     map[string]*key
+	keyOrder tree[*key]
+	sessions int
+	inUse    int // names that are not idle
+	ended    endedList
+}
+
+// resource is a name: something to hold, a counter or a sequence.
+type resource struct {
+	node
+	kind     Kind
+	unsigned bool // counter
+	idle     bool // free, and only remembered
+	dirty    bool // waits to be served
+	ns       *namespace
+	name     string
+	limit    int64  // capacity; latch: first count; barrier: parties
+	used     int64  // of the capacity
+	number   uint64 // counter: value; sequence: next; latch: what is left
+	created  uint64
+	modified uint64
+	version  uint64
+	holders  partList // in order of token
+	line     *line    // nil: nobody waits
+	nextIdle *resource
+	prevIdle *resource
+}
+
+func (r *resource) id() string { return r.name }
+
+// line is what waits for a resource.
+type line struct {
+	queue    partList // in order of arrival; the first that does not fit stops all
+	later    partList // parts of claims that wait for an earlier name
+	set      partList // parts of claims that have this name reserved
+	reserved int64    // what they take of the capacity
+	upgrade  *claim   // waits before the queue
+}
+
+func (l *line) waiting() int {
+	n := l.queue.n + l.later.n + l.set.n
+	if l.upgrade != nil {
+		n++
+	}
+	return n
+}
+
+// place is where a part is listed.
+type place uint8
+
+const (
+	nowhere place = iota
+	inQueue
+	inLater
+	inSet
+	inHolders
+	inUpgrade
+)
+
+// part is one name of a claim.
+type part struct {
+	r          *resource
+	c          *claim
+	prev, next *part
+	weight     int64
+	mode       Mode
+	place      place
+}
+
+// takes is what the part takes of the capacity.
+func (p *part) takes() int64 { return p.r.takes(p.mode, p.weight) }
+
+func (r *resource) takes(mode Mode, weight int64) int64 {
+	switch {
+	case r.kind == Latch || r.kind == Barrier:
+		return 0
+	case mode == Exclusive:
+		return r.limit
+	}
+	return weight
+}
+
+// state is what a claim is.
+type state uint8
+
+const (
+	waiting state = 1 + iota
+	granted
+	revoked
+	over // the shared claim of a granted upgrade: back if that is cancelled
+)
+
+// reason says what a claim's deadline is for.
+type reason uint8
+
+const (
+	noDeadline reason = iota
+	endWait
+	endMaxHold
+	endRevoked
+	endLinger // nobody's any more: min-hold or delay
+)
+
+// claim is a wish to hold, waiting or granted as a whole.
+type claim struct {
+	node
+	state    state
+	reason   reason
+	version  uint32
+	heapPos  int32
+	s        *session // nil: it outlives its session
+	seq      uint64
+	arrival  uint64
+	token    uint64
+	created  uint64 // revision at which it was queued, then granted
+	modified uint64
+	since    int64 // cluster time of the grant, or of joining the queue
+	deadline int64
+	prev     *claim // in the session, by seq
+	next     *claim
+	twin     *claim // the upgrade of a shared claim and the other way round
+	rare     *rare
+	one      [1]part
+	many     *several // if it is on several names
+}
+
+// rare is what few claims have.
+type rare struct {
+	maxHold, minHold, delay int64
+	value                   []byte
+}
+
+// several are the names of a claim that has more than one.
+type several struct {
+	parts []part // by name
+	at    int    // the first that is not reserved
+}
+
+// parts are the claim's names in order.
+func (c *claim) parts() []part {
+	if c.many != nil {
+		return c.many.parts
+	}
+	return c.one[:]
+}
+
+func (c *claim) pos() *int32          { return &c.heapPos }
+func (c *claim) before(o *claim) bool { return c.arrival < o.arrival }
+
+// ownDeadline is what its holder is told: not that of a wait.
+func (c *claim) ownDeadline() int64 {
+	if c.state == waiting {
+		return 0
+	}
+	return c.deadline
+}
+
+// done is the kept result of a command, or what became of a claim.
+type done struct {
+	node
+	code     Code
+	ok       bool
+	gone     bool // of a claim
+	s        *session
+	seq      uint64
+	revision uint64
+	token    uint64
+	deadline int64
+	number   uint64
+	rest     []byte // the whole result, encoded, if the fields do not do
+}
+
+// life is how far a session is.
+type life uint8
+
+const (
+	alive  life = iota
+	stale       // its deadline has passed, and its policy keeps its claims
+	lapsed      // and its grace has passed
+	dead        // its end is applied as far as the budget allows
+)
+
+// work is what is still to be done for a session, claim by claim.
+type work uint8
+
+const (
+	noWork   work = iota
+	telling       // that its holder is late
+	yielding      // its claims to who waits for them
+	revoking      // its claims
+	freeing       // all that it has
+)
+
+// session is liveness: everything held or awaited hangs on one.
+type session struct {
+	node
+	life     life
+	work     work
+	policy   Policy
+	fleeting bool
+	revoked  bool // ended by another: no renewal counts
+	atOnce   bool // and without waiting for its holder to know
+	wish     bool // ended by its own wish
+	told     bool // that its claims are stale
+	heapPos  int32
+	id       SessionID
+	ns       *namespace
+	deadline int64
+	due      int64 // when time alone does something to it; never before what the heap has
+	ttl      int64
+	grace    int64
+	window   uint64
+	mark     uint64
+	identity string
+	owner    string
+	meta     string
+	opened   uint64
+	openedAt int64
+	order    uint64 // of its work
+	first    *claim // by seq
+	last     *claim
+	cursor   *claim // of its work
+	claims   int
+	held     int // of them not waiting
+	index    map[uint64]*claim
+	results  []*done // by seq modulo their number, a power of two
+	keys     *tree[*key]
+}
+
+func (s *session) pos() *int32 { return &s.heapPos }
+func (s *session) before(o *session) bool {
+	return string(s.id[:]) < string(o.id[:])
+}
+
+// key is one key of the store.
+type key struct {
+	node
+	heapPos  int32
+	ns       *namespace
+	name     string
+	value    []byte
+	created  uint64
+	modified uint64
+	version  uint64
+	lease    *session
+	deadline int64
+}
+
+func (k *key) id() string  { return k.name }
+func (k *key) pos() *int32 { return &k.heapPos }
+func (k *key) before(o *key) bool {
+	if k.ns != o.ns {
+		return k.ns.name < o.ns.name
+	}
+	return k.name < o.name
+}
+
+// ended is the id of a session that must not come back.
+type ended struct {
+	node
+	id    SessionID
+	ns    *namespace
+	at    int64
+	order uint64
+	next  *ended
+}
+
+// endedList is a namespace's ended ids, oldest first.
+type endedList struct {
+	first, last *ended
+	n           int
+}

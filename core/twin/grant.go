@@ -1,0 +1,250 @@
+package twin
+
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// settle grants everything that can be granted: it walks over all names in
+// order, again and again, until a whole walk changes nothing.
+func (t *Twin) settle() {
+	for !t.frozen && t.settleOnce() {
+	}
+}
+
+// settleOnce serves the first name, in order, at which something can be done.
+func (t *Twin) settleOnce() bool {
+	names := slices.Clone(t.names)
+	slices.SortFunc(names, func(a, b *name) int { return compareNames(a.ns, a.name, b.ns, b.name) })
+	for _, n := range names {
+		if t.serve(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// serve does one thing at n: drop a dead waiter, grant an upgrade, or reserve n
+// for the claim at the head of its queue.
+func (t *Twin) serve(n *name) bool {
+	if up := t.upgradeAt(n); up != nil && up.s.dead {
+		t.drop(up, core.CodeNoSession)
+		return true
+	} else if up != nil {
+		return t.serveUpgrade(n, up)
+	}
+	head := t.head(n)
+	switch {
+	case head == nil:
+		return false
+	case head.s.dead:
+		t.drop(head, core.CodeNoSession)
+		return true
+	case n.kind == core.Barrier:
+		return t.serveBarrier(n)
+	case !t.fits(head, n):
+		return t.reclaimFor(head, n)
+	}
+	t.reserve(head)
+	return true
+}
+
+// reserve sets the next name aside for c, and grants c when it was the last.
+func (t *Twin) reserve(c *claim) {
+	c.reserved++
+	if c.reserved < len(c.wants) {
+		return
+	}
+	until := int64(0)
+	if c.maxHold > 0 {
+		until = t.now + c.maxHold
+	}
+	t.grant(c, core.VerbAcquired, until)
+}
+
+// grant makes c a hold with a token of its own; until is its max-hold deadline.
+func (t *Twin) grant(c *claim, v core.Verb, until int64) {
+	queued := c.created != 0
+	c.state, c.reserved = core.ClaimGranted, 0
+	c.token = t.next()
+	c.created = c.token
+	c.since = t.now
+	c.deadline, c.reason = until, core.CodeMaxHold
+	t.tell(c, v, core.CodeOK)
+	if queued {
+		t.push(c, core.ClaimGranted, core.CodeOK)
+	}
+}
+
+// head is the first in the queue of n.
+func (t *Twin) head(n *name) *claim {
+	for _, c := range t.claims {
+		if c.standsAt(n) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (t *Twin) upgradeAt(n *name) *claim {
+	for _, c := range t.claims {
+		if t.upgrading(c, n) {
+			return c
+		}
+	}
+	return nil
+}
+
+// fits says whether there is room for c at n beside all that take up room now.
+func (t *Twin) fits(c *claim, n *name) bool { return t.fitsBeside(c, n, t.claims) }
+
+func (t *Twin) fitsBeside(c *claim, n *name, others []*claim) bool {
+	w := c.want(n)
+	used := int64(0)
+	for _, o := range others {
+		if o == c || !o.takes(n) {
+			continue
+		}
+		exclusive := w.Mode == core.Exclusive || o.want(n).Mode == core.Exclusive
+		if n.kind != core.Semaphore && n.kind != core.Latch && exclusive {
+			return false
+		}
+		used += o.want(n).Weight
+	}
+	switch n.kind {
+	case core.Semaphore:
+		return w.Weight <= n.limit-used
+	case core.Latch:
+		return n.limit == 0
+	}
+	return true
+}
+
+// free says whether a try gets all it wants at once: it fits everywhere, and
+// nobody waits before it.
+func (t *Twin) free(c *claim) bool { return t.busy(c) == nil }
+
+// busy is the first name that a try cannot have.
+func (t *Twin) busy(c *claim) *name {
+	for _, w := range c.wants {
+		n := t.find(c.ns, w.Name)
+		if t.upgradeAt(n) != nil || t.liveHead(n) != nil {
+			return n
+		}
+		if n.kind == core.Barrier && n.limit > 1 || !t.fits(c, n) && t.reclaimable(c, n, true) == nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// liveHead is the first in the queue of n whose session lives.
+func (t *Twin) liveHead(n *name) *claim {
+	for _, c := range t.claims {
+		if c.standsAt(n) && !c.s.dead {
+			return c
+		}
+	}
+	return nil
+}
+
+// serveUpgrade grants an upgrade when its shared claim is the only holder.
+// Reservations yield to it.
+func (t *Twin) serveUpgrade(n *name, up *claim) bool {
+	for _, o := range t.claims {
+		if o != up.target && o.holds(n) {
+			return t.reclaimFor(up, n)
+		}
+	}
+	t.yield(n)
+	target := up.target
+	up.was = shared{target.seq, target.token, target.since}
+	up.minHold, up.delay = target.minHold, target.delay
+	t.remove(target)
+	t.record(target, core.CodeLost)
+	up.target = nil
+	t.grant(up, core.VerbUpgraded, target.deadline)
+	return true
+}
+
+// yield takes n, and what comes after it, from those who only have it reserved.
+func (t *Twin) yield(n *name) {
+	for _, c := range t.claims {
+		if c.state != core.ClaimWaiting || !c.takes(n) {
+			continue
+		}
+		c.reserved = slices.IndexFunc(c.wants, func(w core.Want) bool { return w.Name == n.name })
+	}
+}
+
+// serveBarrier lets everybody pass when all parties are there.
+func (t *Twin) serveBarrier(n *name) bool {
+	var there []*claim
+	for _, c := range t.claims {
+		if c.standsAt(n) && !c.s.dead {
+			there = append(there, c)
+		}
+	}
+	if int64(len(there)) < n.limit {
+		return false
+	}
+	t.next()
+	t.event(core.Event{Kind: core.EventBarrier, Verb: core.VerbTripped, Namespace: n.ns, Name: n.name, Number: uint64(n.limit)})
+	for _, c := range there[:n.limit] {
+		t.reserve(c)
+	}
+	return true
+}
+
+// reclaimFor takes stale claims for c, oldest first, until c would fit at n;
+// none, if even all of them would not do. What is under min-hold or delay stays
+// taken, ownerless, like after an expiry.
+func (t *Twin) reclaimFor(c *claim, n *name) bool {
+	victims := t.reclaimable(c, n, false)
+	for _, v := range victims {
+		t.next()
+		t.tell(v, core.VerbReclaimed, core.CodeOK)
+		t.push(v, core.ClaimGone, core.CodeLost)
+		t.record(v, core.CodeLost)
+		t.leave(v, true)
+	}
+	return victims != nil
+}
+
+// reclaimable lists the stale claims that must go for c to fit at n; atOnce,
+// only those that leave nothing behind.
+func (t *Twin) reclaimable(c *claim, n *name, atOnce bool) []*claim {
+	rest := slices.DeleteFunc(slices.Clone(t.claims), func(o *claim) bool {
+		return o == c.target || !atOnce && o.s == nil // goes by itself
+	})
+	if t.fitsBeside(c, n, rest) {
+		return nil
+	}
+	var victims []*claim
+	for _, o := range t.claims {
+		if o.s == nil || o.s == c.s || !o.s.reclaimable || !o.holds(n) || atOnce && (o.delay > 0 || o.since+o.minHold > t.now) {
+			continue
+		}
+		victims = append(victims, o)
+		rest = slices.DeleteFunc(rest, func(x *claim) bool { return x == o })
+		if t.fitsBeside(c, n, rest) {
+			return victims
+		}
+	}
+	return nil
+}
+
+// remove forgets c as a claim.
+func (t *Twin) remove(c *claim) {
+	t.claims = slices.DeleteFunc(t.claims, func(o *claim) bool { return o == c })
+}
+
+// record keeps what became of c for as long as its client may ask.
+func (t *Twin) record(c *claim, code core.Code) {
+	if c.s == nil || c.s.dead || c.seq < c.s.mark {
+		return
+	}
+	r := core.Result{Seq: c.seq, Code: code, Revision: t.revision, Token: c.token}
+	c.s.records = append(c.s.records, record{result: r, gone: true, token: c.token})
+}

@@ -1,0 +1,88 @@
+package twin
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// held refuses a try and tells who stands in the way, at the first busy name.
+func (t *Twin) held(c *claim) core.Result {
+	n := t.busy(c)
+	r := core.Result{Code: core.CodeHeld}
+	for _, o := range t.claims {
+		switch {
+		case o.holds(n):
+			r.Holders = append(r.Holders, o.holder(n))
+		case o.standsAt(n) && !o.s.dead || t.upgrading(o, n):
+			r.Waiting++
+		}
+	}
+	slices.SortFunc(r.Holders, func(a, b core.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	c.wants = []core.Want{c.want(n)}
+	t.tell(c, core.VerbDenied, core.CodeHeld)
+	return r
+}
+
+func (c *claim) holder(n *name) core.Holder {
+	w := c.want(n)
+	h := core.Holder{
+		Mode: w.Mode, Weight: w.Weight, Token: c.token, Since: c.since, Deadline: c.deadline,
+		Revoked: c.state == core.ClaimRevoked,
+	}
+	if c.s == nil {
+		return h
+	}
+	h.Session, h.Owner, h.Meta = c.s.id, c.s.owner, c.s.meta
+	if h.Deadline == 0 || h.Deadline > c.s.deadline {
+		h.Deadline = c.s.deadline
+	}
+	return h
+}
+
+// Table is the claim table of a session, by number; nil without a session.
+func (t *Twin) Table(id core.SessionID) []core.ClaimRow {
+	s := t.session(id)
+	if s == nil {
+		return nil
+	}
+	rows := []core.ClaimRow{}
+	for _, c := range t.bySeq(s) {
+		row := core.ClaimRow{Session: id, Seq: c.seq, State: c.state, Token: c.token, Deadline: c.ownDeadline()}
+		if c.state == core.ClaimRevoked {
+			row.Code = core.CodeRevoked
+		}
+		rows = append(rows, row)
+	}
+	for _, r := range s.records {
+		if r.gone {
+			rows = append(rows, core.ClaimRow{Session: id, Seq: r.result.Seq, State: core.ClaimGone, Code: r.result.Code, Token: r.token})
+		}
+	}
+	slices.SortFunc(rows, func(a, b core.ClaimRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	return rows
+}
+
+// Due is the earliest time at which a bare entry would change something; false:
+// there is none. What the dead still have is due now.
+func (t *Twin) Due() (int64, bool) {
+	if len(t.decided()) > 0 {
+		return t.now, true
+	}
+	var all []int64
+	for _, s := range t.sessions {
+		all = append(all, s.due())
+	}
+	for _, c := range t.claims {
+		all = append(all, c.deadline)
+	}
+	for _, k := range t.keys {
+		all = append(all, k.Deadline)
+	}
+	all = slices.DeleteFunc(all, func(at int64) bool { return at == 0 })
+	if len(all) == 0 {
+		return 0, false
+	}
+	return slices.Min(all), true
+}

@@ -1,0 +1,51 @@
+package twin_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/core/twin"
+	"github.com/holdfast-io/holdfast/core/twin/check"
+	"github.com/holdfast-io/holdfast/core/twin/gen"
+	"github.com/holdfast-io/holdfast/core/twin/script"
+)
+
+// TestPromises: the twin keeps every promise itself, or it would be no measure.
+func TestPromises(t *testing.T) {
+	for seed := range uint64(300) {
+		g := gen.New(seed)
+		tw := twin.New(twin.Config{Budget: 10_000, Window: 1024, Waiters: 10_000})
+		var k check.Checker
+		for i := range 120 {
+			e := g.Next()
+			out := tw.Apply(e)
+			g.Observe(out)
+			if err := k.Entry(e, out); err != nil {
+				t.Fatalf("seed %d, entry %d: %v\n%s----\n%s", seed, i, err, script.Lines(e), script.Print(out))
+			}
+		}
+	}
+}
+
+func ExampleTwin() {
+	tw := twin.New(twin.Config{Budget: 10, Window: 8})
+	a := core.SessionID{'A'}
+	out := tw.Apply(twin.Entry{Frames: []core.Frame{{Session: a, Commands: []core.Command{
+		{Op: core.OpOpen, TTL: 30e9},
+		{Op: core.OpAcquire, Seq: 1, Wants: []core.Want{{Name: "jobs", Kind: core.Mutex}}},
+	}}}})
+	fmt.Println(out.Replies[0].Results[1].Token, out.Events[1].Kind, out.Events[1].Verb)
+	// Output: 2 lock acquired
+}
+
+// TestNoDeadlock: the twin lets well-behaved clients finish.
+func TestNoDeadlock(t *testing.T) {
+	for seed := range uint64(100) {
+		tw := twin.New(twin.Config{Budget: 10_000, Window: 1024, Waiters: 10_000})
+		err := gen.Crowd(seed, func(e twin.Entry) (twin.Output, error) { return tw.Apply(e), nil })
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package core
+
+// upgrade asks to hold exclusively what is held shared. It goes before the
+// queue, the one exception to first come, first served, and only one can.
+func (m *Machine) upgrade(s *session, c *Command, r *Result) {
+	if !validSpan("a wait", c.Wait, r) {
+		return
+	}
+	base := s.goodHoldOf(c, r)
+	switch {
+	case base == nil:
+		return
+	case base.many != nil || base.one[0].r.kind != RWMutex || base.one[0].mode != Shared:
+		r.refuse(CodeInvalid, "the claim %d is not a reader alone: only such a claim can be upgraded", c.Target)
+		return
+	case m.frozen:
+		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
+		return
+	}
+	res := base.one[0].r
+	if res.line != nil && res.line.upgrade != nil {
+		r.refuse(CodeConflict, "another reader of %q waits to become its writer, and both would wait for ever: release the read lock, then take the write lock", res.name)
+		return
+	}
+	m.yield(res)
+	u := m.bareClaim(s, c.Seq)
+	u.one[0] = part{r: res, c: u, weight: 1, mode: Exclusive}
+	if c.Wait > 0 {
+		u.deadline, u.reason = m.now+c.Wait, endWait
+	}
+	m.touchClaim(base)
+	u.twin, base.twin = base, u
+	m.current, m.made = u, true
+	m.list(&u.one[0], inUpgrade)
+	m.soil(res)
+	m.settle()
+	if u.state == waiting {
+		m.queued(u)
+	}
+	m.claimResult(u, r)
+}
+
+// serveUpgrade grants an upgrade when its shared claim is the only holder.
+func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
+	switch {
+	case u.s.life == dead:
+		m.drop(u, CodeNoSession)
+		return true
+	case r.holders.n > 1:
+		return m.reclaimFor(&u.one[0])
+	}
+	m.yield(r)
+	base := u.twin
+	at, why := base.deadline, base.reason
+	if base.rare != nil {
+		u.rare = &rare{minHold: base.rare.minHold, delay: base.rare.delay}
+	}
+	m.suspend(base)
+	m.grantUntil(u, VerbUpgraded, at, why)
+	return true
+}
+
+// suspend takes the room from a shared claim that its upgrade replaces. It is
+// over, unless the upgrade is cancelled.
+func (m *Machine) suspend(base *claim) {
+	m.touchClaim(base)
+	p := &base.one[0]
+	m.touchResource(p.r)
+	p.r.holders.remove(p)
+	p.r.used -= p.takes()
+	p.place = nowhere
+	m.claimDue.remove(base)
+	base.state, base.modified = over, m.revision
+	base.s.held--
+}
+
+// fallBack turns a granted upgrade into the shared claim that it was.
+func (m *Machine) fallBack(u *claim, r *Result) {
+	base := u.twin
+	at, why := u.deadline, u.reason
+	m.touchClaim(u)
+	m.touchClaim(base)
+	u.twin, base.twin = nil, nil
+	r.Revision = m.next()
+	base.state, base.modified = granted, m.revision
+	base.version++
+	base.s.held++
+	m.setDeadline(base, at, why)
+	m.hold(base)
+	m.unhold(u)
+	m.retire(u, CodeCanceled)
+	m.tell(base, VerbDowngraded, CodeCanceled)
+}
+
+// downgrade makes an exclusive hold shared and lets the readers in.
+func (m *Machine) downgrade(s *session, c *Command, r *Result) {
+	cl := s.goodHoldOf(c, r)
+	switch {
+	case cl == nil:
+		return
+	case cl.many != nil || cl.one[0].r.kind != RWMutex || cl.one[0].mode != Exclusive:
+		r.refuse(CodeInvalid, "the claim %d is not a writer alone: only such a claim can be downgraded", c.Target)
+		return
+	}
+	m.endTwin(cl)
+	m.touchClaim(cl)
+	p := &cl.one[0]
+	m.touchResource(p.r)
+	p.r.used -= p.takes()
+	p.mode = Shared
+	p.r.used += p.takes()
+	r.Revision, r.Token, r.Deadline = m.next(), cl.token, cl.deadline
+	cl.modified = r.Revision
+	cl.version++
+	m.stamp(p.r)
+	m.tell(cl, VerbDowngraded, CodeOK)
+	m.changed(p.r)
+}
+
+// endTwin ends what cannot be without c: the upgrade that waits to replace it,
+// or the shared claim that it replaced.
+func (m *Machine) endTwin(c *claim) {
+	t := c.twin
+	if t == nil {
+		return
+	}
+	m.touchClaim(c)
+	m.touchClaim(t)
+	c.twin, t.twin = nil, nil
+	if t.state == over {
+		m.retire(t, CodeLost)
+		return
+	}
+	if t.s.life != dead {
+		m.push(t, ClaimGone, CodeLost)
+	}
+	m.drop(t, CodeLost)
+}

@@ -1,0 +1,218 @@
+package core
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// Sizes that every decoder keeps to, whatever a length in the input says.
+const (
+	MaxFrame   = 1 << 20  // bytes of an encoded frame
+	MaxCommand = 64 << 10 // bytes of one encoded command
+)
+
+// What a decoder refuses. The error that wraps one of them names the offset and
+// the reason.
+var (
+	// ErrVersion: the bytes were written by a newer version; upgrade this node.
+	ErrVersion = errors.New("core: unknown version")
+	// ErrFrame: the bytes are no frame, entry, message or snapshot of ours.
+	ErrFrame = errors.New("core: malformed bytes")
+)
+
+// The second byte of every message says what it is.
+const (
+	tagFrame    = 'F'
+	tagEntry    = 'E'
+	tagReply    = 'R'
+	tagRenewed  = 'K'
+	tagPush     = 'P'
+	tagSnapshot = 'S'
+)
+
+// reader decodes b from left to right. The first failure stays; everything read
+// after it is zero.
+type reader struct {
+	b   []byte
+	i   int
+	err error
+}
+
+// open begins a message of the given tag.
+func open(b []byte, tag byte) reader {
+	r := reader{b: b}
+	switch {
+	case len(b) < 2:
+		r.fail("too short for a header")
+	case b[0] != Version:
+		r.err = fmt.Errorf("%w %d at offset 0: this program knows version %d", ErrVersion, b[0], Version)
+		r.i = len(b)
+	case b[1] != tag:
+		r.fail(fmt.Sprintf("message tag %q, want %q", b[1], tag))
+	default:
+		r.i = 2
+	}
+	return r
+}
+
+func header(dst []byte, tag byte) []byte { return append(dst, Version, tag) }
+
+func (r *reader) fail(reason string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w at offset %d: %s", ErrFrame, r.i, reason)
+	}
+	r.i = len(r.b)
+}
+
+// end is the message's error; bytes that nothing has read are one.
+func (r *reader) end() error {
+	if r.err == nil && r.i != len(r.b) {
+		r.fail("trailing bytes")
+	}
+	return r.err
+}
+
+func (r *reader) rest() int { return len(r.b) - r.i }
+
+func (r *reader) byte() byte {
+	if r.i >= len(r.b) {
+		r.fail("input ends early")
+		return 0
+	}
+	r.i++
+	return r.b[r.i-1]
+}
+
+// enum reads a byte that must not exceed last: a greater one is from a version
+// that this program does not know.
+func (r *reader) enum(last byte, what string) byte {
+	v := r.byte()
+	if v > last {
+		r.i--
+		r.fail("unknown " + what)
+		return 0
+	}
+	return v
+}
+
+func (r *reader) uvarint() uint64 {
+	if r.i < len(r.b) && r.b[r.i] < 0x80 {
+		r.i++
+		return uint64(r.b[r.i-1])
+	}
+	return r.longUvarint()
+}
+
+func (r *reader) longUvarint() uint64 {
+	v, n := binary.Uvarint(r.b[r.i:])
+	switch {
+	case n <= 0:
+		r.fail("bad number")
+		return 0
+	case n > 1 && r.b[r.i+n-1] == 0:
+		r.fail("number longer than need be")
+		return 0
+	}
+	r.i += n
+	return v
+}
+
+func (r *reader) varint() int64 {
+	u := r.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// span reads a length and returns that many bytes of the input itself.
+func (r *reader) span() []byte {
+	n := r.uvarint()
+	if n > uint64(r.rest()) {
+		r.fail("length beyond the end")
+		return nil
+	}
+	r.i += int(n)
+	return r.b[r.i-int(n) : r.i : r.i]
+}
+
+// bytes is span, with nil for nothing.
+func (r *reader) bytes() []byte {
+	if b := r.span(); len(b) > 0 {
+		return b
+	}
+	return nil
+}
+
+// string aliases the input: it is valid as long as the input is unchanged.
+func (r *reader) string() string {
+	b := r.span()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+func (r *reader) id() (id SessionID) {
+	if r.rest() < len(id) {
+		r.fail("input ends early")
+		return id
+	}
+	r.i += copy(id[:], r.b[r.i:])
+	return id
+}
+
+// count reads the number of elements that follow, each at least one byte.
+func (r *reader) count() int {
+	n := r.uvarint()
+	if n > uint64(r.rest()) {
+		r.fail("more elements than bytes")
+		return 0
+	}
+	return int(n)
+}
+
+// bool reads a flag of the mask kind: written only if true.
+func (r *reader) flag(b byte) bool {
+	if b > 1 {
+		r.fail("flag is neither 0 nor 1")
+	}
+	return b == 1
+}
+
+// absent checks a field that a mask announced: an empty one has two spellings,
+// and only one may be valid.
+func (r *reader) absent(empty bool) {
+	if empty && r.err == nil {
+		r.fail("announced field is empty")
+	}
+}
+
+// duration reads a number of nanoseconds or a point in cluster time that is
+// never negative.
+func (r *reader) duration() int64 {
+	u := r.uvarint()
+	if u > math.MaxInt64 {
+		r.fail("time out of range")
+		return 0
+	}
+	return int64(u)
+}
+
+func appendString[T ~string | ~[]byte](dst []byte, s T) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendBool(dst []byte, b bool) []byte {
+	if b {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+// grow makes s longer by one element, which keeps what it last held: its slices
+// can be used again.
+func grow[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s[:len(s)+1]
+	}
+	var zero T
+	return append(s, zero)
+}

@@ -1,0 +1,404 @@
+// Package driver is what you implement to bring Holdfast to another engine.
+//
+// Embed [Base], override what the engine can do, say so in [Info.Features], and
+// run package drivertest over the result. Package holdfast turns any [Driver]
+// into the API that programs use: it checks names and options, keeps holds,
+// re-entrancy and hooks; a driver grants, counts, stores and watches.
+//
+// What every driver promises, whatever its engine:
+//
+//   - A call that fails returns an [*Error] (or a plain error of the standard
+//     library) and has changed nothing unless Outcome says otherwise.
+//   - Ending the context of a waiting Acquire returns at once; the driver then
+//     takes the wish back in the background, also if it is granted meanwhile.
+//   - A grant's token is greater than that of every earlier grant of the same
+//     name, for ever.
+//   - All methods may be called at the same time.
+package driver
+
+import (
+	"context"
+	"encoding/hex"
+	"iter"
+	"time"
+)
+
+// Driver is a backend. It cannot be implemented without embedding [Base] (or
+// another Driver), so that it may grow and a wrapper keeps every ability of
+// what it wraps.
+type Driver interface {
+	// Info is constant over the life of the driver.
+	Info() Info
+
+	// Acquire takes all of r.Wants or none. With r.Try a busy name is ErrHeld
+	// at once; otherwise Acquire waits until ctx ends, or the session that it
+	// waits on. A wait on a latch or barrier is a grant too, and is released.
+	Acquire(ctx context.Context, r *Request) (Grant, error)
+	// Inspect tells who holds and who waits, by name.
+	Inspect(ctx context.Context, r *InspectRequest) (InspectReply, error)
+	// Force ends another's claim. The token is required, so that the next
+	// holder is never hit.
+	Force(ctx context.Context, r *ForceRequest) (ForceReply, error)
+	// Resize sets a semaphore's limit; Delete removes an idle semaphore, latch
+	// or barrier, a counter or a sequence.
+	Resize(ctx context.Context, name string, limit int64) error
+	Delete(ctx context.Context, kind ResourceKind, name string) error
+
+	// OpenLease opens a session of its own, not shared with other calls.
+	OpenLease(ctx context.Context, s Spec) (*Lease, error)
+	// KeepLease renews l by hand for ttl (0: the one it has). The deadline only
+	// grows.
+	KeepLease(ctx context.Context, l *Lease, ttl time.Duration) error
+	// EndLease revokes l with all that hangs on it; ErrLost if it had ended.
+	EndLease(ctx context.Context, l *Lease) error
+	// LeaseInfo tells what the engine knows of a session, by its id.
+	LeaseInfo(ctx context.Context, id LeaseID) (LeaseInfo, error)
+
+	Count(ctx context.Context, r *CountRequest) (CountReply, error)
+	Reserve(ctx context.Context, r *ReserveRequest) (ReserveReply, error)
+	CountDown(ctx context.Context, r *CountDownRequest) (CountDownReply, error)
+	Txn(ctx context.Context, r *TxnRequest) (*TxnReply, error)
+	// Watch yields a Ready event first, then everything that matches, in
+	// order. It ends with ctx, or with an error as its last pair.
+	Watch(ctx context.Context, r *WatchRequest) iter.Seq2[Event, error]
+
+	// Ping asks the engine for a sign of life.
+	Ping(ctx context.Context) error
+	// OnFault sets what is called when something fails in the background: a
+	// keepalive, a release that nobody waits for. Called before any other
+	// method; f is never nil and must not block.
+	OnFault(f func(op, name string, err error))
+	// Close ends every lease that this driver opened, in one step where the
+	// engine allows; calls that wait answer ErrClosed. It is called once.
+	Close(ctx context.Context) error
+
+	base()
+}
+
+// Feature is an ability that a program can ask for when it opens a Space. The
+// conformance suite tests the declared ones, and that the others answer
+// errors.ErrUnsupported.
+type Feature string
+
+// The features.
+const (
+	FeatureFencing      Feature = "fencing"       // every grant has a growing token
+	FeatureFIFO         Feature = "fifo"          // waiters are served in order of arrival, over all processes
+	FeatureLostFirst    Feature = "lost-first"    // a holder knows of its loss before anyone else is granted
+	FeatureShared       Feature = "shared"        // reader-writer locks
+	FeatureWeighted     Feature = "weighted"      // semaphores
+	FeatureUpgrade      Feature = "upgrade"       // a reader becomes the writer, and back
+	FeatureResize       Feature = "resize"        // a semaphore's limit can change
+	FeatureForce        Feature = "force"         // another's claim can be ended
+	FeatureMaxHold      Feature = "max-hold"      // a hold ends by itself after a time
+	FeatureMinHold      Feature = "min-hold"      // a name stays taken for a time after its grant
+	FeatureDelay        Feature = "delay"         // a name stays free for nobody for a time after a loss
+	FeatureAll          Feature = "all"           // several names in one call
+	FeatureAtomicAll    Feature = "atomic-all"    // and in one step, with one place in the queue
+	FeatureCounter      Feature = "counter"       // counters
+	FeatureSequence     Feature = "sequence"      // sequences
+	FeatureKV           Feature = "kv"            // keys, each on its own
+	FeatureTxn          Feature = "txn"           // transactions over several keys
+	FeatureWatch        Feature = "watch"         // events from now on
+	FeatureHistory      Feature = "watch-history" // events from an earlier revision
+	FeatureElection     Feature = "election"      // elections
+	FeatureLatch        Feature = "latch"         // latches and barriers
+	FeatureSession      Feature = "session"       // sessions kept by hand
+	FeatureDurable      Feature = "durable"       // what was answered survives a restart of the engine
+	FeatureManyMachines Feature = "many-machines" // programs on several machines can share it
+)
+
+// Info says what a backend can do.
+type Info struct {
+	// Scheme is the URL scheme, for messages.
+	Scheme   string
+	Features map[Feature]bool
+	// MinTTL and MaxTTL bound a session's TTL; both 0: there is none, and
+	// liveness is a connection or the kernel.
+	MinTTL, MaxTTL time.Duration
+	// MaxName is the longest name in bytes; 0: 512.
+	MaxName int
+	// Canonical maps a name to the engine's own form: equal results are one
+	// resource. nil: every name is its own.
+	Canonical func(name string) string
+}
+
+// ResourceKind is what a name is.
+type ResourceKind uint8
+
+// The kinds. A name has one kind as long as it is known; using it as another
+// is ErrConflict.
+const (
+	Mutex ResourceKind = 1 + iota
+	RWMutex
+	Semaphore
+	Election
+	Latch
+	Barrier
+	Counter
+	Sequence
+)
+
+func (k ResourceKind) String() string {
+	names := [...]string{"", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
+// Mode is how a claim shares a name.
+type Mode uint8
+
+const (
+	// Exclusive: nobody else. The mode of mutexes, writers and elections.
+	Exclusive Mode = iota
+	// Shared: with others of its mode (readers, latch and barrier waits) or
+	// up to the limit (semaphores).
+	Shared
+)
+
+// Want is one name in a claim.
+type Want struct {
+	Name string
+	Kind ResourceKind
+	Mode Mode
+	// Weight is what a semaphore claim takes; 0 means 1.
+	Weight int64
+	// Limit is a semaphore's capacity or a barrier's number of parties; 0: the
+	// one it has. A latch's count, when it is new.
+	Limit int64
+}
+
+// Spec names a session. Equal specs of one driver share one session; it is
+// comparable on purpose.
+type Spec struct {
+	TTL   time.Duration
+	Owner string // for people; decides nothing
+	Meta  string
+	// Manual: nobody renews it but KeepLease.
+	Manual bool
+	// Policy and Grace say what becomes of its claims when the deadline passes;
+	// sessions of the library keep the zero value.
+	Policy Policy
+	Grace  time.Duration
+	_      struct{}
+}
+
+// Policy says when the claims of a session whose deadline has passed are freed.
+type Policy uint8
+
+const (
+	// AtDeadline: at once.
+	AtDeadline Policy = iota
+	// OnNextAcquire: when somebody else wants them and Grace has passed; until
+	// then a keepalive revives the session.
+	OnNextAcquire
+	// Never: only by release, revocation or force.
+	Never
+)
+
+// Request is a wish to hold.
+type Request struct {
+	// ID makes a retry of the same request the same claim.
+	ID    [16]byte
+	Wants []Want
+	Spec  Spec
+	// Lease is the session to hang it on; nil: the shared one of Spec.
+	Lease *Lease
+	Try   bool
+	// MaxHold ends the hold this long after its grant or last extension.
+	MaxHold time.Duration
+	// MinHold keeps the name taken this long after the grant, released or not.
+	MinHold time.Duration
+	// Delay keeps the name from everybody this long after the claim was lost.
+	Delay time.Duration
+	// Value is what a candidate proclaims when it is elected.
+	Value []byte
+	// Lost is called at most once when this hold alone ends (forced, max-hold);
+	// it may come before Acquire returns and must not block. Never nil.
+	Lost func(cause error)
+	// Waiting is called when the claim is queued, with its place, 1 being next.
+	// It may be nil and must not block.
+	Waiting func(position int)
+	_       struct{}
+}
+
+// Grant is a granted Request.
+type Grant struct {
+	Token uint64 // below 2⁵³
+	// Lease ends the hold when it ends; nil: only Request.Lost does.
+	Lease *Lease
+	// Deadline is when this hold alone ends (max-hold); zero: with its lease.
+	Deadline time.Time
+	Handle   Handle
+	// Tokens has one token a want where they differ; nil: Token serves all.
+	Tokens []uint64
+}
+
+// Handle is the backend's side of one hold.
+type Handle interface {
+	// Release gives it back; ErrLost if the engine knows that it had ended. It
+	// returns when ctx ends, at the latest, and is called again if nobody knows
+	// whether the engine heard it. A hold whose loss was told by Request.Lost is
+	// released too: that confirms that its holder knows.
+	Release(ctx context.Context) error
+	// Change alters it, as c says; only one field of c is set.
+	Change(ctx context.Context, c Change) (Grant, error)
+}
+
+// Change is a wish to alter a hold.
+type Change struct {
+	// Upgrade turns a shared hold into the exclusive one, waiting for other
+	// readers; the grant is a new hold with a new token, and the old one is
+	// over. On any failure the shared hold stays. Lost serves the new hold.
+	Upgrade bool
+	Lost    func(cause error)
+	// Downgrade turns the exclusive hold into a shared one with the same token.
+	Downgrade bool
+	// Extend moves the max-hold deadline to now + Extend, only forward.
+	Extend time.Duration
+	// Proclaim sets an election's value; nil: not asked for.
+	Proclaim *[]byte
+	// HandOver resigns in favour of the first candidate with this owner.
+	HandOver string
+	_        struct{}
+}
+
+// Claim is one holder or waiter, as Inspect and ErrHeld tell it.
+type Claim struct {
+	Name     string
+	Kind     ResourceKind
+	Mode     Mode
+	Weight   int64
+	Token    uint64 // 0: waiting
+	Owner    string
+	Meta     string
+	Lease    LeaseID
+	Value    []byte
+	Created  uint64        // revision at which it was made
+	Modified uint64        // revision of its last change
+	Version  uint64        // how often it changed
+	Held     time.Duration // since its grant, or since it was queued
+	// ExpiresIn is the time left to its session or its own deadline, whichever
+	// is first; 0: unknown or none.
+	ExpiresIn time.Duration
+	Position  int // 0: holds; 1: next
+	// Before is the lease of the claim it waits behind.
+	Before LeaseID
+	// Revoked: its end is decided, but its holder may still believe in it.
+	Revoked bool
+	// Stale: its session's deadline has passed and its policy keeps it.
+	Stale bool
+}
+
+// Resource is one name, as Inspect tells it.
+type Resource struct {
+	Name              string
+	Kind              ResourceKind
+	Limit, Used       int64
+	Created, Modified uint64
+	Holders, Waiters  []Claim
+}
+
+// InspectRequest asks for one name, or for all with a prefix, in order of name.
+type InspectRequest struct {
+	Name   string
+	Prefix bool
+	After  string // with Prefix: begin after this name
+	Max    int    // with Prefix: at most so many; 0: 100
+	_      struct{}
+}
+
+// InspectReply answers it. An unknown name gives no resource and no error.
+type InspectReply struct {
+	Resources []Resource
+	Revision  uint64
+	More      bool
+}
+
+// ForceRequest ends the claim on Name that has Token.
+type ForceRequest struct {
+	Name  string
+	Token uint64
+	// Now frees the name at once instead of waiting until its holder knows or
+	// its deadline has passed. Only fencing protects then.
+	Now bool
+	_   struct{}
+}
+
+// ForceReply says how long the name may still be believed to be held.
+type ForceReply struct{ Until time.Duration }
+
+// LeaseID names a session.
+type LeaseID [16]byte
+
+// String is the id in hexadecimal digits.
+func (id LeaseID) String() string { return hex.EncodeToString(id[:]) }
+
+// LeaseInfo is a session as the engine knows it.
+type LeaseInfo struct {
+	ID        LeaseID
+	TTL       time.Duration // as granted
+	ExpiresIn time.Duration
+	Owner     string
+	Meta      string
+	Names     []string // what it holds
+	Waits     []string // what it waits for
+	Keys      []string // keys bound to it
+}
+
+// CountOp is what to do to a counter.
+type CountOp uint8
+
+// The operations. Numbers travel as uint64; a signed counter's are its two's
+// complement.
+const (
+	CountLoad  CountOp = iota // nothing; an absent counter is 0
+	CountAdd                  // add A, saturating
+	CountSub                  // subtract A, saturating
+	CountStore                // set to A
+	CountSwap                 // set to B if it is A
+)
+
+// CountRequest changes a counter. The first change fixes whether it is signed.
+type CountRequest struct {
+	// ID makes a repetition the same request: it counts once where the engine
+	// can remember, and the library repeats what may have happened.
+	ID       [16]byte
+	Name     string
+	Op       CountOp
+	Unsigned bool
+	A, B     uint64
+	_        struct{}
+}
+
+// CountReply has the value afterwards.
+type CountReply struct {
+	Value   uint64
+	Swapped bool
+}
+
+// ReserveRequest takes N numbers of a sequence; 0: only tell the next one.
+type ReserveRequest struct {
+	ID    [16]byte
+	Name  string
+	N     uint64
+	Start uint64 // the first number of a new sequence
+	_     struct{}
+}
+
+// ReserveReply: the numbers First to First+N-1 are the caller's.
+type ReserveReply struct{ First uint64 }
+
+// CountDownRequest takes By off a latch's count; 0: only tell it.
+type CountDownRequest struct {
+	ID    [16]byte
+	Name  string
+	Count int64 // of a new latch; 0: it must exist
+	By    int64
+	_     struct{}
+}
+
+// CountDownReply has what is left; 0: the latch is open.
+type CountDownReply struct{ Left int64 }

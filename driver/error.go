@@ -1,0 +1,81 @@
+package driver
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Error says operation, name, kind, cause, and what to do next.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("holdfast: ")
+	b.WriteString(e.Op)
+	if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
+	}
+	for _, part := range []string{e.what(), e.cause(), e.advice()} {
+		if part != "" {
+			b.WriteString(": ")
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}
+
+func (e *Error) what() string {
+	if e.Kind == nil {
+		return ""
+	}
+	if e.Kind != ErrHeld || len(e.Holders) == 0 {
+		return e.Kind.Error()
+	}
+	h := e.Holders[0]
+	s := fmt.Sprintf("held by %s (token %d, for %s)", orSomebody(h.Owner), h.Token, h.Held.Round(time.Millisecond))
+	if n := len(e.Holders) - 1; n > 0 {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	if e.Waiting > 0 {
+		s += fmt.Sprintf(", %d waiting", e.Waiting)
+	}
+	return s
+}
+
+func orSomebody(owner string) string {
+	if owner == "" {
+		return "somebody"
+	}
+	return owner
+}
+
+func (e *Error) cause() string {
+	if e.Err == nil || e.Err == e.Kind {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+func (e *Error) advice() string {
+	if e.RetryAfter > 0 {
+		return "try again in " + e.RetryAfter.Round(time.Millisecond).String()
+	}
+	return ""
+}
+
+// Unwrap gives errors.Is the kind and the cause.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	if e.Kind != nil {
+		errs = append(errs, e.Kind)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+// Errorf makes an Error that certainly changed nothing: the shape of every
+// refusal. kind may be any error; the text says why and what to do.
+func Errorf(op, name string, kind error, format string, args ...any) *Error {
+	return &Error{Op: op, Name: name, Kind: kind, Outcome: NotDone, Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,61 @@
+package driver
+
+import "time"
+
+// Kind is a constant error with a stable name: the text is what travels on the
+// wire, so that errors.Is gives the same answer on both ends of it.
+type Kind string
+
+func (k Kind) Error() string { return string(k) }
+
+// The kinds of failure. Everything else is told by the standard library's
+// errors: fs.ErrInvalid, fs.ErrPermission, fs.ErrNotExist,
+// errors.ErrUnsupported, context.Canceled and context.DeadlineExceeded.
+const (
+	// ErrHeld: somebody else has it; Error.Holders says who.
+	ErrHeld Kind = "held"
+	// ErrLost: the hold or session ended without its holder's wish.
+	ErrLost Kind = "lost"
+	// ErrReleased: the hold was given back.
+	ErrReleased Kind = "released"
+	// ErrConflict: a differing limit or kind, a failed compare, a second
+	// upgrader; on PostgreSQL a deadlock.
+	ErrConflict Kind = "conflict"
+	// ErrStale: a newer token has been seen.
+	ErrStale Kind = "stale"
+	// ErrCompacted: the history asked for is no longer kept.
+	ErrCompacted Kind = "compacted"
+	// ErrExhausted: a quota is used up, or a sequence is at its end.
+	ErrExhausted Kind = "exhausted"
+	// ErrUnavailable: not reachable, no quorum, overloaded; Error.RetryAfter
+	// says when to come back.
+	ErrUnavailable Kind = "unavailable"
+	// ErrClosed: the Space, or the node behind it, is closed.
+	ErrClosed Kind = "closed"
+)
+
+// Outcome says what is known about the effect of a failed call.
+type Outcome uint8
+
+const (
+	// Unknown: it may have happened.
+	Unknown Outcome = iota
+	// NotDone: it certainly did not happen, and may be repeated.
+	NotDone
+	// Done: it happened, although the call failed.
+	Done
+)
+
+// Error is the one error type of Holdfast. Drivers fill what they know; package
+// holdfast adds Op and Name where they are empty.
+type Error struct {
+	Op      string // the call, such as "acquire"
+	Name    string // what it was about; may be empty
+	Kind    error  // a Kind, or an error of the standard library; may be nil
+	Outcome Outcome
+	Holders []Claim // with ErrHeld: who has it
+	Waiting int     // with ErrHeld: how many wait for it
+	// RetryAfter is how long to wait before trying again; 0 if not known.
+	RetryAfter time.Duration
+	Err        error // the cause; may be nil
+}

@@ -1,0 +1,117 @@
+package driver
+
+import "time"
+
+// KV is a key as the engine has it.
+type KV struct {
+	Key      string
+	Value    []byte
+	Created  uint64 // revision of its creation
+	Modified uint64 // revision of its last change
+	Version  uint64 // 1 when created, then counted up
+	Lease    LeaseID
+	// ExpiresIn is the time left to its own expiry; 0: none.
+	ExpiresIn time.Duration
+}
+
+// Target is what a Compare looks at.
+type Target uint8
+
+// The targets.
+const (
+	CompareMod     Target = iota // Num against Modified; 0 of an absent key
+	CompareCreate                // Num against Created; 0 of an absent key
+	CompareVersion               // Num against Version; 0 of an absent key
+	CompareValue                 // Value against the value; an absent key fails
+	CompareLease                 // Lease against the lease; an absent key fails
+)
+
+// Relation is how a Compare compares. Leases only know Equal and NotEqual.
+type Relation uint8
+
+// The relations, read as "the key's … is R than the Compare's".
+const (
+	Equal Relation = iota
+	NotEqual
+	Less
+	Greater
+)
+
+// Compare is one condition of a transaction. With Prefix it must be true of
+// every key that begins with Key; of none, it is true only if it would be true
+// of an absent key.
+type Compare struct {
+	Key    string
+	Prefix bool
+	Target Target
+	Is     Relation
+	Num    uint64
+	Value  []byte
+	Lease  LeaseID
+	_      struct{}
+}
+
+// OpKind is what one operation of a transaction does.
+type OpKind uint8
+
+// The operations.
+const (
+	OpGet OpKind = iota
+	OpPut
+	OpDelete
+)
+
+// SortBy is the order of a range.
+type SortBy uint8
+
+// The orders; ties are broken by key.
+const (
+	ByKey SortBy = iota
+	ByVersion
+	ByCreate
+	ByMod
+	ByValue
+)
+
+// Op is one operation of a transaction.
+type Op struct {
+	Kind   OpKind
+	Key    string
+	Prefix bool // get, delete: all keys that begin with Key
+	// Put.
+	Value  []byte
+	Lease  *Lease        // the key ends with it
+	Expire time.Duration // the key ends by itself; 0: never
+	// Get.
+	Limit    int // 0: all
+	Sort     SortBy
+	Desc     bool
+	KeysOnly bool
+	// Previous asks put and delete for what was there before.
+	Previous bool
+	_        struct{}
+}
+
+// TxnRequest does Then if every Compare is true, else Else; all of it or
+// nothing, at one revision.
+type TxnRequest struct {
+	ID         [16]byte
+	If         []Compare
+	Then, Else []Op
+	_          struct{}
+}
+
+// TxnReply has one result an operation of the branch that ran.
+type TxnReply struct {
+	OK       bool // Then ran
+	Revision uint64
+	Results  []OpResult
+}
+
+// OpResult is what one operation found: a get its keys, a put or delete with
+// Previous what was there. Count is how many keys matched or were removed.
+type OpResult struct {
+	KVs   []KV
+	Count int64
+	More  bool // Limit cut the list
+}

@@ -1,0 +1,210 @@
+package driver_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+func newLease() *driver.Lease {
+	return driver.NewLease(driver.LeaseID{1}, driver.Spec{TTL: 10 * time.Second})
+}
+
+func wantLost(t *testing.T, l *driver.Lease) {
+	t.Helper()
+	if err := l.Err(); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Err is %v, want lost", err)
+	}
+}
+
+func TestLease_WithoutDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease()
+		time.Sleep(1000 * time.Hour)
+		if _, ok := l.Deadline(); ok || l.Err() != nil {
+			t.Errorf("Err is %v", l.Err())
+		}
+	})
+}
+
+// The formula of the deadline, applied to the time of the send.
+func TestLease_Extend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease()
+		sent := driver.Now()
+		time.Sleep(3 * time.Second)
+		l.Extend(sent, 101*time.Second)
+		d, ok := l.Deadline()
+		if want := 99*time.Second - 1010*time.Millisecond; !ok || d.Sub(sent) != want {
+			t.Errorf("deadline %s after the send, want %s", d.Sub(sent), want)
+		}
+	})
+}
+
+func TestLease_OnlyForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease()
+		far := driver.Now().Add(time.Minute)
+		l.MoveTo(far)
+		l.MoveTo(driver.Now().Add(time.Second))
+		l.Extend(driver.Now(), time.Second)
+		if d, _ := l.Deadline(); !d.Equal(far) {
+			t.Errorf("deadline moved back by %s", far.Sub(d))
+		}
+		time.Sleep(30 * time.Second)
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+	})
+}
+
+func TestLease_EndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease()
+		var tie driver.Tie
+		ended := make(chan error, 1)
+		tie.To(l, func(err error) { ended <- err })
+		l.MoveTo(driver.Now().Add(time.Second))
+		time.Sleep(time.Second / 2)
+		l.MoveTo(driver.Now().Add(time.Second))
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if l.Err() != nil || len(ended) != 0 {
+			t.Fatalf("a nanosecond before: %v", l.Err())
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		<-l.Done()
+		wantLost(t, l)
+		if err := <-ended; !errors.Is(err, driver.ErrLost) {
+			t.Errorf("the hold was told %v", err)
+		}
+		if got, want := l.Err().Error(), "holdfast: keep session: lost: not renewed in time"; got != want {
+			t.Errorf("error is %q, want %q", got, want)
+		}
+	})
+}
+
+// Promise: "When the deadline passes the lease is over for ever, whatever the
+// engine answers later". Here the answer and the timer come at the same instant,
+// and whichever runs first, it is over.
+func TestLease_NeverRevives(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLease()
+			d := driver.Now().Add(time.Second)
+			l.MoveTo(d)
+			time.Sleep(time.Second)
+			l.MoveTo(d.Add(time.Hour))
+			wantLost(t, l)
+			l.Extend(driver.Now(), time.Hour)
+			time.Sleep(time.Minute)
+			wantLost(t, l)
+			if now, _ := l.Deadline(); !now.Equal(d) {
+				t.Errorf("the deadline of a dead lease moved by %s", now.Sub(d))
+			}
+		})
+	}
+}
+
+// A late timer lets nobody act: every look compares the clock.
+func TestLease_ClockFirst(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLease()
+			l.MoveTo(driver.Now().Add(time.Second))
+			time.Sleep(time.Second)
+			told := false
+			var tie driver.Tie
+			tie.To(l, func(error) { told = true })
+			if !told {
+				t.Error("a hold was tied to a lease whose deadline has passed")
+			}
+			wantLost(t, l)
+		})
+	}
+}
+
+func TestLease_End(t *testing.T) {
+	l := newLease()
+	first := errors.New("first")
+	l.End(first)
+	l.End(errors.New("second"))
+	<-l.Done()
+	if l.Err() != first {
+		t.Errorf("Err is %v", l.Err())
+	}
+	l.MoveTo(driver.Now().Add(time.Hour))
+	if l.Err() != first {
+		t.Errorf("revived: %v", l.Err())
+	}
+	none := newLease()
+	none.End(nil)
+	wantLost(t, none)
+}
+
+func TestTie(t *testing.T) {
+	l := newLease()
+	cause := errors.New("cause")
+	var told []int
+	ties := make([]driver.Tie, 4)
+	for i := range ties {
+		ties[i].To(l, func(err error) {
+			told = append(told, i)
+			if err != cause || l.Err() != cause {
+				t.Errorf("told %v, the lease says %v", err, l.Err())
+			}
+			ties[i].Untie()
+		})
+	}
+	ties[1].Untie()
+	ties[1].Untie()
+	var free driver.Tie
+	free.Untie()
+	l.End(cause)
+	l.End(cause)
+	if len(told) != 3 || told[0] != 0 || told[1] != 2 || told[2] != 3 {
+		t.Errorf("told %v, want 0, 2 and 3 once each", told)
+	}
+	late := 0
+	var tie driver.Tie
+	tie.To(l, func(error) { late++ })
+	if late != 1 {
+		t.Error("a tie to a lease that has ended was not told")
+	}
+}
+
+// Ties come and go while the lease is renewed, looked at and ended; each one
+// that stays is told exactly once.
+func TestLease_Concurrent(t *testing.T) {
+	for range 20 {
+		l := newLease()
+		l.MoveTo(driver.Now().Add(time.Hour))
+		const n = 50
+		var told [n]atomic.Int32
+		ties := make([]driver.Tie, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				ties[i].To(l, func(error) { told[i].Add(1) })
+				if i%2 == 0 {
+					ties[i].Untie()
+				}
+				l.Extend(driver.Now(), time.Hour)
+				_ = l.Err()
+			})
+		}
+		wg.Go(func() { l.End(driver.ErrLost) })
+		wg.Wait()
+		for i := range n {
+			if c := told[i].Load(); c > 1 || i%2 == 1 && c != 1 {
+				t.Fatalf("tie %d was told %d times", i, c)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Opener opens a backend by its URL.
+type Opener func(ctx context.Context, u *url.URL) (Driver, error)
+
+var registry = struct {
+	sync.Mutex
+	openers map[string]Opener
+}{openers: map[string]Opener{}}
+
+// Register makes a URL scheme known; backends call it in init. Registering a
+// scheme twice is a mistake in the program and panics.
+func Register(scheme string, open Opener) {
+	registry.Lock()
+	defer registry.Unlock()
+	if registry.openers[scheme] != nil {
+		panic("holdfast: URL scheme registered twice: " + scheme)
+	}
+	registry.openers[scheme] = open
+}
+
+// Open opens the backend that rawURL names.
+func Open(ctx context.Context, rawURL string) (Driver, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, Errorf("open", "", fs.ErrInvalid, "not a URL: %v", unwrapURL(err))
+	}
+	open, known := lookup(u.Scheme)
+	if open == nil {
+		return nil, Errorf("open", Redacted(u), fs.ErrInvalid,
+			"no backend for the scheme %q; known: %s (import github.com/holdfast-io/holdfast/all for every one)",
+			u.Scheme, strings.Join(known, ", "))
+	}
+	return open(ctx, u)
+}
+
+// Redacted is u as it may be shown: without password, query and fragment, and
+// without what follows the scheme if that is no host or path. Backends use it
+// in their errors.
+func Redacted(u *url.URL) string {
+	shown := url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
+	return shown.Redacted()
+}
+
+// unwrapURL drops the URL from the error's text: it may hold a password.
+func unwrapURL(err error) error {
+	if e, ok := err.(*url.Error); ok {
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	return err
+}
+
+func lookup(scheme string) (Opener, []string) {
+	registry.Lock()
+	defer registry.Unlock()
+	return registry.openers[scheme], slices.Sorted(maps.Keys(registry.openers))
+}

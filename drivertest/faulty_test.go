@@ -1,0 +1,340 @@
+package drivertest_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/drivertest"
+)
+
+// faults names for every case a fault of the toy that the case finds.
+var faults = map[string]string{
+	"Features/Matrix":     "declares too little",
+	"Features/Require":    "clients differ",
+	"Features/SameForAll": "clients differ",
+	"Features/Wrapper":    "wrapping hides",
+
+	"Mutex/AcquireRelease":      "release forgets",
+	"Mutex/OneAtATime":          "try always wins",
+	"Mutex/OverClients":         "clients are islands",
+	"Mutex/Crowd":               "nobody waits",
+	"Mutex/SpaceIsNoHolder":     "session joins",
+	"Mutex/NotReentrant":        "session joins",
+	"Mutex/Reentrant":           "release forgets",
+	"Mutex/OwnerDecidesNothing": "owner joins",
+	"Mutex/TryTellsHolder":      "wrong holder",
+	"Mutex/TryTellsDeadline":    "no deadline told",
+	"Mutex/TryTellsQueue":       "no queue told",
+	"Mutex/TryLeavesNothing":    "try queues",
+	"Mutex/WaitIsServed":        "grant forgotten",
+	"Token/GrowsWithEveryGrant": "token repeats",
+	"Token/GrowsInTheQueue":     "token repeats",
+	"Token/OutlivesClients":     "token restarts",
+	"Token/FitsEverywhere":      "token too great",
+
+	"Queue/OrderOfArrival":           "last come first",
+	"Queue/OrderInOneClient":         "last come first",
+	"Queue/OnWaitTellsPlace":         "wrong place",
+	"Queue/FreeNeverWaits":           "always told to wait",
+	"Queue/CancelReturnsAtOnce":      "deaf to cancel",
+	"Queue/DeadlineReturnsAtOnce":    "wrong error on cancel",
+	"Queue/CancelLeaves":             "cancel forgets",
+	"Queue/CancelMeetsGrant":         "cancel forgets",
+	"Queue/EndedContext":             "never free",
+	"Queue/CloseLeaves":              "close forgets",
+	"Queue/ContextBoundsOnlyTheWait": "context ends the hold",
+
+	"Names/CaseCounts":   "folds case",
+	"Names/EveryText":    "cleans names",
+	"Names/Longest":      "cuts names",
+	"Names/Bad":          "long names",
+	"Names/Sub":          "last element only",
+	"Names/OneKind":      "kinds mix",
+	"Names/KeysAreApart": "keys are names",
+
+	"Hold/ErrTellsExactly":       "lost at once",
+	"Hold/DoneClosesAtTheEnd":    "lost at once",
+	"Hold/BindEndsWithTheHold":   "lost at once",
+	"Hold/BindEndsWithTheParent": "lost at once",
+	"Hold/DeadlineWithinTTL":     "deadline too late",
+	"Hold/IsRenewed":             "never renews",
+	"Hold/ReleaseTwice":          "release hits the next",
+	"Hold/ReleaseAtOnceByMany":   "release hits the next",
+	"Hold/ReleaseAfterCancel":    "release needs its context",
+	"Hold/Abandoned":             "release forgets",
+	"Hold/ReleaseIsBounded":      "deaf release",
+	"Hold/ManualRenew":           "keep forgets",
+	"Hold/RenewOnlyForward":      "keep moves back",
+
+	"Do/ReleasesOnReturn":  "release forgets",
+	"Do/ReturnsTheError":   "release forgets",
+	"Do/ReleasesOnPanic":   "release forgets",
+	"Do/ReleasesOnGoexit":  "release forgets",
+	"Do/TryRunsNothing":    "try always wins",
+	"Do/LossIsTold":        "loss untold",
+	"Do/LossJoinsTheError": "loss untold",
+	"Do/ParentEnds":        "release forgets",
+
+	"RWMutex/ReadersShare":         "readers exclude",
+	"RWMutex/WriterIsAlone":        "writers share",
+	"RWMutex/ReadersKeepWriterOut": "writers share",
+	"RWMutex/Crowd":                "writers share",
+	"RWMutex/WriterIsNotStarved":   "readers overtake",
+	"RWMutex/ReadersWakeTogether":  "wakes one",
+	"RWMutex/ServedInOrder":        "last come first",
+	"RWMutex/CancelledWriter":      "cancel forgets",
+	"RWMutex/EveryGrantHasAToken":  "token repeats",
+	"RWMutex/TryTellsReaders":      "one holder told",
+	"RWMutex/Do":                   "readers exclude",
+
+	"Upgrade/OnlyReader":        "upgrade keeps the token",
+	"Upgrade/WaitsForReaders":   "upgrade waits for nobody",
+	"Upgrade/GoesFirst":         "upgrade queues",
+	"Upgrade/SecondIsConflict":  "second upgrader waits",
+	"Upgrade/CancelKeepsReader": "cancelled upgrade drops",
+	"Upgrade/Downgrade":         "downgrade takes a token",
+	"Upgrade/WrongHold":         "release forgets",
+
+	"Semaphore/Weights":                    "weight ignored",
+	"Semaphore/Drain":                      "limit off by one",
+	"Semaphore/Crowd":                      "weight ignored",
+	"Semaphore/LimitDiffers":               "limit differs quietly",
+	"Semaphore/LimitOfItsOwn":              "makes itself",
+	"Semaphore/TooHeavy":                   "heavy waits",
+	"Semaphore/BadWeights":                 "limit off by one",
+	"Semaphore/HeadBlocks":                 "light ones overtake",
+	"Semaphore/WakesAllThatFit":            "wakes one",
+	"Semaphore/LargeCounts":                "weights in 16 bits",
+	"Semaphore/TokensTellApart":            "token repeats",
+	"Semaphore/LimitOutlivesHolders":       "limit differs quietly",
+	"Semaphore/DeleteIdleOnly":             "deletes what is used",
+	"Semaphore/Grow":                       "resize forgets",
+	"Semaphore/Shrink":                     "resize forgets",
+	"Semaphore/ShrinkRefusesTheImpossible": "impossible waits",
+	"Semaphore/ResizeUnknown":              "resize makes",
+
+	"All/Holds":                       "takes the first only",
+	"All/TryTakesAllOrNothing":        "keeps what it got",
+	"All/WaitsForEveryName":           "takes the first only",
+	"All/MixedKinds":                  "weight ignored",
+	"All/CancelTakesNothing":          "cancel forgets",
+	"All/TokenOf":                     "token repeats",
+	"All/OneToken":                    "a token a name",
+	"All/OrderDoesNotMatter":          "takes in the order given",
+	"All/WaitingKeepsFreeNamesUsable": "reserves early",
+	"All/Bad":                         "never free",
+	"All/NoUpgrade":                   "release forgets",
+
+	"Loss/IsKnownInTime":        "deadline too late",
+	"Loss/NextIsGranted":        "sessions never end",
+	"Loss/IsKnownFirst":         "deadline too late",
+	"Loss/ReleaseFreesNobody":   "expiry frees twice",
+	"Loss/IsForEver":            "the dead are renewed",
+	"Loss/TakesAllOfTheSession": "only the first is lost",
+	"Loss/InsideDo":             "deadline too late",
+	"Loss/StoppedWaiter":        "dead waiters stay",
+	"MaxHold/EndsTheLiving":     "max-hold ignored",
+	"MaxHold/IsKnownFirst":      "max-hold untold",
+	"MaxHold/Extend":            "extend forgets",
+	"MaxHold/ExtendOnlyForward": "extend moves back",
+	"MinHold/StaysTaken":        "min-hold ignored",
+	"Delay/AfterALoss":          "delay ignored",
+	"Delay/NotAfterARelease":    "delay always",
+	"Force/EndsTheHold":         "loss untold",
+	"Force/IsKnownFirst":        "forced untold",
+	"Force/NeedsTheToken":       "force by name",
+	"Force/ReleaseConfirms":     "revoked until its deadline",
+	"Force/Now":                 "now is later",
+	"Force/Nobody":              "force by name",
+
+	"Session/EndsWithoutKeep":    "sessions never end",
+	"Session/Keep":               "keep forgets",
+	"Session/AutoRenew":          "never renews",
+	"Session/TimeToLive":         "keep forgets",
+	"Session/RevokeFreesAll":     "session keys stay",
+	"Session/Info":               "no waits told",
+	"Session/OnItsOwn":           "revoke ends all of the client",
+	"Session/NothingAfterItsEnd": "never free",
+	"Session/ClosedClient":       "close forgets",
+
+	"Election/Campaign":           "value untold",
+	"Election/OneLeader":          "try always wins",
+	"Election/Nobody":             "release forgets",
+	"Election/Proclaim":           "proclaim forgets",
+	"Election/HandOver":           "hands over to the next",
+	"Election/HandOverToNobody":   "hands over to anybody",
+	"Election/Observe":            "proclaim untold",
+	"Election/ObserveEnds":        "deaf watch",
+	"Election/LeadReturns":        "release forgets",
+	"Election/LeadCampaignsAgain": "loss untold",
+
+	"Latch/OpensAtZero":             "latch opens early",
+	"Latch/StaysOpen":               "latch closes again",
+	"Latch/CountsExactly":           "counts get lost",
+	"Latch/MustExist":               "makes itself",
+	"Latch/WaitIsBounded":           "deaf to cancel",
+	"Latch/Delete":                  "delete forgets",
+	"Barrier/AllOrNobody":           "barrier early",
+	"Barrier/ServesAgain":           "barrier stays open",
+	"Barrier/WhoLeavesDoesNotCount": "cancel forgets",
+	"Barrier/PartiesDiffer":         "limit differs quietly",
+	"Barrier/DeleteIdleOnly":        "deletes what is used",
+
+	"Counter/AddAndLoad":            "add forgets",
+	"Counter/Store":                 "store adds",
+	"Counter/CountsExactly":         "adds get lost",
+	"Counter/CompareAndSwap":        "always swaps",
+	"Counter/SwapOfZero":            "zero is absent",
+	"Counter/OneSwapWins":           "always swaps",
+	"Counter/SignedSaturates":       "wraps",
+	"Counter/UnsignedSaturates":     "wraps",
+	"Counter/OneSign":               "signs mix",
+	"Counter/Delete":                "delete forgets",
+	"Buffered/FlushesAtThreshold":   "add forgets",
+	"Buffered/FlushesAfterInterval": "add forgets",
+	"Buffered/CloseFlushes":         "add forgets",
+	"Buffered/CountsExactly":        "adds get lost",
+	"Buffered/PutsBack":             "cut too late",
+
+	"Sequence/CountsUp":         "skips a number",
+	"Sequence/Start":            "start ignored",
+	"Sequence/NoNumberTwice":    "numbers repeat",
+	"Sequence/OneRefillAtATime": "numbers repeat",
+	"Sequence/Reserve":          "numbers repeat",
+	"Sequence/Current":          "current takes",
+	"Sequence/NeverWraps":       "wraps",
+	"Sequence/Delete":           "delete forgets",
+	"Sequence/Bad":              "skips a number",
+
+	"KV/PutAndGet":               "put forgets",
+	"KV/EveryValue":              "values are text",
+	"KV/Absent":                  "delete keeps",
+	"KV/Versions":                "versions stand still",
+	"KV/Create":                  "always swaps",
+	"KV/CompareAndSwap":          "always swaps",
+	"KV/CompareAndSwapOfNothing": "revisions restart",
+	"KV/OneSwapWins":             "always swaps",
+	"KV/CompareAndDelete":        "always swaps",
+	"KV/Delete":                  "deletes blindly",
+	"KV/Expire":                  "never expires",
+	"KV/PutEndsExpire":           "expire sticks",
+	"KV/SessionKey":              "session keys stay",
+	"Range/Prefix":               "prefix ignored",
+	"Range/Limit":                "limit ignored",
+	"Range/Orders":               "one order",
+	"Range/KeysOnly":             "values anyway",
+	"Txn/AllConditions":          "last condition decides",
+	"Txn/Conditions":             "less or equal",
+	"Txn/PrefixCondition":        "prefix asks one key",
+	"Txn/OneRevision":            "a revision an operation",
+	"Txn/AllOrNothing":           "half done",
+	"Txn/NobodySeesHalf":         "always swaps",
+	"Txn/SeesItself":             "reads the past",
+	"Txn/DeleteRange":            "deletes one",
+
+	"Watch/ReadyFirst":          "no ready",
+	"Watch/Keys":                "events without values",
+	"Watch/Locks":               "locks untold",
+	"Watch/Semaphores":          "weight ignored",
+	"Watch/NothingMissing":      "drops events",
+	"Watch/Prefix":              "prefix ignored",
+	"Watch/Patterns":            "patterns ignored",
+	"Watch/Glob":                "glob ignored",
+	"Watch/Previous":            "no previous",
+	"Watch/EndsWithContext":     "deaf watch",
+	"Watch/SlowReader":          "silent gap",
+	"Watch/Several":             "one watcher",
+	"Watch/Bad":                 "no ready",
+	"History/FromRevision":      "from exclusive",
+	"History/ResumesWithoutGap": "from exclusive",
+	"History/Compacted":         "silent gap",
+
+	"Inspect/Holder":    "wrong holder",
+	"Inspect/Free":      "remembers holders",
+	"Inspect/Waiters":   "no queue told",
+	"Inspect/Semaphore": "used untold",
+	"Inspect/Readers":   "modes untold",
+	"List/Names":        "prefix ignored",
+	"List/ManyNames":    "one page",
+
+	"Space/Ping":              "ping fails",
+	"Space/PingWhileGone":     "deaf to cancel",
+	"Space/CloseEndsHolds":    "close forgets",
+	"Space/AfterClose":        "close fails",
+	"Space/CloseOfAPart":      "ping fails",
+	"Space/CloseLeavesOthers": "close ends all",
+	"Space/ShutdownWaits":     "lost at once",
+	"Space/ShutdownGivesUp":   "close forgets",
+	"Space/With":              "wrong holder",
+	"Space/HooksTellHolds":    "try always wins",
+	"Space/HooksTellLoss":     "loss untold",
+
+	"Errors/SayWhatAndWhere": "wrong error on cancel",
+	"Errors/HeldSaysByWhom":  "wrong holder",
+	"Errors/BadOptions":      "options ignored",
+	"Errors/LostSaysWhy":     "lost without a reason",
+}
+
+// faultOf is the fault that a case has to find.
+func faultOf(c drivertest.Case) string {
+	if c.Lacks != "" {
+		return "hides " + string(c.Lacks)
+	}
+	return faults[c.Name]
+}
+
+// Every case is run against a toy with a fault and has to fail, with its
+// promise in the text.
+func TestEveryCaseFindsItsFault(t *testing.T) {
+	for _, c := range drivertest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			fault := faultOf(c)
+			if fault == "" {
+				t.Fatal("no fault is planted for this case")
+			}
+			h := toys(fault)
+			h.Timeout = patience(c)
+			err := drivertest.Only(t.Context(), h, c.Name)
+			f, ok := errors.AsType[*drivertest.Failure](err)
+			if !ok || f.Case != c.Name || !strings.Contains(err.Error(), c.Promise) {
+				t.Errorf("with the fault %q it answers %v", fault, err)
+			}
+		})
+	}
+}
+
+// patience is how long a case with a fault may hang before it fails.
+func patience(c drivertest.Case) time.Duration {
+	if c.Name == "Hold/Abandoned" {
+		return 7 * time.Second
+	}
+	return 3 * time.Second
+}
+
+// Every fault in the table is one that the toy knows.
+func TestEveryFaultIsPlanted(t *testing.T) {
+	files, err := filepath.Glob("toy_*test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, name := range append(files, "toy_test.go", "suite_test.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	for _, fault := range slices.Compact(slices.Sorted(maps.Values(faults))) {
+		if !strings.Contains(code.String(), `"`+fault+`"`) {
+			t.Errorf("nobody does %q", fault)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+var inspectCases = []Case{
+	{Name: "Inspect/Holder", Run: run(inspectHolder),
+		Promise: "Inspect tells who holds a name: owner, metadata, token and since when."},
+	{Name: "Inspect/Free", Run: run(inspectFree),
+		Promise: "Inspect of a name that nobody holds tells no holder and no error."},
+	{Name: "Inspect/Waiters", Needs: fifo, Run: run(inspectWaiters),
+		Promise: "Inspect tells who waits, in order, with places from 1 on and without tokens."},
+	{Name: "Inspect/Semaphore", Needs: weighted, Run: run(inspectSemaphore),
+		Promise: "Inspect of a semaphore tells its limit, how much is used, and each holder's weight."},
+	{Name: "Inspect/Readers", Needs: shared, Run: run(inspectReaders),
+		Promise: "Inspect tells readers as sharing and a writer as alone."},
+	{Name: "List/Names", Run: run(listNames),
+		Promise: "List yields the names with a prefix that are held, in order of name, with their holders."},
+	{Name: "List/ManyNames", Run: run(listManyNames),
+		Promise: "List yields every one of several hundred names once."},
+}
+
+func inspectHolder(ctx context.Context, e *Env) {
+	a, b := e.Client(holdfast.Owner("who"), holdfast.Meta("what")), e.Client()
+	start := time.Now()
+	h := must(a.Mutex("m").Acquire(ctx))
+	r := must(b.Inspect(ctx, "m"))
+	want(r.Name == "m" && r.Kind == driver.Mutex, "the mutex m is told as %s %q", r.Kind, r.Name)
+	want(len(r.Holders) == 1 && len(r.Waiters) == 0, "%d are told to hold and %d to wait", len(r.Holders), len(r.Waiters))
+	c := r.Holders[0]
+	want(c.Owner == "who" && c.Meta == "what", "owner and metadata are told as %q and %q", c.Owner, c.Meta)
+	want(holdfast.Token(c.Token) == h.Token() && c.Position == 0, "the token %d is told as %d, at place %d", h.Token(), c.Token, c.Position)
+	want(c.Held >= 0 && c.Held <= time.Since(start)+clockError, "the holder is told to hold for %s, %s after it began", c.Held, time.Since(start))
+	done(h.Release())
+}
+
+func inspectFree(ctx context.Context, e *Env) {
+	s := e.Client()
+	for range 2 {
+		r := must(s.Inspect(ctx, "m"))
+		want(len(r.Holders) == 0 && len(r.Waiters) == 0, "a free name is told as %+v", r)
+		want(r.Name == "m", "the name is told as %q", r.Name)
+		done(must(s.Mutex("m").Acquire(ctx)).Release())
+	}
+}
+
+func inspectWaiters(ctx context.Context, e *Env) {
+	clients := []*holdfast.Space{e.Client(holdfast.Owner("a")), e.Client(holdfast.Owner("b"))}
+	h, queue := line(ctx, 3, clients...)
+	r := must(clients[1].Inspect(ctx, "m"))
+	want(len(r.Waiters) == 3, "%d are told to wait; three do", len(r.Waiters))
+	for i, owner := range []string{"a", "b", "a"} {
+		c := r.Waiters[i]
+		want(c.Owner == owner && c.Position == i+1 && c.Token == 0, "waiter %d, of %q, is told as %q at place %d with the token %d", i+1, owner, c.Owner, c.Position, c.Token)
+	}
+	inOrder(ctx, h, queue)
+}
+
+func inspectSemaphore(ctx context.Context, e *Env) {
+	s := e.Client()
+	two, three := must(s.Semaphore("s", 7).Acquire(ctx, 2)), must(s.Semaphore("s", 7).Acquire(ctx, 3))
+	r := must(e.Client().Inspect(ctx, "s"))
+	want(r.Kind == driver.Semaphore && r.Limit == 7 && r.Used == 5, "5 of the semaphore's 7 are told as %d of the %s's %d", r.Used, r.Kind, r.Limit)
+	weights := map[uint64]int64{uint64(two.Token()): 2, uint64(three.Token()): 3}
+	want(len(r.Holders) == 2, "%d are told to hold; two do", len(r.Holders))
+	for _, c := range r.Holders {
+		want(weights[c.Token] == c.Weight, "the holder with the token %d is told with the weight %d", c.Token, c.Weight)
+	}
+	done(two.Release())
+	done(three.Release())
+}
+
+func inspectReaders(ctx context.Context, e *Env) {
+	m, other := e.Client().RWMutex("rw"), e.Client()
+	a, b := must(m.AcquireRead(ctx)), must(m.AcquireRead(ctx))
+	r := must(other.Inspect(ctx, "rw"))
+	want(r.Kind == driver.RWMutex && len(r.Holders) == 2, "two readers are told as %d holders of a %s", len(r.Holders), r.Kind)
+	for _, c := range r.Holders {
+		want(c.Mode == driver.Shared, "a reader is told as a writer")
+	}
+	done(a.Release())
+	done(b.Release())
+	w := must(m.AcquireWrite(ctx))
+	r = must(other.Inspect(ctx, "rw"))
+	want(len(r.Holders) == 1 && r.Holders[0].Mode == driver.Exclusive, "a writer is told as %+v", r.Holders)
+	done(w.Release())
+}
+
+// namesOf are what List yields.
+func namesOf(ctx context.Context, s *holdfast.Space, prefix string) []string {
+	var names []string
+	for r, err := range s.List(ctx, prefix) {
+		done(err)
+		want(len(r.Holders) == 1, "%q is told with %d holders; one holds it", r.Name, len(r.Holders))
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func listNames(ctx context.Context, e *Env) {
+	s, other := e.Client(), e.Client()
+	for _, name := range []string{"b/2", "a", "b/1", "b", "c", "b0", "B/1"} {
+		e.take(s.Mutex(name).Acquire(ctx))
+	}
+	gone := must(s.Mutex("b/3").Acquire(ctx))
+	done(gone.Release())
+	got := namesOf(ctx, other, "b/")
+	want(slices.Equal(got, []string{"b/1", "b/2"}), "the names that begin with b/ are told as %q", got)
+	got = namesOf(ctx, other, "")
+	want(slices.Equal(got, []string{"B/1", "a", "b", "b/1", "b/2", "b0", "c"}), "all names are told as %q", got)
+}
+
+func listManyNames(ctx context.Context, e *Env) {
+	const n = 250
+	s := e.Client()
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%03d", i)
+	}
+	together(10, func(i int) {
+		for j := i; j < n; j += 10 {
+			e.take(s.Mutex(names[j]).Acquire(ctx))
+		}
+	})
+	got := namesOf(ctx, e.Client(), "")
+	want(slices.Equal(got, names), "of %d names %d are told: %q", n, len(got), got)
+}

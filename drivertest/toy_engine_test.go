@@ -1,0 +1,544 @@
+package drivertest_test
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// engine is a store in memory, written as plainly as possible: one lock, one
+// list of claims, and everything is looked at again after each change. Faults
+// are planted in it by name; without one it keeps every promise.
+type engine struct {
+	fault string
+
+	mu       sync.Mutex
+	rev      uint64
+	claims   []*claim // in order of arrival
+	dropNext map[string]bool
+	past     map[string]driver.Claim // the last holder of a name
+	leases   map[driver.LeaseID]*lease
+	objects  map[object]*value // semaphores, latches, barriers, counters, sequences
+	keys     map[string]*key
+	events   []driver.Event
+	dropped  int // events that are no longer in events
+	watchers int
+	news     chan struct{} // closed with the next event
+	timer    *time.Timer
+	tell     []func() // what to call after the lock
+}
+
+type object struct {
+	kind driver.ResourceKind
+	name string
+}
+
+// value is a limit, a count or a number.
+type value struct {
+	n        uint64
+	unsigned bool
+	over     bool // a sequence at its end
+}
+
+type lease struct {
+	id       driver.LeaseID
+	spec     driver.Spec
+	deadline time.Time
+	of       *toy
+	dead     bool
+	shared   *driver.Lease // the client's side
+	timer    *time.Timer
+}
+
+// claim is a wish, a hold, or what is left of one until its tail.
+type claim struct {
+	driver.Request
+	lease   *lease
+	token   uint64
+	since   time.Time
+	changes uint64
+	end     time.Time // of MaxHold
+	until   time.Time // of a revocation
+	tail    time.Time // of MinHold or Delay; the claim has no owner
+	upgrade *claim    // the reader that this is to replace
+	ready   chan struct{}
+	err     error
+}
+
+func newEngine(fault string) *engine {
+	return &engine{
+		fault: fault, dropNext: map[string]bool{}, past: map[string]driver.Claim{}, leases: map[driver.LeaseID]*lease{},
+		objects: map[object]*value{}, keys: map[string]*key{}, news: make(chan struct{}),
+	}
+}
+
+func (e *engine) has(fault string) bool { return e.fault == fault }
+
+// do runs f under the lock, then everything that follows from it.
+func (e *engine) do(f func()) {
+	e.mu.Lock()
+	f()
+	e.settle()
+	tell := e.tell
+	e.tell = nil
+	e.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// settle ends what is over, grants what is free and sets the timer.
+func (e *engine) settle() {
+	now := time.Now()
+	e.endLeases(now)
+	e.endClaims(now)
+	e.endKeys(now)
+	e.grant(now)
+	next := e.nextDeadline()
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	if !next.IsZero() {
+		e.timer = time.AfterFunc(max(time.Until(next), time.Millisecond), func() { e.do(func() {}) })
+	}
+}
+
+func (e *engine) nextDeadline() time.Time {
+	var times []time.Time
+	for _, l := range e.leases {
+		times = append(times, l.deadline)
+	}
+	for _, c := range e.claims {
+		times = append(times, c.end, c.until, c.tail)
+	}
+	for _, k := range e.keys {
+		times = append(times, k.expires)
+	}
+	times = slices.DeleteFunc(times, time.Time.IsZero)
+	if len(times) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(times, time.Time.Compare)
+}
+
+func (e *engine) endLeases(now time.Time) {
+	for _, l := range e.leases {
+		if !l.deadline.IsZero() && !now.Before(l.deadline) && !e.has("sessions never end") {
+			e.endLease(l, true)
+		}
+	}
+}
+
+// endLease frees what hangs on l; lost: its holder did not wish it.
+func (e *engine) endLease(l *lease, lost bool) {
+	l.dead = true
+	delete(e.leases, l.id)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	for i, c := range slices.Clone(e.claims) {
+		if c.lease != l || !c.tail.IsZero() || lost && i > 0 && e.has("only the first is lost") {
+			continue
+		}
+		if c.token == 0 && e.has("dead waiters stay") {
+			continue
+		}
+		e.dropNext[c.Wants[0].Name] = lost && e.has("expiry frees twice")
+		e.free(c, lost, driver.ErrLost)
+	}
+	for name, k := range e.keys {
+		if k.Lease == l.id && !e.has("session keys stay") {
+			e.remove(name)
+		}
+	}
+}
+
+func (e *engine) endClaims(now time.Time) {
+	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	for _, c := range slices.Clone(e.claims) {
+		switch {
+		case passed(c.tail):
+			e.drop(c)
+		case c.tail.IsZero() && passed(c.until):
+			e.free(c, true, driver.ErrLost)
+		case c.tail.IsZero() && passed(c.end) && !e.has("max-hold ignored"):
+			if lost := c.Lost; !e.has("max-hold untold") {
+				e.tell = append(e.tell, func() { lost(errors.New("its MaxHold has passed")) })
+			}
+			e.free(c, true, driver.ErrLost)
+		}
+	}
+}
+
+func (e *engine) drop(c *claim) {
+	e.claims = slices.DeleteFunc(e.claims, func(o *claim) bool { return o == c })
+}
+
+// free ends a claim: a waiting one with err, a granted one at once or, after a
+// loss or before its least time, when its tail has passed.
+func (e *engine) free(c *claim, lost bool, err error) {
+	if c.token == 0 {
+		e.drop(c)
+		c.err = err
+		close(c.ready)
+		return
+	}
+	e.emit(c, "released")
+	switch now := time.Now(); {
+	case c.Delay > 0 && lost && !e.has("delay ignored"), c.Delay > 0 && e.has("delay always"):
+		c.tail = now.Add(c.Delay)
+	case c.MinHold > 0 && now.Before(c.since.Add(c.MinHold)) && !e.has("min-hold ignored"):
+		c.tail = c.since.Add(c.MinHold)
+	default:
+		e.drop(c)
+	}
+}
+
+// grant serves the queue: in order of arrival, each claim reserves its names in
+// order of name, and the first that it does not get is closed to those behind.
+func (e *engine) grant(now time.Time) {
+	closed := map[string]bool{}
+	var reserved []*claim
+	for _, c := range e.waiting() {
+		if e.serve(c, closed, &reserved) && !e.has("grant forgotten") {
+			e.granted(c, now)
+			reserved = nil
+			if e.has("wakes one") {
+				return
+			}
+		}
+	}
+}
+
+// waiting is the queue; upgrades go first.
+func (e *engine) waiting() []*claim {
+	var queue []*claim
+	for _, c := range e.claims {
+		if c.token == 0 {
+			queue = append(queue, c)
+		}
+	}
+	if e.has("last come first") {
+		slices.Reverse(queue)
+	}
+	if !e.has("upgrade queues") {
+		slices.SortStableFunc(queue, func(a, b *claim) int { return cmp.Compare(btoi(a.upgrade == nil), btoi(b.upgrade == nil)) })
+	}
+	return queue
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// serve reports whether c gets all its names; those that it gets are reserved
+// for it against the claims behind.
+func (e *engine) serve(c *claim, closed map[string]bool, reserved *[]*claim) bool {
+	wants := slices.Clone(c.Wants)
+	slices.SortFunc(wants, func(a, b driver.Want) int { return strings.Compare(a.Name, b.Name) })
+	if e.has("takes the first only") {
+		wants = wants[:1]
+	}
+	for i, w := range wants {
+		if closed[w.Name] || !e.fits(c, w, *reserved) {
+			closed[w.Name] = !e.overtaken(w)
+			for _, later := range wants[i:] {
+				closed[later.Name] = closed[later.Name] || e.has("reserves early")
+			}
+			return false
+		}
+		*reserved = append(*reserved, &claim{Request: driver.Request{Wants: wants[i : i+1]}, lease: c.lease})
+	}
+	return true
+}
+
+// overtaken: a fault lets others pass a claim that has to wait.
+func (e *engine) overtaken(w driver.Want) bool {
+	return w.Kind == driver.RWMutex && e.has("readers overtake") ||
+		w.Kind == driver.Semaphore && e.has("light ones overtake") ||
+		w.Kind == driver.Latch || w.Kind == driver.Barrier
+}
+
+// fits reports whether w can be granted beside what is held and reserved.
+func (e *engine) fits(c *claim, w driver.Want, reserved []*claim) bool {
+	switch w.Kind {
+	case driver.Latch:
+		v := e.objects[object{driver.Latch, w.Name}]
+		return v.n == 0 || v.n == 1 && e.has("latch opens early")
+	case driver.Barrier:
+		return e.complete(w.Name)
+	}
+	var used int64
+	for _, o := range slices.Concat(e.claims, reserved) {
+		if hw := o.want(w.Name); hw != nil && (o.token != 0 || slices.Contains(reserved, o)) && o != c.upgrade && !e.joins(c, o) {
+			if w.Kind != driver.Semaphore && !e.shares(*hw, w) {
+				return false
+			}
+			used += e.weight(hw.Weight)
+		}
+	}
+	return w.Kind != driver.Semaphore || used+e.weight(w.Weight) <= int64(e.limit(w.Name))
+}
+
+// joins: faults that take two wishes for one.
+func (e *engine) joins(c, o *claim) bool {
+	return c.lease == o.lease && e.has("session joins") ||
+		c.Spec.Owner == o.Spec.Owner && e.has("owner joins") ||
+		!c.Try && e.has("nobody waits") || c.Try && e.has("try always wins") ||
+		c.upgrade != nil && e.has("upgrade waits for nobody")
+}
+
+func (e *engine) shares(a, b driver.Want) bool {
+	if e.has("writers share") {
+		return true
+	}
+	return a.Mode == driver.Shared && b.Mode == driver.Shared && !e.has("readers exclude")
+}
+
+func (e *engine) weight(w int64) int64 {
+	if e.has("weight ignored") {
+		return 1
+	}
+	if e.has("weights in 16 bits") {
+		return int64(int16(w))
+	}
+	return max(w, 1)
+}
+
+func (e *engine) limit(name string) uint64 {
+	v := e.objects[object{driver.Semaphore, name}]
+	if v == nil {
+		return 0
+	}
+	if e.has("limit off by one") {
+		return v.n - 1
+	}
+	return v.n
+}
+
+// complete reports whether all parties of a barrier wait.
+func (e *engine) complete(name string) bool {
+	v := e.objects[object{driver.Barrier, name}]
+	if v.over {
+		return true
+	}
+	waiting := uint64(0)
+	for _, c := range e.claims {
+		if c.token == 0 && c.want(name) != nil {
+			waiting++
+		}
+	}
+	if e.has("barrier early") {
+		waiting++
+	}
+	if waiting < v.n {
+		return false
+	}
+	v.over = true // until the last of them has passed
+	return true
+}
+
+func (c *claim) want(name string) *driver.Want {
+	for i := range c.Wants {
+		if c.Wants[i].Name == name {
+			return &c.Wants[i]
+		}
+	}
+	return nil
+}
+
+// granted makes c a hold.
+func (e *engine) granted(c *claim, now time.Time) {
+	name := c.Wants[0].Name
+	c.token, c.since, c.changes = e.newToken(name), now, 1
+	if c.MaxHold > 0 {
+		c.end = now.Add(c.MaxHold)
+	}
+	if old := c.upgrade; old != nil {
+		c.upgrade = nil
+		if e.has("upgrade keeps the token") {
+			c.token = old.token
+		}
+		e.drop(old)
+	}
+	e.past[name] = e.describe(c, name)
+	e.emit(c, "acquired")
+	close(c.ready)
+	e.endRound(c)
+	if e.dropNext[name] {
+		delete(e.dropNext, name)
+		e.drop(c)
+	}
+	if e.has("lost at once") {
+		lost := c.Lost
+		e.tell = append(e.tell, func() { lost(errors.New("for no reason")) })
+	}
+}
+
+// endRound closes a barrier behind the last party of a round.
+func (e *engine) endRound(c *claim) {
+	if c.Wants[0].Kind != driver.Barrier || e.has("barrier stays open") {
+		return
+	}
+	for _, o := range e.claims {
+		if o.token == 0 && o.want(c.Wants[0].Name) != nil {
+			return
+		}
+	}
+	e.objects[object{driver.Barrier, c.Wants[0].Name}].over = false
+}
+
+// newToken is the revision of a grant.
+func (e *engine) newToken(name string) uint64 {
+	e.rev++
+	switch {
+	case e.has("token repeats"):
+		return 7
+	case e.has("token too great"):
+		return e.rev + 1<<53
+	case e.has("token restarts"):
+		old := e.past[name].Token
+		if old != 0 && !slices.ContainsFunc(e.claims, func(c *claim) bool { return c.token != 0 && c.want(name) != nil }) {
+			return 1
+		}
+		return old + 1
+	}
+	return e.rev
+}
+
+// holders are the claims that have name, waiters those that wait, in order.
+func (e *engine) split(name string) (holders, waiters []*claim) {
+	for _, c := range e.claims {
+		switch {
+		case c.want(name) == nil:
+		case c.token != 0:
+			holders = append(holders, c)
+		default:
+			waiters = append(waiters, c)
+		}
+	}
+	return holders, waiters
+}
+
+// describe is a claim as others are told of it.
+func (e *engine) describe(c *claim, name string) driver.Claim {
+	w := c.want(name)
+	d := driver.Claim{
+		Name: name, Kind: w.Kind, Mode: w.Mode, Weight: max(w.Weight, 1), Token: c.token, Owner: c.Spec.Owner, Meta: c.Spec.Meta,
+		Lease: c.lease.id, Value: c.Value, Created: c.token, Modified: c.token + c.changes, Version: c.changes,
+		Held: time.Since(c.since), ExpiresIn: max(time.Until(c.lease.deadline), 0), Revoked: !c.until.IsZero(),
+	}
+	switch {
+	case e.has("wrong holder"):
+		d.Token, d.Owner = d.Token+1, "somebody else"
+	case e.has("no deadline told"):
+		d.ExpiresIn = 0
+	case e.has("modes untold"):
+		d.Mode = driver.Exclusive
+	case e.has("value untold"):
+		d.Value = nil
+	}
+	return d
+}
+
+func (e *engine) resource(name string) driver.Resource {
+	holders, waiters := e.split(name)
+	r := driver.Resource{Name: name, Limit: int64(e.limit(name))}
+	for _, c := range holders {
+		r.Kind = c.want(name).Kind
+		r.Holders = append(r.Holders, e.describe(c, name))
+		r.Used += max(c.want(name).Weight, 1)
+	}
+	for i, c := range waiters {
+		r.Kind = c.want(name).Kind
+		d := e.describe(c, name)
+		d.Position = i + 1
+		r.Waiters = append(r.Waiters, d)
+	}
+	switch {
+	case e.has("used untold"):
+		r.Used = 0
+	case e.has("no queue told"):
+		r.Waiters = nil
+	case e.has("remembers holders") && len(holders) == 0:
+		r.Holders = append(r.Holders, e.past[name])
+	}
+	return r
+}
+
+// held is the refusal of a try.
+func (e *engine) held(c *claim) error {
+	he := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
+	for _, w := range c.Wants {
+		r := e.resource(w.Name)
+		he.Holders, he.Waiting = append(he.Holders, r.Holders...), he.Waiting+len(r.Waiters)
+	}
+	if e.has("one holder told") {
+		he.Holders = he.Holders[:1]
+	}
+	return he
+}
+
+// admit checks a wish before it is queued, and makes what it needs.
+func (e *engine) admit(c *claim) error {
+	for _, w := range c.Wants {
+		for _, o := range e.claims {
+			if hw := o.want(w.Name); hw != nil && hw.Kind != w.Kind && !e.has("kinds mix") {
+				return refusal(driver.ErrConflict, "it is a %s", hw.Kind)
+			}
+		}
+		if err := e.admitLimit(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *engine) admitLimit(w driver.Want) error {
+	if w.Kind != driver.Semaphore && w.Kind != driver.Latch && w.Kind != driver.Barrier {
+		return nil
+	}
+	v := e.objects[object{w.Kind, w.Name}]
+	switch {
+	case v == nil && w.Limit == 0 && !e.has("makes itself"):
+		return refusal(fs.ErrNotExist, "there is no such %s", w.Kind)
+	case v == nil:
+		v = &value{n: uint64(max(w.Limit, 1))}
+		e.objects[object{w.Kind, w.Name}] = v
+	case w.Kind != driver.Latch && w.Limit != 0 && uint64(w.Limit) != v.n && !e.has("limit differs quietly"):
+		return refusal(driver.ErrConflict, "its limit is %d", v.n)
+	}
+	if w.Kind == driver.Semaphore && uint64(w.Weight) > v.n && !e.has("heavy waits") {
+		return refusal(fs.ErrInvalid, "the weight %d is above its limit %d", w.Weight, v.n)
+	}
+	return nil
+}
+
+func refusal(kind error, format string, args ...any) error {
+	return driver.Errorf("", "", kind, format, args...)
+}
+
+// spell is a name as the engine keeps it.
+func (e *engine) spell(name string) string {
+	switch {
+	case e.has("folds case"):
+		return strings.ToLower(name)
+	case e.has("cleans names"):
+		return path.Clean(name)
+	case e.has("cuts names"):
+		return name[:min(len(name), 200)]
+	case e.has("last element only"):
+		return name[strings.LastIndex(name, "/")+1:]
+	}
+	return name
+}

@@ -1,0 +1,470 @@
+package drivertest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// toy is one client of an engine.
+type toy struct {
+	driver.Base
+	e    *engine
+	info driver.Info
+
+	mu      sync.Mutex
+	leases  map[driver.Spec]*lease
+	own     []*lease
+	stopped bool          // no keepalives
+	cut     chan struct{} // open: every call waits for its context
+	closed  chan struct{}
+}
+
+func newToy(e *engine) *toy {
+	t := &toy{e: e, leases: map[driver.Spec]*lease{}, closed: make(chan struct{})}
+	features := map[driver.Feature]bool{}
+	for _, f := range allFeatures {
+		features[f] = !(e.has("declares too little") && f == driver.FeatureFIFO) && !e.has("declares nothing")
+	}
+	t.info = driver.Info{Scheme: "mem", MinTTL: time.Second, MaxTTL: 24 * time.Hour, Features: features}
+	if e.has("long names") {
+		t.info.MaxName = 4096
+	}
+	return t
+}
+
+func (t *toy) Info() driver.Info { return t.info }
+
+// reach waits behind a cut link.
+func (t *toy) reach(ctx context.Context) error {
+	t.mu.Lock()
+	cut := t.cut
+	t.mu.Unlock()
+	if cut == nil {
+		return nil
+	}
+	if t.e.has("deaf to cancel") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	select {
+	case <-cut:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// cutOff makes the client's calls wait.
+func (t *toy) cutOff() (mend func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cut := make(chan struct{})
+	t.cut = cut
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.cut = nil
+		close(cut)
+	})
+}
+
+// stall stops the client's keepalives.
+func (t *toy) stall() (resume func()) {
+	set := func(stopped bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.stopped = stopped
+	}
+	set(true)
+	return func() { set(false) }
+}
+
+func (t *toy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if err := t.reach(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if len(r.Wants) > 1 && t.e.has("takes in the order given") {
+		return t.acquireEach(ctx, r)
+	}
+	l, err := t.leaseOf(ctx, r)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	c := &claim{Request: *r, lease: l, since: time.Now(), ready: make(chan struct{})}
+	c.Wants = slices.Clone(r.Wants)
+	for i := range c.Wants {
+		c.Wants[i].Name = t.e.spell(c.Wants[i].Name)
+	}
+	return t.obtain(ctx, c)
+}
+
+// acquireEach takes one name after the other and keeps what it has.
+func (t *toy) acquireEach(ctx context.Context, r *driver.Request) (g driver.Grant, err error) {
+	for _, w := range r.Wants {
+		one := *r
+		one.Wants = []driver.Want{w}
+		if g, err = t.Acquire(ctx, &one); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// obtain queues c and waits for its end.
+func (t *toy) obtain(ctx context.Context, c *claim) (driver.Grant, error) {
+	var err error
+	place := 0
+	t.e.do(func() { err, place = t.enter(c) })
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if c.Waiting != nil && (place > 0 || t.e.has("always told to wait")) {
+		if t.e.has("wrong place") {
+			place++
+		}
+		c.Waiting(place)
+	}
+	if err := t.await(ctx, c); err != nil {
+		return driver.Grant{}, err
+	}
+	return t.grantOf(ctx, c), nil
+}
+
+// enter puts c into the queue; its place is 0 if it is granted.
+func (t *toy) enter(c *claim) (error, int) {
+	e := t.e
+	if err := e.admit(c); err != nil {
+		return err, 0
+	}
+	e.claims = append(e.claims, c)
+	e.settle()
+	if c.Try && (c.token == 0 || e.has("never free")) {
+		switch {
+		case e.has("try queues"):
+		case c.token == 0 && e.has("keeps what it got"):
+			e.keepSome(c)
+		default:
+			e.drop(c)
+		}
+		return e.held(c), 0
+	}
+	if c.token != 0 {
+		return nil, 0
+	}
+	_, waiters := e.split(c.Wants[0].Name)
+	return nil, max(slices.Index(waiters, c)+1, 1)
+}
+
+// keepSome makes c a hold of the names that are free.
+func (e *engine) keepSome(c *claim) {
+	c.Wants = slices.DeleteFunc(c.Wants, func(w driver.Want) bool {
+		holders, _ := e.split(w.Name)
+		return len(holders) > 0
+	})
+	e.rev++
+	c.token = e.rev
+}
+
+// await waits for the claim's grant or the context's end.
+func (t *toy) await(ctx context.Context, c *claim) error {
+	heard := ctx
+	if t.e.has("deaf to cancel") {
+		heard = context.WithoutCancel(ctx)
+	}
+	select {
+	case <-c.ready:
+		return c.err
+	case <-t.closed:
+		return refusal(driver.ErrClosed, "the client is closed")
+	case <-heard.Done():
+	}
+	t.e.do(func() { t.withdraw(c) })
+	if t.e.has("wrong error on cancel") {
+		return refusal(driver.ErrHeld, "it took too long")
+	}
+	return ctx.Err()
+}
+
+func (t *toy) withdraw(c *claim) {
+	switch {
+	case t.e.has("cancel forgets"):
+	case c.upgrade != nil && t.e.has("cancelled upgrade drops"):
+		t.e.drop(c.upgrade)
+		t.e.drop(c)
+	default:
+		t.e.drop(c)
+	}
+}
+
+// grantOf is what the library is given.
+func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
+	h := &handle{t: t, c: c, ctx: ctx}
+	g := driver.Grant{Token: c.token, Lease: c.lease.shared, Handle: h}
+	if c.MaxHold > 0 && !t.e.has("max-hold untold") {
+		g.Deadline = c.end.Add(-knownBefore)
+	}
+	if len(c.Wants) > 1 && t.e.has("a token a name") {
+		for i := range c.Wants {
+			g.Tokens = append(g.Tokens, c.token+uint64(i))
+		}
+	}
+	if t.e.has("context ends the hold") {
+		context.AfterFunc(ctx, func() { c.Lost(ctx.Err()) })
+	}
+	return g
+}
+
+// knownBefore is how much sooner a holder ends a hold than the engine does.
+const knownBefore = 10 * time.Millisecond
+
+// leaseOf is the session of a request: its own, or the client's for its Spec.
+func (t *toy) leaseOf(ctx context.Context, r *driver.Request) (*lease, error) {
+	if r.Lease != nil {
+		return t.e.leaseByID(r.Lease.ID)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.leases[r.Spec]; l != nil && l.shared.Err() == nil {
+		return l, nil
+	}
+	l := t.open(r.Spec)
+	t.leases[r.Spec] = l
+	return l, nil
+}
+
+// open opens a session; t.mu is held.
+func (t *toy) open(spec driver.Spec) *lease {
+	sent := driver.Now()
+	l := &lease{spec: spec, of: t}
+	_, _ = rand.Read(l.id[:])
+	t.e.do(func() {
+		l.deadline = time.Now().Add(spec.TTL)
+		t.e.leases[l.id] = l
+	})
+	l.shared = driver.NewLease(l.id, spec)
+	t.renewed(l, sent, spec.TTL)
+	t.own = append(t.own, l)
+	if !spec.Manual && !t.e.has("never renews") {
+		l.timer = time.AfterFunc(spec.TTL/3, func() { t.beat(l) })
+	}
+	return l
+}
+
+func (t *toy) renewed(l *lease, sent time.Time, ttl time.Duration) {
+	if t.e.has("deadline too late") {
+		sent = sent.Add(time.Hour)
+	}
+	l.shared.Extend(sent, ttl)
+}
+
+// beat is one keepalive.
+func (t *toy) beat(l *lease) {
+	t.mu.Lock()
+	stopped := t.stopped
+	t.mu.Unlock()
+	switch {
+	case stopped:
+	case l.shared.Err() != nil && !t.e.has("the dead are renewed"):
+		t.e.do(func() { t.e.endLease(l, true) })
+	default:
+		_ = t.keep(l, l.spec.TTL)
+	}
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	if !l.dead {
+		l.timer.Reset(l.spec.TTL / 3)
+	}
+}
+
+func (t *toy) keep(l *lease, ttl time.Duration) error {
+	sent, err := driver.Now(), error(nil)
+	t.e.do(func() {
+		end := time.Now().Add(ttl)
+		switch {
+		case l.dead:
+			err = refusal(driver.ErrLost, "the session has ended")
+		case t.e.has("keep forgets"):
+		case end.After(l.deadline) || t.e.has("keep moves back"):
+			l.deadline = end
+		}
+	})
+	if err == nil {
+		t.renewed(l, sent, ttl)
+	}
+	return err
+}
+
+func (e *engine) leaseByID(id driver.LeaseID) (*lease, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.leases[id]; l != nil {
+		return l, nil
+	}
+	return nil, refusal(driver.ErrLost, "the session has ended")
+}
+
+func (t *toy) OpenLease(ctx context.Context, s driver.Spec) (*driver.Lease, error) {
+	if err := t.reach(ctx); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open(s).shared, nil
+}
+
+func (t *toy) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+	if err := t.reach(ctx); err != nil {
+		return err
+	}
+	own, err := t.e.leaseByID(l.ID)
+	if err != nil {
+		return err
+	}
+	if ttl == 0 {
+		ttl = own.spec.TTL
+	}
+	return t.keep(own, ttl)
+}
+
+func (t *toy) EndLease(ctx context.Context, l *driver.Lease) error {
+	own, err := t.e.leaseByID(l.ID)
+	if err != nil {
+		return nil
+	}
+	t.e.do(func() {
+		t.e.endLease(own, false)
+		if t.e.has("revoke ends all of the client") {
+			for _, other := range t.own {
+				t.e.endLease(other, false)
+			}
+		}
+	})
+	return nil
+}
+
+func (t *toy) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	l, err := t.e.leaseByID(id)
+	if err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	info := driver.LeaseInfo{ID: id, TTL: l.spec.TTL, ExpiresIn: time.Until(l.deadline), Owner: l.spec.Owner, Meta: l.spec.Meta}
+	for _, c := range t.e.claims {
+		for _, w := range c.Wants {
+			switch {
+			case c.lease != l:
+			case c.token != 0:
+				info.Names = append(info.Names, w.Name)
+			case !t.e.has("no waits told"):
+				info.Waits = append(info.Waits, w.Name)
+			}
+		}
+	}
+	for name, k := range t.e.keys {
+		if k.Lease == id {
+			info.Keys = append(info.Keys, name)
+		}
+	}
+	return info, nil
+}
+
+func (t *toy) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	if err := t.reach(ctx); err != nil {
+		return driver.InspectReply{}, err
+	}
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	reply := driver.InspectReply{Revision: t.e.rev}
+	if !r.Prefix {
+		if res := t.e.resource(t.e.spell(r.Name)); res.Kind != 0 || len(res.Holders) > 0 {
+			reply.Resources = append(reply.Resources, res)
+		}
+		return reply, nil
+	}
+	for _, name := range t.e.names() {
+		if (strings.HasPrefix(name, r.Name) || t.e.has("prefix ignored")) && name > r.After {
+			reply.Resources = append(reply.Resources, t.e.resource(name))
+		}
+	}
+	if len(reply.Resources) > r.Max {
+		reply.Resources, reply.More = reply.Resources[:r.Max], !t.e.has("one page")
+	}
+	return reply, nil
+}
+
+// names are those that are held or awaited, in order.
+func (e *engine) names() []string {
+	set := map[string]bool{}
+	for _, c := range e.claims {
+		for _, w := range c.Wants {
+			set[w.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func (t *toy) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
+	reply, err := driver.ForceReply{}, error(nil)
+	t.e.do(func() { reply, err = t.e.force(r) })
+	return reply, err
+}
+
+func (e *engine) force(r *driver.ForceRequest) (driver.ForceReply, error) {
+	holders, _ := e.split(e.spell(r.Name))
+	i := slices.IndexFunc(holders, func(c *claim) bool { return c.token == r.Token || e.has("force by name") })
+	if i < 0 {
+		if e.has("force by name") {
+			return driver.ForceReply{}, nil
+		}
+		return driver.ForceReply{}, refusal(fs.ErrNotExist, "nobody holds it with the token %d", r.Token)
+	}
+	c, why := holders[i], errors.New("it was forced out")
+	if e.has("lost without a reason") {
+		why = nil
+	}
+	if lost := c.Lost; !e.has("loss untold") && !e.has("forced untold") {
+		e.tell = append(e.tell, func() { lost(why) })
+	}
+	if r.Now && !e.has("now is later") || e.has("forced untold") {
+		e.free(c, false, nil)
+		return driver.ForceReply{}, nil
+	}
+	c.until = c.lease.deadline
+	return driver.ForceReply{Until: time.Until(c.until)}, nil
+}
+
+func (t *toy) Ping(ctx context.Context) error {
+	if t.e.has("ping fails") {
+		return refusal(driver.ErrUnavailable, "not today")
+	}
+	return t.reach(ctx)
+}
+
+func (t *toy) Close(context.Context) error {
+	close(t.closed)
+	if t.e.has("close forgets") {
+		return nil
+	}
+	t.e.do(func() {
+		for _, l := range t.e.leases {
+			if l.of == t || t.e.has("close ends all") {
+				t.e.endLease(l, false)
+				end := l.shared
+				t.e.tell = append(t.e.tell, func() { end.End(driver.ErrClosed) })
+			}
+		}
+	})
+	if t.e.has("close fails") {
+		return errors.New("stuck")
+	}
+	return nil
+}

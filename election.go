@@ -1,0 +1,184 @@
+package holdfast
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Election is a name that one candidate leads, with a value that it proclaims,
+// such as its address. Safe for concurrent use.
+type Election struct{ l lockable }
+
+// Election names an election; it does no I/O.
+func (s *Space) Election(name string, opts ...HoldOption) *Election {
+	return &Election{s.lockable(name, opts)}
+}
+
+// Leadership is the Hold of a leader. Resigning is [Hold.Release].
+type Leadership struct{ *Hold }
+
+// Leader is who leads.
+type Leader struct {
+	Owner    string
+	Value    []byte
+	Token    Token
+	Revision Revision // of its last change
+}
+
+var aLeader = driver.Want{Kind: driver.Election}
+
+func (e *Election) campaign(ctx context.Context, value []byte, try bool) (*Leadership, error) {
+	w := &wish{op: "campaign"}
+	w.Try, w.Value = try, value
+	h, err := e.l.take(ctx, aLeader, FeatureElection, w)
+	if err != nil {
+		return nil, err
+	}
+	return &Leadership{h}, nil
+}
+
+// Campaign waits until elected; value is proclaimed with the election.
+func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
+	return e.campaign(ctx, value, false)
+}
+
+// TryCampaign leads if nobody does; if somebody does, ErrHeld.
+func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Leadership, error) {
+	return e.campaign(ctx, value, true)
+}
+
+// Lead campaigns and runs f while leading; after each loss of leadership it
+// campaigns again. It returns when f returns without a loss, with f's result,
+// or when ctx ends. f's context ends when leadership does.
+func (e *Election) Lead(ctx context.Context, value []byte, f func(context.Context, *Leadership) error) error {
+	for {
+		l, err := e.Campaign(ctx, value)
+		if err != nil {
+			return err
+		}
+		err = during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
+		if !errors.Is(err, ErrLost) || ctx.Err() != nil || e.l.s.r.phase.Load() != open {
+			return err
+		}
+	}
+}
+
+// TryLead runs f once while leading, if nobody else leads; if somebody does,
+// ErrHeld.
+func (e *Election) TryLead(ctx context.Context, value []byte, f func(context.Context, *Leadership) error) error {
+	l, err := e.TryCampaign(ctx, value)
+	if err != nil {
+		return err
+	}
+	return during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
+}
+
+// Leader tells who leads now; fs.ErrNotExist: nobody.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	err := firstError(e.l.err, e.l.s.r.ready(ctx, FeatureElection))
+	if err != nil {
+		return Leader{}, wrap("leader", e.l.name, err)
+	}
+	res, err := e.l.s.r.d.Inspect(ctx, &driver.InspectRequest{Name: e.l.name})
+	if err != nil {
+		return Leader{}, e.l.s.r.wrap("leader", e.l.name, FeatureElection, err)
+	}
+	if len(res.Resources) == 0 || len(res.Resources[0].Holders) == 0 {
+		return Leader{}, driver.Errorf("leader", e.l.name, fs.ErrNotExist, "nobody leads; Observe waits for the next leader")
+	}
+	c := res.Resources[0].Holders[0]
+	return Leader{Owner: c.Owner, Value: c.Value, Token: Token(c.Token), Revision: Revision(c.Modified)}, nil
+}
+
+// Observe yields the leader and then each new one, or each new value, until ctx
+// ends, which is no error. Quick changes may be passed over; the last is not.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		var last Leader
+		for _, err := range e.events(ctx) {
+			now, err := e.after(ctx, err)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil && (now.Token == 0 || now.equal(last)) {
+				continue
+			}
+			if last = now; !yield(now, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// after looks who leads after an event; nobody is the zero Leader.
+func (e *Election) after(ctx context.Context, err error) (Leader, error) {
+	if err != nil {
+		return Leader{}, err
+	}
+	now, err := e.Leader(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Leader{}, nil
+	}
+	return now, err
+}
+
+func (l Leader) equal(o Leader) bool {
+	return l.Token == o.Token && bytes.Equal(l.Value, o.Value)
+}
+
+// events are all events of the election's name, the first being "ready".
+func (e *Election) events(ctx context.Context) iter.Seq2[Event, error] {
+	return e.l.s.r.watch(ctx, "observe", e.l.err, &driver.WatchRequest{Prefix: e.l.name, Exact: true})
+}
+
+// Proclaim changes the value that a leader is known by.
+func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
+	if value == nil {
+		value = []byte{}
+	}
+	_, err := l.change(ctx, "proclaim", driver.Change{Proclaim: &value})
+	return err
+}
+
+// HandOver ends the leadership in favour of the first candidate that waits with
+// this [Owner]. If none does, it is fs.ErrNotExist and the leadership goes on.
+func (l *Leadership) HandOver(ctx context.Context, owner string) error {
+	if owner == "" {
+		return wrap("hand over", l.Name(), invalid("the owner is empty; Release lets anybody lead"))
+	}
+	_, err := l.change(ctx, "hand over", driver.Change{HandOver: owner})
+	if err == nil {
+		l.g.c.handedOver()
+	}
+	return err
+}
+
+// Resign is Release.
+func (l *Leadership) Resign() error {
+	if l == nil {
+		return nil
+	}
+	return l.Release()
+}
+
+func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (driver.Grant, error) {
+	c := l.g.c
+	if err := firstError(l.Err(), c.r.ready(ctx, "")); err != nil {
+		return driver.Grant{}, wrap(op, c.name, err)
+	}
+	g, err := c.grant.Handle.Change(ctx, ch)
+	return g, c.r.wrap(op, c.name, FeatureElection, err)
+}
+
+// handedOver ends a claim that the backend has ended at its holder's wish.
+func (c *claim) handedOver() {
+	c.mu.Lock()
+	c.moved = true
+	c.mu.Unlock()
+	c.end(ErrReleased)
+}

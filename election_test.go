@@ -1,0 +1,174 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/bridge"
+)
+
+func TestElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t, holdfast.Owner("node-1"))
+		e := s.Election("scheduler")
+		_, err := e.Leader(t.Context())
+		wantErr(t, err, fs.ErrNotExist)
+		l, err := e.Campaign(t.Context(), []byte("10.0.0.7:80"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := e.Leader(t.Context())
+		if err != nil || now.Owner != "node-1" || string(now.Value) != "10.0.0.7:80" || now.Token != l.Token() || now.Revision == 0 {
+			t.Errorf("leader %+v, %v", now, err)
+		}
+		if err := l.Proclaim(t.Context(), []byte("10.0.0.8:80")); err != nil {
+			t.Fatal(err)
+		}
+		if now, _ := e.Leader(t.Context()); string(now.Value) != "10.0.0.8:80" {
+			t.Errorf("leader %+v", now)
+		}
+		if err := l.Proclaim(t.Context(), nil); err != nil {
+			t.Errorf("proclaiming nothing: %v", err)
+		}
+		_, err = e.TryCampaign(t.Context(), nil)
+		wantErr(t, err, holdfast.ErrHeld)
+		if err := l.Resign(); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, l.Proclaim(t.Context(), nil), holdfast.ErrReleased)
+		var none *holdfast.Leadership
+		if err := none.Resign(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestElection_HandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		l, err := s.Election("e", holdfast.Owner("a")).Campaign(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		campaign := func(owner string) <-chan got {
+			return later(func() (*holdfast.Hold, error) {
+				l, err := s.Election("e", holdfast.Owner(owner)).Campaign(t.Context(), nil)
+				if err != nil {
+					return nil, err
+				}
+				return l.Hold, nil
+			})
+		}
+		b, c := campaign("b"), campaign("c")
+		wantErr(t, l.HandOver(t.Context(), "nobody"), fs.ErrNotExist)
+		wantInvalid(t, l.HandOver(t.Context(), ""), "owner is empty")
+		if l.Err() != nil {
+			t.Fatal("a refused hand-over ended the leadership")
+		}
+		if err := l.HandOver(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, l.Err(), holdfast.ErrReleased)
+		next := <-c
+		if err := l.Release(); err != nil || toy.holders("e") != 1 {
+			t.Errorf("Release after HandOver: %v, %d leaders", err, toy.holders("e"))
+		}
+		_ = next.h.Release()
+		_ = (<-b).h.Release()
+	})
+}
+
+// Lead campaigns again after each loss, until f has something of its own to say.
+func TestElection_Lead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		own := errors.New("own")
+		terms, tokens := 0, map[holdfast.Token]bool{}
+		err := s.Election("e").Lead(t.Context(), nil, func(ctx context.Context, l *holdfast.Leadership) error {
+			tokens[l.Token()] = true
+			if terms++; terms == 3 {
+				return own
+			}
+			bridge.Lose(l.Hold, errors.New("forced"))
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		wantErr(t, err, own)
+		if terms != 3 || len(tokens) != 3 {
+			t.Errorf("%d terms with %d tokens", terms, len(tokens))
+		}
+	})
+}
+
+func TestElection_Lead_EndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := s.Election("e").Lead(ctx, nil, func(ctx context.Context, _ *holdfast.Leadership) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		wantErr(t, err, context.DeadlineExceeded)
+		if toy.holders("e") != 0 {
+			t.Error("still leading")
+		}
+	})
+}
+
+// A Space that closes ends Lead instead of letting it campaign for ever.
+func TestElection_Lead_EndsWithTheSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		time.AfterFunc(time.Minute, func() { _ = s.Close() })
+		err := s.Election("e").Lead(t.Context(), nil, func(ctx context.Context, _ *holdfast.Leadership) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		wantErr(t, err, holdfast.ErrClosed)
+	})
+}
+
+func TestElection_Observe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		e := s.Election("e")
+		ctx, cancel := context.WithCancel(t.Context())
+		var seen []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for l, err := range e.Observe(ctx) {
+				if err != nil {
+					t.Error(err)
+				}
+				seen = append(seen, string(l.Value))
+			}
+		}()
+		synctest.Wait()
+		for _, v := range []string{"a", "b"} {
+			l, err := e.Campaign(t.Context(), []byte(v))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := l.Proclaim(t.Context(), []byte(v+v)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			_ = l.Resign()
+			synctest.Wait()
+		}
+		cancel()
+		<-done
+		if want := []string{"a", "aa", "b", "bb"}; !slices.Equal(seen, want) {
+			t.Errorf("saw %q, want %q", seen, want)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/bridge"
+)
+
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var log []string
+		hook := func(who string) holdfast.Hooks {
+			return holdfast.Hooks{
+				Acquire: func(ctx context.Context, name string) (context.Context, func(*holdfast.Hold, error)) {
+					log = append(log, who+" begins "+name)
+					return context.WithValue(ctx, key{}, who), func(h *holdfast.Hold, err error) {
+						log = append(log, fmt.Sprintf("%s got %t %t", who, h != nil, err != nil))
+					}
+				},
+				End: func(h *holdfast.Hold, held time.Duration, err error) {
+					log = append(log, fmt.Sprintf("%s end of %s after %s: %v", who, h.Name(), held, err))
+				},
+			}
+		}
+		s, _ := open(t, hook("1"), holdfast.Hooks{}, hook("2"))
+		h := acquire(t, s.Mutex("a"))
+		_, err := s.Mutex("a").TryAcquire(t.Context())
+		wantErr(t, err, holdfast.ErrHeld)
+		time.Sleep(time.Minute)
+		_ = h.Release()
+		lost := acquire(t, s.Mutex("b"))
+		bridge.Lose(lost, errors.New("forced"))
+		_ = lost.Release()
+		want := []string{
+			"1 begins a", "2 begins a", "2 got true false", "1 got true false",
+			"1 begins a", "2 begins a", "2 got false true", "1 got false true",
+			`1 end of a after 1m0s: holdfast: hold "a": released`, `2 end of a after 1m0s: holdfast: hold "a": released`,
+			"1 begins b", "2 begins b", "2 got true false", "1 got true false",
+			`1 end of b after 0s: holdfast: hold "b": lost: forced`, `2 end of b after 0s: holdfast: hold "b": lost: forced`,
+		}
+		if !slices.Equal(log, want) {
+			t.Errorf("got\n%q\nwant\n%q", log, want)
+		}
+	})
+}
+
+// What an Acquire hook puts into the context reaches the driver.
+func TestHooks_ContextGoesOn(t *testing.T) {
+	type key struct{}
+	s, toy := open(t, holdfast.Hooks{Acquire: func(ctx context.Context, _ string) (context.Context, func(*holdfast.Hold, error)) {
+		return context.WithValue(ctx, key{}, 7), nil
+	}})
+	toy.onAcquire = func(ctx context.Context, _ *driver.Request) error {
+		if ctx.Value(key{}) != 7 {
+			t.Error("the driver got another context")
+		}
+		return nil
+	}
+	_ = acquire(t, s.Mutex("a")).Release()
+}
+
+// What a driver reports in the background reaches Fault.
+func TestHooks_DriverFault(t *testing.T) {
+	var f faults
+	_, toy := open(t, f.hook())
+	broken := errors.New("broken")
+	toy.fault("keep session", "x", broken)
+	if errs := f.all(); len(errs) != 1 || errs[0] != broken {
+		t.Errorf("told %v", errs)
+	}
+	_, silent := open(t)
+	silent.fault("keep session", "x", broken) // nobody listens, and nothing breaks
+}

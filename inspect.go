@@ -1,0 +1,113 @@
+package holdfast
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Inspect tells who holds a name and who waits for it, with queue positions. A
+// name that nobody holds may be unknown to the backend: its Kind is then 0.
+func (s *Space) Inspect(ctx context.Context, name string) (Resource, error) {
+	full := s.prefix + name
+	if err := firstError(checkName(full, s.r.maxName()), s.r.ready(ctx, "")); err != nil {
+		return Resource{}, wrap("inspect", full, err)
+	}
+	reply, err := s.r.d.Inspect(ctx, &driver.InspectRequest{Name: full})
+	if err != nil {
+		return Resource{}, s.r.wrap("inspect", full, "", err)
+	}
+	if len(reply.Resources) == 0 {
+		return Resource{Name: name}, nil
+	}
+	return s.relativeResource(reply.Resources[0]), nil
+}
+
+// listPage is how many resources List asks for at once.
+const listPage = 100
+
+// List yields all names that begin with prefix and are held or awaited, or kept
+// as semaphores and latches are, in order of name. It reads page by page: what
+// changes meanwhile may be seen before or after. An error is the last pair.
+func (s *Space) List(ctx context.Context, prefix string) iter.Seq2[Resource, error] {
+	full := s.prefix + prefix
+	return func(yield func(Resource, error) bool) {
+		err := checkPrefix(full, s.r.maxName())
+		for after, more := "", true; more; {
+			var page driver.InspectReply
+			if page, err = s.page(ctx, full, after, err); err != nil {
+				yield(Resource{}, s.r.wrap("list", full, "", err))
+				return
+			}
+			for _, res := range page.Resources {
+				after = res.Name
+				if !yield(s.relativeResource(res), nil) {
+					return
+				}
+			}
+			more = page.More && len(page.Resources) > 0
+		}
+	}
+}
+
+func (s *Space) page(ctx context.Context, prefix, after string, err error) (driver.InspectReply, error) {
+	if err := firstError(err, s.r.ready(ctx, "")); err != nil {
+		return driver.InspectReply{}, err
+	}
+	return s.r.d.Inspect(ctx, &driver.InspectRequest{Name: prefix, Prefix: true, After: after, Max: listPage})
+}
+
+func (s *Space) relativeResource(res Resource) Resource {
+	if s.prefix == "" {
+		return res
+	}
+	res.Name = trim(res.Name, s.prefix)
+	res.Holders, res.Waiters = s.relativeClaims(res.Holders), s.relativeClaims(res.Waiters)
+	return res
+}
+
+func (s *Space) relativeClaims(claims []Claim) []Claim {
+	own := slices.Clone(claims)
+	for i := range own {
+		own[i].Name = trim(own[i].Name, s.prefix)
+	}
+	return own
+}
+
+// ForceOption is [Now].
+type ForceOption interface{ force(*driver.ForceRequest) }
+
+type forceFunc func(*driver.ForceRequest)
+
+func (f forceFunc) force(r *driver.ForceRequest) { f(r) }
+
+// Now frees the name at once, while its holder may still believe in it: from
+// then on only fencing protects.
+func Now() ForceOption { return forceFunc(func(r *driver.ForceRequest) { r.Now = true }) }
+
+// ForceRelease ends another's hold. The token says which one, so that the next
+// holder is never hit: take it from Inspect, List or an ErrHeld. The name is
+// free once its holder knows, which takes at most until.
+func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts ...ForceOption) (until time.Duration, err error) {
+	full := s.prefix + name
+	err = firstError(checkName(full, s.r.maxName()), checkToken(token), s.r.ready(ctx, FeatureForce))
+	if err != nil {
+		return 0, wrap("force release", full, err)
+	}
+	r := &driver.ForceRequest{Name: full, Token: uint64(token)}
+	for _, o := range opts {
+		o.force(r)
+	}
+	reply, err := s.r.d.Force(ctx, r)
+	return reply.Until, s.r.wrap("force release", full, FeatureForce, err)
+}
+
+func checkToken(t Token) error {
+	if t == 0 || t >= maxToken {
+		return invalid("the token %d is none; Inspect tells the holder's", t)
+	}
+	return nil
+}

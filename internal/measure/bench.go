@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// bound is a figure that a benchmark reports, and what it must not pass.
+type bound struct {
+	metric string // the unit that the benchmark reports it under
+	most   float64
+	text   string
+}
+
+// suite is one run of go test -bench.
+type suite struct {
+	pkg    string
+	bench  string
+	bounds []bound
+}
+
+// bench runs every suite count times and writes the table.
+func bench(count int) error {
+	var doc strings.Builder
+	fmt.Fprintf(&doc, "# Benchmarks\n\nBy `make bench`; median of %d runs, with the least and the greatest. %s\n"+
+		"A ratio is to a baseline of the same run.\n\n| what | goal | median | spread | |\n|---|---|---|---|---|\n", count, machine())
+	for _, s := range suites {
+		out, err := goTest("-run", "-", "-bench", s.bench, "-timeout", "60m", "-count", strconv.Itoa(count), s.pkg)
+		if err != nil {
+			return err
+		}
+		values := metrics(out)
+		for _, b := range s.bounds {
+			row, err := b.row(values[b.metric])
+			if err != nil {
+				return err
+			}
+			doc.WriteString(row)
+		}
+	}
+	return os.WriteFile("docs/benchmarks.md", []byte(doc.String()), 0o644)
+}
+
+func (b bound) row(v []float64) (string, error) {
+	if len(v) == 0 {
+		return "", fmt.Errorf("no benchmark reported %q", b.metric)
+	}
+	slices.Sort(v)
+	median := v[len(v)/2]
+	verdict := "kept"
+	if median > b.most {
+		verdict = "**missed**"
+	}
+	return fmt.Sprintf("| %s | ≤ %s | %s | %s – %s | %s |\n", b.text, num(b.most), num(median), num(v[0]), num(v[len(v)-1]), verdict), nil
+}
+
+func num(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+
+// metrics collects the figures of a go test -bench run by their units.
+func metrics(out string) map[string][]float64 {
+	values := map[string][]float64{}
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "Benchmark") {
+			continue
+		}
+		f := strings.Fields(line)
+		for i := 2; i+1 < len(f); i += 2 {
+			if v, err := strconv.ParseFloat(f[i], 64); err == nil {
+				values[f[i+1]] = append(values[f[i+1]], v)
+			}
+		}
+	}
+	return values
+}

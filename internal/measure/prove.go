@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// proof is one long run.
+type proof struct {
+	title string
+	args  string // of go test; BUDGET stands for the time it may take
+}
+
+// proofs lists them. A test reports its figures in log lines that begin with
+// "proof: ".
+var proofs = []proof{
+	{"The machine against its naive twin", "./core -run TestProperty -core.budget=BUDGET"},
+	{"The session over a faulty link", "./session -run TestSchedules -session.budget=BUDGET"},
+	{"The log and its snapshots, every bit and every crash", "./server/storage -run . -storage.full"},
+}
+
+func prove(budget time.Duration) error {
+	var doc strings.Builder
+	fmt.Fprintf(&doc, "# Proofs\n\nLong runs, by `make prove BUDGET=%s`. %s\n", budget, machine())
+	failed := false
+	for _, p := range proofs {
+		began := time.Now()
+		args := strings.Fields(strings.ReplaceAll(p.args, "BUDGET", budget.String()))
+		out, err := goTest(append([]string{"-v", "-timeout", (2*budget + 10*time.Minute).String()}, args...)...)
+		verdict := "passed"
+		if err != nil {
+			verdict, failed = "FAILED", true
+		}
+		fmt.Fprintf(&doc, "\n## %s\n\n`go test %s`: %s after %s.\n\n%s", p.title, strings.Join(args, " "), verdict, time.Since(began).Round(time.Second), figures(out))
+	}
+	if err := os.WriteFile("docs/proofs.md", []byte(doc.String()), 0o644); err != nil {
+		return err
+	}
+	if failed {
+		return errors.New("a proof failed; docs/proofs.md says which")
+	}
+	return nil
+}
+
+// figures collects the lines that tests report with "proof: ".
+func figures(out string) string {
+	var b strings.Builder
+	for line := range strings.Lines(out) {
+		if _, figure, ok := strings.Cut(line, "proof: "); ok {
+			b.WriteString("- " + strings.TrimSpace(figure) + "\n")
+		}
+	}
+	return b.String()
+}

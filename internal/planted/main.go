@@ -1,0 +1,169 @@
+// Command planted proves that the tests still catch the bugs they were written
+// for: it plants each bug of planted/*.txt in a copy of the tree, runs the test
+// that is to catch it, and fails if that test passes.
+//
+//	go run ./internal/planted [file or name…]
+//
+// A file has any number of bugs:
+//
+//	=== the deadline is counted from the receipt of the answer
+//	file: session/anchor.go
+//	test: ./session -run TestSchedules
+//	--- old
+//	anchor{sent: a.sent,
+//	--- new
+//	anchor{sent: now,
+//
+// The old text must stand exactly once in the file. Everything between two
+// markers counts, without the last line break. More edits may follow, each with
+// its own file if it is another.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// limit is how long one test may run: a planted bug that makes it hang counts
+// as caught by nothing.
+const limit = 5 * time.Minute
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "planted:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only []string) error {
+	bugs, err := load("planted")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "planted")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := copyTree(".", dir); err != nil {
+		return err
+	}
+	return catchAll(dir, pick(bugs, only))
+}
+
+func catchAll(dir string, bugs []bug) error {
+	if len(bugs) == 0 {
+		return errors.New("no bug of that name or file")
+	}
+	missed := 0
+	for _, b := range bugs {
+		began := time.Now()
+		err := b.catch(dir)
+		verdict := "caught"
+		if err != nil {
+			verdict = err.Error()
+			missed++
+		}
+		fmt.Printf("%-20s %s: %s (%.1fs)\n", b.source, b.name, verdict, time.Since(began).Seconds())
+	}
+	fmt.Printf("%d planted, %d caught\n", len(bugs), len(bugs)-missed)
+	if missed > 0 {
+		return fmt.Errorf("%d bugs were not caught", missed)
+	}
+	return nil
+}
+
+func pick(bugs []bug, only []string) []bug {
+	if len(only) == 0 {
+		return bugs
+	}
+	var picked []bug
+	for _, b := range bugs {
+		for _, want := range only {
+			if b.source == want || strings.Contains(b.name, want) {
+				picked = append(picked, b)
+				break
+			}
+		}
+	}
+	return picked
+}
+
+// catch plants the bug, runs its test, and takes the bug out again. It returns
+// nil if the test failed, as it must.
+func (b bug) catch(dir string) error {
+	for _, e := range b.edits {
+		undo, err := e.apply(dir)
+		if err != nil {
+			return fmt.Errorf("%w: bring planted/%s up to date", err, b.source)
+		}
+		defer undo()
+	}
+	return b.runTest(dir)
+}
+
+// apply makes one edit and returns how to take it back.
+func (e edit) apply(dir string) (undo func(), err error) {
+	path := filepath.Join(dir, e.file)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(good, []byte(e.old)); n != 1 {
+		return nil, fmt.Errorf("the old text stands %d times in %s", n, e.file)
+	}
+	bad := bytes.Replace(good, []byte(e.old), []byte(e.new), 1)
+	return func() { os.WriteFile(path, good, 0o644) }, os.WriteFile(path, bad, 0o644)
+}
+
+func (b bug) runTest(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	args := append([]string{"test", "-count=1", "-failfast"}, strings.Fields(b.test)...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("NOT CAUGHT: the test did not end within %s", limit)
+	case err == nil:
+		return errors.New("NOT CAUGHT: the test passed")
+	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
+		return fmt.Errorf("does not build:\n%s", out)
+	case !bytes.Contains(out, []byte("FAIL")):
+		return fmt.Errorf("the test could not run:\n%s", out)
+	}
+	return nil
+}
+
+// copyTree copies what the tests need: everything but the version control.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		target := filepath.Join(to, path)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, 0o644)
+	})
+}

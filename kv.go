@@ -1,0 +1,152 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// KV keeps small values under keys, each with the revision of its last change.
+// Keys obey the rules of names and are apart from them. Safe for concurrent
+// use.
+type KV struct{ s *Space }
+
+// KV is the Space's keys.
+func (s *Space) KV() *KV { return &KV{s} }
+
+// Entry is a key and its value.
+type Entry struct {
+	Key       string
+	Value     []byte
+	Created   Revision
+	Modified  Revision
+	Version   uint64        // 1 when created, then counted up
+	Session   SessionID     // the key ends with it; zero: with none
+	ExpiresIn time.Duration // to its own end; 0: none
+}
+
+func (k *KV) entry(kv driver.KV) Entry {
+	return Entry{
+		Key: trim(kv.Key, k.s.prefix), Value: kv.Value,
+		Created: Revision(kv.Created), Modified: Revision(kv.Modified), Version: kv.Version,
+		Session: kv.Lease, ExpiresIn: kv.ExpiresIn,
+	}
+}
+
+// Get returns a key; fs.ErrNotExist: there is none.
+func (k *KV) Get(ctx context.Context, key string) (Entry, error) {
+	res, err := k.one(ctx, "get", key, nil, GetOp(key))
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(res.Results[0].Entries) == 0 {
+		return Entry{}, &Error{Op: "get", Name: k.s.prefix + key, Kind: fs.ErrNotExist, Outcome: driver.NotDone}
+	}
+	return res.Results[0].Entries[0], nil
+}
+
+// Put sets a key and returns the revision of the change.
+func (k *KV) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error) {
+	res, err := k.one(ctx, "put", key, nil, PutOp(key, value, opts...))
+	return res.Revision, err
+}
+
+// Create sets a key that does not exist; if it does, ErrConflict.
+func (k *KV) Create(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error) {
+	return k.swap(ctx, "create", key, Absent(key), PutOp(key, value, opts...))
+}
+
+// CompareAndSwap sets a key whose last change was at old; if it was not,
+// ErrConflict. old 0 means that the key does not exist.
+func (k *KV) CompareAndSwap(ctx context.Context, key string, old Revision, value []byte, opts ...PutOption) (Revision, error) {
+	return k.swap(ctx, "compare and swap", key, At(key, old), PutOp(key, value, opts...))
+}
+
+// CompareAndDelete deletes a key whose last change was at old; if it was not,
+// ErrConflict.
+func (k *KV) CompareAndDelete(ctx context.Context, key string, old Revision) (Revision, error) {
+	if old == 0 {
+		return 0, wrap("compare and delete", k.s.prefix+key, invalid("the revision 0 means no key; there is nothing to delete"))
+	}
+	return k.swap(ctx, "compare and delete", key, At(key, old), DeleteOp(key))
+}
+
+// Delete deletes a key and tells whether there was one.
+func (k *KV) Delete(ctx context.Context, key string) (deleted bool, err error) {
+	res, err := k.one(ctx, "delete", key, nil, DeleteOp(key))
+	return err == nil && res.Results[0].Count > 0, err
+}
+
+// swap does op if cond holds.
+func (k *KV) swap(ctx context.Context, op, key string, cond Compare, do Op) (Revision, error) {
+	res, err := k.one(ctx, op, key, []Compare{cond}, do)
+	if err != nil {
+		return 0, err
+	}
+	if !res.OK {
+		return 0, &Error{Op: op, Name: k.s.prefix + key, Kind: ErrConflict, Outcome: driver.NotDone, Err: errChanged}
+	}
+	return res.Revision, nil
+}
+
+var errChanged = errors.New("the key was changed meanwhile; Get it and decide anew")
+
+// one is a transaction about one key.
+func (k *KV) one(ctx context.Context, op, key string, cond []Compare, do Op) (TxnResult, error) {
+	return k.txn(ctx, op, k.s.prefix+key, Txn{If: cond, Then: []Op{do}})
+}
+
+// Page is what Range found.
+type Page struct {
+	Entries  []Entry
+	Count    int64 // how many keys there are, with those that Limit cut off
+	More     bool  // Limit cut some off
+	Revision Revision
+}
+
+// Range returns the keys that begin with prefix, all at one revision: in order
+// of key, all of them, unless options say otherwise.
+func (k *KV) Range(ctx context.Context, prefix string, opts ...RangeOption) (Page, error) {
+	res, err := k.one(ctx, "range", prefix, nil, RangeOp(prefix, opts...))
+	if err != nil {
+		return Page{}, err
+	}
+	found := res.Results[0]
+	return Page{Entries: found.Entries, Count: found.Count, More: found.More, Revision: res.Revision}, nil
+}
+
+// RangeOption is an order ([ByKey] and its like), [Descending], [Limit] or
+// [KeysOnly].
+type RangeOption interface{ ranging(*driver.Op) }
+
+// Order is the order of a Range; ties are broken by key.
+type Order uint8
+
+// The orders.
+const (
+	ByKey      = Order(driver.ByKey)
+	ByVersion  = Order(driver.ByVersion)
+	ByCreated  = Order(driver.ByCreate)
+	ByModified = Order(driver.ByMod)
+	ByValue    = Order(driver.ByValue)
+)
+
+func (o Order) ranging(op *driver.Op) { op.Sort = driver.SortBy(o) }
+
+// Limit cuts a Range to so many keys; 0: all.
+type Limit int
+
+func (n Limit) ranging(op *driver.Op) { op.Limit = int(n) }
+
+type rangeFunc func(*driver.Op)
+
+func (f rangeFunc) ranging(op *driver.Op) { f(op) }
+
+// Descending turns the order round.
+func Descending() RangeOption { return rangeFunc(func(op *driver.Op) { op.Desc = true }) }
+
+// KeysOnly leaves the values out.
+func KeysOnly() RangeOption { return rangeFunc(func(op *driver.Op) { op.KeysOnly = true }) }

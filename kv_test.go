@@ -1,0 +1,168 @@
+package holdfast_test
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+func put(t *testing.T, k *holdfast.KV, key, value string, opts ...holdfast.PutOption) holdfast.Revision {
+	t.Helper()
+	rev, err := k.Put(t.Context(), key, []byte(value), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func TestKV_OneKey(t *testing.T) {
+	s, _ := open(t)
+	ctx, k := t.Context(), s.KV()
+	_, err := k.Get(ctx, "a")
+	wantErr(t, err, fs.ErrNotExist)
+	rev := put(t, k, "a", "1")
+	e, err := k.Get(ctx, "a")
+	if err != nil || e.Key != "a" || string(e.Value) != "1" || e.Created != rev || e.Modified != rev || e.Version != 1 {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	_, err = k.Create(ctx, "a", nil)
+	wantErr(t, err, holdfast.ErrConflict)
+	if !holdfast.NotDone(err) {
+		t.Error("a failed compare is not NotDone")
+	}
+	rev2, err := k.CompareAndSwap(ctx, "a", rev, []byte("2"))
+	if err != nil || rev2 <= rev {
+		t.Errorf("swap: %d, %v", rev2, err)
+	}
+	_, err = k.CompareAndSwap(ctx, "a", rev, []byte("3"))
+	wantErr(t, err, holdfast.ErrConflict)
+	_, err = k.CompareAndDelete(ctx, "a", rev)
+	wantErr(t, err, holdfast.ErrConflict)
+	_, err = k.CompareAndDelete(ctx, "a", 0)
+	wantInvalid(t, err, "revision 0")
+	if _, err := k.CompareAndDelete(ctx, "a", rev2); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.CompareAndSwap(ctx, "a", 0, nil); err != nil {
+		t.Errorf("0 is no key: %v", err)
+	}
+	if deleted, err := k.Delete(ctx, "a"); !deleted || err != nil {
+		t.Errorf("Delete: %t, %v", deleted, err)
+	}
+	if deleted, err := k.Delete(ctx, "a"); deleted || err != nil {
+		t.Errorf("second Delete: %t, %v", deleted, err)
+	}
+	if _, err := k.Create(ctx, "a", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKV_Options(t *testing.T) {
+	s, toy := open(t)
+	put(t, s.KV(), "a", "", holdfast.Expire(time.Minute))
+	if toy.keys["a"].ExpiresIn != time.Minute {
+		t.Errorf("expires in %s", toy.keys["a"].ExpiresIn)
+	}
+	ses := session(t, s)
+	put(t, s.KV(), "b", "", holdfast.Under(ses))
+	if e, err := s.KV().Get(t.Context(), "b"); e.Session != ses.ID() || err != nil {
+		t.Errorf("session %s, %v", e.Session, err)
+	}
+	for _, d := range []time.Duration{0, -1, 5} {
+		_, err := s.KV().Put(t.Context(), "a", nil, holdfast.Expire(d))
+		wantInvalid(t, err, "Expire(")
+	}
+}
+
+func TestKV_Range(t *testing.T) {
+	s, _ := open(t)
+	k := s.Sub("cfg/").KV()
+	put(t, s.KV(), "other", "")
+	for _, key := range []string{"b", "c", "a"} {
+		put(t, k, key, "v"+key)
+	}
+	tests := map[string]struct {
+		opts []holdfast.RangeOption
+		want string
+		more bool
+	}{
+		"all":     {nil, "abc", false},
+		"limit":   {[]holdfast.RangeOption{holdfast.Limit(2)}, "ab", true},
+		"newest":  {[]holdfast.RangeOption{holdfast.ByModified, holdfast.Descending(), holdfast.Limit(1)}, "a", true},
+		"by time": {[]holdfast.RangeOption{holdfast.ByModified}, "bca", false},
+	}
+	for name, tt := range tests {
+		page, err := k.Range(t.Context(), "", tt.opts...)
+		keys := ""
+		for _, e := range page.Entries {
+			keys += e.Key
+		}
+		if err != nil || keys != tt.want || page.More != tt.more || page.Count != 3 || page.Revision == 0 {
+			t.Errorf("%s: %+v, %v", name, page, err)
+		}
+	}
+	_, err := k.Range(t.Context(), "", holdfast.Limit(-1))
+	wantInvalid(t, err, "Limit(-1)")
+	page, err := k.Range(t.Context(), "none")
+	if err != nil || len(page.Entries) != 0 {
+		t.Errorf("nothing there: %+v, %v", page, err)
+	}
+}
+
+func TestKV_Txn(t *testing.T) {
+	s, _ := open(t)
+	ctx, k := t.Context(), s.Sub("t/").KV()
+	put(t, k, "from", "10")
+	move := holdfast.Txn{
+		If: []holdfast.Compare{
+			{Key: "from", Target: holdfast.CompareValue, Is: holdfast.Equal, Value: []byte("10")},
+			holdfast.Absent("to"),
+		},
+		Then: []holdfast.Op{holdfast.DeleteOp("from").Previous(), holdfast.PutOp("to", []byte("10"))},
+		Else: []holdfast.Op{holdfast.GetOp("to"), holdfast.RangeOp("")},
+	}
+	res, err := k.Txn(ctx, move)
+	if err != nil || !res.OK || len(res.Results) != 2 || res.Results[0].Entries[0].Key != "from" || res.Revision == 0 {
+		t.Errorf("then: %+v, %v", res, err)
+	}
+	res, err = k.Txn(ctx, move)
+	if err != nil || res.OK || string(res.Results[0].Entries[0].Value) != "10" || res.Results[1].Entries[0].Key != "to" {
+		t.Errorf("else: %+v, %v", res, err)
+	}
+	res, err = k.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("")}})
+	if err != nil || res.Results[0].Count != 1 {
+		t.Errorf("delete: %+v, %v", res, err)
+	}
+	_, err = k.Txn(ctx, holdfast.Txn{If: move.If})
+	wantInvalid(t, err, "no operation")
+	if move.If[1].Key != "to" {
+		t.Error("the caller's transaction was changed")
+	}
+}
+
+// Which transactions a backend without "txn" can do.
+func TestKV_Txn_Feature(t *testing.T) {
+	s := openOn(t, newToy(driver.FeatureKV))
+	one := holdfast.At("a", 0)
+	tests := map[string]struct {
+		txn  holdfast.Txn
+		want bool
+	}{
+		"one key":         {holdfast.Txn{If: []holdfast.Compare{one}, Then: []holdfast.Op{holdfast.PutOp("a", nil)}, Else: []holdfast.Op{holdfast.GetOp("a")}}, true},
+		"one range":       {holdfast.Txn{Then: []holdfast.Op{holdfast.RangeOp("a")}}, true},
+		"two keys":        {holdfast.Txn{If: []holdfast.Compare{one}, Then: []holdfast.Op{holdfast.PutOp("b", nil)}}, false},
+		"delete a range":  {holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("a")}}, false},
+		"compare a range": {holdfast.Txn{If: []holdfast.Compare{{Key: "a", Prefix: true}}, Then: []holdfast.Op{holdfast.GetOp("a")}}, false},
+		"range and key":   {holdfast.Txn{Then: []holdfast.Op{holdfast.RangeOp("a"), holdfast.GetOp("a")}}, false},
+	}
+	for name, tt := range tests {
+		_, err := s.KV().Txn(t.Context(), tt.txn)
+		if errors.Is(err, errors.ErrUnsupported) == tt.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package holdfast
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Latch lets everybody wait until it was counted down to 0; then it stays open.
+// Safe for concurrent use.
+type Latch struct {
+	l     lockable
+	count int64
+}
+
+// Latch names a latch; it does no I/O. The first use with a count makes it;
+// count 0 means that it has to exist.
+func (s *Space) Latch(name string, count int64) *Latch {
+	l := &Latch{s.lockable(name, nil), count}
+	if count < 0 {
+		l.l.err = firstError(l.l.err, invalid("the count %d is negative", count))
+	}
+	return l
+}
+
+// CountDown takes n off the count and tells what is left; 0: the latch is open.
+func (l *Latch) CountDown(ctx context.Context, n int64) (left int64, err error) {
+	if n < 1 {
+		return 0, wrap("count down", l.l.name, invalid("the step %d is below 1; Left only looks", n))
+	}
+	return l.down(ctx, "count down", n)
+}
+
+// Left tells what is left of the count.
+func (l *Latch) Left(ctx context.Context) (int64, error) { return l.down(ctx, "left", 0) }
+
+func (l *Latch) down(ctx context.Context, op string, n int64) (int64, error) {
+	r := l.l.s.r
+	if err := firstError(l.l.err, r.ready(ctx, FeatureLatch)); err != nil {
+		return 0, wrap(op, l.l.name, err)
+	}
+	reply, err := r.d.CountDown(ctx, &driver.CountDownRequest{ID: newID(), Name: l.l.name, Count: l.count, By: n})
+	return reply.Left, r.wrap(op, l.l.name, FeatureLatch, err)
+}
+
+// Wait returns when the latch is open.
+func (l *Latch) Wait(ctx context.Context) error {
+	return l.l.pass(ctx, driver.Want{Kind: driver.Latch, Mode: driver.Shared, Limit: l.count})
+}
+
+// Delete forgets the latch, so that its name can be used again.
+func (l *Latch) Delete(ctx context.Context) error {
+	return l.l.s.remove(ctx, driver.Latch, l.l.name, FeatureLatch, l.l.err)
+}
+
+// Barrier lets a number of parties wait for each other: nobody passes before
+// all have come. Then it serves again. Safe for concurrent use.
+type Barrier struct {
+	l       lockable
+	parties int64
+}
+
+// Barrier names a barrier; it does no I/O. The first use with a number of
+// parties makes it; 0 means the number that it has.
+func (s *Space) Barrier(name string, parties int64) *Barrier {
+	b := &Barrier{s.lockable(name, nil), parties}
+	if parties < 0 {
+		b.l.err = firstError(b.l.err, invalid("the number of parties %d is negative", parties))
+	}
+	return b
+}
+
+// Wait returns when all parties wait. Whose ctx ends before leaves the barrier.
+func (b *Barrier) Wait(ctx context.Context) error {
+	return b.l.pass(ctx, driver.Want{Kind: driver.Barrier, Mode: driver.Shared, Weight: 1, Limit: b.parties})
+}
+
+// Delete forgets the barrier and its number of parties; ErrHeld if somebody
+// waits.
+func (b *Barrier) Delete(ctx context.Context) error {
+	return b.l.s.remove(ctx, driver.Barrier, b.l.name, FeatureLatch, b.l.err)
+}
+
+// pass waits for a grant and gives it back: having waited is all.
+func (l *lockable) pass(ctx context.Context, want driver.Want) error {
+	h, err := l.take(ctx, want, FeatureLatch, &wish{op: "wait"})
+	if err != nil {
+		return err
+	}
+	_ = h.Release()
+	return nil
+}

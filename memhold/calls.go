@@ -1,0 +1,66 @@
+package memhold
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Force ends the claim on a name that has a token.
+func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
+	cmd := core.Command{Op: core.OpForce, Name: r.Name, Token: r.Token}
+	if r.Now {
+		cmd.Flags = core.Now
+	}
+	res, at, err := c.ask(ctx, &cmd)
+	return driver.ForceReply{Until: left(at, res.Deadline)}, err
+}
+
+// Resize sets a semaphore's limit.
+func (c *client) Resize(ctx context.Context, name string, limit int64) error {
+	_, _, err := c.ask(ctx, &core.Command{Op: core.OpResize, Name: name, Limit: limit})
+	return err
+}
+
+// Delete removes an idle object.
+func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
+	_, _, err := c.ask(ctx, &core.Command{Op: core.OpDelete, Kind: core.Kind(kind), Name: name})
+	if errors.Is(err, driver.ErrConflict) {
+		return c.inUse(ctx, kind, name, err)
+	}
+	return err
+}
+
+// inUse turns a conflict into ErrHeld where the kind is right, so that it must
+// be use that stands in the way, and tells by whom.
+func (c *client) inUse(ctx context.Context, kind driver.ResourceKind, name string, conflict error) error {
+	r, err := c.Inspect(ctx, &driver.InspectRequest{Name: name})
+	if err != nil || len(r.Resources) == 0 || r.Resources[0].Kind != kind {
+		return conflict
+	}
+	e := driver.Errorf("", name, driver.ErrHeld, "somebody holds or awaits it: delete it when it is idle")
+	e.Holders, e.Waiting = r.Resources[0].Holders, len(r.Resources[0].Waiters)
+	return e
+}
+
+// Count changes a counter.
+func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+	res, _, err := c.ask(ctx, &core.Command{
+		Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B,
+	})
+	return driver.CountReply{Value: res.Number, Swapped: res.OK}, err
+}
+
+// Reserve takes numbers of a sequence.
+func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+	res, _, err := c.ask(ctx, &core.Command{Op: core.OpReserve, Name: r.Name, A: r.N, B: r.Start})
+	return driver.ReserveReply{First: res.Number}, err
+}
+
+// CountDown takes something off a latch.
+func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
+	res, _, err := c.ask(ctx, &core.Command{Op: core.OpCountDown, Name: r.Name, A: uint64(r.By), Limit: r.Count})
+	return driver.CountDownReply{Left: int64(res.Number)}, err
+}

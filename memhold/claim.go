@@ -1,0 +1,247 @@
+package memhold
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// claim is a wish to hold, and then the hold. It is the driver.Handle of its
+// grant.
+type claim struct {
+	op
+	c    *client
+	u    *user
+	one  [1]core.Want
+	told func(cause error)
+	wait func(position int)
+
+	release *op // under way
+	freed   bool
+	result  error // of the release, once freed
+}
+
+var _ driver.Handle = (*claim)(nil)
+
+// Acquire takes all of r.Wants or none.
+func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	for {
+		now, err := c.begin(ctx)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		u := c.userFor(now, r)
+		if u == nil {
+			c.st.unlock()
+			return driver.Grant{}, ended(r.Lease)
+		}
+		k := c.wish(r)
+		k.u = u
+		k.start(now, u)
+		g, again, err := k.await(ctx, r.Lease == nil)
+		if !again {
+			return g, err
+		}
+	}
+}
+
+// userFor is the session that a request hangs on; nil: it has ended.
+func (c *client) userFor(now int64, r *driver.Request) *user {
+	if r.Lease != nil {
+		return c.ownUser(now, r.Lease)
+	}
+	return c.sharedUser(now, r.Spec)
+}
+
+// ended says that a lease is over.
+func ended(l *driver.Lease) error {
+	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone}
+	if e.Err = l.Err(); e.Err == nil {
+		e.Err = errors.New("the session has ended, or is not of this Space")
+	}
+	return e
+}
+
+func (c *client) wish(r *driver.Request) *claim {
+	k := &claim{c: c, told: r.Lost, wait: r.Waiting}
+	cmd := &k.call.Command
+	cmd.Op, cmd.Value = core.OpAcquire, r.Value
+	cmd.MaxHold, cmd.MinHold, cmd.Delay = int64(r.MaxHold), int64(r.MinHold), int64(r.Delay)
+	if r.Try {
+		cmd.Flags = core.Try
+	}
+	cmd.Wants = k.one[:0]
+	for i := range r.Wants {
+		w := &r.Wants[i]
+		cmd.Wants = append(cmd.Wants, core.Want{
+			Name: w.Name, Kind: core.Kind(w.Kind), Mode: core.Mode(w.Mode), Weight: weight(w), Limit: w.Limit,
+		})
+	}
+	k.call.Tag = k
+	return k
+}
+
+func weight(w *driver.Want) int64 {
+	if w.Kind == driver.Semaphore {
+		return max(w.Weight, 1)
+	}
+	return min(w.Weight, 1)
+}
+
+// await unlocks the store and waits for the grant. again: the wish was never
+// sent, since its shared session had just died, and may go to the next one.
+func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
+	if err := k.op.wait(ctx, k.u); err != nil {
+		return driver.Grant{}, false, err
+	}
+	if err := failure(k.c, k.u, &k.call); err != nil {
+		return driver.Grant{}, shared && k.call.Outcome == session.NotDone && !k.c.isClosed(), err
+	}
+	return k.grant(), false, nil
+}
+
+func (k *claim) grant() driver.Grant {
+	g := driver.Grant{Token: k.call.Result.Token, Lease: k.u.lease, Handle: k}
+	if k.call.Deadline != 0 {
+		g.Deadline = k.c.st.time(k.call.Deadline)
+	}
+	return g
+}
+
+// queued tells the caller its place in the queue.
+func queued(st *store, call *session.Call) {
+	k := call.Tag.(*claim)
+	if k.wait == nil {
+		return
+	}
+	position := int(call.Result.Number)
+	st.later = append(st.later, task{f: func() { k.wait(position) }})
+}
+
+// lose tells the holder that its hold has ended.
+func (k *claim) lose(code core.Code) {
+	if k.told == nil {
+		return
+	}
+	told, cause := k.told, refusal(code, "")
+	cause.Kind, cause.Outcome = driver.ErrLost, driver.Done
+	k.c.st.later = append(k.c.st.later, task{f: func() { told(cause) }})
+}
+
+// Release gives the hold back. If ctx ends before the answer, the release goes
+// on, and a second call waits for the same answer.
+func (k *claim) Release(ctx context.Context) error {
+	st := k.c.st
+	now := st.lock()
+	if !k.freed && k.release == nil {
+		k.release = newOp(&core.Command{Op: core.OpRelease, Target: k.call.Seq()})
+		k.release.start(now, k.u)
+	}
+	if k.freed || k.release.done {
+		defer st.unlock()
+		return k.free()
+	}
+	ready := k.release.waitable()
+	st.unlock()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+		return stopped(ctx, driver.Unknown)
+	}
+	st.mu.Lock()
+	defer st.unlock()
+	return k.free()
+}
+
+// free keeps the result of the release; the store is locked.
+func (k *claim) free() error {
+	if k.freed {
+		return k.result
+	}
+	call := &k.release.call
+	k.freed = true
+	switch {
+	case call.Outcome != session.Answered:
+		k.result = &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome), Err: errors.New("its session has ended")}
+	case call.Result.Code == core.CodeNotExist:
+		k.result = refusal(core.CodeLost, "")
+	case call.Result.Code != core.CodeOK:
+		k.result = refusal(call.Result.Code, call.Result.Text)
+	}
+	recycle(k.release)
+	k.release = nil
+	return k.result
+}
+
+// Change alters the hold.
+func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+	target := k.call.Seq()
+	switch {
+	case ch.Upgrade:
+		return k.upgrade(ctx, ch.Lost)
+	case ch.Downgrade:
+		return k.alter(ctx, core.Command{Op: core.OpDowngrade, Target: target}, ch.Lost)
+	case ch.Extend > 0:
+		return k.alter(ctx, core.Command{Op: core.OpExtend, Target: target, MaxHold: int64(ch.Extend)}, nil)
+	case ch.Proclaim != nil:
+		return k.alter(ctx, core.Command{Op: core.OpProclaim, Target: target, Value: slices.Clone(*ch.Proclaim)}, nil)
+	case ch.HandOver != "":
+		return k.alter(ctx, core.Command{Op: core.OpHandOver, Target: target, Owner: ch.HandOver}, nil)
+	default:
+		return driver.Grant{}, errors.ErrUnsupported
+	}
+}
+
+// upgrade waits for the exclusive hold, which is a claim of its own.
+func (k *claim) upgrade(ctx context.Context, lost func(error)) (driver.Grant, error) {
+	now, err := k.c.begin(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	up := &claim{c: k.c, u: k.u, told: lost}
+	up.call.Command = core.Command{Op: core.OpUpgrade, Target: k.call.Seq()}
+	up.call.Tag = up
+	up.start(now, k.u)
+	g, _, err := up.await(ctx, false)
+	return g, err
+}
+
+// change is a command about a hold.
+type change struct {
+	op
+	k    *claim
+	told func(error) // who is told of the hold's end if it succeeds; nil: as before
+}
+
+// finished hands the hold over under the lock: its end, should it come next, is
+// told to the right one.
+func (ch *change) finished() {
+	if ch.told != nil && ch.call.Outcome == session.Answered && ch.call.Result.Code == core.CodeOK {
+		ch.k.told = ch.told
+	}
+	ch.op.finished()
+}
+
+// alter runs a command about the hold and returns the grant as it is then.
+func (k *claim) alter(ctx context.Context, cmd core.Command, told func(error)) (driver.Grant, error) {
+	now, err := k.c.begin(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	ch := &change{k: k, told: told}
+	ch.call = session.Call{Command: cmd, Tag: ch}
+	ch.start(now, k.u)
+	if err := ch.wait(ctx, k.u); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := failure(k.c, k.u, &ch.call); err != nil {
+		return driver.Grant{}, err
+	}
+	k.c.st.mu.Lock()
+	defer k.c.st.mu.Unlock()
+	return k.grant(), nil
+}

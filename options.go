@@ -1,0 +1,122 @@
+package holdfast
+
+import (
+	"time"
+)
+
+// Option sets up a Space: [TTL], [Owner], [Meta], [Require], [Hooks].
+type Option interface{ open(*setup) }
+
+// HoldOption shapes what is held: [TTL], [Owner], [Meta], [MaxHold], [MinHold],
+// [Delay], [ManualRenew], [Reentrant], [OnWait], [Under]. Given to [Space.With]
+// it is the default of everything made from that Space.
+type HoldOption interface{ hold(*config) }
+
+// SessionOption shapes an explicit session: [TTL], [Owner], [Meta], [AutoRenew].
+type SessionOption interface{ session(*config) }
+
+// PutOption says when a key ends: [Expire], [Under].
+type PutOption interface{ put(*putting) }
+
+// UnderOption is both: see [Under].
+type UnderOption interface {
+	HoldOption
+	PutOption
+}
+
+// TTL is how long a session outlives its last sign of life: 1 second to 24
+// hours, 30 seconds unless set. A shorter one frees a crashed holder's names
+// sooner and bears shorter outages. Backends may narrow the range; on files the
+// kernel is the liveness and TTL is ignored.
+type TTL time.Duration
+
+func (t TTL) open(s *setup)     { t.hold(&s.config) }
+func (t TTL) session(c *config) { t.hold(c) }
+func (t TTL) hold(c *config) {
+	c.spec.TTL, c.ttlSet = time.Duration(t), true
+}
+
+// Owner tells people who holds; it decides nothing. The default is
+// host/pid/program.
+type Owner string
+
+func (o Owner) open(s *setup)     { o.hold(&s.config) }
+func (o Owner) session(c *config) { o.hold(c) }
+func (o Owner) hold(c *config)    { c.spec.Owner = string(o) }
+
+// Meta is carried along and shown with every hold, up to 4 KiB. Holds that
+// differ in it do not share a session, so keep it to a few distinct values.
+type Meta string
+
+func (m Meta) open(s *setup)     { m.hold(&s.config) }
+func (m Meta) session(c *config) { m.hold(c) }
+func (m Meta) hold(c *config)    { c.spec.Meta = string(m) }
+
+// MaxHold ends a hold this long after its grant or last [Hold.Extend], however
+// alive its holder is. 0: never.
+type MaxHold time.Duration
+
+func (d MaxHold) hold(c *config) { c.maxHold = time.Duration(d) }
+
+// MinHold keeps a name taken this long after its grant, released or not: a job
+// that must run once a slot survives clocks that differ by less.
+type MinHold time.Duration
+
+func (d MinHold) hold(c *config) { c.minHold = time.Duration(d) }
+
+// Delay keeps a name from everybody this long after it was lost (not after a
+// release), for what the lost holder still has in flight.
+type Delay time.Duration
+
+func (d Delay) hold(c *config) { c.delay = time.Duration(d) }
+
+type holdFunc func(*config)
+
+func (f holdFunc) hold(c *config) { f(c) }
+
+// ManualRenew gives every hold a session of its own that nobody renews: it ends
+// after TTL unless [Hold.Renew] is called. While waiting for the grant it is
+// kept alive.
+func ManualRenew() HoldOption { return holdFunc(func(c *config) { c.spec.Manual = true }) }
+
+// Reentrant lets an Acquire whose context comes from [Hold.Bind] or Do of the
+// same resource join that hold instead of waiting for it: counted, and the last
+// Release frees. Without it such an Acquire waits for itself.
+func Reentrant() HoldOption { return holdFunc(func(c *config) { c.reentrant = true }) }
+
+// OnWait calls f when an Acquire has to queue, with its place, 1 being next. f
+// must not block.
+func OnWait(f func(position int)) HoldOption {
+	return holdFunc(func(c *config) { c.onWait = f })
+}
+
+type under struct{ s *Session }
+
+func (u under) hold(c *config) { c.under = u.s }
+func (u under) put(p *putting) { p.session = u.s }
+
+// Under hangs holds, or a key, on s: they end with it. Options of the session
+// (TTL, Owner, Meta) then come from s.
+func Under(s *Session) UnderOption { return under{s} }
+
+type sessionFunc func(*config)
+
+func (f sessionFunc) session(c *config) { f(c) }
+
+// AutoRenew lets the library keep a [Session] alive, as it does for holds.
+func AutoRenew() SessionOption { return sessionFunc(func(c *config) { c.spec.Manual = false }) }
+
+type openFunc func(*setup)
+
+func (f openFunc) open(s *setup) { f(s) }
+
+// Require makes Open fail unless the backend has all these features, so that a
+// program learns at its start, not at night.
+func Require(features ...Feature) Option {
+	return openFunc(func(s *setup) { s.require = append(s.require, features...) })
+}
+
+// Expire ends a key this long after it was put, without a session.
+type Expire time.Duration
+
+func (d Expire) put(p *putting) { p.expire, p.expireSet = time.Duration(d), true }

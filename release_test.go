@@ -1,0 +1,165 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// faults collects what Hooks.Fault is told.
+type faults struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (f *faults) hook() holdfast.Hooks {
+	return holdfast.Hooks{Fault: func(op, name string, err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.errs = append(f.errs, err)
+	}}
+}
+
+func (f *faults) all() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.errs
+}
+
+// gone is a backend that does not answer.
+func gone(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+
+// Scenario 22: 20 deferred Releases with the backend gone and a TTL of 30 s must
+// not block ten minutes.
+// Promise: "blocks at most min(time left, 5 s)".
+func TestRelease_BlocksAtMost(t *testing.T) {
+	for ttl, most := range map[time.Duration]time.Duration{time.Hour: 5 * time.Second, 3 * time.Second: 3 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, toy := open(t, holdfast.TTL(ttl))
+				toy.onRelease = gone
+				toy.Stall()
+				h := acquire(t, s.Mutex("a"))
+				d, _ := h.Deadline()
+				most = min(most, driver.Until(d))
+				start := time.Now()
+				err := h.Release()
+				if took := time.Since(start); took != most {
+					t.Errorf("Release took %s, want %s", took, most)
+				}
+				wantErr(t, err, holdfast.ErrUnavailable)
+				if holdfast.NotDone(err) {
+					t.Error("the outcome is unknown, not NotDone")
+				}
+			})
+		})
+	}
+}
+
+// Then it goes on in the background, as long as the session lives: otherwise a
+// lost answer would leave the name held for as long as the process lives.
+func TestRelease_GoesOnInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s, toy := open(t, f.hook())
+		back := time.Now().Add(10 * time.Minute)
+		toy.onRelease = func(ctx context.Context, _ string) error {
+			if time.Now().Before(back) {
+				return &driver.Error{Kind: driver.ErrUnavailable}
+			}
+			return nil
+		}
+		h := acquire(t, s.Mutex("a"))
+		wantErr(t, h.Release(), holdfast.ErrUnavailable)
+		if next := acquire(t, s.Mutex("a")); time.Now().Before(back) {
+			t.Errorf("granted %v before the release was heard", next)
+		}
+		if errs := f.all(); len(errs) != 0 {
+			t.Errorf("a release that succeeded was reported: %v", errs)
+		}
+	})
+}
+
+func TestRelease_BackgroundFailureIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s, toy := open(t, f.hook())
+		denied := errors.New("denied")
+		tries := 0
+		toy.onRelease = func(context.Context, string) error {
+			if tries++; tries < 3 {
+				return &driver.Error{Kind: driver.ErrUnavailable}
+			}
+			return denied
+		}
+		_ = acquire(t, s.Mutex("a")).Release()
+		time.Sleep(time.Minute)
+		if errs := f.all(); len(errs) != 1 || !errors.Is(errs[0], denied) {
+			t.Errorf("reported %v, want the denial once", errs)
+		}
+	})
+}
+
+// With the session over there is nothing left to release.
+func TestRelease_BackgroundEndsWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t, holdfast.TTL(10*time.Second))
+		var last time.Time
+		toy.onRelease = func(ctx context.Context, name string) error { last = time.Now(); return gone(ctx, name) }
+		h := acquire(t, s.Mutex("a"))
+		toy.Stall()
+		_ = h.Release()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if since := time.Since(last); since < 50*time.Second {
+			t.Errorf("still told %s ago", since)
+		}
+	})
+}
+
+// Close ends what goes on in the background; synctest fails if it does not.
+func TestRelease_BackgroundEndsWithTheSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		toy.onRelease = gone
+		_ = acquire(t, s.Mutex("a")).Release()
+		start := time.Now()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %s", took)
+		}
+	})
+}
+
+// A refusal is an answer: nobody asks again.
+func TestRelease_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		denied, asked := errors.New("denied"), 0
+		toy.onRelease = func(context.Context, string) error { asked++; return denied }
+		wantErr(t, acquire(t, s.Mutex("a")).Release(), denied)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+func TestRelease_TheEngineKnewBetter(t *testing.T) {
+	s, toy := open(t)
+	toy.onRelease = func(context.Context, string) error { return driver.ErrLost }
+	err := acquire(t, s.Mutex("a")).Release()
+	wantErr(t, err, holdfast.ErrLost)
+	if got, want := err.Error(), `holdfast: release "a": lost`; got != want {
+		t.Errorf("error is %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,62 @@
+package holdfast_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/drivertest"
+)
+
+// What docs/requirements.md names as proof exists.
+func TestRequirements(t *testing.T) {
+	doc, err := os.ReadFile("docs/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]bool{}
+	for _, c := range drivertest.Cases() {
+		cases[c.Name] = true
+	}
+	tests := testNames(t)
+	for line := range strings.Lines(string(doc)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || strings.Contains(cells[3], "shown by") || strings.HasPrefix(cells[3], "---") {
+			continue
+		}
+		proofs := regexp.MustCompile("`[^`]+`").FindAllString(cells[3], -1)
+		if len(proofs) == 0 && !strings.Contains(cells[3], "*open*") {
+			t.Errorf("neither a proof nor open: %s", line)
+		}
+		for _, p := range proofs {
+			if !exists(strings.Trim(p, "`"), cases, tests) {
+				t.Errorf("%s does not exist: %s", p, line)
+			}
+		}
+	}
+}
+
+func exists(proof string, cases, tests map[string]bool) bool {
+	if strings.HasSuffix(proof, ".txt") {
+		_, err := os.Stat(proof)
+		return err == nil
+	}
+	return cases[proof] || tests[proof]
+}
+
+// testNames are all tests of the module as package.TestName.
+func testNames(t *testing.T) map[string]bool {
+	_, files := source(t)
+	names := map[string]bool{}
+	for _, f := range files {
+		if !f.test {
+			continue
+		}
+		pkg := strings.TrimSuffix(f.ast.Name.Name, "_test")
+		for name := range f.ast.Scope.Objects {
+			names[pkg+"."+name] = true
+		}
+	}
+	return names
+}

@@ -1,0 +1,309 @@
+package holdfast_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is the prefix of our own imports.
+const module = "github.com/holdfast-io/holdfast"
+
+// room says what a package's own files (not its tests) may import.
+type room struct {
+	// own lists packages of this module, by directory; "." is the root.
+	own string
+	// foreign lists modules of others, by import path prefix.
+	foreign string
+	// pure rooms decide and do nothing else: no goroutine, channel, clock,
+	// random number or I/O.
+	pure bool
+	// inside: not meant for users, so it needs no Example.
+	inside bool
+}
+
+// rooms is the door list. A new package adds one line here; that line is what a
+// review looks at first.
+var rooms = map[string]room{
+	".":                          {own: "driver internal/bridge"},
+	"all":                        {own: "memhold", inside: true},
+	"core":                       {pure: true},
+	"core/twin":                  {own: "core", pure: true, inside: true},
+	"core/twin/gen":              {own: "core", inside: true},
+	"core/twin/script":           {own: "core", inside: true},
+	"deadline":                   {pure: true},
+	"driver":                     {own: "deadline"},
+	"drivertest":                 {own: ". driver"},
+	"examples/tour":              {own: ". memhold", inside: true},
+	"fence":                      {own: "driver"},
+	"holdtest":                   {own: ". memhold internal/bridge"},
+	"internal/bridge":            {own: "driver", inside: true},
+	"internal/measure":           {inside: true},
+	"internal/planted":           {inside: true},
+	"internal/services":          {own: "internal/services/programs", foreign: "github.com/jackc/pgx/v5 github.com/nats-io/nats-server/v2", inside: true},
+	"internal/services/install":  {own: "internal/services/programs", inside: true},
+	"internal/services/programs": {inside: true},
+	"memhold":                    {own: ". core deadline driver internal/bridge session watch"},
+	"server":                     {own: ". core driver server/disk server/replica server/storage server/transport watch"},
+	"server/disk":                {own: "core server/replica server/storage", foreign: "go.etcd.io/raft/v3"},
+	"server/replica":             {own: "core session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
+	"server/storage":             {},
+	"server/storage/simdisk":     {own: "server/storage"},
+	"server/transport":           {},
+	"session":                    {own: "core deadline", pure: true},
+	"sim":                        {own: "core server/disk server/replica server/storage server/storage/simdisk session watch", foreign: "go.etcd.io/raft/v3"},
+	"watch":                      {own: "core", pure: true},
+}
+
+// pureStd is what a pure room may use of the standard library. time is for
+// durations; its clock and timers are looked for by name.
+var pureStd = set(`bytes cmp container/heap crypto/sha256 encoding/binary errors fmt hash/crc32 hash/fnv
+	io/fs iter maps math math/bits path slices sort strconv strings time unicode unicode/utf8 unsafe`)
+
+func set(s string) map[string]bool {
+	m := map[string]bool{}
+	for _, f := range strings.Fields(s) {
+		m[f] = true
+	}
+	return m
+}
+
+// file is one parsed Go file.
+type file struct {
+	path string // slash-separated, from the root
+	dir  string
+	test bool
+	ast  *ast.File
+}
+
+// source parses the tree itself: a test that asked the go command would be
+// answered from the cache after a forbidden import was added.
+func source(t *testing.T) (*token.FileSet, []file) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []file
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || foreignModule(path)) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{filepath.ToSlash(path), filepath.ToSlash(filepath.Dir(path)), strings.HasSuffix(path, "_test.go"), f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, files
+}
+
+func foreignModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func TestEveryRoomKeepsItsDoorList(t *testing.T) {
+	_, files := source(t)
+	for _, f := range files {
+		r, ok := rooms[f.dir]
+		if !ok {
+			t.Errorf("%s: the package %s has no line in rooms_test.go", f.path, f.dir)
+			continue
+		}
+		if f.test {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			if reason := r.forbids(path); reason != "" {
+				t.Errorf("%s imports %s: %s", f.path, path, reason)
+			}
+		}
+	}
+}
+
+func (r room) forbids(path string) string {
+	switch {
+	case path == module || strings.HasPrefix(path, module+"/"):
+		dir := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		if dir == "" {
+			dir = "."
+		}
+		if !set(r.own)[dir] {
+			return "that room is not on its door list"
+		}
+	case strings.Contains(strings.Split(path, "/")[0], "."):
+		for prefix := range set(r.foreign) {
+			if path == prefix || strings.HasPrefix(path, prefix+"/") {
+				return ""
+			}
+		}
+		return "library packages use the standard library only"
+	case r.pure && !pureStd[path]:
+		return "a pure room has no use for it"
+	}
+	return ""
+}
+
+// impure is what of package time reads a clock or waits.
+var impure = set("time.Now time.Since time.Until time.Sleep time.After time.AfterFunc time.Tick time.NewTimer time.NewTicker")
+
+func TestPureRoomsAreQuiet(t *testing.T) {
+	fset, files := source(t)
+	for _, f := range files {
+		if f.test || !rooms[f.dir].pure {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if what := noise(n); what != "" {
+				t.Errorf("%s: %s in a pure room", fset.Position(n.Pos()), what)
+			}
+			return true
+		})
+	}
+}
+
+func noise(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return "a goroutine"
+	case *ast.ChanType, *ast.SendStmt, *ast.SelectStmt:
+		return "a channel"
+	case *ast.SelectorExpr:
+		if x, ok := n.X.(*ast.Ident); ok && impure[x.Name+"."+n.Sel.Name] {
+			return x.Name + "." + n.Sel.Name
+		}
+	}
+	return ""
+}
+
+// The naive twin is worth nothing if it calls what it checks.
+func TestTwinUsesOnlyTypesOfCore(t *testing.T) {
+	fset, files := source(t)
+	words := map[string]bool{}
+	for _, f := range files {
+		if f.dir == "core" && !f.test {
+			addTypesAndConstants(words, f.ast)
+		}
+	}
+	for _, f := range files {
+		if f.dir != "core/twin" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "core" && (!words[sel.Sel.Name] || sel.Sel.Name == "Machine") {
+				t.Errorf("%s: the twin uses core.%s, which is neither a plain type nor a constant", fset.Position(n.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func addTypesAndConstants(words map[string]bool, f *ast.File) {
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE && g.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range g.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				words[s.Name.Name] = true
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					words[n.Name] = true
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageIsIntroduced(t *testing.T) {
+	_, files := source(t)
+	doc, example := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		if !f.test && f.ast.Doc.Text() != "" {
+			doc[f.dir] = true
+		}
+		if f.test && hasExample(f.ast) {
+			example[f.dir] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(rooms)) {
+		if !doc[dir] {
+			t.Errorf("%s: no package comment", dir)
+		}
+		if !rooms[dir].inside && !example[dir] {
+			t.Errorf("%s: no Example with output", dir)
+		}
+	}
+}
+
+func hasExample(f *ast.File) bool {
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if ok && strings.HasPrefix(fn.Name.Name, "Example") {
+			return true
+		}
+	}
+	return false
+}
+
+// patient lists where tests may sleep between two looks at something outside
+// their process, which sends no event.
+var patient = set("internal/services")
+
+// Tests here wait for events, or run in fake time; and they all run.
+func TestTestsNeitherSleepNorSkip(t *testing.T) {
+	fset, files := source(t)
+	for _, f := range files {
+		if !f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			switch sel.Sel.Name {
+			case "Skip", "SkipNow", "Skipf":
+				if x.Name == "t" || x.Name == "b" || x.Name == "tb" {
+					t.Errorf("%s: a test that is skipped", fset.Position(n.Pos()))
+				}
+			case "Sleep":
+				if x.Name == "time" && !importsSynctest(f.ast) && !patient[f.dir] {
+					t.Errorf("%s: a test that sleeps in real time", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+func importsSynctest(f *ast.File) bool {
+	return slices.ContainsFunc(f.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == `"testing/synctest"` })
+}

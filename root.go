@@ -1,0 +1,216 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// patience is how long Release, Revoke and Close wait for a backend.
+const patience = 5 * time.Second
+
+// root is what all Spaces made from one Open share.
+type root struct {
+	d      driver.Driver
+	info   Info
+	hooks  []Hooks
+	traced bool // some hook looks at acquires
+
+	// life ends with the Space: background work hangs on it.
+	life context.Context
+	kill context.CancelFunc
+	work sync.WaitGroup
+
+	// phase is read before every call; it only grows.
+	phase atomic.Int32
+
+	mu    sync.Mutex
+	live  claim // head of the ring of holds that last
+	holds int
+	idle  chan struct{} // closed when the last hold ends; nil: nobody waits
+
+	closing sync.Once
+	closed  error
+
+	beat      beat
+	sequences sync.Map // full name → *block
+}
+
+// The phases of a Space.
+const (
+	open     int32 = iota
+	draining       // Shutdown: no new claims
+	closed
+)
+
+func newRoot(d driver.Driver, hooks []Hooks) *root {
+	r := &root{d: d, hooks: hooks}
+	for _, h := range hooks {
+		r.traced = r.traced || h.Acquire != nil
+	}
+	r.life, r.kill = context.WithCancel(context.Background())
+	r.live.next, r.live.prev = &r.live, &r.live
+	d.OnFault(r.fault)
+	r.info = d.Info()
+	return r
+}
+
+// ready answers what can be known before asking the backend.
+func (r *root) ready(ctx context.Context, f Feature) error {
+	if r.phase.Load() == closed {
+		return errClosed
+	}
+	if f != "" && !r.info.Features[f] {
+		return r.lacks(f)
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{Kind: err, Outcome: driver.NotDone, Err: causeOf(ctx, err)}
+	}
+	return nil
+}
+
+// errClosed is filled in by the call that returns it.
+var errClosed error = &Error{Kind: ErrClosed, Outcome: driver.NotDone}
+
+// causeOf is why ctx ended, if that says more than err.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != err {
+		return cause
+	}
+	return nil
+}
+
+// lacks is nil if the backend has f.
+func (r *root) lacks(f Feature) error {
+	if r.info.Features[f] {
+		return nil
+	}
+	return unsupported("the %s backend has no %q; open with Require(%q) to learn it at the start", r.info.Scheme, f, f)
+}
+
+func unsupported(format string, args ...any) error {
+	return driver.Errorf("", "", errors.ErrUnsupported, format, args...)
+}
+
+// wrap is wrap for what the driver answered: an errors.ErrUnsupported without a
+// text gets one that names backend and feature.
+func (r *root) wrap(op, name string, f Feature, err error) error {
+	if err == nil {
+		return nil
+	}
+	if err == errors.ErrUnsupported {
+		if f == "" {
+			err = unsupported("the %s backend cannot do it", r.info.Scheme)
+		} else {
+			err = unsupported("the %s backend has no %q for this", r.info.Scheme, f)
+		}
+	}
+	return wrap(op, name, err)
+}
+
+// add notes a hold; false: the Space takes no more.
+func (r *root) add(c *claim) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase.Load() != open {
+		return false
+	}
+	c.next, c.prev = &r.live, r.live.prev
+	c.prev.next, r.live.prev = c, c
+	r.holds++
+	r.beat.start(r)
+	return true
+}
+
+// remove forgets a hold, once.
+func (r *root) remove(c *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.next == nil {
+		return
+	}
+	c.prev.next, c.next.prev = c.next, c.prev
+	c.next, c.prev = nil, nil
+	r.holds--
+	if r.holds == 0 && r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+// snapshot lists the holds for which pick is true.
+func (r *root) snapshot(pick func(*claim) bool) []*claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var cs []*claim
+	for c := r.live.next; c != &r.live; c = c.next {
+		if pick(c) {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// enter moves to a later phase; false: it is there already.
+func (r *root) enter(phase int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase.Store(max(r.phase.Load(), phase))
+}
+
+func (r *root) close() error {
+	r.closing.Do(func() {
+		r.enter(closed)
+		for _, c := range r.snapshot(func(*claim) bool { return true }) {
+			c.lost(ErrClosed)
+		}
+		r.stopBeat()
+		r.kill()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		r.closed = wrap("close", "", r.d.Close(ctx))
+		r.work.Wait()
+	})
+	return r.closed
+}
+
+func (r *root) shutdown(ctx context.Context) error {
+	r.enter(draining)
+	var left error
+	select {
+	case <-r.drained():
+	case <-ctx.Done():
+		left = r.leftOver(ctx)
+	}
+	return errors.Join(left, r.close())
+}
+
+// drained is closed when no hold is left.
+func (r *root) drained() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holds == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+	}
+	return r.idle
+}
+
+func (r *root) leftOver(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holds == 0 {
+		return nil
+	}
+	return &Error{Op: "shutdown", Kind: ctx.Err(), Outcome: driver.Done,
+		Err: fmt.Errorf("closed with %d holds left, the first %q", r.holds, r.live.next.name)}
+}

@@ -1,0 +1,166 @@
+package holdfast
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// RWMutex is a name that many readers or one writer hold. Who waits is served
+// in order of arrival where the backend can: a writer that waits holds later
+// readers back. Safe for concurrent use.
+type RWMutex struct{ l lockable }
+
+// RWMutex names a reader-writer mutex; it does no I/O.
+func (s *Space) RWMutex(name string, opts ...HoldOption) *RWMutex {
+	return &RWMutex{s.lockable(name, opts)}
+}
+
+var (
+	aReader = driver.Want{Kind: driver.RWMutex, Mode: driver.Shared}
+	aWriter = driver.Want{Kind: driver.RWMutex, Mode: driver.Exclusive}
+)
+
+// AcquireRead waits to share the mutex with other readers.
+func (m *RWMutex) AcquireRead(ctx context.Context) (*Hold, error) {
+	return m.l.acquire(ctx, aReader, FeatureShared, false)
+}
+
+// AcquireWrite waits to have the mutex alone.
+func (m *RWMutex) AcquireWrite(ctx context.Context) (*Hold, error) {
+	return m.l.acquire(ctx, aWriter, FeatureShared, false)
+}
+
+// TryAcquireRead is AcquireRead without a wait: ErrHeld if it would be one.
+func (m *RWMutex) TryAcquireRead(ctx context.Context) (*Hold, error) {
+	return m.l.acquire(ctx, aReader, FeatureShared, true)
+}
+
+// TryAcquireWrite is AcquireWrite without a wait: ErrHeld if it would be one.
+func (m *RWMutex) TryAcquireWrite(ctx context.Context) (*Hold, error) {
+	return m.l.acquire(ctx, aWriter, FeatureShared, true)
+}
+
+// DoRead runs f while reading; see [Mutex.Do].
+func (m *RWMutex) DoRead(ctx context.Context, f func(context.Context, *Hold) error) error {
+	h, err := m.AcquireRead(ctx)
+	return do(ctx, h, err, f)
+}
+
+// DoWrite runs f while writing; see [Mutex.Do].
+func (m *RWMutex) DoWrite(ctx context.Context, f func(context.Context, *Hold) error) error {
+	h, err := m.AcquireWrite(ctx)
+	return do(ctx, h, err, f)
+}
+
+// TryDoRead is DoRead without a wait.
+func (m *RWMutex) TryDoRead(ctx context.Context, f func(context.Context, *Hold) error) error {
+	h, err := m.TryAcquireRead(ctx)
+	return do(ctx, h, err, f)
+}
+
+// TryDoWrite is DoWrite without a wait.
+func (m *RWMutex) TryDoWrite(ctx context.Context, f func(context.Context, *Hold) error) error {
+	h, err := m.TryAcquireWrite(ctx)
+	return do(ctx, h, err, f)
+}
+
+// WantRead is a reader as a part of [Space.AcquireAll].
+func (m *RWMutex) WantRead() Want { return m.l.want(aReader, FeatureShared, nil) }
+
+// WantWrite is a writer as a part of [Space.AcquireAll].
+func (m *RWMutex) WantWrite() Want { return m.l.want(aWriter, FeatureShared, nil) }
+
+// Upgrade turns a reader's hold into the writer's, waiting for the other
+// readers, before everybody who queues. The result is a new Hold with a new
+// token, and read is over. If it fails, read stays as it is; a second upgrader
+// of the same name gets ErrConflict at once, since each would wait for the
+// other.
+func (m *RWMutex) Upgrade(ctx context.Context, read *Hold) (*Hold, error) {
+	return m.change(ctx, "upgrade", read, aReader, aWriter)
+}
+
+// Downgrade turns the writer's hold into a reader's with the same token, and
+// lets waiting readers in. The result is a new Hold, and write is over.
+func (m *RWMutex) Downgrade(ctx context.Context, write *Hold) (*Hold, error) {
+	return m.change(ctx, "downgrade", write, aWriter, aReader)
+}
+
+func (m *RWMutex) change(ctx context.Context, op string, h *Hold, from, to driver.Want) (*Hold, error) {
+	err := firstError(m.l.err, m.l.s.r.ready(ctx, FeatureUpgrade), m.checkChange(h, from))
+	if err != nil {
+		return nil, wrap(op, m.l.name, err)
+	}
+	to.Name = m.l.name
+	changed, err := h.g.c.become(ctx, to)
+	return changed, m.l.s.r.wrap(op, m.l.name, FeatureUpgrade, err)
+}
+
+// checkChange refuses holds that are not what is to be changed.
+func (m *RWMutex) checkChange(h *Hold, from driver.Want) error {
+	if h == nil {
+		return invalid("the hold is nil")
+	}
+	if err := h.Err(); err != nil {
+		return err
+	}
+	c := h.g.c
+	if c.r != m.l.s.r || len(c.wants) != 1 || c.r.canonical(c.wants[0].Name) != c.r.canonical(m.l.name) {
+		return invalid("the hold is of %q", c.name)
+	}
+	if w := c.wants[0]; w.Kind != from.Kind || w.Mode != from.Mode {
+		return invalid("the hold is not a %s", modeName(from.Mode))
+	}
+	return nil
+}
+
+func modeName(m driver.Mode) string {
+	if m == driver.Shared {
+		return "reader's"
+	}
+	return "writer's"
+}
+
+// become changes the claim in the backend and makes the hold of what it is
+// then.
+func (c *claim) become(ctx context.Context, to driver.Want) (*Hold, error) {
+	if c.shared() {
+		return nil, driver.Errorf("", "", ErrConflict, "several Holds have joined it; release the others first")
+	}
+	next := &claim{r: c.r, cfg: c.cfg, name: c.name, prefix: c.prefix, wants: []driver.Want{to}}
+	lost := next.lost
+	change := driver.Change{Upgrade: to.Mode == driver.Exclusive, Downgrade: to.Mode == driver.Shared, Lost: lost}
+	g, err := c.grant.Handle.Change(ctx, change)
+	if err != nil {
+		return nil, err
+	}
+	return c.moveOn(next, g, lost)
+}
+
+func (c *claim) shared() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count > 1
+}
+
+// moveOn ends c in favour of next. If c ended meanwhile nobody wants next: a
+// Release of c has to free the name, whichever of both came first.
+func (c *claim) moveOn(next *claim, g driver.Grant, lost func(error)) (*Hold, error) {
+	c.mu.Lock()
+	c.moved = c.over == nil
+	moved := c.moved
+	c.mu.Unlock()
+	if !moved || !c.end(ErrReleased) {
+		next.grant = g
+		next.refuse(c.lostOrReleased())
+		return nil, c.lostOrReleased()
+	}
+	c.tie.Untie()
+	return next.begin(g, lost)
+}
+
+func (c *claim) lostOrReleased() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why(c.over)
+}

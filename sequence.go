@@ -1,0 +1,201 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Sequence hands out numbers that nobody else gets, growing for each Space that
+// asks for them. It takes them from the backend in blocks, so that numbers of a
+// program that ends are skipped. At the end of uint64 it answers ErrExhausted;
+// it never wraps. Safe for concurrent use; all values of one name in a Space
+// share a block.
+type Sequence struct {
+	s     *Space
+	name  string
+	batch uint64
+	start uint64
+	block *block
+	err   error
+}
+
+// SequenceOption is [Batch] or [Start].
+type SequenceOption interface{ sequence(*Sequence) }
+
+// Batch is how many numbers are taken from the backend at once; 100 unless set.
+type Batch uint64
+
+func (b Batch) sequence(s *Sequence) { s.batch = uint64(b) }
+
+// Start is the first number of a new sequence; 1 unless set.
+type Start uint64
+
+func (n Start) sequence(s *Sequence) { s.start = uint64(n) }
+
+const (
+	defaultBatch = 100
+	defaultStart = 1
+)
+
+// Sequence names a sequence; it does no I/O.
+func (s *Space) Sequence(name string, opts ...SequenceOption) *Sequence {
+	q := &Sequence{s: s, name: s.prefix + name, batch: defaultBatch, start: defaultStart}
+	for _, o := range opts {
+		o.sequence(q)
+	}
+	if q.err = firstError(checkName(q.name, s.r.maxName()), s.cfg.err, q.check()); q.err == nil {
+		q.block = s.r.blockOf(q.name)
+	}
+	return q
+}
+
+func (q *Sequence) check() error {
+	if q.batch < 1 {
+		return invalid("Batch(0): a block has at least 1 number")
+	}
+	if q.start < 1 {
+		return invalid("Start(0): numbers begin at 1 or above, so that 0 can mean none")
+	}
+	return nil
+}
+
+// block is what a Space has of a sequence.
+type block struct {
+	mu     sync.Mutex
+	next   uint64
+	left   uint64
+	refill *refill // on its way; nil: none is
+}
+
+// refill is one request for a block; all who wait share its outcome.
+type refill struct {
+	done chan struct{}
+	err  error
+}
+
+func (r *root) blockOf(name string) *block {
+	name = r.canonical(name)
+	if b, ok := r.sequences.Load(name); ok {
+		return b.(*block)
+	}
+	b, _ := r.sequences.LoadOrStore(name, &block{})
+	return b.(*block)
+}
+
+// Next returns the next number.
+func (q *Sequence) Next(ctx context.Context) (uint64, error) {
+	if q.err != nil {
+		return 0, wrap("next", q.name, q.err)
+	}
+	for {
+		n, ok, r, mine := q.block.take()
+		if ok {
+			return n, nil
+		}
+		if mine {
+			q.refill(ctx, r)
+		}
+		if err := r.wait(ctx, mine); err != nil {
+			return 0, wrap("next", q.name, err)
+		}
+	}
+}
+
+// take takes a number of the block. If it is empty, r is the refill to wait
+// for, and mine says that the caller has to do it.
+func (b *block) take() (n uint64, ok bool, r *refill, mine bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left > 0 {
+		n = b.next
+		b.next++
+		b.left--
+		return n, true, nil, false
+	}
+	if b.refill == nil {
+		b.refill, mine = &refill{done: make(chan struct{})}, true
+	}
+	return 0, false, b.refill, mine
+}
+
+// refill asks for a block, and near the end for a single number.
+func (q *Sequence) refill(ctx context.Context, r *refill) {
+	n := q.batch
+	first, err := q.reserve(ctx, n)
+	if errors.Is(err, ErrExhausted) && n > 1 {
+		n = 1
+		first, err = q.reserve(ctx, n)
+	}
+	b := q.block
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		b.next, b.left = first, n
+	}
+	r.err = err
+	b.refill = nil
+	close(r.done)
+}
+
+// wait waits for the refill. One that failed because its own caller went away
+// is no answer for the others: they ask again.
+func (r *refill) wait(ctx context.Context, mine bool) error {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !mine && cancellation(r.err) {
+		return nil
+	}
+	return r.err
+}
+
+// reserve takes n numbers from the backend.
+func (q *Sequence) reserve(ctx context.Context, n uint64) (uint64, error) {
+	if err := q.s.r.ready(ctx, FeatureSequence); err != nil {
+		return 0, err
+	}
+	reply, err := q.s.r.d.Reserve(ctx, &driver.ReserveRequest{ID: newID(), Name: q.name, N: n, Start: q.start})
+	return reply.First, q.s.r.wrap("", "", FeatureSequence, err)
+}
+
+// Reserve takes n numbers in a row and returns the first; they are the
+// caller's, first to first+n-1.
+func (q *Sequence) Reserve(ctx context.Context, n uint64) (first uint64, err error) {
+	if q.err == nil && n < 1 {
+		return 0, wrap("reserve", q.name, invalid("0 numbers are wanted; Current only looks"))
+	}
+	return q.ask(ctx, "reserve", n)
+}
+
+// Current returns the first number that no client has taken yet. Numbers below
+// it may wait in a client's block.
+func (q *Sequence) Current(ctx context.Context) (uint64, error) { return q.ask(ctx, "current", 0) }
+
+func (q *Sequence) ask(ctx context.Context, op string, n uint64) (uint64, error) {
+	if q.err != nil {
+		return 0, wrap(op, q.name, q.err)
+	}
+	first, err := q.reserve(ctx, n)
+	return first, wrap(op, q.name, err)
+}
+
+// Delete forgets the sequence: the next use begins at [Start] again, with
+// numbers that were handed out before. Other programs use up their blocks.
+func (q *Sequence) Delete(ctx context.Context) error {
+	err := q.s.remove(ctx, driver.Sequence, q.name, FeatureSequence, q.err)
+	if err == nil {
+		q.block.drop()
+	}
+	return err
+}
+
+func (b *block) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = 0
+}

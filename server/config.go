@@ -1,0 +1,93 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// Config says what to run. Only Dir is needed for a single node.
+type Config struct {
+	// Dir is where the node keeps its state; made if it is not there.
+	Dir string
+	// ClusterID is the group's number, the same on all its nodes; default 1.
+	ClusterID uint64
+	// ID is the node's number, never reused in a group; default 1.
+	ID uint64
+	// Founders are the members that a new group begins with, this node among
+	// them; none: this node alone. Ignored once Dir has a state.
+	Founders []replica.Endpoint
+	// Join: a new node waits to be added to a group that exists.
+	Join bool
+	// Listen is the address for other nodes; "": there are none.
+	Listen string
+	// PeerTLS authenticates nodes to each other, in both directions. nil: only
+	// loopback addresses are allowed.
+	PeerTLS *tls.Config
+	// Tick is the unit of the node's clock, default 100 ms; an election begins
+	// after ten of them without a leader, and no session may have a TTL of less
+	// than MinTTL, default five election timeouts (for a node without peers
+	// 1 s).
+	Tick   time.Duration
+	MinTTL time.Duration
+	// SoftLimit is how many bytes Dir may take before nothing new is accepted;
+	// 0: no limit.
+	SoftLimit int64
+	// SnapshotEntries is how many log entries lie between two snapshots; 0: the
+	// default of package replica.
+	SnapshotEntries uint64
+}
+
+func (c Config) filled() (Config, error) {
+	if c.Dir == "" {
+		return c, driver.Errorf("start server", "", fs.ErrInvalid, "Config.Dir is empty: name a directory for the node's state")
+	}
+	if c.ClusterID == 0 {
+		c.ClusterID = 1
+	}
+	if c.ID == 0 {
+		c.ID = 1
+	}
+	if c.Tick == 0 {
+		c.Tick = 100 * time.Millisecond
+	}
+	if c.Tick < time.Millisecond || c.MinTTL < 0 {
+		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s or a MinTTL of %s makes no sense", c.Tick, c.MinTTL)
+	}
+	if len(c.Founders) == 0 && !c.Join {
+		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen}}
+	}
+	if c.MinTTL == 0 && c.alone() {
+		c.MinTTL = time.Second
+	}
+	return c, c.checkFounders()
+}
+
+// alone reports whether the node needs nobody's vote but its own.
+func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
+
+func (c *Config) checkFounders() error {
+	if c.Join {
+		return nil
+	}
+	seen := map[uint64]bool{}
+	for _, e := range c.Founders {
+		if e.ID == 0 || seen[e.ID] {
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d: every founder needs a number of its own", e.ID)
+		}
+		seen[e.ID] = true
+	}
+	if !seen[c.ID] {
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders", c.ID)
+	}
+	if len(seen) > 1 && c.Listen == "" {
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a group of %d nodes needs Config.Listen", len(seen))
+	}
+	return nil
+}
+
+func (c *Config) String() string { return fmt.Sprintf("node %d in %s", c.ID, c.Dir) }

@@ -1,0 +1,251 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/transport"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+// errStopped is what calls on a node that has ended are told.
+var errStopped = errors.New("the node has stopped")
+
+// loop is the goroutine that drives the node. Everything reaches it through the
+// inbox; it alone touches the node.
+type loop struct {
+	node  *replica.Node
+	disk  *writer
+	peers *transport.Transport // nil: alone
+	began time.Time
+	tick  time.Duration
+
+	mu      sync.Mutex
+	inbox   inbox
+	wake    chan struct{}
+	stopped chan struct{} // closed when the loop has ended
+	err     error         // why; valid then
+	stop    bool
+
+	// The loop's own.
+	caller  replica.Caller
+	streams map[replica.Caller]*stream
+	calls   map[replica.Caller]func(replica.Answer)
+	reads   map[replica.Caller]func(*core.Machine)
+
+	hubMu sync.Mutex
+	hub   *watch.Hub
+	woken map[*watch.Watcher]func()
+}
+
+// inbox is what has come since the loop last looked.
+type inbox struct {
+	frames      []inFrame
+	messages    [][]byte
+	unreachable []uint64
+	written     uint64
+	full        bool
+	todo        []func()
+	failure     error
+}
+
+type inFrame struct {
+	stream replica.Caller
+	data   []byte
+}
+
+// stream is where the answers for a client go.
+type stream struct {
+	// deliver takes messages of package session; it must not block.
+	deliver func([]byte)
+	// closed is told that nothing more will come.
+	closed func()
+}
+
+func newLoop(node *replica.Node, tick time.Duration, revision uint64) *loop {
+	return &loop{
+		node: node, tick: tick, began: time.Now(), wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+		streams: map[replica.Caller]*stream{}, calls: map[replica.Caller]func(replica.Answer){}, reads: map[replica.Caller]func(*core.Machine){},
+		hub: watch.NewHub(0, revision), woken: map[*watch.Watcher]func(){},
+	}
+}
+
+// now is the node's elapsed time.
+func (l *loop) now() int64 { return int64(time.Since(l.began)) }
+
+// post changes the inbox and wakes the loop; false: it has ended.
+func (l *loop) post(f func(*inbox)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stop {
+		return false
+	}
+	f(&l.inbox)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// run drives the node until it is told to stop or the node fails.
+func (l *loop) run() {
+	ticker := time.NewTicker(l.tick)
+	defer ticker.Stop()
+	for {
+		ticked := false
+		select {
+		case <-l.wake:
+		case <-ticker.C:
+			ticked = true
+		}
+		l.mu.Lock()
+		in := l.inbox
+		l.inbox = inbox{full: in.full}
+		stop := l.stop
+		l.mu.Unlock()
+		if stop || in.failure != nil {
+			l.end(in.failure)
+			return
+		}
+		l.feed(&in, ticked)
+		l.act(l.node.Output())
+		if err := l.node.Err(); err != nil {
+			l.end(err)
+			return
+		}
+	}
+}
+
+// feed gives the node everything that came. Word from the disk goes first: it
+// may let answers go that others wait for.
+func (l *loop) feed(in *inbox, ticked bool) {
+	now := l.now()
+	l.node.SetFull(in.full)
+	if in.written > 0 {
+		l.node.Written(now, in.written)
+	}
+	for _, m := range in.messages {
+		_ = l.node.Step(now, m) // a message that does not decode is as good as lost
+	}
+	for _, p := range in.unreachable {
+		l.node.PeerUnreachable(now, p)
+	}
+	for _, f := range in.frames {
+		if err := l.node.Receive(now, f.stream, f.data); err != nil {
+			l.drop(f.stream)
+		}
+	}
+	for _, f := range in.todo {
+		f()
+	}
+	if ticked {
+		l.node.Tick(now)
+	}
+}
+
+// act does what the node asks for.
+func (l *loop) act(out replica.Output) {
+	if len(out.Writes) > 0 {
+		l.disk.add(job{writes: out.Writes})
+	}
+	for _, m := range out.Messages {
+		l.peers.Send(m.To, m.Data)
+	}
+	l.publish(out.Events, out.Jumped)
+	for _, f := range out.Frames {
+		if s := l.streams[f.Stream]; s != nil {
+			s.deliver(f.Data)
+		}
+	}
+	for _, a := range out.Answers {
+		l.answer(a)
+	}
+	for _, c := range out.Reads {
+		if f := l.reads[c]; f != nil {
+			delete(l.reads, c)
+			f(l.node.Machine())
+		}
+	}
+	for _, c := range out.Closed {
+		l.drop(c)
+	}
+	l.snapshots(&out)
+	l.follow(out.Members)
+}
+
+func (l *loop) answer(a replica.Answer) {
+	if f := l.calls[a.Caller]; f != nil {
+		delete(l.calls, a.Caller)
+		f(a)
+		return
+	}
+	if f := l.reads[a.Caller]; f != nil {
+		delete(l.reads, a.Caller)
+		f(nil)
+	}
+}
+
+// drop ends a stream.
+func (l *loop) drop(c replica.Caller) {
+	if s := l.streams[c]; s != nil {
+		delete(l.streams, c)
+		l.node.StreamClosed(c)
+		s.closed()
+	}
+}
+
+// publish hands events to the watchers.
+func (l *loop) publish(events []core.Event, jumped bool) {
+	l.hubMu.Lock()
+	defer l.hubMu.Unlock()
+	woken := l.hub.Publish(events, l.node.Machine().Revision())
+	if jumped {
+		woken = l.hub.Jump(l.node.Machine().Revision())
+	}
+	for _, w := range woken {
+		if wake := l.woken[w]; wake != nil {
+			wake()
+		}
+	}
+}
+
+// written is told by the writer that writes are durable, or why not: any failure
+// of the disk ends the node, since nothing is known about what is on it then.
+func (l *loop) written(j job, err error) {
+	full := err == nil && l.disk.disk.Full()
+	l.post(func(in *inbox) {
+		in.full = full
+		if err != nil {
+			in.failure = err
+			return
+		}
+		in.written = j.writes[len(j.writes)-1].ID
+	})
+}
+
+// end answers everybody and closes what is open.
+func (l *loop) end(err error) {
+	l.mu.Lock()
+	l.stop = true
+	l.mu.Unlock()
+	l.err = err
+	for c := range l.streams {
+		l.drop(c)
+	}
+	for _, f := range l.reads {
+		f(nil)
+	}
+	for _, f := range l.calls {
+		f(replica.Answer{})
+	}
+	l.hubMu.Lock()
+	for _, wake := range l.woken {
+		wake()
+	}
+	l.hubMu.Unlock()
+	close(l.stopped)
+}

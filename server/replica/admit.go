@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// SetFull tells whether the disk is nearly full. While it is, nothing new is
+// taken; what frees something still is, so that the group can get well by
+// itself.
+func (n *Node) SetFull(full bool) { n.full = full }
+
+// admit refuses a frame that must not enter the log.
+func (n *Node) admit(f *core.Frame) (core.Code, string) {
+	for i := range f.Commands {
+		c := &f.Commands[i]
+		if c.Op == core.OpOpen && c.TTL < int64(n.cfg.MinTTL) {
+			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), n.cfg.MinTTL)
+		}
+		if n.full && grows(c) {
+			return core.CodeUnavailable, "the server's disk is full: only what frees something is taken"
+		}
+	}
+	return core.CodeOK, ""
+}
+
+// grows reports whether a command may make the state larger.
+func grows(c *core.Command) bool {
+	switch c.Op {
+	case core.OpOpen, core.OpAcquire, core.OpUpgrade, core.OpResize, core.OpReserve, core.OpProclaim:
+		return true
+	case core.OpCount:
+		return c.Count != core.CountLoad
+	case core.OpCountDown:
+		return c.Limit != 0
+	case core.OpTxn:
+		return puts(c.Then) || puts(c.Else)
+	}
+	return false
+}
+
+func puts(ops []core.KeyOp) bool {
+	for i := range ops {
+		if ops[i].Kind == core.KeyPut {
+			return true
+		}
+	}
+	return false
+}

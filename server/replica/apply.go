@@ -1,0 +1,111 @@
+package replica
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// apply applies committed entries in order.
+func (n *Node) apply(entries []*raftpb.Entry) {
+	for _, e := range entries {
+		if n.err != nil {
+			return
+		}
+		n.applyOne(e)
+		n.snap.bytes += len(e.GetData())
+		n.begunTerm(e)
+	}
+	n.maybeSnapshot()
+	n.maybeTransfer()
+}
+
+func (n *Node) applyOne(e *raftpb.Entry) {
+	n.applied, n.term = e.GetIndex(), e.GetTerm()
+	n.giveUpBefore(e.GetTerm())
+	switch {
+	case e.GetType() != raftpb.EntryNormal:
+		n.applyChange(e)
+	case len(e.GetData()) == 0:
+		n.refusedChange(e)
+	default:
+		n.applyEntry(e)
+	}
+}
+
+// begunTerm begins to serve once an entry of the leader's own term is applied:
+// everything that was ever acknowledged is in the machine then, and cluster time
+// goes on from where it stood.
+func (n *Node) begunTerm(e *raftpb.Entry) {
+	if n.leading && !n.serving && e.GetTerm() == n.currentTerm() {
+		n.serving = true
+		n.clock.begin(n.machine.Now(), n.now)
+		n.stamped = n.now
+	}
+}
+
+// giveUpBefore settles the proposals of earlier terms: terms never go back in a
+// log, so what has not been applied by now never will be.
+func (n *Node) giveUpBefore(term uint64) {
+	for len(n.flying) > 0 && n.flying[0].term < term {
+		p := n.flying[0]
+		n.flying = n.flying[1:]
+		for _, i := range p.frames {
+			n.refuse(i)
+		}
+		for _, i := range p.renewals {
+			n.refuse(i)
+		}
+		if p.change {
+			n.answer(p.conf, NotDone, nil)
+		}
+	}
+}
+
+func (n *Node) applyEntry(e *raftpb.Entry) {
+	node, number, entry, err := splitEntry(e.GetData())
+	if err != nil {
+		n.fail(err)
+		return
+	}
+	out := &n.applying
+	out.Reset()
+	if err := n.machine.Apply(entry, out); err != nil {
+		n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
+		return
+	}
+	n.out.Events = append(n.out.Events, out.Events...)
+	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
+	n.pushAll(out.Pushes, true)
+	if node == n.cfg.ID {
+		n.replyAll(number, e.GetTerm(), out)
+	}
+	n.pushAll(out.Pushes, false)
+}
+
+// replyAll answers the callers of an entry that this node proposed. The first
+// proposal that flies is the one: they are applied in order, and an entry of an
+// earlier life of this node has none.
+func (n *Node) replyAll(number, term uint64, out *core.Output) {
+	if len(n.flying) == 0 || n.flying[0].number != number || n.flying[0].term != term {
+		return
+	}
+	p := n.flying[0]
+	n.flying = n.flying[1:]
+	for i, it := range p.renewals {
+		n.renewed(it, &out.Renewed[i])
+	}
+	for i, it := range p.frames {
+		n.reply(it, &out.Replies[i])
+	}
+}
+
+func (n *Node) reply(i item, r *core.Reply) {
+	if i.stream {
+		n.replyStream(i, r)
+		return
+	}
+	n.answer(i.caller, Done, core.AppendReply(nil, r))
+}

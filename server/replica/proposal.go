@@ -1,0 +1,49 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A log entry is a header, which says who proposed it so that the proposer can
+// answer its callers, and an entry of package core.
+//
+//	version  1 byte   formatVersion
+//	kind     1 byte   kindCore
+//	node     8 bytes  little endian: the proposer
+//	number   8 bytes  little endian: its number for the proposal
+//	entry    the rest
+const (
+	formatVersion = 1
+	kindCore      = 1
+	headerSize    = 18
+)
+
+func appendHeader(dst []byte, node, number uint64) []byte {
+	dst = append(dst, formatVersion, kindCore)
+	dst = binary.LittleEndian.AppendUint64(dst, node)
+	return binary.LittleEndian.AppendUint64(dst, number)
+}
+
+// splitEntry takes the header off. A node that meets a newer version stops
+// before applying what it does not know.
+func splitEntry(data []byte) (node, number uint64, entry []byte, err error) {
+	if len(data) < headerSize || data[0] != formatVersion || data[1] != kindCore {
+		return 0, 0, nil, fmt.Errorf("replica: a log entry of unknown form (% x…): this program is older than the one that wrote it", data[:min(len(data), 2)])
+	}
+	return binary.LittleEndian.Uint64(data[2:]), binary.LittleEndian.Uint64(data[10:]), data[headerSize:], nil
+}
+
+// Caller is who waits for an answer; the shell chooses the numbers. A stream is
+// a caller for all its frames.
+type Caller uint64
+
+// proposal is an entry that this node proposed and has not seen applied.
+type proposal struct {
+	number   uint64
+	term     uint64
+	frames   []item // one a frame of the entry, in order
+	renewals []item
+	conf     Caller // with change: who asked for it
+	change   bool   // a membership change instead
+}

@@ -1,0 +1,132 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// stampEvery is how long cluster time may go unwritten while any deadline
+// exists: what a failover can lengthen a session by on top of the time without a
+// leader.
+const stampEvery = int64(time.Minute)
+
+// Submit takes a frame of commands from a caller without a stream. It will be
+// answered once: now if it is refused, or when its fate is known.
+func (n *Node) Submit(now int64, caller Caller, frame []byte) {
+	if !n.begin(now) {
+		n.answer(caller, NotDone, nil)
+		return
+	}
+	var f core.Frame
+	if err := core.DecodeFrame(frame, &f); err != nil {
+		n.deny(caller, core.CodeInvalid, err.Error())
+		return
+	}
+	if code, text := n.admit(&f); code != core.CodeOK {
+		n.deny(caller, code, text)
+		return
+	}
+	n.enqueue(item{caller: caller, frame: frame})
+	n.process()
+}
+
+func (n *Node) deny(c Caller, code core.Code, text string) {
+	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: NotDone, Code: code, Text: text})
+}
+
+// enqueue takes an item, or refuses it.
+func (n *Node) enqueue(i item) {
+	switch {
+	case !n.leading:
+		n.refuse(i)
+	case n.waiting.bytes+i.size() > n.cfg.MaxQueue:
+		n.overload(i)
+	default:
+		n.waiting.add(i)
+	}
+}
+
+// refuse tells an item's caller that it certainly did not happen.
+func (n *Node) refuse(i item) {
+	if i.stream {
+		n.refuseStream(i)
+		return
+	}
+	n.answer(i.caller, NotDone, nil)
+}
+
+func (n *Node) overload(i item) {
+	if i.stream {
+		n.busyStream(i)
+		return
+	}
+	n.answer(i.caller, Overload, nil)
+}
+
+func (n *Node) answer(c Caller, o Outcome, data []byte) {
+	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: o, Data: data})
+}
+
+// propose makes an entry of what waits, as long as few enough fly. Renewals
+// alone wait for the next tick: they are many and not urgent.
+func (n *Node) propose(tick bool) {
+	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.frames > 0 || tick && len(n.waiting.items) > 0) {
+		batch := n.waiting.batch(n.cfg.MaxEntry)
+		if !n.proposeEntry(batch) {
+			n.putBack(batch)
+			return
+		}
+	}
+}
+
+// proposeEntry stamps and proposes one entry. The clock is sampled here, after
+// the last command of the batch arrived: a stamp older than a command could end
+// a session too early.
+func (n *Node) proposeEntry(batch []item) bool {
+	n.number++
+	p := proposal{number: n.number, term: n.currentTerm()}
+	e := core.Entry{Now: n.clock.sample(n.now)}
+	for i := range batch {
+		if batch[i].frame == nil {
+			e.Renewals = append(e.Renewals, batch[i].renewal)
+			p.renewals = append(p.renewals, batch[i])
+			continue
+		}
+		e.Frames = append(e.Frames, batch[i].frame)
+		p.frames = append(p.frames, batch[i])
+	}
+	data := core.AppendEntry(appendHeader(nil, n.cfg.ID, n.number), &e)
+	if err := n.raft.Propose(data); err != nil {
+		return false
+	}
+	n.flying = append(n.flying, p)
+	n.stamped = n.now
+	return true
+}
+
+// putBack returns a batch that raft did not take to the head of the queue.
+func (n *Node) putBack(batch []item) {
+	rest := n.waiting.take()
+	for _, i := range batch {
+		n.waiting.add(i)
+	}
+	for _, i := range rest {
+		n.waiting.add(i)
+	}
+}
+
+// proposeStamp proposes a bare stamp when a deadline is due, and now and then
+// while there is one: without it nothing would expire on an idle cluster, and
+// with more of them an idle cluster would write for nothing.
+func (n *Node) proposeStamp() {
+	if !n.serving || len(n.flying) > 0 || n.transfer != 0 || len(n.waiting.items) > 0 {
+		return
+	}
+	due, any := n.machine.Due()
+	if any && (due <= n.clock.now || n.now-n.stamped >= stampEvery) {
+		n.proposeEntry(nil)
+	}
+}
+
+func (n *Node) currentTerm() uint64 { return n.raft.BasicStatus().HardState.GetTerm() }

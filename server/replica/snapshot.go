@@ -1,0 +1,199 @@
+package replica
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/core"
+)
+
+// snapshots is the state of making and receiving them.
+type snapshots struct {
+	index   uint64 // of the newest durable one
+	atLeast uint64 // a node was added here: an older one is of no use to it
+	bytes   int    // of log applied since
+	view    *core.View
+	making  SnapshotMeta
+	arrived *core.Machine // restored from a snapshot that raft may install
+	at      uint64        // its index
+}
+
+// raft gives the metadata as raft knows it, with the membership as its data; the
+// machine's own data goes another way.
+func (m *SnapshotMeta) raft() (*raftpb.Snapshot, error) {
+	data, err := m.Conf.Encode()
+	if err != nil {
+		return nil, err
+	}
+	meta := &raftpb.SnapshotMetadata{Index: new(m.Index), Term: new(m.Term), ConfState: m.Conf.Conf}
+	return &raftpb.Snapshot{Metadata: meta, Data: data}, nil
+}
+
+// metaOf is the reverse of raft.
+func metaOf(s *raftpb.Snapshot) (SnapshotMeta, error) {
+	conf, err := DecodeMembership(s.GetData())
+	if err != nil {
+		return SnapshotMeta{}, err
+	}
+	conf.Conf = s.GetMetadata().GetConfState()
+	return SnapshotMeta{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm(), Conf: conf}, nil
+}
+
+// history is the log as raft sees it. A snapshot that does not know the newest
+// node is held back, since that node would refuse it.
+type history struct {
+	*raft.MemoryStorage
+	snap *snapshots
+}
+
+func (h history) Snapshot() (*raftpb.Snapshot, error) {
+	if h.snap.index < h.snap.atLeast {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return h.MemoryStorage.Snapshot()
+}
+
+// maybeSnapshot begins a snapshot when enough has been applied since the last,
+// or when a new node needs one.
+func (n *Node) maybeSnapshot() {
+	s := &n.snap
+	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < s.atLeast
+	if s.view != nil || !enough {
+		return
+	}
+	s.view = n.machine.View()
+	s.bytes = 0
+	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
+	n.out.Snapshot = &s.making
+}
+
+// SnapshotNext appends at most about limit bytes of the snapshot being made to
+// dst; done says that this was the last of it. Inputs may come between two
+// calls.
+func (n *Node) SnapshotNext(dst []byte, limit int) (chunk []byte, done bool) {
+	if n.snap.view == nil {
+		return dst, true
+	}
+	return n.snap.view.Next(dst, limit)
+}
+
+// SnapshotSaved tells that the snapshot being made is durable; ok false: that it
+// was given up.
+func (n *Node) SnapshotSaved(now int64, ok bool) {
+	s := &n.snap
+	if s.view == nil {
+		return
+	}
+	s.view.Close()
+	s.view = nil
+	if !n.begin(now) || !ok || s.making.Index <= s.index {
+		return
+	}
+	snap, err := s.making.raft()
+	if err == nil {
+		_, err = n.log.CreateSnapshot(s.making.Index, s.making.Conf.Conf, snap.GetData())
+	}
+	if err != nil {
+		n.check(err)
+		return
+	}
+	s.index = s.making.Index
+	n.compact()
+}
+
+// compact frees the log below the newest snapshot, less what slow followers may
+// still want.
+func (n *Node) compact() {
+	first, _ := n.log.FirstIndex()
+	if n.snap.index < n.cfg.Trailing || n.snap.index-n.cfg.Trailing < first {
+		return
+	}
+	to := n.snap.index - n.cfg.Trailing
+	n.check(n.log.Compact(to))
+	n.out.Compact = to
+}
+
+// Arrived brings a snapshot that a peer sent: its raft message, and the machine
+// restored from its data, which must be durable. It is up to raft whether it is
+// wanted; if so, a Write with Install follows.
+func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) error {
+	if !n.begin(now) {
+		return n.err
+	}
+	m := &raftpb.Message{}
+	if err := proto.Unmarshal(message, m); err != nil {
+		return fmt.Errorf("replica: a peer's message does not decode: %w", err)
+	}
+	if m.GetTo() != n.cfg.ID || m.GetType() != raftpb.MsgSnap {
+		return fmt.Errorf("replica: a %s for node %d came with a snapshot to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
+	}
+	n.snap.arrived, n.snap.at = machine, m.GetSnapshot().GetMetadata().GetIndex()
+	n.step(m)
+	n.process()
+	return nil
+}
+
+// install puts the machine of a snapshot in place of what this node had; what
+// was being made of the old one is void.
+func (n *Node) install(meta *SnapshotMeta) {
+	s := &n.snap
+	if s.arrived == nil || s.at != meta.Index {
+		n.fail(fmt.Errorf("replica: raft installs the snapshot at %d, but the one at hand is at %d", meta.Index, s.at))
+		return
+	}
+	if err := n.loadSnapshot(meta); err != nil {
+		n.check(err)
+		return
+	}
+	if s.view != nil {
+		s.view.Close()
+		s.view = nil
+	}
+	n.machine, n.members = s.arrived, meta.Conf
+	n.applied, n.term = meta.Index, meta.Term
+	*s = snapshots{index: meta.Index}
+	n.out.Jumped = true
+	n.tellMembers()
+}
+
+// loadSnapshot makes a snapshot the beginning of raft's view of the log.
+func (n *Node) loadSnapshot(meta *SnapshotMeta) error {
+	snap, err := meta.raft()
+	if err != nil {
+		return err
+	}
+	return n.log.ApplySnapshot(snap)
+}
+
+// SnapshotSent tells how it went with a snapshot that was to be sent. It must
+// always be called, or the peer is never tried again.
+func (n *Node) SnapshotSent(now int64, to uint64, ok bool) {
+	if !n.begin(now) {
+		return
+	}
+	status := raft.SnapshotFinish
+	if !ok {
+		status = raft.SnapshotFailure
+	}
+	n.raft.ReportSnapshot(to, status)
+	n.process()
+}
+
+// Joining is what a node begins with that is to be added to a group: nothing.
+func Joining(machine core.Config) Recovered {
+	return Recovered{Snapshot: SnapshotMeta{Conf: Membership{Conf: &raftpb.ConfState{}}}, Machine: core.New(machine)}
+}
+
+// Bootstrap is what a new group begins with: an empty machine, and a snapshot of
+// it at index 1. Every founding node must be given the same.
+func Bootstrap(machine core.Config, founders []Endpoint) Recovered {
+	conf := Membership{Conf: &raftpb.ConfState{}}
+	for _, e := range founders {
+		conf.Conf.Voters = append(conf.Conf.Voters, e.ID)
+		conf.set(e)
+	}
+	return Recovered{Snapshot: SnapshotMeta{Index: 1, Term: 1, Conf: conf}, Machine: core.New(machine)}
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/disk"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage"
+)
+
+// chunk is how much of a snapshot is taken from the machine at once: small
+// enough that no command waits long for it.
+const chunk = 256 << 10
+
+// snapshots looks after what the node asks for about them.
+func (l *loop) snapshots(out *replica.Output) {
+	if out.Compact > 0 {
+		index := out.Compact
+		l.disk.add(job{run: func(d *disk.Disk) error { return d.Compact(index) }, then: l.must})
+	}
+	if out.Snapshot != nil {
+		meta := *out.Snapshot
+		l.disk.add(job{run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, then: l.nextChunk})
+	}
+	for _, s := range out.SendSnapshots {
+		go l.sendSnapshot(s)
+	}
+}
+
+// must ends the node if the disk failed.
+func (l *loop) must(err error) {
+	if err != nil {
+		l.post(func(in *inbox) { in.failure = err })
+	}
+}
+
+// nextChunk is told by the writer that it has taken the last chunk; the loop
+// takes the next one from the machine.
+func (l *loop) nextChunk(err error) {
+	if err != nil {
+		l.must(err)
+		return
+	}
+	l.post(func(in *inbox) { in.todo = append(in.todo, l.takeChunk) })
+}
+
+func (l *loop) takeChunk() {
+	data, done := l.node.SnapshotNext(nil, chunk)
+	then := l.nextChunk
+	if done {
+		then = l.saved
+	}
+	l.disk.add(job{run: func(d *disk.Disk) error {
+		if err := d.WriteSnapshot(data); err != nil || !done {
+			return err
+		}
+		return d.EndSnapshot()
+	}, then: then})
+}
+
+// saved is told that the snapshot is durable.
+func (l *loop) saved(err error) {
+	if err != nil {
+		l.must(err)
+		return
+	}
+	l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() { l.node.SnapshotSaved(l.now(), true) })
+	})
+}
+
+// sendSnapshot brings the newest snapshot to a peer; raft must hear how it went.
+func (l *loop) sendSnapshot(s replica.SendSnapshot) {
+	err := l.streamSnapshot(s)
+	l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() { l.node.SnapshotSent(l.now(), s.To, err == nil) })
+	})
+}
+
+func (l *loop) streamSnapshot(s replica.SendSnapshot) error {
+	r, err := l.disk.disk.OpenSnapshot(s.Index)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return l.peers.SendSnapshot(s.To, encodeParcel(r.Meta(), r.Sum(), s.Message), r)
+}
+
+// A parcel is what goes before a snapshot: what it is of, its sum, and the raft
+// message that announces it.
+func encodeParcel(m storage.SnapshotMeta, sum [sha256.Size]byte, message []byte) []byte {
+	b := []byte{1}
+	b = binary.LittleEndian.AppendUint64(b, m.Index)
+	b = binary.LittleEndian.AppendUint64(b, m.Term)
+	b = append(b, sum[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Conf)))
+	b = append(b, m.Conf...)
+	return append(b, message...)
+}
+
+func decodeParcel(b []byte) (m storage.SnapshotMeta, sum [sha256.Size]byte, message []byte, err error) {
+	const head = 1 + 8 + 8 + sha256.Size + 4
+	if len(b) < head || b[0] != 1 {
+		return m, sum, nil, errors.New("a snapshot of unknown form: run the same version on all nodes")
+	}
+	m.Index, m.Term = binary.LittleEndian.Uint64(b[1:]), binary.LittleEndian.Uint64(b[9:])
+	copy(sum[:], b[17:])
+	size := binary.LittleEndian.Uint32(b[head-4:])
+	if uint64(size) > uint64(len(b)-head) {
+		return m, sum, nil, errors.New("a snapshot's head is cut off")
+	}
+	m.Conf = bytes.Clone(b[head : head+int(size)])
+	return m, sum, b[head+int(size):], nil
+}
+
+// receiveSnapshot takes a snapshot from a peer. It becomes the node's state only
+// if raft wants it.
+func (l *loop) receiveSnapshot(_ uint64, head []byte, next func() ([]byte, error)) error {
+	meta, sum, message, err := decodeParcel(head)
+	if err != nil {
+		return err
+	}
+	var in *disk.Incoming
+	if err := l.disk.do(func(d *disk.Disk) (err error) { in, err = d.Receive(meta); return err }); err != nil {
+		return err
+	}
+	for {
+		p, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.disk.do(func(*disk.Disk) error { _, err := in.Write(p); return err }); err != nil {
+			return err
+		}
+	}
+	var machine *core.Machine
+	if err := l.disk.do(func(*disk.Disk) (err error) { machine, err = in.End(sum); return err }); err != nil {
+		return err
+	}
+	return l.arrived(message, machine)
+}
+
+func (l *loop) arrived(message []byte, machine *core.Machine) error {
+	done := make(chan error, 1)
+	ok := l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() { done <- l.node.Arrived(l.now(), message, machine) })
+	})
+	if !ok {
+		return errStopped
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-l.stopped:
+		return errStopped
+	}
+}
+
+// follow tells the transport that the membership has changed.
+func (l *loop) follow(members *replica.Membership) {
+	if members == nil || l.peers == nil {
+		return
+	}
+	addrs := map[uint64]string{}
+	for _, e := range members.Endpoints {
+		addrs[e.ID] = e.Peer
+	}
+	l.peers.SetPeers(addrs)
+}

@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Salvage opens what is left of a store, damaged or not and whoever it belongs
+// to, for reading only: the newest readable snapshot and the entries that follow
+// it without a gap, up to the first damage. Recovered.Findings says what is
+// missing. It changes nothing, and every call that writes returns fs.ErrPermission.
+//
+// It is for tools, and for the operator who accepts a loss: what it returns
+// belongs into a new directory, under a new cluster id. No voter may go on with
+// it, for it may have acknowledged more.
+func Salvage(fsys FS, dir string) (*Store, Recovered, error) {
+	m, lock, err := examine(fsys, dir)
+	if err != nil {
+		return nil, Recovered{}, err
+	}
+	s := &Store{fs: fsys, dir: dir, id: m.id, lock: lock, idx: m.idx, segs: m.segs, snaps: m.snaps}
+	s.opts.Group = m.group
+	s.readonly = failed("write", dir, fs.ErrPermission, "it was opened by Salvage, for reading only")
+	s.connect(m)
+	rec := s.recovered()
+	rec.Findings = m.found
+	if rec.Last == 0 && m.damaged() {
+		s.release()
+		return nil, Recovered{}, m.err()
+	}
+	return s, rec, nil
+}
+
+// connect forgets the entries if they do not follow the newest snapshot.
+func (s *Store) connect(m *image) {
+	snap := s.newest()
+	if m.fitsLog(snap) {
+		return
+	}
+	s.idx = index{st: state{hs: s.idx.st.hs, base: snap.Point(), last: snap.Index}}
+}
+
+// MoveAside renames all files of a damaged store within dir, so that the next
+// Open makes a new one and the old one can still be examined. It returns the
+// prefix that the names got: "damaged-1-", or the first number that is free. The
+// identity goes last: cut short, the directory is still a damaged store.
+//
+// Danger: who moves a healthy store aside lets the node forget its votes. The
+// node must not come back under its old id.
+func MoveAside(fsys FS, dir string) (string, error) {
+	lock, err := fsys.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return "", lockFailed(dir, err)
+	}
+	defer lock.Close()
+	names, err := fsys.List(dir)
+	if err != nil {
+		return "", failed("list", dir, err, adviseAccess)
+	}
+	prefix := freePrefix(names)
+	slices.SortStableFunc(names, func(a, b string) int { return identityLast(a) - identityLast(b) })
+	for _, name := range names {
+		if !known(name) {
+			continue
+		}
+		if name == identityName {
+			if err := fsys.SyncDir(dir); err != nil {
+				return "", failed("sync directory", dir, err, adviseAccess)
+			}
+		}
+		if err := fsys.Rename(filepath.Join(dir, name), filepath.Join(dir, prefix+name)); err != nil {
+			return "", failed("rename", filepath.Join(dir, name), err, adviseAccess)
+		}
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return "", failed("sync directory", dir, err, adviseAccess)
+	}
+	return prefix, nil
+}
+
+func identityLast(name string) int {
+	if name == identityName {
+		return 1
+	}
+	return 0
+}
+
+func freePrefix(names []string) string {
+	for n := 1; ; n++ {
+		prefix := fmt.Sprintf("damaged-%d-", n)
+		if !slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, prefix) }) {
+			return prefix
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+)
+
+const (
+	identityName  = "identity"
+	identitySize  = 64
+	identityMagic = "HFI1"
+	lockName      = "LOCK"
+)
+
+// identity says whose directory it is. It is written last when a directory is
+// made: without it nothing in the directory has ever been promised.
+type identity struct {
+	cluster, node, salt uint64
+}
+
+func encodeIdentity(id identity) []byte {
+	b := make([]byte, identitySize)
+	copy(b[4:], identityMagic)
+	b[8] = formatVersion
+	le.PutUint64(b[16:], id.cluster)
+	le.PutUint64(b[24:], id.node)
+	le.PutUint64(b[32:], id.salt)
+	le.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+	return b
+}
+
+func decodeIdentity(b []byte) (identity, error) {
+	if len(b) != identitySize || string(b[4:8]) != identityMagic {
+		return identity{}, fmt.Errorf("%w: not an identity file", ErrDamaged)
+	}
+	if le.Uint32(b) != crc32.Checksum(b[4:], castagnoli) {
+		return identity{}, fmt.Errorf("%w: checksum of the identity file", ErrDamaged)
+	}
+	if b[8] != formatVersion {
+		return identity{}, fmt.Errorf("%w: format %d, this program knows %d", ErrVersion, b[8], formatVersion)
+	}
+	id := identity{le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])}
+	return id, exact(b, encodeIdentity(id))
+}
+
+// exact refuses bytes with a valid checksum that this version would not write.
+func exact(got, want []byte) error {
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%w: reserved bytes are set", ErrDamaged)
+	}
+	return nil
+}
+
+// matches refuses a directory that is not the one the caller thinks it is.
+func (id identity) matches(o Options) error {
+	if id.cluster != o.ClusterID {
+		return fmt.Errorf("%w: cluster %x, this node is of cluster %x", ErrForeign, id.cluster, o.ClusterID)
+	}
+	if id.node != o.NodeID {
+		return fmt.Errorf("%w: node %x, this is node %x", ErrForeign, id.node, o.NodeID)
+	}
+	return nil
+}

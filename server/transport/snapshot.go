@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// A snapshot's connection carries the meta as its first frame, the body as
+// frames that are not empty, and an empty one at the end; then the receiver
+// answers with one frame: empty if all went well, else what did not.
+
+// SendSnapshot brings a snapshot to a peer on a connection of its own, and
+// returns when the peer has taken it.
+func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
+	p := t.peer(to)
+	if p == nil {
+		return fmt.Errorf("transport: node %d is not known here", to)
+	}
+	c, err := t.dial(p, forSnapshot)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := t.copyOut(c, meta, body); err != nil {
+		return err
+	}
+	c.SetReadDeadline(time.Now().Add(12 * t.cfg.Timeout))
+	answer, err := readFrame(c)
+	if err != nil {
+		return err
+	}
+	if len(answer) > 0 {
+		return fmt.Errorf("transport: node %d did not take the snapshot: %s", to, answer)
+	}
+	return nil
+}
+
+func (t *Transport) copyOut(c net.Conn, meta []byte, body io.Reader) error {
+	send := func(p []byte) error {
+		c.SetWriteDeadline(time.Now().Add(t.cfg.Timeout))
+		_, err := c.Write(appendFrame(nil, p))
+		return err
+	}
+	if err := send(meta); err != nil {
+		return err
+	}
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if err := send(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return send(nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// serveSnapshot takes a snapshot from a peer.
+func (t *Transport) serveSnapshot(c net.Conn, from uint64) {
+	r := bufio.NewReaderSize(c, 256<<10)
+	next := func() ([]byte, error) {
+		c.SetReadDeadline(time.Now().Add(2 * t.cfg.Timeout))
+		p, err := readFrame(r)
+		if err == nil && len(p) == 0 {
+			err = io.EOF
+		}
+		return p, err
+	}
+	meta, err := next()
+	if err != nil {
+		return
+	}
+	var answer []byte
+	if err := t.cfg.Snapshot(from, meta, next); err != nil {
+		answer = []byte(err.Error())
+	}
+	c.SetWriteDeadline(time.Now().Add(t.cfg.Timeout))
+	c.Write(appendFrame(nil, answer))
+}

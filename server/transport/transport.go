@@ -1,0 +1,260 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Config says who this node is and what to do with what arrives.
+type Config struct {
+	Cluster, Group, ID uint64
+	// TLS is used on both ends and must demand and verify certificates of both
+	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
+	TLS *tls.Config
+	// Deliver takes a message from a peer, in order for each peer. It must not
+	// block, nor keep data.
+	Deliver func(from uint64, data []byte)
+	// Unreachable is told that messages to a peer were lost. It must not block.
+	Unreachable func(peer uint64)
+	// Snapshot takes a snapshot from a peer: meta first, then the body from next
+	// until io.EOF. Its error ends the connection, and is the sender's.
+	Snapshot func(from uint64, meta []byte, next func() ([]byte, error)) error
+	// QueueBytes bounds what waits for one peer; default 16 MiB.
+	QueueBytes int
+	// Timeout bounds a handshake, and a write that makes no progress; default
+	// 5 s.
+	Timeout time.Duration
+}
+
+// Transport is a node's connections.
+type Transport struct {
+	cfg    Config
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	peers map[uint64]*peer
+	conns map[net.Conn]bool
+	ln    net.Listener
+}
+
+// New listens on ln, which the transport closes in the end.
+func New(cfg Config, ln net.Listener) (*Transport, error) {
+	if cfg.QueueBytes == 0 {
+		cfg.QueueBytes = 16 << 20
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.TLS == nil && !loopback(ln.Addr()) {
+		return nil, fmt.Errorf("transport: %s is not loopback: peers there must be authenticated; set TLS", ln.Addr())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, conns: map[net.Conn]bool{}, ln: ln}
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// Close ends every connection and waits for what it started.
+func (t *Transport) Close() error {
+	t.cancel()
+	err := t.ln.Close()
+	t.mu.Lock()
+	for c := range t.conns {
+		c.Close()
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
+	return err
+}
+
+// SetPeers says where the peers are. Those not named are forgotten, and what
+// waits for them is dropped.
+func (t *Transport) SetPeers(addrs map[uint64]string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.peers {
+		if addrs[id] != p.addr {
+			p.close()
+			delete(t.peers, id)
+		}
+	}
+	for id, addr := range addrs {
+		if t.peers[id] == nil && id != t.cfg.ID && addr != "" && t.ctx.Err() == nil {
+			p := newPeer(t, id, addr)
+			t.peers[id] = p
+			t.wg.Go(p.run)
+		}
+	}
+}
+
+func (t *Transport) peer(id uint64) *peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peers[id]
+}
+
+// Send puts a message on its way to a peer. It never blocks: what does not fit
+// into the queue is lost, and told.
+func (t *Transport) Send(to uint64, data []byte) {
+	if p := t.peer(to); p == nil || !p.enqueue(data) {
+		t.cfg.Unreachable(to)
+	}
+}
+
+// track notes a connection so that Close can end it; false: it is too late.
+func (t *Transport) track(c net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		c.Close()
+		return false
+	}
+	t.conns[c] = true
+	return true
+}
+
+func (t *Transport) untrack(c net.Conn) {
+	c.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.conns, c)
+}
+
+func (t *Transport) accept() {
+	for {
+		c, err := t.ln.Accept()
+		if err != nil {
+			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			t.pause(50 * time.Millisecond)
+			continue
+		}
+		if t.track(c) {
+			t.wg.Go(func() {
+				defer t.untrack(c)
+				t.serve(c)
+			})
+		}
+	}
+}
+
+// pause waits, but not longer than the transport lives.
+func (t *Transport) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+}
+
+// serve answers one connection. Nothing beyond the hello is read before both
+// ends agree.
+func (t *Transport) serve(c net.Conn) {
+	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
+	if t.cfg.TLS != nil {
+		c = tls.Server(c, t.cfg.TLS)
+	}
+	h, err := readHello(c)
+	if err != nil {
+		return
+	}
+	answer := hello{purpose: h.purpose, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: h.from}
+	if _, err := c.Write(answer.encode()); err != nil || t.refuse(h) != nil {
+		return
+	}
+	c.SetDeadline(time.Time{})
+	if h.purpose == forSnapshot {
+		t.serveSnapshot(c, h.from)
+		return
+	}
+	t.serveMessages(c, h.from)
+}
+
+// refuse says why a hello is not for this node.
+func (t *Transport) refuse(h hello) error {
+	switch {
+	case h.cluster != t.cfg.Cluster:
+		return fmt.Errorf("%w: the other side belongs to cluster %x, this is %x", ErrHandshake, h.cluster, t.cfg.Cluster)
+	case h.group != t.cfg.Group:
+		return fmt.Errorf("%w: the other side serves group %d, this is %d", ErrHandshake, h.group, t.cfg.Group)
+	case h.to != t.cfg.ID:
+		return fmt.Errorf("%w: the other side means node %d, this is %d", ErrHandshake, h.to, t.cfg.ID)
+	case h.from == t.cfg.ID || h.from == 0:
+		return fmt.Errorf("%w: the other side calls itself node %d", ErrHandshake, h.from)
+	}
+	return nil
+}
+
+// dial opens a connection to a peer for a purpose.
+func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
+	d := net.Dialer{Timeout: t.cfg.Timeout}
+	c, err := d.DialContext(t.ctx, "tcp", p.addr)
+	if err != nil {
+		return nil, err
+	}
+	if !t.track(c) {
+		return nil, net.ErrClosed
+	}
+	secured := c
+	if t.cfg.TLS != nil {
+		secured = tls.Client(c, t.clientTLS(p.addr))
+	}
+	if err := t.greet(secured, p.id, why); err != nil {
+		t.untrack(c)
+		return nil, err
+	}
+	return &tracked{Conn: secured, done: func() { t.untrack(c) }}, nil
+}
+
+// tracked is a connection that the transport forgets when it is closed.
+type tracked struct {
+	net.Conn
+	done func()
+}
+
+func (c *tracked) Close() error {
+	c.done()
+	return nil
+}
+
+func (t *Transport) clientTLS(addr string) *tls.Config {
+	if t.cfg.TLS.ServerName != "" {
+		return t.cfg.TLS
+	}
+	cfg := t.cfg.TLS.Clone()
+	cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	return cfg
+}
+
+func (t *Transport) greet(c net.Conn, to uint64, why purpose) error {
+	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
+	h := hello{purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to}
+	if _, err := c.Write(h.encode()); err != nil {
+		return err
+	}
+	answer, err := readHello(c)
+	if err != nil {
+		return err
+	}
+	if answer.from != to {
+		return fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
+	}
+	if err := t.refuse(answer); err != nil {
+		return err
+	}
+	return c.SetDeadline(time.Time{})
+}

@@ -1,0 +1,212 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Session is an explicit one: holds and keys hang on it by [Under], and end
+// with it. Its owner keeps it alive by Keep, more often than its TTL, unless it
+// was made with [AutoRenew]. Safe for concurrent use.
+type Session struct {
+	r      *root
+	prefix string
+	lease  *driver.Lease
+	once   sync.Once
+	result error // of Revoke
+}
+
+// Session opens a session of its own.
+func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, error) {
+	cfg := config{spec: s.cfg.spec, ttlSet: s.cfg.ttlSet, err: s.cfg.err}
+	cfg.spec.Manual = true
+	for _, o := range opts {
+		o.session(&cfg)
+	}
+	cfg.settle(s.r)
+	if err := firstError(cfg.err, s.r.readyToHold(ctx, FeatureSession, &cfg)); err != nil {
+		return nil, wrap("open session", "", err)
+	}
+	lease, err := s.r.d.OpenLease(ctx, cfg.spec)
+	if err != nil {
+		return nil, s.r.wrap("open session", "", FeatureSession, err)
+	}
+	return &Session{r: s.r, prefix: s.prefix, lease: lease}, nil
+}
+
+// ID names the session everywhere.
+func (s *Session) ID() SessionID { return s.lease.ID }
+
+// Done is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
+
+// Err is nil exactly as long as the session lasts; it compares the clock.
+func (s *Session) Err() error {
+	err := s.lease.Err()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrReleased):
+		return &Error{Op: "session", Name: s.ID().String(), Kind: ErrReleased}
+	}
+	return &Error{Op: "session", Name: s.ID().String(), Kind: ErrLost, Err: reason(err)}
+}
+
+// Deadline is when the session ends unless it is kept; false: it has none.
+func (s *Session) Deadline() (time.Time, bool) { return s.lease.Deadline() }
+
+// Keep keeps the session for another TTL from now.
+func (s *Session) Keep(ctx context.Context) error {
+	if err := firstError(s.Err(), s.r.ready(ctx, "")); err != nil {
+		return wrap("keep session", s.ID().String(), err)
+	}
+	return s.r.wrap("keep session", s.ID().String(), FeatureSession, s.r.d.KeepLease(ctx, s.lease, 0))
+}
+
+// Info tells what the backend knows of the session: what it holds, what it
+// waits for, its keys.
+func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
+	if err := s.r.ready(ctx, ""); err != nil {
+		return SessionInfo{}, wrap("session info", s.ID().String(), err)
+	}
+	info, err := s.r.d.LeaseInfo(ctx, s.lease.ID)
+	for _, names := range [][]string{info.Names, info.Waits, info.Keys} {
+		for i, name := range names {
+			names[i] = trim(name, s.prefix)
+		}
+	}
+	return info, s.r.wrap("session info", s.ID().String(), FeatureSession, err)
+}
+
+// TimeToLive is what the backend's own clock leaves to the session.
+func (s *Session) TimeToLive(ctx context.Context) (time.Duration, error) {
+	info, err := s.Info(ctx)
+	return info.ExpiresIn, err
+}
+
+// Keys are the keys that end with the session.
+func (s *Session) Keys(ctx context.Context) ([]string, error) {
+	info, err := s.Info(ctx)
+	return info.Keys, err
+}
+
+// Revoke ends the session with everything on it, for the holders here first. It
+// takes no context and blocks as [Hold.Release] does; if the backend cannot be
+// told, the session ends there after its TTL. A second call returns the first
+// result; on a nil Session it does nothing.
+func (s *Session) Revoke() error {
+	if s == nil {
+		return nil
+	}
+	s.once.Do(s.revoke)
+	return s.result
+}
+
+func (s *Session) revoke() {
+	if err := s.Err(); err != nil {
+		s.result = wrap("revoke", s.ID().String(), err)
+		return
+	}
+	for _, c := range s.r.snapshot(func(c *claim) bool { return c.grant.Lease == s.lease }) {
+		c.lost(errRevoked)
+	}
+	ctx := &until{at: time.Now().Add(s.patience())}
+	defer ctx.stop()
+	err := s.r.d.EndLease(ctx, s.lease)
+	s.lease.End(ErrReleased)
+	s.result = s.r.wrap("revoke", s.ID().String(), FeatureSession, err)
+}
+
+var errRevoked = errors.New("its session was revoked here")
+
+func (s *Session) patience() time.Duration {
+	d, ok := s.Deadline()
+	if !ok {
+		return patience
+	}
+	return min(patience, max(driver.Until(d), 0))
+}
+
+// askByHand sends a wish on a session of its own that nobody renews once it is
+// granted.
+func (s *Space) askByHand(ctx context.Context, c *claim, w *wish) (*Hold, error) {
+	lease, err := s.r.d.OpenLease(ctx, c.cfg.spec)
+	if err != nil {
+		return nil, err
+	}
+	w.Lease = lease
+	keeper := s.r.keepWhileWaiting(lease)
+	g, err := s.r.d.Acquire(ctx, &w.Request)
+	keeper.stop()
+	if err != nil {
+		s.r.spawn(func() { s.r.endLease(lease) })
+		return nil, err
+	}
+	return s.startFull(ctx, c, g, w)
+}
+
+// startFull begins the hold with most of its TTL ahead: what the wait took is
+// not the holder's.
+func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *wish) (*Hold, error) {
+	d, ok := w.Lease.Deadline()
+	if ok && driver.Until(d) < c.cfg.spec.TTL*3/4 {
+		if err := s.r.d.KeepLease(ctx, w.Lease, 0); err != nil {
+			s.r.spawn(func() { s.r.endLease(w.Lease) })
+			return nil, err
+		}
+	}
+	return c.begin(g, w.Lost)
+}
+
+// endLease gives back a session that serves nobody. If it fails, the session
+// ends by its TTL.
+func (r *root) endLease(l *driver.Lease) {
+	ctx, cancel := context.WithTimeout(r.life, patience)
+	defer cancel()
+	_ = r.d.EndLease(ctx, l)
+	l.End(ErrReleased)
+}
+
+// keeper renews a session that waits for its grant.
+type keeper struct {
+	r     *root
+	lease *driver.Lease
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+func (r *root) keepWhileWaiting(l *driver.Lease) *keeper {
+	k := &keeper{r: r, lease: l}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.timer = time.AfterFunc(l.Spec.TTL/3, k.keep)
+	return k
+}
+
+func (k *keeper) keep() {
+	k.r.spawn(func() {
+		ctx, cancel := context.WithTimeout(k.r.life, k.lease.Spec.TTL/3)
+		defer cancel()
+		if err := k.r.d.KeepLease(ctx, k.lease, 0); err != nil {
+			k.r.fault("keep session", k.lease.ID.String(), err)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !k.stopped {
+			k.timer.Reset(k.lease.Spec.TTL / 3)
+		}
+	})
+}
+
+func (k *keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = true
+	k.timer.Stop()
+}

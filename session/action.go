@@ -1,0 +1,125 @@
+package session
+
+import "github.com/holdfast-io/holdfast/core"
+
+// ActionKind is what the shell has to do.
+type ActionKind uint8
+
+// The actions. They are to be done in the order in which they come.
+const (
+	// Send: put Message on the stream. It is valid until the next call of the
+	// session.
+	Send ActionKind = 1 + iota
+	// Queued: Call waits for its grant; Call.Result.Number is its place.
+	Queued
+	// Done: Call is over; Call.Outcome and Call.Result say how. A granted
+	// Acquire or Upgrade is Done with CodeOK, and its Call stays the name of the
+	// hold.
+	Done
+	// Lost: the hold made by Call has ended, Code says why. With CodeRevoked the
+	// server waits for a Release as the holder's confirmation.
+	Lost
+	// Moved: the session's deadline is now Deadline.
+	Moved
+	// Dead: the session and all its holds are over for ever, because of Cause.
+	// It comes before the Done of the calls that this ends.
+	Dead
+	// Redial: the stream does not answer, or not from where it should; use
+	// another one, Endpoint if it is not empty.
+	Redial
+	// Over: nothing more will come; forget the session.
+	Over
+)
+
+// Cause is why a session is dead.
+type Cause uint8
+
+// The causes.
+const (
+	// Expired: its own deadline has passed.
+	Expired Cause = 1 + iota
+	// Ended: the server does not know it any more.
+	Ended
+	// Refused: the server refused to open it; Code and Text say why.
+	Refused
+	// Closed: End was called.
+	Closed
+)
+
+// Action is one thing to do; which fields count is said at its kind.
+type Action struct {
+	Kind     ActionKind
+	Cause    Cause
+	Code     core.Code
+	Call     *Call
+	Deadline int64
+	Text     string
+	Endpoint string
+	Message  Message
+}
+
+// Outcome is what is known about the effect of a call.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Unknown: it may have happened.
+	Unknown Outcome = iota
+	// NotDone: it certainly did not happen.
+	NotDone
+	// Answered: Result says.
+	Answered
+)
+
+// Call is one command on its way, and afterwards the name of the hold that it
+// made. The shell makes it, sets Command and Tag, and leaves the rest alone.
+type Call struct {
+	// Command is what to do; Submit sets its Seq.
+	Command core.Command
+	// Tag is the shell's own.
+	Tag any
+
+	// Outcome, and with Answered the Result, count once the call is Done.
+	Outcome Outcome
+	Result  core.Result
+	// Now is the cluster time of the answer; with it the times in Result can be
+	// turned into durations.
+	Now int64
+	// Deadline is when the hold ends by its own (max-hold), in the client's
+	// time; 0: with its session.
+	Deadline int64
+
+	state   callState
+	sends   int    // how often it was sent, over all streams
+	attempt uint64 // the newest of them
+	listed  uint64 // the newest stream whose table had it
+	maxHold int64  // ns; of the claim
+	claimX  int64  // its own deadline in cluster time, until it is mapped
+	heldAt  int64  // since when it waits for that
+
+	// base is the shared hold that an upgrade, or the cancel of one, is about.
+	base *Call
+	// unsettled: an upgrade of this hold is under way, so its absence from a
+	// table proves nothing; doubted: it was absent from one meanwhile.
+	unsettled, doubted bool
+}
+
+// Seq is the number of the call, 0 before Submit.
+func (c *Call) Seq() uint64 { return c.Command.Seq }
+
+// claims reports whether the call makes a claim.
+func (c *Call) claims() bool {
+	return c.Command.Op == core.OpAcquire || c.Command.Op == core.OpUpgrade
+}
+
+type callState uint8
+
+const (
+	unsent  callState = iota // has to be sent on this stream
+	sent                     // was, and is not answered
+	waiting                  // a claim in the queue
+	held                     // a grant that waits for an anchor
+	granted                  // told to the shell
+	revoked                  // told to the shell as lost, but not confirmed
+	over
+)

@@ -1,0 +1,300 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// checker knows the truth: what was applied first, by whichever node, is what
+// happened.
+type checker struct {
+	c         *cluster
+	hashes    map[uint64]uint64 // by log index
+	leaders   map[uint64]uint64 // by term
+	rev       uint64            // the newest event seen
+	ord       uint32
+	began     bool
+	names     map[string]*name
+	sessions  map[core.SessionID]*client
+	acked     map[string]uint64 // counters: acknowledged
+	unsure    map[string]uint64 // and what may have happened besides
+	ids       map[uint64]bool   // numbers that were given out
+	values    map[value]bool    // that were acknowledged
+	uncertain []HistoryOp       // Adds whose outcome their clients never learned
+	log       []core.Event      // everything that happened, for the watchers
+}
+
+// name is what the events say of one resource.
+type name struct {
+	token   uint64
+	holders []holder
+	queue   []core.SessionID
+}
+
+type holder struct {
+	session core.SessionID
+	token   uint64
+	mode    core.Mode
+	weight  int64
+}
+
+func newChecker(c *cluster) *checker {
+	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
+		sessions: map[core.SessionID]*client{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[uint64]bool{}, values: map[value]bool{}}
+}
+
+// applied looks at what a node just did.
+func (k *checker) applied(n *node, out *replica.Output) {
+	for _, a := range out.Applied {
+		if h, known := k.hashes[a.Index]; known && h != a.Hash {
+			k.c.violate("node %d differs from the others after entry %d", n.id, a.Index)
+		}
+		k.hashes[a.Index] = a.Hash
+		k.c.note(a.Index, a.Hash)
+	}
+	if s := n.replica.Status(); s.Leading {
+		if other, known := k.leaders[s.Term]; known && other != n.id {
+			k.c.violate("nodes %d and %d both lead in term %d", other, n.id, s.Term)
+		}
+		k.leaders[s.Term] = n.id
+	}
+	for i := range out.Events {
+		k.event(&out.Events[i])
+	}
+}
+
+// event is seen once, when the first node applies it.
+func (k *checker) event(e *core.Event) {
+	if k.began && (e.Revision < k.rev || e.Revision == k.rev && e.Ordinal <= k.ord) {
+		return
+	}
+	if k.began && e.Revision > k.rev+1 {
+		k.c.violate("revision %d follows %d", e.Revision, k.rev)
+	}
+	k.began, k.rev, k.ord = true, e.Revision, e.Ordinal
+	k.log = append(k.log, *e)
+	if e.Kind == core.EventLock || e.Kind == core.EventRWLock || e.Kind == core.EventSemaphore {
+		k.resource(e)
+	}
+}
+
+func (k *checker) resource(e *core.Event) {
+	r := k.names[e.Name]
+	if r == nil {
+		r = &name{}
+		k.names[e.Name] = r
+	}
+	switch e.Verb {
+	case core.VerbQueued:
+		r.queue = append(r.queue, e.Session)
+	case core.VerbAcquired, core.VerbUpgraded:
+		k.grant(r, e)
+	case core.VerbDenied:
+		r.leave(e.Session)
+	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
+		r.free(e)
+	case core.VerbDowngraded:
+		for i := range r.holders {
+			if r.holders[i].token == e.Token {
+				r.holders[i].mode = core.Shared
+			}
+		}
+	}
+}
+
+func (r *name) leave(id core.SessionID) {
+	if i := slices.Index(r.queue, id); i >= 0 {
+		r.queue = slices.Delete(r.queue, i, i+1)
+	}
+}
+
+// free takes a holder away; a claim that ends while it waits leaves the queue.
+func (r *name) free(e *core.Event) {
+	for i, h := range r.holders {
+		if h.session == e.Session && (e.Token == 0 || h.token == e.Token) {
+			r.holders = slices.Delete(r.holders, i, i+1)
+			return
+		}
+	}
+	r.leave(e.Session)
+}
+
+// grant checks a grant against everything that is promised of it.
+func (k *checker) grant(r *name, e *core.Event) {
+	k.c.res.Grants++
+	if e.Token <= r.token {
+		k.c.violate("%s: token %d after %d", e.Name, e.Token, r.token)
+	}
+	if e.Token != e.Revision {
+		k.c.violate("%s: token %d at revision %d", e.Name, e.Token, e.Revision)
+	}
+	r.token = e.Token
+	if e.Verb == core.VerbUpgraded {
+		r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return h.session == e.Session })
+		r.leave(e.Session)
+	} else {
+		k.fifo(r, e)
+	}
+	r.holders = append(r.holders, holder{e.Session, e.Token, e.Mode, e.Weight})
+	k.capacity(r, e)
+	k.lostFirst(r, e)
+}
+
+// fifo: whoever is granted was first in the queue, or nobody waited.
+func (k *checker) fifo(r *name, e *core.Event) {
+	if len(r.queue) == 0 {
+		return
+	}
+	if r.queue[0] != e.Session {
+		k.c.violate("%s: granted to session %x before %x, who waited longer", e.Name, e.Session[:9], r.queue[0][:9])
+		return
+	}
+	r.queue = r.queue[1:]
+}
+
+func (k *checker) capacity(r *name, e *core.Event) {
+	var weight int64
+	writers := 0
+	for _, h := range r.holders {
+		weight += max(1, h.weight)
+		if h.mode == core.Exclusive {
+			writers++
+		}
+	}
+	switch {
+	case e.Kind == core.EventSemaphore && weight > capacity:
+		k.c.violate("%s: %d of %d taken", e.Name, weight, capacity)
+	case e.Kind != core.EventSemaphore && writers > 0 && len(r.holders) > 1:
+		k.c.violate("%s: %d holders, one of them alone", e.Name, len(r.holders))
+	}
+}
+
+// lostFirst: nobody who is not a holder any more still believes to be one. This
+// is the promise that the rest is for.
+func (k *checker) lostFirst(r *name, e *core.Event) {
+	for _, c := range k.c.clients {
+		for _, o := range c.calls {
+			if o.resource() != e.Name || !c.believes(o, k.c.now) {
+				continue
+			}
+			if !slices.ContainsFunc(r.holders, func(h holder) bool { return h.session == o.s.ID() }) {
+				d, _ := o.s.Deadline()
+				k.c.violate("%s: granted to session %x while client %d still believes to hold it (seq %d, for %d ms more)", e.Name, e.Session[:9], c.id, o.call.Seq(), (d-c.now())/millisecond)
+			}
+		}
+	}
+}
+
+// resource is the name that an operation is about.
+func (o *op) resource() string {
+	if o.name == "rw-upgrade" {
+		return "rw"
+	}
+	return o.name
+}
+
+// done checks the answer of a call.
+func (k *checker) done(c *client, o *op) {
+	call := o.call
+	ok := call.Outcome == session.Answered && call.Result.Code == core.CodeOK
+	switch o.kind {
+	case core.OpCount:
+		k.history(c, o, ok)
+		if ok {
+			k.acked[o.name] += o.amount
+			if call.Result.Number < o.least+o.amount {
+				k.c.violate("%s: an Add answered %d, although %d had been acknowledged when it was sent", o.name, call.Result.Number, o.least)
+			}
+		} else if call.Outcome == session.Unknown {
+			k.unsure[o.name] += o.amount
+		}
+	case core.OpReserve:
+		if ok {
+			k.reserved(call)
+		}
+	}
+	if call.Outcome == session.Unknown && c.session == o.s && o.s.Alive() {
+		k.c.violate("client %d: the outcome of seq %d is unknown although its session lives", c.id, call.Seq())
+	}
+}
+
+// history notes an Add that happened, or may have.
+func (k *checker) history(c *client, o *op, ok bool) {
+	h := HistoryOp{Client: int(c.id), Name: o.name, Add: o.amount, Call: o.began, Return: k.c.now, Value: o.call.Result.Number}
+	switch {
+	case ok:
+		k.values[value{o.name, h.Value}] = true
+		k.c.res.History = append(k.c.res.History, h)
+	case o.call.Outcome == session.Unknown:
+		h.Return = math.MaxInt64
+		k.uncertain = append(k.uncertain, h)
+	}
+}
+
+// value is a counter's, which it has only once: nothing is taken off it.
+type value struct {
+	name string
+	v    uint64
+}
+
+// resolve finds out from the true history how many of the Adds happened whose
+// outcome their clients never learned. Which of them cannot be told; taking
+// those that were asked for first allows the most.
+func (k *checker) resolve() {
+	slices.SortStableFunc(k.uncertain, func(a, b HistoryOp) int { return cmp.Compare(a.Call, b.Call) })
+	for i := range k.log {
+		e := &k.log[i]
+		if e.Kind != core.EventCounter || k.values[value{e.Name, e.Number}] {
+			continue
+		}
+		j := slices.IndexFunc(k.uncertain, func(h HistoryOp) bool { return h.Name == e.Name })
+		if j < 0 {
+			k.c.violate("%s went to %d, but nobody asked for it", e.Name, e.Number)
+			return
+		}
+		h := k.uncertain[j]
+		h.Value = e.Number
+		k.uncertain = slices.Delete(k.uncertain, j, j+1)
+		k.c.res.History = append(k.c.res.History, h)
+	}
+}
+
+func (k *checker) reserved(call *session.Call) {
+	for i := range call.Command.A {
+		id := call.Result.Number + i
+		if k.ids[id] {
+			k.c.violate("the number %d was given out twice", id)
+		}
+		k.ids[id] = true
+	}
+}
+
+// finish looks at the end state: counts are exact but for what nobody knows.
+func (k *checker) finish() {
+	n := k.c.leader()
+	if n == nil {
+		k.c.violate("no leader after everything has healed")
+		return
+	}
+	for i := range counters {
+		name := fmt.Sprintf("counter-%d", i)
+		got := n.replica.Machine().Read("", &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: name, Unsigned: true}).Number
+		if got < k.acked[name] || got > k.acked[name]+k.unsure[name] {
+			k.c.violate("%s is %d at the end, with %d acknowledged and %d uncertain", name, got, k.acked[name], k.unsure[name])
+		}
+	}
+	k.resolve()
+	for _, c := range k.c.clients {
+		for _, o := range c.calls {
+			if !o.held && o.s == c.session {
+				k.c.violate("client %d still waits for seq %d (%s) long after everything has healed", c.id, o.call.Seq(), o.name)
+			}
+		}
+	}
+}

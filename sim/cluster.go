@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"syscall"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage/simdisk"
+)
+
+var errNoSpace error = syscall.ENOSPC
+
+// machineConfig is the same on all nodes.
+var machineConfig = core.Config{Revision: 1}
+
+// cluster is everything in one run.
+type cluster struct {
+	*world
+	opts    Options
+	net     *network
+	nodes   []*node
+	clients []*client
+	check   *checker
+	conns   map[replica.Caller]*conn
+	nextID  uint64 // of the next node
+	caller  replica.Caller
+	reads   map[replica.Caller]*read
+	healing bool
+}
+
+// conn is a client's connection to a node.
+type conn struct {
+	id     replica.Caller
+	client *client
+	node   uint64
+	there  pipe
+	back   pipe
+	closed bool
+}
+
+func (c *cluster) newCaller() replica.Caller {
+	c.caller++
+	return c.caller
+}
+
+func (c *cluster) found(founders []uint64) replica.Recovered {
+	var ends []replica.Endpoint
+	for _, id := range founders {
+		ends = append(ends, replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)})
+	}
+	return replica.Bootstrap(machineConfig, ends)
+}
+
+// addNode makes a node with an empty disk.
+func (c *cluster) addNode(id uint64, found replica.Recovered) *node {
+	n := &node{c: c, id: id, clock: c.clock(), found: found, files: simdisk.New()}
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+func (c *cluster) node(id uint64) *node {
+	for _, n := range c.nodes {
+		if n.id == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// deliver brings a message to a node.
+func (c *cluster) deliver(to uint64, data []byte) {
+	n := c.node(to)
+	if n == nil {
+		return
+	}
+	n.input(func() {
+		if err := n.replica.Step(n.now(), data); err != nil {
+			c.violate("node %d refuses a message: %v", n.id, err)
+		}
+	})
+}
+
+// toClient sends what a node has for a stream.
+func (c *cluster) toClient(id replica.Caller, data []byte) {
+	if k := c.conns[id]; k != nil {
+		k.back.send(func() { k.client.receive(k, data) })
+	}
+}
+
+// closeConn ends a connection; the client hears of it if it can.
+func (c *cluster) closeConn(id replica.Caller) {
+	k := c.conns[id]
+	if k == nil {
+		return
+	}
+	delete(c.conns, id)
+	k.back.send(func() { k.client.disconnected(k) })
+}
+
+func (c *cluster) closeConnsOf(node uint64) {
+	for _, k := range c.clients {
+		if k.conn != nil && k.conn.node == node {
+			c.closeConn(k.conn.id)
+		}
+	}
+}
+
+// leader is a node that leads, and serves; nil if none does.
+func (c *cluster) leader() *node {
+	for _, n := range c.nodes {
+		if n.up && !n.paused && n.replica.Status().Serving {
+			return n
+		}
+	}
+	return nil
+}

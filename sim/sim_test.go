@@ -1,0 +1,68 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/sim"
+)
+
+var (
+	budget = flag.Duration("sim.budget", 0, "simulate new seeds for this long")
+	first  = flag.Uint64("sim.first", 1, "the first seed")
+	replay = flag.Uint64("sim.seed", 0, "replay this seed")
+)
+
+// share is how many seeds an ordinary test run simulates.
+const share = 100
+
+func TestSeeds(t *testing.T) {
+	if *replay != 0 {
+		run(t, *replay, true)
+		return
+	}
+	began, total, seeds := time.Now(), sim.Result{}, 0
+	for seed := *first; *budget == 0 && seeds < share || time.Since(began) < *budget; seed++ {
+		total.Add(run(t, seed, seed%10 == 0))
+		seeds++
+		if t.Failed() {
+			break
+		}
+	}
+	report(t, seeds, total, time.Since(began))
+}
+
+// run simulates a seed, twice if asked: the same seed must do the same.
+func run(t *testing.T, seed uint64, twice bool) sim.Result {
+	t.Helper()
+	res := sim.Run(sim.Options{Seed: seed})
+	if res.Violation != "" {
+		t.Errorf("seed %d: %s\nreplay with: go test ./sim -run TestSeeds -sim.seed=%d", seed, res.Violation, seed)
+	}
+	if res.Violation == "" {
+		linearizable(t, seed, res.History)
+	}
+	if !twice {
+		return res
+	}
+	if again := sim.Run(sim.Options{Seed: seed}); again.Trace != res.Trace {
+		t.Errorf("seed %d went two ways: %x and %x", seed, res.Trace, again.Trace)
+	}
+	return res
+}
+
+func report(t *testing.T, seeds int, r sim.Result, took time.Duration) {
+	sec := r.Simulated.Seconds()
+	t.Logf("proof: %d seeds, %.1f simulated hours in %s (%.0f times real time), %d operations (%.1f/s), %d grants, %d reads, %d events watched (%d resyncs)",
+		seeds, r.Simulated.Hours(), took.Round(time.Second), sec/took.Seconds(), r.Operations, float64(r.Operations)/sec, r.Grants, r.Reads, r.Watched, r.Resyncs)
+	t.Logf("proof: %d faults (%.2f/s): %d crashes, %d partitions, %d pauses, %d full disks, %d flipped bits (%d nodes lost), %d membership changes; %d snapshots, %d installed; %d sessions lost",
+		r.Faults(), float64(r.Faults())/sec, r.Crashes, r.Partitions, r.Pauses, r.FullDisks, r.Flips, r.Damaged, r.Changes, r.Snapshots, r.Installs, r.SessionsLost)
+}
+
+func ExampleRun() {
+	res := sim.Run(sim.Options{Seed: 1, Nodes: 3, Time: 10 * time.Second})
+	fmt.Println("violation:", res.Violation != "")
+	// Output: violation: false
+}

@@ -1,0 +1,106 @@
+package holdfast_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+func (t *toy) Txn(_ context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls["txn"]++
+	ok := !slices.ContainsFunc(r.If, func(c driver.Compare) bool { return !t.holds(c) })
+	ops := r.Then
+	if !ok {
+		ops = r.Else
+	}
+	t.rev++
+	reply := &driver.TxnReply{OK: ok, Revision: t.rev}
+	for _, op := range ops {
+		reply.Results = append(reply.Results, t.do(op))
+	}
+	return reply, nil
+}
+
+func (t *toy) holds(c driver.Compare) bool {
+	kv, known := t.keys[c.Key]
+	var order int
+	switch c.Target {
+	case driver.CompareMod:
+		order = cmp.Compare(kv.Modified, c.Num)
+	case driver.CompareCreate:
+		order = cmp.Compare(kv.Created, c.Num)
+	case driver.CompareVersion:
+		order = cmp.Compare(kv.Version, c.Num)
+	case driver.CompareValue:
+		if !known {
+			return false
+		}
+		order = bytes.Compare(kv.Value, c.Value)
+	case driver.CompareLease:
+		if !known {
+			return false
+		}
+		order = bytes.Compare(kv.Lease[:], c.Lease[:])
+	}
+	return map[driver.Relation]bool{driver.Equal: order == 0, driver.NotEqual: order != 0, driver.Less: order < 0, driver.Greater: order > 0}[c.Is]
+}
+
+func (t *toy) do(op driver.Op) (res driver.OpResult) {
+	keys := []string{op.Key}
+	if op.Prefix {
+		keys = slices.DeleteFunc(slices.Sorted(maps.Keys(t.keys)), func(k string) bool { return !strings.HasPrefix(k, op.Key) })
+	}
+	if op.Kind == driver.OpPut {
+		return t.put(op)
+	}
+	for _, k := range keys {
+		kv, known := t.keys[k]
+		if !known {
+			continue
+		}
+		res.Count++
+		if op.Kind == driver.OpGet || op.Previous {
+			res.KVs = append(res.KVs, kv)
+		}
+		if op.Kind == driver.OpDelete {
+			delete(t.keys, k)
+			t.emit(driver.Event{Kind: "kv", Verb: "delete", Name: k, KV: &kv})
+		}
+	}
+	if op.Sort == driver.ByMod {
+		slices.SortStableFunc(res.KVs, func(a, b driver.KV) int { return cmp.Compare(a.Modified, b.Modified) })
+	}
+	if op.Desc {
+		slices.Reverse(res.KVs)
+	}
+	if op.Limit > 0 && len(res.KVs) > op.Limit {
+		res.KVs, res.More = res.KVs[:op.Limit], true
+	}
+	return res
+}
+
+func (t *toy) put(op driver.Op) (res driver.OpResult) {
+	kv, known := t.keys[op.Key]
+	if known && op.Previous {
+		res.KVs = append(res.KVs, kv)
+	}
+	if !known {
+		kv = driver.KV{Key: op.Key, Created: t.rev}
+	}
+	kv.Value, kv.Modified, kv.ExpiresIn = op.Value, t.rev, op.Expire
+	kv.Version++
+	if op.Lease != nil {
+		kv.Lease = op.Lease.ID
+		t.keyLease[op.Key] = op.Lease.ID
+	}
+	t.keys[op.Key] = kv
+	t.emit(driver.Event{Kind: "kv", Verb: "put", Name: op.Key, KV: &kv})
+	return res
+}
