@@ -124,12 +124,18 @@ func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 	return h, nil
 }
 
-// set makes the claim a hold, unless it has ended.
+// set makes the claim a hold and sets its timer, unless it has ended.
 func (c *claim) set() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun = c.over == nil
-	return c.over
+	if c.over != nil {
+		return c.over
+	}
+	c.begun = true
+	if !c.grant.Deadline.IsZero() {
+		c.wake()
+	}
+	return nil
 }
 
 // admit ties the claim to everything that can end it.
@@ -143,7 +149,6 @@ func (c *claim) admit(lost func(error)) error {
 	if c.grant.Lease != nil {
 		c.tie.To(c.grant.Lease, lost)
 	}
-	c.setDeadline(c.grant.Deadline)
 	c.look()
 	return nil
 }

@@ -168,27 +168,25 @@ func (c *claim) deadline() (time.Time, bool) {
 	return d, ok
 }
 
-// setDeadline notes the deadline of this claim alone, and has it looked at.
-func (c *claim) setDeadline(d time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d.IsZero() || c.over != nil {
-		return
-	}
-	c.grant.Deadline = d
-	if c.timer == nil {
-		c.timer = time.AfterFunc(driver.Until(d), c.tick)
-		return
-	}
-	c.timer.Reset(driver.Until(d))
-}
-
-// tick looks at the clock at the deadline, and again if it came early.
-func (c *claim) tick() {
+// extend moves the deadline of this claim alone, only forward. One that has
+// passed is not moved any more, noticed or not.
+func (c *claim) extend(d time.Time) {
 	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over == nil {
-		c.timer.Reset(max(driver.Until(c.grant.Deadline), 0))
+	if c.over == nil && d.After(c.grant.Deadline) {
+		c.grant.Deadline = d
+		c.wake()
 	}
+}
+
+// wake has the clock looked at when the claim's own deadline has passed; c.mu
+// is held.
+func (c *claim) wake() {
+	in := driver.Until(c.grant.Deadline)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(in, c.look)
+		return
+	}
+	c.timer.Reset(in)
 }

@@ -206,7 +206,8 @@ func TestBuffered_Mistakes(t *testing.T) {
 	wantInvalid(t, err, "threshold is below 1")
 }
 
-// An amount that does not fit is refused, not wrapped.
+// An amount that does not fit is refused, not wrapped. It stays below the
+// threshold here, so that nothing flushes it meanwhile.
 func TestBuffered_Overflow(t *testing.T) {
 	s, toy := open(t)
 	toy.onCount = func(*driver.CountRequest) error {
@@ -216,11 +217,11 @@ func TestBuffered_Overflow(t *testing.T) {
 	_ = b.Add(math.MaxInt64 - 1)
 	wantErr(t, b.Add(2), holdfast.ErrExhausted)
 	n := s.Counter("b").Buffered(math.MaxInt64, time.Hour)
-	_ = n.Add(math.MinInt64 + 1)
-	wantErr(t, n.Add(-2), holdfast.ErrExhausted)
+	_ = n.Add(math.MinInt64 + 2)
+	wantErr(t, n.Add(-3), holdfast.ErrExhausted)
 	u := s.Counter("c").Unsigned().Buffered(math.MaxUint64, time.Hour)
-	_ = u.Add(math.MaxUint64)
-	wantErr(t, u.Add(1), holdfast.ErrExhausted)
+	_ = u.Add(math.MaxUint64 - 1)
+	wantErr(t, u.Add(2), holdfast.ErrExhausted)
 	toy.onCount = nil
 	toy.counts["b"] = 1 << 63
 	if v, err := n.LoadApprox(t.Context()); v != math.MinInt64 || err != nil {

@@ -77,8 +77,8 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return c.r.wrap("extend", c.name, FeatureMaxHold, err)
 	}
-	c.setDeadline(g.Deadline)
-	return nil
+	c.extend(g.Deadline)
+	return h.Err()
 }
 
 func (c *claim) checkExtend() error {

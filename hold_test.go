@@ -146,6 +146,34 @@ func TestHold_MaxHold(t *testing.T) {
 	})
 }
 
+// An extension that is answered when the time is over, at the same instant as
+// the timer, changes nothing, whichever runs first.
+func TestHold_Extend_TooLate(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s, toy := open(t)
+			h := acquire(t, s.Mutex("a", holdfast.MaxHold(time.Minute)))
+			toy.onChange = func(driver.Change) { time.Sleep(time.Minute) }
+			wantErr(t, h.Extend(t.Context(), time.Hour), holdfast.ErrLost)
+			wantErr(t, h.Err(), holdfast.ErrLost)
+		})
+	}
+}
+
+func TestHold_Extend_OnlyForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		h := acquire(t, s.Mutex("a", holdfast.MaxHold(time.Hour), holdfast.TTL(24*time.Hour)))
+		before, _ := h.Deadline()
+		if err := h.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if after, _ := h.Deadline(); !after.Equal(before) {
+			t.Errorf("the deadline moved back by %s", before.Sub(after))
+		}
+	})
+}
+
 func TestHold_Extend_OnlyOfMaxHold(t *testing.T) {
 	s, _ := open(t)
 	h := acquire(t, s.Mutex("a"))

@@ -106,21 +106,33 @@ func TestRelease_BackgroundFailureIsReported(t *testing.T) {
 	})
 }
 
-// With the session over there is nothing left to release.
+// With the session over there is nothing left to release, whether the backend
+// is silent or refuses.
 func TestRelease_BackgroundEndsWithTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, toy := open(t, holdfast.TTL(10*time.Second))
-		var last time.Time
-		toy.onRelease = func(ctx context.Context, name string) error { last = time.Now(); return gone(ctx, name) }
-		h := acquire(t, s.Mutex("a"))
-		toy.Stall()
-		_ = h.Release()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if since := time.Since(last); since < 50*time.Second {
-			t.Errorf("still told %s ago", since)
-		}
-	})
+	refuse := func(context.Context, string) error { return &driver.Error{Kind: driver.ErrUnavailable} }
+	for name, backend := range map[string]func(context.Context, string) error{"silent": gone, "refusing": refuse} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, toy := open(t, holdfast.TTL(10*time.Second))
+				var last time.Time
+				inside := 0
+				toy.onRelease = func(ctx context.Context, name string) error {
+					last = time.Now()
+					inside++
+					defer func() { inside-- }()
+					return backend(ctx, name)
+				}
+				h := acquire(t, s.Mutex("a"))
+				toy.Stall()
+				_ = h.Release()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if since := time.Since(last); since < 50*time.Second || inside != 0 {
+					t.Errorf("last told %s ago, and %d wait for an answer", since, inside)
+				}
+			})
+		})
+	}
 }
 
 // Close ends what goes on in the background; synctest fails if it does not.

@@ -2,12 +2,9 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"io/fs"
-	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"

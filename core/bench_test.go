@@ -48,7 +48,7 @@ func (r *rig) open(n int, ttl time.Duration) core.SessionID {
 func (r *rig) do(id core.SessionID, c core.Command) *core.Result {
 	r.cmd[0] = c
 	mark := r.seqs[id]
-	if c.Op != core.OpOpen {
+	if c.Op != core.OpOpen && c.Op != core.OpEnd {
 		r.cmd[0].Seq = mark
 		r.seqs[id] = mark + 1
 	}

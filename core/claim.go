@@ -266,14 +266,15 @@ func (m *Machine) unlink(c *claim) {
 	c.prev, c.next = nil, nil
 	s.claims--
 	if c.state == granted || c.state == revoked {
-		s.held--
+		if s.held--; s.held == 0 {
+			m.emptied(s)
+		}
 	}
 	if s.index != nil {
 		delete(s.index, c.seq)
 	}
 	if s.claims == 0 {
 		s.index = nil
-		m.emptied(s)
 	}
 }
 

@@ -40,8 +40,8 @@ func DecodeFrame(b []byte, f *Frame) error {
 // AppendEntry appends the encoding of e to dst; the frames go in as they are.
 func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = append(header(dst, tagEntry), byte(e.Kind))
-	dst = binary.AppendVarint(dst, e.Now)
-	dst = binary.AppendVarint(dst, e.Seconds)
+	dst = binary.AppendUvarint(dst, uint64(e.Now))
+	dst = binary.AppendUvarint(dst, uint64(e.Seconds))
 	dst = binary.AppendUvarint(dst, uint64(len(e.Renewals)))
 	for i := range e.Renewals {
 		n := &e.Renewals[i]
@@ -61,8 +61,8 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 func DecodeEntry(b []byte, e *Entry) error {
 	r := open(b, tagEntry)
 	e.Kind = EntryKind(r.enum(byte(EntryUnfreeze), "entry kind"))
-	e.Now = r.varint()
-	e.Seconds = r.varint()
+	e.Now = r.duration()
+	e.Seconds = r.duration()
 	e.Renewals, e.Frames = e.Renewals[:0], e.Frames[:0]
 	for range r.count() {
 		e.Renewals = append(e.Renewals, Renewal{Session: r.id(), Attempt: r.uvarint(), TTL: r.duration()})
@@ -75,6 +75,9 @@ func DecodeEntry(b []byte, e *Entry) error {
 		if r.err != nil {
 			break
 		}
+	}
+	if e.Now > maxNow || e.Seconds > maxSeconds {
+		r.fail("time out of range")
 	}
 	if e.Kind != EntryCommands && r.err == nil && len(e.Renewals)+len(e.Frames) > 0 {
 		r.fail("an entry of this kind carries nothing")

@@ -40,7 +40,7 @@ func fullReply() core.Reply {
 }
 
 func TestRoundTrip(t *testing.T) {
-	f, entry := fullFrame(), core.Entry{Now: -5, Renewals: []core.Renewal{{Session: sessionID(2), Attempt: 3, TTL: 4}}}
+	f, entry := fullFrame(), core.Entry{Now: 1 << 40, Renewals: []core.Renewal{{Session: sessionID(2), Attempt: 3, TTL: 4}}}
 	entry.Frames = [][]byte{core.AppendFrame(nil, &f), {}}
 	r, p := fullReply(), core.Push{Session: sessionID(1), Seq: 2, State: core.ClaimGone, Code: core.CodeMaxHold, Token: 3, Deadline: 4}
 	n := core.Renewed{Session: sessionID(1), Attempt: 2, Now: 3, Deadline: 4}

@@ -41,7 +41,8 @@ const (
 // Entry is one log entry.
 type Entry struct {
 	Kind EntryKind
-	// Now is cluster time, sampled after the last command of the entry arrived.
+	// Now is cluster time, sampled after the last command of the entry arrived:
+	// 0 to 2⁶² nanoseconds.
 	Now int64
 	// Seconds is the Unix time of an EntryForget, else 0.
 	Seconds  int64

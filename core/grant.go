@@ -33,8 +33,8 @@ func (m *Machine) serve(r *resource) bool {
 		return m.serveBarrier(r)
 	case r.kind == Latch && r.number != 0:
 		return false
-	case p.takes() > r.free() && !m.reclaimFor(p):
-		return false
+	case p.takes() > r.free():
+		return m.reclaimFor(p)
 	}
 	m.reserve(p)
 	return true

@@ -15,6 +15,7 @@ type load struct {
 	r    *rand.Rand
 	now  int64
 	seqs [6]uint64
+	gen  [6]int // an ended id is refused for long, so each session has new ones
 	seen uint64 // greatest revision, for tokens
 }
 
@@ -24,6 +25,7 @@ func newLoad(seed uint64) *load {
 
 func (l *load) id(n int) (id core.SessionID) {
 	binary.BigEndian.PutUint32(id[:], uint32(n+1))
+	binary.BigEndian.PutUint32(id[12:], uint32(l.gen[n]))
 	return id
 }
 
@@ -40,8 +42,15 @@ func (l *load) some(max int) int64 {
 }
 
 func (l *load) entry() core.Entry {
-	l.now += l.span(6) / 2
+	l.now += l.span(6) / 4
 	e := core.Entry{Now: l.now}
+	if kind := l.r.IntN(200); kind > 0 && kind < 6 {
+		e.Kind = core.EntryKind(1 + kind/2) // forgets once in 200, freezes and unfreezes twice
+		if e.Kind == core.EntryForget {
+			e.Seconds = 1 + l.now/1e9
+		}
+		return e
+	}
 	for range l.r.IntN(3) {
 		e.Renewals = append(e.Renewals, core.Renewal{Session: l.id(l.r.IntN(6)), Attempt: 1, TTL: l.some(9)})
 	}
@@ -55,8 +64,8 @@ func (l *load) entry() core.Entry {
 func (l *load) frame() core.Frame {
 	n := l.r.IntN(6)
 	f := core.Frame{Session: l.id(n), Attempt: uint64(l.r.IntN(9))}
-	f.Mark = l.seqs[n] - min(l.seqs[n], uint64(l.r.IntN(12)))
-	if l.r.IntN(4) == 0 {
+	f.Mark = l.seqs[n] - min(l.seqs[n], uint64(l.r.IntN(30)))
+	if l.r.IntN(3) == 0 {
 		f.Commands = append(f.Commands, l.open(n))
 	}
 	for range 1 + l.r.IntN(3) {
@@ -72,8 +81,8 @@ func (l *load) frame() core.Frame {
 
 func (l *load) open(n int) core.Command {
 	return core.Command{
-		Op: core.OpOpen, TTL: 1e9 + l.span(20), Owner: fmt.Sprint("owner", n%3), Meta: "m", Window: uint64(l.r.IntN(40)),
-		Policy: core.Policy(n % 3), Grace: int64(n) * 1e9, Namespace: []string{"", "", "", "", "", "other"}[n],
+		Op: core.OpOpen, TTL: 1e9 + l.span(30), Owner: fmt.Sprint("owner", n%3), Meta: "m", Window: uint64(l.r.IntN(40)),
+		Policy: core.Policy(n % 3), Grace: int64(n) * 1e9, Namespace: []string{"", "", "", "", "", "other"}[n], Flags: core.Fleeting * core.Flags(l.r.IntN(2)),
 	}
 }
 
@@ -113,11 +122,11 @@ func (l *load) command(n int) core.Command {
 		return core.Command{Op: core.OpRelease, Target: target}
 	case 10:
 		return core.Command{Op: core.OpRelease, Name: l.pick("a", "r", "boss"), Token: l.token()}
-	case 11:
+	case 23:
 		return core.Command{Op: core.OpCancel, Target: target + uint64(l.r.IntN(3))}
-	case 12:
+	case 11, 12, 13:
 		return core.Command{Op: core.OpExtend, Target: target, MaxHold: l.span(20)}
-	case 13, 14:
+	case 14:
 		return core.Command{Op: core.OpUpgrade, Target: target, Wait: l.some(9)}
 	case 15:
 		return core.Command{Op: core.OpDowngrade, Target: target}
@@ -126,7 +135,7 @@ func (l *load) command(n int) core.Command {
 	case 17:
 		return core.Command{Op: core.OpHandOver, Target: target, Owner: l.pick("owner0", "owner1", "owner2")}
 	case 18:
-		return core.Command{Op: core.OpForce, Name: l.pick("a", "b", "r", "p"), Token: l.token(), Flags: core.Now * core.Flags(l.r.IntN(2))}
+		return core.Command{Op: core.OpForce, Name: l.pick("a", "b", "r", "p", "boss", "gate", "meet"), Token: l.token(), Flags: core.Now * core.Flags(l.r.IntN(2))}
 	case 19:
 		if l.r.IntN(6) == 0 {
 			return core.Command{Op: core.OpRevoke, Session: l.id(l.r.IntN(6)), Flags: core.Now * core.Flags(l.r.IntN(2))}
@@ -140,12 +149,14 @@ func (l *load) command(n int) core.Command {
 	}
 }
 
-func (l *load) token() uint64 { return l.seen - min(l.seen, uint64(l.r.IntN(20))) }
+func (l *load) token() uint64 { return l.seen - min(l.seen, uint64(l.r.IntN(10))) }
 
 func (l *load) object() core.Command {
 	switch l.r.IntN(6) {
 	case 0:
-		return core.Command{Op: core.OpDelete, Name: l.pick("p", "gate", "meet", "count", "seq"), Kind: core.Kind(3 + l.r.IntN(6))}
+		n := l.r.IntN(6)
+		return core.Command{Op: core.OpDelete, Name: []string{"p", "gate", "meet", "count", "seq", "q"}[n],
+			Kind: []core.Kind{core.Semaphore, core.Latch, core.Barrier, core.Counter, core.Sequence, core.Latch}[n]}
 	case 1:
 		return core.Command{Op: core.OpCount, Name: l.pick("count", "a"), Count: core.CountOp(l.r.IntN(5)), A: uint64(l.r.IntN(3)), B: 7, Unsigned: l.r.IntN(9) == 0}
 	case 2:
@@ -179,5 +190,11 @@ func (l *load) next(m *core.Machine, out *core.Output) []byte {
 		panic(err)
 	}
 	l.seen = m.Revision()
+	for n := range l.gen {
+		if _, ok := m.Session(l.id(n)); !ok && l.r.IntN(3) == 0 {
+			l.gen[n]++
+			l.seqs[n] = 0
+		}
+	}
 	return b
 }

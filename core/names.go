@@ -107,8 +107,18 @@ func (m *Machine) sweep() {
 	}
 }
 
-// discard removes a name that nobody has.
+// discard removes a name that nobody has. Only while frozen can it still be
+// noted to be served.
 func (m *Machine) discard(r *resource) {
+	if r.dirty {
+		all := m.dirty
+		m.dirty = nil
+		for _, o := range all {
+			if o.dirty = false; o != r {
+				m.soil(o)
+			}
+		}
+	}
 	delete(r.ns.names, r.name)
 	r.ns.order.remove(r.name)
 	m.resources.release(r)

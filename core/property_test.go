@@ -50,14 +50,19 @@ type subject struct {
 
 func newSubject(c core.Config) *subject { return &subject{Machine: core.New(c)} }
 
-func (s *subject) Apply(e twin.Entry) (twin.Output, error) {
+func (s *subject) Apply(e twin.Entry) (_ twin.Output, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r) // so that the history can be shrunk
+		}
+	}()
 	in := core.Entry{Kind: e.Kind, Now: e.Now, Seconds: e.Seconds, Renewals: e.Renewals}
 	for i := range e.Frames {
 		in.Frames = append(in.Frames, core.AppendFrame(nil, &e.Frames[i]))
 	}
 	s.encoded = core.AppendEntry(nil, &in)
 	var out core.Output
-	err := s.Machine.Apply(s.encoded, &out)
+	err = s.Machine.Apply(s.encoded, &out)
 	clear(s.encoded) // whoever kept a part of it without copying will show
 	return twin.Output{Replies: out.Replies, Renewed: out.Renewed, Pushes: out.Pushes, Events: out.Events}, err
 }
@@ -127,7 +132,7 @@ func sameAsTwin(seed uint64, entries []twin.Entry) error {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 		want := tw.Apply(e)
-		if err := sameOutput(got, want); err != nil {
+		if err := script.Compare(got, want); err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 		if err := k.Entry(e, got); err != nil {
@@ -137,46 +142,45 @@ func sameAsTwin(seed uint64, entries []twin.Entry) error {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 	}
+	return sameNames(m, tw)
+}
+
+// sameNames compares what Inspect tells of every name.
+func sameNames(m *subject, tw *twin.Twin) error {
+	for _, n := range tw.Names() {
+		got, ok := m.Inspect(n[0], n[1])
+		want := tw.Inspect(n[0], n[1])
+		onlyTwins(&got)
+		if !ok || !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("inspect %s in %s: %v\n%+v\nwant:\n%+v", n[1], n[0], ok, got, want)
+		}
+	}
 	return nil
 }
 
-// sameOutput compares two outputs; only the wording of refusals is free.
-func sameOutput(got, want twin.Output) error {
-	plainOutput(&got)
-	plainOutput(&want)
-	if reflect.DeepEqual(got, want) {
-		return nil
-	}
-	g, w := script.Print(got), script.Print(want)
-	if g == w {
-		g, w = fmt.Sprintf("%+v\n", got), fmt.Sprintf("%+v\n", want)
-	}
-	return fmt.Errorf("machine:\n%swant:\n%s", g, w)
-}
-
-// plainOutput takes away what may differ: texts, and empty instead of nil.
-func plainOutput(out *twin.Output) {
-	out.Replies, out.Renewed = orNil(out.Replies), orNil(out.Renewed)
-	out.Pushes, out.Events = orNil(out.Pushes), orNil(out.Events)
-	for i := range out.Replies {
-		for j := range out.Replies[i].Results {
-			r := &out.Replies[i].Results[j]
-			r.Text, r.Holders, r.Keys = "", orNil(r.Holders), orNil(r.Keys)
-			for k := range r.Keys {
-				r.Keys[k].Keys = orNil(r.Keys[k].Keys)
+// onlyTwins leaves of a resource what the twin knows too.
+func onlyTwins(r *core.ResourceInfo) {
+	claims := func(list []core.ClaimInfo) (out []core.ClaimInfo) {
+		for _, c := range list {
+			o := core.ClaimInfo{
+				Name: c.Name, Kind: c.Kind, Session: c.Session, Seq: c.Seq, Mode: c.Mode, Weight: c.Weight, Token: c.Token,
+				Reserved: c.Reserved, Upgrade: c.Upgrade, Revoked: c.Revoked,
 			}
+			if c.Token != 0 {
+				o.Since = c.Since
+			}
+			out = append(out, o)
 		}
+		return out
 	}
-	for i := range out.Events {
-		out.Events[i].Value = orNil(out.Events[i].Value)
+	o := core.ResourceInfo{
+		Namespace: r.Namespace, Name: r.Name, Kind: r.Kind, Number: r.Number,
+		Holders: claims(r.Holders), Waiters: claims(r.Waiters),
 	}
-}
-
-func orNil[S ~[]E, E any](s S) S {
-	if len(s) == 0 {
-		return nil
+	if r.Kind == core.Semaphore {
+		o.Limit, o.Used = r.Limit, r.Used
 	}
-	return s
+	*r = o
 }
 
 // sameState compares what can be asked: time, revision, what is due next, and
@@ -204,54 +208,12 @@ func report(t *testing.T, entries []twin.Entry, check func([]twin.Entry) error) 
 	if check(entries) == nil {
 		return
 	}
-	small := shrink(entries, func(e []twin.Entry) bool { return check(e) != nil })
+	small := gen.Shrink(entries, func(e []twin.Entry) bool { return check(e) != nil })
 	var story strings.Builder
 	for _, e := range small {
 		story.WriteString(script.Lines(e) + "\n")
 	}
 	t.Errorf("%v\nthe history that shows it:\n%s", check(small), story.String())
-}
-
-// shrink leaves out whatever can be left out: halves, quarters, … of the
-// entries, then single renewals, frames and commands.
-func shrink(entries []twin.Entry, fails func([]twin.Entry) bool) []twin.Entry {
-	entries = shorten(entries, fails)
-	for i := range entries {
-		with := func(e twin.Entry) []twin.Entry {
-			all := slices.Clone(entries)
-			all[i] = e
-			return all
-		}
-		e := entries[i]
-		e.Renewals = shorten(e.Renewals, func(r []core.Renewal) bool { e := e; e.Renewals = r; return fails(with(e)) })
-		e.Frames = shorten(e.Frames, func(f []core.Frame) bool { e := e; e.Frames = f; return fails(with(e)) })
-		e.Frames = slices.Clone(e.Frames)
-		for j, f := range e.Frames {
-			e.Frames[j].Commands = shorten(f.Commands, func(c []core.Command) bool {
-				e := e
-				e.Frames = slices.Clone(e.Frames)
-				e.Frames[j].Commands = c
-				return fails(with(e))
-			})
-		}
-		entries = with(e)
-	}
-	return shorten(entries, fails)
-}
-
-// shorten drops pieces of a list as long as it still fails without them.
-func shorten[T any](list []T, fails func([]T) bool) []T {
-	for size := len(list); size > 0; size /= 2 {
-		for at := 0; at < len(list); {
-			without := slices.Concat(list[:at], list[min(at+size, len(list)):])
-			if fails(without) {
-				list = without
-			} else {
-				at += size
-			}
-		}
-	}
-	return list
 }
 
 // TestRetries: whatever is sent twice is answered twice and done once. One
@@ -273,7 +235,7 @@ func retriedOnce(entries []twin.Entry) error {
 		if err != nil {
 			return err
 		}
-		if err := sameOutput(got, want); err != nil {
+		if err := script.Compare(got, want); err != nil {
 			return fmt.Errorf("entry %d is answered otherwise after retries before it: %w", i, err)
 		}
 		again, first := retryOf(e, want)
@@ -307,7 +269,7 @@ func retryOf(e twin.Entry, out twin.Output) (again twin.Entry, first []core.Repl
 // nothingNew checks the answers to a retry. A claim may have moved on, a number
 // may have been forgotten, the session may have ended; all else is the same, and nothing happened.
 func nothingNew(out twin.Output, first []core.Reply) error {
-	plainOutput(&out)
+	script.Plain(&out)
 	if len(out.Events) > 0 || len(out.Pushes) > 0 {
 		return fmt.Errorf("a retry had an effect")
 	}
@@ -359,7 +321,7 @@ func sameAfterRestore(seed uint64, entries []twin.Entry, at int) error {
 		if err != nil {
 			return err
 		}
-		if err := sameOutput(got, outs[i]); err != nil {
+		if err := script.Compare(got, outs[i]); err != nil {
 			return fmt.Errorf("entry %d, restored before %d: %w", at+i, at, err)
 		}
 	}

@@ -34,7 +34,7 @@ func restoreAll(chunks [][]byte) (*core.Machine, error) {
 // sum is that of a machine that stood still, and what is restored from it
 // answers the rest of the log in the same way. Two views may be open at a time.
 func TestViewStandsStill(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(200) {
 		cfg := core.Config{Budget: 2 + int(seed%40), Idle: 4, Ended: 3}
 		l, m, still := newLoad(seed), core.New(cfg), core.New(cfg)
 		for range 150 {

@@ -50,6 +50,7 @@ func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 		return m.reclaimFor(&u.one[0])
 	}
 	m.yield(r)
+	m.touchClaim(u)
 	base := u.twin
 	at, why := base.deadline, base.reason
 	if base.rare != nil {

@@ -14,6 +14,13 @@ const (
 	MaxCommand = 64 << 10 // bytes of one encoded command
 )
 
+// Times that a decoder believes: cluster time stays so small that no sum with a
+// span overflows, and seconds·2²⁰ is a revision below 2⁵³.
+const (
+	maxNow     = 1 << 62
+	maxSeconds = 1 << 33
+)
+
 // What a decoder refuses. The error that wraps one of them names the offset and
 // the reason.
 var (
@@ -169,7 +176,7 @@ func (r *reader) count() int {
 	return int(n)
 }
 
-// bool reads a flag of the mask kind: written only if true.
+// flag turns a byte into a bool; only 0 and 1 are one.
 func (r *reader) flag(b byte) bool {
 	if b > 1 {
 		r.fail("flag is neither 0 nor 1")

@@ -55,26 +55,13 @@ func (l *Lease) MoveTo(d time.Time) {
 	tell(ends, err)
 }
 
-// wake sets the timer; l.mu is held.
+// wake has the clock looked at when the deadline has passed; l.mu is held.
 func (l *Lease) wake(in time.Duration) {
 	if l.timer == nil {
-		l.timer = time.AfterFunc(in, l.fired)
+		l.timer = time.AfterFunc(in, func() { _ = l.Err() })
 		return
 	}
 	l.timer.Reset(in)
-}
-
-// fired looks at the clock when the timer does, and sets it anew if it was
-// early, as it is after the deadline moved.
-func (l *Lease) fired() {
-	if l.Err() != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.wake(Until(l.deadline))
-	}
 }
 
 // Err is nil exactly as long as the lease lasts. It compares the clock, so that

@@ -102,13 +102,13 @@ func absentCases() []Case {
 	for _, f := range qualities {
 		cases = append(cases, Case{
 			Name: "Absent/" + string(f), Lacks: f, Run: run(absentQuality(f)),
-			Promise: fmt.Sprintf("A backend that does not declare %q refuses to open with Require(%q): errors.ErrUnsupported.", f, f),
+			Promise: fmt.Sprintf("A backend that does not declare %s refuses to open with it required: errors.ErrUnsupported.", f),
 		})
 	}
 	for _, r := range refusals {
 		cases = append(cases, Case{
 			Name: "Absent/" + string(r.feature), Lacks: r.feature, Needs: r.needs, Run: run(absentCalls(r.feature, r.calls)),
-			Promise: fmt.Sprintf("A backend that does not declare %q answers errors.ErrUnsupported to it, and to Require(%q).", r.feature, r.feature),
+			Promise: fmt.Sprintf("A backend that does not declare %s answers errors.ErrUnsupported to calls that need it, and refuses to open with it required.", r.feature),
 		})
 	}
 	return cases

@@ -88,7 +88,9 @@ func allWaitsForEveryName(ctx context.Context, e *Env) {
 	x, z := must(a.Mutex("x").Acquire(ctx)), must(a.Mutex("z").Acquire(ctx))
 	both := gather(ctx, ctx, b, "x", "y", "z")
 	done(x.Release())
-	must(a.Inspect(ctx, "z"))
+	blocked(ctx, "AcquireAll with one of its names held", func(ctx context.Context) error {
+		return second(a.AcquireAll(ctx, wants(a, "w", "z")...))
+	})
 	want(!both.over(), "AcquireAll was granted with one of its names held")
 	done(z.Release())
 	done(both.granted(ctx).Release())

@@ -79,6 +79,8 @@ type Harness struct {
 	// Flood lets a case write until the store forgets its oldest events. Do not
 	// set it for a store that others watch.
 	Flood bool
+	// Select picks cases; nil: all that apply.
+	Select func(c Case) bool
 	// TTL is what sessions that are meant to be lost live; 0: Info.MinTTL.
 	TTL time.Duration
 	// Timeout bounds one case; 0: 60 seconds.
@@ -109,7 +111,7 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	return fmt.Sprintf("%s: the promise %q was not kept: %v", f.Case, f.Promise, f.Err)
+	return fmt.Sprintf("%s: not kept: %s Instead: %v", f.Case, f.Promise, f.Err)
 }
 
 // Unwrap gives what was seen instead.
@@ -126,19 +128,26 @@ func Cases() []Case {
 		inspectCases, spaceCases, errorCases, absentCases())
 }
 
-// Run runs every case that applies as a parallel subtest of t.
+// Run runs every case that applies as a subtest of t, many at a time whatever
+// -parallel says, since most of them only wait.
 func Run(t *testing.T, h Harness) {
 	s, err := newSuite(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
+	room := make(chan struct{}, s.Parallel)
 	for _, c := range s.cases() {
 		t.Run(c.Name, func(t *testing.T) {
+			answer := later(func() (struct{}, error) {
+				room <- struct{}{}
+				defer func() { <-room }()
+				return struct{}{}, s.run(t.Context(), c)
+			})
 			if !c.Alone {
-				t.Parallel()
+				t.Parallel() // returns when every case has been started
 			}
-			if err := s.run(t.Context(), c); err != nil {
-				t.Error(err)
+			if <-answer.ended; answer.err != nil {
+				t.Error(answer.err)
 			}
 		})
 	}
@@ -170,13 +179,10 @@ func Check(ctx context.Context, h Harness, report func(c Case, err error, took t
 	for _, c := range s.cases() {
 		if c.Alone {
 			one(c)
+			continue
 		}
-	}
-	for _, c := range s.cases() {
-		if !c.Alone {
-			room <- struct{}{}
-			all.Go(func() { one(c); <-room })
-		}
+		room <- struct{}{}
+		all.Go(func() { one(c); <-room })
 	}
 	all.Wait()
 	return errors.Join(failed...)
@@ -208,14 +214,25 @@ func newSuite(ctx context.Context, h Harness) (*suite, error) {
 	return s, nil
 }
 
-// cases are those that apply.
+// cases are those that apply; those that run alone come first.
 func (s *suite) cases() []Case {
-	return slices.DeleteFunc(Cases(), func(c Case) bool { return !s.applies(c) })
+	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return !s.applies(c) })
+	slices.SortStableFunc(cases, func(a, b Case) int {
+		switch {
+		case a.Alone == b.Alone:
+			return 0
+		case a.Alone:
+			return -1
+		}
+		return 1
+	})
+	return cases
 }
 
 func (s *suite) applies(c Case) bool {
 	lacking := func(f driver.Feature) bool { return !s.info.Features[f] }
-	return !slices.ContainsFunc(c.Needs, lacking) &&
+	return (s.Select == nil || s.Select(c)) &&
+		!slices.ContainsFunc(c.Needs, lacking) &&
 		(c.Lacks == "" || lacking(c.Lacks)) &&
 		c.Uses&^s.abilities() == 0
 }
@@ -262,25 +279,11 @@ func (s *suite) attempt(ctx context.Context, cancel context.CancelFunc, c Case) 
 
 // grace is how long after its context's end a case may take to return: Close
 // may need five seconds for a client that is cut off.
-const grace = 10 * time.Second
+const grace = 6 * time.Second
 
 // stuck is closed when a case that does not look at its context is given up.
 func stuck(ctx context.Context) <-chan struct{} {
 	late := make(chan struct{})
 	context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(late) }) })
 	return late
-}
-
-// Only checks the one case of this name.
-func Only(ctx context.Context, h Harness, name string) error {
-	s, err := newSuite(ctx, h)
-	if err != nil {
-		return err
-	}
-	cases := s.cases()
-	i := slices.IndexFunc(cases, func(c Case) bool { return c.Name == name })
-	if i < 0 {
-		return fmt.Errorf("drivertest: the backend has no case %q", name)
-	}
-	return s.run(ctx, cases[i])
 }

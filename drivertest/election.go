@@ -33,7 +33,7 @@ var electionCases = []Case{
 		Promise: "Observe waits for the first leader, and ends without an error when its context does."},
 	{Name: "Election/LeadReturns", Needs: election, Run: run(electionLeadReturns),
 		Promise: "Lead returns what its function returned, and has resigned."},
-	{Name: "Election/LeadCampaignsAgain", Needs: []driver.Feature{driver.FeatureElection, driver.FeatureForce}, Run: run(electionLeadCampaignsAgain),
+	{Name: "Election/LeadCampaignsAgain", Needs: []driver.Feature{driver.FeatureElection, driver.FeatureForce}, Run: timed(electionLeadCampaignsAgain),
 		Promise: "Lead ends its function's context when leadership is lost, campaigns again and leads with a greater token."},
 }
 

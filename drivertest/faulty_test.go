@@ -1,6 +1,7 @@
 package drivertest_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -234,7 +235,7 @@ var faults = map[string]string{
 	"Txn/PrefixCondition":        "prefix asks one key",
 	"Txn/OneRevision":            "a revision an operation",
 	"Txn/AllOrNothing":           "half done",
-	"Txn/NobodySeesHalf":         "always swaps",
+	"Txn/NobodySeesHalf":         "half done",
 	"Txn/SeesItself":             "reads the past",
 	"Txn/DeleteRange":            "deletes one",
 
@@ -294,14 +295,16 @@ func faultOf(c drivertest.Case) string {
 func TestEveryCaseFindsItsFault(t *testing.T) {
 	for _, c := range drivertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
 			fault := faultOf(c)
 			if fault == "" {
 				t.Fatal("no fault is planted for this case")
 			}
-			h := toys(fault)
+			h, answer := toys(fault), make(chan error)
 			h.Timeout = patience(c)
-			err := drivertest.Only(t.Context(), h, c.Name)
+			h.Select = func(o drivertest.Case) bool { return o.Name == c.Name }
+			go func() { answer <- chances(t.Context(), h) }()
+			t.Parallel()
+			err := <-answer
 			f, ok := errors.AsType[*drivertest.Failure](err)
 			if !ok || f.Case != c.Name || !strings.Contains(err.Error(), c.Promise) {
 				t.Errorf("with the fault %q it answers %v", fault, err)
@@ -310,10 +313,22 @@ func TestEveryCaseFindsItsFault(t *testing.T) {
 	}
 }
 
+// chances runs the case until it fails, at most three times: a machine that is
+// held up can hide a fault of timing.
+func chances(ctx context.Context, h drivertest.Harness) (err error) {
+	for i := 0; i < 3 && err == nil; i++ {
+		err = drivertest.Check(ctx, h, ignore)
+	}
+	return err
+}
+
+func ignore(drivertest.Case, error, time.Duration) {}
+
 // patience is how long a case with a fault may hang before it fails.
 func patience(c drivertest.Case) time.Duration {
-	if c.Name == "Hold/Abandoned" {
-		return 7 * time.Second
+	switch c.Name {
+	case "Hold/Abandoned", "Hold/ReleaseIsBounded":
+		return 7 * time.Second // longer than the case without a fault
 	}
 	return 3 * time.Second
 }

@@ -11,9 +11,9 @@ import (
 var force = []driver.Feature{driver.FeatureForce}
 
 var forceCases = []Case{
-	{Name: "Force/EndsTheHold", Needs: force, Run: run(forceEndsTheHold),
+	{Name: "Force/EndsTheHold", Needs: force, Run: timed(forceEndsTheHold),
 		Promise: "ForceRelease with the holder's token ends its hold: the holder is told ErrLost, and the next is granted."},
-	{Name: "Force/IsKnownFirst", Needs: []driver.Feature{driver.FeatureForce, driver.FeatureLostFirst}, Run: run(forceIsKnownFirst),
+	{Name: "Force/IsKnownFirst", Needs: []driver.Feature{driver.FeatureForce, driver.FeatureLostFirst}, Run: timed(forceIsKnownFirst),
 		Promise: "A holder that is forced out knows it before the next is granted."},
 	{Name: "Force/NeedsTheToken", Needs: force, Run: run(forceNeedsTheToken),
 		Promise: "ForceRelease with another token, also that of the holder before, is fs.ErrNotExist and frees nobody."},

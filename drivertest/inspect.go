@@ -52,11 +52,11 @@ func inspectFree(ctx context.Context, e *Env) {
 }
 
 func inspectWaiters(ctx context.Context, e *Env) {
-	clients := []*holdfast.Space{e.Client(holdfast.Owner("a")), e.Client(holdfast.Owner("b"))}
+	clients := []*holdfast.Space{e.Client(holdfast.Owner("a")), e.Client(holdfast.Owner("b")), e.Client(holdfast.Owner("c"))}
 	h, queue := line(ctx, 3, clients...)
 	r := must(clients[1].Inspect(ctx, "m"))
 	want(len(r.Waiters) == 3, "%d are told to wait; three do", len(r.Waiters))
-	for i, owner := range []string{"a", "b", "a"} {
+	for i, owner := range []string{"a", "b", "c"} {
 		c := r.Waiters[i]
 		want(c.Owner == owner && c.Position == i+1 && c.Token == 0, "waiter %d, of %q, is told as %q at place %d with the token %d", i+1, owner, c.Owner, c.Position, c.Token)
 	}

@@ -44,6 +44,7 @@ func latchOpensAtZero(ctx context.Context, e *Env) {
 		queueFor(ctx, b, func(s *holdfast.Space) error { return s.Latch("l", 3).Wait(ctx) }),
 	}
 	want(must(b.Latch("l", 3).CountDown(ctx, 1)) == 1, "2 less 1 did not leave 1")
+	blocked(ctx, "a wait for a latch with 1 left", b.Latch("l", 3).Wait)
 	want(!anyOver(waiting), "somebody passed a latch with 1 left")
 	want(must(b.Latch("l", 0).Left(ctx)) == 1, "the rest is told as %d", must(b.Latch("l", 0).Left(ctx)))
 	want(must(a.Latch("l", 3).CountDown(ctx, 1)) == 0, "1 less 1 did not leave 0")

@@ -12,21 +12,21 @@ import (
 const stalling = CanStall | HasTTL
 
 var lossCases = []Case{
-	{Name: "Loss/IsKnownInTime", Uses: stalling, Run: run(lossIsKnownInTime),
+	{Name: "Loss/IsKnownInTime", Uses: stalling, Run: timed(lossIsKnownInTime),
 		Promise: "A holder that cannot renew knows of its loss by its deadline: Err is ErrLost, Done is closed, bound contexts end with that cause."},
-	{Name: "Loss/NextIsGranted", Uses: stalling, Run: run(lossNextIsGranted),
+	{Name: "Loss/NextIsGranted", Uses: stalling, Run: timed(lossNextIsGranted),
 		Promise: "The next in the queue is granted when a stopped holder's session ends, with a greater token."},
-	{Name: "Loss/IsKnownFirst", Uses: stalling, Needs: []driver.Feature{driver.FeatureLostFirst}, Run: run(lossIsKnownFirst),
+	{Name: "Loss/IsKnownFirst", Uses: stalling, Needs: []driver.Feature{driver.FeatureLostFirst}, Run: timed(lossIsKnownFirst),
 		Promise: "A holder knows of its loss before anyone else is granted."},
-	{Name: "Loss/ReleaseFreesNobody", Uses: stalling, Run: run(lossReleaseFreesNobody),
+	{Name: "Loss/ReleaseFreesNobody", Uses: stalling, Run: timed(lossReleaseFreesNobody),
 		Promise: "Release of a lost hold says ErrLost and does not free what the next one holds."},
-	{Name: "Loss/IsForEver", Uses: stalling, Run: run(lossIsForEver),
+	{Name: "Loss/IsForEver", Uses: stalling, Run: timed(lossIsForEver),
 		Promise: "A lost hold does not come back when its program goes on, and the program can acquire anew."},
-	{Name: "Loss/TakesAllOfTheSession", Uses: stalling, Run: run(lossTakesAllOfTheSession),
+	{Name: "Loss/TakesAllOfTheSession", Uses: stalling, Run: timed(lossTakesAllOfTheSession),
 		Promise: "With a session all its holds are lost, and nobody else's."},
-	{Name: "Loss/InsideDo", Uses: stalling, Run: run(lossInsideDo),
+	{Name: "Loss/InsideDo", Uses: stalling, Run: timed(lossInsideDo),
 		Promise: "Do of a program that was stopped returns ErrLost, not the cancellation."},
-	{Name: "Loss/StoppedWaiter", Uses: stalling, Run: run(lossStoppedWaiter),
+	{Name: "Loss/StoppedWaiter", Uses: stalling, Run: timed(lossStoppedWaiter),
 		Promise: "A waiter whose program has stopped does not keep those behind it waiting."},
 }
 
@@ -37,17 +37,17 @@ var (
 )
 
 var claimDeadlineCases = []Case{
-	{Name: "MaxHold/EndsTheLiving", Needs: maxHold, Run: run(maxHoldEndsTheLiving),
+	{Name: "MaxHold/EndsTheLiving", Needs: maxHold, Run: timed(maxHoldEndsTheLiving),
 		Promise: "A hold with MaxHold is lost after that time although its program is alive, and the next is granted."},
-	{Name: "MaxHold/IsKnownFirst", Needs: []driver.Feature{driver.FeatureMaxHold, driver.FeatureLostFirst}, Run: run(maxHoldIsKnownFirst),
+	{Name: "MaxHold/IsKnownFirst", Needs: []driver.Feature{driver.FeatureMaxHold, driver.FeatureLostFirst}, Run: timed(maxHoldIsKnownFirst),
 		Promise: "A hold that MaxHold ends is known to be lost before the next is granted."},
-	{Name: "MaxHold/Extend", Needs: maxHold, Run: run(maxHoldExtend),
+	{Name: "MaxHold/Extend", Needs: maxHold, Run: timed(maxHoldExtend),
 		Promise: "Extend moves the end of a hold with MaxHold on, for everybody."},
 	{Name: "MaxHold/ExtendOnlyForward", Needs: maxHold, Run: run(maxHoldExtendOnlyForward),
 		Promise: "Extend never moves the end of a hold back."},
-	{Name: "MinHold/StaysTaken", Needs: minHold, Run: run(minHoldStaysTaken),
+	{Name: "MinHold/StaysTaken", Needs: minHold, Run: timed(minHoldStaysTaken),
 		Promise: "A name with MinHold stays taken for that time after its grant although it was released."},
-	{Name: "Delay/AfterALoss", Needs: delayed, Run: run(delayAfterALoss),
+	{Name: "Delay/AfterALoss", Needs: delayed, Run: timed(delayAfterALoss),
 		Promise: "A name that was lost with Delay is granted to nobody for that time."},
 	{Name: "Delay/NotAfterARelease", Needs: []driver.Feature{driver.FeatureDelay}, Run: run(delayNotAfterARelease),
 		Promise: "A name that was released is free at once, whatever its Delay."},
@@ -151,14 +151,17 @@ func lossInsideDo(ctx context.Context, e *Env) {
 
 func lossStoppedWaiter(ctx context.Context, e *Env) {
 	a, root, c := e.Client(), e.Root(), e.Client()
+	stopped := root.Sub(e.Prefix())
 	h := must(a.Mutex("m").Acquire(ctx))
+	e.take(stopped.Mutex("sign", e.short()).Acquire(ctx))
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) {
-		return root.Sub(e.Prefix()).Mutex("m", e.short(), o).Acquire(waiting)
+		return stopped.Mutex("m", e.short(), o).Acquire(waiting)
 	})
 	behind := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return c.Mutex("m", o).Acquire(ctx) })
 	defer e.Stall(root)()
+	done(must(a.Mutex("sign").Acquire(ctx)).Release()) // the stopped client's session has ended
 	done(h.Release())
 	done(behind.granted(ctx).Release())
 }
@@ -214,8 +217,11 @@ func maxHoldExtendOnlyForward(ctx context.Context, e *Env) {
 	done(h.Extend(ctx, time.Millisecond))
 	moved, _ := h.Deadline()
 	want(!moved.Before(first), "a shorter Extend moved the deadline back by %s", first.Sub(moved))
+	other := e.Client().Mutex("m")
+	outlives(ctx, driver.Now().Add(20*time.Millisecond), func() {
+		refused(second(other.TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire after a shorter Extend")
+	})
 	done(h.Err())
-	refused(second(e.Client().Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire after a shorter Extend")
 	done(h.Release())
 }
 

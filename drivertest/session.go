@@ -17,11 +17,11 @@ var (
 )
 
 var sessionCases = []Case{
-	{Name: "Session/EndsWithoutKeep", Needs: session, Uses: HasTTL, Run: run(sessionEndsWithoutKeep),
+	{Name: "Session/EndsWithoutKeep", Needs: session, Uses: HasTTL, Run: timed(sessionEndsWithoutKeep),
 		Promise: "A session that nobody keeps ends after its TTL, with the holds on it, and the next is granted."},
-	{Name: "Session/Keep", Needs: session, Uses: HasTTL, Run: run(sessionKeep),
+	{Name: "Session/Keep", Needs: session, Uses: HasTTL, Run: timed(sessionKeep),
 		Promise: "A session that is kept outlives its TTL, and so do the holds on it."},
-	{Name: "Session/AutoRenew", Needs: session, Uses: HasTTL, Run: run(sessionAutoRenew),
+	{Name: "Session/AutoRenew", Needs: session, Uses: HasTTL, Run: timed(sessionAutoRenew),
 		Promise: "A session with AutoRenew outlives its TTL without Keep."},
 	{Name: "Session/TimeToLive", Needs: session, Uses: HasTTL, Run: run(sessionTimeToLive),
 		Promise: "TimeToLive is above 0 and at most the TTL, and Keep moves it up."},
@@ -35,9 +35,9 @@ var sessionCases = []Case{
 		Promise: "Nothing can be taken, put or kept under a session that has ended."},
 	{Name: "Session/ClosedClient", Needs: sessionKeys, Run: run(sessionClosedClient),
 		Promise: "Closing a client ends its sessions with their keys."},
-	{Name: "Hold/ManualRenew", Needs: session, Uses: HasTTL, Run: run(holdManualRenew),
+	{Name: "Hold/ManualRenew", Needs: session, Uses: HasTTL, Run: timed(holdManualRenew),
 		Promise: "A hold with ManualRenew ends after its TTL unless Renew is called."},
-	{Name: "Hold/RenewOnlyForward", Needs: session, Uses: HasTTL, Run: run(holdRenewOnlyForward),
+	{Name: "Hold/RenewOnlyForward", Needs: session, Uses: HasTTL, Run: timed(holdRenewOnlyForward),
 		Promise: "Renew moves a hold's end on, and a shorter Renew does not move it back."},
 }
 

@@ -206,7 +206,7 @@ func (e *engine) emit(c *claim, verb string) {
 }
 
 // kept is how many events the engine remembers.
-const kept = 2000
+const kept = 500
 
 func (e *engine) publish(ev driver.Event) {
 	if e.has("drops events") && ev.Revision%7 == 0 {

@@ -2,9 +2,8 @@ package drivertest_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +60,7 @@ type lease struct {
 type claim struct {
 	driver.Request
 	lease   *lease
+	ctx     context.Context // of its Acquire
 	token   uint64
 	since   time.Time
 	changes uint64
@@ -130,7 +130,7 @@ func (e *engine) nextDeadline() time.Time {
 
 func (e *engine) endLeases(now time.Time) {
 	for _, l := range e.leases {
-		if !l.deadline.IsZero() && !now.Before(l.deadline) && !e.has("sessions never end") {
+		if !l.deadline.IsZero() && !now.Before(l.deadline) && !e.has("sessions never end") && !e.has("the dead are renewed") {
 			e.endLease(l, true)
 		}
 	}
@@ -164,7 +164,7 @@ func (e *engine) endClaims(now time.Time) {
 	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	for _, c := range slices.Clone(e.claims) {
 		switch {
-		case passed(c.tail):
+		case passed(c.tail), c.token != 0 && c.ctx.Err() != nil && e.has("context ends the hold"):
 			e.drop(c)
 		case c.tail.IsZero() && passed(c.until):
 			e.free(c, true, driver.ErrLost)
@@ -246,9 +246,6 @@ func btoi(b bool) int {
 func (e *engine) serve(c *claim, closed map[string]bool, reserved *[]*claim) bool {
 	wants := slices.Clone(c.Wants)
 	slices.SortFunc(wants, func(a, b driver.Want) int { return strings.Compare(a.Name, b.Name) })
-	if e.has("takes the first only") {
-		wants = wants[:1]
-	}
 	for i, w := range wants {
 		if closed[w.Name] || !e.fits(c, w, *reserved) {
 			closed[w.Name] = !e.overtaken(w)
@@ -414,131 +411,4 @@ func (e *engine) newToken(name string) uint64 {
 		return old + 1
 	}
 	return e.rev
-}
-
-// holders are the claims that have name, waiters those that wait, in order.
-func (e *engine) split(name string) (holders, waiters []*claim) {
-	for _, c := range e.claims {
-		switch {
-		case c.want(name) == nil:
-		case c.token != 0:
-			holders = append(holders, c)
-		default:
-			waiters = append(waiters, c)
-		}
-	}
-	return holders, waiters
-}
-
-// describe is a claim as others are told of it.
-func (e *engine) describe(c *claim, name string) driver.Claim {
-	w := c.want(name)
-	d := driver.Claim{
-		Name: name, Kind: w.Kind, Mode: w.Mode, Weight: max(w.Weight, 1), Token: c.token, Owner: c.Spec.Owner, Meta: c.Spec.Meta,
-		Lease: c.lease.id, Value: c.Value, Created: c.token, Modified: c.token + c.changes, Version: c.changes,
-		Held: time.Since(c.since), ExpiresIn: max(time.Until(c.lease.deadline), 0), Revoked: !c.until.IsZero(),
-	}
-	switch {
-	case e.has("wrong holder"):
-		d.Token, d.Owner = d.Token+1, "somebody else"
-	case e.has("no deadline told"):
-		d.ExpiresIn = 0
-	case e.has("modes untold"):
-		d.Mode = driver.Exclusive
-	case e.has("value untold"):
-		d.Value = nil
-	}
-	return d
-}
-
-func (e *engine) resource(name string) driver.Resource {
-	holders, waiters := e.split(name)
-	r := driver.Resource{Name: name, Limit: int64(e.limit(name))}
-	for _, c := range holders {
-		r.Kind = c.want(name).Kind
-		r.Holders = append(r.Holders, e.describe(c, name))
-		r.Used += max(c.want(name).Weight, 1)
-	}
-	for i, c := range waiters {
-		r.Kind = c.want(name).Kind
-		d := e.describe(c, name)
-		d.Position = i + 1
-		r.Waiters = append(r.Waiters, d)
-	}
-	switch {
-	case e.has("used untold"):
-		r.Used = 0
-	case e.has("no queue told"):
-		r.Waiters = nil
-	case e.has("remembers holders") && len(holders) == 0:
-		r.Holders = append(r.Holders, e.past[name])
-	}
-	return r
-}
-
-// held is the refusal of a try.
-func (e *engine) held(c *claim) error {
-	he := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
-	for _, w := range c.Wants {
-		r := e.resource(w.Name)
-		he.Holders, he.Waiting = append(he.Holders, r.Holders...), he.Waiting+len(r.Waiters)
-	}
-	if e.has("one holder told") {
-		he.Holders = he.Holders[:1]
-	}
-	return he
-}
-
-// admit checks a wish before it is queued, and makes what it needs.
-func (e *engine) admit(c *claim) error {
-	for _, w := range c.Wants {
-		for _, o := range e.claims {
-			if hw := o.want(w.Name); hw != nil && hw.Kind != w.Kind && !e.has("kinds mix") {
-				return refusal(driver.ErrConflict, "it is a %s", hw.Kind)
-			}
-		}
-		if err := e.admitLimit(w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *engine) admitLimit(w driver.Want) error {
-	if w.Kind != driver.Semaphore && w.Kind != driver.Latch && w.Kind != driver.Barrier {
-		return nil
-	}
-	v := e.objects[object{w.Kind, w.Name}]
-	switch {
-	case v == nil && w.Limit == 0 && !e.has("makes itself"):
-		return refusal(fs.ErrNotExist, "there is no such %s", w.Kind)
-	case v == nil:
-		v = &value{n: uint64(max(w.Limit, 1))}
-		e.objects[object{w.Kind, w.Name}] = v
-	case w.Kind != driver.Latch && w.Limit != 0 && uint64(w.Limit) != v.n && !e.has("limit differs quietly"):
-		return refusal(driver.ErrConflict, "its limit is %d", v.n)
-	}
-	if w.Kind == driver.Semaphore && uint64(w.Weight) > v.n && !e.has("heavy waits") {
-		return refusal(fs.ErrInvalid, "the weight %d is above its limit %d", w.Weight, v.n)
-	}
-	return nil
-}
-
-func refusal(kind error, format string, args ...any) error {
-	return driver.Errorf("", "", kind, format, args...)
-}
-
-// spell is a name as the engine keeps it.
-func (e *engine) spell(name string) string {
-	switch {
-	case e.has("folds case"):
-		return strings.ToLower(name)
-	case e.has("cleans names"):
-		return path.Clean(name)
-	case e.has("cuts names"):
-		return name[:min(len(name), 200)]
-	case e.has("last element only"):
-		return name[strings.LastIndex(name, "/")+1:]
-	}
-	return name
 }

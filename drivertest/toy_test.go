@@ -84,7 +84,15 @@ func (t *toy) stall() (resume func()) {
 		t.stopped = stopped
 	}
 	set(true)
-	return func() { set(false) }
+	return func() {
+		set(false)
+		t.mu.Lock()
+		own := slices.Clone(t.own)
+		t.mu.Unlock()
+		for _, l := range own {
+			t.beat(l) // as a program that goes on finds its timers overdue
+		}
+	}
 }
 
 func (t *toy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
@@ -98,10 +106,13 @@ func (t *toy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, err
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	c := &claim{Request: *r, lease: l, since: time.Now(), ready: make(chan struct{})}
+	c := &claim{Request: *r, lease: l, ctx: ctx, since: time.Now(), ready: make(chan struct{})}
 	c.Wants = slices.Clone(r.Wants)
 	for i := range c.Wants {
 		c.Wants[i].Name = t.e.spell(c.Wants[i].Name)
+	}
+	if t.e.has("takes the first only") {
+		c.Wants = c.Wants[:1]
 	}
 	return t.obtain(ctx, c)
 }
@@ -216,9 +227,6 @@ func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
 			g.Tokens = append(g.Tokens, c.token+uint64(i))
 		}
 	}
-	if t.e.has("context ends the hold") {
-		context.AfterFunc(ctx, func() { c.Lost(ctx.Err()) })
-	}
 	return g
 }
 
@@ -279,7 +287,7 @@ func (t *toy) beat(l *lease) {
 	}
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
-	if !l.dead {
+	if !l.dead && l.timer != nil {
 		l.timer.Reset(l.spec.TTL / 3)
 	}
 }

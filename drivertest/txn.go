@@ -41,7 +41,7 @@ func txnAllConditions(ctx context.Context, e *Env) {
 	}))
 	want(res.OK && len(res.Results) == 1, "with true conditions the result is %+v", res)
 	res = must(s.Txn(ctx, holdfast.Txn{
-		If:   []holdfast.Compare{holdfast.At("a", rev), holdfast.Absent("b")},
+		If:   []holdfast.Compare{holdfast.Absent("b"), holdfast.At("a", rev)},
 		Then: []holdfast.Op{holdfast.PutOp("b", []byte("again"))},
 		Else: []holdfast.Op{holdfast.GetOp("b"), holdfast.GetOp("absent")},
 	}))

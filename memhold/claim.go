@@ -219,11 +219,11 @@ type change struct {
 
 // finished hands the hold over under the lock: its end, should it come next, is
 // told to the right one.
-func (ch *change) finished() {
+func (ch *change) finished(st *store) {
 	if ch.told != nil && ch.call.Outcome == session.Answered && ch.call.Result.Code == core.CodeOK {
 		ch.k.told = ch.told
 	}
-	ch.op.finished()
+	ch.op.finished(st)
 }
 
 // alter runs a command about the hold and returns the grant as it is then.

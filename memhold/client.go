@@ -17,6 +17,7 @@ type client struct {
 	shared map[driver.Spec]*user
 	users  map[*user]struct{}
 	stalls int
+	awake  chan struct{} // closed when the stalls are over; nil: there are none
 	closed bool
 	// gone is closed by Close.
 	gone chan struct{}
@@ -131,6 +132,7 @@ func (c *client) Stall() (resume func()) {
 	now := c.st.lock()
 	defer c.st.unlock()
 	if c.stalls++; c.stalls == 1 {
+		c.awake = make(chan struct{})
 		for u := range c.users {
 			u.take(u.s.Disconnect(now))
 			u.touch()
@@ -149,13 +151,18 @@ func (c *client) Stall() (resume func()) {
 }
 
 func (c *client) resume(now int64) {
-	if c.stalls--; c.stalls > 0 || c.closed {
+	if c.closed {
 		return
 	}
-	c.connect(now)
+	if c.stalls--; c.stalls == 0 {
+		c.connect(now)
+	}
 }
 
+// connect ends the stalls.
 func (c *client) connect(now int64) {
+	close(c.awake)
+	c.awake = nil
 	for u := range c.users {
 		u.take(u.s.Connect(now))
 		u.touch()
@@ -163,13 +170,22 @@ func (c *client) connect(now int64) {
 	c.st.pump(now)
 }
 
-// Ping answers at once.
+// Ping answers at once, unless the client is stalled.
 func (c *client) Ping(ctx context.Context) error {
 	if _, err := c.begin(ctx); err != nil {
 		return err
 	}
+	awake := c.awake
 	c.st.unlock()
-	return nil
+	if awake == nil {
+		return nil
+	}
+	select {
+	case <-awake:
+		return nil
+	case <-ctx.Done():
+		return stopped(ctx, driver.NotDone)
+	}
 }
 
 // Close ends every session of the client, and with them all that it holds. A

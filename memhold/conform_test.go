@@ -1,29 +1,18 @@
 package memhold_test
 
 import (
-	"context"
 	"testing"
 
-	"github.com/holdfast-io/holdfast"
-	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/drivertest"
-	"github.com/holdfast-io/holdfast/internal/bridge"
 	_ "github.com/holdfast-io/holdfast/memhold"
 )
 
 // TestConformance runs the suite that every backend passes, with clients that
-// share one memory as processes share a server.
+// share one memory as processes share a server. A stalled client is behind a
+// link that drops everything, too.
 func TestConformance(t *testing.T) {
+	open(t) // the memory lives until the test ends
 	h := drivertest.URL("mem://" + t.Name())
-	h.Stall = func(s *holdfast.Space) func() { return bridge.Driver(s).(bridge.Staller).Stall() }
-	h.Flood = true
-	open := h.Open
-	keep, err := open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = keep.Close() })
-	h.Open = func(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) { return open(ctx, opts...) }
-	h.Require = []driver.Feature{driver.FeatureLostFirst}
+	h.Stall, h.Cut, h.Flood = stall, stall, true
 	drivertest.Run(t, h)
 }

@@ -296,3 +296,24 @@ func TestForeignLease(t *testing.T) {
 		t.Errorf("%v, %v", err, l.Err())
 	}
 }
+
+// After a downgrade it is the new hold that is told of its end.
+func TestDowngradedHoldIsTold(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m := s.RWMutex("m")
+	write, err := m.AcquireWrite(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := m.Downgrade(t.Context(), write)
+	if err != nil || read.Token() != write.Token() {
+		t.Fatalf("%v", err)
+	}
+	if _, err := s.ForceRelease(t.Context(), "m", read.Token()); err != nil {
+		t.Fatal(err)
+	}
+	if err := read.Err(); !errors.Is(err, holdfast.ErrLost) || !strings.Contains(err.Error(), "by force") {
+		t.Fatalf("the reader knows nothing: %v", err)
+	}
+}

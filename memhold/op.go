@@ -16,10 +16,13 @@ type op struct {
 	ready chan struct{} // closed when done; nil: nobody waits
 }
 
-func (o *op) finished() {
+// finisher is the Tag of every call.
+type finisher interface{ finished(st *store) }
+
+func (o *op) finished(st *store) {
 	o.done = true
 	if o.ready != nil {
-		close(o.ready)
+		st.later = append(st.later, task{wake: o.ready})
 	}
 }
 
@@ -56,18 +59,24 @@ func (o *op) wait(ctx context.Context, u *user) error {
 	}
 }
 
-// abandon gives up a call, unless it is answered by now.
+// abandon gives up a call, unless it is answered by now. What is not stalled and
+// unanswered is a wait, and that is withdrawn when abandon returns.
 func (o *op) abandon(ctx context.Context, u *user) error {
 	st := u.c.st
 	now := st.lock()
-	defer st.unlock()
 	if o.done {
+		st.unlock()
+		<-o.ready
 		return nil
 	}
+	defer st.unlock()
 	outcome, actions := u.s.Abandon(now, &o.call)
 	u.take(actions)
 	u.touch()
 	st.pump(now)
+	if !u.c.stalled() {
+		outcome = session.NotDone
+	}
 	return stopped(ctx, known(outcome))
 }
 

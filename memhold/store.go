@@ -24,6 +24,9 @@ type store struct {
 	users   map[core.SessionID]*user
 	clients int
 	alarm   alarm // for the machine's next deadline
+	// death is when the first session might be dead: not later than the first
+	// of their deadlines.
+	death int64
 
 	sends []outgoing
 	dirty []*user
@@ -46,7 +49,7 @@ func newStore(name string) *store {
 	m := core.New(core.Config{})
 	st := &store{
 		name: name, start: driver.Now(), m: m, hub: watch.NewHub(0, m.Revision()),
-		readers: map[*watch.Watcher]chan struct{}{}, users: map[core.SessionID]*user{},
+		readers: map[*watch.Watcher]chan struct{}{}, users: map[core.SessionID]*user{}, death: never,
 	}
 	st.alarm.ring = st.ring
 	return st
@@ -60,17 +63,40 @@ func (st *store) now() int64 { return int64(driver.Now().Sub(st.start)) + 1 }
 // time is a point of now as a time of driver.Now.
 func (st *store) time(now int64) time.Time { return st.start.Add(time.Duration(now - 1)) }
 
-// lock returns the time.
+// lock returns the time, at which nobody believes in a session whose deadline
+// has passed: such holders are told first. Nothing can be granted before, however
+// late the timers of a process are that was stopped.
 func (st *store) lock() int64 {
-	st.mu.Lock()
-	return st.now()
+	for {
+		st.mu.Lock()
+		now := st.now()
+		if now < st.death {
+			return now
+		}
+		st.bury(now)
+		st.unlock()
+	}
 }
 
-// task is what unlock has to do.
+// bury lets the sessions notice that their deadline has passed.
+func (st *store) bury(now int64) {
+	st.death = never
+	for _, u := range st.users {
+		u.take(u.s.Tick(now))
+		if d, ok := u.s.Deadline(); ok && u.s.Alive() {
+			st.death = min(st.death, d)
+		}
+		u.touch()
+	}
+}
+
+// task is what unlock has to do, in order: who is told of a loss is told before
+// the one who gains from it goes on.
 type task struct {
 	lease *driver.Lease // with end nil: to be moved to at
 	at    time.Time
 	end   error
+	wake  chan struct{}
 	f     func()
 }
 
@@ -78,6 +104,8 @@ func (t *task) run() {
 	switch {
 	case t.f != nil:
 		t.f()
+	case t.wake != nil:
+		close(t.wake)
 	case t.end != nil:
 		t.lease.End(t.end)
 	default:

@@ -88,10 +88,11 @@ func (u *user) take(actions []session.Action) {
 		case session.Queued:
 			queued(st, a.Call)
 		case session.Done:
-			a.Call.Tag.(interface{ finished() }).finished()
+			a.Call.Tag.(finisher).finished(st)
 		case session.Lost:
 			a.Call.Tag.(*claim).lose(a.Code)
 		case session.Moved:
+			st.death = min(st.death, a.Deadline)
 			st.later = append(st.later, task{lease: u.lease, at: st.time(a.Deadline)})
 			u.turn()
 		case session.Dead:

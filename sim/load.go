@@ -31,7 +31,7 @@ func (k *client) something() {
 		return
 	}
 	r := k.c.rng
-	switch r.IntN(14) {
+	switch r.IntN(15) {
 	case 0, 1, 2:
 		k.acquire(core.Want{Name: fmt.Sprintf("mutex-%d", r.IntN(mutexes)), Kind: core.Mutex})
 	case 3, 4:
@@ -52,6 +52,8 @@ func (k *client) something() {
 		key := fmt.Sprintf("key-%d", r.IntN(3))
 		k.submit(&op{name: key}, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: key, Value: []byte("x"), Expire: r.Int64N(2) * second}}})
 	case 13:
+		k.force()
+	case 14:
 		k.askRead(fmt.Sprintf("counter-%d", r.IntN(counters)))
 	}
 }
@@ -96,5 +98,13 @@ func (k *client) upgrade() {
 			k.submit(&op{name: "rw-upgrade", mode: core.Exclusive, base: o}, core.Command{Op: core.OpUpgrade, Target: o.call.Seq()})
 			return
 		}
+	}
+}
+
+// force takes somebody's hold away, as an operator would.
+func (k *client) force() {
+	name := fmt.Sprintf("mutex-%d", k.c.rng.IntN(mutexes))
+	if r := k.c.check.names[name]; r != nil && len(r.holders) > 0 {
+		k.submit(&op{name: "force"}, core.Command{Op: core.OpForce, Name: name, Token: r.holders[0].token})
 	}
 }

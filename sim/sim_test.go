@@ -12,6 +12,7 @@ import (
 var (
 	budget = flag.Duration("sim.budget", 0, "simulate new seeds for this long")
 	first  = flag.Uint64("sim.first", 1, "the first seed")
+	count  = flag.Int("sim.seeds", share, "how many seeds to simulate without a budget")
 	replay = flag.Uint64("sim.seed", 0, "replay this seed")
 )
 
@@ -24,7 +25,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	began, total, seeds := time.Now(), sim.Result{}, 0
-	for seed := *first; *budget == 0 && seeds < share || time.Since(began) < *budget; seed++ {
+	for seed := *first; *budget == 0 && seeds < *count || time.Since(began) < *budget; seed++ {
 		total.Add(run(t, seed, seed%10 == 0))
 		seeds++
 		if t.Failed() {

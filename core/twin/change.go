@@ -131,6 +131,7 @@ func (t *Twin) fallBack(c *claim) core.Result {
 	c.wants[0].Mode = core.Shared
 	c.s.records = slices.DeleteFunc(c.s.records, func(r record) bool { return r.result.Seq == c.seq })
 	t.tell(c, core.VerbDowngraded, core.CodeCanceled)
+	t.touch(c, 0)
 	t.settle()
 	return r
 }
@@ -194,6 +195,7 @@ func (t *Twin) downgrade(s *session, cmd core.Command) core.Result {
 	c.was = shared{}
 	r := core.Result{Revision: t.next(), Token: c.token, Deadline: c.ownDeadline()}
 	t.tell(c, core.VerbDowngraded, core.CodeOK)
+	t.touch(c, 0)
 	t.settle()
 	return r
 }

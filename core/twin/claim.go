@@ -213,6 +213,7 @@ func (t *Twin) enter(c *claim) core.Result {
 	t.arrivals++
 	c.arrival = t.arrivals
 	t.claims = append(t.claims, c)
+	t.touch(c, 0)
 	t.settle()
 	if c.state != core.ClaimWaiting {
 		return t.claimResult(c)

@@ -9,7 +9,13 @@ import (
 // settle grants everything that can be granted: it walks over all names in
 // order, again and again, until a whole walk changes nothing.
 func (t *Twin) settle() {
-	for !t.frozen && t.settleOnce() {
+	if t.frozen {
+		return
+	}
+	for t.settleOnce() {
+	}
+	for _, n := range t.names {
+		n.touched = false
 	}
 }
 
@@ -28,19 +34,18 @@ func (t *Twin) settleOnce() bool {
 // serve does one thing at n: drop a dead waiter, grant an upgrade, or reserve n
 // for the claim at the head of its queue.
 func (t *Twin) serve(n *name) bool {
-	if up := t.upgradeAt(n); up != nil && up.s.dead {
-		t.drop(up, core.CodeNoSession)
-		return true
-	} else if up != nil {
-		return t.serveUpgrade(n, up)
-	}
 	head := t.head(n)
+	if up := t.upgradeAt(n); up != nil {
+		head = up
+	}
 	switch {
-	case head == nil:
+	case head == nil || head.s.dead && !n.touched:
 		return false
 	case head.s.dead:
 		t.drop(head, core.CodeNoSession)
 		return true
+	case head.target != nil:
+		return t.serveUpgrade(n, head)
 	case n.kind == core.Barrier:
 		return t.serveBarrier(n)
 	case !t.fits(head, n):
@@ -175,6 +180,7 @@ func (t *Twin) yield(n *name) {
 			continue
 		}
 		c.reserved = slices.IndexFunc(c.wants, func(w core.Want) bool { return w.Name == n.name })
+		t.touch(c, c.reserved)
 	}
 }
 
@@ -197,11 +203,15 @@ func (t *Twin) serveBarrier(n *name) bool {
 	return true
 }
 
-// reclaimFor takes stale claims for c, oldest first, until c would fit at n;
-// none, if even all of them would not do. What is under min-hold or delay stays
+// reclaimFor takes stale claims for c, oldest first, until c would fit at n:
+// those that leave nothing behind if they will do, else any; none, if even all of
+// them would not do. What is under min-hold or delay stays
 // taken, ownerless, like after an expiry.
 func (t *Twin) reclaimFor(c *claim, n *name) bool {
-	victims := t.reclaimable(c, n, false)
+	victims := t.reclaimable(c, n, true)
+	if victims == nil {
+		victims = t.reclaimable(c, n, false)
+	}
 	for _, v := range victims {
 		t.next()
 		t.tell(v, core.VerbReclaimed, core.CodeOK)
@@ -235,8 +245,18 @@ func (t *Twin) reclaimable(c *claim, n *name, atOnce bool) []*claim {
 	return nil
 }
 
+// touch marks the names of c from the given one on.
+func (t *Twin) touch(c *claim, from int) {
+	for _, w := range c.wants[from:] {
+		if n := t.find(c.ns, w.Name); n != nil {
+			n.touched = true
+		}
+	}
+}
+
 // remove forgets c as a claim.
 func (t *Twin) remove(c *claim) {
+	t.touch(c, 0)
 	t.claims = slices.DeleteFunc(t.claims, func(o *claim) bool { return o == c })
 }
 

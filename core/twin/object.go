@@ -57,7 +57,7 @@ func (t *Twin) resize(s *session, c core.Command) core.Result {
 	if o.limit == c.Limit {
 		return core.Result{}
 	}
-	o.limit = c.Limit
+	o.limit, o.touched = c.Limit, true
 	r := core.Result{Revision: t.next()}
 	t.event(o.event(core.VerbResized, uint64(c.Limit)))
 	for _, w := range slices.Clone(t.claims) {
@@ -210,6 +210,7 @@ func (t *Twin) countDown(s *session, c core.Command) core.Result {
 		t.names = append(t.names, o)
 	}
 	o.limit -= int64(min(c.A, uint64(o.limit)))
+	o.touched = true
 	r := core.Result{Revision: t.next(), Number: uint64(o.limit)}
 	t.event(o.event(core.VerbCounted, uint64(o.limit)))
 	if o.limit == 0 {

@@ -86,3 +86,64 @@ func (t *Twin) Due() (int64, bool) {
 	}
 	return slices.Min(all), true
 }
+
+// Names lists what is known by a name, as namespace and name.
+func (t *Twin) Names() (all [][2]string) {
+	for _, n := range t.names {
+		all = append(all, [2]string{n.ns, n.name})
+	}
+	return all
+}
+
+// Inspect tells who has a name and who waits for it. It fills what the twin
+// knows: of the resource Kind, Number and, for a semaphore, Limit and Used; of a
+// claim Session, Seq, Mode, Weight, Token, Since, Reserved, Upgrade, Revoked.
+func (t *Twin) Inspect(ns, of string) core.ResourceInfo {
+	n := t.find(ns, of)
+	r := core.ResourceInfo{Namespace: n.ns, Name: n.name, Kind: n.kind}
+	switch n.kind {
+	case core.Counter, core.Sequence:
+		r.Number = n.number
+	case core.Latch:
+		r.Number = uint64(n.limit)
+	case core.Semaphore:
+		r.Limit = n.limit
+	}
+	for _, c := range t.claims {
+		switch {
+		case c.holds(n):
+			r.Holders = append(r.Holders, c.info(n))
+			r.Used += c.want(n).Weight
+		case c.about(n):
+			r.Waiters = append(r.Waiters, c.info(n))
+		}
+	}
+	if n.kind != core.Semaphore {
+		r.Used = 0
+	}
+	slices.SortStableFunc(r.Holders, func(a, b core.ClaimInfo) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortStableFunc(r.Waiters, upgradeFirst)
+	return r
+}
+
+func (c *claim) info(n *name) core.ClaimInfo {
+	w := c.want(n)
+	i := core.ClaimInfo{
+		Name: n.name, Kind: n.kind, Seq: c.seq, Mode: w.Mode, Weight: w.Weight, Token: c.token, Since: c.since,
+		Reserved: c.state == core.ClaimWaiting && c.takes(n), Upgrade: c.target != nil, Revoked: c.state == core.ClaimRevoked,
+	}
+	if c.s != nil {
+		i.Session = c.s.id
+	}
+	return i
+}
+
+func upgradeFirst(a, b core.ClaimInfo) int {
+	switch {
+	case a.Upgrade == b.Upgrade:
+		return 0
+	case a.Upgrade:
+		return -1
+	}
+	return 1
+}

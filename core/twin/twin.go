@@ -64,6 +64,7 @@ type name struct {
 	limit    int64  // semaphore: capacity; barrier: parties; latch: what is left
 	number   uint64 // counter: its value; sequence: the next number
 	unsigned bool   // counter
+	touched  bool   // something was given up here: dead waiters in front are dropped
 }
 
 // New returns an empty twin.
@@ -86,6 +87,10 @@ func (t *Twin) Apply(e Entry) Output {
 	switch e.Kind {
 	case core.EntryFreeze, core.EntryUnfreeze:
 		t.frozen = e.Kind == core.EntryFreeze
+		for _, n := range t.names {
+			n.touched = true
+		}
+		t.settle()
 	case core.EntryForget:
 		t.forget(e.Seconds)
 	}

@@ -1,4 +1,26 @@
 package main
 
 // suites is what make bench runs; each line of its table is a bound here.
-var suites = []suite{}
+var suites = []suite{
+	{pkg: "./core", bench: "AcquireRelease$", bounds: []bound{
+		{"maps", 15, "acquire and release in the machine, with decoding, dedupe, events and hash, to insert and delete of the name in a Go map under a mutex"},
+	}},
+	{pkg: "./core", bench: "Beside$", bounds: []bound{
+		{"known-ratio", 2, "the same beside 1,000,000 known names, to that beside 1,000"},
+		{"new-ratio", 4, "the same of a new name, likewise"},
+	}},
+	{pkg: "./core", bench: "Million$", bounds: []bound{
+		{"B/lock", 500, "bytes of heap a held lock, of 1,000,000 with one session for every ten"},
+		{"expire/grant", 3, "expiring them, to granting them"},
+	}},
+	{pkg: "./core", bench: "Drain$", bounds: []bound{
+		{"ten-times-ratio", 15, "draining 10,000 waiters, to draining 1,000"},
+	}},
+	{pkg: "./core", bench: "Snapshot$", bounds: []bound{
+		{"longest-ms", 20, "longest apply while a snapshot of 1,000,000 locks is written, in milliseconds"},
+	}},
+	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
+		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
+		{"allocs/op", 15, "its allocations"},
+	}},
+}

@@ -58,7 +58,7 @@ func parseOne(source, entry string) (bug, error) {
 	name, rest, _ := strings.Cut(entry, "\n")
 	b := bug{source: source, name: name}
 	file := ""
-	for rest = strings.TrimRight(rest, "\n"); rest != ""; {
+	for rest = strings.TrimRight(rest, "\n") + "\n"; rest != ""; {
 		if body, ok := strings.CutPrefix(rest, "--- old\n"); ok {
 			old, after, ok := strings.Cut(body, "\n--- new\n")
 			if !ok {
@@ -91,7 +91,7 @@ func cutField(s string) (text, rest string) {
 			end = min(end, i)
 		}
 	}
-	return strings.TrimPrefix(s[:end], "\n"), strings.TrimPrefix(s[end:], "\n")
+	return strings.TrimSuffix(strings.TrimPrefix(s[:end], "\n"), "\n"), strings.TrimPrefix(s[end:], "\n")
 }
 
 func (b *bug) check() error {

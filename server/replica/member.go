@@ -253,9 +253,17 @@ func (n *Node) Transfer(now int64, to uint64) {
 		return
 	}
 	n.proposeEntry(nil)
-	n.transfer = to
+	n.transfer, n.handing = to, 0
 	n.maybeTransfer()
 	n.process()
+}
+
+// tickTransfer goes on as before if nobody took over within an election timeout:
+// the other node may be gone.
+func (n *Node) tickTransfer() {
+	if n.handing++; n.handing > n.cfg.ElectionTicks {
+		n.transfer = 0
+	}
 }
 
 func (n *Node) maybeTransfer() {

@@ -41,6 +41,7 @@ type Node struct {
 	flying   []proposal
 	number   uint64
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
+	handing  int    // ticks since that was asked for
 
 	writes  []Write
 	writeID uint64
@@ -134,6 +135,7 @@ func (n *Node) Tick(now int64) {
 		n.raft.Tick()
 		n.process()
 		n.tickReads()
+		n.tickTransfer()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()

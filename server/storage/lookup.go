@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// cache holds the newest entries without a gap, up to a number of data bytes.
+// cache holds the newest entries without a gap, up to a number of bytes.
 type cache struct {
 	entries []Entry
 	bytes   int64
@@ -22,9 +22,9 @@ func (c *cache) apply(r *record, limit int64) {
 	}
 	c.cut(r.first)
 	c.entries = append(c.entries, r.entries...)
-	c.bytes += dataBytes(r.entries)
+	c.bytes += memory(r.entries...)
 	for c.bytes > limit {
-		c.bytes -= int64(len(c.entries[0].Data))
+		c.bytes -= memory(c.entries[0])
 		c.entries = c.entries[1:]
 	}
 }
@@ -40,12 +40,13 @@ func (c *cache) cut(index uint64) {
 	}
 	n := len(c.entries) - len(tail)
 	c.entries = c.entries[:n:n]
-	c.bytes -= dataBytes(tail)
+	c.bytes -= memory(tail...)
 }
 
-func dataBytes(entries []Entry) (n int64) {
+// memory is about what entries take; empty ones are not for nothing.
+func memory(entries ...Entry) (n int64) {
 	for i := range entries {
-		n += int64(len(entries[i].Data))
+		n += 48 + int64(len(entries[i].Data))
 	}
 	return n
 }

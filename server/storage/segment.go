@@ -3,7 +3,6 @@ package storage
 import (
 	"fmt"
 	"hash/crc32"
-	"path/filepath"
 )
 
 // A segment is one preallocated file of the log. Its header repeats the state of
@@ -172,7 +171,7 @@ func (s *Store) recycle(seg *segment) error {
 	}
 	spare := spareFile{spareName(seg.no), seg.size}
 	s.spares = append(s.spares, spare)
-	return s.step("rename", name, s.fs.Rename(name, filepath.Join(s.dir, spare.name)))
+	return s.step("rename", name, s.fs.Rename(name, s.path(spare.name)))
 }
 
 // maxSpares bounds the recycled files kept for the next segments.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/crc32"
+	"slices"
 )
 
 // A snapshot file: header, membership, body. docs/storage.md has its bytes.
@@ -108,6 +109,7 @@ func (s *Store) NewSnapshot(meta SnapshotMeta) (*SnapshotWriter, error) {
 	if err != nil {
 		return nil, s.fail("create", temp, err)
 	}
+	meta.Conf = slices.Clone(meta.Conf)
 	w := &SnapshotWriter{s: s, file: f, temp: temp, hash: sha256.New()}
 	w.head = snapHead{cluster: s.id.cluster, group: s.opts.Group, meta: meta}
 	if _, err := f.WriteAt(meta.Conf, snapHeader); err != nil {

@@ -9,10 +9,7 @@ import (
 // from now on the newest. The last two are kept, older ones removed. Its index
 // must lie in the log, and the entry there have its term.
 func (s *Store) CreateSnapshot(w *SnapshotWriter) error {
-	if err := s.checkOwn(w); err != nil {
-		return err
-	}
-	if err := w.publish(); err != nil {
+	if err := s.publishOwn(w); err != nil {
 		return err
 	}
 	return s.keep(2)
@@ -22,10 +19,7 @@ func (s *Store) CreateSnapshot(w *SnapshotWriter) error {
 // newer ones too: for a node whose own state was found to be wrong. Before it
 // returns, a restart may still find the old ones.
 func (s *Store) ReplaceSnapshots(w *SnapshotWriter) error {
-	if err := s.checkOwn(w); err != nil {
-		return err
-	}
-	if err := w.publish(); err != nil {
+	if err := s.publishOwn(w); err != nil {
 		return err
 	}
 	only := slices.IndexFunc(s.snaps, func(f snapFile) bool { return f.index == w.head.meta.Index })
@@ -35,7 +29,10 @@ func (s *Store) ReplaceSnapshots(w *SnapshotWriter) error {
 	return s.keep(1)
 }
 
-func (s *Store) checkOwn(w *SnapshotWriter) error {
+// publishOwn makes w durable if the log has its place. It vouches for the log
+// first: were the record with that place to go bad unnoticed, the snapshot would
+// look like an installation that was cut short.
+func (s *Store) publishOwn(w *SnapshotWriter) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
@@ -43,7 +40,10 @@ func (s *Store) checkOwn(w *SnapshotWriter) error {
 	if term, err := s.idx.term(meta.Index); err != nil || term != meta.Term {
 		return invalid("snapshot", "the log %d..%d has no entry %d of term %d", s.idx.st.base.Index, s.idx.st.last, meta.Index, meta.Term)
 	}
-	return nil
+	if err := s.Mark(); err != nil {
+		return err
+	}
+	return w.publish()
 }
 
 // InstallSnapshot ends w as a snapshot received from the leader. In one record

@@ -8,8 +8,8 @@ import (
 )
 
 // Store is an open directory. One goroutine at a time may call the methods that
-// write; FirstIndex, LastIndex, Term, Entries, Replay, OpenSnapshot, Size and Full may run
-// beside them.
+// write. Those that only look (FirstIndex, LastIndex, Term, Entries, Replay,
+// HardState, Snapshot, OpenSnapshot, Size, Full) may run beside it.
 type Store struct {
 	fs   FS
 	dir  string
@@ -217,15 +217,14 @@ func (s *Store) write(r *record) error {
 	seg := s.segs[len(s.segs)-1]
 	s.fillIn(r)
 	s.buf = appendRecord(s.buf[:0], r, seed(s.id.salt, seg.no, s.off))
-	name := s.path(seg.name)
 	if _, err := seg.file.WriteAt(s.buf, s.off); err != nil {
-		return s.fail("write", name, err)
+		return s.fail("write", s.path(seg.name), err)
 	}
 	if cap(s.buf) > maxBuffer {
 		s.buf = nil
 	}
 	if err := seg.file.Sync(); err != nil {
-		return s.fail("sync", name, err)
+		return s.fail("sync", s.path(seg.name), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,8 +54,8 @@ type Options struct {
 	// SegmentSize is the size in bytes of one preallocated log file: default
 	// 16 MiB, at least 4 KiB. Compaction frees whole files.
 	SegmentSize int64
-	// CacheBytes bounds the entry data kept in memory for lookups; older entries
-	// are read back from disk. Default 16 MiB.
+	// CacheBytes bounds the memory for entries that lookups find without reading
+	// the disk, the newest ones. Default 16 MiB.
 	CacheBytes int64
 	// SoftLimit in bytes makes Full true once the files take as much; 0 = never.
 	SoftLimit int64

@@ -256,9 +256,12 @@ func (c *claim) grant(token uint64, deadline, now int64) {
 	c.token, c.deadline, c.granted, c.since = token, deadline, true, now
 }
 
-// joined says whether the token is that of a claim that s has already.
+// joined says whether the token is that of a claim that s has already, or gets
+// in this entry.
 func (k *Checker) joined(s *session, token uint64) bool {
-	return token != 0 && slices.ContainsFunc(k.claims, func(c *claim) bool { return c.s == s && c.token == token })
+	has := func(c *claim) bool { return c.s == s && c.token == token }
+	gets := func(p core.Push) bool { return p.Session == s.id && p.Token == token && p.State == core.ClaimGranted }
+	return token != 0 && (slices.ContainsFunc(k.claims, has) || slices.ContainsFunc(k.out.Pushes, gets))
 }
 
 // pushes learns what became of claims by themselves.
@@ -301,10 +304,16 @@ func (k *Checker) overtaken() error {
 	return nil
 }
 
+// handsOver says whether the entry hands an election over, past the queue.
 func (k *Checker) handsOver() bool {
-	return slices.ContainsFunc(k.entry.Frames, func(f core.Frame) bool {
-		return slices.ContainsFunc(f.Commands, func(c core.Command) bool { return c.Op == core.OpHandOver })
-	})
+	for i, f := range k.entry.Frames {
+		for j, c := range f.Commands {
+			if c.Op == core.OpHandOver && k.out.Replies[i].Results[j].Code == core.CodeOK {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *claim) wantsName(n string) bool {

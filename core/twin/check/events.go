@@ -149,7 +149,11 @@ func (k *Checker) room(n *name, e core.Event, c *claim) error {
 func (k *Checker) left(e core.Event) error {
 	n := k.name(e)
 	i := slices.IndexFunc(n.holds, func(h hold) bool { return h.token == e.Token })
-	if i < 0 {
+	forced := func(c *claim) bool { return c.token == e.Token && c.s.forced }
+	switch {
+	case i < 0 && slices.ContainsFunc(k.claims, forced):
+		return nil // some of its session's holds were not waited for
+	case i < 0:
 		return fmt.Errorf("token %d does not hold it", e.Token)
 	}
 	h := n.holds[i]
@@ -172,6 +176,9 @@ func (k *Checker) left(e core.Event) error {
 		return fmt.Errorf("token %d ended at %d; its holder believes until %d (session), %d (hold)", e.Token, k.now, h.c.s.deadline, h.c.deadline)
 	}
 	h.c.over = true
+	if e.Kind == core.EventElection && e.Verb == core.VerbReleased && k.handsOver() {
+		return nil // the name stays taken, by another
+	}
 	k.haunt(n, h, e.Verb != core.VerbReleased)
 	return nil
 }

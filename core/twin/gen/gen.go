@@ -104,7 +104,7 @@ func (g *Gen) Next() twin.Entry {
 	}
 	e := twin.Entry{Now: g.now}
 	if g.chance(3) {
-		e.Now -= second // a new leader's clock is behind
+		e.Now = max(0, e.Now-second) // time does not go back
 	}
 	if g.chance(g.Taste.Kinds) {
 		e.Kind = core.EntryKind(1 + g.rand.IntN(3))
@@ -165,7 +165,8 @@ func (g *Gen) markOf(c *client) uint64 {
 	return c.mark
 }
 
-// Observe remembers what the entry granted.
+// Observe remembers what the entry granted. Clients that learn that their
+// session has ended mostly begin anew.
 func (g *Gen) Observe(out twin.Output) {
 	for _, e := range out.Events {
 		if e.Token != 0 {
@@ -174,5 +175,12 @@ func (g *Gen) Observe(out twin.Output) {
 	}
 	if n := len(g.grants); n > 16 {
 		g.grants = g.grants[n-16:]
+	}
+	for _, r := range out.Replies {
+		for _, c := range g.clients {
+			if c.id == r.Session && r.Deadline == 0 && g.chance(70) {
+				g.reborn(c)
+			}
+		}
 	}
 }

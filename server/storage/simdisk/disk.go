@@ -8,7 +8,8 @@
 //	…
 //	disk = disk.Crash(func(n int) int { return rng.IntN(n) }) // power cut: same seed, same wreck
 //
-// Everything is deterministic and for one goroutine.
+// Everything is deterministic and for one goroutine. Files live in memory: give
+// the store a small Options.SegmentSize.
 package simdisk
 
 import (

@@ -1,0 +1,138 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+)
+
+// broken is how a check leaves its case: [run] turns it into the case's error.
+type broken struct{ err error }
+
+// run lets a check be written straight on: must, want and fail leave it.
+func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		return caught(func() { check(ctx, e) })
+	}
+}
+
+// timed is run for checks in which sessions of the shortest TTL have to live
+// for a while. When the program itself was held up for a good part of it, what
+// was seen says nothing about the backend, and the check is made anew.
+func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
+	return func(ctx context.Context, e *Env) error {
+		for {
+			heldUp := pauses(max(e.TTL, time.Second) / 4)
+			err := caught(func() { check(ctx, e) })
+			if paused := heldUp(); err == nil || !paused || ctx.Err() != nil {
+				return err
+			}
+			e.anew()
+		}
+	}
+}
+
+// pauses looks for pauses of the program; the function returned ends that and
+// reports whether one lasted longer than d.
+func pauses(d time.Duration) (ended func() bool) {
+	var (
+		stop   = make(chan struct{})
+		all    sync.WaitGroup
+		paused bool
+	)
+	all.Go(func() {
+		tick := time.NewTicker(d / 5)
+		defer tick.Stop()
+		for last, going := time.Now(), true; going; last = time.Now() {
+			select {
+			case <-stop:
+				going = false
+			case <-tick.C:
+			}
+			paused = paused || time.Since(last) > d
+		}
+	})
+	return func() bool {
+		close(stop)
+		all.Wait()
+		return paused
+	}
+}
+
+// caught runs f and returns how it was left. A panic of the backend is told as
+// an error too, so that one case does not end the others.
+func caught(f func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case broken:
+			err = p.err
+		default:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	f()
+	return nil
+}
+
+// fail leaves the case.
+func fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
+
+// want leaves the case unless ok.
+func want(ok bool, format string, args ...any) {
+	if !ok {
+		fail(format, args...)
+	}
+}
+
+// must leaves the case if err is not nil.
+func must[T any](v T, err error) T {
+	done(err)
+	return v
+}
+
+// done leaves the case if err is not nil.
+func done(err error) {
+	if err != nil {
+		panic(broken{err})
+	}
+}
+
+// refused leaves the case unless err is of the kind; what names the call.
+func refused(err, kind error, what string) {
+	switch {
+	case err == nil:
+		fail("%s succeeded; want %v", what, kind)
+	case !errors.Is(err, kind):
+		fail("%s: got %w; want %v", what, err, kind)
+	}
+}
+
+// second is the error of a call whose value does not matter.
+func second[T any](_ T, err error) error { return err }
+
+// free leaves the case unless the mutex is free.
+func free(ctx context.Context, m *holdfast.Mutex, when string) {
+	h, err := m.TryAcquire(ctx)
+	if err != nil {
+		fail("%s the name is not free: %w", when, err)
+	}
+	done(h.Release())
+}
+
+// eventually looks until it sees what it wants; the case's end is an error that
+// says what was missing.
+func eventually(ctx context.Context, missing string, look func() bool) {
+	for pause := time.Millisecond; !look(); pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			fail("%s: %w", missing, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
