@@ -61,32 +61,36 @@ func reason(cause error) error {
 	return cause
 }
 
-// end ends the claim once: everybody who looks at it or is bound to it knows
-// before end returns.
+// end ends the claim once; false: it had ended. Whoever learns here or by
+// looking that it is over finds everything that is bound to it ended too: that
+// is done under the lock, so that no Release can tell the backend before.
 func (c *claim) end(over error) bool {
 	c.mu.Lock()
-	if c.over != nil {
-		c.mu.Unlock()
-		return false
-	}
-	c.over = over
-	if c.timer != nil {
-		c.timer.Stop()
+	first := c.over == nil
+	if first {
+		c.over = over
+		c.stop()
 	}
 	begun := c.begun
-	bounds := c.first.stop()
-	for g := c.first.next; g != nil; g = g.next {
-		bounds = append(bounds, g.stop()...)
-	}
 	c.mu.Unlock()
-	c.r.remove(c)
-	for _, b := range bounds {
-		b.cancel(c.why(over))
+	if !first {
+		return false
 	}
+	c.r.remove(c)
 	if begun {
 		c.r.ended(c, over)
 	}
 	return true
+}
+
+// stop ends all that the claim keeps going; c.mu is held.
+func (c *claim) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	for g := &c.first; g != nil; g = g.next {
+		g.stop(c.over)
+	}
 }
 
 // why spells an end out. A release is kept short until somebody asks, since
@@ -98,14 +102,16 @@ func (c *claim) why(over error) error {
 	return over
 }
 
-// stop closes the grip's Done and returns what is bound to it.
-func (g *grip) stop() []*bound {
+// stop closes the grip's Done and ends what is bound to it; its claim is
+// locked.
+func (g *grip) stop(over error) {
 	if g.done != nil {
 		closeOnce(g.done)
 	}
-	bounds := g.bound
+	for _, b := range g.bound {
+		b.cancel(g.c.why(over))
+	}
 	g.bound = nil
-	return bounds
 }
 
 func closeOnce(ch chan struct{}) {

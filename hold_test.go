@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/bridge"
 )
 
 // wantErr checks the kind of an error.
@@ -127,13 +129,16 @@ func TestHold_MaxHold(t *testing.T) {
 		if err := h.Err(); err != nil {
 			t.Fatalf("a nanosecond before the end: %v", err)
 		}
+		synctest.Wait()
 		select {
 		case <-h.Done():
 			t.Fatal("Done before the end")
-		case <-time.After(1):
+		default:
 		}
-		synctest.Wait()
 		<-h.Done()
+		if d, _ := h.Deadline(); driver.Until(d) != 0 {
+			t.Errorf("Done %s after the end", -driver.Until(d))
+		}
 		wantErr(t, h.Err(), holdfast.ErrLost)
 		wantErr(t, h.Extend(t.Context(), time.Minute), holdfast.ErrLost)
 		if toy.holders("a") != 1 {
@@ -223,7 +228,8 @@ func TestHold_ManualRenew_LongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t, holdfast.TTL(10*time.Second))
 		first := acquire(t, s.Mutex("a"))
-		time.AfterFunc(time.Hour-time.Second, func() { _ = first.Release() })
+		// Just before the wait's session would be kept for the 300th time.
+		time.AfterFunc(999900*time.Millisecond, func() { _ = first.Release() })
 		h := acquire(t, s.Mutex("a", holdfast.ManualRenew()))
 		if d, _ := h.Deadline(); driver.Until(d) < 7*time.Second {
 			t.Errorf("only %s are left after the wait", driver.Until(d))
@@ -277,6 +283,29 @@ func TestHold_Bind(t *testing.T) {
 	late := h.Bind(t.Context())
 	wantErr(t, late.Err(), context.Canceled)
 	wantErr(t, context.Cause(late), holdfast.ErrReleased)
+}
+
+// Whoever sees that the hold is over finds everything bound to it ended: else a
+// Release could let the next holder in while work under the old one goes on.
+func TestHold_LossIsWhole(t *testing.T) {
+	s, _ := open(t)
+	for range 20 {
+		h := acquire(t, s.Mutex("a"))
+		var ctxs []context.Context
+		for range 1000 {
+			ctxs = append(ctxs, h.Bind(t.Context()))
+		}
+		go bridge.Lose(h, errors.New("forced"))
+		for h.Err() == nil {
+			runtime.Gosched()
+		}
+		for i := range ctxs {
+			if ctxs[len(ctxs)-1-i].Err() == nil {
+				t.Fatal("a bound context goes on after Err told of the loss")
+			}
+		}
+		_ = h.Release()
+	}
 }
 
 // Promise: "Bind (one result; starts no goroutine)". Everything in a bubble

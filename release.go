@@ -48,18 +48,14 @@ func (g *grip) release() {
 // whether the claim was lost.
 func (c *claim) letGo(g *grip) (last bool, err error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.count--
-	last, err = c.count == 0, c.over
-	var bounds []*bound
-	if !last && err == nil {
-		g.released = true
-		bounds = g.stop()
+	if c.count == 0 || c.over != nil {
+		return c.count == 0, c.over
 	}
-	c.mu.Unlock()
-	for _, b := range bounds {
-		b.cancel(c.why(ErrReleased))
-	}
-	return last, err
+	g.released = true
+	g.stop(ErrReleased)
+	return false, nil
 }
 
 // lostError is why the claim ended; nil if it was released or has moved on.

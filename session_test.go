@@ -82,6 +82,10 @@ func TestSession_Revoke(t *testing.T) {
 		h := acquire(t, s.With(holdfast.Under(ses)).Mutex("a"))
 		other := acquire(t, s.Mutex("other"))
 		ctx := h.Bind(t.Context())
+		toy.onEnd = func() {
+			wantErr(t, context.Cause(ctx), holdfast.ErrLost)
+			wantErr(t, h.Err(), holdfast.ErrLost)
+		}
 		if err := ses.Revoke(); err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ type toy struct {
 	onCount   func(r *driver.CountRequest) error                 // after a count was done
 	onReserve func(ctx context.Context, r *driver.ReserveRequest) error
 	onChange  func(c driver.Change) // before a change
+	onEnd     func()                // before a lease is ended
 	onClose   func()
 
 	mu       sync.Mutex

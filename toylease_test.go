@@ -89,6 +89,9 @@ func (t *toy) KeepLease(_ context.Context, l *driver.Lease, ttl time.Duration) e
 
 func (t *toy) EndLease(_ context.Context, l *driver.Lease) error {
 	t.call("end lease")
+	if f := hook(t, &t.onEnd); f != nil {
+		f()
+	}
 	t.mu.Lock()
 	own := t.leases[l.ID]
 	t.mu.Unlock()

@@ -44,10 +44,11 @@ func (m *Machine) sorted(wants []Want) []Want {
 // validNames checks the wants against what their names are, and remembers that.
 func (m *Machine) validNames(ns *namespace, wants []Want, r *Result) bool {
 	made := 0
-	m.found = m.found[:0]
+	m.found, m.traces = m.found[:0], m.traces[:0]
 	for i := range wants {
-		res := ns.lookup(wants[i].Name)
-		m.found = append(m.found, res)
+		known := ns.names[wants[i].Name]
+		res := known.inUse()
+		m.found, m.traces = append(m.found, res), append(m.traces, known)
 		if !m.validFor(res, &wants[i], r) {
 			return false
 		}
@@ -126,7 +127,7 @@ func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
 		}
 		res := m.found[i]
 		if res == nil {
-			res = m.name(s.ns, w.Name, w.Kind, w.Limit)
+			res = m.obtain(m.traces[i], s.ns, w.Name, w.Kind, w.Limit)
 		}
 		parts[i] = part{r: res, c: cl, weight: weight, mode: w.Mode}
 	}

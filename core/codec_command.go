@@ -160,9 +160,6 @@ func (r *reader) command(c *Command) {
 	for rest := fields; rest != 0 && r.err == nil; rest &= rest - 1 {
 		r.field(c, 1<<bits.TrailingZeros64(rest))
 	}
-	if r.err == nil && fields != fieldsOf(c) {
-		r.fail("announced field is empty")
-	}
 	if r.err == nil && r.i-begin > MaxCommand {
 		r.fail("command longer than 64 KiB")
 	}
@@ -172,30 +169,31 @@ func (r *reader) field(c *Command, field uint64) {
 	switch field {
 	case hasWants:
 		c.Wants = r.wants(c.Wants)
+		r.absent(len(c.Wants) == 0)
 	case hasTarget:
-		c.Target = r.uvarint()
+		c.Target = r.some()
 	case hasFlags:
-		c.Flags = Flags(r.enum(byte(allFlags), "flags"))
+		c.Flags = Flags(r.someEnum(byte(allFlags), "flags"))
 	case hasName:
-		c.Name = r.string()
+		c.Name = r.someString()
 	case hasToken:
-		c.Token = r.uvarint()
+		c.Token = r.some()
 	case hasA:
-		c.A = r.uvarint()
+		c.A = r.some()
 	case hasWait:
-		c.Wait = r.varint()
+		c.Wait = r.someSigned()
 	case hasMaxHold:
-		c.MaxHold = r.varint()
+		c.MaxHold = r.someSigned()
 	case hasMinHold:
-		c.MinHold = r.varint()
+		c.MinHold = r.someSigned()
 	case hasDelay:
-		c.Delay = r.varint()
+		c.Delay = r.someSigned()
 	case hasValue:
-		c.Value = r.bytes()
+		c.Value = r.someBytes()
 	case hasKind:
-		c.Kind = Kind(r.enum(byte(Sequence), "kind"))
+		c.Kind = Kind(r.someEnum(byte(Sequence), "kind"))
 	case hasLimit:
-		c.Limit = r.varint()
+		c.Limit = r.someSigned()
 	default:
 		r.rareField(c, field)
 	}
@@ -204,34 +202,38 @@ func (r *reader) field(c *Command, field uint64) {
 func (r *reader) rareField(c *Command, field uint64) {
 	switch field {
 	case hasCount:
-		c.Count = CountOp(r.enum(byte(CountSwap), "counter operation"))
+		c.Count = CountOp(r.someEnum(byte(CountSwap), "counter operation"))
 	case hasUnsigned:
 		c.Unsigned = true
 	case hasB:
-		c.B = r.uvarint()
+		c.B = r.some()
 	case hasSession:
 		c.Session = r.id()
+		r.absent(c.Session == SessionID{})
 	case hasNamespace:
-		c.Namespace = r.string()
+		c.Namespace = r.someString()
 	case hasIdentity:
-		c.Identity = r.string()
+		c.Identity = r.someString()
 	case hasOwner:
-		c.Owner = r.string()
+		c.Owner = r.someString()
 	case hasMeta:
-		c.Meta = r.string()
+		c.Meta = r.someString()
 	case hasTTL:
-		c.TTL = r.varint()
+		c.TTL = r.someSigned()
 	case hasWindow:
-		c.Window = r.uvarint()
+		c.Window = r.some()
 	case hasPolicy:
-		c.Policy = Policy(r.enum(byte(Never), "policy"))
+		c.Policy = Policy(r.someEnum(byte(Never), "policy"))
 	case hasGrace:
-		c.Grace = r.varint()
+		c.Grace = r.someSigned()
 	case hasIf:
 		c.If = r.compares(c.If)
+		r.absent(len(c.If) == 0)
 	case hasThen:
 		c.Then = r.keyOps(c.Then)
+		r.absent(len(c.Then) == 0)
 	case hasElse:
 		c.Else = r.keyOps(c.Else)
+		r.absent(len(c.Else) == 0)
 	}
 }

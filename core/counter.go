@@ -84,6 +84,8 @@ func addUnsigned(a, b uint64) uint64 {
 
 func addSigned(a, b int64) uint64 {
 	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
 	case b < 0 && a < math.MinInt64-b:
 		return 1 << 63
 	}

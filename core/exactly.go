@@ -7,36 +7,36 @@ func (m *Machine) frame(f *Frame) {
 	m.out.Replies = grow(m.out.Replies)
 	p := &m.out.Replies[len(m.out.Replies)-1]
 	*p = Reply{Session: f.Session, Attempt: f.Attempt, Now: m.now, Results: p.Results[:0]}
-	if s := m.session(f.Session); s != nil {
+	s := m.session(f.Session)
+	if s != nil {
 		m.acknowledge(s, f.Mark)
 	}
 	for i := range f.Commands {
+		c := &f.Commands[i]
 		p.Results = grow(p.Results)
 		r := &p.Results[len(p.Results)-1]
-		*r = Result{Seq: f.Commands[i].Seq, Holders: r.Holders[:0]}
-		m.command(f, &f.Commands[i], r)
+		*r = Result{Seq: c.Seq, Holders: r.Holders[:0]}
+		m.command(f, s, c, r)
 		m.settle()
 		if r.Revision == 0 {
 			r.Revision = m.revision
 		}
+		if c.Op == OpOpen || c.Op == OpEnd || c.Op == OpRevoke {
+			s = m.session(f.Session) // made, or ended
+		}
 	}
-	if s := m.session(f.Session); s != nil {
+	if s != nil {
 		p.Deadline = s.deadline
 	}
 }
 
-// command runs c at most once.
-func (m *Machine) command(f *Frame, c *Command, r *Result) {
-	switch c.Op {
-	case OpOpen:
-		m.open(f, c, r)
-		return
-	case OpEnd:
-		m.end(f, c, r)
-		return
-	}
-	s := m.session(f.Session)
+// command runs c, of the session s if there is one, at most once.
+func (m *Machine) command(f *Frame, s *session, c *Command, r *Result) {
 	switch {
+	case c.Op == OpOpen:
+		m.open(f, c, r)
+	case c.Op == OpEnd:
+		m.end(f, c, r)
 	case s == nil:
 		r.refuse(CodeNoSession, "there is no such session, or it has ended: open a new one")
 	case c.Seq == 0:
@@ -62,7 +62,7 @@ func (m *Machine) once(s *session, c *Command, r *Result) {
 		m.exec(s, c, r)
 	}
 	m.current = nil
-	if m.made || m.session(id) == nil {
+	if m.made || c.Op == OpRevoke && m.session(id) == nil {
 		return
 	}
 	m.settle()

@@ -132,20 +132,6 @@ func (m *Machine) offer(s *session) bool {
 	return true
 }
 
-// uncover has the names served that s, which is dead, waits for: others may
-// wait behind it, while its turn to be freed may be some entries away.
-func (m *Machine) uncover(s *session) {
-	if s.claims == s.held || s.claims < m.budget {
-		return
-	}
-	for c := s.first; c != nil && m.walks > 0; c = c.next {
-		m.walks--
-		if c.state == waiting {
-			m.soil(c.standing().r)
-		}
-	}
-}
-
 // pass ends what is past its deadline, oldest first and within the budget, and
 // only then grants what that frees: nothing is granted to who is to end too.
 func (m *Machine) pass() {

@@ -86,7 +86,7 @@ func (m *Machine) hold(c *claim) {
 		p.place = inHolders
 		p.r.holders.push(p)
 		m.stamp(p.r)
-		m.changed(p.r)
+		m.trim(p.r)
 	}
 }
 

@@ -9,38 +9,46 @@ import (
 // machines that put out different things are likely to agree on it.
 type digest uint64
 
-func (d *digest) add(x uint64) {
-	hi, lo := bits.Mul64(uint64(*d)^0x9fb21c651e98df25, x^0xd6e8feb86659fd93)
+func (d *digest) add(x uint64) { d.add2(x, 0x452821e638d01377) }
+
+// add2 adds two words at the price of one.
+func (d *digest) add2(x, y uint64) {
+	hi, lo := bits.Mul64(uint64(*d)^x^0x9fb21c651e98df25, y^0xd6e8feb86659fd93)
 	*d = digest(bits.RotateLeft64(uint64(*d), 23) + (hi ^ lo))
 }
 
-func (d *digest) addBool(b bool) {
-	if b {
-		d.add(1)
-	} else {
-		d.add(2)
+func addBytes[T ~string | ~[]byte](d *digest, s T) {
+	n := uint64(len(s))
+	for len(s) >= 16 {
+		d.add2(word(s), word(s[8:]))
+		s = s[16:]
 	}
+	if len(s) >= 8 {
+		d.add2(word(s), n)
+		s, n = s[8:], ^n
+	}
+	tail := n << 56
+	for i := range len(s) {
+		tail ^= uint64(s[i]) << (8 * i)
+	}
+	d.add2(tail, n)
 }
 
-func addBytes[T ~string | ~[]byte](d *digest, s T) {
-	d.add(uint64(len(s)))
-	for len(s) >= 8 {
-		d.add(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
-		s = s[8:]
-	}
-	if len(s) > 0 {
-		var tail uint64
-		for i := range len(s) {
-			tail |= uint64(s[i]) << (8 * i)
-		}
-		d.add(tail)
-	}
+func word[T ~string | ~[]byte](s T) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 func (d *digest) addID(id *SessionID) {
-	d.add(binary.LittleEndian.Uint64(id[:8]))
-	d.add(binary.LittleEndian.Uint64(id[8:]))
+	d.add2(binary.LittleEndian.Uint64(id[:8]), binary.LittleEndian.Uint64(id[8:]))
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // lengths remember where an entry's output begins.
@@ -54,24 +62,20 @@ func (o *Output) lengths() lengths {
 // refusals are left out: they are for people and may be improved.
 func (m *Machine) hashOutput(from lengths) {
 	d := digest(m.hash)
-	d.add(uint64(m.now))
-	d.add(m.revision)
+	d.add2(uint64(m.now), m.revision)
 	for i := range m.out.Replies[from.replies:] {
 		d.addReply(&m.out.Replies[from.replies+i])
 	}
 	for i := range m.out.Renewed[from.renewed:] {
 		n := &m.out.Renewed[from.renewed+i]
 		d.addID(&n.Session)
-		d.add(n.Attempt)
-		d.add(uint64(n.Deadline))
+		d.add2(n.Attempt, uint64(n.Deadline))
 	}
 	for i := range m.out.Pushes[from.pushes:] {
 		p := &m.out.Pushes[from.pushes+i]
 		d.addID(&p.Session)
-		d.add(p.Seq)
-		d.add(uint64(p.State)<<8 | uint64(p.Code))
-		d.add(p.Token)
-		d.add(uint64(p.Deadline))
+		d.add2(p.Seq, uint64(p.State)<<8|uint64(p.Code))
+		d.add2(p.Token, uint64(p.Deadline))
 	}
 	for i := range m.out.Events[from.events:] {
 		d.addEvent(&m.out.Events[from.events+i])
@@ -81,19 +85,13 @@ func (m *Machine) hashOutput(from lengths) {
 
 func (d *digest) addReply(p *Reply) {
 	d.addID(&p.Session)
-	d.add(p.Attempt)
-	d.add(uint64(p.Deadline))
+	d.add2(p.Attempt, uint64(p.Deadline))
 	for i := range p.Results {
 		r := &p.Results[i]
-		d.add(r.Seq)
-		d.add(uint64(r.Code))
-		d.add(r.Revision)
-		d.add(r.Token)
-		d.add(uint64(r.Deadline))
-		d.add(r.Number)
-		d.add(r.Window)
-		d.add(r.Waiting)
-		d.addBool(r.OK)
+		d.add2(r.Seq, uint64(r.Code)<<1|bit(r.OK))
+		d.add2(r.Revision, r.Token)
+		d.add2(uint64(r.Deadline), r.Number)
+		d.add2(r.Window, r.Waiting)
 		for j := range r.Holders {
 			d.addHolder(&r.Holders[j])
 		}
@@ -107,16 +105,12 @@ func (d *digest) addHolder(h *Holder) {
 	d.addID(&h.Session)
 	addBytes(d, h.Owner)
 	addBytes(d, h.Meta)
-	d.add(h.Token)
-	d.add(uint64(h.Weight)<<8 | uint64(h.Mode))
-	d.add(uint64(h.Since))
-	d.add(uint64(h.Deadline))
-	d.addBool(h.Revoked)
+	d.add2(h.Token, uint64(h.Weight)<<8|uint64(h.Mode)<<1|bit(h.Revoked))
+	d.add2(uint64(h.Since), uint64(h.Deadline))
 }
 
 func (d *digest) addKeys(k *KeyResult) {
-	d.add(k.Count)
-	d.addBool(k.More)
+	d.add2(k.Count, bit(k.More))
 	for i := range k.Keys {
 		d.addKey(&k.Keys[i])
 	}
@@ -125,24 +119,20 @@ func (d *digest) addKeys(k *KeyResult) {
 func (d *digest) addKey(k *Key) {
 	addBytes(d, k.Name)
 	addBytes(d, k.Value)
-	d.add(k.Created)
-	d.add(k.Modified)
-	d.add(k.Version)
+	d.add2(k.Created, k.Modified)
+	d.add2(k.Version, uint64(k.Deadline))
 	d.addID(&k.Lease)
-	d.add(uint64(k.Deadline))
 }
 
 func (d *digest) addEvent(e *Event) {
-	d.add(e.Revision)
-	d.add(uint64(e.Ordinal)<<32 | uint64(e.Kind)<<24 | uint64(e.Verb)<<16 | uint64(e.Reason)<<8 | uint64(e.Mode))
+	d.add2(e.Revision, uint64(e.Ordinal)<<32|uint64(e.Kind)<<24|uint64(e.Verb)<<16|uint64(e.Reason)<<8|uint64(e.Mode))
 	addBytes(d, e.Namespace)
 	addBytes(d, e.Name)
 	d.addID(&e.Session)
 	addBytes(d, e.Owner)
-	d.add(e.Token)
-	d.add(uint64(e.Weight))
-	d.add(e.Number)
+	d.add2(e.Token, uint64(e.Weight))
 	addBytes(d, e.Value)
+	d.add(e.Number)
 	if e.Kind == EventKV {
 		d.addKey(&e.Key)
 		d.addKey(&e.Prev)

@@ -29,7 +29,7 @@ type Machine struct {
 	backlog  []job       // work of sessions, in order
 	behind   int         // jobs that are done
 	budget   int         // sessions, claims and keys that this entry may still end
-	walks    int         // claims that it may still look at for those who wait behind
+	walks    int         // claims of which it may still see whether others wait for them
 	lapsed   int         // sessions whose claims are there for the taking
 	dirty    []*resource // to be served, a heap by name
 	idle     idleList
@@ -38,6 +38,7 @@ type Machine struct {
 	made     bool    // and it is the command's record
 	wants    []Want
 	found    []*resource // what the wants of the command are now
+	traces   []*resource // and what is remembered of them
 	epoch    uint32
 	views    []*View
 	out      *Output

@@ -13,16 +13,23 @@ type idleList struct {
 }
 
 // lookup returns what the name is; nil if it is free.
-func (ns *namespace) lookup(name string) *resource {
-	if r := ns.names[name]; r != nil && !r.idle {
-		return r
+func (ns *namespace) lookup(name string) *resource { return ns.names[name].inUse() }
+
+// inUse is r if it is more than remembered.
+func (r *resource) inUse() *resource {
+	if r == nil || r.idle {
+		return nil
 	}
-	return nil
+	return r
 }
 
 // name returns the resource of that name, made as kind if it is free.
 func (m *Machine) name(ns *namespace, name string, kind Kind, limit int64) *resource {
-	r := ns.names[name]
+	return m.obtain(ns.names[name], ns, name, kind, limit)
+}
+
+// obtain is name, with what is remembered of it.
+func (m *Machine) obtain(r *resource, ns *namespace, name string, kind Kind, limit int64) *resource {
 	switch {
 	case r == nil:
 		r = m.resources.alloc(m.epoch)

@@ -126,16 +126,21 @@ func (m *Machine) unqueue(c *claim) {
 // changed has r served before the command or pass is over, or lets it rest if
 // nobody waits for it.
 func (m *Machine) changed(r *resource) {
-	if l := r.line; l != nil && l.waiting() == 0 {
-		r.line = nil
-		m.lines = append(m.lines, l)
-	}
+	m.trim(r)
 	if r.line != nil {
 		m.soil(r)
 		return
 	}
 	if r.holders.n == 0 && r.kind.transient() && !r.idle {
 		m.rest(r)
+	}
+}
+
+// trim drops the line of r if nobody waits any more.
+func (m *Machine) trim(r *resource) {
+	if l := r.line; l != nil && l.waiting() == 0 {
+		r.line = nil
+		m.lines = append(m.lines, l)
 	}
 }
 

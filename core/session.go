@@ -134,7 +134,6 @@ func (m *Machine) bury(s *session, v Verb) {
 	m.next()
 	m.tellSession(s, v)
 	m.assign(s, freeing)
-	m.uncover(s)
 }
 
 // vanish removes a session that has nothing left.

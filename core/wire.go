@@ -192,6 +192,38 @@ func (r *reader) absent(empty bool) {
 	}
 }
 
+// The some-methods read what a mask announced: zero is refused.
+
+func (r *reader) some() uint64 {
+	v := r.uvarint()
+	r.absent(v == 0)
+	return v
+}
+
+func (r *reader) someSigned() int64 {
+	v := r.varint()
+	r.absent(v == 0)
+	return v
+}
+
+func (r *reader) someEnum(last byte, what string) byte {
+	v := r.enum(last, what)
+	r.absent(v == 0)
+	return v
+}
+
+func (r *reader) someString() string {
+	s := r.string()
+	r.absent(s == "")
+	return s
+}
+
+func (r *reader) someBytes() []byte {
+	b := r.span()
+	r.absent(len(b) == 0)
+	return b
+}
+
 // duration reads a number of nanoseconds or a point in cluster time that is
 // never negative.
 func (r *reader) duration() int64 {

@@ -133,7 +133,7 @@ func observe(ctx context.Context, s *holdfast.Space) func() holdfast.Leader {
 			case <-ctx.Done():
 			}
 		}
-		return struct{}{}, errors.New("Observe ended")
+		return struct{}{}, errors.New("the observation ended before its context")
 	})
 	return func() holdfast.Leader {
 		select {

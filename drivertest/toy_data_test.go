@@ -205,8 +205,12 @@ func (e *engine) emit(c *claim, verb string) {
 	})
 }
 
-// kept is how many events the engine remembers.
-const kept = 500
+// kept is how many events the engine remembers, and backlog how many of them a
+// watch may be behind.
+const (
+	kept    = 5000
+	backlog = 500
+)
 
 func (e *engine) publish(ev driver.Event) {
 	if e.has("drops events") && ev.Revision%7 == 0 {

@@ -330,14 +330,7 @@ func (w *reader) read() ([]driver.Event, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var events []driver.Event
-	if w.next < e.dropped {
-		w.next = e.dropped
-		if !e.has("silent gap") {
-			w.next = e.dropped + len(e.events)
-			events = append(events, driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: e.rev + 1})
-		}
-	}
-	for _, ev := range e.events[w.next-e.dropped:] {
+	for _, ev := range e.events[max(w.next-e.dropped, 0):] {
 		if w.wants(ev) && !w.mute {
 			if !w.r.Previous || e.has("no previous") {
 				ev.Prev = nil
@@ -345,7 +338,14 @@ func (w *reader) read() ([]driver.Event, <-chan struct{}) {
 			events = append(events, ev)
 		}
 	}
+	behind := w.next < e.dropped || len(events) > backlog
 	w.next = e.dropped + len(e.events)
+	switch {
+	case behind && e.has("silent gap"):
+		events = events[max(len(events)-backlog, 0):]
+	case behind:
+		events = []driver.Event{{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: e.rev + 1}}
+	}
 	return events, e.news
 }
 

@@ -133,7 +133,7 @@ func (t *toy) acquireEach(ctx context.Context, r *driver.Request) (g driver.Gran
 func (t *toy) obtain(ctx context.Context, c *claim) (driver.Grant, error) {
 	var err error
 	place := 0
-	t.e.do(func() { err, place = t.enter(c) })
+	t.e.do(func() { place, err = t.enter(c) })
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -150,10 +150,10 @@ func (t *toy) obtain(ctx context.Context, c *claim) (driver.Grant, error) {
 }
 
 // enter puts c into the queue; its place is 0 if it is granted.
-func (t *toy) enter(c *claim) (error, int) {
+func (t *toy) enter(c *claim) (int, error) {
 	e := t.e
 	if err := e.admit(c); err != nil {
-		return err, 0
+		return 0, err
 	}
 	e.claims = append(e.claims, c)
 	e.settle()
@@ -165,13 +165,13 @@ func (t *toy) enter(c *claim) (error, int) {
 		default:
 			e.drop(c)
 		}
-		return e.held(c), 0
+		return 0, e.held(c)
 	}
 	if c.token != 0 {
-		return nil, 0
+		return 0, nil
 	}
 	_, waiters := e.split(c.Wants[0].Name)
-	return nil, max(slices.Index(waiters, c)+1, 1)
+	return max(slices.Index(waiters, c)+1, 1), nil
 }
 
 // keepSome makes c a hold of the names that are free.

@@ -256,7 +256,7 @@ func watchEndsWithContext(ctx context.Context, e *Env) {
 }
 
 func watchSlowReader(ctx context.Context, e *Env) {
-	const n = 3000
+	const n = 1500
 	w, s := watch(ctx, e.Client(), "", 0), e.Client().KV()
 	together(20, func(i int) {
 		for range n / 20 {
@@ -352,10 +352,11 @@ func historyCompacted(ctx context.Context, e *Env) {
 				return true
 			}
 			done(err)
-			if ev.Kind != driver.WatchKind {
-				want(ev.Name == "first", "the first event from %d on is of %q", from, ev.Name)
-				return false
+			if ev.Kind == driver.WatchKind && ev.Verb == driver.VerbReady {
+				continue
 			}
+			want(ev.Name == "first" || ev.Verb == driver.VerbResync, "the first event from %d on is %s of %q", from, ev.String(), ev.Name)
+			return false
 		}
 		return false
 	})

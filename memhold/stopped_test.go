@@ -58,22 +58,23 @@ func TestStoppedProcess(t *testing.T) {
 // goroutine does, before any timer can, and wants what the holders have lost.
 func beStopped(t *testing.T) {
 	runtime.GOMAXPROCS(1)
-	var holds []*holdfast.Hold
+	var lost []<-chan struct{} // Done itself would compare the clock
 	a, b := open(t), open(t)
 	for i := range 10 {
 		ends := []holdfast.HoldOption{holdfast.TTL(time.Second), holdfast.MaxHold(time.Second)}[i%2]
 		h := acquire(t, a.Mutex(fmt.Sprint("m", i), ends))
-		h.Done()
-		holds = append(holds, h)
+		defer h.Release()
+		lost = append(lost, h.Done())
 	}
+	before := time.Now()
 	fmt.Println("\nready")
-	for last := time.Now(); time.Since(last) < 500*time.Millisecond; {
-		last = time.Now()
+	for now := before; now.Sub(before) < 500*time.Millisecond; {
+		before, now = now, time.Now()
 	}
-	for i, h := range holds {
+	for i := range lost {
 		acquire(t, b.Mutex(fmt.Sprint("m", i)))
 		select {
-		case <-h.Done():
+		case <-lost[i]:
 		default:
 			t.Errorf("m%d was granted before its loss was known", i)
 		}

@@ -19,9 +19,10 @@ type Config struct {
 	// ID is the node's number, never reused in a group; default 1.
 	ID uint64
 	// Founders are the members that a new group begins with, this node among
-	// them; none: this node alone. Ignored once Dir has a state.
+	// them; none: this node alone. Once Dir has a state it knows better.
 	Founders []replica.Endpoint
-	// Join: a new node waits to be added to a group that exists.
+	// Join: a new node waits to be added to a group that exists; Founders are
+	// the members that it can answer to until it knows them all.
 	Join bool
 	// Listen is the address for other nodes; "": there are none.
 	Listen string

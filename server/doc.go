@@ -1,12 +1,14 @@
-// Package server runs a Holdfast node: inside your program with one directory
-// and nothing else to install, or as a member of a replicated group.
+// Package server runs a Holdfast node: alone on one directory, or as a member of
+// a replicated group.
 //
 //	srv, err := server.New(server.Config{Dir: "/var/lib/app/holdfast"})
 //	defer srv.Close()
-//	s := srv.Space()
 //
 // What was answered is on disk: locks, counters, sequences and keys survive a
 // crash of the program, and a session that is renewed in time survives it too.
 // One process at a time may use a directory; a second one gets an error that
 // says so.
+//
+// A node speaks the messages of package session over a [Stream]; who wants to
+// read looks at its machine with [Server.Look].
 package server

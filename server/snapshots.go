@@ -164,14 +164,18 @@ func (l *loop) arrived(message []byte, machine *core.Machine) error {
 	}
 }
 
-// follow tells the transport that the membership has changed.
+// follow tells the transport that the membership has changed. A node that has
+// yet to join knows none, and goes on with the addresses it was given.
 func (l *loop) follow(members *replica.Membership) {
-	if members == nil || l.peers == nil {
-		return
+	if members != nil && l.peers != nil && len(members.Endpoints) > 0 {
+		l.peers.SetPeers(addresses(members.Endpoints))
 	}
+}
+
+func addresses(members []replica.Endpoint) map[uint64]string {
 	addrs := map[uint64]string{}
-	for _, e := range members.Endpoints {
+	for _, e := range members {
 		addrs[e.ID] = e.Peer
 	}
-	l.peers.SetPeers(addrs)
+	return addrs
 }

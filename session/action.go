@@ -74,7 +74,8 @@ const (
 // Call is one command on its way, and afterwards the name of the hold that it
 // made. The shell makes it, sets Command and Tag, and leaves the rest alone.
 type Call struct {
-	// Command is what to do; Submit sets its Seq.
+	// Command is what to do; Submit sets its Seq. What its slices hold must not
+	// change until the call is Done.
 	Command core.Command
 	// Tag is the shell's own.
 	Tag any

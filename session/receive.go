@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -292,7 +293,7 @@ func (s *Session) denied(m *Message) {
 		s.refuseAll(m)
 		return
 	}
-	for _, c := range s.calls.all() {
+	for _, c := range slices.Clone(s.calls.all()) {
 		if c != nil && c.state == sent && c.attempt == m.Attempt {
 			s.deny(c, m)
 		}

@@ -103,3 +103,28 @@ func TestDeniedAttachEndsTheSession(t *testing.T) {
 		t.Fatalf("dead %v", r.dead)
 	}
 }
+
+// Each of many denied calls gets its one answer and its one cancel.
+func TestManyDeniedCommands(t *testing.T) {
+	r := opened(t, session.Config{})
+	for range 100 {
+		r.add("n")
+	}
+	r.flush()
+	r.reconnect()
+	r.table(true)
+	refuse(r, r.last().Attempt, session.RefusedDenied)
+	for _, c := range r.done {
+		if c.Outcome != session.Unknown {
+			t.Fatalf("number %d: outcome %v", c.Seq(), c.Outcome)
+		}
+	}
+	r.flush()
+	targets := map[uint64]bool{}
+	for _, c := range r.commands() {
+		targets[c.Target] = c.Op == core.OpCancel
+	}
+	if len(r.done) != 100 || len(targets) != 100 {
+		t.Fatalf("%d answers, %d cancels", len(r.done), len(targets))
+	}
+}

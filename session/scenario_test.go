@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/deadline"
 	"github.com/holdfast-io/holdfast/session"
 )
 
@@ -473,4 +474,32 @@ func TestRetriedOpenRefreshes(t *testing.T) {
 	a := out.Replies[0]
 	r.reply(a.Attempt, a.Now, a.Deadline, a.Results...)
 	r.wantDeadline(20+28.5, 20+29.7)
+}
+
+// A grant that the client knows nothing of is cancelled, whoever tells of it.
+func TestUnknownPushIsCancelled(t *testing.T) {
+	r := opened(t, session.Config{})
+	r.push(core.Push{Seq: 999, State: core.ClaimGranted, Token: 5})
+	r.flush()
+	if cmds := r.commands(); len(cmds) != 1 || cmds[0].Op != core.OpCancel || cmds[0].Target != 999 {
+		t.Fatalf("sent %+v, want a cancel", cmds)
+	}
+}
+
+// "The client maps any deadline X by the session's newest anchor": the newest
+// by its send, not the one that came last.
+func TestNewestAnchorIsTheLastSent(t *testing.T) {
+	r := opened(t, session.Config{})
+	c := r.submit(core.Command{Op: core.OpAcquire, MaxHold: sec(60), Wants: []core.Want{{Name: "a", Kind: core.Mutex}}})
+	r.flush()
+	r.reply(r.last().Attempt, 0, sec(30), core.Result{Seq: c.Seq(), Code: core.CodeQueued})
+	k1 := renewal(t, r.at(11))
+	r.at(13.6).flush()
+	k2 := renewal(t, r.at(14.3))
+	r.at(15).renewed(k2.Attempt, sec(14.4), sec(44.4))
+	r.renewed(k1.Attempt, sec(11.1), sec(41.1))
+	r.push(core.Push{Seq: c.Seq(), State: core.ClaimGranted, Token: 9, Deadline: sec(75)})
+	if want := deadline.Map(sec(14.3), sec(14.4), sec(75), 30*time.Second); c.Deadline != want {
+		t.Fatalf("deadline %d, want %d", c.Deadline, want)
+	}
 }

@@ -213,7 +213,7 @@ func (t *Twin) enter(c *claim) core.Result {
 	t.arrivals++
 	c.arrival = t.arrivals
 	t.claims = append(t.claims, c)
-	t.touch(c, 0)
+	t.find(c.ns, c.wants[0].Name).touched = true
 	t.settle()
 	if c.state != core.ClaimWaiting {
 		return t.claimResult(c)

@@ -59,6 +59,7 @@ func (t *Twin) serve(n *name) bool {
 func (t *Twin) reserve(c *claim) {
 	c.reserved++
 	if c.reserved < len(c.wants) {
+		t.find(c.ns, c.wants[c.reserved].Name).touched = true
 		return
 	}
 	until := int64(0)

@@ -210,10 +210,10 @@ func (t *Twin) countDown(s *session, c core.Command) core.Result {
 		t.names = append(t.names, o)
 	}
 	o.limit -= int64(min(c.A, uint64(o.limit)))
-	o.touched = true
 	r := core.Result{Revision: t.next(), Number: uint64(o.limit)}
 	t.event(o.event(core.VerbCounted, uint64(o.limit)))
 	if o.limit == 0 {
+		o.touched = true
 		t.event(o.event(core.VerbOpened, 0))
 	}
 	t.settle()

@@ -85,12 +85,10 @@ func (t *Twin) Apply(e Entry) Output {
 	t.now = max(t.now, e.Now)
 	t.budget = t.cfg.Budget
 	switch e.Kind {
-	case core.EntryFreeze, core.EntryUnfreeze:
-		t.frozen = e.Kind == core.EntryFreeze
-		for _, n := range t.names {
-			n.touched = true
-		}
-		t.settle()
+	case core.EntryFreeze:
+		t.frozen = true
+	case core.EntryUnfreeze:
+		t.unfreeze()
 	case core.EntryForget:
 		t.forget(e.Seconds)
 	}
@@ -102,6 +100,15 @@ func (t *Twin) Apply(e Entry) Output {
 	}
 	t.endPass()
 	return t.out
+}
+
+// unfreeze looks at every queue for what could not be granted meanwhile.
+func (t *Twin) unfreeze() {
+	for _, n := range t.names {
+		n.touched = n.touched || t.frozen
+	}
+	t.frozen = false
+	t.settle()
 }
 
 // forget ends all sessions with everything that hangs on them, and jumps to a

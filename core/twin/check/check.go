@@ -41,11 +41,12 @@ type session struct {
 	start    int64 // what it was before the commands of this entry
 	policy   core.Policy
 	alive    bool
-	over     bool // an event told so
-	wish     bool // sent something in this entry that gives back
-	ended    bool // by its wish: what it has may be freed later
-	revoked  bool // by another
-	forced   bool // and its holds were not waited for
+	over     bool               // an event told so
+	wish     bool               // sent something in this entry that gives back
+	ended    bool               // by its wish: what it has may be freed later
+	revoked  bool               // by another
+	used     map[uint64]core.Op // what each number was first used for
+	forced   bool               // and its holds were not waited for
 }
 
 // claim is a wish that was answered granted or queued.
@@ -182,6 +183,9 @@ func (k *Checker) replies() error {
 
 func (k *Checker) result(f core.Frame, cmd core.Command, res core.Result) {
 	s := k.session(f.Session)
+	if s != nil && s.misused(cmd, res) {
+		return
+	}
 	switch cmd.Op {
 	case core.OpOpen:
 		k.opened(f, cmd, res)
@@ -205,6 +209,19 @@ func (k *Checker) result(f core.Frame, cmd core.Command, res core.Result) {
 	}
 }
 
+// misused says whether the number was another command's before: then the result
+// is that one's.
+func (s *session) misused(cmd core.Command, res core.Result) bool {
+	op, ok := s.used[cmd.Seq]
+	if ok || cmd.Seq == 0 {
+		return ok && op != cmd.Op
+	}
+	if res.Code != core.CodeNoSession && res.Code != core.CodeForgotten && res.Code != core.CodeWindow {
+		s.used[cmd.Seq] = cmd.Op
+	}
+	return false
+}
+
 // withdrawn: who cancels a wait does not wait any more.
 func (k *Checker) withdrawn(s *session, cmd core.Command) {
 	if c := k.claim(s, cmd.Target); c != nil && cmd.Op == core.OpCancel && c.token == 0 {
@@ -216,7 +233,7 @@ func (k *Checker) opened(f core.Frame, cmd core.Command, res core.Result) {
 	if s := k.session(f.Session); res.Code != core.CodeOK || s != nil && s.alive {
 		return
 	}
-	s := &session{id: f.Session, ns: cmd.Namespace, policy: cmd.Policy, alive: true}
+	s := &session{id: f.Session, ns: cmd.Namespace, policy: cmd.Policy, alive: true, used: map[uint64]core.Op{}}
 	if s.ns == "" {
 		s.ns = "default"
 	}
@@ -225,8 +242,7 @@ func (k *Checker) opened(f core.Frame, cmd core.Command, res core.Result) {
 
 // answered notes a claim the first time it is answered.
 func (k *Checker) answered(s *session, cmd core.Command, res core.Result) {
-	misused := res.Code == core.CodeOK && res.Token == 0 // the number was another command's before
-	if misused || k.claim(s, cmd.Seq) != nil || k.joined(s, res.Token) {
+	if k.claim(s, cmd.Seq) != nil || k.joined(s, res.Token) {
 		return
 	}
 	c := &claim{s: s, seq: cmd.Seq, cmd: cmd, wants: cmd.Wants, arrival: k.arrivals}

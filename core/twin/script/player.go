@@ -205,9 +205,11 @@ func anchored(e twin.Entry, out twin.Output, now int64) error {
 	return nil
 }
 
-// ID is the session id of a name.
+// ID is the session id of a name; nobody's is zero.
 func ID(name string) (id core.SessionID) {
-	copy(id[:], name)
+	if name != "nobody" {
+		copy(id[:], name)
+	}
 	return id
 }
 

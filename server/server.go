@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/disk"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/server/transport"
+)
+
+// Server is a running node.
+type Server struct {
+	cfg  Config
+	loop *loop
+	disk *disk.Disk
+	addr net.Addr
+}
+
+// New starts a node on its directory. The node leads at once if it is alone;
+// otherwise it takes part in electing a leader.
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.filled()
+	if err != nil {
+		return nil, err
+	}
+	d, rec, err := openDisk(&cfg)
+	if err != nil {
+		return nil, startError(&cfg, err)
+	}
+	s := &Server{cfg: cfg, disk: d}
+	if err := s.start(rec); err != nil {
+		d.Close()
+		return nil, startError(&cfg, err)
+	}
+	return s, nil
+}
+
+func startError(cfg *Config, err error) error {
+	return &driver.Error{Op: "start server", Name: cfg.String(), Outcome: driver.NotDone, Err: err}
+}
+
+func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
+	var salt [8]byte
+	if _, err := rand.Read(salt[:]); err != nil {
+		return nil, replica.Recovered{}, err
+	}
+	found := replica.Joining(core.Config{})
+	if !cfg.Join {
+		found = replica.Bootstrap(core.Config{}, cfg.Founders)
+	}
+	return disk.Open(storage.OS{}, cfg.Dir, storage.Options{
+		ClusterID: cfg.ClusterID, NodeID: cfg.ID, Salt: binary.LittleEndian.Uint64(salt[:]), SoftLimit: cfg.SoftLimit,
+	}, found)
+}
+
+// start runs the loop, the writer and the transport.
+func (s *Server) start(rec replica.Recovered) error {
+	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries}, rec)
+	if err != nil {
+		return err
+	}
+	l := newLoop(node, s.cfg.Tick, rec.Machine.Revision())
+	l.disk = newWriter(s.disk, l.written)
+	if err := s.listen(l); err != nil {
+		l.disk.close()
+		return err
+	}
+	s.loop = l
+	if l.peers != nil {
+		l.peers.SetPeers(addresses(s.cfg.Founders))
+	}
+	l.act(node.Output())
+	go l.run()
+	return nil
+}
+
+func (s *Server) listen(l *loop) error {
+	if s.cfg.Listen == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	s.addr = ln.Addr()
+	l.peers, err = transport.New(transport.Config{
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, Snapshot: l.receiveSnapshot,
+		Deliver:     func(_ uint64, m []byte) { l.post(func(in *inbox) { in.messages = append(in.messages, m) }) },
+		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
+	}, ln)
+	if err != nil {
+		ln.Close()
+	}
+	return err
+}
+
+// Close stops the node. What was answered is on disk; sessions live on until
+// their deadline and can be attached to again.
+func (s *Server) Close() error {
+	s.loop.halt()
+	<-s.loop.stopped
+	if s.loop.peers != nil {
+		s.loop.peers.Close()
+	}
+	s.loop.disk.close()
+	return errors.Join(s.Err(), s.disk.Close())
+}
+
+// Done is closed when the node has stopped, by Close or by itself.
+func (s *Server) Done() <-chan struct{} { return s.loop.stopped }
+
+// Err is why the node stopped by itself; nil while it runs and after Close.
+func (s *Server) Err() error {
+	select {
+	case <-s.loop.stopped:
+		return s.loop.err
+	default:
+		return nil
+	}
+}
+
+// Status tells where the node stands.
+func (s *Server) Status(ctx context.Context) (replica.Status, error) {
+	st := make(chan replica.Status, 1)
+	if err := s.loop.do(ctx, func() { st <- s.loop.node.Status() }); err != nil {
+		return replica.Status{}, err
+	}
+	return <-st, nil
+}
+
+// Members asks for a change of the membership; only the leader can do it.
+func (s *Server) Members(ctx context.Context, c replica.Change) error {
+	done := make(chan replica.Answer, 1)
+	err := s.loop.do(ctx, func() {
+		id := s.loop.newCaller()
+		s.loop.calls[id] = func(a replica.Answer) { done <- a }
+		s.loop.node.ChangeMembers(s.loop.now(), id, c)
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case a := <-done:
+		if a.Outcome != replica.Done {
+			return driver.Errorf("change members", s.cfg.String(), driver.ErrUnavailable, "this node does not lead, another change is under way, or the change makes no sense: ask the leader")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Transfer asks the node to hand leadership to another.
+func (s *Server) Transfer(ctx context.Context, to uint64) error {
+	return s.loop.do(ctx, func() { s.loop.node.Transfer(s.loop.now(), to) })
+}
+
+// Look runs f on the state of the machine, which then has everything that was
+// answered before Look was called. f must neither block nor keep the machine.
+func (s *Server) Look(ctx context.Context, f func(*core.Machine)) error {
+	looked := make(chan bool, 1)
+	err := s.loop.do(ctx, func() {
+		id := s.loop.newCaller()
+		s.loop.reads[id] = func(m *core.Machine) {
+			if m != nil {
+				f(m)
+			}
+			looked <- m != nil
+		}
+		s.loop.node.Read(s.loop.now(), id)
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case ok := <-looked:
+		if !ok {
+			return driver.Errorf("read", s.cfg.String(), driver.ErrUnavailable, "this node does not lead: ask the leader")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Addr is where other nodes find this one; nil if it is alone.
+func (s *Server) Addr() net.Addr { return s.addr }
+
+func (s *Server) String() string { return fmt.Sprintf("holdfast %s", s.cfg.String()) }

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// Stream carries messages of package session between clients and the node; any
+// number of sessions can share one.
+type Stream struct {
+	l  *loop
+	id replica.Caller
+}
+
+// Stream opens a stream. deliver gets what the node sends, in order and never
+// twice at the same time; closed is called once when nothing more will come, as
+// when this node stops leading. Neither may block.
+func (s *Server) Stream(ctx context.Context, deliver func([]byte), closed func()) (*Stream, error) {
+	st := &Stream{l: s.loop}
+	err := s.loop.do(ctx, func() {
+		st.id = s.loop.newCaller()
+		s.loop.streams[st.id] = &stream{deliver: deliver, closed: closed}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// Send hands messages to the node. It does not block; data must not change
+// afterwards.
+func (st *Stream) Send(data []byte) error {
+	if !st.l.post(func(in *inbox) { in.frames = append(in.frames, inFrame{st.id, data}) }) {
+		return &driver.Error{Op: "send", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
+	}
+	return nil
+}
+
+// Close ends the stream; its sessions live on.
+func (st *Stream) Close() {
+	st.l.post(func(in *inbox) { in.todo = append(in.todo, func() { st.l.drop(st.id) }) })
+}
+
+// newCaller numbers whoever waits for something.
+func (l *loop) newCaller() replica.Caller {
+	l.caller++
+	return l.caller
+}
+
+// do runs f on the loop's goroutine and waits for it.
+func (l *loop) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	ok := l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() {
+			f()
+			close(done)
+		})
+	})
+	if !ok {
+		return &driver.Error{Op: "ask", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
+	}
+	select {
+	case <-done:
+		return nil
+	case <-l.stopped:
+		return &driver.Error{Op: "ask", Kind: driver.ErrClosed, Err: errStopped}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// halt asks the loop to end.
+func (l *loop) halt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stop = true
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

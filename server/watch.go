@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+// Watch follows what happens on this node, which may be a little behind the
+// leader. Close it when done.
+type Watch struct {
+	l    *loop
+	w    *watch.Watcher
+	wake chan struct{}
+}
+
+// Watch begins at revision from; 0: now. first is the revision that it will see
+// from on. History that is not kept any more is a [*watch.CompactedError].
+func (s *Server) Watch(f watch.Filter, from uint64) (w *Watch, first uint64, err error) {
+	l := s.loop
+	l.hubMu.Lock()
+	defer l.hubMu.Unlock()
+	x, first, err := l.hub.Add(f, from)
+	if err != nil {
+		return nil, 0, err
+	}
+	w = &Watch{l: l, w: x, wake: make(chan struct{}, 1)}
+	l.woken[x] = func() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	return w, first, nil
+}
+
+// Next appends the next events to dst, at most limit, waiting for the first of
+// them. resync is not 0 if events were left out: read the state anew, then go on
+// from there.
+func (w *Watch) Next(ctx context.Context, dst []core.Event, limit int) (events []core.Event, resync uint64, err error) {
+	for {
+		w.l.hubMu.Lock()
+		events, resync = w.l.hub.Read(w.w, dst, limit)
+		w.l.hubMu.Unlock()
+		if len(events) > len(dst) || resync != 0 {
+			return events, resync, nil
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return dst, 0, ctx.Err()
+		case <-w.l.stopped:
+			return dst, 0, &driver.Error{Op: "watch", Kind: driver.ErrClosed, Err: errStopped}
+		}
+	}
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.l.hubMu.Lock()
+	defer w.l.hubMu.Unlock()
+	w.l.hub.Remove(w.w)
+	delete(w.l.woken, w.w)
+}
