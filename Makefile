@@ -1,14 +1,16 @@
 # Holdfast: make help tells what there is.
 GO       ?= go
 BUDGET   ?= 5m
+SIM_BUDGET ?= 10m
+SIM_FIRST  ?= 1000
 PKG      := ./...
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
-PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage/...
-RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage)(/|$$)')
+PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./sim/...
+RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check deps bench planted prove
+.PHONY: help run test check deps bench planted prove sim
 
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -31,6 +33,7 @@ bin/staticcheck: tools/go.mod tools/go.sum
 deps: ## install what the tests need and the machine lacks (as root, on Debian)
 	@command -v gcc >/dev/null || { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends gcc libc6-dev; } \
 		|| { echo "the race detector needs a C compiler: install gcc and libc6-dev"; exit 1; }
+	$(GO) run ./internal/services/install
 
 bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
 	$(GO) run ./internal/measure bench
@@ -40,3 +43,6 @@ planted: ## prove that the tests still catch the bugs they were written for
 
 prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 	$(GO) run ./internal/measure prove -budget $(BUDGET)
+
+sim: ## simulate new seeds for SIM_BUDGET=10m, from SIM_FIRST on
+	$(GO) test ./sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
