@@ -50,6 +50,7 @@ type putting struct {
 	session   *Session
 	expire    time.Duration
 	expireSet bool
+	err       error
 }
 
 // defaultOwner is host/pid/program.

@@ -117,7 +117,7 @@ func TestBuffered_Interval(t *testing.T) {
 		if toy.value("hits") != 0 {
 			t.Fatal("flushed before the interval")
 		}
-		time.Sleep(6)
+		time.Sleep(6 * time.Nanosecond)
 		synctest.Wait()
 		if toy.value("hits") != 6 || toy.called("count") != 1 {
 			t.Errorf("the backend has %d after %d calls", toy.value("hits"), toy.called("count"))

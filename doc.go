@@ -46,7 +46,7 @@
 //
 // # Errors
 //
-// Every error is an [*Error], or wraps one: it names the call, the name and the
-// cause, and errors.Is finds its kind. [NotDone] tells whether a failed call
-// surely changed nothing.
+// Every error of this package is an [*Error]: it says which call, about which
+// name, of which kind and why, and errors.Is finds kind and cause. [NotDone]
+// tells whether a failed call surely changed nothing.
 package holdfast

@@ -162,6 +162,10 @@ func TestElection_Observe(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
+			if err := l.Proclaim(t.Context(), []byte(v+v)); err != nil { // nothing new
+				t.Fatal(err)
+			}
+			synctest.Wait()
 			_ = l.Resign()
 			synctest.Wait()
 		}

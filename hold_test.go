@@ -88,7 +88,7 @@ func TestHold_LeaseEnd(t *testing.T) {
 				if err := h.Err(); err != nil {
 					t.Errorf("a nanosecond before the deadline: %v", err)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				wantErr(t, h.Err(), holdfast.ErrLost)
 				wantErr(t, ctx.Err(), context.Canceled)
 				wantErr(t, context.Cause(ctx), holdfast.ErrLost)
@@ -147,6 +147,18 @@ func TestHold_MaxHold(t *testing.T) {
 		wantErr(t, h.Release(), holdfast.ErrLost)
 		if toy.holders("a") != 0 {
 			t.Error("Release of a lost hold did not confirm it to the backend")
+		}
+	})
+}
+
+func TestHold_MaxHold_NotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		start := time.Now()
+		h := acquire(t, s.Mutex("a", holdfast.MaxHold(time.Minute)))
+		<-h.Done()
+		if held := time.Since(start); held != time.Minute {
+			t.Errorf("held for %s", held)
 		}
 	})
 }

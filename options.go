@@ -92,11 +92,23 @@ func OnWait(f func(position int)) HoldOption {
 
 type under struct{ s *Session }
 
-func (u under) hold(c *config) { c.under = u.s }
-func (u under) put(p *putting) { p.session = u.s }
+func (u under) hold(c *config) {
+	if c.under = u.s; u.s == nil {
+		c.err = firstError(c.err, errNoSession)
+	}
+}
+
+func (u under) put(p *putting) {
+	if p.session = u.s; u.s == nil {
+		p.err = errNoSession
+	}
+}
+
+var errNoSession = invalid("Under: the session is nil")
 
 // Under hangs holds, or a key, on s: they end with it. Options of the session
-// (TTL, Owner, Meta) then come from s.
+// (TTL, Owner, Meta) then come from s. Given to [Space.With] it is for what is
+// held, not for keys.
 func Under(s *Session) UnderOption { return under{s} }
 
 type sessionFunc func(*config)

@@ -36,6 +36,8 @@ func (g *grip) release() {
 		return
 	}
 	wait := c.patience()
+	c.r.busy() // Shutdown waits for the answer, not only for the end
+	defer c.r.done()
 	var lost error
 	if !c.end(ErrReleased) {
 		lost = c.lostError()

@@ -32,7 +32,7 @@ type root struct {
 	mu    sync.Mutex
 	live  claim // head of the ring of holds that last
 	holds int
-	idle  chan struct{} // closed when the last hold ends; nil: nobody waits
+	idle  chan struct{} // closed when the last hold is given back; nil: nobody waits
 
 	closing sync.Once
 	closed  error
@@ -136,6 +136,25 @@ func (r *root) remove(c *claim) {
 	}
 	c.prev.next, c.next.prev = c.next, c.prev
 	c.next, c.prev = nil, nil
+	r.less()
+}
+
+// busy notes a release that is being told to the backend: for Shutdown it counts
+// like a hold until done.
+func (r *root) busy() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holds++
+}
+
+func (r *root) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.less()
+}
+
+// less counts one off; r.mu is held.
+func (r *root) less() {
 	r.holds--
 	if r.holds == 0 && r.idle != nil {
 		close(r.idle)
@@ -211,6 +230,9 @@ func (r *root) leftOver(ctx context.Context) error {
 	if r.holds == 0 {
 		return nil
 	}
-	return &Error{Op: "shutdown", Kind: ctx.Err(), Outcome: driver.Done,
-		Err: fmt.Errorf("closed with %d holds left, the first %q", r.holds, r.live.next.name)}
+	left := fmt.Errorf("closed while %d releases were under way", r.holds)
+	if first := r.live.next; first != &r.live {
+		left = fmt.Errorf("closed with %d holds left, the first %q", r.holds, first.name)
+	}
+	return &Error{Op: "shutdown", Kind: ctx.Err(), Outcome: driver.Done, Err: left}
 }

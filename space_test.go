@@ -256,6 +256,35 @@ func TestSpace_Shutdown(t *testing.T) {
 	})
 }
 
+// A release that is under way is answered before the backend is closed.
+func TestSpace_Shutdown_WaitsForTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		h := acquire(t, s.Mutex("a"))
+		toy.set(func() {
+			toy.onRelease = func(context.Context, string) error {
+				time.Sleep(time.Second)
+				if toy.called("close") != 0 {
+					t.Error("the backend was closed while a release was under way")
+				}
+				return nil
+			}
+		})
+		go func() {
+			if err := h.Release(); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if toy.holders("a") != 0 {
+			t.Error("still held")
+		}
+	})
+}
+
 func TestSpace_Shutdown_Impatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)

@@ -312,7 +312,7 @@ func (t *toy) drop(c *toyClaim) bool {
 	is := func(o *toyClaim) bool { return o == c }
 	found := false
 	for _, w := range c.wants {
-		n := t.names[w.Name]
+		n := t.name(w.Name)
 		if slices.ContainsFunc(n.holders, is) {
 			found = true
 			n.holders = slices.DeleteFunc(n.holders, is)

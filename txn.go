@@ -163,7 +163,7 @@ func (k *KV) checkPut(o *Op) error {
 	s := o.put.session
 	switch {
 	case s == nil:
-		return nil
+		return o.put.err
 	case s.r != k.s.r:
 		return invalid("Under: the session is of another Space")
 	}

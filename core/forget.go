@@ -3,6 +3,8 @@ package core
 // forget ends all sessions with all that hangs on them, untold, and jumps to a
 // revision beyond every one that the forgotten past may have used.
 func (m *Machine) forget(seconds int64) {
+	m.claims.each(m.touchClaim) // all first: records refer to each other
+	m.sessions.each(m.touchSession)
 	m.claims.each(m.forgetClaim)
 	m.keys.each(func(k *key) {
 		if k.lease != nil {
@@ -32,7 +34,6 @@ func (m *Machine) forget(seconds int64) {
 }
 
 func (m *Machine) forgetClaim(c *claim) {
-	m.touchClaim(c)
 	m.claimDue.remove(c)
 	m.claims.release(c)
 }

@@ -104,7 +104,9 @@ func (l *load) want() core.Want {
 }
 
 func (l *load) acquire() core.Command {
-	c := core.Command{Op: core.OpAcquire, Wants: []core.Want{l.want()}, Flags: core.Flags(l.r.IntN(4)) & core.Flags(l.r.IntN(4))}
+	flags := core.Flags(l.r.IntN(4))
+	flags &= core.Flags(l.r.IntN(4)) // each flag one time in four
+	c := core.Command{Op: core.OpAcquire, Wants: []core.Want{l.want()}, Flags: flags}
 	for l.r.IntN(3) == 0 {
 		c.Wants = append(c.Wants, l.want())
 	}

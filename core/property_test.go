@@ -117,7 +117,7 @@ func history(seed uint64, n int) []twin.Entry {
 // TestTwin: machine and twin answer, push and tell the same, and the machine
 // keeps every promise of package check.
 func TestTwin(t *testing.T) {
-	seeds(t, 1500, func(t *testing.T, seed uint64) {
+	seeds(t, 1000, func(t *testing.T, seed uint64) {
 		report(t, history(seed, 100), func(entries []twin.Entry) error { return sameAsTwin(seed, entries) })
 	})
 }
@@ -219,7 +219,7 @@ func report(t *testing.T, entries []twin.Entry, check func([]twin.Entry) error) 
 // TestRetries: whatever is sent twice is answered twice and done once. One
 // machine sees each frame once, the other sees each again right after.
 func TestRetries(t *testing.T) {
-	seeds(t, 500, func(t *testing.T, seed uint64) {
+	seeds(t, 300, func(t *testing.T, seed uint64) {
 		report(t, history(seed, 80), retriedOnce)
 	})
 }
@@ -293,7 +293,7 @@ func nothingNew(out twin.Output, first []core.Reply) error {
 // on, and one that replays the whole log, are the same machine in everything
 // that comes after, to the hash.
 func TestSnapshot(t *testing.T) {
-	seeds(t, 500, func(t *testing.T, seed uint64) {
+	seeds(t, 300, func(t *testing.T, seed uint64) {
 		percent := int(seed * 31 % 100)
 		report(t, history(seed, 80), func(e []twin.Entry) error { return sameAfterRestore(seed, e, len(e)*percent/100) })
 	})
@@ -397,7 +397,7 @@ func (s *subject) snapshot() (all []byte) {
 // TestSameBytes: the snapshot of a restored machine is the snapshot that it was
 // restored from. Nodes compare their states by it (the state check of §7).
 func TestSameBytes(t *testing.T) {
-	seeds(t, 200, func(t *testing.T, seed uint64) {
+	seeds(t, 100, func(t *testing.T, seed uint64) {
 		report(t, history(seed, 80), func(e []twin.Entry) error { return sameBytes(seed, e) })
 	})
 }
@@ -418,7 +418,7 @@ func sameBytes(seed uint64, entries []twin.Entry) error {
 // TestDue: a stamp just before what is due changes nothing, and a stamp at it
 // always gets something done.
 func TestDue(t *testing.T) {
-	seeds(t, 500, func(t *testing.T, seed uint64) {
+	seeds(t, 300, func(t *testing.T, seed uint64) {
 		report(t, history(seed, 80), func(e []twin.Entry) error { return dueIsHonest(seed, e) })
 	})
 }
@@ -492,7 +492,7 @@ func TestHash(t *testing.T) {
 // TestNoDeadlock: clients that hold nothing else while they wait, and clients
 // that take names in order, all get what they wait for in the end.
 func TestNoDeadlock(t *testing.T) {
-	seeds(t, 400, func(t *testing.T, seed uint64) {
+	seeds(t, 300, func(t *testing.T, seed uint64) {
 		if err := gen.Crowd(seed, newSubject(core.Config{}).Apply); err != nil {
 			t.Errorf("%v", err)
 		}

@@ -34,7 +34,7 @@ func restoreAll(chunks [][]byte) (*core.Machine, error) {
 // sum is that of a machine that stood still, and what is restored from it
 // answers the rest of the log in the same way. Two views may be open at a time.
 func TestViewStandsStill(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(300) {
 		cfg := core.Config{Budget: 2 + int(seed%40), Idle: 4, Ended: 3}
 		l, m, still := newLoad(seed), core.New(cfg), core.New(cfg)
 		for range 150 {
@@ -49,10 +49,10 @@ func TestViewStandsStill(t *testing.T) {
 		var later [][]byte
 		for done := false; !done; {
 			var chunk []byte
-			if chunk, done = v.Next(nil, 1+r.IntN(400)); restorer.Write(chunk) != nil {
+			if chunk, done = v.Next(nil, 1+r.IntN(1+int(seed%4)*100)); restorer.Write(chunk) != nil {
 				t.Fatal("a good chunk is refused")
 			}
-			for range r.IntN(4) {
+			for range 1 + r.IntN(2) {
 				later = append(later, l.next(m, nil))
 			}
 			if r.IntN(3) == 0 {

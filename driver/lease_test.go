@@ -77,7 +77,7 @@ func TestLease_EndsAtItsDeadline(t *testing.T) {
 		if l.Err() != nil || len(ended) != 0 {
 			t.Fatalf("a nanosecond before: %v", l.Err())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		<-l.Done()
 		wantLost(t, l)

@@ -141,11 +141,10 @@ func (k *client) pause(d int64) {
 	})
 }
 
-func (k *client) receive(x *conn, data []byte) {
+// receive takes what a node sent, also over a connection that was given up:
+// telling the two apart is the session's business.
+func (k *client) receive(data []byte) {
 	k.input(func() {
-		if k.conn != x {
-			return
-		}
 		for len(data) > 0 {
 			m, rest, err := session.DecodeMessage(data)
 			if err != nil {

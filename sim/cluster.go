@@ -83,7 +83,7 @@ func (c *cluster) deliver(to uint64, data []byte) {
 // toClient sends what a node has for a stream.
 func (c *cluster) toClient(id replica.Caller, data []byte) {
 	if k := c.conns[id]; k != nil {
-		k.back.send(func() { k.client.receive(k, data) })
+		k.back.send(func() { k.client.receive(data) })
 	}
 }
 

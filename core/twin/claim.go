@@ -31,7 +31,6 @@ type claim struct {
 	value                         []byte
 	target                        *claim // upgrade: the shared claim it grows out of
 	was                           shared // granted upgrade: what it was before
-	staleTold                     bool
 }
 
 // shared is what a granted upgrade falls back to when it is cancelled.

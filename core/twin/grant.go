@@ -267,5 +267,5 @@ func (t *Twin) record(c *claim, code core.Code) {
 		return
 	}
 	r := core.Result{Seq: c.seq, Code: code, Revision: t.revision, Token: c.token}
-	c.s.records = append(c.s.records, record{result: r, gone: true, token: c.token})
+	c.s.records = append(c.s.records, record{result: r, gone: true})
 }

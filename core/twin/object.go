@@ -14,7 +14,7 @@ func (t *Twin) runObject(s *session, c core.Command) core.Result {
 	case core.OpResize:
 		return t.resize(s, c)
 	case core.OpDelete:
-		return t.remove1(s, c)
+		return t.deleteObject(s, c)
 	case core.OpCount:
 		return t.count(s, c)
 	case core.OpReserve:
@@ -70,8 +70,8 @@ func (t *Twin) resize(s *session, c core.Command) core.Result {
 	return r
 }
 
-// remove1 deletes an idle object.
-func (t *Twin) remove1(s *session, c core.Command) core.Result {
+// deleteObject removes an idle object.
+func (t *Twin) deleteObject(s *session, c core.Command) core.Result {
 	if c.Kind < core.Semaphore || c.Kind > core.Sequence || c.Kind == core.Election {
 		return core.Result{Code: core.CodeInvalid}
 	}

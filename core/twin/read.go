@@ -57,7 +57,7 @@ func (t *Twin) Table(id core.SessionID) []core.ClaimRow {
 	}
 	for _, r := range s.records {
 		if r.gone {
-			rows = append(rows, core.ClaimRow{Session: id, Seq: r.result.Seq, State: core.ClaimGone, Code: r.result.Code, Token: r.token})
+			rows = append(rows, core.ClaimRow{Session: id, Seq: r.result.Seq, State: core.ClaimGone, Code: r.result.Code, Token: r.result.Token})
 		}
 	}
 	slices.SortFunc(rows, func(a, b core.ClaimRow) int { return cmp.Compare(a.Seq, b.Seq) })

@@ -38,8 +38,7 @@ type session struct {
 // record is the kept result of a command, or what became of a claim.
 type record struct {
 	result core.Result
-	gone   bool   // of a claim that is over
-	token  uint64 // which it had
+	gone   bool // of a claim that is over
 }
 
 // tombstone is the id of an ended session.
