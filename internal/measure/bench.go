@@ -28,7 +28,7 @@ func bench(count int) error {
 	fmt.Fprintf(&doc, "# Benchmarks\n\nBy `make bench`; median of %d runs, with the least and the greatest. %s\n"+
 		"A ratio is to a baseline of the same run.\n\n| what | goal | median | spread | |\n|---|---|---|---|---|\n", count, machine())
 	for _, s := range suites {
-		out, err := goTest("-run", "-", "-benchmem", "-bench", s.bench, "-timeout", "60m", "-count", strconv.Itoa(count), s.pkg)
+		out, err := goTest("-run", "-", "-benchmem", "-benchtime", "3s", "-bench", s.bench, "-timeout", "60m", "-count", strconv.Itoa(count), s.pkg)
 		if err != nil {
 			return err
 		}
