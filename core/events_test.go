@@ -32,7 +32,7 @@ func documented(t *testing.T) map[string]bool {
 func TestEventsAreDocumented(t *testing.T) {
 	pairs := documented(t)
 	seen := map[string]bool{}
-	for seed := range uint64(60) {
+	for seed := range uint64(200) {
 		l, m := newLoad(seed), core.New(core.Config{})
 		var out core.Output
 		for range 600 {

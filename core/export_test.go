@@ -1,6 +1,9 @@
 package core
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Reseal makes one chunk of records into a whole snapshot whose checks are
 // right, so that tests can say anything in it.
@@ -23,4 +26,39 @@ func Reseal(chunk []byte) [][]byte {
 	var seal digest
 	addBytes(&seal, out)
 	return [][]byte{binary.LittleEndian.AppendUint64(out, uint64(seal))}
+}
+
+// Untouched opens a view and returns a check that every record which the
+// machine says it has not changed since is still as it was; "": all are.
+func Untouched(m *Machine) (check func() string, done func()) {
+	v := m.View()
+	was, nodes := map[string]string{}, map[string]*node{}
+	each(m, func(key string, n *node, r record) { was[key], nodes[key] = string(r.encode(nil)), n })
+	return func() (wrong string) {
+		for key, n := range nodes {
+			if !n.live && n.seen < v.epoch {
+				wrong = key + " is gone"
+			}
+		}
+		each(m, func(key string, n *node, r record) {
+			if now := string(r.encode(nil)); n.seen < v.epoch && was[key] != now {
+				wrong = fmt.Sprintf("%s was %q and is %q", key, was[key], now)
+			}
+		})
+		return wrong
+	}, v.Close
+}
+
+func each(m *Machine, f func(key string, n *node, r record)) {
+	visit := func(n *node, r record) {
+		if !r.hidden() {
+			f(fmt.Sprint(r.table(), " ", n.slot), n, r)
+		}
+	}
+	m.sessions.each(func(s *session) { visit(&s.node, s) })
+	m.resources.each(func(r *resource) { visit(&r.node, r) })
+	m.claims.each(func(c *claim) { visit(&c.node, c) })
+	m.dones.each(func(d *done) { visit(&d.node, d) })
+	m.keys.each(func(k *key) { visit(&k.node, k) })
+	m.endeds.each(func(e *ended) { visit(&e.node, e) })
 }

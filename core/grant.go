@@ -87,6 +87,9 @@ func (m *Machine) hold(c *claim) {
 		p.r.holders.push(p)
 		m.stamp(p.r)
 		m.trim(p.r)
+		if p.r.line != nil && p.reclaimable(nil) {
+			m.soil(p.r) // its session is late: whoever waits behind may take it at once
+		}
 	}
 }
 

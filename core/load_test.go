@@ -15,8 +15,9 @@ type load struct {
 	r    *rand.Rand
 	now  int64
 	seqs [6]uint64
-	gen  [6]int // an ended id is refused for long, so each session has new ones
-	seen uint64 // greatest revision, for tokens
+	gen  [6]int    // an ended id is refused for long, so each session has new ones
+	read [6]uint64 // number of the last claim as a reader, to be upgraded
+	seen uint64    // greatest revision, for tokens
 }
 
 func newLoad(seed uint64) *load {
@@ -74,6 +75,9 @@ func (l *load) frame() core.Frame {
 			l.seqs[n] += uint64(l.r.IntN(3))
 			c.Seq = l.seqs[n]
 		}
+		if c.Op == core.OpAcquire && len(c.Wants) == 1 && c.Wants[0].Kind == core.RWMutex && c.Wants[0].Mode == core.Shared {
+			l.read[n] = c.Seq
+		}
 		f.Commands = append(f.Commands, c)
 	}
 	return f
@@ -117,7 +121,9 @@ func (l *load) acquire() core.Command {
 
 func (l *load) command(n int) core.Command {
 	target := l.seqs[n] - min(l.seqs[n], uint64(l.r.IntN(8)))
-	switch l.r.IntN(24) {
+	switch l.r.IntN(25) {
+	case 24:
+		return core.Command{Op: core.OpUpgrade, Target: l.read[n]}
 	case 0, 1, 2, 3, 4, 5, 6, 7:
 		return l.acquire()
 	case 8, 9:
@@ -129,7 +135,7 @@ func (l *load) command(n int) core.Command {
 	case 11, 12, 13:
 		return core.Command{Op: core.OpExtend, Target: target, MaxHold: l.span(20)}
 	case 14:
-		return core.Command{Op: core.OpUpgrade, Target: target, Wait: l.some(9)}
+		return core.Command{Op: core.OpUpgrade, Target: l.read[n], Wait: l.some(9)}
 	case 15:
 		return core.Command{Op: core.OpDowngrade, Target: target}
 	case 16:

@@ -162,3 +162,20 @@ func FuzzSnapshot(f *testing.F) {
 		chunksOf(m, 1000)
 	})
 }
+
+// No record changes before the open views have it as it was.
+func TestNothingChangesUnsaved(t *testing.T) {
+	for seed := range uint64(150) {
+		l, m := newLoad(seed), core.New(core.Config{Budget: []int{1, 2, 3, 5, 8, 40}[seed%6], Idle: 4, Ended: 3})
+		for range 60 {
+			check, done := core.Untouched(m)
+			for range 8 {
+				l.next(m, nil)
+				if wrong := check(); wrong != "" {
+					t.Fatalf("seed %d: %s", seed, wrong)
+				}
+			}
+			done()
+		}
+	}
+}

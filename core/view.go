@@ -71,11 +71,11 @@ func (v *View) Close() {
 // chunk.
 func (v *View) Sum() uint64 { return v.sum }
 
-// Next appends the next chunk to dst, of about max bytes or one record if that
+// Next appends the next chunk to dst, of about size bytes or one record if that
 // is greater, and says whether it was the last. Chunks of one view belong
 // together and are checked as a whole when they are restored. Next must not run
 // at the same time as the machine's own methods.
-func (v *View) Next(dst []byte, max int) (chunk []byte, done bool) {
+func (v *View) Next(dst []byte, size int) (chunk []byte, done bool) {
 	begin := len(dst)
 	dst = header(dst, tagSnapshot)
 	dst = binary.AppendUvarint(dst, v.number)
@@ -83,8 +83,9 @@ func (v *View) Next(dst []byte, max int) (chunk []byte, done bool) {
 		dst = v.append(dst, tableMachine, v.first)
 	}
 	v.number++
-	dst = v.drain(dst, begin+max)
-	dst = v.walk(dst, begin+max)
+	end := max(begin+size, len(dst)+1)
+	dst = v.drain(dst, end)
+	dst = v.walk(dst, end)
 	if done = v.table == tables && len(v.kept) == 0; done {
 		var end []byte
 		end = binary.AppendUvarint(end, v.records)

@@ -1,0 +1,268 @@
+package onstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Options say what the engine is.
+type Options struct {
+	// Info is what the engine is called and how long its names are. Its
+	// features are added to those that every store has.
+	Info driver.Info
+	// Place names what the store keeps its keys in, such as a server and a
+	// bucket: drivers of a process with the same place wait in one line. Empty:
+	// this one waits alone.
+	Place string
+	// Timeout bounds one request to the engine; 0: 2 seconds.
+	Timeout time.Duration
+	// Close is called when the driver is closed; it may be nil.
+	Close func() error
+	_     struct{}
+}
+
+// New returns a driver on a store.
+func New(s driver.Store, o Options) driver.Driver {
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
+	}
+	d := &onStore{store: s, Options: o, line: borrow(o.Place), holds: map[*hold]struct{}{}, seen: map[string]sight{}, fault: func(string, string, error) {}}
+	d.life, d.kill = context.WithCancel(context.Background())
+	return d
+}
+
+type onStore struct {
+	driver.Base
+	Options
+	store driver.Store
+	line  *shared
+	life  context.Context
+	kill  context.CancelFunc
+	fault func(op, name string, err error)
+	work  sync.WaitGroup
+
+	mu     sync.Mutex
+	holds  map[*hold]struct{}
+	seen   map[string]sight
+	closed bool
+}
+
+var _ driver.Driver = (*onStore)(nil)
+
+// Info is the engine's, with what every store can do.
+func (d *onStore) Info() driver.Info {
+	i := d.Options.Info
+	i.Features = maps.Clone(i.Features)
+	if i.Features == nil {
+		i.Features = map[driver.Feature]bool{}
+	}
+	for _, f := range []driver.Feature{
+		driver.FeatureFencing, driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureWatch,
+	} {
+		i.Features[f] = true
+	}
+	if i.MinTTL == 0 {
+		i.MinTTL, i.MaxTTL = time.Second, 24*time.Hour
+	}
+	return i
+}
+
+// OnFault sets what is told about background failures.
+func (d *onStore) OnFault(f func(op, name string, err error)) { d.fault = f }
+
+// Ping reads a key.
+func (d *onStore) Ping(ctx context.Context) error {
+	return d.call(ctx, func(ctx context.Context) error {
+		_, err := d.get(ctx, lockPrefix)
+		return err
+	})
+}
+
+// call runs f unless the driver is closed; its end ends f's context.
+func (d *onStore) call(ctx context.Context, f func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	if !d.begin() {
+		return errClosed
+	}
+	defer d.work.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.life, func() { cancel(errClosed) })()
+	err := f(ctx)
+	if err != nil && d.life.Err() != nil {
+		return errClosed
+	}
+	return err
+}
+
+func (d *onStore) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.work.Add(1)
+	}
+	return !d.closed
+}
+
+var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+
+// stopped is the error of a call whose context ended.
+func stopped(ctx context.Context, o driver.Outcome) error {
+	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
+	if why := context.Cause(ctx); why != e.Kind {
+		e.Err = why
+	}
+	return e
+}
+
+// Close gives back every hold and ends everything that waits.
+func (d *onStore) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	var list []*hold
+	for h := range d.holds {
+		list = append(list, h)
+	}
+	d.mu.Unlock()
+	d.kill()
+	d.work.Wait()
+	var all sync.WaitGroup
+	errs := make([]error, len(list))
+	for i, h := range list {
+		h.lease.End(driver.ErrClosed)
+		all.Go(func() { errs[i] = h.free(ctx) })
+	}
+	all.Wait()
+	d.line.giveBack(d.Place)
+	if d.Options.Close != nil {
+		errs = append(errs, d.Options.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// get is one request.
+func (d *onStore) get(ctx context.Context, key string) (driver.Item, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return d.store.Get(ctx, key)
+}
+
+func (d *onStore) swap(ctx context.Context, key string, old uint64, value any) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return d.store.Swap(ctx, key, old, encode(value))
+}
+
+func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	return d.store.Delete(ctx, key, old)
+}
+
+// pace is how tries follow each other.
+type pace struct {
+	first, most time.Duration
+	tries       int
+}
+
+var (
+	// patient waits for locks: 10 ms doubling to a second.
+	patient = pace{first: 10 * time.Millisecond, most: time.Second, tries: 100}
+	// quick changes counters, sequences and keys: about a millisecond.
+	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
+)
+
+// pause is the time to wait after try n, from 0 on: half to one and a half times
+// what was doubled n times.
+func (p pace) pause(n int) time.Duration {
+	d := p.most
+	if n < 20 {
+		d = min(p.first<<n, p.most)
+	}
+	return d/2 + rand.N(d)
+}
+
+// sleep waits; false: ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// progress is how far a try came.
+type progress uint8
+
+const (
+	blind  progress = iota // it could not even read
+	looked                 // it read, and nothing is on its way
+	sent                   // it sent a change
+)
+
+// retry runs step until it is decided. A conflict or a failed request is tried
+// again, at most so often as p says; what the error says about the outcome is
+// what the last step that could read has found.
+func retry(ctx context.Context, p pace, step func() (progress, error)) error {
+	last := errors.New("others changed it each time")
+	maybe := false
+	for try := range p.tries {
+		how, err := step()
+		if err == nil || decided(err) {
+			return err
+		}
+		conflict := errors.Is(err, driver.ErrConflict)
+		if !conflict {
+			last = err
+		}
+		if how != blind {
+			maybe = how == sent && !conflict
+		}
+		if ctx.Err() != nil || !sleep(ctx, p.pause(try)) {
+			return outcome(stopped(ctx, driver.NotDone), maybe)
+		}
+	}
+	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: fmt.Errorf("given up after %d attempts: %w", p.tries, last)}, maybe)
+}
+
+// outcome notes that a request may have been done.
+func outcome(err error, maybe bool) error {
+	if e, ok := err.(*driver.Error); ok && maybe {
+		e.Outcome = driver.Unknown
+	}
+	return err
+}
+
+// final is an error that no further try changes.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// decided reports a final error; the caller takes it out.
+func decided(err error) bool {
+	_, ok := err.(final)
+	return ok
+}
+
+// plain takes a final error out of its wrapping.
+func plain(err error) error {
+	if f, ok := err.(final); ok {
+		return f.error
+	}
+	return err
+}
+
+func hexID(id [16]byte) string { return hex.EncodeToString(id[:]) }

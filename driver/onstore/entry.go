@@ -1,0 +1,116 @@
+package onstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// What a key is for is told by how it begins.
+const (
+	lockPrefix     = "l/"
+	counterPrefix  = "c/"
+	sequencePrefix = "q/"
+	keyPrefix      = "k/"
+)
+
+// lockEntry is the value of a lock's key.
+type lockEntry struct {
+	// Holder is the request that took it; empty: it is free.
+	Holder string `json:"holder,omitempty"`
+	// Token is the holder's, or the last one's; 0: the revision of this very
+	// change.
+	Token uint64        `json:"token,omitempty"`
+	Owner string        `json:"owner,omitempty"`
+	Meta  string        `json:"meta,omitempty"`
+	TTL   time.Duration `json:"ttl,omitempty"`
+	// Since and Deadline are engine time; 0: it has none.
+	Since    time.Duration `json:"since,omitempty"`
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Last is the token before this grant.
+	Last uint64 `json:"last,omitempty"`
+}
+
+// token is the entry's at a revision.
+func (e *lockEntry) token(revision uint64) uint64 {
+	if e.Token != 0 {
+		return e.Token
+	}
+	return revision
+}
+
+// numberEntry is the value of a counter or sequence.
+type numberEntry struct {
+	Value    uint64 `json:"value,string"`
+	Unsigned bool   `json:"unsigned,omitempty"`
+	// Ended: a sequence has given its last number.
+	Ended bool `json:"ended,omitempty"`
+	// Recent are the last requests that changed it, with what they were told.
+	Recent []done `json:"recent,omitempty"`
+}
+
+// done is a request that was done, and its answer.
+type done struct {
+	ID    string `json:"id"`
+	Value uint64 `json:"value,string"`
+	Swap  bool   `json:"swap,omitempty"`
+}
+
+// memory is how many requests a key remembers.
+const memory = 8
+
+// remember notes a request; the oldest is forgotten.
+func (n *numberEntry) remember(d done) {
+	recent := append([]done{d}, n.Recent...)
+	n.Recent = recent[:min(len(recent), memory)]
+}
+
+// newest is the last request that changed it.
+func (n *numberEntry) newest() string {
+	if len(n.Recent) == 0 {
+		return ""
+	}
+	return n.Recent[0].ID
+}
+
+// recall is the answer to a request that was done.
+func (n *numberEntry) recall(id string) (done, bool) {
+	i := slices.IndexFunc(n.Recent, func(d done) bool { return d.ID == id })
+	if i < 0 {
+		return done{}, false
+	}
+	return n.Recent[i], true
+}
+
+// keyEntry is the value of a key.
+type keyEntry struct {
+	Value   []byte `json:"value,omitempty"`
+	Created uint64 `json:"created,omitempty"` // 0: the revision of this very change
+	Version uint64 `json:"version"`
+	// Expire is how long it lasts; Deadline when it ends, in engine time; 0: it
+	// has none.
+	Expire   time.Duration `json:"expire,omitempty"`
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// By is the request that wrote it.
+	By string `json:"by,omitempty"`
+}
+
+// decode reads the value of an item.
+func decode[T any](i *driver.Item) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(i.Value, v); err != nil {
+		return nil, driver.Errorf("", i.Key, driver.ErrUnavailable, "the engine's key %q has a value that is not ours (%w): remove it", i.Key, err)
+	}
+	return v, nil
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("onstore: %T does not encode: %v", v, err))
+	}
+	return b
+}

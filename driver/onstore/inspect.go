@@ -1,0 +1,54 @@
+package onstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Inspect tells who holds a lock, and who waits for it in this process.
+func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	var reply driver.InspectReply
+	err := d.list(ctx, lockPrefix+r.Name, func(item *driver.Item) error {
+		name := strings.TrimPrefix(item.Key, lockPrefix)
+		reply.Revision = max(reply.Revision, item.Revision)
+		if !r.Prefix && name != r.Name || r.Prefix && name <= r.After && r.After != "" {
+			return nil
+		}
+		e, err := decode[lockEntry](item)
+		if err != nil {
+			return err
+		}
+		if res := d.resource(name, item, e); len(res.Holders)+len(res.Waiters) > 0 {
+			reply.Resources = append(reply.Resources, res)
+		}
+		return nil
+	})
+	slices.SortFunc(reply.Resources, func(a, b driver.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	most := r.Max
+	if most == 0 {
+		most = 100
+	}
+	if len(reply.Resources) > most {
+		reply.Resources, reply.More = reply.Resources[:most], true
+	}
+	return reply, err
+}
+
+func (d *onStore) resource(name string, item *driver.Item, e *lockEntry) driver.Resource {
+	r := driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Modified: item.Revision}
+	if e.Holder != "" && !d.over(item, e) {
+		r.Used, r.Holders = 1, []driver.Claim{d.holder(name, item, e)}
+	}
+	for i, id := range d.line.Waiting(name) {
+		if c, ok := d.line.claims.Load(id); ok {
+			claim := c.(driver.Claim)
+			claim.Position = i + 1
+			r.Waiters = append(r.Waiters, claim)
+		}
+	}
+	return r
+}

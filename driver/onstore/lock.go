@@ -1,0 +1,326 @@
+package onstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/deadline"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// hold is one lock that is held.
+type hold struct {
+	d     *onStore
+	key   string
+	name  string
+	token uint64
+	lease *driver.Lease
+	timer *time.Timer // of the next renewal
+
+	mu       sync.Mutex
+	entry    lockEntry
+	revision uint64
+	freed    bool
+	err      error // of the release
+}
+
+// sight is a revision as it was first seen, a time of driver.Now.
+type sight struct {
+	revision uint64
+	at       time.Time
+}
+
+// Acquire takes the wants one after the other, in order of name.
+func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	for i := range r.Wants {
+		if r.Wants[i].Kind != driver.Mutex {
+			return driver.Grant{}, errors.ErrUnsupported
+		}
+	}
+	var b bundle
+	err := d.call(ctx, func(ctx context.Context) error {
+		for _, i := range byName(r.Wants) {
+			h, err := d.acquire(ctx, r, r.Wants[i].Name)
+			if err != nil {
+				return errors.Join(err, b.Release(context.WithoutCancel(ctx)))
+			}
+			b.add(i, h, len(r.Wants))
+		}
+		return nil
+	})
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return b.grant(), nil
+}
+
+func byName(wants []driver.Want) []int {
+	order := make([]int, len(wants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(wants[a].Name, wants[b].Name) })
+	return order
+}
+
+// bundle is what one Acquire took.
+type bundle struct {
+	holds  []*hold
+	tokens []uint64
+}
+
+func (b *bundle) add(i int, h *hold, n int) {
+	if b.tokens == nil {
+		b.tokens = make([]uint64, n)
+	}
+	b.holds, b.tokens[i] = append(b.holds, h), h.token
+}
+
+// grant ties the holds together: the loss of one is the loss of all.
+func (b *bundle) grant() driver.Grant {
+	first := b.holds[0]
+	g := driver.Grant{Token: slices.Max(b.tokens), Lease: first.lease, Handle: b}
+	if len(b.holds) == 1 {
+		return g
+	}
+	g.Tokens = b.tokens
+	for _, h := range b.holds[1:] {
+		var tie driver.Tie
+		tie.To(h.lease, func(err error) { first.lease.End(err) })
+	}
+	return g
+}
+
+// Release gives everything back, the last first.
+func (b *bundle) Release(ctx context.Context) error {
+	var errs []error
+	for _, h := range slices.Backward(b.holds) {
+		errs = append(errs, h.free(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Change is unsupported.
+func (b *bundle) Change(context.Context, driver.Change) (driver.Grant, error) {
+	return driver.Grant{}, errors.ErrUnsupported
+}
+
+// acquire takes one lock.
+func (d *onStore) acquire(ctx context.Context, r *driver.Request, name string) (*hold, error) {
+	a := &attempt{d: d, r: r, name: name, key: lockPrefix + name, holder: hexID(r.ID)}
+	if r.Try {
+		return a.once(ctx)
+	}
+	if len(d.line.Waiting(name)) == 0 {
+		if h, err := a.once(ctx); !errors.Is(err, driver.ErrHeld) {
+			return h, err
+		}
+	}
+	d.line.claims.Store(r.ID, driver.Claim{Name: name, Kind: driver.Mutex, Owner: r.Spec.Owner, Meta: r.Spec.Meta, Lease: r.ID})
+	defer d.line.claims.Delete(r.ID)
+	leave, err := d.line.Wait(ctx, name, r.ID, r.Waiting)
+	if err != nil {
+		return nil, stopped(ctx, driver.NotDone)
+	}
+	defer leave()
+	return a.wait(ctx)
+}
+
+// attempt is the way to one lock.
+type attempt struct {
+	d         *onStore
+	r         *driver.Request
+	name, key string
+	holder    string
+}
+
+// once tries until it is decided: held by us, or by somebody else.
+func (a *attempt) once(ctx context.Context) (h *hold, err error) {
+	err = retry(ctx, patient, func() (p progress, err error) {
+		h, p, err = a.try(ctx)
+		return p, err
+	})
+	if err != nil && ctx.Err() != nil {
+		a.takeBack()
+	}
+	return h, plain(err)
+}
+
+// takeBack gives the lock back if a request that was given up took it.
+func (a *attempt) takeBack() {
+	d := a.d
+	d.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), 3*time.Second)
+		defer cancel()
+		h := &hold{d: d, key: a.key, name: a.name, entry: lockEntry{Holder: a.holder}}
+		if err := h.free(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
+			d.fault("acquire", a.name, err)
+		}
+	})
+}
+
+// try reads the key and takes the lock if it is free.
+func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
+	start := driver.Now()
+	item, e, err := a.d.readLock(ctx, a.key)
+	if err != nil {
+		return nil, blind, err
+	}
+	if e.Holder == a.holder { // the answer to our own request was lost
+		return a.take(&item, e, start.Add(-a.d.Timeout)), looked, nil
+	}
+	if e.Holder != "" && !a.d.over(&item, e) {
+		return nil, looked, final{a.held(&item, e)}
+	}
+	next := &lockEntry{Holder: a.holder, Owner: a.r.Spec.Owner, Meta: a.r.Spec.Meta, TTL: a.r.Spec.TTL, Last: e.token(item.Revision)}
+	if item.Now != 0 {
+		next.Since, next.Deadline = item.Now, item.Now+next.TTL
+	}
+	if item.Revision == 0 {
+		next.Last = 0
+	}
+	revision, err := a.d.swap(ctx, a.key, item.Revision, next)
+	if err != nil {
+		return nil, sent, err
+	}
+	if revision <= next.Last {
+		return nil, sent, final{driver.Errorf("", a.name, driver.ErrUnavailable,
+			"the engine's revision %d is not above the last token %d: it has lost its history, and tokens would repeat", revision, next.Last)}
+	}
+	return a.take(&driver.Item{Revision: revision}, next, start), sent, nil
+}
+
+// take makes the hold: it lasts from before the request was sent.
+func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
+	h := &hold{d: a.d, key: a.key, name: a.name, entry: *e, revision: item.Revision, token: e.token(item.Revision)}
+	h.lease = driver.NewLease(a.r.ID, a.r.Spec)
+	h.lease.Extend(from, e.TTL)
+	a.d.mu.Lock()
+	a.d.holds[h] = struct{}{}
+	delete(a.d.seen, a.key)
+	a.d.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(beat(e.TTL), h.renew)
+	return h
+}
+
+// beat is the time between two renewals: a third of the TTL, ± 10 %.
+func beat(ttl time.Duration) time.Duration { return ttl*3/10 + jitter(ttl/15) }
+
+// held is ErrHeld.
+func (a *attempt) held(item *driver.Item, e *lockEntry) error {
+	return &driver.Error{
+		Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: []driver.Claim{a.d.holder(a.name, item, e)}, Waiting: len(a.d.line.Waiting(a.name)),
+	}
+}
+
+// holder is the claim that an entry tells of.
+func (d *onStore) holder(name string, item *driver.Item, e *lockEntry) driver.Claim {
+	c := driver.Claim{
+		Name: name, Kind: driver.Mutex, Weight: 1, Token: e.token(item.Revision), Owner: e.Owner, Meta: e.Meta,
+		Created: e.token(item.Revision), Modified: item.Revision, Version: 1,
+	}
+	if e.Deadline != 0 && item.Now != 0 {
+		c.Held, c.ExpiresIn = max(item.Now-e.Since, 0), max(e.Deadline-item.Now, 0)
+		return c
+	}
+	c.ExpiresIn = max(grace(e.TTL)-d.unchanged(lockPrefix+name, item.Revision), 0)
+	return c
+}
+
+// over reports whether the holder of an entry has certainly stopped: its deadline
+// has passed on the engine's clock, or it was not renewed for longer than any
+// clock may differ on ours.
+func (d *onStore) over(item *driver.Item, e *lockEntry) bool {
+	if e.Deadline != 0 && item.Now != 0 {
+		return item.Now > e.Deadline
+	}
+	return d.unchanged(item.Key, item.Revision) > grace(e.TTL)
+}
+
+// grace is how long an entry has to be seen unchanged: TTL·(1+ρ), rounded up.
+func grace(ttl time.Duration) time.Duration { return ttl + ttl*deadline.Rho/100 + 1 }
+
+// sights bounds how many keys are remembered; who is forgotten is waited for
+// anew.
+const sights = 10_000
+
+// unchanged is how long this driver has seen the key at the revision.
+func (d *onStore) unchanged(key string, revision uint64) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := driver.Now()
+	s, ok := d.seen[key]
+	if !ok || s.revision != revision {
+		s = sight{revision, now}
+		if len(d.seen) >= sights {
+			clear(d.seen)
+		}
+		d.seen[key] = s
+	}
+	return now.Sub(s.at)
+}
+
+// readLock reads a lock's key; one that is not there is free.
+func (d *onStore) readLock(ctx context.Context, key string) (driver.Item, *lockEntry, error) {
+	item, err := d.get(ctx, key)
+	if err != nil || item.Revision == 0 {
+		return item, &lockEntry{}, err
+	}
+	item.Key = key
+	e, err := decode[lockEntry](&item)
+	if err != nil {
+		return item, nil, final{err}
+	}
+	return item, e, nil
+}
+
+// wait tries whenever the key changes, its holder's time is over, or a pause has
+// passed, until ctx ends.
+func (a *attempt) wait(ctx context.Context) (*hold, error) {
+	watching, stop := context.WithCancel(ctx)
+	changes := make(chan struct{}, 1)
+	var over sync.WaitGroup
+	over.Go(func() { a.listen(watching, changes) })
+	defer over.Wait()
+	defer stop()
+	for n := 0; ; n++ {
+		h, err := a.once(ctx)
+		held, ok := errors.AsType[*driver.Error](err)
+		if err == nil || !ok || held.Kind != driver.ErrHeld {
+			return h, err
+		}
+		pause := patient.pause(n)
+		if left := held.Holders[0].ExpiresIn; left > 0 {
+			pause = min(pause, left+time.Millisecond)
+		}
+		select {
+		case <-changes:
+			n = -1
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, stopped(ctx, driver.NotDone)
+		}
+	}
+}
+
+// listen tells of changes of the key; an engine that cannot is asked in pauses.
+func (a *attempt) listen(ctx context.Context, changes chan<- struct{}) {
+	for item, err := range a.d.store.Changed(ctx, a.key) {
+		if err != nil {
+			return
+		}
+		if item.Key != a.key {
+			continue
+		}
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	}
+}

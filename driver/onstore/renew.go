@@ -1,0 +1,104 @@
+package onstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
+
+// renew moves the deadline on, and again after a third of the TTL. What fails is
+// tried until the deadline.
+func (h *hold) renew() {
+	if !h.d.begin() {
+		return
+	}
+	defer h.d.work.Done()
+	until, _ := h.lease.Deadline()
+	ctx, cancel := context.WithTimeout(h.d.life, max(driver.Until(until), 0))
+	defer cancel()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.freed || h.lease.Err() != nil {
+		return
+	}
+	err := plain(retry(ctx, patient, func() (progress, error) { return h.extend(ctx) }))
+	switch {
+	case err == nil:
+		h.timer = time.AfterFunc(beat(h.entry.TTL), h.renew)
+	case errors.Is(err, driver.ErrLost):
+		h.lease.End(err)
+	case h.d.life.Err() == nil:
+		h.d.fault("renew", h.name, err) // the lease ends by its deadline
+	}
+}
+
+// extend swaps the entry for one with a later deadline. h.mu is held.
+func (h *hold) extend(ctx context.Context) (progress, error) {
+	start := driver.Now()
+	item, e, err := h.d.readLock(ctx, h.key)
+	if err != nil {
+		return blind, err
+	}
+	if e.Holder != h.entry.Holder {
+		return looked, final{&driver.Error{Kind: driver.ErrLost, Err: errors.New("another has taken it")}}
+	}
+	next := h.entry
+	next.Token = h.token
+	if item.Now != 0 {
+		next.Deadline = item.Now + next.TTL
+	}
+	revision, err := h.d.swap(ctx, h.key, item.Revision, &next)
+	if err != nil {
+		return sent, err
+	}
+	h.entry, h.revision = next, revision
+	h.lease.Extend(start, next.TTL)
+	return sent, nil
+}
+
+// free gives the lock back: what stays is its last token. It says ErrLost if
+// another has it.
+func (h *hold) free(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.freed {
+		return h.err
+	}
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	err := plain(retry(ctx, patient, func() (progress, error) { return h.bury(ctx) }))
+	if err == nil || errors.Is(err, driver.ErrLost) {
+		h.freed, h.err = true, err
+		h.d.mu.Lock()
+		delete(h.d.holds, h)
+		h.d.mu.Unlock()
+		if h.lease != nil {
+			h.lease.End(driver.ErrReleased)
+		}
+	}
+	return err
+}
+
+// bury leaves a tombstone. h.mu is held.
+func (h *hold) bury(ctx context.Context) (progress, error) {
+	item, e, err := h.d.readLock(ctx, h.key)
+	if err != nil {
+		return blind, err
+	}
+	token := e.token(item.Revision)
+	switch {
+	case e.Holder == h.entry.Holder && e.Holder != "":
+	case e.Holder == "" && h.token != 0 && token == h.token: // our own, whose answer was lost
+		return looked, nil
+	default:
+		return looked, final{&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}}
+	}
+	_, err = h.d.swap(ctx, h.key, item.Revision, &lockEntry{Token: token})
+	return sent, err
+}

@@ -1,0 +1,189 @@
+package onstore
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Watch yields what happens from now on.
+func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
+	return func(yield func(driver.Event, error) bool) {
+		if _, err := path.Match(r.Glob, ""); err != nil {
+			yield(driver.Event{}, driver.Errorf("", r.Prefix, fs.ErrInvalid, "the glob %q is malformed", r.Glob))
+			return
+		}
+		if !d.begin() {
+			yield(driver.Event{}, errClosed)
+			return
+		}
+		d.work.Done() // the caller's loop may outlive the driver
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(d.life, cancel)()
+		w := &watcher{d: d, r: r, before: map[string]driver.Item{}}
+		for item, err := range d.store.Changed(ctx, "") {
+			if !w.tell(ctx, item, err, yield) {
+				return
+			}
+		}
+		if d.life.Err() != nil {
+			yield(driver.Event{}, errClosed)
+		}
+	}
+}
+
+// watcher turns changes of keys into events.
+type watcher struct {
+	d      *onStore
+	r      *driver.WatchRequest
+	before map[string]driver.Item // what the keys were
+	ready  bool
+}
+
+// tell yields the events of one change; false: it is over.
+func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield func(driver.Event, error) bool) bool {
+	if w.d.life.Err() != nil || ctx.Err() != nil {
+		return false
+	}
+	if err == nil && !w.ready {
+		w.ready = true
+		if err = w.remember(ctx); err == nil {
+			return yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: item.Revision + 1}, nil)
+		}
+	}
+	if err != nil {
+		yield(driver.Event{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: err})
+		return false
+	}
+	old := w.before[item.Key]
+	if old.Revision >= item.Revision {
+		return true // it was read when the watch began
+	}
+	if w.before[item.Key] = item; item.Deleted {
+		delete(w.before, item.Key)
+	}
+	for i, ev := range w.events(&item, &old) {
+		ev.Revision, ev.Ordinal = item.Revision, uint32(i)
+		if w.wants(&ev) && !yield(ev, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// remember reads what is there, so that the first change of a key can be told
+// from what it was.
+func (w *watcher) remember(ctx context.Context) error {
+	items, err := w.d.store.List(ctx, "")
+	for _, i := range items {
+		w.before[i.Key] = i
+	}
+	return err
+}
+
+// events are what a change means. A value that is not ours means nothing.
+func (w *watcher) events(item, old *driver.Item) []driver.Event {
+	switch {
+	case strings.HasPrefix(item.Key, lockPrefix):
+		return lockEvents(item, old)
+	case strings.HasPrefix(item.Key, keyPrefix):
+		return w.keyEvents(item, old)
+	case strings.HasPrefix(item.Key, counterPrefix):
+		return numberEvents("counter", "changed", counterPrefix, item)
+	case strings.HasPrefix(item.Key, sequencePrefix):
+		return numberEvents("sequence", "reserved", sequencePrefix, item)
+	}
+	return nil
+}
+
+func numberEvents(kind, verb, prefix string, item *driver.Item) []driver.Event {
+	ev := driver.Event{Kind: kind, Verb: verb, Name: strings.TrimPrefix(item.Key, prefix)}
+	if item.Deleted {
+		ev.Verb = "deleted"
+	} else if n, err := decode[numberEntry](item); err == nil {
+		ev.Number = n.Value
+	}
+	return []driver.Event{ev}
+}
+
+// lockEvents tell grants and releases; a renewal changes neither.
+func lockEvents(item, old *driver.Item) []driver.Event {
+	now, was := lockOf(item), lockOf(old)
+	name := strings.TrimPrefix(item.Key, lockPrefix)
+	var events []driver.Event
+	if was.Holder != "" && was.Holder != now.Holder {
+		verb := "released"
+		if now.Holder != "" {
+			verb = "expired"
+		}
+		events = append(events, driver.Event{Kind: "lock", Verb: verb, Name: name, Token: was.token(old.Revision), Owner: was.Owner, Weight: 1})
+	}
+	if now.Holder != "" && was.Holder != now.Holder {
+		events = append(events, driver.Event{Kind: "lock", Verb: "acquired", Name: name, Token: now.token(item.Revision), Owner: now.Owner, Weight: 1})
+	}
+	return events
+}
+
+func lockOf(item *driver.Item) *lockEntry {
+	if item.Revision == 0 || item.Deleted {
+		return &lockEntry{}
+	}
+	e, err := decode[lockEntry](item)
+	if err != nil {
+		return &lockEntry{}
+	}
+	return e
+}
+
+func (w *watcher) keyEvents(item, old *driver.Item) []driver.Event {
+	name := strings.TrimPrefix(item.Key, keyPrefix)
+	ev := driver.Event{Kind: "kv", Verb: "put", Name: name, KV: keyOf(name, item), Prev: keyOf(name, old)}
+	if item.Deleted {
+		ev.Verb, ev.KV = "delete", ev.Prev
+	}
+	if !w.r.Previous {
+		ev.Prev = nil
+	}
+	return []driver.Event{ev}
+}
+
+func keyOf(name string, item *driver.Item) *driver.KV {
+	if item.Revision == 0 || item.Deleted {
+		return nil
+	}
+	e, err := decode[keyEntry](item)
+	if err != nil {
+		return nil
+	}
+	kv := &driver.KV{Key: name, Value: e.Value, Created: e.Created, Modified: item.Revision, Version: e.Version}
+	if kv.Created == 0 {
+		kv.Created = item.Revision
+	}
+	return kv
+}
+
+// wants reports whether the request asks for the event.
+func (w *watcher) wants(ev *driver.Event) bool {
+	r := w.r
+	if !strings.HasPrefix(ev.Name, r.Prefix) || r.Exact && ev.Name != r.Prefix {
+		return false
+	}
+	if ok, _ := path.Match(r.Glob, ev.Name); r.Glob != "" && !ok {
+		return false
+	}
+	if len(r.Patterns) == 0 {
+		return true
+	}
+	for _, p := range r.Patterns {
+		kind, verb, _ := strings.Cut(p, ":")
+		if (kind == "*" || kind == ev.Kind) && (verb == "*" || verb == ev.Verb) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,44 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Store is an engine that can do no more than compare and swap one key at a
+// time. Package onstore makes a [Driver] of it. All methods may be called at
+// the same time.
+//
+// Its revisions grow with every change, over all keys, and for ever: a key that
+// was deleted and made anew has a greater one than it ever had.
+type Store interface {
+	// Get reads a key, as it is after every change that was answered before.
+	// One that does not exist has the revision 0, and no error.
+	Get(ctx context.Context, key string) (Item, error)
+	// Swap sets a key that is at the revision old; 0: that does not exist. If
+	// it is at another, ErrConflict, and nothing has changed. The revision
+	// returned is the key's from then on. Any other error may mean that it was
+	// done.
+	Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error)
+	// Delete deletes a key that is at the revision old, like Swap.
+	Delete(ctx context.Context, key string, old uint64) (uint64, error)
+	// List reads all keys that begin with prefix, in any order.
+	List(ctx context.Context, prefix string) ([]Item, error)
+	// Changed yields first an Item without a key, whose revision is that of the
+	// last change before; then every change of a key that begins with prefix,
+	// in order. It ends with ctx, or with an error as its last pair.
+	Changed(ctx context.Context, prefix string) iter.Seq2[Item, error]
+}
+
+// Item is a key of a [Store].
+type Item struct {
+	Key      string
+	Value    []byte // nobody changes it
+	Revision uint64 // of its last change; 0: it does not exist
+	// Deleted: the change was its end. Only Changed tells it.
+	Deleted bool
+	// Now is the engine's clock when it answered, as a time since whenever it
+	// likes; 0: it has none that all clients can rely on.
+	Now time.Duration
+}

@@ -1,0 +1,173 @@
+package filehold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// hold is what an Acquire took: lock files and claims of the machine, in the
+// order of their names.
+type hold struct {
+	c     *client
+	parts []piece
+	mu    sync.Mutex
+	freed bool
+	err   error // of the release
+}
+
+// piece is one name of a hold: a lock file or a claim.
+type piece struct {
+	lock  *lock
+	wish  *wish
+	token uint64
+	want  int // which of the wants
+}
+
+var _ driver.Handle = (*hold)(nil)
+
+// Acquire takes the wants one after the other, in order of name, so that nobody
+// waits for each other in a circle.
+func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	defer c.end()
+	u, err := c.userFor(ctx, r)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	h := &hold{c: c}
+	for _, i := range byName(r.Wants) {
+		p, err := c.takeOne(ctx, u, &r.Wants[i], r)
+		if err != nil {
+			return driver.Grant{}, errors.Join(err, h.undo(ctx))
+		}
+		p.want = i
+		h.parts = append(h.parts, p)
+	}
+	return h.grant(u, len(r.Wants)), nil
+}
+
+// byName are the places of wants in order of name.
+func byName(wants []driver.Want) []int {
+	order := make([]int, len(wants))
+	for i := range order {
+		order[i] = i
+	}
+	if len(order) > 1 {
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(wants[a].Name, wants[b].Name) })
+	}
+	return order
+}
+
+func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (piece, error) {
+	if w.Kind == driver.Mutex || w.Kind == driver.RWMutex {
+		k, err := c.takeLock(ctx, u, w, r)
+		if err != nil {
+			return piece{}, err
+		}
+		return piece{lock: k, token: k.token}, nil
+	}
+	k, token, err := c.claim(ctx, u, w, r)
+	return piece{wish: k, token: token}, err
+}
+
+// grant tells the tokens in the order of the wants.
+func (h *hold) grant(u *user, n int) driver.Grant {
+	g := driver.Grant{Lease: u.lease, Handle: h}
+	if n == 1 {
+		g.Token = h.parts[0].token
+		return g
+	}
+	g.Tokens = make([]uint64, n)
+	for _, p := range h.parts {
+		g.Tokens[p.want] = p.token
+		g.Token = max(g.Token, p.token)
+	}
+	return g
+}
+
+// undo gives back what was taken before something failed.
+func (h *hold) undo(ctx context.Context) error {
+	if len(h.parts) == 0 {
+		return nil
+	}
+	return h.free(context.WithoutCancel(ctx))
+}
+
+// Release gives everything back. Close has done so for a closed client.
+func (h *hold) Release(ctx context.Context) error {
+	if err := h.c.count(); err != nil {
+		return &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: driver.ErrClosed}
+	}
+	defer h.c.end()
+	return h.free(ctx)
+}
+
+// free gives everything back, the last first.
+func (h *hold) free(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !h.freed {
+		n := len(h.parts)
+		if n == 0 {
+			h.freed = true
+			break
+		}
+		err := h.parts[n-1].release(ctx)
+		if err != nil && !errors.Is(err, driver.ErrLost) {
+			return err
+		}
+		h.parts = h.parts[:n-1]
+		if h.err == nil {
+			h.err = err
+		}
+	}
+	return h.err
+}
+
+func (p *piece) release(ctx context.Context) error {
+	if p.wish != nil {
+		return p.wish.release(ctx)
+	}
+	if !p.lock.release() {
+		return refusal(&core.Result{Code: core.CodeLost})
+	}
+	return nil
+}
+
+// Change alters a leadership.
+func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+	if err := h.c.begin(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	defer h.c.end()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.parts) != 1 || h.parts[0].wish == nil {
+		return driver.Grant{}, errors.ErrUnsupported
+	}
+	k := h.parts[0].wish
+	o := &order{cmd: core.Command{Target: k.seq}}
+	switch {
+	case ch.Proclaim != nil:
+		o.cmd.Op, o.cmd.Value = core.OpProclaim, *ch.Proclaim
+	case ch.HandOver != "":
+		o.cmd.Op, o.cmd.Owner = core.OpHandOver, ch.HandOver
+	default:
+		return driver.Grant{}, errors.ErrUnsupported
+	}
+	if err := k.u.submit(ctx, o, nil); err != nil {
+		return driver.Grant{}, err
+	}
+	if o.result.Code != core.CodeOK {
+		return driver.Grant{}, refusalOf(o)
+	}
+	return driver.Grant{Token: h.parts[0].token, Lease: k.u.lease, Handle: h}, nil
+}

@@ -1,0 +1,196 @@
+package filehold
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// ask runs a command that hangs on no session and returns when it is on disk.
+func (c *client) ask(ctx context.Context, cmd core.Command) (*order, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	o := &order{cmd: cmd}
+	if err := c.e.plain.submit(ctx, o, nil); err != nil {
+		return nil, err
+	}
+	if err := refusalOf(o); err != nil {
+		return nil, err
+	}
+	if err := c.e.flush(ctx, o.end); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// read answers a command that changes nothing.
+func (c *client) read(ctx context.Context, cmd core.Command) (*order, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	o := &order{cmd: cmd}
+	err := c.e.look(ctx, func() { o.result, o.now = c.e.m.Read("", &o.cmd), c.e.now() })
+	if err != nil {
+		return nil, err
+	}
+	return o, refusalOf(o)
+}
+
+// Resize sets a semaphore's limit.
+func (c *client) Resize(ctx context.Context, name string, limit int64) error {
+	_, err := c.ask(ctx, core.Command{Op: core.OpResize, Name: name, Limit: limit})
+	return err
+}
+
+// Delete removes an idle object.
+func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
+	_, err := c.ask(ctx, core.Command{Op: core.OpDelete, Kind: core.Kind(kind), Name: name})
+	if errors.Is(err, driver.ErrConflict) {
+		return c.inUse(ctx, kind, name, err)
+	}
+	return err
+}
+
+// inUse turns a conflict into ErrHeld where the kind is right, so that it must
+// be use that stands in the way, and tells by whom.
+func (c *client) inUse(ctx context.Context, kind driver.ResourceKind, name string, conflict error) error {
+	r, err := c.Inspect(ctx, &driver.InspectRequest{Name: name})
+	if err != nil || len(r.Resources) == 0 || r.Resources[0].Kind != kind {
+		return conflict
+	}
+	e := driver.Errorf("", name, driver.ErrHeld, "somebody holds or awaits it: delete it when it is idle")
+	e.Holders, e.Waiting = r.Resources[0].Holders, len(r.Resources[0].Waiters)
+	return e
+}
+
+// Count changes a counter.
+func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+	do := c.ask
+	if r.Op == driver.CountLoad {
+		do = c.read
+	}
+	o, err := do(ctx, core.Command{Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B})
+	if err != nil {
+		return driver.CountReply{}, err
+	}
+	return driver.CountReply{Value: o.result.Number, Swapped: o.result.OK}, nil
+}
+
+// Reserve takes numbers of a sequence.
+func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+	do := c.ask
+	if r.N == 0 {
+		do = c.read
+	}
+	o, err := do(ctx, core.Command{Op: core.OpReserve, Name: r.Name, A: r.N, B: r.Start})
+	if err != nil {
+		return driver.ReserveReply{}, err
+	}
+	return driver.ReserveReply{First: o.result.Number}, nil
+}
+
+// CountDown takes something off a latch.
+func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
+	do := c.ask
+	if r.By == 0 && r.Count == 0 {
+		do = c.read
+	}
+	o, err := do(ctx, core.Command{Op: core.OpCountDown, Name: r.Name, A: uint64(r.By), Limit: r.Count})
+	if err != nil {
+		return driver.CountDownReply{}, err
+	}
+	return driver.CountDownReply{Left: int64(o.result.Number)}, nil
+}
+
+// Txn runs a transaction.
+func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	do := c.ask
+	if !writes(r.Then) && !writes(r.Else) {
+		do = c.read
+	}
+	o, err := do(ctx, core.Command{Op: core.OpTxn, If: compares(r.If), Then: keyOps(r.Then), Else: keyOps(r.Else)})
+	if err != nil {
+		return nil, err
+	}
+	return &driver.TxnReply{OK: o.result.OK, Revision: o.result.Revision, Results: results(o.now, o.result.Keys)}, nil
+}
+
+func writes(ops []driver.Op) bool {
+	return slices.ContainsFunc(ops, func(o driver.Op) bool { return o.Kind != driver.OpGet })
+}
+
+// Inspect tells who holds and who waits.
+func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.InspectReply{}, err
+	}
+	defer c.end()
+	wanted := func(name string) bool { return name == r.Name }
+	if r.Prefix {
+		wanted = func(name string) bool { return strings.HasPrefix(name, r.Name) && name > r.After }
+	}
+	files, err := c.e.slotsOf(ctx, wanted)
+	if err != nil {
+		return driver.InspectReply{}, err
+	}
+	reply := driver.InspectReply{Resources: locks(c.e.now(), files)}
+	err = c.e.look(ctx, func() { c.e.inspect(r, &reply) })
+	slices.SortFunc(reply.Resources, func(a, b driver.Resource) int { return strings.Compare(a.Name, b.Name) })
+	if most := limitOf(r); len(reply.Resources) > most {
+		reply.Resources, reply.More = reply.Resources[:most], true
+	}
+	return reply, err
+}
+
+func limitOf(r *driver.InspectRequest) int {
+	if r.Max == 0 {
+		return 100
+	}
+	return r.Max
+}
+
+// inspect adds what the machine knows. e.mu is held.
+func (e *engine) inspect(r *driver.InspectRequest, reply *driver.InspectReply) {
+	var list []core.ResourceInfo
+	if r.Prefix {
+		list, reply.More = e.m.List("", r.Name, r.After, r.Max)
+	} else if one, ok := e.m.Inspect("", r.Name); ok {
+		list = append(list, one)
+	}
+	reply.Revision = e.m.Revision()
+	for i := range list {
+		reply.Resources = append(reply.Resources, resource(e.now(), &list[i]))
+	}
+}
+
+// locks are the lock files among slots, each with its holders and waiters.
+func locks(now int64, files []found) []driver.Resource {
+	byName := map[string]*driver.Resource{}
+	for i := range files {
+		f := &files[i]
+		r := byName[f.name]
+		if r == nil {
+			r = &driver.Resource{Name: f.name, Kind: driver.ResourceKind(f.kind), Limit: 1}
+			byName[f.name] = r
+		}
+		k := f.claim(now)
+		if f.state == slotHolds {
+			r.Holders, r.Used = append(r.Holders, k), 1
+			continue
+		}
+		k.Position = len(r.Waiters) + 1
+		r.Waiters = append(r.Waiters, k)
+	}
+	var list []driver.Resource
+	for _, r := range byName {
+		list = append(list, *r)
+	}
+	return list
+}

@@ -1,0 +1,166 @@
+package filehold
+
+import (
+	"context"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// client is one Space's driver.
+type client struct {
+	driver.Base
+	e     *engine
+	fault func(op, name string, err error)
+	gone  chan struct{} // closed by Close
+
+	mu     sync.Mutex
+	shared map[driver.Spec]*user
+	users  map[*user]struct{}
+	calls  int
+	idle   chan struct{} // closed when the last call of a closed client ends
+	closed bool
+}
+
+var _ driver.Driver = (*client)(nil)
+
+func newClient(dir string, s seams) (driver.Driver, error) {
+	e, err := openEngine(dir, s)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{
+		e: e, fault: func(string, string, error) {}, gone: make(chan struct{}), idle: make(chan struct{}),
+		shared: map[driver.Spec]*user{}, users: map[*user]struct{}{},
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.clients[c] = struct{}{}
+	return c, nil
+}
+
+// features are what a directory can do.
+var features = []driver.Feature{
+	driver.FeatureFencing, driver.FeatureLostFirst, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureResize,
+	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn, driver.FeatureWatch,
+	driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureDurable,
+}
+
+// Info says what a directory can do.
+func (c *client) Info() driver.Info {
+	i := driver.Info{Scheme: "file", Features: map[driver.Feature]bool{}, MaxName: maxName}
+	for _, f := range features {
+		i.Features[f] = true
+	}
+	return i
+}
+
+// OnFault sets what is told about background failures.
+func (c *client) OnFault(f func(op, name string, err error)) { c.fault = f }
+
+// failed tells every client of a failure in the background.
+func (e *engine) failed(op string, err error) {
+	e.mu.Lock()
+	var tell []func(op, name string, err error)
+	for c := range e.clients {
+		tell = append(tell, c.fault)
+	}
+	e.mu.Unlock()
+	for _, f := range tell {
+		f(op, e.dir, err)
+	}
+}
+
+// begin starts every call; end ends it.
+func (c *client) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	return c.count()
+}
+
+// count is begin for what has to be done although its context has ended.
+func (c *client) count() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	c.calls++
+	return nil
+}
+
+func (c *client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls--; c.calls == 0 && c.closed {
+		close(c.idle)
+	}
+}
+
+// errClosed answers calls on a closed client.
+var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+
+// Ping asks whether the directory is still there and readable.
+func (c *client) Ping(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	if err := c.e.check(); err != nil {
+		return err
+	}
+	return c.e.look(ctx, func() {})
+}
+
+// Close ends every session that this client opened, and gives up its files when
+// no other client of the process uses the directory.
+func (c *client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	close(c.gone)
+	if c.calls == 0 {
+		close(c.idle)
+	}
+	c.mu.Unlock()
+	var err error
+	select {
+	case <-c.idle:
+		err = c.endAll(ctx)
+	case <-ctx.Done():
+		err = stopped(ctx, driver.Unknown)
+	}
+	c.e.mu.Lock()
+	delete(c.e.clients, c)
+	c.e.mu.Unlock()
+	if left := c.e.leave(); err == nil {
+		err = left
+	}
+	return err
+}
+
+// endAll ends the client's sessions in one step.
+func (c *client) endAll(ctx context.Context) error {
+	c.mu.Lock()
+	var list []*user
+	for u := range c.users {
+		list = append(list, u)
+	}
+	c.mu.Unlock()
+	for _, u := range list {
+		u.lease.End(driver.ErrClosed)
+		u.dropLocks()
+	}
+	return c.e.locked(ctx, func() error {
+		var entry core.Entry
+		for _, u := range list {
+			entry.Frames = append(entry.Frames, u.endFrame())
+			delete(c.e.users, u.id)
+		}
+		if len(entry.Frames) == 0 {
+			return nil
+		}
+		return c.e.writeEntry(&entry)
+	})
+}

@@ -1,0 +1,89 @@
+package filehold
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The words of the control file, which all processes have in their memory.
+const (
+	wMagic     = iota
+	wBoot      // two words: which boot of the machine it was last used in
+	_          //
+	wNext      // the last token given
+	wCeiling   // no token above it was ever given, on disk before it counts
+	wCeilingN  // its complement: a damaged ceiling must not pass
+	wOpen      // tokens up to here may be given: the ceiling that is on disk
+	wRevisions // as wCeiling, for the revisions of the machine
+	wRevisionN
+	wEnd       // position up to which the log counts
+	wDurable   // position up to which it is on disk
+	wSwitching // 1: somebody is replacing the log
+	wBase      // cluster time less BOOTTIME
+	wWatchers  // how many watch: lock events are written if anybody does
+	wSleepers  // processes that wait for the bell
+	words
+)
+
+const (
+	controlSize  = 512
+	controlMagic = 0x3165646c6f486c66 // "flHolde1"
+)
+
+// tokenBlock is how many tokens one sync of the ceiling is good for, and how
+// many are skipped at most when the power fails.
+const tokenBlock = 1 << 16
+
+// revisionBlock does the same for revisions. No entry of the log takes more
+// than half of it.
+const revisionBlock = 1 << 15
+
+// checkControl says what is wrong with the bytes of a control file.
+func checkControl(b []byte) error {
+	if len(b) != controlSize {
+		return fmt.Errorf("it has %d bytes instead of %d", len(b), controlSize)
+	}
+	w := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	switch {
+	case w(wMagic) != controlMagic:
+		return fmt.Errorf("it does not begin as a control file of this version and byte order does")
+	case w(wCeiling) != ^w(wCeilingN) || w(wRevisions) != ^w(wRevisionN):
+		return fmt.Errorf("a ceiling and its complement do not agree")
+	case w(wNext) > w(wCeiling) || w(wOpen) > w(wCeiling):
+		return fmt.Errorf("the token %d is above the ceiling %d", max(w(wNext), w(wOpen)), w(wCeiling))
+	case w(wCeiling) >= 1<<53 || w(wRevisions) >= 1<<53:
+		return fmt.Errorf("a ceiling is not below 2⁵³")
+	case w(wDurable) > w(wEnd) || position(w(wEnd)).generation() == 0:
+		return fmt.Errorf("the log is said to be on disk up to %d, and to end at %d", w(wDurable), w(wEnd))
+	}
+	return nil
+}
+
+// newControl is the control file of a new directory. Tokens begin where those of
+// a directory that was wiped cannot have come to.
+func newControl(seconds uint64, base int64) []byte {
+	b := make([]byte, controlSize)
+	put := func(i int, v uint64) { binary.NativeEndian.PutUint64(b[8*i:], v) }
+	first := seconds << 20
+	put(wMagic, controlMagic)
+	put(wNext, first)
+	put(wOpen, first)
+	put(wCeiling, first)
+	put(wCeilingN, ^first)
+	put(wRevisions, first)
+	put(wRevisionN, ^first)
+	put(wEnd, uint64(at(1, 0)))
+	put(wBase, uint64(base))
+	return b
+}
+
+// position is a place in the log: its generation and a byte of it, in one word
+// that processes can replace at once.
+type position uint64
+
+const offsetBits = 40
+
+func at(generation, offset uint64) position { return position(generation<<offsetBits | offset) }
+
+func (p position) generation() uint64 { return uint64(p) >> offsetBits }
+func (p position) offset() uint64     { return uint64(p) & (1<<offsetBits - 1) }

@@ -1,0 +1,62 @@
+// Package filehold keeps a Space in a directory: processes of one machine that
+// open it take turns, count together and see each other's keys, with nothing to
+// install and nobody to ask but the kernel.
+//
+//	s, err := filehold.Open("/var/lock/app")
+//	defer s.Close()
+//
+// or holdfast.Open(ctx, "file:///var/lock/app"). The directory is made if its
+// parent exists; a path with a mistake higher up is an error, not a second
+// directory. It has to be on a local file system.
+//
+// A mutex or reader-writer lock is one lock file, flocked by its holder:
+// [FileName] tells which, so that flock(1) and other programs can take part.
+// Everything else is a log in the directory .holdfast, which every process
+// applies to a machine of its own: one writes at a time, all read. Counters,
+// sequences, latches and keys are on disk before the call that changes them
+// returns. Who waits is woken by the kernel: by the flock itself, by a bell that
+// rings when the log has grown, or by the end of a pipe that every process keeps
+// open as long as it lives.
+//
+// The kernel is the liveness. A hold ends when its holder gives it back or its
+// process ends, however it ends; a process that is stopped goes on holding.
+// Nobody can be granted what another still believes to hold, which is the
+// promise "lost-first". TTLs are taken and ignored: a session is a process, and
+// ends with it or by Revoke. The clock of keys that expire is the kernel's time
+// since boot, sleep included; after a restart of the machine their time begins
+// anew where it stood.
+//
+// Tokens are counted for the whole directory. They grow although lock files are
+// deleted, although the process that drew the last one was killed, and although
+// the power fails: a ceiling is on disk before any token below it is given, and
+// the next boot begins above it. A directory that was removed and made anew
+// begins above the old one's tokens too.
+//
+// # What it cannot promise
+//
+//	promise                        | here
+//	-------------------------------|------------------------------------------------------------------
+//	several machines               | no; one machine, and containers on it that share the directory
+//	FIFO over processes            | semaphores, elections, latches and barriers only. Lock files are
+//	                               | served in order within a process; between processes the kernel
+//	                               | decides, and readers may keep the writer of another process waiting
+//	upgrade, force, max-hold,      | no: the kernel frees a lock file only with its holder
+//	min-hold, delay                |
+//	AcquireAll in one step         | no; one name after the other, in order of name
+//	a watch from an earlier        | no; from now on
+//	revision                       |
+//	lost-first if somebody deletes | no: a lock file that is removed under its holder keeps nobody out;
+//	files by hand                  | the next locks the file that has the name then. Fencing still holds:
+//	                               | its token is greater
+//	a read is on disk              | a value can be read by others in the moment before its writer is
+//	                               | answered, while it is on its way to the disk
+//	a name is free to be of        | a name that was once a lock keeps its file, and stays a lock until
+//	another kind                   | the file is removed
+//	a stopped process stops nobody | one that is stopped just while it writes the log stops all that
+//	                               | write it, until it goes on or is killed; locks that are free can
+//	                               | still be taken
+//	cancelled waits leave nothing  | a thread goes on waiting in the kernel for a lock file that nobody
+//	                               | here wants any more, and gives it back when it gets it
+//
+// At most 2,000 lock files can be waited for in one process at a time.
+package filehold

@@ -1,0 +1,355 @@
+package filehold
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+// forever is the TTL of a session that only its process's end ends.
+const forever = 100 * 365 * 24 * time.Hour
+
+// procID names a process in the directory; the ids of its sessions begin with
+// it.
+type procID [8]byte
+
+func (p procID) String() string { return hex.EncodeToString(p[:]) }
+
+func procOf(id core.SessionID) procID { return procID(id[:8]) }
+
+// engine is a directory as this process uses it; all Spaces on it share one. It
+// keeps a machine that has applied the log as far as it was read: the state of
+// everything but lock files.
+type engine struct {
+	seams
+	dir  string // as it was opened
+	sub  string // dir/.holdfast
+	self identity
+	root int // file descriptor of dir
+	ctl  *control
+	proc procID
+	live *os.File // the flocked pipe that says that we live
+
+	writing chan struct{} // held with the store's lock
+	syncer  syncer
+
+	mu      sync.Mutex // guards all below
+	m       *core.Machine
+	log     *logFile
+	kept    uint64 // size of the last snapshot written here
+	hub     *watch.Hub
+	readers map[*watch.Watcher]chan struct{}
+	last    place                                  // of the last event
+	procs   map[procID]map[core.SessionID]struct{} // living sessions
+	users   map[core.SessionID]*user               // of this process
+	plain   *user                                  // of calls that hang on no session
+	out     core.Output
+	buf     []byte
+	bell    *os.File // written when the log grew and somebody sleeps
+	pump    *pump    // nil: nobody waits
+	sleeper int
+
+	slots slots
+	gates gates
+
+	clients map[*client]struct{}
+
+	refs int // guarded by engines
+}
+
+// seams are what tests replace.
+type seams struct {
+	bootID    func() (string, error)
+	syncLog   func(fd int) error
+	syncCtl   func(fd int) error
+	fallback  time.Duration // between two looks when no bell rings
+	compactAt uint64
+	flock     func(fd, how int) error // the first one, which finds out
+}
+
+var production = seams{
+	bootID: bootID, syncLog: fdatasync, syncCtl: fdatasync, fallback: time.Second, compactAt: compactAt, flock: flock,
+}
+
+// engines are the directories that this process uses.
+var engines = struct {
+	sync.Mutex
+	byDir map[identity]*engine
+}{byDir: map[identity]*engine{}}
+
+// openEngine returns the engine of dir, which leave gives back.
+func openEngine(dir string, s seams) (*engine, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	self, err := fdIdentity(root)
+	if err != nil {
+		return nil, errors.Join(err, syscall.Close(root))
+	}
+	engines.Lock()
+	defer engines.Unlock()
+	if e := engines.byDir[self]; e != nil {
+		e.refs++
+		return e, syscall.Close(root)
+	}
+	e, err := newEngine(dir, root, self, s)
+	if err != nil {
+		return nil, errors.Join(err, syscall.Close(root))
+	}
+	engines.byDir[self] = e
+	return e, nil
+}
+
+func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
+	e := &engine{
+		seams: s, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
+		writing: make(chan struct{}, 1), readers: map[*watch.Watcher]chan struct{}{},
+		users: map[core.SessionID]*user{}, clients: map[*client]struct{}{},
+	}
+	_, _ = rand.Read(e.proc[:])
+	e.gates.e = e
+	if err := e.openFiles(); err != nil {
+		return nil, err
+	}
+	if err := e.locked(context.Background(), e.enter); err != nil {
+		return nil, errors.Join(err, e.closeFiles())
+	}
+	return e, nil
+}
+
+// openFiles opens what needs no lock.
+func (e *engine) openFiles() error {
+	if err := os.MkdirAll(filepath.Join(e.sub, liveDir), 0o777); err != nil {
+		return err
+	}
+	ctl, err := openControl(e.sub, e.syncCtl)
+	if err != nil {
+		return err
+	}
+	e.ctl = ctl
+	if err := e.flock(ctl.fd, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !busy(err) {
+		_ = ctl.close()
+		if noLocks(err) {
+			return driver.Errorf("open", e.dir, errors.ErrUnsupported, "its file system has no flock (%w): use a directory on a local disk", err)
+		}
+		return &fs.PathError{Op: "flock", Path: ctl.path, Err: err}
+	}
+	_ = flock(ctl.fd, syscall.LOCK_UN)
+	e.bell, err = os.OpenFile(filepath.Join(e.sub, bellName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o666)
+	if err != nil {
+		_ = ctl.close()
+	}
+	return err
+}
+
+// enter reads the state and makes us known. The store is locked.
+func (e *engine) enter() error {
+	if err := sweep(e.sub, logName); err != nil {
+		return err
+	}
+	if err := e.makeLog(); err != nil {
+		return err
+	}
+	if err := e.reboot(); err != nil {
+		return err
+	}
+	if e.log == nil {
+		if err := e.load(); err != nil {
+			return err
+		}
+	}
+	e.hub = watch.NewHub(0, e.m.Revision())
+	if err := e.appear(); err != nil {
+		return err
+	}
+	u, err := e.openUser(nil, driver.Spec{})
+	if err != nil {
+		return err
+	}
+	e.plain = u
+	return e.bury()
+}
+
+// closeFiles closes everything that is open.
+func (e *engine) closeFiles() error {
+	err := e.slots.close()
+	if e.live != nil {
+		err = errors.Join(err, e.vanish(e.proc), e.live.Close())
+	}
+	if e.log != nil {
+		err = errors.Join(err, e.log.f.Close())
+	}
+	return errors.Join(err, e.bell.Close(), e.ctl.close(), syscall.Close(e.root))
+}
+
+// leave is the end of one Space; the last one ends the engine. An engine that
+// cannot tell the others so is found dead by them.
+func (e *engine) leave() error {
+	engines.Lock()
+	defer engines.Unlock()
+	if e.refs--; e.refs > 0 {
+		return nil
+	}
+	delete(engines.byDir, e.self)
+	e.endPump()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := e.locked(ctx, func() error { return e.endSessions(e.proc) }); err != nil {
+		return errors.Join(err, e.live.Close()) // a wait for the lock may still use the rest
+	}
+	return e.closeFiles()
+}
+
+// ref keeps the engine open for somebody who may outlive his Space; unref ends
+// that.
+func (e *engine) ref() {
+	engines.Lock()
+	defer engines.Unlock()
+	e.refs++
+}
+
+func (e *engine) unref() {
+	if err := e.leave(); err != nil {
+		e.failed("close", err)
+	}
+}
+
+// now is cluster time: that of the kernel since boot, and what was before.
+func (e *engine) now() int64 { return int64(e.ctl.load(wBase)) + int64(boottime()) }
+
+// locked runs f with the store's lock, with everything applied and with e.mu
+// held. It gives up when ctx ends; f then has not run.
+func (e *engine) locked(ctx context.Context, f func() error) error {
+	select {
+	case e.writing <- struct{}{}:
+	case <-ctx.Done():
+		return stopped(ctx, driver.NotDone)
+	}
+	if err := e.lockStore(ctx); err != nil {
+		return err
+	}
+	defer e.unlockStore()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.ready(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// lockStore takes the lock between processes. A wait that nobody wants any more
+// goes on in the background and gives back what it gets.
+func (e *engine) lockStore(ctx context.Context) error {
+	err := flock(e.ctl.fd, syscall.LOCK_EX|syscall.LOCK_NB)
+	if !busy(err) {
+		if err != nil {
+			<-e.writing
+		}
+		return err
+	}
+	got := make(chan error, 1)
+	go func() { got <- flock(e.ctl.fd, syscall.LOCK_EX) }()
+	select {
+	case err := <-got:
+		if err != nil {
+			<-e.writing
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			if <-got == nil {
+				e.unlockStore()
+			}
+		}()
+		return stopped(ctx, driver.NotDone)
+	}
+}
+
+func (e *engine) unlockStore() {
+	_ = flock(e.ctl.fd, syscall.LOCK_UN)
+	<-e.writing
+}
+
+// ready mends what the dead left and applies what the living wrote. The store is
+// locked, e.mu is held.
+func (e *engine) ready() error {
+	if err := e.ctl.err(); err != nil {
+		return err
+	}
+	if e.log == nil {
+		return nil // entering
+	}
+	if e.ctl.load(wSwitching) != 0 {
+		if err := e.repair(); err != nil {
+			return err
+		}
+	}
+	if err := e.catchUp(); err != nil {
+		return err
+	}
+	return e.trim()
+}
+
+// token takes the next token.
+func (e *engine) token(ctx context.Context) (uint64, error) {
+	for {
+		if t, ok := e.ctl.draw(); ok {
+			return t, nil
+		}
+		if err := e.locked(ctx, func() error { return e.ctl.reach(e.ctl.load(wNext)) }); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// check says whether the directory is still the one that was opened.
+func (e *engine) check() error {
+	var st syscall.Stat_t
+	if err := syscall.Stat(e.dir, &st); err == nil && (identity{uint64(st.Dev), st.Ino}) == e.self {
+		return e.ctl.err()
+	}
+	return driver.Errorf("", e.dir, driver.ErrUnavailable,
+		"the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew")
+}
+
+// unwritten is the error of a write that failed.
+func unwritten(file string, err error) error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("write %s: %w", file, cause(err))}
+}
+
+// cause drops the path, which the message has.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// stopped is the error of a call whose context ended.
+func stopped(ctx context.Context, o driver.Outcome) error {
+	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
+	if why := context.Cause(ctx); why != e.Kind {
+		e.Err = why
+	}
+	return e
+}

@@ -1,0 +1,4 @@
+package filehold
+
+// LockFile is lockFile for tests.
+var LockFile = lockFile

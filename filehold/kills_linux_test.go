@@ -1,0 +1,414 @@
+package filehold_test
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/filehold"
+)
+
+var kills = flag.Int("filehold.kills", 30, "how many processes TestRandomKills kills")
+
+func init() {
+	roles["worker"] = work
+	roles["pair"] = pair
+}
+
+// clock is the same in all processes, in nanoseconds.
+func clock() int64 {
+	var ts syscall.Timespec
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
+// untilToldToStop is a context that ends with standard input.
+func untilToldToStop() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		cancel()
+	}()
+	return ctx
+}
+
+// report holds what was granted for a moment and tells when it had it: from
+// after the grant to before the release, so never more than the truth.
+func report(name string, h *holdfast.Hold, err error, moment time.Duration) error {
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A %s %d %d\n", name, h.Token(), clock())
+	for start := time.Now(); time.Since(start) < moment; {
+		<-time.After(moment / 4)
+	}
+	fmt.Printf("R %s %d %d\n", name, h.Token(), clock())
+	return h.Release()
+}
+
+const (
+	locksInUse = 3
+	semLimit   = 4
+)
+
+// work takes locks and permits and counts, at random, until it is killed or told
+// to stop.
+func work(dir string) error {
+	ctx := untilToldToStop()
+	s, err := filehold.Open(dir)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err = workOnce(ctx, s); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return s.Close()
+}
+
+func workOnce(ctx context.Context, s *holdfast.Space) error {
+	moment := time.Duration(rand.IntN(400)) * time.Microsecond
+	switch rand.IntN(3) {
+	case 0:
+		name := fmt.Sprint("lock", rand.IntN(locksInUse))
+		h, err := s.Mutex(name).Acquire(ctx)
+		return report(name, h, err, moment)
+	case 1:
+		weight := 1 + rand.Int64N(2)
+		h, err := s.Semaphore("sem", semLimit).Acquire(ctx, weight)
+		return report(fmt.Sprint("sem", weight), h, err, moment)
+	default:
+		n, err := s.Counter("count").Add(ctx, 1)
+		if err == nil {
+			fmt.Printf("C count %d %d\n", n, clock())
+		}
+		return err
+	}
+}
+
+// pair hands one lock to and fro.
+func pair(dir string) error {
+	ctx := untilToldToStop()
+	s, err := filehold.Open(dir)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		h, err := s.Mutex("pair").Acquire(ctx)
+		if err := report("pair", h, err, 300*time.Microsecond); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return s.Close()
+}
+
+// span is a time in which a process surely held something.
+type span struct {
+	name       string
+	token      uint64
+	worker     int
+	start, end int64
+}
+
+// journal collects what workers say.
+type journal struct {
+	mu     sync.Mutex
+	open   map[uint64]*span // by token
+	spans  []*span
+	counts []uint64
+	bad    []string
+}
+
+// listen reads a worker's lines until it is gone.
+func (j *journal) listen(worker int, p *process) {
+	for p.out.Scan() {
+		var what, name string
+		var n uint64
+		var at int64
+		if _, err := fmt.Sscan(p.out.Text(), &what, &name, &n, &at); err != nil {
+			j.mu.Lock()
+			j.bad = append(j.bad, p.out.Text())
+			j.mu.Unlock()
+			continue
+		}
+		j.note(what, span{name: name, token: n, worker: worker, start: at})
+	}
+}
+
+func (j *journal) note(what string, s span) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch what {
+	case "A":
+		j.open[s.token] = &s
+		j.spans = append(j.spans, &s)
+	case "R":
+		if held := j.open[s.token]; held != nil {
+			held.end = s.start
+			delete(j.open, s.token)
+		}
+	case "C":
+		j.counts = append(j.counts, s.token)
+	}
+}
+
+// died ends what a worker held at the time at which it was killed.
+func (j *journal) died(worker int, at int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for token, s := range j.open {
+		if s.worker == worker {
+			s.end = max(at, s.start)
+			delete(j.open, token)
+		}
+	}
+}
+
+// holding is a worker that holds a lock now, if there is one.
+func (j *journal) holding() (worker int, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.open {
+		if strings.HasPrefix(s.name, "lock") {
+			return s.worker, true
+		}
+	}
+	return 0, false
+}
+
+// crew is the workers of a run.
+type crew struct {
+	t       *testing.T
+	dir     string
+	role    string
+	j       *journal
+	members map[int]*process
+	hired   int
+	ears    sync.WaitGroup
+}
+
+func newCrew(t *testing.T, dir, role string, n int) *crew {
+	c := &crew{t: t, dir: dir, role: role, j: &journal{open: map[uint64]*span{}}, members: map[int]*process{}}
+	for range n {
+		c.hire()
+	}
+	return c
+}
+
+func (c *crew) hire() {
+	c.hired++
+	p, id := spawn(c.t, c.role, c.dir), c.hired
+	c.members[id] = p
+	c.ears.Go(func() { c.j.listen(id, p) })
+}
+
+// kill kills a worker, and hires another.
+func (c *crew) kill(id int) (at int64) {
+	p := c.members[id]
+	delete(c.members, id)
+	at = clock()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	c.j.died(id, at)
+	c.hire()
+	return at
+}
+
+// victim is who holds something, every other time.
+func (c *crew) victim() int {
+	if id, ok := c.j.holding(); ok && c.members[id] != nil && rand.IntN(2) == 0 {
+		return id
+	}
+	ids := make([]int, 0, len(c.members))
+	for id := range c.members {
+		ids = append(ids, id)
+	}
+	return ids[rand.IntN(len(ids))]
+}
+
+// dismiss tells everybody to stop, and waits.
+func (c *crew) dismiss() {
+	for _, p := range c.members {
+		_ = p.in.Close()
+	}
+	c.ears.Wait()
+	for id, p := range c.members {
+		if err := p.cmd.Wait(); err != nil {
+			c.t.Errorf("worker %d: %v", id, err)
+		}
+	}
+	if len(c.j.bad) > 0 {
+		c.t.Errorf("workers failed: %q", c.j.bad)
+	}
+}
+
+// TestRandomKills has 32 processes use locks, a semaphore and a counter, and
+// kills them at random: never two hold a lock, never more than the limit is
+// out, no token comes twice and no count is lost.
+func TestRandomKills(t *testing.T) {
+	dir := t.TempDir()
+	c := newCrew(t, dir, "worker", 32)
+	var killed []int64
+	for range *kills {
+		before := c.j.events()
+		eventually(t, "the workers do nothing", func() bool { return c.j.events() > before+20 })
+		killed = append(killed, c.kill(c.victim()))
+	}
+	c.dismiss()
+	c.j.check(t)
+	c.j.checkCounts(t, space(t, dir), *kills)
+	t.Logf("proof: %d kills among 32 processes, %d holds, %d counts: no two holders, no permit too many, no token twice, no count lost",
+		*kills, len(c.j.spans), len(c.j.counts))
+	if freed := c.j.freed(killed); len(freed) > 0 {
+		t.Logf("proof: a lock whose holder was killed is held by the next after %s (median of %d), %s (99 %%)", percentile(freed, 50), len(freed), percentile(freed, 99))
+	}
+}
+
+func (j *journal) events() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.spans) + len(j.counts)
+}
+
+// check looks for what must not be.
+func (j *journal) check(t *testing.T) {
+	tokens := map[string]map[uint64]bool{}
+	byName := map[string][]*span{}
+	for _, s := range j.spans {
+		name := strings.TrimRight(s.name, "0123456789")
+		if name == "lock" {
+			name = s.name
+		}
+		if tokens[name] == nil {
+			tokens[name] = map[uint64]bool{}
+		}
+		if tokens[name][s.token] {
+			t.Errorf("%s: the token %d was given twice", name, s.token)
+		}
+		tokens[name][s.token] = true
+		byName[name] = append(byName[name], s)
+	}
+	for name, spans := range byName {
+		limit := int64(1)
+		if name == "sem" {
+			limit = semLimit
+		}
+		checkLoad(t, name, spans, limit)
+	}
+}
+
+// checkLoad adds up who was inside at each moment.
+func checkLoad(t *testing.T, name string, spans []*span, limit int64) {
+	type edge struct {
+		at    int64
+		delta int64
+	}
+	var edges []edge
+	for _, s := range spans {
+		weight := int64(1)
+		if s.name == "sem2" {
+			weight = 2
+		}
+		edges = append(edges, edge{s.start, weight}, edge{s.end, -weight})
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return int(a.delta - b.delta)
+	})
+	load := int64(0)
+	for _, e := range edges {
+		if load += e.delta; load > limit {
+			t.Fatalf("%s: %d are inside at once, of %d", name, load, limit)
+		}
+	}
+	if name != "sem" {
+		checkOrder(t, name, spans)
+	}
+}
+
+// checkOrder: who holds later has the greater token.
+func checkOrder(t *testing.T, name string, spans []*span) {
+	slices.SortFunc(spans, func(a, b *span) int { return int(a.start - b.start) })
+	for i := range spans[1:] {
+		if spans[i+1].token <= spans[i].token {
+			t.Errorf("%s: the token %d came after %d", name, spans[i+1].token, spans[i].token)
+		}
+	}
+}
+
+// checkCounts: every count that was told is in the sum, and no other but those
+// of workers that were killed before they could tell.
+func (j *journal) checkCounts(t *testing.T, s *holdfast.Space, killed int) {
+	n, err := s.Counter("count").Load(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := len(slices.Compact(slices.Sorted(slices.Values(j.counts))))
+	if told != len(j.counts) || int(n) < told || int(n) > told+killed+32 {
+		t.Errorf("%d counts were told, %d different ones, and the sum is %d", len(j.counts), told, n)
+	}
+}
+
+// freed are the times from the kill of a holder to the next one's grant.
+func (j *journal) freed(killed []int64) []time.Duration {
+	var list []time.Duration
+	for _, at := range killed {
+		for _, s := range j.spans {
+			if s.end == at && strings.HasPrefix(s.name, "lock") {
+				if next := j.next(s); next != nil {
+					list = append(list, time.Duration(next.start-at))
+				}
+			}
+		}
+	}
+	return list
+}
+
+// next is who held the name after s.
+func (j *journal) next(s *span) *span {
+	var next *span
+	for _, n := range j.spans {
+		if n.name == s.name && n.token > s.token && (next == nil || n.token < next.token) {
+			next = n
+		}
+	}
+	return next
+}
+
+func percentile(list []time.Duration, p int) time.Duration {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[min(len(sorted)*p/100, len(sorted)-1)].Round(time.Microsecond)
+}
+
+// TestHandOver measures how long a lock takes from one process to another that
+// waits for it.
+func TestHandOver(t *testing.T) {
+	c := newCrew(t, t.TempDir(), "pair", 2)
+	eventually(t, "the workers do nothing", func() bool { return c.j.events() > 500 })
+	c.dismiss()
+	c.j.check(t)
+	var list []time.Duration
+	for i, s := range c.j.spans[1:] {
+		if before := c.j.spans[i]; before.worker != s.worker && before.end > 0 && s.start > before.end {
+			list = append(list, time.Duration(s.start-before.end))
+		}
+	}
+	if len(list) == 0 {
+		t.Fatal("the lock never changed hands")
+	}
+	t.Logf("proof: a lock goes from one process to another that waits in %s (median of %d), %s (99 %%)", percentile(list, 50), len(list), percentile(list, 99))
+}

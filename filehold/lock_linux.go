@@ -1,0 +1,240 @@
+package filehold
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// lock is a lock file that is held.
+type lock struct {
+	u     *user
+	kind  driver.ResourceKind
+	mode  driver.Mode
+	name  string
+	token uint64
+	fd    int
+	slot  int
+}
+
+// takeLock takes the lock file of a mutex or reader-writer lock.
+func (c *client) takeLock(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*lock, error) {
+	file, err := c.e.gates.find(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := c.e.gates.try(ctx, file, w.Mode)
+	if err == errBusy && r.Try {
+		fd, err = c.insist(ctx, file, w)
+	}
+	if err == errBusy {
+		fd, err = c.waitFor(ctx, u, file, w, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.e.begin(ctx, u, w, fd)
+}
+
+// insist tries again as long as nobody is known to hold the file: he may be just
+// coming, just leaving or just dying. Then it says who has it.
+func (c *client) insist(ctx context.Context, file lockName, w *driver.Want) (int, error) {
+	for pause := 20 * time.Microsecond; ; pause *= 2 {
+		holders, waiting, err := c.e.claimsOf(ctx, w.Name)
+		if err != nil {
+			return 0, err
+		}
+		if len(holders) > 0 && holders[0].Kind != w.Kind {
+			return 0, conflict(w.Name, holders[0].Kind)
+		}
+		if len(holders) > 0 || pause > 4*time.Millisecond {
+			return 0, &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: holders, Waiting: len(waiting)}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return 0, stopped(ctx, driver.NotDone)
+		}
+		if fd, err := c.e.gates.try(ctx, file, w.Mode); err != errBusy {
+			return fd, err
+		}
+	}
+}
+
+// waitFor waits in line.
+func (c *client) waitFor(ctx context.Context, u *user, file lockName, w *driver.Want, r *driver.Request) (int, error) {
+	e := c.e
+	holders, _, err := e.claimsOf(ctx, w.Name)
+	if err != nil {
+		return 0, err
+	}
+	if len(holders) > 0 && holders[0].Kind != w.Kind {
+		return 0, conflict(w.Name, holders[0].Kind)
+	}
+	place, err := e.slots.take(&slot{state: slotWaits, kind: core.Kind(w.Kind), mode: core.Mode(w.Mode), since: e.now(), session: u.id, name: w.Name})
+	if err != nil {
+		return 0, err
+	}
+	defer e.slots.drop(place)
+	t, position, err := e.gates.queue(file, w.Mode)
+	if err != nil {
+		return 0, err
+	}
+	if r.Waiting != nil {
+		r.Waiting(position)
+	}
+	select {
+	case got := <-t.got:
+		return got.fd, got.err
+	case <-ctx.Done():
+		err = stopped(ctx, driver.NotDone)
+	case <-u.lease.Done():
+		err = ended(u.lease)
+	case <-c.gone:
+		err = errClosed
+	}
+	e.gates.leave(file, t)
+	return 0, err
+}
+
+// begin makes a hold of a locked file: the token is drawn when nobody else can.
+func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, fd int) (*lock, error) {
+	k := &lock{u: u, kind: w.Kind, mode: w.Mode, name: w.Name, fd: fd}
+	var err error
+	if k.token, err = e.token(ctx); err == nil {
+		k.slot, err = e.slots.take(&slot{
+			state: slotHolds, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, since: e.now(), session: u.id, name: k.name,
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, syscall.Close(fd))
+	}
+	u.mu.Lock()
+	over := u.over
+	if !over {
+		u.locks[k] = struct{}{}
+	}
+	u.mu.Unlock()
+	if over {
+		k.free()
+		return nil, ended(u.lease)
+	}
+	if err := k.tell(core.VerbAcquired); err != nil {
+		k.release()
+		return nil, err
+	}
+	return k, nil
+}
+
+// tell writes the event if anybody watches.
+func (k *lock) tell(v core.Verb) error {
+	e := k.u.e
+	if e.ctl.load(wWatchers) == 0 {
+		return nil
+	}
+	ev := lockEvent{
+		verb: v, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, session: k.u.id,
+		owner: k.u.lease.Spec.Owner, name: k.name,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return e.locked(ctx, func() error { return e.write(recEvent, appendLockEvent(nil, &ev)) })
+}
+
+// release gives the file back; false: it was given back before.
+func (k *lock) release() bool {
+	k.u.mu.Lock()
+	_, held := k.u.locks[k]
+	delete(k.u.locks, k)
+	k.u.mu.Unlock()
+	if !held {
+		return false
+	}
+	if err := k.tell(core.VerbReleased); err != nil {
+		k.u.e.failed("tell of a release", err)
+	}
+	k.free()
+	return true
+}
+
+// free unlocks the file: the kernel wakes who waits for it.
+func (k *lock) free() {
+	k.u.e.slots.drop(k.slot)
+	_ = syscall.Close(k.fd)
+}
+
+// dropLocks gives back every lock file under a session that ends.
+func (u *user) dropLocks() {
+	u.mu.Lock()
+	u.over = true
+	var list []*lock
+	for k := range u.locks {
+		list = append(list, k)
+	}
+	u.mu.Unlock()
+	for _, k := range list {
+		k.release()
+	}
+}
+
+// found is a slot of a living process.
+type found struct {
+	slot
+	owner, meta string
+}
+
+// look for the slots of all living processes that keep wants.
+func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]found, error) {
+	list, err := e.processes()
+	if err != nil {
+		return nil, err
+	}
+	var all []found
+	for _, p := range list {
+		if e.dead(p) {
+			continue
+		}
+		for _, s := range readSlots(e.liveFile(p, claimsExt)) {
+			if keep(s.name) {
+				all = append(all, found{slot: s})
+			}
+		}
+	}
+	err = e.look(ctx, func() {
+		for i := range all {
+			if s, ok := e.m.Session(all[i].session); ok {
+				all[i].owner, all[i].meta = s.Owner, s.Meta
+			}
+		}
+	})
+	slices.SortFunc(all, func(a, b found) int { return int(a.since - b.since) })
+	return all, err
+}
+
+// claimsOf tells who holds and who awaits a lock file, by time.
+func (e *engine) claimsOf(ctx context.Context, name string) (holders, waiters []driver.Claim, err error) {
+	all, err := e.slotsOf(ctx, func(n string) bool { return n == name })
+	now := e.now()
+	for i := range all {
+		k := all[i].claim(now)
+		if all[i].state == slotHolds {
+			holders = append(holders, k)
+			continue
+		}
+		k.Position = len(waiters) + 1
+		waiters = append(waiters, k)
+	}
+	return holders, waiters, err
+}
+
+func (f *found) claim(now int64) driver.Claim {
+	return driver.Claim{
+		Name: f.name, Kind: driver.ResourceKind(f.kind), Mode: driver.Mode(f.mode), Weight: 1, Token: f.token, Owner: f.owner, Meta: f.meta,
+		Lease: driver.LeaseID(f.session), Created: f.token, Modified: f.token, Version: 1, Held: time.Duration(max(now-f.since, 0)),
+	}
+}

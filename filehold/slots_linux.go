@@ -1,0 +1,112 @@
+package filehold
+
+import (
+	"errors"
+	"os"
+	"runtime/debug"
+	"sync"
+	"syscall"
+)
+
+// slots is this process's file of what it holds and awaits of lock files. It is
+// mapped: telling costs no system call.
+type slots struct {
+	mu     sync.Mutex
+	f      *os.File
+	chunks [][]byte
+	free   []int
+}
+
+// chunkSlots is by how many slots the file grows.
+const chunkSlots = 64
+
+func (s *slots) open(path string) (err error) {
+	if s.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o666); err != nil {
+		return err
+	}
+	return s.grow()
+}
+
+func (s *slots) close() error {
+	if s.f == nil {
+		return nil
+	}
+	errs := []error{s.f.Close()}
+	for _, c := range s.chunks {
+		errs = append(errs, syscall.Munmap(c))
+	}
+	return errors.Join(errs...)
+}
+
+// grow maps another chunk, which is written first so that a full disk is an
+// error here and not a fault later.
+func (s *slots) grow() error {
+	const size = chunkSlots * slotSize
+	at := int64(len(s.chunks)) * size
+	if _, err := s.f.WriteAt(make([]byte, size), at); err != nil {
+		return unwritten(s.f.Name(), err)
+	}
+	c, err := syscall.Mmap(int(s.f.Fd()), at, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return unwritten(s.f.Name(), err)
+	}
+	for i := range chunkSlots {
+		s.free = append(s.free, len(s.chunks)*chunkSlots+i)
+	}
+	s.chunks = append(s.chunks, c)
+	return nil
+}
+
+// take writes v into a free slot.
+func (s *slots) take(v *slot) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		if err := s.grow(); err != nil {
+			return 0, err
+		}
+	}
+	n := len(s.free) - 1
+	i := s.free[n]
+	s.free = s.free[:n]
+	s.touch(i, func(b []byte) {
+		appendSlot(b[:0], v)
+	})
+	return i, nil
+}
+
+// drop frees a slot.
+func (s *slots) drop(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch(i, func(b []byte) { b[0] = slotFree })
+	s.free = append(s.free, i)
+}
+
+// touch lets f write a slot. A file that was cut short tells nothing any more,
+// and hurts nobody.
+func (s *slots) touch(i int, f func(b []byte)) {
+	defer func(before bool) {
+		debug.SetPanicOnFault(before)
+		if p := recover(); p != nil && !isFault(p) {
+			panic(p)
+		}
+	}(debug.SetPanicOnFault(true))
+	at := i % chunkSlots * slotSize
+	f(s.chunks[i/chunkSlots][at : at+slotSize : at+slotSize])
+}
+
+// isFault reports that p is a fault of mapped memory.
+func isFault(p any) bool {
+	_, ok := p.(interface{ Addr() uintptr })
+	return ok
+}
+
+// readSlots reads the file of a process; one that is gone has none.
+func readSlots(path string) []slot {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return decodeSlots(b)
+}

@@ -1,0 +1,155 @@
+package filehold
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"encoding/binary"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+func (e *engine) newSessionID() (id core.SessionID) {
+	copy(id[:], e.proc[:])
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}
+
+// writeEntry stamps an entry with the time and writes it. The store is locked,
+// e.mu is held; what comes of it is in e.out until the next.
+func (e *engine) writeEntry(entry *core.Entry) error {
+	entry.Now = max(e.now(), e.m.Now())
+	return e.write(recEntry, core.AppendEntry(nil, entry))
+}
+
+// apply lets a record take effect here. e.mu is held.
+func (e *engine) apply(kind byte, body []byte) error {
+	switch kind {
+	case recEntry:
+		e.out.Reset()
+		if err := e.m.Apply(body, &e.out); err != nil {
+			return err
+		}
+		e.roll()
+		e.publish(e.out.Events)
+		e.deliver()
+		e.rearm()
+		return nil
+	case recEvent:
+		ev, err := decodeLockEvent(body)
+		if err == nil {
+			e.publish([]core.Event{e.event(&ev)})
+		}
+		return err
+	default:
+		return fmt.Errorf("a record has the unknown type %d", kind)
+	}
+}
+
+// roll keeps the list of sessions.
+func (e *engine) roll() {
+	for i := range e.out.Events {
+		ev := &e.out.Events[i]
+		switch {
+		case ev.Kind != core.EventSession:
+		case ev.Verb == core.VerbOpened:
+			join(e.procs, ev.Session)
+			e.met(procOf(ev.Session))
+		default:
+			part(e.procs, ev.Session)
+		}
+	}
+}
+
+// deliver tells our sessions what became of their claims.
+func (e *engine) deliver() {
+	for i := range e.out.Pushes {
+		p := &e.out.Pushes[i]
+		if u := e.users[p.Session]; u != nil {
+			u.push(p)
+		}
+	}
+}
+
+// place orders events.
+type place struct {
+	revision uint64
+	ordinal  uint32
+}
+
+// event is a lock file's event as the machine would tell it, at the revision
+// that the machine's next change will have.
+func (e *engine) event(ev *lockEvent) core.Event {
+	kind := core.EventLock
+	if ev.kind == core.RWMutex {
+		kind = core.EventRWLock
+	}
+	out := core.Event{
+		Revision: e.m.Revision() + 1, Kind: kind, Verb: ev.verb, Namespace: "default", Name: ev.name, Session: ev.session,
+		Token: ev.token, Mode: ev.mode, Reason: ev.reason, Weight: 1, Owner: ev.owner,
+	}
+	if s, ok := e.m.Session(ev.session); ok && out.Owner == "" {
+		out.Owner = s.Owner
+	}
+	return out
+}
+
+// publish hands events to who watches here, in an order that only grows.
+func (e *engine) publish(events []core.Event) {
+	if e.hub == nil {
+		return
+	}
+	for i := range events {
+		ev := &events[i]
+		if ev.Revision == e.last.revision {
+			ev.Ordinal = e.last.ordinal + 1
+		}
+		e.last = place{ev.Revision, ev.Ordinal}
+	}
+	e.wake(e.hub.Publish(events, e.m.Revision()))
+}
+
+// wake tells watchers that there is something to read.
+func (e *engine) wake(ws []*watch.Watcher) {
+	for _, w := range ws {
+		select {
+		case e.readers[w] <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// look applies what others wrote and what is due, and runs f, which only reads.
+func (e *engine) look(ctx context.Context, f func()) error {
+	e.mu.Lock()
+	err := e.catchUp()
+	if at, ok := e.m.Due(); err != nil || !ok || at > e.now() {
+		defer e.mu.Unlock()
+		if err == nil {
+			f()
+		}
+		return err
+	}
+	e.mu.Unlock()
+	return e.locked(ctx, func() error {
+		if err := e.stamp(); err != nil {
+			return err
+		}
+		f()
+		return nil
+	})
+}
+
+// stamp ends what is due. The store is locked, e.mu is held.
+func (e *engine) stamp() error {
+	for {
+		if at, ok := e.m.Due(); !ok || at > e.now() {
+			return nil
+		}
+		if err := e.writeEntry(&core.Entry{}); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package filehold
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// user is a session of this process.
+type user struct {
+	e     *engine
+	c     *client // nil: the engine's own
+	id    core.SessionID
+	lease *driver.Lease
+	seq   uint64           // of its last command; guarded by e.mu
+	waits map[uint64]*wish // by number; guarded by e.mu
+
+	mu    sync.Mutex
+	locks map[*lock]struct{} // lock files held under it
+	over  bool
+}
+
+// openUser opens a session. The store is locked, e.mu is held.
+func (e *engine) openUser(c *client, spec driver.Spec) (*user, error) {
+	u := &user{e: e, c: c, id: e.newSessionID(), waits: map[uint64]*wish{}, locks: map[*lock]struct{}{}}
+	u.lease = driver.NewLease(driver.LeaseID(u.id), spec)
+	f := core.Frame{Session: u.id, Commands: []core.Command{{
+		Op: core.OpOpen, TTL: int64(forever), Owner: spec.Owner, Meta: spec.Meta, Flags: core.Fleeting,
+	}}}
+	if err := e.writeEntry(&core.Entry{Frames: [][]byte{core.AppendFrame(nil, &f)}}); err != nil {
+		return nil, err
+	}
+	if r := &e.out.Replies[0].Results[0]; r.Code != core.CodeOK {
+		return nil, refusal(r)
+	}
+	e.users[u.id] = u
+	return u, nil
+}
+
+func (u *user) endFrame() []byte {
+	return core.AppendFrame(nil, &core.Frame{Session: u.id, Commands: []core.Command{{Op: core.OpEnd}}})
+}
+
+// open opens a session of the client.
+func (c *client) open(ctx context.Context, spec driver.Spec) (u *user, err error) {
+	err = c.e.locked(ctx, func() error {
+		u, err = c.e.openUser(c, spec)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users[u] = struct{}{}
+	return u, nil
+}
+
+// userFor is the session that a request hangs on.
+func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) {
+	if r.Lease != nil {
+		return c.own(r.Lease)
+	}
+	c.mu.Lock()
+	u := c.shared[r.Spec]
+	c.mu.Unlock()
+	if u != nil {
+		return u, nil
+	}
+	u, err := c.open(ctx, r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return c.share(ctx, u)
+}
+
+// share makes u the session of its spec, unless another was quicker.
+func (c *client) share(ctx context.Context, u *user) (*user, error) {
+	c.mu.Lock()
+	first := c.shared[u.lease.Spec]
+	if first == nil {
+		c.shared[u.lease.Spec] = u
+	}
+	c.mu.Unlock()
+	if first == nil {
+		return u, nil
+	}
+	return first, u.finish(ctx)
+}
+
+// own is the session of a lease that this client opened.
+func (c *client) own(l *driver.Lease) (*user, error) {
+	c.e.mu.Lock()
+	u := c.e.users[core.SessionID(l.ID)]
+	c.e.mu.Unlock()
+	if u == nil || u.c != c || l.Err() != nil {
+		return nil, ended(l)
+	}
+	return u, nil
+}
+
+// ended says that a lease is over.
+func ended(l *driver.Lease) error {
+	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone}
+	if e.Err = l.Err(); e.Err == nil {
+		e.Err = errors.New("the session has ended, or is not of this Space")
+	}
+	return e
+}
+
+// finish ends a session by its owner's wish, for the holders first.
+func (u *user) finish(ctx context.Context) error {
+	u.lease.End(driver.ErrReleased)
+	u.dropLocks()
+	u.c.mu.Lock()
+	delete(u.c.users, u)
+	u.c.mu.Unlock()
+	return u.e.locked(ctx, func() error {
+		delete(u.e.users, u.id)
+		return u.e.writeEntry(&core.Entry{Frames: [][]byte{u.endFrame()}})
+	})
+}
+
+// OpenLease opens a session of its own. It lasts until it is ended or its
+// process is: TTLs mean nothing here.
+func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	u, err := c.open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return u.lease, nil
+}
+
+// KeepLease has nothing to renew.
+func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	_, err := c.own(l)
+	return err
+}
+
+// EndLease ends l with all that hangs on it.
+func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	u, err := c.own(l)
+	if err != nil {
+		return err
+	}
+	return u.finish(ctx)
+}
+
+// LeaseInfo tells what is known of a session, whichever process's it is.
+func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	defer c.end()
+	var info core.SessionInfo
+	var ok bool
+	if err := c.e.look(ctx, func() { info, ok = c.e.m.Session(core.SessionID(id)) }); err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	if !ok {
+		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another directory")
+	}
+	l := driver.LeaseInfo{ID: id, Owner: info.Owner, Meta: info.Meta, Keys: slices.Clone(info.Keys)}
+	for _, k := range info.Claims {
+		l.Names = append(l.Names, k.Name)
+	}
+	for _, k := range info.Waits {
+		l.Waits = append(l.Waits, k.Name)
+	}
+	for _, s := range readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt)) {
+		switch {
+		case s.session != core.SessionID(id):
+		case s.state == slotHolds:
+			l.Names = append(l.Names, s.name)
+		default:
+			l.Waits = append(l.Waits, s.name)
+		}
+	}
+	l.Names, l.Waits = inOrder(l.Names), inOrder(l.Waits)
+	return l, nil
+}
+
+// inOrder has each name once.
+func inOrder(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,227 @@
+package filehold
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// wish is a claim in the machine: of a semaphore, an election, a latch or a
+// barrier.
+type wish struct {
+	u    *user
+	seq  uint64
+	name string
+	lost func(cause error)
+	told chan core.Push // has room for one: what became of the wait
+}
+
+// order is one command of a session with what its caller needs to know.
+type order struct {
+	cmd    core.Command
+	result core.Result
+	now    int64
+	end    position // of the log after it
+}
+
+// submit runs an order on the session u; then, if it is not nil, is called when
+// it has its number and before anybody is told of it.
+func (u *user) submit(ctx context.Context, o *order, then func()) error {
+	e := u.e
+	return e.locked(ctx, func() error {
+		if err := e.free(&o.cmd); err != nil {
+			return err
+		}
+		u.seq++
+		o.cmd.Seq = u.seq
+		f := core.Frame{Session: u.id, Mark: u.seq, Commands: []core.Command{o.cmd}}
+		body := core.AppendFrame(nil, &f)
+		if len(body) > core.MaxCommand {
+			u.seq--
+			return driver.Errorf("", o.cmd.Name, errTooLarge, "the request has %d bytes: at most %d are allowed", len(body), core.MaxCommand)
+		}
+		if then != nil {
+			then()
+		}
+		if err := e.writeEntry(&core.Entry{Frames: [][]byte{body}}); err != nil {
+			return err
+		}
+		o.take(&e.out.Replies[0])
+		o.end = at(e.log.generation, e.log.read)
+		_ = e.compact()
+		return nil
+	})
+}
+
+// take copies the result: the next entry overwrites it.
+func (o *order) take(p *core.Reply) {
+	o.result, o.now = p.Results[0], p.Now
+	o.result.Holders = slices.Clone(o.result.Holders)
+	o.result.Keys = slices.Clone(o.result.Keys)
+}
+
+// free refuses a command on a name that is a lock file's.
+func (e *engine) free(cmd *core.Command) error {
+	names := []string{cmd.Name}
+	for i := range cmd.Wants {
+		names = append(names, cmd.Wants[i].Name)
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if _, ok := e.m.Inspect("", name); ok {
+			continue
+		}
+		file, err := e.gates.find(name)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(file.path); err == nil {
+			return driver.Errorf("", name, driver.ErrConflict, "the name is that of a lock; if it is not used any more, remove %s", file.path)
+		}
+	}
+	return nil
+}
+
+// claim takes a want in the machine.
+func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*wish, uint64, error) {
+	k := &wish{u: u, name: w.Name, lost: r.Lost, told: make(chan core.Push, 1)}
+	o := &order{cmd: core.Command{Op: core.OpAcquire, Value: r.Value, Wants: []core.Want{{
+		Name: w.Name, Kind: core.Kind(w.Kind), Mode: core.Mode(w.Mode), Weight: weight(w), Limit: w.Limit,
+	}}}}
+	if r.Try {
+		o.cmd.Flags = core.Try
+	}
+	ask := func() error {
+		return u.submit(ctx, o, func() { k.seq = u.seq; u.waits[k.seq] = k })
+	}
+	if r.Try {
+		ask = c.e.unblocked(ctx, o, ask)
+	}
+	token, err := uint64(0), ask()
+	if err == nil {
+		token, err = c.await(ctx, k, o, r)
+	}
+	if err != nil {
+		k.forget()
+		return nil, 0, err
+	}
+	if w.Kind == driver.Election {
+		err = c.e.flush(ctx, c.e.here()) // its token orders leaders, and must not come again
+	}
+	return k, token, err
+}
+
+// unblocked is ask, which asks again if what refused it was held by the dead.
+func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func() error {
+	return func() error {
+		if err := ask(); err != nil || o.result.Code != core.CodeHeld {
+			return err
+		}
+		before := e.end()
+		if e.locked(ctx, e.bury) != nil || e.end() == before {
+			return nil
+		}
+		return ask()
+	}
+}
+
+// await waits for the grant of a claim that was submitted.
+func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request) (uint64, error) {
+	switch o.result.Code {
+	case core.CodeOK:
+		return o.result.Token, nil
+	case core.CodeQueued:
+	default:
+		return 0, refusalOf(o)
+	}
+	c.e.mu.Lock()
+	err := c.e.sleep()
+	c.e.mu.Unlock()
+	if err != nil {
+		c.abandon(k)
+		return 0, err
+	}
+	defer c.e.awake()
+	if r.Waiting != nil {
+		r.Waiting(int(o.result.Number))
+	}
+	select {
+	case p := <-k.told:
+		if p.State == core.ClaimGranted {
+			return p.Token, nil
+		}
+		return 0, refusal(&core.Result{Code: p.Code})
+	case <-ctx.Done():
+		err = stopped(ctx, driver.NotDone)
+	case <-k.u.lease.Done():
+		err = ended(k.u.lease)
+	case <-c.gone:
+		err = errClosed
+	}
+	c.abandon(k)
+	return 0, err
+}
+
+// abandon has a claim taken back in the background.
+func (c *client) abandon(k *wish) {
+	c.e.ref()
+	go c.cancel(k)
+}
+
+// cancel takes a claim back that nobody waits for any more, granted or not.
+func (c *client) cancel(k *wish) {
+	defer c.e.unref()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := k.u.submit(ctx, &order{cmd: core.Command{Op: core.OpCancel, Target: k.seq}}, nil); err != nil {
+		c.fault("cancel", k.name, err)
+	}
+}
+
+// forget ends the interest in pushes.
+func (k *wish) forget() {
+	k.u.e.mu.Lock()
+	defer k.u.e.mu.Unlock()
+	delete(k.u.waits, k.seq)
+}
+
+// push tells a claim what became of it. e.mu is held.
+func (u *user) push(p *core.Push) {
+	k := u.waits[p.Seq]
+	if k == nil {
+		return
+	}
+	select {
+	case k.told <- *p:
+	default:
+	}
+}
+
+func weight(w *driver.Want) int64 {
+	if w.Kind == driver.Semaphore {
+		return max(w.Weight, 1)
+	}
+	return min(w.Weight, 1)
+}
+
+// Release gives the claim back.
+func (k *wish) release(ctx context.Context) error {
+	o := &order{cmd: core.Command{Op: core.OpRelease, Target: k.seq}}
+	if err := k.u.submit(ctx, o, nil); err != nil {
+		return err
+	}
+	k.forget()
+	switch o.result.Code {
+	case core.CodeOK:
+		return nil
+	case core.CodeNotExist, core.CodeNoSession:
+		return refusal(&core.Result{Code: core.CodeLost})
+	}
+	return refusal(&o.result)
+}

@@ -1,0 +1,337 @@
+package pghold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// claim is a wish to hold one name, and then the hold. It is the driver.Handle
+// of its grant.
+type claim struct {
+	c     *client
+	r     *driver.Request
+	name  string
+	key   Key
+	kind  driver.ResourceKind
+	mode  driver.Mode
+	weigh int64
+	limit int64
+
+	// Set by the grant.
+	l     *link
+	id    int64 // its row
+	token uint64
+	lease *driver.Lease
+
+	once     sync.Once
+	released chan struct{}
+	result   error // of the release
+}
+
+var _ driver.Handle = (*claim)(nil)
+
+// gathers reports that the name's state is a row, not a lock of the server.
+func (cl *claim) gathers() bool {
+	return cl.kind == driver.Semaphore || cl.kind == driver.Latch || cl.kind == driver.Barrier
+}
+
+func (cl *claim) told(cause error) {
+	if cl.r.Lost != nil {
+		cl.r.Lost(cause)
+	}
+}
+
+// Acquire takes all of r.Wants or none.
+func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if r.Lease != nil && r.Lease.Err() != nil {
+		return driver.Grant{}, ended(r.Lease)
+	}
+	if len(r.Wants) != 1 {
+		return c.acquireAll(ctx, r)
+	}
+	cl, err := c.acquire(ctx, r, &r.Wants[0])
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return cl.grant(), nil
+}
+
+func (cl *claim) grant() driver.Grant {
+	return driver.Grant{Token: cl.token, Lease: cl.lease, Handle: cl}
+}
+
+// ended says that a lease is over.
+func ended(l *driver.Lease) error {
+	return &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: cmp.Or(l.Err(), errors.New("the session is not of this Space"))}
+}
+
+func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want) (*claim, error) {
+	key, err := c.key(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	cl := &claim{
+		c: c, r: r, name: w.Name, key: key, kind: w.Kind, mode: w.Mode, weigh: max(w.Weight, 1), limit: w.Limit,
+		released: make(chan struct{}),
+	}
+	switch {
+	case cl.gathers():
+		err = c.gather(ctx, cl)
+	case c.opts.Scope == TransactionScope:
+		err = c.lockInTx(ctx, cl)
+	default:
+		err = c.lock(ctx, cl)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Lease != nil && r.Lease.Err() != nil {
+		c.giveBack(cl)
+		return nil, ended(r.Lease)
+	}
+	return cl, nil
+}
+
+// leaseOn is the lease that a claim of r on l hangs on.
+func (c *client) leaseOn(l *link, r *driver.Request) *driver.Lease {
+	if r.Lease != nil {
+		return r.Lease
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lease := l.leases[r.Spec]
+	if lease == nil {
+		l.dropIdleLeases()
+		lease = driver.NewLease(newID(), r.Spec)
+		l.leases[r.Spec] = lease
+	}
+	return lease
+}
+
+// maxLeases is how many leases a link keeps before it looks which are of use: a
+// program may give each hold metadata of its own.
+const maxLeases = 64
+
+// dropIdleLeases forgets leases that nothing hangs on; the client is locked. A
+// claim that is on its way to one is told of the link's end by itself.
+func (l *link) dropIdleLeases() {
+	if len(l.leases) < maxLeases {
+		return
+	}
+	used := map[*driver.Lease]bool{}
+	for cl := range l.claims {
+		used[cl.lease] = true
+	}
+	maps.DeleteFunc(l.leases, func(_ driver.Spec, lease *driver.Lease) bool { return !used[lease] })
+}
+
+// hold notes that cl is held by l. If l has died meanwhile the holder is told
+// here: who told the others did not know of it.
+func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) {
+	c.mu.Lock()
+	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
+	_, lives := c.links[l]
+	if lives {
+		l.claims[cl] = struct{}{}
+		c.tokens[cl.token] = cl
+	}
+	c.mu.Unlock()
+	if lives {
+		return
+	}
+	why := lostBecause(errors.New("it broke off before the answer was taken"))
+	if cl.r.Lease == nil {
+		lease.End(why)
+	}
+	cl.told(why)
+}
+
+// drop forgets that cl is held, and its link if it has nothing else to do.
+func (c *client) drop(cl *claim) {
+	c.mu.Lock()
+	delete(cl.l.claims, cl)
+	delete(c.tokens, cl.token)
+	idle := cl.l.waits && len(cl.l.claims) == 0
+	c.mu.Unlock()
+	if idle {
+		c.park(cl.l)
+	}
+}
+
+// Release gives the hold back. If ctx ends before the answer, the release goes
+// on, and a second call waits for the same answer.
+func (cl *claim) Release(ctx context.Context) error {
+	cl.c.giveBack(cl)
+	select {
+	case <-cl.released:
+		return cl.result
+	case <-ctx.Done():
+		return stopped(ctx, driver.Unknown)
+	}
+}
+
+// giveBack starts the release, once.
+func (c *client) giveBack(cl *claim) {
+	cl.once.Do(func() {
+		if !c.spawn(func() { cl.release() }) {
+			cl.settle(&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: driver.ErrClosed})
+		}
+	})
+}
+
+func (cl *claim) settle(err error) {
+	cl.result = err
+	close(cl.released)
+}
+
+// release frees the name in the server.
+func (cl *claim) release() {
+	l := cl.l
+	if !l.alive() {
+		cl.settle(lostBecause(l.err))
+		return
+	}
+	var err error
+	switch {
+	case cl.gathers():
+		err = cl.ungather()
+	case cl.c.opts.Scope == TransactionScope:
+		err = cl.endTx()
+	default:
+		err = cl.unlock()
+	}
+	cl.c.drop(cl)
+	if err != nil && !l.alive() {
+		err = lostBecause(err)
+	}
+	cl.settle(err)
+}
+
+// Change alters the hold: only leaders can.
+func (cl *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+	if cl.kind != driver.Election {
+		return driver.Grant{}, errors.ErrUnsupported
+	}
+	switch {
+	case ch.Proclaim != nil:
+		return cl.grant(), cl.proclaim(ctx, *ch.Proclaim)
+	case ch.HandOver != "":
+		return cl.grant(), cl.handOver(ctx, ch.HandOver)
+	}
+	return driver.Grant{}, errors.ErrUnsupported
+}
+
+func (cl *claim) proclaim(ctx context.Context, value []byte) error {
+	return cl.c.ask(ctx, func(ctx context.Context, q querier) error {
+		var leads bool
+		err := q.QueryRow(ctx, "select holdfast.proclaim($1, $2, $3, $4)", cl.c.args(cl.key.space(), cl.key.n, cl.id, value)...).Scan(&leads)
+		if err == nil && !leads {
+			return refuse(driver.ErrLost, "it had ended before")
+		}
+		return err
+	})
+}
+
+const handOverSQL = `update holdfast.claim set chosen = true where (space, key, id) = (
+  select space, key, id from holdfast.claim
+  where space = $1 and key = $2 and token = 0 and owner = $3 and holdfast.alive(nonce, 0) order by id limit 1)`
+
+// handOver marks the candidate: whoever else the server wakes first gives way.
+func (cl *claim) handOver(ctx context.Context, owner string) error {
+	err := cl.c.ask(ctx, func(ctx context.Context, q querier) error {
+		tag, err := q.Exec(ctx, handOverSQL, cl.c.args(cl.key.space(), cl.key.n, owner)...)
+		if err == nil && tag.RowsAffected() == 0 {
+			return refuse(fs.ErrNotExist, "no candidate %q waits; the leadership goes on", owner)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return cl.Release(ctx)
+}
+
+// acquireAll takes one name after the other, everybody in the same order.
+func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	order, err := c.inOrder(r.Wants)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	all := &several{claims: make([]*claim, len(order))}
+	part := waitingOnce(r)
+	for _, i := range order {
+		cl, err := c.acquire(ctx, part, &r.Wants[i])
+		if err != nil {
+			for _, taken := range all.claims {
+				if taken != nil {
+					c.giveBack(taken)
+					<-taken.released
+				}
+			}
+			return driver.Grant{}, err
+		}
+		all.claims[i] = cl
+	}
+	g := driver.Grant{Lease: all.claims[0].lease, Handle: all}
+	for _, cl := range all.claims {
+		g.Tokens = append(g.Tokens, cl.token)
+		g.Token = max(g.Token, cl.token)
+	}
+	return g, nil
+}
+
+// inOrder are the wants' places in order of key.
+func (c *client) inOrder(wants []driver.Want) ([]int, error) {
+	keys, order := make([]Key, len(wants)), make([]int, len(wants))
+	for i := range wants {
+		k, err := c.key(wants[i].Name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i], order[i] = k, i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(keys[a].space(), keys[b].space()), cmp.Compare(keys[a].n, keys[b].n))
+	})
+	return order, nil
+}
+
+// waitingOnce is r for several claims: the caller is told of a wait once.
+func waitingOnce(r *driver.Request) *driver.Request {
+	part := *r
+	if wait := r.Waiting; wait != nil {
+		var once sync.Once
+		part.Waiting = func(position int) { once.Do(func() { wait(position) }) }
+	}
+	return &part
+}
+
+// several is the handle of an AcquireAll.
+type several struct{ claims []*claim }
+
+// Release gives all back.
+func (s *several) Release(ctx context.Context) error {
+	var errs []error
+	for _, cl := range slices.Backward(s.claims) {
+		cl.c.giveBack(cl)
+	}
+	for _, cl := range s.claims {
+		errs = append(errs, cl.Release(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Change is for holds of one name.
+func (s *several) Change(context.Context, driver.Change) (driver.Grant, error) {
+	return driver.Grant{}, errors.ErrUnsupported
+}

@@ -1,0 +1,337 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// client is one Space's driver.
+type client struct {
+	driver.Base
+	pool   *pgxpool.Pool
+	own    bool // close the pool at the end
+	opts   Options
+	config *pgx.ConnConfig
+	mode   pgx.QueryExecMode
+	slice  time.Duration // how long one wait in the server lasts
+
+	made     atomic.Bool   // the schema is there
+	making   chan struct{} // who makes it
+	isDirect atomic.Bool   // there is no pooler that swaps connections
+	fault    func(op, name string, err error)
+
+	life context.Context // ends with Close
+	kill context.CancelFunc
+	work sync.WaitGroup
+
+	homing chan struct{} // who dials home
+
+	mu     sync.Mutex
+	closed bool
+	home   *link // of all that is free when it is asked for, and of sessions
+	links  map[*link]struct{}
+	spare  []*link // made for waits, idle
+	waits  int     // links made for waits
+	lines  map[Key]*line
+	wakes  map[Key]map[chan struct{}]struct{}
+	tokens map[uint64]*claim
+	hub    hub
+}
+
+var _ driver.Driver = (*client)(nil)
+
+func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
+	c := &client{
+		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice,
+		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
+		links: map[*link]struct{}{}, lines: map[Key]*line{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*claim{},
+		hub: hub{watchers: map[*watcher]struct{}{}},
+	}
+	c.life, c.kill = context.WithCancel(context.Background())
+	return c
+}
+
+// features of session scope; lost-first is not among them, since a server whose
+// backend was killed grants to the next before anybody can tell the holder.
+var features = []driver.Feature{
+	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
+	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
+	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
+}
+
+// Info says what PostgreSQL can do.
+func (c *client) Info() driver.Info {
+	i := driver.Info{Scheme: "postgres", Features: map[driver.Feature]bool{}, MaxName: 512, Canonical: c.canonical}
+	for _, f := range features {
+		i.Features[f] = true
+	}
+	if c.opts.Scope == TransactionScope {
+		delete(i.Features, driver.FeatureForce)
+		delete(i.Features, driver.FeatureWatch)
+	}
+	return i
+}
+
+func (c *client) key(name string) (Key, error) {
+	k, err := ParseKey(name, !c.opts.NoHashing)
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		e.Op = ""
+	}
+	return k, err
+}
+
+func (c *client) canonical(name string) string {
+	k, err := ParseKey(name, !c.opts.NoHashing)
+	if err != nil {
+		return name
+	}
+	return k.String()
+}
+
+// OnFault sets what is told about background failures.
+func (c *client) OnFault(f func(op, name string, err error)) { c.fault = f }
+
+// begin starts every call.
+func (c *client) begin(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return errClosed
+	}
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	return c.ready(ctx)
+}
+
+// stale is how many connections of the pool in a row may turn out to be broken
+// since they were last used.
+const stale = 16
+
+// ask begins a call and runs it on a connection of the pool. run has to be such
+// that it may be repeated: after a restart of the server every connection of
+// the pool is broken, which is not the caller's concern.
+func (c *client) ask(ctx context.Context, run func(ctx context.Context, q querier) error) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	err := failed(ctx, c.repeat(ctx, run))
+	if err != nil && c.life.Err() != nil {
+		return &driver.Error{Kind: driver.ErrClosed, Outcome: outcome(err), Err: err}
+	}
+	return err
+}
+
+// repeat runs until a connection of the pool is not broken.
+func (c *client) repeat(ctx context.Context, run func(ctx context.Context, q querier) error) error {
+	err := run(ctx, c.pool)
+	for n := 0; n < stale && ctx.Err() == nil && broken(err); n++ {
+		err = run(ctx, c.pool)
+	}
+	return err
+}
+
+// broken: the connection ended instead of an answer.
+func broken(err error) bool {
+	if err == nil || code(err) != "" && code(err) != "57P01" {
+		return false
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	_, ours := errors.AsType[*driver.Error](err)
+	return !connecting && !ours && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, pgconn.ErrConnClosed) || code(err) != "")
+}
+
+// within ends ctx with the client.
+func (c *client) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// args puts the way in which queries go out before their arguments.
+func (c *client) args(list ...any) []any { return append([]any{c.mode}, list...) }
+
+// Ping asks the server for a sign of life. It needs no schema.
+func (c *client) Ping(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return errClosed
+	}
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	return failed(ctx, c.repeat(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "select 1", pgx.QueryExecModeSimpleProtocol)
+		return err
+	}))
+}
+
+// spawn runs f in the background; Close waits for it.
+func (c *client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// adopt takes a new link in and starts it; false: the client is closed.
+func (c *client) adopt(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.links[l] = struct{}{}
+	c.work.Go(l.loop)
+	return true
+}
+
+func (c *client) isHome(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.home == l
+}
+
+// atHome is the link for all that is free, and of sessions.
+func (c *client) atHome(ctx context.Context) (*link, error) {
+	if l := c.living(); l != nil {
+		return l, nil
+	}
+	select {
+	case c.homing <- struct{}{}:
+		defer func() { <-c.homing }()
+	case <-ctx.Done():
+		return nil, stopped(ctx, driver.NotDone)
+	}
+	if l := c.living(); l != nil {
+		return l, nil
+	}
+	within, cancel := c.within(ctx)
+	defer cancel()
+	l, err := c.dial(within, false)
+	if err != nil {
+		return nil, err
+	}
+	if c.opts.Scope == SessionScope {
+		if err := l.listenTo(within, "holdfast"); err != nil {
+			l.die(err)
+			return nil, failed(within, err)
+		}
+	}
+	c.mu.Lock()
+	c.home = l
+	c.mu.Unlock()
+	return l, nil
+}
+
+func (c *client) living() *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.home != nil && c.home.alive() {
+		return c.home
+	}
+	return nil
+}
+
+// listenTo subscribes the link to a channel.
+func (l *link) listenTo(ctx context.Context, channel string) error {
+	j := l.start(l.c.opts.Timeout, func(ctx context.Context) error {
+		_, err := l.conn.Exec(ctx, "listen "+channel)
+		return err
+	})
+	if !j.wait(ctx) {
+		return stopped(ctx, driver.Unknown)
+	}
+	return j.err
+}
+
+// lost tells everybody who holds by a link that it is gone.
+func (c *client) lost(l *link, err error) {
+	why := lostBecause(err)
+	if errors.Is(err, driver.ErrClosed) {
+		why = driver.ErrClosed
+	}
+	c.mu.Lock()
+	delete(c.links, l)
+	if l.waits {
+		c.waits--
+	}
+	c.spare = slices.DeleteFunc(c.spare, func(s *link) bool { return s == l })
+	leases, claims := slices.AppendSeq(slices.Collect(maps.Values(l.leases)), maps.Keys(l.sessions)), slices.Collect(maps.Keys(l.claims))
+	clear(l.claims)
+	for _, cl := range claims {
+		delete(c.tokens, cl.token)
+	}
+	wasHome := c.home == l
+	if wasHome {
+		c.home = nil
+	}
+	c.mu.Unlock()
+	for _, lease := range leases {
+		c.endLease(lease, why)
+	}
+	for _, cl := range claims {
+		cl.told(why)
+	}
+	if wasHome {
+		c.wakeAll()
+		c.hub.broken()
+	}
+}
+
+// Close gives back everything in order, as far as ctx allows, and ends every
+// connection: the server frees what is left.
+func (c *client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	links := slices.Collect(maps.Keys(c.links))
+	c.mu.Unlock()
+	c.kill()
+	c.bye(ctx, links)
+	for _, l := range links {
+		l.die(errClosed)
+	}
+	c.work.Wait()
+	if c.own {
+		c.pool.Close()
+	}
+	return nil
+}
+
+// bye tells the others what is free now; without it they find out by
+// themselves.
+func (c *client) bye(ctx context.Context, links []*link) {
+	if len(links) == 0 || !c.made.Load() {
+		return
+	}
+	nonces := make([]int64, len(links))
+	for i, l := range links {
+		nonces[i] = l.nonce
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
+	defer cancel()
+	_, _ = c.pool.Exec(ctx, "select holdfast.bye($1)", c.args(nonces)...)
+}

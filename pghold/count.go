@@ -1,0 +1,165 @@
+package pghold
+
+import (
+	"context"
+	"io/fs"
+	"math/big"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// number is a counter's number as text: PostgreSQL has no unsigned integers.
+func number(n uint64, unsigned bool) string {
+	if unsigned {
+		return strconv.FormatUint(n, 10)
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// parse reads it back.
+func parse(s string, unsigned bool) (uint64, error) {
+	if unsigned {
+		return strconv.ParseUint(s, 10, 64)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return uint64(n), err
+}
+
+// Count changes a counter, once for each r.ID.
+func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+	if r.Op == driver.CountLoad {
+		return c.load(ctx, r)
+	}
+	var reply driver.CountReply
+	a, b := number(r.A, r.Unsigned), number(r.B, r.Unsigned)
+	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		var state, value string
+		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
+			c.args(uuid(r.ID), r.Name, int16(r.Op), r.Unsigned, a, b)...).Scan(&state, &value, &reply.Swapped)
+		if err != nil {
+			return err
+		}
+		if state == "sign" {
+			return wrongSign(r.Unsigned)
+		}
+		reply.Value, err = parse(value, r.Unsigned)
+		return err
+	})
+	return reply, err
+}
+
+func wrongSign(unsigned bool) error {
+	if unsigned {
+		return refuse(driver.ErrConflict, "it is a signed counter: use it as one, or delete it first")
+	}
+	return refuse(driver.ErrConflict, "it is an unsigned counter: use it as one, or delete it first")
+}
+
+func (c *client) load(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+	var reply driver.CountReply
+	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		var value *string
+		var unsigned *bool
+		err := q.QueryRow(ctx, "select max(value)::text, bool_or(unsigned) from holdfast.counter where name = $1", c.args(r.Name)...).Scan(&value, &unsigned)
+		if err != nil || value == nil {
+			return err
+		}
+		if *unsigned != r.Unsigned {
+			return wrongSign(r.Unsigned)
+		}
+		reply.Value, err = parse(*value, r.Unsigned)
+		return err
+	})
+	return reply, err
+}
+
+// Reserve takes numbers of a sequence.
+func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+	var reply driver.ReserveReply
+	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		var state, value string
+		err := q.QueryRow(ctx, "select state, v::text from holdfast.reserve($1::uuid, $2, $3::text::numeric, $4::text::numeric)",
+			c.args(uuid(r.ID), r.Name, number(r.N, true), number(r.Start, true))...).Scan(&state, &value)
+		if err != nil {
+			return err
+		}
+		if state == "exhausted" {
+			return refuse(driver.ErrExhausted, "the sequence has %s numbers left, not %d: take fewer, or begin another", left(value), r.N)
+		}
+		reply.First, err = strconv.ParseUint(value, 10, 64)
+		return err
+	})
+	return reply, err
+}
+
+// left is how many numbers come from next on.
+func left(next string) *big.Int {
+	n, _ := new(big.Int).SetString(next, 10)
+	return n.Sub(new(big.Int).SetUint64(1<<64-1), n)
+}
+
+// CountDown takes something off a latch, once for each r.ID.
+func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
+	var reply driver.CountDownReply
+	key, err := c.key(r.Name)
+	if err != nil {
+		return reply, err
+	}
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		var state string
+		var rest *int64
+		err := q.QueryRow(ctx, "select state, rest from holdfast.count_down($1::uuid, $2, $3, $4, $5, $6)",
+			c.args(uuid(r.ID), key.space(), key.n, r.Name, r.Count, r.By)...).Scan(&state, &rest)
+		switch {
+		case err != nil:
+			return err
+		case state == "kind":
+			return refuse(driver.ErrConflict, "the name is in use as another kind; use another name")
+		case state == "absent":
+			return refuse(fs.ErrNotExist, "there is no such latch: give its count to make it")
+		}
+		reply.Left = *rest
+		return nil
+	})
+	return reply, err
+}
+
+// Delete removes an idle object.
+func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
+	switch kind {
+	case driver.Counter:
+		return c.deleteFrom(ctx, "counter", name)
+	case driver.Sequence:
+		return c.deleteFrom(ctx, "sequence", name)
+	}
+	key, err := c.key(name)
+	if err != nil {
+		return err
+	}
+	var state string
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, "select holdfast.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+	})
+	switch {
+	case err != nil:
+		return err
+	case state == "absent":
+		return refuse(fs.ErrNotExist, "there is no such %s", kind)
+	case state == "kind":
+		return refuse(driver.ErrConflict, "the name is in use as another kind")
+	case state == "held":
+		return c.heldError(ctx, &claim{name: name, key: key, kind: kind})
+	}
+	return nil
+}
+
+func (c *client) deleteFrom(ctx context.Context, table, name string) error {
+	return c.ask(ctx, func(ctx context.Context, q querier) error {
+		tag, err := q.Exec(ctx, "delete from holdfast."+table+" where name = $1", c.args(name)...)
+		if err == nil && tag.RowsAffected() == 0 {
+			return refuse(fs.ErrNotExist, "there is no such %s", table)
+		}
+		return err
+	})
+}

@@ -1,0 +1,168 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// defaultSlice is how long one wait in the server lasts before it is begun anew: an
+// endless one would keep the server from clearing up old rows.
+const defaultSlice = 10 * time.Second
+
+// setup makes a connection fit to hold: nothing but its end ends what it holds,
+// the server notices within half a minute that the client's machine is gone, and
+// a crash does not forget, and repeat, a token that was handed out.
+const setup = `set %[1]s statement_timeout = 0; set %[1]s idle_in_transaction_session_timeout = 0; set %[1]s lock_timeout = %[2]d;
+set %[1]s tcp_keepalives_idle = 10; set %[1]s tcp_keepalives_interval = 5; set %[1]s tcp_keepalives_count = 3;
+select pg_catalog.set_config(name, '0', %[4]t) from pg_catalog.pg_settings where name in ('idle_session_timeout', 'transaction_timeout');
+select pg_catalog.set_config('synchronous_commit', 'local', %[4]t) where pg_catalog.current_setting('synchronous_commit') = 'off';
+select pg_catalog.%[5]s(%[3]d)`
+
+// dial opens a link, with its goroutine.
+func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{
+		c: c, conn: conn, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
+		held: map[Key]tally{}, leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
+	}
+	if err := l.prepare(ctx); err != nil {
+		c.hangUp(conn)
+		return nil, failed(ctx, err)
+	}
+	l.life, l.kill = context.WithCancel(context.Background())
+	if !c.adopt(l) {
+		l.kill()
+		c.hangUp(conn)
+		return nil, errClosed
+	}
+	return l, nil
+}
+
+// connect opens a connection as the pool would.
+func (c *client) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(c.config.ConnectTimeout, c.opts.Timeout))
+	defer cancel()
+	pool, cfg := c.pool.Config(), c.config.Copy()
+	cfg.OnNotification = nil
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "holdfast"
+	}
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, cfg); err != nil {
+			return nil, unreachable(err)
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	if pool.AfterConnect != nil {
+		if err := pool.AfterConnect(ctx, conn); err != nil {
+			c.hangUp(conn)
+			return nil, unreachable(err)
+		}
+	}
+	return conn, nil
+}
+
+func (c *client) hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.Timeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// prepare looks whether the connection can hold, and takes its nonce.
+func (l *link) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.c.opts.Timeout)
+	defer cancel()
+	if l.c.opts.Scope == TransactionScope {
+		return l.begin(ctx)
+	}
+	if err := l.c.direct(ctx, l.conn); err != nil {
+		return err
+	}
+	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.slice.Milliseconds(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return err
+	}
+	return l.conn.QueryRow(ctx, "select pg_catalog.pg_backend_pid()").Scan(&l.pid)
+}
+
+// begin opens the transaction that a link of transaction scope lives in.
+func (l *link) begin(ctx context.Context) error {
+	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.slice.Milliseconds(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// errPooled is why session scope is refused.
+var errPooled = refuse(errors.ErrUnsupported, "a connection pooler hands the server's connections from one transaction to another (PgBouncer with pool_mode = transaction), "+
+	"so a session's locks would be lost or left behind; use the scope %q (pghold.TransactionScope, or holdfast_scope=transaction in the URL), or connect to PostgreSQL itself", TransactionScope)
+
+// direct refuses a connection whose server side changes between transactions. A
+// pooler gives itself away by a process id that is not the server's.
+func (c *client) direct(ctx context.Context, conn *pgx.Conn) error {
+	if c.isDirect.Load() {
+		return nil
+	}
+	pid, err := backend(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if pid != conn.PgConn().PID() {
+		if err := c.keepsServer(ctx, conn); err != nil {
+			return err
+		}
+	}
+	c.isDirect.Store(true)
+	return nil
+}
+
+func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
+	err = conn.QueryRow(ctx, "select pg_catalog.pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	return pid, err
+}
+
+// keepsServer looks whether a second connection gets the first one's server, or
+// the first one another, which happens only if it is given back in between.
+func (c *client) keepsServer(ctx context.Context, first *pgx.Conn) error {
+	second, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.hangUp(second)
+	for range 3 {
+		before, err := backend(ctx, first)
+		if err != nil {
+			return err
+		}
+		tx, err := second.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		other, err := backend(ctx, second)
+		if err != nil {
+			return err
+		}
+		after, err := backend(ctx, first)
+		if err != nil {
+			return err
+		}
+		if err := tx.Rollback(ctx); err != nil {
+			return err
+		}
+		if other == before || after != before {
+			return errPooled
+		}
+	}
+	return nil
+}

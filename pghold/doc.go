@@ -1,0 +1,71 @@
+// Package pghold keeps a Space in PostgreSQL (13 or later): locks, semaphores,
+// elections, counters, sequences, keys and watches for programs on many
+// machines that share a database already.
+//
+//	import _ "github.com/holdfast-io/holdfast/pghold"
+//	s, err := holdfast.Open(ctx, "postgres://user@host/database")
+//
+// or, with a pool of your own, which is never closed:
+//
+//	d, err := pghold.New(pool, nil)
+//	s, err := holdfast.New(d)
+//
+// [LockTx] takes a lock for the rest of a transaction of yours.
+//
+// # Locks
+//
+// Mutexes, reader-writer locks and elections are advisory locks of PostgreSQL,
+// under the keys of [ParseKey]: programs in other languages that use these rules,
+// or the keys themselves, take part. What belongs to a lock beyond that (owner,
+// token, place in the queue), semaphores, latches, barriers, counters and keys
+// are rows in the schema "holdfast", which is made on first use; see [Schema]
+// and [Grants].
+//
+// Locks that are free are all held on one connection, thousands if need be. A
+// wait has a connection of its own, one a name and process, and keeps it for as
+// long as the lock is held; [Options].Waits bounds them, and waits beyond it ask
+// every 25 ms. Cancelling a wait costs no connection. Every connection also
+// holds one advisory lock with a random bigint key, by which others see that it
+// is alive.
+//
+// # Scopes
+//
+// Through PgBouncer with transaction pooling a session's locks do not work, and
+// are refused. Use TransactionScope there (holdfast_scope=transaction in the
+// URL): every lock then has a transaction, and a connection, of its own, as many
+// as Options.Waits; semaphores are looked at every 50 ms; ForceRelease and
+// watches are not available.
+//
+// # URLs
+//
+// postgres: and postgresql: URLs are those of PostgreSQL, with these parameters
+// of ours: holdfast_scope (session, transaction), holdfast_hashing (true, false),
+// holdfast_keepalive and holdfast_timeout (5s), holdfast_waits (8).
+//
+// # What it does not promise
+//
+//	lost-first            no. A killed server process frees its locks at once: the next may be granted
+//	                      before the holder learns of it, some milliseconds later (within 50 ms on a
+//	                      machine that is not overloaded). Only the token protects there.
+//	a silent cut          the holder knows after at most Keepalive + Timeout, 10 s by default; the server
+//	                      frees the locks after about 25 s (TCP keepalive), so the holder knows first.
+//	a stopped server      the holder knows after Keepalive + Timeout; nobody is granted meanwhile.
+//	a stopped holder      keeps its locks as long as its machine answers the server's TCP keepalive, like
+//	                      a hung program that holds a database transaction. ForceRelease with Now ends it.
+//	TTL                   ignored: a hold, a session and its keys live as long as their connection.
+//	FIFO                  over all processes, for claims by this package; PostgreSQL's own order stands
+//	                      between it and other programs that use the same advisory lock.
+//	a dead semaphore      what a program that died held of a semaphore is free for waiters half a second
+//	                      later at the latest.
+//	AcquireAll            one name after the other, in order of key; not in one step.
+//	deadlock              is not detected between holds; take several names in one AcquireAll. Between
+//	                      transactions with LockTx PostgreSQL does, and it is ErrConflict.
+//	durable               keys, counters, sequences, latches and limits survive a restart of the server;
+//	                      holds, sessions and their keys end with it. Tokens go on, also after a crash.
+//	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
+//	                      elections and latches; a broken connection is a watch:resync. Keys that expire
+//	                      are told within a second.
+//	upgrade, resize,      no.
+//	max-hold, min-hold,
+//	delay
+package pghold

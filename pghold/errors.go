@@ -1,0 +1,114 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// errClosed answers calls on a closed client.
+var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+
+// stopped is the error of a call whose context ended.
+func stopped(ctx context.Context, o driver.Outcome) error {
+	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
+	if cause := context.Cause(ctx); cause != e.Kind {
+		e.Err = cause
+	}
+	return e
+}
+
+// advice says what a failure of the server means here, by its SQLSTATE.
+var advice = map[string]struct {
+	kind error
+	text string
+}{
+	"28P01": {fs.ErrPermission, "check user and password"},
+	"28000": {fs.ErrPermission, "check user, pg_hba.conf and TLS settings"},
+	"3D000": {fs.ErrNotExist, "there is no such database; create it or name another"},
+	"40P01": {driver.ErrConflict, "deadlock: this program and another wait for each other's locks; take several names in one AcquireAll, or always in one order"},
+	"40001": {driver.ErrConflict, "another transaction came first; try again"},
+	"HF001": {driver.ErrLost, ""},
+	"22P05": {fs.ErrInvalid, "the database's encoding lacks a character of the text; use a UTF8 database"},
+	"25006": {driver.ErrUnavailable, "the server is read-only, as a standby is; connect to the primary (target_session_attrs=read-write)"},
+}
+
+// failed is the error of a call that the server or the way to it failed.
+func failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*driver.Error](err); ok {
+		return err
+	}
+	pe, isServer := errors.AsType[*pgconn.PgError](err)
+	if ctx.Err() != nil && (!isServer || pe.Code == "57014") {
+		return stopped(ctx, outcome(err))
+	}
+	if !isServer {
+		return unreachable(err)
+	}
+	if a, ok := advice[pe.Code]; ok {
+		return &driver.Error{Kind: a.kind, Outcome: driver.NotDone, Err: explain(pe, a.text)}
+	}
+	switch {
+	case pe.Code == "42501":
+		return &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone, Err: explain(pe, grantAdvice)}
+	case temporary(pe):
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, "")}
+	}
+	return &driver.Error{Outcome: driver.NotDone, Err: explain(pe, "")}
+}
+
+func explain(pe *pgconn.PgError, text string) error {
+	if text == "" {
+		return pe
+	}
+	return fmt.Errorf("%w: %s", pe, text)
+}
+
+// temporary: the server is short of something, or going down or up.
+func temporary(pe *pgconn.PgError) bool {
+	return strings.HasPrefix(pe.Code, "08") || strings.HasPrefix(pe.Code, "53") || strings.HasPrefix(pe.Code, "57P") || pe.Code == "57014"
+}
+
+// unreachable is the error when nothing came back.
+func unreachable(err error) error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: err}
+}
+
+// outcome is NotDone where the server refused or never saw the call.
+func outcome(err error) driver.Outcome {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(pe.Code, "57P") && !strings.HasPrefix(pe.Code, "08") {
+		return driver.NotDone
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || pgconn.SafeToRetry(err) {
+		return driver.NotDone
+	}
+	return driver.Unknown
+}
+
+// code is the SQLSTATE of err, if it has one.
+func code(err error) string {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pe.Code
+	}
+	return ""
+}
+
+// refuse is a refusal of ours.
+func refuse(kind error, format string, args ...any) *driver.Error {
+	return driver.Errorf("", "", kind, format, args...)
+}
+
+// lostBecause is what the holders of a lost connection are told.
+func lostBecause(err error) error {
+	return &driver.Error{Op: "hold", Kind: driver.ErrLost, Outcome: driver.Done, Err: fmt.Errorf("the connection that held it is gone: %w", err)}
+}

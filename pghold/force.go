@@ -1,0 +1,126 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// scanWords reads a word and one or two numbers.
+func scanWords(s string, what *string, a, b *int64) bool {
+	words := strings.Fields(s)
+	if len(words) < 2 || len(words) > 3 {
+		return false
+	}
+	*what = words[0]
+	for i, to := range []*int64{a, b}[:len(words)-1] {
+		n, err := strconv.ParseInt(words[i+1], 10, 64)
+		if err != nil {
+			return false
+		}
+		*to = n
+	}
+	return true
+}
+
+const revokeSQL = `with marked as (
+  update holdfast.claim c set revoked = true
+  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast.alive(c.nonce, 0) returning c.nonce, c.token, c.kind, c.id)
+select nonce, kind, id, pg_catalog.pg_notify('holdfast', 'f ' || token) from marked`
+
+// Force asks the holder's program to let go: it is told first, and gives the
+// name back at once. With Now a program that does not answer within a fifth of
+// Options.Timeout is cut off: its connection is ended, with everything on it.
+func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
+	if c.opts.Scope == TransactionScope {
+		return driver.ForceReply{}, errors.ErrUnsupported
+	}
+	key, err := c.key(r.Name)
+	if err != nil {
+		return driver.ForceReply{}, err
+	}
+	var nonce, id int64
+	var kind int16
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		rows, err := q.Query(ctx, revokeSQL, c.args(key.space(), key.n, int64(r.Token))...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		if !rows.Next() {
+			return firstOf(rows.Err(), refuse(fs.ErrNotExist, "nobody holds it with the token %d; it may have been released", r.Token))
+		}
+		var notified any
+		err = rows.Scan(&nonce, &kind, &id, &notified)
+		rows.Close()
+		return firstOf(err, rows.Err())
+	})
+	if err != nil {
+		return driver.ForceReply{}, err
+	}
+	if !r.Now {
+		return driver.ForceReply{Until: c.opts.Keepalive + c.opts.Timeout}, nil
+	}
+	return driver.ForceReply{}, c.insist(ctx, key, id, nonce)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insist waits until the claim has gone, and then ends its connection.
+func (c *client) insist(ctx context.Context, key Key, id, nonce int64) error {
+	polite := time.Now().Add(c.opts.Timeout / 5)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		var there bool
+		err := c.ask(ctx, func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, `select exists (select from holdfast.claim c
+where c.space = $1 and c.key = $2 and c.id = $3 and holdfast.alive(c.nonce, 0))`, c.args(key.space(), key.n, id)...).Scan(&there)
+		})
+		if err != nil || !there {
+			return err
+		}
+		if time.Now().After(polite) {
+			if err := c.terminate(ctx, nonce); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return stopped(ctx, driver.Unknown)
+		}
+	}
+}
+
+// terminate ends the connection that holds a nonce.
+func (c *client) terminate(ctx context.Context, nonce int64) error {
+	return c.ask(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "select pg_catalog.pg_terminate_backend(pid) from holdfast.locks(1::smallint, $1) where granted and mode = 'ExclusiveLock'", c.args(nonce)...)
+		return err
+	})
+}
+
+var errForced = refuse(driver.ErrLost, "it was taken by force: somebody else decided its end")
+
+// forced ends a hold of ours: its holder knows before the name is free.
+func (c *client) forced(token uint64) {
+	c.mu.Lock()
+	cl := c.tokens[token]
+	c.mu.Unlock()
+	if cl == nil {
+		return
+	}
+	cl.told(errForced)
+	c.giveBack(cl)
+}

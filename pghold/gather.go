@@ -1,0 +1,287 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// lookEvery is how often a waiter for a semaphore, latch or barrier looks by
+// itself: a release is told at once, a death by nobody. Without notifications
+// it has to look more often.
+const (
+	lookEvery      = 500 * time.Millisecond
+	lookInTxScopes = 50 * time.Millisecond
+)
+
+// onHome runs SQL beside the nonce of the home link: on it, or in transaction
+// scope, where its transaction would hide what is written, on the pool. If ctx
+// ends first the job goes on, and undo is called when it is over.
+func (c *client) onHome(ctx context.Context, l *link, run func(ctx context.Context, q querier) error, undo func()) error {
+	var j *job
+	if c.opts.Scope == SessionScope {
+		j = l.start(c.opts.Timeout, func(ctx context.Context) error { return run(ctx, l.conn) })
+	} else {
+		j = c.onPool(l, run)
+	}
+	if !j.wait(ctx) {
+		c.spawn(func() {
+			<-j.done
+			if j.err == nil && undo != nil {
+				undo()
+			}
+		})
+		return stopped(ctx, driver.NotDone)
+	}
+	return failed(ctx, j.err)
+}
+
+// onPool runs SQL that writes a row which lives by l. If nobody knows whether it
+// was written, l is given up: a row that nobody knows of would keep others
+// waiting for ever.
+func (c *client) onPool(l *link, run func(ctx context.Context, q querier) error) *job {
+	j := &job{done: make(chan struct{})}
+	j.state.Store(running)
+	ok := c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+		defer cancel()
+		err := run(ctx, c.pool)
+		if err != nil && outcome(err) == driver.Unknown {
+			l.die(err)
+		}
+		j.finish(err)
+	})
+	if !ok {
+		j.finish(errClosed)
+	}
+	return j
+}
+
+// me is the nonce that SQL on this link must not take for dead.
+func (c *client) me(l *link) int64 {
+	if c.opts.Scope == SessionScope {
+		return l.nonce
+	}
+	return 0
+}
+
+// gather takes a part of a semaphore, or waits for a latch or barrier.
+func (c *client) gather(ctx context.Context, cl *claim) error {
+	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	defer cancel()
+	wake := c.listenFor(cl.key)
+	defer c.unlisten(cl.key, wake)
+	told := false
+	for {
+		l, err := c.atHome(ctx)
+		if err != nil {
+			return c.whyNot(ctx, cl, err)
+		}
+		state, err := c.gatherOn(ctx, l, cl, &told)
+		if err != nil && (l.alive() || ctx.Err() != nil) {
+			return c.whyNot(ctx, cl, err)
+		}
+		if state == "granted" {
+			return nil
+		}
+		if state == "queued" {
+			err := c.queueUp(ctx, l, cl, wake)
+			if err == nil || !errors.Is(err, errStartAgain) {
+				return err
+			}
+		}
+	}
+}
+
+func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
+	if ctx.Err() != nil {
+		return c.whyStopped(ctx, cl.r.Lease)
+	}
+	return err
+}
+
+const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
+from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+
+// gatherOn is the arrival.
+func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (string, error) {
+	var state string
+	var token, id, has *int64
+	var position int
+	lease := c.leaseOn(l, cl.r)
+	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
+			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try)...).
+			Scan(&state, &token, &id, &position, &has)
+	}, func() {
+		if id != nil {
+			c.ungather(cl.key, *id)
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	switch state {
+	case "granted":
+		c.hold(l, cl, *id, *token, lease)
+	case "queued":
+		cl.id = *id
+		if cl.r.Waiting != nil && !*told {
+			*told = true
+			cl.r.Waiting(position)
+		}
+	default:
+		return "", c.refusal(ctx, cl, state, position, has)
+	}
+	return state, nil
+}
+
+// refusal is why an arrival was turned away.
+func (c *client) refusal(ctx context.Context, cl *claim, state string, position int, has *int64) error {
+	switch state {
+	case "kind":
+		return otherKind(driver.ResourceKind(position))
+	case "absent":
+		return refuse(fs.ErrNotExist, "there is no such %s: give its limit or count to make it", cl.kind)
+	case "heavy":
+		return refuse(fs.ErrInvalid, "a weight of %d does not fit into the limit of %d: ask for less", cl.weigh, *has)
+	case "limit":
+		return refuse(driver.ErrConflict, "it has %d, not %d: use the number that it has, or 0", *has, cl.limit)
+	}
+	return c.heldError(ctx, cl)
+}
+
+// errStartAgain: the row was lost with the link that made it.
+var errStartAgain = errors.New("start again")
+
+// queueUp waits until the row is granted.
+func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan struct{}) error {
+	every := lookEvery
+	if c.opts.Scope == TransactionScope {
+		every = lookInTxScopes
+	}
+	lease := c.leaseOn(l, cl.r)
+	for {
+		sweep := false
+		select {
+		case <-wake:
+		case <-time.After(every):
+			sweep = true
+		case <-l.dead:
+			return errStartAgain
+		case <-ctx.Done():
+			c.ungather(cl.key, cl.id)
+			return c.whyStopped(ctx, cl.r.Lease)
+		}
+		var state string
+		var token *int64
+		err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select state, tok from holdfast.look($1, $2, $3, $4, $5)",
+				c.args(cl.key.space(), cl.key.n, cl.id, c.me(l), sweep)...).Scan(&state, &token)
+		}, nil)
+		switch {
+		case err == nil && state == "granted":
+			c.hold(l, cl, cl.id, *token, lease)
+			return nil
+		case err == nil && state == "gone" || err != nil && !l.alive():
+			return errStartAgain
+		case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
+			c.ungather(cl.key, cl.id)
+			return err
+		}
+	}
+}
+
+// ungather removes a row that nobody wants any more, in the background.
+func (c *client) ungather(k Key, id int64) {
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+		defer cancel()
+		_, _ = c.pool.Exec(ctx, "select holdfast.drop_gathered($1, $2, $3, 0, null)", c.args(k.space(), k.n, id)...)
+	})
+}
+
+// ungather gives the claim back.
+func (cl *claim) ungather() error {
+	var was bool
+	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
+	defer cancel()
+	err := cl.c.onHome(ctx, cl.l, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, "select holdfast.drop_gathered($1, $2, $3, $4, null)",
+			cl.c.args(cl.key.space(), cl.key.n, cl.id, cl.c.me(cl.l))...).Scan(&was)
+	}, nil)
+	if err == nil && !was {
+		return refuse(driver.ErrLost, "it had ended before")
+	}
+	return err
+}
+
+// listenFor is rung when something of the key was granted.
+func (c *client) listenFor(k Key) chan struct{} {
+	wake := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wakes[k] == nil {
+		c.wakes[k] = map[chan struct{}]struct{}{}
+	}
+	c.wakes[k][wake] = struct{}{}
+	return wake
+}
+
+func (c *client) unlisten(k Key, wake chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.wakes[k], wake)
+	if len(c.wakes[k]) == 0 {
+		delete(c.wakes, k)
+	}
+}
+
+func (c *client) wake(k Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ch := range c.wakes[k] {
+		ring(ch)
+	}
+}
+
+func (c *client) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.wakes {
+		for ch := range m {
+			ring(ch)
+		}
+	}
+}
+
+func ring(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// heard takes a notification.
+func (c *client) heard(n *pgconn.Notification) {
+	if n.Channel == "holdfast_event" {
+		c.hub.publish(n.Payload)
+		return
+	}
+	var what string
+	var a, b int64
+	if !scanWords(n.Payload, &what, &a, &b) {
+		return
+	}
+	switch what {
+	case "w":
+		c.wake(Key{n: b, pair: a == 2})
+	case "f":
+		c.forced(uint64(a))
+	}
+}

@@ -1,0 +1,183 @@
+package pghold
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+func newID() (id driver.LeaseID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// uuid is an id as PostgreSQL reads it, in every mode of the protocol.
+func uuid(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// OpenLease opens a session: it lives as long as the home connection, and has no
+// TTL.
+func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lease := driver.NewLease(newID(), spec)
+	err = c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "insert into holdfast.session (id, nonce, owner, meta, ttl) values ($1::uuid, $2, $3, $4, $5)",
+			c.args(uuid(lease.ID), l.nonce, spec.Owner, []byte(spec.Meta), int64(spec.TTL))...)
+		return err
+	}, func() { c.forgetLease(lease) })
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, lives := c.links[l]; !lives {
+		return nil, lostBecause(errors.New("it broke off before the answer was taken"))
+	}
+	l.sessions[lease] = struct{}{}
+	return lease, nil
+}
+
+func (c *client) forgetLease(lease *driver.Lease) {
+	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	defer cancel()
+	_, _ = c.pool.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(lease.ID))...)
+}
+
+// KeepLease asks for a sign of life: there is no deadline to move.
+func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if l.Err() != nil {
+		return ended(l)
+	}
+	home := c.linkOf(l)
+	if home == nil {
+		return ended(l)
+	}
+	j := home.start(c.opts.Timeout, func(ctx context.Context) error {
+		_, err := home.conn.Exec(ctx, "select 1", pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if !j.wait(ctx) {
+		return stopped(ctx, driver.Unknown)
+	}
+	return failed(ctx, j.err)
+}
+
+// linkOf is the link that a session of ours lives on; nil: it has ended.
+func (c *client) linkOf(l *driver.Lease) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.links {
+		if _, ok := k.sessions[l]; ok {
+			return k
+		}
+	}
+	return nil
+}
+
+// EndLease ends l with all that hangs on it; for the holders first.
+func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if l.Err() != nil {
+		return ended(l)
+	}
+	c.mu.Lock()
+	for k := range c.links {
+		delete(k.sessions, l)
+	}
+	c.mu.Unlock()
+	for _, cl := range c.endLease(l, driver.ErrReleased) {
+		select {
+		case <-cl.released:
+		case <-ctx.Done():
+			return stopped(ctx, driver.Unknown)
+		}
+	}
+	return c.ask(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
+		return err
+	})
+}
+
+// endLease ends a lease here and gives back what hangs on it.
+func (c *client) endLease(l *driver.Lease, why error) []*claim {
+	l.End(why)
+	c.mu.Lock()
+	var hanging []*claim
+	for _, cl := range c.tokens {
+		if cl.lease == l {
+			hanging = append(hanging, cl)
+		}
+	}
+	c.mu.Unlock()
+	for _, cl := range hanging {
+		c.giveBack(cl)
+	}
+	return hanging
+}
+
+// LeaseInfo tells what the server knows of a session.
+func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	info := driver.LeaseInfo{ID: id}
+	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		var meta []byte
+		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast.alive(nonce, 0)
+union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast.alive(nonce, 0) limit 1`, c.args(uuid(id))...).Scan(&info.Owner, &meta)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
+		}
+		if err != nil {
+			return err
+		}
+		info.Meta = string(meta)
+		return c.hanging(ctx, q, &info)
+	})
+	return info, err
+}
+
+// hanging lists what hangs on a session.
+func (c *client) hanging(ctx context.Context, q querier, info *driver.LeaseInfo) error {
+	rows, err := q.Query(ctx, `select name, token = 0 from holdfast.claim where lease = $1::uuid and holdfast.alive(nonce, 0) order by name`, c.args(uuid(info.ID))...)
+	if err != nil {
+		return err
+	}
+	var name string
+	var waits bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &waits}, func() error {
+		if waits {
+			info.Waits = append(info.Waits, name)
+		} else {
+			info.Names = append(info.Names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	info.Names, info.Waits = slices.Compact(info.Names), slices.Compact(info.Waits)
+	rows, err = q.Query(ctx, "select key from holdfast.kv where lease = $1::uuid order by key", c.args(uuid(info.ID))...)
+	if err != nil {
+		return err
+	}
+	info.Keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	return err
+}

@@ -1,0 +1,269 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// link is a connection that holds or waits. One goroutine uses it: it runs the
+// jobs in order, and between them it reads, so that the end of the connection
+// is noticed when it comes and not when the connection is needed next.
+type link struct {
+	c     *client
+	conn  *pgx.Conn
+	nonce int64 // an advisory lock of its own: while it is held, the link lives
+	pid   uint32
+	life  context.Context
+	kill  context.CancelFunc
+	dead  chan struct{}
+	bell  chan struct{}
+
+	mu        sync.Mutex
+	queue     []*job
+	interrupt context.CancelFunc // of the read under way
+	err       error              // why it is dead
+
+	// held is what the link holds; only its own goroutine looks. PostgreSQL
+	// would grant a lock twice to one connection.
+	held map[Key]tally
+	// probes counts signs of life, for what is done now and then.
+	probes int
+
+	// Guarded by the client's mutex.
+	leases   map[driver.Spec]*driver.Lease
+	sessions map[*driver.Lease]struct{} // that programs opened themselves
+	claims   map[*claim]struct{}
+	waits    bool // made for a wait; counts against Options.Waits
+}
+
+// tally counts the holds of a key.
+type tally struct{ writers, readers int }
+
+// job is one use of a link.
+type job struct {
+	run   func(ctx context.Context) error
+	limit time.Duration
+	state atomic.Int32
+	done  chan struct{}
+	err   error
+}
+
+// The states of a job.
+const (
+	queued int32 = iota
+	running
+	dropped
+)
+
+// rest is how long a link waits for another job before it begins to read: a
+// read has to be interrupted by the next one.
+const rest = time.Millisecond
+
+// start hands run to the link; limit bounds it, and past it the link is lost.
+func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
+	j := &job{run: run, limit: limit, done: make(chan struct{})}
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		j.finish(unreachable(l.err))
+		return j
+	}
+	l.queue = append(l.queue, j)
+	interrupt := l.interrupt
+	l.mu.Unlock()
+	select {
+	case l.bell <- struct{}{}:
+	default:
+	}
+	if interrupt != nil {
+		interrupt()
+	}
+	return j
+}
+
+func (j *job) finish(err error) {
+	j.err = err
+	close(j.done)
+}
+
+// wait waits for the job. It reports false if ctx ended first and the job goes
+// on: the caller then has to see to what becomes of it.
+func (j *job) wait(ctx context.Context) bool {
+	select {
+	case <-j.done:
+		return true
+	case <-ctx.Done():
+	}
+	if j.state.CompareAndSwap(queued, dropped) {
+		j.err = stopped(ctx, driver.NotDone)
+		return true
+	}
+	select {
+	case <-j.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// loop is the link's goroutine.
+func (l *link) loop() {
+	for l.alive() {
+		if j := l.next(); j != nil {
+			l.run(j)
+		} else {
+			l.idle()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = l.conn.Close(ctx)
+}
+
+func (l *link) alive() bool {
+	select {
+	case <-l.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *link) next() *job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return nil
+	}
+	j := l.queue[0]
+	l.queue = l.queue[1:]
+	return j
+}
+
+func (l *link) run(j *job) {
+	if !j.state.CompareAndSwap(queued, running) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.life, j.limit)
+	err := j.run(ctx)
+	cancel()
+	if l.conn.IsClosed() {
+		l.die(orError(err, errors.New("the connection is closed")))
+	}
+	j.finish(err)
+}
+
+func orError(err, otherwise error) error {
+	if err == nil {
+		return otherwise
+	}
+	return err
+}
+
+// idle waits for a job, and reads meanwhile.
+func (l *link) idle() {
+	pause := time.NewTimer(rest)
+	defer pause.Stop()
+	select {
+	case <-l.bell:
+	case <-l.dead:
+	case <-pause.C:
+		l.read()
+	}
+}
+
+// read takes notifications until there is a job, and asks for a sign of life
+// when nothing has come for a while.
+func (l *link) read() {
+	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Keepalive)
+	defer cancel()
+	if !l.mayRead(cancel) {
+		return
+	}
+	n, err := l.conn.WaitForNotification(ctx)
+	l.mu.Lock()
+	l.interrupt = nil
+	l.mu.Unlock()
+	if n != nil {
+		l.c.heard(n)
+	}
+	switch {
+	case l.conn.IsClosed():
+		l.die(orError(err, errors.New("the server closed it")))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		l.probe()
+	}
+}
+
+// mayRead announces a read that cancel interrupts, unless there is a job.
+func (l *link) mayRead(cancel context.CancelFunc) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 || l.err != nil {
+		return false
+	}
+	l.interrupt = cancel
+	return true
+}
+
+// sweepEvery is how many signs of life apart a home link clears up.
+const sweepEvery = 12
+
+// probe asks for a sign of life.
+func (l *link) probe() {
+	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
+	defer cancel()
+	sql := "select 1"
+	if l.probes++; l.probes%sweepEvery == 0 && l.c.isHome(l) && l.c.opts.Scope == SessionScope {
+		sql = "select holdfast.sweep($1)"
+	}
+	var err error
+	if sql == "select 1" {
+		_, err = l.conn.Exec(ctx, sql)
+	} else {
+		_, err = l.conn.Exec(ctx, sql, l.nonce)
+	}
+	if l.conn.IsClosed() {
+		l.die(orError(err, errors.New("no sign of life")))
+	}
+}
+
+// die is the end of the link, told to everybody before its socket is closed.
+func (l *link) die(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = err
+	rest := l.queue
+	l.queue = nil
+	interrupt := l.interrupt
+	l.mu.Unlock()
+	l.c.lost(l, err)
+	close(l.dead)
+	l.kill()
+	if interrupt != nil {
+		interrupt()
+	}
+	for _, j := range rest {
+		if j.state.CompareAndSwap(queued, dropped) {
+			j.finish(unreachable(err))
+		}
+	}
+}
+
+// cancelQuery makes the server give up what the link runs, without harm to the
+// connection and what it holds.
+func (l *link) cancelQuery() {
+	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
+	defer cancel()
+	_ = l.conn.PgConn().CancelRequest(ctx) // the caller asks again if it had no effect
+}

@@ -1,0 +1,419 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// line is the queue of one name inside the process: its first waiter, and only
+// that, waits in the server too. Guarded by the client's mutex.
+type line struct {
+	key     Key
+	users   int
+	door    chan struct{} // one arrives at a time, so that the rows are in order
+	waiters []*waiter
+}
+
+// waiter is one claim in a line.
+type waiter struct {
+	cl   *claim
+	turn chan struct{} // closed when it is the first
+}
+
+func (c *client) enter(k Key) *line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[k]
+	if ln == nil {
+		ln = &line{key: k, door: make(chan struct{}, 1)}
+		c.lines[k] = ln
+	}
+	ln.users++
+	return ln
+}
+
+func (c *client) leave(ln *line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ln.users--; ln.users == 0 {
+		delete(c.lines, ln.key)
+	}
+}
+
+// join puts a claim at the end of the line.
+func (c *client) join(ln *line, cl *claim) *waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &waiter{cl: cl, turn: make(chan struct{})}
+	if ln.waiters = append(ln.waiters, w); len(ln.waiters) == 1 {
+		close(w.turn)
+	}
+	return w
+}
+
+// step takes a waiter out; the next one's turn may come.
+func (c *client) step(ln *line, w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(ln.waiters, w)
+	ln.waiters = slices.Delete(ln.waiters, i, i+1)
+	if i == 0 && len(ln.waiters) > 0 {
+		close(ln.waiters[0].turn)
+	}
+}
+
+// lock takes a lock of the server, in session scope.
+func (c *client) lock(ctx context.Context, cl *claim) error {
+	ln := c.enter(cl.key)
+	defer c.leave(ln)
+	w, err := c.arrive(ctx, ln, cl)
+	if err != nil || w == nil {
+		return err
+	}
+	defer c.step(ln, w)
+	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	defer cancel()
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		c.forget(cl)
+		return c.whyStopped(ctx, cl.r.Lease)
+	}
+	return c.first(ctx, cl)
+}
+
+// untilOver ends ctx with the client, and with the session that is waited on.
+func (c *client) untilOver(ctx context.Context, lease *driver.Lease) (context.Context, context.CancelFunc) {
+	ctx, cancel := c.within(ctx)
+	if lease == nil {
+		return ctx, cancel
+	}
+	tie := new(driver.Tie)
+	tie.To(lease, func(error) { cancel() })
+	return ctx, func() { tie.Untie(); cancel() }
+}
+
+// whyStopped is the error of a wait that did not end with a grant.
+func (c *client) whyStopped(ctx context.Context, lease *driver.Lease) error {
+	switch {
+	case c.life.Err() != nil:
+		return errClosed
+	case lease != nil && lease.Err() != nil:
+		return ended(lease)
+	}
+	return stopped(ctx, driver.NotDone)
+}
+
+// arrive takes the lock if it is free, or joins the line; nil: it is held.
+func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, error) {
+	select {
+	case ln.door <- struct{}{}:
+		defer func() { <-ln.door }()
+	case <-ctx.Done():
+		return nil, stopped(ctx, driver.NotDone)
+	}
+	a, err := c.knock(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	switch a.state {
+	case "granted":
+		return nil, nil
+	case "queued":
+		w := c.join(ln, cl)
+		if cl.r.Waiting != nil {
+			cl.r.Waiting(a.position)
+		}
+		return w, nil
+	case "kind":
+		return nil, otherKind(driver.ResourceKind(a.position))
+	}
+	return nil, c.heldError(ctx, cl)
+}
+
+func otherKind(k driver.ResourceKind) error {
+	return refuse(driver.ErrConflict, "the name is in use as a %s; use another name", k)
+}
+
+// answer is what the server said to an arrival.
+type answer struct {
+	state    string
+	token    *int64
+	id       *int64
+	position int
+	pid      uint32
+}
+
+// knock asks the home link. A link that has died since it was last used is not
+// the caller's concern: nothing has happened on it that lasts.
+func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
+	var a answer
+	for attempt := 0; ; attempt++ {
+		l, err := c.atHome(ctx)
+		if err != nil {
+			return a, err
+		}
+		lease := c.leaseOn(l, cl.r)
+		j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
+			a, err = l.arrive(ctx, cl, lease)
+			return err
+		})
+		if !j.wait(ctx) {
+			c.spawn(func() { c.undo(j, cl) })
+			return answer{}, stopped(ctx, driver.NotDone)
+		}
+		if j.err == nil || attempt > 0 || l.alive() || ctx.Err() != nil {
+			return a, failed(ctx, j.err)
+		}
+	}
+}
+
+// undo takes back what a job did for a caller that has gone.
+func (c *client) undo(j *job, cl *claim) {
+	<-j.done
+	switch {
+	case j.err != nil:
+	case cl.token > 0:
+		c.giveBack(cl)
+	default:
+		c.forget(cl)
+	}
+}
+
+// forget removes the row of a claim that waits no more.
+func (c *client) forget(cl *claim) {
+	if cl.id == 0 {
+		return
+	}
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+		defer cancel()
+		_, err := c.pool.Exec(ctx, "select holdfast.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
+		if err != nil && c.life.Err() == nil {
+			c.fault("acquire", cl.name, failed(ctx, err))
+		}
+	})
+}
+
+const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid
+from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+
+// arrive runs on the link's goroutine, which alone knows what the link holds:
+// asking the server for more of it would be granted, whoever waits.
+func (l *link) arrive(ctx context.Context, cl *claim, lease *driver.Lease) (answer, error) {
+	var a answer
+	t := l.held[cl.key]
+	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
+	err := l.conn.QueryRow(ctx, arriveSQL, cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
+		uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try).
+		Scan(&a.state, &a.token, &a.id, &a.position, &a.pid)
+	if err != nil {
+		return a, l.tidy(ctx, cl, err)
+	}
+	if err := l.sameServer(a.pid); err != nil {
+		return a, err
+	}
+	switch a.state {
+	case "granted":
+		l.took(cl, *a.id, *a.token, lease)
+	case "queued":
+		cl.id = *a.id
+	}
+	return a, nil
+}
+
+// took notes a lock that the link has.
+func (l *link) took(cl *claim, id, token int64, lease *driver.Lease) {
+	t := l.held[cl.key]
+	if cl.mode == driver.Exclusive {
+		t.writers++
+	} else {
+		t.readers++
+	}
+	l.held[cl.key] = t
+	l.c.hold(l, cl, id, token, lease)
+}
+
+// gave notes a lock that the link has no more.
+func (l *link) gave(cl *claim) {
+	t := l.held[cl.key]
+	if cl.mode == driver.Exclusive {
+		t.writers--
+	} else {
+		t.readers--
+	}
+	if t == (tally{}) {
+		delete(l.held, cl.key)
+		return
+	}
+	l.held[cl.key] = t
+}
+
+// sameServer gives the link up if another server process answers: then a pooler
+// has changed it, and nobody knows what is held.
+func (l *link) sameServer(pid uint32) error {
+	if pid == l.pid {
+		return nil
+	}
+	l.die(errPooled)
+	return errPooled
+}
+
+// tidy makes sure that a failed step left no lock, and returns err.
+func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
+	if l.conn.IsClosed() || l.held[cl.key] != (tally{}) {
+		return err
+	}
+	if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held($1, $2, $3)", cl.key.space(), cl.key.n, int16(cl.mode)); e != nil && code(e) != "57014" {
+		l.die(e)
+	} else if e != nil { // a cancel that came late
+		if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held($1, $2, $3)", cl.key.space(), cl.key.n, int16(cl.mode)); e != nil {
+			l.die(e)
+		}
+	}
+	return err
+}
+
+// unlock gives a lock of the server back.
+func (cl *claim) unlock() error {
+	l, had := cl.l, false
+	j := l.start(cl.c.opts.Timeout, func(ctx context.Context) error {
+		err := l.conn.QueryRow(ctx, "select holdfast.release($1, $2, $3, $4)", cl.key.space(), cl.key.n, int16(cl.mode), cl.id).Scan(&had)
+		if err == nil {
+			l.gave(cl)
+		}
+		return err
+	})
+	<-j.done
+	if j.err == nil && !had {
+		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
+	}
+	return failed(context.Background(), j.err)
+}
+
+// Pauses of those who wait: while another goes first, while no connection is
+// free to wait on, and after a failure.
+const (
+	yieldPause = 5 * time.Millisecond
+	pollPause  = 25 * time.Millisecond
+	faultPause = 50 * time.Millisecond
+)
+
+// first waits in the server, in turns with those whose rows are older.
+func (c *client) first(ctx context.Context, cl *claim) error {
+	var since time.Time // of the first failure in a row
+	for {
+		state, pause, err := c.turn(ctx, cl)
+		if state == "granted" {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return c.whyStopped(ctx, cl.r.Lease)
+		}
+		if err == nil {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		} else if time.Since(since) > c.opts.Timeout || !errors.Is(err, driver.ErrUnavailable) {
+			c.forget(cl)
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			c.forget(cl)
+			return c.whyStopped(ctx, cl.r.Lease)
+		}
+	}
+}
+
+// turn is one wait, or one try if no connection is free to wait on.
+func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.Duration, err error) {
+	l, err := c.waitLink(ctx)
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)) {
+		c.forget(cl)
+		return "", faultPause, err
+	}
+	pause = yieldPause
+	if l == nil {
+		state, err = c.retry(ctx, cl)
+		pause = pollPause
+	} else {
+		state, err = c.await(ctx, l, cl)
+	}
+	if err != nil {
+		return state, faultPause, err
+	}
+	if state == "gone" && ctx.Err() == nil {
+		return c.again(ctx, cl)
+	}
+	return state, pause, nil
+}
+
+// again joins the queue anew: the row was taken for dead, since the link that
+// made it is.
+func (c *client) again(ctx context.Context, cl *claim) (string, time.Duration, error) {
+	cl.id = 0
+	a, err := c.knock(ctx, cl)
+	if err != nil {
+		return "", faultPause, err
+	}
+	if a.state == "kind" {
+		return "", 0, otherKind(driver.ResourceKind(a.position))
+	}
+	return a.state, 0, nil
+}
+
+// retry asks without waiting, on the home link.
+func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
+	var state string // the job may write it when we have gone
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return "", err
+	}
+	lease := c.leaseOn(l, cl.r)
+	j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
+		if l.held[cl.key] != (tally{}) {
+			state = "blocked"
+			return nil
+		}
+		state, err = l.settle(ctx, cl, lease, "select state, tok, pid from holdfast.retry($1, $2, $3, $4, $5, $6)")
+		if err != nil {
+			return l.tidy(ctx, cl, err)
+		}
+		return nil
+	})
+	if !j.wait(ctx) {
+		c.spawn(func() { c.undo(j, cl) })
+		return "", stopped(ctx, driver.NotDone)
+	}
+	return state, failed(ctx, j.err)
+}
+
+// settle makes the claim the holder, by the SQL given, and notes it.
+func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql string) (string, error) {
+	row := l.conn.QueryRow(ctx, sql, cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))
+	return l.settled(ctx, cl, lease, row)
+}
+
+func (l *link) settled(ctx context.Context, cl *claim, lease *driver.Lease, row pgx.Row) (string, error) {
+	var state string
+	var token *int64
+	var pid uint32
+	if err := row.Scan(&state, &token, &pid); err != nil {
+		return "", err
+	}
+	if err := l.sameServer(pid); err != nil {
+		return "", err
+	}
+	if state == "granted" {
+		l.took(cl, cl.id, *token, lease)
+	}
+	return state, nil
+}

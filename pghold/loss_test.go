@@ -1,0 +1,344 @@
+package pghold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/pghold"
+)
+
+// lostWithin is how long it took until the hold was known to be lost.
+func lostWithin(t testing.TB, h *holdfast.Hold, start time.Time) time.Duration {
+	t.Helper()
+	select {
+	case <-h.Done():
+	case <-time.After(patience):
+		t.Fatal("the loss was not noticed")
+	}
+	took := time.Since(start)
+	refused(t, h.Err(), holdfast.ErrLost)
+	return took
+}
+
+// TestKilledBackend: a holder whose server process is killed knows it within 50
+// ms, all that was on the connection is lost, nothing else is, and the next call
+// works.
+func TestKilledBackend(t *testing.T) {
+	url := database(t)
+	a, b, look := open(t, url), open(t, url), connect(t, url)
+	m, n := must(a.Mutex("m").Acquire(t.Context()))(t), must(a.Semaphore("s", 2).Acquire(t.Context(), 2))(t)
+	ses := must(a.Session(t.Context()))(t)
+	must(a.KV().Put(t.Context(), "k", []byte("v"), holdfast.Under(ses)))(t)
+	other := must(b.Mutex("other").Acquire(t.Context()))(t)
+	var killed bool
+	scan(t, look, &killed, "select pg_terminate_backend($1)", holderOf(t, look, "m"))
+	start := time.Now()
+	if took := lostWithin(t, m, start); took > 50*time.Millisecond {
+		t.Errorf("a killed backend was noticed after %s", took)
+	}
+	lostWithin(t, n, start)
+	refused(t, ses.Err(), holdfast.ErrLost)
+	if !strings.Contains(m.Err().Error(), "connection") {
+		t.Errorf("the error does not say why: %v", m.Err())
+	}
+	check(t, other.Err())
+	refused(t, m.Release(), holdfast.ErrLost)
+	check(t, must(b.Mutex("m").TryAcquire(t.Context()))(t).Release())
+	check(t, must(b.Semaphore("s", 2).TryAcquire(t.Context(), 2))(t).Release())
+	_, err := b.KV().Get(t.Context(), "k")
+	refused(t, err, fs.ErrNotExist)
+	check(t, must(a.Mutex("m").Acquire(t.Context()))(t).Release())
+}
+
+// TestKilledWaiter: a wait whose connection is killed goes on, on another.
+func TestKilledWaiter(t *testing.T) {
+	url := database(t)
+	a, b, look := open(t, url), open(t, url), connect(t, url)
+	h := must(a.Mutex("m").Acquire(t.Context()))(t)
+	wait := waiting(t, b, "m")
+	for range 3 {
+		var pid int
+		eventually(t, "nobody waits in the server", func() bool {
+			scan(t, look, &pid, "select coalesce(max(pid), 0) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())")
+			return pid != 0
+		})
+		var killed bool
+		scan(t, look, &killed, "select pg_terminate_backend($1)", pid)
+		eventually(t, "the killed wait is still there", func() bool {
+			var n int
+			scan(t, look, &n, "select count(*) from pg_stat_activity where pid = $1", pid)
+			return n == 0
+		})
+	}
+	check(t, h.Release())
+	check(t, granted(t, wait).Release())
+}
+
+// TestSilentCut: a cut that no packet tells of is noticed after Keepalive and
+// Timeout, and what was held is lost.
+func TestSilentCut(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	way := services.Proxy(t, pg.Addr())
+	s := openPool(t, way.URL(pg.URL(pg.CreateDatabase(t))), &pghold.Options{Keepalive: 100 * time.Millisecond, Timeout: 200 * time.Millisecond})
+	h := must(s.Mutex("m").Acquire(t.Context()))(t)
+	start := time.Now()
+	way.Cut()
+	defer way.Heal()
+	took := lostWithin(t, h, start)
+	if took < 200*time.Millisecond-50*time.Millisecond || took > 2*time.Second {
+		t.Errorf("the cut was noticed after %s", took)
+	}
+	refused(t, h.Release(), holdfast.ErrLost)
+}
+
+// TestBusyConnectionIsNotLost: a connection that is in use all the time outlives
+// its keepalive.
+func TestBusyConnectionIsNotLost(t *testing.T) {
+	s := openPool(t, database(t), &pghold.Options{Keepalive: 5 * time.Millisecond})
+	h := must(s.Mutex("m").Acquire(t.Context()))(t)
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		check(t, must(s.Mutex("n").Acquire(t.Context()))(t).Release())
+	}
+	check(t, h.Err())
+	check(t, h.Release())
+}
+
+// TestForceNowEndsTheDeaf: a holder that cannot hear is cut off by ForceRelease
+// with Now.
+func TestForceNowEndsTheDeaf(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	url := pg.URL(pg.CreateDatabase(t))
+	way := services.Proxy(t, pg.Addr())
+	deaf, b := openPool(t, way.URL(url), nil), openPool(t, url, &pghold.Options{Timeout: time.Second})
+	h := must(deaf.Mutex("m").Acquire(t.Context()))(t)
+	way.Cut()
+	defer way.Heal()
+	must(b.ForceRelease(t.Context(), "m", h.Token(), holdfast.Now()))(t)
+	next := must(b.Mutex("m").TryAcquire(t.Context()))(t)
+	if next.Token() <= h.Token() {
+		t.Errorf("the next token is %d after %d", next.Token(), h.Token())
+	}
+	way.Heal()
+	lostWithin(t, h, time.Now())
+	check(t, next.Err())
+}
+
+// TestServerRestart: a restart in the middle of everything loses every hold
+// loudly, ends no program, and all works again afterwards; tokens go on.
+func TestServerRestart(t *testing.T) {
+	pg := services.PostgreSQL(t)
+	ignore := goleak.IgnoreCurrent()
+	url := pg.URL(pg.CreateDatabase(t))
+	a := must(holdfast.Open(t.Context(), url))(t)
+	h := must(a.Mutex("m").Acquire(t.Context()))(t)
+	must(a.Counter("c").Add(t.Context(), 7))(t)
+	must(a.KV().Put(t.Context(), "k", []byte("v")))(t)
+	watched := make(chan string, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ev, err := range a.Watch(ctx, "", 0) {
+			if err != nil {
+				t.Errorf("the watch ended: %v", err)
+				return
+			}
+			watched <- ev.String() + " " + ev.Name
+		}
+	}()
+	if got := <-watched; got != "watch:ready " {
+		t.Fatalf("the watch begins with %s", got)
+	}
+	wait := make(chan error, 1)
+	waits := make(chan struct{})
+	go func() {
+		got, err := a.Mutex("m", holdfast.OnWait(func(int) { close(waits) })).Acquire(t.Context())
+		if err == nil {
+			err = got.Release()
+		}
+		wait <- err
+	}()
+	<-waits
+	pg.Kill()
+	lostWithin(t, h, time.Now())
+	pg.Restart()
+	select {
+	case err := <-wait:
+		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("the waiter got %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("a waiter hangs after a restart")
+	}
+	eventually(t, "nothing works after a restart", func() bool {
+		next, err := a.Mutex("m").Acquire(t.Context())
+		if err != nil {
+			return false
+		}
+		defer next.Release()
+		if next.Token() <= h.Token() {
+			t.Errorf("after the restart the token is %d, before it was %d", next.Token(), h.Token())
+		}
+		return true
+	})
+	if n := must(a.Counter("c").Load(t.Context()))(t); n != 7 {
+		t.Errorf("after the restart the counter is %d", n)
+	}
+	if v := must(a.KV().Get(t.Context(), "k"))(t); string(v.Value) != "v" {
+		t.Errorf("after the restart the key is %+v", v)
+	}
+	for resync := false; !resync; {
+		select {
+		case got := <-watched:
+			resync = got == "watch:resync "
+		case <-time.After(patience):
+			t.Fatal("the watch does not tell of its gap")
+		}
+	}
+	must(a.KV().Put(t.Context(), "after", nil))(t)
+	for got := ""; got != "kv:put after"; {
+		select {
+		case got = <-watched:
+		case <-time.After(patience):
+			t.Fatal("the watch tells nothing after a restart")
+		}
+	}
+	cancel()
+	<-ended
+	check(t, a.Close())
+	goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/holdfast-io/holdfast/internal/services.spawn.func1"))
+}
+
+// TestNothingIsLeft: a closed Space leaves no connection, row or goroutine, and
+// a pool of the caller's goes on.
+func TestNothingIsLeft(t *testing.T) {
+	url := database(t)
+	look := connect(t, url)
+	pool := must(pgxpool.New(t.Context(), url))(t)
+	defer pool.Close()
+	check(t, pool.Ping(t.Context()))
+	ignore := goleak.IgnoreCurrent()
+	s := must(holdfast.New(must(pghold.New(pool, nil))(t)))(t)
+	other := open(t, url)
+	must(other.Mutex("busy").Acquire(t.Context()))(t)
+	for _, name := range names("n", 10) {
+		must(s.Mutex(name).Acquire(t.Context()))(t)
+	}
+	must(s.Semaphore("s", 3).Acquire(t.Context(), 2))(t)
+	wait := waiting(t, s, "busy")
+	check(t, s.Close())
+	if h := granted(t, wait); h != nil {
+		t.Error("a wait of a closed Space was granted")
+	}
+	check(t, other.Close())
+	check(t, pool.Ping(t.Context()))
+	eventually(t, "connections are left", func() bool { return connections(t, look) == 0 })
+	var rows int
+	if scan(t, look, &rows, "select count(*) from holdfast.claim"); rows != 0 {
+		t.Errorf("%d claims are left", rows)
+	}
+	pool.Reset()
+	goleak.VerifyNone(t, ignore)
+}
+
+// TestBadServers: who cannot connect is told operation, cause and what to do,
+// and never the password.
+func TestBadServers(t *testing.T) {
+	hba := filepath.Join(t.TempDir(), "pg_hba.conf")
+	check(t, os.WriteFile(hba, []byte("host all limited all scram-sha-256\nhost all all all trust\nlocal all all trust\n"), 0o644))
+	for _, dir := range []string{filepath.Dir(hba), filepath.Dir(filepath.Dir(hba))} {
+		check(t, os.Chmod(dir, 0o755)) // the server has a user of its own
+	}
+	pg := services.PostgreSQL(t, services.Setting("hba_file", hba))
+	db := pg.CreateDatabase(t)
+	admin := connect(t, pg.URL(db))
+	_, err := admin.Exec(t.Context(), "create role limited login password 'secret-of-the-role'")
+	check(t, err)
+	as := func(user, database string) string {
+		return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", user, pg.Addr(), database)
+	}
+	for what, c := range map[string]struct {
+		url   string
+		kind  error
+		parts []string
+	}{
+		"unreachable":    {"postgres://u:hidden@127.0.0.1:1/db?sslmode=disable&connect_timeout=2", holdfast.ErrUnavailable, []string{"acquire", `"m"`, "127.0.0.1:1", "try again"}},
+		"wrong password": {as("limited:hidden", db), fs.ErrPermission, []string{"acquire", "password"}},
+		"wrong database": {as("holdfast", "nowhere"), fs.ErrNotExist, []string{"nowhere", "no such database"}},
+		"no right":       {as("limited:secret-of-the-role", db), fs.ErrPermission, []string{"GRANT CREATE ON DATABASE", db, "limited", "pghold.Schema"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, err := open(t, c.url).Mutex("m").Acquire(t.Context())
+			refused(t, err, c.kind)
+			if !holdfast.NotDone(err) || !containsAll(err.Error(), c.parts...) {
+				t.Errorf("NotDone is %v, the text %q; want %q in it", holdfast.NotDone(err), err, c.parts)
+			}
+			if strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "secret-of-the-role") {
+				t.Errorf("the text has the password: %v", err)
+			}
+		})
+	}
+	t.Run("granted", func(t *testing.T) {
+		must(open(t, pg.URL(db)).Mutex("m").Acquire(t.Context()))(t)
+		limited := as("limited:secret-of-the-role", db)
+		_, err := open(t, limited).Counter("c").Add(t.Context(), 1)
+		refused(t, err, fs.ErrPermission)
+		if !containsAll(err.Error(), "pghold.Grants", "USAGE") {
+			t.Errorf("the text does not name the grant: %v", err)
+		}
+		_, err = admin.Exec(t.Context(), pghold.Grants("limited"), pgx.QueryExecModeSimpleProtocol)
+		check(t, err)
+		s := open(t, limited)
+		check(t, must(s.Mutex("n").Acquire(t.Context()))(t).Release())
+		must(s.Counter("c").Add(t.Context(), 1))(t)
+		must(s.KV().Put(t.Context(), "k", nil))(t)
+		check(t, must(s.Semaphore("s", 2).Acquire(t.Context(), 1))(t).Release())
+	})
+}
+
+// TestBadURLs are refused before anything is opened.
+func TestBadURLs(t *testing.T) {
+	for _, url := range []string{
+		"postgres://u:hidden@h/db?holdfast_scope=other", "postgres://u:hidden@h/db?holdfast_keepalive=5",
+		"postgresql://u:hidden@h/db?holdfast_waits=-1", "postgres://u:hidden@h/db?sslmode=none", "postgres://u:hidden@h/db?holdfast_hashing=perhaps",
+	} {
+		_, err := holdfast.Open(t.Context(), url)
+		refused(t, err, fs.ErrInvalid)
+		if strings.Contains(err.Error(), "hidden") {
+			t.Errorf("the text has the password: %v", err)
+		}
+	}
+	_, err := pghold.New(nil, nil)
+	refused(t, err, fs.ErrInvalid)
+}
+
+// TestSchemaAtOnce: many programs may make the schema at the same time.
+func TestSchemaAtOnce(t *testing.T) {
+	url := database(t)
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		s := open(t, url)
+		go func() {
+			_, err := s.Counter("c").Add(t.Context(), 1)
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		check(t, <-errs)
+	}
+	_, err := connect(t, url).Exec(t.Context(), pghold.Schema, pgx.QueryExecModeSimpleProtocol)
+	check(t, err) // it can be repeated
+}

@@ -1,0 +1,196 @@
+package pghold_test
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/pghold"
+)
+
+var trials = flag.Int("pghold.trials", 5, "how often each fault of TestProof is tried")
+
+// fault is one way for a holder to lose its lock.
+type fault struct {
+	name string
+	// aim prepares what makes it happen; mend ends it, so that the next can be
+	// granted.
+	aim  func(t *testing.T, p *proof) (strike func())
+	mend func(p *proof)
+	// limit is the latest moment at which the holder may learn of it.
+	limit time.Duration
+}
+
+// proof is a server with a holder behind a link that can be cut and another
+// program that waits.
+type proof struct {
+	pg    *services.PostgreSQLServer
+	url   string
+	way   *services.Link
+	opts  *pghold.Options
+	other *holdfast.Space
+	look  *pgx.Conn
+}
+
+// The holder asks for a sign of life every 50 ms and gives up after 150 ms.
+const (
+	proofKeepalive = 50 * time.Millisecond
+	proofTimeout   = 150 * time.Millisecond
+	// slack is what a busy machine may add.
+	slack = time.Second
+)
+
+// TestProof measures what the table in the package's documentation says: how
+// late a holder learns of its loss, and how often and how long it believed in
+// its hold while another had been granted. It believes too long only after its
+// server process was killed, and never grows an older token.
+func TestProof(t *testing.T) {
+	pg := services.PostgreSQL(t)
+	p := &proof{
+		pg: pg, url: pg.URL(pg.CreateDatabase(t)), way: services.Proxy(t, pg.Addr()),
+		opts: &pghold.Options{Keepalive: proofKeepalive, Timeout: proofTimeout},
+	}
+	p.other = openPool(t, p.url, nil)
+	p.look = connect(t, p.url)
+	check(t, p.other.Ping(t.Context()))
+	for _, f := range []fault{
+		{"backend killed", killBackend, func(*proof) {}, 50 * time.Millisecond},
+		{"link cut", func(_ *testing.T, p *proof) func() { return func() { p.way.Cut() } }, func(p *proof) { p.way.Heal() }, proofKeepalive + proofTimeout},
+		{"server stopped", func(_ *testing.T, p *proof) func() { return p.pg.Stop }, func(p *proof) { p.pg.Cont() }, proofKeepalive + proofTimeout},
+	} {
+		t.Run(f.name, func(t *testing.T) { p.run(t, f) })
+	}
+}
+
+// killBackend kills the process that holds for the holder.
+func killBackend(t *testing.T, p *proof) func() {
+	pid := holderOf(t, p.look, "m")
+	return func() {
+		var killed bool
+		scan(t, p.look, &killed, "select pg_terminate_backend($1)", pid)
+	}
+}
+
+// trial is what one loss showed. Times are since the fault.
+type trial struct{ noticed, granted time.Duration }
+
+func (p *proof) run(t *testing.T, f fault) {
+	var all []trial
+	for range *trials {
+		all = append(all, p.try(t, f))
+	}
+	var notice, overlap []time.Duration
+	overlaps, early := 0, 0
+	for _, tr := range all {
+		notice = append(notice, tr.noticed)
+		if tr.granted < tr.noticed {
+			overlaps++
+			overlap = append(overlap, tr.noticed-tr.granted)
+		}
+		if tr.noticed < 0 {
+			early++
+		}
+	}
+	t.Logf("proof: pghold %s: %d trials, %d overlaps (longest %s), %d early, noticed p50 %s p99 %s max %s",
+		f.name, len(all), overlaps, rank(overlap, 100), early, rank(notice, 50), rank(notice, 99), rank(notice, 100))
+	if rank(notice, 100) > f.limit+slack {
+		t.Errorf("a loss was noticed after %s; promised are %s", rank(notice, 100), f.limit)
+	}
+	if early > 0 {
+		t.Errorf("%d holds ended before the fault", early)
+	}
+	if f.name != "backend killed" && overlaps > 0 {
+		t.Errorf("%d of %d times another was granted before the holder knew", overlaps, len(all))
+	}
+	if rank(overlap, 100) > f.limit+slack {
+		t.Errorf("a holder believed for %s in a hold that another had", rank(overlap, 100))
+	}
+}
+
+// try lets one holder lose.
+func (p *proof) try(t *testing.T, f fault) trial {
+	holder := p.open(t)
+	defer holder.Close()
+	h := must(holder.Mutex("m").Acquire(t.Context()))(t)
+	lost := make(chan time.Time, 1)
+	go func() {
+		<-h.Done()
+		lost <- time.Now()
+	}()
+	next := p.next(t)
+	eventually(t, "nobody waits", func() bool { return len(must(p.other.Inspect(t.Context(), "m"))(t).Waiters) == 1 })
+	select {
+	case <-lost:
+		return trial{noticed: -1}
+	default:
+	}
+	strike := f.aim(t, p)
+	start := time.Now()
+	strike()
+	var noticed time.Time
+	select {
+	case noticed = <-lost:
+	case <-time.After(patience):
+		t.Fatal("the loss was not noticed")
+	}
+	f.mend(p)
+	var got grant
+	select {
+	case got = <-next:
+	case <-time.After(patience):
+		t.Fatal("the next was not granted")
+	}
+	check(t, got.err)
+	if got.hold.Token() <= h.Token() {
+		t.Errorf("the next token is %d after %d", got.hold.Token(), h.Token())
+	}
+	check(t, got.hold.Release())
+	return trial{noticed: noticed.Sub(start), granted: got.at.Sub(start)}
+}
+
+// grant is what the program that waited got, and when.
+type grant struct {
+	hold *holdfast.Hold
+	err  error
+	at   time.Time
+}
+
+// next waits for the lock as the other program.
+func (p *proof) next(t *testing.T) <-chan grant {
+	t.Helper()
+	waits, got := make(chan struct{}), make(chan grant, 1)
+	go func() {
+		h, err := p.other.Mutex("m", holdfast.OnWait(func(int) { close(waits) })).Acquire(context.Background())
+		got <- grant{h, err, time.Now()}
+	}()
+	select {
+	case <-waits:
+	case <-time.After(patience):
+		t.Fatal("the other program does not wait")
+	}
+	return got
+}
+
+// open is a holder behind the link.
+func (p *proof) open(t *testing.T) *holdfast.Space {
+	t.Helper()
+	pool := must(pgxpool.New(t.Context(), p.way.URL(p.url)))(t)
+	t.Cleanup(pool.Close)
+	return must(holdfast.New(must(pghold.New(pool, p.opts))(t)))(t)
+}
+
+// rank is the p-th percentile.
+func rank(list []time.Duration, p int) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	list = slices.Sorted(slices.Values(list))
+	return list[min(len(list)*p/100, len(list)-1)].Round(10 * time.Microsecond)
+}

@@ -1,0 +1,106 @@
+package pghold
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Schema is the SQL that makes the schema "holdfast": what pghold runs on first
+// use. Where programs have no right to do so, have an administrator run it once
+// (it can be repeated), and then the statements of [Grants].
+var Schema = tablesSQL + locksSQL + gatheringSQL + dataSQL
+
+var (
+	//go:embed sql/tables.sql
+	tablesSQL string
+	//go:embed sql/locks.sql
+	locksSQL string
+	//go:embed sql/gather.sql
+	gatheringSQL string
+	//go:embed sql/data.sql
+	dataSQL string
+)
+
+// schemaVersion is the one that the last statement of Schema notes.
+const schemaVersion = 1
+
+// schemaLock keeps programs that make the schema at the same time apart.
+const schemaLock = 5209599041173340518
+
+const grantAdvice = "the role needs USAGE on the schema holdfast, all on its tables and sequences and EXECUTE on its functions; " +
+	"let its owner run the statements of pghold.Grants"
+
+// Grants is the SQL that lets a role use the schema. A role that is to make the
+// schema itself needs CREATE on the database instead.
+func Grants(role string) string {
+	r := pgx.Identifier{role}.Sanitize()
+	return fmt.Sprintf(`grant usage on schema holdfast to %[1]s;
+grant select, insert, update, delete on all tables in schema holdfast to %[1]s;
+grant usage, select on all sequences in schema holdfast to %[1]s;
+grant execute on all functions in schema holdfast to %[1]s;
+`, r)
+}
+
+// ready makes sure, once, that the schema is there.
+func (c *client) ready(ctx context.Context) error {
+	if c.made.Load() {
+		return nil
+	}
+	select {
+	case c.making <- struct{}{}:
+		defer func() { <-c.making }()
+	case <-ctx.Done():
+		return stopped(ctx, driver.NotDone)
+	}
+	if c.made.Load() {
+		return nil
+	}
+	if err := c.makeSchema(ctx); err != nil {
+		return failed(ctx, err)
+	}
+	c.made.Store(true)
+	return nil
+}
+
+func (c *client) makeSchema(ctx context.Context) error {
+	var comment *string
+	err := c.pool.QueryRow(ctx, "select pg_catalog.obj_description(pg_catalog.to_regnamespace('holdfast'), 'pg_namespace')", c.mode).Scan(&comment)
+	if err != nil {
+		return err
+	}
+	version := 0
+	if comment != nil {
+		_, _ = fmt.Sscanf(*comment, "holdfast %d", &version) // of anything else it is 0
+	}
+	switch {
+	case version == schemaVersion:
+		return nil
+	case version > schemaVersion:
+		return refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, schemaVersion)
+	}
+	return c.create(ctx)
+}
+
+// create runs Schema in one transaction, one program after the other.
+func (c *client) create(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("select pg_catalog.pg_advisory_xact_lock(%d)", int64(schemaLock)), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, Schema, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if code(err) != "42501" {
+		return err
+	}
+	return &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone, Err: fmt.Errorf(
+		"%w: the schema holdfast cannot be made; run GRANT CREATE ON DATABASE %s TO %s, or have an administrator run the SQL in pghold.Schema and pghold.Grants",
+		err, pgx.Identifier{c.config.Database}.Sanitize(), pgx.Identifier{c.config.User}.Sanitize())}
+}

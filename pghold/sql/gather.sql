@@ -1,0 +1,173 @@
+-- Semaphores, latches and barriers.
+
+-- pump grants what can be granted on a semaphore, latch or barrier, whose row
+-- the caller has locked, and wakes who waits elsewhere. mine is not woken.
+create or replace function holdfast.pump(r holdfast.resource, me bigint, mine bigint) returns void
+language plpgsql volatile as $$
+declare
+  c holdfast.claim;
+  room bigint;
+  woken int := 0;
+begin
+  for c in delete from holdfast.claim x
+      where x.space = r.space and x.key = r.key and not holdfast.alive(x.nonce, me) returning * loop
+    if c.token > 0 then perform holdfast.tell(c, 'expired', 'session'); end if;
+  end loop;
+  if r.kind = 3 then
+    select r.lim - coalesce(sum(x.weight), 0) into room from holdfast.claim x
+      where x.space = r.space and x.key = r.key and x.token > 0;
+  elsif r.kind = 5 then
+    room := case when r.rest = 0 then 9223372036854775807 else 0 end;
+  else
+    select case when count(*) >= r.lim then r.lim else 0 end into room from holdfast.claim x
+      where x.space = r.space and x.key = r.key and x.token = 0;
+  end if;
+  for c in select * from holdfast.claim x where x.space = r.space and x.key = r.key and x.token = 0 order by x.id loop
+    exit when c.weight > room;
+    room := room - c.weight;
+    update holdfast.claim x set token = holdfast.draw(), since = clock_timestamp()
+      where x.space = r.space and x.key = r.key and x.id = c.id returning * into c;
+    update holdfast.claim x set modified = c.token where x.space = r.space and x.key = r.key and x.id = c.id;
+    perform holdfast.tell(c, 'acquired', null);
+    if c.id <> mine then woken := woken + 1; end if;
+  end loop;
+  if woken > 0 then
+    perform pg_catalog.pg_notify('holdfast', 'w ' || r.space || ' ' || r.key);
+  end if;
+end
+$$;
+
+-- gather is arrive for semaphores, latches and barriers.
+create or replace function holdfast.gather(
+  s smallint, k bigint, nam text, knd smallint, m smallint, wei bigint, li bigint,
+  me bigint, lea uuid, own text, met bytea, wait boolean,
+  out state text, out tok bigint, out place bigint, out pos int, out has bigint)
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+begin
+  select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  if not found then
+    pos := holdfast.other_kind(s, k, knd, me);
+    if pos is not null then state := 'kind'; return; end if;
+    if li <= 0 then state := 'absent'; return; end if;
+    if knd = 3 and wei > li then state := 'heavy'; has := li; return; end if;
+    insert into holdfast.resource (space, key, name, kind, lim, rest, made)
+      values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
+    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  end if;
+  has := r.lim;
+  if r.kind <> knd then state := 'kind'; pos := r.kind; return; end if;
+  if knd <> 5 and li > 0 and r.lim <> li then state := 'limit'; return; end if;
+  if knd = 3 and wei > r.lim then state := 'heavy'; return; end if;
+  place := nextval('holdfast.token');
+  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified)
+    values (s, k, place, 0, nam, knd, m, wei, me, lea, own, met, place);
+  perform holdfast.pump(r, me, place);
+  select x.token into tok from holdfast.claim x where x.space = s and x.key = k and x.id = place;
+  if tok > 0 then
+    state := 'granted';
+  elsif wait then
+    state := 'queued'; pos := holdfast.place(s, k, place, me);
+  else
+    state := 'held';
+    delete from holdfast.claim x where x.space = s and x.key = k and x.id = place;
+  end if;
+end
+$$;
+
+-- look tells what became of a claim in gather's queue. sweep: also free what
+-- the dead hold.
+create or replace function holdfast.look(
+  s smallint, k bigint, i bigint, me bigint, sweep boolean, out state text, out tok bigint)
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+begin
+  if sweep then
+    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+    if found then perform holdfast.pump(r, me, i); end if;
+  end if;
+  select x.token into tok from holdfast.claim x where x.space = s and x.key = k and x.id = i;
+  state := case when tok is null then 'gone' when tok > 0 then 'granted' else 'queued' end;
+end
+$$;
+
+-- drop_gathered gives a semaphore, latch or barrier claim back, held or not.
+create or replace function holdfast.drop_gathered(s smallint, k bigint, i bigint, me bigint, why text) returns boolean
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+  was boolean;
+begin
+  select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  was := holdfast.drop_claim(s, k, i, why);
+  if r.kind is not null then
+    perform holdfast.pump(r, me, 0);
+  end if;
+  return was;
+end
+$$;
+
+-- count_down takes from a latch.
+create or replace function holdfast.count_down(
+  rid uuid, s smallint, k bigint, nam text, cnt bigint, take bigint,
+  out state text, out rest bigint)
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+begin
+  select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  if not found then
+    state := case when holdfast.other_kind(s, k, 5::smallint, 0) is not null then 'kind' when cnt <= 0 then 'absent' end;
+    if state is not null then return; end if;
+    state := 'ok'; rest := cnt;
+    if take = 0 then return; end if;
+    insert into holdfast.resource (space, key, name, kind, lim, rest, made)
+      values (s, k, nam, 5, cnt, cnt, nextval('holdfast.token')) on conflict do nothing;
+    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  end if;
+  if r.kind <> 5 then state := 'kind'; return; end if;
+  state := 'ok'; rest := r.rest;
+  if take = 0 or r.rest = 0 then return; end if;
+  select d.value into rest from holdfast.done d where d.id = rid;
+  if found then return; end if;
+  r.rest := r.rest - least(take, r.rest);
+  rest := r.rest;
+  update holdfast.resource x set rest = r.rest where x.space = s and x.key = k;
+  perform holdfast.remember(rid, r.rest, true);
+  if holdfast.watched() then
+    perform holdfast.send(jsonb_build_object('k', 'latch', 'v', 'counted', 'n', nam, 'u', r.rest::text));
+    if r.rest = 0 then
+      perform holdfast.send(jsonb_build_object('k', 'latch', 'v', 'opened', 'n', nam, 'u', '0'));
+    end if;
+  end if;
+  perform holdfast.pump(r, 0, 0);
+end
+$$;
+
+create or replace function holdfast.remember(rid uuid, v numeric, k boolean) returns void
+language plpgsql volatile as $$
+begin
+  insert into holdfast.done (id, value, ok) values (rid, v, k) on conflict do nothing;
+  if random() < 0.002 then
+    delete from holdfast.done where at < clock_timestamp() - interval '10 minutes';
+  end if;
+end
+$$;
+
+-- forget removes an idle semaphore, latch or barrier.
+create or replace function holdfast.forget(s smallint, k bigint, knd smallint) returns text
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+begin
+  select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  if not found then return 'absent'; end if;
+  if r.kind <> knd then return 'kind'; end if;
+  delete from holdfast.claim x where x.space = s and x.key = k and not holdfast.alive(x.nonce, 0);
+  if exists (select from holdfast.claim x where x.space = s and x.key = k) then return 'held'; end if;
+  delete from holdfast.resource x where x.space = s and x.key = k;
+  return 'ok';
+end
+$$;

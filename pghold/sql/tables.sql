@@ -1,0 +1,107 @@
+-- The schema of pghold. Every statement can be repeated. What describes claims
+-- is unlogged: after a crash of the server nobody holds anything.
+
+create schema if not exists holdfast;
+
+-- Tokens and places in queues. CACHE 1: a cached number could be handed out
+-- after a greater one. A new one begins at unix seconds · 2²⁰, so that a schema
+-- that was dropped and made anew repeats no token.
+do $$
+begin
+  execute format('create sequence if not exists holdfast.token as bigint start with %s cache 1 no cycle',
+    (extract(epoch from clock_timestamp()) * 1048576)::bigint);
+end
+$$;
+
+-- The clock of the keys: every transaction that writes keys takes the next
+-- revision, one transaction after the other.
+create table if not exists holdfast.revision (n bigint not null);
+insert into holdfast.revision
+  select (extract(epoch from clock_timestamp()) * 1048576)::bigint
+  where not exists (select from holdfast.revision);
+
+-- Who holds and who waits. nonce is an advisory lock (bigint form) that the
+-- claim's connection holds: if nobody holds it, the claim is dead.
+create unlogged table if not exists holdfast.claim (
+  space    smallint not null,  -- 1: one bigint, 2: two integers
+  key      bigint not null,
+  id       bigint not null,    -- place in the queue
+  token    bigint not null,    -- 0: it waits
+  name     text collate "C" not null,
+  kind     smallint not null,
+  mode     smallint not null,
+  weight   bigint not null,
+  nonce    bigint not null,
+  lease    uuid not null,
+  owner    text not null,
+  meta     bytea not null,
+  value    bytea,
+  version  bigint not null default 1,
+  modified bigint not null,
+  chosen   boolean not null default false,  -- leadership is handed to it
+  revoked  boolean not null default false,
+  since    timestamptz not null default clock_timestamp()
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+create index if not exists claim_key on holdfast.claim (space, key);
+
+-- Semaphores (lim), latches (lim, rest) and barriers (lim).
+create table if not exists holdfast.resource (
+  space smallint not null,
+  key   bigint not null,
+  name  text collate "C" not null,
+  kind  smallint not null,
+  lim   bigint not null,
+  rest  bigint not null default 0,
+  made  bigint not null,
+  primary key (space, key)
+);
+
+-- Sessions that programs opened themselves.
+create unlogged table if not exists holdfast.session (
+  id    uuid primary key,
+  nonce bigint not null,
+  owner text not null,
+  meta  bytea not null,
+  ttl   bigint not null
+);
+
+create table if not exists holdfast.counter (
+  name     text collate "C" primary key,
+  unsigned boolean not null,
+  value    numeric(20, 0) not null
+) with (fillfactor = 50);
+
+create table if not exists holdfast.sequence (
+  name text collate "C" primary key,
+  next numeric(20, 0) not null
+) with (fillfactor = 50);
+
+-- Answers to requests that may be repeated, kept for ten minutes.
+create table if not exists holdfast.done (
+  id    uuid primary key,
+  value numeric(20, 0) not null,
+  ok    boolean not null,
+  at    timestamptz not null default clock_timestamp()
+);
+
+create table if not exists holdfast.kv (
+  key      text collate "C" primary key,
+  value    bytea not null,
+  created  bigint not null,
+  modified bigint not null,
+  version  bigint not null,
+  lease    uuid,
+  nonce    bigint,
+  expires  timestamptz
+);
+create index if not exists kv_lease on holdfast.kv (lease) where lease is not null;
+create index if not exists kv_expires on holdfast.kv (expires) where expires is not null;
+
+-- Who watches, by the nonce of its connection; events that are too large for a
+-- notification.
+create unlogged table if not exists holdfast.watcher (nonce bigint primary key);
+create unlogged table if not exists holdfast.event (
+  id   bigint primary key,
+  body text not null,
+  at   timestamptz not null default clock_timestamp()
+);

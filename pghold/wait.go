@@ -1,0 +1,150 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// waitLink is a connection to wait on; nil: there are enough, or the server has
+// no room for more.
+func (c *client) waitLink(ctx context.Context) (*link, error) {
+	c.mu.Lock()
+	if n := len(c.spare); n > 0 {
+		l := c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		c.mu.Unlock()
+		return l, nil
+	}
+	if c.waits >= c.opts.Waits {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	c.waits++
+	c.mu.Unlock()
+	l, err := c.dial(ctx, true)
+	if err != nil {
+		c.mu.Lock()
+		c.waits--
+		c.mu.Unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+// maxSpare is how many idle connections are kept for the next wait.
+const maxSpare = 1
+
+// park keeps a link that waits for nothing and holds nothing, or ends it.
+func (c *client) park(l *link) {
+	c.mu.Lock()
+	keep := l.alive() && len(l.claims) == 0 && len(c.spare) < maxSpare && !c.closed && c.opts.Scope == SessionScope
+	if keep {
+		c.spare = append(c.spare, l)
+	}
+	c.mu.Unlock()
+	if !keep {
+		l.die(errUnused)
+	}
+}
+
+var errUnused = errors.New("it was not needed any more")
+
+// await waits for the lock in the server, on a link that has nothing else to do.
+func (c *client) await(ctx context.Context, l *link, cl *claim) (string, error) {
+	var state string // the job may write it when we have gone
+	lease := c.leaseOn(l, cl.r)
+	j := l.start(c.slice+c.opts.Timeout, func(ctx context.Context) (err error) {
+		state, err = l.waitFor(ctx, cl, lease)
+		return err
+	})
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		c.spawn(func() { c.abort(l, j, cl) })
+		return "", nil
+	}
+	if state != "granted" {
+		c.park(l)
+	}
+	if code(j.err) == "55P03" {
+		return "blocked", nil
+	}
+	return state, failed(ctx, j.err)
+}
+
+// abort ends the wait of a caller that has gone: the server gives it up, the
+// connection stays.
+func (c *client) abort(l *link, j *job, cl *claim) {
+	for waiting := true; waiting; {
+		l.cancelQuery()
+		select {
+		case <-j.done:
+			waiting = false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if cl.token > 0 {
+		c.giveBack(cl)
+		return
+	}
+	c.forget(cl)
+	c.park(l)
+}
+
+const settleSQL = "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6, true)"
+
+// waitFor takes the lock and then the token, in one round trip.
+func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Lease) (string, error) {
+	sql, args := cl.waitSQL("pg_advisory_lock")
+	b := &pgx.Batch{}
+	b.Queue(sql, args...)
+	b.Queue(settleSQL, cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))
+	res := l.conn.SendBatch(ctx, b)
+	_, err := res.Exec()
+	var state string
+	if err == nil {
+		state, err = l.settled(ctx, cl, lease, res.QueryRow())
+	}
+	if e := res.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		return state, nil
+	}
+	return l.salvage(ctx, cl, lease, err)
+}
+
+// waitSQL is the blocking lock function for a claim.
+func (cl *claim) waitSQL(function string) (string, []any) {
+	if cl.mode == driver.Shared {
+		function += "_shared"
+	}
+	if a, b, ok := cl.key.Pair(); ok {
+		return "select pg_catalog." + function + "($1::int, $2::int)", []any{a, b}
+	}
+	return "select pg_catalog." + function + "($1::bigint)", []any{cl.key.n}
+}
+
+// salvage looks at a wait that failed: the server may have granted the lock in
+// the moment in which the time was up.
+func (l *link) salvage(ctx context.Context, cl *claim, lease *driver.Lease, err error) (string, error) {
+	if l.conn.IsClosed() || code(err) != "55P03" {
+		return "", l.tidy(ctx, cl, err)
+	}
+	var mine bool
+	e := l.conn.QueryRow(ctx, "select exists (select from holdfast.locks($1, $2) where granted and pid = pg_backend_pid())",
+		cl.key.space(), cl.key.n).Scan(&mine)
+	if e != nil || !mine {
+		return "", l.tidy(ctx, cl, err)
+	}
+	state, e := l.settle(ctx, cl, lease, settleSQL)
+	if e != nil {
+		return "", l.tidy(ctx, cl, e)
+	}
+	return state, nil
+}

@@ -1,0 +1,403 @@
+package pghold
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// hub hands the notifications of the home link to the watchers.
+type hub struct {
+	mu       sync.Mutex
+	watchers map[*watcher]struct{}
+}
+
+// backlog is how many events a slow reader may lie behind.
+const backlog = 4096
+
+// watcher is one Watch. What it is sent waits in a list, so that a slow reader
+// keeps nobody waiting; when the list is full it is told to read anew.
+type watcher struct {
+	bell chan struct{}
+
+	mu     sync.Mutex
+	list   []string
+	gap    bool // something was left out
+	broken bool // the link is gone
+}
+
+func (h *hub) add() *watcher {
+	w := &watcher{bell: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watchers[w] = struct{}{}
+	return w
+}
+
+// remove reports whether it was the last.
+func (h *hub) remove(w *watcher) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers, w)
+	return len(h.watchers) == 0
+}
+
+func (h *hub) publish(payload string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		w.put(payload)
+	}
+}
+
+// broken: the link that heard for all is gone.
+func (h *hub) broken() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		w.mu.Lock()
+		w.broken = true
+		w.mu.Unlock()
+		ring(w.bell)
+	}
+}
+
+func (w *watcher) put(payload string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) >= backlog {
+		w.list, w.gap = nil, true
+	}
+	w.list = append(w.list, payload)
+	ring(w.bell)
+}
+
+// take empties the list.
+func (w *watcher) take() (list []string, gap, broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, gap, broken = w.list, w.gap, w.broken
+	w.list, w.gap, w.broken = nil, false, false
+	return list, gap, broken
+}
+
+// Watch yields what happens from now on.
+func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
+	return func(yield func(driver.Event, error) bool) {
+		if err := c.mayWatch(ctx, r); err != nil {
+			yield(driver.Event{}, err)
+			return
+		}
+		f := &follower{c: c, r: r, w: c.hub.add(), yield: yield}
+		defer func() {
+			if c.hub.remove(f.w) {
+				c.watchNoMore()
+			}
+		}()
+		if err := f.subscribe(ctx, driver.VerbReady); err != nil {
+			f.fail(ctx, err)
+			return
+		}
+		f.follow(ctx)
+	}
+}
+
+func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
+	if c.opts.Scope == TransactionScope || r.From > 0 {
+		return errors.ErrUnsupported
+	}
+	if _, err := path.Match(r.Glob, ""); err != nil {
+		return refuse(fs.ErrInvalid, "the glob %q is malformed: close every bracket and escape with a backslash", r.Glob)
+	}
+	for _, p := range r.Patterns {
+		if kind, verb, ok := strings.Cut(p, ":"); !ok || kind == "" || verb == "" {
+			return refuse(fs.ErrInvalid, "the pattern %q is not kind:verb, such as lock:acquired, lock:* or *:released", p)
+		}
+	}
+	return c.begin(ctx)
+}
+
+// subscribeSQL makes the link one that events are sent for. The lock lets no
+// transaction be under way that has looked before.
+const subscribeSQL = `do $$ begin
+  perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
+  insert into holdfast.watcher (nonce) values (%d) on conflict do nothing;
+end $$; listen holdfast_event`
+
+// listenForEvents subscribes the home link, and returns the revision from which
+// everything follows.
+func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var rev int64
+	err = c.onHome(ctx, l, func(ctx context.Context, _ querier) error {
+		if _, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll(); err != nil {
+			return err
+		}
+		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
+	}, nil)
+	return uint64(rev), err
+}
+
+// watchNoMore ends the subscription when nobody watches, in the background.
+func (c *client) watchNoMore() {
+	l := c.living()
+	if l == nil {
+		return
+	}
+	c.spawn(func() {
+		j := l.start(c.opts.Timeout, func(ctx context.Context) error {
+			c.hub.mu.Lock()
+			again := len(c.hub.watchers) > 0
+			c.hub.mu.Unlock()
+			if again {
+				return nil
+			}
+			_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf("delete from holdfast.watcher where nonce = %d; unlisten holdfast_event", l.nonce)).ReadAll()
+			return err
+		})
+		<-j.done
+	})
+}
+
+// follower is the reading side of one Watch.
+type follower struct {
+	c     *client
+	r     *driver.WatchRequest
+	w     *watcher
+	yield func(driver.Event, error) bool
+	rev   uint64 // position of the last event, or of what is before the first
+	ord   uint32
+}
+
+// subscribe begins, or begins anew after the link broke; it tells so.
+func (f *follower) subscribe(ctx context.Context, verb string) error {
+	ctx, cancel := f.c.within(ctx)
+	defer cancel()
+	from, err := f.c.listenForEvents(ctx)
+	if err != nil {
+		return err
+	}
+	f.rev, f.ord = max(f.rev, from-1), 0
+	if !f.yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: from}, nil) {
+		return errStop
+	}
+	return nil
+}
+
+var errStop = errors.New("the caller has seen enough")
+
+func (f *follower) fail(ctx context.Context, err error) {
+	switch {
+	case err == errStop || ctx.Err() != nil:
+	case f.c.life.Err() != nil:
+		f.yield(driver.Event{}, errClosed)
+	default:
+		f.yield(driver.Event{}, err)
+	}
+}
+
+// follow yields until something ends it. Keys whose time is over are removed,
+// and told, once a second.
+func (f *follower) follow(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.w.bell:
+		case <-tick.C:
+			f.c.sweepKeys(ctx)
+			continue
+		case <-ctx.Done():
+			return
+		case <-f.c.life.Done():
+			f.fail(ctx, errClosed)
+			return
+		}
+		if err := f.drain(ctx); err != nil {
+			f.fail(ctx, err)
+			return
+		}
+	}
+}
+
+func (c *client) sweepKeys(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	_, _ = c.pool.Exec(ctx, "select holdfast.kv_sweep(null)", c.mode) // tried again in a second
+}
+
+// drain yields what has come.
+func (f *follower) drain(ctx context.Context) error {
+	list, gap, broken := f.w.take()
+	if gap && !broken && !f.yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: f.rev + 1}, nil) {
+		return errStop
+	}
+	for _, payload := range list {
+		ev, err := f.decode(ctx, payload)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil || wants(f.r, ev) && !f.yield(*ev, nil) {
+			return errStop
+		}
+	}
+	if broken {
+		return f.resume(ctx)
+	}
+	return nil
+}
+
+// resume subscribes again, until the server answers or ctx ends.
+func (f *follower) resume(ctx context.Context) error {
+	for pause := faultPause; ; pause = min(2*pause, time.Second) {
+		err := f.subscribe(ctx, driver.VerbResync)
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil || f.c.life.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return errStop
+		case <-f.c.life.Done():
+			return errClosed
+		}
+	}
+}
+
+// wants reports whether the watch asked for ev.
+func wants(r *driver.WatchRequest, ev *driver.Event) bool {
+	if !strings.HasPrefix(ev.Name, r.Prefix) || r.Exact && ev.Name != r.Prefix {
+		return false
+	}
+	if r.Glob != "" {
+		if ok, _ := path.Match(r.Glob, ev.Name); !ok {
+			return false
+		}
+	}
+	for _, p := range r.Patterns {
+		kind, verb, _ := strings.Cut(p, ":")
+		if (kind == "*" || kind == ev.Kind) && (verb == "*" || verb == ev.Verb) {
+			return true
+		}
+	}
+	return len(r.Patterns) == 0
+}
+
+// message is an event on its way.
+type message struct {
+	Kind     string      `json:"k"`
+	Verb     string      `json:"v"`
+	Name     string      `json:"n"`
+	Token    uint64      `json:"t"`
+	Owner    string      `json:"o"`
+	Mode     driver.Mode `json:"m"`
+	Weight   int64       `json:"w"`
+	Lease    string      `json:"l"`
+	Value    *string     `json:"x"`
+	Reason   string      `json:"why"`
+	Revision uint64      `json:"r"`
+	Ordinal  uint32      `json:"d"`
+	Number   string      `json:"u"`
+	KV       *keyMessage `json:"kv"`
+	Was      *keyMessage `json:"was"`
+}
+
+type keyMessage struct {
+	Key      string `json:"k"`
+	Value    string `json:"x"`
+	Created  uint64 `json:"c"`
+	Modified uint64 `json:"m"`
+	Version  uint64 `json:"n"`
+	Lease    string `json:"l"`
+	Expires  int64  `json:"e"`
+}
+
+// decode makes an event of a notification, which may only say where it is.
+func (f *follower) decode(ctx context.Context, payload string) (*driver.Event, error) {
+	if id, ok := strings.CutPrefix(payload, "@"); ok {
+		err := f.c.pool.QueryRow(ctx, "select body from holdfast.event where id = $1::text::bigint", f.c.args(id)...).Scan(&payload)
+		if err != nil {
+			return nil, failed(ctx, fmt.Errorf("a large event is no longer kept: %w", err))
+		}
+	}
+	ev, err := decodeEvent(payload, f.r.Previous)
+	if err != nil {
+		return nil, err
+	}
+	f.place(ev)
+	return ev, nil
+}
+
+// place gives an event its position. Only keys have revisions; the rest stands
+// behind the last key.
+func (f *follower) place(ev *driver.Event) {
+	switch {
+	case ev.Revision > f.rev:
+		f.rev, f.ord = ev.Revision, ev.Ordinal
+	case ev.Revision == f.rev && ev.Ordinal > f.ord:
+		f.ord = ev.Ordinal
+	default:
+		f.ord++
+	}
+	ev.Revision, ev.Ordinal = f.rev, f.ord
+}
+
+// decodeEvent reads the JSON of an event.
+func decodeEvent(body string, previous bool) (*driver.Event, error) {
+	var m message
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		return nil, fmt.Errorf("a notification on holdfast_event is not ours: %w", err)
+	}
+	ev := &driver.Event{
+		Revision: m.Revision, Ordinal: m.Ordinal, Kind: m.Kind, Verb: m.Verb, Name: m.Name, Token: m.Token, Owner: m.Owner,
+		Mode: m.Mode, Weight: m.Weight, Lease: leaseID(m.Lease), Reason: m.Reason, KV: m.KV.kv(),
+	}
+	ev.Number, _ = strconv.ParseUint(m.Number, 10, 64)
+	if m.Value != nil {
+		ev.Value = plain(*m.Value)
+	}
+	if previous {
+		ev.Prev = m.Was.kv()
+	}
+	return ev, nil
+}
+
+func (k *keyMessage) kv() *driver.KV {
+	if k == nil {
+		return nil
+	}
+	return &driver.KV{
+		Key: k.Key, Value: plain(k.Value), Created: k.Created, Modified: k.Modified, Version: k.Version,
+		Lease: leaseID(k.Lease), ExpiresIn: time.Duration(max(k.Expires, 0)) * time.Millisecond,
+	}
+}
+
+// plain undoes PostgreSQL's base64, which has line breaks.
+func plain(s string) []byte {
+	v, _ := base64.StdEncoding.DecodeString(s) // which ignores them
+	return v
+}
+
+// leaseID reads a uuid; anything else is no lease.
+func leaseID(s string) (id driver.LeaseID) {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	if err == nil && len(b) == len(id) {
+		copy(id[:], b)
+	}
+	return id
+}

@@ -1,0 +1,361 @@
+package redishold
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// claim is a wish for one name, and then the hold. It is the driver.Handle of
+// its grant.
+type claim struct {
+	c    *client
+	u    *user
+	id   string
+	name string
+	lost func(cause error)
+
+	granted chan uint64 // has room for the one token; 0: it is gone
+
+	// Of the client's lock.
+	queued bool
+	forced bool
+
+	mu      sync.Mutex
+	unheard bool // a release may or may not have been heard
+	over    bool
+	result  error
+}
+
+var _ driver.Handle = (*claim)(nil)
+
+// maxUnits bounds limits and weights, which the server adds as floating point.
+const maxUnits = 1 << 50
+
+// Acquire takes all of r.Wants or none. Several are taken one after the other
+// in order of name, so that nobody waits in a circle.
+func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if r.MaxHold > 0 || r.MinHold > 0 || r.Delay > 0 {
+		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "the redis backend has no max-hold, min-hold or delay")
+	}
+	for i := range r.Wants {
+		if w := &r.Wants[i]; w.Limit > maxUnits || w.Weight > maxUnits {
+			return driver.Grant{}, driver.Errorf("", w.Name, fs.ErrInvalid, "a limit or weight above 2⁵⁰ is too great for Redis")
+		}
+	}
+	u, err := c.userFor(ctx, r)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if len(r.Wants) > 1 {
+		return c.acquireAll(ctx, u, r)
+	}
+	k, token, err := c.acquire(ctx, u, r, 0, r.Lost, r.Waiting)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return driver.Grant{Token: token, Lease: u.lease, Handle: k}, nil
+}
+
+// userFor is the session that a request hangs on.
+func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) {
+	if r.Lease == nil {
+		return c.sharedUser(ctx, r.Spec)
+	}
+	if u := c.ownUser(r.Lease); u != nil {
+		return u, nil
+	}
+	return nil, ended(r.Lease)
+}
+
+// acquire takes the i-th want.
+func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*claim, uint64, error) {
+	w := &r.Wants[i]
+	k := &claim{c: c, u: u, id: fmt.Sprintf("%s.%d", hex.EncodeToString(r.ID[:]), i), name: w.Name, lost: lost, granted: make(chan uint64, 1)}
+	c.mu.Lock()
+	c.claims[k.id] = k
+	c.mu.Unlock()
+	try := "0"
+	if r.Try {
+		try = "1"
+	}
+	ttl := u.lease.Spec.TTL
+	sent := driver.Now()
+	reply, err := c.call(ctx, acquireScript, k.id, u.sid, millis(ttl), try, c.id, w.Name,
+		strconv.Itoa(int(w.Kind)), strconv.Itoa(int(w.Mode)), strconv.FormatInt(max(w.Weight, 1), 10), strconv.FormatInt(w.Limit, 10), string(r.Value))
+	if err != nil {
+		k.withdraw()
+		return nil, 0, err
+	}
+	token, err := k.settle(ctx, reply, sent, waiting)
+	return k, token, err
+}
+
+// settle follows the server's answer to the grant, or to an error.
+func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
+	r := reader{rest: reply[1:]}
+	switch reply[0] {
+	case "ok":
+		token := r.uint()
+		k.u.lease.Extend(sent, k.u.lease.Spec.TTL)
+		if err := k.intime(sent); err != nil {
+			k.withdraw()
+			return 0, err
+		}
+		return token, r.err
+	case "queued":
+		return k.wait(ctx, int(r.int()), waiting)
+	case "nosession":
+		k.forget()
+		k.c.retire(k.u, errNoSession)
+		return 0, ended(k.u.lease)
+	}
+	k.forget()
+	return 0, refusal(k.name, reply)
+}
+
+// intime says whether an answer that was asked for at sent leaves the hold the
+// validity that it is to have.
+func (k *claim) intime(sent time.Time) error {
+	slack := k.c.opts.slack(k.u.lease.Spec.TTL)
+	if took := driver.Now().Sub(sent); took > slack {
+		e := driver.Errorf("", k.name, driver.ErrUnavailable, "the server granted it after %s, which leaves too little of the TTL of %s; it is given back", took.Round(time.Millisecond), k.u.lease.Spec.TTL)
+		e.RetryAfter = retryIn
+		return e
+	}
+	return nil
+}
+
+// wait waits in the server's queue.
+func (k *claim) wait(ctx context.Context, position int, waiting func(int)) (uint64, error) {
+	k.queue(true)
+	defer k.queue(false)
+	if waiting != nil {
+		waiting(position)
+	}
+	select {
+	case token := <-k.granted:
+		return k.fresh(ctx, token)
+	case <-ctx.Done():
+		k.withdraw()
+		return 0, stopped(ctx, driver.NotDone)
+	case <-k.u.lease.Done():
+		k.forget()
+		if k.c.life.Err() != nil {
+			return 0, errClosed
+		}
+		return 0, ended(k.u.lease)
+	case <-k.c.life.Done():
+		k.forget()
+		return 0, errClosed
+	}
+}
+
+// fresh renews the session of a claim that waited, if it must be so that the
+// holder has the validity it is to have.
+func (k *claim) fresh(ctx context.Context, token uint64) (uint64, error) {
+	if token == 0 {
+		k.forget()
+		return 0, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")}
+	}
+	ttl := k.u.lease.Spec.TTL
+	d, ok := k.u.lease.Deadline()
+	if ok && driver.Until(d) < ttl-k.c.opts.slack(ttl)-ttl/20 {
+		if err := k.c.renewNow(ctx, k.u, ttl); err != nil {
+			k.withdraw()
+			return 0, err
+		}
+	}
+	return token, nil
+}
+
+func (k *claim) queue(in bool) {
+	c := k.c
+	c.mu.Lock()
+	if k.queued != in {
+		k.queued = in
+		if in {
+			c.waits++
+		} else {
+			c.waits--
+		}
+	}
+	c.mu.Unlock()
+	nudge(c.wakePoller)
+}
+
+// forget takes the claim off the client's list.
+func (k *claim) forget() {
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	delete(k.c.claims, k.id)
+}
+
+// withdraw takes a wish back that the server may have granted, until it has
+// heard or the session is over.
+func (k *claim) withdraw() {
+	k.forget()
+	k.c.spawn(func() {
+		for pause := k.c.opts.BusyWaitMin; k.u.lease.Err() == nil && k.c.life.Err() == nil; pause = min(2*pause, time.Second) {
+			ctx, cancel := context.WithTimeout(k.c.life, patience)
+			_, err := k.c.call(ctx, releaseScript, k.id, k.u.sid, "1")
+			cancel()
+			if err == nil {
+				return
+			}
+			select {
+			case <-time.After(pause):
+			case <-k.c.life.Done():
+			case <-k.u.lease.Done():
+			}
+		}
+	})
+}
+
+// lose tells the holder that its hold was taken by force.
+func (c *client) lose(id string) {
+	c.mu.Lock()
+	k := c.claims[id]
+	tell := k != nil && !k.forced
+	if tell {
+		k.forced = true
+	}
+	c.mu.Unlock()
+	if tell {
+		k.lost(errForced)
+	}
+}
+
+// served hands the token of a grant to who waits for it.
+func (c *client) served(id string, token uint64) {
+	c.mu.Lock()
+	k := c.claims[id]
+	c.mu.Unlock()
+	if k != nil {
+		select {
+		case k.granted <- token:
+		default:
+		}
+	}
+}
+
+// Release gives the hold back. A call after one that nobody knows the outcome
+// of is answered as the first would have been: what is gone then is what it
+// freed, since a loss by force is remembered.
+func (k *claim) Release(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return k.result
+	}
+	reply, err := k.c.call(ctx, releaseScript, k.id, k.u.sid, "0")
+	if err != nil {
+		k.unheard = true
+		return err
+	}
+	k.over = true
+	k.forget()
+	if reply[0] != "ok" && !(reply[0] == "gone" && k.unheard) {
+		k.result = errEnded
+	}
+	return k.result
+}
+
+// Change proclaims a value, or hands the leadership over.
+func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+	what, arg := "", ""
+	switch {
+	case ch.Proclaim != nil:
+		what, arg = "v", string(*ch.Proclaim)
+	case ch.HandOver != "":
+		what, arg = "o", ch.HandOver
+	default:
+		return driver.Grant{}, errors.ErrUnsupported
+	}
+	reply, err := k.c.ask(ctx, k.name, changeScript, k.id, k.u.sid, what, arg)
+	if err != nil {
+		if reply != nil && reply[0] == "noexist" {
+			err = driver.Errorf("", k.name, fs.ErrNotExist, "no candidate with the owner %q waits", arg)
+		}
+		return driver.Grant{}, err
+	}
+	if what == "o" {
+		k.forget()
+	}
+	return driver.Grant{}, nil
+}
+
+// all is the hold of several names.
+type all []*claim
+
+var _ driver.Handle = all(nil)
+
+// acquireAll takes the wants in order of name.
+func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (driver.Grant, error) {
+	order := make([]int, len(r.Wants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(r.Wants[a].Name, r.Wants[b].Name) })
+	var once sync.Once
+	lost := func(cause error) { once.Do(func() { r.Lost(cause) }) }
+	var told sync.Once
+	waiting := func(position int) {
+		if r.Waiting != nil {
+			told.Do(func() { r.Waiting(position) })
+		}
+	}
+	g := driver.Grant{Lease: u.lease, Tokens: make([]uint64, len(r.Wants))}
+	held := all{}
+	for _, i := range order {
+		k, token, err := c.acquire(ctx, u, r, i, lost, waiting)
+		if err != nil {
+			held.giveBack(ctx)
+			return driver.Grant{}, err
+		}
+		held, g.Tokens[i] = append(held, k), token
+	}
+	g.Token, g.Handle = g.Tokens[0], held
+	return g, nil
+}
+
+// giveBack frees what was taken before one could not be had; a refused try has
+// left nothing when it returns.
+func (a all) giveBack(ctx context.Context) {
+	for _, k := range slices.Backward(a) {
+		if err := k.Release(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
+			k.withdraw()
+		}
+	}
+}
+
+// Release gives all of them back, the last one first.
+func (a all) Release(ctx context.Context) error {
+	var errs []error
+	for _, k := range slices.Backward(a) {
+		errs = append(errs, k.Release(ctx))
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, driver.ErrLost) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Change is not for several names.
+func (all) Change(context.Context, driver.Change) (driver.Grant, error) {
+	return driver.Grant{}, errors.ErrUnsupported
+}

@@ -1,0 +1,216 @@
+package redishold
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// client is one Space's driver.
+type client struct {
+	driver.Base
+	rc    rueidis.Client
+	own   bool // the connections are ours to close
+	opts  Options
+	key   string // what every key begins with
+	id    string // of this client: where its messages go
+	fault func(op, name string, err error)
+
+	life    context.Context
+	kill    context.CancelFunc
+	work    sync.WaitGroup
+	started sync.Once
+
+	wakeKeeper, wakePoller chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+	shared map[driver.Spec]*user
+	users  map[driver.LeaseID]*user
+	claims map[string]*claim // that wait or hold, by id
+	waits  int               // claims in a queue
+	acked  []string          // requests whose answers have arrived
+
+	hub hub
+}
+
+var _ driver.Driver = (*client)(nil)
+
+func newClient(rc rueidis.Client, own bool, opts Options) *client {
+	c := &client{
+		rc: rc, own: own, opts: opts, key: "{" + opts.Prefix + "}:", id: newName(),
+		shared: map[driver.Spec]*user{}, users: map[driver.LeaseID]*user{}, claims: map[string]*claim{},
+		wakeKeeper: make(chan struct{}, 1), wakePoller: make(chan struct{}, 1),
+		fault: func(string, string, error) {},
+	}
+	c.life, c.kill = context.WithCancel(context.Background())
+	c.hub.init(c)
+	return c
+}
+
+func newName() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// features are what a server can do by its scripts.
+var features = []driver.Feature{
+	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
+	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
+	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
+}
+
+// Info says what Redis can do. Behind Sentinel or in a cluster a failover may
+// forget what was answered, so that lost-first is not among it.
+func (c *client) Info() driver.Info {
+	i := driver.Info{Scheme: "redis", Features: map[driver.Feature]bool{}, MinTTL: time.Second, MaxTTL: 24 * time.Hour, MaxName: c.opts.MaxName}
+	for _, f := range features {
+		i.Features[f] = true
+	}
+	i.Features[driver.FeatureLostFirst] = c.rc.Mode() == rueidis.ClientModeStandalone
+	return i
+}
+
+// OnFault sets what is told about background failures.
+func (c *client) OnFault(f func(op, name string, err error)) { c.fault = f }
+
+// begin starts every call.
+func (c *client) begin(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// call runs a script and turns what is no answer into an error.
+func (c *client) call(ctx context.Context, s *script, args ...string) ([]string, error) {
+	reply, err := s.run(ctx, c.rc, []string{c.key}, args)
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	return reply, nil
+}
+
+// ask is call for an answer about a name that may be a refusal.
+func (c *client) ask(ctx context.Context, name string, s *script, args ...string) ([]string, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	reply, err := c.call(ctx, s, args...)
+	if err != nil {
+		return nil, err
+	}
+	return reply, refusal(name, reply)
+}
+
+// askOnce is ask for a request that counts once however often it is sent. The
+// server keeps its answer until a later request says that it has arrived.
+func (c *client) askOnce(ctx context.Context, id [16]byte, name string, s *script, args ...string) ([]string, error) {
+	request, acked := hex.EncodeToString(id[:]), c.takeAcked()
+	var list string
+	for _, a := range acked {
+		list += a
+	}
+	reply, err := c.ask(ctx, name, s, append([]string{c.id, request, list}, args...)...)
+	if reply == nil {
+		c.giveAcked(acked...)
+	} else {
+		c.giveAcked(request)
+	}
+	return reply, err
+}
+
+const maxAcked = 64
+
+func (c *client) takeAcked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.acked), maxAcked)
+	taken := append([]string(nil), c.acked[:n]...)
+	c.acked = append(c.acked[:0], c.acked[n:]...)
+	return taken
+}
+
+func (c *client) giveAcked(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked = append(c.acked, ids...)
+}
+
+// start has the background work begin with the first session or watch.
+func (c *client) start() {
+	c.started.Do(func() {
+		c.spawn(c.keep)
+		c.spawn(c.poll)
+		c.spawn(c.listen)
+	})
+}
+
+// spawn runs f beside the callers; Close waits for it, so f ends with c.life.
+func (c *client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// Ping asks the server for a sign of life.
+func (c *client) Ping(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if err := c.rc.Do(ctx, c.rc.B().Ping().Build()).Error(); err != nil {
+		return failure(ctx, err)
+	}
+	return nil
+}
+
+// Close ends every session of the client in one pipeline. What cannot be told
+// to the server ends there by its TTL.
+func (c *client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	tasks := make([]task, 0, len(c.users))
+	leases := make([]*driver.Lease, 0, len(c.users))
+	for _, u := range c.users {
+		tasks = append(tasks, task{[]string{c.key}, []string{u.sid}})
+		leases = append(leases, u.lease)
+	}
+	c.mu.Unlock()
+	for _, l := range leases {
+		l.End(driver.ErrClosed)
+	}
+	c.kill()
+	if len(tasks) > 0 {
+		endScript.runAll(ctx, c.rc, tasks)
+	}
+	c.rc.Do(ctx, c.rc.B().Del().Key(c.key+"w:"+c.id).Build())
+	c.work.Wait()
+	if c.own {
+		c.rc.Close()
+	}
+	return nil
+}
+
+// nudge wakes a loop that may be asleep.
+func nudge(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

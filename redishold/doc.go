@@ -1,0 +1,80 @@
+// Package redishold keeps a Space on Redis: locks, reader-writer locks,
+// semaphores, elections, latches, counters, sequences, keys and watches for
+// programs on many machines that share a server.
+//
+//	s, err := holdfast.Open(ctx, "redis://user:password@host:6379/0")
+//
+// URLs are those of rueidis: redis:// and rediss:// (TLS), with ?addr=host:port
+// for further nodes of a Redis Cluster and ?master_set=name for Sentinel.
+// Parameters of ours are holdfast_prefix, holdfast_max_name, holdfast_extension,
+// holdfast_min_validity, holdfast_busy_wait_min and holdfast_busy_wait_max: the
+// fields of [Options]. [New] takes a client that the program has already. It
+// needs Redis 6.2 or later, or Valkey.
+//
+// # How it works
+//
+// Every call is one script, which the server runs as one step by its own clock:
+// it ends what is past its deadline, does its part and grants what that frees.
+// Waiters stand in a queue on the server, in order of arrival over all
+// processes, and are told of their grant by a message. A look every 10 to 200 ms,
+// one for all waiters of a client, serves where a message was lost and notices
+// dead holders; so there is no crowd to keep small, and no queue in the process.
+// A waiting writer keeps new readers out.
+//
+// Holds hang on sessions, one entry with a deadline each in a sorted set, so
+// that one command a tick renews all holds of a client, and each reader and each
+// part of a semaphore ends with its own holder. The holder counts from before
+// it sent the renewal, the server from when it got it: the holder knows first.
+//
+// Requests carry an id. One that is repeated because its answer was lost counts
+// once, for ten minutes after the client's last request. A wish that was taken
+// back before the server heard of it is not granted to nobody.
+//
+// # Defaults
+//
+//	expiry             30 s (holdfast.TTL, from 1 s)   in the library this was ported from: the same
+//	extension          a third of the TTL: 10 s        there: a third of the minimum validity, 9 s
+//	minimum validity   nine tenths of the TTL: 27 s    there: the same
+//	busy wait          10 to 200 ms                    there: 10 to 800 ms
+//	key prefix         {holdfast}:                     there: none, the name is the key
+//
+// # Keys
+//
+// All begin with the prefix in braces, a hash tag: a Space is in one slot of a
+// Redis Cluster, and grows by using several prefixes. rev is the revision, of
+// which tokens are taken; due the deadlines; s:, c:, r: sessions, claims and
+// resources; h:, q: their holders and queue; k:, n:, u:, #: keys, counters
+// (signed, unsigned) and sequences; keys, names the indexes; w:, x: answers and
+// losses that a client has yet to hear. The channels are ev (what Watch tells)
+// and to: (one a client). Scripts use keys that are not among their arguments,
+// so a proxy that routes by arguments needs the whole prefix on one server.
+//
+// # What it cannot promise
+//
+//	promise                  kept?
+//	lost-first               on a single server that keeps its data; not declared behind
+//	                         Sentinel or in a cluster, where a failover may forget a grant
+//	                         that was answered; a server without persistence forgets all
+//	                         in a restart, and a jump of its wall clock ends sessions early
+//	growing tokens           for ever, also over a wiped server: they begin anew at the
+//	                         clock (unless it is set back); a failover may forget the newest
+//	durable                  as the server's own settings are; not declared
+//	atomic AcquireAll        no: one after the other in order of name
+//	upgrade, resize,         no
+//	max-hold, min-hold, delay
+//	watch from the past      no: Redis keeps no messages. Denied and queued claims are not
+//	                         told. A gap is a watch:resync
+//	limits and weights       exact below 2⁵⁰
+//
+// # RedLock
+//
+// [OpenRedLock], or redlock://host:port?addr=host:port&addr=…, grants mutexes by
+// a majority of independent servers: n/2+1 have to say yes, and with n/2 + n%2
+// failures it is given up. Validity is counted from before the first command. A
+// grant takes a second round: its token is greater than every one that a
+// majority knows, and is written to a majority before it returns. It declares
+// mutexes, tokens, waits and Inspect, nothing else; waiters of one process take
+// turns, those of several are served by chance. A server that forgets its locks
+// in a restart can help to grant one that is held: have them persist, and fence
+// what matters (packages fence and fence/fenceredis).
+package redishold

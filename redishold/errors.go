@@ -1,0 +1,141 @@
+package redishold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// advice is what to do about answers of a server that cannot serve.
+var advice = []struct{ code, text string }{
+	{"READONLY", "this server is a replica: connect to the primary, or by Sentinel"},
+	{"LOADING", "the server is loading its data: wait until it has"},
+	{"OOM", "the server is out of memory: raise maxmemory, or free some"},
+	{"MASTERDOWN", "the replica has lost its primary: connect to the primary"},
+	{"MISCONF", "the server cannot save its data and refuses writes: look at its disk"},
+	{"CLUSTERDOWN", "the cluster does not serve this slot: repair it"},
+	{"TRYAGAIN", "the cluster is moving this slot"},
+	{"NOREPLICAS", "too few replicas: see min-replicas-to-write"},
+	{"BUSY", "another script runs for too long: see SCRIPT KILL"},
+}
+
+// forbidden are answers about who is asking.
+var forbidden = []string{"NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "without any password"}
+
+// retryIn is when to come back to a server that could not serve.
+const retryIn = 100 * time.Millisecond
+
+// failure is the error of a call that was not answered as it should be.
+func failure(ctx context.Context, err error) error {
+	if re, ok := rueidis.IsRedisErr(err); ok {
+		return refusedBy(re)
+	}
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.Unknown)
+	}
+	e := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn,
+		Err: fmt.Errorf("Redis does not answer: %w; nobody knows whether it heard", err)}
+	if errors.Is(err, rueidis.ErrClosing) {
+		e.Err = errors.New("the client is closed or cannot connect; see that the server runs and the address is right")
+	}
+	return e
+}
+
+// refusedBy is the error of a server that answered with one: a script fails at
+// its first write, so nothing has changed.
+func refusedBy(re *rueidis.RedisError) error {
+	text := re.Error()
+	for _, f := range forbidden {
+		if strings.Contains(text, f) {
+			return driver.Errorf("", "", fs.ErrPermission, "Redis refuses the user or password, or has not given the user the right: %s", code(text))
+		}
+	}
+	for _, a := range advice {
+		if strings.Contains(text, a.code) {
+			e := driver.Errorf("", "", driver.ErrUnavailable, "%s; Redis says %s", a.text, a.code)
+			e.RetryAfter = retryIn
+			return e
+		}
+	}
+	return driver.Errorf("", "", nil, "Redis says: %s", text)
+}
+
+// code is the first word of an answer: what follows may quote the request.
+func code(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
+// unreachable is the error of Open.
+func unreachable(op, name string, err error) error {
+	if errors.Is(err, errURL) {
+		return driver.Errorf(op, name, fs.ErrInvalid, "%v", err)
+	}
+	if re, ok := rueidis.IsRedisErr(err); ok {
+		e, _ := refusedBy(re).(*driver.Error)
+		e.Op, e.Name = op, name
+		return e
+	}
+	e := driver.Errorf(op, name, driver.ErrUnavailable, "no connection: %v; see that the server runs and the address is right", err)
+	e.RetryAfter = retryIn
+	return e
+}
+
+// stopped is the error of a call whose context ended.
+func stopped(ctx context.Context, o driver.Outcome) error {
+	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
+	if cause := context.Cause(ctx); cause != e.Kind {
+		e.Err = cause
+	}
+	return e
+}
+
+// errClosed answers calls on a closed client.
+var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+
+var (
+	errForced = &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: errors.New("it was taken by force: somebody else decided its end")}
+	errEnded  = &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}
+	// errNoSession is what a session ends with that the server does not know.
+	errNoSession = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the server does not know the session any more: it expired there, or the server lost its data")}
+)
+
+// refusal is the error of a script's answer; nil: it is none.
+func refusal(name string, reply []string) error {
+	switch reply[0] {
+	case "ok", "queued":
+		return nil
+	case "held":
+		return heldBy(name, reply)
+	case "kind":
+		return driver.Errorf("", name, driver.ErrConflict, "it is a %s: use another name", kindOf(reply[1]))
+	case "sign":
+		return driver.Errorf("", name, driver.ErrConflict, "the counter has the other sign: use it as it was made, or delete it")
+	case "limit":
+		return driver.Errorf("", name, driver.ErrConflict, "it has the limit %s: give 0 for the one it has", reply[1])
+	case "heavy":
+		return driver.Errorf("", name, fs.ErrInvalid, "the weight is above the limit %s: it could never be granted", reply[1])
+	case "noexist":
+		return driver.Errorf("", name, fs.ErrNotExist, "there is none: give a limit or count to make it, and a token that holds")
+	case "nolease":
+		return driver.Errorf("", reply[1], driver.ErrLost, "the session of the key has ended: open a new one")
+	case "exhausted":
+		return driver.Errorf("", name, driver.ErrExhausted, "the sequence is at its end")
+	case "lost", "gone":
+		return errEnded
+	}
+	return driver.Errorf("", name, nil, "the server's script answers %q, which this version does not know", reply[0])
+}
+
+func kindOf(number string) driver.ResourceKind {
+	k, _ := strconv.Atoi(number)
+	return driver.ResourceKind(k)
+}

@@ -1,0 +1,65 @@
+package redishold
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Txn runs a transaction.
+func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	args := []string{strconv.Itoa(len(r.If))}
+	for i := range r.If {
+		args = append(args, compareArgs(&r.If[i])...)
+	}
+	for _, ops := range [][]driver.Op{r.Then, r.Else} {
+		args = append(args, strconv.Itoa(len(ops)))
+		for i := range ops {
+			if l := ops[i].Lease; l != nil && l.Err() != nil {
+				return nil, ended(l)
+			}
+			args = append(args, opArgs(&ops[i])...)
+		}
+	}
+	reply, err := c.askOnce(ctx, r.ID, "", txnScript, args...)
+	if err != nil {
+		return nil, err
+	}
+	in := reader{rest: reply[1:]}
+	out := &driver.TxnReply{OK: in.flag(), Revision: in.uint()}
+	for n := in.int(); n > 0 && in.err == nil; n-- {
+		out.Results = append(out.Results, in.result())
+	}
+	return out, in.err
+}
+
+func compareArgs(x *driver.Compare) []string {
+	var lease string
+	if x.Lease != (driver.LeaseID{}) {
+		lease = x.Lease.String()
+	}
+	// No revision or version reaches 2⁵³, so that a greater number may as well
+	// be that: the server's numbers are exact only so far.
+	num := min(x.Num, 1<<53)
+	return []string{x.Key, bit(x.Prefix), strconv.Itoa(int(x.Target)), strconv.Itoa(int(x.Is)), strconv.FormatUint(num, 10), string(x.Value), lease}
+}
+
+func opArgs(x *driver.Op) []string {
+	var lease string
+	if x.Lease != nil {
+		lease = x.Lease.ID.String()
+	}
+	return []string{
+		strconv.Itoa(int(x.Kind)), x.Key, bit(x.Prefix), string(x.Value), lease, remaining(x.Expire),
+		strconv.Itoa(x.Limit), strconv.Itoa(int(x.Sort)), bit(x.Desc), bit(x.KeysOnly), bit(x.Previous),
+	}
+}
+
+func (r *reader) result() driver.OpResult {
+	o := driver.OpResult{Count: r.int(), More: r.flag()}
+	for n := r.int(); n > 0 && r.err == nil; n-- {
+		o.KVs = append(o.KVs, r.kv())
+	}
+	return o
+}

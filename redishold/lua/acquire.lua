@@ -1,0 +1,59 @@
+local id, sid, ttl, try, ch, name = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], ARGV[6]
+local k, m, w, limit, value = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
+sweep()
+local R, Q, S = P .. 'r:' .. name, P .. 'q:' .. name, P .. 's:' .. sid
+local function answer(reply)
+  finish()
+  return reply
+end
+local known = call('HMGET', P .. 'c:' .. id, 't', 'z')
+if known[2] then return answer({'gone'}) end
+if known[1] then
+  if known[1] ~= '0' then return answer({'ok', known[1]}) end
+  return answer({'queued', int((call('ZRANK', Q, id) or 0) + 1)})
+end
+if not alive(sid) then return answer({'nosession'}) end
+local r = call('HMGET', R, 'k', 'l', 'u', 'f')
+if r[1] then
+  if tonumber(r[1]) ~= k then return answer({'kind', r[1]}) end
+  if (k == 3 or k == 6) and limit ~= 0 and limit ~= tonumber(r[2]) then return answer({'limit', r[2]}) end
+  limit = tonumber(r[2])
+else
+  if call('EXISTS', P .. 'n:' .. name, P .. 'u:' .. name) > 0 then return answer({'kind', '7'}) end
+  if call('EXISTS', P .. '#:' .. name) > 0 then return answer({'kind', '8'}) end
+  if (k == 3 or k > 4) and limit == 0 then return answer({'noexist'}) end
+  if k == 1 or k == 4 then limit = 1 elseif k == 2 then limit = ALL end
+end
+if k == 3 and w > limit then return answer({'heavy', int(limit)}) end
+if not r[1] then
+  local f = limit
+  if k == 5 then limit = ALL end
+  r = {tostring(k), int(limit), '0', int(f)}
+  call('HSET', R, 'k', k, 'l', r[2], 'u', 0, 'f', r[4], 'cr', call('GET', P .. 'rev') or '0')
+  call('ZADD', P .. 'names', 0, name)
+end
+local c = {id = id, n = name, k = k, m = m, w = w, s = sid, t = 0, v = value, ch = ch, cr = '0', mo = '0', ve = '0', at = now}
+local waiting = call('ZCARD', Q)
+local fits = waiting == 0 and tonumber(r[3]) + units(c) <= limit
+if k == 5 then fits = tonumber(r[4]) == 0 end
+if k == 6 then fits = waiting + 1 >= limit end
+if not fits and try then return answer(held(name)) end
+call('HSET', S, 'c' .. id, 1)
+call('ZADD', due, 'GT', int(now + ttl), 's' .. sid)
+if not fits then
+  c.cr = call('GET', P .. 'rev') or '0'
+  call('HSET', P .. 'c:' .. id, 'n', name, 'k', k, 'm', m, 'w', int(w), 's', sid, 't', 0, 'at', int(now), 'v', value,
+    'cr', c.cr, 'mo', c.cr, 've', 0, 'ch', ch)
+  call('ZADD', Q, call('HINCRBY', R, 'q', 1), id)
+  return answer({'queued', int(waiting + 1)})
+end
+if k == 6 then
+  tick()
+  event('barrier', 'tripped', name, 0, '', 0, 0, '', '', '', limit, 0)
+  for _, other in ipairs(call('ZRANGE', Q, 0, -1)) do
+    local o = claim(other)
+    if o then serve(o) end
+  end
+end
+grant(c)
+return answer({'ok', int(c.t)})

@@ -1,0 +1,25 @@
+local name, count, by = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local R = P .. 'r:' .. name
+local r = call('HMGET', R, 'k', 'f')
+if r[1] and r[1] ~= '5' then return {'kind', r[1]} end
+if not r[1] and count == 0 then return {'noexist'} end
+local was = tonumber(r[2] or count)
+if by == 0 then return {'ok', int(was)} end
+if not r[1] then
+  if call('EXISTS', P .. 'n:' .. name, P .. 'u:' .. name) > 0 then return {'kind', '7'} end
+  if call('EXISTS', P .. '#:' .. name) > 0 then return {'kind', '8'} end
+  call('HSET', R, 'k', 5, 'l', int(ALL), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
+  call('ZADD', P .. 'names', 0, name)
+end
+sweep()
+local is = math.max(was - by, 0)
+call('HSET', R, 'f', int(is))
+if is ~= was then
+  tick()
+  event('latch', 'counted', name, 0, '', 0, 0, '', '', '', is, 0)
+  if is == 0 then
+    event('latch', 'opened', name, 0, '', 0, 0, '', '', '', 0, 0)
+    settle(name)
+  end
+end
+return done({'ok', int(is)})

@@ -1,0 +1,20 @@
+local k, name = tonumber(ARGV[1]), ARGV[2]
+sweep()
+local function answer(reply)
+  finish()
+  return reply
+end
+local function gone(kind, ...)
+  if call('DEL', ...) == 0 then return answer({'noexist'}) end
+  tick()
+  event(kind, 'deleted', name, 0, '', 0, 0, '', '', '', 0, 0)
+  return answer({'ok'})
+end
+if k == 7 then return gone('counter', P .. 'n:' .. name, P .. 'u:' .. name) end
+if k == 8 then return gone('sequence', P .. '#:' .. name) end
+local is = call('HGET', P .. 'r:' .. name, 'k')
+if not is then return answer({'noexist'}) end
+if tonumber(is) ~= k then return answer({'kind', is}) end
+if call('ZCARD', P .. 'h:' .. name) + call('ZCARD', P .. 'q:' .. name) > 0 then return answer(held(name)) end
+call('ZREM', P .. 'names', name)
+return gone(KIND[k], P .. 'r:' .. name)

@@ -1,0 +1,9 @@
+local sid = ARGV[1]
+sweep()
+local verdict = 'gone'
+if alive(sid) then
+  finishSession(sid, 'ended', 'released', '')
+  verdict = 'ok'
+end
+finish()
+return {verdict}

@@ -1,0 +1,23 @@
+local name, token, at_once = ARGV[1], ARGV[2], ARGV[3] == '1'
+sweep()
+local ids = call('ZRANGEBYSCORE', P .. 'h:' .. name, token, token)
+local c = ids[1] and claim(ids[1])
+if not c then
+  finish()
+  return {'noexist'}
+end
+call('SADD', P .. 'x:' .. c.s, c.id)
+call('PUBLISH', P .. 'to:' .. c.ch, 'l ' .. c.id)
+local ends = tonumber(call('ZSCORE', due, 'r' .. c.id) or alive(c.s) or now)
+if at_once then
+  ends = now
+  drop(c, 'revoked', 'revoked')
+elseif not c.x then
+  call('HSET', P .. 'c:' .. c.id, 'x', 1)
+  call('ZADD', due, int(ends), 'r' .. c.id)
+  tick()
+  c.reason = 'revoked'
+  tell(c, 'revoked')
+end
+finish()
+return {'ok', int(ends - now)}

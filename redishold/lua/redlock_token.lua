@@ -1,0 +1,5 @@
+-- Writes the token of a grant back, as long as the node still has the lock.
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'no'} end
+if tonumber(redis.call('GET', KEYS[2]) or '0') < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2]) end
+redis.call('HSET', KEYS[1], 'token', ARGV[2])
+return {'ok'}

@@ -1,0 +1,18 @@
+local id, sid, cancel = ARGV[1], ARGV[2], ARGV[3] == '1'
+sweep()
+local c = claim(id)
+local marked = call('SREM', P .. 'x:' .. sid, id) == 1
+local verdict = 'gone'
+if c and c.s == sid then
+  verdict = 'ok'
+  if c.x then verdict = 'lost' end
+  drop(c, 'released', cancel and 'canceled' or '')
+elseif marked then
+  verdict = 'lost'
+elseif cancel then
+  -- The wish may still be on its way: it must not be granted to nobody.
+  call('HSET', P .. 'c:' .. id, 'z', 1)
+  call('PEXPIRE', P .. 'c:' .. id, 600000)
+end
+finish()
+return {verdict}

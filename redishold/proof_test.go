@@ -1,0 +1,87 @@
+package redishold_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// TestProofLostFirst cuts the holder's link, freezes and kills the server, and
+// looks at the holder the moment the next one is granted: it has to know of its
+// end by then. The server keeps its data.
+func TestProofLostFirst(t *testing.T) {
+	faults := map[string]func(server *services.RedisServer, link *services.Link){
+		"the holder's link cut": func(_ *services.RedisServer, l *services.Link) { l.Cut() },
+		"answers to it cut":     func(_ *services.RedisServer, l *services.Link) { l.Cut(services.ToClient) },
+		"the server stopped": func(s *services.RedisServer, _ *services.Link) {
+			s.Stop()
+			time.Sleep(1500 * time.Millisecond)
+			s.Cont()
+		},
+		"the server stopped a bit": func(s *services.RedisServer, _ *services.Link) { s.Stop(); time.Sleep(rand.N(time.Second)); s.Cont() },
+		"the server killed":        func(s *services.RedisServer, _ *services.Link) { s.Kill(); s.Restart() },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := services.Redis(t, services.Durable())
+			overlaps, lost := 0, 0
+			for range *trials {
+				o, l := trial(t, server, fault)
+				overlaps, lost = overlaps+o, lost+l
+			}
+			t.Logf("proof: redis: %s: %d trials, %d holds lost, %d overlaps", name, *trials, lost, overlaps)
+			if overlaps > 0 {
+				t.Errorf("%d times the next was granted while the holder believed", overlaps)
+			}
+		})
+	}
+}
+
+// trial is one fault; it returns 1 for an overlap and 1 for a hold that was
+// lost.
+func trial(t *testing.T, server *services.RedisServer, fault func(*services.RedisServer, *services.Link)) (overlap, lost int) {
+	link := services.Proxy(t, server.Addr())
+	a, b := open(t, link.URL(server.URL())), open(t, server.URL())
+	defer a.Close()
+	defer b.Close()
+	defer link.Heal()
+	hold, err := a.Mutex("m", holdfast.TTL(time.Second)).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, seen := make(chan struct{}), make(chan error, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	go func() {
+		next, err := b.Mutex("m", holdfast.OnWait(func(int) { close(waits) })).Acquire(ctx)
+		was := hold.Err()
+		seen <- err
+		seen <- was
+		if err == nil {
+			_ = next.Release()
+		}
+	}()
+	<-waits
+	fault(server, link)
+	select {
+	case <-hold.Done():
+		lost = 1
+	case <-time.After(1200 * time.Millisecond): // it lives on
+		if err := hold.Release(); err != nil && !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	if err := <-seen; err != nil {
+		t.Errorf("the next: %v", err)
+	}
+	if <-seen == nil {
+		overlap = 1
+	}
+	return overlap, lost
+}

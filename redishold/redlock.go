@@ -1,0 +1,227 @@
+package redishold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// redlock is a mutex on a majority of independent servers. It declares only
+// what it can keep: mutexes with tokens, waits and Inspect.
+type redlock struct {
+	driver.Base
+	nodes []*node
+	opts  Options
+	fault func(op, name string, err error)
+
+	life context.Context
+	kill context.CancelFunc
+	work sync.WaitGroup
+	wake chan struct{}
+	once sync.Once
+
+	mu     sync.Mutex
+	closed bool
+	holds  map[string]*lock  // by id
+	lines  map[string]*turns // by name
+}
+
+var _ driver.Driver = (*redlock)(nil)
+
+// node is one of the servers. One that was down when it was asked first is
+// dialled again with the next question.
+type node struct {
+	url string // "" : the caller's client
+
+	mu sync.Mutex
+	rc rueidis.Client
+
+	debts debts
+}
+
+// client is the connection to the node, made if there is none.
+func (n *node) client() (rueidis.Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.rc != nil {
+		return n.rc, nil
+	}
+	rc, err := dial(n.url)
+	if err == nil {
+		n.rc = rc
+	}
+	return rc, err
+}
+
+func (n *node) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.url != "" && n.rc != nil {
+		n.rc.Close()
+	}
+}
+
+// NewRedLock returns a driver for mutexes on a majority of independent servers,
+// for [holdfast.New]. The clients are never closed. It does no I/O.
+func NewRedLock(clients []rueidis.Client, o *Options) (driver.Driver, error) {
+	opts, err := o.settled()
+	if err == nil && len(clients) == 0 {
+		err = errors.New("there is no server; give an odd number of independent ones")
+	}
+	if err != nil {
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
+	}
+	nodes := make([]*node, len(clients))
+	for i, rc := range clients {
+		nodes[i] = &node{rc: rc}
+	}
+	return newRedLock(nodes, opts), nil
+}
+
+// OpenRedLock is NewRedLock by URLs, one a server. It fails if fewer than a
+// majority can be reached; the others are dialled when they are asked.
+func OpenRedLock(ctx context.Context, urls []string, o *Options) (driver.Driver, error) {
+	opts, err := o.settled()
+	if err == nil && len(urls) == 0 {
+		err = errors.New("there is no server; give an odd number of independent ones")
+	}
+	if err != nil {
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
+	}
+	nodes := make([]*node, len(urls))
+	for i, u := range urls {
+		if _, err := rueidis.ParseURL(u); err != nil {
+			return nil, driver.Errorf("open", "", fs.ErrInvalid, "server %d: %v", i+1, withoutURL(err))
+		}
+		nodes[i] = &node{url: u}
+	}
+	r := newRedLock(nodes, opts)
+	if err := r.Ping(ctx); err != nil {
+		_ = r.Close(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// openRedLockURL opens redlock://host:port?addr=host:port&addr=…: what the URL
+// says beside the addresses holds for each of the servers.
+func openRedLockURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
+	opts, rest, err := fromURL(u)
+	if err != nil {
+		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
+	}
+	base, err := url.Parse(rest)
+	if err != nil {
+		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", withoutURL(err))
+	}
+	q := base.Query()
+	hosts := append([]string{base.Host}, q["addr"]...)
+	q.Del("addr")
+	base.RawQuery, base.Scheme = q.Encode(), "redis"
+	urls := make([]string, len(hosts))
+	for i, host := range hosts {
+		base.Host = host
+		urls[i] = base.String()
+	}
+	return OpenRedLock(ctx, urls, &opts)
+}
+
+func newRedLock(nodes []*node, opts Options) *redlock {
+	r := &redlock{nodes: nodes, opts: opts, holds: map[string]*lock{}, lines: map[string]*turns{},
+		wake: make(chan struct{}, 1), fault: func(string, string, error) {}}
+	r.life, r.kill = context.WithCancel(context.Background())
+	return r
+}
+
+// Info declares mutexes with tokens. It has no lost-first: a server that forgets
+// its locks in a restart may help to grant one that is still held.
+func (r *redlock) Info() driver.Info {
+	return driver.Info{
+		Scheme: "redlock", MinTTL: time.Second, MaxTTL: 24 * time.Hour, MaxName: r.opts.MaxName,
+		Features: map[driver.Feature]bool{driver.FeatureFencing: true, driver.FeatureManyMachines: true},
+	}
+}
+
+// OnFault sets what is told about background failures.
+func (r *redlock) OnFault(f func(op, name string, err error)) { r.fault = f }
+
+func (r *redlock) begin(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
+	return nil
+}
+
+func (r *redlock) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.work.Go(f)
+	return true
+}
+
+// keys are the lock and the token of a name, and the mark of a lock that was
+// given up, under one hash tag.
+func (r *redlock) keys(name, id string) []string {
+	base := "{" + r.opts.Prefix + ":" + name + "}:"
+	return []string{base + "lock", base + "token", base + "gone:" + id}
+}
+
+// Ping asks for a sign of life of a majority.
+func (r *redlock) Ping(ctx context.Context) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	v := r.vote(ctx, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
+		return []string{"ok"}, rc.Do(ctx, rc.B().Ping().Build()).Error()
+	})
+	v.decide(ctx)
+	return v.verdict(ctx)
+}
+
+// Close frees every lock of the client.
+func (r *redlock) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	holds := r.holds
+	r.holds = map[string]*lock{}
+	r.mu.Unlock()
+	var all sync.WaitGroup
+	for _, k := range holds {
+		k.lease.End(driver.ErrClosed)
+		all.Go(func() { r.free(ctx, k) })
+	}
+	r.kill()
+	all.Wait()
+	r.work.Wait()
+	for _, n := range r.nodes {
+		n.close()
+	}
+	return nil
+}
+
+// majority is how many servers make a decision, and hopeless how many of n have
+// to fail until there can be none.
+func majority(n int) int { return n/2 + 1 }
+func hopeless(n int) int { return n/2 + n%2 }
+
+// noMajority is the error when too many servers cannot be asked.
+func noMajority(faults, n int, last error) *driver.Error {
+	return &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn,
+		Err: fmt.Errorf("%d of %d servers do not answer, and %d have to; the last said: %w", faults, n, majority(n), last)}
+}

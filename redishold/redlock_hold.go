@@ -1,0 +1,362 @@
+package redishold
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// lock is a hold on a majority of the servers, and its driver.Handle.
+type lock struct {
+	r     *redlock
+	id    string
+	name  string
+	lease *driver.Lease
+	next  time.Time // when to extend it; of the client's lock
+
+	mu      sync.Mutex
+	over    bool
+	unheard bool
+	result  error
+}
+
+var _ driver.Handle = (*lock)(nil)
+
+// Acquire takes a mutex.
+func (r *redlock) Acquire(ctx context.Context, q *driver.Request) (driver.Grant, error) {
+	if err := r.begin(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Lease != nil || q.Spec.Manual || q.Spec.Policy != driver.AtDeadline {
+		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "a majority of servers can grant mutexes only, one at a time")
+	}
+	if q.Try {
+		return r.attempt(ctx, q)
+	}
+	return r.queue(ctx, q)
+}
+
+// queue waits until the mutex is had. One goroutine a name asks the servers; the
+// others of this client wait behind it in order.
+func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, error) {
+	name := q.Wants[0].Name
+	turn, place := r.line(name)
+	defer r.leave(name, turn)
+	told := false
+	tell := func() {
+		if !told && q.Waiting != nil {
+			q.Waiting(place)
+		}
+		told = true
+	}
+	select {
+	case <-turn.mine:
+	default:
+		tell()
+		select {
+		case <-turn.mine:
+		case <-ctx.Done():
+			return driver.Grant{}, stopped(ctx, driver.NotDone)
+		case <-r.life.Done():
+			return driver.Grant{}, errClosed
+		}
+	}
+	for {
+		g, err := r.attempt(ctx, q)
+		if !errors.Is(err, driver.ErrHeld) {
+			return g, err
+		}
+		tell()
+		select {
+		case <-time.After(r.opts.BusyWaitMin + rand.N(r.opts.BusyWaitMax-r.opts.BusyWaitMin+1)):
+		case <-ctx.Done():
+			return driver.Grant{}, stopped(ctx, driver.NotDone)
+		case <-r.life.Done():
+			return driver.Grant{}, errClosed
+		}
+	}
+}
+
+// attempt asks all servers once. Whoever did not clearly say no is told to free
+// the lock if it comes to nothing.
+func (r *redlock) attempt(ctx context.Context, q *driver.Request) (driver.Grant, error) {
+	name, ttl := q.Wants[0].Name, q.Spec.TTL
+	id := hex.EncodeToString(q.ID[:]) + "." + newName()[:8]
+	k := &lock{r: r, id: id, name: name, lease: driver.NewLease(leaseID(), q.Spec)}
+	within, cancel := context.WithTimeoutCause(ctx, r.opts.slack(ttl), errSlow)
+	defer cancel()
+	sent := driver.Now()
+	asked, stop := context.WithTimeout(r.life, ttl)
+	v := r.voteUntil(asked, stop, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
+		return takeScript.run(ctx, rc, r.keys(name, id), []string{id, millis(ttl), q.Spec.Owner, q.Spec.Meta})
+	})
+	v.decide(within)
+	token, err := r.grant(ctx, within, k, v)
+	if err != nil {
+		r.takeBack(k, v)
+		return driver.Grant{}, err
+	}
+	k.lease.Extend(sent, ttl)
+	r.add(k)
+	return driver.Grant{Token: token, Lease: k.lease, Handle: k}, nil
+}
+
+var errSlow = errors.New("the servers were too slow: too little of the TTL would be left")
+
+func leaseID() (id driver.LeaseID) {
+	_, _ = hex.Decode(id[:], []byte(newName())) // it was encoded just now
+	return id
+}
+
+// grant draws the token of a lock that a majority gave: greater than any that
+// one of them knows, and known to a majority before the grant returns, so that
+// every later majority has one that knows it.
+func (r *redlock) grant(ctx, within context.Context, k *lock, v *vote) (uint64, error) {
+	if !v.passed() {
+		return 0, r.refusal(ctx, k.name, v)
+	}
+	var token uint64
+	for _, b := range v.got {
+		if b.reply != nil && b.reply[0] == "ok" {
+			in := reader{rest: b.reply[1:]}
+			token = max(token, in.uint())
+		}
+	}
+	token++
+	keys, args := r.keys(k.name, k.id), []string{k.id, strconv.FormatUint(token, 10)}
+	w := r.vote(within, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
+		return tokenScript.run(ctx, rc, keys, args)
+	})
+	w.decide(within)
+	if w.passed() {
+		return token, nil
+	}
+	return 0, r.refusal(ctx, k.name, w)
+}
+
+// refusal is the error of an attempt: faults that decide are an error of the
+// servers, and else the mutex is held, by whom most say.
+func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
+	if err := r.life.Err(); err != nil {
+		return errClosed
+	}
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.NotDone)
+	}
+	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: driver.NotDone}
+	if v.no == 0 || !v.refused() && v.faults >= hopeless(v.n) {
+		return v.verdict(ctx)
+	}
+	most := map[string]int{}
+	for _, b := range v.got {
+		if b.reply == nil || b.reply[0] != "held" {
+			continue
+		}
+		in := reader{rest: b.reply[1:]}
+		id, c := in.holder(name)
+		if most[id]++; len(e.Holders) == 0 || most[id] >= majority(v.n) {
+			e.Holders = []driver.Claim{c}
+		}
+	}
+	return e
+}
+
+// holder takes the holder of a lock.
+func (r *reader) holder(name string) (id string, c driver.Claim) {
+	id = r.text()
+	return id, driver.Claim{
+		Name: name, Kind: driver.Mutex, Weight: 1, Owner: r.text(), Meta: r.text(), Token: r.uint(), Held: r.millis(), ExpiresIn: max(r.millis(), 0),
+	}
+}
+
+// takeBack frees a lock that was not granted wherever it may have been taken:
+// where the answer was not a clean no, also if it is still to come.
+func (r *redlock) takeBack(k *lock, v *vote) {
+	undo := func(b ballot) {
+		if b.reply == nil || b.reply[0] == "ok" {
+			r.owe(b.node, k)
+		}
+	}
+	for _, b := range v.got {
+		undo(b)
+	}
+	if late := v.n - len(v.got); late > 0 {
+		r.spawn(func() {
+			for range late {
+				undo(<-v.ballots)
+			}
+		})
+	}
+}
+
+func (r *redlock) add(k *lock) {
+	r.once.Do(func() { r.spawn(r.keep) })
+	r.mu.Lock()
+	closed := r.closed
+	k.next = driver.Now().Add(r.opts.extension(k.lease.Spec.TTL))
+	r.holds[k.id] = k
+	r.mu.Unlock()
+	if closed {
+		k.lease.End(driver.ErrClosed)
+	}
+	nudge(r.wake)
+}
+
+func (r *redlock) remove(k *lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.holds, k.id)
+}
+
+// free tells all servers to free a lock, and waits for a majority. Those that
+// did not hear it are told again.
+func (r *redlock) free(ctx context.Context, k *lock) *vote {
+	v := &vote{n: len(r.nodes), ballots: make(chan ballot, len(r.nodes))}
+	for i, n := range r.nodes {
+		r.work.Go(func() {
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.slack(k.lease.Spec.TTL))
+			defer cancel()
+			b := ballot{node: i}
+			rc, err := n.client()
+			if err == nil {
+				b.reply, err = freeScript.run(within, rc, r.keys(k.name, k.id), k.freeArgs())
+			}
+			if b.err = err; err != nil {
+				b.reply = nil
+				r.owe(i, k)
+			}
+			v.ballots <- b
+		})
+	}
+	v.decide(ctx)
+	return v
+}
+
+func (k *lock) freeArgs() []string { return []string{k.id, millis(k.lease.Spec.TTL)} }
+
+// Release frees the lock; ErrLost if a majority no longer has it.
+func (k *lock) Release(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return k.result
+	}
+	k.r.remove(k)
+	v := k.r.free(ctx, k)
+	switch {
+	case v.passed(), v.refused() && k.unheard:
+	case v.refused():
+		k.result = errEnded
+	default:
+		k.unheard = true
+		return v.verdict(ctx)
+	}
+	k.over = true
+	k.lease.End(driver.ErrReleased)
+	return k.result
+}
+
+// Change is not for mutexes.
+func (*lock) Change(context.Context, driver.Change) (driver.Grant, error) {
+	return driver.Grant{}, errors.ErrUnsupported
+}
+
+// keep extends the locks that are due, all in one pipeline a server, as long as
+// the client lives.
+func (r *redlock) keep() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for r.life.Err() == nil {
+		due, wait := r.dueLocks()
+		if len(due) > 0 {
+			r.extend(due)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-r.life.Done():
+		case <-r.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (r *redlock) dueLocks() (due []*lock, wait time.Duration) {
+	now := driver.Now()
+	wait = time.Hour
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, k := range r.holds {
+		switch {
+		case over(k.lease):
+			delete(r.holds, id)
+		case k.next.After(now):
+			wait = min(wait, k.next.Sub(now))
+		default:
+			due = append(due, k)
+		}
+	}
+	return due, wait
+}
+
+// extend asks every server for all locks at once. A lock that a majority
+// extended lasts; one that so many have lost that no majority can be left ends
+// at once; what is unknown is tried again until its deadline.
+func (r *redlock) extend(locks []*lock) {
+	ttl := locks[0].lease.Spec.TTL
+	tasks := make([]task, len(locks))
+	for i, k := range locks {
+		ttl = min(ttl, k.lease.Spec.TTL)
+		tasks[i] = task{r.keys(k.name, k.id), []string{k.id, millis(k.lease.Spec.TTL)}}
+	}
+	ctx, cancel := context.WithTimeout(r.life, min(ttl/12, r.opts.slack(ttl)))
+	defer cancel()
+	sent := driver.Now()
+	answers := make([][]rueidis.RedisResult, len(r.nodes))
+	var all sync.WaitGroup
+	for i, n := range r.nodes {
+		all.Go(func() {
+			if rc, err := n.client(); err == nil {
+				answers[i] = extendScript.runAll(ctx, rc, tasks)
+			}
+		})
+	}
+	all.Wait()
+	for i, k := range locks {
+		v := &vote{n: len(r.nodes)}
+		for node := range answers {
+			b := ballot{node: node}
+			if answers[node] != nil {
+				b.reply, b.err = answers[node][i].AsStrSlice()
+			}
+			if b.err != nil {
+				b.reply = nil
+			}
+			v.count(b)
+		}
+		r.extended(k, v, sent)
+	}
+}
+
+func (r *redlock) extended(k *lock, v *vote, sent time.Time) {
+	pause := r.opts.extension(k.lease.Spec.TTL)
+	switch {
+	case v.passed():
+		k.lease.Extend(sent, k.lease.Spec.TTL)
+	case v.refused():
+		k.lease.End(&driver.Error{Kind: driver.ErrLost, Err: errors.New("a majority of the servers does not have it any more")})
+	default:
+		pause = min(k.lease.Spec.TTL/24, time.Second)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.next = driver.Now().Add(pause*9/10 + rand.N(pause/5+1))
+}

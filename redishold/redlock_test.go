@@ -1,0 +1,255 @@
+package redishold_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/redishold"
+)
+
+var trials = flag.Int("redishold.trials", 5, "how often the proof tests do what they do")
+
+// fleet are servers, each behind a link.
+type fleet struct {
+	servers []*services.RedisServer
+	links   []*services.Link
+}
+
+func newFleet(t testing.TB, n int) *fleet {
+	f := &fleet{servers: services.RedisN(t, n)}
+	for _, s := range f.servers {
+		f.links = append(f.links, services.Proxy(t, s.Addr()))
+	}
+	return f
+}
+
+func (f *fleet) open(t testing.TB, opts ...holdfast.Option) *holdfast.Space {
+	var urls []string
+	for _, l := range f.links {
+		urls = append(urls, "redis://"+l.Addr()+"?dial_timeout=500ms&write_timeout=1s")
+	}
+	d, err := redishold.OpenRedLock(t.Context(), urls, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := holdfast.New(d, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestRedLockQuorum asks n servers of which some fail: a majority of n/2+1 is
+// enough, and n/2 + n%2 failures are too many.
+func TestRedLockQuorum(t *testing.T) {
+	faults := map[string]func(f *fleet, i int){
+		"killed": func(f *fleet, i int) { f.servers[i].Kill() },
+		"hung":   func(f *fleet, i int) { f.servers[i].Stop() },
+		"cut":    func(f *fleet, i int) { f.links[i].Cut() },
+		"slow":   func(f *fleet, i int) { f.links[i].Delay(time.Minute) },
+	}
+	hopeless := map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+	for kind, fail := range faults {
+		for n := 1; n <= 5; n++ {
+			t.Run(fmt.Sprintf("%s/%d", kind, n), func(t *testing.T) {
+				t.Parallel()
+				f := newFleet(t, n)
+				s := f.open(t, holdfast.TTL(4*time.Second))
+				for failed := 0; failed <= n; failed++ {
+					if failed > 0 {
+						fail(f, failed-1)
+					}
+					quorum(t, s, failed, hopeless[n])
+				}
+			})
+		}
+	}
+}
+
+func quorum(t *testing.T, s *holdfast.Space, failed, hopeless int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	m := s.Mutex(fmt.Sprint("m", failed))
+	start := time.Now()
+	h, err := m.TryAcquire(ctx)
+	took := time.Since(start)
+	if failed < hopeless {
+		if err != nil {
+			t.Fatalf("with %d servers gone: %v", failed, err)
+		}
+		if _, err := m.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatalf("with %d servers gone a second one got %v", failed, err)
+		}
+		if err := h.Release(); err != nil {
+			t.Fatalf("with %d servers gone Release: %v", failed, err)
+		}
+		return
+	}
+	if !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Fatalf("with %d servers gone: got %v; want ErrUnavailable", failed, err)
+	}
+	if took > 2*time.Second {
+		t.Fatalf("with %d servers gone the answer took %s; the TTL leaves 0.4 s for it", failed, took)
+	}
+}
+
+// TestRedLockTooSlow: servers that answer after more than the TTL leaves are no
+// grant, and what they took is given back.
+func TestRedLockTooSlow(t *testing.T) {
+	f := newFleet(t, 3)
+	s := f.open(t)
+	for _, l := range f.links {
+		l.Delay(600 * time.Millisecond)
+	}
+	_, err := s.Mutex("m", holdfast.TTL(2*time.Second)).TryAcquire(t.Context())
+	if !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Fatalf("a slow grant: got %v; want ErrUnavailable", err)
+	}
+	for _, l := range f.links {
+		l.Heal()
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		h, err := s.Mutex("m").TryAcquire(t.Context())
+		if err == nil {
+			_ = h.Release()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("what was not granted is still taken: %v", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestRedLockTokens grants with a random minority down each time: every token is
+// greater than all before.
+func TestRedLockTokens(t *testing.T) {
+	grants := 300
+	if *trials > 5 {
+		grants = 10000
+	}
+	f := newFleet(t, 5)
+	s := f.open(t)
+	var last holdfast.Token
+	down := map[int]bool{}
+	for i := range grants {
+		if i%20 == 0 {
+			for n := range down {
+				f.links[n].Heal()
+			}
+			clear(down)
+			for len(down) < 2 {
+				down[rand.IntN(5)] = true
+			}
+			for n := range down {
+				f.links[n].Cut()
+			}
+		}
+		h, err := s.Mutex("m").Acquire(t.Context())
+		if err != nil {
+			t.Fatalf("grant %d: %v", i, err)
+		}
+		if h.Token() <= last {
+			t.Fatalf("grant %d has the token %d after %d", i, h.Token(), last)
+		}
+		last = h.Token()
+		if err := h.Release(); err != nil {
+			t.Fatalf("release %d: %v", i, err)
+		}
+	}
+	t.Logf("proof: redlock: %d grants with random minorities of 5 servers cut, 0 tokens repeated", grants)
+}
+
+// TestRedLockExcludes has two clients count up a number that nothing else
+// protects, with servers failing one at a time.
+func TestRedLockExcludes(t *testing.T) {
+	f := newFleet(t, 3)
+	clients := []*holdfast.Space{f.open(t), f.open(t)}
+	var mu sync.Mutex
+	inside, most := 0, 0
+	var all sync.WaitGroup
+	for _, s := range clients {
+		all.Go(func() {
+			for range 20 {
+				err := s.Mutex("m").Do(t.Context(), func(context.Context, *holdfast.Hold) error {
+					mu.Lock()
+					inside++
+					most = max(most, inside)
+					mu.Unlock()
+					mu.Lock()
+					inside--
+					mu.Unlock()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 {
+		t.Errorf("%d were inside at once", most)
+	}
+}
+
+// TestRedLockKeepsItsHold: a hold outlives its TTL while a majority lives, and
+// its loss is known when none does.
+func TestRedLockKeepsItsHold(t *testing.T) {
+	f := newFleet(t, 3)
+	s := f.open(t)
+	hold, err := s.Mutex("m", holdfast.TTL(time.Second)).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.servers[0].Kill()
+	first, _ := hold.Deadline()
+	for time.Now().Before(first.Add(500 * time.Millisecond)) {
+		if err := hold.Err(); err != nil {
+			t.Fatalf("with a majority alive: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.servers[1].Kill()
+	select {
+	case <-hold.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss of a majority was not noticed")
+	}
+	if err := hold.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Fatalf("Err is %v", err)
+	}
+}
+
+// TestRedLockRefuses what it cannot keep.
+func TestRedLockRefuses(t *testing.T) {
+	if _, err := redishold.NewRedLock(nil, nil); err == nil || !strings.Contains(err.Error(), "no server") {
+		t.Errorf("no servers: %v", err)
+	}
+	f := newFleet(t, 1)
+	s := f.open(t)
+	for what, err := range map[string]error{
+		"counter":   second(s.Counter("c").Add(t.Context(), 1)),
+		"rwmutex":   second(s.RWMutex("r").AcquireRead(t.Context())),
+		"semaphore": second(s.Semaphore("s", 1).Acquire(t.Context(), 1)),
+		"kv":        second(s.KV().Put(t.Context(), "k", nil)),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,116 @@
+package redishold
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// ballot is one server's answer.
+type ballot struct {
+	node  int
+	reply []string // nil: it could not be asked
+	err   error
+}
+
+// vote is a question to all servers at once.
+type vote struct {
+	n       int
+	ballots chan ballot
+	got     []ballot
+	yes     int
+	no      int
+	faults  int
+}
+
+// vote asks every server beside the others. ask runs in the background: it has
+// to end with its context.
+func (r *redlock) vote(ctx context.Context, ask func(context.Context, rueidis.Client) ([]string, error)) *vote {
+	return r.voteUntil(ctx, func() {}, ask)
+}
+
+// voteUntil calls stop when the last server has answered.
+func (r *redlock) voteUntil(ctx context.Context, stop func(), ask func(context.Context, rueidis.Client) ([]string, error)) *vote {
+	v := &vote{n: len(r.nodes), ballots: make(chan ballot, len(r.nodes))}
+	var left atomic.Int32
+	left.Store(int32(v.n))
+	cast := func(b ballot) {
+		v.ballots <- b
+		if left.Add(-1) == 0 {
+			stop()
+		}
+	}
+	for i, n := range r.nodes {
+		one := func() {
+			b := ballot{node: i}
+			rc, err := n.client()
+			if err == nil {
+				b.reply, err = ask(ctx, rc)
+			}
+			if b.err = err; err != nil {
+				b.reply = nil
+			}
+			cast(b)
+		}
+		if !r.spawn(one) {
+			cast(ballot{node: i, err: errClosed})
+		}
+	}
+	return v
+}
+
+// decide counts until a majority said yes, until there can be none, or until
+// ctx ends.
+func (v *vote) decide(ctx context.Context) {
+	for v.yes < majority(v.n) && v.no+v.faults < hopeless(v.n) {
+		select {
+		case b := <-v.ballots:
+			v.count(b)
+		case <-ctx.Done():
+			v.faults = v.n - v.yes - v.no
+			return
+		}
+	}
+}
+
+func (v *vote) count(b ballot) {
+	v.got = append(v.got, b)
+	switch {
+	case b.reply == nil:
+		v.faults++
+	case b.reply[0] == "ok":
+		v.yes++
+	default:
+		v.no++
+	}
+}
+
+func (v *vote) passed() bool { return v.yes >= majority(v.n) }
+
+// refused: so many said no that nobody else's answer would matter.
+func (v *vote) refused() bool { return !v.passed() && v.no >= hopeless(v.n) }
+
+// verdict is the error of a question that did not pass because servers could
+// not be asked.
+func (v *vote) verdict(ctx context.Context) error {
+	if v.passed() {
+		return nil
+	}
+	last := errors.New("nothing in time")
+	for _, b := range v.got {
+		if b.err != nil {
+			last = failure(context.Background(), b.err)
+		}
+	}
+	if errors.Is(last, errClosed) {
+		return errClosed
+	}
+	if ctx.Err() != nil {
+		return stopped(ctx, driver.Unknown)
+	}
+	return noMajority(v.faults, v.n, last)
+}

@@ -1,0 +1,356 @@
+package redishold
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// user is a session: one entry on the server that everything held hangs on, so
+// that one command renews any number of holds.
+type user struct {
+	lease *driver.Lease
+	sid   string
+	ready chan struct{} // closed when the server has answered
+	err   error         // if it did not open
+	next  time.Time     // when to renew it; of the keeper
+	tries int           // renewals without an answer; of the keeper
+}
+
+func (c *client) newUser(spec driver.Spec) *user {
+	sid := newName()
+	var id driver.LeaseID
+	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
+	return &user{lease: driver.NewLease(id, spec), sid: sid, ready: make(chan struct{})}
+}
+
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// sharedUser is the living session of a spec; it is opened if need be.
+func (c *client) sharedUser(ctx context.Context, spec driver.Spec) (*user, error) {
+	if spec.Policy != driver.AtDeadline {
+		return nil, errors.ErrUnsupported
+	}
+	c.mu.Lock()
+	u := c.shared[spec]
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errClosed
+	}
+	if u == nil || over(u.lease) {
+		u = c.newUser(spec)
+		c.shared[spec] = u
+		c.work.Go(func() { c.open(u) })
+	}
+	c.mu.Unlock()
+	return u, c.opened(ctx, u)
+}
+
+// opened waits until the session is open.
+func (c *client) opened(ctx context.Context, u *user) error {
+	select {
+	case <-u.ready:
+		return u.err
+	default:
+	}
+	select {
+	case <-u.ready:
+		return u.err
+	case <-ctx.Done():
+		return stopped(ctx, driver.NotDone)
+	}
+}
+
+// open tells the server of a session. An answer that took too long would leave
+// its holds too little time, so that it is renewed at once.
+func (c *client) open(u *user) {
+	c.start()
+	ctx, cancel := context.WithTimeout(c.life, patience+u.lease.Spec.TTL)
+	defer cancel()
+	spec := u.lease.Spec
+	sent := driver.Now()
+	_, err := c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta)
+	if err == nil {
+		u.lease.Extend(sent, spec.TTL)
+		c.add(u)
+		if driver.Now().Sub(sent) > c.opts.slack(spec.TTL) {
+			err = c.renewNow(ctx, u, spec.TTL)
+		}
+	}
+	if err != nil {
+		u.err = err
+		if c.life.Err() != nil {
+			u.err = errClosed
+		}
+		c.retire(u, u.err)
+	}
+	close(u.ready)
+}
+
+func (c *client) add(u *user) {
+	c.mu.Lock()
+	c.users[u.lease.ID] = u
+	u.next = driver.Now().Add(c.pause(u))
+	c.mu.Unlock()
+	nudge(c.wakeKeeper)
+}
+
+// pause is the time to the next renewal of a session, a little different each
+// time so that many clients do not renew together.
+func (c *client) pause(u *user) time.Duration {
+	d := c.opts.extension(u.lease.Spec.TTL)
+	return d*9/10 + rand.N(d/5)
+}
+
+// retire takes a session out of use; the server forgets it by its TTL, if it
+// still knows it.
+func (c *client) retire(u *user, cause error) {
+	c.mu.Lock()
+	delete(c.users, u.lease.ID)
+	if c.shared[u.lease.Spec] == u {
+		delete(c.shared, u.lease.Spec)
+	}
+	c.mu.Unlock()
+	u.lease.End(cause)
+}
+
+// OpenLease opens a session of its own.
+func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+	if spec.Policy != driver.AtDeadline {
+		return nil, errors.ErrUnsupported
+	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	u := c.newUser(spec)
+	if !c.spawn(func() { c.open(u) }) {
+		return nil, errClosed
+	}
+	if err := c.opened(ctx, u); err != nil {
+		c.spawn(func() { c.giveUp(u) })
+		return nil, err
+	}
+	return u.lease, nil
+}
+
+// giveUp ends a session that nobody waits for any more.
+func (c *client) giveUp(u *user) {
+	<-u.ready
+	c.retire(u, driver.ErrReleased)
+	ctx, cancel := context.WithTimeout(c.life, patience)
+	defer cancel()
+	_, _ = c.call(ctx, endScript, u.sid) // else it ends by its TTL
+}
+
+// ownUser is the session of a lease that this client opened; nil: it is over.
+func (c *client) ownUser(l *driver.Lease) *user {
+	c.mu.Lock()
+	u := c.users[l.ID]
+	c.mu.Unlock()
+	if u == nil || u.lease != l || l.Err() != nil {
+		return nil
+	}
+	return u
+}
+
+// over is whether a lease has ended, for those who hold a lock: Err would call
+// whoever hangs on it.
+func over(l *driver.Lease) bool {
+	select {
+	case <-l.Done():
+		return true
+	default:
+	}
+	d, ok := l.Deadline()
+	return ok && driver.Until(d) <= 0
+}
+
+// ended says that a lease is over.
+func ended(l *driver.Lease) error {
+	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: l.Err()}
+	if e.Err == nil {
+		e.Err = errors.New("the session has ended, or is not of this Space")
+	}
+	return e
+}
+
+// KeepLease renews l by hand.
+func (c *client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	u := c.ownUser(l)
+	if u == nil {
+		return ended(l)
+	}
+	return c.renewNow(ctx, u, orElse(ttl, l.Spec.TTL))
+}
+
+// renewNow renews a session once.
+func (c *client) renewNow(ctx context.Context, u *user, ttl time.Duration) error {
+	sent := driver.Now()
+	reply, err := c.call(ctx, renewScript, u.sid, millis(ttl))
+	if err != nil {
+		return err
+	}
+	if !c.renewed(u, sent, ttl, reply) {
+		return ended(u.lease)
+	}
+	return u.lease.Err()
+}
+
+// renewed takes the answer to a renewal that was sent at a time: losses first,
+// so that no hold outlives its own end. false: the session is over.
+func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []string) bool {
+	if reply[0] != "ok" {
+		c.retire(u, errNoSession)
+		return false
+	}
+	for _, id := range reply[1:] {
+		c.lose(id)
+	}
+	u.lease.Extend(sent, ttl)
+	return true
+}
+
+// EndLease ends l with all that hangs on it, for the holders here first.
+func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	u := c.ownUser(l)
+	if u == nil {
+		return ended(l)
+	}
+	c.retire(u, driver.ErrReleased)
+	reply, err := c.call(ctx, endScript, u.sid)
+	if err != nil {
+		return err
+	}
+	if reply[0] != "ok" {
+		return errNoSession
+	}
+	return nil
+}
+
+// LeaseInfo tells what the server knows of a session, whoever's it is.
+func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	reply, err := c.call(ctx, leaseScript, id.String())
+	if err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	if reply[0] != "ok" {
+		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another server")
+	}
+	r := reader{rest: reply[1:]}
+	info := driver.LeaseInfo{ID: id, TTL: r.millis(), ExpiresIn: r.millis(), Owner: r.text(), Meta: r.text()}
+	for !r.empty() {
+		entry := r.text()
+		switch entry[0] {
+		case 'n':
+			info.Names = append(info.Names, entry[1:])
+		case 'w':
+			info.Waits = append(info.Waits, entry[1:])
+		case 'k':
+			info.Keys = append(info.Keys, entry[1:])
+		}
+	}
+	for _, list := range []*[]string{&info.Names, &info.Waits, &info.Keys} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return info, r.err
+}
+
+// keep renews the sessions that are due, all in one pipeline, as long as the
+// client lives.
+func (c *client) keep() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for c.life.Err() == nil {
+		due, wait := c.dueUsers()
+		if len(due) > 0 {
+			c.renewAll(due)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-c.life.Done():
+		case <-c.wakeKeeper:
+		case <-timer.C:
+		}
+	}
+}
+
+// dueUsers are the sessions to renew now, or the time until there are some. A
+// session that is over is forgotten.
+func (c *client) dueUsers() (due []*user, wait time.Duration) {
+	now := driver.Now()
+	wait = time.Hour
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, u := range c.users {
+		switch {
+		case over(u.lease):
+			delete(c.users, id)
+			if c.shared[u.lease.Spec] == u {
+				delete(c.shared, u.lease.Spec)
+			}
+		case u.lease.Spec.Manual:
+		case u.next.After(now):
+			wait = min(wait, u.next.Sub(now))
+		default:
+			due = append(due, u)
+		}
+	}
+	return due, wait
+}
+
+// renewAll renews sessions in one pipeline. One that is not answered within a
+// twelfth of its TTL counts as missed and is tried again soon, until its
+// deadline passes.
+func (c *client) renewAll(users []*user) {
+	ttl := users[0].lease.Spec.TTL
+	tasks := make([]task, len(users))
+	for i, u := range users {
+		ttl = min(ttl, u.lease.Spec.TTL)
+		tasks[i] = task{[]string{c.key}, []string{u.sid, millis(u.lease.Spec.TTL)}}
+	}
+	ctx, cancel := context.WithTimeout(c.life, ttl/12)
+	defer cancel()
+	sent := driver.Now()
+	for i, result := range renewScript.runAll(ctx, c.rc, tasks) {
+		u := users[i]
+		reply, err := result.AsStrSlice()
+		if err == nil {
+			u.tries = 0
+			c.later(u, c.pause(u))
+			c.renewed(u, sent, u.lease.Spec.TTL, reply)
+			continue
+		}
+		if u.tries++; u.tries == 2 && c.life.Err() == nil {
+			c.fault("keep session", u.sid, fmt.Errorf("two renewals went unanswered: %w", failure(ctx, err)))
+		}
+		pause := min(10*time.Millisecond<<min(u.tries, 6), u.lease.Spec.TTL/24)
+		c.later(u, pause/2+rand.N(pause))
+	}
+}
+
+func (c *client) later(u *user, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u.next = driver.Now().Add(d)
+}

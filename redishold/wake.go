@@ -1,0 +1,115 @@
+package redishold
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// listen receives what the server tells this client: grants of what it waits
+// for, and holds that were taken by force. A message that is lost is made up
+// for by the looks of poll and by renewals.
+func (c *client) listen() {
+	c.receive(c.key+"to:"+c.id, c.hear, func() { nudge(c.wakePoller) })
+}
+
+// hear takes one message; it must not wait.
+func (c *client) hear(text string) {
+	verb, rest, _ := strings.Cut(text, " ")
+	id, number, _ := strings.Cut(rest, " ")
+	if verb == "l" {
+		c.lose(id)
+		return
+	}
+	if token, err := strconv.ParseUint(number, 10, 64); err == nil && token > 0 {
+		c.served(id, token)
+	}
+}
+
+// receive subscribes to a channel as long as the client lives; ready is called
+// at the start of each subscription and must not wait.
+func (c *client) receive(channel string, hear func(string), ready func()) {
+	ctx := rueidis.WithOnSubscriptionHook(c.life, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" && s.Channel == channel {
+			ready()
+		}
+	})
+	ctx = rueidis.WithOnReceiveReturnHook(ctx, func(err error, on rueidis.CommandClient) error {
+		quick, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		on.Do(quick, on.B().Unsubscribe().Channel(channel).Build())
+		return err
+	})
+	for c.life.Err() == nil {
+		_ = c.rc.Receive(ctx, c.rc.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { hear(m.Message) })
+		select {
+		case <-time.After(c.opts.BusyWaitMin + rand.N(c.opts.BusyWaitMax)):
+		case <-c.life.Done():
+		}
+	}
+}
+
+// poll looks from time to time what became of the claims that wait, all in one
+// call, and has the server end what is past its deadline.
+func (c *client) poll() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for armed := false; ; {
+		if !armed && c.lookout() {
+			armed = true
+			timer.Reset(c.opts.BusyWaitMin + rand.N(c.opts.BusyWaitMax-c.opts.BusyWaitMin+1))
+		}
+		select {
+		case <-c.life.Done():
+			return
+		case <-c.wakePoller:
+		case <-timer.C:
+			armed = false
+			c.look()
+		}
+	}
+}
+
+// lookout reports that somebody waits or watches.
+func (c *client) lookout() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waits > 0 || c.hub.watched()
+}
+
+// maxLook is how many claims one look asks about.
+const maxLook = 1000
+
+func (c *client) look() {
+	ids := c.waiting()
+	ctx, cancel := context.WithTimeout(c.life, patience)
+	defer cancel()
+	reply, err := c.call(ctx, pollScript, ids...)
+	if err != nil || len(reply) != len(ids)+1 {
+		return // the next look, or the sessions' deadline, tells
+	}
+	for i, state := range reply[1:] {
+		if state == "0" {
+			continue
+		}
+		token, _ := strconv.ParseUint(state, 10, 64)
+		c.served(ids[i], token)
+	}
+}
+
+// waiting are the claims in queues, or some of them.
+func (c *client) waiting() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for id, k := range c.claims {
+		if k.queued && len(ids) < maxLook {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

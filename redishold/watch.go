@@ -1,0 +1,254 @@
+package redishold
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// hub hands the server's events to those who watch. One subscription a client
+// serves them all.
+type hub struct {
+	c    *client
+	once sync.Once
+
+	mu       sync.Mutex
+	joined   bool          // the server has confirmed the subscription
+	ready    chan struct{} // closed when it has, for the first time
+	last     uint64        // revision of the last message; 0: none since joining
+	watchers map[*watcher]struct{}
+}
+
+// backlog is how many unread events a watcher may have before it is told to
+// read anew.
+const backlog = 4096
+
+// watcher is one who watches; guarded by the hub's lock.
+type watcher struct {
+	r      *driver.WatchRequest
+	after  uint64 // events up to this revision are not for it
+	events []driver.Event
+	resync bool
+	wake   chan struct{}
+}
+
+func (h *hub) init(c *client) {
+	h.c, h.ready, h.watchers = c, make(chan struct{}), map[*watcher]struct{}{}
+}
+
+func (h *hub) watched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers) > 0
+}
+
+// join is called at the start of each subscription: what was told before it is
+// missing for those who watched already.
+func (h *hub) join() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.joined {
+		h.joined = true
+		close(h.ready)
+		return
+	}
+	h.gap()
+}
+
+// gap has everybody read anew; the hub is locked.
+func (h *hub) gap() {
+	h.last = 0
+	for w := range h.watchers {
+		w.drop()
+	}
+}
+
+func (w *watcher) drop() {
+	w.events, w.resync = nil, true
+	nudge(w.wake)
+}
+
+// hear takes a message of the server; it must not wait.
+func (h *hub) hear(text string) {
+	m, err := decode(text)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil || h.last != 0 && m.first != h.last+1 {
+		h.gap()
+	}
+	if err != nil {
+		return
+	}
+	h.last = m.last
+	for w := range h.watchers {
+		w.take(m.events)
+	}
+}
+
+func (w *watcher) take(events []driver.Event) {
+	if w.resync {
+		return // what it reads anew has them, or comes after them
+	}
+	for i := range events {
+		if e := &events[i]; e.Revision > w.after && w.wants(e) {
+			w.events = append(w.events, *e)
+		}
+	}
+	if len(w.events) > backlog {
+		w.drop()
+		return
+	}
+	if len(w.events) > 0 {
+		nudge(w.wake)
+	}
+}
+
+func (w *watcher) wants(e *driver.Event) bool {
+	if w.r.Exact && e.Name != w.r.Prefix || !strings.HasPrefix(e.Name, w.r.Prefix) {
+		return false
+	}
+	if w.r.Glob != "" {
+		if ok, _ := path.Match(w.r.Glob, e.Name); !ok {
+			return false
+		}
+	}
+	return len(w.r.Patterns) == 0 || slices.ContainsFunc(w.r.Patterns, func(p string) bool {
+		kind, verb, _ := strings.Cut(p, ":")
+		return (kind == "*" || kind == e.Kind) && (verb == "*" || verb == e.Verb)
+	})
+}
+
+// Watch yields what happens from now on.
+func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
+	return func(yield func(driver.Event, error) bool) {
+		if r.From > 0 {
+			yield(driver.Event{}, driver.Errorf("", r.Prefix, fs.ErrInvalid, "Redis keeps no history: watch from 0, which is now"))
+			return
+		}
+		w, from, err := c.watch(ctx, r)
+		if err != nil {
+			yield(driver.Event{}, err)
+			return
+		}
+		defer c.hub.remove(w)
+		if !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: from}, nil) {
+			return
+		}
+		c.follow(ctx, w, yield)
+	}
+}
+
+// watch joins the hub, and then asks at which revision: everything after it
+// will be told.
+func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, uint64, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	c.start()
+	c.hub.once.Do(func() { c.spawn(func() { c.receive(c.key+"ev", c.hub.hear, c.hub.join) }) })
+	select {
+	case <-c.hub.ready:
+	case <-ctx.Done():
+		return nil, 0, stopped(ctx, driver.NotDone)
+	case <-c.life.Done():
+		return nil, 0, errClosed
+	}
+	w := &watcher{r: r, wake: make(chan struct{}, 1)}
+	c.hub.mu.Lock()
+	c.hub.watchers[w] = struct{}{}
+	c.hub.mu.Unlock()
+	nudge(c.wakePoller)
+	now, err := c.revision(ctx)
+	if err != nil {
+		c.hub.remove(w)
+		return nil, 0, err
+	}
+	c.hub.from(w, now)
+	return w, now + 1, nil
+}
+
+func (h *hub) remove(w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers, w)
+}
+
+// from lets w see only what comes after a revision.
+func (h *hub) from(w *watcher, now uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.after = now
+	w.events = slices.DeleteFunc(w.events, func(e driver.Event) bool { return e.Revision <= now })
+}
+
+// revision is the last one that the server has given.
+func (c *client) revision(ctx context.Context) (uint64, error) {
+	text, err := c.rc.Do(ctx, c.rc.B().Get().Key(c.key+"rev").Build()).ToString()
+	if rueidis.IsRedisNil(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, failure(ctx, err)
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+// follow yields events until ctx, the client or the caller ends it.
+func (c *client) follow(ctx context.Context, w *watcher, yield func(driver.Event, error) bool) {
+	for {
+		events, resync := c.hub.read(w)
+		if resync && !c.resync(ctx, w, yield) {
+			return
+		}
+		for i := range events {
+			if !w.r.Previous {
+				events[i].Prev = nil
+			}
+			if ctx.Err() != nil || !yield(events[i], nil) {
+				return
+			}
+		}
+		if len(events) > 0 || resync {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return
+		case <-c.life.Done():
+			yield(driver.Event{}, errClosed)
+			return
+		}
+	}
+}
+
+func (h *hub) read(w *watcher) ([]driver.Event, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	events, resync := w.events, w.resync
+	w.events, w.resync = nil, false
+	return events, resync
+}
+
+// resync tells the watcher to read anew, from the revision that the server is
+// at by then.
+func (c *client) resync(ctx context.Context, w *watcher, yield func(driver.Event, error) bool) bool {
+	now, err := c.revision(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			yield(driver.Event{}, err)
+		}
+		return false
+	}
+	c.hub.from(w, now)
+	return yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: now + 1}, nil)
+}
