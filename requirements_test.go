@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"go/ast"
 	"os"
 	"regexp"
 	"strings"
@@ -54,8 +55,10 @@ func testNames(t *testing.T) map[string]bool {
 			continue
 		}
 		pkg := strings.TrimSuffix(f.ast.Name.Name, "_test")
-		for name := range f.ast.Scope.Objects {
-			names[pkg+"."+name] = true
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				names[pkg+"."+fn.Name.Name] = true
+			}
 		}
 	}
 	return names

@@ -47,6 +47,14 @@ func (m *Machine) step(s *session) bool {
 		}
 		return true
 	}
+	if c.state == over { // under a granted upgrade, with which it ends
+		s.cursor = c.next
+		return true
+	}
+	if c.state == over { // its upgrade stands for it
+		s.cursor = c.next
+		return true
+	}
 	if m.budget <= 0 {
 		return false
 	}

@@ -165,7 +165,7 @@ func FuzzSnapshot(f *testing.F) {
 
 // No record changes before the open views have it as it was.
 func TestNothingChangesUnsaved(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(90) {
 		l, m := newLoad(seed), core.New(core.Config{Budget: []int{1, 2, 3, 5, 8, 40}[seed%6], Idle: 4, Ended: 3})
 		for range 60 {
 			check, done := core.Untouched(m)
@@ -177,5 +177,25 @@ func TestNothingChangesUnsaved(t *testing.T) {
 			}
 			done()
 		}
+	}
+}
+
+// An upgrade that is granted while a view is open is, to the view, still one
+// that waits.
+func TestViewOfUpgrade(t *testing.T) {
+	r := newRig(core.Config{})
+	a, b := r.open(1, 300e9), r.open(2, 300e9)
+	base := r.must(t, a, core.Command{Op: core.OpAcquire, Wants: reads("x"), MinHold: 9e9, MaxHold: 99e9}, core.CodeOK)
+	other := r.must(t, b, core.Command{Op: core.OpAcquire, Wants: reads("x")}, core.CodeOK)
+	r.must(t, a, core.Command{Op: core.OpUpgrade, Target: base.Seq}, core.CodeQueued)
+	_, want := chunksOf(r.m, 1<<20)
+	v := r.m.View()
+	defer v.Close()
+	r.must(t, b, core.Command{Op: core.OpRelease, Target: other.Seq}, core.CodeOK)
+	for done := false; !done; {
+		_, done = v.Next(nil, 1<<20)
+	}
+	if v.Sum() != want {
+		t.Error("the view has seen the grant")
 	}
 }

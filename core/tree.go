@@ -2,7 +2,8 @@ package core
 
 import "slices"
 
-// tree keeps named items in order of name. Items lie in the leaves; an inner
+// tree keeps named items in order of name. Items lie in the leaves, with their
+// names beside them, so that a search looks at few places in memory; an inner
 // node has, for each child but the first, the least name that was below it.
 type tree[T interface{ id() string }] struct {
 	root *treeNode[T]
@@ -10,8 +11,8 @@ type tree[T interface{ id() string }] struct {
 }
 
 type treeNode[T interface{ id() string }] struct {
-	items []T // leaf
-	names []string
+	items []T      // leaf
+	names []string // leaf: of items
 	kids  []*treeNode[T]
 }
 
@@ -19,7 +20,7 @@ const treeWidth = 62
 
 func (t *tree[T]) insert(it T) {
 	if t.root == nil {
-		t.root = &treeNode[T]{items: make([]T, 0, treeWidth)}
+		t.root = newLeaf[T](nil, nil)
 	}
 	t.n++
 	if name, right := t.root.insert(it); right != nil {
@@ -32,6 +33,7 @@ func (n *treeNode[T]) insert(it T) (string, *treeNode[T]) {
 	if n.kids == nil {
 		i := n.search(it.id())
 		n.items = slices.Insert(n.items, i, it)
+		n.names = slices.Insert(n.names, i, it.id())
 		return n.splitLeaf(i)
 	}
 	i := n.child(it.id())
@@ -54,10 +56,18 @@ func (n *treeNode[T]) splitLeaf(at int) (string, *treeNode[T]) {
 	if at == len(n.items)-1 {
 		mid = at
 	}
-	right := &treeNode[T]{items: append(make([]T, 0, treeWidth), n.items[mid:]...)}
+	right := newLeaf(n.items[mid:], n.names[mid:])
 	clear(n.items[mid:])
-	n.items = n.items[:mid]
-	return right.items[0].id(), right
+	clear(n.names[mid:])
+	n.items, n.names = n.items[:mid], n.names[:mid]
+	return right.names[0], right
+}
+
+func newLeaf[T interface{ id() string }](items []T, names []string) *treeNode[T] {
+	return &treeNode[T]{
+		items: append(make([]T, 0, treeWidth), items...),
+		names: append(make([]string, 0, treeWidth), names...),
+	}
 }
 
 func (n *treeNode[T]) splitInner() (string, *treeNode[T]) {
@@ -75,10 +85,10 @@ func (n *treeNode[T]) splitInner() (string, *treeNode[T]) {
 
 // search finds the place of name in a leaf.
 func (n *treeNode[T]) search(name string) int {
-	lo, hi := 0, len(n.items)
+	lo, hi := 0, len(n.names)
 	for lo < hi {
 		mid := (lo + hi) / 2
-		if n.items[mid].id() < name {
+		if n.names[mid] < name {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -116,10 +126,11 @@ func (t *tree[T]) remove(name string) {
 func (n *treeNode[T]) remove(name string) bool {
 	if n.kids == nil {
 		i := n.search(name)
-		if i == len(n.items) || n.items[i].id() != name {
+		if i == len(n.items) || n.names[i] != name {
 			return false
 		}
 		n.items = slices.Delete(n.items, i, i+1)
+		n.names = slices.Delete(n.names, i, i+1)
 		return true
 	}
 	i := n.child(name)
@@ -143,6 +154,7 @@ func (n *treeNode[T]) merge(i int) {
 	}
 	if a.kids == nil {
 		a.items = append(a.items, b.items...)
+		a.names = append(a.names, b.names...)
 	} else {
 		a.names = append(append(a.names, n.names[i]), b.names...)
 		a.kids = append(a.kids, b.kids...)

@@ -125,6 +125,35 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// Who is one log behind reads its end before it goes on with the next.
+func TestCompaction_Behind(t *testing.T) {
+	dir := t.TempDir()
+	s := openDriver(t, dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
+	behind := spawn(t, "servant", dir)
+	behind.do("count c")
+	ctx := deadline(t)
+	path := filepath.Join(dir, ".holdfast", "log")
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(2); ; n++ {
+		if got, err := s.Counter("c").Add(ctx, 1); err != nil || got != n {
+			t.Fatalf("%d, %v; want %d", got, err, n)
+		}
+		after, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !os.SameFile(before, after) {
+			if got := number(t, behind.do("count c")); got != uint64(n+1) {
+				t.Errorf("who was behind counts %d, want %d", got, n+1)
+			}
+			return
+		}
+	}
+}
+
 // A name is of one kind, also for other processes; a lock's name is one until
 // its file is removed.
 func TestOneKind(t *testing.T) {

@@ -84,12 +84,9 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 		c: c, r: r, name: w.Name, key: key, kind: w.Kind, mode: w.Mode, weigh: max(w.Weight, 1), limit: w.Limit,
 		released: make(chan struct{}),
 	}
-	switch {
-	case cl.gathers():
+	if cl.gathers() {
 		err = c.gather(ctx, cl)
-	case c.opts.Scope == TransactionScope:
-		err = c.lockInTx(ctx, cl)
-	default:
+	} else {
 		err = c.lock(ctx, cl)
 	}
 	if err != nil {

@@ -291,7 +291,9 @@ func (c *client) lost(l *link, err error) {
 	}
 	c.mu.Unlock()
 	for _, lease := range leases {
-		c.endLease(lease, why)
+		if err != errUnused { // else nothing hangs on it
+			c.endLease(lease, why)
+		}
 	}
 	for _, cl := range claims {
 		cl.told(why)

@@ -68,7 +68,7 @@ func (c *client) step(ln *line, w *waiter) {
 	}
 }
 
-// lock takes a lock of the server, in session scope.
+// lock takes a lock of the server.
 func (c *client) lock(ctx context.Context, cl *claim) error {
 	ln := c.enter(cl.key)
 	defer c.leave(ln)
@@ -153,6 +153,9 @@ type answer struct {
 // knock asks the home link. A link that has died since it was last used is not
 // the caller's concern: nothing has happened on it that lasts.
 func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
+	if c.opts.Scope == TransactionScope {
+		return c.knockInTx(ctx, cl)
+	}
 	var a answer
 	for attempt := 0; ; attempt++ {
 		l, err := c.atHome(ctx)
@@ -313,14 +316,15 @@ func (c *client) first(ctx context.Context, cl *claim) error {
 		if state == "granted" {
 			return nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // the turn sees to the row
 			return c.whyStopped(ctx, cl.r.Lease)
 		}
 		if err == nil {
 			since = time.Time{}
 		} else if since.IsZero() {
 			since = time.Now()
-		} else if time.Since(since) > c.opts.Timeout || !errors.Is(err, driver.ErrUnavailable) {
+		}
+		if err != nil && (time.Since(since) > c.opts.Timeout || !errors.Is(err, driver.ErrUnavailable)) {
 			c.forget(cl)
 			return err
 		}
@@ -335,25 +339,37 @@ func (c *client) first(ctx context.Context, cl *claim) error {
 
 // turn is one wait, or one try if no connection is free to wait on.
 func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.Duration, err error) {
+	if c.opts.Scope == TransactionScope {
+		state, err = c.turnInTx(ctx, cl)
+		pause = yieldPause
+	} else {
+		state, pause, err = c.turnInSession(ctx, cl)
+	}
+	if ctx.Err() != nil && state != "granted" {
+		return state, pause, err
+	}
+	if err != nil {
+		return state, faultPause, err
+	}
+	if state == "gone" {
+		return c.again(ctx, cl)
+	}
+	return state, pause, nil
+}
+
+// turnInSession sees to it that a wait which is given up leaves no row.
+func (c *client) turnInSession(ctx context.Context, cl *claim) (string, time.Duration, error) {
 	l, err := c.waitLink(ctx)
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)) {
 		c.forget(cl)
 		return "", faultPause, err
 	}
-	pause = yieldPause
 	if l == nil {
-		state, err = c.retry(ctx, cl)
-		pause = pollPause
-	} else {
-		state, err = c.await(ctx, l, cl)
+		state, err := c.retry(ctx, cl)
+		return state, pollPause, err
 	}
-	if err != nil {
-		return state, faultPause, err
-	}
-	if state == "gone" && ctx.Err() == nil {
-		return c.again(ctx, cl)
-	}
-	return state, pause, nil
+	state, err := c.await(ctx, l, cl)
+	return state, yieldPause, err
 }
 
 // again joins the queue anew: the row was taken for dead, since the link that

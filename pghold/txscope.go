@@ -2,7 +2,6 @@ package pghold
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,32 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// lockInTx takes a lock of the server for as long as a transaction of its own.
-// What describes the claim is written outside of it, so that others see it.
-func (c *client) lockInTx(ctx context.Context, cl *claim) error {
-	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
-	defer cancel()
-	l, err := c.txLink(ctx)
-	if err != nil {
-		return c.whyNot(ctx, cl, err)
-	}
-	lease := c.leaseOn(l, cl.r)
-	state, err := c.knockInTx(ctx, l, cl, lease)
-	for err == nil && state == "queued" {
-		state, err = c.waitInTx(ctx, l, cl, lease)
-	}
-	if state == "granted" && err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		c.forget(cl)
-	}
-	l.die(errUnused)
-	if err == nil {
-		err = c.heldError(ctx, cl)
-	}
-	return c.whyNot(ctx, cl, err)
-}
+// In transaction scope a lock is held by a transaction of its own. What
+// describes the claim is written outside of it, so that others see it.
 
 // txLink is a connection for one hold; there are Options.Waits of them.
 func (c *client) txLink(ctx context.Context) (*link, error) {
@@ -66,35 +41,50 @@ func (c *client) inTx(ctx context.Context, l *link, run func(ctx context.Context
 	}
 }
 
-// knockInTx tries, and joins the queue if that fails.
-func (c *client) knockInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (string, error) {
+// knockInTx is knock: the transaction is kept only if it has the lock.
+func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
+	l, err := c.txLink(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	lease := c.leaseOn(l, cl.r)
+	a, err := c.tryInTx(ctx, l, cl, lease)
+	if err != nil || a.state != "granted" {
+		l.die(errUnused)
+	}
+	return a, err
+}
+
+func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (answer, error) {
 	sql, args := cl.waitSQL("pg_try_advisory_xact_lock")
 	var got bool
 	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
 	if err != nil {
-		return "", failed(ctx, err)
+		return answer{}, failed(ctx, err)
 	}
-	state, err := c.enlist(ctx, cl, lease, got)
-	if err != nil || !got || state != "queued" {
-		return state, err
+	a, err := c.enlist(ctx, cl, lease, got)
+	if err != nil || !got || a.state != "queued" {
+		return a, err
 	}
-	state, err = c.settleInTx(ctx, l, cl, lease)
+	state, err := c.settleInTx(ctx, l, cl, lease)
 	switch {
-	case err != nil || state == "granted":
-		return state, err
+	case err != nil:
+		c.forget(cl)
+	case state == "granted":
+		a.state = state
 	case cl.r.Try:
 		c.forget(cl)
-		return "held", nil
+		a.state = "held"
 	}
-	return "queued", c.renew(ctx, l)
+	return a, err
 }
 
 // enlist writes the claim's row; got: its transaction has the lock already. The
-// row lives by the home link, since a wait that begins anew must not look dead.
-func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got bool) (string, error) {
+// row lives by the home link, since it outlives transactions that wait.
+func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got bool) (answer, error) {
 	home, err := c.atHome(ctx)
 	if err != nil {
-		return "", err
+		return answer{}, err
 	}
 	var a answer
 	err = c.onHome(ctx, home, func(ctx context.Context, q querier) error {
@@ -106,53 +96,45 @@ func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got
 			c.forget(&claim{name: cl.name, key: cl.key, id: *a.id})
 		}
 	})
-	switch {
-	case err != nil:
-		return "", err
-	case a.state == "kind":
-		return "", otherKind(driver.ResourceKind(a.position))
-	case a.state == "queued":
-		cl.id = *a.id
-		if !got && cl.r.Waiting != nil {
-			cl.r.Waiting(a.position)
-		}
+	if err != nil {
+		return answer{}, err
 	}
-	return a.state, nil
+	if a.state == "queued" {
+		cl.id = *a.id
+	}
+	return a, nil
 }
 
-// waitInTx waits for the lock in the link's transaction.
-func (c *client) waitInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (string, error) {
+// turnInTx is turn: one wait for the lock, in a transaction that is kept only if
+// it gets it and nobody goes first.
+func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
+	l, err := c.txLink(ctx)
+	if err != nil {
+		return "", c.stays(ctx, cl, err)
+	}
+	lease := c.leaseOn(l, cl.r)
 	sql, args := cl.waitSQL("pg_advisory_xact_lock")
-	err := c.inTx(ctx, l, func(ctx context.Context) error {
+	err = c.inTx(ctx, l, func(ctx context.Context) error {
 		_, err := l.conn.Exec(ctx, sql, c.args(args...)...)
 		return err
 	})
+	state := "blocked"
 	if err == nil {
-		state, err := c.settleInTx(ctx, l, cl, lease)
-		if err != nil || state == "granted" {
-			return state, err
-		}
-		if state == "gone" {
-			return "", unreachable(errors.New("the wait was taken for dead"))
-		}
-	} else if code(err) != "55P03" {
-		return "", failed(ctx, err)
+		state, err = c.settleInTx(ctx, l, cl, lease)
 	}
-	return "queued", c.renew(ctx, l)
+	if err != nil || state != "granted" {
+		l.die(errUnused)
+	}
+	if code(err) == "55P03" {
+		return "blocked", nil
+	}
+	return state, c.stays(ctx, cl, err)
 }
 
-// renew begins the link's transaction anew, without its locks, and lets others
-// go first.
-func (c *client) renew(ctx context.Context, l *link) error {
-	err := c.inTx(ctx, l, func(ctx context.Context) error {
-		if _, err := l.conn.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-		return l.begin(ctx)
-	})
-	select {
-	case <-time.After(yieldPause):
-	case <-ctx.Done():
+// stays removes the row of a wait whose caller has gone.
+func (c *client) stays(ctx context.Context, cl *claim, err error) error {
+	if ctx.Err() != nil && err != nil {
+		c.forget(cl)
 	}
 	return failed(ctx, err)
 }

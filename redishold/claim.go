@@ -110,7 +110,7 @@ func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, wait
 	case "ok":
 		token := r.uint()
 		k.u.lease.Extend(sent, k.u.lease.Spec.TTL)
-		if err := k.intime(sent); err != nil {
+		if err := k.intime(ctx, sent); err != nil {
 			k.withdraw()
 			return 0, err
 		}
@@ -126,16 +126,33 @@ func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, wait
 	return 0, refusal(k.name, reply)
 }
 
-// intime says whether an answer that was asked for at sent leaves the hold the
-// validity that it is to have.
-func (k *claim) intime(sent time.Time) error {
-	slack := k.c.opts.slack(k.u.lease.Spec.TTL)
-	if took := driver.Now().Sub(sent); took > slack {
-		e := driver.Errorf("", k.name, driver.ErrUnavailable, "the server granted it after %s, which leaves too little of the TTL of %s; it is given back", took.Round(time.Millisecond), k.u.lease.Spec.TTL)
-		e.RetryAfter = retryIn
-		return e
+// renewals is how often a session is renewed at most to make up for a slow
+// grant.
+const renewals = 3
+
+// intime sees to it that a hold which was asked for at sent has the validity
+// that it is to have: after a slow answer the session is renewed, and if that is
+// slow too, it is an error.
+func (k *claim) intime(ctx context.Context, sent time.Time) error {
+	ttl := k.u.lease.Spec.TTL
+	slack := k.c.opts.slack(ttl)
+	took := driver.Now().Sub(sent)
+	for range renewals {
+		if took <= slack {
+			return nil
+		}
+		sent = driver.Now()
+		if err := k.c.renewNow(ctx, k.u, ttl); err != nil {
+			return err
+		}
+		took = driver.Now().Sub(sent)
 	}
-	return nil
+	if took <= slack {
+		return nil
+	}
+	e := driver.Errorf("", k.name, driver.ErrUnavailable, "the server takes %s to answer, which leaves too little of the TTL of %s; what it granted is given back", took.Round(time.Millisecond), ttl)
+	e.RetryAfter = retryIn
+	return e
 }
 
 // wait waits in the server's queue.

@@ -42,7 +42,7 @@ func failure(ctx context.Context, err error) error {
 		return stopped(ctx, driver.Unknown)
 	}
 	e := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn,
-		Err: fmt.Errorf("Redis does not answer: %w; nobody knows whether it heard", err)}
+		Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
 	if errors.Is(err, rueidis.ErrClosing) {
 		e.Err = errors.New("the client is closed or cannot connect; see that the server runs and the address is right")
 	}

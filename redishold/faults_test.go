@@ -329,9 +329,7 @@ func TestRepeatedRequestsCountOnce(t *testing.T) {
 	add := driver.CountRequest{ID: newID(), Name: name + "c", Op: driver.CountAdd, A: 5}
 	down := driver.CountDownRequest{ID: newID(), Name: name + "l", Count: 9, By: 2}
 	put := driver.TxnRequest{ID: newID(), Then: []driver.Op{{Kind: driver.OpPut, Key: name, Previous: true}}}
-	if _, err := d.Acquire(t.Context(), mutex(name+"/warm")); err != nil { // the session is open
-		t.Fatal(err)
-	}
+	warm(t, d, name+"/warm")
 	for what, ask := range map[string]func(context.Context) (uint64, error){
 		"add 5":     func(ctx context.Context) (uint64, error) { r, err := d.Count(ctx, &add); return r.Value, err },
 		"reserve 5": func(ctx context.Context) (uint64, error) { r, err := d.Reserve(ctx, &start); return r.First + 4, err },
@@ -366,6 +364,19 @@ func TestRepeatedRequestsCountOnce(t *testing.T) {
 	again, err := d.Acquire(t.Context(), lock)
 	if err != nil || again.Token != first.Token {
 		t.Errorf("the same request got the token %d after %d: %v", again.Token, first.Token, err)
+	}
+}
+
+// warm makes each of the calls once, so that the server knows their scripts: the
+// first one of a kind may have to be sent twice.
+func warm(t *testing.T, d driver.Driver, name string) {
+	t.Helper()
+	_, add := d.Count(t.Context(), &driver.CountRequest{ID: newID(), Name: name + "c", Op: driver.CountAdd, A: 1})
+	_, reserve := d.Reserve(t.Context(), &driver.ReserveRequest{ID: newID(), Name: name + "s", N: 1, Start: 1})
+	_, down := d.CountDown(t.Context(), &driver.CountDownRequest{ID: newID(), Name: name + "l", Count: 9, By: 1})
+	_, put := d.Txn(t.Context(), &driver.TxnRequest{ID: newID(), Then: []driver.Op{{Kind: driver.OpPut, Key: name}}})
+	if err := errors.Join(add, reserve, down, put); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -412,6 +423,26 @@ func TestDeadlineFromBeforeTheSend(t *testing.T) {
 		}
 		link.Delay(400*time.Millisecond, services.ToClient)
 	}
+}
+
+// TestTooSlow: a server that always answers too late for the validity that a
+// hold is to have is ErrUnavailable, and what it granted is given back.
+func TestTooSlow(t *testing.T) {
+	server := services.SharedRedis(t)
+	link, name := services.Proxy(t, server.Addr()), unique(t)
+	s, other := open(t, link.URL(server.URL()), holdfast.TTL(4*time.Second)), open(t, server.URL())
+	if h, err := s.Mutex(name + "/warm").Acquire(t.Context()); err != nil || h.Release() != nil {
+		t.Fatal(err)
+	}
+	link.Delay(700*time.Millisecond, services.ToClient)
+	if _, err := s.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Fatalf("a slow grant: got %v; want ErrUnavailable", err)
+	}
+	link.Heal()
+	eventually(t, "what was not granted stays taken", func() bool {
+		h, err := other.Mutex(name).TryAcquire(t.Context())
+		return err == nil && h.Release() == nil
+	})
 }
 
 // TestDeadReaderLeaves: each reader ends on its own; one that died does not stay

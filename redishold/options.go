@@ -28,8 +28,8 @@ type Options struct {
 	// 10 seconds of the default 30. It has to be below MinValidity.
 	Extension time.Duration
 	// MinValidity is how much of its TTL a hold has at least when it is granted:
-	// a server whose answer takes longer than the rest is too slow, and the
-	// grant is given back. 0: nine tenths, 27 seconds of the default 30, but at
+	// after an answer that took longer than the rest the session is renewed, and
+	// if the server stays so slow, the grant is given back. 0: nine tenths, 27 seconds of the default 30, but at
 	// least a quarter of a second is left for the answer.
 	MinValidity time.Duration
 	// BusyWaitMin and BusyWaitMax bound the random pause between two looks at
@@ -63,7 +63,7 @@ func (o *Options) settled() (Options, error) {
 	case s.MaxName < 1 || s.MaxName > defaultMaxName:
 		return s, fmt.Errorf("MaxName is 1 to %d, not %d", defaultMaxName, s.MaxName)
 	case s.Extension < 0 || s.MinValidity < 0:
-		return s, errors.New("Extension and MinValidity are not negative; 0 is the default")
+		return s, errors.New("neither Extension nor MinValidity is negative; 0 is the default")
 	case s.Extension > 0 && s.MinValidity > 0 && s.Extension >= s.MinValidity:
 		return s, fmt.Errorf("the Extension of %s is not below the MinValidity of %s: holds would end between two of them", s.Extension, s.MinValidity)
 	case s.BusyWaitMin < time.Millisecond || s.BusyWaitMax < s.BusyWaitMin:

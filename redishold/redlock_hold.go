@@ -155,14 +155,18 @@ func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
 	if v.no == 0 || !v.refused() && v.faults >= hopeless(v.n) {
 		return v.verdict(ctx)
 	}
-	most := map[string]int{}
+	most, tokens := map[string]int{}, map[string]uint64{}
 	for _, b := range v.got {
 		if b.reply == nil || b.reply[0] != "held" {
 			continue
 		}
 		in := reader{rest: b.reply[1:]}
 		id, c := in.holder(name)
-		if most[id]++; len(e.Holders) == 0 || most[id] >= majority(v.n) {
+		most[id]++
+		// Not every server has been told the token yet.
+		tokens[id] = max(tokens[id], c.Token)
+		c.Token = tokens[id]
+		if len(e.Holders) == 0 || most[id] > 1 {
 			e.Holders = []driver.Claim{c}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,8 +144,8 @@ func TestConflictsWithoutEnd(t *testing.T) {
 		if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) || !strings.Contains(err.Error(), "100 attempts") {
 			t.Errorf("Add: %v", err)
 		}
-		if took := time.Since(start); took < 50*time.Millisecond || took > 150*time.Millisecond || s.calls["swap"] != 100 {
-			t.Errorf("%d attempts took %s", s.calls["swap"], took)
+		if took := time.Since(start); took < 50*time.Millisecond || took > 150*time.Millisecond || s.asked("swap") != 100 {
+			t.Errorf("%d attempts took %s", s.asked("swap"), took)
 		}
 	})
 }
@@ -178,8 +179,8 @@ func TestCutOffHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
 		ctx := t.Context()
 		const ttl = 10 * time.Second
-		cut := false
-		a := open(t, &client{s, func(string, string) fault { return fault{hang: cut} }})
+		var cut atomic.Bool
+		a := open(t, &client{s, func(string, string) fault { return fault{hang: cut.Load()} }})
 		b := open(t, s)
 		h, err := a.Mutex("m", holdfast.TTL(ttl)).Acquire(ctx)
 		if err != nil {
@@ -189,7 +190,7 @@ func TestCutOffHolder(t *testing.T) {
 		if h.Err() != nil {
 			t.Fatalf("renewed, but %v", h.Err())
 		}
-		cut = true
+		cut.Store(true)
 		start := time.Now()
 		next, err := b.Mutex("m").Acquire(ctx)
 		if err != nil || next.Token() <= h.Token() {
@@ -201,7 +202,7 @@ func TestCutOffHolder(t *testing.T) {
 		if took := time.Since(start); took < ttl*6/10 || took > ttl+2*time.Second {
 			t.Errorf("granted after %s", took)
 		}
-		cut = false
+		cut.Store(false)
 		if err := h.Release(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
 		}
@@ -217,9 +218,9 @@ func TestCutOffHolder(t *testing.T) {
 // Two lost beats never lose a hold.
 func TestLostBeats(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
-		failing := false
+		var failing atomic.Bool
 		a := open(t, &client{s, func(string, string) fault {
-			if failing {
+			if failing.Load() {
 				return fault{before: errLink}
 			}
 			return fault{}
@@ -229,9 +230,9 @@ func TestLostBeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			failing = true
+			failing.Store(true)
 			time.Sleep(18 * time.Second)
-			failing = false
+			failing.Store(false)
 			time.Sleep(5 * time.Second)
 			if err := h.Err(); err != nil {
 				t.Fatal(err)
@@ -251,9 +252,9 @@ func TestRenewals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.calls["swap"]
+		before := s.asked("swap")
 		time.Sleep(5 * time.Minute)
-		if n := s.calls["swap"] - before; n < 27 || n > 34 {
+		if n := s.asked("swap") - before; n < 27 || n > 34 {
 			t.Errorf("%d renewals in ten TTLs", n)
 		}
 		r, err := sp.Inspect(t.Context(), "m")
@@ -350,9 +351,9 @@ func TestOneWaiterAsks(t *testing.T) {
 			go func() { _, err := sp.Mutex("m").Acquire(ctx); over <- err }()
 		}
 		synctest.Wait()
-		before := s.calls["get"]
+		before := s.asked("get")
 		time.Sleep(time.Minute)
-		if n := s.calls["get"] - before; n > 150 {
+		if n := s.asked("get") - before; n > 150 {
 			t.Errorf("50 waiters asked %d times in a minute", n)
 		}
 		cancel()

@@ -40,7 +40,7 @@ func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver
 
 func (d *onStore) resource(name string, item *driver.Item, e *lockEntry) driver.Resource {
 	r := driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Modified: item.Revision}
-	if e.Holder != "" && !d.over(item, e) {
+	if d.timeLeft(item, e) > 0 {
 		r.Used, r.Holders = 1, []driver.Claim{d.holder(name, item, e)}
 	}
 	for i, id := range d.line.Waiting(name) {

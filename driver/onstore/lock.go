@@ -136,6 +136,7 @@ type attempt struct {
 	r         *driver.Request
 	name, key string
 	holder    string
+	left      time.Duration // until the holder that stood in the way is over
 }
 
 // once tries until it is decided: held by us, or by somebody else.
@@ -173,7 +174,7 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 	if e.Holder == a.holder { // the answer to our own request was lost
 		return a.take(&item, e, start.Add(-a.d.Timeout)), looked, nil
 	}
-	if e.Holder != "" && !a.d.over(&item, e) {
+	if a.left = a.d.timeLeft(&item, e); a.left > 0 {
 		return nil, looked, final{a.held(&item, e)}
 	}
 	next := &lockEntry{Holder: a.holder, Owner: a.r.Spec.Owner, Meta: a.r.Spec.Meta, TTL: a.r.Spec.TTL, Last: e.token(item.Revision)}
@@ -229,18 +230,22 @@ func (d *onStore) holder(name string, item *driver.Item, e *lockEntry) driver.Cl
 		c.Held, c.ExpiresIn = max(item.Now-e.Since, 0), max(e.Deadline-item.Now, 0)
 		return c
 	}
-	c.ExpiresIn = max(grace(e.TTL)-d.unchanged(lockPrefix+name, item.Revision), 0)
+	c.Held = d.unchanged("token of "+name, c.Token) // as far as was seen
+	c.ExpiresIn = max(e.TTL-d.unchanged(lockPrefix+name, item.Revision), 0)
 	return c
 }
 
-// over reports whether the holder of an entry has certainly stopped: its deadline
-// has passed on the engine's clock, or it was not renewed for longer than any
-// clock may differ on ours.
-func (d *onStore) over(item *driver.Item, e *lockEntry) bool {
-	if e.Deadline != 0 && item.Now != 0 {
-		return item.Now > e.Deadline
+// timeLeft is how long the holder of an entry may still believe in it: until its
+// deadline on the engine's clock, or until it was not renewed for longer than any
+// clock may differ on ours. It is 0 when nobody holds it.
+func (d *onStore) timeLeft(item *driver.Item, e *lockEntry) time.Duration {
+	switch {
+	case e.Holder == "":
+		return 0
+	case e.Deadline != 0 && item.Now != 0:
+		return max(e.Deadline-item.Now+1, 0)
 	}
-	return d.unchanged(item.Key, item.Revision) > grace(e.TTL)
+	return max(grace(e.TTL)-d.unchanged(item.Key, item.Revision), 0)
 }
 
 // grace is how long an entry has to be seen unchanged: TTL·(1+ρ), rounded up.
@@ -295,14 +300,10 @@ func (a *attempt) wait(ctx context.Context) (*hold, error) {
 		if err == nil || !ok || held.Kind != driver.ErrHeld {
 			return h, err
 		}
-		pause := patient.pause(n)
-		if left := held.Holders[0].ExpiresIn; left > 0 {
-			pause = min(pause, left+time.Millisecond)
-		}
 		select {
 		case <-changes:
 			n = -1
-		case <-time.After(pause):
+		case <-time.After(min(patient.pause(n), a.left)):
 		case <-ctx.Done():
 			return nil, stopped(ctx, driver.NotDone)
 		}

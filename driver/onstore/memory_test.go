@@ -69,6 +69,13 @@ func (s *memoryStore) set(f func(op, key string) fault) {
 	s.fault = f
 }
 
+// asked is how often op was asked for.
+func (s *memoryStore) asked(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
 func (s *memoryStore) now() time.Duration {
 	if !s.clock {
 		return 0

@@ -117,7 +117,7 @@ func refusal(op string, p fence.Pass, err error) error {
 		if ctxErr := contextError(err); ctxErr != nil {
 			return &driver.Error{Op: op, Name: p.Resource, Kind: ctxErr}
 		}
-		return &driver.Error{Op: op, Name: p.Resource, Kind: driver.ErrUnavailable, Err: fmt.Errorf("Redis does not answer: %w; nobody knows whether it heard", err)}
+		return &driver.Error{Op: op, Name: p.Resource, Kind: driver.ErrUnavailable, Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
 	}
 	var last, read uint64
 	if _, scanErr := fmt.Sscanf(re.Error(), stale+" %d %d", &last, &read); scanErr == nil {

@@ -17,9 +17,13 @@ type proof struct {
 // proofs lists them. A test reports its figures in log lines that begin with
 // "proof: ".
 var proofs = []proof{
-	{"The machine against its naive twin", "./core -run TestProperty -core.budget=BUDGET"},
-	{"The session over a faulty link", "./session -run TestSchedules -session.budget=BUDGET"},
-	{"The log and its snapshots, every bit and every crash", "./server/storage -run . -storage.full"},
+	{"The machine against its naive twin", "./core -run TestTwin|TestRetries|TestSnapshot -core.budget=BUDGET"},
+	{"The session over a faulty link", "./session -run TestRandomSchedules -session.budget=BUDGET"},
+	{"The log and its snapshots, every bit and every crash", "./server/storage -storage.full"},
+	{"Whole clusters under faults", "./sim -run TestSeeds -sim.first=1000 -sim.budget=BUDGET"},
+	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
+	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},
+	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200"},
 }
 
 func prove(budget time.Duration) error {
@@ -29,7 +33,7 @@ func prove(budget time.Duration) error {
 	for _, p := range proofs {
 		began := time.Now()
 		args := strings.Fields(strings.ReplaceAll(p.args, "BUDGET", budget.String()))
-		out, err := goTest(append([]string{"-v", "-timeout", (2*budget + 10*time.Minute).String()}, args...)...)
+		out, err := goTest(append(args[:1:1], append([]string{"-v", "-timeout", (2*budget + 30*time.Minute).String()}, args[1:]...)...)...)
 		verdict := "passed"
 		if err != nil {
 			verdict, failed = "FAILED", true
