@@ -103,11 +103,14 @@ func (v *vote) verdict(ctx context.Context) error {
 	last := errors.New("nothing in time")
 	for _, b := range v.got {
 		if b.err != nil {
-			last = failure(context.Background(), b.err)
+			last = b.err
 		}
 	}
 	if errors.Is(last, errClosed) {
 		return errClosed
+	}
+	if e, ok := failure(context.Background(), last).(*driver.Error); ok && e.Err != nil {
+		last = e.Err
 	}
 	if ctx.Err() != nil {
 		return stopped(ctx, driver.Unknown)

@@ -57,7 +57,13 @@ func (b bound) row(v []float64) (string, error) {
 	return fmt.Sprintf("| %s | ≤ %s | %s | %s – %s | %s |\n", b.text, num(b.most), num(median), num(v[0]), num(v[len(v)-1]), verdict), nil
 }
 
-func num(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+// num prints three digits, and thousands in full.
+func num(f float64) string {
+	if f >= 1000 {
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(f, 'g', 3, 64)
+}
 
 // metrics collects the figures of a go test -bench run by their units.
 func metrics(out string) map[string][]float64 {
