@@ -409,8 +409,9 @@ func (e *engine) flush(ctx context.Context, p position) error {
 	e.ref()
 	over := make(chan error, 1)
 	go func() {
-		defer e.unref()
-		over <- e.flushNow(p)
+		err := e.flushNow(p)
+		e.unref() // before the answer: who then closes the Space has closed its files
+		over <- err
 	}()
 	select {
 	case err := <-over:

@@ -186,7 +186,7 @@ func patient(t *testing.T, s *holdfast.Space) *holdfast.Hold {
 }
 
 // TestRedLockExcludes has two clients count up a number that nothing else
-// protects, with servers failing one at a time.
+// protects.
 func TestRedLockExcludes(t *testing.T) {
 	f := newFleet(t, 3)
 	clients := []*holdfast.Space{f.open(t), f.open(t)}

@@ -409,3 +409,35 @@ func TestLine(t *testing.T) {
 		}
 	})
 }
+
+// The driver's own Release of a hold that was lost frees nobody: not the next
+// holder, and not the one after.
+func TestReleaseFreesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		ctx := t.Context()
+		var cut atomic.Bool
+		a := onstore.New(&client{s, func(string, string) fault { return fault{hang: cut.Load()} }}, onstore.Options{})
+		defer a.Close(ctx)
+		want := []driver.Want{{Name: "m", Kind: driver.Mutex}}
+		g, err := a.Acquire(ctx, &driver.Request{ID: [16]byte{1}, Wants: want, Spec: driver.Spec{TTL: 5 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut.Store(true)
+		b := open(t, s)
+		h, err := b.Mutex("m").Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut.Store(false)
+		if err := g.Handle.Release(ctx); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		if _, err := b.Mutex("m").TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("the next holder was freed: %v", err)
+		}
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
