@@ -15,7 +15,7 @@ RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|d
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-run: ## a short tour of the API, in memory; ends by itself
+run: ## a short tour on files, with real processes; ends by itself
 	@$(GO) run ./examples/tour
 
 test: deps check ## everything that must pass before a change lands

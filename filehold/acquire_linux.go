@@ -46,7 +46,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 	for _, i := range byName(r.Wants) {
 		p, err := c.takeOne(ctx, u, &r.Wants[i], r)
 		if err != nil {
-			return driver.Grant{}, errors.Join(err, h.undo(ctx))
+			return driver.Grant{}, h.giveUp(ctx, err)
 		}
 		p.want = i
 		h.parts = append(h.parts, p)
@@ -91,6 +91,15 @@ func (h *hold) grant(u *user, n int) driver.Grant {
 		g.Token = max(g.Token, p.token)
 	}
 	return g
+}
+
+// giveUp undoes what was taken before err, which it returns as it is unless that
+// fails too.
+func (h *hold) giveUp(ctx context.Context, err error) error {
+	if undone := h.undo(ctx); undone != nil {
+		return errors.Join(err, undone)
+	}
+	return err
 }
 
 // undo gives back what was taken before something failed.

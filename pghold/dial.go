@@ -49,8 +49,8 @@ func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 }
 
 // connect opens a connection as the pool would.
-func (c *client) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(c.config.ConnectTimeout, c.opts.Timeout))
+func (c *client) connect(caller context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(caller, max(c.config.ConnectTimeout, c.opts.Timeout))
 	defer cancel()
 	pool, cfg := c.pool.Config(), c.config.Copy()
 	cfg.OnNotification = nil
@@ -64,7 +64,7 @@ func (c *client) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, failed(caller, err)
 	}
 	if pool.AfterConnect != nil {
 		if err := pool.AfterConnect(ctx, conn); err != nil {

@@ -79,9 +79,14 @@ func temporary(pe *pgconn.PgError) bool {
 	return strings.HasPrefix(pe.Code, "08") || strings.HasPrefix(pe.Code, "53") || strings.HasPrefix(pe.Code, "57P") || pe.Code == "57014"
 }
 
-// unreachable is the error when nothing came back.
+// unreachable is the error when nothing came back. A time limit of ours is not
+// the caller's: it must not look like the end of the caller's context.
 func unreachable(err error) error {
-	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: err}
+	o := outcome(err)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("no answer in time (%v)", err)
+	}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: o, RetryAfter: time.Second, Err: err}
 }
 
 // outcome is NotDone where the server refused or never saw the call.

@@ -150,6 +150,7 @@ func (c *cluster) maybeFlip(n *node) {
 		n.files.Flip(file, bit)
 		return
 	}
+	n.flipped = true
 	c.res.Flips++
 }
 
@@ -165,7 +166,8 @@ func (n *node) recovered() (point, error) {
 
 type point struct{ last, term, vote, snapshot uint64 }
 
-// spare is how many voters the group can lose and still decide.
+// spare is how many voters the group can lose and still decide. One whose files
+// have a flipped bit counts as lost, whether or not that was found yet.
 func (c *cluster) spare() int {
 	l := c.leader()
 	if l == nil {
@@ -174,7 +176,7 @@ func (c *cluster) spare() int {
 	voters := l.replica.Status().Members.Conf.GetVoters()
 	well := 0
 	for _, id := range voters {
-		if n := c.node(id); n != nil && !n.gone {
+		if n := c.node(id); n != nil && !n.gone && !n.flipped {
 			well++
 		}
 	}

@@ -28,7 +28,8 @@ type node struct {
 
 	life    int // counts starts; what an earlier one began is void
 	up      bool
-	gone    bool // removed from the group, or damaged: never started again
+	gone    bool // damaged: never started again
+	flipped bool // a bit of its files is wrong
 	paused  bool
 	waiting []func() // what came during the pause
 	began   int64

@@ -3,6 +3,7 @@
 //
 //	go run ./internal/measure bench             writes docs/benchmarks.md
 //	go run ./internal/measure prove -budget 5m  writes docs/proofs.md
+//	go run ./internal/measure prove ./core      only the proofs of these packages
 //
 // Speed is always a ratio to a baseline of the same run, repeated, with its
 // spread: the machines are shared, and a figure alone says little.
@@ -39,7 +40,7 @@ func run(args []string) error {
 	case "bench":
 		return bench(*count)
 	case "prove":
-		return prove(*budget)
+		return prove(*budget, flags.Args())
 	}
 	return fmt.Errorf("unknown command %q: say bench or prove", args[0])
 }
