@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // hold is what an Acquire took: lock files and claims of the machine, in the
@@ -146,7 +147,7 @@ func (p *piece) release(ctx context.Context) error {
 		return p.wish.release(ctx)
 	}
 	if !p.lock.release() {
-		return refusal(&core.Result{Code: core.CodeLost})
+		return convert.Refusal(core.CodeLost, "")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // ask runs a command that hangs on no session and returns when it is on disk.
@@ -115,11 +116,11 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	if !writes(r.Then) && !writes(r.Else) {
 		do = c.read
 	}
-	o, err := do(ctx, core.Command{Op: core.OpTxn, If: compares(r.If), Then: keyOps(r.Then), Else: keyOps(r.Else)})
+	o, err := do(ctx, core.Command{Op: core.OpTxn, If: convert.Compares(r.If), Then: convert.KeyOps(r.Then), Else: convert.KeyOps(r.Else)})
 	if err != nil {
 		return nil, err
 	}
-	return &driver.TxnReply{OK: o.result.OK, Revision: o.result.Revision, Results: results(o.now, o.result.Keys)}, nil
+	return &driver.TxnReply{OK: o.result.OK, Revision: o.result.Revision, Results: convert.Results(o.now, o.result.Keys)}, nil
 }
 
 func writes(ops []driver.Op) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // user is a session of this process.
@@ -37,7 +38,7 @@ func (e *engine) openUser(c *client, spec driver.Spec) (*user, error) {
 		return nil, err
 	}
 	if r := &e.out.Replies[0].Results[0]; r.Code != core.CodeOK {
-		return nil, refusal(r)
+		return nil, convert.Refusal(r.Code, r.Text)
 	}
 	e.users[u.id] = u
 	return u, nil

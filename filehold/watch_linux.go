@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/watch"
 )
 
@@ -103,7 +104,7 @@ func (c *client) follow(ctx context.Context, w *watch.Watcher, wake <-chan struc
 			return
 		}
 		for i := range events {
-			if ctx.Err() != nil || !yield(event(now, &events[i], previous), nil) {
+			if ctx.Err() != nil || !yield(convert.Event(now, &events[i], previous), nil) {
 				return
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // wish is a claim in the machine: of a semaphore, an election, a latch or a
@@ -156,7 +157,7 @@ func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request
 		if p.State == core.ClaimGranted {
 			return p.Token, nil
 		}
-		return 0, refusal(&core.Result{Code: p.Code})
+		return 0, convert.Refusal(p.Code, "")
 	case <-ctx.Done():
 		err = stopped(ctx, driver.NotDone)
 	case <-k.u.lease.Done():
@@ -221,7 +222,7 @@ func (k *wish) release(ctx context.Context) error {
 	case core.CodeOK:
 		return nil
 	case core.CodeNotExist, core.CodeNoSession:
-		return refusal(&core.Result{Code: core.CodeLost})
+		return convert.Refusal(core.CodeLost, "")
 	}
-	return refusal(&o.result)
+	return convert.Refusal(o.result.Code, o.result.Text)
 }

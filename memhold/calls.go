@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // Force ends the claim on a name that has a token.
@@ -15,7 +16,7 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 		cmd.Flags = core.Now
 	}
 	res, at, err := c.ask(ctx, &cmd)
-	return driver.ForceReply{Until: left(at, res.Deadline)}, err
+	return driver.ForceReply{Until: convert.Left(at, res.Deadline)}, err
 }
 
 // Resize sets a semaphore's limit.

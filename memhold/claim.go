@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/session"
 )
 
@@ -127,7 +128,7 @@ func (k *claim) lose(code core.Code) {
 	if k.told == nil {
 		return
 	}
-	told, cause := k.told, refusal(code, "")
+	told, cause := k.told, convert.Refusal(code, "")
 	cause.Kind, cause.Outcome = driver.ErrLost, driver.Done
 	k.c.st.later = append(k.c.st.later, task{f: func() { told(cause) }})
 }
@@ -168,9 +169,9 @@ func (k *claim) free() error {
 	case call.Outcome != session.Answered:
 		k.result = &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome), Err: errors.New("its session has ended")}
 	case call.Result.Code == core.CodeNotExist:
-		k.result = refusal(core.CodeLost, "")
+		k.result = convert.Refusal(core.CodeLost, "")
 	case call.Result.Code != core.CodeOK:
-		k.result = refusal(call.Result.Code, call.Result.Text)
+		k.result = convert.Refusal(call.Result.Code, call.Result.Text)
 	}
 	recycle(k.release)
 	k.release = nil

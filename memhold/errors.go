@@ -1,39 +1,13 @@
 package memhold
 
 import (
-	"context"
 	"errors"
-	"io/fs"
-	"time"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/session"
 )
-
-// kinds are what callers see of the machine's codes.
-var kinds = map[core.Code]error{
-	core.CodeHeld:        driver.ErrHeld,
-	core.CodeLost:        driver.ErrLost,
-	core.CodeConflict:    driver.ErrConflict,
-	core.CodeInvalid:     fs.ErrInvalid,
-	core.CodeNotExist:    fs.ErrNotExist,
-	core.CodeExhausted:   driver.ErrExhausted,
-	core.CodeNoSession:   driver.ErrLost,
-	core.CodeTimeout:     context.DeadlineExceeded,
-	core.CodeCanceled:    context.Canceled,
-	core.CodeRevoked:     driver.ErrLost,
-	core.CodeMaxHold:     driver.ErrLost,
-	core.CodePermission:  fs.ErrPermission,
-	core.CodeUnavailable: driver.ErrUnavailable,
-}
-
-// texts say more where the machine itself says nothing.
-var texts = map[core.Code]string{
-	core.CodeRevoked: "it was taken by force: somebody else decided its end",
-	core.CodeMaxHold: "its MaxHold has passed",
-	core.CodeLost:    "it had ended before",
-}
 
 // failure is the error of an answered call; nil: it succeeded.
 func failure(c *client, u *user, call *session.Call) error {
@@ -44,21 +18,9 @@ func failure(c *client, u *user, call *session.Call) error {
 	if r.Code == core.CodeOK {
 		return nil
 	}
-	e := refusal(r.Code, r.Text)
+	e := convert.Refusal(r.Code, r.Text)
 	if r.Code == core.CodeHeld {
-		e.Holders, e.Waiting = holders(call), int(r.Waiting)
-	}
-	return e
-}
-
-// refusal is the error of a code.
-func refusal(code core.Code, text string) *driver.Error {
-	e := &driver.Error{Kind: kinds[code], Outcome: driver.NotDone}
-	if text == "" {
-		text = texts[code]
-	}
-	if text != "" {
-		e.Err = errors.New(text)
+		e.Holders, e.Waiting = convert.Holders(call.Now, r.Holders, call.Command.Wants), int(r.Waiting)
 	}
 	return e
 }
@@ -73,29 +35,4 @@ func unanswered(c *client, u *user, call *session.Call) error {
 		e.Err = errors.New("its session has ended")
 	}
 	return e
-}
-
-// holders are those who stand in the way of an Acquire.
-func holders(call *session.Call) []driver.Claim {
-	list := make([]driver.Claim, len(call.Result.Holders))
-	for i := range list {
-		h := &call.Result.Holders[i]
-		list[i] = driver.Claim{
-			Mode: driver.Mode(h.Mode), Weight: h.Weight, Token: h.Token, Owner: h.Owner, Meta: h.Meta,
-			Lease: driver.LeaseID(h.Session), Held: time.Duration(call.Now - h.Since), Revoked: h.Revoked,
-			ExpiresIn: left(call.Now, h.Deadline),
-		}
-		if w := call.Command.Wants; len(w) == 1 {
-			list[i].Name, list[i].Kind = w[0].Name, driver.ResourceKind(w[0].Kind)
-		}
-	}
-	return list
-}
-
-// left is the time to a deadline; 0: there is none, or it has passed.
-func left(now, deadline int64) time.Duration {
-	if deadline == 0 {
-		return 0
-	}
-	return time.Duration(max(deadline-now, 0))
 }

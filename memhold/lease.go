@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 )
 
 // OpenLease opens a session of its own.
@@ -108,7 +109,7 @@ func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.Lease
 		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another memory")
 	}
 	return driver.LeaseInfo{
-		ID: id, TTL: time.Duration(s.TTL), ExpiresIn: left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
+		ID: id, TTL: time.Duration(s.TTL), ExpiresIn: convert.Left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
 		Names: namesOf(s.Claims), Waits: namesOf(s.Waits), Keys: slices.Clone(s.Keys),
 	}, nil
 }

@@ -1,7 +1,6 @@
 package memhold
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/watch"
 )
 
@@ -81,7 +81,7 @@ func (c *client) follow(ctx context.Context, w *watch.Watcher, wake <-chan struc
 			return
 		}
 		for i := range events {
-			if ctx.Err() != nil || !yield(event(now, &events[i], previous), nil) {
+			if ctx.Err() != nil || !yield(convert.Event(now, &events[i], previous), nil) {
 				return
 			}
 		}
@@ -97,37 +97,4 @@ func (c *client) follow(ctx context.Context, w *watch.Watcher, wake <-chan struc
 			return
 		}
 	}
-}
-
-// event is an event as callers see it; it shares nothing with the machine.
-func event(now int64, e *core.Event, previous bool) driver.Event {
-	d := driver.Event{
-		Revision: e.Revision, Ordinal: e.Ordinal, Kind: e.Kind.String(), Verb: e.Verb.String(), Name: e.Name,
-		Token: e.Token, Owner: e.Owner, Mode: driver.Mode(e.Mode), Weight: e.Weight, Lease: driver.LeaseID(e.Session),
-		Value: bytes.Clone(e.Value), Reason: reasons[e.Reason], Number: e.Number,
-	}
-	if e.Kind == core.EventSession {
-		d.Name = d.Lease.String()
-	}
-	if e.Kind == core.EventKV {
-		d.KV = kv(now, &e.Key)
-		if previous && e.Prev.Version > 0 {
-			d.Prev = kv(now, &e.Prev)
-		}
-	}
-	return d
-}
-
-// reasons are the words for the codes of events.
-var reasons = map[core.Code]string{
-	core.CodeHeld:      "held",
-	core.CodeLost:      "lost",
-	core.CodeConflict:  "conflict",
-	core.CodeInvalid:   "invalid",
-	core.CodeExhausted: "exhausted",
-	core.CodeNoSession: "session",
-	core.CodeTimeout:   "timeout",
-	core.CodeCanceled:  "canceled",
-	core.CodeRevoked:   "revoked",
-	core.CodeMaxHold:   "max-hold",
 }

@@ -1,0 +1,61 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// kinds are what callers see of the machine's codes.
+var kinds = map[core.Code]error{
+	core.CodeHeld:        driver.ErrHeld,
+	core.CodeLost:        driver.ErrLost,
+	core.CodeConflict:    driver.ErrConflict,
+	core.CodeInvalid:     fs.ErrInvalid,
+	core.CodeNotExist:    fs.ErrNotExist,
+	core.CodeExhausted:   driver.ErrExhausted,
+	core.CodeNoSession:   driver.ErrLost,
+	core.CodeTimeout:     context.DeadlineExceeded,
+	core.CodeCanceled:    context.Canceled,
+	core.CodeRevoked:     driver.ErrLost,
+	core.CodeMaxHold:     driver.ErrLost,
+	core.CodePermission:  fs.ErrPermission,
+	core.CodeUnavailable: driver.ErrUnavailable,
+}
+
+// texts say more where the machine itself says nothing.
+var texts = map[core.Code]string{
+	core.CodeRevoked:   "it was taken by force: somebody else decided its end",
+	core.CodeMaxHold:   "its MaxHold has passed",
+	core.CodeLost:      "it had ended before",
+	core.CodeNoSession: "its session has ended",
+}
+
+// reasons are the words for the codes of events.
+var reasons = map[core.Code]string{
+	core.CodeHeld:      "held",
+	core.CodeLost:      "lost",
+	core.CodeConflict:  "conflict",
+	core.CodeInvalid:   "invalid",
+	core.CodeExhausted: "exhausted",
+	core.CodeNoSession: "session",
+	core.CodeTimeout:   "timeout",
+	core.CodeCanceled:  "canceled",
+	core.CodeRevoked:   "revoked",
+	core.CodeMaxHold:   "max-hold",
+}
+
+// Refusal is the error of a code, with the machine's text or our own.
+func Refusal(code core.Code, text string) *driver.Error {
+	e := &driver.Error{Kind: kinds[code], Outcome: driver.NotDone}
+	if text == "" {
+		text = texts[code]
+	}
+	if text != "" {
+		e.Err = errors.New(text)
+	}
+	return e
+}

@@ -1,0 +1,38 @@
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/convert"
+)
+
+// Every code that a caller can be refused with has a kind; the session deals
+// with the others itself.
+func TestEveryRefusalHasAKind(t *testing.T) {
+	for code := core.CodeHeld; code <= core.CodeUnavailable; code++ {
+		inside := code == core.CodeForgotten || code == core.CodeWindow
+		if e := convert.Refusal(code, ""); (e.Kind == nil) != inside {
+			t.Errorf("code %d has the kind %v", code, e.Kind)
+		}
+	}
+	if e := convert.Refusal(core.CodeInvalid, "a reason"); e.Err.Error() != "a reason" {
+		t.Errorf("the machine's text was lost: %v", e)
+	}
+}
+
+// What is handed out shares nothing with the machine.
+func TestValuesAreCopies(t *testing.T) {
+	key := core.Key{Name: "k", Value: []byte("v"), Version: 1, Deadline: 30}
+	kv := convert.KV(10, &key)
+	key.Value[0] = 'x'
+	if string(kv.Value) != "v" || kv.ExpiresIn != 20 {
+		t.Errorf("got %q, which expires in %d", kv.Value, kv.ExpiresIn)
+	}
+	info := []core.ClaimInfo{{Name: "n", Value: []byte("v"), Since: 5, Ends: 15}}
+	claims := convert.Claims(10, info)
+	info[0].Value[0] = 'x'
+	if string(claims[0].Value) != "v" || claims[0].Held != 5 || claims[0].ExpiresIn != 5 {
+		t.Errorf("got %+v", claims[0])
+	}
+}
