@@ -31,11 +31,6 @@ func resource(now int64, r *core.ResourceInfo) driver.Resource {
 	return d
 }
 
-// claims are holders or waiters.
-func claims(now int64, infos []core.ClaimInfo) []driver.Claim {
-	return endless(convert.Claims(now, infos))
-}
-
 // endless takes the time left from claims: sessions last as long as their
 // process.
 func endless(list []driver.Claim) []driver.Claim {
