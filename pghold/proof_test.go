@@ -116,8 +116,8 @@ func (p *proof) run(t *testing.T, f fault) {
 
 // try lets one holder lose.
 func (p *proof) try(t *testing.T, f fault) trial {
-	holder := p.open(t)
-	defer holder.Close()
+	holder, end := p.open(t)
+	defer end()
 	var h *holdfast.Hold
 	eventually(t, "the holder does not get the lock", func() (ok bool) { // a busy machine may exceed the short timeout
 		var err error
@@ -184,11 +184,14 @@ func (p *proof) next(t *testing.T) <-chan grant {
 }
 
 // open is a holder behind the link.
-func (p *proof) open(t *testing.T) *holdfast.Space {
+func (p *proof) open(t *testing.T) (s *holdfast.Space, end func()) {
 	t.Helper()
 	pool := must(pgxpool.New(t.Context(), p.way.URL(p.url)))(t)
-	t.Cleanup(pool.Close)
-	return must(holdfast.New(must(pghold.New(pool, p.opts))(t)))(t)
+	s = must(holdfast.New(must(pghold.New(pool, p.opts))(t)))(t)
+	return s, func() {
+		check(t, s.Close())
+		pool.Close()
+	}
 }
 
 // rank is the p-th percentile.
