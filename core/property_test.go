@@ -39,7 +39,7 @@ func seeds(t *testing.T, share uint64, f func(t *testing.T, seed uint64)) {
 			t.Fatalf("seed %d failed; see it alone with -run %s -core.seed=%d", n, t.Name(), n)
 		}
 	}
-	t.Logf("%d seeds", n-1)
+	t.Logf("proof: %s: %d seeds", t.Name(), n-1)
 }
 
 // subject is a machine that takes decoded entries.

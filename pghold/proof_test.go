@@ -49,8 +49,8 @@ const (
 
 // TestProof measures what the table in the package's documentation says: how
 // late a holder learns of its loss, and how often and how long it believed in
-// its hold while another had been granted. It believes too long only after its
-// server process was killed, and never grows an older token.
+// its hold while another had been granted. That happens only after its server
+// process was killed; the next token is greater in any case.
 func TestProof(t *testing.T) {
 	pg := services.PostgreSQL(t)
 	p := &proof{

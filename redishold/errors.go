@@ -41,6 +41,10 @@ func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, driver.Unknown)
 	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		// A dial bounded by the deadline can end a moment before the context.
+		return &driver.Error{Kind: context.DeadlineExceeded, Outcome: driver.Unknown, Err: err}
+	}
 	e := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn,
 		Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
 	if errors.Is(err, rueidis.ErrClosing) {

@@ -42,7 +42,7 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		return sum
 	})
-	t.Logf("%v in %s", &sum, time.Since(start).Round(time.Millisecond))
+	t.Logf("proof: %v in %s", &sum, time.Since(start).Round(time.Millisecond))
 	sum.check(t)
 }
 
