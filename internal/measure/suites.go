@@ -11,10 +11,10 @@ var suites = []suite{
 	}},
 	{pkg: "./core", bench: "Million$", bounds: []bound{
 		{"B/lock", 500, "bytes of heap a held lock, of 1,000,000 with one session for every ten"},
-		{"expire/grant", 3, "expiring them, to granting them"},
+		{"expire/grant", 3, "expiring them, to granting them, in processor time"},
 	}},
 	{pkg: "./core", bench: "Drain$", bounds: []bound{
-		{"ten-times-ratio", 15, "draining 10,000 waiters, to draining 1,000"},
+		{"ten-times-ratio", 15, "draining 10,000 waiters, to draining 1,000, in processor time"},
 	}},
 	{pkg: "./core", bench: "Snapshot$", bounds: []bound{
 		{"longest-ms", 20, "longest apply while a snapshot of 1,000,000 locks is written, in milliseconds"},
