@@ -52,6 +52,9 @@ func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (!isServer || pe.Code == "57014") {
 		return stopped(ctx, outcome(err))
 	}
+	if !isServer && late(ctx) {
+		return &driver.Error{Kind: context.DeadlineExceeded, Outcome: outcome(err), Err: err}
+	}
 	if !isServer {
 		return unreachable(err)
 	}
@@ -65,6 +68,13 @@ func failed(ctx context.Context, err error) error {
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, "")}
 	}
 	return &driver.Error{Outcome: driver.NotDone, Err: explain(pe, "")}
+}
+
+// late: the caller's deadline has passed. What it bounds, a dial say, can end a
+// moment before the context itself does.
+func late(ctx context.Context) bool {
+	d, ok := ctx.Deadline()
+	return ok && !time.Now().Before(d)
 }
 
 func explain(pe *pgconn.PgError, text string) error {
