@@ -10,4 +10,5 @@ import (
 	_ "github.com/holdfast-io/holdfast/memhold"   // mem:
 	_ "github.com/holdfast-io/holdfast/pghold"    // postgres:, postgresql:
 	_ "github.com/holdfast-io/holdfast/redishold" // redis:, rediss:
+	_ "github.com/holdfast-io/holdfast/server"    // embed:
 )

@@ -22,9 +22,7 @@ func TestLossIsToldBeforeAnyTimer(t *testing.T) {
 			}
 			defer h.Release()
 			lost := h.Done() // later calls of Done would look at the clock
-			st.mu.Lock()
-			st.start = st.start.Add(-2 * time.Second)
-			st.mu.Unlock()
+			st.g.Shift(2 * time.Second)
 			if _, err := b.Mutex("m", holdfast.TTL(time.Hour)).Acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +37,7 @@ func TestLossIsToldBeforeAnyTimer(t *testing.T) {
 
 func space(t *testing.T, st *store) *holdfast.Space {
 	t.Helper()
-	s, err := holdfast.New(newClient(st))
+	s, err := holdfast.New(st.newClient())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,14 @@ import (
 	"io/fs"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 )
+
+// minTTL is the shortest session.
+const minTTL = time.Second
 
 func init() { driver.Register("mem", openURL) }
 
@@ -23,7 +27,7 @@ func Open(opts ...holdfast.Option) *holdfast.Space {
 }
 
 // New returns a driver with a memory of its own, for [holdfast.New].
-func New() driver.Driver { return newClient(newStore("")) }
+func New() driver.Driver { return newStore("").newClient() }
 
 // stores are the memories that have a name.
 var stores = struct {
@@ -47,20 +51,20 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 		st = newStore(name)
 		stores.byName[name] = st
 	}
-	return newClient(st), nil
+	return st.newClient(), nil
 }
 
-// leave is the end of one client of st; the last one ends the memory. Both
-// locks are taken, so that nobody opens a memory that is ending.
-func (st *store) leave() {
+// Left is the end of one client of st; the last one ends the memory. Both locks
+// are taken, so that nobody opens a memory that is ending.
+func (st *store) Left() {
 	stores.Lock()
 	defer stores.Unlock()
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.g.Lock()
+	defer st.g.Unlock()
 	if st.clients--; st.clients > 0 {
 		return
 	}
-	st.alarm.stop()
+	st.alarm.Stop()
 	if stores.byName[st.name] == st {
 		delete(stores.byName, st.name)
 	}

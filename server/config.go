@@ -68,6 +68,14 @@ func (c Config) filled() (Config, error) {
 	return c, c.checkFounders()
 }
 
+// shortest is the least TTL that the node takes.
+func (c *Config) shortest() time.Duration {
+	if c.MinTTL > 0 {
+		return c.MinTTL
+	}
+	return 5 * 10 * c.Tick
+}
+
 // alone reports whether the node needs nobody's vote but its own.
 func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
 

@@ -39,6 +39,7 @@ type loop struct {
 	hubMu sync.Mutex
 	hub   *watch.Hub
 	woken map[*watch.Watcher]func()
+	seen  int64 // cluster time of the newest event
 }
 
 // inbox is what has come since the loop last looked.
@@ -202,6 +203,7 @@ func (l *loop) drop(c replica.Caller) {
 func (l *loop) publish(events []core.Event, jumped bool) {
 	l.hubMu.Lock()
 	defer l.hubMu.Unlock()
+	l.seen = l.node.Machine().Now()
 	woken := l.hub.Publish(events, l.node.Machine().Revision())
 	if jumped {
 		woken = l.hub.Jump(l.node.Machine().Revision())

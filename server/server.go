@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -22,6 +23,10 @@ type Server struct {
 	loop *loop
 	disk *disk.Disk
 	addr net.Addr
+
+	engineOnce sync.Once
+	engine     *engine // of the Spaces in this process
+	running    sync.WaitGroup
 }
 
 // New starts a node on its directory. The node leads at once if it is alone;
@@ -107,6 +112,7 @@ func (s *Server) listen(l *loop) error {
 func (s *Server) Close() error {
 	s.loop.halt()
 	<-s.loop.stopped
+	s.running.Wait()
 	if s.loop.peers != nil {
 		s.loop.peers.Close()
 	}
@@ -166,16 +172,22 @@ func (s *Server) Transfer(ctx context.Context, to uint64) error {
 // Look runs f on the state of the machine, which then has everything that was
 // answered before Look was called. f must neither block nor keep the machine.
 func (s *Server) Look(ctx context.Context, f func(*core.Machine)) error {
+	return s.look(ctx, func(m *core.Machine, _ int64) { f(m) })
+}
+
+// look also tells f the cluster time.
+func (s *Server) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
 	looked := make(chan bool, 1)
-	err := s.loop.do(ctx, func() {
-		id := s.loop.newCaller()
-		s.loop.reads[id] = func(m *core.Machine) {
+	l := s.loop
+	err := l.do(ctx, func() {
+		id := l.newCaller()
+		l.reads[id] = func(m *core.Machine) {
 			if m != nil {
-				f(m)
+				f(m, l.node.ClusterTime(l.now()))
 			}
 			looked <- m != nil
 		}
-		s.loop.node.Read(s.loop.now(), id)
+		l.node.Read(l.now(), id)
 	})
 	if err != nil {
 		return err

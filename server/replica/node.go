@@ -332,6 +332,15 @@ func (n *Node) Status() Status {
 // linearizable answer only when [Output.Reads] says so.
 func (n *Node) Machine() *core.Machine { return n.machine }
 
+// ClusterTime is cluster time as this node knows it at the time now: while it
+// leads that of its clock, else that of what it applied last.
+func (n *Node) ClusterTime(now int64) int64 {
+	if n.serving {
+		return max(n.clock.sample(now), n.machine.Now())
+	}
+	return n.machine.Now()
+}
+
 // PeerUnreachable tells that a message to a peer was lost.
 func (n *Node) PeerUnreachable(now int64, peer uint64) {
 	if n.begin(now) {

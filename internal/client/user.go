@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"encoding/binary"
@@ -12,15 +12,13 @@ import (
 
 const never = session.Never
 
-// user is one session of a client. Guarded by the store's mutex.
-type user struct {
-	c      *client
-	s      *session.Session
-	lease  *driver.Lease
-	stream uint64
-	pushes uint64
-	alarm  alarm
-	dirty  bool
+// User is one session of a client. Guarded by the group's mutex.
+type User struct {
+	c     *Client
+	s     *session.Session
+	lease *driver.Lease
+	alarm Alarm
+	dirty bool
 	// ending is what the lease says when the client itself ends the session.
 	ending error
 	// changed is closed and forgotten at every turn of the session's life: it
@@ -30,19 +28,19 @@ type user struct {
 }
 
 // newUser makes a session; it opens with the next pump.
-func (c *client) newUser(now int64, spec driver.Spec) *user {
+func (c *Client) newUser(now int64, spec driver.Spec) *User {
 	var id core.SessionID
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
-	u := &user{c: c, lease: driver.NewLease(driver.LeaseID(id), spec)}
+	u := &User{c: c, lease: driver.NewLease(driver.LeaseID(id), spec)}
 	u.s = session.New(session.Config{
-		ID: id, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,
+		ID: id, Namespace: c.g.opts.Namespace, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,
 		Policy: core.Policy(spec.Policy), Grace: spec.Grace, Seed: rand.Uint64(),
 	})
-	u.alarm.ring = u.ring
-	c.st.users[id] = u
+	u.alarm.Ring = u.ring
+	c.g.users[id] = u
 	c.users[u] = struct{}{}
-	if !c.stalled() {
+	if !c.stalled() && !c.g.down {
 		u.take(u.s.Connect(now))
 	}
 	u.touch()
@@ -50,53 +48,57 @@ func (c *client) newUser(now int64, spec driver.Spec) *user {
 }
 
 // touch has the session flushed by the next pump.
-func (u *user) touch() {
+func (u *User) touch() {
 	if !u.dirty {
 		u.dirty = true
-		u.c.st.dirty = append(u.c.st.dirty, u)
+		u.c.g.dirty = append(u.c.g.dirty, u)
 	}
 }
 
 // ring is the session's alarm: a keepalive, or its deadline.
-func (u *user) ring() {
-	st := u.c.st
-	now := st.lock()
-	defer st.unlock()
+func (u *User) ring() {
+	g := u.c.g
+	now := g.Lock()
+	defer g.Unlock()
 	if u.over {
 		return
 	}
-	u.alarm.rang()
+	u.alarm.Rang()
 	u.touch()
-	st.pump(now)
+	g.Pump(now)
 }
 
-// deliver gives the session a message of the machine.
-func (u *user) deliver(now int64, m *session.Message) {
-	m.Session, m.Stream, m.Pushes = u.s.ID(), u.stream, u.pushes
+// Stalled reports whether the session is cut off for the time being.
+func (u *User) Stalled() bool { return u.c.stalled() }
+
+// Deliver gives the session a message of the machine; the group is locked.
+func (u *User) Deliver(now int64, m *session.Message) {
 	u.take(u.s.Receive(now, m))
 	u.touch()
 }
 
 // take does what the session asks for.
-func (u *user) take(actions []session.Action) {
-	st := u.c.st
+func (u *User) take(actions []session.Action) {
+	g := u.c.g
 	for i := range actions {
 		a := &actions[i]
 		switch a.Kind {
 		case session.Send:
-			st.sends = append(st.sends, outgoing{u, a.Message})
+			g.sends = append(g.sends, Outgoing{u, a.Message})
 		case session.Queued:
-			queued(st, a.Call)
+			queued(g, a.Call)
 		case session.Done:
-			a.Call.Tag.(finisher).finished(st)
+			a.Call.Tag.(finisher).finished(g)
 		case session.Lost:
 			a.Call.Tag.(*claim).lose(a.Code)
 		case session.Moved:
-			st.death = min(st.death, a.Deadline)
-			st.later = append(st.later, task{lease: u.lease, at: st.time(a.Deadline)})
+			g.death = min(g.death, a.Deadline)
+			g.later = append(g.later, task{lease: u.lease, at: g.Time(a.Deadline)})
 			u.turn()
 		case session.Dead:
 			u.die(a)
+		case session.Redial:
+			g.engine.Redial(a.Endpoint)
 		case session.Over:
 			u.forget()
 		}
@@ -104,7 +106,7 @@ func (u *user) take(actions []session.Action) {
 }
 
 // turn wakes who waits for a turn of the session's life.
-func (u *user) turn() {
+func (u *User) turn() {
 	if u.changed != nil {
 		close(u.changed)
 		u.changed = nil
@@ -112,7 +114,7 @@ func (u *user) turn() {
 }
 
 // next is closed at the next turn.
-func (u *user) next() <-chan struct{} {
+func (u *User) next() <-chan struct{} {
 	if u.changed == nil {
 		u.changed = make(chan struct{})
 	}
@@ -120,23 +122,25 @@ func (u *user) next() <-chan struct{} {
 }
 
 // die ends the lease: it comes before the Done of the calls that this ends.
-func (u *user) die(a *session.Action) {
+func (u *User) die(a *session.Action) {
 	err := u.ending
 	if err == nil {
 		lost := &driver.Error{Op: "keep session", Name: u.lease.ID.String(), Kind: driver.ErrLost, Err: fmt.Errorf("%s", a.Text)}
 		u.c.faulty("keep session", lost.Name, lost)
 		err = lost
 	}
-	u.c.st.later = append(u.c.st.later, task{lease: u.lease, end: err})
+	u.c.g.later = append(u.c.g.later, task{lease: u.lease, end: err})
 	u.c.retire(u)
 	u.turn()
 }
 
 // forget is the end of everything about the session.
-func (u *user) forget() {
+func (u *User) forget() {
 	u.over = true
-	u.alarm.stop()
-	delete(u.c.st.users, u.s.ID())
+	u.alarm.Stop()
+	delete(u.c.g.users, u.s.ID())
+	u.c.g.engine.Forget(u.s.ID())
 	delete(u.c.users, u)
+	u.c.emptied()
 	u.turn()
 }

@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // Force ends the claim on a name that has a token.
-func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
+func (c *Client) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
 	cmd := core.Command{Op: core.OpForce, Name: r.Name, Token: r.Token}
 	if r.Now {
 		cmd.Flags = core.Now
@@ -20,13 +20,13 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 }
 
 // Resize sets a semaphore's limit.
-func (c *client) Resize(ctx context.Context, name string, limit int64) error {
+func (c *Client) Resize(ctx context.Context, name string, limit int64) error {
 	_, _, err := c.ask(ctx, &core.Command{Op: core.OpResize, Name: name, Limit: limit})
 	return err
 }
 
 // Delete removes an idle object.
-func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
+func (c *Client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
 	_, _, err := c.ask(ctx, &core.Command{Op: core.OpDelete, Kind: core.Kind(kind), Name: name})
 	if errors.Is(err, driver.ErrConflict) {
 		return c.inUse(ctx, kind, name, err)
@@ -36,7 +36,7 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 
 // inUse turns a conflict into ErrHeld where the kind is right, so that it must
 // be use that stands in the way, and tells by whom.
-func (c *client) inUse(ctx context.Context, kind driver.ResourceKind, name string, conflict error) error {
+func (c *Client) inUse(ctx context.Context, kind driver.ResourceKind, name string, conflict error) error {
 	r, err := c.Inspect(ctx, &driver.InspectRequest{Name: name})
 	if err != nil || len(r.Resources) == 0 || r.Resources[0].Kind != kind {
 		return conflict
@@ -47,7 +47,7 @@ func (c *client) inUse(ctx context.Context, kind driver.ResourceKind, name strin
 }
 
 // Count changes a counter.
-func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+func (c *Client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
 	res, _, err := c.ask(ctx, &core.Command{
 		Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B,
 	})
@@ -55,13 +55,13 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 }
 
 // Reserve takes numbers of a sequence.
-func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+func (c *Client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
 	res, _, err := c.ask(ctx, &core.Command{Op: core.OpReserve, Name: r.Name, A: r.N, B: r.Start})
 	return driver.ReserveReply{First: res.Number}, err
 }
 
 // CountDown takes something off a latch.
-func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
+func (c *Client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
 	res, _, err := c.ask(ctx, &core.Command{Op: core.OpCountDown, Name: r.Name, A: uint64(r.By), Limit: r.Count})
 	return driver.CountDownReply{Left: int64(res.Number)}, err
 }

@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 // failure is the error of an answered call; nil: it succeeded.
-func failure(c *client, u *user, call *session.Call) error {
+func failure(c *Client, u *User, call *session.Call) error {
 	if call.Outcome != session.Answered {
 		return unanswered(c, u, call)
 	}
@@ -26,9 +26,9 @@ func failure(c *client, u *user, call *session.Call) error {
 }
 
 // unanswered is the error of a call that the end of its session ended.
-func unanswered(c *client, u *user, call *session.Call) error {
-	if c.isClosed() {
-		return &driver.Error{Kind: driver.ErrClosed, Outcome: known(call.Outcome)}
+func unanswered(c *Client, u *User, call *session.Call) error {
+	if err := c.ended(known(call.Outcome)); err != nil {
+		return err
 	}
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome)}
 	if e.Err = u.lease.Err(); e.Err == nil {

@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // Txn runs a transaction.
-func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+func (c *Client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
 	cmd := core.Command{Op: core.OpTxn, If: convert.Compares(r.If), Then: convert.KeyOps(r.Then), Else: convert.KeyOps(r.Else)}
 	res, at, err := c.ask(ctx, &cmd)
 	if err != nil {

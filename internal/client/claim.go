@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // grant.
 type claim struct {
 	op
-	c    *client
-	u    *user
+	c    *Client
+	u    *User
 	one  [1]core.Want
 	told func(cause error)
 	wait func(position int)
@@ -29,7 +29,7 @@ type claim struct {
 var _ driver.Handle = (*claim)(nil)
 
 // Acquire takes all of r.Wants or none.
-func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
 	for {
 		now, err := c.begin(ctx)
 		if err != nil {
@@ -37,7 +37,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 		}
 		u := c.userFor(now, r)
 		if u == nil {
-			c.st.unlock()
+			c.g.Unlock()
 			return driver.Grant{}, ended(r.Lease)
 		}
 		k := c.wish(r)
@@ -51,7 +51,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 }
 
 // userFor is the session that a request hangs on; nil: it has ended.
-func (c *client) userFor(now int64, r *driver.Request) *user {
+func (c *Client) userFor(now int64, r *driver.Request) *User {
 	if r.Lease != nil {
 		return c.ownUser(now, r.Lease)
 	}
@@ -67,7 +67,7 @@ func ended(l *driver.Lease) error {
 	return e
 }
 
-func (c *client) wish(r *driver.Request) *claim {
+func (c *Client) wish(r *driver.Request) *claim {
 	k := &claim{c: c, told: r.Lost, wait: r.Waiting}
 	cmd := &k.call.Command
 	cmd.Op, cmd.Value = core.OpAcquire, r.Value
@@ -93,14 +93,14 @@ func weight(w *driver.Want) int64 {
 	return min(w.Weight, 1)
 }
 
-// await unlocks the store and waits for the grant. again: the wish was never
+// await unlocks the group and waits for the grant. again: the wish was never
 // sent, since its shared session had just died, and may go to the next one.
 func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
 	if err := k.op.wait(ctx, k.u); err != nil {
 		return driver.Grant{}, false, err
 	}
 	if err := failure(k.c, k.u, &k.call); err != nil {
-		return driver.Grant{}, shared && k.call.Outcome == session.NotDone && !k.c.isClosed(), err
+		return driver.Grant{}, shared && k.call.Outcome == session.NotDone && k.c.ended(driver.NotDone) == nil, err
 	}
 	return k.grant(), false, nil
 }
@@ -108,19 +108,19 @@ func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again b
 func (k *claim) grant() driver.Grant {
 	g := driver.Grant{Token: k.call.Result.Token, Lease: k.u.lease, Handle: k}
 	if k.call.Deadline != 0 {
-		g.Deadline = k.c.st.time(k.call.Deadline)
+		g.Deadline = k.c.g.Time(k.call.Deadline)
 	}
 	return g
 }
 
 // queued tells the caller its place in the queue.
-func queued(st *store, call *session.Call) {
+func queued(g *Group, call *session.Call) {
 	k := call.Tag.(*claim)
 	if k.wait == nil {
 		return
 	}
 	position := int(call.Result.Number)
-	st.later = append(st.later, task{f: func() { k.wait(position) }})
+	g.later = append(g.later, task{f: func() { k.wait(position) }})
 }
 
 // lose tells the holder that its hold has ended.
@@ -130,35 +130,35 @@ func (k *claim) lose(code core.Code) {
 	}
 	told, cause := k.told, convert.Refusal(code, "")
 	cause.Kind, cause.Outcome = driver.ErrLost, driver.Done
-	k.c.st.later = append(k.c.st.later, task{f: func() { told(cause) }})
+	k.c.g.later = append(k.c.g.later, task{f: func() { told(cause) }})
 }
 
 // Release gives the hold back. If ctx ends before the answer, the release goes
 // on, and a second call waits for the same answer.
 func (k *claim) Release(ctx context.Context) error {
-	st := k.c.st
-	now := st.lock()
+	g := k.c.g
+	now := g.Lock()
 	if !k.freed && k.release == nil {
 		k.release = newOp(&core.Command{Op: core.OpRelease, Target: k.call.Seq()})
 		k.release.start(now, k.u)
 	}
 	if k.freed || k.release.done {
-		defer st.unlock()
+		defer g.Unlock()
 		return k.free()
 	}
 	ready := k.release.waitable()
-	st.unlock()
+	g.Unlock()
 	select {
 	case <-ready:
 	case <-ctx.Done():
 		return stopped(ctx, driver.Unknown)
 	}
-	st.mu.Lock()
-	defer st.unlock()
+	g.mu.Lock()
+	defer g.Unlock()
 	return k.free()
 }
 
-// free keeps the result of the release; the store is locked.
+// free keeps the result of the release; the group is locked.
 func (k *claim) free() error {
 	if k.freed {
 		return k.result
@@ -220,11 +220,11 @@ type change struct {
 
 // finished hands the hold over under the lock: its end, should it come next, is
 // told to the right one.
-func (ch *change) finished(st *store) {
+func (ch *change) finished(g *Group) {
 	if ch.told != nil && ch.call.Outcome == session.Answered && ch.call.Result.Code == core.CodeOK {
 		ch.k.told = ch.told
 	}
-	ch.op.finished(st)
+	ch.op.finished(g)
 }
 
 // alter runs a command about the hold and returns the grant as it is then.
@@ -242,7 +242,7 @@ func (k *claim) alter(ctx context.Context, cmd core.Command, told func(error)) (
 	if err := failure(k.c, k.u, &ch.call); err != nil {
 		return driver.Grant{}, err
 	}
-	k.c.st.mu.Lock()
-	defer k.c.st.mu.Unlock()
+	k.c.g.mu.Lock()
+	defer k.c.g.mu.Unlock()
 	return k.grant(), nil
 }

@@ -1,4 +1,4 @@
-package memhold
+package client
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/session"
 )
 
-// op is one command of a caller. Guarded by the store's mutex.
+// op is one command of a caller. Guarded by the group's mutex.
 type op struct {
 	call  session.Call
 	done  bool
@@ -17,23 +17,23 @@ type op struct {
 }
 
 // finisher is the Tag of every call.
-type finisher interface{ finished(st *store) }
+type finisher interface{ finished(g *Group) }
 
-func (o *op) finished(st *store) {
+func (o *op) finished(g *Group) {
 	o.done = true
 	if o.ready != nil {
-		st.later = append(st.later, task{wake: o.ready})
+		g.later = append(g.later, task{wake: o.ready})
 	}
 }
 
 // start sends the command on the session u.
-func (o *op) start(now int64, u *user) {
+func (o *op) start(now int64, u *User) {
 	u.take(u.s.Submit(now, &o.call))
 	u.touch()
-	u.c.st.pump(now)
+	u.c.g.Pump(now)
 }
 
-// waitable is closed when o is done; the store is locked.
+// waitable is closed when o is done; the group is locked.
 func (o *op) waitable() <-chan struct{} {
 	if o.ready == nil {
 		o.ready = make(chan struct{})
@@ -41,16 +41,16 @@ func (o *op) waitable() <-chan struct{} {
 	return o.ready
 }
 
-// wait unlocks the store and waits for the answer. If ctx ends before, nobody
+// wait unlocks the group and waits for the answer. If ctx ends before, nobody
 // waits for the answer any more; what was sent is carried to it nevertheless.
-func (o *op) wait(ctx context.Context, u *user) error {
-	st := u.c.st
+func (o *op) wait(ctx context.Context, u *User) error {
+	g := u.c.g
 	if o.done {
-		st.unlock()
+		g.Unlock()
 		return nil
 	}
 	ready := o.waitable()
-	st.unlock()
+	g.Unlock()
 	select {
 	case <-ready:
 		return nil
@@ -59,22 +59,23 @@ func (o *op) wait(ctx context.Context, u *user) error {
 	}
 }
 
-// abandon gives up a call, unless it is answered by now. What is not stalled and
-// unanswered is a wait, and that is withdrawn when abandon returns.
-func (o *op) abandon(ctx context.Context, u *user) error {
-	st := u.c.st
-	now := st.lock()
+// abandon gives up a call, unless it is answered by now. Where answers are
+// immediate, what is not stalled and unanswered is a wait, and that is withdrawn
+// when abandon returns.
+func (o *op) abandon(ctx context.Context, u *User) error {
+	g := u.c.g
+	now := g.Lock()
 	if o.done {
-		st.unlock()
+		g.Unlock()
 		<-o.ready
 		return nil
 	}
-	defer st.unlock()
+	defer g.Unlock()
 	outcome, actions := u.s.Abandon(now, &o.call)
 	u.take(actions)
 	u.touch()
-	st.pump(now)
-	if !u.c.stalled() {
+	g.Pump(now)
+	if g.opts.Immediate && !u.c.stalled() {
 		outcome = session.NotDone
 	}
 	return stopped(ctx, known(outcome))
@@ -106,7 +107,7 @@ func recycle(o *op) {
 // ask runs a command that hangs on no session, and returns its result and the
 // cluster time of that. One that was never sent, because the session had just
 // died, is sent on the next.
-func (c *client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64, error) {
+func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64, error) {
 	for {
 		now, err := c.begin(ctx)
 		if err != nil {
@@ -118,7 +119,7 @@ func (c *client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 		if err := o.wait(ctx, u); err != nil {
 			return core.Result{}, 0, err
 		}
-		r, at, again := o.call.Result, o.call.Now, o.call.Outcome == session.NotDone && !c.isClosed()
+		r, at, again := o.call.Result, o.call.Now, o.call.Outcome == session.NotDone && c.ended(driver.NotDone) == nil
 		err = failure(c, u, &o.call)
 		recycle(o)
 		if !again {
@@ -127,8 +128,13 @@ func (c *client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 	}
 }
 
-func (c *client) isClosed() bool {
-	c.st.mu.Lock()
-	defer c.st.mu.Unlock()
-	return c.closed
+// ended is the error of a call with that outcome if the client takes no more of
+// them; nil: it does.
+func (c *Client) ended(o driver.Outcome) error {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if !c.closed {
+		return nil
+	}
+	return c.closedError(o)
 }

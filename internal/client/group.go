@@ -1,0 +1,262 @@
+// Package client lets a backend whose other side speaks the messages of package
+// session be a driver: it turns every call into a command on a session, keeps
+// the sessions alive, and maps their deadlines.
+//
+// A backend implements [Engine], which carries messages and answers reads, makes
+// one [Group] for it, and hands what comes back to [Group.Receive]. Every Space
+// is a [Client] of the group.
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// Engine is the other side of the sessions. Its reads must see everything that
+// was answered before.
+type Engine interface {
+	// Carry takes what the sessions send to the machine. It is called with the
+	// group locked and must not block; the messages are valid until it returns.
+	Carry(now int64, sends []Outgoing)
+	// Redial says that a session waits in vain: another endpoint may do better.
+	// It is called with the group locked and must not block.
+	Redial(endpoint string)
+	// Forget says that a session is over; the group is locked.
+	Forget(id core.SessionID)
+	// Inspect tells who holds and who waits.
+	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
+	// LeaseInfo tells about a session, whoever's it is.
+	LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error)
+	// Watch begins to follow what happens; first is the revision from which on
+	// the feed is complete.
+	Watch(ctx context.Context, r *driver.WatchRequest) (f Feed, first uint64, err error)
+	// Ping asks for a sign of life.
+	Ping(ctx context.Context) error
+	// Left is told when a client has closed and its sessions are over or given
+	// up.
+	Left()
+}
+
+// Feed is one watch.
+type Feed interface {
+	// Next appends the next events to dst, at most limit, waiting for the first
+	// of them; now is the cluster time they are seen at. resync is not 0 if
+	// events were left out.
+	Next(ctx context.Context, dst []core.Event, limit int) (events []core.Event, resync uint64, now int64, err error)
+	Close()
+}
+
+// Outgoing is a message on its way from a session to the machine.
+type Outgoing struct {
+	User    *User
+	Message session.Message
+}
+
+// Options say how a group's engine behaves.
+type Options struct {
+	// Immediate: Carry has delivered all answers when it returns, so that a wait
+	// that was given up is withdrawn at once.
+	Immediate bool
+	// Down: there is no stream yet; Connect will tell.
+	Down bool
+	// Namespace is that of all sessions; "" is "default".
+	Namespace string
+}
+
+// Group is the sessions of all clients of one engine in this process. One mutex
+// guards all of it. What must not run under it (callbacks of callers, ends of
+// leases) is noted and run by Unlock.
+type Group struct {
+	engine Engine
+	opts   Options
+	start  time.Time
+
+	mu      sync.Mutex
+	users   map[core.SessionID]*User
+	clients map[*Client]struct{}
+	down    bool
+	err     error // why the engine has ended for good
+	// death is when the first session might be dead: not later than the first
+	// of their deadlines.
+	death int64
+
+	sends []Outgoing
+	dirty []*User
+	later []task
+}
+
+// NewGroup returns a group without clients.
+func NewGroup(e Engine, o Options) *Group {
+	return &Group{
+		engine: e, opts: o, start: driver.Now(), down: o.Down, death: never,
+		users: map[core.SessionID]*User{}, clients: map[*Client]struct{}{},
+	}
+}
+
+// Now is the clock of the sessions, in nanoseconds.
+func (g *Group) Now() int64 { return int64(driver.Now().Sub(g.start)) + 1 }
+
+// Time is a point of Now as a time of driver.Now.
+func (g *Group) Time(now int64) time.Time { return g.start.Add(time.Duration(now - 1)) }
+
+// Shift lets d pass at once, as if the process had been stopped so long and all
+// its timers were late. It is for tests.
+func (g *Group) Shift(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.start = g.start.Add(-d)
+}
+
+// Lock returns the time, at which nobody believes in a session whose deadline
+// has passed: such holders are told first. Nothing can be granted before, however
+// late the timers of a process are that was stopped.
+func (g *Group) Lock() int64 {
+	for {
+		g.mu.Lock()
+		now := g.Now()
+		if now < g.death {
+			return now
+		}
+		g.bury(now)
+		g.Unlock()
+	}
+}
+
+// bury lets the sessions notice that their deadline has passed.
+func (g *Group) bury(now int64) {
+	g.death = never
+	for _, u := range g.users {
+		u.take(u.s.Tick(now))
+		if d, ok := u.s.Deadline(); ok && u.s.Alive() {
+			g.death = min(g.death, d)
+		}
+		u.touch()
+	}
+}
+
+// task is what Unlock has to do, in order: who is told of a loss is told before
+// the one who gains from it goes on.
+type task struct {
+	lease *driver.Lease // with end nil: to be moved to at
+	at    time.Time
+	end   error
+	wake  chan struct{}
+	f     func()
+}
+
+func (t *task) run() {
+	switch {
+	case t.f != nil:
+		t.f()
+	case t.wake != nil:
+		close(t.wake)
+	case t.end != nil:
+		t.lease.End(t.end)
+	default:
+		t.lease.MoveTo(t.at)
+	}
+}
+
+// Unlock runs what was noted meanwhile.
+func (g *Group) Unlock() {
+	if len(g.later) == 0 {
+		g.mu.Unlock()
+		return
+	}
+	later := g.later
+	g.later = nil
+	g.mu.Unlock()
+	for i := range later {
+		later[i].run()
+	}
+}
+
+// Pump lets everything that is due go its way: from the sessions to the engine
+// and, if that is immediate, back, until nothing moves any more. The group is
+// locked.
+func (g *Group) Pump(now int64) {
+	for len(g.dirty) > 0 {
+		for i := 0; i < len(g.dirty); i++ {
+			u := g.dirty[i]
+			u.dirty = false
+			u.take(u.s.Flush(now))
+			u.alarm.Set(now, u.s.Wake())
+		}
+		clear(g.dirty)
+		g.dirty = g.dirty[:0]
+		g.carry(now)
+	}
+}
+
+func (g *Group) carry(now int64) {
+	if len(g.sends) == 0 {
+		return
+	}
+	g.engine.Carry(now, g.sends)
+	clear(g.sends)
+	g.sends = g.sends[:0]
+}
+
+// Receive hands messages of the engine to their sessions, in their order. It
+// runs callbacks of callers and may take as long as they do.
+func (g *Group) Receive(messages []byte) error {
+	now := g.Lock()
+	defer g.Unlock()
+	for len(messages) > 0 {
+		m, rest, err := session.DecodeMessage(messages)
+		if err != nil {
+			return err
+		}
+		if u := g.users[m.Session]; u != nil && !u.c.stalled() {
+			u.Deliver(now, &m)
+		}
+		messages = rest
+	}
+	g.Pump(now)
+	return nil
+}
+
+// Connect says that there is a stream to the engine.
+func (g *Group) Connect() { g.link(false, (*session.Session).Connect) }
+
+// Disconnect says that the stream is gone. That alone loses nothing.
+func (g *Group) Disconnect() { g.link(true, (*session.Session).Disconnect) }
+
+func (g *Group) link(down bool, turn func(*session.Session, int64) []session.Action) {
+	now := g.Lock()
+	defer g.Unlock()
+	g.down = down
+	for _, u := range g.users {
+		if !u.c.stalled() {
+			u.take(turn(u.s, now))
+			u.touch()
+		}
+	}
+	g.Pump(now)
+}
+
+// Fail says that the engine has ended for good: calls answer ErrClosed because
+// of err, and all holds end.
+func (g *Group) Fail(err error) {
+	now := g.Lock()
+	defer g.Unlock()
+	g.err = err
+	for c := range g.clients {
+		c.stop(now)
+	}
+	for _, u := range g.users {
+		u.forget()
+	}
+}
+
+// Idle reports whether there is no client and no session.
+func (g *Group) Idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.clients) == 0 && len(g.users) == 0
+}

@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+// Inspect tells who holds and who waits.
+func (c *Client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	if err := c.open(ctx); err != nil {
+		return driver.InspectReply{}, err
+	}
+	return c.g.engine.Inspect(ctx, r)
+}
+
+// LeaseInfo tells what is known of a session, whoever's it is.
+func (c *Client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	if err := c.open(ctx); err != nil {
+		return driver.LeaseInfo{}, err
+	}
+	return c.g.engine.LeaseInfo(ctx, id)
+}
+
+// InspectMachine answers an Inspect from a machine, as of the cluster time now.
+func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) driver.InspectReply {
+	reply := driver.InspectReply{Revision: m.Revision()}
+	var list []core.ResourceInfo
+	if r.Prefix {
+		list, reply.More = m.List(namespace, r.Name, r.After, r.Max)
+	} else if one, ok := m.Inspect(namespace, r.Name); ok {
+		list = append(list, one)
+	}
+	for i := range list {
+		reply.Resources = append(reply.Resources, convert.Resource(now, &list[i]))
+	}
+	return reply
+}
+
+// LeaseOfMachine answers a LeaseInfo from a machine.
+func LeaseOfMachine(m *core.Machine, now int64, id driver.LeaseID) (driver.LeaseInfo, error) {
+	s, ok := m.Session(core.SessionID(id))
+	if !ok {
+		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
+	}
+	return driver.LeaseInfo{
+		ID: id, TTL: time.Duration(s.TTL), ExpiresIn: convert.Left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
+		Names: namesOf(s.Claims), Waits: namesOf(s.Waits), Keys: slices.Clone(s.Keys),
+	}, nil
+}
+
+// namesOf are the names of claims, each once, in order.
+func namesOf(claims []core.ClaimInfo) []string {
+	var names []string
+	for i := range claims {
+		names = append(names, claims[i].Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Filter is what a watch of the namespace wants.
+func Filter(namespace string, r *driver.WatchRequest) watch.Filter {
+	return watch.Filter{Namespace: namespace, Prefix: r.Prefix, Exact: r.Exact, Patterns: r.Patterns, Glob: r.Glob}
+}
+
+// WatchError is the error of a watch that a hub refused.
+func WatchError(err error) error {
+	if gone, ok := errors.AsType[*watch.CompactedError](err); ok {
+		return &driver.Error{Kind: driver.ErrCompacted, Outcome: driver.NotDone, Err: gone}
+	}
+	return &driver.Error{Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
+}

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// OpenLease opens a session of its own.
+func (c *Client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+	now, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := c.newUser(now, spec)
+	c.g.Pump(now)
+	if err := u.until(ctx, func() bool { return u.s.Opened() || !u.s.Alive() }); err != nil {
+		c.end(u)
+		return nil, err
+	}
+	if err := u.lease.Err(); err != nil {
+		return nil, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: err}
+	}
+	return u.lease, nil
+}
+
+// until unlocks the store and waits until ok, which looks at the session's
+// life.
+func (u *User) until(ctx context.Context, ok func() bool) error {
+	for !ok() {
+		next := u.next()
+		u.c.g.Unlock()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return stopped(ctx, driver.Unknown)
+		}
+		u.c.g.mu.Lock()
+	}
+	u.c.g.Unlock()
+	return nil
+}
+
+// end gives a session up that nobody waits for.
+func (c *Client) end(u *User) {
+	now := c.g.Lock()
+	defer c.g.Unlock()
+	u.ending = driver.ErrReleased
+	u.take(u.s.End(now))
+	u.touch()
+	c.g.Pump(now)
+}
+
+// KeepLease renews l by hand.
+func (c *Client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+	now, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	u := c.ownUser(now, l)
+	if u == nil {
+		c.g.Unlock()
+		return ended(l)
+	}
+	o := newOp(&core.Command{TTL: int64(ttl)})
+	u.take(u.s.Keep(now, &o.call))
+	u.touch()
+	c.g.Pump(now)
+	if err := o.wait(ctx, u); err != nil {
+		return err
+	}
+	err = failure(c, u, &o.call)
+	recycle(o)
+	return err
+}
+
+// EndLease ends l with all that hangs on it; for the holders first.
+func (c *Client) EndLease(ctx context.Context, l *driver.Lease) error {
+	now, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	u := c.ownUser(now, l)
+	if u == nil {
+		c.g.Unlock()
+		return ended(l)
+	}
+	u.ending = driver.ErrReleased
+	u.take(u.s.End(now))
+	u.touch()
+	c.g.Pump(now)
+	return u.until(ctx, func() bool { return u.over })
+}

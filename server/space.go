@@ -1,0 +1,218 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// Space opens a Space on this node, in process. It works while the node leads,
+// as a single node always does; on another member of a group its calls wait
+// until the node leads, or answer ErrUnavailable. When the node stops, calls
+// answer ErrClosed and all holds end.
+func (s *Server) Space(opts ...holdfast.Option) (*holdfast.Space, error) {
+	return holdfast.New(s.Driver(), opts...)
+}
+
+// Driver is what Space is made of, for [holdfast.New].
+func (s *Server) Driver() driver.Driver {
+	return s.near().g.New(client.Full("embed", s.cfg.shortest(), driver.FeatureDurable))
+}
+
+// engine carries the sessions of this process to the node, over one stream.
+type engine struct {
+	s    *Server
+	g    *client.Group
+	left func()
+	wake chan struct{}
+
+	mu     sync.Mutex
+	stream *Stream // nil: there is none
+	in     []byte  // what came over it
+	ended  bool    // it is over
+}
+
+var _ client.Engine = (*engine)(nil)
+
+// near is the engine of this process, made when it is first needed.
+func (s *Server) near() *engine {
+	s.engineOnce.Do(func() {
+		e := &engine{s: s, wake: make(chan struct{}, 1), left: func() {}}
+		e.g = client.NewGroup(e, client.Options{Down: true})
+		s.engine = e
+		s.running.Go(e.run)
+	})
+	return s.engine
+}
+
+// run keeps a stream open as long as the node runs.
+func (e *engine) run() {
+	route := session.NewRoute(rand.Uint64(), "")
+	for e.open() {
+		e.g.Connect()
+		e.receive()
+		e.g.Disconnect()
+		route.Failed(e.g.Now())
+		if !e.pause(route) {
+			break
+		}
+	}
+	<-e.s.Done()
+	e.g.Fail(errors.Join(errStopped, e.s.Err()))
+}
+
+// pause waits until it is time for another stream; false: the node has stopped.
+func (e *engine) pause(route *session.Route) bool {
+	_, at := route.Dial()
+	select {
+	case <-time.After(time.Duration(at - e.g.Now())):
+		return true
+	case <-e.s.Done():
+		return false
+	}
+}
+
+func (e *engine) open() bool {
+	e.mu.Lock()
+	e.in, e.ended = nil, false
+	e.mu.Unlock()
+	st, err := e.s.Stream(context.Background(), e.deliver, e.closed)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stream = st
+	return err == nil
+}
+
+// deliver and closed run on the node's loop, which must not wait for callers.
+func (e *engine) deliver(data []byte) {
+	e.mu.Lock()
+	e.in = append(e.in, data...)
+	e.mu.Unlock()
+	e.signal()
+}
+
+func (e *engine) closed() {
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
+	e.signal()
+}
+
+func (e *engine) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// receive hands what comes over the stream to the sessions until it ends.
+func (e *engine) receive() {
+	for range e.wake {
+		e.mu.Lock()
+		in, ended := e.in, e.ended
+		e.in = nil
+		if ended {
+			e.stream = nil
+		}
+		e.mu.Unlock()
+		if err := e.g.Receive(in); err != nil || ended {
+			return
+		}
+	}
+}
+
+// Carry sends messages over the stream; without one they are sent again later.
+func (e *engine) Carry(_ int64, sends []client.Outgoing) {
+	var data []byte
+	for i := range sends {
+		data = session.AppendMessage(data, &sends[i].Message)
+	}
+	e.mu.Lock()
+	st := e.stream
+	e.mu.Unlock()
+	if st != nil {
+		_ = st.Send(data) // a node that has stopped says so by closed
+	}
+}
+
+// Redial gives the stream up: the node may lead when there is a new one.
+func (e *engine) Redial(string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stream != nil {
+		e.stream.Close()
+	}
+}
+
+// Forget has nothing to forget.
+func (e *engine) Forget(core.SessionID) {}
+
+// Left is told when a client has gone.
+func (e *engine) Left() { e.left() }
+
+// Ping asks the node for a linearizable read of nothing.
+func (e *engine) Ping(ctx context.Context) error {
+	return e.look(ctx, func(*core.Machine, int64) {})
+}
+
+// Inspect tells who holds and who waits.
+func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
+	err = e.look(ctx, func(m *core.Machine, now int64) { reply = client.InspectMachine(m, now, "", r) })
+	return reply, err
+}
+
+// LeaseInfo tells about a session, whoever's it is.
+func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (info driver.LeaseInfo, err error) {
+	var missing error
+	err = e.look(ctx, func(m *core.Machine, now int64) { info, missing = client.LeaseOfMachine(m, now, id) })
+	if err == nil {
+		err = missing
+	}
+	return info, err
+}
+
+// look reads the machine. A node that does not lead yet, as right after its
+// start, gets the time of an election.
+func (e *engine) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
+	l := e.s.loop
+	for range 10 {
+		err := e.s.look(ctx, f)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-time.After(l.tick):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return e.s.look(ctx, f)
+}
+
+// Watch begins a feed.
+func (e *engine) Watch(_ context.Context, r *driver.WatchRequest) (client.Feed, uint64, error) {
+	w, first, err := e.s.Watch(client.Filter("default", r), r.From)
+	if err != nil {
+		return nil, 0, client.WatchError(err)
+	}
+	return feed{w}, first, nil
+}
+
+// feed is a watch that also tells the time.
+type feed struct{ *Watch }
+
+// Next waits for events.
+func (f feed) Next(ctx context.Context, dst []core.Event, limit int) ([]core.Event, uint64, int64, error) {
+	events, resync, err := f.Watch.Next(ctx, dst, limit)
+	f.l.hubMu.Lock()
+	defer f.l.hubMu.Unlock()
+	return events, resync, f.l.seen, err
+}
