@@ -10,7 +10,7 @@ PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage
 RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check deps bench planted prove sim
+.PHONY: help run test check deps bench planted prove sim proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -46,3 +46,10 @@ prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 
 sim: ## simulate new seeds for SIM_BUDGET=10m, from SIM_FIRST on
 	$(GO) test ./sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
+
+proto: bin/protoc-gen-go ## generate the Go code of proto/ anew (needs protoc: Debian's protobuf-compiler)
+	PATH=$(CURDIR)/bin:$$PATH protoc -I proto --go_out=proto --go_opt=paths=source_relative --go-grpc_out=proto --go-grpc_opt=paths=source_relative \
+		--connect-go_out=proto --connect-go_opt=paths=source_relative,simple $$(cd proto && ls holdfast/v1/*.proto)
+
+bin/protoc-gen-go: tools/go.mod tools/go.sum
+	$(GO) build -C tools -o ../bin/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc connectrpc.com/connect/cmd/protoc-gen-connect-go
