@@ -34,7 +34,7 @@ type room struct {
 // review looks at first.
 var rooms = map[string]room{
 	".":                                   {own: "driver internal/bridge"},
-	"all":                                 {own: "filehold memhold pghold redishold server", inside: true},
+	"all":                                 {own: "filehold memhold pghold redishold remote server", inside: true},
 	"core":                                {pure: true},
 	"core/twin":                           {own: "core", pure: true, inside: true},
 	"core/twin/check":                     {own: "core core/twin", inside: true},
@@ -62,6 +62,9 @@ var rooms = map[string]room{
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver", foreign: "github.com/redis/rueidis"},
+	"remote":                              {own: ". core driver internal/client internal/wire proto/holdfast/v1 session", foreign: "google.golang.org/grpc"},
+	"server/api":                          {own: "core driver internal/wire proto/holdfast/v1 server", foreign: "google.golang.org/grpc"},
+	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
 	"server":                              {own: ". core driver internal/client server/disk server/replica server/storage server/transport session watch"},
 	"server/disk":                         {own: "core server/replica server/storage", foreign: "go.etcd.io/raft/v3"},
 	"server/replica":                      {own: "core session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},

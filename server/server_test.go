@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/server/storage"
@@ -220,12 +220,7 @@ func newGroup(t *testing.T, n int) *group {
 	g := &group{t: t}
 	var founders []replica.Endpoint
 	for i := range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ln.Close()
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: ln.Addr().String()})
+		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
 	}
 	for i := range n {
 		g.cfgs = append(g.cfgs, server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer,
@@ -304,12 +299,7 @@ func TestMembership(t *testing.T) {
 	for range 60 {
 		c.do(add())
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := services.Addr(t)
 	cfg := server.Config{Dir: t.TempDir(), ID: 4, Join: true, Founders: g.cfgs[0].Founders, Listen: addr, Tick: 20 * time.Millisecond, SnapshotEntries: 20}
 	fourth := start(t, cfg)
 	ctx := within(t)
