@@ -58,10 +58,13 @@ func TestCatch(t *testing.T) {
 	with := func(old, new string) bug {
 		return bug{source: "x.txt", name: "x", test: ".", says: "two is 3", edits: []edit{{"p.go", old, new}}}
 	}
+	hanging := with("return 1 + 1", "for {}")
+	hanging.test = "-timeout=1s ."
 	tests := []struct {
 		b    bug
 		want string
 	}{
+		{hanging, "did not end"},
 		{with("1 + 1", "1 + 2"), ""},
 		{with("1 + 1", "1 + 3"), "without saying"},
 		{with("return 3", "return 4"), "NOT CAUGHT"},
