@@ -25,15 +25,20 @@ func TestOpen_BadURL(t *testing.T) {
 	}
 }
 
-// refusedOpen is the error of Open, which names the file.
+// refusedOpen is the error of Open, which names the file and closes what it
+// opened, once.
 func refusedOpen(t *testing.T, dir, names string, kind error) {
 	t.Helper()
+	before := openFiles(t)
 	s, err := filehold.Open(dir)
 	if err == nil {
 		_ = s.Close()
 	}
 	if !errors.Is(err, kind) || !strings.Contains(err.Error(), names) {
 		t.Errorf("%v; want %v naming %s", err, kind, names)
+	}
+	if after := openFiles(t); after != before || errors.Is(err, syscall.EBADF) {
+		t.Errorf("%d files are open, %d were before: %v", after, before, err)
 	}
 }
 

@@ -114,12 +114,13 @@ func openEngine(dir string, s seams) (*engine, error) {
 	}
 	e, err := newEngine(dir, root, self, s)
 	if err != nil {
-		return nil, errors.Join(err, syscall.Close(root))
+		return nil, err
 	}
 	engines.byDir[self] = e
 	return e, nil
 }
 
+// newEngine takes over root, which is closed if it fails.
 func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
 	e := &engine{
 		seams: s, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
@@ -129,7 +130,7 @@ func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
 	_, _ = rand.Read(e.proc[:])
 	e.gates.e = e
 	if err := e.openFiles(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, syscall.Close(root))
 	}
 	if err := e.locked(context.Background(), e.enter); err != nil {
 		return nil, errors.Join(err, e.closeFiles())
@@ -174,6 +175,9 @@ func (e *engine) enter() error {
 		return err
 	}
 	if e.log == nil {
+		if err := e.settle(); err != nil {
+			return err
+		}
 		if err := e.load(); err != nil {
 			return err
 		}
@@ -278,8 +282,9 @@ func (e *engine) lockStore(ctx context.Context) error {
 	case <-ctx.Done():
 		go func() {
 			if <-got == nil {
-				e.unlockStore()
+				_ = flock(e.ctl.fd, syscall.LOCK_UN)
 			}
+			<-e.writing
 		}()
 		return stopped(ctx, driver.NotDone)
 	}
@@ -299,12 +304,14 @@ func (e *engine) ready() error {
 	if e.log == nil {
 		return nil // entering
 	}
-	if e.ctl.load(wSwitching) != 0 {
-		if err := e.repair(); err != nil {
-			return err
-		}
+	if err := e.settle(); err != nil {
+		return err
 	}
-	if err := e.catchUp(); err != nil {
+	err := e.catchUp()
+	if err == errBehind {
+		err = e.resume()
+	}
+	if err != nil {
 		return err
 	}
 	return e.trim()

@@ -39,7 +39,8 @@ type pump struct {
 }
 
 // sleep is called by who is about to wait, and awake after. What was written
-// before is applied when it returns, and what comes then rings. e.mu is held.
+// before is applied when it returns, or by the pump if that takes the store's
+// lock, and what comes then rings. e.mu is held.
 func (e *engine) sleep() error {
 	if e.pump == nil {
 		p, err := e.newPump()
@@ -58,6 +59,10 @@ func (e *engine) sleep() error {
 		e.pump.nudge()
 	}
 	err := e.catchUp()
+	if err == errBehind {
+		e.pump.nudge()
+		return nil
+	}
 	if err != nil {
 		e.rise()
 	}
