@@ -199,6 +199,13 @@ func TestLockFileIsADirectory(t *testing.T) {
 	if _, err := s.Mutex("m").TryAcquire(deadline(t)); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a directory: %v", err)
 	}
+	fifo := filepath.Join(dir, filehold.FileName("f"))
+	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Mutex("f").TryAcquire(deadline(t)); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), fifo) {
+		t.Errorf("a pipe: %v", err)
+	}
 	link := filepath.Join(dir, filehold.FileName("l"))
 	if err := os.Symlink("/dev/null", link); err != nil {
 		t.Fatal(err)

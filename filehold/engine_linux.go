@@ -42,6 +42,8 @@ type engine struct {
 	proc procID
 	live *os.File // the flocked pipe that says that we live
 
+	began   time.Time     // of driver.Now
+	beganAt int64         // the same in cluster time
 	writing chan struct{} // held with the store's lock
 	syncer  syncer
 
@@ -63,6 +65,7 @@ type engine struct {
 
 	slots slots
 	gates gates
+	idle  idle
 
 	clients map[*client]struct{}
 
@@ -191,11 +194,13 @@ func (e *engine) enter() error {
 		return err
 	}
 	e.plain = u
+	e.began, e.beganAt = driver.Now(), e.now()
 	return e.bury()
 }
 
 // closeFiles closes everything that is open.
 func (e *engine) closeFiles() error {
+	e.idle.close()
 	err := e.slots.close()
 	if e.live != nil {
 		err = errors.Join(err, e.vanish(e.proc), e.live.Close())
@@ -240,6 +245,9 @@ func (e *engine) unref() {
 
 // now is cluster time: that of the kernel since boot, and what was before.
 func (e *engine) now() int64 { return int64(e.ctl.load(wBase)) + int64(boottime()) }
+
+// about is cluster time without a system call, for people.
+func (e *engine) about() int64 { return e.beganAt + int64(driver.Now().Sub(e.began)) }
 
 // locked runs f with the store's lock, with everything applied and with e.mu
 // held. It gives up when ctx ends; f then has not run.

@@ -41,3 +41,6 @@ func HalfSwitched(dir string) error {
 
 // TokenBlock is how many tokens may be skipped when the power fails.
 const TokenBlock = tokenBlock
+
+// MaxIdle is how many lock files stay open that nobody holds.
+const MaxIdle = maxIdle

@@ -90,9 +90,11 @@ func (p *process) send(order string) {
 	}
 }
 
-// line is the next answer.
+// line is the next answer. A process that has none for long is killed.
 func (p *process) line() string {
 	p.t.Helper()
+	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
 	if !p.out.Scan() {
 		p.t.Fatalf("the other process said nothing more: %v", p.out.Err())
 	}

@@ -126,6 +126,26 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// Lock files that were given back stay open, but not many of them.
+func TestFewStayOpen(t *testing.T) {
+	s := space(t, t.TempDir())
+	before := openFiles(t)
+	for range 2 {
+		for i := range 3 * filehold.MaxIdle {
+			h, err := s.Mutex(fmt.Sprint("m", i)).Acquire(deadline(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := openFiles(t) - before; n != filehold.MaxIdle {
+		t.Errorf("%d files stay open, want %d", n, filehold.MaxIdle)
+	}
+}
+
 // fill has the log replaced n times.
 func fill(t *testing.T, s *holdfast.Space, dir string, n int) {
 	t.Helper()

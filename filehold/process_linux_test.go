@@ -226,6 +226,33 @@ func TestUnlinkUnderHolder(t *testing.T) {
 	}
 }
 
+// A lock file that was given back may be removed: the next lock is on the file
+// that has the name then, also for who had the old one open.
+func TestUnlinkIdle(t *testing.T) {
+	dir := t.TempDir()
+	s, p := space(t, dir), spawn(t, "servant", dir)
+	h, err := s.Mutex("m").Acquire(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, filehold.FileName("m"))); err != nil {
+		t.Fatal(err)
+	}
+	if token := number(t, p.do("lock m")); token <= uint64(h.Token()) {
+		t.Errorf("the token %d came after %d", token, h.Token())
+	}
+	if _, err := s.Mutex("m").TryAcquire(deadline(t)); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("beside the holder of the new file: %v", err)
+	}
+	p.do("release m")
+	if _, err := s.Mutex("m").TryAcquire(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Who waits on a file that is removed goes on with the one that has the name.
 func TestUnlinkUnderWaiter(t *testing.T) {
 	dir := t.TempDir()
