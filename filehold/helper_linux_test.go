@@ -156,6 +156,12 @@ func (v *servant) order(verb, name string) {
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.Mutex(name).Acquire(ctx) })
 	case "read":
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.RWMutex(name).AcquireRead(ctx) })
+	case "flock": // a bare one, of a file with that path
+		fd, err := syscall.Open(name, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o666)
+		if err == nil {
+			err = syscall.Flock(fd, syscall.LOCK_EX)
+		}
+		v.say("locked", err)
 	case "permit":
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.Semaphore(name, 2).Acquire(ctx, 2) })
 	case "lead":

@@ -295,27 +295,6 @@ func TestHolderInAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestFreedAfterKill measures how long a lock is held after its holder was
-// killed.
-func TestFreedAfterKill(t *testing.T) {
-	dir := t.TempDir()
-	s := lonely(t, dir)
-	var list []time.Duration
-	for range max(*kills/3, 10) {
-		p := spawn(t, "servant", dir)
-		p.do("lock x")
-		got := waiting(t, s, "lock")
-		start := time.Now()
-		_ = p.cmd.Process.Kill()
-		h := <-got
-		list = append(list, time.Since(start))
-		if err := h.Release(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("proof: a lock is granted to who waits for it %s after its holder was killed (median of %d), %s (99 %%)", percentile(list, 50), len(list), percentile(list, 99))
-}
-
 // Waits go on in the kernel for a while after they were cancelled; a lock that
 // nobody wants any more is free for others all the same.
 func TestCancelledWaitTakesNothing(t *testing.T) {

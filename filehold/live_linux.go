@@ -188,8 +188,12 @@ func (e *engine) endSessions(p procID) error {
 	return nil
 }
 
-// reap buries a process that was seen to end. The store is not locked.
+// reap buries a process that was seen to end, unless another has. The store is
+// not locked.
 func (e *engine) reap(ctx context.Context, p procID) error {
+	if !e.dead(p) {
+		return nil
+	}
 	return e.locked(ctx, func() error {
 		if !e.dead(p) {
 			return nil
