@@ -18,9 +18,15 @@ func TestFreedAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	s := lonely(t, dir)
 	lock, plain := filepath.Join(dir, filehold.FileName("x")), filepath.Join(dir, "plain")
+	leader, err := s.Election("e").Campaign(deadline(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leader.Release()
 	var bare, locks, permits, over, more []time.Duration
 	for range max(*kills/3, 10) {
 		p := spawn(t, "servant", dir)
+		p.do("campaign e") // has the process listen for others, which costs at its end
 		p.do("flock " + plain)
 		p.do("lock x")
 		p.do("permit s")

@@ -25,7 +25,9 @@ var kills = flag.Int("filehold.kills", 30, "how many processes TestRandomKills k
 
 func init() {
 	roles["worker"] = work
+	roles["worker hostage"] = hostage
 	roles["bare"] = workBare
+	roles["bare hostage"] = hostageBare
 	roles["pair"] = pair
 }
 
@@ -114,6 +116,37 @@ func workOnce(ctx context.Context, s *holdfast.Space) error {
 		}
 		return err
 	}
+}
+
+// hostage takes a lock and keeps it until it is killed.
+func hostage(dir string) error {
+	ctx := untilToldToStop()
+	s, err := filehold.Open(dir)
+	if err != nil {
+		return err
+	}
+	h, err := s.Mutex("lock0").Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A lock0 %d %d\n", h.Token(), clock())
+	<-ctx.Done()
+	return h.Release()
+}
+
+// hostageBare does the same with a bare flock.
+func hostageBare(dir string) error {
+	ctx := untilToldToStop()
+	f, err := os.OpenFile(filepath.Join(dir, "lock0"), os.O_RDWR|os.O_CREATE, 0o666)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A lock0 %d %d\n", clock(), clock())
+	<-ctx.Done()
+	return f.Close()
 }
 
 // workBare does as much with the kernel alone: a bare flock for a lock, and an
@@ -234,6 +267,18 @@ func (j *journal) holding() (worker int, ok bool) {
 	return 0, false
 }
 
+// holds reports whether a worker holds something now.
+func (j *journal) holds(worker int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.open {
+		if s.worker == worker {
+			return true
+		}
+	}
+	return false
+}
+
 // crew is the workers of a run.
 type crew struct {
 	t       *testing.T
@@ -248,28 +293,36 @@ type crew struct {
 func newCrew(t *testing.T, dir, role string, n int) *crew {
 	c := &crew{t: t, dir: dir, role: role, j: &journal{open: map[uint64]*span{}}, members: map[int]*process{}}
 	for range n {
-		c.hire()
+		c.hire(role)
 	}
 	return c
 }
 
-func (c *crew) hire() {
+func (c *crew) hire(role string) (id int) {
 	c.hired++
-	p, id := spawn(c.t, c.role, c.dir), c.hired
+	id = c.hired
+	p := spawn(c.t, role, c.dir)
 	c.members[id] = p
 	c.ears.Go(func() { c.j.listen(id, p) })
+	return id
 }
 
-// kill kills a worker, and hires another.
-func (c *crew) kill(id int) (at int64) {
+// death is when a worker was killed, and when it was gone.
+type death struct {
+	worker   int
+	at, gone int64
+}
+
+// kill kills a worker.
+func (c *crew) kill(id int) death {
 	p := c.members[id]
 	delete(c.members, id)
-	at = clock()
+	d := death{worker: id, at: clock()}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	c.j.died(id, at)
-	c.hire()
-	return at
+	d.gone = clock()
+	c.j.died(id, d.at)
+	return d
 }
 
 // victim is who holds something, every other time.
@@ -315,18 +368,36 @@ func TestRandomKills(t *testing.T) {
 	bare := newCrew(t, t.TempDir(), "bare", 32)
 	killedBare := bare.killSome(max(*kills/3, 10))
 	bare.dismiss()
-	t.Logf("proof: among 32 processes a lock whose holder was killed is held by the next after %s; with bare flocks and appends instead after %s",
-		spread(c.j.freed(killed)), spread(bare.j.freed(killedBare)))
+	t.Logf("proof: among 32 processes a lock whose holder was killed is held by the next after %s", c.j.freed(killed))
+	t.Logf("proof: with bare flocks and appends instead after %s", bare.j.freed(killedBare))
 }
 
-// killSome kills n workers while they work, and tells when.
-func (c *crew) killSome(n int) (at []int64) {
-	for range n {
+// killSome kills n workers while they work, and hires others. Every third is one
+// that surely holds a lock for which somebody waits: those deaths it returns.
+func (c *crew) killSome(n int) (list []death) {
+	for i := range n {
 		before := c.j.events()
 		eventually(c.t, "the workers do nothing", func() bool { return c.j.events() > before+20 })
-		at = append(at, c.kill(c.victim()))
+		if i%3 == 0 {
+			list = append(list, c.killHostage())
+			continue
+		}
+		c.kill(c.victim())
+		c.hire(c.role)
 	}
-	return at
+	return list
+}
+
+// killHostage kills a process that holds a lock for which somebody waits.
+func (c *crew) killHostage() death {
+	id := c.hire(c.role + " hostage")
+	eventually(c.t, "the hostage does not get its lock", func() bool { return c.j.holds(id) })
+	path := filepath.Join(c.dir, "lock0")
+	if c.role != "bare" {
+		path = filepath.Join(c.dir, filehold.FileName("lock0"))
+	}
+	eventually(c.t, "nobody waits for the hostage", func() bool { return waitedFor(c.t, path) })
+	return c.kill(id)
 }
 
 func (j *journal) events() int {
@@ -416,19 +487,18 @@ func (j *journal) checkCounts(t *testing.T, s *holdfast.Space, killed int) {
 	}
 }
 
-// freed are the times from the kill of a holder to the next one's grant.
-func (j *journal) freed(killed []int64) []time.Duration {
-	var list []time.Duration
-	for _, at := range killed {
-		for _, s := range j.spans {
-			if s.end == at && strings.HasPrefix(s.name, "lock") {
-				if next := j.next(s); next != nil {
-					list = append(list, time.Duration(next.start-at))
-				}
-			}
-		}
+// freed tells the times from the kill of a holder to the next one's grant, and
+// what of it came after the kernel was done with the dead.
+func (j *journal) freed(killed []death) string {
+	var all, gone, rest []time.Duration
+	for _, d := range killed {
+		i := slices.IndexFunc(j.spans, func(s *span) bool { return s.worker == d.worker })
+		next := j.next(j.spans[i])
+		all = append(all, time.Duration(next.start-d.at))
+		gone = append(gone, time.Duration(d.gone-d.at))
+		rest = append(rest, time.Duration(max(0, next.start-d.gone)))
 	}
-	return list
+	return fmt.Sprintf("%s; the process was gone after %s, the lock held by the next %s later", spread(all), spread(gone), spread(rest))
 }
 
 // next is who held the name after s.

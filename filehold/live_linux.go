@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-io/holdfast/core"
 )
 
-// A process has three files in the live directory: a pipe that it keeps open and
-// flocked as long as it lives, what it holds and awaits of lock files, and one
-// that says that it watches.
+// A process has up to four files in the live directory: a pipe that it keeps
+// open and flocked as long as it lives, what it holds and awaits of lock files,
+// one that says that it watches, and a bell of its own.
 const (
 	liveDir    = "live"
 	pipeExt    = ".pipe"
 	claimsExt  = ".claims"
 	watcherExt = ".watch"
+	bellExt    = ".bell"
 )
 
 func (e *engine) liveFile(p procID, ext string) string {
@@ -65,7 +66,7 @@ func (e *engine) appear() error {
 // vanish removes the files of a process, the pipe last.
 func (e *engine) vanish(p procID) error {
 	var errs []error
-	for _, ext := range []string{claimsExt, watcherExt, pipeExt} {
+	for _, ext := range []string{claimsExt, watcherExt, bellExt, pipeExt} {
 		if err := os.Remove(e.liveFile(p, ext)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -159,7 +160,8 @@ func (e *engine) tellHolds(p procID) error {
 	if e.ctl.load(wWatchers) == 0 {
 		return nil
 	}
-	for _, s := range readSlots(e.liveFile(p, claimsExt)) {
+	held, _ := readSlots(e.liveFile(p, claimsExt), nil)
+	for _, s := range held {
 		if s.state != slotHolds {
 			continue
 		}

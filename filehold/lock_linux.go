@@ -194,11 +194,14 @@ func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]fo
 		return nil, err
 	}
 	var all []found
+	var held []slot
+	var buf []byte
 	for _, p := range list {
 		if e.dead(p) {
 			continue
 		}
-		for _, s := range readSlots(e.liveFile(p, claimsExt)) {
+		held, buf = readSlots(e.liveFile(p, claimsExt), buf)
+		for _, s := range held {
 			if keep(s.name) {
 				all = append(all, found{slot: s})
 			}

@@ -334,8 +334,15 @@ func (e *engine) write(kind byte, body []byte) error {
 	}
 	end := e.log.read + uint64(len(e.buf))
 	e.ctl.store(wEnd, uint64(at(e.log.generation, end)))
-	e.ring()
-	return e.readOwn(kind, body, end)
+	if err := e.readOwn(kind, body, end); err != nil {
+		return err
+	}
+	if kind == recEvent || e.concernsAll() {
+		e.ring()
+		return nil
+	}
+	e.ringGranted()
+	return nil
 }
 
 // readOwn applies what this process wrote.
