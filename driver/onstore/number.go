@@ -14,7 +14,7 @@ import (
 func (d *onStore) number(ctx context.Context, key string, id [16]byte, alter alteration) (done, error) {
 	x := &step{d: d, key: key, id: hexID(id), alter: alter}
 	err := d.call(ctx, func(ctx context.Context) error {
-		return plain(retry(ctx, quick, func() (progress, error) { return x.try(ctx) }))
+		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
 	})
 	if err != nil {
 		return done{}, err
@@ -162,7 +162,7 @@ func (d *onStore) Delete(ctx context.Context, kind driver.ResourceKind, name str
 	}
 	return d.call(ctx, func(ctx context.Context) error {
 		tried := false
-		return plain(retry(ctx, quick, func() (progress, error) {
+		return plain(retry(ctx, d.quickly(), func() (progress, error) {
 			item, err := d.get(ctx, prefix+name)
 			if err != nil {
 				return blind, err

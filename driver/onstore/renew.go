@@ -19,7 +19,7 @@ func (h *hold) renew() {
 	}
 	defer h.d.work.Done()
 	until, _ := h.lease.Deadline()
-	ctx, cancel := context.WithTimeout(h.d.life, max(driver.Until(until), 0))
+	ctx, cancel := context.WithTimeout(h.life, max(driver.Until(until), 0))
 	defer cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +32,7 @@ func (h *hold) renew() {
 		h.timer = time.AfterFunc(beat(h.entry.TTL), h.renew)
 	case errors.Is(err, driver.ErrLost):
 		h.lease.End(err)
-	case h.d.life.Err() == nil:
+	case h.life.Err() == nil:
 		h.d.fault("renew", h.name, err) // the lease ends by its deadline
 	}
 }
@@ -64,6 +64,9 @@ func (h *hold) extend(ctx context.Context) (progress, error) {
 // free gives the lock back: what stays is its last token. It says ErrLost if
 // another has it.
 func (h *hold) free(ctx context.Context) error {
+	if h.stop != nil {
+		h.stop()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.freed {
