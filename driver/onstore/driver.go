@@ -140,7 +140,11 @@ func (d *onStore) Close(ctx context.Context) error {
 	errs := make([]error, len(list))
 	for i, h := range list {
 		h.lease.End(driver.ErrClosed)
-		all.Go(func() { errs[i] = h.free(ctx) })
+		all.Go(func() {
+			if err := h.free(ctx); !errors.Is(err, driver.ErrLost) { // of a loss its holder was told
+				errs[i] = err
+			}
+		})
 	}
 	all.Wait()
 	d.line.giveBack(d.Place)
