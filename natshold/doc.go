@@ -51,10 +51,10 @@
 //
 // # When the server is away
 //
-// A call that waits for nobody is ErrUnavailable after at most ten seconds, and
-// at once where nothing could be sent; Acquire waits on, and holds last until
-// their deadline, so that a restart that is shorter than the TTL loses none. A
-// watch goes on where it was. Nothing is kept to be sent later.
+// A call that waits for nobody is ErrUnavailable after about ten seconds, and says
+// whether it may have been done. Acquire waits on, and holds last until their
+// deadline, so that a restart that is shorter than the TTL loses none. A watch
+// goes on where it was. Nothing is kept to be sent later.
 //
 // # What it cannot promise
 //
@@ -79,7 +79,8 @@
 //	latches, sessions,
 //	force, max-hold,
 //	min-hold, delay
-//	transactions           of one key
+//	transactions           of one key; List and Range are not of one moment, and read all of
+//	                       their kind
 //	exactly once           an answer that was lost is asked for again, as long as no more than
 //	                       eight others have changed the counter or sequence since
 //	watch from the past    no. Who falls behind further than the history of a key gets a

@@ -47,8 +47,8 @@ type change struct {
 
 // feed begins one over the keys that match a pattern.
 func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
-	if !s.nc.IsConnected() {
-		return nil, s.away()
+	if err := s.connected(ctx); err != nil {
+		return nil, err
 	}
 	sub, err := s.nc.SubscribeSync(s.nc.NewInbox())
 	if err != nil {

@@ -22,6 +22,8 @@ const (
 	pingEvery = 2 * time.Second
 	// comeBack is the pause between two attempts to connect again.
 	comeBack = 100 * time.Millisecond
+	// blip is how long a request waits for a link that was broken.
+	blip = 500 * time.Millisecond
 )
 
 var errNoAnswer = fmt.Errorf("no answer from NATS within %s", patience)
@@ -41,7 +43,7 @@ type call struct {
 }
 
 // dial connects to one of the addresses. It goes on connecting for ever when the
-// link breaks later; what is asked in between fails at once.
+// link breaks later; nothing is kept to be sent when it is back.
 func dial(ctx context.Context, user *url.Userinfo, addrs []string) (*link, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Op: "open", Kind: err, Outcome: driver.NotDone}
@@ -106,8 +108,8 @@ func (l *link) refused(err error) {
 // ask runs f, which sends a request to a subject that begins so, and waits for
 // the answer as long as patience lasts.
 func (l *link) ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
-	if !l.nc.IsConnected() {
-		return l.away()
+	if err := l.connected(ctx); err != nil {
+		return err
 	}
 	patient, cancel := context.WithTimeoutCause(ctx, patience, errNoAnswer)
 	defer cancel()
@@ -133,13 +135,27 @@ func (l *link) note(c *call, on bool) {
 	delete(l.calls, c)
 }
 
-// away is the error of what is not sent since there is no server to send it to.
-func (l *link) away() error {
-	if l.nc.IsClosed() {
-		return driver.Errorf("", "", driver.ErrUnavailable, "the connection to NATS was closed: open a new Space")
+// connected waits a moment for a link that was broken, since most come back soon.
+// What it gives an error for was not sent.
+func (l *link) connected(ctx context.Context) error {
+	if l.nc.IsConnected() {
+		return nil
 	}
-	if err := l.nc.LastError(); err != nil {
-		return fmt.Errorf("not connected to NATS: %w", err)
+	back := time.NewTimer(blip)
+	defer back.Stop()
+	changed := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer l.nc.RemoveStatusListener(changed)
+	for !l.nc.IsConnected() {
+		if l.nc.IsClosed() {
+			return driver.Errorf("", "", driver.ErrUnavailable, "the connection to NATS was closed: open a new Space")
+		}
+		select {
+		case <-changed:
+		case <-back.C:
+			return fmt.Errorf("not connected to NATS: %w", orElse(l.nc.LastError(), errors.New("the link is down")))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return errors.New("not connected to NATS")
+	return nil
 }

@@ -20,6 +20,7 @@ func TestEngineThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
 		sp := open(t, s)
 		s.set(func(string, string) fault { return fault{hang: true} })
+		start := time.Now()
 		_, try := sp.Mutex("m").TryAcquire(t.Context())
 		_, add := sp.Counter("c").Add(t.Context(), 1)
 		_, put := sp.KV().Put(t.Context(), "k", nil)
@@ -28,6 +29,9 @@ func TestEngineThatHangs(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) {
 				t.Errorf("%s: %v", what, err)
 			}
+		}
+		if took := time.Since(start); took > 40*time.Second {
+			t.Errorf("five calls took %s", took)
 		}
 		s.set(func(string, string) fault { return fault{} })
 	})
@@ -215,5 +219,52 @@ func TestReadyTellsTheTruth(t *testing.T) {
 			stop()
 		}
 		stop()
+	})
+}
+
+// A waiter is woken by the change, not by its next look.
+func TestWokenByTheChange(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		a, b := open(t, s), open(t, s)
+		h, err := a.Mutex("m", holdfast.TTL(time.Hour)).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan time.Time, 1)
+		go func() {
+			next, err := b.Mutex("m").Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- time.Now()
+			_ = next.Release()
+		}()
+		time.Sleep(10 * time.Minute)
+		released := time.Now()
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if at := <-granted; at.After(released) {
+			t.Errorf("granted %s after the release", at.Sub(released))
+		}
+	})
+}
+
+// Changes of one counter by one process do not get in each other's way.
+func TestCountersTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		done := make(chan error)
+		for range 50 {
+			go func() { _, err := sp.Counter("c").Add(t.Context(), 1); done <- err }()
+		}
+		for range 50 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := s.asked("swap"); n != 50 {
+			t.Errorf("%d swaps for 50 changes", n)
+		}
 	})
 }
