@@ -45,6 +45,7 @@ var rooms = map[string]room{
 	"driver/onstore":                      {own: "deadline driver"},
 	"drivertest":                          {own: ". driver"},
 	"examples/tour":                       {own: ". fence filehold", inside: true},
+	"examples/toyhold":                    {own: "driver driver/onstore"},
 	"fence":                               {own: "driver"},
 	"fence/fenceredis":                    {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                            {own: ". core driver internal/convert watch"},

@@ -21,7 +21,7 @@ const (
 	// forgotten the feed.
 	silence = 2500 * time.Millisecond
 	// forgetAfter is how long the server keeps a feed that nobody reads.
-	forgetAfter = 30 * time.Second
+	forgetAfter = 2 * time.Minute
 )
 
 // errMissed is what a feed ends with that has missed something.
