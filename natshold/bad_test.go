@@ -133,7 +133,7 @@ func TestRights(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"add":     second(reader.Counter("c").Add(t.Context(), 1)),
-		"acquire": second(reader.Mutex("m").Acquire(t.Context())),
+		"try":     second(reader.Mutex("m").TryAcquire(t.Context())),
 		"put":     second(reader.KV().Put(t.Context(), "k", nil)),
 		"range":   second(reader.KV().Range(t.Context(), "")),
 		"watch":   watching,
