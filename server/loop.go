@@ -35,6 +35,7 @@ type loop struct {
 	streams map[replica.Caller]*stream
 	calls   map[replica.Caller]func(replica.Answer)
 	reads   map[replica.Caller]func(*core.Machine)
+	backups []awaited
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -175,6 +176,7 @@ func (l *loop) act(out replica.Output) {
 		l.drop(c)
 	}
 	l.snapshots(&out)
+	l.wakeBackups()
 	l.follow(out.Members)
 }
 

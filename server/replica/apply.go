@@ -65,7 +65,7 @@ func (n *Node) giveUpBefore(term uint64) {
 }
 
 func (n *Node) applyEntry(e *raftpb.Entry) {
-	node, number, entry, err := splitEntry(e.GetData())
+	h, entry, err := splitEntry(e.GetData())
 	if err != nil {
 		n.fail(err)
 		return
@@ -76,11 +76,14 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
 		return
 	}
+	if h.kind == kindThaw {
+		n.members.Held = 0
+	}
 	n.out.Events = append(n.out.Events, out.Events...)
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
-	if node == n.cfg.ID {
-		n.replyAll(number, e.GetTerm(), out)
+	if h.node == n.cfg.ID {
+		n.replyAll(h.number, e.GetTerm(), out)
 	}
 	n.pushAll(out.Pushes, false)
 }

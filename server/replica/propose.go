@@ -96,7 +96,12 @@ func (n *Node) proposeEntry(batch []item) bool {
 		e.Frames = append(e.Frames, batch[i].frame)
 		p.frames = append(p.frames, batch[i])
 	}
-	data := core.AppendEntry(appendHeader(nil, n.cfg.ID, n.number), &e)
+	return n.fly(p, kindCore, &e)
+}
+
+// fly hands an entry to raft; false: raft does not take it.
+func (n *Node) fly(p proposal, kind byte, e *core.Entry) bool {
+	data := core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(nil), e)
 	if err := n.raft.Propose(data); err != nil {
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 type snapshots struct {
 	index   uint64 // of the newest durable one
 	atLeast uint64 // a node was added here: an older one is of no use to it
+	wanted  uint64 // somebody asked for one that has this entry
 	bytes   int    // of log applied since
 	view    *core.View
 	making  SnapshotMeta
@@ -60,7 +61,7 @@ func (h history) Snapshot() (*raftpb.Snapshot, error) {
 // or when a new node needs one.
 func (n *Node) maybeSnapshot() {
 	s := &n.snap
-	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < s.atLeast
+	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted)
 	if s.view != nil || !enough {
 		return
 	}
@@ -68,6 +69,16 @@ func (n *Node) maybeSnapshot() {
 	s.bytes = 0
 	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
 	n.out.Snapshot = &s.making
+}
+
+// WantSnapshot asks for a snapshot of everything that is applied by now and
+// returns the index that it will have at least: see [Status.SnapshotIndex].
+func (n *Node) WantSnapshot(now int64) uint64 {
+	if n.begin(now) {
+		n.snap.wanted = n.applied
+		n.maybeSnapshot()
+	}
+	return n.applied
 }
 
 // SnapshotNext appends at most about limit bytes of the snapshot being made to
@@ -102,6 +113,7 @@ func (n *Node) SnapshotSaved(now int64, ok bool) {
 	}
 	s.index = s.making.Index
 	n.compact()
+	n.maybeSnapshot()
 }
 
 // compact frees the log below the newest snapshot, less what slow followers may
