@@ -220,3 +220,14 @@ func TestForceNewCluster(t *testing.T) {
 		t.Errorf("from nowhere: %v", err)
 	}
 }
+
+// Promise: "A new store too starts at unix seconds · 2²⁰", also one of a group.
+func TestNewStoreBeginsAtTheClock(t *testing.T) {
+	least := uint64(time.Now().Unix()) << 20
+	alone := start(t, server.Config{Dir: t.TempDir()})
+	for name, nodes := range map[string]func() []*server.Server{"alone": one(alone), "three": newGroup(t, 3).up} {
+		if r := newClient(t, 1, nodes).do(lock()); r.Token < least || r.Token >= 1<<53 {
+			t.Errorf("%s: token %d, want at least %d", name, r.Token, least)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
-	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries}, rec)
+	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix()}, rec)
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,16 @@ func Replay(machine *core.Machine, e *raftpb.Entry) error {
 	return machine.Apply(entry, nil)
 }
 
+// proposeFirst lets a new group begin at a revision that the wall clock gives,
+// before anything else is proposed.
+func (n *Node) proposeFirst() {
+	if n.machine.Revision() != 0 || n.cfg.Seconds <= 0 {
+		return
+	}
+	n.number++
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, &core.Entry{Kind: core.EntryForget, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
+}
+
 // proposeThaw ends the wait of a group that began anew, once it is over.
 func (n *Node) proposeThaw() {
 	held, term := n.members.Held, n.currentTerm()

@@ -43,6 +43,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.serving = true
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
+		n.proposeFirst()
 	}
 }
 

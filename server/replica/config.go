@@ -33,6 +33,10 @@ type Config struct {
 	// MinTTL is the shortest session that Open may ask for; default five
 	// election timeouts.
 	MinTTL time.Duration
+	// Seconds is the Unix time of the start. A new group begins at revision
+	// Seconds·2²⁰, so that one that was wiped and made again does not repeat its
+	// tokens; 0: at 1.
+	Seconds int64
 	// Machine bounds what the machine keeps.
 	Machine core.Config
 }
