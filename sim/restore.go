@@ -53,8 +53,7 @@ func (c *cluster) save(n *node) {
 	c.backups = c.backups[max(0, len(c.backups)-4):]
 }
 
-// restore stops all nodes for ever and begins anew from a backup on another, to
-// which others are added then.
+// restore begins anew from some backup.
 func (c *cluster) restore() {
 	if len(c.backups) == 0 {
 		return
@@ -64,6 +63,12 @@ func (c *cluster) restore() {
 	if c.chance(0.5) {
 		wait = restoreWait
 	}
+	c.restoreFrom(backup, wait)
+}
+
+// restoreFrom stops all nodes for ever and begins anew from a backup on another,
+// to which others are added then.
+func (c *cluster) restoreFrom(backup []byte, wait time.Duration) {
 	id := c.nextID
 	files, from, err := c.restored(id, backup, wait)
 	if err != nil {

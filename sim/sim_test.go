@@ -3,6 +3,7 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestSeeds(t *testing.T) {
 		run(t, *replay, true)
 		return
 	}
+	debug.SetGCPercent(400) // little lives long here
 	began, busy, total, seeds := time.Now(), cpu(t), sim.Result{}, 0
 	for seed := *first; *budget == 0 && seeds < *count || time.Since(began) < *budget; seed++ {
 		total.Add(run(t, seed, seed%10 == 0))

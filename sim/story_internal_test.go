@@ -14,6 +14,7 @@ func story(t *testing.T, nodes, clients int, ttl time.Duration) *cluster {
 	t.Cleanup(seedRaft(1))
 	c := newCluster(Options{Seed: 1, Nodes: nodes, Clients: clients})
 	c.net.loss = 0
+	c.nextID = uint64(nodes) + 1
 	var founders []uint64
 	for id := range uint64(nodes) {
 		founders = append(founders, id+1)
