@@ -32,10 +32,11 @@ type checker struct {
 	fenced    bool              // since the last restore only tokens protect from earlier holders
 }
 
-// uncertain is an Add that may have happened in an epoch, or in a later one.
+// uncertain is an Add that may have happened in each of some epochs: one that a
+// restore took away may be sent once more.
 type uncertain struct {
 	HistoryOp
-	epoch int
+	from, to int
 }
 
 // given is a number of the sequence, as an epoch gave it out.
@@ -258,10 +259,23 @@ func (k *checker) history(c *client, o *op, ok bool) {
 		h.Name = scoped(o.name, k.epochOf(o.call.Result.Revision))
 		k.values[value{h.Name, h.Value}] = true
 		k.c.res.History = append(k.c.res.History, h)
+		k.doubt(o, h, k.epochOf(o.call.Result.Revision)-1)
 	case o.call.Outcome == session.Unknown:
-		h.Return = math.MaxInt64
-		k.uncertain = append(k.uncertain, uncertain{h, o.epoch})
+		k.doubt(o, h, math.MaxInt)
 	}
+}
+
+// doubt notes that an Add may have happened in the epochs up to one.
+func (k *checker) doubt(o *op, h HistoryOp, to int) {
+	h.Name, h.Return = o.name, math.MaxInt64
+	if o.epoch <= to {
+		k.uncertain = append(k.uncertain, uncertain{h, o.epoch, to})
+	}
+}
+
+// doubts are the Adds that may have happened in an epoch.
+func (k *checker) doubts(epoch int) []uncertain {
+	return slices.DeleteFunc(slices.Clone(k.uncertain), func(u uncertain) bool { return epoch < u.from || epoch > u.to })
 }
 
 // value is a counter's, which it has only once: nothing is taken off it.
@@ -275,20 +289,23 @@ type value struct {
 // those that were asked for first allows the most.
 func (k *checker) resolve() {
 	slices.SortStableFunc(k.uncertain, func(a, b uncertain) int { return cmp.Compare(a.Call, b.Call) })
+	left, at := k.doubts(0), 0
 	for i := range k.log {
 		e := &k.log[i]
-		epoch := k.epochOf(e.Revision)
-		if e.Kind != core.EventCounter || k.values[value{scoped(e.Name, epoch), e.Number}] {
+		if epoch := k.epochOf(e.Revision); epoch != at {
+			left, at = k.doubts(epoch), epoch
+		}
+		if e.Kind != core.EventCounter || k.values[value{scoped(e.Name, at), e.Number}] {
 			continue
 		}
-		j := slices.IndexFunc(k.uncertain, func(h uncertain) bool { return h.Name == e.Name && h.epoch <= epoch })
+		j := slices.IndexFunc(left, func(u uncertain) bool { return u.Name == e.Name })
 		if j < 0 {
 			k.c.violate("%s went to %d, but nobody asked for it", e.Name, e.Number)
 			return
 		}
-		h := k.uncertain[j].HistoryOp
-		h.Name, h.Value = scoped(e.Name, epoch), e.Number
-		k.uncertain = slices.Delete(k.uncertain, j, j+1)
+		h := left[j].HistoryOp
+		h.Name, h.Value = scoped(e.Name, at), e.Number
+		left = slices.Delete(left, j, j+1)
 		k.c.res.History = append(k.c.res.History, h)
 	}
 }
