@@ -34,6 +34,9 @@ func TestSeeds(t *testing.T) {
 		if t.Failed() {
 			break
 		}
+		if *budget > 0 && seeds%100 == 0 { // a long run that is broken off has told something
+			report(t, seeds, total, time.Since(began), cpu(t)-busy)
+		}
 	}
 	report(t, seeds, total, time.Since(began), cpu(t)-busy)
 }
