@@ -22,6 +22,8 @@ var proofs = []proof{
 	{"The session over a faulty link", "./session -run TestRandomSchedules -session.budget=BUDGET"},
 	{"The log and its snapshots, every bit and every crash", "./server/storage -storage.full"},
 	{"Whole clusters under faults", "./sim -run TestSeeds -sim.first=1000 -sim.budget=BUDGET"},
+	{"Nodes killed and stopped under load", "./server -run TestNodesDie -server.kills=100 -server.stops=20"},
+	{"The suite on one directory, killed between its cases", "./server -run TestKilledBetweenCases -server.batch=1"},
 	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
 	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},
 	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200"},
