@@ -39,8 +39,9 @@ type load struct {
 	calls  atomic.Int64
 
 	mu    sync.Mutex
-	fault time.Time      // since when no call has both begun and ended
-	back  chan time.Time // gets when one has
+	fault time.Time
+	cut   map[*program]bool  // those whose calls have all begun before the fault
+	back  chan time.Duration // gets how long each of them was cut off
 }
 
 // program is one client process's worth of sessions.
@@ -55,8 +56,7 @@ type program struct {
 
 func newLoad(t *testing.T, g *nodes, n int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	l := &load{t: t, ctx: ctx, back: make(chan time.Time, 1)}
+	l := &load{t: t, ctx: ctx, back: make(chan time.Duration, n), cut: map[*program]bool{}}
 	for i := range n {
 		p := &program{l: l, name: strconv.Itoa(i), link: dialRemote(g.clients()...)}
 		t.Cleanup(p.link.close)
@@ -75,6 +75,11 @@ func newLoad(t *testing.T, g *nodes, n int) *load {
 			l.all.Go(func() { p.repeat(work) })
 		}
 	}
+	t.Cleanup(func() {
+		l.stop.Store(true)
+		cancel()
+		l.all.Wait()
+	})
 	return l
 }
 
@@ -86,7 +91,7 @@ func (p *program) repeat(work func() error) {
 			p.l.t.Errorf("program %s: %v", p.name, err)
 			return
 		}
-		p.l.worked(begin)
+		p.l.worked(p, begin)
 	}
 }
 
@@ -131,33 +136,39 @@ func (p *program) lock() error {
 }
 
 // worked notes a call that has succeeded.
-func (l *load) worked(begin time.Time) {
+func (l *load) worked(p *program, begin time.Time) {
 	l.calls.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.fault.IsZero() && begin.After(l.fault) {
-		l.fault = time.Time{}
-		l.back <- time.Now()
+	if l.cut[p] && begin.After(l.fault) {
+		delete(l.cut, p)
+		l.back <- time.Since(l.fault)
 	}
 }
 
-// outage does harm and returns how long it was until a call that began
-// afterwards was answered.
-func (l *load) outage(harm func(), meanwhile func(since time.Time)) time.Duration {
+// outage does harm and returns, for each program, how long it was until a call
+// that began afterwards was answered. One fault at a time: a session may be lost
+// if many failovers together take as long as it lives.
+func (l *load) outage(harm func(), meanwhile func(since time.Time)) (all []time.Duration) {
 	l.t.Helper()
 	harm()
 	at := time.Now()
 	l.mu.Lock()
 	l.fault = at
+	for _, p := range l.programs {
+		l.cut[p] = true
+	}
 	l.mu.Unlock()
 	meanwhile(at)
-	select {
-	case back := <-l.back:
-		return back.Sub(at)
-	case <-time.After(2 * patience):
-		l.t.Fatal("nothing is answered any more")
-		return 0
+	for range l.programs {
+		select {
+		case d := <-l.back:
+			all = append(all, d)
+		case <-time.After(2 * patience):
+			l.t.Fatal("nothing is answered any more")
+		}
 	}
+	return all
 }
 
 // end stops the load and compares what the group has with what was answered.
@@ -165,13 +176,13 @@ func (l *load) end() {
 	l.t.Helper()
 	l.stop.Store(true)
 	l.all.Wait()
-	other := l.programs[len(l.programs)-1].s
-	if n, err := other.Counter("shared").Load(l.ctx); err != nil || n != l.shared.Load() {
+	reader := l.programs[0].s
+	if n, err := reader.Counter("shared").Load(l.ctx); err != nil || n != l.shared.Load() {
 		l.t.Errorf("the shared counter is %d, %v, want %d", n, err, l.shared.Load())
 	}
-	for _, p := range l.programs {
-		l.check(p, l.programs[0].s)
-		other = p.s
+	for _, p := range slices.Backward(l.programs) {
+		l.check(p, reader)
+		reader = p.s
 	}
 }
 
@@ -211,7 +222,7 @@ func TestNodesDie(t *testing.T) {
 		case victim == lead:
 			g.killLeader(l, lead, &seen)
 		default:
-			seen.followers = append(seen.followers, l.outage(g.procs[victim].kill, func(time.Time) {}))
+			seen.followers = append(seen.followers, l.outage(g.procs[victim].kill, func(time.Time) {})...)
 			g.start(victim)
 		}
 		if t.Failed() {
@@ -220,9 +231,10 @@ func TestNodesDie(t *testing.T) {
 	}
 	l.end()
 	g.agreed()
-	t.Logf("proof: %d calls of %d programs; %d leaders and %d followers killed, %d leaders stopped: no answer lost, no session lost", l.calls.Load(), len(l.programs), len(seen.killed), len(seen.followers), len(seen.stopped))
+	n := len(l.programs)
+	t.Logf("proof: %d calls of %d programs; %d leaders and %d followers killed, %d leaders stopped: no answer lost, no session lost", l.calls.Load(), n, len(seen.killed)/n, len(seen.followers)/n, len(seen.stopped)/n)
 	t.Logf("proof: failover, until another node led: %s", spread(seen.elected))
-	t.Logf("proof: until a call that began afterwards was answered: leader killed %s, leader stopped %s, follower killed %s", spread(seen.killed), spread(seen.stopped), spread(seen.followers))
+	t.Logf("proof: and for each program, until a call that began afterwards was answered: leader killed %s, leader stopped %s, follower killed %s", spread(seen.killed), spread(seen.stopped), spread(seen.followers))
 }
 
 // outages are how long it took: elected until another node led, the rest until a
@@ -231,14 +243,14 @@ type outages struct{ elected, killed, stopped, followers []time.Duration }
 
 // killLeader kills the leader and starts it again.
 func (g *nodes) killLeader(l *load, i int, seen *outages) {
-	seen.killed = append(seen.killed, l.outage(g.procs[i].kill, g.elected(i, seen)))
+	seen.killed = append(seen.killed, l.outage(g.procs[i].kill, g.elected(i, seen))...)
 	g.start(i)
 }
 
 // stop stops the leader until another leads.
 func (g *nodes) stop(l *load, i int, seen *outages) {
 	halt := func() { _ = g.procs[i].cmd.Process.Signal(syscall.SIGSTOP) }
-	seen.stopped = append(seen.stopped, l.outage(halt, g.elected(i, seen)))
+	seen.stopped = append(seen.stopped, l.outage(halt, g.elected(i, seen))...)
 	_ = g.procs[i].cmd.Process.Signal(syscall.SIGCONT)
 }
 
