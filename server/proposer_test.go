@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/session"
 )
 
@@ -36,6 +37,12 @@ const wireStreams = 8
 
 func newWire(b *testing.B, srv *server.Server) *wire {
 	b.Helper()
+	for st := (replica.Status{}); !st.Serving; {
+		var err error
+		if st, err = srv.Status(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
 	w := &wire{}
 	var mu sync.Mutex // until all callers are there
 	mu.Lock()
@@ -59,10 +66,12 @@ func newWire(b *testing.B, srv *server.Server) *wire {
 		w.callers = append(w.callers, c)
 	}
 	mu.Unlock()
+	var all sync.WaitGroup
 	for _, c := range w.callers {
 		_ = c.st.Send(session.AppendMessage(nil, &session.Message{Kind: session.KindAttach, Session: c.id, Stream: 1}))
-		c.do(core.Command{Op: core.OpOpen, TTL: 24 * 3600e9, Window: 16})
+		all.Go(func() { c.do(core.Command{Op: core.OpOpen, TTL: 24 * 3600e9, Window: 16}) })
 	}
+	all.Wait()
 	return w
 }
 

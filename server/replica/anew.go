@@ -60,7 +60,7 @@ func (n *Node) proposeFirst() {
 		return
 	}
 	n.number++
-	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, &core.Entry{Kind: core.EntryForget, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryForget, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
 }
 
 // proposeThaw ends the wait of a group that began anew, once it is over.
@@ -70,7 +70,7 @@ func (n *Node) proposeThaw() {
 		return
 	}
 	n.number++
-	if n.fly(proposal{number: n.number, term: term}, kindThaw, &core.Entry{Kind: core.EntryUnfreeze, Now: n.clock.sample(n.now)}) {
+	if n.fly(proposal{number: n.number, term: term}, kindThaw, 64, &core.Entry{Kind: core.EntryUnfreeze, Now: n.clock.sample(n.now)}) {
 		n.thawed = term
 	}
 }

@@ -103,8 +103,9 @@ type SendSnapshot struct {
 	Message []byte
 }
 
-// Output returns what there is to do and forgets it.
+// Output proposes what has come, returns what there is to do and forgets it.
 func (n *Node) Output() Output {
+	n.process()
 	n.flushStreams()
 	out := n.out
 	n.out = Output{}

@@ -88,9 +88,11 @@ func (n *Node) propose(tick bool) {
 // a session too early.
 func (n *Node) proposeEntry(batch []item) bool {
 	n.number++
-	p := proposal{number: n.number, term: n.currentTerm()}
-	e := core.Entry{Now: n.clock.sample(n.now)}
+	p := proposal{number: n.number, term: n.currentTerm(), frames: make([]item, 0, len(batch))}
+	e := core.Entry{Now: n.clock.sample(n.now), Frames: make([][]byte, 0, len(batch))}
+	size := 64
 	for i := range batch {
+		size += batch[i].size()
 		if batch[i].frame == nil {
 			e.Renewals = append(e.Renewals, batch[i].renewal)
 			p.renewals = append(p.renewals, batch[i])
@@ -99,12 +101,12 @@ func (n *Node) proposeEntry(batch []item) bool {
 		e.Frames = append(e.Frames, batch[i].frame)
 		p.frames = append(p.frames, batch[i])
 	}
-	return n.fly(p, kindCore, &e)
+	return n.fly(p, kindCore, size, &e)
 }
 
-// fly hands an entry to raft; false: raft does not take it.
-func (n *Node) fly(p proposal, kind byte, e *core.Entry) bool {
-	data := core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(nil), e)
+// fly hands an entry of about size bytes to raft; false: raft does not take it.
+func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
+	data := core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(make([]byte, 0, size)), e)
 	if err := n.raft.Propose(data); err != nil {
 		return false
 	}
