@@ -39,9 +39,8 @@ func (c *Command) run(h Hold) (Status, error) {
 	state := r.follow()
 	r.endRest()
 	r.takeTerminalBack()
-	status := Status{Code: codeOf(state), Lost: r.lost()}
-	w.end()
-	return status, nil
+	r.ending = w.end() || r.ending
+	return Status{Code: codeOf(state), Lost: r.lost()}, nil
 }
 
 // start runs the command on a thread of its own that lives as long as it does:

@@ -50,12 +50,16 @@ func closeAll(files []*os.File) {
 // tell gives an order. A warden that has gone needs none.
 func (w *warden) tell(o order) { _, _ = io.WriteString(w.stdin, o.String()) }
 
+// acted is the exit code of a warden that had to kill the command.
+const acted = 3
+
 // end ends the warden and returns when it has closed everything: until then the
-// kernel frees nothing.
-func (w *warden) end() {
+// kernel frees nothing. It reports whether the warden killed the command.
+func (w *warden) end() (killed bool) {
 	w.tell(order{word: "end"})
 	_ = w.stdin.Close()
 	_ = w.cmd.Wait() // it may have been killed; that is not the command's fault
+	return w.cmd.ProcessState.ExitCode() == acted
 }
 
 // Warden is the main function of the second process; it returns the exit code.
@@ -113,12 +117,13 @@ func avenge(group int, notes io.Writer, why string) int {
 	if group == 0 {
 		return 0 // no command was started
 	}
-	if anyAlive(group) {
-		fmt.Fprintf(notes, "holdfast: %s; its command is killed\n", why)
+	if !anyAlive(group) {
+		return 0
 	}
+	fmt.Fprintf(notes, "holdfast: %s; its command is killed\n", why)
 	for anyAlive(group) {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 		time.Sleep(breath)
 	}
-	return 0
+	return acted
 }

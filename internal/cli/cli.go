@@ -61,7 +61,7 @@ func (a *app) commands() []*cobra.Command {
 		a.lockCommand(), a.rlockCommand(), a.wlockCommand(), a.semCommand(), a.electCommand(), a.runCommand(), a.sessionCommand(),
 		a.counterCommand(), a.seqCommand(), a.kvCommand(),
 		a.watchCommand(), a.lsCommand(), a.showCommand(), a.releaseCommand(),
-		a.checkCommand(), a.benchCommand(), a.versionCommand(),
+		a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),
 	}
 }
 
@@ -86,6 +86,7 @@ with nothing to install.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.CompletionOptions.DisableDefaultCmd = true
 	p := root.PersistentFlags()
 	p.StringVar(&a.url, "url", "", "backend, such as file:///var/lock/app, postgres://host/db or redis://host (default: files of your account)")
 	p.StringVar(&a.config, "config", "", "configuration file (default: holdfast/config.yaml in your configuration directory)")

@@ -82,7 +82,6 @@ func (a *app) kvPut() *cobra.Command {
 	f.BoolVar(&ch.absent, "if-absent", false, "only if there is no such key; exit with 1 if there is")
 	f.Uint64Var(&ch.revision, "if-revision", 0, "only if its last change was at this revision; exit with 1 if not")
 	f.DurationVar(&ch.expire, "expire", 0, "end the key by itself after so long")
-	c.MarkFlagsMutuallyExclusive("if-absent", "if-revision")
 	put := a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
 		value, err := a.valueOf(args[1])
 		if err != nil {
@@ -110,7 +109,10 @@ func orUsage(err error, run func(*cobra.Command, []string) error, c *cobra.Comma
 }
 
 func (ch *change) check(given bool) error {
-	if given && ch.revision == 0 {
+	switch {
+	case given && ch.absent:
+		return usagef("use one of them", "--if-absent and --if-revision do not go together")
+	case given && ch.revision == 0:
 		return usagef("use --if-absent for a key that does not exist", "--if-revision 0 means no key")
 	}
 	return nil
