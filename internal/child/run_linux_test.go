@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == child.WardenArg {
 		os.Exit(child.Warden(os.Stdin, os.Stderr))
 	}
+	// Else wardens with the race detector sleep for a second when they end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 

@@ -14,8 +14,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/cli"
 )
 
+// raceEnds keeps programs with the race detector from sleeping for a second when
+// they end.
+const raceEnds = "atexit_sleep_ms=0"
+
 // TestMain plays the program, too: scripts and tests find it in their PATH.
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", raceEnds)
 	testscript.Main(m, map[string]func(){
 		"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
 	})
@@ -39,6 +44,7 @@ func setup(e *testscript.Env) error {
 	for name, dir := range map[string]string{"XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config", "HOME": "home"} {
 		e.Setenv(name, filepath.Join(e.WorkDir, dir))
 	}
+	e.Setenv("GORACE", raceEnds)
 	e.Setenv("HOLDFAST_URL", "file://"+filepath.Join(e.WorkDir, "space"))
 	return nil
 }
