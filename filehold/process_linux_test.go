@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,6 +102,38 @@ func TestKilledHolder(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Somebody who has the pipe's lock and does not bury the dead, since he was
+// stopped just then, keeps nobody waiting for ever.
+func TestKilledHolder_NotBuried(t *testing.T) {
+	dir := t.TempDir()
+	s := lonely(t, dir)
+	pipes := func() []string {
+		list, _ := filepath.Glob(filepath.Join(dir, ".holdfast", "live", "*.pipe"))
+		return list
+	}
+	own := pipes()
+	p := spawn(t, "servant", dir)
+	p.do("permit x")
+	i := slices.IndexFunc(pipes(), func(path string) bool { return !slices.Contains(own, path) })
+	f, err := os.OpenFile(pipes()[i], os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd, path := int(f.Fd()), f.Name()
+	locked := make(chan error, 1)
+	go func() { locked <- syscall.Flock(fd, syscall.LOCK_EX) }()
+	eventually(t, "nobody waits in the kernel", func() bool { return waitedFor(t, path) })
+	got := waiting(t, s, "permit", "x")
+	p.kill()
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	if err := (<-got).Release(); err != nil {
+		t.Error(err)
 	}
 }
 
