@@ -386,14 +386,23 @@ func TestWakesWithoutPoll(t *testing.T) {
 	<-over
 
 	q := spawn(t, "servant", dir)
-	passed := make(chan error, 1)
-	waits := make(chan struct{}, 1)
-	go func() {
-		passed <- s.With(holdfast.OnWait(func(int) { waits <- struct{}{} })).Latch("l", 1).Wait(ctx)
-	}()
-	<-waits
-	q.do("countdown l")
-	if err := <-passed; err != nil {
+	q.do("lead kept")
+	kept := waiting(t, s, "lead", "kept") // so that no other wait is the first
+	for i := range 5 {
+		latch := fmt.Sprint("l", i)
+		passed := make(chan error, 1)
+		waits := make(chan struct{}, 1)
+		go func() {
+			passed <- s.With(holdfast.OnWait(func(int) { waits <- struct{}{} })).Latch(latch, 1).Wait(ctx)
+		}()
+		<-waits
+		q.do("countdown " + latch)
+		if err := <-passed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.do("release kept")
+	if err := (<-kept).Release(); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,4 +23,8 @@ var suites = []suite{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
 		{"allocs/op", 15, "its allocations"},
 	}},
+	{pkg: "./filehold", bench: "(Pair|CounterAdd)$", bounds: []bound{
+		{"x-flock", 2, "acquire and release of a free mutex on files, to open, flock, fstat, stat and close of the same file, in processor time"},
+		{"x-append", 2, "adding to a counter on files, to an append of as much with fdatasync"},
+	}},
 }
