@@ -118,18 +118,23 @@ func TestKilledHolder_NotBuried(t *testing.T) {
 	p := spawn(t, "servant", dir)
 	p.do("permit x")
 	i := slices.IndexFunc(pipes(), func(path string) bool { return !slices.Contains(own, path) })
-	f, err := os.OpenFile(pipes()[i], os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	path := pipes()[i]
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	fd, path := int(f.Fd()), f.Name()
+	open, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // its end is not yet seen
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(f.Fd())
 	locked := make(chan error, 1)
 	go func() { locked <- syscall.Flock(fd, syscall.LOCK_EX) }()
 	eventually(t, "nobody waits in the kernel", func() bool { return waitedFor(t, path) })
 	got := waiting(t, s, "permit", "x")
 	p.kill()
-	if err := <-locked; err != nil {
+	if err := errors.Join(<-locked, open.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if err := (<-got).Release(); err != nil {
