@@ -422,14 +422,23 @@ func (e *engine) repair() error {
 	return nil
 }
 
-// trim cuts off what somebody who died wrote but never counted. The store is
-// locked and everything that counts was applied.
+// trim cuts off what somebody who died wrote but never counted, and refuses a
+// log that somebody cut short or removed: what is written to it would be lost.
+// The store is locked and everything that counts was applied.
 func (e *engine) trim() error {
-	st, err := e.log.f.Stat()
-	if err == nil && uint64(st.Size()) > e.log.read {
-		err = e.log.f.Truncate(int64(e.log.read))
+	var st syscall.Stat_t
+	if err := syscall.Fstat(e.log.fd, &st); err != nil {
+		return err
 	}
-	return err
+	switch {
+	case st.Nlink == 0:
+		return e.log.damaged(0, errors.New("it was removed while it was in use"))
+	case uint64(st.Size) < e.log.read:
+		return e.log.damaged(uint64(st.Size), errors.New("it was cut short while it was in use"))
+	case uint64(st.Size) > e.log.read:
+		return e.log.f.Truncate(int64(e.log.read))
+	}
+	return nil
 }
 
 // syncer puts the log on disk, once for all who wait for it together.

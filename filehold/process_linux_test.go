@@ -188,6 +188,27 @@ func TestKilledWaiter(t *testing.T) {
 	}
 }
 
+// A waiter that is killed while it is the first in the line is passed over.
+func TestKilledWaiter_First(t *testing.T) {
+	dir := t.TempDir()
+	s, p := lonely(t, dir), spawn(t, "servant", dir)
+	first, err := s.Election("x").Campaign(deadline(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := p.do("campaign x"); answer != "waits" {
+		t.Fatal(answer)
+	}
+	got := waiting(t, s, "lead", "x")
+	p.kill()
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if h := <-got; h.Token() <= first.Token() || h.Release() != nil {
+		t.Errorf("the token %d came after %d", h.Token(), first.Token())
+	}
+}
+
 // A writer that is killed at any moment loses nothing that it was answered, and
 // leaves a store that others go on with.
 func TestKilledWriter(t *testing.T) {
@@ -230,6 +251,16 @@ func TestStoppedHolder(t *testing.T) {
 		if _, err := s.Semaphore("s", 2).TryAcquire(deadline(t), 1); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("beside a stopped holder: %v", err)
 		}
+	}
+	for name, wait := range map[string]func(ctx context.Context) (*holdfast.Hold, error){
+		"lock":   func(ctx context.Context) (*holdfast.Hold, error) { return s.Mutex("x").Acquire(ctx) },
+		"permit": func(ctx context.Context) (*holdfast.Hold, error) { return s.Semaphore("s", 2).Acquire(ctx, 1) },
+	} {
+		short, cancel := context.WithTimeout(deadline(t), 20*time.Millisecond)
+		if _, err := wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait for the %s of a stopped holder: %v", name, err)
+		}
+		cancel()
 	}
 	select {
 	case <-got:
