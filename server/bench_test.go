@@ -163,7 +163,7 @@ func against(b *testing.B, unit string, node, bare func(i int) int) {
 // BenchmarkProposers is 1,024 sessions that lock and unlock on a node alone,
 // beside a bare raft loop with as many callers.
 func BenchmarkProposers(b *testing.B) {
-	w := newWire(b, benchServer(b, server.Config{Dir: b.TempDir()}))
+	w := newWire(benchServer(b, server.Config{Dir: b.TempDir()}), proposers)
 	against(b, "node", w.work, entries(newBare(b, 1, nil, nil)))
 }
 
@@ -175,7 +175,7 @@ func BenchmarkCallers(b *testing.B) {
 
 // BenchmarkThree is the same on three nodes, all in this process, over sockets.
 func BenchmarkThree(b *testing.B) {
-	w := newWire(b, three(b))
+	w := newWire(three(b), proposers)
 	lns, addrs := make([]net.Listener, 3), map[uint64]string{}
 	for i := range lns {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

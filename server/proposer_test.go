@@ -7,11 +7,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
-	"testing"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/session"
 )
 
@@ -35,53 +33,54 @@ type caller struct {
 
 const wireStreams = 8
 
-func newWire(b *testing.B, srv *server.Server) *wire {
-	b.Helper()
-	for st := (replica.Status{}); !st.Serving; {
-		var err error
-		if st, err = srv.Status(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+// newWire opens n sessions; whatever goes wrong ends the process, since nothing
+// may.
+func newWire(srv *server.Server, n int) *wire {
+	for !serves(srv) {
 	}
 	w := &wire{}
-	var mu sync.Mutex // until all callers are there
-	mu.Lock()
-	deliver := func(data []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		w.deliver(b, data)
-	}
-	var streams []*server.Stream
-	for range wireStreams {
-		st, err := srv.Stream(context.Background(), deliver, func() {})
-		if err != nil {
-			b.Fatal(err)
-		}
-		streams = append(streams, st)
-	}
-	for i := range proposers {
-		c := &caller{st: streams[i%wireStreams], name: fmt.Sprintf("bench/some-lock-%08d", i), answer: make(chan struct{}, 1)}
+	for i := range n {
+		c := &caller{name: fmt.Sprintf("bench/some-lock-%08d", i), answer: make(chan struct{}, 1)}
 		binary.LittleEndian.PutUint32(c.id[:], uint32(i))
 		c.id[15] = 1
 		w.callers = append(w.callers, c)
 	}
-	mu.Unlock()
-	var all sync.WaitGroup
-	for _, c := range w.callers {
-		_ = c.st.Send(session.AppendMessage(nil, &session.Message{Kind: session.KindAttach, Session: c.id, Stream: 1}))
-		all.Go(func() { c.do(core.Command{Op: core.OpOpen, TTL: 24 * 3600e9, Window: 16}) })
+	for i := range wireStreams {
+		st, err := srv.Stream(context.Background(), w.deliver, func() {})
+		if err != nil {
+			panic(err)
+		}
+		for k := i; k < n; k += wireStreams {
+			w.callers[k].st = st
+		}
 	}
-	all.Wait()
+	w.open()
 	return w
 }
 
+func serves(srv *server.Server) bool {
+	st, err := srv.Status(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return st.Serving
+}
+
+func (w *wire) open() {
+	var all sync.WaitGroup
+	for _, c := range w.callers {
+		_ = c.st.Send(session.AppendMessage(nil, &session.Message{Kind: session.KindAttach, Session: c.id, Stream: 1}))
+		all.Go(func() { c.do(1, core.Command{Op: core.OpOpen, TTL: 24 * 3600e9, Window: 1024}) })
+	}
+	all.Wait()
+}
+
 // deliver wakes the callers that are answered.
-func (w *wire) deliver(b *testing.B, data []byte) {
+func (w *wire) deliver(data []byte) {
 	for len(data) > 0 {
 		m, rest, err := session.DecodeMessage(data)
 		if err != nil {
-			b.Error(err)
-			return
+			panic(err)
 		}
 		if m.Kind == session.KindReply {
 			w.callers[binary.LittleEndian.Uint32(m.Session[:])].answer <- struct{}{}
@@ -90,20 +89,47 @@ func (w *wire) deliver(b *testing.B, data []byte) {
 	}
 }
 
-// do sends a command and waits for its answer.
-func (c *caller) do(cmd core.Command) {
+// do sends commands in one frame, the first of them with the number mark, and
+// waits for their answer.
+func (c *caller) do(mark uint64, cmds ...core.Command) {
 	c.tries++
-	f := core.Frame{Session: c.id, Attempt: c.tries, Mark: max(cmd.Seq, 1), Commands: []core.Command{cmd}}
+	f := core.Frame{Session: c.id, Attempt: c.tries, Mark: mark, Commands: cmds}
 	c.body = core.AppendFrame(c.body[:0], &f)
-	_ = c.st.Send(session.AppendMessage(nil, &session.Message{Kind: session.KindFrame, Session: c.id, Stream: 1, Body: c.body}))
+	m := session.Message{Kind: session.KindFrame, Session: c.id, Stream: 1, Body: c.body}
+	_ = c.st.Send(session.AppendMessage(make([]byte, 0, len(c.body)+64), &m))
 	<-c.answer
 }
 
-// work takes the caller's lock and gives it back.
-func (w *wire) work(i int) int {
-	c := w.callers[i]
+// pair is to take the caller's lock and to give it back.
+func (c *caller) pair() (lock, unlock core.Command) {
 	c.seq += 2
-	c.do(core.Command{Op: core.OpAcquire, Seq: c.seq - 1, Wants: []core.Want{{Name: c.name, Kind: core.Mutex}}})
-	c.do(core.Command{Op: core.OpRelease, Seq: c.seq, Target: c.seq - 1})
+	lock = core.Command{Op: core.OpAcquire, Seq: c.seq - 1, Wants: []core.Want{{Name: c.name, Kind: core.Mutex}}}
+	return lock, core.Command{Op: core.OpRelease, Seq: c.seq, Target: c.seq - 1}
+}
+
+// work is a pair, each command waited for.
+func (w *wire) work(i int) int {
+	lock, unlock := w.callers[i].pair()
+	w.callers[i].do(lock.Seq, lock)
+	w.callers[i].do(unlock.Seq, unlock)
 	return 2
+}
+
+// fill is as many commands, many in a frame.
+func (w *wire) fill(commands int) {
+	const frame = 100
+	var all sync.WaitGroup
+	for _, c := range w.callers {
+		all.Go(func() {
+			for range commands / len(w.callers) / frame {
+				var cmds []core.Command
+				for len(cmds) < frame {
+					lock, unlock := c.pair()
+					cmds = append(cmds, lock, unlock)
+				}
+				c.do(cmds[0].Seq, cmds...)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -370,6 +370,39 @@ func TestLookAndWatch(t *testing.T) {
 	}
 }
 
+// A node that has restarted tells what happened before.
+func TestHistoryAfterRestart(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	filter := watch.Filter{Namespace: "default", Patterns: []string{"counter:*"}}
+	w, first, err := s.Watch(filter, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	c := newClient(t, 1, one(s))
+	for range 3 {
+		c.do(add())
+	}
+	s.Close()
+	s = start(t, cfg)
+	if w, _, err = s.Watch(filter, first); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var seen []core.Event
+	for len(seen) < 3 {
+		if seen, _, err = w.Next(within(t), seen, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range seen {
+		if e.Number != uint64(i+1) {
+			t.Errorf("event %d tells of %d", i+1, e.Number)
+		}
+	}
+}
+
 // A node in the program itself: what it holds and counts is on disk.
 func ExampleServer_Space() {
 	ctx := context.Background()

@@ -80,13 +80,26 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	if h.kind == kindThaw {
 		n.members.Held = 0
 	}
-	n.out.Events = append(n.out.Events, out.Events...)
+	n.keepEvents(out.Events)
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
 	if h.node == n.cfg.ID {
 		n.replyAll(h.number, e.GetTerm(), out)
 	}
 	n.pushAll(out.Pushes, false)
+}
+
+// maxEvents bounds what one Output tells of: a node that starts applies its whole
+// log at once, which nobody watches.
+const maxEvents = 1 << 16
+
+// keepEvents notes events for the watchers. More than they could read need a
+// resync instead.
+func (n *Node) keepEvents(events []core.Event) {
+	if len(n.out.Events) > maxEvents {
+		n.out.Events, n.out.Jumped = n.out.Events[:0], true
+	}
+	n.out.Events = append(n.out.Events, events...)
 }
 
 // replyAll answers the callers of an entry that this node proposed. The first

@@ -23,8 +23,8 @@ type Output struct {
 	Reads []Caller
 	// Events are what the applied entries did, for the watchers of this node.
 	Events []core.Event
-	// Jumped: a snapshot took the machine's place, and the events on the way
-	// there are not known here: watchers of this node need a resync.
+	// Jumped: events are missing, since a snapshot took the machine's place or
+	// since there were too many at once: watchers of this node need a resync.
 	Jumped bool
 	// Applied has the machine's hash after each entry: the same on every node.
 	Applied []Applied
