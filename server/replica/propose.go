@@ -68,13 +68,11 @@ func (n *Node) answer(c Caller, o Outcome, data []byte) {
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: o, Data: data})
 }
 
-// propose makes an entry of what waits, as long as few enough fly. In a group
-// renewals alone wait for the next tick: they are many and not urgent. A node
-// without others has no round trips to save, and takes sessions so short that a
-// tick would look like silence to them.
+// propose makes an entry of what waits, as long as few enough fly. Renewals alone
+// wait for the next tick, so that those of a tick share a write: they are many
+// and not urgent.
 func (n *Node) propose(tick bool) {
-	tick = tick || n.members.alone(n.cfg.ID)
-	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.frames > 0 || tick && len(n.waiting.items) > 0) {
+	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && len(n.waiting.items) > 0) {
 		batch := n.waiting.batch(n.cfg.MaxEntry)
 		if !n.proposeEntry(batch) {
 			n.putBack(batch)

@@ -8,7 +8,11 @@ type item struct {
 	stream  bool   // the caller is a stream
 	frame   []byte // nil: a renewal
 	renewal core.Renewal
+	short   bool // a renewal of a session that cannot wait for a tick
 }
+
+// urgent items are proposed at once; others wait for the next tick.
+func (i *item) urgent() bool { return i.frame != nil || i.short }
 
 func (i *item) size() int { return len(i.frame) + 32 }
 
@@ -16,14 +20,14 @@ func (i *item) size() int { return len(i.frame) + 32 }
 type queue struct {
 	items  []item
 	bytes  int
-	frames int
+	urgent int
 }
 
 func (q *queue) add(i item) {
 	q.items = append(q.items, i)
 	q.bytes += i.size()
-	if i.frame != nil {
-		q.frames++
+	if i.urgent() {
+		q.urgent++
 	}
 }
 
@@ -44,8 +48,8 @@ func (q *queue) batch(limit int) []item {
 	batch := q.items[:n:n]
 	rest := queue{items: q.items[n:], bytes: q.bytes - size}
 	for i := range rest.items {
-		if rest.items[i].frame != nil {
-			rest.frames++
+		if rest.items[i].urgent() {
+			rest.urgent++
 		}
 	}
 	*q = rest

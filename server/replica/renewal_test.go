@@ -8,10 +8,18 @@ import (
 	"github.com/holdfast-io/holdfast/session"
 )
 
-// A node alone answers a renewal without waiting for a tick, which may be longer
-// than its shortest session can wait.
-func TestRenewalAloneNeedsNoTick(t *testing.T) {
-	n, err := replica.New(replica.Config{ID: 1}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+// A renewal of a session that is too short to wait for a tick is answered without
+// one; of others those of a tick share a write.
+func TestShortSessionsNeedNoTick(t *testing.T) {
+	for ttl, want := range map[int64]session.MessageKind{1e9: session.KindRenewed, 30e9: session.KindReply} {
+		if got := afterRenewal(t, ttl); got != want {
+			t.Errorf("TTL %d s: the last answer to a renewal without a tick is %d, want %d", ttl/1e9, got, want)
+		}
+	}
+}
+
+func afterRenewal(t *testing.T, ttl int64) session.MessageKind {
+	n, err := replica.New(replica.Config{ID: 1, MinTTL: 1e9}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,15 +27,13 @@ func TestRenewalAloneNeedsNoTick(t *testing.T) {
 	id := core.SessionID{7}
 	renewal := session.AppendMessage(nil, &session.Message{Kind: session.KindRenewal, Session: id, Stream: 1, Attempt: 2})
 	var got []session.MessageKind
-	for _, m := range [][]byte{nil, attach(id, 1), frame(id, 1, open()), renewal} {
+	for _, m := range [][]byte{nil, attach(id, 1), frame(id, 1, core.Command{Op: core.OpOpen, TTL: ttl}), renewal} {
 		if err := n.Receive(x.now, 5, m); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, kinds(x.alone(n))...)
 	}
-	if want := session.KindRenewed; got[len(got)-1] != want {
-		t.Errorf("a renewal made the answers end in %d, want %d", got, want)
-	}
+	return got[len(got)-1]
 }
 
 // alone writes until there is nothing left to do.

@@ -77,12 +77,19 @@ func (n *Node) receive(stream Caller, m *session.Message) error {
 	case session.KindRenewal:
 		r := core.Renewal{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}
 		if n.attachedOn(stream, m) {
-			n.enqueue(item{caller: stream, stream: true, renewal: r})
+			n.enqueue(item{caller: stream, stream: true, renewal: r, short: n.short(m.Session)})
 		}
 	default:
 		return fmt.Errorf("replica: a client sent a message of kind %d, which only servers send", m.Kind)
 	}
 	return nil
+}
+
+// short: a tick would look like silence to the session. A group takes none so
+// short.
+func (n *Node) short(id core.SessionID) bool {
+	ttl, ok := n.machine.TTL(id)
+	return ok && ttl < 24*int64(n.cfg.Tick)
 }
 
 // attach binds the session to the stream and sends its claim table as soon as
