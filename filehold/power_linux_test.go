@@ -70,6 +70,7 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 	for range 4 {
 		ctx := deadline(t)
 		d.loses(func(s *holdfast.Space) {
+			ctx := deadline(t)
 			for range 3 {
 				for what, take := range takers {
 					h, err := take(ctx, s.Sub(what), "x")
@@ -137,6 +138,7 @@ func TestAnswersSurvivePowerLoss(t *testing.T) {
 	for round := range 4 {
 		ctx := deadline(t) // a round's own: syncing takes its time on a busy disk
 		d.loses(func(s *holdfast.Space) {
+			ctx := deadline(t) // not over the boots, each of which skips many revisions
 			n, err := s.Counter("c").Load(ctx)
 			if err != nil || n != count {
 				t.Fatalf("round %d: the counter is %d, %v; want %d", round, n, err, count)
