@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"math"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -117,15 +118,26 @@ func (n *Node) SnapshotSaved(now int64, ok bool) {
 }
 
 // compact frees the log below the newest snapshot, less what slow followers may
-// still want.
+// still want. It is all in memory, so its bytes count as well as its entries.
 func (n *Node) compact() {
-	first, _ := n.log.FirstIndex()
-	if n.snap.index < n.cfg.Trailing || n.snap.index-n.cfg.Trailing < first {
+	first, err := n.log.FirstIndex()
+	if err != nil || n.snap.index < first {
 		return
 	}
-	to := n.snap.index - n.cfg.Trailing
-	n.check(n.log.Compact(to))
-	n.out.Compact = to
+	entries, err := n.log.Entries(first, n.snap.index+1, math.MaxUint64)
+	n.check(err)
+	to := n.snap.index
+	for size := 0; len(entries) > 0 && n.snap.index-to < n.cfg.Trailing; to-- {
+		last := entries[len(entries)-1]
+		if size += len(last.GetData()); size > n.cfg.TrailingBytes {
+			break
+		}
+		entries = entries[:len(entries)-1]
+	}
+	if to >= first {
+		n.check(n.log.Compact(to))
+		n.out.Compact = to
+	}
 }
 
 // Arrived brings a snapshot that a peer sent: its raft message, and the machine
