@@ -53,6 +53,7 @@ type Node struct {
 
 	applying core.Output
 	out      Output
+	spare    []core.Event
 }
 
 // New starts a node on what was found on disk.

@@ -108,6 +108,13 @@ func (n *Node) Output() Output {
 	n.process()
 	n.flushStreams()
 	out := n.out
-	n.out = Output{}
+	n.out = Output{Events: n.spare[:0]}
+	n.spare = nil
+	if cap(out.Events) <= maxSpare {
+		n.spare = out.Events
+	}
 	return out
 }
+
+// maxSpare bounds the events whose room is used again by the next Output but one.
+const maxSpare = 1 << 12

@@ -87,7 +87,8 @@ func (n *Node) propose(tick bool) {
 func (n *Node) proposeEntry(batch []item) bool {
 	n.number++
 	p := proposal{number: n.number, term: n.currentTerm(), frames: make([]item, 0, len(batch))}
-	e := core.Entry{Now: n.clock.sample(n.now), Frames: make([][]byte, 0, len(batch))}
+	e := core.Entry{Now: n.clock.sample(n.now)}
+	e.Frames = make([][]byte, 0, len(batch))
 	size := 64
 	for i := range batch {
 		size += batch[i].size()
