@@ -5,12 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,7 +92,7 @@ bench/ and are removed afterwards.`,
 	f.IntVar(&b.clients, "clients", 8, "how many at a time")
 	f.DurationVar(&b.duration, "duration", 2*time.Second, "how long each workload is measured")
 	f.Int64Var(&b.ops, "ops", 0, "end each workload after so many operations (default: by time)")
-	c.RunE = func(_ *cobra.Command, args []string) error { b.names = args; return b.run() }
+	c.RunE = func(_ *cobra.Command, args []string) error { b.names = args; return untilSignal(b.run) }
 	return c
 }
 
@@ -115,12 +113,10 @@ func (b *benching) check() error {
 	return nil
 }
 
-func (b *benching) run() error {
+func (b *benching) run(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	s, err := b.a.open(ctx)
 	if err != nil {
 		return err

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"regexp"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,14 +50,12 @@ with 1 if a promise is not kept.`,
 		if len(args) == 1 {
 			a.url = args[0]
 		}
-		return c.check(match, at, timeout)
+		return untilSignal(func(ctx context.Context) error { return c.check(ctx, match, at, timeout) })
 	}
 	return cmd
 }
 
-func (c *checking) check(match *regexp.Regexp, at int, timeout time.Duration) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func (c *checking) check(ctx context.Context, match *regexp.Regexp, at int, timeout time.Duration) error {
 	where, err := c.a.backend()
 	if err != nil {
 		return err

@@ -8,8 +8,6 @@ package cli
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,15 +108,15 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 // until the timeout or a signal ends it.
 func (a *app) asking(run func(ctx context.Context, s *holdfast.Space, args []string) error) func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
-		defer cancel()
-		s, err := a.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		return run(ctx, s, args)
+		return untilSignal(func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+			defer cancel()
+			s, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return run(ctx, s, args)
+		})
 	}
 }

@@ -143,7 +143,7 @@ func (h *holding) run(f *pflag.FlagSet, names, command []string) error {
 	}
 	sigs := catch()
 	defer sigs.stop()
-	s, err := h.a.open(context.Background())
+	s, err := h.a.openSoon(sigs)
 	if err != nil {
 		return err
 	}

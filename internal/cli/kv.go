@@ -82,11 +82,8 @@ func (a *app) kvPut() *cobra.Command {
 	f.BoolVar(&ch.absent, "if-absent", false, "only if there is no such key; exit with 1 if there is")
 	f.Uint64Var(&ch.revision, "if-revision", 0, "only if its last change was at this revision; exit with 1 if not")
 	f.DurationVar(&ch.expire, "expire", 0, "end the key by itself after so long")
+	var value []byte
 	put := a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
-		value, err := a.valueOf(args[1])
-		if err != nil {
-			return err
-		}
 		var opts []holdfast.PutOption
 		if f.Changed("expire") {
 			opts = append(opts, holdfast.Expire(ch.expire))
@@ -94,8 +91,11 @@ func (a *app) kvPut() *cobra.Command {
 		rev, err := ch.put(ctx, s.KV(), args[0], value, opts)
 		return a.printRevision(args[0], rev, err)
 	})
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return orUsage(ch.check(f.Changed("if-revision")), put, c, args)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if err = ch.check(f.Changed("if-revision")); err == nil {
+			value, err = a.valueOf(args[1]) // before signals are caught: the input may take long
+		}
+		return orUsage(err, put, c, args)
 	}
 	return c
 }

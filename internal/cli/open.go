@@ -25,6 +25,19 @@ func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Spac
 	return s, nil
 }
 
+// openSoon is open until the timeout or a signal.
+func (a *app) openSoon(sigs *signals) (*holdfast.Space, error) {
+	ctx, done := sigs.during(context.Background())
+	defer done()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.open(ctx)
+	if cause, ok := errors.AsType[signalled](context.Cause(ctx)); ok && err != nil {
+		return nil, cause
+	}
+	return s, err
+}
+
 // unopened tells a wrong URL from a backend that cannot be reached.
 func unopened(err error) error {
 	if errors.Is(err, fs.ErrInvalid) {

@@ -75,7 +75,7 @@ func (h *holding) runInSession(f *pflag.FlagSet, keys [][2]string, command []str
 	}
 	sigs := catch()
 	defer sigs.stop()
-	s, err := h.a.open(context.Background())
+	s, err := h.a.openSoon(sigs)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (a *app) sessionShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.showSession(id)
+			return untilSignal(func(ctx context.Context) error { return a.showSession(ctx, id) })
 		},
 	}
 }
@@ -148,8 +148,8 @@ func parseSession(text string) (id holdfast.SessionID, err error) {
 }
 
 // showSession asks the driver: sessions of others are not in the library's API.
-func (a *app) showSession(id holdfast.SessionID) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), a.timeout, errTimeout)
+func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	where, err := a.backend()
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -49,4 +50,19 @@ func (s *signals) during(parent context.Context) (context.Context, func()) {
 		<-gone
 		cancel(nil)
 	}
+}
+
+// untilSignal runs f with a context that ends with a signal; if one came, the
+// error says so, whatever f made of it.
+func untilSignal(f func(ctx context.Context) error) error {
+	sigs := catch()
+	defer sigs.stop()
+	ctx, done := sigs.during(context.Background())
+	err := f(ctx)
+	cause := context.Cause(ctx)
+	done()
+	if s, ok := errors.AsType[signalled](cause); ok && err != nil {
+		return s
+	}
+	return err
 }
