@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/services"
 )
 
 // program is the holdfast program on a directory of the test's own.
@@ -54,40 +56,49 @@ func TestKilled_NameIsKeptUntilTheCommandIsGone(t *testing.T) {
 	for _, family := range [][]string{{"lock"}, {"rlock"}, {"sem", "--limit", "1"}, {"elect"}} {
 		t.Run(family[0], func(t *testing.T) {
 			dir := t.TempDir()
-			holder := program(t, dir, append(family, "x", "--", "sh", "-c", "sleep 1000 & echo up; wait")...)
-			out, err := holder.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := holder.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewReader(out)
-			if line, err := lines.ReadString('\n'); line != "up\n" {
-				t.Fatalf("the command says %q, %v", line, err)
-			}
-			warden := wardenOf(t, holder.Process.Pid)
-			signal(t, warden, syscall.SIGSTOP)
-			t.Cleanup(func() { _ = syscall.Kill(warden, syscall.SIGCONT) })
-			signal(t, holder.Process.Pid, syscall.SIGKILL)
-			_, _ = holder.Process.Wait()
-
-			want := []string{family[0], "--try", "x", "--", "true"}
-			if family[0] == "rlock" {
-				want[0] = "wlock"
-			}
-			if code := exitCode(t, program(t, dir, want...)); code != 75 {
-				t.Errorf("the command lives, and another one's try exits with %d; want 75", code)
-			}
-			signal(t, warden, syscall.SIGCONT)
-			if _, err := lines.ReadString('\n'); err == nil { // ends with the last process of the group
-				t.Error("the command goes on")
-			}
-			want[1] = "--wait=1h" // the warden ends just after the command
-			if code := exitCode(t, program(t, dir, want...)); code != 0 {
-				t.Errorf("the command is gone, and the next exits with %d", code)
-			}
+			keptUntilGone(t, dir, "file://"+filepath.Join(dir, "space"), family)
 		})
+	}
+	t.Run("postgres", func(t *testing.T) {
+		pg := services.SharedPostgreSQL(t)
+		keptUntilGone(t, t.TempDir(), pg.URL(pg.CreateDatabase(t)), []string{"lock"})
+	})
+}
+
+func keptUntilGone(t *testing.T, dir, url string, family []string) {
+	args := append([]string{"--url", url}, family...)
+	holder := program(t, dir, append(args, "x", "--", "sh", "-c", "sleep 1000 & echo up; wait")...)
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != "up\n" {
+		t.Fatalf("the command says %q, %v", line, err)
+	}
+	warden := wardenOf(t, holder.Process.Pid)
+	signal(t, warden, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = syscall.Kill(warden, syscall.SIGCONT) })
+	signal(t, holder.Process.Pid, syscall.SIGKILL)
+	_, _ = holder.Process.Wait()
+
+	want := []string{"--url", url, family[0], "--try", "x", "--", "true"}
+	if family[0] == "rlock" {
+		want[2] = "wlock"
+	}
+	if code := exitCode(t, program(t, dir, want...)); code != 75 {
+		t.Errorf("the command lives, and another one's try exits with %d; want 75", code)
+	}
+	signal(t, warden, syscall.SIGCONT)
+	if _, err := lines.ReadString('\n'); err == nil { // ends with the last process of the group
+		t.Error("the command goes on")
+	}
+	want[3] = "--wait=1h" // the warden ends just after the command
+	if code := exitCode(t, program(t, dir, want...)); code != 0 {
+		t.Errorf("the command is gone, and the next exits with %d", code)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdfast-io/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/internal/services"
 )
 
 // raceEnds keeps programs with the race detector from sleeping for a second when
@@ -21,7 +22,7 @@ const raceEnds = "atexit_sleep_ms=0"
 // TestMain plays the program, too: scripts and tests find it in their PATH.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", raceEnds)
-	testscript.Main(m, map[string]func(){
+	testscript.Main(services.Main(m), map[string]func(){
 		"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
 	})
 }
