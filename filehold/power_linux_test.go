@@ -68,7 +68,6 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 	d := newDisk(t)
 	last := map[string]holdfast.Token{}
 	for range 4 {
-		ctx := deadline(t)
 		d.loses(func(s *holdfast.Space) {
 			ctx := deadline(t)
 			for range 3 {
