@@ -135,7 +135,6 @@ func TestAnswersSurvivePowerLoss(t *testing.T) {
 	var count int64
 	var rev holdfast.Revision
 	for round := range 4 {
-		ctx := deadline(t) // a round's own: syncing takes its time on a busy disk
 		d.loses(func(s *holdfast.Space) {
 			ctx := deadline(t) // not over the boots, each of which skips many revisions
 			n, err := s.Counter("c").Load(ctx)
