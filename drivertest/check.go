@@ -23,13 +23,14 @@ func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) er
 
 // timed is run for checks in which sessions of the shortest TTL have to live
 // for a while. When the program itself was held up for a good part of it, what
-// was seen says nothing about the backend, and the check is made anew.
+// was seen says nothing about the backend, and the check is made anew. So it is
+// when the backend asks to come again later, since it was too slow for the TTL.
 func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
 		for {
 			heldUp := pauses(max(e.TTL, time.Second) / 4)
 			err := caught(func() { check(ctx, e) })
-			if paused := heldUp(); err == nil || !paused || ctx.Err() != nil {
+			if again := heldUp() || holdfast.RetryAfter(err) > 0; err == nil || !again || ctx.Err() != nil {
 				return err
 			}
 			e.anew()
