@@ -10,10 +10,10 @@ PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage
 RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check deps bench planted prove sim proto
+.PHONY: help run test check deps bench bench-peers planted prove sim proto
 
 help: ## what there is to make
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 run: ## a short tour on files, with real processes; ends by itself
 	@$(GO) run ./examples/tour
@@ -26,6 +26,8 @@ check: bin/staticcheck ## format, vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed: $$out"; exit 1; fi
 	$(GO) vet $(PKG)
 	bin/staticcheck $(PKG)
+	$(GO) vet -C bench ./...
+	cd bench && ../bin/staticcheck ./...
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	$(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
@@ -37,6 +39,9 @@ deps: ## install what the tests need and the machine lacks (as root, on Debian)
 
 bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
 	$(GO) run ./internal/measure bench
+
+bench-peers: ## measure beside redsync, rueidislock and bare PostgreSQL; writes its section of docs/benchmarks.md
+	$(GO) test -C bench -count=1 -v -timeout 60m -bench.rounds=20 -bench.scale=1 -bench.into=../docs/benchmarks.md .
 
 planted: ## prove that the tests still catch the bugs they were written for
 	$(GO) run ./internal/planted

@@ -41,7 +41,22 @@ func bench(count int) error {
 			doc.WriteString(row)
 		}
 	}
-	return os.WriteFile("docs/benchmarks.md", []byte(doc.String()), 0o644)
+	old, err := os.ReadFile(benchmarks)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(benchmarks, []byte(doc.String()+sections(string(old))), 0o644)
+}
+
+const benchmarks = "docs/benchmarks.md"
+
+// sections is what others write into the document, from its first "## " on.
+func sections(doc string) string {
+	_, rest, found := strings.Cut(doc, "\n## ")
+	if !found {
+		return ""
+	}
+	return "\n## " + rest
 }
 
 func (b bound) row(v []float64) (string, error) {
