@@ -20,7 +20,7 @@ func (c *counting) do(ctx context.Context, op string, r *driver.CountRequest) (d
 	}
 	r.Name, r.Unsigned = c.name, c.unsigned
 	if r.ID == [16]byte{} {
-		r.ID = newID()
+		r.ID, r.Once = newID(), true
 	}
 	reply, err := c.s.r.d.Count(ctx, r)
 	return reply, c.s.r.wrap(op, c.name, FeatureCounter, err)

@@ -33,7 +33,7 @@ func (c *contest) round(n int, scale float64) error {
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", c.what, [2]string{"holdfast", c.peer}[who], err)
 		}
-		c.rates[who] = append(c.rates[who], rate)
+		c.rates[who] = append(c.rates[who], max(rate, 1/d.Seconds())) // one that did nothing was about to
 	}
 	return nil
 }

@@ -75,20 +75,20 @@ func machine() string {
 // each runs one function a caller, over and over, all at a time, and counts.
 func each(callers []func() error) side {
 	return func(d time.Duration) (float64, error) {
-		counts, took, err := together(callers, d)
+		counts, err := together(callers, d)
 		var sum int
 		for _, n := range counts {
 			sum += n
 		}
-		return float64(sum) / took.Seconds(), err
+		return float64(sum) / d.Seconds(), err
 	}
 }
 
 // one is each with one caller.
 func one(f func() error) side { return each([]func() error{f}) }
 
-// together has each caller repeat itself for d.
-func together(callers []func() error, d time.Duration) (counts []int, took time.Duration, err error) {
+// together has each caller repeat itself, and counts what was done after d.
+func together(callers []func() error, d time.Duration) (counts []int, err error) {
 	counts = make([]int, len(callers))
 	errs := make([]error, len(callers))
 	var all sync.WaitGroup
@@ -96,20 +96,19 @@ func together(callers []func() error, d time.Duration) (counts []int, took time.
 	for i, f := range callers {
 		all.Go(func() {
 			for time.Since(start) < d && errs[i] == nil {
-				if errs[i] = f(); errs[i] == nil {
+				if errs[i] = f(); errs[i] == nil && time.Since(start) < d {
 					counts[i]++
 				}
 			}
 		})
 	}
 	all.Wait()
-	took = time.Since(start)
 	for _, e := range errs {
 		if e != nil {
-			return counts, took, e
+			return counts, e
 		}
 	}
-	return counts, took, nil
+	return counts, nil
 }
 
 // A lock takes a name and returns what gives it back.
@@ -141,8 +140,9 @@ func changes(locks []lock) side {
 	}
 	return func(d time.Duration) (float64, error) {
 		changed.Store(0)
-		_, took, err := together(callers, d)
-		return float64(changed.Load()) / took.Seconds(), err
+		start := time.Now()
+		_, err := together(callers, d)
+		return float64(changed.Load()) / time.Since(start).Seconds(), err
 	}
 }
 
@@ -163,7 +163,7 @@ func fairness(t *testing.T, crowds []crowd) string {
 		for i, l := range c.locks {
 			callers[i] = pair(l)
 		}
-		counts, _, err := together(callers, d)
+		counts, err := together(callers, d)
 		if err != nil {
 			t.Fatalf("fairness, %s: %v", c.who, err)
 		}

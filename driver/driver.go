@@ -365,7 +365,10 @@ const (
 type CountRequest struct {
 	// ID makes a repetition the same request: it counts once where the engine
 	// can remember, and the library repeats what may have happened.
-	ID       [16]byte
+	ID [16]byte
+	// Once is a promise that this request is not repeated by its caller: an
+	// engine need not remember it.
+	Once     bool
 	Name     string
 	Op       CountOp
 	Unsigned bool

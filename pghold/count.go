@@ -2,9 +2,12 @@ package pghold
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"math/big"
 	"strconv"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -31,9 +34,12 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 	if r.Op == driver.CountLoad {
 		return c.load(ctx, r)
 	}
-	var reply driver.CountReply
+	reply, done, err := c.addAlone(ctx, r)
+	if done || err != nil {
+		return reply, err
+	}
 	a, b := number(r.A, r.Unsigned), number(r.B, r.Unsigned)
-	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state, value string
 		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
 			c.args(uuid(r.ID), r.Name, int16(r.Op), r.Unsigned, a, b)...).Scan(&state, &value, &reply.Swapped)
@@ -47,6 +53,33 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 		return err
 	})
 	return reply, err
+}
+
+const addSQL = `update holdfast.counter set value = least(greatest(value + $2::bigint, -9223372036854775808), 9223372036854775807)
+where name = $1 and not unsigned returning value::bigint`
+
+// addAlone adds to a counter that is there by a plain UPDATE, which a repetition
+// would not be known by: only for requests that nobody repeats, and it is not
+// repeated here either. false: it takes the function after all, and nothing has
+// happened.
+func (c *client) addAlone(ctx context.Context, r *driver.CountRequest) (driver.CountReply, bool, error) {
+	if !r.Once || r.Unsigned || r.Op != driver.CountAdd {
+		return driver.CountReply{}, false, nil
+	}
+	if err := c.begin(ctx); err != nil {
+		return driver.CountReply{}, false, err
+	}
+	within, cancel := c.within(ctx)
+	defer cancel()
+	var value int64
+	err := c.pool.QueryRow(within, addSQL, c.args(r.Name, int64(r.A))...).Scan(&value)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return driver.CountReply{}, false, nil
+	case err != nil && c.life.Err() != nil:
+		return driver.CountReply{}, false, &driver.Error{Kind: driver.ErrClosed, Outcome: outcome(err), Err: err}
+	}
+	return driver.CountReply{Value: uint64(value)}, err == nil, failed(within, err)
 }
 
 func wrongSign(unsigned bool) error {

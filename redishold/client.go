@@ -36,6 +36,7 @@ type client struct {
 	claims map[string]*claim // that wait or hold, by id
 	waits  int               // claims in a queue
 	acked  []string          // requests whose answers have arrived
+	adds   adder
 
 	hub hub
 }

@@ -58,6 +58,9 @@ func change(r *driver.CountRequest) []string {
 
 // Count changes a counter.
 func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
+	if reply, done, err := c.incrBy(ctx, r); done {
+		return reply, err
+	}
 	args := []string{r.Name, bit(r.Unsigned)}
 	switch r.Op {
 	case driver.CountLoad:
@@ -72,6 +75,9 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 	reply, err := c.askOnce(ctx, r.ID, r.Name, countScript, args...)
 	if err != nil {
 		return driver.CountReply{}, err
+	}
+	if r.Op == driver.CountAdd || r.Op == driver.CountSub {
+		c.found(c.counterKey(r))
 	}
 	in := reader{rest: reply[1:]}
 	value, err := told(in.text(), r.Unsigned)

@@ -26,9 +26,14 @@
 // part of a semaphore ends with its own holder. The holder counts from before
 // it sent the renewal, the server from when it got it: the holder knows first.
 //
-// Requests carry an id. One that is repeated because its answer was lost counts
-// once, for ten minutes after the client's last request. A wish that was taken
-// back before the server heard of it is not granted to nobody.
+// Short ways serve what is common: a free mutex is one key until somebody waits,
+// watches or looks (m:), and an addition to a counter that nobody watches is an
+// INCRBY. A call to Counter.Add that is not answered may have counted, as the
+// error's outcome says.
+//
+// Requests carry an id. One that the library repeats because its answer was lost
+// counts once, for ten minutes after the client's last request. A wish that was
+// taken back before the server heard of it is not granted to nobody.
 //
 // # Defaults
 //
@@ -44,9 +49,10 @@
 // Redis Cluster, and grows by using several prefixes. rev is the revision, of
 // which tokens are taken; due the deadlines; s:, c:, r: sessions, claims and
 // resources; h:, q: their holders and queue; k:, n:, u:, #: keys, counters
-// (signed, unsigned) and sequences; keys, names the indexes; w:, x: answers and
-// losses that a client has yet to hear. The channels are ev (what Watch tells)
-// and to: (one a client). Scripts use keys that are not among their arguments,
+// (signed, unsigned) and sequences; keys, names, sessions the indexes; watch is
+// there while somebody watches; m: mutexes that were granted the short way; w:,
+// x: answers and losses that a client has yet to hear. The channels are ev (what
+// Watch tells) and to: (one a client). Scripts use keys that are not among their arguments,
 // so a proxy that routes by arguments needs the whole prefix on one server.
 //
 // # What it cannot promise

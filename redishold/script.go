@@ -24,6 +24,10 @@ var (
 	prelude string
 	//go:embed lua/once.lua
 	onceLua string
+	//go:embed lua/quick_acquire.lua
+	quickAcquireLua string
+	//go:embed lua/quick_release.lua
+	quickReleaseLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/release.lua
@@ -46,6 +50,8 @@ var (
 	changeLua string
 	//go:embed lua/count.lua
 	countLua string
+	//go:embed lua/tellcount.lua
+	tellCountLua string
 	//go:embed lua/reserve.lua
 	reserveLua string
 	//go:embed lua/countdown.lua
@@ -67,8 +73,8 @@ var (
 )
 
 var (
-	acquireScript   = newScript(prelude, acquireLua)
-	releaseScript   = newScript(prelude, releaseLua)
+	acquireScript   = newScript(quickAcquireLua, prelude, acquireLua)
+	releaseScript   = newScript(quickReleaseLua, prelude, releaseLua)
 	forceScript     = newScript(prelude, forceLua)
 	openScript      = newScript(prelude, openLua)
 	renewScript     = newScript(prelude, renewLua)
@@ -78,6 +84,7 @@ var (
 	inspectScript   = newScript(prelude, inspectLua)
 	changeScript    = newScript(prelude, changeLua)
 	deleteScript    = newScript(prelude, deleteLua)
+	tellCountScript = newScript(prelude, tellCountLua)
 	countScript     = newScript(prelude, onceLua, countLua)
 	reserveScript   = newScript(prelude, onceLua, reserveLua)
 	countdownScript = newScript(prelude, onceLua, countdownLua)

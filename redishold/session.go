@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -23,6 +24,31 @@ type user struct {
 	err   error         // if it did not open
 	next  time.Time     // when to renew it; of the keeper
 	tries int           // renewals without an answer; of the keeper
+	quick int           // holds that quick_acquire gave; of the client's lock
+	clock clock
+}
+
+// clock is the server's, as it was told last.
+type clock struct{ last atomic.Pointer[reading] }
+
+type reading struct {
+	when   time.Time
+	millis int64
+}
+
+func (c *clock) set(millis string) {
+	if n, err := strconv.ParseInt(millis, 10, 64); err == nil {
+		c.last.Store(&reading{driver.Now(), n})
+	}
+}
+
+// at is what the server's clock shows at about t.
+func (c *clock) at(t time.Time) string {
+	r := c.last.Load()
+	if r == nil {
+		return "0"
+	}
+	return strconv.FormatInt(r.millis+t.Sub(r.when).Milliseconds(), 10)
 }
 
 func (c *client) newUser(spec driver.Spec) *user {
@@ -79,8 +105,9 @@ func (c *client) open(u *user) {
 	defer cancel()
 	spec := u.lease.Spec
 	sent := driver.Now()
-	_, err := c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta)
+	reply, err := c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta)
 	if err == nil {
+		u.clock.set(reply[1])
 		u.lease.Extend(sent, spec.TTL)
 		c.add(u)
 		if driver.Now().Sub(sent) > c.opts.slack(spec.TTL) {
@@ -216,7 +243,8 @@ func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []str
 		c.retire(u, errNoSession)
 		return false
 	}
-	for _, id := range reply[1:] {
+	u.clock.set(reply[1])
+	for _, id := range reply[2:] {
 		c.lose(id)
 	}
 	u.lease.Extend(sent, ttl)

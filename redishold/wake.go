@@ -88,11 +88,18 @@ func (c *client) look() {
 	ids := c.waiting()
 	ctx, cancel := context.WithTimeout(c.life, patience)
 	defer cancel()
-	reply, err := c.call(ctx, pollScript, ids...)
-	if err != nil || len(reply) != len(ids)+1 {
+	watch := "0"
+	if c.hub.watched() {
+		watch = millis(watchFor)
+	}
+	reply, err := c.call(ctx, pollScript, append([]string{watch}, ids...)...)
+	if err != nil || len(reply) != len(ids)+2 {
 		return // the next look, or the sessions' deadline, tells
 	}
-	for i, state := range reply[1:] {
+	if reply[1] == "0" {
+		c.hub.lapse()
+	}
+	for i, state := range reply[2:] {
 		if state == "0" {
 			continue
 		}

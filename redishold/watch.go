@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -25,6 +26,8 @@ type hub struct {
 	joined   bool          // the server has confirmed the subscription
 	ready    chan struct{} // closed when it has, for the first time
 	last     uint64        // revision of the last message; 0: none since joining
+	floor    uint64        // up to it nobody watched, and not everything was told
+	pending  bool          // the first watcher has yet to learn its revision
 	watchers map[*watcher]struct{}
 }
 
@@ -64,6 +67,20 @@ func (h *hub) join() {
 	h.gap()
 }
 
+// watchFor is how long the server knows that somebody watches, unless it hears
+// so again; the looks of poll tell it much more often. While it does not know,
+// quick holds and additions to counters are not published.
+const watchFor = 30 * time.Second
+
+// lapse is called when the server had forgotten that somebody watches.
+func (h *hub) lapse() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.pending {
+		h.gap()
+	}
+}
+
 // gap has everybody read anew; the hub is locked.
 func (h *hub) gap() {
 	h.last = 0
@@ -82,7 +99,10 @@ func (h *hub) hear(text string) {
 	m, err := decode(text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil || h.last != 0 && m.first != h.last+1 {
+	if err == nil && m.last <= h.floor {
+		return
+	}
+	if err != nil || !h.pending && h.last != 0 && m.first != max(h.last, h.floor)+1 {
 		h.gap()
 	}
 	if err != nil {
@@ -163,9 +183,7 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, u
 		return nil, 0, errClosed
 	}
 	w := &watcher{r: r, wake: make(chan struct{}, 1)}
-	c.hub.mu.Lock()
-	c.hub.watchers[w] = struct{}{}
-	c.hub.mu.Unlock()
+	c.hub.add(w)
 	nudge(c.wakePoller)
 	now, err := c.revision(ctx)
 	if err != nil {
@@ -174,6 +192,13 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, u
 	}
 	c.hub.from(w, now)
 	return w, now + 1, nil
+}
+
+func (h *hub) add(w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending = h.pending || len(h.watchers) == 0
+	h.watchers[w] = struct{}{}
 }
 
 func (h *hub) remove(w *watcher) {
@@ -186,13 +211,22 @@ func (h *hub) remove(w *watcher) {
 func (h *hub) from(w *watcher, now uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.pending {
+		h.pending, h.floor = false, now
+	}
 	w.after = now
 	w.events = slices.DeleteFunc(w.events, func(e driver.Event) bool { return e.Revision <= now })
 }
 
-// revision is the last one that the server has given.
+// revision tells the server that somebody watches, and is the last one that it
+// has given: what comes after it is published.
 func (c *client) revision(ctx context.Context) (uint64, error) {
-	text, err := c.rc.Do(ctx, c.rc.B().Get().Key(c.key+"rev").Build()).ToString()
+	results := c.rc.DoMulti(ctx, c.rc.B().Set().Key(c.key+"watch").Value("1").PxMilliseconds(watchFor.Milliseconds()).Build(),
+		c.rc.B().Get().Key(c.key+"rev").Build())
+	if err := results[0].Error(); err != nil {
+		return 0, failure(ctx, err)
+	}
+	text, err := results[1].ToString()
 	if rueidis.IsRedisNil(err) {
 		return 0, nil
 	}

@@ -1,6 +1,7 @@
 local id, sid, ttl, try, ch, name = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], ARGV[6]
 local k, m, w, limit, value = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
 sweep()
+unfold(name)
 local R, Q, S = P .. 'r:' .. name, P .. 'q:' .. name, P .. 's:' .. sid
 local function answer(reply)
   finish()
@@ -19,8 +20,8 @@ if r[1] then
   if (k == 3 or k == 6) and limit ~= 0 and limit ~= tonumber(r[2]) then return answer({'limit', r[2]}) end
   limit = tonumber(r[2])
 else
-  if call('EXISTS', P .. 'n:' .. name, P .. 'u:' .. name) > 0 then return answer({'kind', '7'}) end
-  if call('EXISTS', P .. '#:' .. name) > 0 then return answer({'kind', '8'}) end
+  local other = usedAs(name)
+  if other then return answer({'kind', other}) end
   if (k == 3 or k > 4) and limit == 0 then return answer({'noexist'}) end
   if k == 1 or k == 4 then limit = 1 elseif k == 2 then limit = ALL end
 end

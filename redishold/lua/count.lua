@@ -2,11 +2,12 @@ local name, unsigned, op, a, b = ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7], ARGV
 local mine, other, zero = P .. 'n:' .. name, P .. 'u:' .. name, '0'
 if unsigned then mine, other, zero = other, mine, '-9223372036854775808' end
 local was = call('GET', mine)
+if was == GONE then was = nil end
 if not was then
-  if call('EXISTS', other) > 0 then return {'sign'} end
+  local o = call('GET', other)
+  if o and o ~= GONE then return {'sign'} end
   if op ~= 'load' then
-    local k = call('HGET', P .. 'r:' .. name, 'k')
-    if not k and call('EXISTS', P .. '#:' .. name) > 0 then k = '8' end
+    local k = usedAs(name)
     if k then return {'kind', k} end
   end
 end

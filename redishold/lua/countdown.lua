@@ -1,13 +1,14 @@
 local name, count, by = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local R = P .. 'r:' .. name
+unfold(name)
 local r = call('HMGET', R, 'k', 'f')
 if r[1] and r[1] ~= '5' then return {'kind', r[1]} end
 if not r[1] and count == 0 then return {'noexist'} end
 local was = tonumber(r[2] or count)
 if by == 0 then return {'ok', int(was)} end
 if not r[1] then
-  if call('EXISTS', P .. 'n:' .. name, P .. 'u:' .. name) > 0 then return {'kind', '7'} end
-  if call('EXISTS', P .. '#:' .. name) > 0 then return {'kind', '8'} end
+  local other = usedAs(name)
+  if other then return {'kind', other} end
   call('HSET', R, 'k', 5, 'l', int(ALL), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
   call('ZADD', P .. 'names', 0, name)
 end

@@ -10,8 +10,22 @@ local function gone(kind, ...)
   event(kind, 'deleted', name, 0, '', 0, 0, '', '', '', 0, 0)
   return answer({'ok'})
 end
-if k == 7 then return gone('counter', P .. 'n:' .. name, P .. 'u:' .. name) end
+if k == 7 then
+  local n, u = P .. 'n:' .. name, P .. 'u:' .. name
+  local was = call('GET', n) or GONE
+  if was == GONE then
+    n = u
+    was = call('GET', n) or GONE
+  end
+  if was == GONE then return answer({'noexist'}) end
+  -- Longer than any client goes without looking: see known in count.go.
+  call('SET', n, GONE, 'PX', 600000)
+  tick()
+  event('counter', 'deleted', name, 0, '', 0, 0, '', '', '', 0, 0)
+  return answer({'ok'})
+end
 if k == 8 then return gone('sequence', P .. '#:' .. name) end
+unfold(name)
 local is = call('HGET', P .. 'r:' .. name, 'k')
 if not is then return answer({'noexist'}) end
 if tonumber(is) ~= k then return answer({'kind', is}) end

@@ -1,5 +1,6 @@
 local name, token, at_once = ARGV[1], ARGV[2], ARGV[3] == '1'
 sweep()
+unfold(name)
 local ids = call('ZRANGEBYSCORE', P .. 'h:' .. name, token, token)
 local c = ids[1] and claim(ids[1])
 if not c then

@@ -2,7 +2,14 @@ local prefix, name, after, max = ARGV[1] == '1', ARGV[2], ARGV[3], tonumber(ARGV
 sweep()
 finish()
 local names, more = {name}, '0'
+unfold(name)
 if prefix then
+  -- A session has few of these at a time.
+  for _, sid in ipairs(call('SMEMBERS', P .. 'sessions')) do
+    for _, f in ipairs(call('HKEYS', P .. 's:' .. sid)) do
+      if sub(f, 1, 1) == 'l' and sub(f, 2, #name + 1) == name then unfold(sub(f, 2)) end
+    end
+  end
   local from, to = '[' .. name, '(' .. name .. '\255'
   if name == '' then from, to = '-', '+' end
   if after ~= '' and sub(after, 1, #name) == name then from = '(' .. after end

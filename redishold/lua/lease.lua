@@ -8,7 +8,9 @@ local reply = {'ok', s[1], int(tonumber(ends) - now), s[2], s[3]}
 for _, f in ipairs(call('HKEYS', P .. 's:' .. sid)) do
   local kind, id = sub(f, 1, 1), sub(f, 2)
   local c = kind == 'c' and claim(id)
-  if c and c.t > 0 then
+  if kind == 'l' then
+    reply[#reply + 1] = 'n' .. id
+  elseif c and c.t > 0 then
     reply[#reply + 1] = 'n' .. c.n
   elseif c then
     reply[#reply + 1] = 'w' .. c.n

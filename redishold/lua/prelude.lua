@@ -7,6 +7,10 @@ local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local due = P .. 'due'
 local first, rev, out, size = nil, nil, {}, 0
 
+-- GONE is what a counter is for a while after it was deleted: a client that
+-- adds to it without a script is told that it is no number.
+local GONE = 'gone'
+
 local function int(x) return string.format('%.0f', x) end
 
 -- tick takes the next revision. A store that was never used, or was wiped,
@@ -132,6 +136,33 @@ local function drop(c, verb, reason)
   settle(c.n)
 end
 
+-- unfold gives a mutex that was taken by quick_acquire the keys that every other
+-- hold has, and returns the claim's id.
+local function unfold(name)
+  local v = call('GET', P .. 'm:' .. name)
+  if not v then return nil end
+  local id, sid, ch, t, at = string.match(v, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+  call('DEL', P .. 'm:' .. name)
+  call('HDEL', P .. 's:' .. sid, 'l' .. name)
+  call('HSET', P .. 's:' .. sid, 'c' .. id, 1)
+  call('HSET', P .. 'c:' .. id, 'n', name, 'k', 1, 'm', 0, 'w', 1, 's', sid, 't', t, 'at', at, 'v', '', 'cr', t, 'mo', t, 've', 1, 'ch', ch)
+  call('HSET', P .. 'r:' .. name, 'k', 1, 'l', 1, 'u', 1, 'f', 1, 'cr', t)
+  call('ZADD', P .. 'names', 0, name)
+  call('ZADD', P .. 'h:' .. name, t, id)
+  return id
+end
+
+-- usedAs is what kind a name is, as the text of a number, or nil.
+local function usedAs(name)
+  unfold(name)
+  local k = call('HGET', P .. 'r:' .. name, 'k')
+  if k then return k end
+  for _, v in ipairs({call('GET', P .. 'n:' .. name), call('GET', P .. 'u:' .. name)}) do
+    if v and v ~= GONE then return '7' end
+  end
+  if call('EXISTS', P .. '#:' .. name) > 0 then return '8' end
+end
+
 local function key(name)
   local f = call('HMGET', P .. 'k:' .. name, 'v', 'cr', 'mo', 've', 's', 'x')
   if not f[2] then return nil end
@@ -169,6 +200,9 @@ local function finishSession(sid, verb, fate, reason)
     if kind == 'c' then
       local c = claim(id)
       if c then drop(c, fate, reason) end
+    elseif kind == 'l' then
+      local c = claim(unfold(id))
+      if c then drop(c, fate, reason) end
     elseif kind == 'k' then
       local k = key(id)
       if k then
@@ -178,6 +212,7 @@ local function finishSession(sid, verb, fate, reason)
     end
   end
   call('DEL', S, P .. 'x:' .. sid)
+  call('SREM', P .. 'sessions', sid)
   tick()
   event('session', verb, sid, 0, owner, 0, 0, sid, '', '', 0, 0)
 end
@@ -215,7 +250,7 @@ local function about(list, c)
   local ends = tonumber(alive(c.s) or now)
   if c.x then ends = math.min(ends, tonumber(call('ZSCORE', due, 'r' .. c.id) or ends)) end
   for _, v in ipairs({int(c.m), int(c.w), int(c.t), s[1] or '', s[2] or '', c.s, c.v, c.cr, c.mo, c.ve,
-    int(now - c.at), int(math.max(ends - now, 0)), c.x or ''}) do
+    int(math.max(now - c.at, 0)), int(math.max(ends - now, 0)), c.x or ''}) do
     list[#list + 1] = v
   end
 end

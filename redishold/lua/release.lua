@@ -1,5 +1,6 @@
 local id, sid, cancel = ARGV[1], ARGV[2], ARGV[3] == '1'
 sweep()
+unfold(ARGV[4])
 local c = claim(id)
 local marked = call('SREM', P .. 'x:' .. sid, id) == 1
 local verdict = 'gone'

@@ -5,6 +5,6 @@ sweep()
 finish()
 if not alive(sid) then return {'nosession'} end
 call('ZADD', due, 'GT', int(now + ttl), 's' .. sid)
-local reply = {'ok'}
+local reply = {'ok', int(now)}
 for _, id in ipairs(call('SMEMBERS', P .. 'x:' .. sid)) do reply[#reply + 1] = id end
 return reply

@@ -3,8 +3,7 @@ local name, start = ARGV[4], ARGV[5]
 local K = P .. '#:' .. name
 local was = call('GET', K)
 if not was then
-  local k = call('HGET', P .. 'r:' .. name, 'k')
-  if not k and call('EXISTS', P .. 'n:' .. name, P .. 'u:' .. name) > 0 then k = '7' end
+  local k = usedAs(name)
   if k then return {'kind', k} end
 end
 if #ARGV == 5 then return {'ok', was or start} end
