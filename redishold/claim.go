@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -84,19 +83,15 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 // acquire takes the i-th want.
 func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*claim, uint64, error) {
 	w := &r.Wants[i]
-	k := &claim{c: c, u: u, id: fmt.Sprintf("%s.%d", hex.EncodeToString(r.ID[:]), i), name: w.Name, lost: lost, granted: make(chan uint64, 1)}
+	k := &claim{c: c, u: u, id: hex.EncodeToString(r.ID[:]) + "." + strconv.Itoa(i), name: w.Name, lost: lost, granted: make(chan uint64, 1)}
 	c.mu.Lock()
 	c.claims[k.id] = k
 	c.mu.Unlock()
-	try := "0"
-	if r.Try {
-		try = "1"
+	sent, at := driver.Now(), ""
+	if w.Kind == driver.Mutex && c.quick(u) {
+		at = u.clock.at(sent)
 	}
-	ttl := u.lease.Spec.TTL
-	sent := driver.Now()
-	reply, err := c.call(ctx, acquireScript, k.id, u.sid, millis(ttl), try, c.id, w.Name,
-		strconv.Itoa(int(w.Kind)), strconv.Itoa(int(w.Mode)), strconv.FormatInt(max(w.Weight, 1), 10), strconv.FormatInt(w.Limit, 10), string(r.Value),
-		bit(w.Kind == driver.Mutex && c.quick(u)), u.clock.at(sent))
+	reply, err := c.call(ctx, acquireScript, k.id, u.sid, c.id, w.Name, at, details(u, w, r.Try), string(r.Value))
 	if err != nil {
 		k.withdraw()
 		return nil, 0, err
@@ -105,23 +100,28 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 	return k, token, err
 }
 
+// details are the numbers of a want that the server needs if it cannot be quick.
+func details(u *user, w *driver.Want, try bool) string {
+	b := make([]byte, 0, 64)
+	b = append(append(b, millis(u.lease.Spec.TTL)...), ' ')
+	b = append(append(b, bit(try)...), ' ')
+	for _, n := range []int64{int64(w.Kind), int64(w.Mode), max(w.Weight, 1)} {
+		b = append(strconv.AppendInt(b, n, 10), ' ')
+	}
+	return string(strconv.AppendInt(b, w.Limit, 10))
+}
+
 // settle follows the server's answer to the grant, or to an error.
 func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
 	r := reader{rest: reply[1:]}
+	if len(reply) == 1 && reply[0][0] <= '9' {
+		return k.quickly(ctx, reply[0])
+	}
 	switch reply[0] {
 	case "ok":
 		token := r.uint()
 		k.u.lease.Extend(sent, k.u.lease.Spec.TTL)
 		if err := k.intime(ctx, sent); err != nil {
-			k.withdraw()
-			return 0, err
-		}
-		return token, r.err
-	case "quick":
-		token := r.uint()
-		k.c.countQuick(k)
-		d, _ := k.u.lease.Deadline()
-		if err := k.intime(ctx, d.Add(-k.u.lease.Spec.TTL)); err != nil {
 			k.withdraw()
 			return 0, err
 		}
@@ -135,6 +135,17 @@ func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, wait
 	}
 	k.forget()
 	return 0, refusal(k.name, reply)
+}
+
+// quickly takes the token of a grant that did not extend the session.
+func (k *claim) quickly(ctx context.Context, token string) (uint64, error) {
+	k.c.countQuick(k)
+	d, _ := k.u.lease.Deadline()
+	if err := k.intime(ctx, d.Add(-k.u.lease.Spec.TTL)); err != nil {
+		k.withdraw()
+		return 0, err
+	}
+	return strconv.ParseUint(token, 10, 64)
 }
 
 // renewals is how often a session is renewed at most to make up for a slow

@@ -100,11 +100,24 @@ var (
 // run has the server run s by its hash; a server that does not know it, being
 // new or restarted, gets the text.
 func (s *script) run(ctx context.Context, rc rueidis.Client, keys, args []string) ([]string, error) {
-	reply, err := rc.Do(ctx, s.byHash(rc, keys, args)).AsStrSlice()
+	reply, err := texts(rc.Do(ctx, s.byHash(rc, keys, args)))
 	if unknown(err) {
-		return rc.Do(ctx, s.whole(rc, keys, args)).AsStrSlice()
+		return texts(rc.Do(ctx, s.whole(rc, keys, args)))
 	}
 	return reply, err
+}
+
+// texts is an answer of a script: several texts, or one alone.
+func texts(r rueidis.RedisResult) ([]string, error) {
+	m, err := r.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if m.IsString() {
+		s, err := m.ToString()
+		return []string{s}, err
+	}
+	return m.AsStrSlice()
 }
 
 func (s *script) byHash(rc rueidis.Client, keys, args []string) rueidis.Completed {

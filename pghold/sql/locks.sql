@@ -175,8 +175,9 @@ begin
     state := 'held'; return;
   end if;
   insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, value, modified)
-    values (s, k, place, tok, nam, knd, m, 1, me, lea, own, met, val, place) returning * into c;
+    values (s, k, place, tok, nam, knd, m, 1, me, lea, own, met, val, place);
   if tok > 0 and watched then
+    select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = place;
     perform holdfast.tell(c, 'acquired', null);
   elsif tok = 0 then
     pos := holdfast.place(s, k, place, me);
@@ -254,9 +255,11 @@ declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
   c holdfast.claim;
 begin
-  delete from holdfast.claim x where x.space = s and x.key = k and x.id = i returning * into c;
-  if exists (select from holdfast.watcher) and c.token > 0 then
-    perform holdfast.tell(c, 'released', null);
+  if exists (select from holdfast.watcher) then
+    delete from holdfast.claim x where x.space = s and x.key = k and x.id = i returning * into c;
+    if c.token > 0 then perform holdfast.tell(c, 'released', null); end if;
+  else
+    delete from holdfast.claim x where x.space = s and x.key = k and x.id = i;
   end if;
   return holdfast.unlock(s, k, m);
 end

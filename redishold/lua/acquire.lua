@@ -1,5 +1,8 @@
-local id, sid, ttl, try, ch, name = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], ARGV[6]
-local k, m, w, limit, value = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
+-- ARGV[5] is the server's time, by the client, if it may be quick, and ARGV[6]
+-- what only this part reads, in one piece: every argument costs.
+local id, sid, ch, name, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[7]
+local ttl, try, k, m, w, limit = string.match(ARGV[6], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+ttl, try, k, m, w, limit = tonumber(ttl), try == '1', tonumber(k), tonumber(m), tonumber(w), tonumber(limit)
 sweep()
 unfold(name)
 local R, Q, S = P .. 'r:' .. name, P .. 'q:' .. name, P .. 's:' .. sid

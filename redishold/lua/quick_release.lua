@@ -6,6 +6,6 @@ do
   if v[1] and not v[2] and string.sub(v[1], 1, #id + 1) == id .. ' ' then
     call('DEL', M)
     call('HDEL', P .. 's:' .. ARGV[2], 'l' .. name)
-    return {'ok'}
+    return 'ok'
   end
 end
