@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,19 +22,24 @@ type contest struct {
 
 	ours, theirs side
 	rates        [2][]float64
+	micros       [2][]float64 // of processor time for each, by program and server
 }
 
-// round has both sides run once; who begins changes from round to round.
-func (c *contest) round(n int, scale float64) error {
+// round has both sides run once; who begins changes from round to round. spent
+// is the processor time used so far.
+func (c *contest) round(n int, scale float64, spent func() time.Duration) error {
 	sides := [2]side{c.ours, c.theirs}
 	d := time.Duration(float64(c.slice) * scale)
 	for i := range sides {
 		who := (i + n) % 2
+		before := spent()
 		rate, err := sides[who](d)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", c.what, [2]string{"holdfast", c.peer}[who], err)
 		}
-		c.rates[who] = append(c.rates[who], max(rate, 1/d.Seconds())) // one that did nothing was about to
+		rate = max(rate, 1/d.Seconds()) // one that did nothing was about to
+		c.rates[who] = append(c.rates[who], rate)
+		c.micros[who] = append(c.micros[who], float64((spent()-before).Microseconds())/(rate*d.Seconds()))
 	}
 	return nil
 }
@@ -55,8 +61,8 @@ func (c *contest) row() string {
 	if c.least > 0 {
 		goal, verdict = "≥ "+num(c.least), judge(c.least, low, high)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s – %s | %s |\n", c.what, c.peer, goal,
-		num(mean(c.rates[0])), num(mean(c.rates[1])), num(mid), num(low), num(high), verdict)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s – %s | %s | %s | %s |\n", c.what, c.peer, goal,
+		num(mean(c.rates[0])), num(mean(c.rates[1])), num(mid), num(low), num(high), verdict, num(median(c.micros[0])), num(median(c.micros[1])))
 }
 
 // judge compares an interval with a goal.
@@ -70,7 +76,7 @@ func judge(least, low, high float64) string {
 	return "not decided"
 }
 
-const tableHead = "| what | peer | goal | ours/s | peer's/s | ratio | 95 % | |\n|---|---|---|---|---|---|---|---|\n"
+const tableHead = "| what | peer | goal | ours/s | peer's/s | ratio | 95 % | | ours, µs | peer's, µs |\n|---|---|---|---|---|---|---|---|---|---|\n"
 
 // num prints three digits, and thousands in full.
 func num(f float64) string {
@@ -86,6 +92,11 @@ func mean(v []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(v))
+}
+
+func median(v []float64) float64 {
+	sorted := slices.Sorted(slices.Values(v))
+	return sorted[len(sorted)/2]
 }
 
 // interval is the mean of v and half the width of its 95 % interval, by

@@ -60,6 +60,8 @@
 //	AcquireAll            one name after the other, in order of key; not in one step.
 //	deadlock              is not detected between holds; take several names in one AcquireAll. Between
 //	                      transactions with LockTx PostgreSQL does, and it is ErrConflict.
+//	counters              Counter.Add is one UPDATE; if it is not answered it may have counted, as the
+//	                      error's outcome says.
 //	durable               keys, counters, sequences, latches and limits survive a restart of the server;
 //	                      holds, sessions and their keys end with it. Tokens go on, also after a crash.
 //	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
