@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver", foreign: "github.com/redis/rueidis"},
-	"server":                              {own: ". core driver internal/client server/disk server/replica server/storage server/transport session watch"},
+	"server":                              {own: ". core driver internal/client internal/convert server/disk server/replica server/storage server/transport session watch"},
 	"server/disk":                         {own: "core server/replica server/storage", foreign: "go.etcd.io/raft/v3"},
 	"server/replica":                      {own: "core session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"server/storage":                      {},

@@ -31,6 +31,17 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 	n.process()
 }
 
+// Renew takes a keepalive from a caller without a stream. It will be answered
+// once, with an encoded core.Renewed.
+func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
+	if !n.begin(now) {
+		n.answer(caller, NotDone, nil)
+		return
+	}
+	n.enqueue(item{caller: caller, renewal: r})
+	n.process()
+}
+
 func (n *Node) deny(c Caller, code core.Code, text string) {
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: NotDone, Code: code, Text: text})
 }
@@ -69,9 +80,9 @@ func (n *Node) answer(c Caller, o Outcome, data []byte) {
 }
 
 // propose makes an entry of what waits, as long as few enough fly. Renewals
-// alone wait for the next tick: they are many and not urgent.
+// of streams alone wait for the next tick: they are many and not urgent.
 func (n *Node) propose(tick bool) {
-	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.frames > 0 || tick && len(n.waiting.items) > 0) {
+	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && len(n.waiting.items) > 0) {
 		batch := n.waiting.batch(n.cfg.MaxEntry)
 		if !n.proposeEntry(batch) {
 			n.putBack(batch)

@@ -12,18 +12,22 @@ type item struct {
 
 func (i *item) size() int { return len(i.frame) + 32 }
 
+// urgent items do not wait for the next tick: commands, and a renewal that
+// somebody waits for.
+func (i *item) urgent() bool { return i.frame != nil || !i.stream }
+
 // queue is what arrived while the entries before it were being written.
 type queue struct {
 	items  []item
 	bytes  int
-	frames int
+	urgent int
 }
 
 func (q *queue) add(i item) {
 	q.items = append(q.items, i)
 	q.bytes += i.size()
-	if i.frame != nil {
-		q.frames++
+	if i.urgent() {
+		q.urgent++
 	}
 }
 
@@ -44,8 +48,8 @@ func (q *queue) batch(limit int) []item {
 	batch := q.items[:n:n]
 	rest := queue{items: q.items[n:], bytes: q.bytes - size}
 	for i := range rest.items {
-		if rest.items[i].frame != nil {
-			rest.frames++
+		if rest.items[i].urgent() {
+			rest.urgent++
 		}
 	}
 	*q = rest
