@@ -62,6 +62,27 @@ func TestHold_KeptByABoundContext(t *testing.T) {
 	})
 }
 
+// A reader that waits to become the writer has its hold, although nothing but
+// the wait knows it.
+func TestHold_NotAbandonedByUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s, _ := open(t, f.hook())
+		m := s.RWMutex("a")
+		other, r := taken(t)(m.AcquireRead(t.Context())), taken(t)(m.AcquireRead(t.Context()))
+		up := later(func() (*holdfast.Hold, error) { return m.Upgrade(t.Context(), r) })
+		if collect(func() bool { return len(up) > 0 }) || len(f.all()) != 0 {
+			t.Errorf("while the upgrade waited: %v", f.all())
+		}
+		if err := other.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if g := <-up; g.err != nil {
+			t.Errorf("the upgrade: %v", g.err)
+		}
+	})
+}
+
 // A hold that is used is not abandoned, nor is one that was released or lost
 // reported.
 func TestHold_NotAbandoned(t *testing.T) {

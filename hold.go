@@ -59,7 +59,10 @@ func (h *Hold) Done() <-chan struct{} {
 // Err is nil exactly as long as the hold lasts; it compares the clock.
 // Afterwards it is ErrReleased or ErrLost. What is checked here can change
 // before the next instruction: only the token protects an effect.
-func (h *Hold) Err() error { return h.g.err() }
+func (h *Hold) Err() error {
+	defer runtime.KeepAlive(h) // who asks has it
+	return h.g.err()
+}
 
 // Deadline is when the hold ends unless it is renewed before, by the library or
 // by hand; false: it has none.
@@ -91,6 +94,7 @@ func (c *claim) checkExtend() error {
 // Renew keeps a hold made with [ManualRenew] for ttl from now (0: the TTL it
 // has). The end only moves forward: a shorter ttl changes nothing.
 func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
+	defer runtime.KeepAlive(h)
 	c := h.g.c
 	err := firstError(h.Err(), c.checkRenew(ttl), c.r.ready(ctx, ""))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // takeTurns is the README's example.
 func takeTurns(ctx context.Context, work func(context.Context, holdfast.Token) error) error {
-	s, err := holdfast.Open(ctx, "mem:") // or file:, postgres:, redis:
+	s, err := holdfast.Open(ctx, "mem:") // or file:, postgres:, redis:, nats:
 	if err != nil {
 		return err
 	}

@@ -81,9 +81,11 @@ func (c *claim) patience() time.Duration {
 }
 
 // giveBack tells the backend. A lost hold is given back too: a revoked one is
-// free for others as soon as its holder confirms.
+// free for others as soon as its holder confirms. Only one that its MaxHold ended
+// is not, if it has a Delay: that begins when the backend ends it, which is a
+// little later, and would not if it were given back before.
 func (c *claim) giveBack(wait time.Duration, lost error) error {
-	if c.gone() {
+	if c.gone() || c.cfg.delay > 0 && errors.Is(lost, errMaxHold) {
 		return lost
 	}
 	if lost != nil {

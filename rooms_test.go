@@ -34,7 +34,7 @@ type room struct {
 // review looks at first.
 var rooms = map[string]room{
 	".":                                   {own: "driver internal/bridge"},
-	"all":                                 {own: "filehold memhold pghold redishold server", inside: true},
+	"all":                                 {own: "filehold memhold natshold pghold redishold remote server", inside: true},
 	"core":                                {pure: true},
 	"core/twin":                           {own: "core", pure: true, inside: true},
 	"core/twin/check":                     {own: "core core/twin", inside: true},
@@ -45,10 +45,11 @@ var rooms = map[string]room{
 	"driver/onstore":                      {own: "deadline driver"},
 	"drivertest":                          {own: ". driver"},
 	"examples/tour":                       {own: ". fence filehold", inside: true},
+	"examples/toyhold":                    {own: "driver driver/onstore"},
 	"fence":                               {own: "driver"},
 	"fence/fenceredis":                    {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                            {own: ". core driver internal/convert watch"},
-	"holdtest":                            {own: ". memhold internal/bridge"},
+	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/client":                     {own: "core driver internal/convert session watch", inside: true},
 	"internal/convert":                    {own: "core driver", inside: true},
@@ -57,12 +58,16 @@ var rooms = map[string]room{
 	"internal/services":                   {own: "internal/services/programs", foreign: "github.com/jackc/pgx/v5 github.com/nats-io/nats-server/v2", inside: true},
 	"internal/services/install":           {own: "internal/services/programs", inside: true},
 	"internal/services/programs":          {inside: true},
+	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
 	"memhold":                             {own: ". core driver internal/client session watch"},
+	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
 	"pghold":                              {own: ". driver", foreign: "github.com/jackc/pgx/v5"},
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver", foreign: "github.com/redis/rueidis"},
+	"remote":                              {own: ". core driver internal/client internal/wire proto/holdfast/v1 session", foreign: "google.golang.org/grpc"},
 	"server":                              {own: ". core driver internal/client internal/convert server/disk server/replica server/storage server/transport session watch"},
+	"server/api":                          {own: "core driver internal/wire proto/holdfast/v1 server", foreign: "google.golang.org/grpc"},
 	"server/disk":                         {own: "core server/replica server/storage", foreign: "go.etcd.io/raft/v3"},
 	"server/replica":                      {own: "core session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"server/storage":                      {},
@@ -281,7 +286,7 @@ func hasExample(f *ast.File) bool {
 
 // patient lists where tests may sleep between two looks at something outside
 // their process, which sends no event.
-var patient = set("filehold internal/services memhold pghold redishold")
+var patient = set("filehold internal/services memhold natshold pghold redishold")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -87,6 +88,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, write *Hold) (*Hold, error) {
 }
 
 func (m *RWMutex) change(ctx context.Context, op string, h *Hold, from, to driver.Want) (*Hold, error) {
+	defer runtime.KeepAlive(h) // a caller that only waits for the change has nothing else of it
 	err := firstError(m.l.err, m.l.s.r.ready(ctx, FeatureUpgrade), m.checkChange(h, from))
 	if err != nil {
 		return nil, wrap(op, m.l.name, err)

@@ -1,6 +1,9 @@
 package all_test
 
 import (
+	"errors"
+	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast"
@@ -15,6 +18,15 @@ func TestEveryURL(t *testing.T) {
 			continue
 		}
 		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A scheme that is registered refuses a bad URL for what is wrong with it.
+func TestEveryScheme(t *testing.T) {
+	for _, url := range []string{"nats://h/bad.bucket"} {
+		if _, err := holdfast.Open(t.Context(), url); !errors.Is(err, fs.ErrInvalid) || strings.Contains(err.Error(), "no backend") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -12,6 +12,10 @@ import (
 //
 // Its revisions grow with every change, over all keys, and for ever: a key that
 // was deleted and made anew has a greater one than it ever had.
+//
+// An [*Error] is the engine's last word (no right, no room, no such bucket) and
+// ends the call that it was for. Any other error is taken for a request that may
+// have been lost, and is tried again.
 type Store interface {
 	// Get reads a key, as it is after every change that was answered before.
 	// One that does not exist has the revision 0, and no error.
@@ -26,9 +30,11 @@ type Store interface {
 	// List reads all keys that begin with prefix, in any order.
 	List(ctx context.Context, prefix string) ([]Item, error)
 	// Changed yields first an Item without a key, whose revision is that of the
-	// last change before; then every change of a key that begins with prefix,
-	// in order. It ends with ctx, or with an error as its last pair.
-	Changed(ctx context.Context, prefix string) iter.Seq2[Item, error]
+	// last change before; then every change of the key, in order; of all keys if
+	// key is empty. Another Item without a key says that changes up to its
+	// revision may be missing. It outlives a broken connection where it can, and
+	// ends with ctx, or with an error as its last pair.
+	Changed(ctx context.Context, key string) iter.Seq2[Item, error]
 }
 
 // Item is a key of a [Store].

@@ -252,29 +252,35 @@ func (s *suite) abilities() Ability {
 func (s *suite) run(ctx context.Context, c Case) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("nothing more happened within %s", s.Timeout))
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.attempt(ctx, cancel, c) }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-stuck(ctx):
-		err = fmt.Errorf("a call goes on after its context has ended: %w", context.Cause(ctx))
+	e := &Env{suite: s, ctx: ctx, prefix: s.run0 + c.Name + "/"}
+	check := later(func() (struct{}, error) {
+		defer cancel()
+		return struct{}{}, c.Run(ctx, e)
+	})
+	ended := later(func() (struct{}, error) {
+		<-check.ended
+		return struct{}{}, e.close()
+	})
+	if err := outcome(ctx, check, ended); err != nil {
+		return &Failure{Case: c.Name, Promise: c.Promise, Err: err}
 	}
-	if err == nil {
-		return nil
-	}
-	return &Failure{Case: c.Name, Promise: c.Promise, Err: err}
+	return nil
 }
 
-// attempt runs the case and closes what it opened.
-func (s *suite) attempt(ctx context.Context, cancel context.CancelFunc, c Case) error {
-	e := &Env{suite: s, ctx: ctx, prefix: s.run0 + c.Name + "/"}
-	err := c.Run(ctx, e)
-	cancel()
-	if ended := e.close(); err == nil {
-		err = ended
+// outcome waits until the check has ended and its clients are closed. What the
+// check saw counts more than how its clients close.
+func outcome(ctx context.Context, check, ended *background[struct{}]) error {
+	var hung error
+	select {
+	case <-ended.ended:
+		hung = ended.err
+	case <-stuck(ctx):
+		hung = fmt.Errorf("a call goes on after its context has ended: %w", context.Cause(ctx))
 	}
-	return err
+	if check.over() && check.err != nil {
+		return check.err
+	}
+	return hung
 }
 
 // grace is how long after its context's end a case may take to return: Close

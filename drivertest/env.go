@@ -64,12 +64,16 @@ func (e *Env) short() holdfast.TTL { return holdfast.TTL(max(e.TTL, time.Second)
 func (e *Env) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var errs []error
-	for _, s := range e.opened {
-		if err := s.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("a client did not close: %w", err))
-		}
+	errs := make([]error, len(e.opened))
+	var all sync.WaitGroup
+	for i, s := range e.opened {
+		all.Go(func() {
+			if err := s.Close(); err != nil {
+				errs[i] = fmt.Errorf("a client did not close: %w", err)
+			}
+		})
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 

@@ -31,7 +31,7 @@ var holdCases = []Case{
 		Promise: "Release frees the name also when the context of its Acquire has ended."},
 	{Name: "Hold/Abandoned", Run: run(holdAbandoned),
 		Promise: "A Hold that becomes unreachable is released, and Hooks.Fault is told."},
-	{Name: "Hold/ReleaseIsBounded", Uses: CanCut, Run: run(holdReleaseIsBounded),
+	{Name: "Hold/ReleaseIsBounded", Uses: CanCut, Run: timed(holdReleaseIsBounded),
 		Promise: "With the backend gone, Releases return within five seconds each and say ErrUnavailable."},
 }
 

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -19,7 +20,7 @@ var sequenceCases = []Case{
 		Promise: "A new sequence begins at its Start; a later Start changes nothing."},
 	{Name: "Sequence/NoNumberTwice", Needs: sequence, Run: run(sequenceNoNumberTwice),
 		Promise: "No number is handed out twice, whoever asks, and each client's numbers grow."},
-	{Name: "Sequence/OneRefillAtATime", Needs: sequence, Run: run(sequenceOneRefillAtATime),
+	{Name: "Sequence/OneRefillAtATime", Needs: sequence, Uses: HasDriver, Run: run(sequenceOneRefillAtATime),
 		Promise: "Goroutines that find the block empty together share one refill: none of its numbers is skipped."},
 	{Name: "Sequence/Reserve", Needs: sequence, Run: run(sequenceReserve),
 		Promise: "Reserve takes numbers in a row that nobody else gets."},
@@ -62,10 +63,34 @@ func sequenceNoNumberTwice(ctx context.Context, e *Env) {
 	want(len(slices.Compact(slices.Clone(all))) == len(all), "a number was handed out twice: %v", all)
 }
 
+// crowded answers no Reserve until everybody asks, so that a fast backend does
+// not serve them one by one.
+type crowded struct {
+	driver.Driver
+	all <-chan struct{}
+}
+
+func (c crowded) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+	select {
+	case <-c.all:
+		return c.Driver.Reserve(ctx, r)
+	case <-ctx.Done():
+		return driver.ReserveReply{}, ctx.Err()
+	}
+}
+
 func sequenceOneRefillAtATime(ctx context.Context, e *Env) {
-	q := e.Client().Sequence("q", holdfast.Batch(10))
-	numbers := make([]uint64, 100)
-	together(len(numbers), func(i int) { numbers[i] = must(q.Next(ctx)) })
+	numbers, all := make([]uint64, 100), make(chan struct{})
+	s := must(holdfast.New(crowded{must(e.Driver(ctx)), all}))
+	defer s.Close()
+	q := s.Sub(e.Prefix()).Sequence("q", holdfast.Batch(10))
+	var asking atomic.Int64
+	together(len(numbers), func(i int) {
+		if asking.Add(1) == int64(len(numbers)) {
+			close(all)
+		}
+		numbers[i] = must(q.Next(ctx))
+	})
 	slices.Sort(numbers)
 	for i, n := range numbers {
 		want(n == uint64(i+1), "the numbers are %v", numbers)

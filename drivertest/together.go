@@ -68,12 +68,14 @@ func queue(ctx context.Context, acquire func(holdfast.HoldOption) (*holdfast.Hol
 	select {
 	case <-waits:
 	case <-b.ended:
-		fail("an Acquire of a name that is taken did not wait: it got %v, %w", b.value, b.err)
+		refused(b.err, errWaits, "an Acquire of a name that is taken")
 	case <-ctx.Done():
 		fail("an Acquire that has to wait did not say so to OnWait: %w", context.Cause(ctx))
 	}
 	return queued{b}
 }
+
+var errWaits = errors.New("a wait")
 
 // queueFor is queue for waits that give no hold.
 func queueFor(ctx context.Context, s *holdfast.Space, wait func(s *holdfast.Space) error) queued {

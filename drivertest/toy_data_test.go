@@ -28,7 +28,10 @@ func (e *engine) resize(name string, limit int64) error {
 		return nil
 	}
 	v.n = uint64(limit)
-	_, waiters := e.split(name)
+	holders, waiters := e.split(name)
+	if e.has("a lower limit frees") {
+		e.drop(holders[0])
+	}
 	for _, c := range waiters {
 		if c.want(name).Weight > limit && !e.has("impossible waits") {
 			e.free(c, false, refusal(fs.ErrInvalid, "the limit became %d", limit))

@@ -326,8 +326,8 @@ func (e *engine) limit(name string) uint64 {
 // complete reports whether all parties of a barrier wait.
 func (e *engine) complete(name string) bool {
 	v := e.objects[object{driver.Barrier, name}]
-	if v.over {
-		return true
+	if v == nil || v.over {
+		return v != nil
 	}
 	waiting := uint64(0)
 	for _, c := range e.claims {

@@ -91,9 +91,6 @@ func (h *handle) change(ch driver.Change) error {
 func (h *handle) downgrade(ch driver.Change) {
 	e, c := h.t.e, h.c
 	c.Lost = ch.Lost
-	if e.has("downgrade stays alone") {
-		return
-	}
 	c.Wants[0].Mode = driver.Shared
 	if e.has("downgrade takes a token") {
 		e.rev++

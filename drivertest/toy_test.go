@@ -157,15 +157,16 @@ func (t *toy) enter(c *claim) (int, error) {
 	}
 	e.claims = append(e.claims, c)
 	e.settle()
-	if c.Try && (c.token == 0 || e.has("never free")) {
+	if c.Try && c.token == 0 {
+		e.drop(c)
+		err := e.held(c)
 		switch {
 		case e.has("try queues"):
-		case c.token == 0 && e.has("keeps what it got"):
+			e.claims = append(e.claims, c)
+		case e.has("keeps what it got"):
 			e.keepSome(c)
-		default:
-			e.drop(c)
 		}
-		return 0, e.held(c)
+		return 0, err
 	}
 	if c.token != 0 {
 		return 0, nil
@@ -182,6 +183,7 @@ func (e *engine) keepSome(c *claim) {
 	})
 	e.rev++
 	c.token = e.rev
+	e.claims = append(e.claims, c)
 }
 
 // await waits for the claim's grant or the context's end.
@@ -471,8 +473,5 @@ func (t *toy) Close(context.Context) error {
 			}
 		}
 	})
-	if t.e.has("close fails") {
-		return errors.New("stuck")
-	}
 	return nil
 }

@@ -292,9 +292,12 @@ func watchSeveral(ctx context.Context, e *Env) {
 func watchBad(ctx context.Context, e *Env) {
 	s := e.Client()
 	for _, o := range []holdfast.WatchOption{holdfast.Patterns{"lock"}, holdfast.Patterns{":"}, holdfast.Glob("[")} {
+		told := false
 		for _, err := range s.Watch(ctx, "", 0, o) {
 			refused(err, fs.ErrInvalid, "a watch with a bad option")
+			told = true
 		}
+		want(told, "a watch with a bad option tells nothing")
 	}
 	w := watch(ctx, s, "", 0, holdfast.Patterns{"*:*"}, holdfast.Glob("[k]"))
 	must(s.KV().Put(ctx, "k", nil))

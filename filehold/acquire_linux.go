@@ -17,6 +17,7 @@ import (
 type hold struct {
 	c     *client
 	parts []piece
+	one   [1]piece // of most
 	mu    sync.Mutex
 	freed bool
 	err   error // of the release
@@ -44,6 +45,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	h := &hold{c: c}
+	h.parts = h.one[:0]
 	for _, i := range byName(r.Wants) {
 		p, err := c.takeOne(ctx, u, &r.Wants[i], r)
 		if err != nil {
@@ -57,15 +59,18 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 
 // byName are the places of wants in order of name.
 func byName(wants []driver.Want) []int {
+	if len(wants) == 1 {
+		return onlyOne
+	}
 	order := make([]int, len(wants))
 	for i := range order {
 		order[i] = i
 	}
-	if len(order) > 1 {
-		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(wants[a].Name, wants[b].Name) })
-	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(wants[a].Name, wants[b].Name) })
 	return order
 }
+
+var onlyOne = []int{0}
 
 func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (piece, error) {
 	if w.Kind == driver.Mutex || w.Kind == driver.RWMutex {

@@ -25,15 +25,20 @@ func TestOpen_BadURL(t *testing.T) {
 	}
 }
 
-// refusedOpen is the error of Open, which names the file.
+// refusedOpen is the error of Open, which names the file and closes what it
+// opened, once.
 func refusedOpen(t *testing.T, dir, names string, kind error) {
 	t.Helper()
+	before := openFiles(t)
 	s, err := filehold.Open(dir)
 	if err == nil {
 		_ = s.Close()
 	}
 	if !errors.Is(err, kind) || !strings.Contains(err.Error(), names) {
 		t.Errorf("%v; want %v naming %s", err, kind, names)
+	}
+	if after := openFiles(t); after != before || errors.Is(err, syscall.EBADF) {
+		t.Errorf("%d files are open, %d were before: %v", after, before, err)
 	}
 }
 
@@ -193,6 +198,13 @@ func TestLockFileIsADirectory(t *testing.T) {
 	}
 	if _, err := s.Mutex("m").TryAcquire(deadline(t)); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a directory: %v", err)
+	}
+	fifo := filepath.Join(dir, filehold.FileName("f"))
+	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Mutex("f").TryAcquire(deadline(t)); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), fifo) {
+		t.Errorf("a pipe: %v", err)
 	}
 	link := filepath.Join(dir, filehold.FileName("l"))
 	if err := os.Symlink("/dev/null", link); err != nil {

@@ -42,6 +42,8 @@ type engine struct {
 	proc procID
 	live *os.File // the flocked pipe that says that we live
 
+	began   time.Time     // of driver.Now
+	beganAt int64         // the same in cluster time
 	writing chan struct{} // held with the store's lock
 	syncer  syncer
 
@@ -63,6 +65,7 @@ type engine struct {
 
 	slots slots
 	gates gates
+	idle  idle
 
 	clients map[*client]struct{}
 
@@ -114,12 +117,13 @@ func openEngine(dir string, s seams) (*engine, error) {
 	}
 	e, err := newEngine(dir, root, self, s)
 	if err != nil {
-		return nil, errors.Join(err, syscall.Close(root))
+		return nil, err
 	}
 	engines.byDir[self] = e
 	return e, nil
 }
 
+// newEngine takes over root, which is closed if it fails.
 func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
 	e := &engine{
 		seams: s, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
@@ -129,7 +133,7 @@ func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
 	_, _ = rand.Read(e.proc[:])
 	e.gates.e = e
 	if err := e.openFiles(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, syscall.Close(root))
 	}
 	if err := e.locked(context.Background(), e.enter); err != nil {
 		return nil, errors.Join(err, e.closeFiles())
@@ -174,6 +178,9 @@ func (e *engine) enter() error {
 		return err
 	}
 	if e.log == nil {
+		if err := e.settle(); err != nil {
+			return err
+		}
 		if err := e.load(); err != nil {
 			return err
 		}
@@ -187,11 +194,13 @@ func (e *engine) enter() error {
 		return err
 	}
 	e.plain = u
+	e.began, e.beganAt = driver.Now(), e.now()
 	return e.bury()
 }
 
 // closeFiles closes everything that is open.
 func (e *engine) closeFiles() error {
+	e.idle.close()
 	err := e.slots.close()
 	if e.live != nil {
 		err = errors.Join(err, e.vanish(e.proc), e.live.Close())
@@ -237,6 +246,9 @@ func (e *engine) unref() {
 // now is cluster time: that of the kernel since boot, and what was before.
 func (e *engine) now() int64 { return int64(e.ctl.load(wBase)) + int64(boottime()) }
 
+// about is cluster time without a system call, for people.
+func (e *engine) about() int64 { return e.beganAt + int64(driver.Now().Sub(e.began)) }
+
 // locked runs f with the store's lock, with everything applied and with e.mu
 // held. It gives up when ctx ends; f then has not run.
 func (e *engine) locked(ctx context.Context, f func() error) error {
@@ -278,8 +290,9 @@ func (e *engine) lockStore(ctx context.Context) error {
 	case <-ctx.Done():
 		go func() {
 			if <-got == nil {
-				e.unlockStore()
+				_ = flock(e.ctl.fd, syscall.LOCK_UN)
 			}
+			<-e.writing
 		}()
 		return stopped(ctx, driver.NotDone)
 	}
@@ -299,12 +312,14 @@ func (e *engine) ready() error {
 	if e.log == nil {
 		return nil // entering
 	}
-	if e.ctl.load(wSwitching) != 0 {
-		if err := e.repair(); err != nil {
-			return err
-		}
+	if err := e.settle(); err != nil {
+		return err
 	}
-	if err := e.catchUp(); err != nil {
+	err := e.catchUp()
+	if err == errBehind {
+		err = e.resume()
+	}
+	if err != nil {
 		return err
 	}
 	return e.trim()

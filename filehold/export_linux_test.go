@@ -1,6 +1,7 @@
 package filehold
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -24,5 +25,22 @@ func NewWith(dir string, change func(*Seams)) (driver.Driver, error) {
 	return openWith(dir, seams{x.BootID, x.SyncLog, x.SyncCtl, x.Fallback, x.CompactAt, x.Flock})
 }
 
+// HalfSwitched makes the directory, which nobody uses, that of a process that
+// was killed when it had put a new log into its place and not yet said so.
+func HalfSwitched(dir string) error {
+	c, err := openControl(filepath.Join(dir, ".holdfast"), fdatasync)
+	if err != nil {
+		return err
+	}
+	old := uint64(at(position(c.load(wEnd)).generation()-1, 1<<20))
+	c.store(wDurable, old)
+	c.store(wEnd, old)
+	c.store(wSwitching, 1)
+	return c.close()
+}
+
 // TokenBlock is how many tokens may be skipped when the power fails.
 const TokenBlock = tokenBlock
+
+// MaxIdle is how many lock files stay open that nobody holds.
+const MaxIdle = maxIdle

@@ -68,8 +68,8 @@ type turn struct {
 
 // granted is a locked file, or why there is none.
 type granted struct {
-	fd  int
-	err error
+	file openFile
+	err  error
 }
 
 func how(m driver.Mode) int {
@@ -80,13 +80,13 @@ func how(m driver.Mode) int {
 }
 
 // try locks the file if nobody has it or waits for it here; busy: errBusy.
-func (gs *gates) try(ctx context.Context, n lockName, mode driver.Mode) (int, error) {
+func (gs *gates) try(ctx context.Context, n lockName, mode driver.Mode) (openFile, error) {
 	gs.mu.Lock()
 	g := gs.byFile[n.file]
 	waiting := g != nil && len(g.queue) > 0
 	gs.mu.Unlock()
 	if waiting {
-		return 0, errBusy
+		return openFile{}, errBusy
 	}
 	return gs.e.lockFile(ctx, n, how(mode)|syscall.LOCK_NB)
 }
@@ -96,62 +96,70 @@ var errBusy = errors.New("somebody has it")
 // lockFile opens and locks the file that has the name now: a file that was
 // removed under its holder keeps nobody out, so the lock has to be on the one
 // that the next will find.
-func (e *engine) lockFile(ctx context.Context, n lockName, how int) (int, error) {
+func (e *engine) lockFile(ctx context.Context, n lockName, how int) (openFile, error) {
 	for {
-		fd, err := e.openLock(ctx, n)
+		f, err := e.openLock(ctx, n)
 		if err != nil {
-			return 0, err
+			return f, err
 		}
-		if err := flock(fd, how); err != nil {
-			_ = syscall.Close(fd)
+		if err := flock(f.fd, how); err != nil {
+			e.idle.put(f)
 			if busy(err) {
-				return 0, errBusy
+				return f, errBusy
 			}
-			return 0, &fs.PathError{Op: "flock", Path: n.path, Err: err}
+			return f, &fs.PathError{Op: "flock", Path: n.path, Err: err}
 		}
-		same, err := e.current(fd, n.path)
+		same, err := e.current(f, n.path)
 		if same {
-			return fd, nil
+			return f, nil
 		}
-		_ = syscall.Close(fd)
+		_ = syscall.Close(f.fd)
 		if err != nil {
-			return 0, err
+			return f, err
 		}
 	}
 }
 
-// current reports whether fd is the file that has the name.
-func (e *engine) current(fd int, path string) (bool, error) {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
-		return false, err
-	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return false, driver.Errorf("", "", fs.ErrInvalid, "%s is no regular file: remove it", path)
-	}
+// current reports whether f is the file that has the name.
+func (e *engine) current(f openFile, path string) (bool, error) {
 	now, err := pathIdentity(path)
-	if err == nil && now == (identity{uint64(st.Dev), st.Ino}) {
+	if err == nil && now == f.id {
 		return true, nil
 	}
 	return false, e.check()
 }
 
-// openLock opens the lock file, which it makes if the name is nothing else.
-func (e *engine) openLock(ctx context.Context, n lockName) (int, error) {
-	fd, err := openAt(e.root, n.file, syscall.O_RDONLY)
-	if err == syscall.ENOENT {
-		err = e.locked(ctx, func() error { return e.makeLock(n.name, n.file) })
-		if err == nil {
-			fd, err = openAt(e.root, n.file, syscall.O_RDONLY)
-		}
+// openLock is the lock file, open, which is made if the name is nothing else.
+func (e *engine) openLock(ctx context.Context, n lockName) (openFile, error) {
+	if f, ok := e.idle.take(n.file); ok {
+		return f, nil
 	}
+	fd, err := openAt(e.root, n.file, syscall.O_RDONLY|syscall.O_NONBLOCK)
 	if err == syscall.ENOENT {
-		return e.openLock(ctx, n) // removed again
+		if err = e.locked(ctx, func() error { return e.makeLock(n.name, n.file) }); err == nil {
+			return e.openLock(ctx, n)
+		}
 	}
 	if errno, ok := err.(syscall.Errno); ok {
 		err = &fs.PathError{Op: "open", Path: n.path, Err: errno}
 	}
-	return fd, err
+	if err != nil {
+		return openFile{}, err
+	}
+	return regular(fd, n)
+}
+
+// regular is the open lock file, which it closes if it is something else.
+func regular(fd int, n lockName) (openFile, error) {
+	var st syscall.Stat_t
+	err := syscall.Fstat(fd, &st)
+	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		err = driver.Errorf("", "", fs.ErrInvalid, "%s is no regular file: remove it", n.path)
+	}
+	if err != nil {
+		return openFile{}, errors.Join(err, syscall.Close(fd))
+	}
+	return openFile{n.file, fd, identity{uint64(st.Dev), st.Ino}}, nil
 }
 
 // makeLock makes the lock file of a name that is nothing else, and sees to it
@@ -220,7 +228,7 @@ func (g *gate) kick() {
 func (g *gate) block(m driver.Mode) {
 	e := g.gs.e
 	defer e.unref()
-	fd, err := e.lockFile(context.Background(), g.at, how(m))
+	f, err := e.lockFile(context.Background(), g.at, how(m))
 	g.gs.mu.Lock()
 	defer g.gs.mu.Unlock()
 	g.gs.threads--
@@ -229,10 +237,10 @@ func (g *gate) block(m driver.Mode) {
 	case err != nil:
 		g.fail(m, err)
 	case len(g.queue) > 0 && g.queue[0].mode == m:
-		g.queue[0].got <- granted{fd: fd}
+		g.queue[0].got <- granted{file: f}
 		g.queue = g.queue[1:]
 	default:
-		_ = syscall.Close(fd)
+		e.idle.put(f)
 	}
 	g.kick()
 }
@@ -259,6 +267,6 @@ func (gs *gates) leave(n lockName, t *turn) {
 		}
 	}
 	if r := <-t.got; r.err == nil {
-		_ = syscall.Close(r.fd)
+		gs.e.idle.put(r.file)
 	}
 }

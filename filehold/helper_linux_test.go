@@ -90,9 +90,11 @@ func (p *process) send(order string) {
 	}
 }
 
-// line is the next answer.
+// line is the next answer. A process that has none for long is killed.
 func (p *process) line() string {
 	p.t.Helper()
+	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
 	if !p.out.Scan() {
 		p.t.Fatalf("the other process said nothing more: %v", p.out.Err())
 	}
@@ -154,6 +156,12 @@ func (v *servant) order(verb, name string) {
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.Mutex(name).Acquire(ctx) })
 	case "read":
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.RWMutex(name).AcquireRead(ctx) })
+	case "flock": // a bare one, of a file with that path
+		fd, err := syscall.Open(name, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o666)
+		if err == nil {
+			err = syscall.Flock(fd, syscall.LOCK_EX)
+		}
+		v.say("locked", err)
 	case "permit":
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.Semaphore(name, 2).Acquire(ctx, 2) })
 	case "lead":

@@ -3,10 +3,12 @@ package filehold_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,15 +25,26 @@ var kills = flag.Int("filehold.kills", 30, "how many processes TestRandomKills k
 
 func init() {
 	roles["worker"] = work
+	roles["worker hostage"] = hostage
+	roles["bare"] = workBare
+	roles["bare hostage"] = hostageBare
 	roles["pair"] = pair
 }
 
-// clock is the same in all processes, in nanoseconds.
-func clock() int64 {
+// The clocks of the kernel that tests read.
+const (
+	clockMonotonic  = 1
+	clockProcessCPU = 2
+)
+
+func readClock(id uintptr) int64 {
 	var ts syscall.Timespec
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
 	return ts.Nano()
 }
+
+// clock is the same in all processes, in nanoseconds.
+func clock() int64 { return readClock(clockMonotonic) }
 
 // untilToldToStop is a context that ends with standard input.
 func untilToldToStop() context.Context {
@@ -49,12 +62,16 @@ func report(name string, h *holdfast.Hold, err error, moment time.Duration) erro
 	if err != nil {
 		return err
 	}
-	fmt.Printf("A %s %d %d\n", name, h.Token(), clock())
+	stay(name, uint64(h.Token()), moment)
+	return h.Release()
+}
+
+func stay(name string, token uint64, moment time.Duration) {
+	fmt.Printf("A %s %d %d\n", name, token, clock())
 	for start := time.Now(); time.Since(start) < moment; {
 		<-time.After(moment / 4)
 	}
-	fmt.Printf("R %s %d %d\n", name, h.Token(), clock())
-	return h.Release()
+	fmt.Printf("R %s %d %d\n", name, token, clock())
 }
 
 const (
@@ -78,8 +95,11 @@ func work(dir string) error {
 	return s.Close()
 }
 
+// aMoment is how long something is held.
+func aMoment() time.Duration { return time.Duration(rand.IntN(400)) * time.Microsecond }
+
 func workOnce(ctx context.Context, s *holdfast.Space) error {
-	moment := time.Duration(rand.IntN(400)) * time.Microsecond
+	moment := aMoment()
 	switch rand.IntN(3) {
 	case 0:
 		name := fmt.Sprint("lock", rand.IntN(locksInUse))
@@ -96,6 +116,65 @@ func workOnce(ctx context.Context, s *holdfast.Space) error {
 		}
 		return err
 	}
+}
+
+// hostage takes a lock and keeps it until it is killed.
+func hostage(dir string) error {
+	ctx := untilToldToStop()
+	s, err := filehold.Open(dir)
+	if err != nil {
+		return err
+	}
+	h, err := s.Mutex("lock0").Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A lock0 %d %d\n", h.Token(), clock())
+	<-ctx.Done()
+	return h.Release()
+}
+
+// hostageBare does the same with a bare flock.
+func hostageBare(dir string) error {
+	ctx := untilToldToStop()
+	f, err := os.OpenFile(filepath.Join(dir, "lock0"), os.O_RDWR|os.O_CREATE, 0o666)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A lock0 %d %d\n", clock(), clock())
+	<-ctx.Done()
+	return f.Close()
+}
+
+// workBare does as much with the kernel alone: a bare flock for a lock, and an
+// append that is put on disk for the rest.
+func workBare(dir string) error {
+	ctx := untilToldToStop()
+	for ctx.Err() == nil {
+		name := fmt.Sprint("lock", rand.IntN(locksInUse))
+		if rand.IntN(3) != 0 {
+			name = fmt.Sprint("appended", os.Getpid())
+		}
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(name, "lock") {
+			if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil {
+				stay(name, uint64(clock()), aMoment())
+			}
+		} else if _, err = f.Write(make([]byte, 80)); err == nil {
+			err = syscall.Fdatasync(int(f.Fd()))
+			fmt.Printf("C %s 0 %d\n", name, clock())
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pair hands one lock to and fro.
@@ -188,6 +267,18 @@ func (j *journal) holding() (worker int, ok bool) {
 	return 0, false
 }
 
+// holds reports whether a worker holds something now.
+func (j *journal) holds(worker int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.open {
+		if s.worker == worker {
+			return true
+		}
+	}
+	return false
+}
+
 // crew is the workers of a run.
 type crew struct {
 	t       *testing.T
@@ -202,28 +293,36 @@ type crew struct {
 func newCrew(t *testing.T, dir, role string, n int) *crew {
 	c := &crew{t: t, dir: dir, role: role, j: &journal{open: map[uint64]*span{}}, members: map[int]*process{}}
 	for range n {
-		c.hire()
+		c.hire(role)
 	}
 	return c
 }
 
-func (c *crew) hire() {
+func (c *crew) hire(role string) (id int) {
 	c.hired++
-	p, id := spawn(c.t, c.role, c.dir), c.hired
+	id = c.hired
+	p := spawn(c.t, role, c.dir)
 	c.members[id] = p
 	c.ears.Go(func() { c.j.listen(id, p) })
+	return id
 }
 
-// kill kills a worker, and hires another.
-func (c *crew) kill(id int) (at int64) {
+// death is when a worker was killed, and when it was gone.
+type death struct {
+	worker   int
+	at, gone int64
+}
+
+// kill kills a worker.
+func (c *crew) kill(id int) death {
 	p := c.members[id]
 	delete(c.members, id)
-	at = clock()
+	d := death{worker: id, at: clock()}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	c.j.died(id, at)
-	c.hire()
-	return at
+	d.gone = clock()
+	c.j.died(id, d.at)
+	return d
 }
 
 // victim is who holds something, every other time.
@@ -260,20 +359,45 @@ func (c *crew) dismiss() {
 func TestRandomKills(t *testing.T) {
 	dir := t.TempDir()
 	c := newCrew(t, dir, "worker", 32)
-	var killed []int64
-	for range *kills {
-		before := c.j.events()
-		eventually(t, "the workers do nothing", func() bool { return c.j.events() > before+20 })
-		killed = append(killed, c.kill(c.victim()))
-	}
+	killed := c.killSome(*kills)
 	c.dismiss()
 	c.j.check(t)
 	c.j.checkCounts(t, space(t, dir), *kills)
 	t.Logf("proof: %d kills among 32 processes, %d holds, %d counts: no two holders, no permit too many, no token twice, no count lost",
 		*kills, len(c.j.spans), len(c.j.counts))
-	if freed := c.j.freed(killed); len(freed) > 0 {
-		t.Logf("proof: a lock whose holder was killed is held by the next after %s (median of %d), %s (99 %%)", percentile(freed, 50), len(freed), percentile(freed, 99))
+	bare := newCrew(t, t.TempDir(), "bare", 32)
+	killedBare := bare.killSome(max(*kills/3, 10))
+	bare.dismiss()
+	t.Logf("proof: among 32 processes a lock whose holder was killed is held by the next after %s", c.j.freed(killed))
+	t.Logf("proof: with bare flocks and appends instead after %s", bare.j.freed(killedBare))
+}
+
+// killSome kills n workers while they work, and hires others. Every third is one
+// that surely holds a lock for which somebody waits: those deaths it returns.
+func (c *crew) killSome(n int) (list []death) {
+	for i := range n {
+		before := c.j.events()
+		eventually(c.t, "the workers do nothing", func() bool { return c.j.events() > before+20 })
+		if i%3 == 0 {
+			list = append(list, c.killHostage())
+			continue
+		}
+		c.kill(c.victim())
+		c.hire(c.role)
 	}
+	return list
+}
+
+// killHostage kills a process that holds a lock for which somebody waits.
+func (c *crew) killHostage() death {
+	id := c.hire(c.role + " hostage")
+	eventually(c.t, "the hostage does not get its lock", func() bool { return c.j.holds(id) })
+	path := filepath.Join(c.dir, "lock0")
+	if c.role != "bare" {
+		path = filepath.Join(c.dir, filehold.FileName("lock0"))
+	}
+	eventually(c.t, "nobody waits for the hostage", func() bool { return waitedFor(c.t, path) })
+	return c.kill(id)
 }
 
 func (j *journal) events() int {
@@ -363,19 +487,18 @@ func (j *journal) checkCounts(t *testing.T, s *holdfast.Space, killed int) {
 	}
 }
 
-// freed are the times from the kill of a holder to the next one's grant.
-func (j *journal) freed(killed []int64) []time.Duration {
-	var list []time.Duration
-	for _, at := range killed {
-		for _, s := range j.spans {
-			if s.end == at && strings.HasPrefix(s.name, "lock") {
-				if next := j.next(s); next != nil {
-					list = append(list, time.Duration(next.start-at))
-				}
-			}
-		}
+// freed tells the times from the kill of a holder to the next one's grant, and
+// what of it came after the kernel was done with the dead.
+func (j *journal) freed(killed []death) string {
+	var all, gone, rest []time.Duration
+	for _, d := range killed {
+		i := slices.IndexFunc(j.spans, func(s *span) bool { return s.worker == d.worker })
+		next := j.next(j.spans[i])
+		all = append(all, time.Duration(next.start-d.at))
+		gone = append(gone, time.Duration(d.gone-d.at))
+		rest = append(rest, time.Duration(max(0, next.start-d.gone)))
 	}
-	return list
+	return fmt.Sprintf("%s; the process was gone after %s, the lock held by the next %s later", spread(all), spread(gone), spread(rest))
 }
 
 // next is who held the name after s.
@@ -394,6 +517,14 @@ func percentile(list []time.Duration, p int) time.Duration {
 	return sorted[min(len(sorted)*p/100, len(sorted)-1)].Round(time.Microsecond)
 }
 
+// spread tells the middle and the end of a list.
+func spread(list []time.Duration) string {
+	if len(list) == 0 {
+		return "a time that was not seen"
+	}
+	return fmt.Sprintf("%s (median of %d), %s (99 %%)", percentile(list, 50), len(list), percentile(list, 99))
+}
+
 // TestHandOver measures how long a lock takes from one process to another that
 // waits for it.
 func TestHandOver(t *testing.T) {
@@ -410,5 +541,5 @@ func TestHandOver(t *testing.T) {
 	if len(list) == 0 {
 		t.Fatal("the lock never changed hands")
 	}
-	t.Logf("proof: a lock goes from one process to another that waits in %s (median of %d), %s (99 %%)", percentile(list, 50), len(list), percentile(list, 99))
+	t.Logf("proof: a lock goes from one process to another that waits in %s", spread(list))
 }

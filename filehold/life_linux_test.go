@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,32 +126,124 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// Lock files that were given back stay open, but not many of them.
+func TestFewStayOpen(t *testing.T) {
+	s := space(t, t.TempDir())
+	before := openFiles(t)
+	for range 2 {
+		for i := range 3 * filehold.MaxIdle {
+			h, err := s.Mutex(fmt.Sprint("m", i)).Acquire(deadline(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := openFiles(t) - before; n != filehold.MaxIdle {
+		t.Errorf("%d files stay open, want %d", n, filehold.MaxIdle)
+	}
+}
+
+// fill has the log replaced n times.
+func fill(t *testing.T, s *holdfast.Space, dir string, n int) {
+	t.Helper()
+	path := filepath.Join(dir, ".holdfast", "log")
+	ctx := deadline(t)
+	for before := stat(t, path); n > 0; {
+		if _, err := s.Counter("c").Add(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		if after := stat(t, path); !os.SameFile(before, after) {
+			before, n = after, n-1
+		}
+	}
+}
+
+func stat(t *testing.T, path string) os.FileInfo {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func counted(t *testing.T, s *holdfast.Space) int64 {
+	t.Helper()
+	n, err := s.Counter("c").Load(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // Who is one log behind reads its end before it goes on with the next.
 func TestCompaction_Behind(t *testing.T) {
 	dir := t.TempDir()
 	s := openDriver(t, dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
 	behind := spawn(t, "servant", dir)
 	behind.do("count c")
+	fill(t, s, dir, 1)
+	n := counted(t, s)
+	if got := number(t, behind.do("count c")); got != uint64(n+1) {
+		t.Errorf("who was behind counts %d, want %d", got, n+1)
+	}
+}
+
+// Who waits and is stopped while the log is replaced again and again gets what
+// was granted to him meanwhile, and notices the deaths of those who came.
+func TestCompaction_StoppedWaiter(t *testing.T) {
+	dir := t.TempDir()
+	s := openDriver(t, dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
 	ctx := deadline(t)
-	path := filepath.Join(dir, ".holdfast", "log")
-	before, err := os.Stat(path)
+	first, err := s.Election("e").Campaign(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := int64(2); ; n++ {
-		if got, err := s.Counter("c").Add(ctx, 1); err != nil || got != n {
-			t.Fatalf("%d, %v; want %d", got, err, n)
-		}
-		after, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !os.SameFile(before, after) {
-			if got := number(t, behind.do("count c")); got != uint64(n+1) {
-				t.Errorf("who was behind counts %d, want %d", got, n+1)
-			}
-			return
-		}
+	p := spawn(t, "servant", dir)
+	if answer := p.do("campaign e"); answer != "waits" {
+		t.Fatal(answer)
+	}
+	p.signal(syscall.SIGSTOP)
+	fill(t, s, dir, 1)
+	q := spawn(t, "servant", dir)
+	q.do("lead f")
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, dir, 2)
+	p.signal(syscall.SIGCONT)
+	if token := number(t, p.line()); token <= uint64(first.Token()) {
+		t.Errorf("the token %d came after %d", token, first.Token())
+	}
+	if answer := p.do("campaign f"); answer != "waits" {
+		t.Fatal(answer)
+	}
+	q.kill()
+	number(t, p.line())
+}
+
+// Who finds a log that was put into its place by somebody who was killed before
+// he could say so takes it.
+func TestCompaction_KilledBetween(t *testing.T) {
+	dir := t.TempDir()
+	d, err := filehold.NewWith(dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := holdfast.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, dir, 1)
+	n := counted(t, s)
+	if err := errors.Join(s.Close(), filehold.HalfSwitched(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if got := counted(t, space(t, dir)); got != n {
+		t.Errorf("the counter is %d, want %d", got, n)
 	}
 }
 
@@ -200,27 +293,6 @@ func TestHolderInAnotherProcess(t *testing.T) {
 	if err != nil || uint64(l.Token) != leader || string(l.Value) != "servant" {
 		t.Errorf("the leader is told as %+v, %v", l, err)
 	}
-}
-
-// TestFreedAfterKill measures how long a lock is held after its holder was
-// killed.
-func TestFreedAfterKill(t *testing.T) {
-	dir := t.TempDir()
-	s := lonely(t, dir)
-	var list []time.Duration
-	for range max(*kills/3, 10) {
-		p := spawn(t, "servant", dir)
-		p.do("lock x")
-		got := waiting(t, s, "lock")
-		start := time.Now()
-		_ = p.cmd.Process.Kill()
-		h := <-got
-		list = append(list, time.Since(start))
-		if err := h.Release(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("proof: a lock is granted to who waits for it %s after its holder was killed (median of %d), %s (99 %%)", percentile(list, 50), len(list), percentile(list, 99))
 }
 
 // Waits go on in the kernel for a while after they were cancelled; a lock that

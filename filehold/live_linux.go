@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-io/holdfast/core"
 )
 
-// A process has three files in the live directory: a pipe that it keeps open and
-// flocked as long as it lives, what it holds and awaits of lock files, and one
-// that says that it watches.
+// A process has up to four files in the live directory: a pipe that it keeps
+// open and flocked as long as it lives, what it holds and awaits of lock files,
+// one that says that it watches, and a bell of its own.
 const (
 	liveDir    = "live"
 	pipeExt    = ".pipe"
 	claimsExt  = ".claims"
 	watcherExt = ".watch"
+	bellExt    = ".bell"
 )
 
 func (e *engine) liveFile(p procID, ext string) string {
@@ -65,7 +66,7 @@ func (e *engine) appear() error {
 // vanish removes the files of a process, the pipe last.
 func (e *engine) vanish(p procID) error {
 	var errs []error
-	for _, ext := range []string{claimsExt, watcherExt, pipeExt} {
+	for _, ext := range []string{claimsExt, watcherExt, bellExt, pipeExt} {
 		if err := os.Remove(e.liveFile(p, ext)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -159,7 +160,8 @@ func (e *engine) tellHolds(p procID) error {
 	if e.ctl.load(wWatchers) == 0 {
 		return nil
 	}
-	for _, s := range readSlots(e.liveFile(p, claimsExt)) {
+	held, _ := readSlots(e.liveFile(p, claimsExt), nil)
+	for _, s := range held {
 		if s.state != slotHolds {
 			continue
 		}
@@ -188,8 +190,12 @@ func (e *engine) endSessions(p procID) error {
 	return nil
 }
 
-// reap buries a process that was seen to end. The store is not locked.
+// reap buries a process that was seen to end, unless another has. The store is
+// not locked.
 func (e *engine) reap(ctx context.Context, p procID) error {
+	if !e.dead(p) {
+		return nil
+	}
 	return e.locked(ctx, func() error {
 		if !e.dead(p) {
 			return nil

@@ -2,9 +2,7 @@ package filehold
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -18,79 +16,79 @@ type lock struct {
 	mode  driver.Mode
 	name  string
 	token uint64
-	fd    int
+	file  openFile
 	slot  int
 }
 
 // takeLock takes the lock file of a mutex or reader-writer lock.
 func (c *client) takeLock(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*lock, error) {
-	file, err := c.e.gates.find(w.Name)
+	n, err := c.e.gates.find(w.Name)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := c.e.gates.try(ctx, file, w.Mode)
+	f, err := c.e.gates.try(ctx, n, w.Mode)
 	if err == errBusy && r.Try {
-		fd, err = c.insist(ctx, file, w)
+		f, err = c.insist(ctx, n, w)
 	}
 	if err == errBusy {
-		fd, err = c.waitFor(ctx, u, file, w, r)
+		f, err = c.waitFor(ctx, u, n, w, r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.e.begin(ctx, u, w, fd)
+	return c.e.begin(ctx, u, w, f)
 }
 
 // insist tries again as long as nobody is known to hold the file: he may be just
 // coming, just leaving or just dying. Then it says who has it.
-func (c *client) insist(ctx context.Context, file lockName, w *driver.Want) (int, error) {
+func (c *client) insist(ctx context.Context, n lockName, w *driver.Want) (openFile, error) {
 	for pause := 20 * time.Microsecond; ; pause *= 2 {
 		holders, waiting, err := c.e.claimsOf(ctx, w.Name)
 		if err != nil {
-			return 0, err
+			return openFile{}, err
 		}
 		if len(holders) > 0 && holders[0].Kind != w.Kind {
-			return 0, conflict(w.Name, holders[0].Kind)
+			return openFile{}, conflict(w.Name, holders[0].Kind)
 		}
 		if len(holders) > 0 || pause > 4*time.Millisecond {
-			return 0, &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: holders, Waiting: len(waiting)}
+			return openFile{}, &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: holders, Waiting: len(waiting)}
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return 0, stopped(ctx, driver.NotDone)
+			return openFile{}, stopped(ctx, driver.NotDone)
 		}
-		if fd, err := c.e.gates.try(ctx, file, w.Mode); err != errBusy {
-			return fd, err
+		if f, err := c.e.gates.try(ctx, n, w.Mode); err != errBusy {
+			return f, err
 		}
 	}
 }
 
 // waitFor waits in line.
-func (c *client) waitFor(ctx context.Context, u *user, file lockName, w *driver.Want, r *driver.Request) (int, error) {
+func (c *client) waitFor(ctx context.Context, u *user, n lockName, w *driver.Want, r *driver.Request) (openFile, error) {
 	e := c.e
 	holders, _, err := e.claimsOf(ctx, w.Name)
 	if err != nil {
-		return 0, err
+		return openFile{}, err
 	}
 	if len(holders) > 0 && holders[0].Kind != w.Kind {
-		return 0, conflict(w.Name, holders[0].Kind)
+		return openFile{}, conflict(w.Name, holders[0].Kind)
 	}
 	place, err := e.slots.take(&slot{state: slotWaits, kind: core.Kind(w.Kind), mode: core.Mode(w.Mode), since: e.now(), session: u.id, name: w.Name})
 	if err != nil {
-		return 0, err
+		return openFile{}, err
 	}
 	defer e.slots.drop(place)
-	t, position, err := e.gates.queue(file, w.Mode)
+	t, position, err := e.gates.queue(n, w.Mode)
 	if err != nil {
-		return 0, err
+		return openFile{}, err
 	}
 	if r.Waiting != nil {
 		r.Waiting(position)
 	}
 	select {
 	case got := <-t.got:
-		return got.fd, got.err
+		return got.file, got.err
 	case <-ctx.Done():
 		err = stopped(ctx, driver.NotDone)
 	case <-u.lease.Done():
@@ -98,21 +96,22 @@ func (c *client) waitFor(ctx context.Context, u *user, file lockName, w *driver.
 	case <-c.gone:
 		err = errClosed
 	}
-	e.gates.leave(file, t)
-	return 0, err
+	e.gates.leave(n, t)
+	return openFile{}, err
 }
 
 // begin makes a hold of a locked file: the token is drawn when nobody else can.
-func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, fd int) (*lock, error) {
-	k := &lock{u: u, kind: w.Kind, mode: w.Mode, name: w.Name, fd: fd}
+func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, f openFile) (*lock, error) {
+	k := &lock{u: u, kind: w.Kind, mode: w.Mode, name: w.Name, file: f}
 	var err error
 	if k.token, err = e.token(ctx); err == nil {
 		k.slot, err = e.slots.take(&slot{
-			state: slotHolds, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, since: e.now(), session: u.id, name: k.name,
+			state: slotHolds, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, since: e.about(), session: u.id, name: k.name,
 		})
 	}
 	if err != nil {
-		return nil, errors.Join(err, syscall.Close(fd))
+		e.idle.put(f)
+		return nil, err
 	}
 	u.mu.Lock()
 	over := u.over
@@ -165,7 +164,7 @@ func (k *lock) release() bool {
 // free unlocks the file: the kernel wakes who waits for it.
 func (k *lock) free() {
 	k.u.e.slots.drop(k.slot)
-	_ = syscall.Close(k.fd)
+	k.u.e.idle.put(k.file)
 }
 
 // dropLocks gives back every lock file under a session that ends.
@@ -195,11 +194,14 @@ func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]fo
 		return nil, err
 	}
 	var all []found
+	var held []slot
+	var buf []byte
 	for _, p := range list {
 		if e.dead(p) {
 			continue
 		}
-		for _, s := range readSlots(e.liveFile(p, claimsExt)) {
+		held, buf = readSlots(e.liveFile(p, claimsExt), buf)
+		for _, s := range held {
 			if keep(s.name) {
 				all = append(all, found{slot: s})
 			}

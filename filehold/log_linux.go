@@ -127,13 +127,20 @@ func (e *engine) openLog() (*logFile, header, error) {
 	return &logFile{f: f, fd: int(f.Fd()), generation: h.generation, read: uint64(headerSize)}, h, nil
 }
 
-// load makes the machine of the log that is there now, up to what counts.
+// load makes the machine of the log that is there now, up to what counts. The
+// store is locked, so that nobody replaces it meanwhile.
 func (e *engine) load() error {
 	l, h, err := e.openLog()
 	if err != nil {
 		return err
 	}
-	if err := e.restore(l, h); err != nil {
+	end := e.end()
+	if h.generation != end.generation() {
+		err = damaged(l.f.Name(), fmt.Sprintf("it is number %d of the logs, and number %d is in use", h.generation, end.generation()))
+	} else {
+		err = e.restore(l, h)
+	}
+	if err != nil {
 		_ = l.f.Close()
 		return err
 	}
@@ -141,7 +148,7 @@ func (e *engine) load() error {
 		_ = e.log.f.Close()
 	}
 	e.log = l
-	return e.readTo(e.end().offset())
+	return e.readTo(end.offset())
 }
 
 // restore reads the snapshot.
@@ -227,7 +234,11 @@ func (e *engine) readTo(end uint64) error {
 	return nil
 }
 
-// catchUp applies what others have written. e.mu is held.
+// errBehind: what this process has not read is not there any more.
+var errBehind = errors.New("the log was replaced more than once")
+
+// catchUp applies what others have written. Who was left too far behind needs
+// the store's lock to go on: errBehind. e.mu is held.
 func (e *engine) catchUp() error {
 	for {
 		end := e.end()
@@ -246,8 +257,7 @@ func (e *engine) catchUp() error {
 // end is up to where the log counts.
 func (e *engine) end() position { return position(e.ctl.load(wEnd)) }
 
-// follow finishes the log that was replaced and goes on with the next one. Who
-// was left too far behind begins anew.
+// follow finishes the log that was replaced and goes on with the next one.
 func (e *engine) follow() error {
 	if err := e.readOut(); err != nil {
 		return err
@@ -263,10 +273,23 @@ func (e *engine) follow() error {
 		return nil
 	}
 	_ = l.f.Close()
+	return errBehind
+}
+
+// resume begins with the log that is there now, and tells everybody here what
+// he missed. The store is locked, e.mu is held.
+func (e *engine) resume() error {
 	if err := e.load(); err != nil {
 		return err
 	}
 	e.wake(e.hub.Jump(e.m.Revision()))
+	for id := range e.procs {
+		e.met(id)
+	}
+	for _, u := range e.users {
+		u.recall()
+	}
+	e.rearm()
 	return nil
 }
 
@@ -311,8 +334,15 @@ func (e *engine) write(kind byte, body []byte) error {
 	}
 	end := e.log.read + uint64(len(e.buf))
 	e.ctl.store(wEnd, uint64(at(e.log.generation, end)))
-	e.ring()
-	return e.readOwn(kind, body, end)
+	if err := e.readOwn(kind, body, end); err != nil {
+		return err
+	}
+	if kind == recEvent || e.concernsAll() {
+		e.ring()
+		return nil
+	}
+	e.ringGranted()
+	return nil
 }
 
 // readOwn applies what this process wrote.
@@ -365,7 +395,15 @@ func (e *engine) switchTo(p position) {
 	e.ctl.store(wSwitching, 0)
 }
 
-// repair finishes what somebody who died left half done. The store is locked.
+// settle finishes what somebody who died left half done. The store is locked.
+func (e *engine) settle() error {
+	if e.ctl.load(wSwitching) == 0 {
+		return nil
+	}
+	return e.repair()
+}
+
+// repair finds out whether a log was put into its place, and says so.
 func (e *engine) repair() error {
 	l, h, err := e.openLog()
 	if err != nil {

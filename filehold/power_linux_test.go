@@ -72,7 +72,7 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 		d.loses(func(s *holdfast.Space) {
 			for range 3 {
 				for what, take := range takers {
-					h, err := take(ctx, s.Sub(what))
+					h, err := take(ctx, s.Sub(what), "x")
 					if err != nil {
 						t.Fatal(what, err)
 					}
@@ -89,7 +89,7 @@ func TestTokensSurvivePowerLoss(t *testing.T) {
 				}
 			}
 			for range 50 { // many that no sync follows
-				h, err := takers["permit"](ctx, s.Sub("permit"))
+				h, err := takers["permit"](ctx, s.Sub("permit"), "x")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -33,18 +33,18 @@ func number(t testing.TB, text string) uint64 {
 }
 
 // takers take what the servant's verb takes.
-var takers = map[string]func(ctx context.Context, s *holdfast.Space, o ...holdfast.HoldOption) (*holdfast.Hold, error){
-	"lock": func(ctx context.Context, s *holdfast.Space, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
-		return s.Mutex("x", o...).Acquire(ctx)
+var takers = map[string]func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error){
+	"lock": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
+		return s.Mutex(name, o...).Acquire(ctx)
 	},
-	"read": func(ctx context.Context, s *holdfast.Space, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
-		return s.RWMutex("x", o...).AcquireWrite(ctx)
+	"read": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
+		return s.RWMutex(name, o...).AcquireWrite(ctx)
 	},
-	"permit": func(ctx context.Context, s *holdfast.Space, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
-		return s.Semaphore("x", 2, o...).Acquire(ctx, 1)
+	"permit": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
+		return s.Semaphore(name, 2, o...).Acquire(ctx, 1)
 	},
-	"lead": func(ctx context.Context, s *holdfast.Space, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
-		l, err := s.Election("x", o...).Campaign(ctx, nil)
+	"lead": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
+		l, err := s.Election(name, o...).Campaign(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -53,12 +53,12 @@ var takers = map[string]func(ctx context.Context, s *holdfast.Space, o ...holdfa
 }
 
 // waiting starts a taker and returns when it waits.
-func waiting(t testing.TB, s *holdfast.Space, verb string) <-chan *holdfast.Hold {
+func waiting(t testing.TB, s *holdfast.Space, verb, name string) <-chan *holdfast.Hold {
 	t.Helper()
 	ctx := deadline(t)
 	waits, got := make(chan struct{}, 8), make(chan *holdfast.Hold, 1)
 	go func() {
-		h, err := takers[verb](ctx, s, holdfast.OnWait(func(int) { waits <- struct{}{} }))
+		h, err := takers[verb](ctx, s, name, holdfast.OnWait(func(int) { waits <- struct{}{} }))
 		if err != nil {
 			t.Errorf("%s: %v", verb, err)
 		}
@@ -81,7 +81,7 @@ func TestKilledHolder(t *testing.T) {
 			dir := t.TempDir()
 			s, p := lonely(t, dir), spawn(t, "servant", dir)
 			old := number(t, p.do(verb+" x"))
-			got := waiting(t, s, verb)
+			got := waiting(t, s, verb, "x")
 			p.kill()
 			h := <-got
 			if uint64(h.Token()) <= old {
@@ -93,7 +93,7 @@ func TestKilledHolder(t *testing.T) {
 			p = spawn(t, "servant", dir)
 			p.do(verb + " x")
 			p.kill()
-			h, err := takers[verb](deadline(t), s)
+			h, err := takers[verb](deadline(t), s, "x")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestStoppedHolder(t *testing.T) {
 	p.do("lock x")
 	p.do("permit s")
 	p.signal(syscall.SIGSTOP)
-	got := waiting(t, s, "lock")
+	got := waiting(t, s, "lock", "x")
 	for range 3 {
 		if _, err := s.Mutex("x").TryAcquire(deadline(t)); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("beside a stopped holder: %v", err)
@@ -226,13 +226,40 @@ func TestUnlinkUnderHolder(t *testing.T) {
 	}
 }
 
+// A lock file that was given back may be removed: the next lock is on the file
+// that has the name then, also for who had the old one open.
+func TestUnlinkIdle(t *testing.T) {
+	dir := t.TempDir()
+	s, p := space(t, dir), spawn(t, "servant", dir)
+	h, err := s.Mutex("m").Acquire(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, filehold.FileName("m"))); err != nil {
+		t.Fatal(err)
+	}
+	if token := number(t, p.do("lock m")); token <= uint64(h.Token()) {
+		t.Errorf("the token %d came after %d", token, h.Token())
+	}
+	if _, err := s.Mutex("m").TryAcquire(deadline(t)); !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("beside the holder of the new file: %v", err)
+	}
+	p.do("release m")
+	if _, err := s.Mutex("m").TryAcquire(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Who waits on a file that is removed goes on with the one that has the name.
 func TestUnlinkUnderWaiter(t *testing.T) {
 	dir := t.TempDir()
 	s, p := lonely(t, dir), spawn(t, "servant", dir)
 	p.do("lock x")
 	path := filepath.Join(dir, filehold.FileName("x"))
-	got := waiting(t, s, "lock")
+	got := waiting(t, s, "lock", "x")
 	eventually(t, "nobody waits in the kernel", func() bool { return waitedFor(t, path) })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -277,7 +304,7 @@ func TestWakesWithoutPoll(t *testing.T) {
 	dir := t.TempDir()
 	s, p := lonely(t, dir), spawn(t, "servant", dir)
 	p.do("lock x")
-	got := waiting(t, s, "lock")
+	got := waiting(t, s, "lock", "x")
 	p.do("release x")
 	if err := (<-got).Release(); err != nil {
 		t.Error(err)

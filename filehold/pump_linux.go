@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-io/holdfast/core"
 )
 
-// bellName is the file that is written to wake those who sleep.
+// bellName is the file that is written to wake everybody who sleeps.
 const bellName = "bell"
 
 // ring wakes the processes that wait for something in the log. It comes after
@@ -18,6 +21,32 @@ const bellName = "bell"
 func (e *engine) ring() {
 	if e.ctl.load(wSleepers) > uint64(e.sleeping()) {
 		_, _ = e.bell.WriteAt([]byte{1}, 0)
+	}
+}
+
+// concernsAll reports whether what was just written is worth waking every
+// process: somebody watches, or a process came or went. All else they read when
+// they need it. If the writer is killed before he rings, the end of his pipe
+// does it.
+func (e *engine) concernsAll() bool {
+	return e.ctl.load(wWatchers) > uint64(min(len(e.readers), 1)) ||
+		slices.ContainsFunc(e.out.Events, func(ev core.Event) bool { return ev.Kind == core.EventSession })
+}
+
+// ringGranted wakes the processes whose claims were decided by what was just
+// written. One that has no bell has not gone to sleep yet.
+func (e *engine) ringGranted() {
+	woken := e.proc
+	for i := range e.out.Pushes {
+		p := procOf(e.out.Pushes[i].Session)
+		if p == e.proc || p == woken {
+			continue
+		}
+		woken = p
+		if f, err := os.OpenFile(e.liveFile(p, bellExt), os.O_WRONLY|syscall.O_NOFOLLOW, 0); err == nil {
+			_, _ = f.WriteAt([]byte{1}, 0)
+			_ = f.Close()
+		}
 	}
 }
 
@@ -39,7 +68,8 @@ type pump struct {
 }
 
 // sleep is called by who is about to wait, and awake after. What was written
-// before is applied when it returns, and what comes then rings. e.mu is held.
+// before is applied when it returns, or by the pump if that takes the store's
+// lock, and what comes then rings. e.mu is held.
 func (e *engine) sleep() error {
 	if e.pump == nil {
 		p, err := e.newPump()
@@ -58,6 +88,10 @@ func (e *engine) sleep() error {
 		e.pump.nudge()
 	}
 	err := e.catchUp()
+	if err == errBehind {
+		e.pump.nudge()
+		return nil
+	}
 	if err != nil {
 		e.rise()
 	}
@@ -83,7 +117,14 @@ func (e *engine) newPump() (*pump, error) {
 		return nil, errors.Join(errors.New("no inotify instance is left: raise fs.inotify.max_user_instances"), err)
 	}
 	f := os.NewFile(uintptr(fd), "inotify")
-	if _, err := syscall.InotifyAddWatch(fd, e.bell.Name(), syscall.IN_MODIFY); err != nil {
+	own := e.liveFile(e.proc, bellExt)
+	err = os.WriteFile(own, nil, 0o666)
+	for _, bell := range []string{e.bell.Name(), own} {
+		if err == nil {
+			_, err = syscall.InotifyAddWatch(fd, bell, syscall.IN_MODIFY)
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	p := &pump{e: e, bell: f, rings: make(chan struct{}, 1), pipes: map[procID]*os.File{}}
@@ -190,13 +231,34 @@ func (p *pump) watchOver(id procID, f *os.File) {
 	if n > 0 || errors.Is(err, os.ErrClosed) {
 		return
 	}
+	defer f.Close()
 	p.e.mu.Lock()
 	if p.pipes[id] == f {
 		delete(p.pipes, id)
 	}
 	p.e.mu.Unlock()
-	_ = f.Close()
+	if !p.first(f) {
+		return
+	}
 	if err := p.e.reap(p.life, id); err != nil && p.life.Err() == nil {
 		p.e.failed("clean up after a process", err)
 	}
 }
+
+// first has one of all who see a process end bury it, while the others leave
+// the processor to those who wait: who gets the pipe's lock. They look after him
+// when he should long be done. False: the pump ends.
+func (p *pump) first(pipe *os.File) bool {
+	if !busy(flock(int(pipe.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)) {
+		return true
+	}
+	select {
+	case <-time.After(burial):
+		return true
+	case <-p.life.Done():
+		return false
+	}
+}
+
+// burial is how long it may take.
+const burial = 100 * time.Millisecond

@@ -1,6 +1,7 @@
 package filehold
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"runtime/debug"
@@ -102,11 +103,17 @@ func isFault(p any) bool {
 	return ok
 }
 
-// readSlots reads the file of a process; one that is gone has none.
-func readSlots(path string) []slot {
-	b, err := os.ReadFile(path)
+// readSlots reads the file of a process into buf, which it returns; one that is
+// gone has none.
+func readSlots(path string, buf []byte) ([]slot, []byte) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return nil, buf
 	}
-	return decodeSlots(b)
+	defer f.Close()
+	b := bytes.NewBuffer(buf[:0])
+	if _, err := b.ReadFrom(f); err != nil {
+		return nil, buf
+	}
+	return decodeSlots(b.Bytes()), b.Bytes()
 }

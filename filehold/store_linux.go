@@ -125,7 +125,7 @@ func (e *engine) wake(ws []*watch.Watcher) {
 func (e *engine) look(ctx context.Context, f func()) error {
 	e.mu.Lock()
 	err := e.catchUp()
-	if at, ok := e.m.Due(); err != nil || !ok || at > e.now() {
+	if at, ok := e.m.Due(); err != errBehind && (err != nil || !ok || at > e.now()) {
 		defer e.mu.Unlock()
 		if err == nil {
 			f()

@@ -186,7 +186,8 @@ func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.Lease
 	for _, k := range info.Waits {
 		l.Waits = append(l.Waits, k.Name)
 	}
-	for _, s := range readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt)) {
+	files, _ := readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt), nil)
+	for _, s := range files {
 		switch {
 		case s.session != core.SessionID(id):
 		case s.state == slotHolds:

@@ -204,6 +204,21 @@ func (u *user) push(p *core.Push) {
 	}
 }
 
+// recall tells the claims of a session what became of them while nobody here
+// read the log. e.mu is held.
+func (u *user) recall() {
+	rows, _ := u.e.m.Table(u.id)
+	for seq := range u.waits {
+		row := core.Push{Session: u.id, Seq: seq, State: core.ClaimGone, Code: core.CodeLost}
+		if i := slices.IndexFunc(rows, func(r core.ClaimRow) bool { return r.Seq == seq }); i >= 0 {
+			row = rows[i]
+		}
+		if row.State != core.ClaimWaiting {
+			u.push(&row)
+		}
+	}
+}
+
 func weight(w *driver.Want) int64 {
 	if w.Kind == driver.Semaphore {
 		return max(w.Weight, 1)

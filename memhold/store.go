@@ -170,5 +170,5 @@ func (st *store) Inspect(_ context.Context, r *driver.InspectRequest) (driver.In
 func (st *store) LeaseInfo(_ context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()
-	return client.LeaseOfMachine(st.m, now, id)
+	return client.LeaseOfMachine(st.m, now, "default", id)
 }

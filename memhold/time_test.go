@@ -343,3 +343,21 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		time.Sleep(10 * 24 * time.Hour)
 	})
 }
+
+// The holder knows of the end of its MaxHold before the memory does. Giving back
+// what was lost does not spare the others the Delay.
+func TestReleaseAfterMaxHoldKeepsTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := open(t), open(t)
+		start := time.Now()
+		h := acquire(t, a.Mutex("m", holdfast.MaxHold(10*time.Second), holdfast.Delay(10*time.Second)))
+		<-h.Done()
+		if err := h.Release(); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		acquire(t, b.Mutex("m"))
+		if d := time.Since(start); d < 20*time.Second {
+			t.Errorf("granted after %s, want 20 s", d)
+		}
+	})
+}

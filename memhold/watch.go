@@ -25,6 +25,9 @@ type feed struct {
 	st   *store
 	w    *watch.Watcher
 	wake chan struct{}
+	buf  []core.Event
+	// previous: with what was there before.
+	previous bool
 }
 
 // Watch begins a feed.
@@ -35,24 +38,25 @@ func (st *store) Watch(_ context.Context, r *driver.WatchRequest) (client.Feed, 
 	if err != nil {
 		return nil, 0, client.WatchError(err)
 	}
-	f := &feed{st: st, w: w, wake: make(chan struct{}, 1)}
+	f := &feed{st: st, w: w, wake: make(chan struct{}, 1), previous: r.Previous}
 	st.readers[w] = f.wake
 	return f, first, nil
 }
 
 // Next waits for events.
-func (f *feed) Next(ctx context.Context, dst []core.Event, limit int) (events []core.Event, resync uint64, now int64, err error) {
+func (f *feed) Next(ctx context.Context) ([]driver.Event, uint64, error) {
 	for {
-		now = f.st.g.Lock()
-		events, resync = f.st.hub.Read(f.w, dst, limit)
+		now := f.st.g.Lock()
+		events, resync := f.st.hub.Read(f.w, f.buf[:0], client.Batch)
+		f.buf = events
 		f.st.g.Unlock()
-		if len(events) > len(dst) || resync != 0 {
-			return events, resync, now, nil
+		if len(events) > 0 || resync != 0 {
+			return client.Events(now, events, f.previous), resync, nil
 		}
 		select {
 		case <-f.wake:
 		case <-ctx.Done():
-			return dst, 0, now, ctx.Err()
+			return nil, 0, ctx.Err()
 		}
 	}
 }

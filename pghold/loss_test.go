@@ -20,36 +20,31 @@ import (
 	"github.com/holdfast-io/holdfast/pghold"
 )
 
-// lostWithin is how long it took until the hold was known to be lost.
-func lostWithin(t testing.TB, h *holdfast.Hold, start time.Time) time.Duration {
+// lost waits until the hold is known to be lost.
+func lost(t testing.TB, h *holdfast.Hold) {
 	t.Helper()
 	select {
 	case <-h.Done():
 	case <-time.After(patience):
 		t.Fatal("the loss was not noticed")
 	}
-	took := time.Since(start)
 	refused(t, h.Err(), holdfast.ErrLost)
-	return took
 }
 
-// TestKilledBackend: a holder whose server process is killed knows it within 50
-// ms, all that was on the connection is lost, nothing else is, and the next call
-// works.
+// TestKilledBackend: a holder whose server process is killed knows it by the end
+// of the connection, long before a keepalive; all that was on the connection is
+// lost, nothing else is, and the next call works.
 func TestKilledBackend(t *testing.T) {
 	url := database(t)
-	a, b, look := open(t, url), open(t, url), connect(t, url)
+	a, b, look := openPool(t, url, &pghold.Options{Keepalive: time.Hour}), open(t, url), connect(t, url)
 	m, n := must(a.Mutex("m").Acquire(t.Context()))(t), must(a.Semaphore("s", 2).Acquire(t.Context(), 2))(t)
 	ses := must(a.Session(t.Context()))(t)
 	must(a.KV().Put(t.Context(), "k", []byte("v"), holdfast.Under(ses)))(t)
 	other := must(b.Mutex("other").Acquire(t.Context()))(t)
 	var killed bool
 	scan(t, look, &killed, "select pg_terminate_backend($1)", holderOf(t, look, "m"))
-	start := time.Now()
-	if took := lostWithin(t, m, start); took > 50*time.Millisecond {
-		t.Errorf("a killed backend was noticed after %s", took)
-	}
-	lostWithin(t, n, start)
+	lost(t, m)
+	lost(t, n)
 	refused(t, ses.Err(), holdfast.ErrLost)
 	if !strings.Contains(m.Err().Error(), "connection") {
 		t.Errorf("the error does not say why: %v", m.Err())
@@ -87,20 +82,16 @@ func TestKilledWaiter(t *testing.T) {
 	check(t, granted(t, wait).Release())
 }
 
-// TestSilentCut: a cut that no packet tells of is noticed after Keepalive and
-// Timeout, and what was held is lost.
+// TestSilentCut: a cut that no packet tells of is noticed by the keepalive, and
+// what was held is lost.
 func TestSilentCut(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	way := services.Proxy(t, pg.Addr())
 	s := openPool(t, way.URL(pg.URL(pg.CreateDatabase(t))), &pghold.Options{Keepalive: 100 * time.Millisecond, Timeout: 200 * time.Millisecond})
 	h := must(s.Mutex("m").Acquire(t.Context()))(t)
-	start := time.Now()
 	way.Cut()
 	defer way.Heal()
-	took := lostWithin(t, h, start)
-	if took < 200*time.Millisecond-50*time.Millisecond || took > 2*time.Second {
-		t.Errorf("the cut was noticed after %s", took)
-	}
+	lost(t, h)
 	refused(t, h.Release(), holdfast.ErrLost)
 }
 
@@ -132,7 +123,7 @@ func TestForceNowEndsTheDeaf(t *testing.T) {
 		t.Errorf("the next token is %d after %d", next.Token(), h.Token())
 	}
 	way.Heal()
-	lostWithin(t, h, time.Now())
+	lost(t, h)
 	check(t, next.Err())
 }
 
@@ -173,7 +164,7 @@ func TestServerRestart(t *testing.T) {
 	}()
 	<-waits
 	pg.Kill()
-	lostWithin(t, h, time.Now())
+	lost(t, h)
 	pg.Restart()
 	select {
 	case err := <-wait:

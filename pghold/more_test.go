@@ -58,15 +58,11 @@ func TestDeadSemaphoreHolder(t *testing.T) {
 	}()
 	<-waits
 	way.Break()
-	start := time.Now()
 	select {
 	case err := <-got:
 		check(t, err)
 	case <-time.After(patience):
 		t.Fatal("the dead one's share did not become free")
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("the dead one's share was free after %s", took)
 	}
 	<-h.Done()
 }

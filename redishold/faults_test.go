@@ -134,7 +134,7 @@ func TestRestartWithoutData(t *testing.T) {
 	server.Restart()
 	select {
 	case <-hold.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("the holder was not told")
 	}
 	if err := hold.Err(); !errors.Is(err, holdfast.ErrLost) {
@@ -346,12 +346,15 @@ func TestRepeatedRequestsCountOnce(t *testing.T) {
 		},
 	} {
 		link.Cut(services.ToClient)
-		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := ask(short)
-		cancel()
-		if err == nil || holdfast.NotDone(err) {
-			t.Errorf("%s without an answer: %v", what, err)
-		}
+		eventually(t, what+" is never sent", func() bool {
+			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, err := ask(short)
+			if err == nil {
+				t.Fatalf("%s was answered by nobody", what)
+			}
+			return !holdfast.NotDone(err)
+		})
 		link.Heal()
 		if n, err := ask(t.Context()); err != nil || n != 5 {
 			t.Errorf("%s, repeated: %d, %v", what, n, err)
@@ -431,9 +434,10 @@ func TestTooSlow(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	s, other := open(t, link.URL(server.URL()), holdfast.TTL(4*time.Second)), open(t, server.URL())
-	if h, err := s.Mutex(name + "/warm").Acquire(t.Context()); err != nil || h.Release() != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the server does not answer in time", func() bool { // on a busy machine it may need another try
+		h, err := s.Mutex(name + "/warm").Acquire(t.Context())
+		return err == nil && h.Release() == nil
+	})
 	link.Delay(700*time.Millisecond, services.ToClient)
 	if _, err := s.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
 		t.Fatalf("a slow grant: got %v; want ErrUnavailable", err)

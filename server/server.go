@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -175,14 +176,59 @@ func (s *Server) Look(ctx context.Context, f func(*core.Machine)) error {
 	return s.look(ctx, func(m *core.Machine, _ int64) { f(m) })
 }
 
-// look also tells f the cluster time.
+// look also tells f the cluster time. A node that knows no leader, as right after
+// its start, gets the time of an election. f does not run after look has
+// returned.
 func (s *Server) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
+	for range 10 {
+		ok, err := s.lookOnce(ctx, f)
+		if ok || err != nil {
+			return err
+		}
+		if err := s.otherLeads(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(s.cfg.Tick):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return unled("this node knows no leader: try again, or see whether most of the nodes run")
+}
+
+// otherLeads refuses a read if another node leads.
+func (s *Server) otherLeads(ctx context.Context) error {
+	st, err := s.Status(ctx)
+	if err == nil && st.Leader != 0 && st.Leader != s.cfg.ID {
+		return unled("this node does not lead: ask node %d, %s", st.Leader, st.Members.Address(st.Leader))
+	}
+	return err
+}
+
+func unled(format string, args ...any) error {
+	e := driver.Errorf("read", "", driver.ErrUnavailable, format, args...)
+	e.RetryAfter = time.Second
+	return e
+}
+
+// lookOnce asks once; false: this node does not lead.
+func (s *Server) lookOnce(ctx context.Context, f func(m *core.Machine, now int64)) (bool, error) {
 	looked := make(chan bool, 1)
+	var mu sync.Mutex
+	left := false
+	defer func() {
+		mu.Lock()
+		defer mu.Unlock()
+		left = true
+	}()
 	l := s.loop
 	err := l.do(ctx, func() {
 		id := l.newCaller()
 		l.reads[id] = func(m *core.Machine) {
-			if m != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			if m != nil && !left {
 				f(m, l.node.ClusterTime(l.now()))
 			}
 			looked <- m != nil
@@ -190,16 +236,13 @@ func (s *Server) look(ctx context.Context, f func(m *core.Machine, now int64)) e
 		l.node.Read(l.now(), id)
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	select {
 	case ok := <-looked:
-		if !ok {
-			return driver.Errorf("read", s.cfg.String(), driver.ErrUnavailable, "this node does not lead: ask the leader")
-		}
-		return nil
+		return ok, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 

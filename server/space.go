@@ -160,59 +160,24 @@ func (e *engine) Left() { e.left() }
 
 // Ping asks the node for a linearizable read of nothing.
 func (e *engine) Ping(ctx context.Context) error {
-	return e.look(ctx, func(*core.Machine, int64) {})
+	return e.s.Look(ctx, func(*core.Machine) {})
 }
 
 // Inspect tells who holds and who waits.
-func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
-	err = e.look(ctx, func(m *core.Machine, now int64) { reply = client.InspectMachine(m, now, "", r) })
-	return reply, err
+func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	return e.s.Inspect(ctx, defaultNamespace, r)
 }
 
 // LeaseInfo tells about a session, whoever's it is.
-func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (info driver.LeaseInfo, err error) {
-	var missing error
-	err = e.look(ctx, func(m *core.Machine, now int64) { info, missing = client.LeaseOfMachine(m, now, id) })
-	if err == nil {
-		err = missing
-	}
-	return info, err
-}
-
-// look reads the machine. A node that does not lead yet, as right after its
-// start, gets the time of an election.
-func (e *engine) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
-	l := e.s.loop
-	for range 10 {
-		err := e.s.look(ctx, f)
-		if !errors.Is(err, driver.ErrUnavailable) {
-			return err
-		}
-		select {
-		case <-time.After(l.tick):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return e.s.look(ctx, f)
+func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	return e.s.SessionInfo(ctx, defaultNamespace, id)
 }
 
 // Watch begins a feed.
 func (e *engine) Watch(_ context.Context, r *driver.WatchRequest) (client.Feed, uint64, error) {
-	w, first, err := e.s.Watch(client.Filter("default", r), r.From)
+	f, first, err := e.s.Feed(defaultNamespace, r)
 	if err != nil {
-		return nil, 0, client.WatchError(err)
+		return nil, 0, err
 	}
-	return feed{w}, first, nil
-}
-
-// feed is a watch that also tells the time.
-type feed struct{ *Watch }
-
-// Next waits for events.
-func (f feed) Next(ctx context.Context, dst []core.Event, limit int) ([]core.Event, uint64, int64, error) {
-	events, resync, err := f.Watch.Next(ctx, dst, limit)
-	f.l.hubMu.Lock()
-	defer f.l.hubMu.Unlock()
-	return events, resync, f.l.seen, err
+	return f, first, nil
 }

@@ -3,10 +3,11 @@ package session
 import "slices"
 
 // The pauses of a Route: none until every endpoint has been tried, then from
-// the first to the last, doubling.
+// the first to the last, doubling. The last is a fraction of an election: a new
+// leader among five nodes is found within two seconds.
 const (
 	firstPause = int64(50e6)
-	lastPause  = int64(3e9)
+	lastPause  = int64(400e6)
 )
 
 // Route says which endpoint to dial next and when. One serves a connection,

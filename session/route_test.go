@@ -35,8 +35,8 @@ func TestRoutePausesGrowAndEnd(t *testing.T) {
 		t.Fatalf("first pause %d", first)
 	}
 	for _, p := range pauses[30:] {
-		if p < sec(1.5) || p > sec(3) {
-			t.Fatalf("late pause %d, want 1.5 to 3 s", p)
+		if p < sec(0.2) || p > sec(0.4) {
+			t.Fatalf("late pause %d, want 0.2 to 0.4 s", p)
 		}
 	}
 	r.Worked()

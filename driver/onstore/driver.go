@@ -82,7 +82,7 @@ func (d *onStore) OnFault(f func(op, name string, err error)) { d.fault = f }
 func (d *onStore) Ping(ctx context.Context) error {
 	return d.call(ctx, func(ctx context.Context) error {
 		_, err := d.get(ctx, lockPrefix)
-		return err
+		return unread(ctx, err)
 	})
 }
 
@@ -140,7 +140,11 @@ func (d *onStore) Close(ctx context.Context) error {
 	errs := make([]error, len(list))
 	for i, h := range list {
 		h.lease.End(driver.ErrClosed)
-		all.Go(func() { errs[i] = h.free(ctx) })
+		all.Go(func() {
+			if err := h.free(ctx); !errors.Is(err, driver.ErrLost) { // of a loss its holder was told
+				errs[i] = err
+			}
+		})
 	}
 	all.Wait()
 	d.line.giveBack(d.Place)
@@ -173,6 +177,9 @@ func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, e
 type pace struct {
 	first, most time.Duration
 	tries       int
+	// failing is how long requests may go unanswered until it is given up; 0:
+	// until tries are used up.
+	failing time.Duration
 }
 
 var (
@@ -181,6 +188,17 @@ var (
 	// quick changes counters, sequences and keys: about a millisecond.
 	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
 )
+
+// failing is how long a call that does not wait for anybody asks an engine that
+// does not answer.
+func (d *onStore) failing() time.Duration { return 4 * d.Timeout }
+
+// quickly is quick, as long as the engine answers.
+func (d *onStore) quickly() pace {
+	p := quick
+	p.failing = d.failing()
+	return p
+}
 
 // pause is the time to wait after try n, from 0 on: half to one and a half times
 // what was doubled n times.
@@ -214,19 +232,22 @@ const (
 )
 
 // retry runs step until it is decided. A conflict or a failed request is tried
-// again, at most so often as p says; what the error says about the outcome is
-// what the last step that could read has found.
+// again, at most so often and so long as p says; what the error says about the
+// outcome is what the last step that could read has found.
 func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 	last := errors.New("others changed it each time")
 	maybe := false
-	for try := range p.tries {
+	answered, try := driver.Now(), 0
+	for ; try < p.tries && (p.failing == 0 || driver.Now().Sub(answered) < p.failing); try++ {
 		how, err := step()
 		if err == nil || decided(err) {
-			return err
+			return outcome(err, maybe)
 		}
 		conflict := errors.Is(err, driver.ErrConflict)
 		if !conflict {
 			last = err
+		} else {
+			answered = driver.Now()
 		}
 		if how != blind {
 			maybe = how == sent && !conflict
@@ -235,15 +256,19 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 			return outcome(stopped(ctx, driver.NotDone), maybe)
 		}
 	}
-	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: fmt.Errorf("given up after %d attempts: %w", p.tries, last)}, maybe)
+	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: fmt.Errorf("given up after %d attempts: %w", try, last)}, maybe)
 }
 
-// outcome notes that a request may have been done.
+// outcome notes that a request may have been done. What a step itself has found
+// out stays as it is.
 func outcome(err error, maybe bool) error {
-	if e, ok := err.(*driver.Error); ok && maybe {
-		e.Outcome = driver.Unknown
+	e, ok := err.(*driver.Error)
+	if !ok || !maybe {
+		return err
 	}
-	return err
+	unsure := *e
+	unsure.Outcome = driver.Unknown
+	return &unsure
 }
 
 // final is an error that no further try changes.
@@ -251,10 +276,28 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// decided reports a final error; the caller takes it out.
+// decided reports a final error, or the engine's last word.
 func decided(err error) bool {
-	_, ok := err.(final)
-	return ok
+	switch e := err.(type) {
+	case final:
+		return true
+	case *driver.Error:
+		return e.Kind != driver.ErrConflict
+	}
+	return false
+}
+
+// unread is the error of a read that is not tried again.
+func unread(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return stopped(ctx, driver.NotDone)
+	case decided(err):
+		return plain(err)
+	}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: err}
 }
 
 // plain takes a final error out of its wrapping.

@@ -12,10 +12,10 @@ import (
 // Inspect tells who holds a lock, and who waits for it in this process.
 func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	var reply driver.InspectReply
-	err := d.list(ctx, lockPrefix+r.Name, func(item *driver.Item) error {
+	err := d.locks(ctx, r, func(item *driver.Item) error {
 		name := strings.TrimPrefix(item.Key, lockPrefix)
 		reply.Revision = max(reply.Revision, item.Revision)
-		if !r.Prefix && name != r.Name || r.Prefix && name <= r.After && r.After != "" {
+		if r.Prefix && name <= r.After && r.After != "" {
 			return nil
 		}
 		e, err := decode[lockEntry](item)
@@ -36,6 +36,21 @@ func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver
 		reply.Resources, reply.More = reply.Resources[:most], true
 	}
 	return reply, err
+}
+
+// locks calls f for every lock that a request asks for.
+func (d *onStore) locks(ctx context.Context, r *driver.InspectRequest, f func(*driver.Item) error) error {
+	if r.Prefix {
+		return d.list(ctx, lockPrefix+r.Name, f)
+	}
+	return d.call(ctx, func(ctx context.Context) error {
+		item, err := d.get(ctx, lockPrefix+r.Name)
+		if err != nil || item.Revision == 0 {
+			return unread(ctx, err)
+		}
+		item.Key = lockPrefix + r.Name
+		return f(&item)
+	})
 }
 
 func (d *onStore) resource(name string, item *driver.Item, e *lockEntry) driver.Resource {

@@ -23,7 +23,7 @@ func (d *onStore) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRep
 	}
 	x := &change{d: d, r: r, key: key, id: hexID(r.ID)}
 	err := d.call(ctx, func(ctx context.Context) error {
-		return plain(retry(ctx, quick, func() (progress, error) { return x.try(ctx) }))
+		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
 	})
 	return x.reply, err
 }
@@ -289,7 +289,7 @@ func (d *onStore) list(ctx context.Context, prefix string, f func(*driver.Item) 
 	return d.call(ctx, func(ctx context.Context) error {
 		items, err := d.store.List(ctx, prefix)
 		if err != nil {
-			return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: err}
+			return unread(ctx, err)
 		}
 		for i := range items {
 			if err := f(&items[i]); err != nil {

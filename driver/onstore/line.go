@@ -88,7 +88,8 @@ var lines = struct {
 }{byPlace: map[string]*shared{}}
 
 type shared struct {
-	Line
+	Line            // for locks
+	turns  Line     // to change counters and sequences
 	claims sync.Map // [16]byte → driver.Claim: who waits
 	refs   int
 }

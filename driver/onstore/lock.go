@@ -19,7 +19,9 @@ type hold struct {
 	name  string
 	token uint64
 	lease *driver.Lease
-	timer *time.Timer // of the next renewal
+	life  context.Context    // ends with the first Release
+	stop  context.CancelFunc // and with it a renewal that is on its way
+	timer *time.Timer        // of the next renewal
 
 	mu       sync.Mutex
 	entry    lockEntry
@@ -141,7 +143,11 @@ type attempt struct {
 
 // once tries until it is decided: held by us, or by somebody else.
 func (a *attempt) once(ctx context.Context) (h *hold, err error) {
-	err = retry(ctx, patient, func() (p progress, err error) {
+	pace := patient
+	if a.r.Try {
+		pace.failing = a.d.failing()
+	}
+	err = retry(ctx, pace, func() (p progress, err error) {
 		h, p, err = a.try(ctx)
 		return p, err
 	})
@@ -172,7 +178,7 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 		return nil, blind, err
 	}
 	if e.Holder == a.holder { // the answer to our own request was lost
-		return a.take(&item, e, start.Add(-a.d.Timeout)), looked, nil
+		return a.retake(ctx, &item, e, start)
 	}
 	if a.left = a.d.timeLeft(&item, e); a.left > 0 {
 		return nil, looked, final{a.held(&item, e)}
@@ -195,11 +201,26 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 	return a.take(&driver.Item{Revision: revision}, next, start), sent, nil
 }
 
+// retake writes what a request of ours wrote whose answer was lost, since nobody
+// knows when that was: the hold lasts from now.
+func (a *attempt) retake(ctx context.Context, item *driver.Item, e *lockEntry, start time.Time) (*hold, progress, error) {
+	e.Token = e.token(item.Revision)
+	if item.Now != 0 {
+		e.Deadline = item.Now + e.TTL
+	}
+	revision, err := a.d.swap(ctx, a.key, item.Revision, e)
+	if err != nil {
+		return nil, sent, err
+	}
+	return a.take(&driver.Item{Revision: revision}, e, start), sent, nil
+}
+
 // take makes the hold: it lasts from before the request was sent.
 func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	h := &hold{d: a.d, key: a.key, name: a.name, entry: *e, revision: item.Revision, token: e.token(item.Revision)}
 	h.lease = driver.NewLease(a.r.ID, a.r.Spec)
 	h.lease.Extend(from, e.TTL)
+	h.life, h.stop = context.WithCancel(a.d.life)
 	a.d.mu.Lock()
 	a.d.holds[h] = struct{}{}
 	delete(a.d.seen, a.key)
@@ -310,16 +331,17 @@ func (a *attempt) wait(ctx context.Context) (*hold, error) {
 	}
 }
 
-// listen tells of changes of the key; an engine that cannot is asked in pauses.
+// listen tells of changes of the key. They are no more than a hint to look: the
+// pauses serve where one is lost, or the engine cannot tell.
 func (a *attempt) listen(ctx context.Context, changes chan<- struct{}) {
 	for item, err := range a.d.store.Changed(ctx, a.key) {
 		if err != nil {
 			return
 		}
-		if item.Key != a.key {
+		if item.Key != "" && item.Key != a.key {
 			continue
 		}
-		select {
+		select { // also when it begins: what changed before that was not told
 		case changes <- struct{}{}:
 		default:
 		}

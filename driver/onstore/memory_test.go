@@ -141,7 +141,7 @@ func (s *memoryStore) List(ctx context.Context, prefix string) (items []driver.I
 	return items, err
 }
 
-func (s *memoryStore) Changed(ctx context.Context, prefix string) iter.Seq2[driver.Item, error] {
+func (s *memoryStore) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, error] {
 	return func(yield func(driver.Item, error) bool) {
 		s.mu.Lock()
 		at, rev := len(s.log), s.revision
@@ -156,7 +156,7 @@ func (s *memoryStore) Changed(ctx context.Context, prefix string) iter.Seq2[driv
 			at = len(s.log)
 			s.mu.Unlock()
 			for _, item := range news {
-				if strings.HasPrefix(item.Key, prefix) && !yield(item, nil) {
+				if (key == "" || item.Key == key) && !yield(item, nil) {
 					return
 				}
 			}

@@ -10,11 +10,19 @@ import (
 )
 
 // number reads a counter or sequence, lets alter change it, and swaps it in. A
-// request that was done before is answered from memory.
-func (d *onStore) number(ctx context.Context, key string, id [16]byte, alter alteration) (done, error) {
+// request that was done before is answered from memory. Those of one process
+// that change the same one take turns: they would only get in each other's way.
+func (d *onStore) number(ctx context.Context, key string, id [16]byte, reads bool, alter alteration) (done, error) {
 	x := &step{d: d, key: key, id: hexID(id), alter: alter}
 	err := d.call(ctx, func(ctx context.Context) error {
-		return plain(retry(ctx, quick, func() (progress, error) { return x.try(ctx) }))
+		if !reads {
+			leave, err := d.line.turns.Wait(ctx, key, id, nil)
+			if err != nil {
+				return stopped(ctx, driver.NotDone)
+			}
+			defer leave()
+		}
+		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
 	})
 	if err != nil {
 		return done{}, err
@@ -85,7 +93,7 @@ func (d *onStore) readNumber(ctx context.Context, key string) (driver.Item, *num
 
 // Count changes a counter.
 func (d *onStore) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
-	answer, err := d.number(ctx, counterPrefix+r.Name, r.ID, func(n *numberEntry, exists bool) (done, error) {
+	answer, err := d.number(ctx, counterPrefix+r.Name, r.ID, r.Op == driver.CountLoad, func(n *numberEntry, exists bool) (done, error) {
 		if exists && n.Unsigned != r.Unsigned {
 			return done{}, driver.Errorf("", r.Name, driver.ErrConflict, "the counter is of the other sign: use Unsigned as its first user did")
 		}
@@ -136,7 +144,7 @@ func signedSum(v, a int64, subtract bool) uint64 {
 
 // Reserve takes numbers of a sequence.
 func (d *onStore) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
-	answer, err := d.number(ctx, sequencePrefix+r.Name, r.ID, func(n *numberEntry, exists bool) (done, error) {
+	answer, err := d.number(ctx, sequencePrefix+r.Name, r.ID, r.N == 0, func(n *numberEntry, exists bool) (done, error) {
 		if !exists {
 			n.Value = max(r.Start, 1)
 		}
@@ -162,7 +170,7 @@ func (d *onStore) Delete(ctx context.Context, kind driver.ResourceKind, name str
 	}
 	return d.call(ctx, func(ctx context.Context) error {
 		tried := false
-		return plain(retry(ctx, quick, func() (progress, error) {
+		return plain(retry(ctx, d.quickly(), func() (progress, error) {
 			item, err := d.get(ctx, prefix+name)
 			if err != nil {
 				return blind, err

@@ -19,7 +19,7 @@ func (h *hold) renew() {
 	}
 	defer h.d.work.Done()
 	until, _ := h.lease.Deadline()
-	ctx, cancel := context.WithTimeout(h.d.life, max(driver.Until(until), 0))
+	ctx, cancel := context.WithTimeout(h.life, max(driver.Until(until), 0))
 	defer cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +32,7 @@ func (h *hold) renew() {
 		h.timer = time.AfterFunc(beat(h.entry.TTL), h.renew)
 	case errors.Is(err, driver.ErrLost):
 		h.lease.End(err)
-	case h.d.life.Err() == nil:
+	case h.life.Err() == nil:
 		h.d.fault("renew", h.name, err) // the lease ends by its deadline
 	}
 }
@@ -40,6 +40,12 @@ func (h *hold) renew() {
 // extend swaps the entry for one with a later deadline. h.mu is held.
 func (h *hold) extend(ctx context.Context) (progress, error) {
 	start := driver.Now()
+	next := h.entry
+	next.Token = h.token
+	if h.direct() {
+		revision, err := h.d.swap(ctx, h.key, h.revision, &next)
+		return sent, h.extended(start, next, revision, err)
+	}
 	item, e, err := h.d.readLock(ctx, h.key)
 	if err != nil {
 		return blind, err
@@ -47,23 +53,34 @@ func (h *hold) extend(ctx context.Context) (progress, error) {
 	if e.Holder != h.entry.Holder {
 		return looked, final{&driver.Error{Kind: driver.ErrLost, Err: errors.New("another has taken it")}}
 	}
-	next := h.entry
-	next.Token = h.token
 	if item.Now != 0 {
 		next.Deadline = item.Now + next.TTL
 	}
 	revision, err := h.d.swap(ctx, h.key, item.Revision, &next)
+	return sent, h.extended(start, next, revision, err)
+}
+
+// direct reports whether the entry can be swapped without a look at it: its
+// revision is known, and no clock is to be read with it.
+func (h *hold) direct() bool { return h.revision != 0 && h.entry.Deadline == 0 }
+
+// extended notes how the swap went: after any failure the next one looks first.
+func (h *hold) extended(start time.Time, next lockEntry, revision uint64, err error) error {
 	if err != nil {
-		return sent, err
+		h.revision = 0
+		return err
 	}
 	h.entry, h.revision = next, revision
 	h.lease.Extend(start, next.TTL)
-	return sent, nil
+	return nil
 }
 
 // free gives the lock back: what stays is its last token. It says ErrLost if
 // another has it.
 func (h *hold) free(ctx context.Context) error {
+	if h.stop != nil {
+		h.stop()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.freed {
@@ -87,6 +104,12 @@ func (h *hold) free(ctx context.Context) error {
 
 // bury leaves a tombstone. h.mu is held.
 func (h *hold) bury(ctx context.Context) (progress, error) {
+	if h.direct() {
+		revision := h.revision
+		h.revision = 0 // whatever comes of it, the next one looks
+		_, err := h.d.swap(ctx, h.key, revision, &lockEntry{Token: h.token})
+		return sent, err
+	}
 	item, e, err := h.d.readLock(ctx, h.key)
 	if err != nil {
 		return blind, err

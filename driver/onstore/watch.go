@@ -42,6 +42,7 @@ type watcher struct {
 	d      *onStore
 	r      *driver.WatchRequest
 	before map[string]driver.Item // what the keys were
+	from   uint64                 // the first revision to tell of
 	ready  bool
 }
 
@@ -50,14 +51,13 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 	if w.d.life.Err() != nil || ctx.Err() != nil {
 		return false
 	}
-	if err == nil && !w.ready {
-		w.ready = true
-		if err = w.remember(ctx); err == nil {
-			return yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: item.Revision + 1}, nil)
+	if err == nil && item.Key == "" {
+		if err = w.remember(ctx, item.Revision); err == nil {
+			return w.begin(yield)
 		}
 	}
 	if err != nil {
-		yield(driver.Event{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: err})
+		yield(driver.Event{}, unread(ctx, err))
 		return false
 	}
 	old := w.before[item.Key]
@@ -66,6 +66,9 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 	}
 	if w.before[item.Key] = item; item.Deleted {
 		delete(w.before, item.Key)
+	}
+	if item.Revision < w.from {
+		return true
 	}
 	for i, ev := range w.events(&item, &old) {
 		ev.Revision, ev.Ordinal = item.Revision, uint32(i)
@@ -76,13 +79,27 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 	return true
 }
 
+// begin says from where on everything is told: at first, and after a gap.
+func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
+	verb := driver.VerbReady
+	if w.ready {
+		verb = driver.VerbResync
+	}
+	w.ready = true
+	return yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: w.from}, nil)
+}
+
 // remember reads what is there, so that the first change of a key can be told
-// from what it was.
-func (w *watcher) remember(ctx context.Context) error {
+// from what it was. What it has read already is not told: the watch is from after
+// that on.
+func (w *watcher) remember(ctx context.Context, last uint64) error {
 	items, err := w.d.store.List(ctx, "")
+	clear(w.before)
 	for _, i := range items {
 		w.before[i.Key] = i
+		last = max(last, i.Revision)
 	}
+	w.from = last + 1
 	return err
 }
 

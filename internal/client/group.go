@@ -44,10 +44,9 @@ type Engine interface {
 
 // Feed is one watch.
 type Feed interface {
-	// Next appends the next events to dst, at most limit, waiting for the first
-	// of them; now is the cluster time they are seen at. resync is not 0 if
-	// events were left out.
-	Next(ctx context.Context, dst []core.Event, limit int) (events []core.Event, resync uint64, now int64, err error)
+	// Next waits for the next events. resync is not 0 if events were left out.
+	// What it returns is valid until the next call.
+	Next(ctx context.Context) (events []driver.Event, resync uint64, err error)
 	Close()
 }
 

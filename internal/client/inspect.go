@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
-	"github.com/holdfast-io/holdfast/watch"
 )
 
 // Inspect tells who holds and who waits.
@@ -44,10 +42,11 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 	return reply
 }
 
-// LeaseOfMachine answers a LeaseInfo from a machine.
-func LeaseOfMachine(m *core.Machine, now int64, id driver.LeaseID) (driver.LeaseInfo, error) {
+// LeaseOfMachine answers a LeaseInfo from a machine. Sessions of other namespaces
+// are nobody's business.
+func LeaseOfMachine(m *core.Machine, now int64, namespace string, id driver.LeaseID) (driver.LeaseInfo, error) {
 	s, ok := m.Session(core.SessionID(id))
-	if !ok {
+	if !ok || s.Namespace != namespace {
 		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
 	}
 	return driver.LeaseInfo{
@@ -64,17 +63,4 @@ func namesOf(claims []core.ClaimInfo) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// Filter is what a watch of the namespace wants.
-func Filter(namespace string, r *driver.WatchRequest) watch.Filter {
-	return watch.Filter{Namespace: namespace, Prefix: r.Prefix, Exact: r.Exact, Patterns: r.Patterns, Glob: r.Glob}
-}
-
-// WatchError is the error of a watch that a hub refused.
-func WatchError(err error) error {
-	if gone, ok := errors.AsType[*watch.CompactedError](err); ok {
-		return &driver.Error{Kind: driver.ErrCompacted, Outcome: driver.NotDone, Err: gone}
-	}
-	return &driver.Error{Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
 }

@@ -25,6 +25,7 @@ var proofs = []proof{
 	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
 	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},
 	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200"},
+	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200"},
 }
 
 // prove runs the proofs, of all packages or of those named, and writes what they

@@ -12,6 +12,7 @@ type bug struct {
 	source string // the list's file name
 	name   string
 	test   string // arguments of go test
+	says   string // what the failing test has to print; "": anything
 	edits  []edit
 }
 
@@ -75,6 +76,8 @@ func parseOne(source, entry string) (bug, error) {
 			file = value
 		case "test":
 			b.test = value
+		case "says":
+			b.says = value
 		default:
 			return bug{}, fmt.Errorf("%q: unknown field %q", name, key)
 		}

@@ -9,13 +9,13 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	bugs, err := parse("x.txt", "a comment\n=== one\nfile: a.go\ntest: ./a -run A\n--- old\nx\ny\n--- new\n--- old\np\n--- new\nq\nfile: c.go\n--- old\nr\n--- new\ns\nt\n\n=== two\nfile: b.go\ntest: ./b\n--- old\n1\n--- new\n2\n")
+	bugs, err := parse("x.txt", "a comment\n=== one\nfile: a.go\ntest: ./a -run A\n--- old\nx\ny\n--- new\n--- old\np\n--- new\nq\nfile: c.go\n--- old\nr\n--- new\ns\nt\n\n=== two\nfile: b.go\ntest: ./b\nsays: what: broke\n--- old\n1\n--- new\n2\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []bug{
-		{"x.txt", "one", "./a -run A", []edit{{"a.go", "x\ny", ""}, {"a.go", "p", "q"}, {"c.go", "r", "s\nt"}}},
-		{"x.txt", "two", "./b", []edit{{"b.go", "1", "2"}}},
+		{"x.txt", "one", "./a -run A", "", []edit{{"a.go", "x\ny", ""}, {"a.go", "p", "q"}, {"c.go", "r", "s\nt"}}},
+		{"x.txt", "two", "./b", "what: broke", []edit{{"b.go", "1", "2"}}},
 	}
 	if !reflect.DeepEqual(bugs, want) {
 		t.Errorf("got  %+v\nwant %+v", bugs, want)
@@ -54,15 +54,19 @@ func TestCatch(t *testing.T) {
 	good := "package p\n\nfunc Two() int { return 1 + 1 }\n\nfunc Three() int { return 3 }\n"
 	write("go.mod", "module p\n\ngo 1.26\n")
 	write("p.go", good)
-	write("p_test.go", "package p\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two() != 2 {\n\t\tt.Error(Two())\n\t}\n}\n")
+	write("p_test.go", "package p\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two() != 2 {\n\t\tt.Error(\"two is\", Two())\n\t}\n}\n")
 	with := func(old, new string) bug {
-		return bug{source: "x.txt", name: "x", test: ".", edits: []edit{{"p.go", old, new}}}
+		return bug{source: "x.txt", name: "x", test: ".", says: "two is 3", edits: []edit{{"p.go", old, new}}}
 	}
+	hanging := with("return 1 + 1", "for {}")
+	hanging.test = "-timeout=1s ."
 	tests := []struct {
 		b    bug
 		want string
 	}{
+		{hanging, "did not end"},
 		{with("1 + 1", "1 + 2"), ""},
+		{with("1 + 1", "1 + 3"), "without saying"},
 		{with("return 3", "return 4"), "NOT CAUGHT"},
 		{with("return", "leave"), "stands 2 times"},
 		{with("1 + 1", "1 +"), "does not build"},

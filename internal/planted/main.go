@@ -16,7 +16,8 @@
 //
 // The old text must stand exactly once in the file. Everything between two
 // markers counts, without the last line break. More edits may follow, each with
-// its own file if it is another.
+// its own file if it is another. A line "says: …" asks for a text that the
+// failing test has to print, so that it does not fail for another reason.
 package main
 
 import (
@@ -132,14 +133,16 @@ func (b bug) runTest(dir string) error {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("NOT CAUGHT: the test did not end within %s", limit)
+	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out after")):
+		return errors.New("NOT CAUGHT: the test did not end")
 	case err == nil:
 		return errors.New("NOT CAUGHT: the test passed")
 	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
 		return fmt.Errorf("does not build:\n%s", out)
 	case !bytes.Contains(out, []byte("FAIL")):
 		return fmt.Errorf("the test could not run:\n%s", out)
+	case !bytes.Contains(out, []byte(b.says)):
+		return fmt.Errorf("NOT CAUGHT: the test fails without saying %q:\n%s", b.says, out)
 	}
 	return nil
 }

@@ -30,11 +30,13 @@ type NATSServer struct{ Process }
 
 // NATS starts a NATS server with JetStream for this test. The server is linked
 // into the test binary and runs as a process of its own, so it needs no
-// installation and can still be killed and frozen. Options: [Durable].
+// installation and can still be killed and frozen. Options: [Durable], and
+// [Setting] with lines of its configuration; ("jetstream", "disabled") leaves
+// JetStream out.
 func NATS(t testing.TB, opts ...Option) *NATSServer {
 	t.Helper()
 	o := collect(opts)
-	if err := o.check(true, false); err != nil {
+	if err := o.check(true); err != nil {
 		t.Fatalf("services: nats: %v", err)
 	}
 	return &NATSServer{begin(t, func() (*unit, error) { return launchNATS(o) })}
@@ -52,10 +54,12 @@ func (s *NATSServer) URL() string { return s.url.String() }
 
 // natsPlan is what the child process that serves has to know.
 type natsPlan struct {
-	Name string // tells this server from others
-	Port int
-	Dir  string
-	Sync bool
+	Name     string // tells this server from others
+	Port     int
+	Dir      string
+	Sync     bool
+	Settings string // lines of a configuration
+	Plain    bool   // without JetStream
 }
 
 func launchNATS(o options) (*unit, error) {
@@ -64,12 +68,16 @@ func launchNATS(o options) (*unit, error) {
 		return nil, err
 	}
 	plan := natsPlan{Name: filepath.Base(place.dir), Port: place.port, Dir: place.dir, Sync: o.durable}
+	for _, line := range o.settings {
+		plan.Settings += line.name + ": " + line.value + "\n"
+		plan.Plain = plan.Plain || line == setting{"jetstream", "disabled"}
+	}
 	u := &unit{
 		name:    "nats-server",
 		place:   place,
 		url:     &url.URL{Scheme: "nats", Host: place.addr()},
 		command: plan.command,
-		ready:   func(int) error { return natsReady(place.addr(), plan.Name) },
+		ready:   func(int) error { return natsReady(place.addr(), plan) },
 		quit:    syscall.SIGTERM,
 		drop:    syscall.SIGKILL,
 	}
@@ -87,7 +95,7 @@ func (p natsPlan) command() *exec.Cmd {
 }
 
 // natsReady reads the greeting, which names the server.
-func natsReady(addr, name string) error {
+func natsReady(addr string, plan natsPlan) error {
 	conn, err := net.DialTimeout("tcp", addr, natsPatience)
 	if err != nil {
 		return err
@@ -107,8 +115,8 @@ func natsReady(addr, name string) error {
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &info); err != nil {
 		return fmt.Errorf("greeting %q: %w", line, err)
 	}
-	if info.Name != name || !info.JetStream {
-		return fmt.Errorf("greeting %q: want server %s with JetStream", line, name)
+	if info.Name != plan.Name || info.JetStream == plan.Plain {
+		return fmt.Errorf("greeting %q: want server %s with JetStream %t", line, plan.Name, !plan.Plain)
 	}
 	return nil
 }
@@ -122,10 +130,11 @@ func natsMain(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: plan.Name, Host: "127.0.0.1", Port: plan.Port,
-		JetStream: true, StoreDir: plan.Dir, SyncAlways: plan.Sync, NoSigs: true,
-	})
+	opts, err := plan.options()
+	var s *server.Server
+	if err == nil {
+		s, err = server.NewServer(opts)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
@@ -136,4 +145,20 @@ func natsMain(text string) int {
 	s.Shutdown()
 	s.WaitForShutdown()
 	return 0
+}
+
+// options are the settings, and over them what makes it this server.
+func (p *natsPlan) options() (*server.Options, error) {
+	file := filepath.Join(p.Dir, "nats.conf")
+	if err := os.WriteFile(file, []byte(p.Settings), 0o600); err != nil {
+		return nil, err
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		return nil, err
+	}
+	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = p.Name, "127.0.0.1", p.Port, true
+	opts.JetStream, opts.StoreDir = !p.Plain, p.Dir
+	opts.SyncAlways = opts.SyncAlways || p.Sync
+	return opts, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-io/holdfast/internal/services"
@@ -49,6 +50,20 @@ func TestNATSKillAndRestart(t *testing.T) {
 		if err != nil || string(entry.Value()) != "v" || entry.Revision() != revision {
 			t.Errorf("round %d: after restart %v, %v; want revision %d", round, entry, err, revision)
 		}
+	}
+}
+
+func TestNATSSettings(t *testing.T) {
+	t.Parallel()
+	closed := services.NATS(t, services.Setting("authorization", `{user: u, password: p}`))
+	if conn, err := nats.Connect(closed.URL()); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("without a password: %v, %v", conn, err)
+	}
+	plain := services.NATS(t, services.Setting("jetstream", "disabled"))
+	js, err := jetstream.New(natsConn(t, plain.URL()))
+	must(t, js, err)
+	if _, err := js.AccountInfo(t.Context()); !errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
+		t.Errorf("with JetStream disabled: %v", err)
 	}
 }
 

@@ -29,8 +29,8 @@ type setting struct{ name, value string }
 // but not a power cut), NATS syncs every message.
 func Durable() Option { return func(o *options) { o.durable = true } }
 
-// Setting adds one line to the configuration of Redis, PostgreSQL or
-// PgBouncer, such as ("maxmemory", "10mb") or ("max_connections", "20"). The
+// Setting adds one line to the configuration of Redis, PostgreSQL, PgBouncer or
+// NATS, such as ("maxmemory", "10mb") or ("max_connections", "20"). The
 // value is written as it is, with any quotes the server wants, and wins over
 // what the harness sets.
 func Setting(name, value string) Option {
@@ -54,12 +54,10 @@ func collect(opts []Option) options {
 
 // check rejects options that a server other than Redis, which knows all, does
 // not know.
-func (o options) check(durable, settings bool) error {
+func (o options) check(durable bool) error {
 	switch {
 	case o.password != "" || o.master != nil:
 		return errors.New("the options Password and ReplicaOf are for Redis only")
-	case len(o.settings) > 0 && !settings:
-		return fmt.Errorf("option Setting(%q): this server takes no settings", o.settings[0].name)
 	case o.durable && !durable:
 		return errors.New("option Durable: this server keeps no data")
 	}

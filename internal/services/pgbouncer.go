@@ -37,7 +37,7 @@ func PgBouncer(t testing.TB, pg *PostgreSQLServer, mode PoolMode, opts ...Option
 	t.Helper()
 	o := collect(opts)
 	path, err := programs.PgBouncer.Ensure(t.Context())
-	if err := errors.Join(err, o.check(false, true)); err != nil {
+	if err := errors.Join(err, o.check(false)); err != nil {
 		t.Fatalf("services: pgbouncer: %v", err)
 	}
 	return &PgBouncerServer{begin(t, func() (*unit, error) { return launchPgBouncer(path, pg, mode, o) })}

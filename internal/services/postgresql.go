@@ -36,7 +36,7 @@ func PostgreSQL(t testing.TB, opts ...Option) *PostgreSQLServer {
 	t.Helper()
 	o := collect(opts)
 	path, running, err := locate(t.Context(), programs.PostgreSQL, opts)
-	if err := errors.Join(err, o.check(true, true)); err != nil {
+	if err := errors.Join(err, o.check(true)); err != nil {
 		t.Fatalf("services: postgresql: %v", err)
 	}
 	if running != "" {

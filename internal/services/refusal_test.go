@@ -93,7 +93,6 @@ func TestOptionsForOtherServersAreRefused(t *testing.T) {
 		"Durable": func(t testing.TB) {
 			services.PgBouncer(t, services.SharedPostgreSQL(t), services.SessionPooling, services.Durable())
 		},
-		"Setting": func(t testing.TB) { services.NATS(t, services.Setting("a", "b")) },
 	} {
 		if message := failure(t, body); !strings.Contains(message, name) {
 			t.Errorf("%s: failure %q", name, message)

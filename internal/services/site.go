@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"testing"
 )
 
 // Ports are taken from below the range of ports which kernels give to outgoing
@@ -70,6 +71,18 @@ func (s *site) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa
 
 func (s *site) close() error {
 	return errors.Join(s.reserved.Close(), os.RemoveAll(s.dir), dropScratch())
+}
+
+// Addr is a free address on the loopback interface, kept from other test binaries
+// until tb ends: a server of the test can listen there, stop and come back.
+func Addr(tb testing.TB) string {
+	tb.Helper()
+	port, reserved, err := reservePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = reserved.Close() })
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // reservePort finds a free TCP port on the loopback address and keeps other

@@ -571,7 +571,9 @@ type Failure struct {
 	// How many wait.
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Where to ask instead, host:port; empty: not known.
-	Leader        string `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
+	// The cause alone, without call, name and kind.
+	Cause         string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,6 +664,13 @@ func (x *Failure) GetLeader() string {
 	return ""
 }
 
+func (x *Failure) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 var File_holdfast_v1_types_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_types_proto_rawDesc = "" +
@@ -703,7 +712,7 @@ const file_holdfast_v1_types_proto_rawDesc = "" +
 	"\fmod_revision\x18\x04 \x01(\x04R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\x04R\aversion\x12\x18\n" +
 	"\asession\x18\x06 \x01(\fR\asession\x12\"\n" +
-	"\rexpires_in_ms\x18\a \x01(\x03R\vexpiresInMs\"\xe2\x01\n" +
+	"\rexpires_in_ms\x18\a \x01(\x03R\vexpiresInMs\"\xf8\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -712,7 +721,8 @@ const file_holdfast_v1_types_proto_rawDesc = "" +
 	"\x0eretry_after_ms\x18\x05 \x01(\x03R\fretryAfterMs\x12,\n" +
 	"\aholders\x18\x06 \x03(\v2\x12.holdfast.v1.ClaimR\aholders\x12\x18\n" +
 	"\awaiting\x18\a \x01(\x05R\awaiting\x12\x16\n" +
-	"\x06leader\x18\b \x01(\tR\x06leader*\xc9\x01\n" +
+	"\x06leader\x18\b \x01(\tR\x06leader\x12\x14\n" +
+	"\x05cause\x18\t \x01(\tR\x05cause*\xc9\x01\n" +
 	"\fResourceKind\x12\x1d\n" +
 	"\x19RESOURCE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13RESOURCE_KIND_MUTEX\x10\x01\x12\x14\n" +

@@ -1,0 +1,270 @@
+package onstore_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// An engine that does not answer is given up by calls that wait for nobody.
+func TestEngineThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		s.set(func(string, string) fault { return fault{hang: true} })
+		start := time.Now()
+		_, try := sp.Mutex("m").TryAcquire(t.Context())
+		_, add := sp.Counter("c").Add(t.Context(), 1)
+		_, put := sp.KV().Put(t.Context(), "k", nil)
+		_, look := sp.Inspect(t.Context(), "m")
+		for what, err := range map[string]error{"try": try, "add": add, "put": put, "inspect": look, "ping": sp.Ping(t.Context())} {
+			if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if took := time.Since(start); took > 40*time.Second {
+			t.Errorf("five calls took %s", took)
+		}
+		s.set(func(string, string) fault { return fault{} })
+	})
+}
+
+// The engine's last word is not asked for again.
+func TestLastWord(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		s.set(func(string, string) fault { return fault{before: driver.Errorf("", "", fs.ErrPermission, "no right")} })
+		_, try := sp.Mutex("m").Acquire(t.Context())
+		_, add := sp.Counter("c").Add(t.Context(), 1)
+		_, put := sp.KV().Put(t.Context(), "k", nil)
+		_, list := sp.KV().Range(t.Context(), "")
+		for what, err := range map[string]error{"acquire": try, "add": add, "put": put, "range": list} {
+			if !errors.Is(err, fs.ErrPermission) || !holdfast.NotDone(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if n := s.asked("get"); n != 3 {
+			t.Errorf("%d requests for three calls", n)
+		}
+		s.set(func(string, string) fault { return fault{} })
+	})
+}
+
+// A last word after a request that may have been done leaves that unknown.
+func TestLastWordAfterALostAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		sent := false
+		s.set(func(op, _ string) fault {
+			if sent {
+				return fault{before: driver.Errorf("", "", fs.ErrPermission, "no right")}
+			}
+			sent = op == "swap"
+			return fault{after: map[bool]error{true: errLink}[sent]}
+		})
+		if _, err := sp.Counter("c").Add(t.Context(), 1); !errors.Is(err, fs.ErrPermission) || holdfast.NotDone(err) {
+			t.Errorf("Add: %v", err)
+		}
+	})
+}
+
+// A grant whose answer was lost is not believed in for longer than others keep
+// to it, however late it is found.
+func TestLostGrantFoundLate(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		ctx := t.Context()
+		const ttl = 10 * time.Second
+		a, b := open(t, s), open(t, s)
+		var lost, found atomic.Bool
+		s.set(func(op, _ string) fault {
+			if op == "swap" && !lost.Swap(true) {
+				return fault{after: errLink}
+			}
+			if lost.Load() && !found.Load() {
+				return fault{before: errLink}
+			}
+			return fault{}
+		})
+		held := make(chan *holdfast.Hold)
+		go func() {
+			h, err := a.Mutex("m", holdfast.TTL(ttl)).Acquire(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			held <- h
+		}()
+		time.Sleep(ttl * 8 / 10)
+		found.Store(true)
+		h := <-held
+		other, err := b.Mutex("m").TryAcquire(ctx)
+		if err == nil {
+			t.Fatalf("granted to two: %d and %d", h.Token(), other.Token())
+		}
+		at, _ := h.Deadline()
+		e := &holdfast.Error{}
+		if !errors.As(err, &e) || len(e.Holders) != 1 || e.Holders[0].ExpiresIn < driver.Until(at) {
+			t.Errorf("believed in for %s; others are told %v", driver.Until(at), e.Holders)
+		}
+		if token := holdfast.Token(e.Holders[0].Token); token != h.Token() {
+			t.Errorf("the holder's token is %d, others are told %d", h.Token(), token)
+		}
+	})
+}
+
+// Release does not wait for a renewal that gets no answer.
+func TestReleaseDuringRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		h, err := sp.Mutex("m", holdfast.TTL(time.Hour)).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.set(func(string, string) fault { return fault{hang: true} })
+		time.Sleep(25 * time.Minute)
+		start := time.Now()
+		if err := h.Release(); err == nil || time.Since(start) > 10*time.Second {
+			t.Errorf("Release of a hold whose renewal hangs: %v after %s", err, time.Since(start))
+		}
+		s.set(func(string, string) fault { return fault{} })
+	})
+}
+
+// gaps is a store whose watch misses what was done while it was blind.
+type gaps struct {
+	*memoryStore
+	blind atomic.Bool
+}
+
+func (g *gaps) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, error] {
+	return func(yield func(driver.Item, error) bool) {
+		missed := uint64(0)
+		for item, err := range g.memoryStore.Changed(ctx, key) {
+			if g.blind.Load() {
+				missed = item.Revision
+				continue
+			}
+			if missed > 0 && !yield(driver.Item{Revision: missed}, nil) {
+				return
+			}
+			if missed = 0; !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// A gap in what an engine tells is a resync, with the state as it is afterwards.
+func TestGapIsResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		g := &gaps{memoryStore: newStore(true)}
+		sp := open(t, g)
+		var told []string
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			for ev := range sp.Watch(watching, "", 0, holdfast.Previous()) {
+				text := ev.String()
+				if ev.Prev != nil {
+					text += " after " + string(ev.Prev.Value)
+				}
+				told = append(told, text)
+			}
+		}()
+		for _, step := range []struct {
+			value string
+			blind bool
+		}{{"one", false}, {"two", true}, {"three", true}, {"four", false}, {"five", false}} {
+			synctest.Wait()
+			g.blind.Store(step.blind)
+			if _, err := sp.KV().Put(ctx, "k", []byte(step.value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		want := "watch:ready, kv:put, watch:resync, kv:put after four"
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("told: %s; want: %s", got, want)
+		}
+	})
+}
+
+// A watch tells everything from the revision that it says it is ready from,
+// also what happens while it reads what is there.
+func TestReadyTellsTheTruth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(true)
+		sp := open(t, s)
+		writes := 0
+		s.set(func(op, _ string) fault {
+			if op == "list" && writes == 0 {
+				writes++
+				s.change(driver.Item{Key: "c/x", Value: []byte(`{"value":"7"}`)})
+			}
+			return fault{}
+		})
+		watching, stop := context.WithCancel(t.Context())
+		for ev, err := range sp.Watch(watching, "", 0) {
+			if err != nil || holdfast.Revision(ev.Revision) != 2 {
+				t.Errorf("ready from %d: %v; the change at 1 is not told", ev.Revision, err)
+			}
+			stop()
+		}
+		stop()
+	})
+}
+
+// A waiter is woken by the change, not by its next look.
+func TestWokenByTheChange(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		a, b := open(t, s), open(t, s)
+		h, err := a.Mutex("m", holdfast.TTL(time.Hour)).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan time.Time, 1)
+		go func() {
+			next, err := b.Mutex("m").Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- time.Now()
+			_ = next.Release()
+		}()
+		time.Sleep(10 * time.Minute)
+		released := time.Now()
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if at := <-granted; at.After(released) {
+			t.Errorf("granted %s after the release", at.Sub(released))
+		}
+	})
+}
+
+// Changes of one counter by one process do not get in each other's way.
+func TestCountersTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		done := make(chan error)
+		for range 50 {
+			go func() { _, err := sp.Counter("c").Add(t.Context(), 1); done <- err }()
+		}
+		for range 50 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := s.asked("swap"); n != 50 {
+			t.Errorf("%d swaps for 50 changes", n)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/driver"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// table is docs/errors.md: the code of every kind. Of kinds that share a code the
+// first is what a status without detail means.
+var table = []struct {
+	kind error
+	code codes.Code
+}{
+	{driver.ErrHeld, codes.Aborted},
+	{driver.ErrConflict, codes.Aborted},
+	{driver.ErrLost, codes.FailedPrecondition},
+	{driver.ErrReleased, codes.FailedPrecondition},
+	{driver.ErrStale, codes.FailedPrecondition},
+	{driver.ErrCompacted, codes.OutOfRange},
+	{driver.ErrExhausted, codes.ResourceExhausted},
+	{driver.ErrUnavailable, codes.Unavailable},
+	{driver.ErrClosed, codes.Unavailable},
+	{fs.ErrInvalid, codes.InvalidArgument},
+	{fs.ErrPermission, codes.PermissionDenied},
+	{fs.ErrNotExist, codes.NotFound},
+	{errors.ErrUnsupported, codes.Unimplemented},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// Code is the gRPC code of an error.
+func Code(err error) codes.Code {
+	for _, t := range table {
+		if errors.Is(err, t.kind) {
+			return t.code
+		}
+	}
+	return codes.Internal
+}
+
+// Status is err as a gRPC status with a Failure as its detail.
+func Status(err error) *status.Status {
+	st := status.New(Code(err), err.Error())
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return st
+	}
+	f := &pb.Failure{
+		Op: e.Op, Name: e.Name, NotDone: e.Outcome == driver.NotDone, RetryAfterMs: ms(e.RetryAfter),
+		Holders: Claims(e.Holders), Waiting: int32(e.Waiting),
+	}
+	if k, ok := e.Kind.(driver.Kind); ok {
+		f.Kind = string(k)
+	}
+	if e.Err != nil {
+		f.Cause = e.Err.Error()
+	}
+	if detailed, err := st.WithDetails(f); err == nil {
+		return detailed
+	}
+	return st
+}
+
+// Error is what a status means to a caller; nil stays nil. A status without a
+// Failure comes from the way, not from a Holdfast server.
+func Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	e := &driver.Error{Kind: kindOf(st.Code()), Err: errors.New(st.Message())}
+	for _, d := range st.Details() {
+		if f, ok := d.(*pb.Failure); ok {
+			detail(e, f)
+		}
+	}
+	return e
+}
+
+func kindOf(c codes.Code) error {
+	for _, t := range table {
+		if t.code == c {
+			return t.kind
+		}
+	}
+	return nil
+}
+
+func detail(e *driver.Error, f *pb.Failure) {
+	if f.GetKind() != "" {
+		e.Kind = driver.Kind(f.GetKind())
+	}
+	if f.GetNotDone() {
+		e.Outcome = driver.NotDone
+	}
+	if e.Err = nil; f.GetCause() != "" {
+		e.Err = errors.New(f.GetCause())
+	}
+	e.RetryAfter, e.Holders, e.Waiting = duration(f.GetRetryAfterMs()), claims(f.GetHolders()), int(f.GetWaiting())
+}

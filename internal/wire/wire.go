@@ -1,0 +1,110 @@
+// Package wire says in the messages of proto/holdfast/v1 what package driver says
+// in Go, and back, for the server and its client.
+package wire
+
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+func ms(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// Session is a session's id on the wire; the zero id is none.
+func Session(id driver.LeaseID) []byte {
+	if id == (driver.LeaseID{}) {
+		return nil
+	}
+	return id[:]
+}
+
+// LeaseID is the session that the wire names; anything but 16 bytes is none.
+func LeaseID(b []byte) (id driver.LeaseID) {
+	if len(b) == len(id) {
+		copy(id[:], b)
+	}
+	return id
+}
+
+// Mode is how a claim holds.
+func Mode(m driver.Mode) pb.Mode {
+	if m == driver.Shared {
+		return pb.Mode_MODE_SHARED
+	}
+	return pb.Mode_MODE_EXCLUSIVE
+}
+
+func mode(m pb.Mode) driver.Mode {
+	if m == pb.Mode_MODE_SHARED {
+		return driver.Shared
+	}
+	return driver.Exclusive
+}
+
+// Claims are holders or waiters.
+func Claims(list []driver.Claim) []*pb.Claim {
+	out := make([]*pb.Claim, len(list))
+	for i := range list {
+		c := &list[i]
+		out[i] = &pb.Claim{
+			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: c.Token, Owner: c.Owner, Meta: c.Meta,
+			Session: Session(c.Lease), Value: c.Value, CreateRevision: c.Created, ModRevision: c.Modified, Version: c.Version,
+			HeldMs: ms(c.Held), ExpiresInMs: ms(c.ExpiresIn), Position: int32(c.Position), Before: Session(c.Before), Revoked: c.Revoked, Stale: c.Stale,
+		}
+	}
+	return out
+}
+
+func claims(list []*pb.Claim) []driver.Claim {
+	var out []driver.Claim
+	for _, c := range list {
+		out = append(out, driver.Claim{
+			Name: c.GetName(), Kind: driver.ResourceKind(c.GetKind()), Mode: mode(c.GetMode()), Weight: c.GetWeight(), Token: c.GetToken(),
+			Owner: c.GetOwner(), Meta: c.GetMeta(), Lease: LeaseID(c.GetSession()), Value: c.GetValue(),
+			Created: c.GetCreateRevision(), Modified: c.GetModRevision(), Version: c.GetVersion(),
+			Held: duration(c.GetHeldMs()), ExpiresIn: duration(c.GetExpiresInMs()), Position: int(c.GetPosition()),
+			Before: LeaseID(c.GetBefore()), Revoked: c.GetRevoked(), Stale: c.GetStale(),
+		})
+	}
+	return out
+}
+
+// Resource is one name.
+func Resource(r *driver.Resource) *pb.Resource {
+	return &pb.Resource{
+		Name: r.Name, Kind: pb.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, CreateRevision: r.Created, ModRevision: r.Modified,
+		Holders: Claims(r.Holders), Waiters: Claims(r.Waiters),
+	}
+}
+
+// ToResource is one name.
+func ToResource(r *pb.Resource) driver.Resource {
+	return driver.Resource{
+		Name: r.GetName(), Kind: driver.ResourceKind(r.GetKind()), Limit: r.GetLimit(), Used: r.GetUsed(),
+		Created: r.GetCreateRevision(), Modified: r.GetModRevision(), Holders: claims(r.GetHolders()), Waiters: claims(r.GetWaiters()),
+	}
+}
+
+// SessionInfo is a session.
+func SessionInfo(i *driver.LeaseInfo) *pb.GetSessionResponse {
+	return &pb.GetSessionResponse{
+		Session: Session(i.ID), TtlMs: ms(i.TTL), ExpiresInMs: ms(i.ExpiresIn), Owner: i.Owner, Meta: i.Meta,
+		Names: i.Names, Waits: i.Waits, Keys: i.Keys,
+	}
+}
+
+// ToSessionInfo is a session.
+func ToSessionInfo(r *pb.GetSessionResponse) driver.LeaseInfo {
+	return driver.LeaseInfo{
+		ID: LeaseID(r.GetSession()), TTL: duration(r.GetTtlMs()), ExpiresIn: duration(r.GetExpiresInMs()), Owner: r.GetOwner(), Meta: r.GetMeta(),
+		Names: r.GetNames(), Waits: r.GetWaits(), Keys: r.GetKeys(),
+	}
+}

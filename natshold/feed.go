@@ -1,0 +1,241 @@
+package natshold
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+const (
+	// heartbeat is how often the server says that there is nothing to say.
+	heartbeat = time.Second
+	// silence is after how long without a word the server is taken to have
+	// forgotten the feed.
+	silence = 2500 * time.Millisecond
+	// forgetAfter is how long the server keeps a feed that nobody reads.
+	forgetAfter = 2 * time.Minute
+)
+
+// errMissed is what a feed ends with that has missed something.
+var errMissed = errors.New("messages of NATS were lost on their way")
+
+// feed is a consumer of the bucket's stream that pushes messages: what a watch
+// of a bucket is. It has no goroutine of its own.
+type feed struct {
+	s       *store
+	sub     *nats.Subscription
+	name    string
+	count   uint64 // of messages so far
+	start   uint64 // revision of the last change before
+	pending uint64 // messages there were when it began
+}
+
+// change is one message.
+type change struct {
+	item    driver.Item
+	foreign bool // not one of our keys
+	pending uint64
+}
+
+// feed begins one over the keys that match a pattern.
+func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
+	if err := s.connected(ctx); err != nil {
+		return nil, err
+	}
+	sub, err := s.nc.SubscribeSync(s.nc.NewInbox())
+	if err != nil {
+		return nil, err
+	}
+	cfg.DeliverSubject, cfg.FilterSubject = sub.Subject, s.prefix+filter
+	cfg.AckPolicy, cfg.MaxDeliver = nats.AckNonePolicy, 1
+	cfg.Heartbeat, cfg.InactiveThreshold = heartbeat, forgetAfter
+	cfg.MemoryStorage, cfg.Replicas = true, 1
+	f := &feed{s: s, sub: sub}
+	err = s.ask(ctx, "$JS.API.CONSUMER.CREATE."+s.stream, func(ctx context.Context) error {
+		info, err := s.js.AddConsumer(s.stream, cfg, nats.Context(ctx))
+		if err == nil {
+			f.name, f.start, f.pending = info.Name, info.Delivered.Stream, info.NumPending
+		}
+		return err
+	})
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// close ends it without waiting for an answer: what the server does not hear it
+// forgets by itself.
+func (f *feed) close() {
+	_ = f.sub.Unsubscribe()
+	if f.name != "" {
+		_ = f.s.nc.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.nc.NewInbox(), nil)
+	}
+}
+
+// next is the next change; with idle, nil when the server has nothing to send.
+func (f *feed) next(ctx context.Context, idle bool) (*change, error) {
+	for {
+		m, err := f.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if status := m.Header.Get("Status"); status == "" || len(m.Data) > 0 {
+			return f.change(m)
+		} else if status != "100" || m.Header.Get("Nats-Last-Consumer") != strconv.FormatUint(f.count, 10) {
+			return nil, errMissed
+		}
+		if idle {
+			return nil, nil
+		}
+	}
+}
+
+// wait is the next message, if it comes in time.
+func (f *feed) wait(ctx context.Context) (*nats.Msg, error) {
+	waiting, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	m, err := f.sub.NextMsgWithContext(waiting)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return m, err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrSlowConsumer):
+		return nil, errMissed
+	}
+	return nil, err
+}
+
+// change reads a message, if it is the next one.
+func (f *feed) change(m *nats.Msg) (*change, error) {
+	meta, err := m.Metadata()
+	if err != nil || meta.Sequence.Consumer != f.count+1 {
+		return nil, errMissed
+	}
+	f.count++
+	f.s.saw(meta.Sequence.Stream)
+	key, ours := fromBucket(strings.TrimPrefix(m.Subject, f.s.prefix))
+	return &change{
+		item:    driver.Item{Key: key, Value: m.Data, Revision: meta.Sequence.Stream, Deleted: ended(m.Header)},
+		foreign: !ours, pending: meta.NumPending,
+	}, nil
+}
+
+// Changed tells the changes of a key, or of all.
+func (s *store) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, error] {
+	return func(yield func(driver.Item, error) bool) {
+		w := &watch{s: s, key: key, yield: yield}
+		err := w.begin(ctx)
+		for err == nil && ctx.Err() == nil {
+			err = w.follow(ctx)
+			for w.lost(ctx, err) {
+				err = w.resume(ctx)
+			}
+		}
+		if err != nil && err != errEnough && ctx.Err() == nil {
+			yield(driver.Item{}, err)
+		}
+	}
+}
+
+// watch is one caller of Changed.
+type watch struct {
+	s     *store
+	key   string
+	yield func(driver.Item, error) bool
+	feed  *feed
+	last  uint64 // the revision up to which everything was told
+}
+
+// errEnough is what ends a watch whose caller has left its loop.
+var errEnough = errors.New("enough")
+
+// tell yields an item.
+func (w *watch) tell(item driver.Item) error {
+	if !w.yield(item, nil) {
+		return errEnough
+	}
+	return nil
+}
+
+func (w *watch) filter() string {
+	if w.key == "" {
+		return ">"
+	}
+	return toBucket(w.key)
+}
+
+// begin starts with what comes from now on.
+func (w *watch) begin(ctx context.Context) (err error) {
+	if w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverNewPolicy}); err != nil {
+		return err
+	}
+	w.last = w.feed.start
+	if err = w.tell(driver.Item{Revision: w.last}); err != nil {
+		w.feed.close()
+	}
+	return err
+}
+
+// follow tells what comes until the feed ends.
+func (w *watch) follow(ctx context.Context) error {
+	defer w.feed.close()
+	for {
+		c, err := w.feed.next(ctx, false)
+		if err != nil {
+			return err
+		}
+		missing := w.key == "" && c.item.Revision != w.last+1
+		w.last = c.item.Revision
+		if missing { // they were overwritten before they were sent
+			err = w.tell(driver.Item{Revision: w.last - 1})
+		}
+		if err == nil && !c.foreign {
+			err = w.tell(c.item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lost reports whether the feed can be resumed after a pause: what it ended with
+// is neither the caller's wish nor the server's last word.
+func (w *watch) lost(ctx context.Context, err error) bool {
+	if _, word := err.(*driver.Error); err == nil || word || err == errEnough || w.s.nc.IsClosed() {
+		return false
+	}
+	select {
+	case <-time.After(comeBack + rand.N(comeBack)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// resume goes on after what was told last.
+func (w *watch) resume(ctx context.Context) error {
+	info, err := w.s.find(ctx)
+	if err != nil {
+		return err
+	}
+	if info.State.LastSeq < w.last {
+		return w.s.rewound(w.last, info.State.LastSeq)
+	}
+	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1})
+	if err != nil || w.key == "" {
+		return err
+	}
+	if err = w.tell(driver.Item{Revision: w.last}); err != nil { // of one key nobody knows what is missing
+		w.feed.close()
+	}
+	return err
+}

@@ -1,0 +1,194 @@
+package natshold
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// store is a bucket as a [driver.Store].
+type store struct {
+	*link
+	js     nats.JetStreamContext
+	stream string
+	prefix string // of the subjects of its keys
+	// direct: any server that has the bucket may be asked for a key, since there
+	// is only one. Of several, one that lags behind would answer with what was
+	// true before; then the one that decides is asked, which takes longer.
+	direct bool
+
+	newest atomic.Uint64                // the greatest revision seen
+	gone   atomic.Pointer[driver.Error] // why it cannot be used any more
+}
+
+var _ driver.Store = (*store)(nil)
+
+// operation is the header of a message that is the end of a key.
+const operation = "KV-Operation"
+
+// ended reports whether a message says that its key does not exist.
+func ended(h nats.Header) bool {
+	return h.Get(operation) == "DEL" || h.Get(operation) == "PURGE" || h.Get("Nats-Marker-Reason") != ""
+}
+
+// Get reads a key.
+func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
+	m, err := s.last(ctx, key)
+	if err != nil || m == nil || ended(m.Header) {
+		return driver.Item{Key: key}, err
+	}
+	return driver.Item{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+}
+
+// last is the newest message about a key; nil: there is none.
+func (s *store) last(ctx context.Context, key string) (m *nats.RawStreamMsg, err error) {
+	if e := s.gone.Load(); e != nil {
+		return nil, e
+	}
+	subject, opts := "$JS.API.STREAM.MSG.GET."+s.stream, []nats.JSOpt{nil}
+	if s.direct {
+		subject, opts = "$JS.API.DIRECT.GET."+s.stream, []nats.JSOpt{nil, nats.DirectGet()}
+	}
+	err = s.ask(ctx, subject, func(ctx context.Context) error {
+		opts[0] = nats.Context(ctx)
+		m, err = s.js.GetLastMsg(s.stream, s.prefix+toBucket(key), opts...)
+		return err
+	})
+	switch {
+	case errors.Is(err, nats.ErrMsgNotFound):
+		return nil, nil
+	case silent(err):
+		return nil, s.missing(ctx, err)
+	case err == nil:
+		s.saw(m.Sequence)
+	}
+	return m, err
+}
+
+// silent reports that nobody serves what was asked for.
+func silent(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoStreamResponse)
+}
+
+// missing tells a bucket that is gone from a server that is not ready.
+func (s *store) missing(ctx context.Context, err error) error {
+	if _, why := s.find(ctx); errors.Is(why, fs.ErrNotExist) {
+		return why
+	}
+	return err
+}
+
+// Swap sets a key that is at the revision old.
+func (s *store) Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error) {
+	m := &nats.Msg{Subject: s.prefix + toBucket(key), Data: value}
+	revision, err := s.publish(ctx, m, old)
+	if old != 0 || !errors.Is(err, driver.ErrConflict) {
+		return revision, err
+	}
+	end, err := s.last(ctx, key) // it may have existed before
+	if err != nil {
+		return 0, err
+	}
+	if end == nil || !ended(end.Header) {
+		return 0, driver.ErrConflict
+	}
+	return s.publish(ctx, m, end.Sequence)
+}
+
+// Delete deletes a key that is at the revision old.
+func (s *store) Delete(ctx context.Context, key string, old uint64) (uint64, error) {
+	if old == 0 {
+		return 0, driver.ErrConflict
+	}
+	m := nats.NewMsg(s.prefix + toBucket(key))
+	m.Header.Set(operation, "DEL")
+	return s.publish(ctx, m, old)
+}
+
+// publish appends a message if the last one of its subject is at old.
+func (s *store) publish(ctx context.Context, m *nats.Msg, old uint64) (uint64, error) {
+	if e := s.gone.Load(); e != nil {
+		return 0, e
+	}
+	before := s.newest.Load()
+	var ack *nats.PubAck
+	err := s.ask(ctx, m.Subject, func(ctx context.Context) (err error) {
+		ack, err = s.js.PublishMsg(m, nats.Context(ctx), nats.ExpectLastSequencePerSubject(old), nats.RetryAttempts(0))
+		return err
+	})
+	if silent(err) {
+		err = s.missing(ctx, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if ack.Sequence <= before {
+		return 0, s.rewound(before, ack.Sequence)
+	}
+	s.saw(ack.Sequence)
+	return ack.Sequence, nil
+}
+
+// saw notes a revision.
+func (s *store) saw(revision uint64) {
+	for {
+		n := s.newest.Load()
+		if revision <= n || s.newest.CompareAndSwap(n, revision) {
+			return
+		}
+	}
+}
+
+// rewound ends the use of a bucket whose revisions have gone back: what was
+// answered is lost, and tokens would repeat.
+func (s *store) rewound(seen, now uint64) error {
+	e := driver.Errorf("", "", driver.ErrUnavailable,
+		"the bucket's revisions have gone back from %d to %d: the server has lost what it had answered, or the bucket was made anew; see what is missing, and open a new Space", seen, now)
+	e.Outcome = driver.Unknown
+	s.gone.CompareAndSwap(nil, e)
+	return s.gone.Load()
+}
+
+// List reads all keys with a prefix.
+func (s *store) List(ctx context.Context, prefix string) ([]driver.Item, error) {
+	items, err := s.list(ctx, prefix)
+	for try := 0; try < 2 && errors.Is(err, errMissed); try++ {
+		items, err = s.list(ctx, prefix)
+	}
+	return items, err
+}
+
+func (s *store) list(ctx context.Context, prefix string) ([]driver.Item, error) {
+	if e := s.gone.Load(); e != nil {
+		return nil, e
+	}
+	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	items := map[string]driver.Item{}
+	for pending := f.pending; pending > 0; {
+		c, err := f.next(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			break // the server has no more to send
+		}
+		pending = c.pending
+		if strings.HasPrefix(c.item.Key, prefix) && !c.foreign {
+			items[c.item.Key] = c.item
+		}
+	}
+	maps.DeleteFunc(items, func(_ string, i driver.Item) bool { return i.Deleted })
+	return slices.Collect(maps.Values(items)), nil
+}

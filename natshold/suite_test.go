@@ -1,0 +1,45 @@
+package natshold_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/drivertest"
+	"github.com/holdfast-io/holdfast/internal/services"
+	_ "github.com/holdfast-io/holdfast/natshold"
+)
+
+// linked is a harness in which every client reaches the server by a link of its
+// own, which can be cut.
+func linked(t *testing.T, rawURL string, addr string) drivertest.Harness {
+	var links sync.Map // *holdfast.Space → *services.Link
+	h := drivertest.URL(rawURL)
+	h.Open = func(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
+		link := services.Proxy(t, addr)
+		s, err := holdfast.Open(ctx, link.URL(rawURL), opts...)
+		if err == nil {
+			links.Store(s, link)
+		}
+		return s, err
+	}
+	h.Cut = func(s *holdfast.Space) func() {
+		link, _ := links.Load(s)
+		link.(*services.Link).Cut()
+		return link.(*services.Link).Heal
+	}
+	h.Stall = h.Cut
+	return h
+}
+
+// TestConformance runs the suite that every backend passes.
+func TestConformance(t *testing.T) {
+	server := services.NATS(t)
+	h := linked(t, server.URL(), server.Addr())
+	h.Require = []driver.Feature{driver.FeatureManyMachines}
+	h.TTL = 3 * time.Second // the server is a process of its own: the suite cannot see when it is held up
+	drivertest.Run(t, h)
+}

@@ -1,0 +1,14 @@
+// Package remote lets a program use a Holdfast server, one node or a replicated
+// group, as a Space:
+//
+//	s, err := holdfast.Open(ctx, "holdfast://a:7420,b:7420,c:7420/orders")
+//
+// The path is the namespace, "default" if there is none. holdfasts:// is the same
+// over TLS with the system's root certificates; [New] takes any other TLS
+// configuration.
+//
+// All sessions of a Space share one stream to the leader; it is found, and found
+// again after a failover, among the endpoints and what they say. A broken
+// connection loses nothing: a hold ends only when its session's deadline passes
+// unrenewed, and then its holder knows before anybody else can be granted.
+package remote

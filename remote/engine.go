@@ -1,0 +1,291 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// dialPatience bounds how long one endpoint may take to answer before the next
+// is tried.
+const dialPatience = 2 * time.Second
+
+// maxBatch is how many bytes a batch to the server has when the next is begun.
+const maxBatch = 1 << 20
+
+// electing is how long a node may say that it cannot answer before another is
+// asked.
+const electing = 100 * time.Millisecond
+
+// engine is the connection of one Space: a stream for its sessions, calls for
+// its reads.
+type engine struct {
+	cfg   Config
+	g     *client.Group
+	ctx   context.Context // ends with the Space
+	close context.CancelFunc
+	done  chan struct{}
+
+	mu    sync.Mutex
+	link  *link         // nil: there is none
+	ready chan struct{} // closed when there is one
+	hint  string        // where to go next
+	last  error         // why there is none
+}
+
+var _ client.Engine = (*engine)(nil)
+
+// link is one connection to one node. Its stream is written to by one goroutine.
+type link struct {
+	conn   *grpc.ClientConn
+	stream grpc.BidiStreamingClient[pb.Batch, pb.Batch]
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	out    [][]byte // batches
+	wake   chan struct{}
+}
+
+func newEngine(cfg Config) *engine {
+	e := &engine{cfg: cfg, done: make(chan struct{}), ready: make(chan struct{})}
+	e.ctx, e.close = context.WithCancel(context.Background())
+	if cfg.Namespace != "" {
+		e.ctx = metadata.AppendToOutgoingContext(e.ctx, "holdfast-namespace", cfg.Namespace)
+	}
+	e.g = client.NewGroup(e, client.Options{Down: true, Namespace: cfg.Namespace})
+	go e.run()
+	return e
+}
+
+// run keeps a stream open until the Space closes.
+func (e *engine) run() {
+	defer close(e.done)
+	route := session.NewRoute(rand.Uint64(), e.cfg.Endpoints...)
+	for e.pause(route) {
+		endpoint, _ := route.Dial()
+		l, err := e.dial(endpoint)
+		if err != nil {
+			e.lost(route, err)
+			continue
+		}
+		err = e.serve(l, route)
+		e.g.Disconnect()
+		l.end()
+		e.lost(route, err)
+	}
+	e.g.Fail(errors.New("the Space is closed"))
+}
+
+// pause waits until it is time to dial; false: the Space is closed.
+func (e *engine) pause(route *session.Route) bool {
+	_, at := route.Dial()
+	select {
+	case <-time.After(time.Duration(at - e.g.Now())):
+		return e.ctx.Err() == nil
+	case <-e.ctx.Done():
+		return false
+	}
+}
+
+// lost goes on to the next endpoint.
+func (e *engine) lost(route *session.Route, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.link != nil {
+		e.link, e.ready = nil, make(chan struct{})
+	}
+	e.last = err
+	if e.hint != "" {
+		route.Hint(e.g.Now(), e.hint)
+		e.hint = ""
+		return
+	}
+	route.Failed(e.g.Now())
+}
+
+// dial opens a stream to an endpoint.
+func (e *engine) dial(endpoint string) (*link, error) {
+	creds := insecure.NewCredentials()
+	if e.cfg.TLS != nil {
+		creds = credentials.NewTLS(e.cfg.TLS)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	late := time.AfterFunc(dialPatience, cancel)
+	stream, err := pb.NewSessionStreamClient(conn).Attach(ctx)
+	if err != nil {
+		late.Stop()
+		cancel()
+		return nil, errors.Join(err, conn.Close())
+	}
+	if !late.Stop() {
+		return nil, errors.Join(errors.New(endpoint+" does not answer"), conn.Close())
+	}
+	return &link{conn: conn, stream: stream, cancel: cancel, wake: make(chan struct{}, 1)}, nil
+}
+
+// serve lets the sessions use the link until it breaks.
+func (e *engine) serve(l *link, route *session.Route) error {
+	var sender sync.WaitGroup
+	sender.Go(l.send)
+	defer sender.Wait()
+	defer l.cancel()
+	e.mu.Lock()
+	e.link = l
+	close(e.ready)
+	e.mu.Unlock()
+	e.g.Connect()
+	for {
+		b, err := l.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := e.g.Receive(b.GetMessages()); err != nil {
+			return err
+		}
+		e.mu.Lock()
+		if e.hint == "" {
+			route.Worked()
+		}
+		e.mu.Unlock()
+	}
+}
+
+// send writes what there is: the more that is, the larger the batches are.
+func (l *link) send() {
+	var batch pb.Batch
+	for {
+		select {
+		case <-l.wake:
+		case <-l.stream.Context().Done():
+			return
+		}
+		l.mu.Lock()
+		out := l.out
+		l.out = nil
+		l.mu.Unlock()
+		for _, batch.Messages = range out {
+			if l.stream.Send(&batch) != nil {
+				return
+			}
+		}
+	}
+}
+
+// add appends a message to the last batch, or begins one.
+func (l *link) add(m *session.Message) {
+	if n := len(l.out); n > 0 && len(l.out[n-1]) < maxBatch {
+		l.out[n-1] = session.AppendMessage(l.out[n-1], m)
+		return
+	}
+	l.out = append(l.out, session.AppendMessage(nil, m))
+}
+
+func (l *link) end() {
+	l.cancel()
+	_ = l.conn.Close()
+}
+
+// Carry hands messages to the link; without one they are sent again later.
+func (e *engine) Carry(_ int64, sends []client.Outgoing) {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	for i := range sends {
+		l.add(&sends[i].Message)
+	}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Redial gives the link up for another endpoint.
+func (e *engine) Redial(endpoint string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.link != nil {
+		e.hint = endpoint
+		e.link.cancel()
+	}
+}
+
+// Forget has nothing to forget.
+func (e *engine) Forget(core.SessionID) {}
+
+// Left is told when the Space has closed.
+func (e *engine) Left() {
+	e.close()
+	<-e.done
+}
+
+// current is the connection, waited for if need be.
+func (e *engine) current(ctx context.Context) (*link, error) {
+	for {
+		e.mu.Lock()
+		l, ready, last := e.link, e.ready, e.last
+		e.mu.Unlock()
+		if l != nil {
+			return l, nil
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil, &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: last}
+		case <-e.ctx.Done():
+			return nil, &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+		}
+	}
+}
+
+// call runs a read on the leader, and again elsewhere if that fails: a read may
+// be repeated.
+func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.ClientConn) error) error {
+	if md, ok := metadata.FromOutgoingContext(e.ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	}
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		l, err := e.current(ctx)
+		if err != nil {
+			return err
+		}
+		err = wire.Error(f(ctx, l.conn))
+		if ctx.Err() != nil {
+			return &driver.Error{Kind: ctx.Err(), Err: err}
+		}
+		if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) { // canceled: the link was given up
+			return err
+		}
+		if pause > electing {
+			e.Redial("")
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		case <-e.ctx.Done():
+		}
+	}
+}

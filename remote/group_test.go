@@ -1,0 +1,165 @@
+package remote_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/api"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// group is some nodes with their services, on addresses of their own.
+type group struct {
+	t     *testing.T
+	cfgs  []server.Config
+	nodes []*node
+}
+
+// node is one of them; nil while it is down.
+type node struct {
+	s *server.Server
+	g *grpc.Server
+}
+
+// The ticks of groups: a starved machine must not keep a group from electing, but
+// where no node fails a short tick saves time.
+const (
+	fast   = 20 * time.Millisecond
+	steady = 100 * time.Millisecond
+)
+
+func newGroup(t *testing.T, n int, tick time.Duration) *group {
+	t.Helper()
+	g := &group{t: t}
+	founders := make([]replica.Endpoint, n)
+	for i := range founders {
+		founders[i] = replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
+	}
+	for i := range founders {
+		cfg := server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Tick: tick, SnapshotEntries: 1000}
+		if n > 1 {
+			cfg.Listen = founders[i].Peer
+		}
+		g.cfgs = append(g.cfgs, cfg)
+		g.nodes = append(g.nodes, nil)
+		g.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range g.nodes {
+			g.stop(i)
+		}
+	})
+	return g
+}
+
+// url names all nodes.
+func (g *group) url() string {
+	var hosts []string
+	for _, e := range g.cfgs[0].Founders {
+		hosts = append(hosts, e.Client)
+	}
+	return "holdfast://" + strings.Join(hosts, ",")
+}
+
+func (g *group) start(i int) {
+	s, err := server.New(g.cfgs[i])
+	if err != nil {
+		g.t.Error(err)
+		return
+	}
+	ln, err := net.Listen("tcp", g.cfgs[i].Founders[i].Client)
+	if err != nil {
+		g.t.Error(err)
+		_ = s.Close()
+		return
+	}
+	n := &node{s: s, g: grpc.NewServer()}
+	api.New(s).Register(n.g)
+	go func() { _ = n.g.Serve(ln) }()
+	g.nodes[i] = n
+}
+
+// stop ends a node as a crash would: nobody is told, no leadership handed over.
+func (g *group) stop(i int) {
+	n := g.nodes[i]
+	if n == nil {
+		return
+	}
+	g.nodes[i] = nil
+	n.g.Stop()
+	if err := n.s.Close(); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// leader is the node that serves; -1: none does.
+func (g *group) leader(ctx context.Context) int {
+	for i, n := range g.nodes {
+		if n == nil {
+			continue
+		}
+		if st, err := n.s.Status(ctx); err == nil && st.Serving {
+			return i
+		}
+	}
+	return -1
+}
+
+// trouble stops a node and starts it again, over and over until the function it
+// returns is called: the leader two times out of three. In between the group
+// serves for some seconds, however slow its machine is.
+func (g *group) trouble() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; g.serves(ctx, 3*time.Second); n++ {
+			i := rand.IntN(len(g.nodes))
+			if l := g.leader(ctx); n%3 > 0 && l >= 0 {
+				i = l
+			}
+			g.stop(i)
+			pause(ctx, 300*time.Millisecond)
+			g.start(i)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// serves waits until the group has had one leader for as long as d; false: ctx
+// has ended.
+func (g *group) serves(ctx context.Context, d time.Duration) bool {
+	const step = 50 * time.Millisecond
+	last, since := -1, time.Duration(0)
+	for since < d {
+		if !pause(ctx, step) {
+			return false
+		}
+		l := g.leader(ctx)
+		if l < 0 || l != last {
+			since = 0
+		}
+		last, since = l, since+step
+	}
+	return true
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,59 @@
+package remote
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// Ping asks the leader for a linearizable read of nothing.
+func (e *engine) Ping(ctx context.Context) error {
+	return e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
+		_, err := pb.NewInspectServiceClient(c).Ping(ctx, &pb.PingRequest{})
+		return err
+	})
+}
+
+// Inspect tells who holds and who waits.
+func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
+		inspect := one
+		if r.Prefix {
+			inspect = list
+		}
+		reply, err = inspect(ctx, pb.NewInspectServiceClient(c), r)
+		return err
+	})
+	return reply, err
+}
+
+func one(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
+	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name})
+	if reply.Revision = m.GetRevision(); m.GetResource() != nil {
+		reply.Resources = append(reply.Resources, wire.ToResource(m.GetResource()))
+	}
+	return reply, err
+}
+
+func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
+	m, err := c.List(ctx, &pb.ListRequest{Prefix: r.Name, After: r.After, Limit: int32(r.Max)})
+	reply.Revision, reply.More = m.GetRevision(), m.GetMore()
+	for _, x := range m.GetResources() {
+		reply.Resources = append(reply.Resources, wire.ToResource(x))
+	}
+	return reply, err
+}
+
+// LeaseInfo tells about a session, whoever's it is.
+func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (info driver.LeaseInfo, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
+		m, err := pb.NewInspectServiceClient(c).GetSession(ctx, &pb.GetSessionRequest{Session: id[:]})
+		info = wire.ToSessionInfo(m)
+		return err
+	})
+	return info, err
+}

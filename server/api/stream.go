@@ -1,0 +1,114 @@
+package api
+
+import (
+	"io/fs"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// maxBehind is how many bytes may wait for a client that does not read. A stream
+// that exceeds it is closed, never thinned: its sessions attach anew and get
+// their claim tables.
+const maxBehind = 16 << 20
+
+// Attach carries sessions between a client and the node.
+func (s *Service) Attach(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error {
+	out := &outbox{wake: make(chan struct{}, 1)}
+	node, err := s.node.Stream(client.Context(), out.add, out.end)
+	if err != nil {
+		return wire.Status(err).Err()
+	}
+	defer node.Close()
+	go receive(client, node, out)
+	return out.run(client)
+}
+
+// receive hands what the client sends to the node. It ends with the client's
+// stream, which Attach's return ends at the latest.
+func receive(client grpc.BidiStreamingServer[pb.Batch, pb.Batch], node *server.Stream, out *outbox) {
+	defer out.end()
+	for {
+		b, err := client.Recv()
+		if err != nil {
+			return
+		}
+		if len(b.GetMessages()) == 0 {
+			continue
+		}
+		if err := node.Send(b.GetMessages()); err != nil {
+			return
+		}
+	}
+}
+
+// outbox is what the node has to say to a client.
+type outbox struct {
+	mu    sync.Mutex
+	data  []byte
+	ended bool
+	full  bool
+	wake  chan struct{}
+}
+
+// add runs on the node's loop and never waits.
+func (o *outbox) add(data []byte) {
+	o.mu.Lock()
+	o.data = append(o.data, data...)
+	if len(o.data) > maxBehind {
+		o.data, o.ended, o.full = nil, true, true
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) end() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take is what has come since the last time.
+func (o *outbox) take(empty []byte) (data []byte, ended, full bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	data, o.data = o.data, empty
+	return data, o.ended, o.full
+}
+
+// run sends what there is, in one batch each time: the busier the node, the
+// larger they are.
+func (o *outbox) run(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error {
+	var batch pb.Batch
+	var spare []byte
+	for range o.wake {
+		data, ended, full := o.take(spare[:0])
+		if full {
+			return wire.Status(driver.Errorf("attach", "", driver.ErrExhausted, "the client does not read: attach anew")).Err()
+		}
+		if len(data) > 0 {
+			batch.Messages = data
+			if err := client.Send(&batch); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		spare = data
+	}
+	return fs.ErrClosed
+}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// Watch follows what happens on this node.
+func (s *Service) Watch(r *pb.WatchRequest, client grpc.ServerStreamingServer[pb.WatchResponse]) error {
+	ctx := client.Context()
+	feed, first, err := s.node.Feed(namespace(ctx), wire.ToWatchRequest(r))
+	if err != nil {
+		return wire.Status(err).Err()
+	}
+	defer feed.Close()
+	if err := client.Send(&pb.WatchResponse{ReadyRevision: first}); err != nil {
+		return err
+	}
+	for {
+		events, resync, err := feed.Next(ctx)
+		if err != nil {
+			return wire.Status(err).Err()
+		}
+		if err := client.Send(&pb.WatchResponse{ResyncRevision: resync, Events: wire.Events(events)}); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/client"
+)
+
+// defaultNamespace is that of callers who name none.
+const defaultNamespace = "default"
+
+// Inspect tells who holds and who waits in a namespace, as of now.
+func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
+	err = s.look(ctx, func(m *core.Machine, now int64) { reply = client.InspectMachine(m, now, namespace, r) })
+	return reply, err
+}
+
+// SessionInfo tells about a session of a namespace, as of now.
+func (s *Server) SessionInfo(ctx context.Context, namespace string, id driver.LeaseID) (info driver.LeaseInfo, err error) {
+	var missing error
+	err = s.look(ctx, func(m *core.Machine, now int64) { info, missing = client.LeaseOfMachine(m, now, namespace, id) })
+	if err == nil {
+		err = missing
+	}
+	return info, err
+}
+
+// Feed is a watch in the words of package driver. Close it when done.
+type Feed struct {
+	w        *Watch
+	buf      []core.Event
+	previous bool
+}
+
+// Feed begins to follow what happens in a namespace on this node, which may be a
+// little behind the leader; first is the revision from which on it is complete.
+func (s *Server) Feed(namespace string, r *driver.WatchRequest) (f *Feed, first uint64, err error) {
+	w, first, err := s.Watch(client.Filter(namespace, r), r.From)
+	if err != nil {
+		return nil, 0, client.WatchError(err)
+	}
+	return &Feed{w: w, previous: r.Previous}, first, nil
+}
+
+// Next waits for events. resync is not 0 if some were left out: read the state
+// anew, then go on from there.
+func (f *Feed) Next(ctx context.Context) (events []driver.Event, resync uint64, err error) {
+	f.buf, resync, err = f.w.Next(ctx, f.buf[:0], client.Batch)
+	f.w.l.hubMu.Lock()
+	now := f.w.l.seen
+	f.w.l.hubMu.Unlock()
+	return client.Events(now, f.buf, f.previous), resync, err
+}
+
+// Close ends the watch.
+func (f *Feed) Close() { f.w.Close() }
