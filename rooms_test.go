@@ -67,7 +67,7 @@ var rooms = map[string]room{
 	"redishold":                           {own: ". driver", foreign: "github.com/redis/rueidis"},
 	"remote":                              {own: ". core driver internal/client internal/wire proto/holdfast/v1 session", foreign: "google.golang.org/grpc"},
 	"server":                              {own: ". core driver internal/client internal/convert server/disk server/replica server/storage server/transport session watch"},
-	"server/api":                          {own: "core driver internal/wire proto/holdfast/v1 server", foreign: "google.golang.org/grpc"},
+	"server/api":                          {own: "core driver internal/convert internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server server/replica session watch", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf"},
 	"server/disk":                         {own: "core server/replica server/storage", foreign: "go.etcd.io/raft/v3"},
 	"server/replica":                      {own: "core session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"server/storage":                      {},
