@@ -30,13 +30,12 @@ type gateway struct {
 	ids    uint64            // of leases made here
 	ranges atomic.Uint64     // of numbers of commands, see takeOver
 
-	// draining is closed when waits have to end, life ends with close;
-	// background work is withdrawn waits.
-	draining   chan struct{}
-	once       sync.Once
-	life       context.Context
-	end        context.CancelFunc
-	background sync.WaitGroup
+	// draining is closed when waits have to end, life ends with close.
+	draining chan struct{}
+	once     sync.Once
+	life     context.Context
+	end      context.CancelFunc
+	work     tasks
 }
 
 func newGateway(s *server.Server) *gateway {
@@ -47,14 +46,43 @@ func newGateway(s *server.Server) *gateway {
 	return g
 }
 
-// drain ends all waits.
-func (g *gateway) drain() { g.once.Do(func() { close(g.draining) }) }
+// drain ends all waits, and returns when they are withdrawn.
+func (g *gateway) drain() {
+	g.once.Do(func() { close(g.draining) })
+	g.work.wait()
+}
 
-// close waits until every wait whose caller has gone is withdrawn.
+// close is the end, after drain.
 func (g *gateway) close() {
-	g.background.Wait()
+	g.work.wait()
 	g.end()
 	g.line.close()
+}
+
+// tasks counts waits, and what goes on after them.
+type tasks struct {
+	mu    sync.Mutex
+	n     int
+	empty *sync.Cond
+}
+
+func (t *tasks) add(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n += n; t.n == 0 && t.empty != nil {
+		t.empty.Broadcast()
+	}
+}
+
+func (t *tasks) wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.empty == nil {
+		t.empty = sync.NewCond(&t.mu)
+	}
+	for t.n > 0 {
+		t.empty.Wait()
+	}
 }
 
 // settle is how long the gateway itself tries to bring something to its end that
@@ -63,11 +91,13 @@ const settle = 5 * time.Second
 
 // later runs f when its caller does not wait any more.
 func (g *gateway) later(f func(ctx context.Context)) {
-	g.background.Go(func() {
+	g.work.add(1)
+	go func() {
+		defer g.work.add(-1)
 		ctx, cancel := context.WithTimeout(g.life, settle)
 		defer cancel()
 		f(ctx)
-	})
+	}()
 }
 
 // leaderless is how long a call waits for a leader to be elected, and how often

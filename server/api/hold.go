@@ -207,6 +207,8 @@ func (l *lease) await(ctx context.Context, w *wish, seq uint64) (held, error) {
 		return held{}, err
 	}
 	defer l.g.line.remove(x)
+	l.g.work.add(1)
+	defer l.g.work.add(-1)
 	l.g.meter.waiting.Inc()
 	defer l.g.meter.waiting.Dec()
 	renew := time.NewTicker(max(l.ttl/3, time.Millisecond))

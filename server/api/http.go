@@ -21,7 +21,7 @@ import (
 var quiet = log.New(io.Discard, "", 0)
 
 // handler is all that is served over HTTP.
-func (s *Service) handler() http.Handler {
+func (s *Service) handler(peek time.Duration) http.Handler {
 	mux := http.NewServeMux()
 	s.mount(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
@@ -31,7 +31,7 @@ func (s *Service) handler() http.Handler {
 	var plain http.Handler = mux
 	rest := restHandler{s}
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = inTime(w, r)
+		r = inTime(w, r, peek)
 		if rest.serves(r) { // before the mux, which would clean the names in paths
 			rest.ServeHTTP(w, r)
 			return
@@ -168,18 +168,15 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // who is gone needs no answer
 }
 
-// bodyTime is how long a caller may take to send its request.
-const bodyTime = 10 * time.Second
-
 // inTime cuts a caller off that sends its request too slowly. Once all of it is
 // there the connection is only watched for its end, however long the answer
 // takes.
-func inTime(w http.ResponseWriter, r *http.Request) *http.Request {
+func inTime(w http.ResponseWriter, r *http.Request, limit time.Duration) *http.Request {
 	if r.ContentLength == 0 || r.Body == nil {
 		return r
 	}
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyTime))
+	_ = c.SetReadDeadline(time.Now().Add(limit))
 	r.Body = &timedBody{ReadCloser: r.Body, c: c}
 	return r
 }

@@ -21,7 +21,8 @@ type port struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[net.Conn]struct{} // not handed on yet
+	silent int // connections that have not said anything yet
+	open   map[net.Conn]struct{}
 	busy   sync.WaitGroup
 }
 
@@ -64,22 +65,30 @@ func (p *port) run() error {
 			continue
 		}
 		pause = 0
-		if !p.enter(c) {
-			c.Close()
-			continue
+		if x := (&peeked{Conn: c, p: p}); p.enter(x) {
+			p.busy.Go(func() { p.route(x) })
 		}
-		p.busy.Go(func() { p.route(c) })
 	}
 }
 
-func (p *port) enter(c net.Conn) bool {
+// enter takes a connection in; false: there is no room, and it is closed.
+func (p *port) enter(c *peeked) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.open) >= maxPeeked {
+	if p.closed || p.silent >= maxPeeked {
+		c.Conn.Close()
 		return false
 	}
-	p.open[c] = struct{}{}
+	p.silent++
+	p.open[c.Conn] = struct{}{}
 	return true
+}
+
+// spoken notes that a connection has said something, or will not.
+func (p *port) spoken() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent--
 }
 
 func (p *port) leave(c net.Conn) {
@@ -90,18 +99,19 @@ func (p *port) leave(c net.Conn) {
 
 // route hands a connection to whoever speaks its language. One that says nothing
 // for the time of a peek, or garbage instead of a handshake, is closed.
-func (p *port) route(c net.Conn) {
-	defer p.leave(c)
+func (p *port) route(c *peeked) {
+	defer p.spoken()
 	_ = c.SetDeadline(time.Now().Add(p.peek))
 	first := make([]byte, 3)
 	if _, err := io.ReadFull(c, first); err != nil {
 		c.Close()
 		return
 	}
-	to, conn := p.http, net.Conn(&peeked{Conn: c, first: first})
+	c.first = first
+	to, conn := p.http, net.Conn(c)
 	switch {
 	case first[0] == 0x16:
-		if conn = p.shake(conn); conn == nil {
+		if conn = p.shake(c); conn == nil {
 			c.Close()
 			return
 		}
@@ -127,21 +137,34 @@ func (p *port) shake(c net.Conn) net.Conn {
 	return t
 }
 
-// close stops accepting and drops who has not said anything yet.
+// close stops accepting.
 func (p *port) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.mu.Unlock()
+	p.ln.Close()
+}
+
+// cut closes every connection.
+func (p *port) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for c := range p.open {
 		c.Close()
 	}
-	p.mu.Unlock()
-	p.ln.Close()
 }
 
 // peeked is a connection whose first bytes have been read.
 type peeked struct {
 	net.Conn
+	p     *port
 	first []byte
+}
+
+// Close is of net.Conn.
+func (p *peeked) Close() error {
+	p.p.leave(p.Conn)
+	return p.Conn.Close()
 }
 
 func (p *peeked) Read(b []byte) (int, error) {

@@ -50,10 +50,11 @@ func serveWith(t *testing.T, cfg api.Config) *rig {
 
 func serveNode(t *testing.T, node *server.Server, cfg api.Config) *rig {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return serveOn(t, listen(t, "127.0.0.1:0"), node, cfg)
+}
+
+func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config) *rig {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(ctx, ln, api.New(node), cfg) }()
@@ -69,6 +70,7 @@ func serveNode(t *testing.T, node *server.Server, cfg api.Config) *rig {
 			t.Errorf("Serve: %v", err)
 		}
 	}
+	var err error
 	r.conn, err = grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,8 @@ type Config struct {
 	// Grace is how long calls may go on when the node stops; default 5 s. Waits
 	// end at once.
 	Grace time.Duration
-	// Peek is how long a connection may say nothing; default 10 s.
+	// Peek is how long a connection may take to say what it wants: its first
+	// bytes, a handshake, the header and the body of a request each; default 10 s.
 	Peek time.Duration
 }
 
@@ -74,8 +75,8 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	p := newPort(ln, cfg.TLS, cfg.Peek)
-	rpc, alive := svc.grpcServer()
-	web := svc.httpServer(svc.handler())
+	rpc, alive := svc.grpcServer(cfg.Peek)
+	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
 	ended := make(chan error, 4)
 	go func() { ended <- p.run() }()
 	go func() { ended <- rpc.Serve(p.grpc) }()
@@ -86,10 +87,10 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	case <-svc.node.Done():
 	}
 	alive.Shutdown()
+	svc.plain.drain() // while this node can still withdraw what they waited for
 	svc.handOver(cfg.Grace)
-	svc.plain.drain()
 	p.close()
-	stop(rpc, web, admin, cfg.Grace)
+	p.stop(rpc, web, admin, cfg.Grace)
 	for range cap(ended) {
 		<-ended
 	}
@@ -97,13 +98,16 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	return svc.node.Err()
 }
 
-// stop lets calls end, for a while.
-func stop(rpc *grpc.Server, web, admin *http.Server, grace time.Duration) {
+// stop lets calls end, for a while; then every connection is cut.
+func (p *port) stop(rpc *grpc.Server, web, admin *http.Server, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	late := context.AfterFunc(ctx, rpc.Stop)
+	late := context.AfterFunc(ctx, func() {
+		p.cut()
+		rpc.Stop()
+	})
+	defer late()
 	rpc.GracefulStop()
-	late()
 	for _, s := range []*http.Server{web, admin} {
 		if s.Shutdown(ctx) != nil {
 			s.Close()
@@ -146,9 +150,9 @@ func (s *Service) deposed(ctx context.Context) bool {
 }
 
 // grpcServer is the gRPC side of the port.
-func (s *Service) grpcServer() (*grpc.Server, *health.Server) {
+func (s *Service) grpcServer(peek time.Duration) (*grpc.Server, *health.Server) {
 	rpc := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(10*time.Second), grpc.MaxConcurrentStreams(8192),
+		grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(8192),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -166,9 +170,9 @@ const maxBatch = 16 << 20
 
 // httpServer is the HTTP side of the port. A caller that sends its request too
 // slowly is cut off; answers may take as long as a wait does.
-func (s *Service) httpServer(h http.Handler) *http.Server {
+func (s *Service) httpServer(h http.Handler, peek time.Duration) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: h, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: quiet,
 	}
 }
