@@ -32,7 +32,8 @@ type Service struct {
 	pb.UnimplementedWatchServiceServer
 }
 
-// New returns the services of a node.
+// New returns the services of a node. Make one for each node, whatever the number
+// of ports: it keeps account of the calls that wait.
 func New(node *server.Server) *Service { return &Service{node: node, plain: newGateway(node)} }
 
 // Close ends the waits of calls and withdraws what they waited for. Serve does it

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -28,7 +27,6 @@ type gateway struct {
 	leases map[core.SessionID]*lease
 	plain  map[string]*lease // by namespace
 	ids    uint64            // of leases made here
-	ranges atomic.Uint64     // of numbers of commands, see takeOver
 
 	// draining is closed when waits have to end, life ends with close.
 	draining chan struct{}

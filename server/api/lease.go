@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -103,12 +104,15 @@ func noLease(number int64) error {
 	return driver.Errorf("", "", fs.ErrNotExist, "there is no lease %d (any more): grant a new one", number)
 }
 
+// ranges counts the ranges of numbers that were begun in this process.
+var ranges atomic.Uint64
+
 // takeOver continues a session whose commands somebody else may have numbered:
 // nothing was ever accepted beyond the window, so what comes after it is new; and
 // of two that take over at the same time here, each has numbers of its own, and
 // the machine refuses the lower ones.
 func (g *gateway) takeOver(ns string, number int64, info *core.SessionInfo) *lease {
-	next := max(info.Mark+info.Window, g.ranges.Add(1)<<20)
+	next := max(info.Mark+info.Window, ranges.Add(1)<<20)
 	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next}
 	for i := range info.Waits {
 		l.orphans = append(l.orphans, info.Waits[i].Seq)
