@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type gateway struct {
 	line  line
 	memo  memo
 	meter *meter
+	relay relay
 
 	mu     sync.Mutex
 	leases map[core.SessionID]*lease
@@ -39,6 +41,7 @@ type gateway struct {
 func newGateway(s *server.Server) *gateway {
 	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
 	g.line.s = s
+	g.relay.web = &http.Transport{MaxIdleConnsPerHost: 64}
 	g.line.waits = map[core.SessionID]*attached{}
 	g.life, g.end = context.WithCancel(context.Background())
 	return g
@@ -55,6 +58,7 @@ func (g *gateway) close() {
 	g.work.wait()
 	g.end()
 	g.line.close()
+	g.relay.close()
 }
 
 // tasks counts waits, and what goes on after them.

@@ -32,6 +32,9 @@ func (s *Service) handler(peek time.Duration) http.Handler {
 	rest := restHandler{s}
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = inTime(w, r, peek)
+		if s.plain.passed(w, r) {
+			return
+		}
 		if rest.serves(r) { // before the mux, which would clean the names in paths
 			rest.ServeHTTP(w, r)
 			return

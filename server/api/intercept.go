@@ -57,6 +57,10 @@ func (g *gateway) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		st = g.status(ctx, err)
 	}
+	if to := elsewhere(ctx, st); to != "" {
+		out, err = g.pass(ctx, to, info.FullMethod, r)
+		st = status.Convert(err)
+	}
 	g.meter.called(info.FullMethod, st.Code(), began)
 	return out, st.Err()
 }

@@ -256,6 +256,35 @@ func trio(t *testing.T) []*rig {
 	return rigs
 }
 
+// Every node serves everybody: who does not lead asks the leader.
+func TestRelay(t *testing.T) {
+	rigs := trio(t)
+	at := leader(t, rigs)
+	r := rigs[(at+1)%3]
+	team := r.as("holdfast-namespace", "team", "idempotency-key", "k")
+	a := must[*pb.LockResponse](t)(r.locks().Lock(team, &pb.LockRequest{Name: "x", Owner: "me"}))
+	if a.Header.MemberId != uint64(at+1) {
+		t.Errorf("answered by %v", a.Header)
+	}
+	f := r.want(409, "POST", "/v1/locks/x:acquire", `{"timeout_ms":0}`, "Holdfast-Namespace", "team")
+	if f["holder"] != "me" {
+		t.Errorf("refused with %v", f)
+	}
+	r.want(200, "POST", "/holdfast.v1.LockService/TryLock", `{"name":"other"}`)
+	_, err := r.locks().Unlock(r.ctx, &pb.UnlockRequest{Key: a.Key})
+	wantCode(t, err, codes.FailedPrecondition) // another namespace
+	_, err = r.locks().Lock(team, &pb.LockRequest{Name: "other"})
+	wantCode(t, err, codes.Aborted) // the key of another request
+	st := must[*pb.StatusResponse](t)(pb.NewAdminServiceClient(r.conn).Status(r.ctx, &pb.StatusRequest{}))
+	if st.Header.MemberId == uint64(at+1) || st.Leader != uint64(at+1) {
+		t.Errorf("status %v", st)
+	}
+	c := r.dial("POST /v1/locks/other:acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+	rigs[at].waiters("other", 1)
+	c.Close()
+	rigs[at].waiters("other", 0)
+}
+
 // leader waits until a node leads.
 func leader(t *testing.T, rigs []*rig) (at int) {
 	t.Helper()
@@ -277,11 +306,12 @@ func TestFollowersAndHandOver(t *testing.T) {
 	must[*pb.LeaseGrantResponse](t)(l.locks().LeaseGrant(l.ctx, &pb.LeaseGrantRequest{Ttl: 60, Id: 9}))
 	a := must[*pb.LockResponse](t)(l.locks().Lock(l.ctx, &pb.LockRequest{Name: "x", LeaseId: 9}))
 	other := rigs[(at+1)%3]
-	_, err := other.locks().Lock(other.ctx, &pb.LockRequest{Name: "y"})
+	relayed := other.as("holdfast-relayed", "1")
+	_, err := other.locks().Lock(relayed, &pb.LockRequest{Name: "y"})
 	if f := wantCode(t, err, codes.Unavailable); f.Leader != l.addr || !f.NotDone {
 		t.Errorf("a follower answered %v", f)
 	}
-	if f := other.want(503, "POST", "/v1/locks/y:acquire", ""); f["leader"] != l.addr {
+	if f := other.want(503, "POST", "/v1/locks/y:acquire", "", "Holdfast-Relayed", "1"); f["leader"] != l.addr {
 		t.Errorf("a follower answered %v", f)
 	}
 	waits := make(chan error, 1)
@@ -297,6 +327,10 @@ func TestFollowersAndHandOver(t *testing.T) {
 		t.Fatal("the node that stopped still leads")
 	}
 	n := rigs[next]
+	x := must[*pb.InspectResponse](t)(pb.NewInspectServiceClient(n.conn).Inspect(n.ctx, &pb.InspectRequest{Name: "x"}))
+	if len(x.GetResource().GetWaiters()) != 0 {
+		t.Errorf("the wait of a call that was answered goes on: %v", x)
+	}
 	b := must[*pb.LockResponse](t)(n.locks().Lock(n.ctx, &pb.LockRequest{Name: "x", LeaseId: 9}))
 	if b.FencingToken != a.FencingToken {
 		t.Errorf("the lease's lock has another token: %d, then %d", a.FencingToken, b.FencingToken)

@@ -16,14 +16,14 @@ import (
 // status is an error as callers get it. Who asked a node that cannot serve is
 // told where the leader is.
 func (g *gateway) status(ctx context.Context, err error) *status.Status {
-	if st, ok := status.FromError(err); ok {
-		return st
-	}
-	st := wire.Status(err)
-	if st.Code() != codes.Unavailable {
-		return st
+	st, ok := status.FromError(err)
+	if !ok {
+		st = wire.Status(err)
 	}
 	f := failureOf(st)
+	if st.Code() != codes.Unavailable || f.GetLeader() != "" {
+		return st
+	}
 	f.Leader = g.leader(ctx)
 	if told, err := status.New(st.Code(), st.Message()).WithDetails(f); err == nil {
 		return told
