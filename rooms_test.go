@@ -35,6 +35,7 @@ type room struct {
 var rooms = map[string]room{
 	".":                                   {own: "driver internal/bridge"},
 	"all":                                 {own: "filehold memhold natshold pghold redishold remote server", inside: true},
+	"cmd/holdfast":                        {own: "internal/cli", inside: true},
 	"core":                                {pure: true},
 	"core/twin":                           {own: "core", pure: true, inside: true},
 	"core/twin/check":                     {own: "core core/twin", inside: true},
@@ -51,6 +52,8 @@ var rooms = map[string]room{
 	"filehold":                            {own: ". core driver internal/convert watch"},
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
+	"internal/child":                      {own: "driver", inside: true},
+	"internal/cli":                        {own: ". all driver drivertest internal/child", foreign: "github.com/spf13/cobra github.com/spf13/pflag", inside: true},
 	"internal/client":                     {own: "core driver internal/convert session watch", inside: true},
 	"internal/convert":                    {own: "core driver", inside: true},
 	"internal/measure":                    {inside: true},

@@ -16,7 +16,7 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 		return
 	}
 	if m.frozen {
-		r.refuse(CodeUnavailable, "the cluster is frozen because its members disagree: nothing is granted until an operator ends that")
+		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until that is ended")
 		return
 	}
 	switch busy := m.busy(s, wants); {

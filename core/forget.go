@@ -1,7 +1,9 @@
 package core
 
 // forget ends all sessions with all that hangs on them, untold, and jumps to a
-// revision beyond every one that the forgotten past may have used.
+// revision beyond every one that the forgotten past may have used. Their ids stay
+// refused for a while: a client whose Open was never answered sends it again, with
+// commands that have been done.
 func (m *Machine) forget(seconds int64) {
 	m.claims.each(m.touchClaim) // all first: records refer to each other
 	m.sessions.each(m.touchSession)
@@ -17,6 +19,9 @@ func (m *Machine) forget(seconds int64) {
 	})
 	m.sessions.each(func(s *session) {
 		m.sessionDue.remove(s)
+		if s.life != dead && !s.fleeting {
+			m.refuseID(s.id, s.ns)
+		}
 		m.vanish(s)
 	})
 	m.lapsed, m.backlog, m.behind = 0, m.backlog[:0], 0

@@ -38,6 +38,15 @@ func (m *Machine) Table(id SessionID) (rows []ClaimRow, ok bool) {
 	return rows, true
 }
 
+// TTL is the time to live of a session that has not ended, in nanoseconds.
+func (m *Machine) TTL(id SessionID) (int64, bool) {
+	s := m.session(id)
+	if s == nil {
+		return 0, false
+	}
+	return s.ttl, true
+}
+
 // Session tells what the machine knows of a session that has not ended.
 func (m *Machine) Session(id SessionID) (SessionInfo, bool) {
 	s := m.session(id)

@@ -188,6 +188,9 @@ func TestForget(t *testing.T) {
 	if want := uint64(seconds<<20 + 1<<40); r.m.Revision() != want {
 		t.Errorf("revision %d, want %d", r.m.Revision(), want)
 	}
+	if got := r.do(id, core.Command{Op: core.OpOpen, TTL: 30e9}); got.Code != core.CodeNoSession {
+		t.Errorf("a forgotten session was opened again with code %d: what it sends once more would be done twice", got.Code)
+	}
 	next := r.open(2, 30e9)
 	if got := r.must(t, next, core.Command{Op: core.OpAcquire, Wants: mutexes("jobs")}, core.CodeOK); got.Token <= old.Token {
 		t.Errorf("token %d after %d", got.Token, old.Token)

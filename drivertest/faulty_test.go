@@ -47,6 +47,7 @@ var faults = map[string]string{
 	"Queue/FreeNeverWaits":           "always told to wait",
 	"Queue/CancelReturnsAtOnce":      "deaf to cancel",
 	"Queue/DeadlineReturnsAtOnce":    "wrong error on cancel",
+	"Queue/DeadlineOnItsWay":         "unavailable past the deadline",
 	"Queue/CancelLeaves":             "cancel forgets",
 	"Queue/CancelMeetsGrant":         "cancel forgets",
 	"Queue/CloseLeaves":              "close forgets",

@@ -24,6 +24,8 @@ var queueCases = []Case{
 		Promise: "Cancelling the context of a waiting Acquire returns at once, with the context's error."},
 	{Name: "Queue/DeadlineReturnsAtOnce", Run: run(queueDeadlineReturnsAtOnce),
 		Promise: "When the deadline of a waiting Acquire passes it returns context.DeadlineExceeded."},
+	{Name: "Queue/DeadlineOnItsWay", Run: run(queueDeadlineOnItsWay),
+		Promise: "A deadline that passes while a new client is still on its way to the backend is context.DeadlineExceeded too."},
 	{Name: "Queue/CancelLeaves", Run: run(queueCancelLeaves),
 		Promise: "A cancelled waiter leaves the queue: it is never granted, and who waits behind it moves up."},
 	{Name: "Queue/CancelMeetsGrant", Run: run(queueCancelMeetsGrant),
@@ -126,6 +128,19 @@ func queueDeadlineReturnsAtOnce(ctx context.Context, e *Env) {
 	err := second(s.Mutex("m").Acquire(waiting))
 	refused(err, context.DeadlineExceeded, "Acquire past its deadline")
 	done(h.Err())
+	done(h.Release())
+}
+
+func queueDeadlineOnItsWay(ctx context.Context, e *Env) {
+	h := must(e.Client().Mutex("m").Acquire(ctx))
+	for i := range 20 {
+		s := must(e.Open(ctx))
+		short, cancel := context.WithTimeout(ctx, time.Duration(i)*time.Millisecond/2)
+		err := second(s.Sub(e.Prefix()).Mutex("m").Acquire(short))
+		cancel()
+		done(s.Close())
+		refused(err, context.DeadlineExceeded, "the first Acquire of a client, past its deadline")
+	}
 	done(h.Release())
 }
 

@@ -200,8 +200,11 @@ func (t *toy) await(ctx context.Context, c *claim) error {
 	case <-heard.Done():
 	}
 	t.e.do(func() { t.withdraw(c) })
-	if t.e.has("wrong error on cancel") {
+	switch {
+	case t.e.has("wrong error on cancel"):
 		return refusal(driver.ErrHeld, "it took too long")
+	case t.e.has("unavailable past the deadline"):
+		return refusal(driver.ErrUnavailable, "no connection")
 	}
 	return ctx.Err()
 }

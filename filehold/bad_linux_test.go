@@ -286,25 +286,48 @@ func TestMissingStoreFile(t *testing.T) {
 	}
 }
 
-// A store that is damaged while it is in use answers with errors.
-func TestDamagedInUse(t *testing.T) {
-	for _, file := range []string{"log", "control"} {
+// A part of the store that is a symbolic link is refused, and not followed.
+func TestSymlinkedStore(t *testing.T) {
+	for _, file := range []string{"log", "control", "bell"} {
 		dir := t.TempDir()
-		s, err := filehold.Open(dir)
-		if err != nil {
+		path := filepath.Join(stored(t, dir), file)
+		elsewhere := filepath.Join(t.TempDir(), file)
+		if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
 			t.Fatal(err)
 		}
-		ctx := deadline(t)
-		if _, err := s.Counter("c").Add(ctx, 1); err != nil {
-			t.Fatal(err)
+		refusedOpen(t, dir, path, syscall.ELOOP)
+	}
+}
+
+// A store that is damaged while it is in use answers with errors that name the
+// file, and nothing more is written to it.
+func TestDamagedInUse(t *testing.T) {
+	damages := map[string]func(path string) error{
+		"cut":     func(path string) error { return os.Truncate(path, 0) },
+		"removed": os.Remove,
+	}
+	for _, file := range []string{"log", "control"} {
+		for name, damage := range damages {
+			dir := t.TempDir()
+			s, err := filehold.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := deadline(t)
+			if _, err := s.Counter("c").Add(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, ".holdfast", file)
+			if err := damage(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err = s.Counter("c").Add(ctx, 1); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s %s: %v", file, name, err)
+			}
+			_ = s.Close()
+			if st, err := os.Stat(path); err == nil && st.Size() != 0 {
+				t.Errorf("%s %s: %d bytes were written", file, name, st.Size())
+			}
 		}
-		if err := os.Truncate(filepath.Join(dir, ".holdfast", file), 0); err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.Counter("c").Add(ctx, 1)
-		if file == "control" && (!errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), file)) {
-			t.Errorf("%s: %v", file, err)
-		}
-		_ = s.Close()
 	}
 }

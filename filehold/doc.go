@@ -15,8 +15,8 @@
 // applies to a machine of its own: one writes at a time, all read. Counters,
 // sequences, latches and keys are on disk before the call that changes them
 // returns. Who waits is woken by the kernel: by the flock itself, by a bell that
-// rings when the log has grown, or by the end of a pipe that every process keeps
-// open as long as it lives.
+// rings in the process whose claim was decided, or in all if somebody watches,
+// or by the end of a pipe that every process keeps open as long as it lives.
 //
 // The kernel is the liveness. A hold ends when its holder gives it back or its
 // process ends, however it ends; a process that is stopped goes on holding.
@@ -58,5 +58,7 @@
 //	cancelled waits leave nothing  | a thread goes on waiting in the kernel for a lock file that nobody
 //	                               | here wants any more, and gives it back when it gets it
 //
-// At most 2,000 lock files can be waited for in one process at a time.
+// At most 2,000 lock files can be waited for in one process at a time. Up to 64
+// that were given back stay open. A process that waits for anything but a lock
+// file takes one inotify instance (fs.inotify.max_user_instances).
 package filehold

@@ -38,6 +38,7 @@ type engine struct {
 	sub  string // dir/.holdfast
 	self identity
 	root int // file descriptor of dir
+	low  int // a low one that is kept for the pump; -1: it is used
 	ctl  *control
 	proc procID
 	live *os.File // the flocked pipe that says that we live
@@ -141,8 +142,31 @@ func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
 	return e, nil
 }
 
-// openFiles opens what needs no lock.
+// openFiles opens what needs no lock. The kernel closes the files of a process
+// that ends from the last to the first, and to end a watch takes it
+// milliseconds: that one comes first here, so that nobody waits for it.
 func (e *engine) openFiles() error {
+	low, err := openAt(e.root, ".", syscall.O_RDONLY|syscall.O_DIRECTORY)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: e.dir, Err: err}
+	}
+	e.low = low
+	if err := e.openStore(); err != nil {
+		return errors.Join(err, e.closeLow())
+	}
+	return nil
+}
+
+// closeLow closes what was kept for the pump.
+func (e *engine) closeLow() error {
+	if e.low < 0 {
+		return nil
+	}
+	return syscall.Close(e.low)
+}
+
+// openStore opens the files of the store.
+func (e *engine) openStore() error {
 	if err := os.MkdirAll(filepath.Join(e.sub, liveDir), 0o777); err != nil {
 		return err
 	}
@@ -208,7 +232,7 @@ func (e *engine) closeFiles() error {
 	if e.log != nil {
 		err = errors.Join(err, e.log.f.Close())
 	}
-	return errors.Join(err, e.bell.Close(), e.ctl.close(), syscall.Close(e.root))
+	return errors.Join(err, e.bell.Close(), e.ctl.close(), e.closeLow(), syscall.Close(e.root))
 }
 
 // leave is the end of one Space; the last one ends the engine. An engine that

@@ -19,6 +19,7 @@ import (
 func TestNothingIsLeft(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
+	stored(t, t.TempDir()) // has the runtime open what it keeps
 	before := openFiles(t)
 	s, err := filehold.Open(dir)
 	if err != nil {

@@ -1,7 +1,6 @@
 package filehold
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/driver"
 )
 
 // logFile is one generation of the log, as far as this process has read it.
@@ -422,71 +419,21 @@ func (e *engine) repair() error {
 	return nil
 }
 
-// trim cuts off what somebody who died wrote but never counted. The store is
-// locked and everything that counts was applied.
+// trim cuts off what somebody who died wrote but never counted, and refuses a
+// log that somebody cut short or removed: what is written to it would be lost.
+// The store is locked and everything that counts was applied.
 func (e *engine) trim() error {
-	st, err := e.log.f.Stat()
-	if err == nil && uint64(st.Size()) > e.log.read {
-		err = e.log.f.Truncate(int64(e.log.read))
-	}
-	return err
-}
-
-// syncer puts the log on disk, once for all who wait for it together.
-type syncer struct {
-	mu   sync.Mutex
-	done position
-}
-
-// flush returns when the log is on disk up to p, or when ctx ends: then it goes
-// on in the background.
-func (e *engine) flush(ctx context.Context, p position) error {
-	if ctx.Done() == nil {
-		return e.flushNow(p)
-	}
-	e.ref()
-	over := make(chan error, 1)
-	go func() {
-		err := e.flushNow(p)
-		e.unref() // before the answer: who then closes the Space has closed its files
-		over <- err
-	}()
-	select {
-	case err := <-over:
+	var st syscall.Stat_t
+	if err := syscall.Fstat(e.log.fd, &st); err != nil {
 		return err
-	case <-ctx.Done():
-		return stopped(ctx, driver.Unknown)
 	}
-}
-
-// here is up to where the log was applied.
-func (e *engine) here() position {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return at(e.log.generation, e.log.read)
-}
-
-// flushNow does it, unless it was done. Who comes while another does it shares
-// the next one.
-func (e *engine) flushNow(p position) error {
-	s := &e.syncer
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.done >= p {
-		return nil
-	}
-	read := e.here()
-	e.mu.Lock()
-	fd, err := syscall.Dup(e.log.fd)
-	e.mu.Unlock()
-	if err == nil {
-		err = errors.Join(e.syncLog(fd), syscall.Close(fd))
-	}
-	if err != nil {
-		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("sync the log: %w", err)}
-	}
-	s.done = read
-	for old := e.ctl.load(wDurable); old < uint64(read) && !e.ctl.swap(wDurable, old, uint64(read)); old = e.ctl.load(wDurable) {
+	switch {
+	case st.Nlink == 0:
+		return e.log.damaged(0, errors.New("it was removed while it was in use"))
+	case uint64(st.Size) < e.log.read:
+		return e.log.damaged(uint64(st.Size), errors.New("it was cut short while it was in use"))
+	case uint64(st.Size) > e.log.read:
+		return e.log.f.Truncate(int64(e.log.read))
 	}
 	return nil
 }

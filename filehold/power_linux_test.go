@@ -66,10 +66,10 @@ func (d *disk) loses(use func(s *holdfast.Space)) {
 // although the lock file is deleted.
 func TestTokensSurvivePowerLoss(t *testing.T) {
 	d := newDisk(t)
-	ctx := deadline(t)
 	last := map[string]holdfast.Token{}
 	for range 4 {
 		d.loses(func(s *holdfast.Space) {
+			ctx := deadline(t)
 			for range 3 {
 				for what, take := range takers {
 					h, err := take(ctx, s.Sub(what), "x")
@@ -132,11 +132,12 @@ func tick() func() bool {
 // What was answered is there after the power failed, and revisions only grow.
 func TestAnswersSurvivePowerLoss(t *testing.T) {
 	d := newDisk(t)
-	ctx := deadline(t)
 	var count int64
 	var rev holdfast.Revision
 	for round := range 4 {
+		ctx := deadline(t) // a round's own: syncing takes its time on a busy disk
 		d.loses(func(s *holdfast.Space) {
+			ctx := deadline(t) // not over the boots, each of which skips many revisions
 			n, err := s.Counter("c").Load(ctx)
 			if err != nil || n != count {
 				t.Fatalf("round %d: the counter is %d, %v; want %d", round, n, err, count)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,6 +105,43 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
+// Somebody who has the pipe's lock and does not bury the dead, since he was
+// stopped just then, keeps nobody waiting for ever.
+func TestKilledHolder_NotBuried(t *testing.T) {
+	dir := t.TempDir()
+	s := lonely(t, dir)
+	pipes := func() []string {
+		list, _ := filepath.Glob(filepath.Join(dir, ".holdfast", "live", "*.pipe"))
+		return list
+	}
+	own := pipes()
+	p := spawn(t, "servant", dir)
+	p.do("permit x")
+	i := slices.IndexFunc(pipes(), func(path string) bool { return !slices.Contains(own, path) })
+	path := pipes()[i]
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	open, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // its end is not yet seen
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(f.Fd())
+	locked := make(chan error, 1)
+	go func() { locked <- syscall.Flock(fd, syscall.LOCK_EX) }()
+	eventually(t, "nobody waits in the kernel", func() bool { return waitedFor(t, path) })
+	got := waiting(t, s, "permit", "x")
+	p.kill()
+	if err := errors.Join(<-locked, open.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := (<-got).Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A try that is refused because of the dead is not refused.
 func TestKilledHolder_Try(t *testing.T) {
 	dir := t.TempDir()
@@ -150,6 +188,27 @@ func TestKilledWaiter(t *testing.T) {
 	}
 }
 
+// A waiter that is killed while it is the first in the line is passed over.
+func TestKilledWaiter_First(t *testing.T) {
+	dir := t.TempDir()
+	s, p := lonely(t, dir), spawn(t, "servant", dir)
+	first, err := s.Election("x").Campaign(deadline(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := p.do("campaign x"); answer != "waits" {
+		t.Fatal(answer)
+	}
+	got := waiting(t, s, "lead", "x")
+	p.kill()
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if h := <-got; h.Token() <= first.Token() || h.Release() != nil {
+		t.Errorf("the token %d came after %d", h.Token(), first.Token())
+	}
+}
+
 // A writer that is killed at any moment loses nothing that it was answered, and
 // leaves a store that others go on with.
 func TestKilledWriter(t *testing.T) {
@@ -192,6 +251,16 @@ func TestStoppedHolder(t *testing.T) {
 		if _, err := s.Semaphore("s", 2).TryAcquire(deadline(t), 1); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("beside a stopped holder: %v", err)
 		}
+	}
+	for name, wait := range map[string]func(ctx context.Context) (*holdfast.Hold, error){
+		"lock":   func(ctx context.Context) (*holdfast.Hold, error) { return s.Mutex("x").Acquire(ctx) },
+		"permit": func(ctx context.Context) (*holdfast.Hold, error) { return s.Semaphore("s", 2).Acquire(ctx, 1) },
+	} {
+		short, cancel := context.WithTimeout(deadline(t), 20*time.Millisecond)
+		if _, err := wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait for the %s of a stopped holder: %v", name, err)
+		}
+		cancel()
 	}
 	select {
 	case <-got:
@@ -353,14 +422,23 @@ func TestWakesWithoutPoll(t *testing.T) {
 	<-over
 
 	q := spawn(t, "servant", dir)
-	passed := make(chan error, 1)
-	waits := make(chan struct{}, 1)
-	go func() {
-		passed <- s.With(holdfast.OnWait(func(int) { waits <- struct{}{} })).Latch("l", 1).Wait(ctx)
-	}()
-	<-waits
-	q.do("countdown l")
-	if err := <-passed; err != nil {
+	q.do("lead kept")
+	kept := waiting(t, s, "lead", "kept") // so that no other wait is the first
+	for i := range 5 {
+		latch := fmt.Sprint("l", i)
+		passed := make(chan error, 1)
+		waits := make(chan struct{}, 1)
+		go func() {
+			passed <- s.With(holdfast.OnWait(func(int) { waits <- struct{}{} })).Latch(latch, 1).Wait(ctx)
+		}()
+		<-waits
+		q.do("countdown " + latch)
+		if err := <-passed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.do("release kept")
+	if err := (<-kept).Release(); err != nil {
 		t.Error(err)
 	}
 }

@@ -116,6 +116,7 @@ func (e *engine) newPump() (*pump, error) {
 	if err != nil {
 		return nil, errors.Join(errors.New("no inotify instance is left: raise fs.inotify.max_user_instances"), err)
 	}
+	fd = e.lower(fd)
 	f := os.NewFile(uintptr(fd), "inotify")
 	own := e.liveFile(e.proc, bellExt)
 	err = os.WriteFile(own, nil, 0o666)
@@ -130,6 +131,16 @@ func (e *engine) newPump() (*pump, error) {
 	p := &pump{e: e, bell: f, rings: make(chan struct{}, 1), pipes: map[procID]*os.File{}}
 	p.life, p.stop = context.WithCancel(context.Background())
 	return p, nil
+}
+
+// lower moves a file to the low place that was kept for it, if it is free.
+func (e *engine) lower(fd int) int {
+	if e.low < 0 || syscall.Dup3(fd, e.low, syscall.O_CLOEXEC) != nil {
+		return fd
+	}
+	_ = syscall.Close(fd)
+	fd, e.low = e.low, -1
+	return fd
 }
 
 // endPump stops the pump and waits until it has stopped.

@@ -132,11 +132,11 @@ func TestRights(t *testing.T) {
 		watching = err
 	}
 	for what, err := range map[string]error{
-		"add":     second(reader.Counter("c").Add(t.Context(), 1)),
-		"try":     second(reader.Mutex("m").TryAcquire(t.Context())),
-		"put":     second(reader.KV().Put(t.Context(), "k", nil)),
-		"range":   second(reader.KV().Range(t.Context(), "")),
-		"watch":   watching,
+		"add":   second(reader.Counter("c").Add(t.Context(), 1)),
+		"try":   second(reader.Mutex("m").TryAcquire(t.Context())),
+		"put":   second(reader.KV().Put(t.Context(), "k", nil)),
+		"range": second(reader.KV().Range(t.Context(), "")),
+		"watch": watching,
 	} {
 		if !errors.Is(err, fs.ErrPermission) || !holdfast.NotDone(err) || !strings.Contains(err.Error(), "lacks the right") {
 			t.Errorf("%s by a reader: %v", what, err)

@@ -2,9 +2,13 @@ package natshold_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -41,5 +45,19 @@ func TestConformance(t *testing.T) {
 	h := linked(t, server.URL(), server.Addr())
 	h.Require = []driver.Feature{driver.FeatureManyMachines}
 	h.TTL = 3 * time.Second // the server is a process of its own: the suite cannot see when it is held up
+	drivertest.Run(t, h)
+}
+
+// TestConformanceByLeader runs what reads and changes single keys on a bucket that
+// is not read directly, as those with several replicas are.
+func TestConformanceByLeader(t *testing.T) {
+	server := services.NATS(t)
+	js := streams(t, connect(t, server.URL()))
+	must(js.AddStream(&nats.StreamConfig{Name: "KV_leader", Subjects: []string{"$KV.leader.>"}, MaxMsgsPerSubject: 64, Discard: nats.DiscardNew}))(t)
+	h := drivertest.URL(server.URL() + "/leader?create=false")
+	h.Select = func(c drivertest.Case) bool {
+		group, _, _ := strings.Cut(c.Name, "/")
+		return slices.Contains([]string{"Counter", "KV", "Mutex", "Sequence"}, group)
+	}
 	drivertest.Run(t, h)
 }

@@ -135,6 +135,7 @@ func TestHoldUnderASessionElsewhere(t *testing.T) {
 		under := granted(t, got)
 		if end == "session" {
 			check(t, ses.Revoke())
+			check(t, must(a.Mutex("m").TryAcquire(t.Context()))(t).Release())
 		} else {
 			var killed bool
 			scan(t, look, &killed, "select pg_terminate_backend($1)", holderOf(t, look, "m"))
@@ -143,7 +144,7 @@ func TestHoldUnderASessionElsewhere(t *testing.T) {
 			check(t, ses.Revoke())
 		}
 		refused(t, under.Err(), holdfast.ErrLost)
-		check(t, must(a.Mutex("m").TryAcquire(t.Context()))(t).Release())
+		freed(t, func() (*holdfast.Hold, error) { return a.Mutex("m").TryAcquire(t.Context()) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io/fs"
@@ -8,15 +9,18 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage"
 )
 
 // Config says what to run. Only Dir is needed for a single node.
 type Config struct {
 	// Dir is where the node keeps its state; made if it is not there.
 	Dir string
-	// ClusterID is the group's number, the same on all its nodes; default 1.
+	// ClusterID is the group's number, the same on all its nodes; default: the
+	// one that Dir is of, 1 if that is new.
 	ClusterID uint64
-	// ID is the node's number, never reused in a group; default 1.
+	// ID is the node's number, never reused in a group; default: the one that
+	// Dir is of, 1 if that is new.
 	ID uint64
 	// Founders are the members that a new group begins with, this node among
 	// them; none: this node alone. Once Dir has a state it knows better.
@@ -47,12 +51,10 @@ func (c Config) filled() (Config, error) {
 	if c.Dir == "" {
 		return c, driver.Errorf("start server", "", fs.ErrInvalid, "Config.Dir is empty: name a directory for the node's state")
 	}
-	if c.ClusterID == 0 {
-		c.ClusterID = 1
-	}
-	if c.ID == 0 {
-		c.ID = 1
-	}
+	// What is wrong with Dir is told when it is opened.
+	cluster, id, _ := storage.Owner(storage.OS{}, c.Dir)
+	c.ClusterID = cmp.Or(c.ClusterID, cluster, 1)
+	c.ID = cmp.Or(c.ID, id, 1)
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond
 	}

@@ -31,10 +31,12 @@ type loop struct {
 	stop    bool
 
 	// The loop's own.
+	spare   []inFrame // for the next inbox
 	caller  replica.Caller
 	streams map[replica.Caller]*stream
 	calls   map[replica.Caller]func(replica.Answer)
 	reads   map[replica.Caller]func(*core.Machine)
+	backups []awaited
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -85,11 +87,29 @@ func (l *loop) post(f func(*inbox)) bool {
 		return false
 	}
 	f(&l.inbox)
+	l.signal()
+	return true
+}
+
+// receive is post for a frame, of which there are more than of all else.
+func (l *loop) receive(f inFrame) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stop {
+		return false
+	}
+	l.inbox.frames = append(l.inbox.frames, f)
+	if len(l.inbox.frames) == 1 { // else the loop has been woken and has yet to look
+		l.signal()
+	}
+	return true
+}
+
+func (l *loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // run drives the node until it is told to stop or the node fails.
@@ -105,7 +125,7 @@ func (l *loop) run() {
 		}
 		l.mu.Lock()
 		in := l.inbox
-		l.inbox = inbox{full: in.full}
+		l.inbox = inbox{full: in.full, frames: l.spare}
 		stop := l.stop
 		l.mu.Unlock()
 		if stop || in.failure != nil {
@@ -113,6 +133,8 @@ func (l *loop) run() {
 			return
 		}
 		l.feed(&in, ticked)
+		clear(in.frames)
+		l.spare = in.frames[:0]
 		l.act(l.node.Output())
 		if err := l.node.Err(); err != nil {
 			l.end(err)
@@ -175,6 +197,7 @@ func (l *loop) act(out replica.Output) {
 		l.drop(c)
 	}
 	l.snapshots(&out)
+	l.wakeBackups()
 	l.follow(out.Members)
 }
 

@@ -69,11 +69,12 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
-	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries}, rec)
+	revision := rec.Machine.Revision() // watchers can go back to here: what follows is applied by New
+	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix()}, rec)
 	if err != nil {
 		return err
 	}
-	l := newLoop(node, s.cfg.Tick, rec.Machine.Revision())
+	l := newLoop(node, s.cfg.Tick, revision)
 	l.disk = newWriter(s.disk, l.written)
 	if err := s.listen(l); err != nil {
 		l.disk.close()

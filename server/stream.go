@@ -32,7 +32,7 @@ func (s *Server) Stream(ctx context.Context, deliver func([]byte), closed func()
 // Send hands messages to the node. It does not block; data must not change
 // afterwards.
 func (st *Stream) Send(data []byte) error {
-	if !st.l.post(func(in *inbox) { in.frames = append(in.frames, inFrame{st.id, data}) }) {
+	if !st.l.receive(inFrame{st.id, data}) {
 		return &driver.Error{Op: "send", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
 	}
 	return nil
@@ -76,8 +76,5 @@ func (l *loop) halt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stop = true
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.signal()
 }

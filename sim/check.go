@@ -24,10 +24,25 @@ type checker struct {
 	sessions  map[core.SessionID]*client
 	acked     map[string]uint64 // counters: acknowledged
 	unsure    map[string]uint64 // and what may have happened besides
-	ids       map[uint64]bool   // numbers that were given out
+	ids       map[given]bool    // numbers that were given out
 	values    map[value]bool    // that were acknowledged
-	uncertain []HistoryOp       // Adds whose outcome their clients never learned
+	uncertain []uncertain       // Adds whose outcome their clients never learned
 	log       []core.Event      // everything that happened, for the watchers
+	floors    []uint64          // the revisions that restores began at
+	fenced    bool              // since the last restore only tokens protect from earlier holders
+}
+
+// uncertain is an Add that may have happened in each of some epochs: one that a
+// restore took away may be sent once more.
+type uncertain struct {
+	HistoryOp
+	from, to int
+}
+
+// given is a number of the sequence, as an epoch gave it out.
+type given struct {
+	epoch int
+	id    uint64
 }
 
 // name is what the events say of one resource.
@@ -46,7 +61,7 @@ type holder struct {
 
 func newChecker(c *cluster) *checker {
 	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
-		sessions: map[core.SessionID]*client{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[uint64]bool{}, values: map[value]bool{}}
+		sessions: map[core.SessionID]*client{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}}
 }
 
 // applied looks at what a node just did.
@@ -131,6 +146,9 @@ func (k *checker) grant(r *name, e *core.Event) {
 	if e.Token <= r.token {
 		k.c.violate("%s: token %d after %d", e.Name, e.Token, r.token)
 	}
+	if e.Token >= 1<<53 {
+		k.c.violate("%s: token %d is too large for some to hold", e.Name, e.Token)
+	}
 	if e.Token != e.Revision {
 		k.c.violate("%s: token %d at revision %d", e.Name, e.Token, e.Revision)
 	}
@@ -180,7 +198,7 @@ func (k *checker) capacity(r *name, e *core.Event) {
 func (k *checker) lostFirst(r *name, e *core.Event) {
 	for _, c := range k.c.clients {
 		for _, o := range c.calls {
-			if o.resource() != e.Name || !c.believes(o, k.c.now) {
+			if o.resource() != e.Name || !c.believes(o, k.c.now) || k.fencedOff(o) {
 				continue
 			}
 			if !slices.ContainsFunc(r.holders, func(h holder) bool { return h.session == o.s.ID() }) {
@@ -207,10 +225,7 @@ func (k *checker) done(c *client, o *op) {
 	case core.OpCount:
 		k.history(c, o, ok)
 		if ok {
-			k.acked[o.name] += o.amount
-			if call.Result.Number < o.least+o.amount {
-				k.c.violate("%s: an Add answered %d, although %d had been acknowledged when it was sent", o.name, call.Result.Number, o.least)
-			}
+			k.counted(o)
 		} else if call.Outcome == session.Unknown {
 			k.unsure[o.name] += o.amount
 		}
@@ -224,17 +239,43 @@ func (k *checker) done(c *client, o *op) {
 	}
 }
 
+// counted notes an Add that was acknowledged. What a cluster of before a restore
+// acknowledges late says nothing about the one of now.
+func (k *checker) counted(o *op) {
+	if k.epochOf(o.call.Result.Revision) != k.epoch() {
+		return
+	}
+	k.acked[o.name] += o.amount
+	if o.epoch == k.epoch() && o.call.Result.Number < o.least+o.amount {
+		k.c.violate("%s: an Add answered %d, although %d had been acknowledged when it was sent", o.name, o.call.Result.Number, o.least)
+	}
+}
+
 // history notes an Add that happened, or may have.
 func (k *checker) history(c *client, o *op, ok bool) {
 	h := HistoryOp{Client: int(c.id), Name: o.name, Add: o.amount, Call: o.began, Return: k.c.now, Value: o.call.Result.Number}
 	switch {
 	case ok:
-		k.values[value{o.name, h.Value}] = true
+		h.Name = scoped(o.name, k.epochOf(o.call.Result.Revision))
+		k.values[value{h.Name, h.Value}] = true
 		k.c.res.History = append(k.c.res.History, h)
+		k.doubt(o, h, k.epochOf(o.call.Result.Revision)-1)
 	case o.call.Outcome == session.Unknown:
-		h.Return = math.MaxInt64
-		k.uncertain = append(k.uncertain, h)
+		k.doubt(o, h, math.MaxInt)
 	}
+}
+
+// doubt notes that an Add may have happened in the epochs up to one.
+func (k *checker) doubt(o *op, h HistoryOp, to int) {
+	h.Name, h.Return = o.name, math.MaxInt64
+	if o.epoch <= to {
+		k.uncertain = append(k.uncertain, uncertain{h, o.epoch, to})
+	}
+}
+
+// doubts are the Adds that may have happened in an epoch.
+func (k *checker) doubts(epoch int) []uncertain {
+	return slices.DeleteFunc(slices.Clone(k.uncertain), func(u uncertain) bool { return epoch < u.from || epoch > u.to })
 }
 
 // value is a counter's, which it has only once: nothing is taken off it.
@@ -247,29 +288,33 @@ type value struct {
 // outcome their clients never learned. Which of them cannot be told; taking
 // those that were asked for first allows the most.
 func (k *checker) resolve() {
-	slices.SortStableFunc(k.uncertain, func(a, b HistoryOp) int { return cmp.Compare(a.Call, b.Call) })
+	slices.SortStableFunc(k.uncertain, func(a, b uncertain) int { return cmp.Compare(a.Call, b.Call) })
+	left, at := k.doubts(0), 0
 	for i := range k.log {
 		e := &k.log[i]
-		if e.Kind != core.EventCounter || k.values[value{e.Name, e.Number}] {
+		if epoch := k.epochOf(e.Revision); epoch != at {
+			left, at = k.doubts(epoch), epoch
+		}
+		if e.Kind != core.EventCounter || k.values[value{scoped(e.Name, at), e.Number}] {
 			continue
 		}
-		j := slices.IndexFunc(k.uncertain, func(h HistoryOp) bool { return h.Name == e.Name })
+		j := slices.IndexFunc(left, func(u uncertain) bool { return u.Name == e.Name })
 		if j < 0 {
 			k.c.violate("%s went to %d, but nobody asked for it", e.Name, e.Number)
 			return
 		}
-		h := k.uncertain[j]
-		h.Value = e.Number
-		k.uncertain = slices.Delete(k.uncertain, j, j+1)
+		h := left[j].HistoryOp
+		h.Name, h.Value = scoped(e.Name, at), e.Number
+		left = slices.Delete(left, j, j+1)
 		k.c.res.History = append(k.c.res.History, h)
 	}
 }
 
 func (k *checker) reserved(call *session.Call) {
 	for i := range call.Command.A {
-		id := call.Result.Number + i
+		id := given{k.epochOf(call.Result.Revision), call.Result.Number + i}
 		if k.ids[id] {
-			k.c.violate("the number %d was given out twice", id)
+			k.c.violate("the number %d was given out twice", id.id)
 		}
 		k.ids[id] = true
 	}

@@ -16,6 +16,7 @@ type client struct {
 	id    uint64
 	clock clock
 	ttl   time.Duration
+	keeps bool // it never lets go by itself
 
 	session  *session.Session
 	sessions uint64 // how many it has had
@@ -42,6 +43,7 @@ type op struct {
 	busy   bool   // an upgrade of it is under way
 	s      *session.Session
 	began  int64
+	epoch  int // of the cluster that was asked
 }
 
 func (k *client) now() int64 { return k.clock.local(k.c.now) }
@@ -195,6 +197,9 @@ func (k *client) do(actions []session.Action) {
 func (k *client) step(s *session.Session, a *session.Action, send []byte) {
 	switch a.Kind {
 	case session.Send:
+		if a.Message.Kind == session.KindRenewal {
+			k.c.res.Renewals++
+		}
 		k.send(send)
 	case session.Done:
 		k.done(a.Call)
@@ -238,6 +243,7 @@ func (k *client) send(data []byte) {
 func (k *client) submit(o *op, cmd core.Command) {
 	o.call = &session.Call{Command: cmd, Tag: o}
 	o.kind, o.s, o.began, o.least = cmd.Op, k.session, k.c.now, k.c.check.acked[o.name]
+	o.epoch = k.c.check.epoch()
 	k.calls = append(k.calls, o)
 	k.c.res.Operations++
 	k.do(k.session.Submit(k.now(), o.call))
@@ -291,6 +297,9 @@ func (k *client) granted(o *op) {
 }
 
 func (k *client) letGoLater(o *op) {
+	if k.keeps {
+		return
+	}
 	k.c.after(k.c.between(millisecond, 2*second), func() { k.input(func() { k.letGo(o) }) })
 }
 
@@ -353,7 +362,7 @@ func (c *cluster) readReady(n *node, id replica.Caller) {
 	delete(c.reads, id)
 	c.res.Reads++
 	got := n.replica.Machine().Read("", &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: r.name, Unsigned: true})
-	c.res.History = append(c.res.History, HistoryOp{Client: int(r.client.id), Name: r.name, Call: r.began, Return: c.now, Value: got.Number})
+	c.res.History = append(c.res.History, HistoryOp{Client: int(r.client.id), Name: scoped(r.name, c.check.epoch()), Call: r.began, Return: c.now, Value: got.Number})
 	if got.Number < r.least {
 		c.violate("a linearizable read of %s on node %d gave %d, after %d had been acknowledged", r.name, n.id, got.Number, r.least)
 	}

@@ -26,6 +26,10 @@ type cluster struct {
 	caller  replica.Caller
 	reads   map[replica.Caller]*read
 	healing bool
+
+	clusterID uint64 // grows with each restore
+	wallOff   int64  // by how many seconds the wall clock is wrong
+	backups   [][]byte
 }
 
 // conn is a client's connection to a node.
@@ -53,7 +57,7 @@ func (c *cluster) found(founders []uint64) replica.Recovered {
 
 // addNode makes a node with an empty disk.
 func (c *cluster) addNode(id uint64, found replica.Recovered) *node {
-	n := &node{c: c, id: id, clock: c.clock(), found: found, files: simdisk.New()}
+	n := &node{c: c, id: id, cluster: c.clusterID, clock: c.clock(), found: found, files: simdisk.New()}
 	c.nodes = append(c.nodes, n)
 	return n
 }

@@ -110,18 +110,23 @@ func (c *cluster) slowDisk(n *node) {
 	c.after(c.between(second, 5*second), func() { n.slow = 0 })
 }
 
-// rareFault is what happens once a year: all nodes lose power, or a disk is
-// full.
+// rareFault is what happens once a year: all nodes lose power, a disk is full,
+// the wall clock is set, or all is lost but a backup.
 func (c *cluster) rareFault(n *node) {
-	if c.chance(0.5) {
+	switch c.rng.IntN(8) {
+	case 0, 1, 2:
 		for _, x := range c.nodes {
 			c.crash(x)
 		}
-		return
+	case 3, 4, 5:
+		c.res.FullDisks++
+		n.full = true
+		c.after(c.between(second, 5*second), func() { n.full = false })
+	case 6:
+		c.stepWall()
+	case 7:
+		c.restore()
 	}
-	c.res.FullDisks++
-	n.full = true
-	c.after(c.between(second, 5*second), func() { n.full = false })
 }
 
 // maybeFlip flips a bit of a node that is down, if others can do without it. In
@@ -156,7 +161,7 @@ func (c *cluster) maybeFlip(n *node) {
 
 // recovered is how much a start would find.
 func (n *node) recovered() (point, error) {
-	s, rec, err := storage.Open(n.files.Clone(), "data", storage.Options{ClusterID: 1, NodeID: n.id, SegmentSize: 64 << 10})
+	s, rec, err := storage.Open(n.files.Clone(), "data", diskOptions(n.cluster, n.id))
 	if err != nil {
 		return point{}, err
 	}
@@ -215,6 +220,10 @@ func (c *cluster) promote(l *node, id uint64, voters []uint64) {
 		return
 	}
 	out := slices.IndexFunc(voters, func(v uint64) bool { return c.node(v).gone })
+	if out < 0 && len(voters) < c.opts.Nodes {
+		c.change(l, replica.Change{Promote: []uint64{id}})
+		return
+	}
 	if out < 0 {
 		out = c.rng.IntN(len(voters))
 	}

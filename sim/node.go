@@ -17,10 +17,11 @@ const tick = 100 * millisecond
 
 // node is the shell of one replica.
 type node struct {
-	c     *cluster
-	id    uint64
-	clock clock
-	found replica.Recovered // what it begins with on an empty disk
+	c       *cluster
+	id      uint64
+	cluster uint64
+	clock   clock
+	found   replica.Recovered // what it begins with on an empty disk
 
 	files  *simdisk.Disk
 	faults *simdisk.Faults
@@ -49,12 +50,12 @@ func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 // start opens the disk and runs the node. A damaged disk keeps it down.
 func (n *node) start() {
 	n.faults = &simdisk.Faults{FS: n.files, Check: n.fault}
-	d, rec, err := disk.Open(n.faults, "data", storage.Options{ClusterID: 1, NodeID: n.id, Salt: n.id * 0x9e37, SegmentSize: 64 << 10}, n.found)
+	d, rec, err := disk.Open(n.faults, "data", diskOptions(n.cluster, n.id), n.found)
 	if err != nil {
 		n.openFailed(err)
 		return
 	}
-	cfg := replica.Config{ID: n.id, SnapshotEntries: 300, Trailing: 60, MinTTL: 1, MaxEntry: 16 << 10, Machine: machineConfig}
+	cfg := replica.Config{ID: n.id, SnapshotEntries: 300, Trailing: 60, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: machineConfig}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)

@@ -38,6 +38,7 @@ type Result struct {
 	SessionsLost                                 int
 	Crashes, Partitions, Pauses, FullDisks       int
 	Flips, Damaged, Changes, Snapshots, Installs int
+	Restores, WallSteps, Renewals                int
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -52,7 +53,7 @@ type HistoryOp struct {
 
 // Faults is how many bad things happened.
 func (r *Result) Faults() int {
-	return r.Crashes + r.Partitions + r.Pauses + r.FullDisks + r.Flips + r.Changes
+	return r.Crashes + r.Partitions + r.Pauses + r.FullDisks + r.Flips + r.Changes + r.Restores + r.WallSteps
 }
 
 // Add sums up.
@@ -63,6 +64,7 @@ func (r *Result) Add(o Result) {
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals},
 	} {
 		*f.to += *f.from
 	}
@@ -103,7 +105,7 @@ func seedRaft(seed uint64) (restore func()) {
 
 func newCluster(o Options) *cluster {
 	w := &world{rng: rand.New(rand.NewPCG(o.Seed, 0x486f6c64))}
-	c := &cluster{world: w, opts: o, net: &network{w: w, cut: map[link]int{}},
+	c := &cluster{world: w, opts: o, clusterID: 1, net: &network{w: w, cut: map[link]int{}},
 		conns: map[replica.Caller]*conn{}, reads: map[replica.Caller]*read{}}
 	c.check = newChecker(c)
 	if c.opts.Nodes == 0 {
@@ -136,6 +138,7 @@ func (c *cluster) begin() {
 		(&watcher{c: c}).watch()
 	}
 	c.after(2*second, c.nemesis)
+	c.backUp()
 }
 
 // heal ends all faults. From here on everything must come right by itself.

@@ -3,6 +3,8 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,15 +26,19 @@ func TestSeeds(t *testing.T) {
 		run(t, *replay, true)
 		return
 	}
-	began, total, seeds := time.Now(), sim.Result{}, 0
+	debug.SetGCPercent(400) // little lives long here
+	began, busy, total, seeds := time.Now(), cpu(t), sim.Result{}, 0
 	for seed := *first; *budget == 0 && seeds < *count || time.Since(began) < *budget; seed++ {
 		total.Add(run(t, seed, seed%10 == 0))
 		seeds++
 		if t.Failed() {
 			break
 		}
+		if *budget > 0 && seeds%100 == 0 { // a long run that is broken off has told something
+			report(t, seeds, total, time.Since(began), cpu(t)-busy)
+		}
 	}
-	report(t, seeds, total, time.Since(began))
+	report(t, seeds, total, time.Since(began), cpu(t)-busy)
 }
 
 // run simulates a seed, twice if asked: the same seed must do the same.
@@ -54,12 +60,23 @@ func run(t *testing.T, seed uint64, twice bool) sim.Result {
 	return res
 }
 
-func report(t *testing.T, seeds int, r sim.Result, took time.Duration) {
+// cpu is the processor time that this process has used: on a busy machine it
+// tells more than the wall clock.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func report(t *testing.T, seeds int, r sim.Result, took, busy time.Duration) {
 	sec := r.Simulated.Seconds()
-	t.Logf("proof: %d seeds, %.1f simulated hours in %s (%.0f times real time), %d operations (%.1f/s), %d grants, %d reads, %d events watched (%d resyncs)",
-		seeds, r.Simulated.Hours(), took.Round(time.Second), sec/took.Seconds(), r.Operations, float64(r.Operations)/sec, r.Grants, r.Reads, r.Watched, r.Resyncs)
-	t.Logf("proof: %d faults (%.2f/s): %d crashes, %d partitions, %d pauses, %d full disks, %d flipped bits (%d nodes lost), %d membership changes; %d snapshots, %d installed; %d sessions lost",
-		r.Faults(), float64(r.Faults())/sec, r.Crashes, r.Partitions, r.Pauses, r.FullDisks, r.Flips, r.Damaged, r.Changes, r.Snapshots, r.Installs, r.SessionsLost)
+	t.Logf("proof: %d seeds, %.1f simulated hours in %s (%.0f times real time, %.0f times processor time), %d operations (%.1f/s), %d grants, %d reads, %d events watched (%d resyncs)",
+		seeds, r.Simulated.Hours(), took.Round(time.Second), sec/took.Seconds(), sec/busy.Seconds(), r.Operations, float64(r.Operations)/sec, r.Grants, r.Reads, r.Watched, r.Resyncs)
+	t.Logf("proof: %d faults (%.2f/s): %d crashes, %d partitions, %d pauses, %d full disks, %d flipped bits (%d nodes lost), %d membership changes, %d restores, %d steps of the wall clock; %d snapshots, %d installed; %d sessions lost",
+		r.Faults(), float64(r.Faults())/sec, r.Crashes, r.Partitions, r.Pauses, r.FullDisks, r.Flips, r.Damaged, r.Changes, r.Restores, r.WallSteps, r.Snapshots, r.Installs, r.SessionsLost)
 }
 
 func ExampleRun() {

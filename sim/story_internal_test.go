@@ -2,17 +2,19 @@ package sim
 
 import (
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/session"
 )
 
 // story is a cluster without chance: what happens is told by the test.
-func story(t *testing.T, nodes, clients int) *cluster {
+func story(t *testing.T, nodes, clients int, ttl time.Duration) *cluster {
 	t.Helper()
 	t.Cleanup(seedRaft(1))
 	c := newCluster(Options{Seed: 1, Nodes: nodes, Clients: clients})
 	c.net.loss = 0
+	c.nextID = uint64(nodes) + 1
 	var founders []uint64
 	for id := range uint64(nodes) {
 		founders = append(founders, id+1)
@@ -21,7 +23,7 @@ func story(t *testing.T, nodes, clients int) *cluster {
 		c.addNode(id, c.found(founders)).start()
 	}
 	for id := range uint64(clients) {
-		k := &client{c: c, id: id, ttl: 8e9}
+		k := &client{c: c, id: id, ttl: ttl, keeps: true}
 		c.clients = append(c.clients, k)
 		k.input(k.open)
 	}
@@ -52,7 +54,7 @@ func answered(c *session.Call) func() bool {
 
 // Promise: 000 "test_lock_survives_leader_failover": "Lock should still be valid".
 func TestLockSurvivesLeaderFailover(t *testing.T) {
-	c := story(t, 3, 2)
+	c := story(t, 3, 2, 8*time.Second)
 	lock := core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "test_lock", Kind: core.Mutex}}}
 	first := c.clients[0].ask(lock)
 	c.await(t, "the lock", answered(first))
@@ -72,7 +74,7 @@ func TestLockSurvivesLeaderFailover(t *testing.T) {
 // Promise: 000 "Minority should not be able to increment (no quorum)" and
 // "Majority can continue".
 func TestMinorityOfFiveCannotCountMajorityReachesEleven(t *testing.T) {
-	c := story(t, 5, 2)
+	c := story(t, 5, 2, 8*time.Second)
 	add := core.Command{Op: core.OpCount, Name: "cnt", Count: core.CountAdd, Unsigned: true, A: 1}
 	for range 10 {
 		call := c.clients[0].ask(add)

@@ -115,6 +115,11 @@ func (t *Twin) unfreeze() {
 // revision that no earlier token can have.
 func (t *Twin) forget(seconds int64) {
 	t.keys = slices.DeleteFunc(t.keys, func(k *key) bool { return k.Lease != core.SessionID{} })
+	for _, s := range t.sessions {
+		if !s.dead {
+			t.gone = append(t.gone, tombstone{s.id, t.now + remember})
+		}
+	}
 	t.sessions, t.claims = nil, nil
 	t.sweep()
 	t.revision = max(t.revision+1<<40, uint64(seconds)<<20)

@@ -127,13 +127,15 @@ func TestReleaseDuringRenewal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.set(func(string, string) fault { return fault{hang: true} })
-		time.Sleep(25 * time.Minute)
+		var hangs atomic.Bool
+		s.set(func(op, _ string) fault { return fault{hang: op == "swap" && !hangs.Swap(true)} })
+		for !hangs.Load() {
+			time.Sleep(100 * time.Millisecond)
+		}
 		start := time.Now()
-		if err := h.Release(); err == nil || time.Since(start) > 10*time.Second {
+		if err := h.Release(); err != nil || time.Since(start) > time.Second {
 			t.Errorf("Release of a hold whose renewal hangs: %v after %s", err, time.Since(start))
 		}
-		s.set(func(string, string) fault { return fault{} })
 	})
 }
 

@@ -23,11 +23,15 @@ type hold struct {
 	stop  context.CancelFunc // and with it a renewal that is on its way
 	timer *time.Timer        // of the next renewal
 
-	mu       sync.Mutex
+	turn     chan struct{} // has room for the one who may use the rest
 	entry    lockEntry
 	revision uint64
 	freed    bool
 	err      error // of the release
+}
+
+func (d *onStore) newHold(key, name string, e lockEntry) *hold {
+	return &hold{d: d, key: key, name: name, entry: e, turn: make(chan struct{}, 1)}
 }
 
 // sight is a revision as it was first seen, a time of driver.Now.
@@ -163,7 +167,7 @@ func (a *attempt) takeBack() {
 	d.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), 3*time.Second)
 		defer cancel()
-		h := &hold{d: d, key: a.key, name: a.name, entry: lockEntry{Holder: a.holder}}
+		h := d.newHold(a.key, a.name, lockEntry{Holder: a.holder})
 		if err := h.free(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
 			d.fault("acquire", a.name, err)
 		}
@@ -217,7 +221,8 @@ func (a *attempt) retake(ctx context.Context, item *driver.Item, e *lockEntry, s
 
 // take makes the hold: it lasts from before the request was sent.
 func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
-	h := &hold{d: a.d, key: a.key, name: a.name, entry: *e, revision: item.Revision, token: e.token(item.Revision)}
+	h := a.d.newHold(a.key, a.name, *e)
+	h.revision, h.token = item.Revision, e.token(item.Revision)
 	h.lease = driver.NewLease(a.r.ID, a.r.Spec)
 	h.lease.Extend(from, e.TTL)
 	h.life, h.stop = context.WithCancel(a.d.life)
@@ -225,8 +230,8 @@ func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	a.d.holds[h] = struct{}{}
 	delete(a.d.seen, a.key)
 	a.d.mu.Unlock()
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
 	h.timer = time.AfterFunc(beat(e.TTL), h.renew)
 	return h
 }

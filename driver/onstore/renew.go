@@ -21,8 +21,8 @@ func (h *hold) renew() {
 	until, _ := h.lease.Deadline()
 	ctx, cancel := context.WithTimeout(h.life, max(driver.Until(until), 0))
 	defer cancel()
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
 	if h.freed || h.lease.Err() != nil {
 		return
 	}
@@ -37,7 +37,7 @@ func (h *hold) renew() {
 	}
 }
 
-// extend swaps the entry for one with a later deadline. h.mu is held.
+// extend swaps the entry for one with a later deadline, in its turn.
 func (h *hold) extend(ctx context.Context) (progress, error) {
 	start := driver.Now()
 	next := h.entry
@@ -81,8 +81,12 @@ func (h *hold) free(ctx context.Context) error {
 	if h.stop != nil {
 		h.stop()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return stopped(ctx, driver.NotDone)
+	}
 	if h.freed {
 		return h.err
 	}
@@ -102,7 +106,7 @@ func (h *hold) free(ctx context.Context) error {
 	return err
 }
 
-// bury leaves a tombstone. h.mu is held.
+// bury leaves a tombstone, in its turn.
 func (h *hold) bury(ctx context.Context) (progress, error) {
 	if h.direct() {
 		revision := h.revision

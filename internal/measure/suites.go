@@ -23,4 +23,23 @@ var suites = []suite{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
 		{"allocs/op", 15, "its allocations"},
 	}},
+	{pkg: "./filehold", bench: "(Pair|CounterAdd)$", bounds: []bound{
+		{"x-flock", 2, "acquire and release of a free mutex on files, to open, flock, fstat, stat and close of the same file, in processor time"},
+		{"x-append", 2, "adding to a counter on files, to an append of as much with fdatasync"},
+	}},
+	{pkg: "./server", bench: "Proposer$", bounds: []bound{
+		{"p50/append", 1.6, "one caller's command on a node alone, through the API, to an fdatasync append to a bare file (medians)"},
+	}},
+	{pkg: "./server", bench: "Proposers$", bounds: []bound{
+		{"bare/node", 2.5, "commands a second of a bare raft loop on the same log, to those of a node alone: 1,024 sessions that lock and unlock"},
+	}},
+	{pkg: "./server", bench: "Three$", bounds: []bound{
+		{"bare/three", 2.5, "the same on three nodes in one process, over sockets"},
+	}},
+	{pkg: "./server", bench: "Recover$", bounds: []bound{
+		{"recover-s", 5, "start of a node that was killed after 1,000,000 commands, in seconds"},
+	}},
+	{pkg: "./server", bench: "Memory$", bounds: []bound{
+		{"late/early", 1.1, "memory of a node under full load, to that after a fifth of the time"},
+	}},
 }

@@ -128,7 +128,7 @@ func (e edit) apply(dir string) (undo func(), err error) {
 func (b bug) runTest(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	args := append([]string{"test", "-count=1", "-failfast"}, strings.Fields(b.test)...)
+	args := append([]string{"test", "-count=1", "-failfast", "-timeout=" + (2 * limit).String()}, strings.Fields(b.test)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

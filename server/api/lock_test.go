@@ -249,8 +249,8 @@ func (r *rig) untouched() {
 	r.t.Helper()
 	st := must[*pb.StatusResponse](r.t)(pb.NewAdminServiceClient(r.conn).Status(r.ctx, &pb.StatusRequest{}))
 	list := must[*pb.ListResponse](r.t)(pb.NewInspectServiceClient(r.conn).List(r.ctx, &pb.ListRequest{}))
-	if st.Header.Revision > 1 || len(list.Resources) != 0 {
-		r.t.Errorf("something was done: revision %d, names %v", st.Header.Revision, list.Resources)
+	if uint64(st.Header.Revision) != r.revision || len(list.Resources) != 0 {
+		r.t.Errorf("something was done: revision %d after %d, names %v", st.Header.Revision, r.revision, list.Resources)
 	}
 }
 

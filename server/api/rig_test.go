@@ -33,6 +33,8 @@ type rig struct {
 	conn *grpc.ClientConn
 	web  *http.Client
 	stop func()
+	// revision is that of the new machine.
+	revision uint64
 }
 
 // serve starts a node on its own directory.
@@ -59,6 +61,11 @@ func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config)
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(ctx, ln, api.New(node), cfg) }()
 	r := &rig{t: t, node: node, addr: ln.Addr().String(), web: &http.Client{Transport: &http.Transport{}}}
+	st, err := node.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.revision = st.Revision
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -70,7 +77,6 @@ func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config)
 			t.Errorf("Serve: %v", err)
 		}
 	}
-	var err error
 	r.conn, err = grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -102,9 +102,22 @@ func (d *Disk) load(index uint64) (*core.Machine, error) {
 		return nil, err
 	}
 	defer r.Close()
+	machine, err := restore(r)
+	if err != nil {
+		return nil, fmt.Errorf("restore the snapshot at %d: %w", index, err)
+	}
+	return machine, nil
+}
+
+// restore reads a snapshot to its end, where its checksum is compared: should it
+// be wrong, that says more than what could not be made of the content.
+func restore(r *storage.SnapshotReader) (*core.Machine, error) {
 	restorer := core.NewRestorer()
 	if _, err := io.Copy(&splitter{take: restorer.Write}, r); err != nil {
-		return nil, fmt.Errorf("restore the snapshot at %d: %w", index, err)
+		if _, damaged := io.Copy(io.Discard, r); damaged != nil {
+			return nil, damaged
+		}
+		return nil, err
 	}
 	return restorer.Machine()
 }

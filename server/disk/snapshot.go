@@ -9,18 +9,23 @@ import (
 	"github.com/holdfast-io/holdfast/server/storage"
 )
 
-// metaOf and newSnapshot translate between the two packages' words.
+// metaOf and stored translate between the two packages' words.
 func metaOf(m storage.SnapshotMeta) (replica.SnapshotMeta, error) {
 	conf, err := replica.DecodeMembership(m.Conf)
 	return replica.SnapshotMeta{Index: m.Index, Term: m.Term, Conf: conf}, err
 }
 
-func (d *Disk) newSnapshot(m replica.SnapshotMeta) (*storage.SnapshotWriter, error) {
+func stored(m replica.SnapshotMeta) (storage.SnapshotMeta, error) {
 	conf, err := m.Conf.Encode()
+	return storage.SnapshotMeta{Index: m.Index, Term: m.Term, Conf: conf}, err
+}
+
+func (d *Disk) newSnapshot(m replica.SnapshotMeta) (*storage.SnapshotWriter, error) {
+	meta, err := stored(m)
 	if err != nil {
 		return nil, err
 	}
-	return d.store.NewSnapshot(storage.SnapshotMeta{Index: m.Index, Term: m.Term, Conf: conf})
+	return d.store.NewSnapshot(meta)
 }
 
 // BeginSnapshot begins to write a snapshot of the node's own state.

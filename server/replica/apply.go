@@ -43,6 +43,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.serving = true
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
+		n.proposeFirst()
 	}
 }
 
@@ -65,7 +66,7 @@ func (n *Node) giveUpBefore(term uint64) {
 }
 
 func (n *Node) applyEntry(e *raftpb.Entry) {
-	node, number, entry, err := splitEntry(e.GetData())
+	h, entry, err := splitEntry(e.GetData())
 	if err != nil {
 		n.fail(err)
 		return
@@ -76,13 +77,29 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
 		return
 	}
-	n.out.Events = append(n.out.Events, out.Events...)
+	if h.kind == kindThaw {
+		n.members.Held = 0
+	}
+	n.keepEvents(out.Events)
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
-	if node == n.cfg.ID {
-		n.replyAll(number, e.GetTerm(), out)
+	if h.node == n.cfg.ID {
+		n.replyAll(h.number, e.GetTerm(), out)
 	}
 	n.pushAll(out.Pushes, false)
+}
+
+// maxEvents bounds what one Output tells of: a node that starts applies its whole
+// log at once, which nobody watches.
+const maxEvents = 1 << 16
+
+// keepEvents notes events for the watchers. More than they could read need a
+// resync instead.
+func (n *Node) keepEvents(events []core.Event) {
+	if len(n.out.Events) > maxEvents {
+		n.out.Events, n.out.Jumped = n.out.Events[:0], true
+	}
+	n.out.Events = append(n.out.Events, events...)
 }
 
 // replyAll answers the callers of an entry that this node proposed. The first

@@ -28,11 +28,17 @@ type Config struct {
 	SnapshotEntries uint64
 	SnapshotBytes   int
 	// Trailing is how many entries are kept below a snapshot for followers that
-	// lag a little; default 10,000.
-	Trailing uint64
+	// lag a little, and TrailingBytes how many bytes of them: whichever is less.
+	// Default 10,000 and 16 MiB.
+	Trailing      uint64
+	TrailingBytes int
 	// MinTTL is the shortest session that Open may ask for; default five
 	// election timeouts.
 	MinTTL time.Duration
+	// Seconds is the Unix time of the start. A new group begins at revision
+	// Seconds·2²⁰, so that one that was wiped and made again does not repeat its
+	// tokens; 0: at 1.
+	Seconds int64
 	// Machine bounds what the machine keeps.
 	Machine core.Config
 }
@@ -46,6 +52,7 @@ func (c Config) filled() (Config, error) {
 	def(&c.SnapshotEntries, 100_000)
 	def(&c.SnapshotBytes, 64<<20)
 	def(&c.Trailing, 10_000)
+	def(&c.TrailingBytes, 16<<20)
 	def(&c.MinTTL, 5*time.Duration(c.ElectionTicks)*c.Tick)
 	if c.ID == 0 || c.Tick < 0 || c.ElectionTicks < 2 || c.Rounds < 1 || c.MaxEntry < 1<<10 {
 		return c, fmt.Errorf("replica: a node needs an ID, a positive Tick, at least 2 ElectionTicks, a Round and a MaxEntry of 1 KiB")

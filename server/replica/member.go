@@ -15,6 +15,10 @@ import (
 type Membership struct {
 	Conf      *raftpb.ConfState
 	Endpoints []Endpoint // sorted by ID
+	// Held is the cluster time until which nothing is granted, since those who
+	// held something in the group that this one began from may not know yet; 0:
+	// there is no such wait.
+	Held int64
 }
 
 // Endpoint is a node's addresses.
@@ -74,7 +78,8 @@ func (m *Membership) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := appendString([]byte{formatVersion}, string(conf))
+	b := binary.LittleEndian.AppendUint64([]byte{formatVersion}, uint64(m.Held))
+	b = appendString(b, string(conf))
 	for _, e := range m.Endpoints {
 		b = binary.LittleEndian.AppendUint64(b, e.ID)
 		b = appendString(appendString(b, e.Peer), e.Client)
@@ -88,7 +93,11 @@ func DecodeMembership(b []byte) (Membership, error) {
 	if len(b) == 0 || b[0] != formatVersion {
 		return m, errors.New("replica: a membership of unknown form: this program is older than the one that wrote it")
 	}
-	conf, b, ok := cutString(b[1:])
+	if len(b) < 9 {
+		return m, errors.New("replica: a membership that is cut off")
+	}
+	m.Held = int64(binary.LittleEndian.Uint64(b[1:]))
+	conf, b, ok := cutString(b[9:])
 	if !ok {
 		return m, errors.New("replica: a membership that is cut off")
 	}
@@ -173,7 +182,7 @@ func (n *Node) sensible(c Change) bool {
 }
 
 func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
-	cc := &raftpb.ConfChangeV2{Context: appendHeader(nil, n.cfg.ID, n.number)}
+	cc := &raftpb.ConfChangeV2{Context: header{kindCore, n.cfg.ID, n.number}.append(nil)}
 	one := func(t raftpb.ConfChangeType, id uint64) {
 		cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: t.Enum(), NodeId: new(id)})
 	}
@@ -204,7 +213,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	if len(cc.GetContext()) < headerSize {
 		return
 	}
-	node, number, rest, err := splitEntry(cc.GetContext())
+	h, rest, err := splitEntry(cc.GetContext())
 	if err != nil {
 		n.fail(err)
 		return
@@ -214,7 +223,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 	n.noteEndpoints(rest)
 	n.tellMembers()
-	if node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == number {
+	if h.node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == h.number {
 		n.answer(n.flying[0].conf, Done, nil)
 		n.flying = n.flying[1:]
 	}

@@ -42,6 +42,7 @@ type Node struct {
 	number   uint64
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
 	handing  int    // ticks since that was asked for
+	thawed   uint64 // the term in which this node proposed to end the wait
 
 	writes  []Write
 	writeID uint64
@@ -52,6 +53,7 @@ type Node struct {
 
 	applying core.Output
 	out      Output
+	spare    []core.Event
 }
 
 // New starts a node on what was found on disk.
@@ -136,6 +138,7 @@ func (n *Node) Tick(now int64) {
 		n.process()
 		n.tickReads()
 		n.tickTransfer()
+		n.proposeThaw()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()

@@ -3,6 +3,8 @@ package replica_test
 import (
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/session"
@@ -279,6 +281,19 @@ func FuzzDecodeMembership(f *testing.F) {
 		}
 		if _, err := m.Encode(); err != nil {
 			t.Errorf("%x decodes to what does not encode: %v", b, err)
+		}
+	})
+}
+
+// FuzzReplay applies any bytes as a log entry: an error, and no change.
+func FuzzReplay(f *testing.F) {
+	f.Add([]byte{1, 1})
+	f.Add(append([]byte{1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, core.AppendEntry(nil, &core.Entry{Now: 5})...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := core.New(core.Config{})
+		before := m.Hash()
+		if err := replica.Replay(m, &raftpb.Entry{Data: b}); err != nil && (m.Hash() != before || m.Now() != 0) {
+			t.Errorf("%x is refused as %v, and changed the machine", b, err)
 		}
 	})
 }

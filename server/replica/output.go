@@ -23,8 +23,8 @@ type Output struct {
 	Reads []Caller
 	// Events are what the applied entries did, for the watchers of this node.
 	Events []core.Event
-	// Jumped: a snapshot took the machine's place, and the events on the way
-	// there are not known here: watchers of this node need a resync.
+	// Jumped: events are missing, since a snapshot took the machine's place or
+	// since there were too many at once: watchers of this node need a resync.
 	Jumped bool
 	// Applied has the machine's hash after each entry: the same on every node.
 	Applied []Applied
@@ -103,10 +103,18 @@ type SendSnapshot struct {
 	Message []byte
 }
 
-// Output returns what there is to do and forgets it.
+// Output proposes what has come, returns what there is to do and forgets it.
 func (n *Node) Output() Output {
+	n.process()
 	n.flushStreams()
 	out := n.out
-	n.out = Output{}
+	n.out = Output{Events: n.spare[:0]}
+	n.spare = nil
+	if cap(out.Events) <= maxSpare {
+		n.spare = out.Events
+	}
 	return out
 }
+
+// maxSpare bounds the events whose room is used again by the next Output but one.
+const maxSpare = 1 << 12

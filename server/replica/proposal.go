@@ -9,29 +9,37 @@ import (
 // answer its callers, and an entry of package core.
 //
 //	version  1 byte   formatVersion
-//	kind     1 byte   kindCore
+//	kind     1 byte   kindCore, or kindThaw
 //	node     8 bytes  little endian: the proposer
 //	number   8 bytes  little endian: its number for the proposal
 //	entry    the rest
 const (
 	formatVersion = 1
 	kindCore      = 1
+	kindThaw      = 2 // ends the wait of a forgetting start
 	headerSize    = 18
 )
 
-func appendHeader(dst []byte, node, number uint64) []byte {
-	dst = append(dst, formatVersion, kindCore)
-	dst = binary.LittleEndian.AppendUint64(dst, node)
-	return binary.LittleEndian.AppendUint64(dst, number)
+// header says who proposed an entry.
+type header struct {
+	kind         byte
+	node, number uint64
+}
+
+func (h header) append(dst []byte) []byte {
+	dst = append(dst, formatVersion, h.kind)
+	dst = binary.LittleEndian.AppendUint64(dst, h.node)
+	return binary.LittleEndian.AppendUint64(dst, h.number)
 }
 
 // splitEntry takes the header off. A node that meets a newer version stops
 // before applying what it does not know.
-func splitEntry(data []byte) (node, number uint64, entry []byte, err error) {
-	if len(data) < headerSize || data[0] != formatVersion || data[1] != kindCore {
-		return 0, 0, nil, fmt.Errorf("replica: a log entry of unknown form (% x…): this program is older than the one that wrote it", data[:min(len(data), 2)])
+func splitEntry(data []byte) (h header, entry []byte, err error) {
+	if len(data) < headerSize || data[0] != formatVersion || data[1] < kindCore || data[1] > kindThaw {
+		return h, nil, fmt.Errorf("replica: a log entry of unknown form (% x…): this program is older than the one that wrote it", data[:min(len(data), 2)])
 	}
-	return binary.LittleEndian.Uint64(data[2:]), binary.LittleEndian.Uint64(data[10:]), data[headerSize:], nil
+	h = header{data[1], binary.LittleEndian.Uint64(data[2:]), binary.LittleEndian.Uint64(data[10:])}
+	return h, data[headerSize:], nil
 }
 
 // Caller is who waits for an answer; the shell chooses the numbers. A stream is

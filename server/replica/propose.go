@@ -38,7 +38,7 @@ func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
 		n.answer(caller, NotDone, nil)
 		return
 	}
-	n.enqueue(item{caller: caller, renewal: r})
+	n.enqueue(item{caller: caller, renewal: r, short: true})
 	n.process()
 }
 
@@ -79,8 +79,9 @@ func (n *Node) answer(c Caller, o Outcome, data []byte) {
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: o, Data: data})
 }
 
-// propose makes an entry of what waits, as long as few enough fly. Renewals
-// of streams alone wait for the next tick: they are many and not urgent.
+// propose makes an entry of what waits, as long as few enough fly. Renewals alone
+// wait for the next tick, so that those of a tick share a write: they are many
+// and not urgent.
 func (n *Node) propose(tick bool) {
 	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && len(n.waiting.items) > 0) {
 		batch := n.waiting.batch(n.cfg.MaxEntry)
@@ -96,9 +97,12 @@ func (n *Node) propose(tick bool) {
 // a session too early.
 func (n *Node) proposeEntry(batch []item) bool {
 	n.number++
-	p := proposal{number: n.number, term: n.currentTerm()}
+	p := proposal{number: n.number, term: n.currentTerm(), frames: make([]item, 0, len(batch))}
 	e := core.Entry{Now: n.clock.sample(n.now)}
+	e.Frames = make([][]byte, 0, len(batch))
+	size := 64
 	for i := range batch {
+		size += batch[i].size()
 		if batch[i].frame == nil {
 			e.Renewals = append(e.Renewals, batch[i].renewal)
 			p.renewals = append(p.renewals, batch[i])
@@ -107,7 +111,12 @@ func (n *Node) proposeEntry(batch []item) bool {
 		e.Frames = append(e.Frames, batch[i].frame)
 		p.frames = append(p.frames, batch[i])
 	}
-	data := core.AppendEntry(appendHeader(nil, n.cfg.ID, n.number), &e)
+	return n.fly(p, kindCore, size, &e)
+}
+
+// fly hands an entry of about size bytes to raft; false: raft does not take it.
+func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
+	data := core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(make([]byte, 0, size)), e)
 	if err := n.raft.Propose(data); err != nil {
 		return false
 	}

@@ -8,13 +8,13 @@ type item struct {
 	stream  bool   // the caller is a stream
 	frame   []byte // nil: a renewal
 	renewal core.Renewal
+	short   bool // a renewal that cannot wait for a tick: of a short session, or without a stream
 }
 
-func (i *item) size() int { return len(i.frame) + 32 }
+// urgent items are proposed at once; others wait for the next tick.
+func (i *item) urgent() bool { return i.frame != nil || i.short }
 
-// urgent items do not wait for the next tick: commands, and a renewal that
-// somebody waits for.
-func (i *item) urgent() bool { return i.frame != nil || !i.stream }
+func (i *item) size() int { return len(i.frame) + 32 }
 
 // queue is what arrived while the entries before it were being written.
 type queue struct {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"math"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -14,6 +15,7 @@ import (
 type snapshots struct {
 	index   uint64 // of the newest durable one
 	atLeast uint64 // a node was added here: an older one is of no use to it
+	wanted  uint64 // somebody asked for one that has this entry
 	bytes   int    // of log applied since
 	view    *core.View
 	making  SnapshotMeta
@@ -60,7 +62,7 @@ func (h history) Snapshot() (*raftpb.Snapshot, error) {
 // or when a new node needs one.
 func (n *Node) maybeSnapshot() {
 	s := &n.snap
-	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < s.atLeast
+	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted)
 	if s.view != nil || !enough {
 		return
 	}
@@ -68,6 +70,16 @@ func (n *Node) maybeSnapshot() {
 	s.bytes = 0
 	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
 	n.out.Snapshot = &s.making
+}
+
+// WantSnapshot asks for a snapshot of everything that is applied by now and
+// returns the index that it will have at least: see [Status.SnapshotIndex].
+func (n *Node) WantSnapshot(now int64) uint64 {
+	if n.begin(now) {
+		n.snap.wanted = n.applied
+		n.maybeSnapshot()
+	}
+	return n.applied
 }
 
 // SnapshotNext appends at most about limit bytes of the snapshot being made to
@@ -102,18 +114,30 @@ func (n *Node) SnapshotSaved(now int64, ok bool) {
 	}
 	s.index = s.making.Index
 	n.compact()
+	n.maybeSnapshot()
 }
 
 // compact frees the log below the newest snapshot, less what slow followers may
-// still want.
+// still want. It is all in memory, so its bytes count as well as its entries.
 func (n *Node) compact() {
-	first, _ := n.log.FirstIndex()
-	if n.snap.index < n.cfg.Trailing || n.snap.index-n.cfg.Trailing < first {
+	first, err := n.log.FirstIndex()
+	if err != nil || n.snap.index < first {
 		return
 	}
-	to := n.snap.index - n.cfg.Trailing
-	n.check(n.log.Compact(to))
-	n.out.Compact = to
+	entries, err := n.log.Entries(first, n.snap.index+1, math.MaxUint64)
+	n.check(err)
+	to := n.snap.index
+	for size := 0; len(entries) > 0 && n.snap.index-to < n.cfg.Trailing; to-- {
+		last := entries[len(entries)-1]
+		if size += len(last.GetData()); size > n.cfg.TrailingBytes {
+			break
+		}
+		entries = entries[:len(entries)-1]
+	}
+	if to >= first {
+		n.check(n.log.Compact(to))
+		n.out.Compact = to
+	}
 }
 
 // Arrived brings a snapshot that a peer sent: its raft message, and the machine

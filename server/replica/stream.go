@@ -35,6 +35,11 @@ type streams struct {
 	attached map[core.SessionID]*attachment
 	buffers  map[Caller]*[]byte
 	order    []Caller // of the buffers, as first written to
+	last     int      // the size of the last buffer: the next will be about as large
+
+	// Used again and again.
+	frame core.Frame
+	body  []byte
 }
 
 func (s *streams) init() {
@@ -43,7 +48,9 @@ func (s *streams) init() {
 }
 
 // Receive takes what came over a stream: any number of messages of package
-// session. An error means that the stream is not to be trusted any more.
+// session, which must not change afterwards. What they ask for is proposed with
+// the next Output, together with all that comes until then. An error means that
+// the stream is not to be trusted any more.
 func (n *Node) Receive(now int64, stream Caller, data []byte) error {
 	if !n.begin(now) {
 		return n.err
@@ -58,7 +65,6 @@ func (n *Node) Receive(now int64, stream Caller, data []byte) error {
 		}
 		data = rest
 	}
-	n.process()
 	return nil
 }
 
@@ -71,12 +77,19 @@ func (n *Node) receive(stream Caller, m *session.Message) error {
 	case session.KindRenewal:
 		r := core.Renewal{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}
 		if n.attachedOn(stream, m) {
-			n.enqueue(item{caller: stream, stream: true, renewal: r})
+			n.enqueue(item{caller: stream, stream: true, renewal: r, short: n.short(m.Session)})
 		}
 	default:
 		return fmt.Errorf("replica: a client sent a message of kind %d, which only servers send", m.Kind)
 	}
 	return nil
+}
+
+// short: a tick would look like silence to the session. A group takes none so
+// short.
+func (n *Node) short(id core.SessionID) bool {
+	ttl, ok := n.machine.TTL(id)
+	return ok && ttl < 24*int64(n.cfg.Tick)
 }
 
 // attach binds the session to the stream and sends its claim table as soon as
@@ -108,8 +121,8 @@ func (n *Node) attachedOn(stream Caller, m *session.Message) bool {
 }
 
 func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
-	var f core.Frame
-	if err := core.DecodeFrame(m.Body, &f); err != nil {
+	f := &n.streams.frame
+	if err := core.DecodeFrame(m.Body, f); err != nil {
 		return err
 	}
 	if f.Session != m.Session {
@@ -118,11 +131,11 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	if !n.attachedOn(stream, m) {
 		return nil
 	}
-	if code, text := n.admit(&f); code != core.CodeOK {
-		n.denyStream(stream, m.Stream, &f, code, text)
+	if code, text := n.admit(f); code != core.CodeOK {
+		n.denyStream(stream, m.Stream, f, code, text)
 		return nil
 	}
-	i := item{caller: stream, stream: true, frame: slices.Clone(m.Body), renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt}}
+	i := item{caller: stream, stream: true, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt}}
 	if a := n.streams.attached[m.Session]; !a.ready {
 		a.frames = append(a.frames, i)
 		return nil
@@ -172,7 +185,8 @@ func (n *Node) replyStream(i item, r *core.Reply) {
 	if a == nil || a.caller != i.caller {
 		return
 	}
-	n.tell(a, &session.Message{Kind: session.KindReply, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Body: core.AppendReply(nil, r)})
+	n.streams.body = core.AppendReply(n.streams.body[:0], r)
+	n.tell(a, &session.Message{Kind: session.KindReply, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Body: n.streams.body})
 }
 
 func (n *Node) renewed(i item, r *core.Renewed) {
@@ -267,6 +281,7 @@ func (s *streams) buffer(stream Caller) *[]byte {
 	b := s.buffers[stream]
 	if b == nil {
 		b = new([]byte)
+		*b = make([]byte, 0, s.last)
 		s.buffers[stream] = b
 		s.order = append(s.order, stream)
 	}
@@ -277,6 +292,7 @@ func (n *Node) flushStreams() {
 	s := &n.streams
 	for _, c := range s.order {
 		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: c, Data: *s.buffers[c]})
+		s.last = len(*s.buffers[c])
 		delete(s.buffers, c)
 	}
 	s.order = s.order[:0]

@@ -8,8 +8,21 @@ import (
 // create makes a new store. The identity comes last: a directory without one has
 // never promised anything, and a crash on the way leaves one that is made again.
 func (s *Store) create(m *image) (Recovered, error) {
-	if err := m.virgin(); err != nil {
+	if err := s.prepare(m); err != nil {
 		return Recovered{}, err
+	}
+	if err := s.createIdentity(); err != nil {
+		return Recovered{}, err
+	}
+	rec := s.recovered()
+	rec.Fresh = true
+	return rec, nil
+}
+
+// prepare makes all of a new store but its identity.
+func (s *Store) prepare(m *image) error {
+	if err := m.virgin(); err != nil {
+		return err
 	}
 	for _, name := range m.names {
 		if name != lockName && name != voteName && name != segmentName(1) && known(name) {
@@ -18,25 +31,20 @@ func (s *Store) create(m *image) (Recovered, error) {
 	}
 	s.id = identity{s.opts.ClusterID, s.opts.NodeID, s.opts.Salt}
 	if err := s.clear(m.leftovers); err != nil {
-		return Recovered{}, err
+		return err
 	}
 	if err := s.createVotes(); err != nil {
-		return Recovered{}, err
+		return err
 	}
 	h := segHead{no: 1, group: s.opts.Group, size: s.opts.SegmentSize}
 	seg, head, err := s.makeSegment(h)
 	if err != nil {
-		return Recovered{}, err
+		return err
 	}
 	s.segs, s.off = []*segment{seg}, segmentHeader
 	s.idx.st.enter(head)
-	if err := s.createIdentity(); err != nil {
-		return Recovered{}, err
-	}
 	s.used = voteSize + identitySize + seg.size
-	rec := s.recovered()
-	rec.Fresh = true
-	return rec, nil
+	return nil
 }
 
 func (s *Store) createVotes() error {

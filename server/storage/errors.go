@@ -63,6 +63,8 @@ const (
 	adviseLocked  = "stop the other process or give this one a directory of its own"
 	adviseForeign = "give the directory that this node was created with, or an empty one; nothing was changed"
 	adviseVersion = "start the newer program; nothing was changed"
+	adviseBackup  = "take another backup; nothing was changed"
+	adviseEmpty   = "name a new or empty directory; nothing was changed"
 	adviseDamaged = "nothing was changed; in a cluster move the files aside and let the node join again under a new id, " +
 		"alone restore a backup or accept the loss"
 )

@@ -23,15 +23,28 @@ type snapFile struct {
 // SnapshotReader gives the body of a snapshot piece by piece, to load it or to
 // send it. It stays readable when newer snapshots replace the file.
 type SnapshotReader struct {
-	path string
-	file File
-	head snapHead
-	off  int64 // next byte of the body
-	hash hash.Hash
+	path   string
+	file   File
+	head   snapHead
+	off    int64 // next byte of the body
+	hash   hash.Hash
+	advice string // should it be damaged
 }
 
 // openSnap reads header and membership and checks that they belong here.
 func openSnap(f File, path string, index uint64, id identity) (*SnapshotReader, error) {
+	r, err := readSnap(f, path)
+	if err != nil {
+		return nil, err
+	}
+	if h := &r.head; h.cluster != id.cluster || h.meta.Index != index {
+		return nil, fmt.Errorf("%w: it is of cluster %x at index %d", ErrDamaged, h.cluster, h.meta.Index)
+	}
+	return r, nil
+}
+
+// readSnap reads header and membership of whosever snapshot it is.
+func readSnap(f File, path string) (*SnapshotReader, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, err
@@ -44,14 +57,11 @@ func openSnap(f File, path string, index uint64, id identity) (*SnapshotReader, 
 	if err != nil {
 		return nil, err
 	}
-	if h.cluster != id.cluster || h.meta.Index != index {
-		return nil, fmt.Errorf("%w: it is of cluster %x at index %d", ErrDamaged, h.cluster, h.meta.Index)
-	}
 	h.meta.Conf = make([]byte, conf)
 	if err := readFull(f, h.meta.Conf, snapHeader); err != nil {
 		return nil, err
 	}
-	return &SnapshotReader{path: path, file: f, head: h, hash: sha256.New()}, nil
+	return &SnapshotReader{path: path, file: f, head: h, hash: sha256.New(), advice: adviseDamaged}, nil
 }
 
 // Meta returns what the snapshot is of.
@@ -87,7 +97,7 @@ func (r *SnapshotReader) finish() error {
 	got := r.head
 	got.seal(r.hash)
 	if got.sum != r.head.sum {
-		return damagedAt(r.path, snapHeader, "the checksum over the snapshot is wrong")
+		return &Error{Op: "read", File: r.path, Offset: snapHeader, Err: fmt.Errorf("%w: the checksum over the snapshot is wrong", ErrDamaged), Advice: r.advice}
 	}
 	r.hash = nil
 	return io.EOF

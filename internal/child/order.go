@@ -1,0 +1,44 @@
+package child
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// order is one line that the warden is told.
+type order struct {
+	word  string // group, until or end
+	group int
+	left  time.Duration
+}
+
+func (o order) String() string {
+	switch o.word {
+	case "group":
+		return fmt.Sprintf("group %d\n", o.group)
+	case "until":
+		return fmt.Sprintf("until %d\n", int64(o.left))
+	}
+	return o.word + "\n"
+}
+
+// parseOrder reads a line. A group below 2 is refused: killing it would kill
+// everything.
+func parseOrder(line string) (order, error) {
+	word, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	o := order{word: word}
+	n, err := strconv.ParseInt(arg, 10, 64)
+	switch {
+	case word == "end" && arg == "":
+		return o, nil
+	case word == "group" && err == nil && n > 1 && n < 1<<31:
+		o.group = int(n)
+		return o, nil
+	case word == "until" && err == nil:
+		o.left = time.Duration(n)
+		return o, nil
+	}
+	return order{}, fmt.Errorf("the warden was told %q, which it does not know", line)
+}

@@ -1,0 +1,187 @@
+package child
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// running is a command on its way.
+type running struct {
+	*Command
+	h       Hold
+	cmd     *exec.Cmd
+	warden  *warden
+	exited  <-chan *os.ProcessState
+	pace    pace
+	asked   int  // how often SIGINT or SIGTERM was passed on
+	ownsTTY bool // the command has the terminal's foreground
+	ending  bool // the hold was lost, or was about to be
+}
+
+func (c *Command) run(h Hold) (Status, error) {
+	w, err := startWarden(c.Stderr)
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot start the process that watches over the command: %w", err)
+	}
+	r := &running{Command: c, h: h, warden: w}
+	if err := r.start(); err != nil {
+		w.end()
+		return Status{}, err
+	}
+	left, bounded := r.left()
+	r.pace = newPace(c.Grace, left, bounded)
+	state := r.follow()
+	r.endRest()
+	r.takeTerminalBack()
+	r.ending = w.end() || r.ending
+	return Status{Code: codeOf(state), Lost: r.lost()}, nil
+}
+
+// start runs the command on a thread of its own that lives as long as it does:
+// the kernel kills the command with that thread.
+func (r *running) start() error {
+	r.ownsTTY = hasForeground(r.Stdin, r.Stdout)
+	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: r.Env, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: r.ownsTTY, Ctty: int(r.Stdin.Fd())}
+	exited, started := make(chan *os.ProcessState, 1), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = r.cmd.Wait() // the state says it all
+			exited <- r.cmd.ProcessState
+		}
+	}()
+	r.exited = exited
+	if err := <-started; err != nil {
+		return err
+	}
+	r.warden.tell(order{word: "group", group: r.cmd.Process.Pid})
+	r.ignoreTerminal()
+	return nil
+}
+
+// follow watches command, hold, clock and signals until the command has ended.
+func (r *running) follow() *os.ProcessState {
+	stops, forget := stopsOfChildren(r.ownsTTY)
+	defer forget()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	over := r.h.Done()
+	for {
+		select {
+		case state := <-r.exited:
+			return state
+		case sig := <-r.Signals:
+			r.passOn(sig)
+		case <-stops:
+			r.resume()
+		case <-over:
+			over = nil
+		case <-timer.C:
+		}
+		timer.Reset(r.look())
+	}
+}
+
+// look does what the hold's state demands, tells the warden, and says when to
+// look again.
+func (r *running) look() time.Duration {
+	left, bounded := r.left()
+	now := state{over: r.h.Err() != nil, bounded: bounded, left: left}
+	if bounded {
+		r.warden.tell(order{word: "until", left: left - r.pace.margin/2})
+	}
+	r.ending = r.ending || now.over || bounded && left <= r.pace.grace
+	do, again := r.pace.look(driver.Now(), now)
+	switch do {
+	case terminate:
+		r.Note("the hold is lost or about to be; the command is told to end")
+		r.signal(syscall.SIGTERM)
+	case kill:
+		r.signal(syscall.SIGKILL)
+	}
+	return again
+}
+
+// left is the time to the hold's deadline.
+func (r *running) left() (time.Duration, bool) {
+	d, ok := r.h.Deadline()
+	if !ok {
+		return 0, false
+	}
+	return driver.Until(d), true
+}
+
+// lost is why the hold did not last as long as the command.
+func (r *running) lost() error {
+	if err := r.h.Err(); err != nil {
+		return err
+	}
+	if r.ending {
+		return errNotRenewed
+	}
+	return nil
+}
+
+const errNotRenewed = driver.Kind("it could not be renewed in time, and the command was ended before others can hold it")
+
+// passOn gives a signal to the command.
+func (r *running) passOn(sig os.Signal) {
+	s := sig.(syscall.Signal)
+	if s == syscall.SIGINT || s == syscall.SIGTERM {
+		r.asked++
+	}
+	switch {
+	case r.asked == 2:
+		r.pace.hurry(driver.Now())
+	case r.asked > 2:
+		s = syscall.SIGKILL
+	}
+	r.signal(s)
+}
+
+// signal signals the whole group.
+func (r *running) signal(s syscall.Signal) { _ = syscall.Kill(-r.cmd.Process.Pid, s) }
+
+// resume continues a command that ^Z has stopped: one that sleeps while it holds
+// would keep everybody waiting.
+func (r *running) resume() {
+	if stoppedByTerminal(r.cmd.Process.Pid) {
+		r.Note("what holds is not suspended; the command goes on")
+		r.signal(syscall.SIGCONT)
+	}
+}
+
+// breath is the pause between two looks at a group that is ending: the end of
+// another's child sends no event.
+const breath = 5 * time.Millisecond
+
+// endRest ends what the command left in its group: it must not outlive the hold.
+func (r *running) endRest() {
+	group := r.cmd.Process.Pid
+	if !anyAlive(group) {
+		return
+	}
+	r.Note("the command has ended and left processes behind; they are ended too")
+	r.signal(syscall.SIGTERM)
+	for r.pace.hurry(driver.Now()); anyAlive(group); time.Sleep(breath) {
+		r.look()
+	}
+}
+
+// codeOf is a shell's idea of how a process ended.
+func codeOf(s *os.ProcessState) int {
+	ws, ok := s.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return s.ExitCode()
+}

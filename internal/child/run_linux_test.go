@@ -1,0 +1,232 @@
+package child_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/holdtest"
+	"github.com/holdfast-io/holdfast/internal/child"
+)
+
+// TestMain plays the warden, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == child.WardenArg {
+		os.Exit(child.Warden(os.Stdin, os.Stderr))
+	}
+	// Else wardens with the race detector sleep for a second when they end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+// run is a command on its way.
+type run struct {
+	lines   *bufio.Reader // its output
+	signals chan os.Signal
+	result  chan result
+}
+
+type result struct {
+	child.Status
+	err   error
+	over  error // what the hold said when Run returned
+	notes string
+}
+
+// under runs a shell script while h lasts.
+func under(t *testing.T, h child.Hold, grace time.Duration, script string) *run {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{lines: bufio.NewReader(out), signals: make(chan os.Signal), result: make(chan result, 1)}
+	var notes bytes.Buffer
+	c := &child.Command{
+		Path: sh, Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdin: null, Stdout: in, Stderr: os.Stderr,
+		Grace: grace, Signals: r.signals, Note: func(s string) { notes.WriteString(s + "\n") },
+	}
+	go func() {
+		status, err := c.Run(h)
+		over := h.Err()
+		in.Close()
+		null.Close()
+		r.result <- result{status, err, over, notes.String()}
+	}()
+	t.Cleanup(func() { out.Close() })
+	return r
+}
+
+// line is the command's next line; "" if it has ended.
+func (r *run) line(t *testing.T) string {
+	t.Helper()
+	text, err := r.lines.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(text)
+}
+
+func hold(t *testing.T, s *holdfast.Space) *holdfast.Hold {
+	t.Helper()
+	h, err := s.Mutex("x").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestRun_PassesTheCodeBack(t *testing.T) {
+	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "kill -TERM $$": 143} {
+		h := hold(t, holdtest.Space(t))
+		r := <-under(t, h, time.Second, script).result
+		if r.err != nil || r.Code != want || r.Lost != nil {
+			t.Errorf("%s: %+v, want the code %d", script, r, want)
+		}
+		if err := h.Release(); err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+// lease is a hold whose deadline the test moves.
+type lease struct {
+	over chan struct{}
+	left atomic.Int64 // nanoseconds from now on
+}
+
+func (l *lease) Done() <-chan struct{} { return l.over }
+func (l *lease) Err() error            { return nil }
+func (l *lease) Deadline() (time.Time, bool) {
+	return driver.Now().Add(time.Duration(l.left.Load())), true
+}
+
+// A command is told to end while its hold still lasts: with a quarter of its
+// time left.
+func TestRun_ToldBeforeTheDeadline(t *testing.T) {
+	l := &lease{over: make(chan struct{})}
+	l.left.Store(int64(time.Hour))
+	r := under(t, l, time.Hour, `trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.01; done`)
+	if got := r.line(t); got != "up" {
+		t.Fatalf("the command says %q", got)
+	}
+	l.left.Store(int64(15 * time.Minute))
+	if got := r.line(t); got != "told" {
+		t.Errorf("the command says %q; it was not told to end", got)
+	}
+	end := <-r.result
+	if end.err != nil || end.Lost == nil || end.Code != 3 {
+		t.Errorf("%+v; want the hold given up, the command ended by itself with 3", end)
+	}
+}
+
+// A command that does not hear is killed, with all that it started.
+func TestRun_KillsWhatDoesNotHear(t *testing.T) {
+	s := holdtest.Space(t, holdfast.TTL(time.Second))
+	h := hold(t, s)
+	r := under(t, h, time.Minute, `trap '' TERM; (while :; do sleep 0.01; done) & echo up; wait; while :; do sleep 0.01; done`)
+	if got := r.line(t); got != "up" {
+		t.Fatalf("the command says %q", got)
+	}
+	holdtest.Stall(s)
+	end := <-r.result
+	if end.err != nil || end.Lost == nil || end.Code != 128+int(syscall.SIGKILL) {
+		t.Errorf("%+v; want it killed and the hold lost", end)
+	}
+	if got := r.line(t); got != "" { // its output ends when the last process has ended
+		t.Errorf("something still writes: %q", got)
+	}
+}
+
+// A loss that is told ends the command, within the grace.
+func TestRun_Lost(t *testing.T) {
+	s := holdtest.Space(t, holdfast.TTL(time.Hour))
+	h := hold(t, s)
+	r := under(t, h, time.Minute, `trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.01; done`)
+	r.line(t)
+	holdtest.Lose(h, errors.New("an operator decided so"))
+	if got := r.line(t); got != "told" {
+		t.Errorf("the command says %q; it was not told to end", got)
+	}
+	if end := <-r.result; !errors.Is(end.Lost, holdfast.ErrLost) || !strings.Contains(end.Lost.Error(), "an operator decided so") {
+		t.Errorf("%+v; want ErrLost with its cause", end)
+	}
+}
+
+// What a command leaves in its group ends before the hold is given back.
+func TestRun_EndsTheRest(t *testing.T) {
+	s := holdtest.Space(t)
+	h := hold(t, s)
+	r := under(t, h, 50*time.Millisecond, `(trap '' TERM; sleep 300; sleep 300) & exit 4`)
+	end := <-r.result
+	if end.Code != 4 || end.Lost != nil || !strings.Contains(end.notes, "left processes behind") {
+		t.Fatalf("%+v; want 4 and a note about the rest", end)
+	}
+	if end.over != nil {
+		t.Errorf("the hold was over before the rest was: %v", end.over)
+	}
+	if got := r.line(t); got != "" {
+		t.Errorf("something still writes: %q", got)
+	}
+}
+
+// Signals are passed on; the third that asks for an end kills.
+func TestRun_Signals(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	r := under(t, h, time.Hour, `trap 'echo heard' INT; trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done`)
+	r.line(t)
+	r.signals <- syscall.SIGUSR1
+	if got := r.line(t); got != "usr" {
+		t.Errorf("after USR1: %q", got)
+	}
+	for range 2 {
+		r.signals <- syscall.SIGINT
+		if got := r.line(t); got != "heard" {
+			t.Errorf("after an INT: %q", got)
+		}
+	}
+	r.signals <- syscall.SIGINT
+	if end := <-r.result; end.Code != 137 || end.Lost != nil {
+		t.Errorf("%+v; want it killed and nothing lost", end)
+	}
+}
+
+// After the second signal that asks for an end the grace runs.
+func TestRun_SecondSignal(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	r := under(t, h, 50*time.Millisecond, `trap '' INT; echo up; while :; do sleep 0.01; done`)
+	r.line(t)
+	r.signals <- syscall.SIGINT
+	r.signals <- syscall.SIGINT
+	if end := <-r.result; end.Code != 137 || end.Lost != nil {
+		t.Errorf("%+v; want it killed and nothing lost", end)
+	}
+}
+
+func TestRun_CannotStart(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	c := &child.Command{Path: "/dev/null", Args: []string{"x"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	if _, err := c.Run(h); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("running /dev/null: %v", err)
+	}
+}

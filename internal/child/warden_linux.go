@@ -1,0 +1,129 @@
+package child
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// warden is the other process, as the first one sees it.
+type warden struct {
+	cmd   *exec.Cmd
+	stdin *os.File
+}
+
+// startWarden starts the warden with a copy of every file and connection that
+// this program has open.
+func startWarden(stderr *os.File) (*warden, error) {
+	kept := openFiles()
+	defer closeAll(kept)
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	cmd := exec.Command("/proc/self/exe", WardenArg)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = in, stderr, kept
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	return &warden{cmd, out}, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// tell gives an order. A warden that has gone needs none.
+func (w *warden) tell(o order) { _, _ = io.WriteString(w.stdin, o.String()) }
+
+// acted is the exit code of a warden that had to kill the command.
+const acted = 3
+
+// end ends the warden and returns when it has closed everything: until then the
+// kernel frees nothing. It reports whether the warden killed the command.
+func (w *warden) end() (killed bool) {
+	w.tell(order{word: "end"})
+	_ = w.stdin.Close()
+	_ = w.cmd.Wait() // it may have been killed; that is not the command's fault
+	return w.cmd.ProcessState.ExitCode() == acted
+}
+
+// Warden is the main function of the second process; it returns the exit code.
+// It is told what to watch on in, and when in ends without a farewell it kills
+// the command's group.
+func Warden(in io.Reader, notes io.Writer) int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	orders := make(chan order)
+	go listen(in, orders)
+	var (
+		group    int
+		deadline time.Time
+		clock    = time.NewTicker(glance)
+	)
+	defer clock.Stop()
+	for {
+		select {
+		case o, ok := <-orders:
+			switch {
+			case !ok:
+				return avenge(group, notes, "holdfast was killed")
+			case o.word == "end":
+				return 0
+			case o.word == "group":
+				group = o.group
+			case o.word == "until":
+				deadline = driver.Now().Add(o.left)
+				clock.Reset(min(max(o.left, time.Millisecond), glance))
+			}
+		case <-clock.C:
+			if left := driver.Until(deadline); !deadline.IsZero() && left <= 0 {
+				return avenge(group, notes, "the hold was not renewed in time")
+			} else if !deadline.IsZero() {
+				clock.Reset(min(left, glance))
+			}
+		}
+	}
+}
+
+// listen reads orders until the first process has ended.
+func listen(in io.Reader, orders chan<- order) {
+	defer close(orders)
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		o, err := parseOrder(lines.Text())
+		if err != nil {
+			return // nobody else writes here: as good as an end
+		}
+		orders <- o
+	}
+}
+
+// avenge kills the group and returns when it is gone.
+func avenge(group int, notes io.Writer, why string) int {
+	if group == 0 {
+		return 0 // no command was started
+	}
+	if !anyAlive(group) {
+		return 0
+	}
+	fmt.Fprintf(notes, "holdfast: %s; its command is killed\n", why)
+	for anyAlive(group) {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+		time.Sleep(breath)
+	}
+	return acted
+}

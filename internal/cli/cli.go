@@ -1,0 +1,122 @@
+// Package cli is the holdfast program: run it with [Main].
+//
+// Commands are thin: each family has a file that turns arguments into calls of
+// package holdfast and what they return into text or JSON. A new family is a
+// method of app that returns a *cobra.Command, and a line in commands.
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast"
+	_ "github.com/holdfast-io/holdfast/all" // every URL
+	"github.com/holdfast-io/holdfast/internal/child"
+)
+
+// app is one run of the program.
+type app struct {
+	in, out, errOut *os.File
+
+	// The settings that every command has.
+	url     string
+	config  string
+	json    bool
+	timeout time.Duration
+
+	began bool // the command line was understood
+}
+
+// Main runs the program with its arguments, the first being the command, and
+// returns its exit code.
+func Main(args []string) int {
+	if len(args) == 1 && args[0] == child.WardenArg {
+		return child.Warden(os.Stdin, os.Stderr)
+	}
+	a := &app{in: os.Stdin, out: os.Stdout, errOut: os.Stderr}
+	return a.main(args)
+}
+
+func (a *app) main(args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	cmd, err := root.ExecuteC()
+	if err != nil && !a.began {
+		err = usage(cmd, err)
+	}
+	return a.report(err)
+}
+
+// commands are all there are; more can be added here.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.lockCommand(), a.rlockCommand(), a.wlockCommand(), a.semCommand(), a.electCommand(), a.runCommand(), a.sessionCommand(),
+		a.counterCommand(), a.seqCommand(), a.kvCommand(),
+		a.watchCommand(), a.lsCommand(), a.showCommand(), a.releaseCommand(),
+		a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "Take turns safely: locks, semaphores, elections, counters, sequences and keys",
+		Long: `holdfast takes turns from the shell, on any backend that has a URL.
+
+Settings come from flags, else from the environment (HOLDFAST_URL for --url), else
+from the configuration file. Without a URL it works on files of your own account,
+with nothing to install.`,
+		Example: `  holdfast lock nightly -- ./backup.sh
+  holdfast lock --try nightly -- ./backup.sh
+  holdfast sem --limit 3 gpu -- ./train.sh
+  holdfast counter add orders
+  holdfast show nightly`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: a.prepare,
+		// An unknown command is a mistake, and not a wish for help.
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	p := root.PersistentFlags()
+	p.StringVar(&a.url, "url", "", "backend, such as file:///var/lock/app, postgres://host/db or redis://host (default: files of your account)")
+	p.StringVar(&a.config, "config", "", "configuration file (default: holdfast/config.yaml in your configuration directory)")
+	p.BoolVar(&a.json, "json", false, "print JSON, errors too")
+	p.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long the backend may take to answer")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
+	root.AddCommand(a.commands()...)
+	return root
+}
+
+// prepare comes before every command.
+func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+	if err := a.settle(cmd); err != nil {
+		return usage(cmd, err)
+	}
+	a.began = true
+	return nil
+}
+
+// asking is a command that asks the backend and prints the answer: with a Space,
+// until the timeout or a signal ends it.
+func (a *app) asking(run func(ctx context.Context, s *holdfast.Space, args []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		return untilSignal(func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+			defer cancel()
+			s, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return run(ctx, s, args)
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/cli"
+)
+
+// example is a line that a document tells to type, and what it says comes of it.
+type example struct {
+	command string
+	want    []string
+}
+
+// examplesOf reads the console blocks of a document.
+func examplesOf(doc string) []example {
+	var found []example
+	for i, block := range strings.Split(doc, "```console\n") {
+		if i == 0 {
+			continue
+		}
+		block, _, _ = strings.Cut(block, "```")
+		for line := range strings.Lines(block) {
+			line = strings.TrimSuffix(line, "\n")
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				found = append(found, example{command: command})
+				continue
+			}
+			last := &found[len(found)-1]
+			last.want = append(last.want, line)
+		}
+	}
+	return found
+}
+
+// What docs/cli.md shows is what happens.
+func TestDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := examplesOf(string(doc))
+	if len(examples) < 30 {
+		t.Fatalf("only %d examples are found", len(examples))
+	}
+	dir := t.TempDir()
+	for _, e := range examples {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", e.command)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOLDFAST_URL=file://"+filepath.Join(dir, "space"), "XDG_CONFIG_HOME="+dir)
+		out, _ := cmd.CombinedOutput() // how it ends, the examples say themselves
+		if got := string(out); !matches(e.want, got) {
+			t.Errorf("$ %s\n%swant:\n%s", e.command, got, strings.Join(e.want, "\n"))
+		}
+	}
+}
+
+// matches compares; … stands for anything within a line.
+func matches(want []string, got string) bool {
+	var pattern strings.Builder
+	for _, line := range want {
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", "[^\n]+") + "\n")
+	}
+	return regexp.MustCompile("^" + pattern.String() + "$").MatchString(got)
+}
+
+// Every setting is in the document's table, with its variable.
+func TestDocument_Settings(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range cli.SettingNames {
+		variable := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		if !strings.Contains(string(doc), "`"+name+"`") || !strings.Contains(string(doc), "`"+variable+"`") {
+			t.Errorf("%s or %s is not told", name, variable)
+		}
+	}
+}
+
+// The configuration file that the document shows is one.
+func TestDocument_Config(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(doc), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	values, err := cli.ParseConfig(text)
+	if !ok || err != nil || values["owner"] != "nightly jobs" || values["ttl"] != "10s" {
+		t.Errorf("%q is %v, %v", text, values, err)
+	}
+}

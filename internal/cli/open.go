@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-io/holdfast"
+)
+
+// open opens the Space that the settings name.
+func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
+	where, err := a.backend()
+	if err != nil {
+		return nil, err
+	}
+	s, err := holdfast.Open(ctx, where, opts...)
+	if err != nil {
+		return nil, unopened(err)
+	}
+	return s, nil
+}
+
+// openSoon is open until the timeout or a signal.
+func (a *app) openSoon(sigs *signals) (*holdfast.Space, error) {
+	ctx, done := sigs.during(context.Background())
+	defer done()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.open(ctx)
+	if cause, ok := errors.AsType[signalled](context.Cause(ctx)); ok && err != nil {
+		return nil, cause
+	}
+	return s, err
+}
+
+// unopened tells a wrong URL from a backend that cannot be reached.
+func unopened(err error) error {
+	if errors.Is(err, fs.ErrInvalid) {
+		return &failure{code: exitUsage, err: err, hint: "set the backend with --url or HOLDFAST_URL, such as file:///var/lock/app"}
+	}
+	return &failure{code: exitFailed, err: err, hint: "is the backend there? --url or HOLDFAST_URL names another"}
+}
+
+// backend is the URL of the settings, or of the account's own files.
+func (a *app) backend() (string, error) {
+	if a.url != "" {
+		return a.url, nil
+	}
+	dir, err := stateDir()
+	if err != nil {
+		return "", &failure{code: exitUsage, err: err, hint: "name a backend with --url, such as --url file:///var/lock/app"}
+	}
+	a.url = (&url.URL{Scheme: "file", Path: dir}).String()
+	return a.url, nil
+}
+
+// stateDir is where an account's own names live. It is on disk, so that counters
+// outlive a log-out and tokens a restart.
+func stateDir() (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("no backend is named, and there is no home directory for files: %w", err)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return "", fmt.Errorf("no backend is named, and there is no place for files: %w", err)
+	}
+	return filepath.Join(base, "holdfast"), nil
+}

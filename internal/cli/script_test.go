@@ -1,0 +1,84 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/holdfast-io/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// raceEnds keeps programs with the race detector from sleeping for a second when
+// they end.
+const raceEnds = "atexit_sleep_ms=0"
+
+// TestMain plays the program, too: scripts and tests find it in their PATH.
+func TestMain(m *testing.M) {
+	os.Setenv("GORACE", raceEnds)
+	testscript.Main(services.Main(m), map[string]func(){
+		"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
+	})
+}
+
+// The scripts tell what the program does, each on a directory of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata",
+		Setup: setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":  exits,
+			"awaits": awaits,
+			"signal": signalIt,
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+func setup(e *testscript.Env) error {
+	for name, dir := range map[string]string{"XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config", "HOME": "home"} {
+		e.Setenv(name, filepath.Join(e.WorkDir, dir))
+	}
+	e.Setenv("GORACE", raceEnds)
+	e.Setenv("HOLDFAST_URL", "file://"+filepath.Join(e.WorkDir, "space"))
+	return nil
+}
+
+// exits CODE PROGRAM ARGUMENT… runs a program that has to exit with the code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		e, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// awaits NAME returns when somebody waits for the name.
+func awaits(ts *testscript.TestScript, _ bool, args []string) {
+	for waiting := false; !waiting; {
+		ts.Check(ts.Exec("holdfast", "--json", "show", args[0]))
+		var seen struct{ Waiters []struct{} }
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &seen))
+		waiting = len(seen.Waiters) > 0
+	}
+}
+
+// signal NAME FILE sends the signal to the process whose number is in the file.
+func signalIt(ts *testscript.TestScript, _ bool, args []string) {
+	pid := ts.ReadFile(args[1])
+	ts.Check(ts.Exec("sh", "-c", "kill -"+args[0]+" "+pid))
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// settingNames are the flags that the environment and the configuration file can
+// set, too. What a command is told about its names is not among them: a command
+// that runs under a hold finds HOLDFAST_LOCK and HOLDFAST_TOKEN in its
+// environment, and must not take them for wishes.
+var settingNames = []string{"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait"}
+
+// settle sets what the command line left open: from the environment, else from
+// the file.
+func (a *app) settle(cmd *cobra.Command) error {
+	file, err := a.readConfig()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Changed && slices.Contains(settingNames, f.Name) {
+			errs = append(errs, setFrom(f, file))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// setFrom sets a flag, as if it had been given.
+func setFrom(f *pflag.Flag, file map[string]string) error {
+	origin := envName(f.Name)
+	value, ok := os.LookupEnv(origin)
+	if !ok || value == "" {
+		origin = "the configuration file"
+		value, ok = file[f.Name]
+	}
+	if !ok {
+		return nil
+	}
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("%s sets %s to %q: %w", origin, f.Name, value, err)
+	}
+	f.Changed = true
+	return nil
+}
+
+// envName is the variable of a flag: HOLDFAST_MIN_HOLD of min-hold.
+func envName(flag string) string {
+	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// readConfig reads the configuration file. One that was named has to exist.
+func (a *app) readConfig() (map[string]string, error) {
+	path, named := a.config, true
+	if path == "" {
+		path = os.Getenv("HOLDFAST_CONFIG")
+	}
+	if path == "" {
+		path, named = defaultConfig(), false
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the configuration file: %w", err)
+	}
+	values, err := parseConfig(string(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return values, nil
+}
+
+func defaultConfig() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "holdfast", "config.yaml")
+}
+
+// parseConfig reads lines "name: value", the part of YAML that settings need;
+// values may be quoted, and # begins a comment.
+func parseConfig(text string) (map[string]string, error) {
+	values := map[string]string{}
+	for i, line := range strings.Split(text, "\n") {
+		name, value, err := parseLine(line)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		case name == "":
+			continue
+		case !slices.Contains(settingNames, name):
+			return nil, fmt.Errorf("line %d: there is no setting %q; there are %s", i+1, name, strings.Join(settingNames, ", "))
+		}
+		if _, twice := values[name]; twice {
+			return nil, fmt.Errorf("line %d: %q is set twice", i+1, name)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// parseLine reads one line; an empty name means that it says nothing.
+func parseLine(line string) (name, value string, err error) {
+	text := strings.TrimRight(line, " \t\r")
+	switch trimmed := strings.TrimLeft(text, " \t"); {
+	case trimmed == "" || trimmed[0] == '#':
+		return "", "", nil
+	case trimmed != text:
+		return "", "", fmt.Errorf("%q is indented; settings are lines such as ttl: 10s", trimmed)
+	}
+	name, value, ok := strings.Cut(text, ":")
+	if !ok || name == "" || value != "" && value[0] != ' ' && value[0] != '\t' {
+		return "", "", fmt.Errorf("%q is no setting; write name: value", text)
+	}
+	value, err = parseValue(strings.TrimSpace(value))
+	return name, value, err
+}
+
+// parseValue takes quotes or a comment off a value.
+func parseValue(v string) (string, error) {
+	if strings.HasPrefix(v, `"`) {
+		quoted, err := strconv.QuotedPrefix(v)
+		rest := strings.TrimSpace(strings.TrimPrefix(v, quoted))
+		if err != nil || rest != "" && rest[0] != '#' {
+			return "", fmt.Errorf("%s is not quoted rightly", v)
+		}
+		return strconv.Unquote(quoted)
+	}
+	if strings.HasPrefix(v, "#") {
+		v = ""
+	}
+	v, _, _ = strings.Cut(v, " #")
+	if v = strings.TrimSpace(v); v == "" {
+		return "", errors.New("it sets nothing; write name: value")
+	}
+	return v, nil
+}

@@ -1,0 +1,138 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// terminal is a pseudo-terminal with a program on it.
+type terminal struct {
+	t     *testing.T
+	keys  *os.File
+	shown string
+	cmd   *exec.Cmd
+}
+
+// onTerminal runs the program as a shell would run it in the foreground.
+func onTerminal(t *testing.T, dir string, args ...string) *terminal {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { keys.Close() })
+	var unlocked, number int32
+	control(t, keys, syscall.TIOCSPTLCK, &unlocked)
+	control(t, keys, syscall.TIOCGPTN, &number)
+	screen, err := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	cmd := program(t, dir, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &terminal{t: t, keys: keys, cmd: cmd}
+}
+
+func control(t *testing.T, f *os.File, request uintptr, arg *int32) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errno syscall.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(arg)))
+	})
+	if err != nil || errno != 0 {
+		t.Fatal(err, errno)
+	}
+}
+
+// sees waits until the terminal shows the text after what was seen before.
+func (m *terminal) sees(text string) {
+	m.t.Helper()
+	buf := make([]byte, 4096)
+	for !strings.Contains(m.shown, text) {
+		n, err := m.keys.Read(buf)
+		m.shown += string(buf[:n])
+		if err != nil {
+			m.t.Fatalf("the terminal ends and shows %q; want %q", m.shown, text)
+		}
+	}
+	_, m.shown, _ = strings.Cut(m.shown, text)
+}
+
+func (m *terminal) types(keys string) {
+	m.t.Helper()
+	if _, err := m.keys.WriteString(keys); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// exits waits for the end of the program.
+func (m *terminal) exits(want int) {
+	m.t.Helper()
+	_ = m.cmd.Wait()
+	if got := m.cmd.ProcessState.ExitCode(); got != want {
+		m.t.Errorf("exit code %d, want %d", got, want)
+	}
+}
+
+// A command under a lock has the terminal: it reads keys, and ^Z
+// does not put a held lock to sleep.
+func TestTerminal(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c",
+		`echo up; read line; echo "got $line"; while read line; do echo "got $line"; done; exit 5`)
+	m.sees("up")
+	m.types("one\n")
+	m.sees("got one")
+	m.types("\x1a") // ^Z
+	m.sees("what holds is not suspended")
+	m.types("two\n")
+	m.sees("got two")
+	m.types("\x04") // ^D
+	m.exits(5)
+}
+
+// ^C ends a command that does not care for it, and the exit code says so.
+func TestTerminal_Interrupt(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "cat")
+	m.types("up\n")
+	m.sees("up")    // the terminal's echo
+	m.sees("up")    // the command's own
+	m.types("\x03") // ^C
+	m.exits(130)
+}
+
+// After the command the terminal is the program's again: a shell could go on.
+func TestTerminal_ComesBack(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c",
+		"holdfast lock y -- sh -c 'read line; echo inner $line'; read line; echo outer $line")
+	m.types("a\nb\n")
+	m.sees("inner a")
+	m.sees("outer b")
+	m.exits(0)
+}
+
+// Who waits at a terminal is told for whom.
+func TestTerminal_Waiting(t *testing.T) {
+	dir := t.TempDir()
+	m := onTerminal(t, dir, "lock", "--owner", "ann", "x", "--", "sh", "-c", "echo up; read line")
+	m.sees("up")
+	w := onTerminal(t, dir, "lock", "x", "--", "echo", "granted")
+	w.sees(`waiting for "x"`)
+	m.types("\n")
+	m.exits(0)
+	w.sees("granted")
+	w.exits(0)
+}

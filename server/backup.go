@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/storage"
+)
+
+// Backup writes everything that this node knows to w, for [Restore]: on the
+// leader that is all that was answered before, on another node perhaps a little
+// less. The node goes on meanwhile. ctx bounds how long the state may take to
+// reach the node's own disk, from where it is copied.
+//
+// A backup carries its version, the cluster's id and a checksum over all of it.
+// Only one for which Backup returned nil is whole; Restore refuses the others.
+func (s *Server) Backup(ctx context.Context, w io.Writer) error {
+	err := s.backup(ctx, w)
+	if err == nil {
+		return nil
+	}
+	if _, told := errors.AsType[*driver.Error](err); told {
+		return err
+	}
+	return &driver.Error{Op: "back up", Name: s.cfg.String(), Err: err}
+}
+
+func (s *Server) backup(ctx context.Context, w io.Writer) error {
+	for {
+		index, err := s.loop.snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		r, err := s.disk.OpenSnapshot(index)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // newer ones have replaced it meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		return save(r, w)
+	}
+}
+
+func save(r *storage.SnapshotReader, w io.Writer) error {
+	defer r.Close()
+	return r.Save(w)
+}
+
+// awaited is somebody who waits for a snapshot that has an entry.
+type awaited struct {
+	index uint64
+	ready chan uint64
+}
+
+// snapshot waits for a snapshot of what is applied by now.
+func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
+	ready := make(chan uint64, 1)
+	if err := l.do(ctx, func() {
+		l.backups = append(l.backups, awaited{l.node.WantSnapshot(l.now()), ready})
+	}); err != nil {
+		return 0, err
+	}
+	select {
+	case index := <-ready:
+		return index, nil
+	case <-l.stopped:
+		return 0, &driver.Error{Op: "back up", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// wakeBackups tells those whose snapshot is durable.
+func (l *loop) wakeBackups() {
+	if len(l.backups) == 0 {
+		return
+	}
+	have := l.node.Status().SnapshotIndex
+	rest := l.backups[:0]
+	for _, b := range l.backups {
+		if have < b.index {
+			rest = append(rest, b)
+			continue
+		}
+		b.ready <- have
+	}
+	l.backups = rest
+}

@@ -1,0 +1,214 @@
+//go:build unix
+
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// What a connection to a node begins with.
+const (
+	streamWanted byte = 's'
+	statusWanted byte = '?'
+)
+
+func init() { roles["node"] = nodeChild }
+
+// nodeChild is one node: SERVER_TEST_NODES are all peers and client addresses.
+func nodeChild() error {
+	go untilOrphaned()
+	id, err := strconv.Atoi(os.Getenv("SERVER_TEST_ID"))
+	if err != nil {
+		return err
+	}
+	cfg := server.Config{Dir: os.Getenv("SERVER_TEST_DIR"), ID: uint64(id), Founders: founders(os.Getenv("SERVER_TEST_NODES"))}
+	if len(cfg.Founders) > 1 {
+		cfg.Listen = cfg.Founders[id-1].Peer
+	}
+	srv, err := server.New(cfg)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", cfg.Founders[id-1].Client)
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-srv.Done()
+		fmt.Fprintln(os.Stderr, "the node has ended:", srv.Err())
+		os.Exit(1)
+	}()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		go serveConn(srv, conn)
+	}
+}
+
+func serveConn(srv *server.Server, conn net.Conn) {
+	var want [1]byte
+	if _, err := conn.Read(want[:]); err != nil {
+		conn.Close()
+		return
+	}
+	if want[0] == streamWanted {
+		serveStream(srv, conn)
+		return
+	}
+	if st, err := srv.Status(context.Background()); err == nil {
+		fmt.Fprintln(conn, st.Serving, st.Applied, st.Hash)
+	}
+	conn.Close()
+}
+
+// founders reads what nodes.env wrote.
+func founders(text string) (all []replica.Endpoint) {
+	for i, addrs := range strings.Split(text, ",") {
+		peer, client, _ := strings.Cut(addrs, "+")
+		all = append(all, replica.Endpoint{ID: uint64(i + 1), Peer: peer, Client: client})
+	}
+	return all
+}
+
+// nodes is a group of processes on loopback.
+type nodes struct {
+	t     testing.TB
+	addrs []string // peer+client
+	dirs  []string
+	procs []*process
+}
+
+func newNodes(t testing.TB, n int) *nodes {
+	t.Helper()
+	g := &nodes{t: t, procs: make([]*process, n)}
+	for range n {
+		g.addrs = append(g.addrs, freeAddr(t)+"+"+freeAddr(t))
+		g.dirs = append(g.dirs, t.TempDir())
+	}
+	for i := range n {
+		g.start(i)
+	}
+	return g
+}
+
+// freeAddr is an address that no outgoing connection is ever given: a node that
+// was killed must find it free.
+func freeAddr(t testing.TB) string {
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 16000+rand.IntN(16000))
+		if ln, err := net.Listen("tcp", addr); err == nil {
+			ln.Close()
+			return addr
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+func (g *nodes) start(i int) {
+	g.t.Helper()
+	g.procs[i] = spawn(g.t, "node", "SERVER_TEST_DIR="+g.dirs[i], fmt.Sprint("SERVER_TEST_ID=", i+1), "SERVER_TEST_NODES="+strings.Join(g.addrs, ","))
+}
+
+// clients are the addresses for clients.
+func (g *nodes) clients() (all []string) {
+	for _, a := range g.addrs {
+		_, client, _ := strings.Cut(a, "+")
+		all = append(all, client)
+	}
+	return all
+}
+
+// status is what a node tells about itself.
+type status struct {
+	serving       bool
+	applied, hash uint64
+}
+
+func (g *nodes) status(i int) (st status, err error) {
+	conn, err := net.DialTimeout("tcp", g.clients()[i], time.Second)
+	if err != nil {
+		return st, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte{statusWanted}); err != nil {
+		return st, err
+	}
+	_, err = fmt.Fscan(conn, &st.serving, &st.applied, &st.hash)
+	return st, err
+}
+
+// leader waits until a node other than not serves, and returns it.
+func (g *nodes) leader(not int) int {
+	g.t.Helper()
+	found := -1
+	g.await("no node leads", func() bool {
+		for i := range g.procs {
+			if i == not {
+				continue
+			}
+			if st, err := g.status(i); err == nil && st.serving {
+				found = i
+			}
+		}
+		return found >= 0
+	})
+	return found
+}
+
+// settled waits until every node has applied what the leader has now.
+func (g *nodes) settled() {
+	g.t.Helper()
+	lead := g.leader(-1)
+	first, _ := g.status(lead)
+	for i := range g.procs {
+		g.await(fmt.Sprintf("node %d does not catch up", i+1), func() bool {
+			st, err := g.status(i)
+			return err == nil && st.applied >= first.applied
+		})
+	}
+}
+
+// agreed waits until every node has the same state.
+func (g *nodes) agreed() {
+	g.t.Helper()
+	g.await("the nodes differ", func() bool {
+		seen := map[status]bool{}
+		for i := range g.procs {
+			st, err := g.status(i)
+			seen[status{applied: st.applied, hash: st.hash}] = true
+			if err != nil {
+				return false
+			}
+		}
+		return len(seen) == 1
+	})
+}
+
+// await looks until it sees what it wants.
+func (g *nodes) await(what string, look func() bool) {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	for !look() {
+		select {
+		case <-ctx.Done():
+			g.t.Fatal(what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

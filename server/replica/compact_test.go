@@ -1,0 +1,61 @@
+package replica_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// compacted proposes entries of about 1 KiB to a node alone until it compacts its
+// log, and returns how many entries it keeps below the snapshot.
+func compacted(t *testing.T, cfg replica.Config) uint64 {
+	t.Helper()
+	cfg.ID = 1
+	n, err := replica.New(cfg, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := core.SessionID{7}
+	put := core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Value: make([]byte, 1000)}}}
+	for seq := range uint64(1000) {
+		put.Seq = seq + 1
+		f := core.Frame{Session: id, Attempt: seq + 1, Mark: seq + 1, Commands: []core.Command{put}}
+		if seq == 0 {
+			f.Commands = append([]core.Command{open()}, put)
+		}
+		n.Submit(1, 5, core.AppendFrame(nil, &f))
+		for out := n.Output(); ; out = n.Output() {
+			if out.Compact > 0 {
+				return n.Status().SnapshotIndex - out.Compact
+			}
+			if out.Snapshot != nil {
+				for done := false; !done; _, done = n.SnapshotNext(nil, 1<<20) {
+				}
+				n.SnapshotSaved(1, true)
+				continue
+			}
+			if len(out.Writes) == 0 {
+				break
+			}
+			n.Written(1, out.Writes[len(out.Writes)-1].ID)
+		}
+	}
+	t.Fatal("the log is never compacted")
+	return 0
+}
+
+// Entries can be large, so what is kept of the log is bounded in bytes, too.
+func TestTrailingIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg         replica.Config
+		least, most uint64
+	}{
+		"bytes":   {replica.Config{SnapshotBytes: 50 << 10, TrailingBytes: 10 << 10}, 8, 10},
+		"entries": {replica.Config{SnapshotBytes: 50 << 10, Trailing: 5}, 5, 5},
+	} {
+		if kept := compacted(t, c.cfg); kept < c.least || kept > c.most {
+			t.Errorf("%s: %d entries of 1 KiB are kept, want %d to %d", name, kept, c.least, c.most)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/disk"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage"
+)
+
+// Anew says how a cluster of one begins from an old state, in a directory of its
+// own; other nodes can join it. It forgets: all sessions are ended, events of
+// before cannot be watched any more, and what the old cluster did after the
+// state was saved is lost. Tokens never come again: the revision jumps to
+// max(revision + 2⁴⁰, Unix seconds · 2²⁰).
+type Anew struct {
+	// Dir is the new directory; it must be missing or empty.
+	Dir string
+	// ID is the node's number; default 1.
+	ID uint64
+	// ClusterID is the new cluster's number, never one that was used before;
+	// default: drawn at random.
+	ClusterID uint64
+	// Peer and Client are the node's addresses, for other nodes and for clients.
+	Peer, Client string
+	// Wait is how long nothing is granted after the start; default not at all.
+	//
+	// Danger: without it a client that does not know yet of its loss may still
+	// act while another is granted what it held, and only the token tells the
+	// two apart. A wait as long as the longest TTL leaves no such client.
+	Wait time.Duration
+}
+
+// Began is what came of it.
+type Began struct {
+	// ClusterID is the new cluster's number: [Config.ClusterID] of every node.
+	ClusterID uint64
+	// From is what the cluster began from.
+	From disk.Origin
+}
+
+// Restore begins a cluster from a backup that [Server.Backup] wrote to a file. A
+// copy of a node's newest snap- file serves too.
+func Restore(backup string, a Anew) (Began, error) {
+	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return disk.Restore(storage.OS{}, backup, s) })
+}
+
+// AcceptLoss begins a cluster from what can still be read of the damaged
+// directory old, up to the first damage. old is not changed, and no process may
+// use it. In a cluster whose other nodes are well, replace the node instead.
+func AcceptLoss(old string, a Anew) (Began, error) {
+	return a.begin("accept the loss", func(s disk.Start) (disk.Origin, error) { return disk.AcceptLoss(storage.OS{}, old, s) })
+}
+
+// ForceNewCluster makes the last node of a cluster, which cannot decide without
+// the others, a cluster of one; old is its directory, which is not changed and
+// which no process may use. Whatever the others knew and this node did not is
+// lost.
+//
+// Danger: should the others still run, there are two clusters from then on that
+// both grant. Only fencing tells them apart, and only while the old one makes
+// fewer than 2⁴⁰ changes more.
+func ForceNewCluster(old string, a Anew) (Began, error) {
+	return a.begin("force a new cluster", func(s disk.Start) (disk.Origin, error) { return disk.ForceNewCluster(storage.OS{}, old, s) })
+}
+
+func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Began, error) {
+	if a.Dir == "" || a.Wait < 0 {
+		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Dir must name a new directory, and Anew.Wait (%s) must not be negative", a.Wait)
+	}
+	s, err := a.start()
+	if err != nil {
+		return Began{}, &driver.Error{Op: op, Name: a.Dir, Outcome: driver.NotDone, Err: err}
+	}
+	origin, err := from(s)
+	if err != nil {
+		return Began{}, &driver.Error{Op: op, Name: a.Dir, Outcome: driver.NotDone, Err: err}
+	}
+	return Began{ClusterID: s.Options.ClusterID, From: origin}, nil
+}
+
+func (a *Anew) start() (disk.Start, error) {
+	var chance [16]byte
+	if _, err := rand.Read(chance[:]); err != nil {
+		return disk.Start{}, err
+	}
+	o := storage.Options{ClusterID: a.ClusterID, NodeID: max(a.ID, 1), Salt: binary.LittleEndian.Uint64(chance[:])}
+	if o.ClusterID == 0 {
+		o.ClusterID = max(binary.LittleEndian.Uint64(chance[8:]), 2)
+	}
+	self := replica.Endpoint{ID: o.NodeID, Peer: a.Peer, Client: a.Client}
+	return disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait}, nil
+}

@@ -1,0 +1,233 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/watch"
+)
+
+func lock() core.Command {
+	return core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "m", Kind: core.Mutex}}}
+}
+
+// backup saves a running node into a file.
+func backup(t *testing.T, s *server.Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Backup(within(t), f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A restored node has the state of the backup, and nothing of those who held
+// something; a client of before learns at once that it has lost.
+func TestBackupAndRestore(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir()})
+	c := newClient(t, 1, func() []*server.Server { return []*server.Server{s} })
+	held := c.do(lock())
+	for range 10 {
+		c.do(add())
+	}
+	path := backup(t, s)
+	last := c.do(add())
+	s.Close()
+
+	dir := filepath.Join(t.TempDir(), "new")
+	began, err := server.Restore(path, server.Anew{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if began.ClusterID < 2 || began.From.ClusterID != 1 || began.From.Revision >= last.Revision {
+		t.Errorf("it began as %+v", began)
+	}
+	if _, err := server.New(server.Config{Dir: dir, ClusterID: 1}); !errors.Is(err, storage.ErrForeign) {
+		t.Errorf("the new directory opens as the old cluster's: %v", err)
+	}
+	s = start(t, server.Config{Dir: dir})
+	other := newClient(t, 2, one(s))
+	if r := other.do(add()); r.Number != 11 {
+		t.Errorf("the counter went on at %d, want 11", r.Number)
+	}
+	if r := other.do(lock()); r.Code != core.CodeOK || r.Token <= held.Token || r.Token <= uint64(time.Now().Add(-time.Hour).Unix())<<20 {
+		t.Errorf("the lock: %+v after token %d", r, held.Token)
+	}
+	if _, _, err := s.Watch(watch.Filter{}, last.Revision); !isCompacted(err) {
+		t.Errorf("a watch from before the restore: %v", err)
+	}
+	c.hangUp()
+	c.dial()
+	for c.s.Alive() {
+		c.act(c.s.Flush(c.now()))
+		c.receive(<-c.in)
+	}
+	if d, _ := c.s.Deadline(); c.now() >= d {
+		t.Error("the old session ended only by its deadline")
+	}
+}
+
+func isCompacted(err error) bool {
+	_, ok := errors.AsType[*watch.CompactedError](err)
+	return ok
+}
+
+// A backup has everything that was answered before it was asked for, also while
+// others write, and also right after another.
+func TestBackupIsComplete(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir(), SnapshotEntries: 4})
+	c := newClient(t, 1, one(s))
+	for want := uint64(1); want <= 9; want++ {
+		c.do(add())
+		dir := filepath.Join(t.TempDir(), "new")
+		if _, err := server.Restore(backup(t, s), server.Anew{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, server.Config{Dir: dir})
+		if got := newClient(t, 2, one(r)).do(add()); got.Number != want+1 {
+			t.Errorf("the backup has %d, want %d", got.Number-1, want)
+		}
+		r.Close()
+	}
+}
+
+func TestBackupFails(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir()})
+	broken := errors.New("broken")
+	r, w := io.Pipe()
+	r.CloseWithError(broken)
+	if err := s.Backup(within(t), w); !errors.Is(err, broken) {
+		t.Errorf("to a writer that fails: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Backup(ctx, io.Discard); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	s.Close()
+	if err := s.Backup(within(t), io.Discard); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("of a stopped node: %v", err)
+	}
+}
+
+// Promise: "a non-empty target directory, a running node: clear errors, nothing
+// overwritten".
+func TestAnewRefuses(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	path := backup(t, s)
+	for name, err := range map[string]error{
+		"no directory":      errOf(server.Restore(path, server.Anew{})),
+		"negative wait":     errOf(server.Restore(path, server.Anew{Dir: t.TempDir(), Wait: -1})),
+		"a running node":    errOf(server.Restore(path, server.Anew{Dir: cfg.Dir})),
+		"no such backup":    errOf(server.Restore(path+"x", server.Anew{Dir: t.TempDir()})),
+		"loss of a running": errOf(server.AcceptLoss(cfg.Dir, server.Anew{Dir: t.TempDir()})),
+		"force a running":   errOf(server.ForceNewCluster(cfg.Dir, server.Anew{Dir: t.TempDir()})),
+		"nothing there":     errOf(server.AcceptLoss(t.TempDir(), server.Anew{Dir: t.TempDir()})),
+	} {
+		if full, ok := errors.AsType[*driver.Error](err); !ok || full.Op == "" || full.Outcome != driver.NotDone {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c := newClient(t, 1, one(s))
+	if r := c.do(add()); r.Number != 1 {
+		t.Errorf("afterwards the node counts to %d", r.Number)
+	}
+}
+
+func errOf(_ server.Began, err error) error { return err }
+
+// A damaged node alone says so and names both ways out; accepting the loss gives
+// what was readable, in a directory of its own.
+func TestAcceptLoss(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	c := newClient(t, 1, one(s))
+	for range 10 {
+		c.do(add())
+	}
+	s.Close()
+	log := filepath.Join(cfg.Dir, "log-0000000000000001")
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(bytes.TrimRight(b, "\x00"))*3/4] ^= 1
+	if err := os.WriteFile(log, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = server.New(cfg)
+	if !errors.Is(err, storage.ErrDamaged) || !contains(err, log, "restore a backup", "accept the loss") {
+		t.Errorf("a damaged node: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	began, err := server.AcceptLoss(cfg.Dir, server.Anew{Dir: dir, Wait: time.Hour})
+	if err != nil || len(began.From.Findings) == 0 {
+		t.Fatalf("%+v, %v", began, err)
+	}
+	s = start(t, server.Config{Dir: dir})
+	c = newClient(t, 2, one(s))
+	if r := c.do(add()); r.Number < 3 || r.Number > 11 {
+		t.Errorf("the counter went on at %d", r.Number)
+	}
+	if r := c.do(lock()); r.Code != core.CodeUnavailable {
+		t.Errorf("during the wait a lock got code %d", r.Code)
+	}
+	if now, _ := os.ReadFile(log); !bytes.Equal(now, b) {
+		t.Error("the damaged file was changed")
+	}
+}
+
+// The last of three goes on alone, and a new node can join it.
+func TestForceNewCluster(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	for range 30 {
+		c.do(add())
+	}
+	c.hangUp()
+	lead := g.leader()
+	for _, n := range g.nodes {
+		n.Close()
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	if _, err := server.ForceNewCluster(g.cfgs[lead].Dir, server.Anew{Dir: dir, ID: 7}); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, server.Config{Dir: dir})
+	if r := newClient(t, 2, one(s)).do(add()); r.Number != 31 {
+		t.Errorf("the counter went on at %d, want 31", r.Number)
+	}
+	if st, err := s.Status(within(t)); err != nil || st.ID != 7 {
+		t.Errorf("node %d, %v", st.ID, err)
+	}
+	if _, err := server.ForceNewCluster(dir+"x", server.Anew{Dir: t.TempDir()}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("from nowhere: %v", err)
+	}
+}
+
+// Promise: "A new store too starts at unix seconds · 2²⁰", also one of a group.
+func TestNewStoreBeginsAtTheClock(t *testing.T) {
+	least := uint64(time.Now().Unix()) << 20
+	alone := start(t, server.Config{Dir: t.TempDir()})
+	for name, nodes := range map[string]func() []*server.Server{"alone": one(alone), "three": newGroup(t, 3).up} {
+		if r := newClient(t, 1, nodes).do(lock()); r.Token < least || r.Token >= 1<<53 {
+			t.Errorf("%s: token %d, want at least %d", name, r.Token, least)
+		}
+	}
+}

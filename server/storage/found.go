@@ -1,0 +1,102 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+)
+
+// Found makes a new store in dir whose log begins with the snapshot that body
+// writes, for a cluster that goes on from the state of another. dir must be
+// missing or empty; what it holds otherwise is not touched. Cut short, it leaves
+// an empty directory or one that Open refuses as damaged, never a store with
+// another content.
+func Found(fsys FS, dir string, o Options, meta SnapshotMeta, body func(io.Writer) error) error {
+	o, err := o.filled()
+	if err != nil {
+		return err
+	}
+	if err := vacant(fsys, dir); err != nil {
+		return err
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return failed("make", dir, err, adviseAccess)
+	}
+	lock, err := fsys.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return lockFailed(dir, err)
+	}
+	s := &Store{fs: fsys, dir: dir, opts: o, lock: lock}
+	defer s.release()
+	if err := vacant(fsys, dir); err != nil {
+		return err
+	}
+	return s.found(meta, body)
+}
+
+func (s *Store) found(meta SnapshotMeta, body func(io.Writer) error) error {
+	m := &image{fs: s.fs, dir: s.dir}
+	var err error
+	if m.names, err = s.fs.List(s.dir); err != nil {
+		return failed("list", s.dir, err, adviseAccess)
+	}
+	if err := s.prepare(m); err != nil {
+		return err
+	}
+	w, err := s.NewSnapshot(meta)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if err := body(w); err != nil {
+		return err
+	}
+	if err := s.InstallSnapshot(w, Batch{HardState: HardState{Term: meta.Term, Commit: meta.Index}}); err != nil {
+		return err
+	}
+	return s.createIdentity()
+}
+
+// vacant refuses a directory that holds anything but the lock file and what an
+// unfinished creation leaves behind.
+func vacant(fsys FS, dir string) error {
+	names, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return failed("list", dir, err, adviseAccess)
+	}
+	m := &image{fs: fsys, dir: dir, names: names}
+	used, err := m.usedFile()
+	if err != nil {
+		return err
+	}
+	foreign := func(name string) bool { return name == identityName || name != lockName && !known(name) }
+	if i := slices.IndexFunc(names, foreign); used == "" && i >= 0 {
+		used = names[i]
+	}
+	if used != "" {
+		return failed("begin in", filepath.Join(dir, used), fmt.Errorf("the directory is not empty: %w", fs.ErrExist), adviseEmpty)
+	}
+	return nil
+}
+
+// Owner tells whose store dir is; zeros if there is none.
+func Owner(fsys FS, dir string) (clusterID, nodeID uint64, err error) {
+	m := &image{fs: fsys, dir: dir}
+	m.names, err = fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !slices.Contains(m.names, identityName) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, failed("list", dir, err, adviseAccess)
+	}
+	if err := m.loadIdentity(); err != nil {
+		return 0, 0, err
+	}
+	return m.id.cluster, m.id.node, m.err()
+}
