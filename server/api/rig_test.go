@@ -47,7 +47,16 @@ func serveWith(t *testing.T, cfg api.Config) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { node.Close() })
-	return serveNode(t, node, cfg)
+	r := serveNode(t, node, cfg)
+	for {
+		st, err := node.Status(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.revision = st.Revision; st.Serving && st.Revision != 0 {
+			return r
+		}
+	}
 }
 
 func serveNode(t *testing.T, node *server.Server, cfg api.Config) *rig {
@@ -61,11 +70,6 @@ func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config)
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(ctx, ln, api.New(node), cfg) }()
 	r := &rig{t: t, node: node, addr: ln.Addr().String(), web: &http.Client{Transport: &http.Transport{}}}
-	st, err := node.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.revision = st.Revision
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -77,6 +81,7 @@ func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config)
 			t.Errorf("Serve: %v", err)
 		}
 	}
+	var err error
 	r.conn, err = grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
