@@ -1,5 +1,11 @@
 // Package api lets programs in any language use a Holdfast node: gRPC for
-// Holdfast's own clients and everybody else's.
+// Holdfast's own clients and everybody else's, and JSON over HTTP for the rest,
+// all on one port.
+//
+//	ln, err := net.Listen("tcp", "127.0.0.1:7420")
+//	err = api.Serve(ctx, ln, api.New(node), api.Config{})
+//
+// What is there, with examples for curl, is in docs/wire.md.
 package api
 
 import (
@@ -19,20 +25,31 @@ const NamespaceHeader = "Holdfast-Namespace"
 
 // Service is the services of one node.
 type Service struct {
-	node *server.Server
+	node  *server.Server
+	plain *gateway
 	pb.UnimplementedSessionStreamServer
 	pb.UnimplementedInspectServiceServer
 	pb.UnimplementedWatchServiceServer
 }
 
-// New returns the services of a node.
-func New(node *server.Server) *Service { return &Service{node: node} }
+// New returns the services of a node. Make one for each node, whatever the number
+// of ports: it keeps account of the calls that wait.
+func New(node *server.Server) *Service { return &Service{node: node, plain: newGateway(node)} }
+
+// Close ends the waits of calls and withdraws what they waited for. Serve does it
+// itself; the node goes on.
+func (s *Service) Close() {
+	s.plain.drain()
+	s.plain.close()
+}
 
 // Register adds the services to a gRPC server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
+	r = around{r, s.plain}
 	pb.RegisterSessionStreamServer(r, s)
 	pb.RegisterInspectServiceServer(r, s)
 	pb.RegisterWatchServiceServer(r, s)
+	s.plain.register(r)
 }
 
 // namespace is the tenant that a call names.

@@ -31,6 +31,17 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 	n.process()
 }
 
+// Renew takes a keepalive from a caller without a stream. It will be answered
+// once, with an encoded core.Renewed.
+func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
+	if !n.begin(now) {
+		n.answer(caller, NotDone, nil)
+		return
+	}
+	n.enqueue(item{caller: caller, renewal: r, short: true})
+	n.process()
+}
+
 func (n *Node) deny(c Caller, code core.Code, text string) {
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: NotDone, Code: code, Text: text})
 }

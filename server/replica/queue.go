@@ -8,7 +8,7 @@ type item struct {
 	stream  bool   // the caller is a stream
 	frame   []byte // nil: a renewal
 	renewal core.Renewal
-	short   bool // a renewal of a session that cannot wait for a tick
+	short   bool // a renewal that cannot wait for a tick: of a short session, or without a stream
 }
 
 // urgent items are proposed at once; others wait for the next tick.

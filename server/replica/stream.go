@@ -190,6 +190,10 @@ func (n *Node) replyStream(i item, r *core.Reply) {
 }
 
 func (n *Node) renewed(i item, r *core.Renewed) {
+	if !i.stream {
+		n.answer(i.caller, Done, core.AppendRenewed(nil, r))
+		return
+	}
 	a := n.streams.attached[r.Session]
 	if a == nil || a.caller != i.caller {
 		return
@@ -241,6 +245,13 @@ func (n *Node) busyStream(i item) {
 // StreamClosed tells that a stream has ended. Its sessions live on.
 func (n *Node) StreamClosed(stream Caller) {
 	maps.DeleteFunc(n.streams.attached, func(_ core.SessionID, a *attachment) bool { return a.caller == stream })
+}
+
+// Detach ends an attachment of a session, by its number; the session lives on.
+func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
+	if a := n.streams.attached[id]; a != nil && a.caller == stream && a.stream == number {
+		delete(n.streams.attached, id)
+	}
 }
 
 // closeStreams ends every stream, since this node does not lead any more: its

@@ -62,22 +62,26 @@ func (i Installer) Install(ctx context.Context, programs ...Program) error {
 		return fmt.Errorf("install: lock %s: %w", i.Lock, err)
 	}
 	defer unlock()
-	var packages []string
+	var packages, services []string
 	for _, p := range programs {
-		if i.Missing(p) {
-			packages = append(packages, p.Package)
+		if !i.Missing(p) {
+			continue
+		}
+		packages = append(packages, p.Package)
+		if !p.Tool {
+			services = append(services, p.Package)
 		}
 	}
 	if len(packages) == 0 {
 		return nil
 	}
-	if err := i.add(ctx, packages); err != nil {
+	if err := i.add(ctx, packages, services); err != nil {
 		return fmt.Errorf("install %s: %w", strings.Join(packages, " "), err)
 	}
 	return nil
 }
 
-func (i Installer) add(ctx context.Context, packages []string) error {
+func (i Installer) add(ctx context.Context, packages, services []string) error {
 	if err := i.apt(ctx, "update"); err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func (i Installer) add(ctx context.Context, packages []string) error {
 	if err := errors.Join(i.apt(ctx, args...), allow()); err != nil {
 		return err
 	}
-	return i.quiet(ctx, packages)
+	return i.quiet(ctx, services)
 }
 
 func (i Installer) apt(ctx context.Context, args ...string) error {

@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// A Program is one server that tests start.
+// A Program is what tests start: a server, or a tool.
 type Program struct {
 	// Package is the Debian package that holds it, and the name of the
 	// service which that package would start.
@@ -29,6 +29,8 @@ type Program struct {
 	// Places are glob patterns of directories searched after PATH, the
 	// highest version first.
 	Places []string
+	// Tool: its package starts no service.
+	Tool bool
 	// Variable is the environment variable that can name a running server in
 	// place of the program. It is empty when none can stand in.
 	Variable string
@@ -55,10 +57,17 @@ var (
 		Executables: [][]string{{"pgbouncer"}},
 		Places:      []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"},
 	}
+	// Python runs a client in another language.
+	Python = Program{
+		Package:     "python3",
+		Executables: [][]string{{"python3"}},
+		Places:      []string{"/usr/bin", "/usr/local/bin"},
+		Tool:        true,
+	}
 )
 
 // All returns every program that the tests of this module can ask for.
-func All() []Program { return []Program{Redis, PostgreSQL, PgBouncer} }
+func All() []Program { return []Program{Redis, PostgreSQL, PgBouncer, Python} }
 
 // A MissingError says that a program is not on this machine and what to do.
 type MissingError struct{ Program Program }

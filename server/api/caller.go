@@ -1,0 +1,49 @@
+package api
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// The names of what a caller may say beside its request, as metadata or header.
+const (
+	headerNamespace = "holdfast-namespace"
+	headerKey       = "idempotency-key"
+)
+
+// caller is what a call says beside its request.
+type caller struct {
+	namespace string
+	key       string // makes a repeated call the same call; "": none
+}
+
+type callerKey struct{}
+
+// callerOf is the caller of a call.
+func callerOf(ctx context.Context) caller {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	if !ok {
+		c.namespace = defaultNamespace
+	}
+	return c
+}
+
+const defaultNamespace = "default"
+
+// withCaller reads what a call says beside its request; get gives a metadata
+// value or header.
+func withCaller(ctx context.Context, get func(name string) string) (context.Context, error) {
+	c := caller{namespace: get(headerNamespace), key: get(headerKey)}
+	if c.namespace == "" {
+		c.namespace = defaultNamespace
+	}
+	if err := checkNamespace(c.namespace); err != nil {
+		return ctx, err
+	}
+	if len(c.key) > maxName {
+		return ctx, driver.Errorf("call", "", fs.ErrInvalid, "the idempotency key has %d bytes: at most %d are allowed", len(c.key), maxName)
+	}
+	return context.WithValue(ctx, callerKey{}, c), nil
+}

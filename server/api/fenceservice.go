@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// fenceService is pb.FenceService.
+type fenceService struct {
+	pb.UnimplementedFenceServiceServer
+	*gateway
+}
+
+// registers is the namespace of fenced registers beside each namespace: a
+// register is a key there, whose value begins with the token that wrote it.
+const registers = reserved + "registers."
+
+// inRegisters makes a call one about the registers of its namespace.
+func inRegisters(ctx context.Context) context.Context {
+	c := callerOf(ctx)
+	c.namespace = registers + c.namespace
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+func (s fenceService) CheckToken(ctx context.Context, r *pb.CheckTokenRequest) (*pb.CheckTokenResponse, error) {
+	if err := checkName(r.Name); err != nil {
+		return nil, named(err, "check token", r.Name)
+	}
+	out := &pb.CheckTokenResponse{}
+	ns := callerOf(ctx).namespace
+	var revision uint64
+	err := s.look(ctx, func(m *core.Machine, _ int64) {
+		revision = m.Revision()
+		res, _ := m.Inspect(ns, r.Name)
+		for i := range res.Holders {
+			if h := &res.Holders[i]; h.Token == r.Token && r.Token != 0 {
+				out.Held, out.Revoked = true, h.Revoked
+			}
+		}
+	})
+	if err != nil {
+		return nil, named(err, "check token", r.Name)
+	}
+	out.Header = s.header(ctx, revision)
+	return out, nil
+}
+
+// Write compares and writes in one transaction: values are compared as bytes, and
+// the token stands first in them, so that "not newer than token" is "less than
+// the next token". The first write of a register is one on its absence.
+func (s fenceService) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.FenceWriteResponse, error) {
+	if r.Token == 0 || r.Token == math.MaxUint64 {
+		return nil, named(invalid("", "token %d is none that a hold can have", r.Token), "write register", r.Register)
+	}
+	value := append(binary.BigEndian.AppendUint64(nil, r.Token), r.Value...)
+	older := &pb.Compare{Key: r.Register, Target: pb.Compare_TARGET_VALUE, Relation: pb.Compare_RELATION_LESS, Value: binary.BigEndian.AppendUint64(nil, r.Token+1)}
+	absent := &pb.Compare{Key: r.Register}
+	for {
+		for _, condition := range []*pb.Compare{older, absent} {
+			res, revision, err := s.writeIf(ctx, condition, r.Register, value)
+			if err != nil {
+				return nil, err
+			}
+			if res.Succeeded {
+				return &pb.FenceWriteResponse{Header: s.header(ctx, revision)}, nil
+			}
+			if kvs := res.Results[0].Kvs; len(kvs) > 0 && tokenIn(kvs[0].Value) > r.Token {
+				return nil, driver.Errorf("write register", r.Register, driver.ErrStale, "token %d has written it after token %d was granted: another holds it now", tokenIn(kvs[0].Value), r.Token)
+			}
+		}
+	}
+}
+
+// writeIf writes a register, or tells what is in it.
+func (g *gateway) writeIf(ctx context.Context, condition *pb.Compare, register string, value []byte) (*pb.TxnResponse, uint64, error) {
+	ctx = inRegisters(ctx)
+	c := callerOf(ctx)
+	if c.key != "" { // each of the two transactions is a request of its own
+		c.key += " " + condition.Target.String()
+		ctx = context.WithValue(ctx, callerKey{}, c)
+	}
+	return g.txn(ctx, "write register", register, &pb.TxnRequest{
+		If:   []*pb.Compare{condition},
+		Then: []*pb.Op{{Op: &pb.Op_Put{Put: &pb.PutRequest{Key: register, Value: value}}}},
+		Else: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: register}}}},
+	})
+}
+
+func tokenIn(value []byte) uint64 {
+	if len(value) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
+func (s fenceService) Read(ctx context.Context, r *pb.FenceReadRequest) (*pb.FenceReadResponse, error) {
+	res, revision, err := s.txn(inRegisters(ctx), "read register", r.Register, &pb.TxnRequest{Then: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: r.Register}}}}})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.FenceReadResponse{Header: s.header(ctx, revision)}
+	if kvs := res.Results[0].Kvs; len(kvs) > 0 && len(kvs[0].Value) >= 8 {
+		out.Token, out.Value = tokenIn(kvs[0].Value), kvs[0].Value[8:]
+	}
+	return out, nil
+}

@@ -1,0 +1,210 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// gateway turns plain calls into commands on sessions. Who calls plainly keeps
+// no stream: its leases are sessions that this node numbers the commands of, and
+// everything that hangs on no lease goes over a session of the gateway's own.
+type gateway struct {
+	s     *server.Server
+	line  line
+	memo  memo
+	meter *meter
+	relay relay
+
+	mu     sync.Mutex
+	leases map[core.SessionID]*lease
+	plain  map[string]*lease // by namespace
+	ids    uint64            // of leases made here
+
+	// draining is closed when waits have to end, life ends with close.
+	draining chan struct{}
+	once     sync.Once
+	life     context.Context
+	end      context.CancelFunc
+	work     tasks
+}
+
+func newGateway(s *server.Server) *gateway {
+	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
+	g.line.s = s
+	g.relay.web = &http.Transport{MaxIdleConnsPerHost: 64}
+	g.line.waits = map[core.SessionID]*attached{}
+	g.life, g.end = context.WithCancel(context.Background())
+	return g
+}
+
+// drain ends all waits, and returns when they are withdrawn.
+func (g *gateway) drain() {
+	g.once.Do(func() { close(g.draining) })
+	g.work.wait()
+}
+
+// close is the end, after drain.
+func (g *gateway) close() {
+	g.work.wait()
+	g.end()
+	g.line.close()
+	g.relay.close()
+}
+
+// tasks counts waits, and what goes on after them.
+type tasks struct {
+	mu    sync.Mutex
+	n     int
+	empty *sync.Cond
+}
+
+func (t *tasks) add(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n += n; t.n == 0 && t.empty != nil {
+		t.empty.Broadcast()
+	}
+}
+
+func (t *tasks) wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.empty == nil {
+		t.empty = sync.NewCond(&t.mu)
+	}
+	for t.n > 0 {
+		t.empty.Wait()
+	}
+}
+
+// settle is how long the gateway itself tries to bring something to its end that
+// nobody waits for: the session's own end does it otherwise.
+const settle = 5 * time.Second
+
+// later runs f when its caller does not wait any more.
+func (g *gateway) later(f func(ctx context.Context)) {
+	g.work.add(1)
+	go func() {
+		defer g.work.add(-1)
+		ctx, cancel := context.WithTimeout(g.life, settle)
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// leaderless is how long a call waits for a leader to be elected, and how often
+// it looks.
+const (
+	leaderless = 20
+	lookAgain  = 50 * time.Millisecond
+)
+
+// patiently repeats what certainly did not happen while the group has no leader,
+// as right after its start.
+func (g *gateway) patiently(ctx context.Context, f func() error) error {
+	err := f()
+	for range leaderless {
+		if !errors.Is(err, driver.ErrUnavailable) || !g.leaderless(ctx) {
+			return err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone}
+		}
+		err = f()
+	}
+	return err
+}
+
+func (g *gateway) leaderless(ctx context.Context) bool {
+	st, err := g.s.Status(ctx)
+	return err == nil && (st.Leader == 0 || st.Leader == st.ID && !st.Serving)
+}
+
+// submit runs a frame.
+func (g *gateway) submit(ctx context.Context, f *core.Frame) (r core.Reply, err error) {
+	err = g.patiently(ctx, func() error {
+		r, err = g.s.Submit(ctx, f)
+		return err
+	})
+	return r, err
+}
+
+// look reads the machine.
+func (g *gateway) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
+	return g.s.LookAt(ctx, f)
+}
+
+// read answers a command that changes nothing.
+func (g *gateway) read(ctx context.Context, c core.Command) (r core.Result, now int64, err error) {
+	ns := callerOf(ctx).namespace
+	err = g.look(ctx, func(m *core.Machine, at int64) {
+		r, now = m.Read(ns, &c), at
+	})
+	if err == nil {
+		err = refusal(&r, now, nil)
+	}
+	return r, now, err
+}
+
+// do runs a command that hangs on no lease, with the caller's idempotency key if
+// it has one.
+func (g *gateway) do(ctx context.Context, c core.Command) (core.Result, int64, error) {
+	if key := callerOf(ctx).key; key != "" {
+		return g.doKeyed(ctx, key, c)
+	}
+	reply, results, err := g.plainLease(callerOf(ctx).namespace).run(ctx, c)
+	for errors.Is(err, errWindow) { // many calls at the same time: the next session has room
+		reply, results, err = g.plainLease(callerOf(ctx).namespace).run(ctx, c)
+	}
+	if err != nil {
+		return core.Result{}, 0, err
+	}
+	r := results[0]
+	return r, reply.Now, refusal(&r, reply.Now, c.Wants)
+}
+
+// refusal is the error of a result; nil: it is none.
+func refusal(r *core.Result, now int64, wants []core.Want) error {
+	if r.Code == core.CodeOK || r.Code == core.CodeQueued {
+		return nil
+	}
+	e := convert.Refusal(r.Code, r.Text)
+	if r.Code == core.CodeHeld {
+		e.Holders, e.Waiting = convert.Holders(now, r.Holders, wants), int(r.Waiting)
+		e.RetryAfter = retryAfter(e.Holders)
+	}
+	return e
+}
+
+// retryAfter is when a try may do better: at the latest when a holder has to
+// renew, and before that after a second, since it may release at any time.
+func retryAfter(holders []driver.Claim) time.Duration {
+	d := time.Second
+	for i := range holders {
+		if left := holders[i].ExpiresIn; left > 0 {
+			d = min(d, left)
+		}
+	}
+	return d
+}
+
+// header tells where an answer of that revision comes from.
+func (g *gateway) header(ctx context.Context, revision uint64) *pb.Header {
+	h := &pb.Header{ClusterId: g.s.ClusterID(), Revision: int64(revision)}
+	if st, err := g.s.Status(ctx); err == nil {
+		h.MemberId, h.RaftTerm = st.ID, st.Term
+	}
+	return h
+}

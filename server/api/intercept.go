@@ -1,0 +1,183 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// around is a registrar that puts the gateway around every call, on any gRPC
+// server.
+type around struct {
+	grpc.ServiceRegistrar
+	g *gateway
+}
+
+// RegisterService is of grpc.ServiceRegistrar.
+func (a around) RegisterService(d *grpc.ServiceDesc, impl any) {
+	c := *d
+	c.Methods, c.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	for i := range c.Methods {
+		c.Methods[i].Handler = a.method(c.Methods[i].Handler)
+	}
+	for i := range c.Streams {
+		c.Streams[i].Handler = a.stream("/"+d.ServiceName+"/"+c.Streams[i].StreamName, c.Streams[i].Handler)
+	}
+	a.ServiceRegistrar.RegisterService(&c, impl)
+}
+
+func (a around) method(handle grpc.MethodHandler) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
+		if outer == nil {
+			return handle(srv, ctx, dec, a.g.unary)
+		}
+		return handle(srv, ctx, dec, func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return outer(ctx, r, info, func(ctx context.Context, r any) (any, error) { return a.g.unary(ctx, r, info, next) })
+		})
+	}
+}
+
+func (a around) stream(method string, handle grpc.StreamHandler) grpc.StreamHandler {
+	return func(srv any, ss grpc.ServerStream) error { return a.g.streaming(method, srv, ss, handle) }
+}
+
+// unary is around every plain gRPC call.
+func (g *gateway) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	began := time.Now()
+	out, err := g.checked(ctx, r, handle)
+	var st *status.Status
+	if err != nil {
+		st = g.status(ctx, err)
+	}
+	if to := elsewhere(ctx, st); to != "" {
+		out, err = g.pass(ctx, to, info.FullMethod, r)
+		st = status.Convert(err)
+	}
+	g.meter.called(info.FullMethod, st.Code(), began)
+	return out, st.Err()
+}
+
+// checked reads what a call says beside its request, and runs it.
+func (g *gateway) checked(ctx context.Context, r any, handle func(context.Context, any) (any, error)) (any, error) {
+	if m, ok := r.(proto.Message); ok && proto.Size(m) > maxRequest {
+		return nil, errTooLarge
+	}
+	ctx, err := withCaller(ctx, metadataOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return handle(ctx, r)
+}
+
+// metadataOf reads metadata by name.
+func metadataOf(ctx context.Context) func(string) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return func(name string) string {
+		if v := md.Get(name); len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+}
+
+// streaming is around every gRPC stream.
+func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle grpc.StreamHandler) error {
+	began := time.Now()
+	ctx, err := withCaller(ss.Context(), metadataOf(ss.Context()))
+	if err == nil {
+		err = handle(srv, calledStream{ss, ctx})
+	}
+	var st *status.Status
+	if err != nil {
+		st = g.status(ctx, err)
+	}
+	g.meter.called(method, st.Code(), began)
+	return st.Err()
+}
+
+// calledStream is a stream whose caller is known.
+type calledStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s calledStream) Context() context.Context { return s.ctx }
+
+// overHTTP is around every call of connect.
+type overHTTP struct{ g *gateway }
+
+func (o overHTTP) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		began := time.Now()
+		ctx, err := o.with(ctx, r.Header().Get)
+		var out connect.AnyResponse
+		if err == nil {
+			out, err = next(ctx, r)
+		}
+		return out, o.ended(ctx, r.Spec().Procedure, began, err)
+	}
+}
+
+func (o overHTTP) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (o overHTTP) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
+		began := time.Now()
+		ctx, err := o.with(ctx, c.RequestHeader().Get)
+		if err == nil {
+			err = next(ctx, c)
+		}
+		return o.ended(ctx, c.Spec().Procedure, began, err)
+	}
+}
+
+// with reads headers, also as the metadata that gRPC's services look at.
+func (o overHTTP) with(ctx context.Context, get func(string) string) (context.Context, error) {
+	ctx, err := withCaller(ctx, get)
+	return withNamespace(ctx), err
+}
+
+// withNamespace says the namespace as the metadata of gRPC.
+func withNamespace(ctx context.Context) context.Context {
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(headerNamespace, callerOf(ctx).namespace))
+}
+
+// ended turns an error into one of connect.
+func (o overHTTP) ended(ctx context.Context, procedure string, began time.Time, err error) error {
+	if err == nil {
+		o.g.meter.called(procedure, codes.OK, began)
+		return nil
+	}
+	if e, ok := err.(*connect.Error); ok {
+		o.g.meter.called(procedure, codes.Code(e.Code()), began)
+		return e
+	}
+	st := o.g.status(ctx, err)
+	o.g.meter.called(procedure, st.Code(), began)
+	e := connect.NewError(connect.Code(st.Code()), connectText(st.Message()))
+	if d, err := connect.NewErrorDetail(failureOf(st)); err == nil {
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// connectText is an error that is only its text.
+type connectText string
+
+func (t connectText) Error() string { return string(t) }
+
+// service and method of a full gRPC method.
+func splitMethod(full string) (service, method string) {
+	service, method, _ = strings.Cut(strings.TrimPrefix(full, "/"), "/")
+	return strings.TrimPrefix(service, "holdfast.v1."), method
+}

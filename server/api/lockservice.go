@@ -1,0 +1,258 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// lockService is pb.LockService.
+type lockService struct {
+	pb.UnimplementedLockServiceServer
+	*gateway
+}
+
+func (s lockService) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, error) {
+	h, err := s.lock(ctx, r.Name, &pb.Terms{
+		LeaseId: r.LeaseId, TimeoutMs: r.TimeoutMs, TtlMs: r.TtlMs, Owner: r.Owner, Metadata: r.Metadata,
+	})
+	if notAcquired(err) && r.TimeoutMs != nil {
+		return &pb.LockResponse{Header: s.header(ctx, s.revision(ctx))}, nil
+	}
+	if err != nil {
+		return nil, named(err, "lock", r.Name)
+	}
+	return &pb.LockResponse{
+		Header: s.header(ctx, h.revision), Key: keyOf(r.Name, h.lease), FencingToken: int64(h.token), Acquired: true,
+		LeaseId: h.lease, TtlMs: h.left.Milliseconds(),
+	}, nil
+}
+
+func (s lockService) TryLock(ctx context.Context, r *pb.TryLockRequest) (*pb.TryLockResponse, error) {
+	h, err := s.lock(ctx, r.Name, &pb.Terms{LeaseId: r.LeaseId, TimeoutMs: new(int64), TtlMs: r.TtlMs, Owner: r.Owner, Metadata: r.Metadata})
+	if notAcquired(err) {
+		return &pb.TryLockResponse{Header: s.header(ctx, s.revision(ctx))}, nil
+	}
+	if err != nil {
+		return nil, named(err, "try lock", r.Name)
+	}
+	return &pb.TryLockResponse{
+		Header: s.header(ctx, h.revision), Key: keyOf(r.Name, h.lease), FencingToken: int64(h.token), Acquired: true,
+		LeaseId: h.lease, TtlMs: h.left.Milliseconds(),
+	}, nil
+}
+
+// lock takes a lock; a lease that has it already joins.
+func (g *gateway) lock(ctx context.Context, name string, t *pb.Terms) (held, error) {
+	w, err := g.wishOf(core.Want{Name: name, Kind: core.Mutex}, t)
+	if err != nil {
+		return held{}, err
+	}
+	w.reentrant = true
+	return g.acquire(ctx, w)
+}
+
+// notAcquired: somebody else has it, also at the end of the time given.
+func notAcquired(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && (e.Kind == error(driver.ErrHeld) || e.Kind == context.DeadlineExceeded && len(e.Holders) > 0)
+}
+
+// named adds what a call was about to its error.
+func named(err error, op, name string) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Op != "" {
+		return err
+	}
+	c := *e
+	c.Op, c.Name = op, name
+	return &c
+}
+
+// revision is the machine's; 0 if it cannot be told.
+func (g *gateway) revision(ctx context.Context) (n uint64) {
+	_ = g.look(ctx, func(m *core.Machine, _ int64) { n = m.Revision() })
+	return n
+}
+
+// keyOf is the key of a hold.
+func keyOf(name string, lease int64) string { return fmt.Sprintf("%s/%x", name, lease) }
+
+// cutKey is the reverse of keyOf.
+func cutKey(key string) (name string, lease int64, err error) {
+	i := strings.LastIndexByte(key, '/')
+	if i < 0 {
+		return "", 0, invalid(key, "the key of a hold is its name, a slash, and its lease in hexadecimal digits")
+	}
+	lease, err = strconv.ParseInt(key[i+1:], 16, 64)
+	if err != nil || lease <= 0 {
+		return "", 0, invalid(key, "the key of a hold ends with its lease in hexadecimal digits")
+	}
+	return key[:i], lease, nil
+}
+
+func (s lockService) Unlock(ctx context.Context, r *pb.UnlockRequest) (*pb.UnlockResponse, error) {
+	name, token := r.Name, uint64(r.FencingToken)
+	if r.Key != "" {
+		var err error
+		if name, token, err = s.tokenOf(ctx, r.Key); err != nil {
+			return nil, named(err, "unlock", r.Key)
+		}
+	}
+	h, err := s.giveBack(ctx, name, token, core.Mutex)
+	if err != nil {
+		return nil, named(err, "unlock", name)
+	}
+	return &pb.UnlockResponse{Header: h}, nil
+}
+
+// tokenOf finds the token of the hold with that key.
+func (g *gateway) tokenOf(ctx context.Context, key string) (name string, token uint64, err error) {
+	name, number, err := cutKey(key)
+	if err != nil {
+		return "", 0, err
+	}
+	ns := callerOf(ctx).namespace
+	err = g.look(ctx, func(m *core.Machine, _ int64) {
+		r, _ := m.Inspect(ns, name)
+		for i := range r.Holders {
+			if r.Holders[i].Session == sessionOf(ns, number) {
+				token = r.Holders[i].Token
+			}
+		}
+	})
+	return name, token, err
+}
+
+func (s lockService) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	if r.Ttl <= 0 || r.Ttl > int64(maxTTL/time.Second) {
+		return nil, named(invalid("", "a ttl of %d s is out of range: give 1 to %d", r.Ttl, int64(maxTTL/time.Second)), "grant lease", "")
+	}
+	o, err := s.open(ctx, &pb.OpenRequest{TtlMs: r.Ttl * 1000, LeaseId: r.Id})
+	if err != nil {
+		return nil, named(err, "grant lease", "")
+	}
+	return &pb.LeaseGrantResponse{Header: o.Header, Id: o.LeaseId, Ttl: r.Ttl}, nil
+}
+
+func (s lockService) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	h, err := s.endLease(ctx, r.Id)
+	if err != nil {
+		return nil, named(err, "revoke lease", "")
+	}
+	return &pb.LeaseRevokeResponse{Header: h}, nil
+}
+
+// LeaseKeepAlive renews one lease a message. An unknown lease is answered with a
+// ttl of 0, and the stream goes on for the others.
+func (s lockService) LeaseKeepAlive(stream pb.LockService_LeaseKeepAliveServer) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r, err := s.keepAlive(stream.Context(), m)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (g *gateway) keepAlive(ctx context.Context, m *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
+	left, err := g.keepLease(ctx, m.Id, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, named(err, "keep lease alive", "")
+	}
+	return &pb.LeaseKeepAliveResponse{Header: g.header(ctx, g.revision(ctx)), Id: m.Id, Ttl: int64(left / time.Second)}, nil
+}
+
+// open opens a lease, or renews it.
+func (g *gateway) open(ctx context.Context, r *pb.OpenRequest) (*pb.OpenResponse, error) {
+	ttl, err := checkTTL(r.TtlMs, g.s.MinTTL())
+	switch {
+	case err != nil:
+		return nil, err
+	case r.LeaseId < 0 || ofHold(r.LeaseId):
+		return nil, invalid("", "lease %d: choose a positive number outside of 2^52 to 2^53, or 0", r.LeaseId)
+	case len(r.Owner) > maxName:
+		return nil, invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), maxName)
+	}
+	if err := checkBytes("the metadata", []byte(r.Meta)); err != nil {
+		return nil, err
+	}
+	who := callerOf(ctx)
+	number := r.LeaseId
+	switch {
+	case number == 0 && who.key != "":
+		number = max(1, keyNumber(who.key))
+	case number == 0:
+		number = g.newNumber()
+	}
+	id := sessionOf(who.namespace, number)
+	c := core.Command{Op: core.OpOpen, Namespace: who.namespace, TTL: int64(ttl), Owner: r.Owner, Meta: r.Meta}
+	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{c}})
+	if err != nil {
+		return nil, err
+	}
+	if err := refusal(&reply.Results[0], reply.Now, nil); err != nil {
+		return nil, err
+	}
+	return &pb.OpenResponse{
+		Header: g.header(ctx, reply.Results[0].Revision), LeaseId: number, Session: id[:],
+		TtlMs: convert.Left(reply.Now, reply.Deadline).Milliseconds(),
+	}, nil
+}
+
+// keepLease renews a lease of the caller's namespace.
+func (g *gateway) keepLease(ctx context.Context, number int64, ttl time.Duration) (time.Duration, error) {
+	if number <= 0 {
+		return 0, invalid("", "lease %d: numbers of leases are positive", number)
+	}
+	id := sessionOf(callerOf(ctx).namespace, number)
+	var r core.Renewed
+	err := g.patiently(ctx, func() (err error) {
+		r, err = g.s.Renew(ctx, id, ttl)
+		return err
+	})
+	if err == nil && r.Deadline == 0 {
+		err = noLease(number)
+	}
+	return convert.Left(r.Now, r.Deadline), err
+}
+
+// endLease ends a lease with all that hangs on it.
+func (g *gateway) endLease(ctx context.Context, number int64) (*pb.Header, error) {
+	if number <= 0 {
+		return nil, invalid("", "lease %d: numbers of leases are positive", number)
+	}
+	ns := callerOf(ctx).namespace
+	id := sessionOf(ns, number)
+	known := false
+	if err := g.look(ctx, func(m *core.Machine, _ int64) { _, known = m.Session(id) }); err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, noLease(number)
+	}
+	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: ns}}})
+	if err != nil {
+		return nil, err
+	}
+	return g.header(ctx, reply.Results[0].Revision), nil
+}

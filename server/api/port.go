@@ -1,0 +1,216 @@
+package api
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// port shares one listener between gRPC and HTTP: the first bytes of a connection
+// say what it speaks.
+type port struct {
+	ln   net.Listener
+	tls  *tls.Config // nil: TLS is not spoken
+	peek time.Duration
+	grpc *handed
+	http *handed
+
+	mu     sync.Mutex
+	closed bool
+	silent int // connections that have not said anything yet
+	open   map[net.Conn]struct{}
+	busy   sync.WaitGroup
+}
+
+// maxPeeked is how many connections may be silent at a time; more are closed.
+const maxPeeked = 4096
+
+func newPort(ln net.Listener, cfg *tls.Config, peek time.Duration) *port {
+	return &port{ln: ln, tls: byProtocol(cfg), peek: peek, grpc: newHanded(ln.Addr()), http: newHanded(ln.Addr()), open: map[net.Conn]struct{}{}}
+}
+
+// byProtocol lets the client's list of protocols decide: who offers only HTTP/2
+// is a gRPC client, everybody else gets HTTP/1.1.
+func byProtocol(cfg *tls.Config) *tls.Config {
+	if cfg == nil {
+		return nil
+	}
+	h1, h2 := cfg.Clone(), cfg.Clone()
+	h1.NextProtos, h2.NextProtos = []string{"http/1.1"}, []string{"h2"}
+	out := cfg.Clone()
+	out.GetConfigForClient = func(i *tls.ClientHelloInfo) (*tls.Config, error) {
+		if len(i.SupportedProtos) == 0 || slices.Contains(i.SupportedProtos, "http/1.1") {
+			return h1, nil
+		}
+		return h2, nil
+	}
+	return out
+}
+
+// run accepts until the listener is closed.
+func (p *port) run() error {
+	defer p.busy.Wait()
+	for pause := time.Duration(0); ; {
+		c, err := p.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil { // such as too many open files: it passes
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		if x := (&peeked{Conn: c, p: p}); p.enter(x) {
+			p.busy.Go(func() { p.route(x) })
+		}
+	}
+}
+
+// enter takes a connection in; false: there is no room, and it is closed.
+func (p *port) enter(c *peeked) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.silent >= maxPeeked {
+		c.Conn.Close()
+		return false
+	}
+	p.silent++
+	p.open[c.Conn] = struct{}{}
+	return true
+}
+
+// spoken notes that a connection has said something, or will not.
+func (p *port) spoken() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent--
+}
+
+func (p *port) leave(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// route hands a connection to whoever speaks its language. One that says nothing
+// for the time of a peek, or garbage instead of a handshake, is closed.
+func (p *port) route(c *peeked) {
+	defer p.spoken()
+	_ = c.SetDeadline(time.Now().Add(p.peek))
+	first := make([]byte, 3)
+	if _, err := io.ReadFull(c, first); err != nil {
+		c.Close()
+		return
+	}
+	c.first = first
+	to, conn := p.http, net.Conn(c)
+	switch {
+	case first[0] == 0x16:
+		if conn = p.shake(c); conn == nil {
+			c.Close()
+			return
+		}
+		if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol == "h2" {
+			to = p.grpc
+		}
+	case string(first) == "PRI":
+		to = p.grpc
+	}
+	_ = c.SetDeadline(time.Time{})
+	to.give(conn)
+}
+
+// shake is the TLS handshake; nil: it failed, or TLS is not spoken here.
+func (p *port) shake(c net.Conn) net.Conn {
+	if p.tls == nil {
+		return nil
+	}
+	t := tls.Server(c, p.tls)
+	if t.Handshake() != nil {
+		return nil
+	}
+	return t
+}
+
+// close stops accepting.
+func (p *port) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.ln.Close()
+}
+
+// cut closes every connection.
+func (p *port) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		c.Close()
+	}
+}
+
+// peeked is a connection whose first bytes have been read.
+type peeked struct {
+	net.Conn
+	p     *port
+	first []byte
+}
+
+// Close is of net.Conn.
+func (p *peeked) Close() error {
+	p.p.leave(p.Conn)
+	return p.Conn.Close()
+}
+
+func (p *peeked) Read(b []byte) (int, error) {
+	if len(p.first) == 0 {
+		return p.Conn.Read(b)
+	}
+	n := copy(b, p.first)
+	p.first = p.first[n:]
+	return n, nil
+}
+
+// handed is a listener that gets its connections from a port.
+type handed struct {
+	addr  net.Addr
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newHanded(a net.Addr) *handed {
+	return &handed{addr: a, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (h *handed) give(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.done:
+		c.Close()
+	}
+}
+
+// Accept is of net.Listener.
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is of net.Listener.
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+// Addr is of net.Listener.
+func (h *handed) Addr() net.Addr { return h.addr }

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// headerRelayed marks a call that another node passed on: it goes no further.
+const headerRelayed = "holdfast-relayed"
+
+// relay asks the leader for callers who came to another node. It speaks plain
+// text, as every port does.
+type relay struct {
+	mu   sync.Mutex
+	addr string
+	conn *grpc.ClientConn
+	web  *http.Transport
+}
+
+// to is a connection to the leader.
+func (r *relay) to(addr string) (*grpc.ClientConn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.addr == addr {
+		return r.conn, nil
+	}
+	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	if r.conn != nil {
+		r.conn.Close()
+	}
+	r.addr, r.conn = addr, c
+	return c, nil
+}
+
+func (r *relay) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn != nil {
+		r.conn.Close()
+		r.conn, r.addr = nil, ""
+	}
+	r.web.CloseIdleConnections()
+}
+
+// elsewhere is where a call that this node refused may succeed: it certainly did
+// nothing here, another node leads, and nobody has passed the call on before.
+func elsewhere(ctx context.Context, st *status.Status) string {
+	f := failureOf(st)
+	if st.Code() != codes.Unavailable || !f.GetNotDone() || metadataOf(ctx)(headerRelayed) != "" {
+		return ""
+	}
+	return f.GetLeader()
+}
+
+// pass asks the leader instead.
+func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, error) {
+	c, err := g.relay.to(addr)
+	if err != nil {
+		return nil, err
+	}
+	out, err := answerOf(method)
+	if err != nil {
+		return nil, err
+	}
+	md := []string{headerRelayed, "1"}
+	for _, name := range []string{headerNamespace, headerKey, "traceparent"} {
+		if v := metadataOf(ctx)(name); v != "" {
+			md = append(md, name, v)
+		}
+	}
+	return out, c.Invoke(metadata.AppendToOutgoingContext(ctx, md...), method, r, out)
+}
+
+// answerOf is an empty answer of a method, /service/method.
+func answerOf(full string) (proto.Message, error) {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(full, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	if err != nil {
+		return nil, err
+	}
+	return t.New().Interface(), nil
+}
+
+// passed passes a request over HTTP on to the leader, if another node leads;
+// false: it is to be answered here.
+func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get(headerRelayed) != "" || !relayed(r.URL.EscapedPath()) {
+		return false
+	}
+	addr := g.leader(r.Context())
+	if addr == "" {
+		return false
+	}
+	p := httputil.ReverseProxy{
+		Transport: g.relay.web, FlushInterval: -1, ErrorLog: quiet,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "http", Host: addr})
+			p.Out.Host = p.In.Host
+			p.Out.Header.Set(headerRelayed, "1")
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			fail(w, &driver.Error{Op: "relay", Kind: driver.ErrUnavailable, Err: err}, http.StatusServiceUnavailable, addr)
+		},
+	}
+	p.ServeHTTP(w, r)
+	return true
+}
+
+// relayed reports whether a path is the leader's: every call but those about the
+// node itself, and watches, which every node serves.
+func relayed(path string) bool {
+	switch path {
+	case "/v1/watch", "/holdfast.v1.AdminService/Status", "/holdfast.v1.WatchService/Watch":
+		return false
+	}
+	return strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/holdfast.v1.")
+}

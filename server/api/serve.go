@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Config says how a node is served. The zero value is a plain port on loopback.
+type Config struct {
+	// TLS is spoken on the port, beside plain text; nil: plain text only.
+	TLS *tls.Config
+	// Public allows addresses other than loopback. Whoever reaches the port can
+	// do everything: there are no access rules yet.
+	Public bool
+	// Admin is where profiles (pprof) and metrics are, on loopback; nil: no
+	// profiles. Serve closes it.
+	Admin net.Listener
+	// Grace is how long calls may go on when the node stops; default 5 s. Waits
+	// end at once.
+	Grace time.Duration
+	// Peek is how long a connection may take to say what it wants: its first
+	// bytes, a handshake, the header and the body of a request each; default 10 s.
+	Peek time.Duration
+}
+
+func (c Config) filled(ln net.Listener) (Config, error) {
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Second
+	}
+	if c.Peek == 0 {
+		c.Peek = 10 * time.Second
+	}
+	if !c.Public && !loopback(ln.Addr()) {
+		return c, driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or set Config.Public if everybody who reaches the port may do everything")
+	}
+	if c.Admin != nil && !loopback(c.Admin.Addr()) {
+		return c, driver.Errorf("serve", c.Admin.Addr().String(), fs.ErrPermission, "the admin address shows the memory of the process: use a loopback address")
+	}
+	return c, nil
+}
+
+func loopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}
+
+// Serve serves a node on one port: gRPC, HTTP with JSON, health, metrics. It
+// returns when ctx ends, after it has handed leadership over to another node if
+// there is one and has answered the calls under way, or when the node stops. It
+// closes ln, not the node.
+func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error {
+	cfg, err := cfg.filled(ln)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	p := newPort(ln, cfg.TLS, cfg.Peek)
+	rpc, alive := svc.grpcServer(cfg.Peek)
+	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
+	ended := make(chan error, 4)
+	go func() { ended <- p.run() }()
+	go func() { ended <- rpc.Serve(p.grpc) }()
+	go func() { ended <- web.Serve(p.http) }()
+	admin := svc.admin(cfg.Admin, ended)
+	select {
+	case <-ctx.Done():
+	case <-svc.node.Done():
+	}
+	alive.Shutdown()
+	svc.plain.drain() // while this node can still withdraw what they waited for
+	svc.handOver(cfg.Grace)
+	p.close()
+	p.stop(rpc, web, admin, cfg.Grace)
+	for range cap(ended) {
+		<-ended
+	}
+	svc.plain.close()
+	return svc.node.Err()
+}
+
+// stop lets calls end, for a while; then every connection is cut.
+func (p *port) stop(rpc *grpc.Server, web, admin *http.Server, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	late := context.AfterFunc(ctx, func() {
+		p.cut()
+		rpc.Stop()
+	})
+	defer late()
+	rpc.GracefulStop()
+	for _, s := range []*http.Server{web, admin} {
+		if s.Shutdown(ctx) != nil {
+			s.Close()
+		}
+	}
+}
+
+// handOver gives leadership to another voter, and waits until it has it.
+func (s *Service) handOver(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	st, err := s.node.Status(ctx)
+	if err != nil || !st.Serving {
+		return
+	}
+	for _, id := range slices.Concat(st.Members.Conf.GetVoters(), st.Members.Conf.GetVoters()) {
+		if id == st.ID || ctx.Err() != nil {
+			continue
+		}
+		if s.node.Transfer(ctx, id) != nil || s.deposed(ctx) {
+			return
+		}
+	}
+}
+
+// deposed waits for the end of this node's leadership; false: the other node did
+// not take it within two election timeouts.
+func (s *Service) deposed(ctx context.Context) bool {
+	for range 40 {
+		if st, err := s.node.Status(ctx); err != nil || !st.Leading {
+			return true
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
+
+// grpcServer is the gRPC side of the port.
+func (s *Service) grpcServer(peek time.Duration) (*grpc.Server, *health.Server) {
+	rpc := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(8192),
+		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	)
+	s.Register(rpc)
+	alive := health.NewServer()
+	healthpb.RegisterHealthServer(rpc, alive)
+	reflection.Register(rpc)
+	return rpc, alive
+}
+
+// maxBatch is the longest message of a session stream; plain requests have a
+// limit of their own.
+const maxBatch = 16 << 20
+
+// httpServer is the HTTP side of the port. A caller that sends its request too
+// slowly is cut off; answers may take as long as a wait does.
+func (s *Service) httpServer(h http.Handler, peek time.Duration) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: quiet,
+	}
+}
+
+// admin serves profiles and metrics.
+func (s *Service) admin(ln net.Listener, ended chan<- error) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/metrics", s.metrics())
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	if ln == nil {
+		ended <- nil
+		return srv
+	}
+	go func() {
+		err := srv.Serve(ln)
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		ended <- err
+	}()
+	return srv
+}

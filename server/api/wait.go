@@ -1,0 +1,227 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// line is the gateway's stream to the node: over it come the grants of claims
+// that wait. A session is attached as long as one of its claims does.
+type line struct {
+	s *server.Server
+
+	mu      sync.Mutex
+	conn    *conn // nil: there is none
+	numbers uint64
+	waits   map[core.SessionID]*attached
+}
+
+// conn is one stream.
+type conn struct {
+	*server.Stream
+	ended bool
+}
+
+// attached is a session with claims that wait.
+type attached struct {
+	number uint64 // of the newest attach
+	waits  []*wait
+}
+
+// wait is one claim that waits.
+type wait struct {
+	l    *lease
+	seq  uint64
+	from uint64 // tables of this attach and later ones have the claim
+	seen uint64 // the newest table that had it
+	done chan outcome
+}
+
+// outcome is what became of a claim.
+type outcome struct {
+	row core.Push
+	err error // the stream has ended; nothing is known
+}
+
+// errMoved is told to those who wait when this node stops leading. Their claims
+// wait on as long as their lease lives.
+var errMoved = errors.New("this node has stopped leading while the call waited: ask the leader; the claim waits on as long as its lease lives")
+
+// add begins to wait for a claim that the machine has answered as queued.
+func (l *line) add(ctx context.Context, x *lease, seq uint64) (*wait, error) {
+	if err := l.connect(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return nil, moved()
+	}
+	a := l.waits[x.id]
+	if a == nil {
+		a = &attached{}
+		l.waits[x.id] = a
+	}
+	l.numbers++
+	a.number = l.numbers
+	w := &wait{l: x, seq: seq, from: a.number, done: make(chan outcome, 1)}
+	a.waits = append(a.waits, w)
+	m := session.Message{Kind: session.KindAttach, Session: x.id, Stream: a.number}
+	if err := l.conn.Send(session.AppendMessage(nil, &m)); err != nil {
+		l.drop(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+func moved() error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Err: errMoved}
+}
+
+// connect opens the stream if there is none.
+func (l *line) connect(ctx context.Context) error {
+	l.mu.Lock()
+	up := l.conn != nil
+	l.mu.Unlock()
+	if up {
+		return nil
+	}
+	c := &conn{}
+	st, err := l.s.Stream(ctx, l.deliver, func() { l.closed(c) })
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.Stream = st; l.conn == nil && !c.ended {
+		l.conn = c
+		return nil
+	}
+	st.Close() // another call was faster, or it is over already
+	return nil
+}
+
+// remove ends a wait.
+func (l *line) remove(w *wait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(w)
+}
+
+// drop forgets a wait, and detaches a session that has none left.
+func (l *line) drop(w *wait) {
+	a := l.waits[w.l.id]
+	if a == nil {
+		return
+	}
+	a.waits = slices.DeleteFunc(a.waits, func(x *wait) bool { return x == w })
+	if len(a.waits) > 0 {
+		return
+	}
+	delete(l.waits, w.l.id)
+	if l.conn != nil {
+		l.conn.Detach(w.l.id, a.number)
+	}
+}
+
+// deliver runs on the node's loop.
+func (l *line) deliver(data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(data) > 0 {
+		m, rest, err := session.DecodeMessage(data)
+		if err != nil {
+			return // the node wrote it: cannot be
+		}
+		if a := l.waits[m.Session]; a != nil {
+			l.receive(a, &m)
+		}
+		data = rest
+	}
+}
+
+func (l *line) receive(a *attached, m *session.Message) {
+	switch m.Kind {
+	case session.KindPush:
+		a.told(&m.Rows[0], 0)
+	case session.KindTable:
+		a.table(m)
+	case session.KindRefused:
+		for _, w := range a.waits {
+			w.finish(outcome{err: moved()})
+		}
+	}
+}
+
+// table tells what has become of the claims of a session.
+func (a *attached) table(m *session.Message) {
+	for i := range m.Rows {
+		a.told(&m.Rows[i], m.Stream)
+	}
+	if !m.Last {
+		return
+	}
+	for _, w := range a.waits {
+		if w.from > m.Stream {
+			continue
+		}
+		if w.seen != m.Stream {
+			w.finish(outcome{row: core.Push{Seq: w.seq, State: core.ClaimGone, Code: core.CodeLost}})
+		}
+		w.l.settle(w.seq) // from now on pushes tell
+	}
+}
+
+// told passes news of a claim on; table is the number of the table that it is
+// from, 0: none.
+func (a *attached) told(r *core.Push, table uint64) {
+	for _, w := range a.waits {
+		if w.seq != r.Seq {
+			continue
+		}
+		w.seen = max(w.seen, table)
+		if r.State != core.ClaimWaiting {
+			w.finish(outcome{row: *r})
+		}
+	}
+}
+
+// finish tells the waiter; the first word counts.
+func (w *wait) finish(o outcome) {
+	select {
+	case w.done <- o:
+	default:
+	}
+}
+
+// closed is told that a stream has ended.
+func (l *line) closed(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.ended = true
+	if l.conn != c {
+		return
+	}
+	l.conn = nil
+	for _, a := range l.waits {
+		for _, w := range a.waits {
+			w.finish(outcome{err: moved()})
+		}
+	}
+}
+
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}

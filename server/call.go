@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// Submit runs the commands of one frame, once, and waits for the answer. It is
+// for callers who keep their sessions by hand; only the leader can do it. An
+// error whose outcome is not NotDone leaves open whether it happened.
+func (s *Server) Submit(ctx context.Context, f *core.Frame) (core.Reply, error) {
+	frame := core.AppendFrame(nil, f)
+	data, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.Submit(now, id, frame) })
+	if err != nil {
+		return core.Reply{}, err
+	}
+	var r core.Reply
+	return r, core.DecodeReply(data, &r)
+}
+
+// Renew renews a session by hand. Its Deadline is 0 if there is no such session
+// (any more).
+func (s *Server) Renew(ctx context.Context, id core.SessionID, ttl time.Duration) (core.Renewed, error) {
+	n := core.Renewal{Session: id, TTL: int64(ttl)}
+	data, err := s.call(ctx, func(now int64, c replica.Caller) { s.loop.node.Renew(now, c, n) })
+	if err != nil {
+		return core.Renewed{}, err
+	}
+	var r core.Renewed
+	return r, core.DecodeRenewed(data, &r)
+}
+
+// call asks the node for something that it answers once.
+func (s *Server) call(ctx context.Context, ask func(now int64, id replica.Caller)) ([]byte, error) {
+	done := make(chan replica.Answer, 1)
+	err := s.loop.do(ctx, func() {
+		id := s.loop.newCaller()
+		s.loop.calls[id] = func(a replica.Answer) { done <- a }
+		ask(s.loop.now(), id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-done:
+		return a.Data, answerError(&a)
+	case <-ctx.Done():
+		return nil, &driver.Error{Kind: ctx.Err(), Err: context.Cause(ctx)}
+	}
+}
+
+// busyFor is what callers of a leader that has too much to do are told to wait.
+const busyFor = 100 * time.Millisecond
+
+// answerError is what is wrong with an answer; nil: nothing.
+func answerError(a *replica.Answer) error {
+	switch {
+	case a.Outcome == replica.Done:
+		return nil
+	case a.Outcome == replica.Overload:
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: busyFor, Err: errors.New("the leader has more to do than it can take")}
+	case a.Outcome == replica.NotDone && a.Code != core.CodeOK:
+		return convert.Refusal(a.Code, a.Text)
+	case a.Outcome == replica.NotDone:
+		return driver.Errorf("", "", driver.ErrUnavailable, "this node does not lead: ask the leader")
+	}
+	return &driver.Error{Kind: driver.ErrClosed, Err: errStopped}
+}
+
+// LookAt is Look with the cluster time.
+func (s *Server) LookAt(ctx context.Context, f func(m *core.Machine, now int64)) error {
+	return s.look(ctx, f)
+}
+
+// Detach ends the attachment of a session that has that number; a later one
+// stays, and so does the session.
+func (st *Stream) Detach(id core.SessionID, number uint64) {
+	st.l.post(func(in *inbox) { in.todo = append(in.todo, func() { st.l.node.Detach(st.id, id, number) }) })
+}
+
+// ClusterID is the group's number.
+func (s *Server) ClusterID() uint64 { return s.cfg.ClusterID }
+
+// MinTTL is the shortest TTL that a session may have here.
+func (s *Server) MinTTL() time.Duration { return s.cfg.shortest() }
