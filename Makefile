@@ -1,6 +1,7 @@
 # Holdfast: make help tells what there is.
 GO       ?= go
 BUDGET   ?= 5m
+DATA     ?= $(CURDIR)/data
 SIM_BUDGET ?= 10m
 SIM_FIRST  ?= 1000
 PKG      := ./...
@@ -10,13 +11,21 @@ PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage
 RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check deps bench bench-peers planted prove sim proto
+.PHONY: help run tour test check deps bench bench-peers planted prove sim proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-run: ## a short tour on files, with real processes; ends by itself
+run: bin/holdfast ## start a node of your own on 127.0.0.1:7420 and print what to try; ^C stops it
+	@PATH=$(CURDIR)/bin:$$PATH bin/holdfast serve --data $(DATA)
+
+tour: ## a short tour on files, with real processes; ends by itself
 	@$(GO) run ./examples/tour
+
+bin/holdfast: FORCE
+	@$(GO) build -o bin/holdfast ./cmd/holdfast
+
+FORCE:
 
 test: deps check ## everything that must pass before a change lands
 	$(GO) test $(PURE)

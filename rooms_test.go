@@ -53,7 +53,7 @@ var rooms = map[string]room{
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},
-	"internal/cli":                        {own: ". all driver drivertest internal/child", foreign: "github.com/spf13/cobra github.com/spf13/pflag", inside: true},
+	"internal/cli":                        {own: ". all driver drivertest internal/child internal/wire proto/holdfast/v1 server server/api server/replica server/storage", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                     {own: "core driver internal/convert session watch", inside: true},
 	"internal/convert":                    {own: "core driver", inside: true},
 	"internal/measure":                    {inside: true},
@@ -289,7 +289,7 @@ func hasExample(f *ast.File) bool {
 
 // patient lists where tests may sleep between two looks at something outside
 // their process, which sends no event.
-var patient = set("filehold internal/services memhold natshold pghold redishold")
+var patient = set("filehold internal/services memhold natshold pghold redishold server")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {

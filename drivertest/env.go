@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -68,9 +67,11 @@ func (e *Env) close() error {
 	var all sync.WaitGroup
 	for i, s := range e.opened {
 		all.Go(func() {
-			if err := s.Close(); err != nil {
-				errs[i] = fmt.Errorf("a client did not close: %w", err)
-			}
+			errs[i] = caught(func() {
+				if err := s.Close(); err != nil {
+					fail("a client did not close: %w", err)
+				}
+			})
 		})
 	}
 	all.Wait()

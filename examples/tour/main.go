@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// tour is what `make run` shows.
+// tour is what `make tour` shows.
 func tour(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "holdfast-tour")
 	if err != nil {

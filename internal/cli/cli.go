@@ -59,6 +59,7 @@ func (a *app) commands() []*cobra.Command {
 		a.lockCommand(), a.rlockCommand(), a.wlockCommand(), a.semCommand(), a.electCommand(), a.runCommand(), a.sessionCommand(),
 		a.counterCommand(), a.seqCommand(), a.kvCommand(),
 		a.watchCommand(), a.lsCommand(), a.showCommand(), a.releaseCommand(),
+		a.serveCommand(), a.statusCommand(), a.memberCommand(), a.snapshotCommand(),
 		a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),
 	}
 }
@@ -86,7 +87,7 @@ with nothing to install.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	p := root.PersistentFlags()
-	p.StringVar(&a.url, "url", "", "backend, such as file:///var/lock/app, postgres://host/db or redis://host (default: files of your account)")
+	p.StringVar(&a.url, "url", "", "backend, such as file:///var/lock/app, postgres://host/db or redis://host or holdfast://host (default: files of your account)")
 	p.StringVar(&a.config, "config", "", "configuration file (default: holdfast/config.yaml in your configuration directory)")
 	p.BoolVar(&a.json, "json", false, "print JSON, errors too")
 	p.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long the backend may take to answer")

@@ -18,7 +18,10 @@ import (
 // set, too. What a command is told about its names is not among them: a command
 // that runs under a hold finds HOLDFAST_LOCK and HOLDFAST_TOKEN in its
 // environment, and must not take them for wishes.
-var settingNames = []string{"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait"}
+var settingNames = []string{
+	"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait",
+	"admin", "cluster-id", "data", "id", "join", "listen", "members", "peer", "peer-ca", "peer-cert", "peer-key", "public", "tls-cert", "tls-key",
+}
 
 // settle sets what the command line left open: from the environment, else from
 // the file.

@@ -84,7 +84,7 @@ func (s *Service) mount(mux *http.ServeMux) {
 			return holdfastv1connect.NewFenceServiceHandler(fenceService{gateway: g}, opts...)
 		},
 		func() (string, http.Handler) {
-			return holdfastv1connect.NewAdminServiceHandler(adminService{gateway: g}, opts...)
+			return holdfastv1connect.NewAdminServiceHandler(adminOverHTTP{adminService{gateway: g}}, opts...)
 		},
 		func() (string, http.Handler) { return holdfastv1connect.NewInspectServiceHandler(s, opts...) },
 		func() (string, http.Handler) {

@@ -132,7 +132,7 @@ func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
 // node itself, and watches, which every node serves.
 func relayed(path string) bool {
 	switch path {
-	case "/v1/watch", "/holdfast.v1.AdminService/Status", "/holdfast.v1.WatchService/Watch":
+	case "/v1/watch", "/holdfast.v1.AdminService/Status", "/holdfast.v1.AdminService/Backup", "/holdfast.v1.WatchService/Watch":
 		return false
 	}
 	return strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/holdfast.v1.")

@@ -664,6 +664,89 @@ func (x *MoveLeaderResponse) GetHeader() *Header {
 	return nil
 }
 
+// BackupRequest asks for a backup.
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+// BackupResponse is a piece of one.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes of the file.
+	Piece         []byte `protobuf:"bytes,1,opt,name=piece,proto3" json:"piece,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BackupResponse) GetPiece() []byte {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
 var File_holdfast_v1_admin_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_admin_proto_rawDesc = "" +
@@ -705,14 +788,18 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x11MoveLeaderRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"A\n" +
 	"\x12MoveLeaderResponse\x12+\n" +
-	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header2\xa5\x03\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x0f\n" +
+	"\rBackupRequest\"&\n" +
+	"\x0eBackupResponse\x12\x14\n" +
+	"\x05piece\x18\x01 \x01(\fR\x05piece2\xea\x03\n" +
 	"\fAdminService\x12S\n" +
 	"\fForceRelease\x12 .holdfast.v1.ForceReleaseRequest\x1a!.holdfast.v1.ForceReleaseResponse\x12V\n" +
 	"\rRevokeSession\x12!.holdfast.v1.RevokeSessionRequest\x1a\".holdfast.v1.RevokeSessionResponse\x12A\n" +
 	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12V\n" +
 	"\rChangeMembers\x12!.holdfast.v1.ChangeMembersRequest\x1a\".holdfast.v1.ChangeMembersResponse\x12M\n" +
 	"\n" +
-	"MoveLeader\x12\x1e.holdfast.v1.MoveLeaderRequest\x1a\x1f.holdfast.v1.MoveLeaderResponseB>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
+	"MoveLeader\x12\x1e.holdfast.v1.MoveLeaderRequest\x1a\x1f.holdfast.v1.MoveLeaderResponse\x12C\n" +
+	"\x06Backup\x12\x1a.holdfast.v1.BackupRequest\x1a\x1b.holdfast.v1.BackupResponse0\x01B>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_admin_proto_rawDescOnce sync.Once
@@ -726,7 +813,7 @@ func file_holdfast_v1_admin_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_admin_proto_rawDescData
 }
 
-var file_holdfast_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_holdfast_v1_admin_proto_goTypes = []any{
 	(*ForceReleaseRequest)(nil),   // 0: holdfast.v1.ForceReleaseRequest
 	(*ForceReleaseResponse)(nil),  // 1: holdfast.v1.ForceReleaseResponse
@@ -739,28 +826,32 @@ var file_holdfast_v1_admin_proto_goTypes = []any{
 	(*ChangeMembersResponse)(nil), // 8: holdfast.v1.ChangeMembersResponse
 	(*MoveLeaderRequest)(nil),     // 9: holdfast.v1.MoveLeaderRequest
 	(*MoveLeaderResponse)(nil),    // 10: holdfast.v1.MoveLeaderResponse
-	(*Header)(nil),                // 11: holdfast.v1.Header
+	(*BackupRequest)(nil),         // 11: holdfast.v1.BackupRequest
+	(*BackupResponse)(nil),        // 12: holdfast.v1.BackupResponse
+	(*Header)(nil),                // 13: holdfast.v1.Header
 }
 var file_holdfast_v1_admin_proto_depIdxs = []int32{
-	11, // 0: holdfast.v1.ForceReleaseResponse.header:type_name -> holdfast.v1.Header
-	11, // 1: holdfast.v1.RevokeSessionResponse.header:type_name -> holdfast.v1.Header
-	11, // 2: holdfast.v1.StatusResponse.header:type_name -> holdfast.v1.Header
+	13, // 0: holdfast.v1.ForceReleaseResponse.header:type_name -> holdfast.v1.Header
+	13, // 1: holdfast.v1.RevokeSessionResponse.header:type_name -> holdfast.v1.Header
+	13, // 2: holdfast.v1.StatusResponse.header:type_name -> holdfast.v1.Header
 	6,  // 3: holdfast.v1.StatusResponse.members:type_name -> holdfast.v1.Member
 	6,  // 4: holdfast.v1.ChangeMembersRequest.add:type_name -> holdfast.v1.Member
-	11, // 5: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
-	11, // 6: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
+	13, // 5: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
+	13, // 6: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
 	0,  // 7: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
 	2,  // 8: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
 	4,  // 9: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
 	7,  // 10: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
 	9,  // 11: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
-	1,  // 12: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
-	3,  // 13: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
-	5,  // 14: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
-	8,  // 15: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
-	10, // 16: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
+	11, // 12: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
+	1,  // 13: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
+	3,  // 14: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
+	5,  // 15: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
+	8,  // 16: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
+	10, // 17: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
+	12, // 18: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
+	13, // [13:19] is the sub-list for method output_type
+	7,  // [7:13] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -778,7 +869,7 @@ func file_holdfast_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_admin_proto_rawDesc), len(file_holdfast_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

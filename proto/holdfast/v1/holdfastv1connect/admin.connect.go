@@ -46,6 +46,8 @@ const (
 	AdminServiceChangeMembersProcedure = "/holdfast.v1.AdminService/ChangeMembers"
 	// AdminServiceMoveLeaderProcedure is the fully-qualified name of the AdminService's MoveLeader RPC.
 	AdminServiceMoveLeaderProcedure = "/holdfast.v1.AdminService/MoveLeader"
+	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
+	AdminServiceBackupProcedure = "/holdfast.v1.AdminService/Backup"
 )
 
 // AdminServiceClient is a client for the holdfast.v1.AdminService service.
@@ -62,6 +64,9 @@ type AdminServiceClient interface {
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
+	// Backup sends everything that the node knows, in pieces. The backup is whole
+	// when the stream ends well.
+	Backup(context.Context, *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error)
 }
 
 // NewAdminServiceClient constructs a client for the holdfast.v1.AdminService service. By default,
@@ -105,6 +110,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("MoveLeader")),
 			connect.WithClientOptions(opts...),
 		),
+		backup: connect.NewClient[v1.BackupRequest, v1.BackupResponse](
+			httpClient,
+			baseURL+AdminServiceBackupProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Backup")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -115,6 +126,7 @@ type adminServiceClient struct {
 	status        *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	changeMembers *connect.Client[v1.ChangeMembersRequest, v1.ChangeMembersResponse]
 	moveLeader    *connect.Client[v1.MoveLeaderRequest, v1.MoveLeaderResponse]
+	backup        *connect.Client[v1.BackupRequest, v1.BackupResponse]
 }
 
 // ForceRelease calls holdfast.v1.AdminService.ForceRelease.
@@ -162,6 +174,11 @@ func (c *adminServiceClient) MoveLeader(ctx context.Context, req *v1.MoveLeaderR
 	return nil, err
 }
 
+// Backup calls holdfast.v1.AdminService.Backup.
+func (c *adminServiceClient) Backup(ctx context.Context, req *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // AdminServiceHandler is an implementation of the holdfast.v1.AdminService service.
 type AdminServiceHandler interface {
 	// ForceRelease decides the end of another's hold. The name is free when its
@@ -176,6 +193,9 @@ type AdminServiceHandler interface {
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
+	// Backup sends everything that the node knows, in pieces. The backup is whole
+	// when the stream ends well.
+	Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -215,6 +235,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("MoveLeader")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceBackupHandler := connect.NewServerStreamHandlerSimple(
+		AdminServiceBackupProcedure,
+		svc.Backup,
+		connect.WithSchema(adminServiceMethods.ByName("Backup")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceForceReleaseProcedure:
@@ -227,6 +253,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceChangeMembersHandler.ServeHTTP(w, r)
 		case AdminServiceMoveLeaderProcedure:
 			adminServiceMoveLeaderHandler.ServeHTTP(w, r)
+		case AdminServiceBackupProcedure:
+			adminServiceBackupHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -254,4 +282,8 @@ func (UnimplementedAdminServiceHandler) ChangeMembers(context.Context, *v1.Chang
 
 func (UnimplementedAdminServiceHandler) MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.AdminService.MoveLeader is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.AdminService.Backup is not implemented"))
 }

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// nodes are the addresses of the server that the settings name.
+func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, err error) {
+	if a.url == "" {
+		a.url = "holdfast://" + defaultListen
+	}
+	u, err := url.Parse(a.url)
+	if err != nil || u.Host == "" || u.Scheme != "holdfast" && u.Scheme != "holdfasts" {
+		return nil, nil, &failure{code: exitUsage, err: fmt.Errorf("%s is not a Holdfast server", a.url), hint: "name one with --url holdfast://host:port"}
+	}
+	creds = insecure.NewCredentials()
+	if u.Scheme == "holdfasts" {
+		creds = credentials.NewTLS(&tls.Config{})
+	}
+	return strings.Split(u.Host, ","), creds, nil
+}
+
+// onNode calls f with a node's connection.
+func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, f func(pb.AdminServiceClient) error) error {
+	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = f(pb.NewAdminServiceClient(conn))
+	if _, ok := status.FromError(err); ok {
+		err = wire.Error(err)
+	}
+	if e, ok := errors.AsType[*holdfast.Error](err); ok && e.Op == "" {
+		e.Op, e.Name = "ask", host
+	}
+	return err
+}
+
+// administering is a command for the leader: each node is asked until one says
+// yes, or why not.
+func (a *app) administering(run func(ctx context.Context, c pb.AdminServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		return untilSignal(func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+			defer cancel()
+			hosts, creds, err := a.nodes()
+			if err != nil {
+				return err
+			}
+			for _, host := range hosts {
+				err = onNode(ctx, host, creds, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
+				if !errors.Is(err, holdfast.ErrUnavailable) {
+					return err
+				}
+			}
+			return err
+		})
+	}
+}
+
+// nodeJSON is a node's own word for programs.
+type nodeJSON struct {
+	Address  string `json:"address"`
+	Error    string `json:"error,omitempty"`
+	ID       uint64 `json:"id,omitempty"`
+	Cluster  uint64 `json:"cluster,omitempty"`
+	Leader   uint64 `json:"leader"`
+	Serving  bool   `json:"serving"`
+	Term     uint64 `json:"term,omitempty"`
+	Revision uint64 `json:"revision,omitempty"`
+	Applied  uint64 `json:"applied,omitempty"`
+	Snapshot uint64 `json:"snapshot,omitempty"`
+	Waiting  int64  `json:"waiting"`
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Tell where the nodes of a Holdfast server stand", Args: cobra.NoArgs, Example: "  holdfast status\n  holdfast --url holdfast://a:7420,b:7420,c:7420 status",
+		RunE: func(*cobra.Command, []string) error { return untilSignal(a.status) },
+	}
+}
+
+func (a *app) status(ctx context.Context) error {
+	hosts, creds, err := a.nodes()
+	if err != nil {
+		return err
+	}
+	var all []nodeJSON
+	var rows [][]string
+	var failed error
+	for _, host := range hosts {
+		n := a.askNode(ctx, host, creds)
+		if n.Error != "" {
+			failed = &failure{code: exitNo, err: fmt.Errorf("%s does not answer: %s", host, n.Error), hint: "is it running? start it with holdfast serve"}
+		}
+		all = append(all, n)
+		rows = append(rows, nodeRow(&n))
+	}
+	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING"}, rows); err != nil {
+		return err
+	}
+	return failed
+}
+
+func (a *app) askNode(ctx context.Context, host string, creds credentials.TransportCredentials) nodeJSON {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	n := nodeJSON{Address: host}
+	err := onNode(ctx, host, creds, func(c pb.AdminServiceClient) error {
+		st, err := c.Status(ctx, &pb.StatusRequest{})
+		h := st.GetHeader()
+		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
+		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
+		return err
+	})
+	if err != nil {
+		n.Error = strings.TrimPrefix(err.Error(), "holdfast: ")
+	}
+	return n
+}
+
+func nodeRow(n *nodeJSON) []string {
+	number := func(x uint64) string { return strconv.FormatUint(x, 10) }
+	role := "follows " + number(n.Leader)
+	switch {
+	case n.Error != "":
+		return []string{n.Address, "-", "does not answer", "-", "-", "-", "-", "-"}
+	case n.Serving:
+		role = "leads"
+	case n.Leader == 0:
+		role = "knows no leader"
+	}
+	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10)}
+}
+
+func (a *app) memberCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "member", Short: "Tell and change who belongs to a group of nodes", Args: cobra.NoArgs,
+		Example: "  holdfast member ls\n  holdfast member add 4 10.0.0.4:7421 10.0.0.4:7420\n  holdfast member promote 4\n  holdfast member remove 2\n  holdfast member lead 3",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, RunE: a.administering(a.members)},
+		&cobra.Command{Use: "add NUMBER PEER CLIENT", Short: "Add a node, which was started with --join; it does not vote before it is promoted", Args: cobra.ExactArgs(3),
+			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+				id, err := nodeNumber(args[0])
+				if err != nil {
+					return err
+				}
+				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Add: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
+				return a.changed(err, "node %d was added; promote it when it has caught up: holdfast member promote %d", id, id)
+			})},
+		&cobra.Command{Use: "promote NUMBER", Short: "Let a node vote that has caught up", Args: cobra.ExactArgs(1),
+			RunE: a.change("node %d votes", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Promote: []uint64{id}} })},
+		&cobra.Command{Use: "remove NUMBER", Short: "Remove a node; its number is never used again", Args: cobra.ExactArgs(1),
+			RunE: a.change("node %d was removed", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Remove: []uint64{id}} })},
+		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1),
+			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+				id, err := nodeNumber(args[0])
+				if err != nil {
+					return err
+				}
+				_, err = c.MoveLeader(ctx, &pb.MoveLeaderRequest{Id: id})
+				return a.changed(err, "the leader was asked to hand over to node %d: see holdfast status", id)
+			})},
+	)
+	return cmd
+}
+
+func nodeNumber(s string) (uint64, error) {
+	id, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || id == 0 {
+		return 0, &failure{code: exitUsage, err: fmt.Errorf("%q is not a node's number", s), hint: "see holdfast member ls"}
+	}
+	return id, nil
+}
+
+// change is a change of the membership by a node's number.
+func (a *app) change(text string, request func(id uint64) *pb.ChangeMembersRequest) func(*cobra.Command, []string) error {
+	return a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+		id, err := nodeNumber(args[0])
+		if err != nil {
+			return err
+		}
+		_, err = c.ChangeMembers(ctx, request(id))
+		return a.changed(err, text, id)
+	})
+}
+
+func (a *app) changed(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return a.print().value(map[string]bool{"done": true}, format, args...)
+}
+
+// memberJSON is a member for programs.
+type memberJSON struct {
+	ID      uint64 `json:"id"`
+	Peer    string `json:"peer"`
+	Client  string `json:"client"`
+	Learner bool   `json:"learner"`
+}
+
+func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+	st, err := c.Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	all := []memberJSON{}
+	var rows [][]string
+	for _, m := range st.GetMembers() {
+		all = append(all, memberJSON{m.GetId(), m.GetPeerAddress(), m.GetClientAddress(), m.GetLearner()})
+		role := "votes"
+		if m.GetLearner() {
+			role = "learns"
+		}
+		rows = append(rows, []string{strconv.FormatUint(m.GetId(), 10), role, dash(m.GetPeerAddress()), dash(m.GetClientAddress())})
+	}
+	if len(all) == 0 {
+		return fs.ErrNotExist
+	}
+	return a.print().table(all, []string{"NODE", "ROLE", "PEER", "CLIENT"}, rows)
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/api"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// defaultListen is where a node serves, and where commands about nodes look.
+const defaultListen = "127.0.0.1:7420"
+
+// serving is what a node is told.
+type serving struct {
+	data, listen, admin       string
+	public, join              bool
+	id, clusterID             uint64
+	peer                      string
+	members                   []string
+	cert, key                 string
+	peerCert, peerKey, peerCA string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run a node: a durable server, alone or in a replicated group", Args: cobra.NoArgs,
+		Long: `serve runs a node until it is told to stop by ^C or SIGTERM. Without flags it is a
+server of its own on ` + defaultListen + `, with its data below your account's state
+directory. Every flag can also be set by HOLDFAST_… or in the configuration file.
+
+A group is named by all its founders, the same on each of them:
+NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
+		Example: `  holdfast serve
+  holdfast serve --data /var/lib/holdfast
+  holdfast serve --id 1 --peer 10.0.0.1:7421 --listen 10.0.0.1:7420 --public \
+      --members 1=10.0.0.1:7421/10.0.0.1:7420,2=10.0.0.2:7421/10.0.0.2:7420,3=10.0.0.3:7421/10.0.0.3:7420 \
+      --peer-cert node.pem --peer-key node.key --peer-ca ca.pem`,
+		RunE: func(*cobra.Command, []string) error {
+			return untilSignal(func(ctx context.Context) error { return a.serve(ctx, &s) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.data, "data", "", "directory of the node's state (default: holdfast-server in your state directory)")
+	f.StringVar(&s.listen, "listen", defaultListen, "address for clients: gRPC, HTTP and JSON on one port")
+	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: whoever reaches it can do everything")
+	f.StringVar(&s.admin, "admin", "", "loopback address for profiles (default: none)")
+	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")
+	f.StringVar(&s.key, "tls-key", "", "its key")
+	f.Uint64Var(&s.id, "id", 0, "the node's number in its group (default: that of the data, else 1)")
+	f.Uint64Var(&s.clusterID, "cluster-id", 0, "the group's number (default: that of the data, else 1)")
+	f.StringVar(&s.peer, "peer", "", "address for other nodes (default: there are none)")
+	f.StringSliceVar(&s.members, "members", nil, "founders of the group: NUMBER=PEER/CLIENT,…")
+	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
+	f.StringVar(&s.peerCert, "peer-cert", "", "certificate for other nodes, in PEM; needed beyond loopback")
+	f.StringVar(&s.peerKey, "peer-key", "", "its key")
+	f.StringVar(&s.peerCA, "peer-ca", "", "who signs the nodes' certificates, in PEM")
+	return cmd
+}
+
+// serve runs a node until ctx ends.
+func (a *app) serve(ctx context.Context, s *serving) error {
+	cfg, err := s.node()
+	if err != nil {
+		return err
+	}
+	web := api.Config{Public: s.public}
+	if web.TLS, err = s.clientTLS(); err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return &failure{code: exitFailed, err: err, hint: "is another node running? --listen names another address"}
+	}
+	if s.admin != "" {
+		if web.Admin, err = net.Listen("tcp", s.admin); err != nil {
+			ln.Close()
+			return &failure{code: exitFailed, err: err, hint: "--admin names another address"}
+		}
+	}
+	node, err := server.New(cfg)
+	if err != nil {
+		ln.Close()
+		return &failure{code: exitFailed, err: err, hint: "--data names another directory"}
+	}
+	a.greet(ln.Addr().String(), cfg.Dir)
+	err = api.Serve(ctx, ln, api.New(node), web)
+	if ctx.Err() != nil {
+		err = nil // asked for
+	}
+	return errors.Join(err, node.Close())
+}
+
+// greet says what can be done now.
+func (a *app) greet(addr, dir string) {
+	if a.json {
+		_ = encode(a.out, map[string]string{"listen": addr, "data": dir})
+		return
+	}
+	fmt.Fprintf(a.out, `holdfast serves on %[1]s; its data is in %[2]s
+
+Try, in another terminal:
+  holdfast --url holdfast://%[1]s lock nightly -- sleep 30
+  holdfast --url holdfast://%[1]s show nightly
+  curl -s %[1]s/v1/counters/orders:add -d '{"amount":1}'
+
+Stop it with ^C.
+`, addr, dir)
+}
+
+// node is the configuration of the node.
+func (s *serving) node() (server.Config, error) {
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join}
+	var err error
+	if cfg.Dir == "" {
+		base, err := stateDir()
+		if err != nil {
+			return cfg, &failure{code: exitUsage, err: err, hint: "name a directory with --data"}
+		}
+		cfg.Dir = base + "-server"
+	}
+	if cfg.Founders, err = founders(s.members); err != nil {
+		return cfg, &failure{code: exitUsage, err: err, hint: "write --members NUMBER=PEER/CLIENT,… such as 1=10.0.0.1:7421/10.0.0.1:7420"}
+	}
+	cfg.PeerTLS, err = s.peerTLS()
+	return cfg, err
+}
+
+// founders reads NUMBER=PEER/CLIENT.
+func founders(members []string) ([]replica.Endpoint, error) {
+	var list []replica.Endpoint
+	for _, m := range members {
+		number, addrs, ok1 := strings.Cut(m, "=")
+		peer, client, ok2 := strings.Cut(addrs, "/")
+		id, err := strconv.ParseUint(number, 10, 64)
+		if !ok1 || !ok2 || err != nil || peer == "" || client == "" {
+			return nil, fmt.Errorf("%q is not a member", m)
+		}
+		list = append(list, replica.Endpoint{ID: id, Peer: peer, Client: client})
+	}
+	return list, nil
+}
+
+func (s *serving) clientTLS() (*tls.Config, error) {
+	if s.cert == "" && s.key == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err != nil {
+		return nil, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// peerTLS authenticates nodes to each other, in both directions.
+func (s *serving) peerTLS() (*tls.Config, error) {
+	if s.peerCert == "" && s.peerKey == "" && s.peerCA == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.peerCert, s.peerKey)
+	if err != nil {
+		return nil, &failure{code: exitUsage, err: err, hint: "--peer-cert and --peer-key name PEM files that belong together"}
+	}
+	pem, err := os.ReadFile(s.peerCA)
+	if err != nil {
+		return nil, &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of who signs the nodes' certificates"}
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, &failure{code: exitUsage, err: fmt.Errorf("%s has no certificate", s.peerCA), hint: "it has to be PEM"}
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: roots, ClientCAs: roots,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}, nil
+}

@@ -1,0 +1,168 @@
+package cli_test
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// node is a serve process.
+type node struct {
+	t    *testing.T
+	args []string
+	cmd  *exec.Cmd
+}
+
+// start runs the node and waits until it serves.
+func (n *node) start() {
+	n.t.Helper()
+	n.cmd = exec.Command("holdfast", n.args...)
+	n.cmd.Env = append(n.cmd.Environ(), "XDG_CONFIG_HOME="+n.t.TempDir())
+	out, err := n.cmd.StdoutPipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.cmd.Stderr = n.t.Output()
+	if err := n.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "serves on") {
+		n.t.Fatalf("the node says %q, %v", line, err)
+	}
+}
+
+func (n *node) signal(s syscall.Signal) error {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(s); err != nil {
+		n.t.Fatal(err)
+	}
+	return n.cmd.Wait()
+}
+
+// does runs a command that has to succeed and returns what it says.
+func does(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	cmd := program(t, t.TempDir(), append([]string{"--url", url}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("holdfast %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// A node without flags but its places serves all commands, stops cleanly, and
+// goes on where it was.
+func TestServe(t *testing.T) {
+	addr := services.Addr(t)
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(t.TempDir(), "d"), "--listen", addr}}
+	n.start()
+	url := "holdfast://" + addr
+	does(t, url, "counter", "add", "orders", "41")
+	if out := does(t, url, "lock", "x", "--", "sh", "-c", "echo $HOLDFAST_TOKEN"); out == "" || out == "0" {
+		t.Errorf("the token is %q", out)
+	}
+	if out := does(t, url, "status"); !strings.Contains(out, "leads") {
+		t.Errorf("status says %s", out)
+	}
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("a node that was asked to stop ends with %v", err)
+	}
+	n.start()
+	if out := does(t, url, "counter", "add", "orders", "1"); out != "42" {
+		t.Errorf("counted %s after a restart, want 42", out)
+	}
+	if err := n.signal(syscall.SIGINT); err != nil {
+		t.Errorf("a node that was interrupted ends with %v", err)
+	}
+}
+
+// A backup of a running node is checked and restored offline.
+func TestSnapshot(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
+	n.start()
+	url, backup, anew := "holdfast://"+addr, filepath.Join(dir, "b"), filepath.Join(dir, "new")
+	does(t, url, "kv", "put", "k", "v")
+	does(t, url, "snapshot", "save", backup)
+	does(t, url, "snapshot", "verify", backup)
+	if out, err := program(t, dir, "--url", url, "snapshot", "save", backup).CombinedOutput(); err == nil {
+		t.Errorf("an old backup was overwritten: %s", out)
+	}
+	if err := n.signal(syscall.SIGKILL); err == nil {
+		t.Error("a killed node ended well")
+	}
+	does(t, url, "snapshot", "verify", filepath.Join(dir, "d"))
+	does(t, url, "snapshot", "restore", backup, "--data", anew)
+	n.args[2] = anew
+	n.start()
+	if out := does(t, url, "kv", "get", "k"); out != "v" {
+		t.Errorf("the restored key is %q", out)
+	}
+	_ = n.signal(syscall.SIGTERM)
+}
+
+// Three processes are a group: it goes on when the leader is killed, takes it
+// back, and takes a fourth.
+func TestGroup(t *testing.T) {
+	dir := t.TempDir()
+	nodes, members, hosts := group(t, dir, 3)
+	for _, n := range nodes {
+		n.start()
+		t.Cleanup(func() { _ = n.cmd.Process.Kill(); _ = n.cmd.Wait() })
+	}
+	url := "holdfast://" + strings.Join(hosts, ",")
+	does(t, url, "counter", "add", "n", "1")
+	leader := leaderOf(t, url, hosts)
+	if err := nodes[leader].signal(syscall.SIGKILL); err == nil {
+		t.Error("a killed node ended well")
+	}
+	if out := does(t, url, "counter", "add", "n", "1"); out != "2" {
+		t.Errorf("counted %s after the leader was killed, want 2", out)
+	}
+	nodes[leader].start()
+	peer, client := services.Addr(t), services.Addr(t)
+	fourth := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "4"), "--id", "4", "--peer", peer, "--listen", client, "--join", "--members", members}}
+	fourth.start()
+	t.Cleanup(func() { _ = fourth.cmd.Process.Kill(); _ = fourth.cmd.Wait() })
+	does(t, url, "member", "add", "4", peer, client)
+	if out := does(t, url, "member", "ls"); !strings.Contains(out, client) {
+		t.Errorf("the members are %s", out)
+	}
+}
+
+// group says how to start n nodes.
+func group(t *testing.T, dir string, n int) (nodes []*node, members string, hosts []string) {
+	var peers, list []string
+	for i := range n {
+		peers, hosts = append(peers, services.Addr(t)), append(hosts, services.Addr(t))
+		list = append(list, fmt.Sprintf("%d=%s/%s", i+1, peers[i], hosts[i]))
+	}
+	members = strings.Join(list, ",")
+	for i := range n {
+		nodes = append(nodes, &node{t: t, args: []string{
+			"serve", "--data", filepath.Join(dir, fmt.Sprint(i+1)), "--id", fmt.Sprint(i + 1), "--peer", peers[i], "--listen", hosts[i], "--members", members,
+		}})
+	}
+	return nodes, members, hosts
+}
+
+// leaderOf is the place of the leader's address, waited for.
+func leaderOf(t *testing.T, url string, hosts []string) int {
+	for t.Context().Err() == nil {
+		for line := range strings.Lines(does(t, url, "status")) {
+			for i, host := range hosts {
+				if strings.HasPrefix(line, host+" ") && strings.Contains(line, " leads ") {
+					return i
+				}
+			}
+		}
+	}
+	t.Fatal("no leader")
+	return 0
+}

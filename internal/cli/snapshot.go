@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/storage"
+)
+
+func (a *app) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Save, check and restore all that a server knows", Args: cobra.NoArgs,
+		Example: "  holdfast snapshot save backup.snap\n  holdfast snapshot verify backup.snap\n  holdfast snapshot restore backup.snap --data /var/lib/holdfast-new",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: "save FILE", Short: "Save a backup of a running server to a new file", Args: cobra.ExactArgs(1), RunE: a.administering(a.saveSnapshot)},
+		&cobra.Command{Use: "verify PATH", Short: "Check a backup, or the directory of a node that is stopped", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return a.verifySnapshot(args[0]) }},
+		a.restoreCommand(),
+	)
+	return cmd
+}
+
+// saveSnapshot writes to a file beside the one asked for, so that a backup that
+// was cut off never bears its name.
+func (a *app) saveSnapshot(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+	path := args[0]
+	if _, err := os.Lstat(path); err == nil {
+		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
+	}
+	f, err := os.CreateTemp(".", ".holdfast-snapshot-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	n, err := fetch(ctx, c, f)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	return a.print().value(map[string]any{"file": path, "bytes": n}, "%s: %d bytes", path, n)
+}
+
+func fetch(ctx context.Context, c pb.AdminServiceClient, w io.Writer) (n int64, err error) {
+	pieces, err := c.Backup(ctx, &pb.BackupRequest{})
+	for err == nil {
+		var m *pb.BackupResponse
+		if m, err = pieces.Recv(); err == nil {
+			n += int64(len(m.GetPiece()))
+			_, err = w.Write(m.GetPiece())
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return n, nil
+	}
+	return n, wire.Error(err)
+}
+
+func (a *app) verifySnapshot(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return &failure{code: exitFailed, err: err, hint: "name a backup file or a node's directory"}
+	}
+	if info.IsDir() {
+		return a.verifyDir(path)
+	}
+	r, err := storage.OpenBackup(storage.OS{}, path)
+	if err != nil {
+		return &failure{code: exitNo, err: err}
+	}
+	defer r.Close()
+	n, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return &failure{code: exitNo, err: err}
+	}
+	m := r.Meta()
+	return a.print().value(map[string]any{"file": path, "bytes": n, "index": m.Index, "term": m.Term}, "%s is whole: %d bytes, up to log entry %d", path, n, m.Index)
+}
+
+func (a *app) verifyDir(dir string) error {
+	r, err := storage.Verify(storage.OS{}, dir)
+	if err != nil {
+		return &failure{code: exitFailed, err: err}
+	}
+	for _, f := range r.Findings {
+		a.print().note(f.String())
+	}
+	if r.Damaged() {
+		return &failure{code: exitNo, err: fmt.Errorf("%s is damaged", dir), hint: "replace the node in its group, or begin anew with what is left: holdfast snapshot restore --accept-loss"}
+	}
+	return a.print().value(map[string]any{"dir": dir, "cluster": r.ClusterID, "node": r.NodeID, "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots)},
+		"%s is whole: node %d of cluster %d, log entries %d to %d, %d snapshots", dir, r.NodeID, r.ClusterID, r.First, r.Last, len(r.Snapshots))
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var (
+		anew              server.Anew
+		salvage, survivor bool
+		wait              time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "restore PATH --data DIR", Short: "Begin a new cluster of one from a backup, in a new directory", Args: cobra.ExactArgs(1),
+		Long: `restore begins a new cluster of one node. PATH is a backup, or with --accept-loss the
+directory of a damaged node, or with --force-new-cluster that of the last node of a
+group. PATH is not changed. All sessions are ended; tokens go on above all that were
+ever given. Until every old client knows of its loss only tokens protect: --wait
+holds back all grants for so long.`,
+		Example: "  holdfast snapshot restore backup.snap --data /var/lib/holdfast-new --wait 30s\n  holdfast serve --data /var/lib/holdfast-new",
+		RunE: func(_ *cobra.Command, args []string) error {
+			begin := server.Restore
+			switch {
+			case salvage && survivor:
+				return &failure{code: exitUsage, err: errors.New("--accept-loss and --force-new-cluster exclude each other")}
+			case salvage:
+				begin = server.AcceptLoss
+			case survivor:
+				begin = server.ForceNewCluster
+			}
+			anew.Wait = wait
+			b, err := begin(args[0], anew)
+			if err != nil {
+				return &failure{code: exitFailed, err: err}
+			}
+			return a.print().value(map[string]any{"dir": anew.Dir, "cluster": b.ClusterID, "from_cluster": b.From.ClusterID, "from_revision": b.From.Revision},
+				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&anew.Dir, "data", "", "the new directory; missing or empty")
+	f.DurationVar(&wait, "wait", 0, "grant nothing for so long after the start; as long as the longest TTL leaves no client that does not know of its loss")
+	f.BoolVar(&salvage, "accept-loss", false, "PATH is the directory of a damaged node: take what can still be read")
+	f.BoolVar(&survivor, "force-new-cluster", false, "PATH is the directory of the last node of a group")
+	_ = cmd.MarkFlagRequired("data")
+	return cmd
+}
