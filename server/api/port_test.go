@@ -147,6 +147,15 @@ func TestSlowCallers(t *testing.T) {
 	r.stop()
 }
 
+// A stop does not wait for who has said nothing.
+func TestStopWithSilentCallers(t *testing.T) {
+	r := serveWith(t, api.Config{Peek: time.Hour, Grace: time.Minute})
+	r.dial("")
+	r.dial("GE")
+	r.want(200, "POST", "/v1/locks/x:acquire", "") // they have been accepted
+	r.stop()
+}
+
 // A client whose connection breaks while it waits is taken out of the queue.
 func TestBrokenConnection(t *testing.T) {
 	r := serve(t)

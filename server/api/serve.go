@@ -113,6 +113,7 @@ func (p *port) stop(rpc *grpc.Server, web, admin *http.Server, grace time.Durati
 			s.Close()
 		}
 	}
+	p.cut() // who has not said anything yet
 }
 
 // handOver gives leadership to another voter, and waits until it has it.
