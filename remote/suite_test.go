@@ -20,6 +20,7 @@ func stall(s *holdfast.Space) (resume func()) { return bridge.Driver(s).(bridge.
 func harness(g *group) drivertest.Harness {
 	h := drivertest.URL(g.url())
 	h.Stall, h.Cut, h.Flood = stall, stall, true
+	h.TTL = 3 * time.Second // a busy disk may keep a renewal waiting for long
 	return h
 }
 

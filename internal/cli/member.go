@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
@@ -158,8 +158,8 @@ func (a *app) memberCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, RunE: a.administering(a.members)},
-		&cobra.Command{Use: "add NUMBER PEER CLIENT", Short: "Add a node, which was started with --join; it does not vote before it is promoted", Args: cobra.ExactArgs(3),
+		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, Example: "  holdfast member ls", RunE: a.administering(a.members)},
+		&cobra.Command{Use: "add NUMBER PEER CLIENT", Short: "Add a node, which was started with --join; it does not vote before it is promoted", Args: cobra.ExactArgs(3), Example: "  holdfast member add 4 10.0.0.4:7421 10.0.0.4:7420",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])
 				if err != nil {
@@ -168,11 +168,11 @@ func (a *app) memberCommand() *cobra.Command {
 				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Add: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
 				return a.changed(err, "node %d was added; promote it when it has caught up: holdfast member promote %d", id, id)
 			})},
-		&cobra.Command{Use: "promote NUMBER", Short: "Let a node vote that has caught up", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "promote NUMBER", Short: "Let a node vote that has caught up", Args: cobra.ExactArgs(1), Example: "  holdfast member promote 4",
 			RunE: a.change("node %d votes", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Promote: []uint64{id}} })},
-		&cobra.Command{Use: "remove NUMBER", Short: "Remove a node; its number is never used again", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "remove NUMBER", Short: "Remove a node; its number is never used again", Args: cobra.ExactArgs(1), Example: "  holdfast member remove 2",
 			RunE: a.change("node %d was removed", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Remove: []uint64{id}} })},
-		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1), Example: "  holdfast member lead 3",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])
 				if err != nil {
@@ -225,6 +225,9 @@ func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) 
 	if err != nil {
 		return err
 	}
+	if !st.GetServing() { // it may be behind
+		return driver.Errorf("list members", "", driver.ErrUnavailable, "this node does not lead: name the leader, too, in --url")
+	}
 	all := []memberJSON{}
 	var rows [][]string
 	for _, m := range st.GetMembers() {
@@ -234,9 +237,6 @@ func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) 
 			role = "learns"
 		}
 		rows = append(rows, []string{strconv.FormatUint(m.GetId(), 10), role, dash(m.GetPeerAddress()), dash(m.GetClientAddress())})
-	}
-	if len(all) == 0 {
-		return fs.ErrNotExist
 	}
 	return a.print().table(all, []string{"NODE", "ROLE", "PEER", "CLIENT"}, rows)
 }

@@ -23,8 +23,8 @@ func (a *app) snapshotCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "save FILE", Short: "Save a backup of a running server to a new file", Args: cobra.ExactArgs(1), RunE: a.administering(a.saveSnapshot)},
-		&cobra.Command{Use: "verify PATH", Short: "Check a backup, or the directory of a node that is stopped", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "save FILE", Short: "Save a backup of a running server to a new file", Args: cobra.ExactArgs(1), Example: "  holdfast snapshot save backup.snap", RunE: a.administering(a.saveSnapshot)},
+		&cobra.Command{Use: "verify PATH", Short: "Check a backup, or the directory of a node that is stopped", Args: cobra.ExactArgs(1), Example: "  holdfast snapshot verify backup.snap",
 			RunE: func(_ *cobra.Command, args []string) error { return a.verifySnapshot(args[0]) }},
 		a.restoreCommand(),
 	)

@@ -86,4 +86,9 @@ func (t *Transport) serveSnapshot(c net.Conn, from uint64) {
 	}
 	c.SetWriteDeadline(time.Now().Add(t.cfg.Timeout))
 	c.Write(appendFrame(nil, answer))
+	// Closed with something unread, the connection would be reset, and the
+	// answer lost with it.
+	for len(answer) > 0 && err == nil {
+		_, err = next()
+	}
 }

@@ -143,8 +143,10 @@ func TestSnapshotRefused(t *testing.T) {
 	a := start(t, transport.Config{ID: 1})
 	b := start(t, transport.Config{ID: 2, Snapshot: func(uint64, []byte, func() ([]byte, error)) error { return errors.New("no room") }})
 	a.SetPeers(map[uint64]string{2: b.addr})
-	if err := a.SendSnapshot(2, []byte("meta"), strings.NewReader("x")); err == nil || !strings.Contains(err.Error(), "no room") {
-		t.Errorf("got %v", err)
+	for range 20 {
+		if err := a.SendSnapshot(2, []byte("meta"), bytes.NewReader(make([]byte, 3<<20))); err == nil || !strings.Contains(err.Error(), "no room") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
