@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -85,6 +86,10 @@ func (e *engine) run() {
 		err = e.serve(l, route)
 		e.g.Disconnect()
 		l.end()
+		if why := wire.Error(err); errors.Is(why, fs.ErrInvalid) || errors.Is(why, fs.ErrPermission) {
+			e.g.Fail(why) // asking again would not help
+			return
+		}
 		e.lost(route, err)
 	}
 	e.g.Fail(errors.New("the Space is closed"))

@@ -26,8 +26,9 @@ type group struct {
 
 // node is one of them; nil while it is down.
 type node struct {
-	s *server.Server
-	g *grpc.Server
+	s   *server.Server
+	g   *grpc.Server
+	svc *api.Service
 }
 
 // The ticks of groups: a starved machine must not keep a group from electing, but
@@ -82,8 +83,8 @@ func (g *group) start(i int) {
 		_ = s.Close()
 		return
 	}
-	n := &node{s: s, g: grpc.NewServer()}
-	api.New(s).Register(n.g)
+	n := &node{s: s, g: grpc.NewServer(), svc: api.New(s)}
+	n.svc.Register(n.g)
 	go func() { _ = n.g.Serve(ln) }()
 	g.nodes[i] = n
 }
@@ -96,6 +97,7 @@ func (g *group) stop(i int) {
 	}
 	g.nodes[i] = nil
 	n.g.Stop()
+	n.svc.Close()
 	if err := n.s.Close(); err != nil {
 		g.t.Error(err)
 	}

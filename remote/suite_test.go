@@ -1,6 +1,8 @@
 package remote_test
 
 import (
+	"errors"
+	"io/fs"
 	"testing"
 	"time"
 
@@ -39,4 +41,31 @@ func TestConformanceUnderFailover(t *testing.T) {
 	h := harness(g)
 	h.TTL = 8 * time.Second // eight election timeouts
 	drivertest.Run(t, h)
+}
+
+// The server keeps its own state in namespaces that no client can open.
+func TestReservedNamespace(t *testing.T) {
+	s, err := holdfast.Open(t.Context(), newGroup(t, 1, fast).url()+"/holdfast.registers.default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Mutex("m").Acquire(t.Context()); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+// A TTL that the server does not take is an error, not a wait.
+func TestTooShort(t *testing.T) {
+	s, err := holdfast.Open(t.Context(), newGroup(t, 3, steady).url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Mutex("m", holdfast.TTL(2*time.Second)).Acquire(t.Context()); !errors.Is(err, fs.ErrInvalid) || !holdfast.NotDone(err) {
+		t.Errorf("Acquire: %v", err)
+	}
+	if _, err := s.Session(t.Context(), holdfast.TTL(2*time.Second)); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("Session: %v", err)
+	}
 }

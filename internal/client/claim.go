@@ -100,7 +100,7 @@ func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again b
 		return driver.Grant{}, false, err
 	}
 	if err := failure(k.c, k.u, &k.call); err != nil {
-		return driver.Grant{}, shared && k.call.Outcome == session.NotDone && k.c.ended(driver.NotDone) == nil, err
+		return driver.Grant{}, shared && k.c.anew(k.u, &k.call), err
 	}
 	return k.grant(), false, nil
 }

@@ -30,6 +30,9 @@ func unanswered(c *Client, u *User, call *session.Call) error {
 	if err := c.ended(known(call.Outcome)); err != nil {
 		return err
 	}
+	if u.refused != nil {
+		return u.refused
+	}
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome)}
 	if e.Err = u.lease.Err(); e.Err == nil {
 		e.Err = errors.New("its session has ended")

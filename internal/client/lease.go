@@ -20,6 +20,9 @@ func (c *Client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 		c.end(u)
 		return nil, err
 	}
+	if u.refused != nil {
+		return nil, u.refused
+	}
 	if err := u.lease.Err(); err != nil {
 		return nil, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: err}
 	}

@@ -119,13 +119,19 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 		if err := o.wait(ctx, u); err != nil {
 			return core.Result{}, 0, err
 		}
-		r, at, again := o.call.Result, o.call.Now, o.call.Outcome == session.NotDone && c.ended(driver.NotDone) == nil
+		r, at, again := o.call.Result, o.call.Now, c.anew(u, &o.call)
 		err = failure(c, u, &o.call)
 		recycle(o)
 		if !again {
 			return r, at, err
 		}
 	}
+}
+
+// anew reports whether a call that was never sent, since its session had just
+// died, may go to the next one. A session that was refused would be again.
+func (c *Client) anew(u *User, call *session.Call) bool {
+	return call.Outcome == session.NotDone && u.refused == nil && c.ended(driver.NotDone) == nil
 }
 
 // ended is the error of a call with that outcome if the client takes no more of

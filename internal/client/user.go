@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/session"
 )
 
@@ -25,6 +26,9 @@ type User struct {
 	// was opened, it died, it is over. nil: nobody waits for one.
 	changed chan struct{}
 	over    bool
+	// refused is why the other side did not take the session; nil: it did, or
+	// has not answered.
+	refused error
 }
 
 // newUser makes a session; it opens with the next pump.
@@ -124,6 +128,10 @@ func (u *User) next() <-chan struct{} {
 // die ends the lease: it comes before the Done of the calls that this ends.
 func (u *User) die(a *session.Action) {
 	err := u.ending
+	if a.Cause == session.Refused {
+		u.refused = convert.Refusal(a.Code, a.Text)
+		err = u.refused
+	}
 	if err == nil {
 		lost := &driver.Error{Op: "keep session", Name: u.lease.ID.String(), Kind: driver.ErrLost, Err: fmt.Errorf("%s", a.Text)}
 		u.c.faulty("keep session", lost.Name, lost)

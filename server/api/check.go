@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server/replica"
 )
 
 // Limits of what one call may say.
@@ -23,7 +24,7 @@ const (
 )
 
 // reserved is what namespaces of our own begin with.
-const reserved = "holdfast."
+const reserved = replica.Reserved
 
 func invalid(name, format string, args ...any) error {
 	return driver.Errorf("", name, fs.ErrInvalid, format, args...)

@@ -32,7 +32,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	g := grpc.NewServer()
-	api.New(node).Register(g)
+	svc := api.New(node)
+	defer svc.Close()
+	svc.Register(g)
 	go g.Serve(ln)
 	defer g.Stop()
 

@@ -3,13 +3,20 @@ package api
 import (
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
-// Watch follows what happens on this node.
+// Watch follows what happens on this node. From now on means after everything
+// that was answered before, which only the leader knows.
 func (s *Service) Watch(r *pb.WatchRequest, client grpc.ServerStreamingServer[pb.WatchResponse]) error {
 	ctx := client.Context()
+	if r.GetFromRevision() == 0 {
+		if err := s.node.Look(ctx, func(*core.Machine) {}); err != nil {
+			return wire.Status(err).Err()
+		}
+	}
 	feed, first, err := s.node.Feed(namespace(ctx), wire.ToWatchRequest(r))
 	if err != nil {
 		return wire.Status(err).Err()

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -11,6 +12,20 @@ import (
 // taken; what frees something still is, so that the group can get well by
 // itself.
 func (n *Node) SetFull(full bool) { n.full = full }
+
+// Reserved is what namespaces begin with that no client's session may be opened
+// in: the server keeps its own state there.
+const Reserved = "holdfast."
+
+// forbidden refuses what a client must not ask for over a stream.
+func forbidden(f *core.Frame) (core.Code, string) {
+	for i := range f.Commands {
+		if c := &f.Commands[i]; c.Op == core.OpOpen && strings.HasPrefix(c.Namespace, Reserved) {
+			return core.CodePermission, fmt.Sprintf("namespaces that begin with %q are the server's own: choose another", Reserved)
+		}
+	}
+	return core.CodeOK, ""
+}
 
 // admit refuses a frame that must not enter the log.
 func (n *Node) admit(f *core.Frame) (core.Code, string) {

@@ -49,3 +49,23 @@ func (x *trio) alone(n *replica.Node) (frames []session.Message) {
 		n.Written(x.now, out.Writes[len(out.Writes)-1].ID)
 	}
 }
+
+// Nobody opens a session in the server's own namespaces over a stream.
+func TestReservedNamespace(t *testing.T) {
+	n, err := replica.New(replica.Config{ID: 1}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &trio{t: t, now: 1}
+	id := core.SessionID{7}
+	var got []session.Message
+	for _, m := range [][]byte{nil, attach(id, 1), frame(id, 1, core.Command{Op: core.OpOpen, TTL: 30e9, Namespace: replica.Reserved + "x"})} {
+		if err := n.Receive(x.now, 5, m); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, x.alone(n)...)
+	}
+	if last := got[len(got)-1]; last.Kind != session.KindRefused || last.Code != core.CodePermission {
+		t.Errorf("the answer is %+v", last)
+	}
+}

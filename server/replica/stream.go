@@ -131,7 +131,11 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	if !n.attachedOn(stream, m) {
 		return nil
 	}
-	if code, text := n.admit(f); code != core.CodeOK {
+	code, text := forbidden(f)
+	if code == core.CodeOK {
+		code, text = n.admit(f)
+	}
+	if code != core.CodeOK {
 		n.denyStream(stream, m.Stream, f, code, text)
 		return nil
 	}
