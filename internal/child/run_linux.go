@@ -30,12 +30,12 @@ func (c *Command) run(h Hold) (Status, error) {
 		return Status{}, fmt.Errorf("cannot start the process that watches over the command: %w", err)
 	}
 	r := &running{Command: c, h: h, warden: w}
+	left, bounded := r.left() // before the command begins: the grace is a part of the whole
+	r.pace = newPace(c.Grace, left, bounded)
 	if err := r.start(); err != nil {
 		w.end()
 		return Status{}, err
 	}
-	left, bounded := r.left()
-	r.pace = newPace(c.Grace, left, bounded)
 	state := r.follow()
 	r.endRest()
 	r.takeTerminalBack()

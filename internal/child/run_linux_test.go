@@ -130,7 +130,7 @@ func TestRun_ToldBeforeTheDeadline(t *testing.T) {
 	if got := r.line(t); got != "up" {
 		t.Fatalf("the command says %q", got)
 	}
-	l.left.Store(int64(15 * time.Minute))
+	l.left.Store(int64(14 * time.Minute))
 	close(l.over) // a reason to look: by itself it would only when a quarter of the hour is left
 	if got := r.line(t); got != "told" {
 		t.Errorf("the command says %q; it was not told to end", got)
