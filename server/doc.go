@@ -9,6 +9,8 @@
 // One process at a time may use a directory; a second one gets an error that
 // says so.
 //
-// A node speaks the messages of package session over a [Stream]; who wants to
-// read looks at its machine with [Server.Look].
+// [Server.Space] is the whole API on the node, in process; the URL embed:///dir
+// starts a node and opens one in one step. For other processes package api serves
+// it: the node speaks the messages of package session over a [Stream], and who
+// wants to read looks at its machine with [Server.Look].
 package server

@@ -252,10 +252,3 @@ func (g *Group) Fail(err error) {
 		u.forget()
 	}
 }
-
-// Idle reports whether there is no client and no session.
-func (g *Group) Idle() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.clients) == 0 && len(g.users) == 0
-}
