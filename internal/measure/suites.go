@@ -39,7 +39,4 @@ var suites = []suite{
 	{pkg: "./server", bench: "Recover$", bounds: []bound{
 		{"recover-s", 5, "start of a node that was killed after 1,000,000 commands, in seconds"},
 	}},
-	{pkg: "./server", bench: "Memory$", bounds: []bound{
-		{"late/early", 1.1, "memory of a node under full load, to that after a fifth of the time"},
-	}},
 }
