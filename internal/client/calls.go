@@ -29,21 +29,9 @@ func (c *Client) Resize(ctx context.Context, name string, limit int64) error {
 func (c *Client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
 	_, _, err := c.ask(ctx, &core.Command{Op: core.OpDelete, Kind: core.Kind(kind), Name: name})
 	if errors.Is(err, driver.ErrConflict) {
-		return c.inUse(ctx, kind, name, err)
+		return convert.InUse(ctx, c, kind, name, err)
 	}
 	return err
-}
-
-// inUse turns a conflict into ErrHeld where the kind is right, so that it must
-// be use that stands in the way, and tells by whom.
-func (c *Client) inUse(ctx context.Context, kind driver.ResourceKind, name string, conflict error) error {
-	r, err := c.Inspect(ctx, &driver.InspectRequest{Name: name})
-	if err != nil || len(r.Resources) == 0 || r.Resources[0].Kind != kind {
-		return conflict
-	}
-	e := driver.Errorf("", name, driver.ErrHeld, "somebody holds or awaits it: delete it when it is idle")
-	e.Holders, e.Waiting = r.Resources[0].Holders, len(r.Resources[0].Waiters)
-	return e
 }
 
 // Count changes a counter.
