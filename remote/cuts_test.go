@@ -1,0 +1,169 @@
+package remote_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+var cuts = flag.Int("remote.cuts", 5, "how many links of holders TestCuts cuts, 50 at a time")
+
+const (
+	cutTTL    = 5 * time.Second
+	cutAtOnce = 50
+	// cutGoal is how long after a cut the next is to be granted, at most. A busy
+	// machine may take longer: it is told, not demanded.
+	cutGoal = cutTTL + 300*time.Millisecond
+)
+
+// cutWays are the ways in which links are cut, in turn.
+var cutWays = []struct {
+	name string
+	cut  func(*services.Link)
+}{
+	{"into silence", func(l *services.Link) { l.Cut() }},
+	{"by a reset, then silence", func(l *services.Link) { l.Cut(); l.Break() }},
+}
+
+// TestCuts cuts the links of holders at random moments, while others wait, and
+// looks at each holder the moment the next one is granted: it has to know of its
+// end by then, by Err and by Done, and still when the link is whole again.
+func TestCuts(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1, steady)
+	next, err := holdfast.Open(t.Context(), g.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	var (
+		running sync.WaitGroup
+		seen    = make([]takeover, *cuts)
+		turn    = make(chan struct{}, cutAtOnce)
+	)
+	for i := range seen {
+		turn <- struct{}{}
+		running.Go(func() {
+			defer func() { <-turn }()
+			seen[i] = cutOne(t, services.Proxy(t, g.cfgs[0].Founders[0].Client), next, fmt.Sprint("m", i), cutWays[i%len(cutWays)].cut)
+		})
+	}
+	running.Wait()
+	for i, way := range cutWays {
+		var list []takeover
+		for j := i; j < len(seen); j += len(cutWays) {
+			list = append(list, seen[j])
+		}
+		report(t, way.name, list)
+	}
+}
+
+// takeover is what was seen of one cut, by one clock.
+type takeover struct {
+	cut, known, granted time.Time
+	believed            bool // when the next was granted
+}
+
+// overlaps: the next was granted while the holder did not know. known is when
+// a program that waits for Done learned of it.
+func (o takeover) overlaps() bool { return o.believed || o.known.After(o.granted) }
+
+// cutOne has next wait for what another holds, and cuts the other's link.
+func cutOne(t *testing.T, link *services.Link, next *holdfast.Space, name string, cut func(*services.Link)) (seen takeover) {
+	s, err := holdfast.Open(t.Context(), "holdfast://"+link.Addr())
+	if err != nil {
+		t.Error(err)
+		return seen
+	}
+	defer s.Close()
+	defer link.Heal()
+	hold, err := s.Mutex(name, holdfast.TTL(cutTTL)).Acquire(t.Context())
+	if err != nil {
+		t.Error(err)
+		return seen
+	}
+	known, granted, waits := make(chan time.Time, 1), make(chan error, 1), make(chan struct{})
+	done := hold.Done()
+	go func() { <-done; known <- time.Now() }()
+	var after *holdfast.Hold
+	go func() {
+		var err error
+		after, err = next.Mutex(name, holdfast.OnWait(func(int) { close(waits) })).Acquire(t.Context())
+		seen.granted = time.Now()
+		seen.believed = hold.Err() == nil
+		granted <- err
+	}()
+	select {
+	case <-waits:
+		<-time.After(rand.N(cutTTL)) // a random moment between renewals
+		seen.cut = time.Now()
+		cut(link)
+		err = <-granted
+	case err = <-granted:
+		err = errors.Join(errors.New("it did not have to wait"), err)
+	}
+	if err != nil {
+		t.Errorf("the next: %v", err)
+		return seen
+	}
+	seen.known = <-known
+	checkAfter(t, link, hold, after)
+	return seen
+}
+
+// checkAfter heals the link: what was under way arrives late, and changes nothing.
+func checkAfter(t *testing.T, link *services.Link, lost, next *holdfast.Hold) {
+	if next.Token() <= lost.Token() {
+		t.Errorf("the token %d came after %d", next.Token(), lost.Token())
+	}
+	link.Heal()
+	if err := lost.Release(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("the release of a lost hold: %v", err)
+	}
+	if err := next.Err(); err != nil {
+		t.Errorf("the next, after the link was healed: %v", err)
+	}
+	if err := next.Release(); err != nil {
+		t.Errorf("the release of the next: %v", err)
+	}
+}
+
+// report tells the figures, and fails if there were two holders at once.
+func report(t *testing.T, way string, seen []takeover) {
+	if len(seen) == 0 {
+		return
+	}
+	var early, took []time.Duration
+	overlaps, late := 0, 0
+	for _, o := range seen {
+		early, took = append(early, o.granted.Sub(o.known)), append(took, o.granted.Sub(o.cut))
+		if o.overlaps() {
+			overlaps++
+		}
+		if o.granted.Sub(o.cut) > cutGoal {
+			late++
+		}
+	}
+	t.Logf("proof: remote: %d links cut %s, TTL %s: %d overlaps; the holder knew before the next grant by %s", len(seen), way, cutTTL, overlaps, spread(early))
+	t.Logf("proof: remote: from the cut %s to the next grant %s; %d took longer than %s", way, spread(took), late, cutGoal)
+	if overlaps > 0 {
+		t.Errorf("%d times the next was granted while the holder believed", overlaps)
+	}
+}
+
+// spread tells the least, the median, the 99th percentile and the most.
+func spread(list []time.Duration) string {
+	slices.Sort(list)
+	rank := func(p int) time.Duration {
+		return list[min(len(list)*p/100, len(list)-1)].Round(100 * time.Microsecond)
+	}
+	return fmt.Sprintf("least %s, median %s, 99 %% %s, most %s", rank(0), rank(50), rank(99), rank(100))
+}
