@@ -19,12 +19,15 @@ import (
 // they end.
 const raceEnds = "atexit_sleep_ms=0"
 
-// TestMain plays the program, too: scripts and tests find it in their PATH.
+// programs are what scripts and tests find in their PATH.
+var programs = map[string]func(){
+	"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
+}
+
+// TestMain plays the programs, too.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", raceEnds)
-	testscript.Main(services.Main(m), map[string]func(){
-		"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
-	})
+	testscript.Main(services.Main(m), programs)
 }
 
 // The scripts tell what the program does, each on a directory of its own.

@@ -30,6 +30,7 @@ var proofs = []proof{
 	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200"},
 	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200"},
 	{"The links of a server's clients cut at random moments", "./remote -run TestCuts -remote.cuts=200"},
+	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},
 }
 
 // prove runs the proofs, of all packages or of those named, and writes what they
