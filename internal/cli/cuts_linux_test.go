@@ -30,7 +30,7 @@ const (
 	beatEvery = 10 * time.Millisecond
 )
 
-func init() { programs["beat"] = beat }
+func init() { played["beat"] = beat }
 
 // uptime is a clock that all processes of the machine share.
 func uptime() time.Duration {

@@ -19,15 +19,15 @@ import (
 // they end.
 const raceEnds = "atexit_sleep_ms=0"
 
-// programs are what scripts and tests find in their PATH.
-var programs = map[string]func(){
+// played are the programs that scripts and tests find in their PATH.
+var played = map[string]func(){
 	"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
 }
 
 // TestMain plays the programs, too.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", raceEnds)
-	testscript.Main(services.Main(m), programs)
+	testscript.Main(services.Main(m), played)
 }
 
 // The scripts tell what the program does, each on a directory of its own.

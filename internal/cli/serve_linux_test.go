@@ -19,8 +19,8 @@ type node struct {
 	cmd  *exec.Cmd
 }
 
-// start runs the node and waits until it serves.
-func (n *node) start() {
+// start runs the node, waits until it serves, and returns how it greets.
+func (n *node) start() (greeting string) {
 	n.t.Helper()
 	n.cmd = exec.Command("holdfast", n.args...)
 	n.cmd.Env = append(n.cmd.Environ(), "XDG_CONFIG_HOME="+n.t.TempDir())
@@ -32,9 +32,13 @@ func (n *node) start() {
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "serves on") {
-		n.t.Fatalf("the node says %q, %v", line, err)
+	for lines := bufio.NewReader(out); !strings.Contains(greeting, "Stop it with"); {
+		line, err := lines.ReadString('\n')
+		if greeting += line; err != nil || !strings.Contains(greeting, "serves on") {
+			n.t.Fatalf("the node says %q, %v", greeting, err)
+		}
 	}
+	return greeting
 }
 
 func (n *node) signal(s syscall.Signal) error {

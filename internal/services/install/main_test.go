@@ -12,7 +12,7 @@ import (
 
 func TestInstallNamesWhatIsThere(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"redis-server", "postgres", "initdb", "pgbouncer", "python3"} {
+	for _, name := range []string{"redis-server", "postgres", "initdb", "pgbouncer", "python3", "curl"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -22,7 +22,7 @@ func TestInstallNamesWhatIsThere(t *testing.T) {
 	t.Setenv("HOLDFAST_TEST_POSTGRES_URL", "")
 	var out, errs bytes.Buffer
 	complete := install(t.Context(), &out, &errs)
-	want := "postgresql    " + dir + "/postgres\npgbouncer     " + dir + "/pgbouncer\npython3       " + dir + "/python3\n"
+	want := "postgresql    " + dir + "/postgres\npgbouncer     " + dir + "/pgbouncer\npython3       " + dir + "/python3\ncurl          " + dir + "/curl\n"
 	if !complete || out.String() != want || errs.Len() != 0 {
 		t.Errorf("complete %v, out %q, errors %q; want %q", complete, out.String(), errs.String(), want)
 	}

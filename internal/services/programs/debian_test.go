@@ -59,7 +59,7 @@ func TestInstallOnlyWhatIsMissingAndQuietIt(t *testing.T) {
 	const apt = "env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "
 	want := []string{
 		apt + "update",
-		apt + "install -y --no-install-recommends redis-server pgbouncer python3",
+		apt + "install -y --no-install-recommends redis-server pgbouncer python3 curl",
 		"service redis-server stop", "update-rc.d redis-server disable",
 		"service pgbouncer stop", "update-rc.d pgbouncer disable",
 	}

@@ -64,10 +64,17 @@ var (
 		Places:      []string{"/usr/bin", "/usr/local/bin"},
 		Tool:        true,
 	}
+	// Curl runs what documents tell to type.
+	Curl = Program{
+		Package:     "curl",
+		Executables: [][]string{{"curl"}},
+		Places:      []string{"/usr/bin", "/usr/local/bin"},
+		Tool:        true,
+	}
 )
 
 // All returns every program that the tests of this module can ask for.
-func All() []Program { return []Program{Redis, PostgreSQL, PgBouncer, Python} }
+func All() []Program { return []Program{Redis, PostgreSQL, PgBouncer, Python, Curl} }
 
 // A MissingError says that a program is not on this machine and what to do.
 type MissingError struct{ Program Program }
