@@ -21,7 +21,8 @@ type checker struct {
 	ord       uint32
 	began     bool
 	names     map[string]*name
-	sessions  map[core.SessionID]*client
+	sessions  map[core.SessionID]owner
+	ended     map[core.SessionID]bool
 	acked     map[string]uint64 // counters: acknowledged
 	unsure    map[string]uint64 // and what may have happened besides
 	ids       map[given]bool    // numbers that were given out
@@ -61,7 +62,7 @@ type holder struct {
 
 func newChecker(c *cluster) *checker {
 	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
-		sessions: map[core.SessionID]*client{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}}
+		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}}
 }
 
 // applied looks at what a node just did.
@@ -94,8 +95,11 @@ func (k *checker) event(e *core.Event) {
 	}
 	k.began, k.rev, k.ord = true, e.Revision, e.Ordinal
 	k.log = append(k.log, *e)
-	if e.Kind == core.EventLock || e.Kind == core.EventRWLock || e.Kind == core.EventSemaphore {
+	switch e.Kind {
+	case core.EventLock, core.EventRWLock, core.EventSemaphore:
 		k.resource(e)
+	case core.EventSession:
+		k.life(e)
 	}
 }
 
@@ -107,13 +111,20 @@ func (k *checker) resource(e *core.Event) {
 	}
 	switch e.Verb {
 	case core.VerbQueued:
+		k.wanted(e)
 		r.queue = append(r.queue, e.Session)
 	case core.VerbAcquired, core.VerbUpgraded:
+		k.wanted(e)
+		k.alive(e)
 		k.grant(r, e)
 	case core.VerbDenied:
 		r.leave(e.Session)
 	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
 		r.free(e)
+	case core.VerbRevoked:
+		if k.ended[e.Session] {
+			r.free(e) // nobody is left who could confirm it
+		}
 	case core.VerbDowngraded:
 		for i := range r.holders {
 			if r.holders[i].token == e.Token {
@@ -335,6 +346,7 @@ func (k *checker) finish() {
 		}
 	}
 	k.resolve()
+	k.settled()
 	for _, c := range k.c.clients {
 		for _, o := range c.calls {
 			if !o.held && o.s == c.session {

@@ -21,7 +21,7 @@ type client struct {
 	session  *session.Session
 	sessions uint64 // how many it has had
 	conn     *conn
-	hint     string
+	route    *session.Route
 	paused   bool
 	waiting  []func()
 	wake     uint64 // number of the newest wake-up that is scheduled
@@ -66,19 +66,31 @@ func (k *client) open() {
 	k.flush()
 }
 
-// dial connects to a node: the one that was hinted at, or any.
+// dial connects to the node that the route has next.
 func (k *client) dial() {
-	n := k.c.nodes[k.c.rng.IntN(len(k.c.nodes))]
-	for _, x := range k.c.nodes {
-		if endpoint(x.id) == k.hint {
-			n = x
-		}
+	var known []string
+	for _, n := range k.c.nodes {
+		known = append(known, endpoint(n.id))
 	}
-	k.hint = ""
+	if k.route == nil {
+		k.route = session.NewRoute(k.c.rng.Uint64(), known...)
+	}
+	k.route.Set(known...)
+	next, _ := k.route.Dial()
+	i := slices.Index(known, next)
+	if i < 0 { // a hint at a node that is gone
+		k.route.Failed(k.now())
+		k.dial()
+		return
+	}
+	k.connect(k.c.nodes[i])
+}
+
+func (k *client) connect(n *node) {
 	id := k.c.newCaller()
 	k.conn = &conn{id: id, client: k, node: n.id,
 		there: pipe{n: k.c.net, from: k.party(), to: n.id},
-		back:  pipe{n: k.c.net, from: n.id, to: k.party()}}
+		back:  pipe{n: k.c.net, from: n.id, to: k.party(), leaks: k.c.chance(0.3)}}
 	k.c.conns[id] = k.conn
 	if x := k.conn; !n.up {
 		k.c.after(k.c.between(millisecond, second), func() { k.disconnected(x) })
@@ -93,14 +105,20 @@ func (k *client) redial(hint string) {
 	if old == nil {
 		return
 	}
-	k.conn, k.hint = nil, hint
+	k.conn = nil
+	if hint != "" {
+		k.route.Hint(k.now(), hint)
+	} else {
+		k.route.Failed(k.now())
+	}
 	delete(k.c.conns, old.id)
 	old.closed = true
 	if n := k.c.node(old.node); n != nil && n.up {
 		n.input(func() { n.replica.StreamClosed(old.id) })
 	}
 	k.do(k.session.Disconnect(k.now()))
-	k.c.after(k.c.between(5*millisecond, 100*millisecond), func() {
+	_, at := k.route.Dial()
+	k.c.at(max(k.clock.true1(at), k.c.now+k.c.between(millisecond, 50*millisecond)), func() {
 		k.input(func() {
 			if k.conn == nil {
 				k.dial()
@@ -153,10 +171,28 @@ func (k *client) receive(data []byte) {
 				k.c.violate("a client cannot read what a node sends: %v", err)
 				return
 			}
+			k.renewed(&m)
+			if m.Kind != session.KindRefused {
+				k.route.Worked()
+			}
 			k.do(k.session.Receive(k.now(), &m))
 			data = rest
 		}
 	})
+}
+
+// renewed checks the answer to a renewal, or to an Open.
+func (k *client) renewed(m *session.Message) {
+	var r core.Reply
+	switch {
+	case m.Kind == session.KindRenewed:
+		k.c.check.wholeLife(m.Session, m.Now, m.Deadline, int64(k.ttl))
+	case m.Kind != session.KindReply || k.session.Opened():
+	case core.DecodeReply(m.Body, &r) != nil:
+		k.c.violate("a client cannot read a reply")
+	case r.Results[0].Seq == 0:
+		k.c.check.wholeLife(m.Session, r.Now, r.Deadline, int64(k.ttl))
+	}
 }
 
 // flush sends what is due and sets the alarm for the next time.
@@ -300,7 +336,14 @@ func (k *client) letGoLater(o *op) {
 	if k.keeps {
 		return
 	}
-	k.c.after(k.c.between(millisecond, 2*second), func() { k.input(func() { k.letGo(o) }) })
+	longest := 2 * second
+	switch {
+	case k.c.healing:
+		longest = second / 10
+	case k.c.chance(0.2):
+		longest = 10 * second // so long that it may be lost before
+	}
+	k.c.after(k.c.between(millisecond, longest), func() { k.input(func() { k.letGo(o) }) })
 }
 
 func (k *client) letGo(o *op) {
@@ -333,6 +376,11 @@ func (k *client) believes(o *op, t int64) bool {
 		d = min(d, o.call.Deadline)
 	}
 	return k.clock.local(t) < d
+}
+
+func (k *client) believesIn(id core.SessionID, t int64) bool {
+	d, ok := k.session.Deadline()
+	return k.session.ID() == id && k.session.Alive() && ok && k.clock.local(t) < d
 }
 
 // read is a linearizable look at a counter.

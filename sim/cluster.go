@@ -10,9 +10,6 @@ import (
 
 var errNoSpace error = syscall.ENOSPC
 
-// machineConfig is the same on all nodes.
-var machineConfig = core.Config{Revision: 1}
-
 // cluster is everything in one run.
 type cluster struct {
 	*world
@@ -20,11 +17,14 @@ type cluster struct {
 	net     *network
 	nodes   []*node
 	clients []*client
+	callers []*caller
 	check   *checker
 	conns   map[replica.Caller]*conn
 	nextID  uint64 // of the next node
 	caller  replica.Caller
 	reads   map[replica.Caller]*read
+	asks    map[replica.Caller]func(replica.Answer)
+	machine core.Config // the same on all nodes
 	healing bool
 
 	clusterID uint64 // grows with each restore
@@ -52,7 +52,7 @@ func (c *cluster) found(founders []uint64) replica.Recovered {
 	for _, id := range founders {
 		ends = append(ends, replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)})
 	}
-	return replica.Bootstrap(machineConfig, ends)
+	return replica.Bootstrap(c.machine, ends)
 }
 
 // addNode makes a node with an empty disk.

@@ -30,6 +30,7 @@ func (k *checker) forget(wait time.Duration) {
 	clear(k.leaders)
 	clear(k.acked)
 	clear(k.unsure)
+	clear(k.ended)
 	for _, r := range k.names {
 		r.holders, r.queue = nil, nil
 	}

@@ -103,7 +103,13 @@ func (k *client) upgrade() {
 
 // force takes somebody's hold away, as an operator would.
 func (k *client) force() {
-	name := fmt.Sprintf("mutex-%d", k.c.rng.IntN(mutexes))
+	name := "rw"
+	switch i := k.c.rng.IntN(mutexes + semaphores + 1); {
+	case i < mutexes:
+		name = fmt.Sprintf("mutex-%d", i)
+	case i > mutexes:
+		name = fmt.Sprintf("semaphore-%d", i-mutexes-1)
+	}
 	if r := k.c.check.names[name]; r != nil && len(r.holders) > 0 {
 		k.submit(&op{name: "force"}, core.Command{Op: core.OpForce, Name: name, Token: r.holders[0].token})
 	}

@@ -202,7 +202,7 @@ func (c *cluster) changeMembers() {
 	}
 	id := c.nextID
 	c.nextID++
-	n := c.addNode(id, replica.Joining(machineConfig))
+	n := c.addNode(id, replica.Joining(c.machine))
 	n.start()
 	add := replica.Change{Add: []replica.Endpoint{{ID: id, Peer: endpoint(id), Client: endpoint(id)}}}
 	c.change(l, add)

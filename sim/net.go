@@ -52,13 +52,18 @@ func (n *network) send(from, to uint64, deliver func()) {
 }
 
 // pipe is one direction of a connection: in order, and broken for good once
-// something is lost.
+// something is lost. One that leaks loses single messages and goes on: the
+// session has to notice.
 type pipe struct {
+	leaks    bool
 	n        *network
 	from, to uint64
 	last     int64 // when the newest thing on it arrives
 	broken   bool
 }
+
+// leak is what a pipe that leaks loses, as a part of its messages.
+const leak = 0.1
 
 func (p *pipe) send(deliver func()) {
 	if p.n.w.chance(p.n.loss / 4) {
@@ -69,7 +74,7 @@ func (p *pipe) send(deliver func()) {
 		if !p.n.open(p.from, p.to) {
 			p.broken = true
 		}
-		if !p.broken {
+		if !p.broken && !(p.leaks && p.n.loss > 0 && p.n.w.chance(leak)) {
 			deliver()
 		}
 	})

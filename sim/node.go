@@ -55,7 +55,7 @@ func (n *node) start() {
 		n.openFailed(err)
 		return
 	}
-	cfg := replica.Config{ID: n.id, SnapshotEntries: 300, Trailing: 60, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: machineConfig}
+	cfg := replica.Config{ID: n.id, SnapshotEntries: 300, Trailing: 60, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
@@ -162,6 +162,7 @@ func (n *node) act() {
 	for _, f := range out.Frames {
 		n.c.toClient(f.Stream, f.Data)
 	}
+	n.c.answers(out.Answers)
 	for _, s := range out.Closed {
 		n.c.closeConn(s)
 	}

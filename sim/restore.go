@@ -86,7 +86,7 @@ func (c *cluster) restoreFrom(backup []byte, wait time.Duration) {
 		n.gone = true
 	}
 	c.nodes = nil
-	n := c.addNode(id, replica.Joining(machineConfig))
+	n := c.addNode(id, replica.Joining(c.machine))
 	n.files = files
 	c.check.forget(wait)
 	n.start()

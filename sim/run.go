@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server/replica"
 )
 
@@ -91,8 +92,9 @@ func Run(o Options) Result {
 }
 
 // healing is how long every waiter may take to be served once nothing bad
-// happens any more: the longest TTL and ten seconds, and the holds before it.
-const healing = 25 * second
+// happens any more and nobody holds anything for long: the longest TTL and ten
+// seconds.
+const healing = 18 * second
 
 // seedRaft makes the raft library's election jitter depend on the seed.
 func seedRaft(seed uint64) (restore func()) {
@@ -106,7 +108,7 @@ func seedRaft(seed uint64) (restore func()) {
 func newCluster(o Options) *cluster {
 	w := &world{rng: rand.New(rand.NewPCG(o.Seed, 0x486f6c64))}
 	c := &cluster{world: w, opts: o, clusterID: 1, net: &network{w: w, cut: map[link]int{}},
-		conns: map[replica.Caller]*conn{}, reads: map[replica.Caller]*read{}}
+		conns: map[replica.Caller]*conn{}, reads: map[replica.Caller]*read{}, asks: map[replica.Caller]func(replica.Answer){}}
 	c.check = newChecker(c)
 	if c.opts.Nodes == 0 {
 		c.opts.Nodes = []int{1, 3, 3, 3, 5}[w.rng.IntN(5)]
@@ -115,6 +117,8 @@ func newCluster(o Options) *cluster {
 		c.opts.Clients = 8
 	}
 	c.net.loss = []float64{0, 0.001, 0.02, 0.1}[w.rng.IntN(4)]
+	// With the small budget most ends take several entries.
+	c.machine = core.Config{Revision: 1, Budget: []int{0, 2}[w.rng.IntN(2)]}
 	return c
 }
 
@@ -129,10 +133,15 @@ func (c *cluster) begin() {
 		c.addNode(id, c.found(founders)).start()
 	}
 	for id := range uint64(c.opts.Clients) {
-		k := &client{c: c, id: id, clock: c.clock(), ttl: time.Duration(c.between(second, 8*second))}
+		k := &client{c: c, id: id, clock: c.clock(), ttl: time.Duration(c.between(second, []int64{2, 8}[id%2]*second))}
 		c.clients = append(c.clients, k)
 		c.after(c.between(0, second), func() { k.input(k.open) })
 		k.work()
+	}
+	for id := range uint64(2) {
+		k := &caller{c: c, id: callerBase + id, clock: c.clock(), ttl: c.between(second, 4*second)}
+		c.callers = append(c.callers, k)
+		c.after(c.between(0, second), k.open)
 	}
 	for range 2 {
 		(&watcher{c: c}).watch()
@@ -146,6 +155,13 @@ func (c *cluster) heal() {
 	c.healing = true
 	c.net.loss = 0
 	clear(c.net.cut)
+	for _, k := range c.clients {
+		for _, o := range k.calls {
+			if o.held {
+				k.letGoLater(o)
+			}
+		}
+	}
 	for _, n := range c.nodes {
 		n.full, n.slow = false, 0
 		if !n.up {
