@@ -77,7 +77,7 @@ var rooms = map[string]room{
 	"server/storage/simdisk":              {own: "server/storage"},
 	"server/transport":                    {},
 	"session":                             {own: "core deadline", pure: true},
-	"sim":                                 {own: "core server/disk server/replica server/storage server/storage/simdisk session watch", foreign: "go.etcd.io/raft/v3"},
+	"sim":                                 {own: "core deadline server/disk server/replica server/storage server/storage/simdisk session watch", foreign: "go.etcd.io/raft/v3"},
 	"watch":                               {own: "core", pure: true},
 }
 
