@@ -78,6 +78,15 @@ func (s *Server) LookAt(ctx context.Context, f func(m *core.Machine, now int64))
 	return s.look(ctx, f)
 }
 
+// Attach binds a session to the stream under a number, the greatest of which
+// wins, and has its claim table sent: for callers in this process, who may have
+// the server's own sessions too.
+func (st *Stream) Attach(id core.SessionID, number uint64) {
+	st.l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() { st.l.node.Attach(st.l.now(), st.id, id, number) })
+	})
+}
+
 // Detach ends the attachment of a session that has that number; a later one
 // stays, and so does the session.
 func (st *Stream) Detach(id core.SessionID, number uint64) {

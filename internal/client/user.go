@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 
@@ -33,9 +32,7 @@ type User struct {
 
 // newUser makes a session; it opens with the next pump.
 func (c *Client) newUser(now int64, spec driver.Spec) *User {
-	var id core.SessionID
-	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	id := session.NewID(rand.Uint64(), rand.Uint64())
 	u := &User{c: c, lease: driver.NewLease(driver.LeaseID(id), spec)}
 	u.s = session.New(session.Config{
 		ID: id, Namespace: c.g.opts.Namespace, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,

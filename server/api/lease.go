@@ -13,22 +13,23 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/session"
 )
 
 // A lease is named by a number, its session by 16 bytes: 8 that stand for the
 // namespace and say that it is a lease, and the number. So a lease can be told
-// from a session that a client keeps over a stream, and numbers of different
-// namespaces never meet.
+// from a session that a client keeps over a stream, which cannot take it by
+// attaching to it, and numbers of different namespaces never meet.
 func sessionOf(ns string, number int64) core.SessionID {
-	id := core.SessionID(prefixOf(ns))
+	id := prefixOf(ns)
 	binary.BigEndian.PutUint64(id[8:], uint64(number))
 	return id
 }
 
-func prefixOf(ns string) (p [16]byte) {
+func prefixOf(ns string) (p core.SessionID) {
 	sum := sha256.Sum256([]byte("holdfast lease " + ns))
 	copy(p[:8], sum[:8])
-	return p
+	return session.Reserve(p)
 }
 
 // leaseOf is the number of a lease; false: the session is none of that
@@ -201,7 +202,7 @@ func (g *gateway) plainLease(ns string) *lease {
 			Op: core.OpOpen, Flags: core.Fleeting, Namespace: ns, TTL: int64(max(plainTTL, g.s.MinTTL())), Owner: "gateway",
 		})
 		sum := sha256.Sum256(l.id[:])
-		l.id = core.SessionID(sum[:16]) // no lease that anybody can name
+		l.id = session.Reserve(core.SessionID(sum[:16])) // no lease that anybody can name
 		g.plain[ns] = l
 	}
 	return l

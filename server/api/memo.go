@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/session"
 )
 
 // A call with an idempotency key runs on a session that is made of the key, as
@@ -46,7 +47,7 @@ func (m *memo) add(now time.Time) error {
 // keySession is the session of a key.
 func keySession(ns, key string) core.SessionID {
 	sum := sha256.Sum256([]byte("holdfast key " + ns + "\x00" + key))
-	return core.SessionID(sum[:16])
+	return session.Reserve(core.SessionID(sum[:16]))
 }
 
 // keyNumber is the number of the lease of a lock call with a key, below

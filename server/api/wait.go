@@ -73,11 +73,7 @@ func (l *line) add(ctx context.Context, x *lease, seq uint64) (*wait, error) {
 	a.number = l.numbers
 	w := &wait{l: x, seq: seq, from: a.number, done: make(chan outcome, 1)}
 	a.waits = append(a.waits, w)
-	m := session.Message{Kind: session.KindAttach, Session: x.id, Stream: a.number}
-	if err := l.conn.Send(session.AppendMessage(nil, &m)); err != nil {
-		l.drop(w)
-		return nil, err
-	}
+	l.conn.Attach(x.id, a.number)
 	return w, nil
 }
 

@@ -71,7 +71,7 @@ func (n *Node) Receive(now int64, stream Caller, data []byte) error {
 func (n *Node) receive(stream Caller, m *session.Message) error {
 	switch m.Kind {
 	case session.KindAttach:
-		n.attach(stream, m)
+		n.attachFrom(stream, m)
 	case session.KindFrame:
 		return n.receiveFrame(stream, m)
 	case session.KindRenewal:
@@ -92,18 +92,37 @@ func (n *Node) short(id core.SessionID) bool {
 	return ok && ttl < 24*int64(n.cfg.Tick)
 }
 
+// attachFrom is an attach that came over a stream: the server's own sessions are
+// not for those who come that way.
+func (n *Node) attachFrom(stream Caller, m *session.Message) {
+	if session.Reserved(m.Session) {
+		n.frame(stream, &session.Message{Kind: session.KindRefused, Session: m.Session, Stream: m.Stream, Refusal: session.RefusedDenied,
+			Code: core.CodePermission, Text: "the session is one that the server keeps: use its lease by the calls for leases"})
+		return
+	}
+	n.attach(stream, m.Session, m.Stream)
+}
+
+// Attach binds a session to a stream of this process, which may be one of the
+// server's own.
+func (n *Node) Attach(now int64, stream Caller, id core.SessionID, number uint64) {
+	if n.begin(now) {
+		n.attach(stream, id, number)
+	}
+}
+
 // attach binds the session to the stream and sends its claim table as soon as
 // that is certain to be complete.
-func (n *Node) attach(stream Caller, m *session.Message) {
+func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	if !n.leading {
-		n.frame(stream, n.noLeader(m.Session, m.Stream, 0))
+		n.frame(stream, n.noLeader(id, number, 0))
 		return
 	}
-	if old := n.streams.attached[m.Session]; old != nil && old.stream >= m.Stream {
+	if old := n.streams.attached[id]; old != nil && old.stream >= number {
 		return
 	}
-	a := &attachment{id: m.Session, caller: stream, stream: m.Stream}
-	n.streams.attached[m.Session] = a
+	a := &attachment{id: id, caller: stream, stream: number}
+	n.streams.attached[id] = a
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
 	n.ask()
 }
