@@ -202,7 +202,7 @@ func (r *reader) field(c *Command, field uint64) {
 func (r *reader) rareField(c *Command, field uint64) {
 	switch field {
 	case hasCount:
-		c.Count = CountOp(r.someEnum(byte(CountSwap), "counter operation"))
+		c.Count = CountOp(r.someEnum(byte(CountAddAll), "counter operation"))
 	case hasUnsigned:
 		c.Unsigned = true
 	case hasB:

@@ -128,6 +128,9 @@ const (
 	CountSub           // subtract A, saturating
 	CountStore         // set to A
 	CountSwap          // set to B if it is A
+	// CountAddAll adds A, or nothing, with CodeExhausted, where CountAdd would stop
+	// at an end of the range: for a sum of several amounts.
+	CountAddAll
 )
 
 // Command is one decoded command. Which fields count is said at its Op; the

@@ -12,6 +12,9 @@ func (m *Machine) count(ns *namespace, c *Command, r *Result) {
 	if r.Code != CodeOK {
 		return
 	}
+	if !m.fits(c, value, r) {
+		return
+	}
 	r.Number, r.OK = counted(c, value)
 	switch {
 	case c.Count == CountLoad, c.Count == CountSwap && !r.OK, res != nil && r.Number == value:
@@ -38,7 +41,7 @@ func (m *Machine) counter(ns *namespace, c *Command, r *Result) (*resource, uint
 	}
 	res := ns.lookup(c.Name)
 	switch {
-	case c.Count > CountSwap:
+	case c.Count > CountAddAll:
 		r.refuse(CodeInvalid, "counter operation %d is unknown", c.Count)
 	case res == nil:
 	case res.kind != Counter:
@@ -51,10 +54,27 @@ func (m *Machine) counter(ns *namespace, c *Command, r *Result) (*resource, uint
 	return nil, 0
 }
 
+// fits refuses a sum that would pass an end of the counter's range.
+func (m *Machine) fits(c *Command, value uint64, r *Result) bool {
+	if c.Count == CountAddAll && !exact(c, value) {
+		r.refuse(CodeExhausted, "counter %q is at %d, too near to the end of its range for all of it: add each amount by itself", c.Name, value)
+	}
+	return r.Code == CodeOK
+}
+
+// exact reports whether adding c.A to value does not stop at an end of the range.
+func exact(c *Command, value uint64) bool {
+	sum, carry := bits.Add64(value, c.A, 0)
+	if c.Unsigned {
+		return carry == 0
+	}
+	return (value^sum)&(c.A^sum)>>63 == 0
+}
+
 // counted is the value that c makes of a counter.
 func counted(c *Command, value uint64) (uint64, bool) {
 	switch c.Count {
-	case CountAdd:
+	case CountAdd, CountAddAll:
 		if c.Unsigned {
 			return addUnsigned(value, c.A), false
 		}

@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -166,7 +167,7 @@ func (l *load) object() core.Command {
 		return core.Command{Op: core.OpDelete, Name: []string{"p", "gate", "meet", "count", "seq", "q"}[n],
 			Kind: []core.Kind{core.Semaphore, core.Latch, core.Barrier, core.Counter, core.Sequence, core.Latch}[n]}
 	case 1:
-		return core.Command{Op: core.OpCount, Name: l.pick("count", "a"), Count: core.CountOp(l.r.IntN(5)), A: uint64(l.r.IntN(3)), B: 7, Unsigned: l.r.IntN(9) == 0}
+		return core.Command{Op: core.OpCount, Name: l.pick("count", "a"), Count: core.CountOp(l.r.IntN(6)), A: [...]uint64{0, 1, 2, 1, math.MaxInt64, 1 << 63}[l.r.IntN(6)], B: 7, Unsigned: l.r.IntN(9) == 0}
 	case 2:
 		return core.Command{Op: core.OpReserve, Name: "seq", A: uint64(l.r.IntN(9)), B: 100}
 	case 3:

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -67,7 +68,7 @@ func newEngine(cfg Config) *engine {
 	if cfg.Namespace != "" {
 		e.ctx = metadata.AppendToOutgoingContext(e.ctx, "holdfast-namespace", cfg.Namespace)
 	}
-	e.g = client.NewGroup(e, client.Options{Down: true, Namespace: cfg.Namespace})
+	e.g = client.NewGroup(e, client.Options{Down: true, Later: e.later, Merge: true, Namespace: cfg.Namespace})
 	go e.run()
 	return e
 }
@@ -150,7 +151,7 @@ func (e *engine) dial(endpoint string) (*link, error) {
 // serve lets the sessions use the link until it breaks.
 func (e *engine) serve(l *link, route *session.Route) error {
 	var sender sync.WaitGroup
-	sender.Go(l.send)
+	sender.Go(func() { l.send(e.g) })
 	defer sender.Wait()
 	defer l.cancel()
 	e.mu.Lock()
@@ -174,8 +175,9 @@ func (e *engine) serve(l *link, route *session.Route) error {
 	}
 }
 
-// send writes what there is: the more that is, the larger the batches are.
-func (l *link) send() {
+// send writes what there is: what is asked for while it writes travels together
+// in the next batch.
+func (l *link) send(g *client.Group) {
 	var batch pb.Batch
 	for {
 		select {
@@ -183,6 +185,8 @@ func (l *link) send() {
 		case <-l.stream.Context().Done():
 			return
 		}
+		runtime.Gosched() // whoever was answered together asks together
+		g.Flush()
 		l.mu.Lock()
 		out := l.out
 		l.out = nil
@@ -222,10 +226,25 @@ func (e *engine) Carry(_ int64, sends []client.Outgoing) {
 		l.add(&sends[i].Message)
 	}
 	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *link) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
+}
+
+// later has the sender fetch what was asked for; false: there is no link.
+func (e *engine) later() bool {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	if l != nil {
+		l.signal()
+	}
+	return l != nil
 }
 
 // Redial gives the link up for another endpoint.

@@ -98,6 +98,12 @@ type Call struct {
 	claimX  int64  // its own deadline in cluster time, until it is mapped
 	heldAt  int64  // since when it waits for that
 
+	// An Add may travel with others, see merge.go: with is the next of them; of the
+	// first, last is the last and sum what they add together. alone: it does not.
+	with, last *Call
+	sum        uint64
+	alone      bool
+
 	// base is the shared hold that an upgrade, or the cancel of one, is about.
 	base *Call
 	// unsettled: an upgrade of this hold is under way, so its absence from a
@@ -118,6 +124,7 @@ type callState uint8
 const (
 	unsent  callState = iota // has to be sent on this stream
 	sent                     // was, and is not answered
+	merged                   // was, with another that is asked in its stead
 	waiting                  // a claim in the queue
 	held                     // a grant that waits for an anchor
 	granted                  // told to the shell

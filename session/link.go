@@ -97,7 +97,7 @@ func (s *Session) unsend() {
 // resend makes unanswered commands due again on the same stream.
 func (s *Session) resend() {
 	for _, c := range s.calls.all() {
-		if c != nil {
+		if c != nil && c.state != merged {
 			c.state = unsent
 		}
 	}

@@ -143,7 +143,9 @@ func (s *Session) unknown() {
 	}
 	for i := range r {
 		if c := s.pending(r[i].Seq); c != nil && c.sends == 1 {
-			c.sends = 0
+			for x := range c.party() {
+				x.sends = 0
+			}
 		}
 	}
 	s.die(Refused, r[0].Code, strings.Clone(r[0].Text))
@@ -175,6 +177,10 @@ func (s *Session) result(r *core.Result, fresh bool) {
 		s.again(c)
 		return
 	}
+	if c.with != nil {
+		s.together(c, r)
+		return
+	}
 	s.remove(c)
 	c.Result, c.Now = own(r), s.reply.Now
 	switch {
@@ -186,6 +192,22 @@ func (s *Session) result(r *core.Result, fresh bool) {
 	default:
 		s.other(c, r)
 		s.finish(c, Answered)
+	}
+}
+
+// together deals with the answer to several that travelled as one.
+func (s *Session) together(c *Call, r *core.Result) {
+	c.Result, c.Now = own(r), s.reply.Now
+	switch r.Code {
+	case core.CodeOK:
+		s.share(c)
+	case core.CodeForgotten:
+		for x := range c.party() {
+			s.remove(x)
+			s.finish(x, Unknown)
+		}
+	default:
+		s.part(c)
 	}
 }
 
@@ -310,13 +332,16 @@ func (s *Session) refuseAll(m *Message) {
 }
 
 func (s *Session) deny(c *Call, m *Message) {
-	s.remove(c)
-	c.Result = core.Result{Seq: c.Command.Seq, Code: m.Code, Text: m.Text}
+	outcome := NotDone
 	if c.sends == 1 {
 		s.settle(c)
-		s.finish(c, NotDone)
-		return
+	} else {
+		s.cancel(c.Command.Seq, c.base)
+		outcome = Unknown
 	}
-	s.cancel(c.Command.Seq, c.base)
-	s.finish(c, Unknown)
+	for x := range c.party() {
+		s.remove(x)
+		x.Result = core.Result{Seq: x.Command.Seq, Code: m.Code, Text: m.Text}
+		s.finish(x, outcome)
+	}
 }

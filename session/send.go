@@ -161,19 +161,30 @@ func (s *Session) flushFrame() {
 		s.link.opening = true
 	}
 	s.link.probing = len(s.unmapped) > 0
-	number := s.link.attempts.next()
-	size := 0
+	s.fill()
+	s.sendFrame(attempt{renews: !s.opened})
+}
+
+// fill puts what is unsent into the frame, as much as fits.
+func (s *Session) fill() {
+	f, number, size := &s.frame, s.link.attempts.next(), 0
 	for s.wantsSend() && len(f.Commands) < maxCommands {
 		c := *s.calls.at(s.unsent)
+		if s.join(c) {
+			continue
+		}
 		if size += weight(&c.Command); size > maxBytes && size != weight(&c.Command) {
 			break
 		}
+		fresh := s.merges(c)
 		c.state, c.attempt = sent, number
 		c.sends++
 		s.inflight++
-		f.Commands = append(f.Commands, c.Command)
+		f.Commands = append(f.Commands, c.wire())
+		s.offer(c, fresh)
 	}
-	s.sendFrame(attempt{renews: !s.opened})
+	clear(s.leads)
+	s.leads = s.leads[:0]
 }
 
 // sendFrame sends s.frame as one attempt.

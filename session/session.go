@@ -30,6 +30,9 @@ type Config struct {
 	Manual bool
 	// Window is how many commands may be unanswered; 0: [DefaultWindow].
 	Window uint64
+	// Merge lets Adds to one counter that are sent together be one command. Who
+	// watches the counter sees their sum.
+	Merge bool
 	// Seed spreads its keepalives and retries.
 	Seed uint64
 }
@@ -69,6 +72,7 @@ type Session struct {
 	doubts   bool             // a new table is needed, see settle
 
 	frame core.Frame
+	leads []lead // of the frame under construction
 	reply core.Reply
 	buf   []byte
 }

@@ -112,7 +112,7 @@ func (c *client) open() {
 	var id core.SessionID
 	binary.BigEndian.PutUint32(id[:], uint32(c.index+1))
 	binary.BigEndian.PutUint32(id[4:], uint32(c.made))
-	u := &user{c: c, s: session.New(session.Config{ID: id, TTL: time.Duration(c.w.nature.ttl), Seed: c.w.rnd.Uint64()})}
+	u := &user{c: c, s: session.New(session.Config{ID: id, TTL: time.Duration(c.w.nature.ttl), Merge: true, Seed: c.w.rnd.Uint64()})}
 	c.w.ids[id] = c
 	c.current, c.sessions = u, append(c.sessions, u)
 	if c.l != nil {

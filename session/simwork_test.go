@@ -189,6 +189,10 @@ func (u *user) count() {
 		u.submit(core.Command{Op: core.OpReserve, Name: "s", A: 3, B: 1}, tag)
 		return
 	}
+	for range w.rnd.IntN(3) { // some that travel together
+		w.counter.asked++
+		u.submit(core.Command{Op: core.OpCount, Name: "c", Count: core.CountAdd, A: 1}, tag)
+	}
 	w.counter.asked++
 	call := u.submit(core.Command{Op: core.OpCount, Name: "c", Count: core.CountAdd, A: 1}, tag)
 	if w.rnd.IntN(10) == 0 && call.Outcome != session.NotDone {

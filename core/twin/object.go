@@ -92,7 +92,7 @@ func (t *Twin) deleteObject(s *session, c core.Command) core.Result {
 func (t *Twin) count(s *session, c core.Command) core.Result {
 	o, code := t.object(s, c.Name, core.Counter)
 	switch {
-	case c.Count > core.CountSwap:
+	case c.Count > core.CountAddAll:
 		return core.Result{Code: core.CodeInvalid}
 	case code == core.CodeNotExist:
 		o = &name{ns: s.ns, name: c.Name, kind: core.Counter, unsigned: c.Unsigned}
@@ -102,6 +102,9 @@ func (t *Twin) count(s *session, c core.Command) core.Result {
 		return core.Result{Code: core.CodeConflict}
 	}
 	value, swapped := counted(o, c)
+	if c.Count == core.CountAddAll && value-o.number != c.A {
+		return core.Result{Code: core.CodeExhausted} // it stopped on the way
+	}
 	if value == o.number && (code == core.CodeOK || c.Count == core.CountLoad || c.Count == core.CountSwap && !swapped) {
 		return core.Result{Number: value, OK: swapped}
 	}
@@ -117,7 +120,7 @@ func (t *Twin) count(s *session, c core.Command) core.Result {
 // counted is the value that c makes of a counter.
 func counted(o *name, c core.Command) (value uint64, swapped bool) {
 	switch c.Count {
-	case core.CountAdd:
+	case core.CountAdd, core.CountAddAll:
 		return add(o, c.A), false
 	case core.CountSub:
 		return sub(o, c.A), false

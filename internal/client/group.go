@@ -63,6 +63,13 @@ type Options struct {
 	Immediate bool
 	// Down: there is no stream yet; Connect will tell.
 	Down bool
+	// Later, if it is not nil, is told that a caller has asked for something. True:
+	// the engine will call Flush as soon as it can send, so that what is asked for
+	// until then travels together. It is called with the group locked and must not
+	// block.
+	Later func() bool
+	// Merge lets Adds to one counter that travel together be one command.
+	Merge bool
 	// Namespace is that of all sessions; "" is "default".
 	Namespace string
 }
@@ -190,6 +197,29 @@ func (g *Group) Pump(now int64) {
 		g.dirty = g.dirty[:0]
 		g.carry(now)
 	}
+}
+
+// stuck is how long the engine may take to call Flush; then a session is flushed
+// without it, so that it notices that nothing is answered.
+const stuck = int64(time.Second)
+
+// soon lets what u was asked for go its way, with what others are asked for until
+// the engine can send. The group is locked.
+func (g *Group) soon(now int64, u *User) {
+	u.touch()
+	if g.opts.Later == nil || !g.opts.Later() {
+		g.Pump(now)
+		return
+	}
+	u.alarm.Set(now, now+stuck)
+}
+
+// Flush lets everything that is due go its way: Carry is called before it returns,
+// if there is anything to carry.
+func (g *Group) Flush() {
+	now := g.Lock()
+	defer g.Unlock()
+	g.Pump(now)
 }
 
 func (g *Group) carry(now int64) {

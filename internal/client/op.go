@@ -29,8 +29,7 @@ func (o *op) finished(g *Group) {
 // start sends the command on the session u.
 func (o *op) start(now int64, u *User) {
 	u.take(u.s.Submit(now, &o.call))
-	u.touch()
-	u.c.g.Pump(now)
+	u.c.g.soon(now, u)
 }
 
 // waitable is closed when o is done; the group is locked.

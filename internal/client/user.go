@@ -36,7 +36,7 @@ func (c *Client) newUser(now int64, spec driver.Spec) *User {
 	u := &User{c: c, lease: driver.NewLease(driver.LeaseID(id), spec)}
 	u.s = session.New(session.Config{
 		ID: id, Namespace: c.g.opts.Namespace, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,
-		Policy: core.Policy(spec.Policy), Grace: spec.Grace, Seed: rand.Uint64(),
+		Policy: core.Policy(spec.Policy), Grace: spec.Grace, Merge: c.g.opts.Merge, Seed: rand.Uint64(),
 	})
 	u.alarm.Ring = u.ring
 	c.g.users[id] = u
