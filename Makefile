@@ -7,8 +7,8 @@ SIM_FIRST  ?= 1000
 PKG      := ./...
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
-PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./sim/...
-RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|sim)(/|$$)')
+PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./server/admission/... ./sim/...
+RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|server/admission|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
 .PHONY: help run tour test check deps bench bench-peers planted prove sim proto

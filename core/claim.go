@@ -15,6 +15,10 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 		r.Token, r.Deadline = own.token, own.deadline
 		return
 	}
+	if s.claims >= m.cfg.Holds {
+		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", s.claims)
+		return
+	}
 	if m.frozen {
 		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until that is ended")
 		return
@@ -25,7 +29,7 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	case c.Flags&Try != 0:
 		m.held(s, busy, r)
 	case m.full():
-		r.refuse(CodeExhausted, "%d claims wait already: try later", m.cfg.Waiters)
+		r.refuse(CodeExhausted, "%d claims wait already, as many as may: try later, or raise that (serve --max-waiters)", m.cfg.Waiters)
 	default:
 		m.enter(m.newClaim(s, c, wants), r)
 	}
@@ -61,7 +65,7 @@ func (m *Machine) validNames(ns *namespace, wants []Want, r *Result) bool {
 
 func (m *Machine) quota(ns *namespace, made int, r *Result) bool {
 	if made > 0 && ns.inUse+made > m.cfg.Names {
-		r.refuse(CodeExhausted, "namespace %q has %d names in use, its quota: release or delete some", ns.name, ns.inUse)
+		r.refuse(CodeExhausted, "namespace %q has %d names in use, its quota: release or delete some, or raise it (serve --max-names)", ns.name, ns.inUse)
 		return false
 	}
 	return true

@@ -42,6 +42,11 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = append(header(dst, tagEntry), byte(e.Kind))
 	dst = binary.AppendUvarint(dst, uint64(e.Now))
 	dst = binary.AppendUvarint(dst, uint64(e.Seconds))
+	if e.Kind == EntryQuota {
+		for _, n := range e.Quota.fields() {
+			dst = binary.AppendUvarint(dst, uint64(*n))
+		}
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(e.Renewals)))
 	for i := range e.Renewals {
 		n := &e.Renewals[i]
@@ -60,9 +65,15 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
 	r := open(b, tagEntry)
-	e.Kind = EntryKind(r.enum(byte(EntryUnfreeze), "entry kind"))
+	e.Kind = EntryKind(r.enum(byte(EntryQuota), "entry kind"))
 	e.Now = r.duration()
 	e.Seconds = r.duration()
+	e.Quota = Quota{}
+	if e.Kind == EntryQuota {
+		for _, n := range e.Quota.fields() {
+			*n = r.size()
+		}
+	}
 	e.Renewals, e.Frames = e.Renewals[:0], e.Frames[:0]
 	for range r.count() {
 		e.Renewals = append(e.Renewals, Renewal{Session: r.id(), Attempt: r.uvarint(), TTL: r.duration()})

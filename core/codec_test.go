@@ -158,6 +158,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add(l.next(m, nil))
 	}
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryForget, Seconds: 9}))
+	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Waiters: 1 << 40}}))
 	var got core.Entry
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if core.DecodeEntry(b, &got) != nil {

@@ -32,8 +32,9 @@ type Config struct {
 	// Result is about how many bytes of keys one result returns; what does not
 	// fit is left out and More says so. 0 means 1 MiB.
 	Result int
-	// Sessions, Names and Keys are quotas of each namespace; 0 means none.
-	Sessions, Names, Keys int
+	// Sessions, Names and Keys are quotas of each namespace, Holds is one of each
+	// session: how many claims it may have, held or waiting; 0 means none.
+	Sessions, Names, Keys, Holds int
 	// Idle is how many free names are remembered to make their next use cheap;
 	// 0 means 131,072. It changes no answer.
 	Idle int
@@ -54,6 +55,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Sessions, math.MaxInt)
 	or(&c.Names, math.MaxInt)
 	or(&c.Keys, math.MaxInt)
+	or(&c.Holds, math.MaxInt)
 	or(&c.Idle, 131_072)
 	return c
 }
@@ -65,4 +67,37 @@ func or[T comparable](v *T, def T) {
 	if *v == zero {
 		*v = def
 	}
+}
+
+// Quota is what an EntryQuota sets of a machine's Config; 0 leaves as it is.
+type Quota struct {
+	Sessions, Names, Keys, Holds, Waiters int
+}
+
+// fields are those of q, in the order of their encoding.
+func (q *Quota) fields() [5]*int {
+	return [...]*int{&q.Sessions, &q.Names, &q.Keys, &q.Holds, &q.Waiters}
+}
+
+// Quota is what is in force. What has none is at the greatest int.
+func (m *Machine) Quota() Quota {
+	c := &m.cfg
+	return Quota{Sessions: c.Sessions, Names: c.Names, Keys: c.Keys, Holds: c.Holds, Waiters: c.Waiters}
+}
+
+// With is q changed by what another sets.
+func (q Quota) With(o Quota) Quota {
+	for i, n := range o.fields() {
+		if *n > 0 {
+			*q.fields()[i] = *n
+		}
+	}
+	return q
+}
+
+// setQuota takes quotas for what is asked for from now on; nobody who has more
+// loses anything.
+func (m *Machine) setQuota(q Quota) {
+	q = m.Quota().With(q)
+	m.cfg.Sessions, m.cfg.Names, m.cfg.Keys, m.cfg.Holds, m.cfg.Waiters = q.Sessions, q.Names, q.Keys, q.Holds, q.Waiters
 }

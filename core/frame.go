@@ -36,6 +36,7 @@ const (
 	EntryForget
 	EntryFreeze   // nothing is granted until EntryUnfreeze
 	EntryUnfreeze // and what could not be granted meanwhile is granted now
+	EntryQuota    // sets the quotas from here on
 )
 
 // Entry is one log entry.
@@ -45,7 +46,9 @@ type Entry struct {
 	// 0 to 2⁶² nanoseconds.
 	Now int64
 	// Seconds is the Unix time of an EntryForget, else 0.
-	Seconds  int64
+	Seconds int64
+	// Quota is that of an EntryQuota, else zero.
+	Quota    Quota
 	Renewals []Renewal
 	Frames   [][]byte // encoded Frames, as they came
 }

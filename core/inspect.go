@@ -177,3 +177,9 @@ func (r *resource) waiters() (list []ClaimInfo) {
 	})
 	return list
 }
+
+// Namespaces is how many were ever used, since this machine was made or restored.
+func (m *Machine) Namespaces() int { return len(m.spaces) }
+
+// HasNamespace reports whether a namespace is one of them.
+func (m *Machine) HasNamespace(name string) bool { return m.known(name) != nil }

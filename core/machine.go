@@ -91,6 +91,8 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	case EntryUnfreeze:
 		m.frozen = false
 		m.settle()
+	case EntryQuota:
+		m.setQuota(m.entry.Quota)
 	default:
 		m.run()
 	}

@@ -64,7 +64,7 @@ func (m *Machine) open(f *Frame, c *Command, r *Result) {
 	}
 	ns := m.space(c.Namespace)
 	if ns.sessions >= m.cfg.Sessions {
-		r.refuse(CodeExhausted, "namespace %q has %d sessions, its quota: end some", ns.name, ns.sessions)
+		r.refuse(CodeExhausted, "namespace %q has %d sessions, its quota: end some, or raise it (serve --max-sessions)", ns.name, ns.sessions)
 		return
 	}
 	s := m.newSession(f.Session, ns, c)

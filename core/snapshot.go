@@ -30,7 +30,7 @@ func (m *Machine) appendSelf(dst []byte) []byte {
 	c := &m.cfg
 	dst = uvarints(dst, c.Revision, c.Window, uint64(c.Waiters), uint64(c.Budget), uint64(c.MaxTTL), uint64(c.EndedFor),
 		uint64(c.Ended), uint64(c.Name), uint64(c.Meta), uint64(c.Ops), uint64(c.Result), uint64(c.Sessions),
-		uint64(c.Names), uint64(c.Keys), uint64(c.Idle))
+		uint64(c.Names), uint64(c.Keys), uint64(c.Holds), uint64(c.Idle))
 	dst = binary.AppendVarint(dst, m.now)
 	dst = uvarints(dst, m.revision, uint64(m.ordinal), m.serial, m.hash)
 	return appendBool(dst, m.frozen)
@@ -48,7 +48,7 @@ func (m *Machine) readSelf(r *reader) {
 	m.cfg = Config{
 		Revision: r.uvarint(), Window: r.uvarint(), Waiters: r.size(), Budget: r.size(), MaxTTL: r.duration(),
 		EndedFor: r.duration(), Ended: r.size(), Name: r.size(), Meta: r.size(), Ops: r.size(), Result: r.size(),
-		Sessions: r.size(), Names: r.size(), Keys: r.size(), Idle: r.size(),
+		Sessions: r.size(), Names: r.size(), Keys: r.size(), Holds: r.size(), Idle: r.size(),
 	}
 	if r.err == nil && m.cfg != m.cfg.withDefaults() {
 		r.fail("a limit is zero")

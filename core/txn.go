@@ -99,7 +99,7 @@ func (m *Machine) validBranch(ns *namespace, ops []KeyOp, r *Result) bool {
 		}
 	}
 	if made > 0 && len(ns.keys)+made > m.cfg.Keys {
-		r.refuse(CodeExhausted, "namespace %q has %d keys, its quota: delete some", ns.name, len(ns.keys))
+		r.refuse(CodeExhausted, "namespace %q has %d keys, its quota: delete some, or raise it (serve --max-keys)", ns.name, len(ns.keys))
 		return false
 	}
 	return true

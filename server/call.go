@@ -55,16 +55,13 @@ func (s *Server) call(ctx context.Context, ask func(now int64, id replica.Caller
 	}
 }
 
-// busyFor is what callers of a leader that has too much to do are told to wait.
-const busyFor = 100 * time.Millisecond
-
 // answerError is what is wrong with an answer; nil: nothing.
 func answerError(a *replica.Answer) error {
 	switch {
 	case a.Outcome == replica.Done:
 		return nil
 	case a.Outcome == replica.Overload:
-		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: busyFor, Err: errors.New("the leader has more to do than it can take")}
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Duration(a.RetryAfter), Err: errors.New("the leader has more to do than it can take")}
 	case a.Outcome == replica.NotDone && a.Code != core.CodeOK:
 		return convert.Refusal(a.Code, a.Text)
 	case a.Outcome == replica.NotDone:

@@ -42,6 +42,8 @@ type Config struct {
 	// SoftLimit is how many bytes Dir may take before nothing new is accepted;
 	// 0: no limit.
 	SoftLimit int64
+	// Limits bound what clients may take up.
+	Limits Limits
 	// SnapshotEntries is how many log entries lie between two snapshots; 0: the
 	// default of package replica.
 	SnapshotEntries uint64
@@ -51,6 +53,11 @@ func (c Config) filled() (Config, error) {
 	if c.Dir == "" {
 		return c, driver.Errorf("start server", "", fs.ErrInvalid, "Config.Dir is empty: name a directory for the node's state")
 	}
+	limits, err := c.Limits.filled()
+	if err != nil {
+		return c, err
+	}
+	c.Limits = limits
 	// What is wrong with Dir is told when it is opened.
 	cluster, id, _ := storage.Owner(storage.OS{}, c.Dir)
 	c.ClusterID = cmp.Or(c.ClusterID, cluster, 1)

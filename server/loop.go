@@ -26,6 +26,7 @@ type loop struct {
 	mu      sync.Mutex
 	inbox   inbox
 	wake    chan struct{}
+	taken   chan struct{} // closed when the loop takes the inbox; nil: nobody waits for that
 	stopped chan struct{} // closed when the loop has ended
 	err     error         // why; valid then
 	stop    bool
@@ -47,6 +48,7 @@ type loop struct {
 // inbox is what has come since the loop last looked.
 type inbox struct {
 	frames      []inFrame
+	bytes       int // of the frames
 	messages    [][]byte
 	unreachable []uint64
 	written     uint64
@@ -99,6 +101,7 @@ func (l *loop) receive(f inFrame) bool {
 		return false
 	}
 	l.inbox.frames = append(l.inbox.frames, f)
+	l.inbox.bytes += len(f.data)
 	if len(l.inbox.frames) == 1 { // else the loop has been woken and has yet to look
 		l.signal()
 	}
@@ -127,6 +130,10 @@ func (l *loop) run() {
 		in := l.inbox
 		l.inbox = inbox{full: in.full, frames: l.spare}
 		stop := l.stop
+		if l.taken != nil {
+			close(l.taken)
+			l.taken = nil
+		}
 		l.mu.Unlock()
 		if stop || in.failure != nil {
 			l.end(in.failure)

@@ -70,7 +70,10 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
 	revision := rec.Machine.Revision() // watchers can go back to here: what follows is applied by New
-	node, err := replica.New(replica.Config{ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix()}, rec)
+	node, err := replica.New(replica.Config{
+		ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix(),
+		Quota: s.cfg.Limits.quota(), Namespaces: s.cfg.Limits.Namespaces, MaxCommands: s.cfg.Limits.Queue,
+	}, rec)
 	if err != nil {
 		return err
 	}

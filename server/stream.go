@@ -38,6 +38,36 @@ func (st *Stream) Send(data []byte) error {
 	return nil
 }
 
+// maxInbox is how many bytes may lie before the node's loop; who sends more waits
+// for it.
+const maxInbox = 4 << 20
+
+// Room waits until the node has taken most of what was sent to it, over all
+// streams. Who reads from a network calls it before Send, so that what a client
+// sends too fast stays with the client.
+func (st *Stream) Room(ctx context.Context) error {
+	l := st.l
+	for {
+		l.mu.Lock()
+		if l.inbox.bytes <= maxInbox || l.stop {
+			l.mu.Unlock()
+			return nil
+		}
+		if l.taken == nil {
+			l.taken = make(chan struct{})
+		}
+		taken := l.taken
+		l.mu.Unlock()
+		select {
+		case <-taken:
+		case <-l.stopped:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Close ends the stream; its sessions live on.
 func (st *Stream) Close() {
 	st.l.post(func(in *inbox) { in.todo = append(in.todo, func() { st.l.drop(st.id) }) })

@@ -41,7 +41,7 @@ func receive(client grpc.BidiStreamingServer[pb.Batch, pb.Batch], node *server.S
 		if len(b.GetMessages()) == 0 {
 			continue
 		}
-		if err := node.Send(b.GetMessages()); err != nil {
+		if node.Room(client.Context()) != nil || node.Send(b.GetMessages()) != nil {
 			return
 		}
 	}

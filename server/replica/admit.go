@@ -34,6 +34,9 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 		if c.Op == core.OpOpen && c.TTL < int64(n.cfg.MinTTL) {
 			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), n.cfg.MinTTL)
 		}
+		if c.Op == core.OpOpen && n.cfg.Namespaces > 0 && n.machine.Namespaces() >= n.cfg.Namespaces && !n.machine.HasNamespace(c.Namespace) {
+			return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", n.machine.Namespaces())
+		}
 		if n.full && grows(c) {
 			return core.CodeUnavailable, "the server's disk is full: only what frees something is taken"
 		}

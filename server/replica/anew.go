@@ -74,3 +74,14 @@ func (n *Node) proposeThaw() {
 		n.thawed = term
 	}
 }
+
+// proposeQuota puts this leader's quotas into the log unless they are in force.
+func (n *Node) proposeQuota() {
+	now := n.machine.Quota()
+	want := now.With(n.cfg.Quota)
+	if want == now {
+		return
+	}
+	n.number++
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryQuota, Now: n.clock.now, Quota: want})
+}

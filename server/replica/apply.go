@@ -44,6 +44,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
 		n.proposeFirst()
+		n.proposeQuota()
 	}
 }
 

@@ -20,9 +20,12 @@ type Config struct {
 	Rounds int
 	// MaxEntry bounds an entry in bytes; default 1 MiB.
 	MaxEntry int
-	// MaxQueue bounds in bytes what waits to be proposed; more is refused.
-	// Default 64 MiB.
-	MaxQueue int
+	// MaxQueue bounds in bytes, and MaxCommands in commands, what waits to be
+	// proposed; more is refused, and what matters least is refused first, as
+	// package admission says. Default 64 MiB and 32,768: the work of a second or
+	// two.
+	MaxQueue    int
+	MaxCommands int
 	// SnapshotEntries and SnapshotBytes say how much log is applied between two
 	// snapshots; default 100,000 entries or 64 MiB.
 	SnapshotEntries uint64
@@ -39,6 +42,13 @@ type Config struct {
 	// Seconds·2²⁰, so that one that was wiped and made again does not repeat its
 	// tokens; 0: at 1.
 	Seconds int64
+	// Quota is what the machine allows while this node leads; what is 0 stays as
+	// it is. A new leader with another Quota puts its own into the log.
+	Quota core.Quota
+	// Namespaces is how many there may be; no session is opened in another one.
+	// A leader counts what it has applied, so that those under way can exceed it.
+	// 0: no limit.
+	Namespaces int
 	// Machine bounds what the machine keeps.
 	Machine core.Config
 }
@@ -49,6 +59,7 @@ func (c Config) filled() (Config, error) {
 	def(&c.Rounds, 2)
 	def(&c.MaxEntry, 1<<20)
 	def(&c.MaxQueue, 64<<20)
+	def(&c.MaxCommands, 32_768)
 	def(&c.SnapshotEntries, 100_000)
 	def(&c.SnapshotBytes, 64<<20)
 	def(&c.Trailing, 10_000)

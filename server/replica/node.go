@@ -325,7 +325,7 @@ type Status struct {
 func (n *Node) Status() Status {
 	return Status{
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
-		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: len(n.waiting.items), Flying: len(n.flying),
+		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
 		SnapshotIndex: n.snap.index, Streams: uint64(len(n.streams.attached)),
 	}

@@ -87,6 +87,8 @@ type Answer struct {
 	Data    []byte    // Done: an encoded core.Reply
 	Code    core.Code // NotDone, if what was asked for is at fault
 	Text    string    // and why
+	// RetryAfter is when to ask again after an Overload, in nanoseconds.
+	RetryAfter int64
 }
 
 // SnapshotMeta says what a snapshot stands for.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/admission"
 )
 
 // stampEvery is how long cluster time may go unwritten while any deadline
@@ -27,7 +28,7 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 		n.deny(caller, code, text)
 		return
 	}
-	n.enqueue(item{caller: caller, frame: frame})
+	n.enqueue(item{caller: caller, frame: frame, class: admission.OfFrame(&f, n.known), commands: len(f.Commands)})
 	n.process()
 }
 
@@ -48,14 +49,31 @@ func (n *Node) deny(c Caller, code core.Code, text string) {
 
 // enqueue takes an item, or refuses it.
 func (n *Node) enqueue(i item) {
-	switch {
-	case !n.leading:
+	if !n.leading {
 		n.refuse(i)
-	case n.waiting.bytes+i.size() > n.cfg.MaxQueue:
-		n.overload(i)
-	default:
-		n.waiting.add(i)
+		return
 	}
+	if wait, ok := n.takes(&i); !ok {
+		n.overload(i, int64(wait))
+		return
+	}
+	n.waiting.add(i)
+}
+
+// takes decides whether there is room for an item of its class; if not, wait is
+// when to ask again.
+func (n *Node) takes(i *item) (wait time.Duration, ok bool) {
+	q := &n.waiting
+	if wait, ok = (admission.Room{Used: q.commands, Limit: n.cfg.MaxCommands}).Takes(i.class); ok {
+		wait, ok = admission.Room{Used: q.bytes, Limit: n.cfg.MaxQueue}.Takes(i.class)
+	}
+	return wait, ok
+}
+
+// known reports whether a session is there.
+func (n *Node) known(id core.SessionID) bool {
+	_, ok := n.machine.TTL(id)
+	return ok
 }
 
 // refuse tells an item's caller that it certainly did not happen.
@@ -67,12 +85,12 @@ func (n *Node) refuse(i item) {
 	n.answer(i.caller, NotDone, nil)
 }
 
-func (n *Node) overload(i item) {
+func (n *Node) overload(i item, wait int64) {
 	if i.stream {
-		n.busyStream(i)
+		n.busyStream(i, wait)
 		return
 	}
-	n.answer(i.caller, Overload, nil)
+	n.out.Answers = append(n.out.Answers, Answer{Caller: i.caller, Outcome: Overload, RetryAfter: wait})
 }
 
 func (n *Node) answer(c Caller, o Outcome, data []byte) {
@@ -83,7 +101,7 @@ func (n *Node) answer(c Caller, o Outcome, data []byte) {
 // wait for the next tick, so that those of a tick share a write: they are many
 // and not urgent.
 func (n *Node) propose(tick bool) {
-	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && len(n.waiting.items) > 0) {
+	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && n.waiting.len() > 0) {
 		batch := n.waiting.batch(n.cfg.MaxEntry)
 		if !n.proposeEntry(batch) {
 			n.putBack(batch)
@@ -140,7 +158,7 @@ func (n *Node) putBack(batch []item) {
 // while there is one: without it nothing would expire on an idle cluster, and
 // with more of them an idle cluster would write for nothing.
 func (n *Node) proposeStamp() {
-	if !n.serving || len(n.flying) > 0 || n.transfer != 0 || len(n.waiting.items) > 0 {
+	if !n.serving || len(n.flying) > 0 || n.transfer != 0 || n.waiting.len() > 0 {
 		return
 	}
 	due, any := n.machine.Due()

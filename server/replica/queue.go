@@ -1,6 +1,11 @@
 package replica
 
-import "github.com/holdfast-io/holdfast/core"
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/admission"
+)
 
 // item is something that waits to be proposed: a frame or a renewal.
 type item struct {
@@ -9,6 +14,9 @@ type item struct {
 	frame   []byte // nil: a renewal
 	renewal core.Renewal
 	short   bool // a renewal that cannot wait for a tick: of a short session, or without a stream
+
+	class    admission.Class
+	commands int // of the frame
 }
 
 // urgent items are proposed at once; others wait for the next tick.
@@ -16,42 +24,70 @@ func (i *item) urgent() bool { return i.frame != nil || i.short }
 
 func (i *item) size() int { return len(i.frame) + 32 }
 
-// queue is what arrived while the entries before it were being written.
+// queue is what arrived while the entries before it were being written. Renewals
+// overtake frames: however many commands wait, no session ends because its
+// keepalive stood behind them.
 type queue struct {
-	items  []item
-	bytes  int
-	urgent int
+	renewals []item
+	frames   []item
+	bytes    int
+	commands int // renewals count as one
+	urgent   int
 }
 
+func (q *queue) len() int { return len(q.renewals) + len(q.frames) }
+
 func (q *queue) add(i item) {
-	q.items = append(q.items, i)
-	q.bytes += i.size()
+	if i.frame == nil {
+		q.renewals = append(q.renewals, i)
+	} else {
+		q.frames = append(q.frames, i)
+	}
+	q.count(&i, 1)
+}
+
+// count adds what i weighs n times.
+func (q *queue) count(i *item, n int) {
+	q.bytes += n * i.size()
+	q.commands += n * max(1, i.commands)
 	if i.urgent() {
-		q.urgent++
+		q.urgent += n
 	}
 }
 
 // take empties the queue.
 func (q *queue) take() []item {
-	items := q.items
+	items := append(q.renewals, q.frames...)
 	*q = queue{}
 	return items
 }
 
 // batch takes what fits into an entry of limit bytes, at least one item.
 func (q *queue) batch(limit int) []item {
-	n, size := 0, 0
-	for n < len(q.items) && (n == 0 || size+q.items[n].size() <= limit) {
-		size += q.items[n].size()
-		n++
+	room := limit
+	renewals := q.cut(&q.renewals, &room, limit)
+	frames := q.cut(&q.frames, &room, limit)
+	if len(renewals) == 0 {
+		return frames
 	}
-	batch := q.items[:n:n]
-	rest := queue{items: q.items[n:], bytes: q.bytes - size}
-	for i := range rest.items {
-		if rest.items[i].urgent() {
-			rest.urgent++
+	return slices.Concat(renewals, frames)
+}
+
+// cut takes what fits into room off the head of a list; into one that is whole
+// fits everything.
+func (q *queue) cut(list *[]item, room *int, whole int) []item {
+	n := 0
+	for ; n < len(*list); n++ {
+		i := &(*list)[n]
+		if *room != whole && i.size() > *room {
+			break
 		}
+		*room -= i.size()
+		q.count(i, -1)
 	}
-	*q = rest
-	return batch
+	head := (*list)[:n:n]
+	if *list = (*list)[n:]; len(*list) == 0 {
+		*list = nil
+	}
+	return head
 }

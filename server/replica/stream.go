@@ -7,13 +7,18 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/admission"
 	"github.com/holdfast-io/holdfast/session"
 )
 
 // tablePiece is how many claims go into one message of a claim table.
 const tablePiece = 512
 
-// busyFor is what a client of an overloaded leader is told to wait.
+// maxHeld is how many frames of a session wait for its claim table; a session
+// sends no more before it has an answer.
+const maxHeld = 1024
+
+// busyFor is what a client is told to wait whose session is not ready for more.
 const busyFor = int64(100 * time.Millisecond)
 
 // attachment binds a session to the stream that its answers go to.
@@ -158,8 +163,15 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 		n.denyStream(stream, m.Stream, f, code, text)
 		return nil
 	}
-	i := item{caller: stream, stream: true, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt}}
+	i := item{
+		caller: stream, stream: true, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt},
+		class: admission.OfFrame(f, n.known), commands: len(f.Commands),
+	}
 	if a := n.streams.attached[m.Session]; !a.ready {
+		if len(a.frames) >= maxHeld {
+			n.busyStream(i, busyFor)
+			return nil
+		}
 		a.frames = append(a.frames, i)
 		return nil
 	}
@@ -257,11 +269,11 @@ func (n *Node) refuseStream(i item) {
 	}
 }
 
-func (n *Node) busyStream(i item) {
+func (n *Node) busyStream(i item, wait int64) {
 	id := i.renewal.Session
 	if a := n.streams.attached[id]; a != nil && a.caller == i.caller {
 		n.frame(i.caller, &session.Message{Kind: session.KindRefused, Session: id, Stream: a.stream, Attempt: i.renewal.Attempt,
-			Refusal: session.RefusedBusy, RetryAfter: busyFor, Text: "the leader has more to do than it can take"})
+			Refusal: session.RefusedBusy, RetryAfter: wait, Text: "the leader has more to do than it can take"})
 	}
 }
 

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"io/fs"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// Limits bound the memory of a group. What exceeds one is refused with
+// ErrExhausted, which names the limit; what is there already stays. The limits of
+// the node that leads are in force: give all nodes the same.
+type Limits struct {
+	// Sessions, Names (in use: locks, semaphores, counters and the like) and Keys
+	// are for each namespace; default 1,000,000, 4,000,000 and 4,000,000.
+	Sessions, Names, Keys int
+	// Holds is how many claims one session may have, held or waiting; default
+	// 1,000,000.
+	Holds int
+	// Waiters is how many claims may wait for one name; default 10,000.
+	Waiters int
+	// Namespaces is how many there may be; default 10,000. It is approximate:
+	// those that are being made at the same time are not counted.
+	Namespaces int
+	// Queue is how many commands may wait for the disk; default 32,768. It fills
+	// in the order of package admission: keepalives and releases find room when
+	// nothing else does.
+	Queue int
+}
+
+// DefaultLimits are those of zero fields.
+func DefaultLimits() Limits {
+	return Limits{
+		Sessions: 1_000_000, Names: 4_000_000, Keys: 4_000_000, Holds: 1_000_000,
+		Waiters: 10_000, Namespaces: 10_000, Queue: 32_768,
+	}
+}
+
+func (l *Limits) fields() [7]*int {
+	return [...]*int{&l.Sessions, &l.Names, &l.Keys, &l.Holds, &l.Waiters, &l.Namespaces, &l.Queue}
+}
+
+func (l Limits) filled() (Limits, error) {
+	def := DefaultLimits()
+	for i, n := range l.fields() {
+		if *n < 0 {
+			return l, driver.Errorf("start server", "", fs.ErrInvalid, "a limit of %d makes no sense: give at least 1, or 0 for the default", *n)
+		}
+		if *n == 0 {
+			*n = *def.fields()[i]
+		}
+	}
+	return l, nil
+}
+
+func (l *Limits) quota() core.Quota {
+	return core.Quota{Sessions: l.Sessions, Names: l.Names, Keys: l.Keys, Holds: l.Holds, Waiters: l.Waiters}
+}
