@@ -55,6 +55,7 @@ var rooms = map[string]room{
 	"internal/child":                      {own: "driver", inside: true},
 	"internal/cli":                        {own: ". all driver drivertest internal/child internal/wire proto/holdfast/v1 server server/api server/replica server/storage", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                     {own: "core driver internal/convert session watch", inside: true},
+	"internal/contest":                    {pure: true, inside: true},
 	"internal/convert":                    {own: "core driver", inside: true},
 	"internal/measure":                    {inside: true},
 	"internal/planted":                    {inside: true},

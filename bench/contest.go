@@ -2,11 +2,9 @@ package bench
 
 import (
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	stat "github.com/holdfast-io/holdfast/internal/contest"
 )
 
 // A side does one thing over and over for a while and tells how often a second
@@ -45,24 +43,17 @@ func (c *contest) round(n int, scale float64, spent func() time.Duration) error 
 }
 
 // ratio is ours to theirs, with the interval in which it lies with 95 %.
-func (c *contest) ratio() (mid, low, high float64) {
-	logs := make([]float64, len(c.rates[0]))
-	for i := range logs {
-		logs[i] = math.Log(c.rates[0][i] / c.rates[1][i])
-	}
-	m, half := interval(logs)
-	return math.Exp(m), math.Exp(m - half), math.Exp(m + half)
-}
+func (c *contest) ratio() (mid, low, high float64) { return stat.Ratio(c.rates[0], c.rates[1]) }
 
 // row is the contest as a line of the table.
 func (c *contest) row() string {
 	mid, low, high := c.ratio()
 	goal, verdict := "–", ""
 	if c.least > 0 {
-		goal, verdict = "≥ "+num(c.least), judge(c.least, low, high)
+		goal, verdict = "≥ "+stat.Num(c.least), judge(c.least, low, high)
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s – %s | %s | %s | %s |\n", c.what, c.peer, goal,
-		num(mean(c.rates[0])), num(mean(c.rates[1])), num(mid), num(low), num(high), verdict, num(median(c.micros[0])), num(median(c.micros[1])))
+		stat.Num(stat.Mean(c.rates[0])), stat.Num(stat.Mean(c.rates[1])), stat.Num(mid), stat.Num(low), stat.Num(high), verdict, stat.Num(stat.Median(c.micros[0])), stat.Num(stat.Median(c.micros[1])))
 }
 
 // judge compares an interval with a goal.
@@ -77,63 +68,3 @@ func judge(least, low, high float64) string {
 }
 
 const tableHead = "| what | peer | goal | ours/s | peer's/s | ratio | 95 % | | ours, µs | peer's, µs |\n|---|---|---|---|---|---|---|---|---|---|\n"
-
-// num prints three digits, and thousands in full.
-func num(f float64) string {
-	if f >= 1000 {
-		return strconv.FormatFloat(f, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(f, 'g', 3, 64)
-}
-
-func mean(v []float64) float64 {
-	var sum float64
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
-
-func median(v []float64) float64 {
-	sorted := slices.Sorted(slices.Values(v))
-	return sorted[len(sorted)/2]
-}
-
-// interval is the mean of v and half the width of its 95 % interval, by
-// Student's distribution.
-func interval(v []float64) (m, half float64) {
-	m = mean(v)
-	if len(v) < 2 {
-		return m, math.Inf(1)
-	}
-	var squares float64
-	for _, x := range v {
-		squares += (x - m) * (x - m)
-	}
-	n := float64(len(v))
-	return m, student(len(v)-1) * math.Sqrt(squares/(n-1)/n)
-}
-
-// student is the 97.5 % quantile of Student's distribution.
-func student(freedom int) float64 {
-	table := []float64{12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-		2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042}
-	if freedom <= len(table) {
-		return table[freedom-1]
-	}
-	return 2.042 // at 30; it goes down to 1.96, so the interval is a little too wide
-}
-
-// replace puts a section in the place of the one with the same heading, or at
-// the end. A section goes from its heading to the next "## ".
-func replace(doc, heading, section string) string {
-	before, rest, found := strings.Cut(doc, heading+"\n")
-	if !found {
-		return strings.TrimRight(doc, "\n") + "\n\n" + section
-	}
-	_, after, more := strings.Cut(rest, "\n## ")
-	if !more {
-		return before + section
-	}
-	return before + section + "\n## " + after
-}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	stat "github.com/holdfast-io/holdfast/internal/contest"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
@@ -53,7 +54,7 @@ func TestPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(*into, []byte(replace(string(doc), heading, text.String())), 0o644); err != nil {
+	if err := os.WriteFile(*into, []byte(stat.Replace(string(doc), heading, text.String())), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -181,10 +182,10 @@ func (c *crowd) row(counts []int) string {
 	ratio := float64(most) / float64(least)
 	goal, verdict := "–", ""
 	if c.most > 0 {
-		goal, verdict = "≤ "+num(c.most), "kept"
+		goal, verdict = "≤ "+stat.Num(c.most), "kept"
 		if ratio > c.most {
 			verdict = "**missed**"
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %s | %s |\n", c.who, goal, most, least, num(ratio), verdict)
+	return fmt.Sprintf("| %s | %s | %d | %d | %s | %s |\n", c.who, goal, most, least, stat.Num(ratio), verdict)
 }
