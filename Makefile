@@ -4,6 +4,8 @@ BUDGET   ?= 5m
 DATA     ?= $(CURDIR)/data
 SIM_BUDGET ?= 10m
 SIM_FIRST  ?= 1000
+ROUNDS   ?= 10
+ONLY     ?=
 PKG      := ./...
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
@@ -11,10 +13,10 @@ PURE     := ./core/... ./session/... ./watch/... ./deadline/... ./server/storage
 RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|session|watch|deadline|server/storage|server/replica|server/disk|server/admission|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check deps bench bench-peers planted prove sim proto
+.PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim proto
 
 help: ## what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 run: bin/holdfast ## start a node of your own on 127.0.0.1:7420 and print what to try; ^C stops it
 	@PATH=$(CURDIR)/bin:$$PATH bin/holdfast serve --data $(DATA)
@@ -52,6 +54,11 @@ bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
 
 bench-peers: ## measure beside redsync, rueidislock and bare PostgreSQL; writes its section of docs/benchmarks.md
 	$(GO) test -C bench -count=1 -v -timeout 60m -bench.rounds=20 -bench.scale=1 -bench.into=../docs/benchmarks.md .
+
+bench-servers: bin/staticcheck ## measure the server beside etcd, ZooKeeper, Redis and PostgreSQL, ROUNDS=10; writes its section of docs/benchmarks.md; ONLY=hand-over for a part
+	$(GO) vet -C bench/servers ./...
+	cd bench/servers && ../../bin/staticcheck ./...
+	$(GO) test -C bench/servers -count=1 -v -timeout 120m -bench.rounds=$(ROUNDS) -bench.scale=1 -bench.only="$(ONLY)" -bench.into=../../docs/benchmarks.md .
 
 planted: ## prove that the tests still catch the bugs they were written for
 	$(GO) run ./internal/planted
