@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
@@ -30,6 +31,22 @@ type serving struct {
 	members                   []string
 	cert, key                 string
 	peerCert, peerKey, peerCA string
+	limits                    server.Limits
+	calls, waits              int
+}
+
+// limitFlags add the limits of a node.
+func (s *serving) limitFlags(f *pflag.FlagSet) {
+	l, d := &s.limits, server.DefaultLimits()
+	f.IntVar(&l.Sessions, "max-sessions", d.Sessions, "sessions in a namespace")
+	f.IntVar(&l.Names, "max-names", d.Names, "names in use in a namespace: locks, semaphores, counters and the like")
+	f.IntVar(&l.Keys, "max-keys", d.Keys, "keys in a namespace")
+	f.IntVar(&l.Holds, "max-holds", d.Holds, "holds and waits of a session")
+	f.IntVar(&l.Waiters, "max-waiters", d.Waiters, "waiters for a name")
+	f.IntVar(&l.Namespaces, "max-namespaces", d.Namespaces, "namespaces, about")
+	f.IntVar(&l.Queue, "max-queue", d.Queue, "commands that wait for the disk; keepalives and releases are refused last")
+	f.IntVar(&s.calls, "max-calls", api.DefaultCalls, "plain calls under way")
+	f.IntVar(&s.waits, "max-waits", api.DefaultWaits, "plain calls that wait, watches and streams")
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -66,6 +83,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.peerCert, "peer-cert", "", "certificate for other nodes, in PEM; needed beyond loopback")
 	f.StringVar(&s.peerKey, "peer-key", "", "its key")
 	f.StringVar(&s.peerCA, "peer-ca", "", "who signs the nodes' certificates, in PEM")
+	s.limitFlags(f)
 	return cmd
 }
 
@@ -75,7 +93,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	web := api.Config{Public: s.public}
+	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits}
 	if web.TLS, err = s.clientTLS(); err != nil {
 		return err
 	}
@@ -121,7 +139,7 @@ Stop it with ^C.
 
 // node is the configuration of the node.
 func (s *serving) node() (server.Config, error) {
-	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join}
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, Limits: s.limits}
 	var err error
 	if cfg.Dir == "" {
 		base, err := stateDir()

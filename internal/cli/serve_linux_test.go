@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -169,4 +170,29 @@ func leaderOf(t *testing.T, url string, hosts []string) int {
 	}
 	t.Fatal("no leader")
 	return 0
+}
+
+// Limits come from flags, from the environment and from the file, and who meets
+// one is told which.
+func TestServeWithLimits(t *testing.T) {
+	addr := services.Addr(t)
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, []byte("max-keys: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOLDFAST_MAX_NAMES", "1")
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(t.TempDir(), "d"), "--listen", addr, "--max-waiters", "1", "--config", config}}
+	n.start()
+	url := "holdfast://" + addr
+	does(t, url, "kv", "put", "k", "v")
+	does(t, url, "counter", "add", "n", "1")
+	for _, c := range []struct{ args, want string }{{"kv put l v", "--max-keys"}, {"counter add m 1", "--max-names"}, {"lock x -- true", "--max-names"}} {
+		out, err := program(t, t.TempDir(), append([]string{"--url", url}, strings.Fields(c.args)...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("holdfast %s: %v: %s, want a word of %s", c.args, err, out, c.want)
+		}
+	}
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("the node ends with %v", err)
+	}
 }

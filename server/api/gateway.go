@@ -24,6 +24,7 @@ type gateway struct {
 	memo  memo
 	meter *meter
 	relay relay
+	gate  gate
 
 	mu     sync.Mutex
 	leases map[core.SessionID]*lease
@@ -41,6 +42,7 @@ type gateway struct {
 func newGateway(s *server.Server) *gateway {
 	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
 	g.line.s = s
+	g.gate.limit(DefaultCalls, DefaultWaits)
 	g.relay.web = &http.Transport{MaxIdleConnsPerHost: 64}
 	g.line.waits = map[core.SessionID]*attached{}
 	g.life, g.end = context.WithCancel(context.Background())

@@ -207,6 +207,12 @@ func (l *lease) await(ctx context.Context, w *wish, seq uint64) (held, error) {
 		return held{}, err
 	}
 	defer l.g.line.remove(x)
+	resume, err := l.g.gate.rest()
+	if err != nil {
+		l.abandon(seq)
+		return held{}, err
+	}
+	defer resume()
 	l.g.work.add(1)
 	defer l.g.work.add(-1)
 	l.g.meter.waiting.Inc()

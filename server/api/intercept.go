@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +53,12 @@ func (a around) stream(method string, handle grpc.StreamHandler) grpc.StreamHand
 // unary is around every plain gRPC call.
 func (g *gateway) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	began := time.Now()
-	out, err := g.checked(ctx, r, handle)
+	leave, err := g.gate.enter(classOf(info.FullMethod))
+	var out any
+	if err == nil {
+		defer leave()
+		out, err = g.checked(ctx, r, handle)
+	}
 	var st *status.Status
 	if err != nil {
 		st = g.status(ctx, err)
@@ -62,6 +68,9 @@ func (g *gateway) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, 
 		st = status.Convert(err)
 	}
 	g.meter.called(info.FullMethod, st.Code(), began)
+	if ms := failureOf(st).GetRetryAfterMs(); ms > 0 {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
+	}
 	return out, st.Err()
 }
 
@@ -93,7 +102,7 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 	began := time.Now()
 	ctx, err := withCaller(ss.Context(), metadataOf(ss.Context()))
 	if err == nil {
-		err = handle(srv, calledStream{ss, ctx})
+		err = g.staying(method, func() error { return handle(srv, calledStream{ss, ctx}) })
 	}
 	var st *status.Status
 	if err != nil {
@@ -101,6 +110,16 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 	}
 	g.meter.called(method, st.Code(), began)
 	return st.Err()
+}
+
+// staying runs a call that may stay for long, if there is room.
+func (g *gateway) staying(method string, f func() error) error {
+	leave, err := g.gate.settle(classOf(method))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return f()
 }
 
 // calledStream is a stream whose caller is known.
@@ -119,7 +138,12 @@ func (o overHTTP) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		began := time.Now()
 		ctx, err := o.with(ctx, r.Header().Get)
 		var out connect.AnyResponse
+		var leave func()
 		if err == nil {
+			leave, err = o.g.gate.enter(classOf(r.Spec().Procedure))
+		}
+		if err == nil {
+			defer leave()
 			out, err = next(ctx, r)
 		}
 		return out, o.ended(ctx, r.Spec().Procedure, began, err)
@@ -135,7 +159,7 @@ func (o overHTTP) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 		began := time.Now()
 		ctx, err := o.with(ctx, c.RequestHeader().Get)
 		if err == nil {
-			err = next(ctx, c)
+			err = o.g.staying(c.Spec().Procedure, func() error { return next(ctx, c) })
 		}
 		return o.ended(ctx, c.Spec().Procedure, began, err)
 	}
@@ -167,6 +191,9 @@ func (o overHTTP) ended(ctx context.Context, procedure string, began time.Time, 
 	e := connect.NewError(connect.Code(st.Code()), connectText(st.Message()))
 	if d, err := connect.NewErrorDetail(failureOf(st)); err == nil {
 		e.AddDetail(d)
+	}
+	if ms := failureOf(st).GetRetryAfterMs(); ms > 0 {
+		e.Meta().Set("Retry-After", retrySeconds(time.Duration(ms)*time.Millisecond))
 	}
 	return e
 }

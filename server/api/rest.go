@@ -115,6 +115,11 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 	if len(body) == 0 {
 		body = query(r.URL.Query())
 	}
+	leave, err := h.s.plain.gate.enter(rt.class())
+	if err != nil {
+		return nil, label, err
+	}
+	defer leave()
 	out, err = rt.serve(ctx, h.s.plain, name, body)
 	return out, label, named(err, strings.Trim(rt.verb+" "+rt.kind, " "), name)
 }
@@ -224,7 +229,7 @@ func fail(w http.ResponseWriter, err error, code int, leader string) {
 			f.Holder = e.Holders[0].Owner
 		}
 		if e.RetryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(e.RetryAfter.Seconds())), 10))
+			w.Header().Set("Retry-After", retrySeconds(e.RetryAfter))
 		}
 	}
 	switch {
@@ -236,6 +241,19 @@ func fail(w http.ResponseWriter, err error, code int, leader string) {
 		code = http.StatusRequestEntityTooLarge
 	}
 	writeJSON(w, code, f)
+}
+
+// plainError is an error that may be a status.
+func plainError(err error) error {
+	if _, ok := errors.AsType[*driver.Error](err); ok {
+		return err
+	}
+	return wire.Error(err)
+}
+
+// retrySeconds is a time to wait as HTTP says it.
+func retrySeconds(d time.Duration) string {
+	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10)
 }
 
 // serveEvents tells what happens as server-sent events.
@@ -262,7 +280,8 @@ func (s *Service) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 		return out.Flush()
 	}
-	if err := s.events(ctx, req, send); err != nil && !begun {
-		fail(w, wire.Error(err), httpCode(s.plain.status(ctx, err)), "")
+	err = s.plain.staying("/holdfast.v1.WatchService/Watch", func() error { return s.events(ctx, req, send) })
+	if err != nil && !begun {
+		fail(w, plainError(err), httpCode(s.plain.status(ctx, err)), "")
 	}
 }

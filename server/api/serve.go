@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,7 +37,17 @@ type Config struct {
 	// Peek is how long a connection may take to say what it wants: its first
 	// bytes, a handshake, the header and the body of a request each; default 10 s.
 	Peek time.Duration
+	// Calls is how many calls may be under way, default 8,192, beside Waits that
+	// wait for a hold, watch or carry sessions, default 32,768. Both fill in the
+	// order of package admission; who finds no room is told when to come back.
+	Calls, Waits int
 }
+
+// What Calls and Waits are by default.
+const (
+	DefaultCalls = 8192
+	DefaultWaits = 32_768
+)
 
 func (c Config) filled(ln net.Listener) (Config, error) {
 	if c.Grace == 0 {
@@ -45,6 +56,10 @@ func (c Config) filled(ln net.Listener) (Config, error) {
 	if c.Peek == 0 {
 		c.Peek = 10 * time.Second
 	}
+	if c.Calls < 0 || c.Waits < 0 {
+		return c, driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls and %d waits make no sense: give at least 1, or 0 for the default", c.Calls, c.Waits)
+	}
+	c.Calls, c.Waits = cmp.Or(c.Calls, DefaultCalls), cmp.Or(c.Waits, DefaultWaits)
 	if !c.Public && !loopback(ln.Addr()) {
 		return c, driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or set Config.Public if everybody who reaches the port may do everything")
 	}
@@ -74,6 +89,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		ln.Close()
 		return err
 	}
+	svc.plain.gate.limit(cfg.Calls, cfg.Waits)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
@@ -153,7 +169,8 @@ func (s *Service) deposed(ctx context.Context) bool {
 // grpcServer is the gRPC side of the port.
 func (s *Service) grpcServer(peek time.Duration) (*grpc.Server, *health.Server) {
 	rpc := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(8192),
+		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(arrivedUnary), grpc.StreamInterceptor(arrivedStream),
+		grpc.MaxHeaderListSize(maxHeader), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(8192),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -169,12 +186,15 @@ func (s *Service) grpcServer(peek time.Duration) (*grpc.Server, *health.Server) 
 // limit of their own.
 const maxBatch = 16 << 20
 
+// maxHeader is how many bytes of metadata or headers a call may have.
+const maxHeader = 16 << 10
+
 // httpServer is the HTTP side of the port. A caller that sends its request too
 // slowly is cut off; answers may take as long as a wait does.
 func (s *Service) httpServer(h http.Handler, peek time.Duration) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: quiet,
+		MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 	}
 }
 

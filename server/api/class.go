@@ -1,0 +1,55 @@
+package api
+
+import (
+	"strings"
+
+	"github.com/holdfast-io/holdfast/server/admission"
+)
+
+// classes say what each call is under overload; every call of the proto is here.
+// Operators' calls are among the first: they are how an overload is ended.
+var classes = classTable(map[admission.Class]string{
+	admission.Keep: `LockService/Unlock LockService/LeaseRevoke LockService/LeaseKeepAlive RWLockService/Release RWLockService/Downgrade
+		SemaphoreService/Release ElectionService/Resign ElectionService/HandOver SessionService/Keep SessionService/End SessionStream/Attach
+		AdminService/ForceRelease AdminService/RevokeSession AdminService/Status AdminService/ChangeMembers AdminService/MoveLeader
+		InspectService/Ping`,
+	admission.Grant: `LockService/Lock LockService/TryLock RWLockService/AcquireRead RWLockService/AcquireWrite RWLockService/Upgrade
+		SemaphoreService/Acquire SemaphoreService/Resize SemaphoreService/Delete ElectionService/Campaign ElectionService/Proclaim
+		LatchService/CountDown LatchService/Wait LatchService/Delete BarrierService/Arrive BarrierService/Delete
+		CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
+		SequenceService/Reserve SequenceService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/CheckToken FenceService/Write`,
+	admission.Create: `LockService/LeaseGrant SessionService/Open`,
+	admission.List: `LockService/Watch ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range
+		FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
+})
+
+func classTable(names map[admission.Class]string) map[string]admission.Class {
+	all := map[string]admission.Class{}
+	for class, list := range names {
+		for name := range strings.FieldsSeq(list) {
+			all["/holdfast.v1."+name] = class
+		}
+	}
+	return all
+}
+
+// classOf is the class of a full method; one that is not there only fails.
+func classOf(method string) admission.Class {
+	if c, ok := classes[method]; ok {
+		return c
+	}
+	return admission.List
+}
+
+// class is that of a short path.
+func (r *route) class() admission.Class {
+	switch {
+	case r.method == "GET":
+		return admission.List
+	case r.kind == "leases" && r.verb == "open":
+		return admission.Create
+	case r.kind == "leases" || r.verb == "release" || r.verb == "resign" || r.verb == "renew" || r.verb == "downgrade":
+		return admission.Keep
+	}
+	return admission.Grant
+}
