@@ -48,6 +48,8 @@ type engine struct {
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
 	last  error         // why there is none
+
+	shares shares
 }
 
 var _ client.Engine = (*engine)(nil)
@@ -264,6 +266,7 @@ func (e *engine) Forget(core.SessionID) {}
 func (e *engine) Left() {
 	e.close()
 	<-e.done
+	e.shares.close()
 }
 
 // current is the connection, waited for if need be.

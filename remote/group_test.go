@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/services"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
 	"github.com/holdfast-io/holdfast/server/replica"
@@ -19,9 +20,45 @@ import (
 
 // group is some nodes with their services, on addresses of their own.
 type group struct {
-	t     *testing.T
-	cfgs  []server.Config
-	nodes []*node
+	t       *testing.T
+	cfgs    []server.Config
+	nodes   []*node
+	watches watches
+}
+
+// watches counts the subscriptions that its nodes serve.
+type watches struct {
+	mu          sync.Mutex
+	open, begun int
+	ended       chan struct{} // has one when the last that was open has ended
+}
+
+func (w *watches) intercept(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if info.FullMethod != pb.WatchService_Watch_FullMethodName {
+		return next(srv, s)
+	}
+	w.count(1)
+	defer w.count(-1)
+	return next(srv, s)
+}
+
+func (w *watches) count(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open += n
+	w.begun += max(n, 0)
+	if w.open == 0 {
+		select {
+		case w.ended <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watches) seen() (open, begun int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open, w.begun
 }
 
 // node is one of them; nil while it is down.
@@ -40,7 +77,7 @@ const (
 
 func newGroup(t *testing.T, n int, tick time.Duration) *group {
 	t.Helper()
-	g := &group{t: t}
+	g := &group{t: t, watches: watches{ended: make(chan struct{}, 1)}}
 	founders := make([]replica.Endpoint, n)
 	for i := range founders {
 		founders[i] = replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
@@ -83,7 +120,7 @@ func (g *group) start(i int) {
 		_ = s.Close()
 		return
 	}
-	n := &node{s: s, g: grpc.NewServer(), svc: api.New(s)}
+	n := &node{s: s, g: grpc.NewServer(grpc.StreamInterceptor(g.watches.intercept)), svc: api.New(s)}
 	n.svc.Register(n.g)
 	go func() { _ = n.g.Serve(ln) }()
 	g.nodes[i] = n

@@ -25,8 +25,12 @@ type feed struct {
 	ordinal  uint32
 }
 
-// Watch begins a feed.
+// Watch begins a feed. Those from now on share one; from a revision on each has
+// its own.
 func (e *engine) Watch(ctx context.Context, r *driver.WatchRequest) (client.Feed, uint64, error) {
+	if r.From == 0 {
+		return e.shared(ctx, r)
+	}
 	f := &feed{e: e, r: *r}
 	first, err := f.open(ctx)
 	if err != nil {
