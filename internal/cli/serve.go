@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 
@@ -29,7 +27,7 @@ type serving struct {
 	id, clusterID             uint64
 	peer                      string
 	members                   []string
-	cert, key                 string
+	cert, key, clientCA, ca   string
 	peerCert, peerKey, peerCA string
 	limits                    server.Limits
 	calls, waits              int
@@ -75,6 +73,8 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.admin, "admin", "", "loopback address for profiles (default: none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "its key")
+	f.StringVar(&s.clientCA, "tls-client-ca", "", "who signs the clients' certificates, in PEM: nobody gets in without one")
+	f.StringVar(&s.ca, "tls-ca", "", "who signs the certificates of the group's nodes for clients, in PEM (default: whom the system trusts)")
 	f.Uint64Var(&s.id, "id", 0, "the node's number in its group (default: that of the data, else 1)")
 	f.Uint64Var(&s.clusterID, "cluster-id", 0, "the group's number (default: that of the data, else 1)")
 	f.StringVar(&s.peer, "peer", "", "address for other nodes (default: there are none)")
@@ -94,7 +94,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return err
 	}
 	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits}
-	if web.TLS, err = s.clientTLS(); err != nil {
+	if web.TLS, web.Relay, err = s.clientTLS(); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", s.listen)
@@ -112,7 +112,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		ln.Close()
 		return &failure{code: exitFailed, err: err, hint: "--data names another directory"}
 	}
-	a.greet(ln.Addr().String(), cfg.Dir)
+	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
 	err = api.Serve(ctx, ln, api.New(node), web)
 	if ctx.Err() != nil {
 		err = nil // asked for
@@ -121,20 +121,24 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 }
 
 // greet says what can be done now.
-func (a *app) greet(addr, dir string) {
+func (a *app) greet(addr, dir string, secure bool) {
 	if a.json {
 		_ = encode(a.out, map[string]string{"listen": addr, "data": dir})
 		return
 	}
+	url, web := "holdfast://"+addr, addr
+	if secure {
+		url, web = "holdfasts://"+addr, "https://"+addr
+	}
 	fmt.Fprintf(a.out, `holdfast serves on %[1]s; its data is in %[2]s
 
 Try, in another terminal:
-  holdfast --url holdfast://%[1]s lock nightly -- sleep 30
-  holdfast --url holdfast://%[1]s show nightly
-  curl -s %[1]s/v1/counters/orders:add -d '{"amount":1}'
+  holdfast --url %[3]s lock nightly -- sleep 30
+  holdfast --url %[3]s show nightly
+  curl -s %[4]s/v1/counters/orders:add -d '{"amount":1}'
 
 Stop it with ^C.
-`, addr, dir)
+`, addr, dir, url, web)
 }
 
 // node is the configuration of the node.
@@ -170,15 +174,47 @@ func founders(members []string) ([]replica.Endpoint, error) {
 	return list, nil
 }
 
-func (s *serving) clientTLS() (*tls.Config, error) {
+// clientTLS is what clients are offered, and how calls are passed on to other
+// nodes; nil: plain text.
+func (s *serving) clientTLS() (serve, relay *tls.Config, err error) {
 	if s.cert == "" && s.key == "" {
-		return nil, nil
+		if s.clientCA != "" || s.ca != "" {
+			return nil, nil, usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca and --tls-ca need a certificate to serve TLS with")
+		}
+		return nil, nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	own, err := newIdentity(s.cert, s.key)
 	if err != nil {
-		return nil, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
+		return nil, nil, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	serve = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
+	relay = &tls.Config{GetClientCertificate: own.client, MinVersion: tls.VersionTLS12}
+	if s.ca != "" {
+		nodes, err := newRoots(s.ca)
+		if err != nil {
+			return nil, nil, &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of who signs the nodes' certificates for clients"}
+		}
+		relay.RootCAs = nodes.get()
+	}
+	return serve, relay, s.demandCertificates(serve)
+}
+
+// demandCertificates lets in only clients whom --tls-client-ca has signed.
+func (s *serving) demandCertificates(cfg *tls.Config) error {
+	if s.clientCA == "" {
+		return nil
+	}
+	clients, err := newRoots(s.clientCA)
+	if err != nil {
+		return &failure{code: exitUsage, err: err, hint: "--tls-client-ca names the PEM file of who signs the clients' certificates"}
+	}
+	cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, clients.get()
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := cfg.Clone()
+		now.ClientCAs = clients.get()
+		return now, nil
+	}
+	return nil
 }
 
 // peerTLS authenticates nodes to each other, in both directions.
@@ -186,20 +222,16 @@ func (s *serving) peerTLS() (*tls.Config, error) {
 	if s.peerCert == "" && s.peerKey == "" && s.peerCA == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.peerCert, s.peerKey)
+	own, err := newIdentity(s.peerCert, s.peerKey)
 	if err != nil {
 		return nil, &failure{code: exitUsage, err: err, hint: "--peer-cert and --peer-key name PEM files that belong together"}
 	}
-	pem, err := os.ReadFile(s.peerCA)
+	roots, err := newRoots(s.peerCA)
 	if err != nil {
 		return nil, &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of who signs the nodes' certificates"}
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, &failure{code: exitUsage, err: fmt.Errorf("%s has no certificate", s.peerCA), hint: "it has to be PEM"}
-	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair}, RootCAs: roots, ClientCAs: roots,
+		GetCertificate: own.server, GetClientCertificate: own.client, RootCAs: roots.get(), ClientCAs: roots.get(),
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 	}, nil
 }

@@ -21,7 +21,7 @@ import (
 var settingNames = []string{
 	"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait",
 	"admin", "cluster-id", "data", "id", "join", "listen", "max-calls", "max-holds", "max-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-waiters", "max-waits",
-	"members", "peer", "peer-ca", "peer-cert", "peer-key", "public", "tls-cert", "tls-key",
+	"members", "peer", "peer-ca", "peer-cert", "peer-key", "public", "tls-ca", "tls-cert", "tls-client-ca", "tls-key",
 }
 
 // settle sets what the command line left open: from the environment, else from

@@ -39,16 +39,39 @@ func byProtocol(cfg *tls.Config) *tls.Config {
 	if cfg == nil {
 		return nil
 	}
-	h1, h2 := cfg.Clone(), cfg.Clone()
-	h1.NextProtos, h2.NextProtos = []string{"http/1.1"}, []string{"h2"}
 	out := cfg.Clone()
 	out.GetConfigForClient = func(i *tls.ClientHelloInfo) (*tls.Config, error) {
-		if len(i.SupportedProtos) == 0 || slices.Contains(i.SupportedProtos, "http/1.1") {
-			return h1, nil
+		now, err := currentTLS(cfg, i)
+		if err != nil {
+			return nil, err
 		}
-		return h2, nil
+		now.NextProtos = []string{"h2"}
+		if len(i.SupportedProtos) == 0 || slices.Contains(i.SupportedProtos, "http/1.1") {
+			now.NextProtos = []string{"http/1.1"}
+		}
+		return now, nil
 	}
 	return out
+}
+
+// currentTLS is a copy of the configuration that holds for a client now.
+func currentTLS(cfg *tls.Config, i *tls.ClientHelloInfo) (*tls.Config, error) {
+	if cfg.GetConfigForClient != nil {
+		switch now, err := cfg.GetConfigForClient(i); {
+		case err != nil:
+			return nil, err
+		case now != nil:
+			cfg = now
+		}
+	}
+	cfg = cfg.Clone()
+	cfg.GetConfigForClient = nil
+	return cfg, nil
+}
+
+// tlsOnly: clients have to show a certificate, which plain text cannot.
+func (p *port) tlsOnly() bool {
+	return p.tls != nil && (p.tls.ClientAuth == tls.RequireAndVerifyClientCert || p.tls.ClientAuth == tls.RequireAnyClientCert)
 }
 
 // run accepts until the listener is closed.
@@ -118,6 +141,11 @@ func (p *port) route(c *peeked) {
 		if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol == "h2" {
 			to = p.grpc
 		}
+	case p.tlsOnly():
+		_, _ = c.Conn.Read(make([]byte, 4096)) // what is unread would reset the answer
+		_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\nthis port speaks TLS only, with a certificate of the client\n")
+		c.Close()
+		return
 	case string(first) == "PRI":
 		to = p.grpc
 	}

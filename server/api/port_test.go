@@ -247,6 +247,11 @@ func (r *rig) postFrom(origin string) (int, error) {
 // trio is three nodes with their ports.
 func trio(t *testing.T) []*rig {
 	t.Helper()
+	return trioWith(t, api.Config{})
+}
+
+func trioWith(t *testing.T, cfg api.Config) []*rig {
+	t.Helper()
 	var founders []replica.Endpoint
 	var lns []net.Listener
 	for i := range 3 {
@@ -260,7 +265,7 @@ func trio(t *testing.T) []*rig {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { node.Close() })
-		rigs = append(rigs, serveOn(t, lns[i], node, api.Config{}))
+		rigs = append(rigs, serveOn(t, lns[i], node, cfg))
 	}
 	return rigs
 }

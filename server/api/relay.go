@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -23,13 +25,40 @@ import (
 // headerRelayed marks a call that another node passed on: it goes no further.
 const headerRelayed = "holdfast-relayed"
 
-// relay asks the leader for callers who came to another node. It speaks plain
-// text, as every port does.
+// relay asks the leader for callers who came to another node.
 type relay struct {
 	mu   sync.Mutex
+	tls  *tls.Config // nil: plain text
 	addr string
 	conn *grpc.ClientConn
 	web  *http.Transport
+}
+
+// secure has the leader asked over TLS; it is called before anybody is.
+func (r *relay) secure(cfg *tls.Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tls = cfg; cfg != nil {
+		r.web.TLSClientConfig = cfg.Clone()
+	}
+}
+
+// credentials are those of the gRPC side.
+func (r *relay) credentials() credentials.TransportCredentials {
+	if r.tls == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(r.tls)
+}
+
+// url is the leader's place on the HTTP side.
+func (r *relay) url(addr string) *url.URL {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tls != nil {
+		return &url.URL{Scheme: "https", Host: addr}
+	}
+	return &url.URL{Scheme: "http", Host: addr}
 }
 
 // to is a connection to the leader.
@@ -39,7 +68,7 @@ func (r *relay) to(addr string) (*grpc.ClientConn, error) {
 	if r.addr == addr {
 		return r.conn, nil
 	}
-	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(r.credentials()))
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +99,10 @@ func elsewhere(ctx context.Context, st *status.Status) string {
 	return f.GetLeader()
 }
 
+// passedOn is what a call has to say besides its request: what it is about, and
+// which trace it belongs to (W3C Trace Context, and its baggage).
+var passedOn = []string{headerNamespace, headerKey, "traceparent", "tracestate", "baggage"}
+
 // pass asks the leader instead.
 func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, error) {
 	c, err := g.relay.to(addr)
@@ -81,7 +114,7 @@ func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, er
 		return nil, err
 	}
 	md := []string{headerRelayed, "1"}
-	for _, name := range []string{headerNamespace, headerKey, "traceparent"} {
+	for _, name := range passedOn {
 		if v := metadataOf(ctx)(name); v != "" {
 			md = append(md, name, v)
 		}
@@ -116,7 +149,7 @@ func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
 	p := httputil.ReverseProxy{
 		Transport: g.relay.web, FlushInterval: -1, ErrorLog: quiet,
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(&url.URL{Scheme: "http", Host: addr})
+			p.SetURL(g.relay.url(addr))
 			p.Out.Host = p.In.Host
 			p.Out.Header.Set(headerRelayed, "1")
 		},

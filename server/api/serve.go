@@ -23,8 +23,13 @@ import (
 
 // Config says how a node is served. The zero value is a plain port on loopback.
 type Config struct {
-	// TLS is spoken on the port, beside plain text; nil: plain text only.
+	// TLS is spoken on the port, beside plain text; nil: plain text only. If it
+	// demands certificates of clients, plain text is refused.
 	TLS *tls.Config
+	// Relay is for calls that are passed on to the port of the leader: they go
+	// over TLS, to nobody but who has a certificate for that address; if the
+	// leader demands one too, Relay has it. nil: they go in plain text.
+	Relay *tls.Config
 	// Public allows addresses other than loopback. Whoever reaches the port can
 	// do everything: there are no access rules yet.
 	Public bool
@@ -90,6 +95,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	svc.plain.gate.limit(cfg.Calls, cfg.Waits)
+	svc.plain.relay.secure(cfg.Relay)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)

@@ -1,0 +1,126 @@
+package cli_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// shown is the name in the certificate that a node shows.
+func shown(addr string, cfg *tls.Config) (string, error) {
+	c, err := tls.Dial("tcp", addr, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
+}
+
+// A node with a certificate is believed by who trusts its authority, and by nobody
+// else. It shows a renewed certificate without a restart, and the one it has as
+// long as the new one is no good.
+func TestServe_TLS(t *testing.T) {
+	addr, dir, ours := services.Addr(t), t.TempDir(), services.NewAuthority(t, "ours")
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	services.WritePair(t, ours.Issue(t, "first"), cert, key)
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr, "--tls-cert", cert, "--tls-key", key}}
+	if greeting := n.start(); !strings.Contains(greeting, "holdfasts://"+addr) || !strings.Contains(greeting, "https://"+addr) {
+		t.Errorf("the node greets with %s", greeting)
+	}
+	defer n.signal(syscall.SIGTERM)
+
+	count := program(t, dir, "--url", "holdfasts://"+addr, "--timeout", "1s", "counter", "add", "n")
+	if out, err := count.CombinedOutput(); err == nil {
+		t.Errorf("an unknown authority is believed: %s", out)
+	}
+	count = program(t, dir, "--url", "holdfasts://"+addr, "counter", "add", "n")
+	count.Env = append(count.Env, "SSL_CERT_FILE="+ours.WriteRoots(t, dir))
+	if out, err := count.CombinedOutput(); err != nil || string(out) != "1\n" {
+		t.Errorf("counted over TLS: %s %v", out, err)
+	}
+
+	trusts := &tls.Config{RootCAs: ours.Roots()}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, "first"},
+		{func() { services.WritePair(t, ours.Issue(t, "second"), cert, key) }, "second"},
+		{func() { write(t, key, "half of a k") }, "second"},
+		{func() { services.WritePair(t, ours.Issue(t, "third"), cert, key) }, "third"},
+	} {
+		step.do()
+		if got, err := shown(addr, trusts); err != nil || got != step.want {
+			t.Errorf("the node shows the certificate %q, %v; want %q", got, err, step.want)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Three nodes that demand certificates pass calls on to each other; whom they
+// trust is read again when it changes.
+func TestGroup_TLS(t *testing.T) {
+	dir, ours, others := t.TempDir(), services.NewAuthority(t, "ours"), services.NewAuthority(t, "others")
+	cert, key, clients := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "clients.pem")
+	services.WritePair(t, ours.Issue(t, "node"), cert, key)
+	roots := ours.WriteRoots(t, dir)
+	write(t, clients, read(t, roots))
+	nodes, _, hosts := group(t, dir, 3)
+	for _, n := range nodes {
+		n.args = append(n.args, "--tls-cert", cert, "--tls-key", key, "--tls-ca", roots, "--tls-client-ca", clients,
+			"--peer-cert", cert, "--peer-key", key, "--peer-ca", roots)
+		n.start()
+		t.Cleanup(func() { _ = n.cmd.Process.Kill(); _ = n.cmd.Wait() })
+	}
+	client := &tls.Config{RootCAs: ours.Roots(), Certificates: []tls.Certificate{ours.Issue(t, "client")}}
+	for i := 0; !answers(hosts[0], client, fmt.Sprint("try", i)); i++ { // until there is a leader
+	}
+	for i, host := range hosts {
+		if !answers(host, client, fmt.Sprint("n", i+1)) {
+			t.Errorf("node %d does not answer a client with a certificate", i+1)
+		}
+	}
+	stranger := &tls.Config{RootCAs: ours.Roots(), Certificates: []tls.Certificate{others.Issue(t, "client")}}
+	if answers(hosts[0], stranger, "stranger") {
+		t.Error("a client of another authority is let in")
+	}
+	write(t, clients, read(t, roots)+read(t, others.WriteRoots(t, dir)))
+	if !answers(hosts[0], stranger, "friend") {
+		t.Error("a client of an authority that was added is not let in")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// answers reports whether a node counts for a client.
+func answers(addr string, cfg *tls.Config, counter string) bool {
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+	res, err := web.Post("https://"+addr+"/v1/counters/"+counter+":add", "application/json", strings.NewReader(`{"amount":1}`))
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return err == nil && strings.TrimSpace(string(text)) == `{"value":1}`
+}

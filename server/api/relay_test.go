@@ -1,0 +1,201 @@
+package api_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/remote"
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/api"
+	"github.com/holdfast-io/holdfast/server/replica"
+)
+
+// both is the TLS of a node that demands a certificate of everybody, and of a
+// client that has one.
+func both(t *testing.T, a *services.Authority) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{a.Issue(t, "node")}, RootCAs: a.Roots(), ClientCAs: a.Roots(),
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}
+}
+
+// locksOver are the locks of a node, over TLS.
+func (r *rig) locksOver(cfg *tls.Config) pb.LockServiceClient {
+	r.t.Helper()
+	conn, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	return pb.NewLockServiceClient(conn)
+}
+
+// postOver is a request over TLS.
+func (r *rig) postOver(cfg *tls.Config, path, body string) (*http.Response, error) {
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg}}
+	r.t.Cleanup(web.CloseIdleConnections)
+	return web.Post("https://"+r.addr+path, "application/json", strings.NewReader(body))
+}
+
+// Nodes that serve TLS pass calls on over TLS, with a certificate where one is
+// demanded; Holdfast's own client finds the leader over it too.
+func TestRelay_TLS(t *testing.T) {
+	cfg := both(t, services.NewAuthority(t, "ours"))
+	rigs := trioWith(t, api.Config{TLS: cfg, Relay: cfg})
+	at := leader(t, rigs)
+	r := rigs[(at+1)%3]
+	a := must[*pb.LockResponse](t)(r.locksOver(cfg).Lock(r.ctx, &pb.LockRequest{Name: "x"}))
+	if a.Header.MemberId != uint64(at+1) {
+		t.Errorf("answered by %v", a.Header)
+	}
+	res, err := r.postOver(cfg, "/v1/locks/x:acquire", `{"timeout_ms":0}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != 409 {
+		t.Errorf("a lock that is held is answered with %s", res.Status)
+	}
+	s, err := remote.Open(remote.Config{Endpoints: []string{r.addr}, TLS: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	hold, err := s.Mutex("y").Acquire(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A leader that the relay does not trust is not asked, and never in plain text.
+func TestRelay_LeaderIsNotTrusted(t *testing.T) {
+	cfg, strangers := both(t, services.NewAuthority(t, "ours")), both(t, services.NewAuthority(t, "others"))
+	plain := &tls.Config{Certificates: cfg.Certificates} // without certificates of clients, plain text would be taken
+	rigs := trioWith(t, api.Config{TLS: plain, Relay: strangers})
+	at := leader(t, rigs)
+	r := rigs[(at+1)%3]
+	_, err := r.locks().Lock(r.ctx, &pb.LockRequest{Name: "x"})
+	wantCode(t, err, codes.Unavailable)
+	r.want(503, "POST", "/v1/locks/x:acquire", "{}")
+	rigs[at].holders("x", 0)
+}
+
+// Where certificates of clients are demanded, nobody gets in without: not in plain
+// text, not with another's certificate.
+func TestPort_ClientCertificates(t *testing.T) {
+	ours := services.NewAuthority(t, "ours")
+	cfg, strangers := both(t, ours), both(t, services.NewAuthority(t, "others"))
+	r := serveWith(t, api.Config{TLS: cfg})
+	strangers.RootCAs = ours.Roots()
+	for who, cfg := range map[string]*tls.Config{"nobody": {RootCAs: ours.Roots()}, "a stranger": strangers} {
+		if _, err := r.locksOver(cfg).TryLock(r.ctx, &pb.TryLockRequest{Name: "x"}); err == nil {
+			t.Errorf("%s is let in by gRPC", who)
+		}
+		if res, err := r.postOver(cfg, "/v1/locks/x:acquire", "{}"); err == nil {
+			res.Body.Close()
+			t.Errorf("%s is let in by HTTP: %s", who, res.Status)
+		}
+	}
+	if _, err := r.locks().TryLock(r.ctx, &pb.TryLockRequest{Name: "x"}); err == nil {
+		t.Error("plain gRPC is let in")
+	}
+	res, err := r.web.Post("http://"+r.addr+"/v1/locks/x:acquire", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, _ := io.ReadAll(res.Body); res.StatusCode != 400 || !strings.Contains(string(text), "TLS only") {
+		t.Errorf("plain HTTP is answered with %s %s", res.Status, text)
+	}
+	must[*pb.TryLockResponse](t)(r.locksOver(cfg).TryLock(r.ctx, &pb.TryLockRequest{Name: "x"}))
+}
+
+// holdfasts:// believes nobody whom the system does not.
+func TestPort_ServerIsVerified(t *testing.T) {
+	r := serveWith(t, api.Config{TLS: &tls.Config{Certificates: []tls.Certificate{services.NewAuthority(t, "ours").Issue(t, "node")}}})
+	s, err := holdfast.Open(r.ctx, "holdfasts://"+r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+	defer cancel()
+	if _, err := s.Mutex("x").Acquire(ctx); err == nil {
+		t.Error("a server of an unknown authority is believed")
+	}
+	r.holders("x", 0)
+}
+
+// overheard are the metadata of calls.
+type overheard struct {
+	mu    sync.Mutex
+	calls []metadata.MD
+}
+
+func (o *overheard) unary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	o.mu.Lock()
+	o.calls = append(o.calls, md)
+	o.mu.Unlock()
+	return next(ctx, r)
+}
+
+// A call that is passed on belongs to the trace of its caller: interceptors around
+// the leader's services see it.
+func TestRelay_Trace(t *testing.T) {
+	var founders []replica.Endpoint
+	var lns []net.Listener
+	for i := range 3 {
+		lns = append(lns, listen(t, "127.0.0.1:0"))
+		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: lns[i].Addr().String()})
+	}
+	heard := make([]overheard, 3)
+	rigs := make([]*rig, 3)
+	for i := range rigs {
+		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer, Tick: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { node.Close() })
+		g, svc := grpc.NewServer(grpc.UnaryInterceptor(heard[i].unary)), api.New(node)
+		svc.Register(g)
+		go func() { _ = g.Serve(lns[i]) }()
+		t.Cleanup(func() { g.Stop(); svc.Close() })
+		rigs[i] = &rig{t: t, ctx: t.Context(), node: node, addr: founders[i].Client}
+	}
+	at := leader(t, rigs)
+	trace := []string{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate", "vendor=1", "baggage", "user=7"}
+	conn, err := grpc.NewClient(rigs[(at+1)%3].addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	must[*pb.LockResponse](t)(pb.NewLockServiceClient(conn).Lock(metadata.AppendToOutgoingContext(t.Context(), trace...), &pb.LockRequest{Name: "x"}))
+	heard[at].mu.Lock()
+	defer heard[at].mu.Unlock()
+	for i := 0; i < len(trace); i += 2 {
+		if !slices.ContainsFunc(heard[at].calls, func(md metadata.MD) bool { return slices.Equal(md.Get(trace[i]), trace[i+1:i+2]) }) {
+			t.Errorf("the leader is not told %s: %v", trace[i], heard[at].calls)
+		}
+	}
+}
