@@ -84,6 +84,14 @@ func TestRelease(t *testing.T) {
 
 func token(h *holdfast.Hold) string { return strconv.FormatUint(uint64(h.Token()), 10) }
 
+// A host without a port is asked on the one that nodes serve on by habit.
+func TestDefaultPort(t *testing.T) {
+	_, out, text := here(t, "--url", "holdfast://127.0.0.1", "--timeout", "1s", "status")
+	if !strings.Contains(out, "127.0.0.1:7420") {
+		t.Errorf("status says %s%s", out, text)
+	}
+}
+
 // Every command says in its help what it is for and how it is used.
 func TestHelp(t *testing.T) {
 	for _, c := range all(cli.Root()) {

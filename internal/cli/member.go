@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,7 +35,19 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 	if u.Scheme == "holdfasts" {
 		creds = credentials.NewTLS(&tls.Config{})
 	}
-	return strings.Split(u.Host, ","), creds, nil
+	for host := range strings.SplitSeq(u.Host, ",") {
+		hosts = append(hosts, withPort(host))
+	}
+	return hosts, creds, nil
+}
+
+// withPort adds the port that nodes serve on by habit, where there is none.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	_, port, _ := net.SplitHostPort(defaultListen)
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
 // onNode calls f with a node's connection.

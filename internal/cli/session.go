@@ -17,7 +17,7 @@ import (
 func (a *app) sessionCommand() *cobra.Command {
 	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command runs; look at sessions", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.sessionRunCommand(), a.sessionShowCommand())
+	c.AddCommand(a.sessionRunCommand(), a.sessionListCommand(), a.sessionShowCommand(), a.sessionRevokeCommand())
 	return c
 }
 
@@ -142,7 +142,7 @@ func (a *app) sessionShowCommand() *cobra.Command {
 func parseSession(text string) (id holdfast.SessionID, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(id) {
-		return id, usagef("holdfast show --json NAME tells the sessions of holders", "%q is no session: 32 hexadecimal digits are", text)
+		return id, usagef("holdfast session ls tells which there are", "%q is no session: 32 hexadecimal digits are", text)
 	}
 	return holdfast.SessionID(b), nil
 }

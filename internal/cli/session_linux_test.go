@@ -1,0 +1,50 @@
+package cli_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// A session that another ends takes its command with it, and what it held is free;
+// in its own namespace only.
+func TestSessionRevoke(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
+	n.start()
+	defer n.signal(syscall.SIGTERM)
+	url := "holdfast://" + addr + "/team"
+	holder := program(t, dir, "--url", url, "lock", "--owner", "ann", "x", "--", "sh", "-c", "echo up; exec sleep 1000")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+		t.Fatalf("the command says %q, %v", line, err)
+	}
+	var seen []struct{ ID, Owner string }
+	if text := does(t, url, "--json", "session", "ls"); json.Unmarshal([]byte(text), &seen) != nil || len(seen) != 1 || seen[0].Owner != "ann" {
+		t.Fatalf("the sessions are %s", text)
+	}
+	other := program(t, dir, "--url", "holdfast://"+addr+"/other", "session", "revoke", seen[0].ID)
+	if text, err := other.CombinedOutput(); err == nil {
+		t.Errorf("a session of another namespace is ended: %s", text)
+	}
+	if text := does(t, url, "session", "revoke", seen[0].ID); !strings.Contains(text, "session "+seen[0].ID+" is ended") {
+		t.Errorf("revoke says %s", text)
+	}
+	if e, ok := errors.AsType[*exec.ExitError](holder.Wait()); !ok || e.ExitCode() != 76 {
+		t.Errorf("the holder ends with %v, want 76", e)
+	}
+	does(t, url, "lock", "x", "--", "true")
+}
