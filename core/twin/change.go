@@ -274,6 +274,7 @@ func (t *Twin) revokeClaim(c *claim, now bool) {
 	t.next()
 	t.tell(c, core.VerbRevoked, core.CodeRevoked)
 	if now || c.s == nil || c.s.dead {
+		t.tell(c, core.VerbExpired, core.CodeRevoked)
 		t.push(c, core.ClaimGone, core.CodeRevoked)
 		t.record(c, core.CodeRevoked)
 		t.orphanUpgrade(c)

@@ -19,7 +19,7 @@ const maxWatches = 128
 // holdPatterns are the events that a hold as a key begins and ends with.
 var holdPatterns = func() (list []string) {
 	for _, kind := range []string{"lock", "rwlock", "semaphore", "election"} {
-		for _, verb := range []string{"acquired", "upgraded", "downgraded", "proclaimed", "released", "expired", "reclaimed", "revoked"} {
+		for _, verb := range []string{"acquired", "upgraded", "downgraded", "proclaimed", "released", "expired", "reclaimed"} {
 			list = append(list, kind+":"+verb)
 		}
 	}
@@ -160,8 +160,8 @@ func lockEvent(r *pb.LockWatchRequest, e *core.Event) *pb.LockEvent {
 }
 
 // holdEvent is a hold as a key: it is written by its grant and what changes it,
-// and deleted by its end. A revocation decides its end, and may be all that is
-// told of it, so that a second deletion can follow.
+// and deleted by its end. A revocation only decides its end: until that comes its
+// holder may believe in it.
 func holdEvent(e *core.Event) *pb.LockEvent {
 	lease, ours := leaseOf(e.Namespace, e.Session)
 	kv := &pb.LockKeyValue{
@@ -173,7 +173,7 @@ func holdEvent(e *core.Event) *pb.LockEvent {
 	}
 	out := &pb.LockEvent{Kv: kv}
 	switch e.Verb {
-	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed, core.VerbRevoked:
+	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
 		out.Type = pb.LockEvent_TYPE_DELETE
 	}
 	return out

@@ -36,10 +36,13 @@ func (k *Checker) event(e core.Event) error {
 	switch e.Verb {
 	case core.VerbAcquired, core.VerbUpgraded:
 		return k.taken(e)
-	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
+	case core.VerbExpired:
+		if e.Reason == core.CodeRevoked && k.freedNow(e) {
+			return nil
+		}
 		return k.left(e)
-	case core.VerbRevoked:
-		k.revoked(e)
+	case core.VerbReleased, core.VerbReclaimed:
+		return k.left(e)
 	case core.VerbDowngraded:
 		return k.downgraded(e)
 	}
@@ -197,12 +200,15 @@ func (k *Checker) haunt(n *name, h hold, lost bool) {
 	}
 }
 
-// revoked frees a hold only if the command said so, or if nobody believes in it.
-func (k *Checker) revoked(e core.Event) {
+// freedNow: a revoked hold ended before its holder knew. That is right only if the
+// command said so, or if nobody believes in it.
+func (k *Checker) freedNow(e core.Event) bool {
 	n := k.name(e)
+	had := len(n.holds)
 	n.holds = slices.DeleteFunc(n.holds, func(h hold) bool {
 		return h.token == e.Token && (h.ghost || h.c.s.over || k.forcedNow(e, h.c.s))
 	})
+	return len(n.holds) < had
 }
 
 // forcedNow says whether a command ended the hold without asking.
