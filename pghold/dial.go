@@ -16,6 +16,11 @@ import (
 // endless one would keep the server from clearing up old rows.
 const defaultSlice = 10 * time.Second
 
+// lockTimeout is how long a wait in the server goes on, in milliseconds, before
+// it waits for nobody else, and how long the wait for one may last: together a
+// slice.
+func (c *client) lockTimeout() int64 { return (c.slice / 2).Milliseconds() }
+
 // setup makes a connection fit to hold: nothing but its end ends what it holds,
 // the server notices within half a minute that the client's machine is gone, and
 // a crash does not forget, and repeat, a token that was handed out.
@@ -91,7 +96,7 @@ func (l *link) prepare(ctx context.Context) error {
 	if err := l.c.direct(ctx, l.conn); err != nil {
 		return err
 	}
-	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.slice.Milliseconds(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
+	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.lockTimeout(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func (l *link) prepare(ctx context.Context) error {
 
 // begin opens the transaction that a link of transaction scope lives in.
 func (l *link) begin(ctx context.Context) error {
-	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.slice.Milliseconds(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
+	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.lockTimeout(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

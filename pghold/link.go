@@ -3,6 +3,7 @@ package pghold
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type tally struct{ writers, readers int }
 // job is one use of a link.
 type job struct {
 	run   func(ctx context.Context) error
+	ask   *question // instead of run
 	limit time.Duration
 	state atomic.Int32
 	done  chan struct{}
@@ -68,7 +70,15 @@ const rest = time.Millisecond
 
 // start hands run to the link; limit bounds it, and past it the link is lost.
 func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
-	j := &job{run: run, limit: limit, done: make(chan struct{})}
+	return l.put(&job{run: run, limit: limit, done: make(chan struct{})})
+}
+
+// startAsking hands a question to the link.
+func (l *link) startAsking(q *question) *job {
+	return l.put(&job{ask: q, limit: l.c.opts.Timeout, done: make(chan struct{})})
+}
+
+func (l *link) put(j *job) *job {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -116,8 +126,8 @@ func (j *job) wait(ctx context.Context) bool {
 // loop is the link's goroutine.
 func (l *link) loop() {
 	for l.alive() {
-		if j := l.next(); j != nil {
-			l.run(j)
+		if jobs := l.next(); len(jobs) > 0 {
+			l.run(jobs)
 		} else {
 			l.idle()
 		}
@@ -136,28 +146,35 @@ func (l *link) alive() bool {
 	}
 }
 
-func (l *link) next() *job {
+// next are the jobs to do now: one, or questions that go out together.
+func (l *link) next() []*job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
 		return nil
 	}
-	j := l.queue[0]
-	l.queue = l.queue[1:]
-	return j
+	n := together(l.queue)
+	jobs := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	return jobs
 }
 
-func (l *link) run(j *job) {
-	if !j.state.CompareAndSwap(queued, running) {
+func (l *link) run(jobs []*job) {
+	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return !j.state.CompareAndSwap(queued, running) })
+	if len(jobs) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.life, j.limit)
-	err := j.run(ctx)
-	cancel()
+	ctx, cancel := context.WithTimeout(l.life, jobs[0].limit)
+	defer cancel()
+	if jobs[0].ask != nil {
+		l.askAll(ctx, jobs)
+		return
+	}
+	err := jobs[0].run(ctx)
 	if l.conn.IsClosed() {
 		l.die(orError(err, errors.New("the connection is closed")))
 	}
-	j.finish(err)
+	jobs[0].finish(err)
 }
 
 func orError(err, otherwise error) error {

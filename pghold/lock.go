@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -163,10 +161,7 @@ func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
 			return a, err
 		}
 		lease := c.leaseOn(l, cl.r)
-		j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
-			a, err = l.arrive(ctx, cl, lease)
-			return err
-		})
+		j := l.startAsking(l.arrival(cl, lease, &a))
 		if !j.wait(ctx) {
 			c.spawn(func() { c.undo(j, cl) })
 			return answer{}, stopped(ctx, driver.NotDone)
@@ -207,20 +202,26 @@ func (c *client) forget(cl *claim) {
 const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid
 from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
-// arrive runs on the link's goroutine, which alone knows what the link holds:
-// asking the server for more of it would be granted, whoever waits.
-func (l *link) arrive(ctx context.Context, cl *claim, lease *driver.Lease) (answer, error) {
-	var a answer
-	t := l.held[cl.key]
-	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
-	err := l.conn.QueryRow(ctx, arriveSQL, cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
-		uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try).
-		Scan(&a.state, &a.token, &a.id, &a.position, &a.pid)
-	if err != nil {
-		return a, l.tidy(ctx, cl, err)
+// arrival asks for the lock. What the link holds is known when the question goes
+// out: asking the server for more of it would be granted, whoever waits.
+func (l *link) arrival(cl *claim, lease *driver.Lease, a *answer) *question {
+	return &question{
+		key: cl.key, sql: arriveSQL,
+		args: func() []any {
+			t := l.held[cl.key]
+			mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
+			return []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
+				uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try}
+		},
+		into:   []any{&a.state, &a.token, &a.id, &a.position, &a.pid},
+		answer: func() error { return l.arrived(cl, lease, a) },
+		mishap: func(ctx context.Context, err error) error { return l.tidy(ctx, cl, err) },
 	}
+}
+
+func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
-		return a, err
+		return err
 	}
 	switch a.state {
 	case "granted":
@@ -228,7 +229,7 @@ func (l *link) arrive(ctx context.Context, cl *claim, lease *driver.Lease) (answ
 	case "queued":
 		cl.id = *a.id
 	}
-	return a, nil
+	return nil
 }
 
 // took notes a lock that the link has.
@@ -286,12 +287,12 @@ func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
 // unlock gives a lock of the server back.
 func (cl *claim) unlock() error {
 	l, had := cl.l, false
-	j := l.start(cl.c.opts.Timeout, func(ctx context.Context) error {
-		err := l.conn.QueryRow(ctx, "select holdfast.release($1, $2, $3, $4)", cl.key.space(), cl.key.n, int16(cl.mode), cl.id).Scan(&had)
-		if err == nil {
-			l.gave(cl)
-		}
-		return err
+	j := l.startAsking(&question{
+		key: cl.key, sql: "select holdfast.release($1, $2, $3, $4)",
+		args:   func() []any { return []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id} },
+		into:   []any{&had},
+		answer: func() error { l.gave(cl); return nil },
+		mishap: func(_ context.Context, err error) error { return err },
 	})
 	<-j.done
 	if j.err == nil && !had {
@@ -300,7 +301,7 @@ func (cl *claim) unlock() error {
 	return failed(context.Background(), j.err)
 }
 
-// Pauses of those who wait: while another goes first, while no connection is
+// Pauses of those who wait: while one that was chosen goes first, while no connection is
 // free to wait on, and after a failure.
 const (
 	yieldPause = 5 * time.Millisecond
@@ -369,6 +370,9 @@ func (c *client) turnInSession(ctx context.Context, cl *claim) (string, time.Dur
 		return state, pollPause, err
 	}
 	state, err := c.await(ctx, l, cl)
+	if state == "wait" {
+		return state, 0, err
+	}
 	return state, yieldPause, err
 }
 
@@ -413,16 +417,12 @@ func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
 }
 
 // settle makes the claim the holder, by the SQL given, and notes it.
-func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql string) (string, error) {
-	row := l.conn.QueryRow(ctx, sql, cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))
-	return l.settled(ctx, cl, lease, row)
-}
-
-func (l *link) settled(ctx context.Context, cl *claim, lease *driver.Lease, row pgx.Row) (string, error) {
+func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql string, more ...any) (string, error) {
 	var state string
 	var token *int64
 	var pid uint32
-	if err := row.Scan(&state, &token, &pid); err != nil {
+	args := append([]any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID)}, more...)
+	if err := l.conn.QueryRow(ctx, sql, args...).Scan(&state, &token, &pid); err != nil {
 		return "", err
 	}
 	if err := l.sameServer(pid); err != nil {

@@ -122,6 +122,30 @@ func TestOrderOverProcesses(t *testing.T) {
 	}
 }
 
+// TestOnlyTheNextWaitsForTheLock: the others wait for who is before them, so that
+// the server wakes nobody out of turn.
+func TestOnlyTheNextWaitsForTheLock(t *testing.T) {
+	url := database(t)
+	look := connect(t, url)
+	h := must(open(t, url).Mutex("lock").Acquire(t.Context()))(t)
+	var line []<-chan *holdfast.Hold
+	for range 4 {
+		line = append(line, waiting(t, open(t, url), "lock"))
+	}
+	for left := len(line); left > 0; left-- {
+		eventually(t, "not everybody waits for somebody else", func() bool {
+			var waiting, forIt, distinct int
+			scan(t, look, &waiting, "select count(*) from pg_locks where locktype = 'advisory' and not granted")
+			scan(t, look, &distinct, "select count(distinct (classid, objid)) from pg_locks where locktype = 'advisory' and not granted")
+			scan(t, look, &forIt, "select count(*) from holdfast.locks(2::smallint, (-641786185::bigint << 32) | 4294967295) where not granted")
+			return waiting == left && distinct == left && forIt == 1
+		})
+		check(t, h.Release())
+		h = granted(t, line[len(line)-left])
+	}
+	check(t, h.Release())
+}
+
 // TestThousandHolds: a thousand holds take at most four connections.
 func TestThousandHolds(t *testing.T) {
 	url := database(t)

@@ -29,7 +29,7 @@ var (
 )
 
 // schemaVersion is the one that the last statement of Schema notes.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // schemaLock keeps programs that make the schema at the same time apart.
 const schemaLock = 5209599041173340518

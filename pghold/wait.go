@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -72,7 +70,7 @@ func (c *client) await(ctx context.Context, l *link, cl *claim) (string, error) 
 		c.park(l)
 	}
 	if code(j.err) == "55P03" {
-		return "blocked", nil
+		return "wait", nil
 	}
 	return state, failed(ctx, j.err)
 }
@@ -96,23 +94,14 @@ func (c *client) abort(l *link, j *job, cl *claim) {
 	c.park(l)
 }
 
-const settleSQL = "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6, true)"
+const (
+	awaitSQL  = "select state, tok, pid from holdfast.await($1, $2, $3, $4, $5, $6, $7)"
+	settleSQL = "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6, true)"
+)
 
 // waitFor takes the lock and then the token, in one round trip.
 func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Lease) (string, error) {
-	sql, args := cl.waitSQL("pg_advisory_lock")
-	b := &pgx.Batch{}
-	b.Queue(sql, args...)
-	b.Queue(settleSQL, cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))
-	res := l.conn.SendBatch(ctx, b)
-	_, err := res.Exec()
-	var state string
-	if err == nil {
-		state, err = l.settled(ctx, cl, lease, res.QueryRow())
-	}
-	if e := res.Close(); err == nil {
-		err = e
-	}
+	state, err := l.settle(ctx, cl, lease, awaitSQL, l.c.lockTimeout())
 	if err == nil {
 		return state, nil
 	}

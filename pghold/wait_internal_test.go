@@ -88,10 +88,11 @@ func TestSalvage(t *testing.T) {
 		var state string
 		j := l.start(time.Minute, func(ctx context.Context) (err error) {
 			l.held[key] = tally{writers: 1} // arrive only joins the queue
-			_, err = l.arrive(ctx, cl, lease)
+			asked := &job{ask: l.arrival(cl, lease, new(answer)), done: make(chan struct{})}
+			l.askAll(ctx, []*job{asked})
 			delete(l.held, key)
-			if err != nil {
-				return err
+			if asked.err != nil {
+				return asked.err
 			}
 			if taken {
 				if _, err := l.conn.Exec(ctx, key.call("pg_advisory_lock")); err != nil {

@@ -6,7 +6,7 @@ language sql volatile as $$
   select n = me or not pg_catalog.pg_try_advisory_xact_lock_shared(n)
 $$;
 
--- try_lock and unlock are plain expressions, so that the server puts them into
+-- try_lock, unlock and lock are plain expressions, so that the server puts them into
 -- what calls them.
 create or replace function holdfast.try_lock(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
@@ -24,6 +24,15 @@ language sql volatile as $$
     when s = 1 then pg_catalog.pg_advisory_unlock_shared(k)
     when m = 0 then pg_catalog.pg_advisory_unlock((k >> 32)::int, ((k << 32) >> 32)::int)
     else pg_catalog.pg_advisory_unlock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
+$$;
+
+create or replace function holdfast.lock(s smallint, k bigint, m smallint) returns void
+language sql volatile as $$
+  select case
+    when s = 1 and m = 0 then pg_catalog.pg_advisory_lock(k)
+    when s = 1 then pg_catalog.pg_advisory_lock_shared(k)
+    when m = 0 then pg_catalog.pg_advisory_lock((k >> 32)::int, ((k << 32) >> 32)::int)
+    else pg_catalog.pg_advisory_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
 $$;
 
 -- locks are the advisory locks on a key in this database, of all programs.
@@ -88,30 +97,51 @@ begin
 end
 $$;
 
+-- What looks at rows is plpgsql, whose plans the server keeps: a function in SQL
+-- that it cannot put into what calls it is parsed and planned at each call.
+
+-- others tells a newcomer of those who are there: that the name is in use as
+-- another kind, that somebody who waits goes first, and how many wait.
+create or replace function holdfast.others(
+  s smallint, k bigint, want smallint, m smallint, me bigint, out other smallint, out blocked boolean, out waiting int)
+language plpgsql volatile as $$
+begin
+  select coalesce((select r.kind from holdfast.resource r where r.space = s and r.key = k and r.kind <> want),
+      max(c.kind) filter (where c.kind <> want)),
+    coalesce(bool_or(c.token = 0 and (c.mode = 0 or m = 0)), false), count(*) filter (where c.token = 0)
+    into other, blocked, waiting
+    from holdfast.claim c where c.space = s and c.key = k and holdfast.alive(c.nonce, me);
+end
+$$;
+
 -- other_kind: the name is in use as another kind, this one.
 create or replace function holdfast.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
-language sql volatile as $$
-  select r.kind from holdfast.resource r where r.space = s and r.key = k and r.kind <> want
-  union all
-  select c.kind from holdfast.claim c where c.space = s and c.key = k and c.kind <> want and holdfast.alive(c.nonce, me)
-  limit 1
+language plpgsql volatile as $$
+begin
+  return (select t.other from holdfast.others(s, k, want, 0::smallint, me) t);
+end
 $$;
 
 -- blocked: somebody who waits goes before the claim place (0: a newcomer).
 create or replace function holdfast.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
-language sql volatile as $$
-  select exists (
+language plpgsql volatile as $$
+begin
+  return exists (
     select from holdfast.claim c
     where c.space = s and c.key = k and c.token = 0 and c.id <> place and (c.mode = 0 or m = 0)
       and (place = 0 or c.chosen or c.id < place)
-      and holdfast.alive(c.nonce, me))
+      and holdfast.alive(c.nonce, me));
+end
 $$;
 
 -- place is how many wait up to and with a claim.
 create or replace function holdfast.place(s smallint, k bigint, i bigint, me bigint) returns int
-language sql volatile as $$
-  select count(*)::int from holdfast.claim c
-  where c.space = s and c.key = k and c.token = 0 and c.id <= i and holdfast.alive(c.nonce, me)
+language plpgsql volatile as $$
+begin
+  return (
+    select count(*) from holdfast.claim c
+    where c.space = s and c.key = k and c.token = 0 and c.id <= i and holdfast.alive(c.nonce, me));
+end
 $$;
 
 -- draw: the token that is drawn now must not be forgotten by a crash, and
@@ -150,18 +180,15 @@ declare
   c holdfast.claim;
   busy boolean;
   watched boolean;
-  other smallint;
 begin
   pid := pg_backend_pid();
   select exists (select from holdfast.claim x where x.space = s and x.key = k)
       or exists (select from holdfast.resource r where r.space = s and r.key = k),
     exists (select from holdfast.watcher) into busy, watched;
   if busy then
-    other := holdfast.other_kind(s, k, knd, me);
-    if other is not null then
-      state := 'kind'; pos := other; return;
-    end if;
-    try := try and not holdfast.blocked(s, k, m, 0, me);
+    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast.others(s, k, knd, m, me) t;
+    if pos is not null then state := 'kind'; return; end if;
+    pos := place + 1;
   end if;
   if try and again then
     try := not exists (select from holdfast.locks(s, k) l where not l.granted);
@@ -170,7 +197,7 @@ begin
     if busy then perform holdfast.bury(s, k, m); end if;
     tok := nextval('holdfast.token'); place := tok; state := 'granted';
   elsif wait then
-    tok := 0; place := nextval('holdfast.token'); state := 'queued';
+    tok := 0; place := nextval('holdfast.token'); state := 'queued'; pos := coalesce(pos, 1);
   else
     state := 'held'; return;
   end if;
@@ -179,8 +206,6 @@ begin
   if tok > 0 and watched then
     select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = place;
     perform holdfast.tell(c, 'acquired', null);
-  elsif tok = 0 then
-    pos := holdfast.place(s, k, place, me);
   end if;
 end
 $$;
@@ -194,24 +219,95 @@ create or replace function holdfast.settle(
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
+  dead boolean;
 begin
   pid := pg_backend_pid();
-  select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = i;
-  if not found then
-    state := 'gone';
-  elsif not c.chosen and holdfast.blocked(s, k, m, i, me) then
-    state := 'blocked';
-  end if;
+  select case when bool_or(x.id = i) is not true then 'gone'
+      when bool_or(x.id = i and x.chosen) then null
+      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast.alive(x.nonce, me)) then 'blocked' end,
+    bool_or(x.token > 0)
+    into state, dead from holdfast.claim x where x.space = s and x.key = k;
   if state is not null then
     if free then perform holdfast.unlock(s, k, m); end if;
     return;
   end if;
-  perform holdfast.bury(s, k, m);
+  if dead then perform holdfast.bury(s, k, m); end if;
   tok := holdfast.draw(); state := 'granted';
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
-    where x.space = s and x.key = k and x.id = i returning * into c;
-  perform holdfast.tell(c, 'acquired', null);
+    where x.space = s and x.key = k and x.id = i;
+  if holdfast.watched() then
+    select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = i;
+    perform holdfast.tell(c, 'acquired', null);
+  end if;
+end
+$$;
+
+-- ticket is an advisory lock (bigint form) that a claim has while it waits in the
+-- server: who is behind it waits for that.
+create or replace function holdfast.ticket(i bigint) returns bigint
+language sql immutable as $$ select i # 5209599041173340521 $$;
+
+-- pass returns when a claim has no ticket. What it took for that ends with the
+-- block, also when the wait is cancelled.
+create or replace function holdfast.pass(i bigint) returns void
+language plpgsql volatile as $$
+begin
+  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast.ticket(i));
+  raise exception using errcode = 'HF002';
+exception when sqlstate 'HF002' then
+end
+$$;
+
+-- before is the claim that the claim i waits for: one that was chosen, else the
+-- newest of those that are older. If it is i itself, i was chosen.
+create or replace function holdfast.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
+language plpgsql volatile as $$
+begin
+  select x.id, x.chosen into id, chosen from holdfast.claim x
+    where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
+      and (x.id = i or (x.mode = 0 or m = 0) and holdfast.alive(x.nonce, me))
+    order by x.chosen desc, x.id desc limit 1;
+end
+$$;
+
+-- await waits for the lock in the order of the claims, and makes the claim the
+-- holder. Only who is next waits for the lock itself, so that the server wakes
+-- nobody out of turn. It returns 'wait' when it has waited for ms: a longer
+-- statement would keep the server from clearing up old rows. An older claim
+-- without a ticket is looked at again and again: it is about to wait, or has no
+-- connection to wait on.
+create or replace function holdfast.await(
+  s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, ms bigint,
+  out state text, out tok bigint, out pid int)
+language plpgsql volatile as $$
+declare
+  void text := pg_catalog.pg_advisory_xact_lock(holdfast.ticket(i));
+  pause float := 0.001;
+  b record;
+  passed bigint := 0;
+begin
+  pid := pg_backend_pid();
+  loop
+    b := holdfast.before(s, k, m, i, me);
+    exit when b.id is null or b.id = i;
+    if b.chosen then state := 'blocked'; return; end if;
+    if clock_timestamp() > statement_timestamp() + ms * interval '1 millisecond' then state := 'wait'; return; end if;
+    if b.id <> passed then
+      passed := b.id;
+      perform holdfast.pass(passed);
+    else
+      for b in select x.id from holdfast.claim x
+          where x.space = s and x.key = k and x.token = 0 and x.id < passed and (x.mode = 0 or m = 0) order by x.id desc loop
+        perform holdfast.pass(b.id);
+      end loop;
+      perform pg_catalog.pg_sleep(pause);
+      pause := least(2 * pause, 0.02);
+      passed := 0;
+    end if;
+  end loop;
+  perform holdfast.lock(s, k, m);
+  select t.state, t.tok into state, tok from holdfast.settle(s, k, m, i, me, lea, true) t;
 end
 $$;
 
@@ -253,14 +349,11 @@ create or replace function holdfast.release(s smallint, k bigint, m smallint, i 
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
-  c holdfast.claim;
+  gone record;
 begin
-  if exists (select from holdfast.watcher) then
-    delete from holdfast.claim x where x.space = s and x.key = k and x.id = i returning * into c;
-    if c.token > 0 then perform holdfast.tell(c, 'released', null); end if;
-  else
-    delete from holdfast.claim x where x.space = s and x.key = k and x.id = i;
-  end if;
+  delete from holdfast.claim x where x.space = s and x.key = k and x.id = i
+    returning exists (select from holdfast.watcher) as watched, x as claim into gone;
+  if gone.watched then perform holdfast.tell(gone.claim, 'released', null); end if;
   return holdfast.unlock(s, k, m);
 end
 $$;
