@@ -18,8 +18,9 @@ type client struct {
 	rc    rueidis.Client
 	own   bool // the connections are ours to close
 	opts  Options
-	key   string // what every key begins with
-	id    string // of this client: where its messages go
+	key   string   // what every key begins with
+	keys  []string // of every script
+	id    string   // of this client: where its messages go
 	fault func(op, name string, err error)
 
 	life    context.Context
@@ -49,6 +50,12 @@ func newClient(rc rueidis.Client, own bool, opts Options) *client {
 		shared: map[driver.Spec]*user{}, users: map[driver.LeaseID]*user{}, claims: map[string]*claim{},
 		wakeKeeper: make(chan struct{}, 1), wakePoller: make(chan struct{}, 1),
 		fault: func(string, string, error) {},
+	}
+	c.keys = []string{c.key}
+	if rc.Mode() == rueidis.ClientModeCluster {
+		// A script that names two keys is refused while their slot moves. With one
+		// it would run on the new node, where the others may not yet be.
+		c.keys = append(c.keys, c.key+"rev")
 	}
 	c.life, c.kill = context.WithCancel(context.Background())
 	c.hub.init(c)
@@ -97,7 +104,7 @@ func (c *client) begin(ctx context.Context) error {
 
 // call runs a script and turns what is no answer into an error.
 func (c *client) call(ctx context.Context, s *script, args ...string) ([]string, error) {
-	reply, err := s.run(ctx, c.rc, []string{c.key}, args)
+	reply, err := s.run(ctx, c.rc, c.keys, args)
 	if err != nil {
 		return nil, failure(ctx, err)
 	}
@@ -189,7 +196,7 @@ func (c *client) Close(ctx context.Context) error {
 	tasks := make([]task, 0, len(c.users))
 	leases := make([]*driver.Lease, 0, len(c.users))
 	for _, u := range c.users {
-		tasks = append(tasks, task{[]string{c.key}, []string{u.sid}})
+		tasks = append(tasks, task{c.keys, []string{u.sid}})
 		leases = append(leases, u.lease)
 	}
 	c.mu.Unlock()

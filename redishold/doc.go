@@ -5,8 +5,10 @@
 //	s, err := holdfast.Open(ctx, "redis://user:password@host:6379/0")
 //
 // URLs are those of rueidis: redis:// and rediss:// (TLS), with ?addr=host:port
-// for further nodes of a Redis Cluster and ?master_set=name for Sentinel.
-// Parameters of ours are holdfast_prefix, holdfast_max_name, holdfast_extension,
+// for further nodes of a Redis Cluster and ?master_set=name for Sentinel, whose
+// address the URL then has. holdfast_tls_ca, holdfast_tls_cert and
+// holdfast_tls_key name PEM files: an authority instead of the system's, and
+// what the client shows. Further parameters of ours are holdfast_prefix, holdfast_max_name, holdfast_extension,
 // holdfast_min_validity, holdfast_busy_wait_min and holdfast_busy_wait_max: the
 // fields of [Options]. [New] takes a client that the program has already. It
 // needs Redis 6.2 or later, or Valkey.
@@ -64,6 +66,8 @@
 //	                         in a restart, and a jump of its wall clock ends sessions early
 //	growing tokens           for ever, also over a wiped server: they begin anew at the
 //	                         clock (unless it is set back); a failover may forget the newest
+//	a slot that moves        holds stay; while the keys of a Cluster's slot are on their way,
+//	                         calls are refused as unavailable
 //	durable                  as the server's own settings are; not declared
 //	atomic AcquireAll        no: one after the other in order of name
 //	upgrade, resize,         no

@@ -355,7 +355,7 @@ func (c *client) renewAll(users []*user) {
 	tasks := make([]task, len(users))
 	for i, u := range users {
 		ttl = min(ttl, u.lease.Spec.TTL)
-		tasks[i] = task{[]string{c.key}, []string{u.sid, millis(u.lease.Spec.TTL)}}
+		tasks[i] = task{c.keys, []string{u.sid, millis(u.lease.Spec.TTL)}}
 	}
 	ctx, cancel := context.WithTimeout(c.life, ttl/12)
 	defer cancel()

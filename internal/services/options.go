@@ -19,6 +19,7 @@ type options struct {
 	settings []setting
 	password string
 	master   *RedisServer
+	tls      bool
 }
 
 type setting struct{ name, value string }
@@ -44,6 +45,10 @@ func Password(password string) Option { return func(o *options) { o.password = p
 // first synchronisation is complete.
 func ReplicaOf(master *RedisServer) Option { return func(o *options) { o.master = master } }
 
+// TLS makes Redis serve TLS only, with certificates of its own; see
+// [RedisServer.Certs].
+func TLS() Option { return func(o *options) { o.tls = true } }
+
 func collect(opts []Option) options {
 	var o options
 	for _, apply := range opts {
@@ -56,8 +61,8 @@ func collect(opts []Option) options {
 // not know.
 func (o options) check(durable bool) error {
 	switch {
-	case o.password != "" || o.master != nil:
-		return errors.New("the options Password and ReplicaOf are for Redis only")
+	case o.password != "" || o.master != nil || o.tls:
+		return errors.New("the options Password, ReplicaOf and TLS are for Redis only")
 	case o.durable && !durable:
 		return errors.New("option Durable: this server keeps no data")
 	}

@@ -24,7 +24,7 @@ import (
 type RedisServer struct{ Process }
 
 // Redis starts a Redis server for this test. It keeps nothing on disk unless
-// it is [Durable]. Further options: [Setting], [Password], [ReplicaOf].
+// it is [Durable]. Further options: [Setting], [Password], [ReplicaOf], [TLS].
 func Redis(t testing.TB, opts ...Option) *RedisServer {
 	t.Helper()
 	path, running, err := locate(t.Context(), programs.Redis, opts)
@@ -63,7 +63,11 @@ func SharedRedis(t testing.TB) *RedisServer {
 	})}
 }
 
-// URL returns the server's address as "redis://…", with the password if any.
+// Certs are those of a server with [TLS].
+func (s *RedisServer) Certs() Certs { return certsIn(s.unit.place.dir) }
+
+// URL returns the server's address as "redis://…", or "rediss://…" with [TLS],
+// with the password if any.
 func (s *RedisServer) URL() string { return s.url.String() }
 
 func launchRedis(path string, o options) (*unit, error) {
@@ -74,6 +78,12 @@ func launchRedis(path string, o options) (*unit, error) {
 	address := &url.URL{Scheme: "redis", Host: place.addr()}
 	if o.password != "" {
 		address.User = url.UserPassword("", o.password)
+	}
+	if o.tls {
+		address.Scheme = "rediss"
+		if err := makeCerts(place.dir); err != nil {
+			return nil, errors.Join(err, place.close())
+		}
 	}
 	conf := filepath.Join(place.dir, "redis.conf")
 	if err := os.WriteFile(conf, redisConf(place, o), 0o600); err != nil {
@@ -119,6 +129,15 @@ func redisConf(place *site, o options) []byte {
 		line("replicaof", strings.Replace(o.master.Addr(), ":", " ", 1))
 		line("masterauth", strconv.Quote(secret))
 	}
+	if o.tls {
+		c := certsIn(place.dir)
+		line("port", "0")
+		line("tls-port", strconv.Itoa(place.port))
+		line("tls-ca-cert-file", strconv.Quote(c.CA))
+		line("tls-cert-file", strconv.Quote(c.Cert))
+		line("tls-key-file", strconv.Quote(c.Key))
+		line("tls-auth-clients", "no")
+	}
 	for _, s := range o.settings {
 		line(s.name, s.value)
 	}
@@ -136,24 +155,33 @@ func redisReady(dir string, o options) error {
 
 // redisExpect sends one command and wants a line of its reply to begin so.
 func redisExpect(dir, password, command, want string) error {
-	conn, err := net.Dial("unix", filepath.Join(dir, redisSocket))
+	reply, err := redisAsk(dir, password, command)
+	if err == nil && !strings.Contains("\n"+reply, "\n"+want) {
+		err = fmt.Errorf("%s was answered %q, not %q", command, reply, want)
+	}
+	return err
+}
+
+// redisAsk sends one command and returns all that is answered.
+func redisAsk(dir, password, command string) (string, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, redisSocket)})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close()
-	ask := command + "\r\nQUIT\r\n"
+	ask := command + "\r\n"
 	if password != "" {
 		ask = fmt.Sprintf("AUTH %q\r\n", password) + ask
 	}
 	if err := conn.SetDeadline(time.Now().Add(redisPatience)); err != nil {
-		return err
+		return "", err
 	}
 	if _, err := io.WriteString(conn, ask); err != nil {
-		return err
+		return "", err
+	}
+	if err := conn.CloseWrite(); err != nil { // a Sentinel knows no QUIT
+		return "", err
 	}
 	reply, err := io.ReadAll(conn)
-	if err == nil && !strings.Contains("\n"+string(reply), "\n"+want) {
-		err = fmt.Errorf("%s was answered %q, not %q", command, reply, want)
-	}
-	return err
+	return string(reply), err
 }
