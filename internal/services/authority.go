@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -27,12 +28,16 @@ type Authority struct {
 // NewAuthority makes an Authority.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
-	form := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a := &Authority{}
-	a.cert, a.key = sign(t, form, nil)
+	a, err := newAuthority(name)
+	made(t, err)
 	return a
+}
+
+func newAuthority(name string) (*Authority, error) {
+	cert, key, err := sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil)
+	return &Authority{cert, key}, err
 }
 
 // Roots are the certificates that a client or server which trusts a has.
@@ -45,18 +50,27 @@ func (a *Authority) Roots() *x509.CertPool {
 // Issue makes a certificate for 127.0.0.1, of a server and a client alike.
 func (a *Authority) Issue(t testing.TB, name string) tls.Certificate {
 	t.Helper()
-	cert, key := sign(t, &x509.Certificate{
+	c, err := a.issue(name)
+	made(t, err)
+	return c
+}
+
+func (a *Authority) issue(name string) (tls.Certificate, error) {
+	cert, key, err := sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}, nil
 }
 
 // WriteRoots writes the certificate of a into a file, in PEM, and returns its path.
 func (a *Authority) WriteRoots(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, a.cert.Subject.CommonName+"-ca.pem")
-	writePEM(t, path, "CERTIFICATE", a.cert.Raw)
+	made(t, writePEM(path, "CERTIFICATE", a.cert.Raw))
 	return path
 }
 
@@ -64,48 +78,50 @@ func (a *Authority) WriteRoots(t testing.TB, dir string) string {
 // are there are replaced in one step each.
 func WritePair(t testing.TB, c tls.Certificate, cert, key string) {
 	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	if err != nil {
-		t.Fatalf("services: write a key: %v", err)
-	}
-	writePEM(t, cert, "CERTIFICATE", c.Certificate[0])
-	writePEM(t, key, "PRIVATE KEY", der)
+	made(t, writePair(c, cert, key))
 }
 
-func writePEM(t testing.TB, path, kind string, der []byte) {
-	t.Helper()
+func writePair(c tls.Certificate, cert, key string) error {
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writePEM(cert, "CERTIFICATE", c.Certificate[0]), writePEM(key, "PRIVATE KEY", der))
+}
+
+func writePEM(path, kind string, der []byte) error {
 	anew := path + ".new"
 	if err := os.WriteFile(anew, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatalf("services: write %s: %v", path, err)
+		return err
 	}
-	if err := os.Rename(anew, path); err != nil {
-		t.Fatalf("services: write %s: %v", path, err)
-	}
+	return os.Rename(anew, path)
 }
 
 // sign makes a certificate, signed by itself if there is no authority.
-func sign(t testing.TB, form *x509.Certificate, by *Authority) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
+func sign(form *x509.Certificate, by *Authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatalf("services: make a key: %v", err)
+		return nil, nil, err
 	}
-	form.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatalf("services: number a certificate: %v", err)
+	if form.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
+		return nil, nil, err
 	}
-	form.NotBefore, form.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	form.NotBefore, form.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
 	parent, signer := form, key
 	if by != nil {
 		parent, signer = by.cert, by.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, form, parent, &key.PublicKey, signer)
 	if err != nil {
-		t.Fatalf("services: sign a certificate: %v", err)
+		return nil, nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
+	return cert, key, err
+}
+
+func made(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		t.Fatalf("services: read a certificate: %v", err)
+		t.Fatalf("services: make a certificate: %v", err)
 	}
-	return cert, key
 }

@@ -2,15 +2,10 @@ package api_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"io/fs"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -30,30 +25,11 @@ import (
 	"github.com/holdfast-io/holdfast/server/replica"
 )
 
-func certificate(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 // gRPC and HTTP, plain and over TLS, are spoken on the same port.
 func TestOnePort(t *testing.T) {
-	c := certificate(t)
-	r := serveWith(t, api.Config{TLS: &tls.Config{Certificates: []tls.Certificate{c}}})
-	leaf, err := x509.ParseCertificate(c.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(leaf)
+	ours := services.NewAuthority(t, "ours")
+	r := serveWith(t, api.Config{TLS: &tls.Config{Certificates: []tls.Certificate{ours.Issue(t, "node")}}})
+	roots := ours.Roots()
 	must[*pb.LockResponse](t)(r.locks().Lock(r.ctx, &pb.LockRequest{Name: "plain grpc"}))
 	r.want(200, "POST", "/v1/locks/plain-http:acquire", "")
 
