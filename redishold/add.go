@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -69,22 +67,23 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 	}
 	// Who begins to watch says so first: if nobody has by the second command,
 	// nobody had at the first.
-	results := c.rc.DoMulti(ctx, c.rc.B().Arbitrary("INCRBY").Keys(key).Args(parts[0]).Build(), c.rc.B().Exists().Key(c.key+"watch").Build())
-	n, err := results[0].AsInt64()
-	if _, refused := rueidis.IsRedisErr(err); refused {
+	results := c.rc.do(ctx, []string{"INCRBY", key, parts[0]}, []string{"EXISTS", c.key + "watch"})
+	if _, refused := serverSays(results[0].err); refused {
 		return driver.CountReply{}, false, nil
 	}
-	if err != nil {
+	if err := results[0].err; err != nil {
 		return driver.CountReply{}, true, failure(ctx, err)
 	}
-	if watchers, err := results[1].AsInt64(); err != nil || watchers > 0 {
+	in := reader{rest: results[0].reply}
+	n := in.int()
+	if results[1].err != nil || results[1].reply[0] != "0" {
 		c.tellCount(ctx, r)
 	}
 	value := uint64(n)
 	if r.Unsigned {
 		value ^= bias
 	}
-	return driver.CountReply{Value: value}, true, nil
+	return driver.CountReply{Value: value}, true, in.err
 }
 
 // tellCount publishes what a counter is for who watches, and has scripts do so

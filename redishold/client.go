@@ -7,15 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-io/holdfast/driver"
 )
 
 // client is one Space's driver.
 type client struct {
 	driver.Base
-	rc    rueidis.Client
+	rc    engine
 	own   bool // the connections are ours to close
 	opts  Options
 	key   string   // what every key begins with
@@ -44,7 +42,7 @@ type client struct {
 
 var _ driver.Driver = (*client)(nil)
 
-func newClient(rc rueidis.Client, own bool, opts Options) *client {
+func newClient(rc engine, own bool, opts Options) *client {
 	c := &client{
 		rc: rc, own: own, opts: opts, key: "{" + opts.Prefix + "}:", id: newName(),
 		shared: map[driver.Spec]*user{}, users: map[driver.LeaseID]*user{}, claims: map[string]*claim{},
@@ -52,7 +50,7 @@ func newClient(rc rueidis.Client, own bool, opts Options) *client {
 		fault: func(string, string, error) {},
 	}
 	c.keys = []string{c.key}
-	if rc.Mode() == rueidis.ClientModeCluster {
+	if rc.cluster() {
 		// A script that names two keys is refused while their slot moves. With one
 		// it would run on the new node, where the others may not yet be.
 		c.keys = append(c.keys, c.key+"rev")
@@ -82,7 +80,7 @@ func (c *client) Info() driver.Info {
 	for _, f := range features {
 		i.Features[f] = true
 	}
-	i.Features[driver.FeatureLostFirst] = c.rc.Mode() == rueidis.ClientModeStandalone
+	i.Features[driver.FeatureLostFirst] = c.rc.single()
 	return i
 }
 
@@ -104,7 +102,7 @@ func (c *client) begin(ctx context.Context) error {
 
 // call runs a script and turns what is no answer into an error.
 func (c *client) call(ctx context.Context, s *script, args ...string) ([]string, error) {
-	reply, err := s.run(ctx, c.rc, c.keys, args)
+	reply, err := c.rc.run(ctx, s, c.keys, args)
 	if err != nil {
 		return nil, failure(ctx, err)
 	}
@@ -182,7 +180,7 @@ func (c *client) Ping(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	if err := c.rc.Do(ctx, c.rc.B().Ping().Build()).Error(); err != nil {
+	if err := c.rc.do(ctx, []string{"PING"})[0].err; err != nil {
 		return failure(ctx, err)
 	}
 	return nil
@@ -205,12 +203,12 @@ func (c *client) Close(ctx context.Context) error {
 	}
 	c.kill()
 	if len(tasks) > 0 {
-		endScript.runAll(ctx, c.rc, tasks)
+		c.rc.runAll(ctx, endScript, tasks)
 	}
-	c.rc.Do(ctx, c.rc.B().Del().Key(c.key+"w:"+c.id).Build())
+	c.rc.do(ctx, []string{"DEL", c.key + "w:" + c.id})
 	c.work.Wait()
 	if c.own {
-		c.rc.Close()
+		c.rc.close()
 	}
 	return nil
 }

@@ -10,7 +10,8 @@
 // holdfast_tls_key name PEM files: an authority instead of the system's, and
 // what the client shows. Further parameters of ours are holdfast_prefix, holdfast_max_name, holdfast_extension,
 // holdfast_min_validity, holdfast_busy_wait_min and holdfast_busy_wait_max: the
-// fields of [Options]. [New] takes a client that the program has already. It
+// fields of [Options]. [New] takes a client of rueidis that the program has
+// already, [NewWith] one of any other library, such as go-redis. It
 // needs Redis 6.2 or later, or Valkey.
 //
 // # How it works

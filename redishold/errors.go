@@ -35,8 +35,8 @@ const retryIn = 100 * time.Millisecond
 
 // failure is the error of a call that was not answered as it should be.
 func failure(ctx context.Context, err error) error {
-	if re, ok := rueidis.IsRedisErr(err); ok {
-		return refusedBy(re)
+	if text, ok := serverSays(err); ok {
+		return refusedBy(text)
 	}
 	if ctx.Err() != nil {
 		return stopped(ctx, driver.Unknown)
@@ -53,10 +53,24 @@ func failure(ctx context.Context, err error) error {
 	return e
 }
 
+// serverSays is the text of an error that the server answered with.
+func serverSays(err error) (text string, ok bool) {
+	if re, ok := rueidis.IsRedisErr(err); ok {
+		return re.Error(), true
+	}
+	var re interface {
+		error
+		RedisError()
+	}
+	if errors.As(err, &re) {
+		return re.Error(), true
+	}
+	return "", false
+}
+
 // refusedBy is the error of a server that answered with one: a script fails at
 // its first write, so nothing has changed.
-func refusedBy(re *rueidis.RedisError) error {
-	text := re.Error()
+func refusedBy(text string) error {
 	for _, f := range forbidden {
 		if strings.Contains(text, f) {
 			return driver.Errorf("", "", fs.ErrPermission, "Redis refuses the user or password, or has not given the user the right: %s", code(text))
@@ -83,8 +97,8 @@ func unreachable(op, name string, err error) error {
 	if errors.Is(err, errURL) {
 		return driver.Errorf(op, name, fs.ErrInvalid, "%v", err)
 	}
-	if re, ok := rueidis.IsRedisErr(err); ok {
-		e, _ := refusedBy(re).(*driver.Error)
+	if text, ok := serverSays(err); ok {
+		e, _ := refusedBy(text).(*driver.Error)
 		e.Op, e.Name = op, name
 		return e
 	}

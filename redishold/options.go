@@ -111,7 +111,20 @@ func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	if rc == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the client is nil")
 	}
-	return newClient(rc, false, opts), nil
+	return newClient(byRueidis{rc}, false, opts), nil
+}
+
+// NewWith is New for a client of any other library. What stands behind it is not
+// known: lost-first is not declared.
+func NewWith(c Client, o *Options) (driver.Driver, error) {
+	opts, err := o.settled()
+	if err == nil && c == nil {
+		err = errors.New("the client is nil")
+	}
+	if err != nil {
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
+	}
+	return newClient(byCaller{c}, false, opts), nil
 }
 
 func init() {
@@ -131,7 +144,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	return newClient(rc, true, opts), nil
+	return newClient(byRueidis{rc}, true, opts), nil
 }
 
 // patience is how long a connection may take to be made or to answer before it

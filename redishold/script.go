@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // the scripts
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -117,6 +118,10 @@ func texts(r rueidis.RedisResult) ([]string, error) {
 		s, err := m.ToString()
 		return []string{s}, err
 	}
+	if m.IsInt64() {
+		n, err := m.ToInt64()
+		return []string{strconv.FormatInt(n, 10)}, err
+	}
 	return m.AsStrSlice()
 }
 
@@ -130,8 +135,8 @@ func (s *script) whole(rc rueidis.Client, keys, args []string) rueidis.Completed
 
 // unknown reports that the server does not have the script: it did nothing.
 func unknown(err error) bool {
-	re, ok := rueidis.IsRedisErr(err)
-	return ok && re.IsNoScript()
+	text, ok := serverSays(err)
+	return ok && strings.HasPrefix(text, "NOSCRIPT")
 }
 
 // task is one run of a script.

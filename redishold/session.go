@@ -360,17 +360,16 @@ func (c *client) renewAll(users []*user) {
 	ctx, cancel := context.WithTimeout(c.life, ttl/12)
 	defer cancel()
 	sent := driver.Now()
-	for i, result := range renewScript.runAll(ctx, c.rc, tasks) {
+	for i, a := range c.rc.runAll(ctx, renewScript, tasks) {
 		u := users[i]
-		reply, err := result.AsStrSlice()
-		if err == nil {
+		if a.err == nil {
 			u.tries = 0
 			c.later(u, c.pause(u))
-			c.renewed(u, sent, u.lease.Spec.TTL, reply)
+			c.renewed(u, sent, u.lease.Spec.TTL, a.reply)
 			continue
 		}
 		if u.tries++; u.tries == 2 && c.life.Err() == nil {
-			c.fault("keep session", u.sid, fmt.Errorf("two renewals went unanswered: %w", failure(ctx, err)))
+			c.fault("keep session", u.sid, fmt.Errorf("two renewals went unanswered: %w", failure(ctx, a.err)))
 		}
 		pause := min(10*time.Millisecond<<min(u.tries, 6), u.lease.Spec.TTL/24)
 		c.later(u, pause/2+rand.N(pause))

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // listen receives what the server tells this client: grants of what it waits
@@ -33,19 +31,8 @@ func (c *client) hear(text string) {
 // receive subscribes to a channel as long as the client lives; ready is called
 // at the start of each subscription and must not wait.
 func (c *client) receive(channel string, hear func(string), ready func()) {
-	ctx := rueidis.WithOnSubscriptionHook(c.life, func(s rueidis.PubSubSubscription) {
-		if s.Kind == "subscribe" && s.Channel == channel {
-			ready()
-		}
-	})
-	ctx = rueidis.WithOnReceiveReturnHook(ctx, func(err error, on rueidis.CommandClient) error {
-		quick, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		on.Do(quick, on.B().Unsubscribe().Channel(channel).Build())
-		return err
-	})
 	for c.life.Err() == nil {
-		_ = c.rc.Receive(ctx, c.rc.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { hear(m.Message) })
+		_ = c.rc.receive(c.life, channel, ready, hear)
 		select {
 		case <-time.After(c.opts.BusyWaitMin + rand.N(c.opts.BusyWaitMax)):
 		case <-c.life.Done():

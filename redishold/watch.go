@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -221,19 +219,16 @@ func (h *hub) from(w *watcher, now uint64) {
 // revision tells the server that somebody watches, and is the last one that it
 // has given: what comes after it is published.
 func (c *client) revision(ctx context.Context) (uint64, error) {
-	results := c.rc.DoMulti(ctx, c.rc.B().Set().Key(c.key+"watch").Value("1").PxMilliseconds(watchFor.Milliseconds()).Build(),
-		c.rc.B().Get().Key(c.key+"rev").Build())
-	if err := results[0].Error(); err != nil {
-		return 0, failure(ctx, err)
+	results := c.rc.do(ctx, []string{"SET", c.key + "watch", "1", "PX", millis(watchFor)}, []string{"GET", c.key + "rev"})
+	for _, r := range results {
+		if r.err != nil {
+			return 0, failure(ctx, r.err)
+		}
 	}
-	text, err := results[1].ToString()
-	if rueidis.IsRedisNil(err) {
+	if results[1].reply[0] == "" {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, failure(ctx, err)
-	}
-	return strconv.ParseUint(text, 10, 64)
+	return strconv.ParseUint(results[1].reply[0], 10, 64)
 }
 
 // follow yields events until ctx, the client or the caller ends it.
