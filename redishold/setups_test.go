@@ -157,11 +157,15 @@ func failover(t *testing.T) (primary, replica *services.RedisServer, address str
 	return primary, replica, with(sentinel.URL(), "master_set", "main")
 }
 
-// promoted waits until a replica is the primary.
+// promoted waits until a replica is the primary. Sentinel has it end the
+// connections of its clients then, ours among them.
 func promoted(t *testing.T, replica *services.RedisServer) {
 	t.Helper()
 	rc := admin(t, replica.URL())
-	await(t, "the replica is not promoted", func() bool { return strings.Contains(do(t, rc, "INFO", "replication"), "role:master") })
+	await(t, "the replica is not promoted", func() bool {
+		role, err := rc.Do(t.Context(), rc.B().Arbitrary("INFO", "replication").Build()).ToString()
+		return err == nil && strings.Contains(role, "role:master")
+	})
 }
 
 // await waits until something is so.
