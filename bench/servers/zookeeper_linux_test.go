@@ -2,10 +2,12 @@ package servers
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,7 @@ func startZooKeeper(t *testing.T) *zookeeper {
 	}
 	addr := services.Addr(t)
 	host, port, _ := net.SplitHostPort(addr)
-	return &zookeeper{services.Start(t, "zookeeper", addr, func(dir string) *exec.Cmd {
+	z := &zookeeper{services.Start(t, "zookeeper", addr, func(dir string) *exec.Cmd {
 		conf := filepath.Join(dir, "zoo.cfg")
 		text := fmt.Sprintf("tickTime=2000\ndataDir=%s/data\nclientPort=%s\nclientPortAddress=%s\nmaxClientCnxns=0\nadmin.enableServer=false\n", dir, port, host)
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
@@ -39,6 +41,38 @@ func startZooKeeper(t *testing.T) *zookeeper {
 		return exec.Command("java", "-Xmx1000m", "-cp", "/usr/share/java/slf4j-nop.jar:/usr/share/java/zookeeper.jar",
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
 	})}
+	z.await(t)
+	return z
+}
+
+// await waits until it serves: it accepts connections before it does, and forgets
+// those until they time out.
+func (z *zookeeper) await(t *testing.T) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if answers(z.node.Addr()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("ZooKeeper does not answer within a minute")
+		}
+	}
+}
+
+// answers asks for the server's state.
+func answers(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if conn.SetDeadline(time.Now().Add(time.Second)) != nil {
+		return false
+	}
+	if _, err := conn.Write([]byte("srvr")); err != nil {
+		return false
+	}
+	text, _ := io.ReadAll(conn)
+	return strings.Contains(string(text), "Mode: standalone")
 }
 
 func (z *zookeeper) meter() meter { return metering(z.node) }
