@@ -46,6 +46,9 @@ func TestScale(t *testing.T) {
 	if s != (scale{-1, 1}) {
 		t.Errorf("the scale is %v", s)
 	}
+	if fast.turned(10) != 10 || slow.turned(0.4) != 2.5 || slow.turned(0) != 0 {
+		t.Errorf("bounds are marked at %v, %v, %v", fast.turned(10), slow.turned(0.4), slow.turned(0))
+	}
 	middle := (s.x(0.1) + s.x(10)) / 2
 	right, _, _ := fast.better()
 	left, _, _ := slow.better()
