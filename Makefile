@@ -58,7 +58,7 @@ bench-peers: ## measure beside redsync, rueidislock and bare PostgreSQL; writes 
 bench-servers: bin/staticcheck ## measure the server beside etcd, ZooKeeper, Redis and PostgreSQL, ROUNDS=10; writes its section of docs/benchmarks.md; ONLY=hand-over for a part
 	$(GO) vet -C bench/servers ./...
 	cd bench/servers && ../../bin/staticcheck ./...
-	$(GO) test -C bench/servers -count=1 -v -timeout 120m -bench.rounds=$(ROUNDS) -bench.scale=1 -bench.only="$(ONLY)" -bench.into=../../docs/benchmarks.md .
+	$(GO) test -C bench/servers -count=1 -v -timeout 120m -bench.rounds=$(ROUNDS) -bench.scale=1 $(if $(ONLY),-run 'TestServers/$(ONLY)') -bench.into=../../docs/benchmarks.md .
 
 planted: ## prove that the tests still catch the bugs they were written for
 	$(GO) run ./internal/planted

@@ -56,7 +56,11 @@ func (f *fan) turn(ctx context.Context, put func() error, spent meter) turn {
 			before, after = after, f.seen.Load()
 			return spent()
 		}
-		c, err := w.run([]func() error{func() error { return f.write(ctx, put) }}, d, metered)
+		writer := func() error {
+			defer w.counts()
+			return f.write(ctx, put)
+		}
+		c, err := w.run([]func() error{writer}, d, metered)
 		return c.figures(int(after-before), nil), err
 	}
 }

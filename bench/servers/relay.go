@@ -70,7 +70,7 @@ func handOver(locks []lock, spent meter) turn {
 				if err != nil {
 					return err
 				}
-				r.taken(i, time.Now(), w.open())
+				r.taken(i, time.Now(), w.counts())
 				r.leaves(time.Now())
 				return unlock()
 			}

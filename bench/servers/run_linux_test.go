@@ -19,7 +19,6 @@ var (
 	rounds = flag.Int("bench.rounds", 2, "how often each workload is run")
 	scaled = flag.Float64("bench.scale", 0.1, "how long each turn is, to what the workload says, and how many idle sessions there are")
 	into   = flag.String("bench.into", "", "the document that gets the tables; the chart goes beside it")
-	only   = flag.String("bench.only", "", "run only what has this in its name, and write no document")
 )
 
 func TestMain(m *testing.M) { os.Exit(services.Main(m).Run()) }
@@ -29,39 +28,44 @@ const (
 	picture = "benchmarks-server.svg"
 )
 
-// TestServers runs all workloads in turns, round by round. By default it only
-// shows that they run.
+// TestServers runs one workload after the other, each with servers of its own
+// that nobody else keeps busy. By default it only shows that they run.
 func TestServers(t *testing.T) {
-	s := newStands(t)
-	var limits []limit
-	if strings.Contains(idleSessions, *only) {
-		limits = idle(t, s.program(), *scaled)
+	programs := newBuilt(t)
+	var r results
+	t.Run(idleSessions, func(t *testing.T) { r.limits = idle(t, programs.holdfast(), *scaled) })
+	complete := r.limits != nil
+	for _, p := range plans() {
+		before := len(r.work)
+		t.Run(p.what, func(t *testing.T) {
+			w := p.start(t, programs)
+			compete(t, w)
+			r.work, r.verdicts = append(r.work, w), append(r.verdicts, p.judge(w)...)
+		})
+		complete = complete && len(r.work) > before
 	}
-	work, claims := field(t, s, *only)
-	compete(t, work)
-	verdicts := make([]verdict, len(claims))
-	for i, c := range claims {
-		verdicts[i] = c.judge()
-	}
-	text := report(work, verdicts, append(fairness(work), limits...))
+	text := r.report()
 	t.Log("\n" + text)
-	if *into != "" && *only == "" {
-		publish(t, text, chart(verdicts))
+	if *into != "" && complete {
+		publish(t, text, chart(r.verdicts))
 	}
 }
 
+// results are what has been seen.
+type results struct {
+	work     []*workload
+	verdicts []verdict
+	limits   []limit
+}
+
 // compete has everybody warm up, and then run round by round.
-func compete(t *testing.T, work []*workload) {
-	for _, w := range work {
-		if err := w.warm(*scaled); err != nil {
-			t.Fatal(err)
-		}
+func compete(t *testing.T, w *workload) {
+	if err := w.warm(*scaled); err != nil {
+		t.Fatal(err)
 	}
 	for n := range *rounds {
-		for _, w := range work {
-			if err := w.round(n, *scaled); err != nil {
-				t.Fatal(err)
-			}
+		if err := w.round(n, *scaled); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -81,19 +85,19 @@ func publish(t *testing.T, text, drawing string) {
 }
 
 // report is the section of the document.
-func report(work []*workload, verdicts []verdict, limits []limit) string {
+func (r *results) report() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n\nBy `make bench-servers`; %d rounds, all who do the same work in turns of %s of a slice. %s\n%s\n![How many times better than each peer](%s)\n\n%s",
+	fmt.Fprintf(&text, "%s\n\nBy `make bench-servers`; %d rounds, all who do the same work in turns, at a scale of %s. %s\n%s\n![How many times better than each peer](%s)\n\n%s",
 		heading, *rounds, contest.Num(*scaled), machine(), conditions, picture, claimHead)
-	for i := range verdicts {
-		text.WriteString(verdicts[i].row())
+	for i := range r.verdicts {
+		text.WriteString(r.verdicts[i].row())
 	}
 	fmt.Fprintf(&text, "\nBy itself:\n\n%s", limitHead)
-	for _, l := range limits {
+	for _, l := range append(fairness(r.work), r.limits...) {
 		text.WriteString(l.row())
 	}
 	fmt.Fprintf(&text, "\nAll that was measured; rates are means, all else medians of the rounds:\n\n%s", figureHead)
-	for _, w := range work {
+	for _, w := range r.work {
 		text.WriteString(w.rows())
 	}
 	return text.String()

@@ -33,6 +33,16 @@ func TestEach(t *testing.T) {
 	})
 }
 
+// What takes longer than a turn makes the turn longer.
+func TestEachWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := each([]func() error{func() error { time.Sleep(3500 * time.Millisecond); return nil }}, clockMeter())(time.Second)
+		if err != nil || f.rate != 0.25 || f.p50 != 3500 { // seen in the fourth second after it opened
+			t.Errorf("3.5 s in turns of 1 s: %+v, %v", f, err)
+		}
+	})
+}
+
 // An error ends the turn for all.
 func TestEachFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,10 @@ import (
 // A window is the part of a turn that counts. Callers run before it opens and
 // until it closes, and what ends while it is open counts: work that takes long is
 // neither left out at its end nor counted twice.
-type window struct{ state atomic.Int32 }
+type window struct {
+	state atomic.Int32
+	some  atomic.Bool // something counted
+}
 
 const (
 	warming = iota
@@ -18,7 +21,14 @@ const (
 	over
 )
 
-func (w *window) open() bool { return w.state.Load() == counting }
+// counts reports whether what has just ended counts.
+func (w *window) counts() bool {
+	if w.state.Load() != counting {
+		return false
+	}
+	w.some.Store(true)
+	return true
+}
 
 // A meter tells the processor time used so far, by servers and by this program.
 type meter func() (server, client time.Duration)
@@ -26,8 +36,9 @@ type meter func() (server, client time.Duration)
 // cost is what a window took.
 type cost struct{ length, server, client time.Duration }
 
-// run has each caller repeat itself until the window has been open for d, which
-// it is after a quarter of that, or until one fails.
+// run has each caller repeat itself until the window has been open for d, or as
+// many times that as it takes for something to count, or until one fails. It opens
+// after a quarter of d.
 func (w *window) run(callers []func() error, d time.Duration, spent meter) (cost, error) {
 	var all sync.WaitGroup
 	failed := make(chan error, len(callers))
@@ -63,10 +74,12 @@ func (w *window) watch(d time.Duration, failed <-chan error, spent meter) (c cos
 	server, client := spent()
 	began := time.Now()
 	w.state.Store(counting)
-	select {
-	case err = <-failed:
-		return c, err
-	case <-time.After(d):
+	for !w.some.Load() || time.Since(began) < d {
+		select {
+		case err = <-failed:
+			return c, err
+		case <-time.After(d):
+		}
 	}
 	w.state.Store(over)
 	c.length = time.Since(began)
@@ -101,7 +114,7 @@ func each(callers []func() error, spent meter) turn {
 			timed[i] = func() error {
 				began := time.Now()
 				err := f()
-				if err == nil && w.open() {
+				if err == nil && w.counts() {
 					took[i] = append(took[i], time.Since(began))
 				}
 				return err
