@@ -183,3 +183,6 @@ func (m *Machine) Namespaces() int { return len(m.spaces) }
 
 // HasNamespace reports whether a namespace is one of them.
 func (m *Machine) HasNamespace(name string) bool { return m.known(name) != nil }
+
+// Sessions is how many there are in all namespaces.
+func (m *Machine) Sessions() int { return len(m.byID) }

@@ -54,7 +54,7 @@ func (f *Filter) compile() (mask, error) {
 func (m *mask) add(pattern string) error {
 	kind, verb, ok := strings.Cut(pattern, ":")
 	if !ok || kind == "" || verb == "" {
-		return fmt.Errorf("the pattern %q is not kind:verb, such as lock:acquired, lock:* or *:released", pattern)
+		return fmt.Errorf("the pattern %.99q is not kind:verb, such as lock:acquired, lock:* or *:released", pattern)
 	}
 	found := false
 	for k := core.EventLock; k <= core.EventKV; k++ {
@@ -66,7 +66,7 @@ func (m *mask) add(pattern string) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("the pattern %q names no event", pattern)
+		return fmt.Errorf("the pattern %.99q names no event", pattern)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 const reserved = replica.Reserved
 
 func invalid(name, format string, args ...any) error {
-	return driver.Errorf("", name, fs.ErrInvalid, format, args...)
+	return driver.Errorf("", clip(name), fs.ErrInvalid, format, args...)
 }
 
 func checkNamespace(ns string) error {

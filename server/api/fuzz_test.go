@@ -4,15 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/session"
 )
 
 // node is one for all inputs of a fuzz test.
@@ -85,5 +93,84 @@ func FuzzTxn(f *testing.F) {
 		if err == nil && out.(*pb.TxnResponse).Header == nil {
 			t.Errorf("%v: no header", &r)
 		}
+	})
+}
+
+// calls collects the plain calls of all services.
+type calls map[string]func(ctx context.Context, body []byte) (any, error)
+
+// RegisterService is of grpc.ServiceRegistrar.
+func (c calls) RegisterService(d *grpc.ServiceDesc, impl any) {
+	for _, m := range d.Methods {
+		c[d.ServiceName+"/"+m.MethodName] = func(ctx context.Context, body []byte) (any, error) {
+			return m.Handler(impl, ctx, func(in any) error {
+				if proto.Unmarshal(body, in.(proto.Message)) != nil {
+					return status.Error(codes.InvalidArgument, "as grpc-go says it")
+				}
+				return nil
+			}, nil)
+		}
+	}
+}
+
+// Whatever bytes come as the request of whatever call, they are answered for a
+// reason.
+func FuzzProto(f *testing.F) {
+	s := node(f)
+	all := calls{}
+	s.Register(all)
+	names := slices.Sorted(maps.Keys(all))
+	add := func(method string, m proto.Message) {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint(slices.Index(names, "holdfast.v1."+method)), b)
+	}
+	add("LockService/Lock", &pb.LockRequest{Name: "a", TtlMs: 5000, TimeoutMs: proto.Int64(0)})
+	add("LockService/Unlock", &pb.UnlockRequest{Key: "a/7"})
+	add("LockService/LeaseGrant", &pb.LeaseGrantRequest{Ttl: 5, Id: 7})
+	add("SemaphoreService/Acquire", &pb.SemaphoreAcquireRequest{Name: "s", Weight: 2, Limit: 3, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
+	add("CounterService/CompareAndSet", &pb.CounterCompareAndSetRequest{Name: "n"})
+	add("KVService/Put", &pb.PutRequest{Key: "k", LeaseId: 7})
+	f.Fuzz(func(t *testing.T, i uint, body []byte) {
+		name := names[i%uint(len(names))]
+		if strings.HasPrefix(name, "holdfast.v1.AdminService/") {
+			return // a member too many stops the node for good, as it should
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // bounds waits
+		defer cancel()
+		_, err := all[name](ctx, body)
+		if code := status.Code(err); code == codes.Internal || code == codes.Unknown {
+			t.Errorf("%s %x: %v", name, body, err)
+		}
+	})
+}
+
+// Whatever comes over a session stream, the node goes on.
+func FuzzStream(f *testing.F) {
+	s := node(f)
+	id := core.SessionID{7}
+	attach := session.AppendMessage(nil, &session.Message{Kind: session.KindAttach, Session: id, Stream: 1})
+	frame := core.AppendFrame(nil, &core.Frame{Session: id, Attempt: 1, Mark: 1, Commands: []core.Command{
+		{Op: core.OpOpen, TTL: 30e9}, {Op: core.OpAcquire, Seq: 1, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}},
+	}})
+	f.Add(attach)
+	f.Add(append(attach, session.AppendMessage(nil, &session.Message{Kind: session.KindFrame, Session: id, Stream: 1, Body: frame})...))
+	f.Add(append(attach, session.AppendMessage(nil, &session.Message{Kind: session.KindRenewal, Session: id, Stream: 1, Attempt: 2, TTL: 1})...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ended := make(chan struct{})
+		st, err := s.node.Stream(t.Context(), func([]byte) {}, func() { close(ended) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Send(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.node.Look(t.Context(), func(*core.Machine) {}); err != nil {
+			t.Fatalf("%x: the node does not serve any more: %v", data, err)
+		}
+		st.Close()
+		<-ended
 	})
 }

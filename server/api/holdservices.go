@@ -211,6 +211,9 @@ func (s electionService) Resign(ctx context.Context, r *pb.ReleaseRequest) (*pb.
 }
 
 func (s electionService) HandOver(ctx context.Context, r *pb.HandOverRequest) (*pb.HandOverResponse, error) {
+	if len(r.Owner) > maxName {
+		return nil, named(invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), maxName), "hand over", r.Name)
+	}
 	res, err := s.alter(ctx, r.Name, r.Token, func(c core.ClaimInfo) core.Command {
 		return core.Command{Op: core.OpHandOver, Target: c.Seq, Owner: r.Owner}
 	}, core.Election)

@@ -12,6 +12,9 @@ import (
 
 // Inspect tells about one name.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
+	if err := checkName(r.GetName()); err != nil {
+		return nil, wire.Status(named(err, "inspect", r.GetName())).Err()
+	}
 	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{Name: r.GetName()})
 	out := &pb.InspectResponse{Revision: reply.Revision}
 	if len(reply.Resources) > 0 {

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
 // around is a registrar that puts the gateway around every call, on any gRPC
@@ -102,7 +104,9 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 	began := time.Now()
 	ctx, err := withCaller(ss.Context(), metadataOf(ss.Context()))
 	if err == nil {
-		err = g.staying(method, func() error { return handle(srv, calledStream{ss, ctx}) })
+		err = g.staying(method, func() error {
+			return handle(srv, calledStream{ss, ctx, method != pb.SessionStream_Attach_FullMethodName})
+		})
 	}
 	var st *status.Status
 	if err != nil {
@@ -125,7 +129,19 @@ func (g *gateway) staying(method string, f func() error) error {
 // calledStream is a stream whose caller is known.
 type calledStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx   context.Context
+	plain bool // its messages are requests like others
+}
+
+// RecvMsg refuses what is longer than a request may be.
+func (s calledStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil || !s.plain {
+		return err
+	}
+	if p, ok := m.(proto.Message); ok && proto.Size(p) > maxRequest {
+		return errTooLarge
+	}
+	return nil
 }
 
 func (s calledStream) Context() context.Context { return s.ctx }

@@ -75,8 +75,17 @@ func named(err error, op, name string) error {
 		return err
 	}
 	c := *e
-	c.Op, c.Name = op, name
+	c.Op, c.Name = op, clip(name)
 	return &c
+}
+
+// clip shortens what is echoed: nobody reads more, and a status has to fit into a
+// header.
+func clip(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
 // revision is the machine's; 0 if it cannot be told.
