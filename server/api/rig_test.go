@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -22,7 +24,20 @@ import (
 	"github.com/holdfast-io/holdfast/server/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test binary be a node of its own.
+func TestMain(m *testing.M) {
+	if role := roles[os.Getenv("API_TEST_ROLE")]; role != nil {
+		if err := role(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// roles are what another process can be.
+var roles = map[string]func() error{}
 
 // rig is a node with its port.
 type rig struct {

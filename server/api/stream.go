@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"io/fs"
 	"sync"
 
@@ -17,9 +18,13 @@ import (
 // their claim tables.
 const maxBehind = 16 << 20
 
+// maxUnread is how many bytes may wait for a client before nothing more is read
+// from it: who asks faster than it takes the answers is slowed down.
+const maxUnread = 1 << 20
+
 // Attach carries sessions between a client and the node.
 func (s *Service) Attach(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error {
-	out := &outbox{wake: make(chan struct{}, 1)}
+	out := &outbox{wake: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 	node, err := s.node.Stream(client.Context(), out.add, out.end)
 	if err != nil {
 		return wire.Status(err).Err()
@@ -41,7 +46,7 @@ func receive(client grpc.BidiStreamingServer[pb.Batch, pb.Batch], node *server.S
 		if len(b.GetMessages()) == 0 {
 			continue
 		}
-		if node.Room(client.Context()) != nil || node.Send(b.GetMessages()) != nil {
+		if out.room(client.Context()) != nil || node.Room(client.Context()) != nil || node.Send(b.GetMessages()) != nil {
 			return
 		}
 	}
@@ -54,6 +59,24 @@ type outbox struct {
 	ended bool
 	full  bool
 	wake  chan struct{}
+	taken chan struct{} // what there was is being sent
+}
+
+// room waits until there is not too much for the client to read.
+func (o *outbox) room(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		ok := len(o.data) <= maxUnread || o.ended
+		o.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-o.taken:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // add runs on the node's loop and never waits.
@@ -86,6 +109,10 @@ func (o *outbox) take(empty []byte) (data []byte, ended, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	data, o.data = o.data, empty
+	select {
+	case o.taken <- struct{}{}:
+	default:
+	}
 	return data, o.ended, o.full
 }
 
