@@ -1,6 +1,7 @@
 package api
 
 import (
+	"container/list"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -21,16 +22,18 @@ type port struct {
 
 	mu     sync.Mutex
 	closed bool
-	silent int // connections that have not said anything yet
+	silent list.List // connections that have not said anything yet, oldest first
+	most   int       // of them
 	open   map[net.Conn]struct{}
 	busy   sync.WaitGroup
 }
 
-// maxPeeked is how many connections may be silent at a time; more are closed.
+// maxPeeked is how many connections may be silent at a time. One more, and the
+// one that has been so for longest is closed: who means it speaks at once.
 const maxPeeked = 4096
 
 func newPort(ln net.Listener, cfg *tls.Config, peek time.Duration) *port {
-	return &port{ln: ln, tls: byProtocol(cfg), peek: peek, grpc: newHanded(ln.Addr()), http: newHanded(ln.Addr()), open: map[net.Conn]struct{}{}}
+	return &port{most: maxPeeked, ln: ln, tls: byProtocol(cfg), peek: peek, grpc: newHanded(ln.Addr()), http: newHanded(ln.Addr()), open: map[net.Conn]struct{}{}}
 }
 
 // byProtocol lets the client's list of protocols decide: who offers only HTTP/2
@@ -94,24 +97,37 @@ func (p *port) run() error {
 	}
 }
 
-// enter takes a connection in; false: there is no room, and it is closed.
+// enter takes a connection in; false: it came too late, and is closed.
 func (p *port) enter(c *peeked) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.silent >= maxPeeked {
+	if p.closed {
 		c.Conn.Close()
 		return false
 	}
-	p.silent++
+	if p.silent.Len() >= p.most {
+		oldest := p.silent.Front().Value.(*peeked)
+		p.unlist(oldest)
+		oldest.Conn.Close() // whoever reads from it sees that
+	}
+	c.place = p.silent.PushBack(c)
 	p.open[c.Conn] = struct{}{}
 	return true
 }
 
+// unlist takes a connection from those that are silent.
+func (p *port) unlist(c *peeked) {
+	if c.place != nil {
+		p.silent.Remove(c.place)
+		c.place = nil
+	}
+}
+
 // spoken notes that a connection has said something, or will not.
-func (p *port) spoken() {
+func (p *port) spoken(c *peeked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent--
+	p.unlist(c)
 }
 
 func (p *port) leave(c net.Conn) {
@@ -123,7 +139,7 @@ func (p *port) leave(c net.Conn) {
 // route hands a connection to whoever speaks its language. One that says nothing
 // for the time of a peek, or garbage instead of a handshake, is closed.
 func (p *port) route(c *peeked) {
-	defer p.spoken()
+	defer p.spoken(c)
 	_ = c.SetDeadline(time.Now().Add(p.peek))
 	first := make([]byte, 3)
 	if _, err := io.ReadFull(c, first); err != nil {
@@ -187,6 +203,7 @@ type peeked struct {
 	net.Conn
 	p     *port
 	first []byte
+	place *list.Element // among the silent ones; of the port
 }
 
 // Close is of net.Conn.
