@@ -2,7 +2,9 @@ package remote_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"testing"
 	"time"
 
@@ -14,7 +16,19 @@ import (
 	_ "github.com/holdfast-io/holdfast/remote"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// serveEnv makes the test binary a server on the directory that it names.
+const serveEnv = "REMOTE_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serveEnv); dir != "" {
+		if err := serveAlone(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func stall(s *holdfast.Space) (resume func()) { return bridge.Driver(s).(bridge.Staller).Stall() }
 

@@ -21,16 +21,20 @@ const maxHeld = 1024
 // busyFor is what a client is told to wait whose session is not ready for more.
 const busyFor = int64(100 * time.Millisecond)
 
-// attachment binds a session to the stream that its answers go to.
+// attachment binds a session to the stream that its answers go to. There are as
+// many as sessions, most of them idle, so it is small.
 type attachment struct {
 	id     core.SessionID
 	caller Caller
 	stream uint64 // the client's number for the stream; the greatest wins
 	pushes uint64
-	ready  bool // the claim table has been sent
-	// Until then frames wait, since a reply that is older than the table must not
-	// follow it: the client would take its old news for the newest. Renewals do
-	// not wait, only their answers.
+	early  *early // nil: the claim table has been sent
+}
+
+// early is what came before the claim table was sent. Frames wait, since a reply
+// that is older than the table must not follow it: the client would take its old
+// news for the newest. Renewals do not wait, only their answers.
+type early struct {
 	frames []item
 	held   [][]byte
 }
@@ -126,7 +130,7 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	if old := n.streams.attached[id]; old != nil && old.stream >= number {
 		return
 	}
-	a := &attachment{id: id, caller: stream, stream: number}
+	a := &attachment{id: id, caller: stream, stream: number, early: &early{}}
 	n.streams.attached[id] = a
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
 	n.ask()
@@ -167,12 +171,12 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 		caller: stream, stream: true, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt},
 		class: admission.OfFrame(f, n.known), commands: len(f.Commands),
 	}
-	if a := n.streams.attached[m.Session]; !a.ready {
-		if len(a.frames) >= maxHeld {
+	if a := n.streams.attached[m.Session]; a.early != nil {
+		if len(a.early.frames) >= maxHeld {
 			n.busyStream(i, busyFor)
 			return nil
 		}
-		a.frames = append(a.frames, i)
+		a.early.frames = append(a.early.frames, i)
 		return nil
 	}
 	n.enqueue(i)
@@ -203,14 +207,14 @@ func (n *Node) sendTable(a *attachment) {
 			break
 		}
 	}
-	a.ready = true
-	for _, b := range a.held {
+	before := a.early
+	a.early = nil
+	for _, b := range before.held {
 		n.bytes(a.caller, b)
 	}
-	for _, i := range a.frames {
+	for _, i := range before.frames {
 		n.enqueue(i)
 	}
-	a.held, a.frames = nil, nil
 }
 
 // replyStream answers a frame, if its session is still attached where it came
@@ -238,11 +242,11 @@ func (n *Node) renewed(i item, r *core.Renewed) {
 
 // tell sends an answer, after the claim table.
 func (n *Node) tell(a *attachment, m *session.Message) {
-	if a.ready {
+	if a.early == nil {
 		n.frame(a.caller, m)
 		return
 	}
-	a.held = append(a.held, session.AppendMessage(nil, m))
+	a.early.held = append(a.early.held, session.AppendMessage(nil, m))
 }
 
 // pushAll tells sessions what became of their claims: losses before the replies
@@ -253,7 +257,7 @@ func (n *Node) pushAll(pushes []core.Push, losses bool) {
 		p := &pushes[i]
 		loss := p.State == core.ClaimRevoked || p.State == core.ClaimGone
 		a := n.streams.attached[p.Session]
-		if loss != losses || a == nil || !a.ready {
+		if loss != losses || a == nil || a.early != nil {
 			continue
 		}
 		a.pushes++
