@@ -102,6 +102,9 @@ func alike(a, b string) bool {
 // known are the numbers that a document can tell.
 var known = map[string]bool{"value": true, "first": true, "count": true, "version": true, "limit": true, "used": true, "weight": true}
 
+// counted are the numbers, as strings, that cannot be known.
+var counted = map[string]bool{"revision": true, "raftTerm": true, "token": true, "applied": true, "snapshot": true}
+
 func vague(name string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -122,7 +125,7 @@ func vague(name string, v any) any {
 		}
 		return "a number"
 	case string:
-		if name == "key" || name == "error" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Token") || strings.HasSuffix(name, "Ms") || name == "revision" || name == "raftTerm" {
+		if name == "key" || name == "error" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Token") || strings.HasSuffix(name, "Ms") || counted[name] {
 			return digits.ReplaceAllString(v, "n")
 		}
 	}
