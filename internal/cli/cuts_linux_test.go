@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -214,4 +215,59 @@ func reportCuts(t *testing.T, margins []time.Duration) {
 		t.Logf("proof: holdfast lock: %d links cut, TTL %s, commands %s: the last sign of life came before the next grant by least %s, median %s, most %s",
 			len(list), cutTTL, from, rank(0), rank(50), rank(100))
 	}
+}
+
+// A server that is killed and comes back finds the hold where it was, and the
+// command goes on; one that stays away takes the command with it.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
+	n.start()
+	url, file := "holdfast://"+addr, filepath.Join(dir, "beats")
+	holder := program(t, dir, "--url", url, "lock", "--ttl", cutTTL.String(), "x", "--", "beat", file, "stubborn")
+	ended, err := begin(holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitBeat(t, file, 0)
+	pids, before := groupOf(file), holderOf(t, url)
+	_ = n.signal(syscall.SIGKILL)
+	n.start()
+	if after := holderOf(t, url); after == 0 || after != before {
+		t.Errorf("held with token %d before the server was killed, with %d afterwards", before, after)
+	}
+	awaitBeat(t, file, uptime())
+	_ = n.signal(syscall.SIGKILL)
+	if e, ok := errors.AsType[*exec.ExitError](<-ended); !ok || e.ExitCode() != 76 {
+		t.Errorf("holdfast lock without a server ends with %v, want 76", e)
+	}
+	if len(pids) == 0 || slices.ContainsFunc(pids, alive) {
+		t.Errorf("of the command's processes %v some go on", pids)
+	}
+}
+
+// awaitBeat returns when the command has written after a time.
+func awaitBeat(t *testing.T, file string, after time.Duration) {
+	t.Helper()
+	for {
+		if list := beats(file); len(list) > 0 && list[len(list)-1] > after {
+			return
+		}
+		select {
+		case <-time.After(beatEvery):
+		case <-t.Context().Done():
+			t.Fatal("the command does not write")
+		}
+	}
+}
+
+// holderOf is the token of who holds x.
+func holderOf(t *testing.T, url string) uint64 {
+	t.Helper()
+	var seen struct{ Holders []struct{ Token uint64 } }
+	if text := does(t, url, "--json", "show", "x"); json.Unmarshal([]byte(text), &seen) != nil || len(seen.Holders) != 1 {
+		t.Fatalf("x is %s", text)
+	}
+	return seen.Holders[0].Token
 }
