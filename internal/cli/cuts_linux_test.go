@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ func TestCuts(t *testing.T) {
 	var (
 		running sync.WaitGroup
 		margins = make([]time.Duration, *cuts)
+		tries   atomic.Int64
 		turn    = make(chan struct{}, cutAtOnce)
 	)
 	for i := range margins {
@@ -96,10 +98,15 @@ func TestCuts(t *testing.T) {
 			if i%2 == 1 {
 				c.how = "stubborn"
 			}
-			margins[i] = c.try(next)
+			for struck := false; !struck && !t.Failed(); tries.Add(1) {
+				margins[i], struck = c.try(next)
+			}
 		})
 	}
 	running.Wait()
+	if n := int(tries.Load()) - len(margins); n > 0 {
+		t.Logf("proof: holdfast lock: %d more holds were lost before their links could be cut, on a busy machine; they are not counted", n)
+	}
 	reportCuts(t, margins)
 }
 
@@ -110,33 +117,36 @@ type cutCommand struct {
 	link            *services.Link
 }
 
-// try returns how long before the next grant the command's last sign of life was.
-func (c *cutCommand) try(next *holdfast.Space) time.Duration {
+// try returns how long before the next grant the command's last sign of life was;
+// false: on a busy machine the hold did not last until the cut.
+func (c *cutCommand) try(next *holdfast.Space) (margin time.Duration, struck bool) {
+	_ = os.Remove(c.file)
 	cmd := exec.Command("holdfast", "--url", "holdfast://"+c.link.Addr(), "lock", "--ttl", cutTTL.String(), c.name, "--", "beat", c.file, c.how)
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Dir(c.file))
 	ended, err := begin(cmd)
 	if err != nil {
 		c.t.Error(err)
-		return 0
+		return 0, false
 	}
 	defer func() { c.link.Heal(); <-ended }()
 	for len(beats(c.file)) == 0 { // until it runs
 		select {
 		case err := <-ended:
 			ended <- err
-			c.t.Errorf("holdfast lock ended before its command ran: %v", err)
-			return 0
+			if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 76 {
+				c.t.Errorf("holdfast lock ended before its command ran: %v", err)
+			}
+			return 0, false
 		case <-time.After(beatEvery):
 		}
 	}
 	pids := groupOf(c.file)
-	if len(pids) == 0 {
-		c.t.Error("the command is not found")
-	}
-	hold, granted, err := c.cutAndWait(next)
+	hold, granted, struck, err := c.cutAndWait(next)
 	if err != nil {
-		c.t.Errorf("the next: %v", err)
-		return 0
+		if !errors.Is(err, holdfast.ErrLost) {
+			c.t.Errorf("the next: %v", err)
+		}
+		return 0, false
 	}
 	defer hold.Release()
 	alive := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) })
@@ -144,7 +154,7 @@ func (c *cutCommand) try(next *holdfast.Space) time.Duration {
 	if last := list[len(list)-1]; len(alive) > 0 || last > granted {
 		c.t.Errorf("the next was granted at %s; then processes %v were alive, and the command's last sign of life is from %s", granted, alive, last)
 	}
-	return granted - list[len(list)-1]
+	return granted - list[len(list)-1], struck && len(pids) > 0
 }
 
 // begin starts a program and tells its end.
@@ -157,8 +167,9 @@ func begin(cmd *exec.Cmd) (ended chan error, err error) {
 	return ended, nil
 }
 
-// cutAndWait cuts the link while next waits, and tells when it was granted.
-func (c *cutCommand) cutAndWait(next *holdfast.Space) (hold *holdfast.Hold, granted time.Duration, err error) {
+// cutAndWait cuts the link while next waits, and tells when it was granted; not
+// struck: it was before.
+func (c *cutCommand) cutAndWait(next *holdfast.Space) (hold *holdfast.Hold, granted time.Duration, struck bool, err error) {
 	waits, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		hold, err = next.Mutex(c.name, holdfast.OnWait(func(int) { close(waits) })).Acquire(c.t.Context())
@@ -167,16 +178,16 @@ func (c *cutCommand) cutAndWait(next *holdfast.Space) (hold *holdfast.Hold, gran
 	}()
 	select {
 	case <-waits:
+		<-time.After(rand.N(cutTTL)) // a random moment between renewals
 	case <-done:
-		return hold, granted, errors.Join(errors.New("it did not have to wait"), err)
 	}
-	<-time.After(rand.N(cutTTL)) // a random moment between renewals
+	cut := uptime()
 	c.link.Cut()
 	if rand.N(2) == 0 {
 		c.link.Break()
 	}
 	<-done
-	return hold, granted, err
+	return hold, granted, cut < granted, err
 }
 
 // groupOf finds the processes that write to a file.
@@ -225,19 +236,29 @@ func TestServerKilled(t *testing.T) {
 	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
 	n.start()
 	url, file := "holdfast://"+addr, filepath.Join(dir, "beats")
-	holder := program(t, dir, "--url", url, "lock", "--ttl", cutTTL.String(), "x", "--", "beat", file, "stubborn")
-	ended, err := begin(holder)
+	long := program(t, dir, "--url", url, "lock", "--ttl", "1h", "x", "--", "beat", file)
+	ended, err := begin(long)
 	if err != nil {
 		t.Fatal(err)
 	}
 	awaitBeat(t, file, 0)
-	pids, before := groupOf(file), holderOf(t, url)
+	before := holderOf(t, url)
 	_ = n.signal(syscall.SIGKILL)
 	n.start()
 	if after := holderOf(t, url); after == 0 || after != before {
 		t.Errorf("held with token %d before the server was killed, with %d afterwards", before, after)
 	}
 	awaitBeat(t, file, uptime())
+	signal(t, long.Process.Pid, syscall.SIGTERM)
+	<-ended
+
+	file += "2"
+	ended, err = begin(program(t, dir, "--url", url, "lock", "--ttl", cutTTL.String(), "y", "--", "beat", file, "stubborn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitBeat(t, file, 0)
+	pids := groupOf(file)
 	_ = n.signal(syscall.SIGKILL)
 	if e, ok := errors.AsType[*exec.ExitError](<-ended); !ok || e.ExitCode() != 76 {
 		t.Errorf("holdfast lock without a server ends with %v, want 76", e)
