@@ -27,7 +27,6 @@ type caller struct {
 	name   string
 	seq    uint64
 	tries  uint64
-	body   []byte
 	answer chan struct{}
 }
 
@@ -92,11 +91,44 @@ func (w *wire) deliver(data []byte) {
 // do sends commands in one frame, the first of them with the number mark, and
 // waits for their answer.
 func (c *caller) do(mark uint64, cmds ...core.Command) {
+	d := desks.Get().(*desk)
+	d.cmds = append(d.cmds[:0], cmds...)
+	c.send(d, mark)
+	<-c.answer
+}
+
+// desk is where a caller writes its frame. A few serve all, so that what is
+// measured is not the memory of those who ask.
+type desk struct {
+	cmds  []core.Command
+	wants [1]core.Want
+	body  []byte
+}
+
+var desks = sync.Pool{New: func() any { return new(desk) }}
+
+// send sends the commands on a desk and gives that back.
+func (c *caller) send(d *desk, mark uint64) {
 	c.tries++
-	f := core.Frame{Session: c.id, Attempt: c.tries, Mark: mark, Commands: cmds}
-	c.body = core.AppendFrame(c.body[:0], &f)
-	m := session.Message{Kind: session.KindFrame, Session: c.id, Stream: 1, Body: c.body}
-	_ = c.st.Send(session.AppendMessage(make([]byte, 0, len(c.body)+64), &m))
+	f := core.Frame{Session: c.id, Attempt: c.tries, Mark: mark, Commands: d.cmds}
+	d.body = core.AppendFrame(d.body[:0], &f)
+	m := session.Message{Kind: session.KindFrame, Session: c.id, Stream: 1, Body: d.body}
+	_ = c.st.Send(session.AppendMessage(make([]byte, 0, len(d.body)+64), &m))
+	desks.Put(d)
+}
+
+// one sends a command of two that lock and unlock, and waits for its answer.
+func (c *caller) one(op core.Op) {
+	c.seq++
+	d := desks.Get().(*desk)
+	d.cmds = append(d.cmds[:0], core.Command{Op: op, Seq: c.seq})
+	if op == core.OpAcquire {
+		d.wants[0] = core.Want{Name: c.name, Kind: core.Mutex}
+		d.cmds[0].Wants = d.wants[:]
+	} else {
+		d.cmds[0].Target = c.seq - 1
+	}
+	c.send(d, c.seq)
 	<-c.answer
 }
 
@@ -109,9 +141,8 @@ func (c *caller) pair() (lock, unlock core.Command) {
 
 // work is a pair, each command waited for.
 func (w *wire) work(i int) int {
-	lock, unlock := w.callers[i].pair()
-	w.callers[i].do(lock.Seq, lock)
-	w.callers[i].do(unlock.Seq, unlock)
+	w.callers[i].one(core.OpAcquire)
+	w.callers[i].one(core.OpRelease)
 	return 2
 }
 

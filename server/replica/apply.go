@@ -54,11 +54,8 @@ func (n *Node) giveUpBefore(term uint64) {
 	for len(n.flying) > 0 && n.flying[0].term < term {
 		p := n.flying[0]
 		n.flying = n.flying[1:]
-		for _, i := range p.frames {
-			n.refuse(i)
-		}
-		for _, i := range p.renewals {
-			n.refuse(i)
+		for i := range p.items {
+			n.refuse(&p.items[i])
 		}
 		if p.change {
 			n.answer(p.conf, NotDone, nil)
@@ -81,7 +78,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	if h.kind == kindThaw {
 		n.members.Held = 0
 	}
-	n.keepEvents(out.Events)
+	n.keepEvents(out)
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
 	if h.node == n.cfg.ID {
@@ -96,11 +93,15 @@ const maxEvents = 1 << 16
 
 // keepEvents notes events for the watchers. More than they could read need a
 // resync instead.
-func (n *Node) keepEvents(events []core.Event) {
+func (n *Node) keepEvents(out *core.Output) {
 	if len(n.out.Events) > maxEvents {
 		n.out.Events, n.out.Jumped = n.out.Events[:0], true
 	}
-	n.out.Events = append(n.out.Events, events...)
+	if len(n.out.Events) == 0 { // mostly: they are large, and need not be copied
+		n.out.Events, out.Events = out.Events, n.out.Events
+		return
+	}
+	n.out.Events = append(n.out.Events, out.Events...)
 }
 
 // replyAll answers the callers of an entry that this node proposed. The first
@@ -112,17 +113,22 @@ func (n *Node) replyAll(number, term uint64, out *core.Output) {
 	}
 	p := n.flying[0]
 	n.flying = n.flying[1:]
-	for i, it := range p.renewals {
-		n.renewed(it, &out.Renewed[i])
+	renewed, replies := out.Renewed, out.Replies
+	for i := range p.items {
+		if it := &p.items[i]; it.frame == nil {
+			n.renewed(it, &renewed[0])
+			renewed = renewed[1:]
+		} else {
+			n.reply(it, &replies[0])
+			replies = replies[1:]
+		}
 	}
-	for i, it := range p.frames {
-		n.reply(it, &out.Replies[i])
-	}
+	n.waiting.reuse(p.items)
 }
 
-func (n *Node) reply(i item, r *core.Reply) {
-	if i.stream {
-		n.replyStream(i, r)
+func (n *Node) reply(i *item, r *core.Reply) {
+	if i.at != nil {
+		n.replyStream(i.at, r)
 		return
 	}
 	n.answer(i.caller, Done, core.AppendReply(nil, r))

@@ -39,6 +39,7 @@ type Node struct {
 	stamped  int64 // elapsed time of the last entry proposed
 	waiting  queue
 	flying   []proposal
+	frames   [][]byte // of the entry being made
 	number   uint64
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
 	handing  int    // ticks since that was asked for
@@ -302,8 +303,9 @@ func (n *Node) follow(s *raft.SoftState) {
 // be applied; what waits will not.
 func (n *Node) stepDown() {
 	n.serving, n.transfer = false, 0
-	for _, w := range n.waiting.take() {
-		n.refuse(w)
+	refused := n.waiting.take()
+	for i := range refused {
+		n.refuse(&refused[i])
 	}
 	n.refuseReads()
 	n.closeStreams()

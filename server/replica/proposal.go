@@ -48,10 +48,9 @@ type Caller uint64
 
 // proposal is an entry that this node proposed and has not seen applied.
 type proposal struct {
-	number   uint64
-	term     uint64
-	frames   []item // one a frame of the entry, in order
-	renewals []item
-	conf     Caller // with change: who asked for it
-	change   bool   // a membership change instead
+	number uint64
+	term   uint64
+	items  []item // its renewals and frames, each in the order of the entry
+	conf   Caller // with change: who asked for it
+	change bool   // a membership change instead
 }

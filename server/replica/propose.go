@@ -28,7 +28,7 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 		n.deny(caller, code, text)
 		return
 	}
-	n.enqueue(item{caller: caller, frame: frame, class: admission.OfFrame(&f, n.known), commands: len(f.Commands)})
+	n.enqueue(&item{caller: caller, frame: frame, class: admission.OfFrame(&f, n.known), commands: len(f.Commands)})
 	n.process()
 }
 
@@ -39,7 +39,7 @@ func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
 		n.answer(caller, NotDone, nil)
 		return
 	}
-	n.enqueue(item{caller: caller, renewal: r, short: true})
+	n.enqueue(&item{caller: caller, renewal: r, short: true})
 	n.process()
 }
 
@@ -48,12 +48,12 @@ func (n *Node) deny(c Caller, code core.Code, text string) {
 }
 
 // enqueue takes an item, or refuses it.
-func (n *Node) enqueue(i item) {
+func (n *Node) enqueue(i *item) {
 	if !n.leading {
 		n.refuse(i)
 		return
 	}
-	if wait, ok := n.takes(&i); !ok {
+	if wait, ok := n.takes(i); !ok {
 		n.overload(i, int64(wait))
 		return
 	}
@@ -77,16 +77,16 @@ func (n *Node) known(id core.SessionID) bool {
 }
 
 // refuse tells an item's caller that it certainly did not happen.
-func (n *Node) refuse(i item) {
-	if i.stream {
+func (n *Node) refuse(i *item) {
+	if i.at != nil {
 		n.refuseStream(i)
 		return
 	}
 	n.answer(i.caller, NotDone, nil)
 }
 
-func (n *Node) overload(i item, wait int64) {
-	if i.stream {
+func (n *Node) overload(i *item, wait int64) {
+	if i.at != nil {
 		n.busyStream(i, wait)
 		return
 	}
@@ -115,21 +115,21 @@ func (n *Node) propose(tick bool) {
 // a session too early.
 func (n *Node) proposeEntry(batch []item) bool {
 	n.number++
-	p := proposal{number: n.number, term: n.currentTerm(), frames: make([]item, 0, len(batch))}
-	e := core.Entry{Now: n.clock.sample(n.now)}
-	e.Frames = make([][]byte, 0, len(batch))
+	p := proposal{number: n.number, term: n.currentTerm(), items: batch}
+	e := core.Entry{Now: n.clock.sample(n.now), Frames: n.frames[:0]}
 	size := 64
 	for i := range batch {
 		size += batch[i].size()
 		if batch[i].frame == nil {
 			e.Renewals = append(e.Renewals, batch[i].renewal)
-			p.renewals = append(p.renewals, batch[i])
-			continue
+		} else {
+			e.Frames = append(e.Frames, batch[i].frame)
 		}
-		e.Frames = append(e.Frames, batch[i].frame)
-		p.frames = append(p.frames, batch[i])
 	}
-	return n.fly(p, kindCore, size, &e)
+	flies := n.fly(p, kindCore, size, &e)
+	clear(e.Frames)
+	n.frames = e.Frames
+	return flies
 }
 
 // fly hands an entry of about size bytes to raft; false: raft does not take it.
@@ -146,11 +146,11 @@ func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
 // putBack returns a batch that raft did not take to the head of the queue.
 func (n *Node) putBack(batch []item) {
 	rest := n.waiting.take()
-	for _, i := range batch {
-		n.waiting.add(i)
+	for i := range batch {
+		n.waiting.add(&batch[i])
 	}
-	for _, i := range rest {
-		n.waiting.add(i)
+	for i := range rest {
+		n.waiting.add(&rest[i])
 	}
 }
 

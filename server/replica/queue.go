@@ -9,9 +9,9 @@ import (
 
 // item is something that waits to be proposed: a frame or a renewal.
 type item struct {
-	caller  Caller
-	stream  bool   // the caller is a stream
-	frame   []byte // nil: a renewal
+	at      *attachment // over which it came; nil: from a caller without a stream
+	caller  Caller      // who that is
+	frame   []byte      // nil: a renewal
 	renewal core.Renewal
 	short   bool // a renewal that cannot wait for a tick: of a short session, or without a stream
 
@@ -30,6 +30,7 @@ func (i *item) size() int { return len(i.frame) + 32 }
 type queue struct {
 	renewals []item
 	frames   []item
+	spare    []item // room that nobody uses
 	bytes    int
 	commands int // renewals count as one
 	urgent   int
@@ -37,13 +38,13 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.renewals) + len(q.frames) }
 
-func (q *queue) add(i item) {
+func (q *queue) add(i *item) {
 	if i.frame == nil {
-		q.renewals = append(q.renewals, i)
+		q.renewals = append(q.renewals, *i)
 	} else {
-		q.frames = append(q.frames, i)
+		q.frames = append(q.frames, *i)
 	}
-	q.count(&i, 1)
+	q.count(i, 1)
 }
 
 // count adds what i weighs n times.
@@ -57,13 +58,27 @@ func (q *queue) count(i *item, n int) {
 
 // take empties the queue.
 func (q *queue) take() []item {
-	items := append(q.renewals, q.frames...)
-	*q = queue{}
+	items := q.frames
+	if len(q.renewals) > 0 {
+		items = append(q.renewals, q.frames...)
+	}
+	*q = queue{frames: q.spare}
 	return items
+}
+
+// reuse takes the room of items that are settled.
+func (q *queue) reuse(items []item) {
+	if cap(items) > cap(q.spare) {
+		clear(items)
+		q.spare = items[:0]
+	}
 }
 
 // batch takes what fits into an entry of limit bytes, at least one item.
 func (q *queue) batch(limit int) []item {
+	if q.bytes <= limit {
+		return q.take()
+	}
 	room := limit
 	renewals := q.cut(&q.renewals, &room, limit)
 	frames := q.cut(&q.frames, &room, limit)

@@ -28,6 +28,8 @@ type attachment struct {
 	caller Caller
 	stream uint64 // the client's number for the stream; the greatest wins
 	pushes uint64
+	out    *outlet
+	over   bool   // another took its place, or its stream has ended
 	early  *early // nil: the claim table has been sent
 }
 
@@ -42,18 +44,25 @@ type early struct {
 // streams are the sessions attached to this leader.
 type streams struct {
 	attached map[core.SessionID]*attachment
-	buffers  map[Caller]*[]byte
-	order    []Caller // of the buffers, as first written to
-	last     int      // the size of the last buffer: the next will be about as large
+	outlets  map[Caller]*outlet
+	filled   []*outlet // those that have something to send, as first written to
 
 	// Used again and again.
 	frame core.Frame
 	body  []byte
 }
 
+// outlet is what a stream gets at the end of this input: one wake-up a stream,
+// however much it gets.
+type outlet struct {
+	stream Caller
+	data   []byte
+	last   int // the size of what it got last: the next will be about as large
+}
+
 func (s *streams) init() {
 	s.attached = map[core.SessionID]*attachment{}
-	s.buffers = map[Caller]*[]byte{}
+	s.outlets = map[Caller]*outlet{}
 }
 
 // Receive takes what came over a stream: any number of messages of package
@@ -85,8 +94,8 @@ func (n *Node) receive(stream Caller, m *session.Message) error {
 		return n.receiveFrame(stream, m)
 	case session.KindRenewal:
 		r := core.Renewal{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}
-		if n.attachedOn(stream, m) {
-			n.enqueue(item{caller: stream, stream: true, renewal: r, short: n.short(m.Session)})
+		if a := n.attachedOn(stream, m); a != nil {
+			n.enqueue(&item{at: a, renewal: r, short: n.short(m.Session)})
 		}
 	default:
 		return fmt.Errorf("replica: a client sent a message of kind %d, which only servers send", m.Kind)
@@ -130,7 +139,8 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	if old := n.streams.attached[id]; old != nil && old.stream >= number {
 		return
 	}
-	a := &attachment{id: id, caller: stream, stream: number, early: &early{}}
+	a := &attachment{id: id, caller: stream, stream: number, out: n.streams.outlet(stream), early: &early{}}
+	n.streams.detach(id)
 	n.streams.attached[id] = a
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
 	n.ask()
@@ -141,11 +151,21 @@ func (n *Node) noLeader(id core.SessionID, stream, attempt uint64) *session.Mess
 		Refusal: session.RefusedNoLeader, Endpoint: n.members.Address(n.leader), Text: "this node does not lead"}
 }
 
-// attachedOn reports whether a message came over the stream that its session is
-// attached to; one of an older stream is void.
-func (n *Node) attachedOn(stream Caller, m *session.Message) bool {
-	a := n.streams.attached[m.Session]
-	return a != nil && a.caller == stream && a.stream == m.Stream
+// detach ends the attachment of a session, if there is one.
+func (s *streams) detach(id core.SessionID) {
+	if a := s.attached[id]; a != nil {
+		a.over = true
+		delete(s.attached, id)
+	}
+}
+
+// attachedOn is the attachment over which a message came; one of an older stream
+// is void.
+func (n *Node) attachedOn(stream Caller, m *session.Message) *attachment {
+	if a := n.streams.attached[m.Session]; a != nil && a.caller == stream && a.stream == m.Stream {
+		return a
+	}
+	return nil
 }
 
 func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
@@ -156,7 +176,8 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	if f.Session != m.Session {
 		return fmt.Errorf("replica: a frame of session %x in a message of session %x", f.Session, m.Session)
 	}
-	if !n.attachedOn(stream, m) {
+	a := n.attachedOn(stream, m)
+	if a == nil {
 		return nil
 	}
 	code, text := forbidden(f)
@@ -167,16 +188,16 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 		n.denyStream(stream, m.Stream, f, code, text)
 		return nil
 	}
-	i := item{
-		caller: stream, stream: true, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt},
+	i := &item{
+		at: a, frame: m.Body, renewal: core.Renewal{Session: f.Session, Attempt: f.Attempt},
 		class: admission.OfFrame(f, n.known), commands: len(f.Commands),
 	}
-	if a := n.streams.attached[m.Session]; a.early != nil {
+	if a.early != nil {
 		if len(a.early.frames) >= maxHeld {
 			n.busyStream(i, busyFor)
 			return nil
 		}
-		a.early.frames = append(a.early.frames, i)
+		a.early.frames = append(a.early.frames, *i)
 		return nil
 	}
 	n.enqueue(i)
@@ -195,14 +216,14 @@ func (n *Node) denyStream(stream Caller, number uint64, f *core.Frame, code core
 
 // sendTable sends the claim table, and what was held back for it.
 func (n *Node) sendTable(a *attachment) {
-	if n.streams.attached[a.id] != a {
+	if a.over {
 		return
 	}
 	rows, known := n.machine.Table(a.id)
 	for piece := uint64(0); ; piece++ {
 		k := min(len(rows), tablePiece)
 		m := session.Message{Kind: session.KindTable, Session: a.id, Stream: a.stream, Piece: piece, Known: known, Rows: rows[:k], Last: k == len(rows)}
-		n.frame(a.caller, &m)
+		n.streams.put(a.out, &m)
 		if rows = rows[k:]; m.Last {
 			break
 		}
@@ -210,31 +231,31 @@ func (n *Node) sendTable(a *attachment) {
 	before := a.early
 	a.early = nil
 	for _, b := range before.held {
-		n.bytes(a.caller, b)
+		n.streams.fill(a.out)
+		a.out.data = append(a.out.data, b...)
 	}
-	for _, i := range before.frames {
-		n.enqueue(i)
+	for i := range before.frames {
+		n.enqueue(&before.frames[i])
 	}
 }
 
-// replyStream answers a frame, if its session is still attached where it came
-// from; otherwise the client will ask again.
-func (n *Node) replyStream(i item, r *core.Reply) {
-	a := n.streams.attached[r.Session]
-	if a == nil || a.caller != i.caller {
+// replyStream answers a frame, if its session is still attached as it was when
+// that came; otherwise the client will ask again.
+func (n *Node) replyStream(a *attachment, r *core.Reply) {
+	if a.over {
 		return
 	}
 	n.streams.body = core.AppendReply(n.streams.body[:0], r)
 	n.tell(a, &session.Message{Kind: session.KindReply, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Body: n.streams.body})
 }
 
-func (n *Node) renewed(i item, r *core.Renewed) {
-	if !i.stream {
+func (n *Node) renewed(i *item, r *core.Renewed) {
+	a := i.at
+	if a == nil {
 		n.answer(i.caller, Done, core.AppendRenewed(nil, r))
 		return
 	}
-	a := n.streams.attached[r.Session]
-	if a == nil || a.caller != i.caller {
+	if a.over {
 		return
 	}
 	n.tell(a, &session.Message{Kind: session.KindRenewed, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Attempt: r.Attempt, Now: r.Now, Deadline: r.Deadline})
@@ -243,7 +264,7 @@ func (n *Node) renewed(i item, r *core.Renewed) {
 // tell sends an answer, after the claim table.
 func (n *Node) tell(a *attachment, m *session.Message) {
 	if a.early == nil {
-		n.frame(a.caller, m)
+		n.streams.put(a.out, m)
 		return
 	}
 	a.early.held = append(a.early.held, session.AppendMessage(nil, m))
@@ -261,35 +282,39 @@ func (n *Node) pushAll(pushes []core.Push, losses bool) {
 			continue
 		}
 		a.pushes++
-		n.frame(a.caller, &session.Message{Kind: session.KindPush, Session: p.Session, Stream: a.stream, Pushes: a.pushes, Rows: []core.ClaimRow{*p}})
+		n.streams.put(a.out, &session.Message{Kind: session.KindPush, Session: p.Session, Stream: a.stream, Pushes: a.pushes, Rows: []core.ClaimRow{*p}})
 	}
 }
 
 // refuseStream tells that a frame or renewal was not taken.
-func (n *Node) refuseStream(i item) {
-	id := i.renewal.Session
-	if a := n.streams.attached[id]; a != nil && a.caller == i.caller {
-		n.frame(i.caller, n.noLeader(id, a.stream, i.renewal.Attempt))
+func (n *Node) refuseStream(i *item) {
+	if a := i.at; !a.over {
+		n.streams.put(a.out, n.noLeader(a.id, a.stream, i.renewal.Attempt))
 	}
 }
 
-func (n *Node) busyStream(i item, wait int64) {
-	id := i.renewal.Session
-	if a := n.streams.attached[id]; a != nil && a.caller == i.caller {
-		n.frame(i.caller, &session.Message{Kind: session.KindRefused, Session: id, Stream: a.stream, Attempt: i.renewal.Attempt,
+func (n *Node) busyStream(i *item, wait int64) {
+	if a := i.at; !a.over {
+		n.streams.put(a.out, &session.Message{Kind: session.KindRefused, Session: a.id, Stream: a.stream, Attempt: i.renewal.Attempt,
 			Refusal: session.RefusedBusy, RetryAfter: wait, Text: "the leader has more to do than it can take"})
 	}
 }
 
 // StreamClosed tells that a stream has ended. Its sessions live on.
 func (n *Node) StreamClosed(stream Caller) {
-	maps.DeleteFunc(n.streams.attached, func(_ core.SessionID, a *attachment) bool { return a.caller == stream })
+	maps.DeleteFunc(n.streams.attached, func(_ core.SessionID, a *attachment) bool {
+		if a.caller == stream {
+			a.over = true
+		}
+		return a.over
+	})
+	delete(n.streams.outlets, stream)
 }
 
 // Detach ends an attachment of a session, by its number; the session lives on.
 func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
 	if a := n.streams.attached[id]; a != nil && a.caller == stream && a.stream == number {
-		delete(n.streams.attached, id)
+		n.streams.detach(id)
 	}
 }
 
@@ -298,41 +323,44 @@ func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
 func (n *Node) closeStreams() {
 	seen := map[Caller]bool{}
 	for _, a := range n.streams.attached {
-		seen[a.caller] = true
+		seen[a.caller], a.over = true, true
 	}
 	n.out.Closed = append(n.out.Closed, slices.Sorted(maps.Keys(seen))...)
 	clear(n.streams.attached)
 }
 
-// frame appends a message to what its stream gets at the end of this input: one
-// wake-up a stream, however much it gets.
+// frame sends a message to a stream.
 func (n *Node) frame(stream Caller, m *session.Message) {
-	b := n.streams.buffer(stream)
-	*b = session.AppendMessage(*b, m)
+	n.streams.put(n.streams.outlet(stream), m)
 }
 
-func (n *Node) bytes(stream Caller, data []byte) {
-	b := n.streams.buffer(stream)
-	*b = append(*b, data...)
-}
-
-func (s *streams) buffer(stream Caller) *[]byte {
-	b := s.buffers[stream]
-	if b == nil {
-		b = new([]byte)
-		*b = make([]byte, 0, s.last)
-		s.buffers[stream] = b
-		s.order = append(s.order, stream)
+func (s *streams) outlet(stream Caller) *outlet {
+	o := s.outlets[stream]
+	if o == nil {
+		o = &outlet{stream: stream}
+		s.outlets[stream] = o
 	}
-	return b
+	return o
+}
+
+func (s *streams) put(o *outlet, m *session.Message) {
+	s.fill(o)
+	o.data = session.AppendMessage(o.data, m)
+}
+
+// fill makes room for the first that an outlet gets.
+func (s *streams) fill(o *outlet) {
+	if o.data == nil {
+		o.data = make([]byte, 0, o.last)
+		s.filled = append(s.filled, o)
+	}
 }
 
 func (n *Node) flushStreams() {
 	s := &n.streams
-	for _, c := range s.order {
-		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: c, Data: *s.buffers[c]})
-		s.last = len(*s.buffers[c])
-		delete(s.buffers, c)
+	for _, o := range s.filled {
+		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: o.stream, Data: o.data})
+		o.data, o.last = nil, len(o.data)
 	}
-	s.order = s.order[:0]
+	s.filled = s.filled[:0]
 }
