@@ -407,3 +407,31 @@ func TestSlowLinkIsAttached(t *testing.T) {
 	}
 	t.Fatalf("not attached in 11 s over a link of 3 s; %d streams", r.s.Stream())
 }
+
+// After an outage of any length the next try comes within the TTL, on another
+// stream: what was missed meanwhile does not count for ever.
+func TestOutageDoesNotHoldUpTheTimeAfterIt(t *testing.T) {
+	r := newRig(t, session.Config{TTL: 8 * time.Second})
+	r.take(r.s.Connect(0))
+	attached, streams := int64(0), 0
+	for r.now < sec(300) {
+		n := r.redials
+		for _, m := range r.flush() {
+			if m.Kind == session.KindAttach {
+				if gap := r.now - attached; gap > sec(9) {
+					t.Fatalf("at %d ms nothing was tried for %d ms", r.now/ms, gap/ms)
+				}
+				attached = r.now
+			}
+		}
+		if r.redials > n {
+			streams++
+			r.take(r.s.Disconnect(r.now))
+			r.take(r.s.Connect(r.now))
+		}
+		r.now = max(r.now+ms, r.s.Wake())
+	}
+	if streams < 300/9 {
+		t.Fatalf("only %d streams were tried in 300 s", streams)
+	}
+}

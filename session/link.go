@@ -47,11 +47,12 @@ type link struct {
 const maxPatience = 3e9
 
 // framePatience is how long a frame or attach may be unanswered. It doubles with
-// every miss, over all streams: an attach that was given up too early would be
-// for ever.
+// every miss, over all streams, since an attach that is given up too early would
+// be for ever; but not beyond the TTL, within which a link has to answer anyway:
+// what was missed during a long outage must not hold up the time after it.
 func (s *Session) framePatience() int64 {
 	p := min(s.patience(), maxPatience)
-	return p << min(s.link.misses, 5)
+	return min(p<<min(s.link.misses, 5), s.ttl)
 }
 
 // Connect says that there is a stream to a server. The session attaches to it
@@ -124,11 +125,12 @@ func (s *Session) miss() {
 
 // redial asks for another stream if this one has been silent for too long: at
 // first for the patience of a beat, or twice what answers take if the link is
-// slow, then each time for twice as long. A stream that is given up while its
-// answers are on the way is worse than none.
+// slow, then each time for twice as long, up to half the TTL. A stream that is
+// given up while its answers are on the way is worse than none.
 func (s *Session) redial() {
 	l := &s.link
-	if s.now-l.heard < max(s.patience(), 2*l.rtt)<<min(l.redials, 4) {
+	p := max(s.patience(), 2*l.rtt)
+	if s.now-l.heard < min(p<<min(l.redials, 4), max(p, s.ttl/2)) {
 		return
 	}
 	l.redials++
