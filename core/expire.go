@@ -51,10 +51,6 @@ func (m *Machine) step(s *session) bool {
 		s.cursor = c.next
 		return true
 	}
-	if c.state == over { // its upgrade stands for it
-		s.cursor = c.next
-		return true
-	}
 	if m.budget <= 0 {
 		return false
 	}

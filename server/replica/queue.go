@@ -66,9 +66,9 @@ func (q *queue) take() []item {
 	return items
 }
 
-// reuse takes the room of items that are settled.
+// reuse takes the room of items that are settled, unless a backlog made it large.
 func (q *queue) reuse(items []item) {
-	if cap(items) > cap(q.spare) {
+	if cap(items) > cap(q.spare) && cap(items) <= maxSpare {
 		clear(items)
 		q.spare = items[:0]
 	}
