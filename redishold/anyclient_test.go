@@ -101,7 +101,7 @@ func TestAnyClient(t *testing.T) {
 	do(t, rc, "CONFIG", "SET", "maxmemory", "0")
 	brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := space(plain{rc, deaf}).Mutex("m").TryAcquire(brief); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := space(plain{rc, deaf}).Counter("c").Load(brief); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a library that does not look at the context: %v", err)
 	}
 	close(deaf)
