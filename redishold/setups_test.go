@@ -157,14 +157,14 @@ func failover(t *testing.T) (primary, replica *services.RedisServer, address str
 	return primary, replica, with(sentinel.URL(), "master_set", "main")
 }
 
-// promoted waits until a replica is the primary. Sentinel has it end the
-// connections of its clients then, ours among them.
+// promoted waits until a replica is the primary. The Sentinel cuts all its
+// connections then, also the one that asks.
 func promoted(t *testing.T, replica *services.RedisServer) {
 	t.Helper()
 	rc := admin(t, replica.URL())
 	await(t, "the replica is not promoted", func() bool {
-		role, err := rc.Do(t.Context(), rc.B().Arbitrary("INFO", "replication").Build()).ToString()
-		return err == nil && strings.Contains(role, "role:master")
+		info, err := rc.Do(t.Context(), rc.B().Info().Section("replication").Build()).ToString()
+		return err == nil && strings.Contains(info, "role:master")
 	})
 }
 
