@@ -40,7 +40,8 @@
 //
 // postgres: and postgresql: URLs are those of PostgreSQL, with these parameters
 // of ours: holdfast_scope (session, transaction), holdfast_hashing (true, false),
-// holdfast_keepalive and holdfast_timeout (5s), holdfast_waits (8).
+// holdfast_keepalive and holdfast_timeout (5s), holdfast_waits (8). The default
+// isolation of the connections has to be PostgreSQL's own, read committed.
 //
 // # What it does not promise
 //

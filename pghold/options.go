@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -161,7 +163,6 @@ func fromURL(u *url.URL) (o Options, rest string, err error) {
 	q := u.Query()
 	take := func(name string, set func(string) error) {
 		v := q.Get("holdfast_" + name)
-		q.Del("holdfast_" + name)
 		if v == "" || err != nil {
 			return
 		}
@@ -182,8 +183,22 @@ func fromURL(u *url.URL) (o Options, rest string, err error) {
 	take("timeout", span(&o.Timeout))
 	take("waits", func(s string) (err error) { o.Waits, err = strconv.Atoi(s); return err })
 	stripped := *u
-	stripped.RawQuery = q.Encode()
+	stripped.RawQuery = withoutOurs(u.RawQuery)
 	return o, stripped.String(), err
+}
+
+// ours are the parameters that PostgreSQL does not get.
+var ours = []string{"scope", "hashing", "keepalive", "timeout", "waits"}
+
+// withoutOurs leaves the others as they are written: PostgreSQL reads a "+" as
+// one, and not as a space.
+func withoutOurs(query string) string {
+	parts := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+		name, _, _ := strings.Cut(part, "=")
+		name, found := strings.CutPrefix(name, "holdfast_")
+		return found && slices.Contains(ours, name)
+	})
+	return strings.Join(parts, "&")
 }
 
 // execMode is how queries go out: without prepared statements where a pooler may

@@ -71,9 +71,15 @@ func (c *client) ready(ctx context.Context) error {
 
 func (c *client) makeSchema(ctx context.Context) error {
 	var comment *string
-	err := c.pool.QueryRow(ctx, "select pg_catalog.obj_description(pg_catalog.to_regnamespace('holdfast'), 'pg_namespace')", c.mode).Scan(&comment)
+	var isolation string
+	err := c.pool.QueryRow(ctx, `select pg_catalog.obj_description(pg_catalog.to_regnamespace('holdfast'), 'pg_namespace'),
+pg_catalog.current_setting('default_transaction_isolation')`, c.mode).Scan(&comment, &isolation)
 	if err != nil {
 		return err
+	}
+	if isolation != "read committed" {
+		return refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which who waits does not see what happens meanwhile; "+
+			"set default_transaction_isolation to read committed (default_transaction_isolation=read%%20committed in the URL)", isolation)
 	}
 	version := 0
 	if comment != nil {
