@@ -13,7 +13,7 @@ import (
 const (
 	chartWide  = 900
 	chartLeft  = 400 // where the scale begins
-	chartRight = 40
+	chartRight = 60
 	chartTop   = 60
 	chartRow   = 24
 )
@@ -90,6 +90,7 @@ func (s scale) bar(v *verdict, y int) string {
 	fmt.Fprintf(&b, `<text x="10" y="%d">%s</text>`, y+12, html.EscapeString(v.label()))
 	fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="10" fill="#69c"/>`, from, y+3, to-from)
 	fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#000"/>`, s.x(low), y+8, s.x(high), y+8)
+	fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`, max(to, s.x(high))+5, y+12, contest.Num(mid))
 	for _, mark := range []struct {
 		at     float64
 		colour string

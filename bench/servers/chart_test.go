@@ -33,8 +33,8 @@ func TestChart(t *testing.T) {
 	if shapes["rect"] != 3 || shapes["line"] != 4+2+2 {
 		t.Errorf("shapes %v of\n%s", shapes, text)
 	}
-	if !strings.Contains(text, "a &lt;b&gt; &amp; c: peer") {
-		t.Errorf("the label is missing in\n%s", text)
+	if !strings.Contains(text, "a &lt;b&gt; &amp; c: peer") || !strings.Contains(text, ">5</text>") || !strings.Contains(text, ">0.2</text>") {
+		t.Errorf("a label or a ratio is missing in\n%s", text)
 	}
 }
 
