@@ -22,9 +22,10 @@ type Limits struct {
 	// Namespaces is how many there may be; default 10,000. It is approximate:
 	// those that are being made at the same time are not counted.
 	Namespaces int
-	// Queue is how many commands may wait for the disk; default 32,768. It fills
-	// in the order of package admission: keepalives and releases find room when
-	// nothing else does.
+	// Queue is how many commands may wait for the disk; default 16,384, more than
+	// one write of a fast disk takes. It fills in the order of package admission:
+	// keepalives and releases find room when nothing else does. A longer one lets
+	// everybody wait longer when the node has too little processor time.
 	Queue int
 }
 
@@ -32,7 +33,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1_000_000, Names: 4_000_000, Keys: 4_000_000, Holds: 1_000_000,
-		Waiters: 10_000, Namespaces: 10_000, Queue: 32_768,
+		Waiters: 10_000, Namespaces: 10_000, Queue: 16_384,
 	}
 }
 

@@ -126,15 +126,7 @@ func (l *loop) run() {
 		case <-ticker.C:
 			ticked = true
 		}
-		l.mu.Lock()
-		in := l.inbox
-		l.inbox = inbox{full: in.full, frames: l.spare}
-		stop := l.stop
-		if l.taken != nil {
-			close(l.taken)
-			l.taken = nil
-		}
-		l.mu.Unlock()
+		in, stop := l.take()
 		if stop || in.failure != nil {
 			l.end(in.failure)
 			return
@@ -148,6 +140,19 @@ func (l *loop) run() {
 			return
 		}
 	}
+}
+
+// take empties the inbox, and lets those go on who waited for room in it.
+func (l *loop) take() (in inbox, stop bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in = l.inbox
+	l.inbox = inbox{full: in.full, frames: l.spare}
+	if l.taken != nil {
+		close(l.taken)
+		l.taken = nil
+	}
+	return in, l.stop
 }
 
 // feed gives the node everything that came. Word from the disk goes first: it

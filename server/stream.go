@@ -39,8 +39,9 @@ func (st *Stream) Send(data []byte) error {
 }
 
 // maxInbox is how many bytes may lie before the node's loop; who sends more waits
-// for it.
-const maxInbox = 4 << 20
+// for it. It is less than the queue behind the loop takes: what comes at once
+// should not be refused while there is nothing else to do.
+const maxInbox = 256 << 10
 
 // Room waits until the node has taken most of what was sent to it, over all
 // streams. Who reads from a network calls it before Send, so that what a client

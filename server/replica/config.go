@@ -22,8 +22,8 @@ type Config struct {
 	MaxEntry int
 	// MaxQueue bounds in bytes, and MaxCommands in commands, what waits to be
 	// proposed; more is refused, and what matters least is refused first, as
-	// package admission says. Default 64 MiB and 32,768: the work of a second or
-	// two.
+	// package admission says. Default 64 MiB and 16,384: more than one write takes,
+	// and the work of less than a second on a slow machine.
 	MaxQueue    int
 	MaxCommands int
 	// SnapshotEntries and SnapshotBytes say how much log is applied between two
@@ -59,7 +59,7 @@ func (c Config) filled() (Config, error) {
 	def(&c.Rounds, 2)
 	def(&c.MaxEntry, 1<<20)
 	def(&c.MaxQueue, 64<<20)
-	def(&c.MaxCommands, 32_768)
+	def(&c.MaxCommands, 16_384)
 	def(&c.SnapshotEntries, 100_000)
 	def(&c.SnapshotBytes, 64<<20)
 	def(&c.Trailing, 10_000)
