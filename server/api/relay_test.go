@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -163,28 +164,17 @@ func (o *overheard) unary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, n
 // A call that is passed on belongs to the trace of its caller: interceptors around
 // the leader's services see it.
 func TestRelay_Trace(t *testing.T) {
-	var founders []replica.Endpoint
-	var lns []net.Listener
-	for i := range 3 {
-		lns = append(lns, listen(t, "127.0.0.1:0"))
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: lns[i].Addr().String()})
-	}
 	heard := make([]overheard, 3)
 	rigs := make([]*rig, 3)
-	for i := range rigs {
-		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer, Tick: 20 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { node.Close() })
+	lns := []net.Listener{listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")}
+	for i, node := range founded(t, func(i int) string { return lns[i].Addr().String() }) {
 		g, svc := grpc.NewServer(grpc.UnaryInterceptor(heard[i].unary)), api.New(node)
 		svc.Register(g)
 		go func() { _ = g.Serve(lns[i]) }()
 		t.Cleanup(func() { g.Stop(); svc.Close() })
-		rigs[i] = &rig{t: t, ctx: t.Context(), node: node, addr: founders[i].Client}
+		rigs[i] = &rig{t: t, ctx: t.Context(), node: node, addr: lns[i].Addr().String()}
 	}
 	at := leader(t, rigs)
-	trace := []string{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate", "vendor=1", "baggage", "user=7"}
 	conn, err := grpc.NewClient(rigs[(at+1)%3].addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -198,4 +188,56 @@ func TestRelay_Trace(t *testing.T) {
 			t.Errorf("the leader is not told %s: %v", trace[i], heard[at].calls)
 		}
 	}
+}
+
+// So does a request over HTTP.
+func TestRelay_TraceOverHTTP(t *testing.T) {
+	headers := make(chan http.Header, 1)
+	stand := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headers <- r.Header
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer stand.Close()
+	var rigs []*rig
+	for _, node := range founded(t, func(int) string { return stand.Listener.Addr().String() }) {
+		rigs = append(rigs, serveNode(t, node, api.Config{}))
+	}
+	at := leader(t, rigs)
+	other := rigs[(at+1)%3]
+	for st := must[replica.Status](t)(other.node.Status(t.Context())); st.Leader == 0; { // until it knows who leads
+		st = must[replica.Status](t)(other.node.Status(t.Context()))
+	}
+	other.want(200, "POST", "/v1/locks/x:acquire", "{}", trace...)
+	var got http.Header
+	select {
+	case got = <-headers:
+	case <-other.ctx.Done():
+		t.Fatal("nothing was passed on")
+	}
+	for i := 0; i < len(trace); i += 2 {
+		if got.Get(trace[i]) != trace[i+1] {
+			t.Errorf("the leader is not told %s: %v", trace[i], got)
+		}
+	}
+}
+
+// trace is what a caller says about its trace.
+var trace = []string{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate", "vendor=1", "baggage", "user=7"}
+
+// founded are three nodes, with the addresses for clients that others are told.
+func founded(t *testing.T, client func(i int) string) (nodes []*server.Server) {
+	t.Helper()
+	var founders []replica.Endpoint
+	for i := range 3 {
+		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: client(i)})
+	}
+	for i := range 3 {
+		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer, Tick: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { node.Close() })
+		nodes = append(nodes, node)
+	}
+	return nodes
 }
