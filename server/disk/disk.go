@@ -43,6 +43,9 @@ func Open(fsys storage.FS, dir string, o storage.Options, found replica.Recovere
 
 func (d *Disk) recover(rec storage.Recovered, found replica.Recovered) (replica.Recovered, error) {
 	if rec.Snapshot.Index == 0 {
+		if found.Snapshot.Index == 0 && rec.HardState != (storage.HardState{}) {
+			found.HardState = raftHardState(rec.HardState) // it was to join, and has seen terms and voted
+		}
 		return found, d.begin(found)
 	}
 	machine, err := d.load(rec.Snapshot.Index)
@@ -53,8 +56,7 @@ func (d *Disk) recover(rec storage.Recovered, found replica.Recovered) (replica.
 	if err != nil {
 		return found, err
 	}
-	node := replica.Recovered{Snapshot: meta, Machine: machine, HardState: &raftpb.HardState{
-		Term: new(rec.HardState.Term), Vote: new(rec.HardState.Vote), Commit: new(rec.HardState.Commit)}}
+	node := replica.Recovered{Snapshot: meta, Machine: machine, HardState: raftHardState(rec.HardState)}
 	for e, err := range d.store.Replay(meta.Index + 1) {
 		if err != nil {
 			return found, err
@@ -162,6 +164,10 @@ func join(b *storage.Batch, w *replica.Write) {
 		}
 		b.Entries = append(b.Entries, storage.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Type: uint8(e.GetType()), Data: e.GetData()})
 	}
+}
+
+func raftHardState(h storage.HardState) *raftpb.HardState {
+	return &raftpb.HardState{Term: new(h.Term), Vote: new(h.Vote), Commit: new(h.Commit)}
 }
 
 func raftEntry(e storage.Entry) *raftpb.Entry {
