@@ -120,9 +120,9 @@ every write before they acknowledge it: ` + "`holdfast serve`" + `, etcd 3.7.3, 
 (appendonly yes, appendfsync always), PostgreSQL of Debian; what is not named is at its default. "Three nodes" are three processes.
 
 - **Lock and unlock**: each caller has a name of its own, sixteen callers share a connection and its session. Holdfast by ` + "`holdfast.Open`" + `,
-  etcd by its concurrency.Mutex, ZooKeeper by the lock of go-zookeeper, Redis by rueidislock (KeyMajority 1, NOLOOP, no limit of 20 ms), PostgreSQL by a row
-  with owner, token and expiry on a pool of 64 connections. Redis and PostgreSQL do not tell a holder that it lost its lock, and Redis gives
-  no token.
+  etcd by its concurrency.Mutex, ZooKeeper by the lock of go-zookeeper, Redis by rueidislock (KeyMajority 1, NOLOOP, no limit of 20 ms on a
+  try), PostgreSQL by a row with owner, token and expiry on a pool of 64 connections. The row tells no holder that it lost its lock, and Redis
+  gives no token.
 - **Hand-over**: all want one name, each on a connection of its own, and give it back at once. The time is from the call that gives it back
   to the return of the call that takes it, for another caller.
 - **One counter**: additions of 1, sixteen callers a connection. etcd compares and swaps, since it cannot add.
