@@ -164,15 +164,25 @@ func (k *claim) intime(ctx context.Context, sent time.Time) error {
 			return nil
 		}
 		sent = driver.Now()
-		if err := k.c.renewNow(ctx, k.u, ttl); err != nil {
+		err := k.c.renewNow(ctx, k.u, ttl)
+		took = driver.Now().Sub(sent)
+		if errors.Is(err, driver.ErrLost) {
+			return tooSlow(k.name, took, ttl)
+		}
+		if err != nil {
 			return err
 		}
-		took = driver.Now().Sub(sent)
 	}
 	if took <= slack {
 		return nil
 	}
-	e := driver.Errorf("", k.name, driver.ErrUnavailable, "the server takes %s to answer, which leaves too little of the TTL of %s; what it granted is given back", took.Round(time.Millisecond), ttl)
+	return tooSlow(k.name, took, ttl)
+}
+
+// tooSlow is the error of a call whose session ended, or nearly so, before its
+// answer came: nothing that anybody had is lost.
+func tooSlow(name string, took, ttl time.Duration) error {
+	e := driver.Errorf("", name, driver.ErrUnavailable, "the server takes %s to answer, which leaves too little of the TTL of %s; what it granted is given back", took.Round(time.Millisecond), ttl)
 	e.RetryAfter = retryIn
 	return e
 }

@@ -455,6 +455,28 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
+// TestSlowerThanTheTTL: who asks a server that takes longer than the TTL has lost
+// nothing: it is ErrUnavailable, not done, and worth another try.
+func TestSlowerThanTheTTL(t *testing.T) {
+	server := services.SharedRedis(t)
+	link, name := services.Proxy(t, server.Addr()), unique(t)
+	s := open(t, link.URL(server.URL()), holdfast.TTL(time.Second))
+	check := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) || !holdfast.NotDone(err) || holdfast.RetryAfter(err) == 0 {
+			t.Errorf("%s: %v; want ErrUnavailable, not done, with a time to come again", what, err)
+		}
+	}
+	link.Delay(1050*time.Millisecond, services.ToClient)
+	check("the first hold, whose session is opened for it", second(s.Mutex(name).Acquire(t.Context())))
+	check("a session", second(s.Session(t.Context())))
+	link.Heal()
+	eventually(t, "what was not granted stays taken", func() bool {
+		h, err := s.Mutex(name).TryAcquire(t.Context())
+		return err == nil && h.Release() == nil
+	})
+}
+
 // TestDeadReaderLeaves: each reader ends on its own; one that died does not stay
 // as long as others read.
 func TestDeadReaderLeaves(t *testing.T) {

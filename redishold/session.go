@@ -113,6 +113,9 @@ func (c *client) open(u *user) {
 		if driver.Now().Sub(sent) > c.opts.slack(spec.TTL) {
 			err = c.renewNow(ctx, u, spec.TTL)
 		}
+		if errors.Is(err, driver.ErrLost) {
+			err = tooSlow("", driver.Now().Sub(sent), spec.TTL)
+		}
 	}
 	if err != nil {
 		u.err = err
