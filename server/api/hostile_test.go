@@ -89,7 +89,7 @@ func (v value) want(f protoreflect.FieldDescriptor) codes.Code {
 	switch {
 	case v.what == "too large":
 		return codes.ResourceExhausted
-	case (name == "name" || name == "owner" || name == "register") && v.what == "too long",
+	case (name == "name" || name == "owner" || name == "register") && strings.HasSuffix(v.what, "too long"),
 		(name == "name" || name == "register") && (v.what == "with a control character" || v.what == "empty"),
 		strings.HasSuffix(name, "_ms") && v.what != "0":
 		return codes.InvalidArgument
@@ -118,6 +118,7 @@ func badValues(f protoreflect.FieldDescriptor) (list []value) {
 	case protoreflect.StringKind:
 		add("empty", "")
 		add("too long", strings.Repeat("x", 513))
+		add("much too long", strings.Repeat("x", 20_000))
 		add("too large", strings.Repeat("x", 70_000))
 		add("with a control character", "a\x00b\n")
 		add("of a wild kind", "../../'; DROP TABLE locks; --${jndi}%s%n/\u202e\U0001f512/")
