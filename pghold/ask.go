@@ -56,7 +56,7 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last er
 	errs = make([]error, len(jobs))
 	statements := make([]*pgconn.StatementDescription, len(jobs))
 	for i, j := range jobs {
-		sd, err := l.conn.Prepare(ctx, j.ask.sql, j.ask.sql)
+		sd, err := l.statement(ctx, j.ask.sql)
 		if err == nil {
 			err = j.ask.builder.Build(l.conn.TypeMap(), sd, j.ask.args())
 		}
@@ -84,6 +84,18 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last er
 		last = err
 	}
 	return errs, last
+}
+
+// statement is one that the server knows, made on first use.
+func (l *link) statement(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
+	if sd := l.known[sql]; sd != nil {
+		return sd, nil
+	}
+	sd, err := l.conn.Prepare(ctx, sql, sql)
+	if err == nil {
+		l.known[sql] = sd
+	}
+	return sd, err
 }
 
 // take reads one answer, to the end of its transaction.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -38,7 +39,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 	}
 	l := &link{
 		c: c, conn: conn, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
-		held: map[Key]tally{}, leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
+		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
 	}
 	if err := l.prepare(ctx); err != nil {
 		c.hangUp(conn)

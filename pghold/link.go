@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -34,6 +35,8 @@ type link struct {
 	// held is what the link holds; only its own goroutine looks. PostgreSQL
 	// would grant a lock twice to one connection.
 	held map[Key]tally
+	// known are the statements that the server has prepared.
+	known map[string]*pgconn.StatementDescription
 	// probes counts signs of life, for what is done now and then.
 	probes int
 
