@@ -256,7 +256,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 	b.ReportMetric(float64(o.heap(b)-before)/float64(b.N), "server-B/session")
 	_, server := o.spent(b)
 	const span = 20 * time.Second
-	time.Sleep(span)
+	<-time.After(span)
 	_, server2 := o.spent(b)
 	b.ReportMetric(100*float64(server2-server)/float64(span), "server-%core")
 	for _, x := range sessions {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -62,6 +63,7 @@ type link struct {
 	mu     sync.Mutex
 	out    [][]byte // batches
 	wake   chan struct{}
+	flush  atomic.Bool // the sender will look at out without being woken
 }
 
 func newEngine(cfg Config) *engine {
@@ -188,7 +190,9 @@ func (l *link) send(g *client.Group) {
 			return
 		}
 		runtime.Gosched() // whoever was answered together asks together
+		l.flush.Store(true)
 		g.Flush()
+		l.flush.Store(false)
 		l.mu.Lock()
 		out := l.out
 		l.out = nil
@@ -228,7 +232,9 @@ func (e *engine) Carry(_ int64, sends []client.Outgoing) {
 		l.add(&sends[i].Message)
 	}
 	l.mu.Unlock()
-	l.signal()
+	if !l.flush.Load() {
+		l.signal()
+	}
 }
 
 func (l *link) signal() {
