@@ -2,13 +2,10 @@ package redishold
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/trust"
 )
 
 // Options are the settings of a backend. The zero value has the defaults.
@@ -160,7 +158,7 @@ func dial(rawURL string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", errURL, withoutURL(err))
 	}
-	if err := trust(&opt, rawURL); err != nil {
+	if err := certificates(&opt, rawURL); err != nil {
 		return nil, fmt.Errorf("%w: %v", errURL, err)
 	}
 	opt.DisableCache = true     // nothing is cached, and old servers cannot
@@ -175,54 +173,17 @@ func dial(rawURL string) (rueidis.Client, error) {
 	return rueidis.NewClient(opt)
 }
 
-// trust reads the certificates that a URL names: holdfast_tls_ca is who signs the
-// servers' (else the system's authorities), holdfast_tls_cert and
-// holdfast_tls_key are what the client shows. The name that a server has to
-// prove is that of its own address, of each node and Sentinel.
-func trust(opt *rueidis.ClientOption, rawURL string) error {
+// certificates reads those that a URL names. The name that a server has to prove
+// is that of its own address, of each node and Sentinel.
+func certificates(opt *rueidis.ClientOption, rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return withoutURL(err)
 	}
-	q := u.Query()
-	ca, cert, key := q.Get("holdfast_tls_ca"), q.Get("holdfast_tls_cert"), q.Get("holdfast_tls_key")
-	for name := range q {
-		if param, ours := strings.CutPrefix(name, "holdfast_tls_"); ours && param != "ca" && param != "cert" && param != "key" {
-			return fmt.Errorf("no parameter %s; there are holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", name)
-		}
+	if opt.TLSConfig != nil {
+		opt.TLSConfig.ServerName = ""
 	}
-	switch {
-	case opt.TLSConfig == nil && ca+cert+key != "":
-		return errors.New("certificates are for TLS: use rediss://")
-	case opt.TLSConfig == nil:
-		return nil
-	case (cert == "") != (key == ""):
-		return errors.New("holdfast_tls_cert and holdfast_tls_key belong together")
-	}
-	opt.TLSConfig.ServerName = ""
-	return load(opt.TLSConfig, ca, cert, key)
-}
-
-// load reads PEM files; "" is none.
-func load(cfg *tls.Config, ca, cert, key string) error {
-	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if err != nil {
-			return fmt.Errorf("holdfast_tls_ca: %v", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("holdfast_tls_ca: %s has no certificate in PEM", ca)
-		}
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return fmt.Errorf("holdfast_tls_cert: %v", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return nil
+	return trust.Read(opt.TLSConfig, u.Query())
 }
 
 // withoutURL drops the URL from an error's text: it may hold a password.

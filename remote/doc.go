@@ -4,7 +4,9 @@
 //	s, err := holdfast.Open(ctx, "holdfast://a:7420,b:7420,c:7420/orders")
 //
 // The path is the namespace, "default" if there is none. holdfasts:// is the same
-// over TLS with the system's root certificates; [New] takes any other TLS
+// over TLS: the server is believed if the system's authorities or that of
+// holdfast_tls_ca have signed it, and holdfast_tls_cert with holdfast_tls_key is
+// what it is shown, each the name of a PEM file. [New] takes any other TLS
 // configuration.
 //
 // All sessions of a Space share one stream to the leader; it is found, and found

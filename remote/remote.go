@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/trust"
 )
 
 // DefaultPort is that of an endpoint without one.
@@ -55,16 +57,29 @@ func New(cfg Config) (driver.Driver, error) {
 	return e.g.New(client.Full("holdfast", minTTL, driver.FeatureDurable, driver.FeatureManyMachines)), nil
 }
 
-// openURL opens holdfast://host:port,host:port/namespace.
+// openURL opens what ParseURL reads.
 func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
-	bad := func(why string) (driver.Driver, error) {
-		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%s: use holdfast://host:port,host:port/namespace", why)
+	cfg, err := ParseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return New(cfg)
+}
+
+// ParseURL reads holdfast://host:port,host:port/namespace, or with holdfasts
+// the same over TLS; the files that holdfast_tls_ca, holdfast_tls_cert and
+// holdfast_tls_key name are read at once.
+func ParseURL(u *url.URL) (Config, error) {
+	bad := func(why string) (Config, error) {
+		return Config{}, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%s: use holdfast://host:port,host:port/namespace", why)
 	}
 	switch {
+	case u.Scheme != "holdfast" && u.Scheme != "holdfasts":
+		return bad("not a Holdfast server")
 	case u.Opaque != "" || u.Host == "":
 		return bad("no host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return bad("user, query and fragment mean nothing here")
+	case u.User != nil || u.Fragment != "":
+		return bad("user and fragment mean nothing here")
 	}
 	cfg := Config{Namespace: strings.Trim(u.Path, "/")}
 	if strings.Contains(cfg.Namespace, "/") {
@@ -77,10 +92,27 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 		}
 		cfg.Endpoints = append(cfg.Endpoints, endpoint)
 	}
-	if u.Scheme == "holdfasts" {
-		cfg.TLS = &tls.Config{}
+	if err := cfg.trust(u); err != nil {
+		return bad(err.Error())
 	}
-	return New(cfg)
+	return cfg, nil
+}
+
+// trust sets how the servers are believed.
+func (c *Config) trust(u *url.URL) error {
+	if u.Scheme == "holdfasts" {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	params, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return err
+	}
+	for name := range params {
+		if !trust.Is(name) {
+			return fmt.Errorf("no parameter %s; there are holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", name)
+		}
+	}
+	return trust.Read(c.TLS, params)
 }
 
 // withPort adds the default port where there is none.

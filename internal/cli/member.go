@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/remote"
 )
 
 // nodes are the addresses of the server that the settings name.
@@ -28,26 +27,18 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 		a.url = "holdfast://" + defaultListen
 	}
 	u, err := url.Parse(a.url)
-	if err != nil || u.Host == "" || u.Scheme != "holdfast" && u.Scheme != "holdfasts" {
-		return nil, nil, &failure{code: exitUsage, err: fmt.Errorf("%s is not a Holdfast server", a.url), hint: "name one with --url holdfast://host:port"}
+	if err != nil {
+		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
+	}
+	cfg, err := remote.ParseURL(u)
+	if err != nil {
+		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
 	}
 	creds = insecure.NewCredentials()
-	if u.Scheme == "holdfasts" {
-		creds = credentials.NewTLS(&tls.Config{})
+	if cfg.TLS != nil {
+		creds = credentials.NewTLS(cfg.TLS)
 	}
-	for host := range strings.SplitSeq(u.Host, ",") {
-		hosts = append(hosts, withPort(host))
-	}
-	return hosts, creds, nil
-}
-
-// withPort adds the port that nodes serve on by habit, where there is none.
-func withPort(host string) string {
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return host
-	}
-	_, port, _ := net.SplitHostPort(defaultListen)
-	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+	return cfg.Endpoints, creds, nil
 }
 
 // onNode calls f with a node's connection.

@@ -94,6 +94,18 @@ func TestGroup_TLS(t *testing.T) {
 			t.Errorf("node %d does not answer a client with a certificate", i+1)
 		}
 	}
+	mine, secret := filepath.Join(dir, "client.pem"), filepath.Join(dir, "client-key.pem")
+	services.WritePair(t, ours.Issue(t, "client"), mine, secret)
+	where := "holdfasts://" + strings.Join(hosts, ",") + "?holdfast_tls_ca=" + roots
+	shows := where + "&holdfast_tls_cert=" + mine + "&holdfast_tls_key=" + secret
+	for _, args := range [][]string{{"counter", "add", "by-url"}, {"status"}} {
+		if out, err := program(t, dir, append([]string{"--url", shows}, args...)...).CombinedOutput(); err != nil {
+			t.Errorf("%s with a certificate: %v\n%s", args, err, out)
+		}
+		if out, err := program(t, dir, append([]string{"--timeout", "2s", "--url", where}, args...)...).CombinedOutput(); err == nil {
+			t.Errorf("%s without a certificate:\n%s", args, out)
+		}
+	}
 	stranger := &tls.Config{RootCAs: ours.Roots(), Certificates: []tls.Certificate{others.Issue(t, "client")}}
 	if answers(hosts[0], stranger, "stranger") {
 		t.Error("a client of another authority is let in")
