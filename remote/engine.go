@@ -298,7 +298,8 @@ func (e *engine) current(ctx context.Context) (*link, error) {
 // be repeated.
 func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.ClientConn) error) error {
 	if md, ok := metadata.FromOutgoingContext(e.ctx); ok {
-		ctx = metadata.NewOutgoingContext(ctx, md)
+		of, _ := metadata.FromOutgoingContext(ctx) // the caller's trace travels along
+		ctx = metadata.NewOutgoingContext(ctx, metadata.Join(md, of))
 	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		l, err := e.current(ctx)
