@@ -50,7 +50,7 @@ func serveRole() error {
 func spawnNode(t *testing.T) (addr string, pid int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "API_TEST_ROLE=serve", "API_TEST_DIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "API_TEST_ROLE=serve", "API_TEST_DIR="+t.TempDir(), "GOGC=50") // as holdfast serve has it
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
