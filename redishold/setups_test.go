@@ -162,20 +162,10 @@ func failover(t *testing.T) (primary, replica *services.RedisServer, address str
 func promoted(t *testing.T, replica *services.RedisServer) {
 	t.Helper()
 	rc := admin(t, replica.URL())
-	await(t, "the replica is not promoted", func() bool {
+	eventually(t, "the replica is not promoted", func() bool {
 		info, err := rc.Do(t.Context(), rc.B().Info().Section("replication").Build()).ToString()
 		return err == nil && strings.Contains(info, "role:master")
 	})
-}
-
-// await waits until something is so.
-func await(t *testing.T, not string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(not)
-		}
-	}
 }
 
 // TestSentinel: what the replica has is kept over a failover: holds, their place
@@ -205,7 +195,7 @@ func TestSentinel(t *testing.T) {
 	}
 	primary.Kill()
 	promoted(t, replica)
-	await(t, "no answer after the failover", func() bool {
+	eventually(t, "no answer after the failover", func() bool {
 		_, err := a.Mutex("m").TryAcquire(t.Context())
 		if err == nil {
 			t.Fatal("a lock that is held was granted after the failover")
@@ -231,7 +221,7 @@ func TestSentinelLosesAGrant(t *testing.T) {
 	behind := admin(t, replica.URL())
 	do(t, behind, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "nothing") // cannot come back
 	do(t, admin(t, primary.URL()), "CLIENT", "KILL", "TYPE", "replica")
-	await(t, "the replica is connected", func() bool { return strings.Contains(do(t, behind, "INFO", "replication"), "master_link_status:down") })
+	eventually(t, "the replica is connected", func() bool { return strings.Contains(do(t, behind, "INFO", "replication"), "master_link_status:down") })
 	hold, err := a.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +229,7 @@ func TestSentinelLosesAGrant(t *testing.T) {
 	primary.Kill()
 	promoted(t, replica)
 	var next *holdfast.Hold
-	await(t, "no answer after the failover", func() bool {
+	eventually(t, "no answer after the failover", func() bool {
 		next, err = b.Mutex("m").TryAcquire(t.Context())
 		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Fatal(err)
