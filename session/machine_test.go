@@ -152,6 +152,30 @@ func TestCancelOfAGrantedUpgrade(t *testing.T) {
 	}
 }
 
+// A cancelled upgrade whose shared hold was released meanwhile leaves nothing
+// behind: the release came first and found the hold upgraded, and the cancel then
+// brought it back, which nobody holds any more.
+func TestCancelledUpgradeLeavesNoReleasedHold(t *testing.T) {
+	d := newDuo(t)
+	want := []core.Want{{Name: "a", Kind: core.RWMutex, Mode: core.Shared}}
+	read := d.submit(core.Command{Op: core.OpAcquire, Wants: want})
+	d.arrive(d.flush()...)
+	up := d.submit(core.Command{Op: core.OpUpgrade, Target: read.Seq()})
+	upgrade := d.flush()
+	_, actions := d.s.Abandon(d.now, up)
+	d.take(actions)
+	cancel := d.flush()
+	d.submit(core.Command{Op: core.OpRelease, Target: read.Seq()})
+	release := d.flush()
+	d.arrive(upgrade...)
+	d.arrive(release...)
+	d.arrive(cancel...)
+	d.arrive(d.flush()...)
+	if info, _ := d.m.Inspect("default", "a"); len(info.Holders) != 0 {
+		t.Fatalf("held by %+v, but nobody knows it", info.Holders)
+	}
+}
+
 // Scenario 4: "Force release hands the lock to the next waiter while the cut-off
 // holder still believes": it waits for the confirmation.
 func TestForcedHoldIsConfirmed(t *testing.T) {
