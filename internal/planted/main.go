@@ -29,6 +29,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -36,6 +37,10 @@ import (
 // limit is how long one test may run: a planted bug that makes it hang counts
 // as caught by nothing.
 const limit = 15 * time.Minute
+
+// workers is how many bugs are planted at the same time: while one test waits,
+// another is compiled.
+const workers = 2
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -49,37 +54,63 @@ func run(only []string) error {
 	if err != nil {
 		return err
 	}
+	bugs = pick(bugs, only)
+	if len(bugs) == 0 {
+		return errors.New("no bug of that name or file")
+	}
 	dir, err := os.MkdirTemp("", "planted")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := copyTree(".", dir); err != nil {
+	missed, err := catchAll(dir, bugs)
+	if err != nil {
 		return err
-	}
-	return catchAll(dir, pick(bugs, only))
-}
-
-func catchAll(dir string, bugs []bug) error {
-	if len(bugs) == 0 {
-		return errors.New("no bug of that name or file")
-	}
-	missed := 0
-	for _, b := range bugs {
-		began := time.Now()
-		err := b.catch(dir)
-		verdict := "caught"
-		if err != nil {
-			verdict = err.Error()
-			missed++
-		}
-		fmt.Printf("%-20s %s: %s (%.1fs)\n", b.source, b.name, verdict, time.Since(began).Seconds())
 	}
 	fmt.Printf("%d planted, %d caught\n", len(bugs), len(bugs)-missed)
 	if missed > 0 {
 		return fmt.Errorf("%d bugs were not caught", missed)
 	}
 	return nil
+}
+
+// catchAll deals the bugs out to workers, each with a copy of the tree in dir,
+// and says how many were not caught.
+func catchAll(dir string, bugs []bug) (missed int, err error) {
+	todo, verdicts := make(chan bug, len(bugs)), make(chan bool)
+	for _, b := range bugs {
+		todo <- b
+	}
+	close(todo)
+	for i := range workers {
+		tree := filepath.Join(dir, strconv.Itoa(i))
+		if err := copyTree(".", tree); err != nil {
+			return 0, err
+		}
+		go func() {
+			for b := range todo {
+				verdicts <- b.told(tree)
+			}
+		}()
+	}
+	for range bugs {
+		if caught := <-verdicts; !caught {
+			missed++
+		}
+	}
+	return missed, nil
+}
+
+// told prints whether the bug is caught.
+func (b bug) told(tree string) (caught bool) {
+	began := time.Now()
+	verdict := "caught"
+	err := b.catch(tree)
+	if err != nil {
+		verdict = err.Error()
+	}
+	fmt.Printf("%-20s %s: %s (%.1fs)\n", b.source, b.name, verdict, time.Since(began).Seconds())
+	return err == nil
 }
 
 func pick(bugs []bug, only []string) []bug {
@@ -128,7 +159,7 @@ func (e edit) apply(dir string) (undo func(), err error) {
 func (b bug) runTest(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	args := append([]string{"test", "-count=1", "-failfast", "-timeout=" + (2 * limit).String()}, strings.Fields(b.test)...)
+	args := append([]string{"test", "-vet=off", "-ldflags=-w", "-count=1", "-failfast", "-timeout=" + (2 * limit).String()}, strings.Fields(b.test)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
