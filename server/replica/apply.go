@@ -16,9 +16,11 @@ func (n *Node) apply(entries []*raftpb.Entry) {
 		}
 		n.applyOne(e)
 		n.snap.bytes += len(e.GetData())
+		n.snap.loose += len(e.GetData()) + entryCost
 		n.begunTerm(e)
 	}
 	n.maybeSnapshot()
+	n.letGo()
 	n.maybeTransfer()
 }
 

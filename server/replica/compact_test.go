@@ -53,6 +53,9 @@ func TestTrailingIsBounded(t *testing.T) {
 	}{
 		"bytes":   {replica.Config{SnapshotBytes: 50 << 10, TrailingBytes: 10 << 10}, 8, 10},
 		"entries": {replica.Config{SnapshotBytes: 50 << 10, Trailing: 5}, 5, 5},
+		// Most of these are not in memory any more.
+		"many bytes":   {replica.Config{SnapshotBytes: 600 << 10, TrailingBytes: 300 << 10}, 280, 300},
+		"many entries": {replica.Config{SnapshotBytes: 600 << 10, Trailing: 300}, 300, 300},
 	} {
 		if kept := compacted(t, c.cfg); kept < c.least || kept > c.most {
 			t.Errorf("%s: %d entries of 1 KiB are kept, want %d to %d", name, kept, c.least, c.most)

@@ -44,6 +44,11 @@ func (m *Membership) alone(id uint64) bool {
 	return len(v) == 1 && v[0] == id && len(m.Conf.GetVotersOutgoing()) == 0
 }
 
+// solitary reports whether there is no other node at all, not even a learner.
+func (m *Membership) solitary(id uint64) bool {
+	return m.alone(id) && len(m.Conf.GetLearners()) == 0
+}
+
 // set notes a node's addresses; remove forgets nodes that are not in the
 // configuration any more.
 func (m *Membership) set(e Endpoint) {

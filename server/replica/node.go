@@ -66,7 +66,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
-	n.snap.index = rec.Snapshot.Index
+	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
 	n.tellMembers()
 	if err := n.load(rec); err != nil {
 		return nil, err

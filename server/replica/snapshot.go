@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"math"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,6 +16,9 @@ type snapshots struct {
 	atLeast uint64 // a node was added here: an older one is of no use to it
 	wanted  uint64 // somebody asked for one that has this entry
 	bytes   int    // of log applied since
+	freed   uint64 // up to where the disk was told to free the log
+	loose   int    // bytes of log applied since memory let go of some
+	trail   trail
 	view    *core.View
 	making  SnapshotMeta
 	arrived *core.Machine // restored from a snapshot that raft may install
@@ -117,29 +119,6 @@ func (n *Node) SnapshotSaved(now int64, ok bool) {
 	n.maybeSnapshot()
 }
 
-// compact frees the log below the newest snapshot, less what slow followers may
-// still want. It is all in memory, so its bytes count as well as its entries.
-func (n *Node) compact() {
-	first, err := n.log.FirstIndex()
-	if err != nil || n.snap.index < first {
-		return
-	}
-	entries, err := n.log.Entries(first, n.snap.index+1, math.MaxUint64)
-	n.check(err)
-	to := n.snap.index
-	for size := 0; len(entries) > 0 && n.snap.index-to < n.cfg.Trailing; to-- {
-		last := entries[len(entries)-1]
-		if size += len(last.GetData()); size > n.cfg.TrailingBytes {
-			break
-		}
-		entries = entries[:len(entries)-1]
-	}
-	if to >= first {
-		n.check(n.log.Compact(to))
-		n.out.Compact = to
-	}
-}
-
 // Arrived brings a snapshot that a peer sent: its raft message, and the machine
 // restored from its data, which must be durable. It is up to raft whether it is
 // wanted; if so, a Write with Install follows.
@@ -178,7 +157,7 @@ func (n *Node) install(meta *SnapshotMeta) {
 	}
 	n.machine, n.members = s.arrived, meta.Conf
 	n.applied, n.term = meta.Index, meta.Term
-	*s = snapshots{index: meta.Index}
+	*s = snapshots{index: meta.Index, freed: meta.Index}
 	n.out.Jumped = true
 	n.tellMembers()
 }

@@ -1,0 +1,83 @@
+package replica
+
+import "math"
+
+// looseBytes is how much applied log a node alone lets go of at a time.
+const looseBytes = 256 << 10
+
+// entryCost is about what an entry takes in memory beside its data.
+const entryCost = 128
+
+// trail is how large entries are that were let go of in memory, up to the first
+// that was not: the disk keeps as much of them as of any other node's.
+type trail []uint32
+
+// letGo frees applied entries from memory if nobody could want them. The disk has
+// them for the next start, and a node that joins begins with a snapshot made
+// after it was added.
+func (n *Node) letGo() {
+	s := &n.snap
+	if s.loose < looseBytes || !n.members.solitary(n.cfg.ID) {
+		return
+	}
+	s.loose = 0
+	to := n.applied
+	if s.view != nil {
+		to = s.making.Index // whose term will be asked for
+	}
+	first, err := n.log.FirstIndex()
+	if err != nil || to < first {
+		return
+	}
+	entries, err := n.log.Entries(first, to+1, math.MaxUint64)
+	n.check(err)
+	for _, e := range entries[max(0, len(entries)-int(n.cfg.Trailing)):] {
+		s.trail = append(s.trail, uint32(len(e.GetData())))
+	}
+	if more := len(s.trail) - int(n.cfg.Trailing); more > 0 {
+		s.trail = append(s.trail[:0], s.trail[more:]...)
+	}
+	n.check(n.log.Compact(to))
+}
+
+// compact frees the log below the newest snapshot, less what slow followers may
+// still want. In a group it is all in memory, so its bytes count as well as its
+// entries.
+func (n *Node) compact() {
+	s := &n.snap
+	first, err := n.log.FirstIndex()
+	n.check(err)
+	to := s.index
+	for size := 0; s.index-to < n.cfg.Trailing; to-- {
+		data, known := n.sizeOf(to, first)
+		if size += data; !known || size > n.cfg.TrailingBytes {
+			break
+		}
+	}
+	if to <= s.freed {
+		return
+	}
+	if to >= first {
+		n.check(n.log.Compact(to))
+		s.trail = nil
+	}
+	s.freed, n.out.Compact = to, to
+}
+
+// sizeOf is the size of an entry's data, known for those in memory, from first
+// on, and those on the trail.
+func (n *Node) sizeOf(index, first uint64) (size int, known bool) {
+	if index < first {
+		at := int(index-first) + len(n.snap.trail)
+		if at < 0 {
+			return 0, false
+		}
+		return int(n.snap.trail[at]), true
+	}
+	entries, err := n.log.Entries(index, index+1, math.MaxUint64)
+	n.check(err)
+	if len(entries) == 0 {
+		return 0, false
+	}
+	return len(entries[0].GetData()), true
+}
