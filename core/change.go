@@ -4,11 +4,11 @@ import "slices"
 
 // target finds the claim that a command is about, or refuses.
 func (s *session) target(c *Command, r *Result) *claim {
-	cl := s.find(c.Target)
+	cl := s.has.find(c.Target)
 	if cl != nil && cl.state != over {
 		return cl
 	}
-	if d := s.result(c.Target); cl != nil || d != nil && d.gone {
+	if d := s.has.result(c.Target); cl != nil || d != nil && d.gone {
 		r.refuse(CodeLost, "the claim %d has ended: what it held may be another's by now", c.Target)
 		return nil
 	}
@@ -89,10 +89,10 @@ func (m *Machine) cancel(s *session, c *Command, r *Result) {
 		r.refuse(CodeWindow, "number %d is beyond the window: nothing was ever accepted with it", c.Target)
 		return
 	}
-	cl := s.find(c.Target)
+	cl := s.has.find(c.Target)
 	switch {
 	case cl == nil:
-		if c.Target >= s.mark && s.result(c.Target) == nil {
+		if c.Target >= s.mark && s.has.result(c.Target) == nil {
 			m.newDone(s, c.Target, CodeCanceled)
 		}
 	case cl.state == over:

@@ -15,8 +15,8 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 		r.Token, r.Deadline = own.token, own.deadline
 		return
 	}
-	if s.claims >= m.cfg.Holds {
-		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", s.claims)
+	if n := s.has.size(); n >= m.cfg.Holds {
+		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", n)
 		return
 	}
 	if m.frozen {
@@ -90,7 +90,7 @@ func (m *Machine) joins(s *session, c *Command, wants []Want) *claim {
 	if r == nil {
 		return nil
 	}
-	if r.holders.n <= s.claims {
+	if r.holders.n <= s.has.size() {
 		for p := r.holders.head; p != nil; p = p.next {
 			if p.c.s == s && p.joinable(&wants[0]) {
 				return p.c
@@ -98,7 +98,7 @@ func (m *Machine) joins(s *session, c *Command, wants []Want) *claim {
 		}
 		return nil
 	}
-	for own := s.first; own != nil; own = own.next {
+	for own := s.has.head(); own != nil; own = own.next {
 		if own.one[0].r == r && own.one[0].joinable(&wants[0]) {
 			return own
 		}
@@ -141,7 +141,7 @@ func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
 func (m *Machine) bareClaim(s *session, seq uint64) *claim {
 	c := m.claims.alloc(m.epoch)
 	c.s, c.seq, c.state, c.arrival, c.since = s, seq, waiting, m.arrival(), m.now
-	s.link(c)
+	m.stock(s).link(c)
 	return c
 }
 
@@ -215,80 +215,83 @@ func (m *Machine) claimResult(c *claim, r *Result) {
 	}
 }
 
-// link files c in its session, which keeps its claims by number.
-func (s *session) link(c *claim) {
-	at := s.last
+// link files c, by its number.
+func (k *stock) link(c *claim) {
+	at := k.last
 	for at != nil && at.seq > c.seq {
 		at = at.prev
 	}
 	c.prev = at
 	if at == nil {
-		c.next, s.first = s.first, c
+		c.next, k.first = k.first, c
 	} else {
 		c.next, at.next = at.next, c
 	}
 	if c.next == nil {
-		s.last = c
+		k.last = c
 	} else {
 		c.next.prev = c
 	}
-	s.claims++
-	s.addIndex(c)
+	k.claims++
+	k.addIndex(c)
 }
 
 // indexFrom is the number of claims from which a session finds them by a map.
 const indexFrom = 24
 
-func (s *session) addIndex(c *claim) {
+func (k *stock) addIndex(c *claim) {
 	switch {
-	case s.index != nil:
-		s.index[c.seq] = c
-	case s.claims > indexFrom:
-		s.index = make(map[uint64]*claim, 2*indexFrom)
-		for o := s.first; o != nil; o = o.next {
-			s.index[o.seq] = o
+	case k.index != nil:
+		k.index[c.seq] = c
+	case k.claims > indexFrom:
+		k.index = make(map[uint64]*claim, 2*indexFrom)
+		for o := k.first; o != nil; o = o.next {
+			k.index[o.seq] = o
 		}
 	}
 }
 
 // unlink takes c from its session.
 func (m *Machine) unlink(c *claim) {
-	s := c.s
+	s, k := c.s, c.s.has
 	if c.prev == nil {
-		s.first = c.next
+		k.first = c.next
 	} else {
 		c.prev.next = c.next
 	}
 	if c.next == nil {
-		s.last = c.prev
+		k.last = c.prev
 	} else {
 		c.next.prev = c.prev
 	}
-	if s.cursor == c {
+	if k.cursor == c {
 		m.touchSession(s)
-		s.cursor = c.next
+		k.cursor = c.next
 	}
 	c.prev, c.next = nil, nil
-	s.claims--
+	k.claims--
 	if c.state == granted || c.state == revoked {
-		if s.held--; s.held == 0 {
+		if k.held--; k.held == 0 {
 			m.emptied(s)
 		}
 	}
-	if s.index != nil {
-		delete(s.index, c.seq)
+	if k.index != nil {
+		delete(k.index, c.seq)
 	}
-	if s.claims == 0 {
-		s.index = nil
+	if k.claims == 0 {
+		k.index = nil
 	}
 }
 
 // find returns the claim with that number.
-func (s *session) find(seq uint64) *claim {
-	if s.index != nil {
-		return s.index[seq]
+func (k *stock) find(seq uint64) *claim {
+	if k == nil {
+		return nil
 	}
-	for c := s.last; c != nil; c = c.prev {
+	if k.index != nil {
+		return k.index[seq]
+	}
+	for c := k.last; c != nil; c = c.prev {
 		if c.seq == seq {
 			return c
 		}

@@ -112,11 +112,11 @@ func (m *Machine) exec(s *session, c *Command, r *Result) {
 // seen answers from what a number already stands for: a claim as it is now, or
 // a kept result.
 func (m *Machine) seen(s *session, seq uint64, r *Result) bool {
-	if c := s.find(seq); c != nil {
+	if c := s.has.find(seq); c != nil {
 		m.claimResult(c, r)
 		return true
 	}
-	d := s.result(seq)
+	d := s.has.result(seq)
 	if d == nil {
 		return false
 	}
@@ -142,7 +142,7 @@ func (m *Machine) remember(s *session, r *Result) {
 func (m *Machine) newDone(s *session, seq uint64, code Code) *done {
 	d := m.dones.alloc(m.epoch)
 	d.s, d.seq, d.code, d.revision = s, seq, code, m.revision
-	s.keep(d)
+	m.stock(s).keep(d)
 	return d
 }
 
@@ -152,13 +152,13 @@ func (m *Machine) acknowledge(s *session, mark uint64) {
 		return
 	}
 	m.touchSession(s)
-	if mark-s.mark >= uint64(len(s.results)) {
-		for _, d := range s.results {
+	if results := s.has.table(); mark-s.mark >= uint64(len(results)) {
+		for _, d := range results {
 			m.dropDone(s, d, mark)
 		}
 	} else {
 		for seq := s.mark; seq < mark; seq++ {
-			m.dropDone(s, s.result(seq), mark)
+			m.dropDone(s, s.has.result(seq), mark)
 		}
 	}
 	s.mark = mark
@@ -169,15 +169,15 @@ func (m *Machine) dropDone(s *session, d *done, mark uint64) {
 		return
 	}
 	m.touchDone(d)
-	s.results[d.seq&uint64(len(s.results)-1)] = nil
+	s.has.results[d.seq&uint64(len(s.has.results)-1)] = nil
 	m.dones.release(d)
 }
 
-func (s *session) result(seq uint64) *done {
-	if len(s.results) == 0 {
+func (k *stock) result(seq uint64) *done {
+	if k == nil || len(k.results) == 0 {
 		return nil
 	}
-	if d := s.results[seq&uint64(len(s.results)-1)]; d != nil && d.seq == seq {
+	if d := k.results[seq&uint64(len(k.results)-1)]; d != nil && d.seq == seq {
 		return d
 	}
 	return nil
@@ -185,21 +185,21 @@ func (s *session) result(seq uint64) *done {
 
 // keep files a result. All numbers lie within one window, so that doubling the
 // table ends every collision.
-func (s *session) keep(d *done) {
-	if len(s.results) == 0 {
-		s.results = make([]*done, 4)
+func (k *stock) keep(d *done) {
+	if len(k.results) == 0 {
+		k.results = make([]*done, leastResults)
 	}
 	for {
-		slot := &s.results[d.seq&uint64(len(s.results)-1)]
+		slot := &k.results[d.seq&uint64(len(k.results)-1)]
 		if *slot == nil {
 			*slot = d
 			return
 		}
-		old := s.results
-		s.results = make([]*done, 2*len(old))
+		old := k.results
+		k.results = make([]*done, 2*len(old))
 		for _, o := range old {
 			if o != nil {
-				s.results[o.seq&uint64(len(s.results)-1)] = o
+				k.results[o.seq&uint64(len(k.results)-1)] = o
 			}
 		}
 	}

@@ -39,23 +39,23 @@ func (m *Machine) step(s *session) bool {
 		return m.offer(s)
 	}
 	m.touchSession(s)
-	c := s.cursor
+	c := s.has.at()
 	if c == nil {
 		s.work = noWork
-		if s.revoked && s.held == 0 {
+		if s.revoked && s.has.holds() == 0 {
 			m.bury(s, VerbEnded)
 		}
 		return true
 	}
 	if c.state == over { // under a granted upgrade, with which it ends
-		s.cursor = c.next
+		s.has.cursor = c.next
 		return true
 	}
 	if m.budget <= 0 {
 		return false
 	}
 	m.budget--
-	s.cursor = c.next
+	s.has.cursor = c.next
 	if s.work == revoking {
 		m.revokeOne(c, s.atOnce)
 	} else {
@@ -67,10 +67,10 @@ func (m *Machine) step(s *session) bool {
 // free ends one of the claims or keys of a dead session, and the session itself
 // when it has nothing left.
 func (m *Machine) free(s *session) bool {
-	switch c := s.first; {
+	switch c := s.has.head(); {
 	case c != nil && c.state == over:
 		m.endTwin(c.twin)
-	case c == nil && (s.keys == nil || s.keys.n == 0):
+	case c == nil && s.has.leased() == nil:
 		m.vanish(s)
 	case m.budget <= 0:
 		return false
@@ -80,7 +80,7 @@ func (m *Machine) free(s *session) bool {
 	default:
 		m.budget--
 		m.next()
-		m.dropKey(s.keys.least(), CodeNoSession)
+		m.dropKey(s.has.keys.least(), CodeNoSession)
 	}
 	return true
 }
@@ -117,7 +117,7 @@ func (m *Machine) tellLate(c *claim) {
 // offer has names that s holds served: who waits for them may take them now.
 func (m *Machine) offer(s *session) bool {
 	m.touchSession(s)
-	c := s.cursor
+	c := s.has.at()
 	if c == nil {
 		s.work = noWork
 		return true
@@ -126,7 +126,7 @@ func (m *Machine) offer(s *session) bool {
 		return false
 	}
 	m.walks--
-	s.cursor = c.next
+	s.has.cursor = c.next
 	parts := c.parts()
 	for i := range parts {
 		if parts[i].place == inHolders && parts[i].r.line != nil {
@@ -198,14 +198,14 @@ func (m *Machine) trueTop() {
 func (m *Machine) endSession(s *session) {
 	m.touchSession(s)
 	s.due = 0
-	switch keeps := s.policy != AtDeadline && !s.revoked && s.held > 0; {
+	switch keeps := s.policy != AtDeadline && !s.revoked && s.has.holds() > 0; {
 	case !keeps:
 		m.bury(s, VerbExpired)
 	case s.life == alive:
 		m.turnStale(s)
 	case s.life == stale && s.policy == OnNextAcquire:
 		m.lapse(s, lapsed)
-		s.cursor = s.first
+		s.has.point(s.has.head())
 		m.assign(s, yielding)
 	}
 }
@@ -213,7 +213,7 @@ func (m *Machine) endSession(s *session) {
 func (m *Machine) turnStale(s *session) {
 	m.lapse(s, stale)
 	s.told = true
-	s.cursor = s.first
+	s.has.point(s.has.head())
 	m.assign(s, telling)
 	if s.policy == OnNextAcquire {
 		s.due = s.deadline + s.grace

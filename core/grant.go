@@ -66,7 +66,7 @@ func (m *Machine) grantUntil(c *claim, v Verb, at int64, why reason) {
 	if c.created == 0 {
 		c.created = c.token
 	}
-	c.s.held++
+	c.s.has.held++
 	m.setDeadline(c, at, why)
 	m.hold(c)
 	m.tell(c, v, CodeOK)

@@ -12,7 +12,7 @@ func (m *Machine) Table(id SessionID) (rows []ClaimRow, ok bool) {
 	if s == nil {
 		return nil, false
 	}
-	for c := s.first; c != nil; c = c.next {
+	for c := s.has.head(); c != nil; c = c.next {
 		row := ClaimRow{Session: id, Seq: c.seq, Token: c.token, Deadline: c.ownDeadline()}
 		switch c.state {
 		case waiting:
@@ -29,7 +29,7 @@ func (m *Machine) Table(id SessionID) (rows []ClaimRow, ok bool) {
 		}
 		rows = append(rows, row)
 	}
-	for _, d := range s.results {
+	for _, d := range s.has.table() {
 		if d != nil && d.gone {
 			rows = append(rows, ClaimRow{Session: id, Seq: d.seq, State: ClaimGone, Code: d.code, Token: d.token})
 		}
@@ -59,7 +59,7 @@ func (m *Machine) Session(id SessionID) (SessionInfo, bool) {
 		Window: s.window, Mark: s.mark, Policy: s.policy, Grace: s.grace,
 		Stale: s.life == stale || s.life == lapsed, Revoked: s.revoked,
 	}
-	for c := s.first; c != nil; c = c.next {
+	for c := s.has.head(); c != nil; c = c.next {
 		parts := c.parts()
 		for j := range parts {
 			switch c.state {
@@ -70,8 +70,8 @@ func (m *Machine) Session(id SessionID) (SessionInfo, bool) {
 			}
 		}
 	}
-	if s.keys != nil {
-		s.keys.from("", func(k *key) bool {
+	if keys := s.has.leased(); keys != nil {
+		keys.from("", func(k *key) bool {
 			i.Keys = append(i.Keys, k.name)
 			return true
 		})

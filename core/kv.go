@@ -63,15 +63,16 @@ func (m *Machine) bind(k *key, s *session) {
 		return
 	}
 	if k.lease != nil {
-		k.lease.keys.remove(k.name)
+		k.lease.has.keys.remove(k.name)
 	}
 	if k.lease = s; s == nil {
 		return
 	}
-	if s.keys == nil {
-		s.keys = &tree[*key]{}
+	own := m.stock(s)
+	if own.keys == nil {
+		own.keys = &tree[*key]{}
 	}
-	s.keys.insert(k)
+	own.keys.insert(k)
 }
 
 // dropKey removes a key at the last revision.

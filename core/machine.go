@@ -21,6 +21,8 @@ type Machine struct {
 	spaces   map[string]*namespace
 	byID     map[SessionID]*session
 	endedIDs map[SessionID]*ended
+	recent   recentTerms
+	stocks   stocks
 
 	sessionDue heap[*session]
 	claimDue   heap[*claim]

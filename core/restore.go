@@ -267,7 +267,8 @@ func (b *builder) link() {
 		b.linkHolder(b.claims[i])
 	}
 	for s, seq := range b.cursors {
-		if s.cursor = s.find(seq); s.cursor == nil {
+		s.has.point(s.has.find(seq))
+		if s.has.at() == nil {
 			b.fail("work on a claim that is not there")
 		}
 	}
@@ -281,13 +282,13 @@ func (b *builder) fail(reason string) {
 
 func (b *builder) linkClaim(c *claim) {
 	if c.s != nil {
-		if c.s.find(c.seq) != nil {
+		if c.s.has.find(c.seq) != nil {
 			b.fail("a claim twice")
 			return
 		}
-		c.s.link(c)
+		b.m.stock(c.s).link(c)
 		if c.state == granted || c.state == revoked {
-			c.s.held++
+			c.s.has.held++
 		}
 	}
 	if c.state == waiting {
@@ -306,7 +307,7 @@ func (b *builder) linkTwin(c *claim, twin uint64) {
 		return
 	}
 	if c.s != nil {
-		c.twin = c.s.find(twin)
+		c.twin = c.s.has.find(twin)
 	}
 	if c.twin == nil || c.twin == c || c.many != nil || c.twin.many != nil || c.one[0].r != c.twin.one[0].r {
 		b.fail("an upgrade without its shared claim")
@@ -336,12 +337,12 @@ func (b *builder) done(r *reader) {
 	code := Code(r.enum(byte(CodeUnavailable), "code"))
 	f := r.enum(3, "flags")
 	seq := r.uvarint()
-	if r.err != nil || seq < s.mark || seq-s.mark >= s.window || s.result(seq) != nil {
+	if r.err != nil || seq < s.mark || seq-s.mark >= s.window || s.has.result(seq) != nil {
 		r.fail("a result out of its window, or twice")
 		return
 	}
 	d.s, d.seq, d.code = s, seq, code
-	s.keep(d)
+	m.stock(s).keep(d)
 	d.ok, d.gone = f&1 != 0, f&2 != 0
 	d.revision, d.token, d.deadline, d.number = r.uvarint(), r.uvarint(), int64(r.uvarint()), r.uvarint()
 	d.rest = bytes.Clone(r.bytes())

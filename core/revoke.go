@@ -62,11 +62,11 @@ func (m *Machine) revoke(by *session, c *Command, r *Result) {
 	r.Revision = m.next()
 	m.tellSession(s, VerbRevoked)
 	s.revoked, s.atOnce = true, c.Flags&Now != 0
-	if s.due = s.deadline; s.held > 0 && !s.atOnce {
+	if s.due = s.deadline; s.has.holds() > 0 && !s.atOnce {
 		r.Deadline = s.deadline
 	}
 	m.sessionDue.set(s, s.due) // its end is decided: no policy keeps it
-	s.cursor = s.first
+	s.has.point(s.has.head())
 	m.assign(s, revoking)
 	m.drain()
 }

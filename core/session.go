@@ -31,11 +31,15 @@ func (m *Machine) refresh(s *session, ttl int64) {
 	m.touchSession(s)
 	s.deadline = max(s.deadline, m.now+ttl)
 	s.due = s.deadline
+	if s.has != nil && s.has.empty() {
+		m.stocks.take(s)
+	}
 	if s.life == alive {
 		return // the heap finds out when the old deadline comes up
 	}
 	m.lapse(s, alive)
-	s.told, s.work, s.cursor = false, noWork, nil
+	s.told, s.work = false, noWork
+	s.has.point(nil)
 	m.sessionDue.set(s, s.due)
 }
 
@@ -75,14 +79,15 @@ func (m *Machine) open(f *Frame, c *Command, r *Result) {
 }
 
 func (m *Machine) newSession(id SessionID, ns *namespace, c *Command) *session {
-	s := m.sessions.alloc(m.epoch)
-	s.id, s.ns, s.ttl, s.policy, s.grace = id, ns, c.TTL, c.Policy, c.Grace
-	s.identity, s.owner, s.meta = clone(c.Identity), clone(c.Owner), clone(c.Meta)
-	s.fleeting = c.Flags&Fleeting != 0
-	s.window = m.cfg.Window
-	if c.Window != 0 {
-		s.window = min(c.Window, m.cfg.Window)
+	t := terms{
+		ns: ns, identity: c.Identity, owner: c.Owner, meta: c.Meta,
+		ttl: c.TTL, grace: c.Grace, window: m.cfg.Window, policy: c.Policy, fleeting: c.Flags&Fleeting != 0,
 	}
+	if c.Window != 0 {
+		t.window = min(c.Window, m.cfg.Window)
+	}
+	s := m.sessions.alloc(m.epoch)
+	s.id, s.terms = id, m.recent.share(&t)
 	s.openedAt, s.deadline = m.now, m.now+c.TTL
 	s.due = s.deadline
 	m.byID[id] = s
@@ -139,12 +144,13 @@ func (m *Machine) bury(s *session, v Verb) {
 // vanish removes a session that has nothing left.
 func (m *Machine) vanish(s *session) {
 	m.touchSession(s)
-	for _, d := range s.results {
+	for _, d := range s.has.table() {
 		if d != nil {
 			m.touchDone(d)
 			m.dones.release(d)
 		}
 	}
+	m.stocks.take(s)
 	s.ns.sessions--
 	delete(m.byID, s.id)
 	m.sessions.release(s)

@@ -81,8 +81,8 @@ func (s *session) encode(dst []byte) []byte {
 	}
 	dst = uvarints(dst, s.window, s.mark, s.opened, s.order)
 	cursor := uint64(0)
-	if s.cursor != nil {
-		cursor = s.cursor.seq
+	if c := s.has.at(); c != nil {
+		cursor = c.seq
 	}
 	return binary.AppendUvarint(dst, cursor)
 }
@@ -90,13 +90,14 @@ func (s *session) encode(dst []byte) []byte {
 func (r *reader) session(m *Machine, s *session) (cursor uint64) {
 	s.id = r.id()
 	s.life, s.work = life(r.enum(byte(dead), "life")), work(r.enum(byte(freeing), "work"))
-	s.policy = Policy(r.enum(byte(Never), "policy"))
+	t := terms{policy: Policy(r.enum(byte(Never), "policy"))}
 	f := r.enum(31, "flags")
-	s.fleeting, s.revoked, s.wish, s.atOnce, s.told = f&1 != 0, f&2 != 0, f&4 != 0, f&8 != 0, f&16 != 0
-	s.ns = m.space(r.string())
-	s.identity, s.owner, s.meta = clone(r.string()), clone(r.string()), clone(r.string())
-	s.deadline, s.due, s.ttl, s.grace, s.openedAt = r.varint(), r.varint(), r.varint(), r.varint(), r.varint()
-	s.window, s.mark, s.opened, s.order = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
+	t.fleeting, s.revoked, s.wish, s.atOnce, s.told = f&1 != 0, f&2 != 0, f&4 != 0, f&8 != 0, f&16 != 0
+	t.ns = m.space(r.string())
+	t.identity, t.owner, t.meta = r.string(), r.string(), r.string()
+	s.deadline, s.due, t.ttl, t.grace, s.openedAt = r.varint(), r.varint(), r.varint(), r.varint(), r.varint()
+	t.window, s.mark, s.opened, s.order = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
+	s.terms = m.recent.share(&t)
 	return r.uvarint()
 }
 

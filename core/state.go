@@ -201,37 +201,22 @@ const (
 // session is liveness: everything held or awaited hangs on one.
 type session struct {
 	node
-	life     life
-	work     work
-	policy   Policy
-	fleeting bool
-	revoked  bool // ended by another: no renewal counts
-	atOnce   bool // and without waiting for its holder to know
-	wish     bool // ended by its own wish
-	told     bool // that its claims are stale
-	heapPos  int32
+	life    life
+	work    work
+	revoked bool // ended by another: no renewal counts
+	atOnce  bool // and without waiting for its holder to know
+	wish    bool // ended by its own wish
+	told    bool // that its claims are stale
+	heapPos int32
+	*terms
 	id       SessionID
-	ns       *namespace
 	deadline int64
 	due      int64 // when time alone does something to it; never before what the heap has
-	ttl      int64
-	grace    int64
-	window   uint64
 	mark     uint64
-	identity string
-	owner    string
-	meta     string
 	opened   uint64
 	openedAt int64
 	order    uint64 // of its work
-	first    *claim // by seq
-	last     *claim
-	cursor   *claim // of its work
-	claims   int
-	held     int // of them not waiting
-	index    map[uint64]*claim
-	results  []*done // by seq modulo their number, a power of two
-	keys     *tree[*key]
+	has      *stock // nil: nothing
 }
 
 func (s *session) pos() *int32 { return &s.heapPos }

@@ -72,7 +72,7 @@ func (m *Machine) suspend(base *claim) {
 	p.place = nowhere
 	m.claimDue.remove(base)
 	base.state, base.modified = over, m.revision
-	base.s.held--
+	base.s.has.held--
 }
 
 // fallBack turns a granted upgrade into the shared claim that it was.
@@ -85,7 +85,7 @@ func (m *Machine) fallBack(u *claim, r *Result) {
 	r.Revision = m.next()
 	base.state, base.modified = granted, m.revision
 	base.version++
-	base.s.held++
+	base.s.has.held++
 	m.setDeadline(base, at, why)
 	m.hold(base)
 	m.unhold(u)
