@@ -26,6 +26,7 @@ type loop struct {
 	mu      sync.Mutex
 	inbox   inbox
 	wake    chan struct{}
+	looks   bool          // the loop will look by itself: a few frames need not wake it
 	taken   chan struct{} // closed when the loop takes the inbox; nil: nobody waits for that
 	stopped chan struct{} // closed when the loop has ended
 	err     error         // why; valid then
@@ -102,10 +103,21 @@ func (l *loop) receive(f inFrame) bool {
 	}
 	l.inbox.frames = append(l.inbox.frames, f)
 	l.inbox.bytes += len(f.data)
-	if len(l.inbox.frames) == 1 { // else the loop has been woken and has yet to look
+	if l.awaits(len(f.data)) {
 		l.signal()
 	}
 	return true
+}
+
+// handful is how many bytes of frames wake a loop that would look later.
+const handful = 4 << 10
+
+// awaits reports whether the frame that came last, of size bytes, wakes the loop.
+func (l *loop) awaits(size int) bool {
+	if l.looks {
+		return l.inbox.bytes >= handful && l.inbox.bytes-size < handful
+	}
+	return len(l.inbox.frames) == 1 // else it has been woken and has yet to look
 }
 
 func (l *loop) signal() {
@@ -135,6 +147,7 @@ func (l *loop) run() {
 		clear(in.frames)
 		l.spare = in.frames[:0]
 		l.act(l.node.Output())
+		l.rest()
 		if err := l.node.Err(); err != nil {
 			l.end(err)
 			return
@@ -148,11 +161,23 @@ func (l *loop) take() (in inbox, stop bool) {
 	defer l.mu.Unlock()
 	in = l.inbox
 	l.inbox = inbox{full: in.full, frames: l.spare}
+	l.looks = true
 	if l.taken != nil {
 		close(l.taken)
 		l.taken = nil
 	}
 	return in, l.stop
+}
+
+// rest ends a round. A busy node looks again when a write is done, and can do
+// nothing with a frame before: waking it for each would cost more than the frame.
+func (l *loop) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looks = l.node.Busy()
+	if !l.looks && len(l.inbox.frames) > 0 {
+		l.signal()
+	}
 }
 
 // feed gives the node everything that came. Word from the disk goes first: it

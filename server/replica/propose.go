@@ -110,6 +110,10 @@ func (n *Node) propose(tick bool) {
 	}
 }
 
+// Busy reports whether nothing that comes now can be proposed before something
+// is written or a message comes.
+func (n *Node) Busy() bool { return len(n.flying) >= n.cfg.Rounds }
+
 // proposeEntry stamps and proposes one entry. The clock is sampled here, after
 // the last command of the batch arrived: a stamp older than a command could end
 // a session too early.
