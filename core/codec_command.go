@@ -147,7 +147,7 @@ func appendRareField(dst []byte, c *Command, field uint64) []byte {
 // command decodes into c, whose slices it uses again.
 func (r *reader) command(c *Command) {
 	begin := r.i
-	*c = Command{Wants: c.Wants[:0], If: c.If[:0], Then: c.Then[:0], Else: c.Else[:0]}
+	c.reset()
 	c.Op = Op(r.enum(byte(lastOp), "op"))
 	if c.Op == 0 {
 		r.fail("unknown op")
@@ -163,6 +163,14 @@ func (r *reader) command(c *Command) {
 	if r.err == nil && r.i-begin > MaxCommand {
 		r.fail("command longer than 64 KiB")
 	}
+}
+
+// reset empties c and keeps the room of its lists. Zero first, then what is kept:
+// a literal would be made elsewhere and copied, which costs more than decoding.
+func (c *Command) reset() {
+	wants, ifs, then, els := c.Wants[:0], c.If[:0], c.Then[:0], c.Else[:0]
+	*c = Command{}
+	c.Wants, c.If, c.Then, c.Else = wants, ifs, then, els
 }
 
 func (r *reader) field(c *Command, field uint64) {

@@ -23,13 +23,13 @@ func (r *reader) wants(dst []Want) []Want {
 		n = 0
 	}
 	for range n {
-		dst = append(dst, Want{
-			Kind:   Kind(r.enum(byte(Sequence), "kind")),
-			Mode:   Mode(r.enum(byte(Shared), "mode")),
-			Weight: r.varint(),
-			Limit:  r.varint(),
-			Name:   r.string(),
-		})
+		dst = grow(dst)
+		w := &dst[len(dst)-1]
+		w.Kind = Kind(r.enum(byte(Sequence), "kind"))
+		w.Mode = Mode(r.enum(byte(Shared), "mode"))
+		w.Weight = r.varint()
+		w.Limit = r.varint()
+		w.Name = r.string()
 	}
 	return dst
 }

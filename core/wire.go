@@ -50,6 +50,14 @@ type reader struct {
 
 // open begins a message of the given tag.
 func open(b []byte, tag byte) reader {
+	if len(b) >= 2 && b[0] == Version && b[1] == tag {
+		return reader{b: b, i: 2}
+	}
+	return unopened(b, tag)
+}
+
+// unopened is a reader that has failed at the header.
+func unopened(b []byte, tag byte) reader {
 	r := reader{b: b}
 	switch {
 	case len(b) < 2:
@@ -57,10 +65,8 @@ func open(b []byte, tag byte) reader {
 	case b[0] != Version:
 		r.err = fmt.Errorf("%w %d at offset 0: this program knows version %d", ErrVersion, b[0], Version)
 		r.i = len(b)
-	case b[1] != tag:
-		r.fail(fmt.Sprintf("message tag %q, want %q", b[1], tag))
 	default:
-		r.i = 2
+		r.fail(fmt.Sprintf("message tag %q, want %q", b[1], tag))
 	}
 	return r
 }
@@ -114,17 +120,23 @@ func (r *reader) uvarint() uint64 {
 }
 
 func (r *reader) longUvarint() uint64 {
-	v, n := binary.Uvarint(r.b[r.i:])
-	switch {
-	case n <= 0:
-		r.fail("bad number")
-		return 0
-	case n > 1 && r.b[r.i+n-1] == 0:
-		r.fail("number longer than need be")
-		return 0
+	var v uint64
+	for n, b := range r.b[r.i:] {
+		v |= uint64(b&0x7f) << (7 * n)
+		switch {
+		case n == binary.MaxVarintLen64-1 && b > 1:
+			r.fail("bad number")
+			return 0
+		case b == 0 && n > 0:
+			r.fail("number longer than need be")
+			return 0
+		case b < 0x80:
+			r.i += n + 1
+			return v
+		}
 	}
-	r.i += n
-	return v
+	r.fail("bad number")
+	return 0
 }
 
 func (r *reader) varint() int64 {
