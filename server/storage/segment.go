@@ -110,8 +110,9 @@ func (s *Store) rawSegment(size int64) (File, string, error) {
 	if err != nil {
 		return nil, "", s.fail("create", temp, err)
 	}
+	zeros := make([]byte, min(zeroChunk, size))
 	for off := int64(0); off < size; off += zeroChunk {
-		if _, err := f.WriteAt(make([]byte, min(zeroChunk, size-off)), off); err != nil {
+		if _, err := f.WriteAt(zeros[:min(zeroChunk, size-off)], off); err != nil {
 			f.Close()
 			return nil, "", s.fail("write", temp, err)
 		}
