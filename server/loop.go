@@ -65,7 +65,8 @@ type inFrame struct {
 
 // stream is where the answers for a client go.
 type stream struct {
-	// deliver takes messages of package session; it must not block.
+	// deliver takes messages of package session; it must neither block nor keep
+	// them.
 	deliver func([]byte)
 	// closed is told that nothing more will come.
 	closed func()

@@ -15,7 +15,7 @@ type Stream struct {
 }
 
 // Stream opens a stream. deliver gets what the node sends, in order and never
-// twice at the same time; closed is called once when nothing more will come, as
+// twice at the same time, and must not keep it; closed is called once when nothing more will come, as
 // when this node stops leading. Neither may block.
 func (s *Server) Stream(ctx context.Context, deliver func([]byte), closed func()) (*Stream, error) {
 	st := &Stream{l: s.loop}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"syscall"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -87,6 +88,7 @@ func (c *cluster) deliver(to uint64, data []byte) {
 // toClient sends what a node has for a stream.
 func (c *cluster) toClient(id replica.Caller, data []byte) {
 	if k := c.conns[id]; k != nil {
+		data = bytes.Clone(data) // the node's own until it is asked again
 		k.back.send(func() { k.client.receive(data) })
 	}
 }

@@ -40,6 +40,7 @@ type Node struct {
 	waiting  queue
 	flying   []proposal
 	frames   [][]byte // of the entry being made
+	entry    []byte   // and its encoding
 	number   uint64
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
 	handing  int    // ticks since that was asked for

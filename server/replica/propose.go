@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -136,10 +137,17 @@ func (n *Node) proposeEntry(batch []item) bool {
 	return flies
 }
 
+// maxSpareEntry bounds the room that is kept for encoding the next entry.
+const maxSpareEntry = 1 << 20
+
 // fly hands an entry of about size bytes to raft; false: raft does not take it.
 func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
-	data := core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(make([]byte, 0, size)), e)
-	if err := n.raft.Propose(data); err != nil {
+	n.entry = core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(slices.Grow(n.entry[:0], size)), e)
+	err := n.raft.Propose(n.entry) // which makes a copy
+	if cap(n.entry) > maxSpareEntry {
+		n.entry = nil
+	}
+	if err != nil {
 		return false
 	}
 	n.flying = append(n.flying, p)

@@ -30,7 +30,7 @@ func (i *item) size() int { return len(i.frame) + 32 }
 type queue struct {
 	renewals []item
 	frames   []item
-	spare    []item // room that nobody uses
+	spares   [][]item // room that nobody uses
 	bytes    int
 	commands int // renewals count as one
 	urgent   int
@@ -62,15 +62,21 @@ func (q *queue) take() []item {
 	if len(q.renewals) > 0 {
 		items = append(q.renewals, q.frames...)
 	}
-	*q = queue{frames: q.spare}
+	*q = queue{spares: q.spares}
+	if n := len(q.spares); n > 0 {
+		q.frames, q.spares = q.spares[n-1], q.spares[:n-1]
+	}
 	return items
 }
 
+// maxSpares is how often room is kept: for what waits, and for what flies.
+const maxSpares = 3
+
 // reuse takes the room of items that are settled, unless a backlog made it large.
 func (q *queue) reuse(items []item) {
-	if cap(items) > cap(q.spare) && cap(items) <= maxSpare {
+	if len(q.spares) < maxSpares && cap(items) <= maxSpare {
 		clear(items)
-		q.spare = items[:0]
+		q.spares = append(q.spares, items[:0])
 	}
 }
 

@@ -46,18 +46,25 @@ type streams struct {
 	attached map[core.SessionID]*attachment
 	outlets  map[Caller]*outlet
 	filled   []*outlet // those that have something to send, as first written to
+	lent     [][]byte  // what the last Output has for streams; over with the next
+	rooms    [][]byte  // for the next
 
 	// Used again and again.
 	frame core.Frame
 	body  []byte
 }
 
+// How much room is kept for what streams get.
+const (
+	maxRooms = 64
+	maxRoom  = 64 << 10
+)
+
 // outlet is what a stream gets at the end of this input: one wake-up a stream,
 // however much it gets.
 type outlet struct {
 	stream Caller
-	data   []byte
-	last   int // the size of what it got last: the next will be about as large
+	data   []byte // nil: nothing
 }
 
 func (s *streams) init() {
@@ -351,16 +358,39 @@ func (s *streams) put(o *outlet, m *session.Message) {
 // fill makes room for the first that an outlet gets.
 func (s *streams) fill(o *outlet) {
 	if o.data == nil {
-		o.data = make([]byte, 0, o.last)
+		o.data = s.room()
 		s.filled = append(s.filled, o)
 	}
 }
 
+func (s *streams) room() []byte {
+	n := len(s.rooms)
+	if n == 0 {
+		return make([]byte, 0, 256)
+	}
+	b := s.rooms[n-1]
+	s.rooms = s.rooms[:n-1]
+	return b[:0]
+}
+
+// takeBack takes the room of what was lent.
+func (s *streams) takeBack() {
+	for _, b := range s.lent {
+		if len(s.rooms) < maxRooms && cap(b) <= maxRoom {
+			s.rooms = append(s.rooms, b)
+		}
+	}
+	clear(s.lent)
+	s.lent = s.lent[:0]
+}
+
 func (n *Node) flushStreams() {
 	s := &n.streams
+	s.takeBack()
 	for _, o := range s.filled {
 		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: o.stream, Data: o.data})
-		o.data, o.last = nil, len(o.data)
+		s.lent = append(s.lent, o.data)
+		o.data = nil
 	}
 	s.filled = s.filled[:0]
 }
