@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io/fs"
 	"time"
@@ -33,6 +34,10 @@ type Config struct {
 	// PeerTLS authenticates nodes to each other, in both directions. nil: only
 	// loopback addresses are allowed.
 	PeerTLS *tls.Config
+	// PeerCAs says who signs the nodes' certificates, asked with each connection,
+	// so that it can change while the node runs; nil: ClientCAs and RootCAs of
+	// PeerTLS.
+	PeerCAs func() *x509.CertPool
 	// Tick is the unit of the node's clock, default 100 ms; an election begins
 	// after ten of them without a leader, and no session may have a TTL of less
 	// than MinTTL, default five election timeouts (for a node without peers

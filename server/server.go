@@ -102,7 +102,7 @@ func (s *Server) listen(l *loop) error {
 	}
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
-		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, Snapshot: l.receiveSnapshot,
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot,
 		Deliver:     func(_ uint64, m []byte) { l.post(func(in *inbox) { in.messages = append(in.messages, m) }) },
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)

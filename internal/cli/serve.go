@@ -104,7 +104,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return err
 	}
 	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits}
-	if web.TLS, web.Relay, err = s.clientTLS(); err != nil {
+	if err := s.clientTLS(&web); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", s.listen)
@@ -165,8 +165,7 @@ func (s *serving) node() (server.Config, error) {
 	if cfg.Founders, err = founders(s.members); err != nil {
 		return cfg, &failure{code: exitUsage, err: err, hint: "write --members NUMBER=PEER/CLIENT,… such as 1=10.0.0.1:7421/10.0.0.1:7420"}
 	}
-	cfg.PeerTLS, err = s.peerTLS()
-	return cfg, err
+	return cfg, s.peerTLS(&cfg)
 }
 
 // founders reads NUMBER=PEER/CLIENT.
@@ -184,29 +183,29 @@ func founders(members []string) ([]replica.Endpoint, error) {
 	return list, nil
 }
 
-// clientTLS is what clients are offered, and how calls are passed on to other
-// nodes; nil: plain text.
-func (s *serving) clientTLS() (serve, relay *tls.Config, err error) {
+// clientTLS sets what clients are offered, and how calls are passed on to other
+// nodes; without certificates both are plain text.
+func (s *serving) clientTLS(web *api.Config) error {
 	if s.cert == "" && s.key == "" {
 		if s.clientCA != "" || s.ca != "" {
-			return nil, nil, usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca and --tls-ca need a certificate to serve TLS with")
+			return usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca and --tls-ca need a certificate to serve TLS with")
 		}
-		return nil, nil, nil
+		return nil
 	}
 	own, err := newIdentity(s.cert, s.key)
 	if err != nil {
-		return nil, nil, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
+		return &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
 	}
-	serve = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
-	relay = &tls.Config{GetClientCertificate: own.client, MinVersion: tls.VersionTLS12}
+	web.TLS = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
+	web.Relay = &tls.Config{GetClientCertificate: own.client, MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
 		nodes, err := newRoots(s.ca)
 		if err != nil {
-			return nil, nil, &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of who signs the nodes' certificates for clients"}
+			return &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of who signs the nodes' certificates for clients"}
 		}
-		relay.RootCAs = nodes.get()
+		web.RelayCAs = nodes.get
 	}
-	return serve, relay, s.demandCertificates(serve)
+	return s.demandCertificates(web.TLS)
 }
 
 // demandCertificates lets in only clients whom --tls-client-ca has signed.
@@ -228,20 +227,22 @@ func (s *serving) demandCertificates(cfg *tls.Config) error {
 }
 
 // peerTLS authenticates nodes to each other, in both directions.
-func (s *serving) peerTLS() (*tls.Config, error) {
+func (s *serving) peerTLS(cfg *server.Config) error {
 	if s.peerCert == "" && s.peerKey == "" && s.peerCA == "" {
-		return nil, nil
+		return nil
 	}
 	own, err := newIdentity(s.peerCert, s.peerKey)
 	if err != nil {
-		return nil, &failure{code: exitUsage, err: err, hint: "--peer-cert and --peer-key name PEM files that belong together"}
+		return &failure{code: exitUsage, err: err, hint: "--peer-cert and --peer-key name PEM files that belong together"}
 	}
 	roots, err := newRoots(s.peerCA)
 	if err != nil {
-		return nil, &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of who signs the nodes' certificates"}
+		return &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of who signs the nodes' certificates"}
 	}
-	return &tls.Config{
-		GetCertificate: own.server, GetClientCertificate: own.client, RootCAs: roots.get(), ClientCAs: roots.get(),
+	cfg.PeerTLS = &tls.Config{
+		GetCertificate: own.server, GetClientCertificate: own.client,
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
-	}, nil
+	}
+	cfg.PeerCAs = roots.get
+	return nil
 }

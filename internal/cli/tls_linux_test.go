@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/services"
 )
@@ -72,23 +74,39 @@ func write(t *testing.T, path, text string) {
 }
 
 // Three nodes that demand certificates pass calls on to each other; whom they
-// trust is read again when it changes.
+// trust, among themselves and among clients, is read again when it changes.
 func TestGroup_TLS(t *testing.T) {
 	dir, ours, others := t.TempDir(), services.NewAuthority(t, "ours"), services.NewAuthority(t, "others")
 	cert, key, clients := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "clients.pem")
+	relays, peers := filepath.Join(dir, "relays.pem"), filepath.Join(dir, "peers.pem")
 	services.WritePair(t, ours.Issue(t, "node"), cert, key)
 	roots := ours.WriteRoots(t, dir)
+	strangers := others.WriteRoots(t, dir)
 	write(t, clients, read(t, roots))
+	write(t, relays, read(t, strangers))
+	write(t, peers, read(t, strangers))
 	nodes, _, hosts := group(t, dir, 3)
 	for _, n := range nodes {
-		n.args = append(n.args, "--tls-cert", cert, "--tls-key", key, "--tls-ca", roots, "--tls-client-ca", clients,
-			"--peer-cert", cert, "--peer-key", key, "--peer-ca", roots)
+		n.args = append(n.args, "--tls-cert", cert, "--tls-key", key, "--tls-ca", relays, "--tls-client-ca", clients,
+			"--peer-cert", cert, "--peer-key", key, "--peer-ca", peers)
 		n.start()
 		t.Cleanup(func() { _ = n.cmd.Process.Kill(); _ = n.cmd.Wait() })
 	}
 	client := &tls.Config{RootCAs: ours.Roots(), Certificates: []tls.Certificate{ours.Issue(t, "client")}}
-	for i := 0; !answers(hosts[0], client, fmt.Sprint("try", i)); i++ { // until there is a leader
+	if n := answering(hosts, client, "strangers"); n != 0 {
+		t.Errorf("%d nodes of a group answer whose nodes do not trust each other", n)
 	}
+	write(t, peers, read(t, roots))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n := 0
+	for i := 0; n == 0 && ctx.Err() == nil; i++ { // until there is a leader
+		n = answering(hosts, client, fmt.Sprint("try", i))
+	}
+	if n != 1 {
+		t.Errorf("%d nodes answer, and none but the leader should: the others do not trust it", n)
+	}
+	write(t, relays, read(t, roots))
 	for i, host := range hosts {
 		if !answers(host, client, fmt.Sprint("n", i+1)) {
 			t.Errorf("node %d does not answer a client with a certificate", i+1)
@@ -110,10 +128,24 @@ func TestGroup_TLS(t *testing.T) {
 	if answers(hosts[0], stranger, "stranger") {
 		t.Error("a client of another authority is let in")
 	}
-	write(t, clients, read(t, roots)+read(t, others.WriteRoots(t, dir)))
+	write(t, clients, read(t, roots)+read(t, strangers))
 	if !answers(hosts[0], stranger, "friend") {
 		t.Error("a client of an authority that was added is not let in")
 	}
+	write(t, clients, read(t, strangers))
+	if answers(hosts[0], client, "former") {
+		t.Error("a client of an authority that was taken away is let in")
+	}
+}
+
+// answering is how many nodes count for a client.
+func answering(hosts []string, cfg *tls.Config, counter string) (n int) {
+	for i, host := range hosts {
+		if answers(host, cfg, fmt.Sprint(counter, i)) {
+			n++
+		}
+	}
+	return n
 }
 
 func read(t *testing.T, path string) string {

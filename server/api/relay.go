@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -28,27 +30,51 @@ const headerRelayed = "holdfast-relayed"
 // relay asks the leader for callers who came to another node.
 type relay struct {
 	mu   sync.Mutex
-	tls  *tls.Config // nil: plain text
+	tls  *tls.Config           // nil: plain text
+	cas  func() *x509.CertPool // nil: those of tls
 	addr string
 	conn *grpc.ClientConn
 	web  *http.Transport
 }
 
 // secure has the leader asked over TLS; it is called before anybody is.
-func (r *relay) secure(cfg *tls.Config) {
+func (r *relay) secure(cfg *tls.Config, cas func() *x509.CertPool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tls = cfg; cfg != nil {
-		r.web.TLSClientConfig = cfg.Clone()
+	r.tls, r.cas = cfg, cas
+	r.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return (&tls.Dialer{Config: trusting(cfg, cas)}).DialContext(ctx, network, addr)
 	}
 }
+
+// trusting is cfg for a connection that begins now.
+func trusting(cfg *tls.Config, cas func() *x509.CertPool) *tls.Config {
+	if cfg = cfg.Clone(); cas != nil {
+		cfg.RootCAs = cas()
+	}
+	return cfg
+}
+
+// current is TLS that asks with each connection whom to trust.
+type current struct {
+	credentials.TransportCredentials
+	cfg *tls.Config
+	cas func() *x509.CertPool
+}
+
+func (c current) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(trusting(c.cfg, c.cas)).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone is of credentials.TransportCredentials.
+func (c current) Clone() credentials.TransportCredentials { return c }
 
 // credentials are those of the gRPC side.
 func (r *relay) credentials() credentials.TransportCredentials {
 	if r.tls == nil {
 		return insecure.NewCredentials()
 	}
-	return credentials.NewTLS(r.tls)
+	return current{credentials.NewTLS(r.tls), r.tls, r.cas}
 }
 
 // url is the leader's place on the HTTP side.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +101,28 @@ func TestRelay_LeaderIsNotTrusted(t *testing.T) {
 	wantCode(t, err, codes.Unavailable)
 	r.want(503, "POST", "/v1/locks/x:acquire", "{}")
 	rigs[at].holders("x", 0)
+}
+
+// Whom the relay trusts is asked with each connection: a leader of an authority that
+// was added is asked without a restart.
+func TestRelay_AuthorityChanges(t *testing.T) {
+	ours, others := services.NewAuthority(t, "ours"), services.NewAuthority(t, "others")
+	var trusted atomic.Pointer[x509.CertPool]
+	trusted.Store(others.Roots())
+	cfg := both(t, ours)
+	rigs := trioWith(t, api.Config{TLS: &tls.Config{Certificates: cfg.Certificates}, Relay: &tls.Config{}, RelayCAs: trusted.Load})
+	r := rigs[(leader(t, rigs)+1)%3]
+	_, err := r.locks().TryLock(r.ctx, &pb.TryLockRequest{Name: "x"})
+	wantCode(t, err, codes.Unavailable)
+	r.want(503, "POST", "/v1/locks/x:acquire", "{}")
+	trusted.Store(ours.Roots())
+	r.want(200, "POST", "/v1/locks/y:acquire", "{}")
+	for err != nil && r.ctx.Err() == nil { // gRPC waits a while before it connects again
+		_, err = r.locks().TryLock(r.ctx, &pb.TryLockRequest{Name: "x"})
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Where certificates of clients are demanded, nobody gets in without: not in plain

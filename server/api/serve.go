@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io/fs"
 	"net"
@@ -30,6 +31,9 @@ type Config struct {
 	// over TLS, to nobody but who has a certificate for that address; if the
 	// leader demands one too, Relay has it. nil: they go in plain text.
 	Relay *tls.Config
+	// RelayCAs says who signs the certificate of the leader, asked with each
+	// connection, so that it can change while the node runs; nil: Relay.RootCAs.
+	RelayCAs func() *x509.CertPool
 	// Public allows addresses other than loopback. Whoever reaches the port can
 	// do everything: there are no access rules yet.
 	Public bool
@@ -95,7 +99,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	svc.plain.gate.limit(cfg.Calls, cfg.Waits)
-	svc.plain.relay.secure(cfg.Relay)
+	svc.plain.relay.secure(cfg.Relay, cfg.RelayCAs)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)

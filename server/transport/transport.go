@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,9 @@ type Config struct {
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config
+	// CAs says who signs the nodes' certificates, asked with each connection;
+	// nil: ClientCAs and RootCAs of TLS.
+	CAs func() *x509.CertPool
 	// Deliver takes a message from a peer, in order for each peer. It must not
 	// block, nor keep data.
 	Deliver func(from uint64, data []byte)
@@ -166,7 +170,7 @@ func (t *Transport) pause(d time.Duration) {
 func (t *Transport) serve(c net.Conn) {
 	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
 	if t.cfg.TLS != nil {
-		c = tls.Server(c, t.cfg.TLS)
+		c = tls.Server(c, t.currentTLS())
 	}
 	h, err := readHello(c)
 	if err != nil {
@@ -231,12 +235,21 @@ func (c *tracked) Close() error {
 	return nil
 }
 
-func (t *Transport) clientTLS(addr string) *tls.Config {
-	if t.cfg.TLS.ServerName != "" {
-		return t.cfg.TLS
-	}
+// currentTLS is the configuration for a connection that begins now.
+func (t *Transport) currentTLS() *tls.Config {
 	cfg := t.cfg.TLS.Clone()
-	cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	if t.cfg.CAs != nil {
+		cfg.RootCAs = t.cfg.CAs()
+		cfg.ClientCAs = cfg.RootCAs
+	}
+	return cfg
+}
+
+func (t *Transport) clientTLS(addr string) *tls.Config {
+	cfg := t.currentTLS()
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	}
 	return cfg
 }
 

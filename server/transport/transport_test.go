@@ -3,11 +3,13 @@ package transport_test
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,8 +192,29 @@ func TestUnknownCertificate(t *testing.T) {
 	b := start(t, transport.Config{ID: 2, TLS: mutualTLS(t)})
 	a := start(t, transport.Config{ID: 1, TLS: mutualTLS(t)})
 	a.SetPeers(map[uint64]string{2: b.addr})
-	if err := a.SendSnapshot(2, nil, strings.NewReader("x")); err == nil {
+	if err := a.SendSnapshot(2, []byte("meta"), strings.NewReader("x")); err == nil {
 		t.Error("a node of another authority was let in")
+	}
+}
+
+// Whom to trust is asked with each connection, on both ends.
+func TestAuthorityChanges(t *testing.T) {
+	cfg, others := mutualTLS(t), services.NewAuthority(t, "others").Roots()
+	good := cfg.RootCAs
+	var ours atomic.Pointer[x509.CertPool]
+	ours.Store(good)
+	for _, end := range []struct {
+		name string
+		cas  [2]func() *x509.CertPool
+	}{{"dials", [2]func() *x509.CertPool{ours.Load, nil}}, {"answers", [2]func() *x509.CertPool{nil, ours.Load}}} {
+		a, b := start(t, transport.Config{ID: 1, TLS: cfg, CAs: end.cas[0]}), start(t, transport.Config{ID: 2, TLS: cfg, CAs: end.cas[1]})
+		a.SetPeers(map[uint64]string{2: b.addr})
+		for _, trusted := range []*x509.CertPool{others, good, others} {
+			ours.Store(trusted)
+			if err := a.SendSnapshot(2, []byte("meta"), strings.NewReader("x")); (err == nil) != (trusted == good) {
+				t.Errorf("the end that %s trusts the other's authority: %v; the connection: %v", end.name, trusted == good, err)
+			}
+		}
 	}
 }
 
