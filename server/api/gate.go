@@ -61,6 +61,18 @@ func (g *gate) rest() (resume func(), err error) {
 	}, nil
 }
 
+// away counts a call that the leader is asked for among those that wait, since only
+// the leader knows whether it does; while there is room, else it goes on working
+// here. back has to be called with the answer.
+func (g *gate) away(c admission.Class) (back func()) {
+	if c == admission.Grant {
+		if back, err := g.rest(); err == nil {
+			return back
+		}
+	}
+	return func() {}
+}
+
 func (g *gate) move(n int) {
 	g.work.Used += n
 	g.stay.Used -= n

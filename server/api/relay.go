@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-
-	"github.com/holdfast-io/holdfast/driver"
 )
 
 // headerRelayed marks a call that another node passed on: it goes no further.
@@ -145,6 +142,7 @@ func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, er
 			md = append(md, name, v)
 		}
 	}
+	defer g.gate.away(classOf(method))()
 	return out, c.Invoke(metadata.AppendToOutgoingContext(ctx, md...), method, r, out)
 }
 
@@ -160,39 +158,4 @@ func answerOf(full string) (proto.Message, error) {
 		return nil, err
 	}
 	return t.New().Interface(), nil
-}
-
-// passed passes a request over HTTP on to the leader, if another node leads;
-// false: it is to be answered here.
-func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
-	if r.Header.Get(headerRelayed) != "" || !relayed(r.URL.EscapedPath()) {
-		return false
-	}
-	addr := g.leader(r.Context())
-	if addr == "" {
-		return false
-	}
-	p := httputil.ReverseProxy{
-		Transport: g.relay.web, FlushInterval: -1, ErrorLog: quiet,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(g.relay.url(addr))
-			p.Out.Host = p.In.Host
-			p.Out.Header.Set(headerRelayed, "1")
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			fail(w, &driver.Error{Op: "relay", Kind: driver.ErrUnavailable, Err: err}, http.StatusServiceUnavailable, addr)
-		},
-	}
-	p.ServeHTTP(w, r)
-	return true
-}
-
-// relayed reports whether a path is the leader's: every call but those about the
-// node itself, and watches, which every node serves.
-func relayed(path string) bool {
-	switch path {
-	case "/v1/watch", "/holdfast.v1.AdminService/Status", "/holdfast.v1.AdminService/Backup", "/holdfast.v1.WatchService/Watch":
-		return false
-	}
-	return strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/holdfast.v1.")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -169,6 +170,74 @@ func TestPort_ServerIsVerified(t *testing.T) {
 		t.Error("a server of an unknown authority is believed")
 	}
 	r.holders("x", 0)
+}
+
+// A follower refuses in the order of the leader what it would pass on, over HTTP as
+// by gRPC, and says so in the caller's protocol.
+func TestRelay_TooManyCalls(t *testing.T) {
+	rigs := trio(t)
+	node := rigs[(leader(t, rigs)+1)%3].node
+	r := serveNode(t, node, api.Config{Calls: 1})
+	_, err := r.locks().Lock(r.ctx, &pb.LockRequest{Name: "x"})
+	exhausted(t, err, "--max-calls")
+	for path, want := range map[string]int{
+		"/v1/locks/x:acquire": 429, "/v1/leases/:open": 429, "/v1/nonsense/x:do": 429, "/v1/locks/x:release": 410,
+		"/holdfast.v1.LockService/Lock": 429, "/holdfast.v1.Nonsense/Do": 429, "/holdfast.v1.LockService/Unlock": 400,
+	} {
+		answer := r.want(want, "POST", path, "{}")
+		if want == 429 && answer["kind"] != "exhausted" && answer["code"] != "resource_exhausted" {
+			t.Errorf("%s is answered with %v", path, answer)
+		}
+	}
+	r.want(413, "POST", "/v1/locks/x:acquire", strings.Repeat(" ", 1<<17))
+	if metrics := r.curl("localhost:7420/metrics"); strings.Contains(metrics, "onsense") || !strings.Contains(metrics, `code="ResourceExhausted",method="locks.acquire POST"`) {
+		t.Errorf("the metrics are\n%s", metrics)
+	}
+}
+
+// Who waits at the leader does not keep others out of the follower, as long as it
+// has room for waits; then releases still pass.
+func TestRelay_Waits(t *testing.T) {
+	rigs := trio(t)
+	at := leader(t, rigs)
+	hold := must[*pb.LockResponse](t)(rigs[at].locks().Lock(t.Context(), &pb.LockRequest{Name: "x"}))
+	r := serveNode(t, rigs[(at+1)%3].node, api.Config{Calls: 8, Waits: 8})
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan bool, 12)
+	for i := range cap(ended) { // six rest, six work
+		go func() { ended <- r.locked(ctx, "x", i%2 == 0) }()
+		rigs[at].waiters("x", i+1)
+		if i == 6 {
+			r.want(200, "POST", "/v1/counters/n:add", `{"amount":1}`)
+		}
+	}
+	r.want(429, "POST", "/v1/counters/n:add", `{"amount":1}`)
+	r.want(200, "POST", "/v1/locks/x:release", fmt.Sprintf(`{"token":%d}`, hold.FencingToken))
+	if !<-ended {
+		t.Error("who waited first did not get the lock")
+	}
+	cancel()
+	for range cap(ended) - 1 {
+		<-ended
+	}
+}
+
+// locked waits for a lock, over HTTP or by gRPC.
+func (r *rig) locked(ctx context.Context, name string, web bool) bool {
+	if !web {
+		_, err := r.locks().Lock(ctx, &pb.LockRequest{Name: name})
+		return err == nil
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.addr+"/v1/locks/"+name+":acquire", strings.NewReader("{}"))
+	if err != nil {
+		return false
+	}
+	res, err := r.web.Do(req)
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	return res.StatusCode == 200
 }
 
 // overheard are the metadata of calls.

@@ -37,6 +37,9 @@ func (r *route) path() string {
 	return p
 }
 
+// label names the route without the name in its path.
+func (r *route) label() string { return strings.Trim(r.kind+"."+r.verb, ".") + " " + r.method }
+
 // on makes a route of a function.
 func on[I, O any](method, kind, verb, says string, f func(ctx context.Context, g *gateway, name string, in *I) (O, error)) route {
 	return route{
@@ -89,13 +92,18 @@ func (h restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out, label, err = h.answer(ctx, w, r)
 	}
 	if err != nil {
-		st := g.status(ctx, err)
-		g.meter.called("REST/"+label, st.Code(), began)
-		fail(w, err, httpCode(st), failureOf(st).GetLeader())
+		g.failREST(ctx, w, label, began, err)
 		return
 	}
 	g.meter.called("REST/"+label, 0, began)
 	writeJSON(w, http.StatusOK, out)
+}
+
+// failREST answers with an error, and counts it.
+func (g *gateway) failREST(ctx context.Context, w http.ResponseWriter, label string, began time.Time, err error) {
+	st := g.status(ctx, err)
+	g.meter.called("REST/"+label, st.Code(), began)
+	fail(w, err, httpCode(st), failureOf(st).GetLeader())
 }
 
 // answer finds the route and runs it; label names it without its name.
@@ -104,7 +112,7 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 	if err != nil {
 		return nil, "unknown", err
 	}
-	label = strings.Trim(rt.kind+"."+rt.verb, ".") + " " + rt.method
+	label = rt.label()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
