@@ -48,6 +48,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/v1/keys/?limit=3", []byte(nil))
 	f.Add("POST", "/v1/leases/:open", []byte(`{"ttl_ms":-1}`))
 	f.Add("POST", "/holdfast.v1.KVService/Txn", []byte(`{"then":[{"put":{"key":"k"}}]}`))
+	f.Add("POST", "/holdfast.v1.WatchService/Watch", []byte(`{"prefix":"x","patterns":["kv:*"],"fromRevision":"1"}`))
 	f.Add("POST", "/holdfast.v1.LockService/TryLock", []byte(`{"name":"x","ttlMs":"1e9"}`))
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		r, err := http.NewRequest(method, "http://localhost"+path, bytes.NewReader(body))

@@ -293,10 +293,8 @@ func TestHostileRequests(t *testing.T) {
 			if text := status.Convert(err).Message(); len(text) > 2048 || !strings.HasPrefix(text, "holdfast: ") {
 				t.Errorf("%s with %s: %d bytes of %.100s", fullName(m), h.what, len(text), text)
 			}
-			if !m.IsStreamingServer() {
-				if other, text := r.callJSON(m, h.m); other != code {
-					t.Errorf("%s with %s: %v, but over HTTP %v: %s", fullName(m), h.what, err, other, text)
-				}
+			if other, text := r.callJSON(m, h.m); other != code {
+				t.Errorf("%s with %s: %v, but over HTTP %v: %s", fullName(m), h.what, err, other, text)
 			}
 			r.unchanged(fullName(m)+" with "+h.what, before, sessions)
 		}

@@ -88,7 +88,8 @@ func (s *Service) mount(mux *http.ServeMux) {
 		},
 		func() (string, http.Handler) { return holdfastv1connect.NewInspectServiceHandler(s, opts...) },
 		func() (string, http.Handler) {
-			return holdfastv1connect.NewWatchServiceHandler(watchOverHTTP{s}, opts...)
+			path, h := holdfastv1connect.NewWatchServiceHandler(watchOverHTTP{s}, opts...)
+			return path, s.watchLines(h)
 		},
 	} {
 		mux.Handle(add())

@@ -190,7 +190,8 @@ func TestRelay_TooManyCalls(t *testing.T) {
 		}
 	}
 	r.want(413, "POST", "/v1/locks/x:acquire", strings.Repeat(" ", 1<<17))
-	if metrics := r.curl("localhost:7420/metrics"); strings.Contains(metrics, "onsense") || !strings.Contains(metrics, `code="ResourceExhausted",method="locks.acquire POST"`) {
+	metrics := strings.Join(r.typed("curl -s localhost:7420/metrics", 1000), "\n")
+	if strings.Contains(metrics, "onsense") || !strings.Contains(metrics, `code="ResourceExhausted",method="locks.acquire POST"`) {
 		t.Errorf("the metrics are\n%s", metrics)
 	}
 }

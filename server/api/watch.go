@@ -19,7 +19,7 @@ func (s *Service) Watch(r *pb.WatchRequest, client grpc.ServerStreamingServer[pb
 	}
 	feed, first, err := s.node.Feed(namespace(ctx), wire.ToWatchRequest(r))
 	if err != nil {
-		return wire.Status(err).Err()
+		return wire.Status(named(err, "watch", r.GetPrefix())).Err()
 	}
 	defer feed.Close()
 	if err := client.Send(&pb.WatchResponse{ReadyRevision: first}); err != nil {

@@ -1,97 +1,111 @@
 package api_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
-	"net/http"
 	"os"
+	"os/exec"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/services/programs"
 )
 
-var (
-	shellWord = regexp.MustCompile(`'([^']*)'|(\S+)`)
-	digits    = regexp.MustCompile(`[0-9a-f]{10,}|\d+`)
-)
+var digits = regexp.MustCompile(`[0-9a-f]{10,}|\d+`)
 
-// Every command in docs/wire.md answers what stands below it, but for numbers
-// that cannot be known.
+// Every command in docs/wire.md says what stands below it, but for numbers that
+// cannot be known.
 func TestWireDocument(t *testing.T) {
+	if _, err := programs.Curl.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, token, examples := serve(t), "", wireExamples(t)
+	for _, e := range examples {
+		got := r.typed(strings.ReplaceAll(e.command, "TOKEN", token), len(e.want))
+		if !slices.EqualFunc(got, e.want, alike) {
+			t.Errorf("%s\n said %s\ninstead of %s", e.command, strings.Join(got, "\n"), strings.Join(e.want, "\n"))
+			continue
+		}
+		var answer struct{ Token json.Number }
+		if json.Unmarshal([]byte(got[0]), &answer) == nil && answer.Token != "" && strings.Contains(e.command, "nightly:acquire") {
+			token = answer.Token.String()
+		}
+	}
+	if len(examples) < 30 {
+		t.Errorf("only %d commands were run", len(examples))
+	}
+}
+
+// wireExample is a command with what it says.
+type wireExample struct {
+	command string
+	want    []string
+}
+
+func wireExamples(t *testing.T) (list []wireExample) {
+	t.Helper()
 	b, err := os.ReadFile("../../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := serve(t)
-	lines := strings.Split(string(b), "\n")
-	token, ran := "", 0
-	for i, line := range lines {
-		command, ok := strings.CutPrefix(line, "$ curl -s ")
-		if !ok {
-			continue
-		}
-		ran++
-		got := r.curl(strings.ReplaceAll(command, "TOKEN", token))
-		if !alike(got, lines[i+1]) {
-			t.Errorf("%s\n answered %s\ninstead of %s", command, got, lines[i+1])
-		}
-		var answer struct{ Token json.Number }
-		if json.Unmarshal([]byte(got), &answer) == nil && answer.Token != "" && strings.Contains(command, "nightly:acquire") {
-			token = answer.Token.String()
+	inside := false
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSuffix(line, "\n")
+		command, ok := strings.CutPrefix(line, "$ ")
+		switch {
+		case ok:
+			list, inside = append(list, wireExample{command: command}), true
+		case line == "```":
+			inside = false
+		case inside:
+			last := &list[len(list)-1]
+			last.want = append(last.want, line)
 		}
 	}
-	if ran < 15 {
-		t.Errorf("only %d commands were run", ran)
-	}
+	return list
 }
 
-// curl does what curl does with the options that the document uses.
-func (r *rig) curl(command string) string {
+// typed types a command into a shell and reads so many lines; one that goes on after
+// them is ended.
+func (r *rig) typed(command string, lines int) (said []string) {
 	r.t.Helper()
-	method, url, body, header := "GET", "", "", http.Header{}
-	words := shellWord.FindAllStringSubmatch(command, -1)
-	for i := 0; i < len(words); i++ {
-		switch word := words[i][1] + words[i][2]; word {
-		case "-X", "-d", "-H":
-			i++
-			value := words[i][1] + words[i][2]
-			switch {
-			case word == "-X":
-				method = value
-			case word == "-H":
-				k, v, _ := strings.Cut(value, ": ")
-				header.Set(k, v)
-			default:
-				body = value
-				if method == "GET" {
-					method = "POST"
-				}
-			}
-		default:
-			url = strings.Replace(word, "localhost:7420", "http://"+r.addr, 1)
-		}
-	}
-	req, err := http.NewRequestWithContext(r.ctx, method, url, strings.NewReader(body))
+	cmd := exec.CommandContext(r.ctx, "sh", "-c", "exec "+strings.ReplaceAll(command, "localhost:7420", r.addr))
+	cmd.Stderr = r.t.Output()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req.Header = header
-	res, err := r.web.Do(req)
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	out, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
+	for from := bufio.NewScanner(out); len(said) < lines && from.Scan(); {
+		said = append(said, from.Text())
 	}
-	return string(out)
+	goesOn := strings.HasPrefix(command, "curl -sN ")
+	if goesOn {
+		_ = cmd.Process.Kill()
+	}
+	rest, _ := io.ReadAll(out)
+	if err := cmd.Wait(); !goesOn && (err != nil || len(rest) > 0) {
+		r.t.Errorf("%s\n ends with %v, after %q more", command, err, rest)
+	}
+	return said
 }
 
-// alike compares two answers, with every number from the machine's clocks taken as
+// alike compares two lines, with every number from the machine's clocks taken as
 // the same.
 func alike(a, b string) bool {
+	a, event := strings.CutPrefix(a, "data: ")
+	if b, also := strings.CutPrefix(b, "data: "); event || also {
+		return event && also && alike(a, b)
+	}
+	if !strings.HasPrefix(a, "{") {
+		return digits.ReplaceAllString(a, "n") == digits.ReplaceAllString(b, "n")
+	}
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
 		return false
@@ -125,7 +139,7 @@ func vague(name string, v any) any {
 		}
 		return "a number"
 	case string:
-		if name == "key" || name == "error" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Token") || strings.HasSuffix(name, "Ms") || counted[name] {
+		if name == "key" || name == "error" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Token") || strings.HasSuffix(name, "Ms") || strings.HasSuffix(name, "Revision") || counted[name] {
 			return digits.ReplaceAllString(v, "n")
 		}
 	}
