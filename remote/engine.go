@@ -294,8 +294,8 @@ func (e *engine) current(ctx context.Context) (*link, error) {
 	}
 }
 
-// call runs a read on the leader, and again elsewhere if that fails: a read may
-// be repeated.
+// call runs a read on the leader, and again if that fails, elsewhere or after the
+// pause that an overloaded node asks for: a read may be repeated.
 func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.ClientConn) error) error {
 	if md, ok := metadata.FromOutgoingContext(e.ctx); ok {
 		of, _ := metadata.FromOutgoingContext(ctx) // the caller's trace travels along
@@ -310,16 +310,29 @@ func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.C
 		if ctx.Err() != nil {
 			return &driver.Error{Kind: ctx.Err(), Err: err}
 		}
-		if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) { // canceled: the link was given up
+		wait := busyFor(err)
+		switch {
+		case wait > 0: // another node would only ask the same leader
+			wait += rand.N(wait/2 + 1) // not all at once
+		case !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled): // canceled: the link was given up
 			return err
-		}
-		if pause > electing {
+		case pause > electing:
 			e.Redial("")
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(wait, pause)):
 		case <-ctx.Done():
+			return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: err}
 		case <-e.ctx.Done():
 		}
 	}
+}
+
+// busyFor is when an overloaded node wants to be asked again; 0: it is not that.
+func busyFor(err error) time.Duration {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Kind != driver.ErrExhausted && e.Kind != driver.ErrUnavailable {
+		return 0
+	}
+	return e.RetryAfter
 }
