@@ -23,13 +23,15 @@ type claim struct {
 	name string
 	lost func(cause error)
 
-	granted chan uint64 // has room for the one token; 0: it is gone
-
 	// Of the client's lock.
-	queued bool
-	forced bool
-	quick  bool // one key on the server
+	granted chan uint64 // has room for the one token; 0: it is gone; nil: not yet queued
+	token   uint64      // of a grant that was told before the queue
+	queued  bool
+	forced  bool
+	place   *place // if it has one key on the server, or is to have
+	strike  *place // what has to go for it
 
+	args    [8]string // of its scripts, one at a time
 	mu      sync.Mutex
 	unheard bool // a release may or may not have been heard
 	over    bool
@@ -44,8 +46,8 @@ const maxUnits = 1 << 50
 // Acquire takes all of r.Wants or none. Several are taken one after the other
 // in order of name, so that nobody waits in a circle.
 func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
-	if err := c.begin(ctx); err != nil {
-		return driver.Grant{}, err
+	if ctx.Err() != nil {
+		return driver.Grant{}, stopped(ctx, driver.NotDone)
 	}
 	if r.MaxHold > 0 || r.MinHold > 0 || r.Delay > 0 {
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "the redis backend has no max-hold, min-hold or delay")
@@ -74,6 +76,9 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 	if r.Lease == nil {
 		return c.sharedUser(ctx, r.Spec)
 	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
 	if u := c.ownUser(r.Lease); u != nil {
 		return u, nil
 	}
@@ -82,41 +87,70 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 
 // acquire takes the i-th want.
 func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*claim, uint64, error) {
-	w := &r.Wants[i]
-	k := &claim{c: c, u: u, id: hex.EncodeToString(r.ID[:]) + "." + strconv.Itoa(i), name: w.Name, lost: lost, granted: make(chan uint64, 1)}
-	c.mu.Lock()
-	c.claims[k.id] = k
-	c.mu.Unlock()
-	sent, at := driver.Now(), ""
-	if w.Kind == driver.Mutex && c.quick(u) {
-		at = u.clock.at(sent)
+	w, sent := &r.Wants[i], driver.Now()
+	k := &claim{c: c, u: u, id: claimID(r.ID, i), name: w.Name, lost: lost}
+	k.args = [8]string{k.id, u.sid, c.id, w.Name, "", u.details(w, r.Try), string(r.Value)}
+	args := k.args[:7]
+	if short, listed := c.enlist(k, w.Kind == driver.Mutex && c.fresh(u, sent)); short {
+		args[4] = u.clock.at(sent)
+		if !listed {
+			args = k.args[:8]
+		}
 	}
-	reply, err := c.call(ctx, acquireScript, k.id, u.sid, c.id, w.Name, at, details(u, w, r.Try), string(r.Value))
+	token, reply, err := c.rc.quick(ctx, acquireScript, c.keys, args)
 	if err != nil {
+		c.delist(k, true)
 		k.withdraw()
-		return nil, 0, err
+		return nil, 0, failure(ctx, err)
 	}
-	token, err := k.settle(ctx, reply, sent, waiting)
-	return k, token, err
+	if reply == nil {
+		token, err := k.quickly(ctx, token)
+		return k, token, err
+	}
+	c.delist(k, false)
+	t, err := k.settle(ctx, reply, sent, waiting)
+	return k, t, err
 }
 
-// details are the numbers of a want that the server needs if it cannot be quick.
-func details(u *user, w *driver.Want, try bool) string {
-	b := make([]byte, 0, 64)
-	b = append(append(b, millis(u.lease.Spec.TTL)...), ' ')
-	b = append(append(b, bit(try)...), ' ')
-	for _, n := range []int64{int64(w.Kind), int64(w.Mode), max(w.Weight, 1)} {
-		b = append(strconv.AppendInt(b, n, 10), ' ')
+// enlist puts a claim on the client's list, and gives it a place if it may go
+// the short way and there is one; listed: the server knows that place.
+func (c *client) enlist(k *claim, fresh bool) (short, listed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claims[k.id] = k
+	if !fresh {
+		return false, false
 	}
-	return string(strconv.AppendInt(b, w.Limit, 10))
+	if k.place, k.strike, short = k.u.places.take(k.name); !short {
+		return false, false
+	}
+	if k.strike != nil {
+		k.args[7] = k.strike.name
+	}
+	return true, k.place.listed
+}
+
+// delist takes the place of a claim back that was not granted the short way.
+func (c *client) delist(k *claim, unheard bool) {
+	if k.place == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.u.places.refused(k.place, k.strike, unheard)
+	k.place, k.strike = nil, nil
+}
+
+// claimID is the i-th of a request.
+func claimID(id [16]byte, i int) string {
+	b := make([]byte, 0, 40)
+	b = append(hex.AppendEncode(b, id[:]), '.')
+	return string(strconv.AppendInt(b, int64(i), 10))
 }
 
 // settle follows the server's answer to the grant, or to an error.
 func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
 	r := reader{rest: reply[1:]}
-	if len(reply) == 1 && reply[0][0] <= '9' {
-		return k.quickly(ctx, reply[0])
-	}
 	switch reply[0] {
 	case "ok":
 		token := r.uint()
@@ -138,14 +172,17 @@ func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, wait
 }
 
 // quickly takes the token of a grant that did not extend the session.
-func (k *claim) quickly(ctx context.Context, token string) (uint64, error) {
-	k.c.countQuick(k)
+func (k *claim) quickly(ctx context.Context, token int64) (uint64, error) {
+	k.c.mu.Lock()
+	k.u.places.granted(k.place, k.strike)
+	k.strike = nil
+	k.c.mu.Unlock()
 	d, _ := k.u.lease.Deadline()
 	if err := k.intime(ctx, d.Add(-k.u.lease.Spec.TTL)); err != nil {
 		k.withdraw()
 		return 0, err
 	}
-	return strconv.ParseUint(token, 10, 64)
+	return uint64(token), nil
 }
 
 // renewals is how often a session is renewed at most to make up for a slow
@@ -189,13 +226,13 @@ func tooSlow(name string, took, ttl time.Duration) error {
 
 // wait waits in the server's queue.
 func (k *claim) wait(ctx context.Context, position int, waiting func(int)) (uint64, error) {
-	k.queue(true)
-	defer k.queue(false)
+	granted := k.queue()
+	defer k.unqueue()
 	if waiting != nil {
 		waiting(position)
 	}
 	select {
-	case token := <-k.granted:
+	case token := <-granted:
 		return k.fresh(ctx, token)
 	case <-ctx.Done():
 		k.withdraw()
@@ -230,19 +267,27 @@ func (k *claim) fresh(ctx context.Context, token uint64) (uint64, error) {
 	return token, nil
 }
 
-func (k *claim) queue(in bool) {
+// queue counts the claim as one that waits. The channel gets its token, which
+// may have come before.
+func (k *claim) queue() <-chan uint64 {
 	c := k.c
 	c.mu.Lock()
-	if k.queued != in {
-		k.queued = in
-		if in {
-			c.waits++
-		} else {
-			c.waits--
-		}
+	k.queued, k.granted = true, make(chan uint64, 1)
+	c.waits++
+	if k.token > 0 {
+		k.granted <- k.token
 	}
 	c.mu.Unlock()
 	nudge(c.wakePoller)
+	return k.granted
+}
+
+func (k *claim) unqueue() {
+	k.c.mu.Lock()
+	k.queued = false
+	k.c.waits--
+	k.c.mu.Unlock()
+	nudge(k.c.wakePoller)
 }
 
 // forget takes the claim off the client's list.
@@ -250,35 +295,19 @@ func (k *claim) forget() {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	delete(k.c.claims, k.id)
-	if k.quick {
-		k.quick = false
-		k.u.quick--
+	if k.place != nil {
+		k.u.places.leave(k.place)
+		k.place = nil
 	}
 }
 
-// maxQuick is about how many holds a session has that are not in the server's
-// index of names: who asks for that index has them put there.
-const maxQuick = 256
-
-// quick reports that the server may grant a mutex without the rest of its work:
-// the session is so fresh that it need not be extended, and leaves the answer a
-// quarter of the time that it may take.
-func (c *client) quick(u *user) bool {
+// fresh reports that the server may grant a mutex without the rest of its work:
+// the session need not be extended, and leaves the answer a quarter of the time
+// that it may take.
+func (c *client) fresh(u *user, now time.Time) bool {
 	ttl := u.lease.Spec.TTL
 	d, ok := u.lease.Deadline()
-	if !ok || driver.Until(d) < ttl-c.opts.slack(ttl)*3/4 {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return u.quick < maxQuick
-}
-
-func (c *client) countQuick(k *claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.quick = true
-	k.u.quick++
+	return ok && d.Sub(now) >= ttl-c.opts.slack(ttl)*3/4
 }
 
 // withdraw takes a wish back that the server may have granted, until it has
@@ -319,13 +348,18 @@ func (c *client) lose(id string) {
 // served hands the token of a grant to who waits for it.
 func (c *client) served(id string, token uint64) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	k := c.claims[id]
-	c.mu.Unlock()
-	if k != nil {
-		select {
-		case k.granted <- token:
-		default:
-		}
+	if k == nil {
+		return
+	}
+	if k.granted == nil {
+		k.token = token
+		return
+	}
+	select {
+	case k.granted <- token:
+	default:
 	}
 }
 
@@ -338,14 +372,15 @@ func (k *claim) Release(ctx context.Context) error {
 	if k.over {
 		return k.result
 	}
-	reply, err := k.c.call(ctx, releaseScript, k.id, k.u.sid, "0", k.name)
+	k.args[2], k.args[3] = "0", k.name
+	_, reply, err := k.c.rc.quick(ctx, releaseScript, k.c.keys, k.args[:4])
 	if err != nil {
 		k.unheard = true
-		return err
+		return failure(ctx, err)
 	}
 	k.over = true
 	k.forget()
-	if reply[0] != "ok" && !(reply[0] == "gone" && k.unheard) {
+	if reply != nil && reply[0] != "ok" && !(reply[0] == "gone" && k.unheard) {
 		k.result = errEnded
 	}
 	return k.result

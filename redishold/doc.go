@@ -30,7 +30,8 @@
 // it sent the renewal, the server from when it got it: the holder knows first.
 //
 // Short ways serve what is common: a free mutex is one key until somebody waits,
-// watches or looks (m:), and an addition to a counter that nobody watches is an
+// watches or looks (m:), its name is on a list of its session (in s:) that keeps
+// the 256 used last, and an addition to a counter that nobody watches is an
 // INCRBY. A call to Counter.Add that is not answered may have counted, as the
 // error's outcome says.
 //

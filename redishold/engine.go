@@ -105,6 +105,9 @@ type answer struct {
 
 // engine is what a Space sends its commands by.
 type engine interface {
+	// quick is run for a script whose usual answer is a number alone: reply is nil
+	// then.
+	quick(ctx context.Context, s *script, keys, args []string) (n int64, reply []string, err error)
 	run(ctx context.Context, s *script, keys, args []string) ([]string, error)
 	// runAll runs s for each task, all in one pipeline.
 	runAll(ctx context.Context, s *script, tasks []task) []answer
@@ -123,6 +126,31 @@ type byRueidis struct{ rueidis.Client }
 
 func (e byRueidis) run(ctx context.Context, s *script, keys, args []string) ([]string, error) {
 	return s.run(ctx, e.Client, keys, args)
+}
+
+func (e byRueidis) quick(ctx context.Context, s *script, keys, args []string) (int64, []string, error) {
+	r := e.Do(ctx, s.byHash(e.Client, keys, args))
+	if m, err := r.ToMessage(); err == nil && m.IsInt64() {
+		n, err := m.ToInt64()
+		return n, nil, err
+	}
+	reply, err := texts(r)
+	if unknown(err) {
+		return number(texts(e.Do(ctx, s.whole(e.Client, keys, args))))
+	}
+	return 0, reply, err
+}
+
+// number tells an answer that is a number alone from others.
+func number(reply []string, err error) (int64, []string, error) {
+	if err != nil || len(reply) != 1 {
+		return 0, reply, err
+	}
+	n, wrong := strconv.ParseInt(reply[0], 10, 64)
+	if wrong != nil {
+		return 0, reply, nil
+	}
+	return n, nil, nil
 }
 
 func (e byRueidis) runAll(ctx context.Context, s *script, tasks []task) []answer {
@@ -177,6 +205,10 @@ type byCaller struct{ Client }
 func (e byCaller) run(ctx context.Context, s *script, keys, args []string) ([]string, error) {
 	a := e.runAll(ctx, s, []task{{keys, args}})[0]
 	return a.reply, a.err
+}
+
+func (e byCaller) quick(ctx context.Context, s *script, keys, args []string) (int64, []string, error) {
+	return number(e.run(ctx, s, keys, args))
 }
 
 func (e byCaller) runAll(ctx context.Context, s *script, tasks []task) []answer {

@@ -24,8 +24,10 @@ type user struct {
 	err   error         // if it did not open
 	next  time.Time     // when to renew it; of the keeper
 	tries int           // renewals without an answer; of the keeper
-	quick int           // holds that quick_acquire gave; of the client's lock
 	clock clock
+
+	places places    // of the client's lock
+	mutex  [2]string // details of a wish for a mutex: one that waits, one that tries
 }
 
 // clock is the server's, as it was told last.
@@ -55,7 +57,32 @@ func (c *client) newUser(spec driver.Spec) *user {
 	sid := newName()
 	var id driver.LeaseID
 	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
-	return &user{lease: driver.NewLease(id, spec), sid: sid, ready: make(chan struct{})}
+	u := &user{lease: driver.NewLease(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
+	for i, try := range []bool{false, true} {
+		u.mutex[i] = details(spec.TTL, &driver.Want{Kind: driver.Mutex}, try)
+	}
+	return u
+}
+
+// details are the numbers of a want that the server needs if it cannot be quick.
+func (u *user) details(w *driver.Want, try bool) string {
+	switch {
+	case w.Kind != driver.Mutex || w.Mode != 0 || w.Weight > 1 || w.Limit != 0:
+		return details(u.lease.Spec.TTL, w, try)
+	case try:
+		return u.mutex[1]
+	}
+	return u.mutex[0]
+}
+
+func details(ttl time.Duration, w *driver.Want, try bool) string {
+	b := make([]byte, 0, 64)
+	b = append(append(b, millis(ttl)...), ' ')
+	b = append(append(b, bit(try)...), ' ')
+	for _, n := range []int64{int64(w.Kind), int64(w.Mode), max(w.Weight, 1)} {
+		b = append(strconv.AppendInt(b, n, 10), ' ')
+	}
+	return string(strconv.AppendInt(b, w.Limit, 10))
 }
 
 func millis(d time.Duration) string {

@@ -94,13 +94,18 @@ func TestShortWay(t *testing.T) {
 	}
 }
 
-// TestShortWayEndsWithItsSession: nobody is left holding.
+// TestShortWayEndsWithItsSession: nobody is left holding, and who watches is
+// told.
 func TestShortWayEndsWithItsSession(t *testing.T) {
 	server := services.Redis(t)
 	a, b := open(t, server.URL(), holdfast.TTL(10*time.Minute)), open(t, server.URL())
 	h := acquire(t, a, "m")
+	all := events(t, b, "m")
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if ev := next(t, all); ev.Verb != "released" || ev.Token != uint64(h.Token()) {
+		t.Errorf("after the end of its session: %+v", ev)
 	}
 	acquire(t, b, "m")
 	_ = h.Release()

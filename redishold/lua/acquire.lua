@@ -13,7 +13,10 @@ end
 local known = call('HMGET', P .. 'c:' .. id, 't', 'z')
 if known[2] then return answer({'gone'}) end
 if known[1] then
-  if known[1] ~= '0' then return answer({'ok', known[1]}) end
+  if known[1] ~= '0' then
+    call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) -- as the answer says
+    return answer({'ok', known[1]})
+  end
   return answer({'queued', int((call('ZRANK', Q, id) or 0) + 1)})
 end
 if not alive(sid) then return answer({'nosession'}) end

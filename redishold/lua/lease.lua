@@ -9,7 +9,8 @@ for _, f in ipairs(call('HKEYS', P .. 's:' .. sid)) do
   local kind, id = sub(f, 1, 1), sub(f, 2)
   local c = kind == 'c' and claim(id)
   if kind == 'l' then
-    reply[#reply + 1] = 'n' .. id
+    local _, holder = folded(id)
+    if holder == sid then reply[#reply + 1] = 'n' .. id end
   elseif c and c.t > 0 then
     reply[#reply + 1] = 'n' .. c.n
   elseif c then

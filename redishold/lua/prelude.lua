@@ -136,14 +136,24 @@ local function drop(c, verb, reason)
   settle(c.n)
 end
 
--- unfold gives a mutex that was taken by quick_acquire the keys that every other
--- hold has, and returns the claim's id.
-local function unfold(name)
+-- folded is the value of a mutex that was taken by quick_acquire: who, session,
+-- channel, token and time.
+local function folded(name)
   local v = call('GET', P .. 'm:' .. name)
-  if not v then return nil end
-  local id, sid, ch, t, at = string.match(v, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+  if v then return string.match(v, '^(%S+) (%S+) (%S+) (%S+) (%S+)$') end
+end
+
+local function alive(sid) return call('ZSCORE', due, 's' .. sid) end
+
+-- unfold gives a mutex that was taken by quick_acquire the keys that every other
+-- hold has, and returns the claim's id. by is a session that is being ended, and
+-- no other's is unfolded then. What a session without a life of its own has is
+-- nobody's.
+local function unfold(name, by)
+  local id, sid, ch, t, at = folded(name)
+  if not id or (by and by ~= sid) then return nil end
   call('DEL', P .. 'm:' .. name)
-  call('HDEL', P .. 's:' .. sid, 'l' .. name)
+  if not by and not alive(sid) then return nil end
   call('HSET', P .. 's:' .. sid, 'c' .. id, 1)
   call('HSET', P .. 'c:' .. id, 'n', name, 'k', 1, 'm', 0, 'w', 1, 's', sid, 't', t, 'at', at, 'v', '', 'cr', t, 'mo', t, 've', 1, 'ch', ch)
   call('HSET', P .. 'r:' .. name, 'k', 1, 'l', 1, 'u', 1, 'f', 1, 'cr', t)
@@ -197,11 +207,9 @@ local function finishSession(sid, verb, fate, reason)
   call('ZREM', due, 's' .. sid)
   for _, f in ipairs(fields) do
     local kind, id = sub(f, 1, 1), sub(f, 2)
+    if kind == 'l' then kind, id = 'c', unfold(id, sid) end
     if kind == 'c' then
-      local c = claim(id)
-      if c then drop(c, fate, reason) end
-    elseif kind == 'l' then
-      local c = claim(unfold(id))
+      local c = id and claim(id)
       if c then drop(c, fate, reason) end
     elseif kind == 'k' then
       local k = key(id)
@@ -241,8 +249,6 @@ local function sweep()
     end
   end
 end
-
-local function alive(sid) return call('ZSCORE', due, 's' .. sid) end
 
 -- about is a claim as people are told of it.
 local function about(list, c)
