@@ -39,23 +39,27 @@ func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) 
 }
 
 // pauses looks for pauses of the program; the function returned ends that and
-// reports whether one lasted longer than d.
+// reports whether they lasted longer than d together, within four times d: a
+// session of that TTL ends by several short ones as well as by one.
 func pauses(d time.Duration) (ended func() bool) {
 	var (
 		stop   = make(chan struct{})
 		all    sync.WaitGroup
+		late   = lateness{every: d / 5}
 		paused bool
 	)
 	all.Go(func() {
-		tick := time.NewTicker(d / 5)
+		tick := time.NewTicker(late.every)
 		defer tick.Stop()
-		for last, going := time.Now(), true; going; last = time.Now() {
+		for last, going := time.Now(), true; going; {
 			select {
 			case <-stop:
 				going = false
 			case <-tick.C:
 			}
-			paused = paused || time.Since(last) > d
+			now := time.Now()
+			paused = late.after(now.Sub(last)) > d || paused
+			last = now
 		}
 	})
 	return func() bool {
@@ -63,6 +67,23 @@ func pauses(d time.Duration) (ended func() bool) {
 		all.Wait()
 		return paused
 	}
+}
+
+// lateness adds up how much later than expected the last ticks came.
+type lateness struct {
+	every time.Duration // between two ticks
+	late  [20]time.Duration
+	next  int
+	sum   time.Duration
+}
+
+// after takes the time to a tick since the one before, and is the sum with it.
+func (l *lateness) after(took time.Duration) time.Duration {
+	late := max(took-l.every, 0)
+	l.sum += late - l.late[l.next]
+	l.late[l.next] = late
+	l.next = (l.next + 1) % len(l.late)
+	return l.sum
 }
 
 // caught runs f and returns how it was left. A panic of the backend is told as
