@@ -142,12 +142,28 @@ func TestRedLockTooSlow(t *testing.T) {
 }
 
 // TestRedLockTokens grants with a random minority down each time: every token is
-// greater than all before.
+// greater than all before. Most of its time is waiting for links that were cut to
+// come back, so that the proof has several fleets beside each other.
 func TestRedLockTokens(t *testing.T) {
-	grants := 300
+	fleets, grants := 1, 300
 	if *trials > 5 {
-		grants = 10000
+		fleets, grants = 10, 1000
 	}
+	ok := t.Run("fleets", func(t *testing.T) {
+		for range fleets {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				tokens(t, grants)
+			})
+		}
+	})
+	if ok {
+		t.Logf("proof: redlock: %d grants with random minorities of 5 servers cut, 0 tokens repeated", fleets*grants)
+	}
+}
+
+// tokens has a fleet grant so often, with another minority cut for every twenty.
+func tokens(t *testing.T, grants int) {
 	f := newFleet(t, 5)
 	s := f.open(t)
 	var last holdfast.Token
@@ -174,7 +190,6 @@ func TestRedLockTokens(t *testing.T) {
 			t.Fatalf("release %d: %v", i, err)
 		}
 	}
-	t.Logf("proof: redlock: %d grants with random minorities of 5 servers cut, 0 tokens repeated", grants)
 }
 
 // patient acquires although servers that were cut off need a moment to come
