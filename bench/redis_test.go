@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
-	"github.com/holdfast-io/holdfast/redishold"
+	_ "github.com/holdfast-io/holdfast/redishold"
 )
 
 const (
@@ -29,7 +29,7 @@ func redisContests(t *testing.T) field {
 	server := services.Redis(t)
 	addr := mustURL(t, server.URL()).Host
 	rc := rueidisClient(t, addr)
-	ours, red, rue := redisSpace(t, rc), redsyncOn(t, addr), rueidisLocker(t, addr)
+	ours, red, rue := redisSpace(t, addr), redsyncOn(t, addr), rueidisLocker(t, addr)
 	counter := ours.Counter("counter")
 	ctx := t.Context()
 
@@ -40,7 +40,7 @@ func redisContests(t *testing.T) field {
 	}
 	oursCrowd, redCrowd := make([]lock, waiters), make([]lock, waiters)
 	for i := range waiters {
-		oursCrowd[i] = held(ctx, redisSpace(t, rueidisClient(t, addr)), "crowd")
+		oursCrowd[i] = held(ctx, redisSpace(t, addr), "crowd")
 		redCrowd[i] = redsyncLock(ctx, redsyncOn(t, addr), "crowd")
 	}
 	return field{
@@ -58,8 +58,8 @@ func redisContests(t *testing.T) field {
 	}
 }
 
-// rueidisClient is as [redishold] makes one of a URL, so that both sides use
-// the same.
+// rueidisClient has the settings that [redishold] gives the one it makes of a
+// URL.
 func rueidisClient(t *testing.T, addr string) rueidis.Client {
 	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, AlwaysPipelining: true})
 	if err != nil {
@@ -69,12 +69,8 @@ func rueidisClient(t *testing.T, addr string) rueidis.Client {
 	return rc
 }
 
-func redisSpace(t *testing.T, rc rueidis.Client) *holdfast.Space {
-	d, err := redishold.New(rc, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := holdfast.New(d)
+func redisSpace(t *testing.T, addr string) *holdfast.Space {
+	s, err := holdfast.Open(t.Context(), "redis://"+addr)
 	if err != nil {
 		t.Fatal(err)
 	}

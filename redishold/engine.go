@@ -122,14 +122,49 @@ type engine interface {
 }
 
 // byRueidis is the engine of URLs, and of callers' clients of rueidis.
-type byRueidis struct{ rueidis.Client }
+type byRueidis struct {
+	rueidis.Client
+	lone *lone // nil: there is none
+}
+
+// send is Do, by the lone connection where that is quicker.
+func (e byRueidis) send(ctx context.Context, command rueidis.Completed) (r rueidis.RedisResult) {
+	if e.lone == nil || ctx.Err() != nil {
+		return e.Do(ctx, command)
+	}
+	defer e.lone.leave()
+	if !e.lone.enter() {
+		return e.Do(ctx, command)
+	}
+	e.lone.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		r = c.Do(ctx, command)
+		return r.NonRedisError()
+	})
+	return r
+}
+
+// sendAll is send for several commands in one pipeline.
+func (e byRueidis) sendAll(ctx context.Context, commands rueidis.Commands) (list []rueidis.RedisResult) {
+	if e.lone == nil || ctx.Err() != nil {
+		return e.DoMulti(ctx, commands...)
+	}
+	defer e.lone.leave()
+	if !e.lone.enter() {
+		return e.DoMulti(ctx, commands...)
+	}
+	e.lone.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+		list = c.DoMulti(ctx, commands...)
+		return list[len(list)-1].NonRedisError()
+	})
+	return list
+}
 
 func (e byRueidis) run(ctx context.Context, s *script, keys, args []string) ([]string, error) {
 	return s.run(ctx, e.Client, keys, args)
 }
 
 func (e byRueidis) quick(ctx context.Context, s *script, keys, args []string) (int64, []string, error) {
-	r := e.Do(ctx, s.byHash(e.Client, keys, args))
+	r := e.send(ctx, s.byHash(e.Client, keys, args))
 	if m, err := r.ToMessage(); err == nil && m.IsInt64() {
 		n, err := m.ToInt64()
 		return n, nil, err
@@ -166,7 +201,7 @@ func (e byRueidis) do(ctx context.Context, commands ...[]string) []answer {
 		}
 		list[i] = b.Build()
 	}
-	return answers(e.DoMulti(ctx, list...))
+	return answers(e.sendAll(ctx, list))
 }
 
 func answers(results []rueidis.RedisResult) []answer {
@@ -196,7 +231,13 @@ func (e byRueidis) receive(ctx context.Context, channel string, ready func(), he
 
 func (e byRueidis) single() bool  { return e.Mode() == rueidis.ClientModeStandalone }
 func (e byRueidis) cluster() bool { return e.Mode() == rueidis.ClientModeCluster }
-func (e byRueidis) close()        { e.Client.Close() }
+
+func (e byRueidis) close() {
+	e.Client.Close()
+	if e.lone != nil {
+		e.lone.close()
+	}
+}
 
 // byCaller is the engine of a Client. What stands behind it is not known, so it
 // may be a cluster, and may forget.

@@ -9,12 +9,12 @@ import (
 func row(fields ...string) string {
 	var b strings.Builder
 	for _, f := range fields {
-		b.WriteString(net(f))
+		b.WriteString(withLength(f))
 	}
 	return b.String()
 }
 
-func net(f string) string {
+func withLength(f string) string {
 	const digits = "0123456789"
 	n, length := len(f), ""
 	for ; n > 0 || length == ""; n /= 10 {

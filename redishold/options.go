@@ -109,7 +109,7 @@ func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	if rc == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the client is nil")
 	}
-	return newClient(byRueidis{rc}, false, opts), nil
+	return newClient(byRueidis{Client: rc}, false, opts), nil
 }
 
 // NewWith is New for a client of any other library. What stands behind it is not
@@ -138,11 +138,15 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
-	rc, err := dial(rest)
+	opt, err := settings(rest)
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	return newClient(byRueidis{rc}, true, opts), nil
+	rc, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, unreachable("open", driver.Redacted(u), err)
+	}
+	return newClient(byRueidis{rc, newLone(opt, rc.Mode())}, true, opts), nil
 }
 
 // patience is how long a connection may take to be made or to answer before it
@@ -154,12 +158,21 @@ var errURL = errors.New("not a URL of Redis")
 
 // dial connects as the URL says.
 func dial(rawURL string) (rueidis.Client, error) {
-	opt, err := rueidis.ParseURL(rawURL)
+	opt, err := settings(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errURL, withoutURL(err))
+		return nil, err
+	}
+	return rueidis.NewClient(opt)
+}
+
+// settings are those of a client for a URL.
+func settings(rawURL string) (opt rueidis.ClientOption, err error) {
+	opt, err = rueidis.ParseURL(rawURL)
+	if err != nil {
+		return opt, fmt.Errorf("%w: %v", errURL, withoutURL(err))
 	}
 	if err := certificates(&opt, rawURL); err != nil {
-		return nil, fmt.Errorf("%w: %v", errURL, err)
+		return opt, fmt.Errorf("%w: %v", errURL, err)
 	}
 	opt.DisableCache = true     // nothing is cached, and old servers cannot
 	opt.AlwaysPipelining = true // else a call that gives up breaks the connection for the others
@@ -170,7 +183,7 @@ func dial(rawURL string) (rueidis.Client, error) {
 	if opt.Sentinel.MasterSet != "" {
 		opt.Sentinel.Dialer, opt.Sentinel.ClientName, opt.Sentinel.TLSConfig = opt.Dialer, opt.ClientName, opt.TLSConfig
 	}
-	return rueidis.NewClient(opt)
+	return opt, nil
 }
 
 // certificates reads those that a URL names. The name that a server has to prove
