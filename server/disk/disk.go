@@ -28,6 +28,7 @@ type Disk struct {
 // founders of a group share; without founders it waits for a leader to send it
 // the state.
 func Open(fsys storage.FS, dir string, o storage.Options, found replica.Recovered) (*Disk, replica.Recovered, error) {
+	o.CacheBytes = 1 // a node has in memory what it wants of the log, and looks up nothing
 	store, rec, err := storage.Open(fsys, dir, o)
 	if err != nil {
 		return nil, replica.Recovered{}, err

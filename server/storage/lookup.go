@@ -20,9 +20,14 @@ func (c *cache) apply(r *record, limit int64) {
 	if len(r.entries) == 0 {
 		return
 	}
+	size := memory(r.entries...)
+	if size > limit {
+		*c = cache{}
+		return
+	}
 	c.cut(r.first)
 	c.entries = append(c.entries, r.entries...)
-	c.bytes += memory(r.entries...)
+	c.bytes += size
 	for c.bytes > limit {
 		c.bytes -= memory(c.entries[0])
 		c.entries = c.entries[1:]

@@ -55,7 +55,7 @@ type Options struct {
 	// 16 MiB, at least 4 KiB. Compaction frees whole files.
 	SegmentSize int64
 	// CacheBytes bounds the memory for entries that lookups find without reading
-	// the disk, the newest ones. Default 16 MiB.
+	// the disk, the newest ones. Default 16 MiB; 1 keeps none.
 	CacheBytes int64
 	// SoftLimit in bytes makes Full true once the files take as much; 0 = never.
 	SoftLimit int64
