@@ -25,13 +25,13 @@ const busyFor = int64(100 * time.Millisecond)
 // many as sessions, most of them idle, so it is small.
 type attachment struct {
 	id     core.SessionID
-	caller Caller
 	stream uint64 // the client's number for the stream; the greatest wins
 	pushes uint64
-	out    *outlet
-	over   bool   // another took its place, or its stream has ended
-	early  *early // nil: the claim table has been sent
+	out    *outlet // nil: another took its place, or its stream has ended
+	early  *early  // nil: the claim table has been sent
 }
+
+func (a *attachment) over() bool { return a.out == nil }
 
 // early is what came before the claim table was sent. Frames wait, since a reply
 // that is older than the table must not follow it: the client would take its old
@@ -146,7 +146,7 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	if old := n.streams.attached[id]; old != nil && old.stream >= number {
 		return
 	}
-	a := &attachment{id: id, caller: stream, stream: number, out: n.streams.outlet(stream), early: &early{}}
+	a := &attachment{id: id, stream: number, out: n.streams.outlet(stream), early: &early{}}
 	n.streams.detach(id)
 	n.streams.attached[id] = a
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
@@ -161,7 +161,7 @@ func (n *Node) noLeader(id core.SessionID, stream, attempt uint64) *session.Mess
 // detach ends the attachment of a session, if there is one.
 func (s *streams) detach(id core.SessionID) {
 	if a := s.attached[id]; a != nil {
-		a.over = true
+		a.out = nil
 		delete(s.attached, id)
 	}
 }
@@ -169,7 +169,7 @@ func (s *streams) detach(id core.SessionID) {
 // attachedOn is the attachment over which a message came; one of an older stream
 // is void.
 func (n *Node) attachedOn(stream Caller, m *session.Message) *attachment {
-	if a := n.streams.attached[m.Session]; a != nil && a.caller == stream && a.stream == m.Stream {
+	if a := n.streams.attached[m.Session]; a != nil && a.out.stream == stream && a.stream == m.Stream {
 		return a
 	}
 	return nil
@@ -223,7 +223,7 @@ func (n *Node) denyStream(stream Caller, number uint64, f *core.Frame, code core
 
 // sendTable sends the claim table, and what was held back for it.
 func (n *Node) sendTable(a *attachment) {
-	if a.over {
+	if a.over() {
 		return
 	}
 	rows, known := n.machine.Table(a.id)
@@ -249,7 +249,7 @@ func (n *Node) sendTable(a *attachment) {
 // replyStream answers a frame, if its session is still attached as it was when
 // that came; otherwise the client will ask again.
 func (n *Node) replyStream(a *attachment, r *core.Reply) {
-	if a.over {
+	if a.over() {
 		return
 	}
 	n.streams.body = core.AppendReply(n.streams.body[:0], r)
@@ -262,7 +262,7 @@ func (n *Node) renewed(i *item, r *core.Renewed) {
 		n.answer(i.caller, Done, core.AppendRenewed(nil, r))
 		return
 	}
-	if a.over {
+	if a.over() {
 		return
 	}
 	n.tell(a, &session.Message{Kind: session.KindRenewed, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Attempt: r.Attempt, Now: r.Now, Deadline: r.Deadline})
@@ -295,13 +295,13 @@ func (n *Node) pushAll(pushes []core.Push, losses bool) {
 
 // refuseStream tells that a frame or renewal was not taken.
 func (n *Node) refuseStream(i *item) {
-	if a := i.at; !a.over {
+	if a := i.at; !a.over() {
 		n.streams.put(a.out, n.noLeader(a.id, a.stream, i.renewal.Attempt))
 	}
 }
 
 func (n *Node) busyStream(i *item, wait int64) {
-	if a := i.at; !a.over {
+	if a := i.at; !a.over() {
 		n.streams.put(a.out, &session.Message{Kind: session.KindRefused, Session: a.id, Stream: a.stream, Attempt: i.renewal.Attempt,
 			Refusal: session.RefusedBusy, RetryAfter: wait, Text: "the leader has more to do than it can take"})
 	}
@@ -310,17 +310,17 @@ func (n *Node) busyStream(i *item, wait int64) {
 // StreamClosed tells that a stream has ended. Its sessions live on.
 func (n *Node) StreamClosed(stream Caller) {
 	maps.DeleteFunc(n.streams.attached, func(_ core.SessionID, a *attachment) bool {
-		if a.caller == stream {
-			a.over = true
+		if a.out.stream == stream {
+			a.out = nil
 		}
-		return a.over
+		return a.over()
 	})
 	delete(n.streams.outlets, stream)
 }
 
 // Detach ends an attachment of a session, by its number; the session lives on.
 func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
-	if a := n.streams.attached[id]; a != nil && a.caller == stream && a.stream == number {
+	if a := n.streams.attached[id]; a != nil && a.out.stream == stream && a.stream == number {
 		n.streams.detach(id)
 	}
 }
@@ -330,7 +330,7 @@ func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
 func (n *Node) closeStreams() {
 	seen := map[Caller]bool{}
 	for _, a := range n.streams.attached {
-		seen[a.caller], a.over = true, true
+		seen[a.out.stream], a.out = true, nil
 	}
 	n.out.Closed = append(n.out.Closed, slices.Sorted(maps.Keys(seen))...)
 	clear(n.streams.attached)
