@@ -5,7 +5,8 @@ package core
 func (m *Machine) emit() *Event {
 	m.out.Events = grow(m.out.Events)
 	e := &m.out.Events[len(m.out.Events)-1]
-	*e = Event{Revision: m.revision, Ordinal: m.ordinal}
+	*e = Event{}
+	e.Revision, e.Ordinal = m.revision, m.ordinal
 	m.ordinal++
 	return e
 }

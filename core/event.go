@@ -80,6 +80,13 @@ type Event struct {
 	Value     []byte // election: the value proclaimed
 	Reason    Code   // why, where there are several ways
 	Number    uint64 // counter: its value; sequence: its next; latch: what is left; resized: the limit; barrier: the parties
-	Key       Key    // key events: as it is now, or was at its end
-	Prev      Key    // key events: as it was before; Version 0: absent
+	// KeyChange is that of a key event; nil for all others, which are many more
+	// and need not carry its size along.
+	*KeyChange
+}
+
+// KeyChange is what happened to a key.
+type KeyChange struct {
+	Key  Key // as it is now, or was at its end
+	Prev Key // as it was before; Version 0: absent
 }

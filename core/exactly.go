@@ -6,7 +6,7 @@ import "slices"
 func (m *Machine) frame(f *Frame) {
 	m.out.Replies = grow(m.out.Replies)
 	p := &m.out.Replies[len(m.out.Replies)-1]
-	*p = Reply{Session: f.Session, Attempt: f.Attempt, Now: m.now, Results: p.Results[:0]}
+	p.Session, p.Attempt, p.Now, p.Deadline, p.Results = f.Session, f.Attempt, m.now, 0, p.Results[:0]
 	s := m.session(f.Session)
 	if s != nil {
 		m.acknowledge(s, f.Mark)
@@ -15,7 +15,9 @@ func (m *Machine) frame(f *Frame) {
 		c := &f.Commands[i]
 		p.Results = grow(p.Results)
 		r := &p.Results[len(p.Results)-1]
-		*r = Result{Seq: c.Seq, Holders: r.Holders[:0]}
+		holders := r.Holders[:0]
+		*r = Result{}
+		r.Seq, r.Holders = c.Seq, holders
 		m.command(f, s, c, r)
 		m.settle()
 		if r.Revision == 0 {

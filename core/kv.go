@@ -53,7 +53,7 @@ func (m *Machine) put(ns *namespace, o *KeyOp) (prev Key) {
 	}
 	e := m.emit()
 	e.Kind, e.Verb, e.Namespace, e.Name = EventKV, VerbPut, ns.name, k.name
-	e.Session, e.Key, e.Prev = o.Lease, k.row(), prev
+	e.Session, e.KeyChange = o.Lease, &KeyChange{Key: k.row(), Prev: prev}
 	return prev
 }
 
@@ -80,8 +80,8 @@ func (m *Machine) dropKey(k *key, why Code) {
 	m.touchKey(k)
 	e := m.emit()
 	e.Kind, e.Verb, e.Namespace, e.Name, e.Reason = EventKV, VerbDelete, k.ns.name, k.name, why
-	e.Key = k.row()
-	e.Session, e.Prev = e.Key.Lease, e.Key
+	row := k.row()
+	e.Session, e.KeyChange = row.Lease, &KeyChange{Key: row, Prev: row}
 	m.bind(k, nil)
 	m.keyDue.remove(k)
 	delete(k.ns.keys, k.name)

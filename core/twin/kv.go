@@ -201,7 +201,8 @@ func (w *writer) put(op core.KeyOp) core.KeyResult {
 	if op.Expire > 0 {
 		k.Deadline = w.t.now + op.Expire
 	}
-	w.t.event(core.Event{Kind: core.EventKV, Verb: core.VerbPut, Namespace: w.ns, Name: k.Name, Session: k.Lease, Key: k.Key, Prev: prev})
+	w.t.event(core.Event{Kind: core.EventKV, Verb: core.VerbPut, Namespace: w.ns, Name: k.Name, Session: k.Lease,
+		KeyChange: &core.KeyChange{Key: k.Key, Prev: prev}})
 	return r
 }
 
@@ -222,7 +223,8 @@ func (w *writer) delete(op core.KeyOp) core.KeyResult {
 func (t *Twin) dropKey(k *key, why core.Code) {
 	t.keys = slices.DeleteFunc(t.keys, func(o *key) bool { return o == k })
 	t.event(core.Event{
-		Kind: core.EventKV, Verb: core.VerbDelete, Namespace: k.ns, Name: k.Name, Session: k.Lease, Reason: why, Key: k.Key, Prev: k.Key,
+		Kind: core.EventKV, Verb: core.VerbDelete, Namespace: k.ns, Name: k.Name, Session: k.Lease, Reason: why,
+		KeyChange: &core.KeyChange{Key: k.Key, Prev: k.Key},
 	})
 }
 
