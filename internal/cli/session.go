@@ -15,9 +15,9 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command runs; look at sessions", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command or the session lives; look at sessions", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.sessionRunCommand(), a.sessionListCommand(), a.sessionShowCommand(), a.sessionRevokeCommand())
+	c.AddCommand(a.sessionRunCommand(), a.sessionKeepCommand(), a.sessionListCommand(), a.sessionShowCommand(), a.sessionRevokeCommand())
 	return c
 }
 
@@ -34,10 +34,7 @@ command has ended, or when this machine has. The command finds HOLDFAST_SESSION
 		Args:    func(c *cobra.Command, args []string) error { return checkSplit(c, args, 0) },
 	}
 	f := c.Flags()
-	f.StringArrayVar(&puts, "put", nil, "put this key under the session")
-	f.DurationVar(&h.ttl, "ttl", 0, "how long the session outlives the last sign of life (default 30s; files need none)")
-	f.StringVar(&h.owner, "owner", "", "whose session, for people (default: host/process/command)")
-	f.StringVar(&h.meta, "meta", "", "text that is shown with the session")
+	h.sessionFlags(f, &puts)
 	h.graceFlag(f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if c.ArgsLenAtDash() > 0 {
@@ -50,6 +47,64 @@ command has ended, or when this machine has. The command finds HOLDFAST_SESSION
 		return h.runInSession(f, keys, args)
 	}
 	return c
+}
+
+func (h *holding) sessionFlags(f *pflag.FlagSet, puts *[]string) {
+	f.StringArrayVar(puts, "put", nil, "put this key under the session")
+	f.DurationVar(&h.ttl, "ttl", 0, "how long the session outlives the last sign of life (default 30s; files need none)")
+	f.StringVar(&h.owner, "owner", "", "whose session, for people (default: host/process/command)")
+	f.StringVar(&h.meta, "meta", "", "text that is shown with the session")
+}
+
+func (a *app) sessionKeepCommand() *cobra.Command {
+	h := &holding{a: a}
+	var puts []string
+	c := &cobra.Command{
+		Use:   "keep [--put KEY=VALUE]…",
+		Short: "Keep a session and its keys until it is told to stop",
+		Long: `Open a session, put keys under it, print its id, and keep it alive until ^C, SIGTERM
+or SIGHUP; then the session ends and its keys are gone. If it ends otherwise, because
+another revoked it or it could not be renewed in time, the exit code is 76.`,
+		Example: `  holdfast session keep --put services/web/7=10.0.0.7:80
+  holdfast session keep --put maintenance=yes & keeper=$!; ./upgrade.sh; kill $keeper`,
+		Args: cobra.NoArgs,
+	}
+	f := c.Flags()
+	h.sessionFlags(f, &puts)
+	c.RunE = func(*cobra.Command, []string) error {
+		keys, err := parsePuts(puts)
+		if err != nil {
+			return err
+		}
+		return h.keepSession(f, keys)
+	}
+	return c
+}
+
+// keepSession keeps a session until a signal comes, or it is over.
+func (h *holding) keepSession(f *pflag.FlagSet, keys [][2]string) error {
+	sigs := catch()
+	defer sigs.stop()
+	s, err := h.a.openSoon(sigs)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	session, err := h.openSession(sigs, s, f, "holdfast", keys)
+	if err != nil {
+		return err
+	}
+	ctx, done := sigs.during(context.Background())
+	defer done()
+	if err := h.a.print().value(sessionJSON{ID: session.ID().String(), Owner: h.owner, Meta: h.meta}, "%s", session.ID()); err != nil {
+		return errors.Join(err, session.Revoke())
+	}
+	select {
+	case <-ctx.Done(): // asked for
+		return session.Revoke()
+	case <-session.Done():
+		return &failure{code: exitLost, err: fmt.Errorf("session %s is over: %w", session.ID(), session.Err()), hint: "keep another; what was put under it is gone"}
+	}
 }
 
 // parsePuts reads KEY=VALUE; a value may have = in it.
