@@ -31,6 +31,7 @@ type lone struct {
 	last     time.Time   // when a call came
 	streak   int         // calls that came close together, one at a time
 	waking   bool
+	closed   bool
 }
 
 const (
@@ -86,7 +87,7 @@ func (l *lone) enter() bool {
 	if now.Sub(l.answered) < closeBy {
 		return true
 	}
-	if l.streak >= enough && !l.waking && l.life.Err() == nil {
+	if l.streak >= enough && !l.waking && !l.closed {
 		l.waking = true
 		l.work.Go(l.wake)
 	}
@@ -133,9 +134,11 @@ func (l *lone) do(ctx context.Context, send func(context.Context, rueidis.Client
 	}
 }
 
+// close ends a call that is under way, too.
 func (l *lone) close() {
-	l.mu.Lock()
 	l.kill()
+	l.mu.Lock()
+	l.closed = true
 	l.mu.Unlock()
 	l.work.Wait()
 	l.mu.Lock()

@@ -43,7 +43,8 @@ func (l *lone) alone() bool {
 }
 
 // TestLoneCaller: calls that come one at a time get a connection of their own,
-// and one that comes beside another does not wait for it.
+// and one that comes beside another does not wait for it. After a pause the next
+// does not rely on it.
 func TestLoneCaller(t *testing.T) {
 	c, l := aSpace(t, services.Redis(t).URL())
 	addOne(t, c)
@@ -65,6 +66,13 @@ func TestLoneCaller(t *testing.T) {
 	if l.mu.Lock(); !l.answered.Equal(was) {
 		t.Error("a call beside another went by the lone connection")
 	}
+	was = was.Add(-closeBy)
+	l.answered = was
+	l.mu.Unlock()
+	addOne(t, c)
+	if l.mu.Lock(); l.answered.Equal(l.last) {
+		t.Error("a call went by a connection that may have broken")
+	}
 	l.mu.Unlock()
 }
 
@@ -78,6 +86,7 @@ func TestLoneCallerGivesUp(t *testing.T) {
 	counted := func() string { return look.rc.do(t.Context(), []string{"GET", "n"})[0].reply[0] }
 	l.wake()
 	link.Delay(time.Hour, services.ToClient)
+	defer link.Heal()
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	l.mu.Lock()
