@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -391,12 +392,12 @@ type read struct {
 	least  uint64 // what had been acknowledged when it was asked for
 }
 
-// askRead asks a node that may or may not lead.
-func (k *client) askRead(name string) {
-	n := k.c.nodes[k.c.rng.IntN(len(k.c.nodes))]
+// read asks a node that may or may not lead for one of the counters.
+func (k *client) read(n *node) {
 	if !n.up {
 		return
 	}
+	name := fmt.Sprintf("counter-%d", k.c.rng.IntN(counters))
 	id := k.c.newCaller()
 	k.c.reads[id] = &read{client: k, began: k.c.now, name: name, least: k.c.check.acked[name]}
 	n.input(func() { n.replica.Read(n.now(), id) })

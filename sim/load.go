@@ -54,7 +54,7 @@ func (k *client) something() {
 	case 13:
 		k.force()
 	case 14:
-		k.askRead(fmt.Sprintf("counter-%d", r.IntN(counters)))
+		k.read(k.c.nodes[r.IntN(len(k.c.nodes))])
 	}
 }
 

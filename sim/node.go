@@ -41,6 +41,7 @@ type node struct {
 	pending []replica.Write
 	writing bool
 	slow    int64 // extra time of every write
+	leading bool
 }
 
 func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
@@ -66,7 +67,7 @@ func (n *node) start() {
 	n.began = n.c.now
 	n.disk, n.replica = d, r
 	n.hub = watch.NewHub(4096, rec.Machine.Revision())
-	n.pending, n.writing = nil, false
+	n.pending, n.writing, n.leading = nil, false, false
 	n.act()
 	n.ticks()
 }
@@ -170,6 +171,17 @@ func (n *node) act() {
 		n.c.readReady(n, r)
 	}
 	n.snapshots(&out)
+	n.rush()
+}
+
+// rush has somebody read as soon as the node leads: whoever waited for a leader
+// asks it before it knows what its predecessor acknowledged.
+func (n *node) rush() {
+	was := n.leading
+	if n.leading = n.replica.Status().Leading; n.leading && !was {
+		k := n.c.clients[n.c.rng.IntN(len(n.c.clients))]
+		n.c.after(n.c.between(0, millisecond), func() { k.read(n) })
+	}
 }
 
 // write makes what waits durable, after the time that a sync takes.
