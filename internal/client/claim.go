@@ -41,6 +41,10 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 			return driver.Grant{}, ended(r.Lease)
 		}
 		k := c.wish(r)
+		if err := fits(&k.call.Command); err != nil {
+			c.g.Unlock()
+			return driver.Grant{}, err
+		}
 		k.u = u
 		k.start(now, u)
 		g, again, err := k.await(ctx, r.Lease == nil)
@@ -229,6 +233,9 @@ func (ch *change) finished(g *Group) {
 
 // alter runs a command about the hold and returns the grant as it is then.
 func (k *claim) alter(ctx context.Context, cmd core.Command, told func(error)) (driver.Grant, error) {
+	if err := fits(&cmd); err != nil {
+		return driver.Grant{}, err
+	}
 	now, err := k.c.begin(ctx)
 	if err != nil {
 		return driver.Grant{}, err

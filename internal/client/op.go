@@ -107,6 +107,9 @@ func recycle(o *op) {
 // cluster time of that. One that was never sent, because the session had just
 // died, is sent on the next.
 func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64, error) {
+	if err := fits(cmd); err != nil {
+		return core.Result{}, 0, err
+	}
 	for {
 		now, err := c.begin(ctx)
 		if err != nil {
