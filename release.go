@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/until"
 )
 
 // Release gives the hold back. It takes no context, since a cancelled caller
@@ -91,8 +92,8 @@ func (c *claim) giveBack(wait time.Duration, lost error) error {
 	if lost != nil {
 		wait = patience
 	}
-	ctx := &until{at: time.Now().Add(wait)}
-	defer ctx.stop()
+	ctx := until.In(wait)
+	defer ctx.Stop()
 	err := c.tell(ctx)
 	if again(err) && c.r.spawn(c.insist) {
 		err = &Error{Op: "release", Name: c.name, Kind: ErrUnavailable, Err: fmt.Errorf("not answered in %s; going on in the background: %w", wait, err)}

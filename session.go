@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/until"
 )
 
 // Session is an explicit one: holds and keys hang on it by [Under], and end
@@ -114,8 +115,8 @@ func (s *Session) revoke() {
 	for _, c := range s.r.snapshot(func(c *claim) bool { return c.grant.Lease == s.lease }) {
 		c.lost(errRevoked)
 	}
-	ctx := &until{at: time.Now().Add(s.patience())}
-	defer ctx.stop()
+	ctx := until.In(s.patience())
+	defer ctx.Stop()
 	err := s.r.d.EndLease(ctx, s.lease)
 	s.lease.End(ErrReleased)
 	s.result = s.r.wrap("revoke", s.ID().String(), FeatureSession, err)

@@ -22,6 +22,7 @@ type claim struct {
 	wait func(position int)
 
 	release *op // under way
+	waiters int // for it
 	freed   bool
 	result  error // of the release, once freed
 }
@@ -150,15 +151,21 @@ func (k *claim) Release(ctx context.Context) error {
 		defer g.Unlock()
 		return k.free()
 	}
-	ready := k.release.waitable()
+	ready := k.release.waitable(g)
+	k.waiters++
 	g.Unlock()
-	select {
-	case <-ready:
-	case <-ctx.Done():
-		return stopped(ctx, driver.Unknown)
-	}
+	answered := g.waits.wait(ctx, ready)
 	g.mu.Lock()
 	defer g.Unlock()
+	k.waiters--
+	switch {
+	case !answered:
+		return stopped(ctx, driver.Unknown)
+	case k.waiters > 0:
+		ready <- struct{}{} // for the next
+	default:
+		g.waits.emptied(ready)
+	}
 	return k.free()
 }
 

@@ -94,6 +94,9 @@ type Group struct {
 	sends []Outgoing
 	dirty []*User
 	later []task
+	spare []task // room for later
+
+	waits waits
 }
 
 // NewGroup returns a group without clients.
@@ -160,7 +163,7 @@ func (t *task) run() {
 	case t.f != nil:
 		t.f()
 	case t.wake != nil:
-		close(t.wake)
+		t.wake <- struct{}{}
 	case t.end != nil:
 		t.lease.End(t.end)
 	default:
@@ -175,12 +178,22 @@ func (g *Group) Unlock() {
 		return
 	}
 	later := g.later
-	g.later = nil
+	g.later, g.spare = g.spare, nil
 	g.mu.Unlock()
 	for i := range later {
 		later[i].run()
 	}
+	if cap(later) < crowd {
+		return
+	}
+	clear(later)
+	g.mu.Lock()
+	g.spare = later[:0]
+	g.mu.Unlock()
 }
+
+// crowd is how many tasks at once are worth keeping their room.
+const crowd = 32
 
 // Pump lets everything that is due go its way: from the sessions to the engine
 // and, if that is immediate, back, until nothing moves any more. The group is

@@ -13,7 +13,7 @@ import (
 type op struct {
 	call  session.Call
 	done  bool
-	ready chan struct{} // closed when done; nil: nobody waits
+	ready chan struct{} // gets something when done; nil: nobody waits
 }
 
 // finisher is the Tag of every call.
@@ -32,10 +32,10 @@ func (o *op) start(now int64, u *User) {
 	u.c.g.soon(now, u)
 }
 
-// waitable is closed when o is done; the group is locked.
-func (o *op) waitable() <-chan struct{} {
+// waitable gets something when o is done; the group is locked.
+func (o *op) waitable(g *Group) chan struct{} {
 	if o.ready == nil {
-		o.ready = make(chan struct{})
+		o.ready = g.waits.channel()
 	}
 	return o.ready
 }
@@ -48,14 +48,14 @@ func (o *op) wait(ctx context.Context, u *User) error {
 		g.Unlock()
 		return nil
 	}
-	ready := o.waitable()
+	ready := o.waitable(g)
 	g.Unlock()
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
+	if !g.waits.wait(ctx, ready) {
 		return o.abandon(ctx, u)
 	}
+	o.ready = nil
+	g.waits.emptied(ready)
+	return nil
 }
 
 // abandon gives up a call, unless it is answered by now. Where answers are
