@@ -9,18 +9,22 @@ import (
 // Error says operation, name, kind, cause, and what to do next.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("holdfast: ")
-	b.WriteString(e.Op)
-	if e.Name != "" {
-		fmt.Fprintf(&b, " %q", e.Name)
-	}
-	for _, part := range []string{e.what(), e.cause(), e.advice()} {
+	b.WriteString("holdfast")
+	for _, part := range []string{e.where(), e.what(), e.cause(), e.advice()} {
 		if part != "" {
 			b.WriteString(": ")
 			b.WriteString(part)
 		}
 	}
 	return b.String()
+}
+
+// where is the operation and the name, if they are known.
+func (e *Error) where() string {
+	if e.Name == "" {
+		return e.Op
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s %q", e.Op, e.Name), " ")
 }
 
 func (e *Error) what() string {

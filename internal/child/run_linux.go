@@ -131,7 +131,7 @@ func (r *running) lost() error {
 	return nil
 }
 
-const errNotRenewed = driver.Kind("it could not be renewed in time, and the command was ended before others can hold it")
+const errNotRenewed = driver.Kind("its time was over, by --max-hold or because it could not be renewed, and the command was ended before others can hold it")
 
 // passOn gives a signal to the command.
 func (r *running) passOn(sig os.Signal) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"runtime/debug"
@@ -107,19 +108,16 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err := s.clientTLS(&web); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", s.listen)
+	ln, err := s.open(&web)
 	if err != nil {
-		return &failure{code: exitFailed, err: err, hint: "is another node running? --listen names another address"}
-	}
-	if s.admin != "" {
-		if web.Admin, err = net.Listen("tcp", s.admin); err != nil {
-			ln.Close()
-			return &failure{code: exitFailed, err: err, hint: "--admin names another address"}
-		}
+		return err
 	}
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()
+		if errors.Is(err, fs.ErrInvalid) {
+			return err
+		}
 		return &failure{code: exitFailed, err: err, hint: "--data names another directory"}
 	}
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
@@ -128,6 +126,33 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		err = nil // asked for
 	}
 	return errors.Join(err, node.Close())
+}
+
+// open listens where clients come, and for profiles, before anything is written; it
+// refuses what could not be served.
+func (s *serving) open(web *api.Config) (net.Listener, error) {
+	ln, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return nil, &failure{code: exitFailed, err: err, hint: "is another node running? --listen names another address"}
+	}
+	if s.admin != "" {
+		if web.Admin, err = net.Listen("tcp", s.admin); err != nil {
+			ln.Close()
+			return nil, &failure{code: exitFailed, err: err, hint: "--admin names another address"}
+		}
+	}
+	err = web.Check(ln)
+	if err == nil {
+		return ln, nil
+	}
+	ln.Close()
+	if web.Admin != nil {
+		web.Admin.Close()
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, &failure{code: exitUsage, err: err, hint: "--public makes the port of --listen public; --admin takes loopback addresses only"}
+	}
+	return nil, err
 }
 
 // greet says what can be done now.
@@ -161,6 +186,9 @@ func (s *serving) node() (server.Config, error) {
 			return cfg, &failure{code: exitUsage, err: err, hint: "name a directory with --data"}
 		}
 		cfg.Dir = base + "-server"
+	}
+	if s.join && s.peer == "" {
+		return cfg, usagef("--peer names the address for other nodes, --members the group", "--join needs an address at which the group reaches the node")
 	}
 	if cfg.Founders, err = founders(s.members); err != nil {
 		return cfg, &failure{code: exitUsage, err: err, hint: "write --members NUMBER=PEER/CLIENT,… such as 1=10.0.0.1:7421/10.0.0.1:7420"}

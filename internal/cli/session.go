@@ -15,7 +15,10 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command or the session lives; look at sessions", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command or a session lives; look at sessions", Args: cobra.NoArgs,
+		Example: `  holdfast session run --put services/web/7=10.0.0.7:80 -- ./web
+  holdfast session keep --put maintenance=yes
+  holdfast session ls`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(a.sessionRunCommand(), a.sessionKeepCommand(), a.sessionListCommand(), a.sessionShowCommand(), a.sessionRevokeCommand())
 	return c

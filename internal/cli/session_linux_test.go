@@ -49,37 +49,46 @@ func TestSessionRevoke(t *testing.T) {
 	does(t, url, "lock", "x", "--", "true")
 }
 
-// A session that is kept ends when another ends it, with its keys, and its keeper says
-// so.
-func TestSessionKeep_Revoked(t *testing.T) {
+// A session that is kept ends when its keeper is told to stop, or when another ends
+// it, which the keeper tells; its keys are gone then.
+func TestSessionKeep(t *testing.T) {
 	addr, dir := services.Addr(t), t.TempDir()
 	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
 	n.start()
 	defer n.signal(syscall.SIGTERM)
 	url := "holdfast://" + addr
-	keeper := program(t, dir, "--url", url, "session", "keep", "--put", "k=v")
-	var said strings.Builder
-	keeper.Stderr = &said
-	out, err := keeper.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keeper.Start(); err != nil {
-		t.Fatal(err)
-	}
-	id, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if value := does(t, url, "kv", "get", "k"); value != "v" {
-		t.Errorf("the key is %q", value)
-	}
-	does(t, url, "session", "revoke", strings.TrimSpace(id))
-	e, ok := errors.AsType[*exec.ExitError](keeper.Wait())
-	if !ok || e.ExitCode() != 76 || !strings.Contains(said.String(), "is over") {
-		t.Errorf("the keeper ends with %v: %s", e, said.String())
-	}
-	if text, err := program(t, dir, "--url", url, "kv", "get", "k").CombinedOutput(); err == nil {
-		t.Errorf("the key is still there: %s", text)
+	for _, end := range []struct {
+		how  func(keeper *exec.Cmd, id string)
+		code int
+		says string
+	}{
+		{func(keeper *exec.Cmd, _ string) { _ = keeper.Process.Signal(syscall.SIGTERM) }, 0, ""},
+		{func(_ *exec.Cmd, id string) { does(t, url, "session", "revoke", id) }, 76, "is over"},
+	} {
+		keeper := program(t, dir, "--url", url, "session", "keep", "--put", "k=v")
+		var said strings.Builder
+		keeper.Stderr = &said
+		out, err := keeper.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := keeper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		id, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value := does(t, url, "kv", "get", "k"); value != "v" {
+			t.Errorf("the key is %q", value)
+		}
+		end.how(keeper, strings.TrimSpace(id))
+		_ = keeper.Wait()
+		if code := keeper.ProcessState.ExitCode(); code != end.code || !strings.Contains(said.String(), end.says) {
+			t.Errorf("the keeper ends with %d, want %d: %s", code, end.code, said.String())
+		}
+		if text, err := program(t, dir, "--url", url, "kv", "get", "k").CombinedOutput(); err == nil {
+			t.Errorf("the key is still there: %s", text)
+		}
 	}
 }

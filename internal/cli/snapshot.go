@@ -100,8 +100,12 @@ func (a *app) verifyDir(dir string) error {
 	if r.Damaged() {
 		return &failure{code: exitNo, err: fmt.Errorf("%s is damaged", dir), hint: "replace the node in its group, or begin anew with what is left: holdfast snapshot restore --accept-loss"}
 	}
+	entries := "no log entries"
+	if r.First <= r.Last {
+		entries = fmt.Sprintf("log entries %d to %d", r.First, r.Last)
+	}
 	return a.print().value(map[string]any{"dir": dir, "cluster": r.ClusterID, "node": r.NodeID, "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots)},
-		"%s is whole: node %d of cluster %d, log entries %d to %d, %d snapshots", dir, r.NodeID, r.ClusterID, r.First, r.Last, len(r.Snapshots))
+		"%s is whole: node %d of cluster %d, %s, snapshots: %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots))
 }
 
 func (a *app) restoreCommand() *cobra.Command {

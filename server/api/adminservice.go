@@ -75,9 +75,39 @@ func (s adminService) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequ
 		return nil, named(invalid("", "nothing is to change"), "change members", "")
 	}
 	if err := s.s.Members(ctx, c); err != nil {
-		return nil, err
+		return nil, s.whyNot(ctx, c, err)
 	}
 	return &pb.ChangeMembersResponse{Header: s.header(ctx, s.revision(ctx))}, nil
+}
+
+// whyNot tells what is wrong with a change that the leader did not make; err if it is
+// not the change.
+func (s adminService) whyNot(ctx context.Context, c replica.Change, err error) error {
+	st, unknown := s.s.Status(ctx)
+	if unknown != nil || !st.Serving {
+		return err
+	}
+	voters, learners := st.Members.Conf.GetVoters(), st.Members.Conf.GetLearners()
+	bad := func(format string, args ...any) error {
+		return named(invalid("", format, args...), "change members", "")
+	}
+	for _, e := range c.Add {
+		if slices.Contains(voters, e.ID) || slices.Contains(learners, e.ID) {
+			return bad("node %d is a member already", e.ID)
+		}
+	}
+	for _, id := range c.Promote {
+		switch {
+		case slices.Contains(voters, id):
+			return bad("node %d votes already", id)
+		case !slices.Contains(learners, id):
+			return bad("node %d is no member: add it first", id)
+		}
+	}
+	if !slices.ContainsFunc(slices.Concat(voters, c.Promote), func(id uint64) bool { return !slices.Contains(c.Remove, id) }) {
+		return bad("nobody would be left who votes")
+	}
+	return err
 }
 
 func (s adminService) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {

@@ -58,24 +58,29 @@ const (
 	DefaultWaits = 32_768
 )
 
-func (c Config) filled(ln net.Listener) (Config, error) {
+func (c Config) filled() Config {
 	if c.Grace == 0 {
 		c.Grace = 5 * time.Second
 	}
 	if c.Peek == 0 {
 		c.Peek = 10 * time.Second
 	}
-	if c.Calls < 0 || c.Waits < 0 {
-		return c, driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls and %d waits make no sense: give at least 1, or 0 for the default", c.Calls, c.Waits)
-	}
 	c.Calls, c.Waits = cmp.Or(c.Calls, DefaultCalls), cmp.Or(c.Waits, DefaultWaits)
-	if !c.Public && !loopback(ln.Addr()) {
-		return c, driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or set Config.Public if everybody who reaches the port may do everything")
+	return c
+}
+
+// Check refuses what Serve would refuse on ln, for who wants to know it before the
+// node is there.
+func (c Config) Check(ln net.Listener) error {
+	switch {
+	case c.Calls < 0 || c.Waits < 0:
+		return driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls and %d waits make no sense: give at least 1, or 0 for the default", c.Calls, c.Waits)
+	case !c.Public && !loopback(ln.Addr()):
+		return driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or make it public if everybody who reaches the port may do everything")
+	case c.Admin != nil && !loopback(c.Admin.Addr()):
+		return driver.Errorf("serve", c.Admin.Addr().String(), fs.ErrPermission, "the admin address shows the memory of the process: use a loopback address")
 	}
-	if c.Admin != nil && !loopback(c.Admin.Addr()) {
-		return c, driver.Errorf("serve", c.Admin.Addr().String(), fs.ErrPermission, "the admin address shows the memory of the process: use a loopback address")
-	}
-	return c, nil
+	return nil
 }
 
 func loopback(a net.Addr) bool {
@@ -93,11 +98,11 @@ func loopback(a net.Addr) bool {
 // there is one and has answered the calls under way, or when the node stops. It
 // closes ln, not the node.
 func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error {
-	cfg, err := cfg.filled(ln)
-	if err != nil {
+	if err := cfg.Check(ln); err != nil {
 		ln.Close()
 		return err
 	}
+	cfg = cfg.filled()
 	svc.plain.gate.limit(cfg.Calls, cfg.Waits)
 	svc.plain.relay.secure(cfg.Relay, cfg.RelayCAs)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
