@@ -37,8 +37,8 @@
 //
 // A Space of a URL with one server has a connection more for a program whose
 // calls come one at a time, less than 100 ms apart: who calls writes and reads
-// itself there, which takes two thirds of the processor time. Calls beside each
-// other share connections, on which what waits goes out together.
+// itself there, which takes two thirds of the processor time. Locks that are taken
+// and given back beside each other go to the server together.
 //
 // Requests carry an id. One that the library repeats because its answer was lost
 // counts once, for ten minutes after the client's last request. A wish that was

@@ -124,23 +124,32 @@ type engine interface {
 // byRueidis is the engine of URLs, and of callers' clients of rueidis.
 type byRueidis struct {
 	rueidis.Client
-	lone *lone // nil: there is none
+	lone   *lone   // nil: there is none
+	convoy *convoy // nil: each call goes by itself
 }
 
 // send is Do, by the lone connection where that is quicker.
 func (e byRueidis) send(ctx context.Context, command rueidis.Completed) (r rueidis.RedisResult) {
 	if e.lone == nil || ctx.Err() != nil {
-		return e.Do(ctx, command)
+		return e.share(ctx, command)
 	}
 	defer e.lone.leave()
 	if !e.lone.enter() {
-		return e.Do(ctx, command)
+		return e.share(ctx, command)
 	}
 	e.lone.do(ctx, func(ctx context.Context, c rueidis.Client) error {
 		r = c.Do(ctx, command)
 		return r.NonRedisError()
 	})
 	return r
+}
+
+// share sends a command on the shared connections.
+func (e byRueidis) share(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	if e.convoy == nil {
+		return e.Do(ctx, command)
+	}
+	return e.convoy.do(ctx, e.Client, command)
 }
 
 // sendAll is send for several commands in one pipeline.

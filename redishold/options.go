@@ -109,7 +109,7 @@ func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	if rc == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the client is nil")
 	}
-	return newClient(byRueidis{Client: rc}, false, opts), nil
+	return newClient(byRueidis{Client: rc, convoy: newConvoy(rc)}, false, opts), nil
 }
 
 // NewWith is New for a client of any other library. What stands behind it is not
@@ -146,7 +146,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	return newClient(byRueidis{rc, newLone(opt, rc.Mode())}, true, opts), nil
+	return newClient(byRueidis{rc, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts), nil
 }
 
 // patience is how long a connection may take to be made or to answer before it
