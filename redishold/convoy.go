@@ -48,6 +48,7 @@ func (c *convoy) do(ctx context.Context, rc rueidis.Client, command rueidis.Comp
 	}
 	select {
 	case answer := <-r.answer:
+		r.command = rueidis.Completed{}
 		riders.Put(r)
 		return answer
 	case <-ctx.Done():
