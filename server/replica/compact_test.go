@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -56,6 +57,7 @@ func TestTrailingIsBounded(t *testing.T) {
 		// Most of these are not in memory any more.
 		"many bytes":   {replica.Config{SnapshotBytes: 600 << 10, TrailingBytes: 300 << 10}, 280, 300},
 		"many entries": {replica.Config{SnapshotBytes: 600 << 10, Trailing: 300}, 300, 300},
+		"all entries":  {replica.Config{SnapshotBytes: 600 << 10, TrailingBytes: 300 << 10, Trailing: math.MaxUint64}, 280, 300},
 	} {
 		if kept := compacted(t, c.cfg); kept < c.least || kept > c.most {
 			t.Errorf("%s: %d entries of 1 KiB are kept, want %d to %d", name, kept, c.least, c.most)

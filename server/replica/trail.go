@@ -1,6 +1,10 @@
 package replica
 
-import "math"
+import (
+	"math"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
 
 // looseBytes is how much applied log a node alone lets go of at a time.
 const looseBytes = 256 << 10
@@ -31,13 +35,18 @@ func (n *Node) letGo() {
 	}
 	entries, err := n.log.Entries(first, to+1, math.MaxUint64)
 	n.check(err)
-	for _, e := range entries[max(0, len(entries)-int(n.cfg.Trailing)):] {
-		s.trail = append(s.trail, uint32(len(e.GetData())))
-	}
-	if more := len(s.trail) - int(n.cfg.Trailing); more > 0 {
-		s.trail = append(s.trail[:0], s.trail[more:]...)
-	}
+	s.trail.add(entries, int(min(n.cfg.Trailing, math.MaxInt32)))
 	n.check(n.log.Compact(to))
+}
+
+// add notes the sizes of entries, and forgets all but the newest limit.
+func (t *trail) add(entries []*raftpb.Entry, limit int) {
+	for _, e := range entries[max(0, len(entries)-limit):] {
+		*t = append(*t, uint32(len(e.GetData())))
+	}
+	if more := len(*t) - limit; more > 0 {
+		*t = append((*t)[:0], (*t)[more:]...)
+	}
 }
 
 // compact frees the log below the newest snapshot, less what slow followers may
