@@ -135,13 +135,19 @@ const (
 
 // Command is one decoded command. Which fields count is said at its Op; the
 // others are zero. Strings and byte slices of a decoded command alias the frame
-// and are only valid as long as it is: whoever keeps one copies it.
+// and are only valid as long as it is: whoever keeps one copies it. Every call
+// under way and every hold of a client has one, so the small fields share a word.
 type Command struct {
-	Op  Op
-	Seq uint64 // from 1 on; 0 for Open and End, which are idempotent
+	Op     Op
+	Flags  Flags
+	Kind   Kind
+	Count  CountOp
+	Policy Policy
+	// Unsigned: the counter saturates as uint64 instead of int64.
+	Unsigned bool
+	Seq      uint64 // from 1 on; 0 for Open and End, which are idempotent
 
 	Target  uint64
-	Flags   Flags
 	Wants   []Want
 	Wait    int64 // ns until a queued claim is denied; 0: unbounded
 	MaxHold int64 // ns; 0: none
@@ -150,13 +156,9 @@ type Command struct {
 	Value   []byte
 
 	Name  string
-	Kind  Kind
 	Token uint64
 	Limit int64
-	Count CountOp
-	// Unsigned: the counter saturates as uint64 instead of int64.
-	Unsigned bool
-	A, B     uint64
+	A, B  uint64
 
 	Session   SessionID
 	Namespace string // "" is "default"
@@ -165,7 +167,6 @@ type Command struct {
 	Meta      string
 	TTL       int64 // ns
 	Window    uint64
-	Policy    Policy
 	Grace     int64 // ns
 
 	If         []Compare

@@ -29,6 +29,7 @@ const (
 type Result struct {
 	Seq      uint64
 	Code     Code
+	OK       bool   // CountSwap: swapped; OpTxn: Then ran
 	Text     string // with a refusal: why, and what to do
 	Revision uint64 // of the change, or the machine's
 	Token    uint64 // granted claims
@@ -36,7 +37,6 @@ type Result struct {
 	// end of a revocation for OpForce); 0: none.
 	Deadline int64
 	Number   uint64 // counter value, first of a reservation, what is left of a latch, queue position
-	OK       bool   // CountSwap: swapped; OpTxn: Then ran
 	Window   uint64 // OpOpen: numbers granted
 	Holders  []Holder
 	Waiting  uint64

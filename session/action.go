@@ -82,7 +82,14 @@ type Call struct {
 
 	// Outcome, and with Answered the Result, count once the call is Done.
 	Outcome Outcome
-	Result  core.Result
+	state   callState
+	alone   bool // an Add that does not travel with others
+	// unsettled: an upgrade of this hold is under way, so its absence from a
+	// table proves nothing; doubted: it was absent from one meanwhile.
+	unsettled, doubted bool
+	sends              int32 // how often it was sent, over all streams
+
+	Result core.Result
 	// Now is the cluster time of the answer; with it the times in Result can be
 	// turned into durations.
 	Now int64
@@ -90,25 +97,19 @@ type Call struct {
 	// time; 0: with its session.
 	Deadline int64
 
-	state   callState
-	sends   int    // how often it was sent, over all streams
-	attempt uint64 // the newest of them
+	attempt uint64 // the newest sending
 	listed  uint64 // the newest stream whose table had it
 	maxHold int64  // ns; of the claim
 	claimX  int64  // its own deadline in cluster time, until it is mapped
 	heldAt  int64  // since when it waits for that
 
 	// An Add may travel with others, see merge.go: with is the next of them; of the
-	// first, last is the last and sum what they add together. alone: it does not.
+	// first, last is the last and sum what they add together.
 	with, last *Call
 	sum        uint64
-	alone      bool
 
 	// base is the shared hold that an upgrade, or the cancel of one, is about.
 	base *Call
-	// unsettled: an upgrade of this hold is under way, so its absence from a
-	// table proves nothing; doubted: it was absent from one meanwhile.
-	unsettled, doubted bool
 }
 
 // Seq is the number of the call, 0 before Submit.

@@ -21,8 +21,8 @@ type claim struct {
 	told func(cause error)
 	wait func(position int)
 
-	release *op // under way
-	waiters int // for it
+	release *op   // under way
+	waiters int32 // for it
 	freed   bool
 	result  error // of the release, once freed
 }
