@@ -18,6 +18,8 @@ func TestError_Text(t *testing.T) {
 		want string
 	}{
 		"operation":     {&driver.Error{Op: "ping"}, `holdfast: ping`},
+		"kind only":     {&driver.Error{Kind: driver.ErrLost}, `holdfast: lost`},
+		"name only":     {&driver.Error{Name: "a", Kind: driver.ErrLost}, `holdfast: "a": lost`},
 		"cause":         {&driver.Error{Op: "ping", Err: broken}, `holdfast: ping: broken pipe`},
 		"kind":          {&driver.Error{Op: "acquire", Name: "a b", Kind: driver.ErrLost}, `holdfast: acquire "a b": lost`},
 		"kind as cause": {&driver.Error{Op: "acquire", Name: "a", Kind: driver.ErrLost, Err: driver.ErrLost}, `holdfast: acquire "a": lost`},

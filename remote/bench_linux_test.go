@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/remote"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
@@ -56,30 +56,9 @@ type other struct {
 
 func startOther(b *testing.B) *other {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"="+b.TempDir())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // it ends with this process, however that ends
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	addr, admin, _ := strings.Cut(strings.TrimSpace(line), " ")
-	return &other{pid: cmd.Process.Pid, addr: addr, admin: admin}
+	line, pid := services.Again(b, serveEnv+"="+b.TempDir())
+	addr, admin, _ := strings.Cut(line, " ")
+	return &other{pid: pid, addr: addr, admin: admin}
 }
 
 func (o *other) space(b *testing.B) *holdfast.Space {

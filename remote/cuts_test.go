@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,23 +43,12 @@ func TestCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.Close()
-	var (
-		running sync.WaitGroup
-		seen    = make([]takeover, *cuts)
-		tries   atomic.Int64
-		turn    = make(chan struct{}, cutAtOnce)
-	)
-	for i := range seen {
-		turn <- struct{}{}
-		running.Go(func() {
-			defer func() { <-turn }()
-			for ; !seen[i].struck() && !t.Failed(); tries.Add(1) {
-				seen[i] = cutOne(t, services.Proxy(t, g.cfgs[0].Founders[0].Client), next, fmt.Sprint("m", i), cutWays[i%len(cutWays)].cut)
-			}
-		})
-	}
-	running.Wait()
-	if n := int(tries.Load()) - len(seen); n > 0 {
+	seen := make([]takeover, *cuts)
+	n := services.Struck(t, len(seen), cutAtOnce, func(i int) bool {
+		seen[i] = cutOne(t, services.Proxy(t, g.cfgs[0].Founders[0].Client), next, fmt.Sprint("m", i), cutWays[i%len(cutWays)].cut)
+		return seen[i].struck()
+	})
+	if n > 0 {
 		t.Logf("proof: remote: %d more holds were lost before their links could be cut, on a busy machine; they are not counted", n)
 	}
 	for i, way := range cutWays {

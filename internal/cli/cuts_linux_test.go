@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -84,28 +82,17 @@ func TestCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.Close()
-	var (
-		running sync.WaitGroup
-		margins = make([]time.Duration, *cuts)
-		tries   atomic.Int64
-		turn    = make(chan struct{}, cutAtOnce)
-	)
-	for i := range margins {
-		turn <- struct{}{}
-		running.Go(func() {
-			defer func() { <-turn }()
-			c := &cutCommand{t: t, name: fmt.Sprint("m", i), file: filepath.Join(dir, fmt.Sprint("beats", i)), link: services.Proxy(t, addr)}
-			if i%2 == 1 {
-				c.how = "stubborn"
-			}
-			for struck := false; !struck && !t.Failed(); tries.Add(1) {
-				margins[i], struck = c.try(next)
-			}
-		})
-	}
-	running.Wait()
-	if n := int(tries.Load()) - len(margins); n > 0 {
-		t.Logf("proof: holdfast lock: %d more holds were lost before their links could be cut, on a busy machine; they are not counted", n)
+	margins := make([]time.Duration, *cuts)
+	more := services.Struck(t, len(margins), cutAtOnce, func(i int) (struck bool) {
+		c := &cutCommand{t: t, name: fmt.Sprint("m", i), file: filepath.Join(dir, fmt.Sprint("beats", i)), link: services.Proxy(t, addr)}
+		if i%2 == 1 {
+			c.how = "stubborn"
+		}
+		margins[i], struck = c.try(next)
+		return struck
+	})
+	if more > 0 {
+		t.Logf("proof: holdfast lock: %d more holds were lost before their links could be cut, on a busy machine; they are not counted", more)
 	}
 	reportCuts(t, margins)
 }

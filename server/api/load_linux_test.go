@@ -1,13 +1,11 @@
 package api_test
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/remote"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
@@ -44,33 +43,6 @@ func serveRole() error {
 		os.Exit(0)
 	}()
 	return api.Serve(context.Background(), ln, api.New(node), api.Config{})
-}
-
-// spawnNode starts it.
-func spawnNode(t *testing.T) (addr string, pid int) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "API_TEST_ROLE=serve", "API_TEST_DIR="+t.TempDir(), "GOGC=50") // as holdfast serve has it
-	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line := bufio.NewScanner(out)
-	if !line.Scan() {
-		t.Fatal("the node says nothing")
-	}
-	return line.Text(), cmd.Process.Pid
 }
 
 // resident is the memory of a process, in MiB.
@@ -192,7 +164,7 @@ func pass(d time.Duration) func() {
 // Three times the load that a node can bear neither stops it nor ends a session
 // that was there, nor does it fill its memory, and afterwards it is as before.
 func TestOverload(t *testing.T) {
-	addr, pid := spawnNode(t)
+	addr, pid := services.Again(t, "API_TEST_ROLE=serve", "API_TEST_DIR="+t.TempDir(), "GOGC=50") // as holdfast serve has it
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	sessions := openSessions(ctx, t, addr, *loadSessions)
