@@ -279,7 +279,7 @@ func (e *engine) Left() {
 func (e *engine) current(ctx context.Context) (*link, error) {
 	for {
 		e.mu.Lock()
-		l, ready, last := e.link, e.ready, e.last
+		l, ready := e.link, e.ready
 		e.mu.Unlock()
 		if l != nil {
 			return l, nil
@@ -287,7 +287,9 @@ func (e *engine) current(ctx context.Context) (*link, error) {
 		select {
 		case <-ready:
 		case <-ctx.Done():
-			return nil, &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: last}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return nil, &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: e.last}
 		case <-e.ctx.Done():
 			return nil, &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 		}

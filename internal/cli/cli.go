@@ -117,7 +117,7 @@ func (a *app) asking(run func(ctx context.Context, s *holdfast.Space, args []str
 				return err
 			}
 			defer s.Close()
-			return run(ctx, s, args)
+			return unanswered(run(ctx, s, args))
 		})
 	}
 }

@@ -105,7 +105,6 @@ var kinds = []struct {
 	{holdfast.ErrConflict, exitNo, "look at it anew (holdfast show, counter get, kv get) and decide"},
 	{fs.ErrNotExist, exitNo, ""},
 	{holdfast.ErrExhausted, exitFailed, "free something, or begin a new sequence"},
-	{errTimeout, exitTimeout, "is the backend up? name another with --url, or give it more time with --timeout"},
 	{context.DeadlineExceeded, exitTimeout, "give it more time with --wait or --timeout, or see who has it with holdfast show NAME"},
 	{holdfast.ErrUnavailable, exitFailed, "is the backend up? try again, or name another with --url"},
 	{fs.ErrPermission, exitFailed, "use an account that may, or another backend with --url"},

@@ -32,10 +32,23 @@ func (a *app) openSoon(sigs *signals) (*holdfast.Space, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	s, err := a.open(ctx)
+	if err == nil {
+		if err = s.Ping(ctx); err != nil { // a wait for a turn must not be one for a server that is not there
+			err = errors.Join(unanswered(err), s.Close())
+		}
+	}
 	if cause, ok := errors.AsType[signalled](context.Cause(ctx)); ok && err != nil {
 		return nil, cause
 	}
 	return s, err
+}
+
+// unanswered tells a backend that has not answered in time from a wait that has ended.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &failure{code: exitTimeout, err: err, hint: "is the backend up? name another with --url, or give it more time with --timeout"}
+	}
+	return err
 }
 
 // unopened tells a wrong URL from a backend that cannot be reached.

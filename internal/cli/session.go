@@ -159,11 +159,11 @@ func (h *holding) openSession(sigs *signals, s *holdfast.Space, f *pflag.FlagSet
 	}
 	session, err := s.Session(ctx, opts...)
 	if err != nil {
-		return nil, err
+		return nil, unanswered(err)
 	}
 	for _, kv := range keys {
 		if _, err := s.KV().Put(ctx, kv[0], []byte(kv[1]), holdfast.Under(session)); err != nil {
-			return nil, errors.Join(err, session.Revoke())
+			return nil, errors.Join(unanswered(err), session.Revoke())
 		}
 	}
 	return session, nil
@@ -220,8 +220,13 @@ func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
 	d.OnFault(func(string, string, error) {})
 	defer d.Close(ctx)
 	info, err := d.LeaseInfo(ctx, id)
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		named := *e
+		named.Op, named.Name = "show session", id.String()
+		return &named
+	}
 	if err != nil {
-		return fmt.Errorf("session %s: %w", id, err)
+		return err
 	}
 	j := sessionJSON{ID: id.String(), Owner: info.Owner, Meta: info.Meta, TTL: info.TTL.Seconds(), ExpiresIn: info.ExpiresIn.Seconds(),
 		Holds: info.Names, Waits: info.Waits, Keys: info.Keys}
