@@ -115,10 +115,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()
-		if errors.Is(err, fs.ErrInvalid) {
-			return err
-		}
-		return &failure{code: exitFailed, err: err, hint: "--data names another directory"}
+		return unstarted(err)
 	}
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
 	err = api.Serve(ctx, ln, api.New(node), web)
@@ -126,6 +123,18 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		err = nil // asked for
 	}
 	return errors.Join(err, node.Close())
+}
+
+// unstarted says what to change for a node that could not start.
+func unstarted(err error) error {
+	if errors.Is(err, fs.ErrInvalid) {
+		return err
+	}
+	hint := "--data names another directory"
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		hint = "is another node running? --peer names another address"
+	}
+	return &failure{code: exitFailed, err: err, hint: hint}
 }
 
 // open listens where clients come, and for profiles, before anything is written; it

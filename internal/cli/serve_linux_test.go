@@ -196,3 +196,26 @@ func TestServeWithLimits(t *testing.T) {
 		t.Errorf("the node ends with %v", err)
 	}
 }
+
+// A group is founded by files alone; the environment goes before the file, and a flag
+// before both.
+func TestServe_Settings(t *testing.T) {
+	dir, addr, peer := t.TempDir(), services.Addr(t), services.Addr(t)
+	config := filepath.Join(dir, "node.yaml")
+	write(t, config, "data: "+filepath.Join(dir, "of-the-file")+"\nlisten: 127.0.0.1:1\nid: 3\npeer: "+peer+"\nmembers: 3="+peer+"/"+addr+"\n")
+	t.Setenv("HOLDFAST_LISTEN", addr)
+	t.Setenv("HOLDFAST_DATA", filepath.Join(dir, "of-the-environment"))
+	n := &node{t: t, args: []string{"serve", "--config", config, "--data", filepath.Join(dir, "of-the-flag")}}
+	if greeting := n.start(); !strings.Contains(greeting, addr) || !strings.Contains(greeting, "of-the-flag") {
+		t.Errorf("the node greets with %s", greeting)
+	}
+	defer n.signal(syscall.SIGTERM)
+	does(t, "holdfast://"+addr, "counter", "add", "n") // waits for its leader
+	if members := does(t, "holdfast://"+addr, "member", "ls"); !strings.Contains(members, "3     votes  "+peer+"  "+addr) {
+		t.Errorf("the group is\n%s", members)
+	}
+	second := program(t, dir, "serve", "--config", config, "--data", filepath.Join(dir, "other"), "--listen", services.Addr(t))
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "--peer names another address") {
+		t.Errorf("a second node on the same peer address: %v, %s", err, out)
+	}
+}
