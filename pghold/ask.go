@@ -13,9 +13,10 @@ import (
 // each a transaction of its own: what one of them meets is nothing to the rest.
 // A link that many share would else be idle while each answer is on its way.
 type question struct {
-	key     Key          // of two about the same key the second waits for the first's answer
-	sql     string       // returns one row
-	args    func() []any // asked for when it goes out, on the link's goroutine
+	key Key // of two about the same key the second waits for the first's answer
+	// form is what to ask, for one row, told when it goes out, by who has the
+	// link; "": nothing, and the job fails with errPassed.
+	form    func() (sql string, args []any)
 	into    []any        // takes the row
 	answer  func() error // what to do with it
 	mishap  func(ctx context.Context, err error) error
@@ -56,11 +57,7 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last er
 	errs = make([]error, len(jobs))
 	statements := make([]*pgconn.StatementDescription, len(jobs))
 	for i, j := range jobs {
-		sd, err := l.statement(ctx, j.ask.sql)
-		if err == nil {
-			err = j.ask.builder.Build(l.conn.TypeMap(), sd, j.ask.args())
-		}
-		statements[i], errs[i] = sd, err
+		statements[i], errs[i] = l.build(ctx, j.ask)
 	}
 	p := l.conn.PgConn().StartPipeline(ctx)
 	for i, j := range jobs {
@@ -84,6 +81,22 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last er
 		last = err
 	}
 	return errs, last
+}
+
+// errPassed: when it was to go out there was nothing to ask any more.
+var errPassed = errors.New("passed over")
+
+// build makes a question ready to be sent.
+func (l *link) build(ctx context.Context, q *question) (*pgconn.StatementDescription, error) {
+	sql, args := q.form()
+	if sql == "" {
+		return nil, errPassed
+	}
+	sd, err := l.statement(ctx, sql)
+	if err == nil {
+		err = q.builder.Build(l.conn.TypeMap(), sd, args)
+	}
+	return sd, err
 }
 
 // statement is one that the server knows, made on first use.

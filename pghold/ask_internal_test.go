@@ -49,7 +49,7 @@ func TestMishap(t *testing.T) {
 	for i := range jobs {
 		var n int64
 		jobs[i] = &job{done: make(chan struct{}), ask: &question{
-			key: Key{n: int64(i)}, sql: "select 6 / $1::bigint", args: func() []any { return []any{int64(i) - 2} }, into: []any{&n},
+			key: Key{n: int64(i)}, form: func() (string, []any) { return "select 6 / $1::bigint", []any{int64(i) - 2} }, into: []any{&n},
 			answer: func() error { sum += n; return nil }, mishap: func(_ context.Context, err error) error { return err },
 		}}
 	}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -29,6 +31,11 @@ type claim struct {
 	id    int64 // its row
 	token uint64
 	lease *driver.Lease
+
+	// rowless: it was taken quickly, and has no row yet. Changed by who has the
+	// link.
+	rowless atomic.Bool
+	since   time.Time // of a quick grant
 
 	once     sync.Once
 	released chan struct{}
@@ -168,7 +175,12 @@ func (c *client) drop(cl *claim) {
 // Release gives the hold back. If ctx ends before the answer, the release goes
 // on, and a second call waits for the same answer.
 func (cl *claim) Release(ctx context.Context) error {
-	cl.c.giveBack(cl)
+	cl.once.Do(cl.giveBackNow)
+	select {
+	case <-cl.released:
+		return cl.result
+	default: // ctx makes a timer when it is waited for
+	}
 	select {
 	case <-cl.released:
 		return cl.result
@@ -178,13 +190,33 @@ func (cl *claim) Release(ctx context.Context) error {
 }
 
 // giveBack starts the release, once.
-func (c *client) giveBack(cl *claim) {
-	cl.once.Do(func() {
-		if !c.spawn(func() { cl.release() }) {
-			cl.settle(&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: driver.ErrClosed})
-		}
-	})
+func (c *client) giveBack(cl *claim) { cl.once.Do(func() { cl.beside(cl.release) }) }
+
+// beside runs the release, or what is left of it, in the background.
+func (cl *claim) beside(f func()) {
+	if !cl.c.spawn(f) {
+		cl.settle(&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: driver.ErrClosed})
+	}
 }
+
+// giveBackNow starts the release of a lock in the caller's goroutine, so that one
+// that is answered at once costs no other.
+func (cl *claim) giveBackNow() {
+	if cl.gathers() || cl.c.opts.Scope == TransactionScope || cl.c.life.Err() != nil || !cl.l.alive() || cl.stale() {
+		cl.beside(cl.release)
+		return
+	}
+	j := cl.l.ask(cl.unlocking())
+	select {
+	case <-j.done:
+		cl.freed(failed(context.Background(), j.err))
+	default:
+		cl.beside(func() { <-j.done; cl.freed(failed(context.Background(), j.err)) })
+	}
+}
+
+// stale: it is so old, and has no row, that others may not wait for one any more.
+func (cl *claim) stale() bool { return cl.rowless.Load() && time.Since(cl.since) > staleAfter }
 
 func (cl *claim) settle(err error) {
 	cl.result = err
@@ -207,8 +239,24 @@ func (cl *claim) release() {
 	default:
 		err = cl.unlock()
 	}
+	cl.freed(err)
+}
+
+// unlock gives a lock of the server back, after its row was written if that is
+// late.
+func (cl *claim) unlock() error {
+	if l := cl.l; cl.stale() {
+		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*claim{cl}) }).done
+	}
+	j := cl.l.startAsking(cl.unlocking())
+	<-j.done
+	return failed(context.Background(), j.err)
+}
+
+// freed is the end of a release.
+func (cl *claim) freed(err error) {
 	cl.c.drop(cl)
-	if err != nil && !l.alive() {
+	if err != nil && !cl.l.alive() {
 		err = lostBecause(err)
 	}
 	cl.settle(err)

@@ -33,14 +33,16 @@ select pg_catalog.%[5]s(%[3]d)`
 
 // dial opens a link, with its goroutine.
 func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
-	conn, err := c.connect(ctx)
+	l := &link{
+		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
+		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]struct{}{}, guards: map[Key]struct{}{},
+		leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
+	}
+	conn, err := c.connect(ctx, l.heard)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{
-		c: c, conn: conn, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
-		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
-	}
+	l.conn = conn
 	if err := l.prepare(ctx); err != nil {
 		c.hangUp(conn)
 		return nil, failed(ctx, err)
@@ -54,12 +56,13 @@ func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 	return l, nil
 }
 
-// connect opens a connection as the pool would.
-func (c *client) connect(caller context.Context) (*pgx.Conn, error) {
+// connect opens a connection as the pool would. heard is told of notifications
+// by whoever reads.
+func (c *client) connect(caller context.Context, heard func(*pgconn.Notification)) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(caller, max(c.config.ConnectTimeout, c.opts.Timeout))
 	defer cancel()
 	pool, cfg := c.pool.Config(), c.config.Copy()
-	cfg.OnNotification = nil
+	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { heard(n) }
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "holdfast"
 	}
@@ -107,6 +110,9 @@ func (l *link) prepare(ctx context.Context) error {
 // begin opens the transaction that a link of transaction scope lives in.
 func (l *link) begin(ctx context.Context) error {
 	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.lockTimeout(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
+	if err == nil && !l.waits {
+		_, err = l.conn.Exec(ctx, closeGates, pgx.QueryExecModeSimpleProtocol)
+	}
 	return err
 }
 
@@ -141,7 +147,7 @@ func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
 // keepsServer looks whether a second connection gets the first one's server, or
 // the first one another, which happens only if it is given back in between.
 func (c *client) keepsServer(ctx context.Context, first *pgx.Conn) error {
-	second, err := c.connect(ctx)
+	second, err := c.connect(ctx, func(*pgconn.Notification) {})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,13 @@
 // long as the lock is held; [Options].Waits bounds them, and waits beyond it ask
 // every 25 ms. Cancelling a wait costs no connection. Every connection also
 // holds one advisory lock with a random bigint key, by which others see that it
-// is alive.
+// is alive; one more for each name that its program waits for or uses as a
+// semaphore, latch or barrier; and 32 while it watches.
+//
+// A mutex that was free the last time is taken without a row, which follows if it
+// is still held 2 ms later: who asks who holds it waits for that. It is so as long
+// as nobody watches or waits for the name, and no program on the database uses
+// TransactionScope.
 //
 // # Scopes
 //

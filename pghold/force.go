@@ -46,6 +46,9 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	}
 	var nonce, id int64
 	var kind int16
+	if err := c.noted(ctx); err != nil {
+		return driver.ForceReply{}, err
+	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		rows, err := q.Query(ctx, revokeSQL, c.args(key.space(), key.n, int64(r.Token))...)
 		if err != nil {

@@ -82,7 +82,7 @@ func (c *client) gather(ctx context.Context, cl *claim) error {
 		if err != nil {
 			return c.whyNot(ctx, cl, err)
 		}
-		state, err := c.gatherOn(ctx, l, cl, &told)
+		state, err := c.gatherOn(ctx, l, cl, false, &told)
 		if err != nil && (l.alive() || ctx.Err() != nil) {
 			return c.whyNot(ctx, cl, err)
 		}
@@ -106,17 +106,26 @@ func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
 }
 
 const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
-from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
 // gatherOn is the arrival.
-func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (string, error) {
+// sure: nobody holds the name as a lock without a row.
+func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, sure bool, told *bool) (string, error) {
 	var state string
 	var token, id, has *int64
 	var position int
 	lease := c.leaseOn(l, cl.r)
 	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+		guard := int64(0)
+		if c.opts.Scope == SessionScope {
+			if !sure && l.held[cl.key] != (tally{}) {
+				state = "unsure"
+				return nil
+			}
+			guard = l.guard(cl.key)
+		}
 		return q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
-			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try)...).
+			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard, sure)...).
 			Scan(&state, &token, &id, &position, &has)
 	}, func() {
 		if id != nil {
@@ -127,6 +136,11 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (
 		return "", err
 	}
 	switch state {
+	case "unsure":
+		if err := c.noted(ctx); err != nil {
+			return "", err
+		}
+		return c.gatherOn(ctx, l, cl, true, told)
 	case "granted":
 		c.hold(l, cl, *id, *token, lease)
 	case "queued":
@@ -267,8 +281,9 @@ func ring(ch chan struct{}) {
 	}
 }
 
-// heard takes a notification.
-func (c *client) heard(n *pgconn.Notification) {
+// heard takes a notification, for who has the link.
+func (l *link) heard(n *pgconn.Notification) {
+	c := l.c
 	if n.Channel == "holdfast_event" {
 		c.hub.publish(n.Payload)
 		return
@@ -281,6 +296,8 @@ func (c *client) heard(n *pgconn.Notification) {
 	switch what {
 	case "w":
 		c.wake(Key{n: b, pair: a == 2})
+	case "k":
+		l.setEasy(Key{n: b, pair: a == 2}, false)
 	case "f":
 		c.forced(uint64(a))
 	}

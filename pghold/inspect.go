@@ -35,6 +35,9 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	if err != nil && !r.Prefix {
 		return reply, err
 	}
+	if err := c.noted(ctx); err != nil {
+		return reply, err
+	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		if err := q.QueryRow(ctx, "select n from holdfast.revision", c.mode).Scan(&reply.Revision); err != nil {
 			return err
@@ -154,8 +157,16 @@ func (c *client) heldError(ctx context.Context, cl *claim) error {
 	e := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		res, _, err := c.show(ctx, q, cl.name, cl.key)
+		if err == nil && len(res.Holders) == 0 { // its row may be on the way
+			if err = c.noted(ctx); err == nil {
+				res, _, err = c.show(ctx, q, cl.name, cl.key)
+			}
+		}
 		if err != nil {
 			return err
+		}
+		if res.Kind != 0 && res.Kind != cl.kind {
+			return otherKind(res.Kind)
 		}
 		e.Holders, e.Waiting = res.Holders, len(res.Waiters)
 		if len(e.Holders) == 0 && !cl.gathers() {

@@ -138,6 +138,9 @@ func (c *client) endLease(l *driver.Lease, why error) []*claim {
 // LeaseInfo tells what the server knows of a session.
 func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
 	info := driver.LeaseInfo{ID: id}
+	if err := c.noted(ctx); err != nil {
+		return info, err
+	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var meta []byte
 		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast.alive(nonce, 0)

@@ -14,9 +14,10 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// link is a connection that holds or waits. One goroutine uses it: it runs the
-// jobs in order, and between them it reads, so that the end of the connection
-// is noticed when it comes and not when the connection is needed next.
+// link is a connection that holds or waits. One goroutine at a time has it. Its
+// own runs the jobs in order, and between them it reads, so that the end of the
+// connection is noticed when it comes and not when the connection is needed
+// next. A caller that finds it free may have it for one question (see askNow).
 type link struct {
 	c     *client
 	conn  *pgx.Conn
@@ -29,16 +30,30 @@ type link struct {
 
 	mu        sync.Mutex
 	queue     []*job
-	interrupt context.CancelFunc // of the read under way
+	busy      bool               // somebody has it
+	uses      uint               // how often callers had it
+	left      *job               // a caller's, whose answer is still to be read
+	interrupt context.CancelFunc // of the read under way, for a job
+	halt      context.CancelFunc // of the read under way, if the link dies
 	err       error              // why it is dead
+	easy      map[Key]struct{}   // names that may be taken quickly
+	fresh     fresh
 
-	// held is what the link holds; only its own goroutine looks. PostgreSQL
-	// would grant a lock twice to one connection.
+	// For who has the link. held is what it holds: PostgreSQL would grant a lock
+	// twice to one connection.
 	held map[Key]tally
 	// known are the statements that the server has prepared.
 	known map[string]*pgconn.StatementDescription
 	// probes counts signs of life, for what is done now and then.
 	probes int
+	// guards are the names whose guard it holds.
+	guards map[Key]struct{}
+	// shy is how many grants are not to be followed by quick ones.
+	shy int
+	// watching: it holds the gates.
+	watching bool
+	// limited: a deadline is set for what is read.
+	limited bool
 
 	// Guarded by the client's mutex.
 	leases   map[driver.Spec]*driver.Lease
@@ -58,6 +73,11 @@ type job struct {
 	state atomic.Int32
 	done  chan struct{}
 	err   error
+
+	// Of a question that a caller asks itself.
+	sd       *pgconn.StatementDescription
+	answered bool  // there was a row
+	failed   error // what the server said instead, or what its row could not be read as
 }
 
 // The states of a job.
@@ -71,7 +91,7 @@ const (
 // read has to be interrupted by the next one.
 const rest = time.Millisecond
 
-// start hands run to the link; limit bounds it, and past it the link is lost.
+// start hands run to the link's goroutine; limit bounds it, and past it the link is lost.
 func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
 	return l.put(&job{run: run, limit: limit, done: make(chan struct{})})
 }
@@ -129,12 +149,16 @@ func (j *job) wait(ctx context.Context) bool {
 // loop is the link's goroutine.
 func (l *link) loop() {
 	for l.alive() {
-		if jobs := l.next(); len(jobs) > 0 {
+		if j := l.leftOver(); j != nil {
+			l.finishLeft(j)
+		} else if jobs := l.next(); len(jobs) > 0 {
 			l.run(jobs)
+			l.let()
 		} else {
 			l.idle()
 		}
 	}
+	l.claimForGood()
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_ = l.conn.Close(ctx)
@@ -149,13 +173,15 @@ func (l *link) alive() bool {
 	}
 }
 
-// next are the jobs to do now: one, or questions that go out together.
+// next are the jobs to do now: one, or questions that go out together. If there
+// are any the link's goroutine has the link.
 func (l *link) next() []*job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
+	if len(l.queue) == 0 || l.busy {
 		return nil
 	}
+	l.busy = true
 	n := together(l.queue)
 	jobs := l.queue[:n:n]
 	l.queue = l.queue[n:]
@@ -163,6 +189,7 @@ func (l *link) next() []*job {
 }
 
 func (l *link) run(jobs []*job) {
+	l.unlimit()
 	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return !j.state.CompareAndSwap(queued, running) })
 	if len(jobs) == 0 {
 		return
@@ -189,13 +216,16 @@ func orError(err, otherwise error) error {
 
 // idle waits for a job, and reads meanwhile.
 func (l *link) idle() {
+	before := l.used()
 	pause := time.NewTimer(rest)
 	defer pause.Stop()
 	select {
 	case <-l.bell:
 	case <-l.dead:
 	case <-pause.C:
-		l.read()
+		if l.used() == before {
+			l.read()
+		}
 	}
 }
 
@@ -207,13 +237,12 @@ func (l *link) read() {
 	if !l.mayRead(cancel) {
 		return
 	}
-	n, err := l.conn.WaitForNotification(ctx)
+	defer l.let()
+	l.unlimit()
+	err := l.conn.PgConn().WaitForNotification(ctx)
 	l.mu.Lock()
 	l.interrupt = nil
 	l.mu.Unlock()
-	if n != nil {
-		l.c.heard(n)
-	}
 	switch {
 	case l.conn.IsClosed():
 		l.die(orError(err, errors.New("the server closed it")))
@@ -226,10 +255,10 @@ func (l *link) read() {
 func (l *link) mayRead(cancel context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 || l.err != nil {
+	if len(l.queue) > 0 || l.busy || l.err != nil {
 		return false
 	}
-	l.interrupt = cancel
+	l.interrupt, l.busy = cancel, true
 	return true
 }
 
@@ -265,13 +294,16 @@ func (l *link) die(err error) {
 	l.err = err
 	rest := l.queue
 	l.queue = nil
-	interrupt := l.interrupt
+	stop := l.interrupt
+	if stop == nil {
+		stop = l.halt
+	}
 	l.mu.Unlock()
 	l.c.lost(l, err)
 	close(l.dead)
 	l.kill()
-	if interrupt != nil {
-		interrupt()
+	if stop != nil {
+		stop()
 	}
 	for _, j := range rest {
 		if j.state.CompareAndSwap(queued, dropped) {

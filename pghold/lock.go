@@ -68,6 +68,9 @@ func (c *client) step(ln *line, w *waiter) {
 
 // lock takes a lock of the server.
 func (c *client) lock(ctx context.Context, cl *claim) error {
+	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
+		return err
+	}
 	ln := c.enter(cl.key)
 	defer c.leave(ln)
 	w, err := c.arrive(ctx, ln, cl)
@@ -124,6 +127,12 @@ func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, erro
 	case "granted":
 		return nil, nil
 	case "queued":
+		if a.unsure {
+			if err := c.sameKind(ctx, cl); err != nil {
+				c.forget(cl)
+				return nil, err
+			}
+		}
 		w := c.join(ln, cl)
 		if cl.r.Waiting != nil {
 			cl.r.Waiting(a.position)
@@ -146,6 +155,7 @@ type answer struct {
 	id       *int64
 	position int
 	pid      uint32
+	unsure   bool // who holds it has no row yet, which would tell as what; if granted: somebody watches, or left rows
 }
 
 // knock asks the home link. A link that has died since it was last used is not
@@ -161,7 +171,7 @@ func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
 			return a, err
 		}
 		lease := c.leaseOn(l, cl.r)
-		j := l.startAsking(l.arrival(cl, lease, &a))
+		j := l.ask(l.arrival(cl, lease, &a))
 		if !j.wait(ctx) {
 			c.spawn(func() { c.undo(j, cl) })
 			return answer{}, stopped(ctx, driver.NotDone)
@@ -199,21 +209,21 @@ func (c *client) forget(cl *claim) {
 	})
 }
 
-const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid
-from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid, coalesce(unsure, false)
+from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
 // arrival asks for the lock. What the link holds is known when the question goes
 // out: asking the server for more of it would be granted, whoever waits.
 func (l *link) arrival(cl *claim, lease *driver.Lease, a *answer) *question {
 	return &question{
-		key: cl.key, sql: arriveSQL,
-		args: func() []any {
+		key: cl.key,
+		form: func() (string, []any) {
 			t := l.held[cl.key]
 			mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
-			return []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
-				uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try}
+			return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
+				uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
 		},
-		into:   []any{&a.state, &a.token, &a.id, &a.position, &a.pid},
+		into:   []any{&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure},
 		answer: func() error { return l.arrived(cl, lease, a) },
 		mishap: func(ctx context.Context, err error) error { return l.tidy(ctx, cl, err) },
 	}
@@ -226,8 +236,11 @@ func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	switch a.state {
 	case "granted":
 		l.took(cl, *a.id, *a.token, lease)
+		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
 	case "queued":
 		cl.id = *a.id
+		l.guard(cl.key)
+		l.setEasy(cl.key, false)
 	}
 	return nil
 }
@@ -284,21 +297,28 @@ func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
 	return err
 }
 
-// unlock gives a lock of the server back.
-func (cl *claim) unlock() error {
+// unlocking asks the server to take a lock back.
+func (cl *claim) unlocking() *question {
 	l, had := cl.l, false
-	j := l.startAsking(&question{
-		key: cl.key, sql: "select holdfast.release($1, $2, $3, $4)",
-		args:   func() []any { return []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id} },
-		into:   []any{&had},
-		answer: func() error { l.gave(cl); return nil },
+	return &question{
+		key: cl.key,
+		form: func() (string, []any) {
+			if cl.rowless.Load() {
+				return cl.lockSQL("pg_advisory_unlock")
+			}
+			return "select holdfast.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
+		},
+		into: []any{&had},
+		answer: func() error {
+			l.gave(cl)
+			cl.rowless.Store(false)
+			if !had {
+				return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
+			}
+			return nil
+		},
 		mishap: func(_ context.Context, err error) error { return err },
-	})
-	<-j.done
-	if j.err == nil && !had {
-		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
 	}
-	return failed(context.Background(), j.err)
 }
 
 // Pauses of those who wait: while one that was chosen goes first, while no connection is

@@ -15,11 +15,13 @@ import (
 // Schema is the SQL that makes the schema "holdfast": what pghold runs on first
 // use. Where programs have no right to do so, have an administrator run it once
 // (it can be repeated), and then the statements of [Grants].
-var Schema = tablesSQL + locksSQL + gatheringSQL + dataSQL
+var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL
 
 var (
 	//go:embed sql/tables.sql
 	tablesSQL string
+	//go:embed sql/quick.sql
+	quickSchemaSQL string
 	//go:embed sql/locks.sql
 	locksSQL string
 	//go:embed sql/gather.sql
@@ -29,7 +31,7 @@ var (
 )
 
 // schemaVersion is the one that the last statement of Schema notes.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // schemaLock keeps programs that make the schema at the same time apart.
 const schemaLock = 5209599041173340518

@@ -56,7 +56,7 @@ func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
 }
 
 func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (answer, error) {
-	sql, args := cl.waitSQL("pg_try_advisory_xact_lock")
+	sql, args := cl.lockSQL("pg_try_advisory_xact_lock")
 	var got bool
 	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got
 	var a answer
 	err = c.onHome(ctx, home, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, arriveSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), home.nonce,
-			uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try)...).
-			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid)
+			uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try, int64(0))...).
+			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure)
 	}, func() {
 		if a.id != nil {
 			c.forget(&claim{name: cl.name, key: cl.key, id: *a.id})
@@ -113,7 +113,7 @@ func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
 		return "", c.stays(ctx, cl, err)
 	}
 	lease := c.leaseOn(l, cl.r)
-	sql, args := cl.waitSQL("pg_advisory_xact_lock")
+	sql, args := cl.lockSQL("pg_advisory_xact_lock")
 	err = c.inTx(ctx, l, func(ctx context.Context) error {
 		_, err := l.conn.Exec(ctx, sql, c.args(args...)...)
 		return err

@@ -108,8 +108,8 @@ func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Lease) (str
 	return l.salvage(ctx, cl, lease, err)
 }
 
-// waitSQL is the blocking lock function for a claim.
-func (cl *claim) waitSQL(function string) (string, []any) {
+// lockSQL calls a function on advisory locks for a claim.
+func (cl *claim) lockSQL(function string) (string, []any) {
 	if cl.mode == driver.Shared {
 		function += "_shared"
 	}

@@ -130,11 +130,23 @@ func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
 }
 
 // subscribeSQL makes the link one that events are sent for. The lock lets no
-// transaction be under way that has looked before.
-const subscribeSQL = `do $$ begin
+// transaction be under way that has looked before. The gates are closed as long
+// as somebody watches: a quick grant is told to nobody.
+const (
+	subscribeSQL = `do $$ begin
   perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
-  insert into holdfast.watcher (nonce) values (%d) on conflict do nothing;
+  insert into holdfast.watcher (nonce) values (%[1]d) on conflict do nothing;
+  if found then
+    perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i;
+  end if;
 end $$; listen holdfast_event`
+	unsubscribeSQL = `do $$ begin
+  delete from holdfast.watcher where nonce = %[1]d;
+  if found then
+    perform pg_catalog.pg_advisory_unlock_shared(5209599041173340544 + i) from generate_series(0, 31) i;
+  end if;
+end $$; unlisten holdfast_event`
+)
 
 // listenForEvents subscribes the home link, and returns the revision from which
 // everything follows.
@@ -145,11 +157,15 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 	}
 	var rev int64
 	err = c.onHome(ctx, l, func(ctx context.Context, _ querier) error {
+		l.watching = true
 		if _, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll(); err != nil {
 			return err
 		}
 		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
 	}, nil)
+	if err == nil {
+		err = c.noted(ctx) // the end of a hold without a row would be told to nobody
+	}
 	return uint64(rev), err
 }
 
@@ -167,7 +183,8 @@ func (c *client) watchNoMore() {
 			if again {
 				return nil
 			}
-			_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf("delete from holdfast.watcher where nonce = %d; unlisten holdfast_event", l.nonce)).ReadAll()
+			_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
+			l.watching = err != nil
 			return err
 		})
 		<-j.done

@@ -37,23 +37,29 @@ begin
 end
 $$;
 
--- gather is arrive for semaphores, latches and barriers.
+-- gather is arrive for semaphores, latches and barriers. Its guard keeps others
+-- from taking the name quickly as a lock. sure: nobody holds it so without a row;
+-- else it answers 'unsure' if somebody holds the lock.
+drop function if exists holdfast.gather(smallint, bigint, text, smallint, smallint, bigint, bigint, bigint, uuid, text, bytea, boolean);
 create or replace function holdfast.gather(
   s smallint, k bigint, nam text, knd smallint, m smallint, wei bigint, li bigint,
-  me bigint, lea uuid, own text, met bytea, wait boolean,
+  me bigint, lea uuid, own text, met bytea, wait boolean, guard bigint, sure boolean,
   out state text, out tok bigint, out place bigint, out pos int, out has bigint)
 language plpgsql volatile as $$
 declare
   r holdfast.resource;
 begin
+  if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then
     pos := holdfast.other_kind(s, k, knd, me);
     if pos is not null then state := 'kind'; return; end if;
+    if not sure and not holdfast.free(s, k) then state := 'unsure'; return; end if;
     if li <= 0 then state := 'absent'; return; end if;
     if knd = 3 and wei > li then state := 'heavy'; has := li; return; end if;
     insert into holdfast.resource (space, key, name, kind, lim, rest, made)
       values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
+    perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
     select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   end if;
   has := r.lim;
@@ -125,6 +131,7 @@ begin
     if take = 0 then return; end if;
     insert into holdfast.resource (space, key, name, kind, lim, rest, made)
       values (s, k, nam, 5, cnt, cnt, nextval('holdfast.token')) on conflict do nothing;
+    perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
     select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   end if;
   if r.kind <> 5 then state := 'kind'; return; end if;

@@ -169,11 +169,14 @@ end
 $$;
 
 -- arrive is the first step of every claim on a lock: take it if it is free and
--- nobody waits, else join the queue (wait), or be refused.
+-- nobody waits, else join the queue (wait), or be refused. Who joins takes the
+-- name's guard (0: has it already). unsure: who holds it has no row that says as
+-- what; or of a grant, the next one cannot be quick.
+drop function if exists holdfast.arrive(smallint, bigint, text, smallint, smallint, bigint, uuid, text, bytea, bytea, boolean, boolean, boolean);
 create or replace function holdfast.arrive(
   s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
-  try boolean, again boolean, wait boolean,
-  out state text, out tok bigint, out place bigint, out pos int, out pid int)
+  try boolean, again boolean, wait boolean, guard bigint,
+  out state text, out tok bigint, out place bigint, out pos int, out pid int, out unsure boolean)
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
@@ -195,9 +198,11 @@ begin
   end if;
   if try and holdfast.try_lock(s, k, m) then
     if busy then perform holdfast.bury(s, k, m); end if;
-    tok := nextval('holdfast.token'); place := tok; state := 'granted';
+    tok := nextval('holdfast.token'); place := tok; state := 'granted'; unsure := busy or watched;
   elsif wait then
+    if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
     tok := 0; place := nextval('holdfast.token'); state := 'queued'; pos := coalesce(pos, 1);
+    unsure := knd <> 1 and not exists (select from holdfast.claim x where x.space = s and x.key = k and x.token > 0);
   else
     state := 'held'; return;
   end if;

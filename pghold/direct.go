@@ -1,0 +1,240 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// grace is how long a caller reads the answer to its question itself. Until then
+// it heeds neither its context nor the end of the Space.
+const grace = 5 * time.Millisecond
+
+// ask puts a question to the server: if the link is free the caller itself does,
+// which spares it two changes of goroutine, and else the link's goroutine. An
+// answer that takes longer than grace is left to the latter in any case.
+func (l *link) ask(q *question) *job {
+	j := &job{ask: q, limit: l.c.opts.Timeout, done: make(chan struct{})}
+	if !l.have() {
+		return l.put(j)
+	}
+	sql, args := q.form()
+	sd := l.known[sql]
+	if sql != "" && sd == nil { // it takes a trip of its own to make it known
+		l.let()
+		return l.put(j)
+	}
+	j.state.Store(running)
+	if sql == "" {
+		j.finish(errPassed)
+		l.let()
+		return j
+	}
+	l.askNow(j, sd, args)
+	return j
+}
+
+// askNow sends a question and reads its answer, for who has the link.
+func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
+	j.sd = sd
+	if err := j.ask.builder.Build(l.conn.TypeMap(), sd, args); err != nil {
+		j.failed = err
+		l.conclude(j)
+		return
+	}
+	if err := l.send(j); err != nil {
+		l.breakOff(j, err)
+		return
+	}
+	err := l.receive(j, grace)
+	switch {
+	case err == nil:
+		l.conclude(j)
+	case l.conn.IsClosed() || !timedOut(err):
+		l.breakOff(j, err)
+	default:
+		l.mu.Lock()
+		l.left = j
+		l.mu.Unlock()
+		ring(l.bell)
+	}
+}
+
+// leftOver is the question whose answer is still to be read. The link is had for
+// it, by its goroutine from now on.
+func (l *link) leftOver() *job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
+}
+
+// finishLeft reads an answer that a caller did not wait for.
+func (l *link) finishLeft(j *job) {
+	l.mu.Lock()
+	l.halt = func() { _ = l.conn.PgConn().Conn().SetReadDeadline(time.Unix(1, 0)) }
+	dead := l.err != nil
+	l.mu.Unlock()
+	var err error
+	if !dead {
+		err = l.receive(j, j.limit)
+	}
+	l.mu.Lock()
+	l.left, l.halt = nil, nil
+	l.mu.Unlock()
+	if err = orError(err, l.why()); err != nil {
+		l.breakOff(j, err)
+		return
+	}
+	l.conclude(j)
+}
+
+// why the link is dead; nil: it lives.
+func (l *link) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// have takes the link for the caller, if nobody has it or waits for it.
+func (l *link) have() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy || len(l.queue) > 0 || l.err != nil {
+		return false
+	}
+	l.busy = true
+	l.uses++
+	return true
+}
+
+// let gives the link up.
+func (l *link) let() {
+	l.mu.Lock()
+	l.busy = false
+	wanted := len(l.queue) > 0 || l.err != nil
+	l.mu.Unlock()
+	if wanted {
+		ring(l.bell)
+	}
+}
+
+func (l *link) used() uint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.uses
+}
+
+// claimForGood takes a dead link from whoever has it; what is still to be read
+// never will be.
+func (l *link) claimForGood() {
+	for {
+		l.mu.Lock()
+		left, taken := l.left, l.busy
+		if left != nil || !taken {
+			l.busy, l.left = true, nil
+			l.mu.Unlock()
+			if left != nil {
+				left.finish(unreachable(l.err))
+			}
+			return
+		}
+		l.mu.Unlock()
+		<-l.bell
+	}
+}
+
+// send writes a question, a transaction of its own.
+func (l *link) send(j *job) error {
+	b, front := &j.ask.builder, l.conn.PgConn().Frontend()
+	front.SendBind(&pgproto3.Bind{
+		PreparedStatement: j.sd.Name, ParameterFormatCodes: b.ParamFormats, Parameters: b.ParamValues, ResultFormatCodes: b.ResultFormats,
+	})
+	front.SendExecute(&pgproto3.Execute{})
+	front.SendSync(&pgproto3.Sync{})
+	return front.Flush()
+}
+
+// receive reads up to the end of the transaction. A time-out leaves the link as
+// it is: reading can go on later.
+func (l *link) receive(j *job, limit time.Duration) error {
+	c := l.conn.PgConn()
+	l.limited = true
+	if err := c.Conn().SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	for {
+		msg, err := c.ReceiveMessage(context.Background())
+		if err != nil {
+			return orError(errors.Unwrap(err), err)
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.DataRow:
+			j.answered = true
+			j.failed = l.scanRow(j, msg.Values)
+		case *pgproto3.ErrorResponse:
+			j.failed = pgconn.ErrorResponseToPgError(msg)
+		case *pgproto3.ReadyForQuery:
+			if !j.answered && j.failed == nil {
+				j.failed = pgx.ErrNoRows
+			}
+			return nil
+		}
+	}
+}
+
+func (l *link) scanRow(j *job, values [][]byte) error {
+	if len(values) != len(j.ask.into) {
+		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(j.ask.into))
+	}
+	for i, v := range values {
+		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, j.ask.builder.ResultFormats[i], v, j.ask.into[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conclude is what follows an answer; then the link is free.
+func (l *link) conclude(j *job) {
+	defer l.let()
+	err := j.failed
+	if err == nil {
+		err = j.ask.answer()
+	}
+	if err != nil {
+		l.unlimit()
+		ctx, cancel := context.WithTimeout(l.life, j.limit)
+		defer cancel()
+		err = j.ask.mishap(ctx, err)
+	}
+	if l.conn.IsClosed() {
+		l.die(orError(err, errors.New("the connection is closed")))
+	}
+	j.finish(err)
+}
+
+// breakOff is the end of the link in the middle of a question.
+func (l *link) breakOff(j *job, err error) {
+	l.die(err)
+	j.finish(unreachable(err))
+	l.let()
+}
+
+// unlimit lets reading take as long as it takes.
+func (l *link) unlimit() {
+	if l.limited {
+		l.limited = false
+		_ = l.conn.PgConn().Conn().SetReadDeadline(time.Time{}) // a connection that cannot fails at the next read
+	}
+}
+
+func timedOut(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}

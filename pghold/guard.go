@@ -1,0 +1,84 @@
+package pghold
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// The guard of a name is an advisory lock that the home link of every program has
+// which waits for the name, or uses it as something that is no lock. Nobody takes
+// the name quickly meanwhile. It may be had longer than needed: that costs others
+// time, and nothing else.
+
+// linger is how often a link looks which guards it needs no more.
+const linger = 250 * time.Millisecond
+
+// guardOf is a name's guard: any number will do that other names rarely have.
+func guardOf(k Key) int64 {
+	x := uint64(k.n) ^ uint64(k.space())*0x9e3779b97f4a7c15 ^ 5209599041173340523
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64(x ^ x>>31)
+}
+
+// missingGuard is the guard that has to be taken if a claim is to wait; 0: the
+// link has it.
+func (l *link) missingGuard(k Key) int64 {
+	if _, ok := l.guards[k]; ok {
+		return 0
+	}
+	return guardOf(k)
+}
+
+// guard is missingGuard, and notes that it is taken.
+func (l *link) guard(k Key) int64 {
+	g := l.missingGuard(k)
+	if g != 0 {
+		l.guards[k] = struct{}{}
+		if len(l.guards) == 1 {
+			time.AfterFunc(linger, l.relax)
+		}
+	}
+	return g
+}
+
+// relax has the link look which guards it needs.
+func (l *link) relax() { l.start(l.c.opts.Timeout, l.dropGuards) }
+
+// dropGuards gives back guards of names that nobody here waits for or shares in.
+func (l *link) dropGuards(ctx context.Context) error {
+	var drop []int64
+	idle := l.c.idleKeys(l, slices.Collect(maps.Keys(l.guards)))
+	for _, k := range idle {
+		drop = append(drop, guardOf(k))
+	}
+	if len(drop) > 0 {
+		_, err := l.conn.Exec(ctx, "select pg_catalog.pg_advisory_unlock_shared(g) from unnest($1::bigint[]) g", drop)
+		if err != nil {
+			l.die(err)
+			return err
+		}
+	}
+	for _, k := range idle {
+		delete(l.guards, k)
+	}
+	if len(l.guards) > 0 {
+		time.AfterFunc(linger, l.relax)
+	}
+	return nil
+}
+
+// idleKeys are those that nobody waits for and nobody has a share of.
+func (c *client) idleKeys(l *link, keys []Key) []Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	shared := map[Key]bool{}
+	for cl := range l.claims {
+		if cl.gathers() {
+			shared[cl.key] = true
+		}
+	}
+	return slices.DeleteFunc(keys, func(k Key) bool { return shared[k] || c.lines[k] != nil || c.wakes[k] != nil })
+}

@@ -1,0 +1,190 @@
+package pghold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// A mutex that is free is taken quickly: by one statement that touches no table
+// but the sequence of tokens. The row that says who holds it follows if it is
+// still held a moment later. Who wants rows to be complete closes the gates, which
+// ends quick grants everywhere, and waits until no program has one without a row
+// (holdfast.noted). Who waits for a name has its guard, which does the same for
+// that name.
+
+// Advisory locks of ours, bigint form.
+const (
+	gate       = 5209599041173340544 // the first of the gates; a quick grant needs one of them alone, for its transaction
+	gates      = 32
+	freshFlag  = 5209599041173340522 // had by programs that may have holds without a row
+	closeGates = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
+)
+
+// noteAfter is the age at which a quick hold gets its row: most are over by then,
+// and who asks for rows waits twice as long for it.
+const noteAfter = 2 * time.Millisecond
+
+// staleAfter is the age at which a hold without a row is one that others may have
+// given up to wait for: it gets its row before it ends, so that its end is told.
+const staleAfter = 400 * time.Millisecond
+
+// fresh are the quick holds of a link that may need a row. Guarded by the link's
+// mutex.
+type fresh struct {
+	young, old []*claim // by when they were granted: since the last tick, before
+	flag       bool     // the link has freshFlag
+	ticking    bool
+}
+
+// quickSQL takes the gate and the guard for its transaction, then the lock, and
+// then draws the token. The first quick grant takes the flag, which cannot fail:
+// only who has closed the gates has it alone.
+func quickSQL(pair, flagged bool) string {
+	lock, unlock := "pg_catalog.pg_try_advisory_lock($3)", "pg_catalog.pg_advisory_unlock($3)"
+	if pair {
+		lock, unlock = "pg_catalog.pg_try_advisory_lock($3, $4)", "pg_catalog.pg_advisory_unlock($3, $4)"
+	}
+	token := "pg_catalog.nextval('holdfast.token')"
+	if !flagged {
+		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", freshFlag, token, unlock)
+	}
+	return fmt.Sprintf(`select case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
+case when %s then %s end end end, pg_catalog.pg_backend_pid()`, lock, token)
+}
+
+// quickSQLs are the four forms, by pair and flagged.
+var quickSQLs = [2][2]string{{quickSQL(false, false), quickSQL(false, true)}, {quickSQL(true, false), quickSQL(true, true)}}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// lockQuickly takes a mutex if it is free, nobody waits for it and nobody
+// watches; false: ask as everybody does.
+func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
+	if c.opts.Scope != SessionScope || cl.kind != driver.Mutex {
+		return false, nil
+	}
+	l := c.living()
+	if l == nil || !l.isEasy(cl.key) {
+		return false, nil
+	}
+	j := l.ask(l.quick(cl, c.leaseOn(l, cl.r)))
+	if !j.wait(ctx) {
+		c.spawn(func() { c.undo(j, cl) })
+		return true, stopped(ctx, driver.NotDone)
+	}
+	if j.err == errPassed || j.err != nil && !l.alive() {
+		return false, nil
+	}
+	return cl.token > 0, failed(ctx, j.err)
+}
+
+// quick asks for the lock, unless this link has it, or its guard, or watches: a
+// connection is never in its own way.
+func (l *link) quick(cl *claim, lease *driver.Lease) *question {
+	var token *int64
+	var pid uint32
+	return &question{
+		key: cl.key,
+		form: func() (string, []any) {
+			if _, guarded := l.guards[cl.key]; guarded || l.watching || l.held[cl.key] != (tally{}) {
+				return "", nil
+			}
+			args := []any{gate + int64(uint64(l.nonce)%gates), guardOf(cl.key), cl.key.n}
+			a, b, pair := cl.key.Pair()
+			if pair {
+				args = append(args[:2], a, b)
+			}
+			return quickSQLs[index(pair)][index(l.flagged())], args
+		},
+		into:   []any{&token, &pid},
+		answer: func() error { return l.tookQuickly(cl, lease, token, pid) },
+		mishap: func(ctx context.Context, err error) error {
+			if err == errPassed {
+				return err
+			}
+			l.tidyFlag(ctx)
+			return l.tidy(ctx, cl, err)
+		},
+	}
+}
+
+func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token *int64, pid uint32) error {
+	if err := l.sameServer(pid); err != nil {
+		return err
+	}
+	if token == nil {
+		l.setEasy(cl.key, false)
+		l.shy = shyness
+		return nil
+	}
+	cl.since = time.Now()
+	cl.rowless.Store(true)
+	l.took(cl, *token, *token, lease)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fresh.flag = true
+	l.fresh.young = append(l.fresh.young, cl)
+	if !l.fresh.ticking {
+		l.fresh.ticking = true
+		time.AfterFunc(l.c.note, l.tick)
+	}
+	return nil
+}
+
+// tidyFlag makes sure that a failed step left no flag that the link does not know
+// of.
+func (l *link) tidyFlag(ctx context.Context) {
+	if l.conn.IsClosed() || l.flagged() {
+		return
+	}
+	if _, err := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", int64(freshFlag)); err != nil {
+		l.die(err)
+	}
+}
+
+func (l *link) flagged() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fresh.flag
+}
+
+// shyness is how many grants a link takes as everybody does after a quick one
+// failed: if the gates are closed for long, trying each time would be a trip more.
+const shyness = 8
+
+// maxEasy bounds the names that a link remembers.
+const maxEasy = 4096
+
+// isEasy: the name was last taken at once, and nobody has made it anything but a
+// lock since.
+func (l *link) isEasy(k Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.easy[k]
+	return ok
+}
+
+func (l *link) setEasy(k Key, easy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if easy && l.shy > 0 {
+		l.shy--
+		easy = false
+	}
+	if !easy {
+		delete(l.easy, k)
+		return
+	}
+	if len(l.easy) >= maxEasy {
+		clear(l.easy)
+	}
+	l.easy[k] = struct{}{}
+}
