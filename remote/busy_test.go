@@ -45,21 +45,32 @@ func (b *busy) refusal(method string) error {
 // openBusy is a Space on a busy node.
 func openBusy(t *testing.T, b *busy) *holdfast.Space {
 	t.Helper()
+	return openAt(t, serveRefusing(t, newNode(t), b.refusal))
+}
+
+func newNode(t *testing.T) *server.Server {
+	t.Helper()
 	n, err := server.New(server.Config{Dir: t.TempDir(), Tick: fast})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// serveRefusing serves a node, but for the calls that refusal has an error for.
+func serveRefusing(t *testing.T, n *server.Server, refusal func(method string) error) (addr string) {
+	t.Helper()
 	svc := api.New(n)
 	g := grpc.NewServer(
 		grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if err := b.refusal(info.FullMethod); err != nil {
+			if err := refusal(info.FullMethod); err != nil {
 				return nil, err
 			}
 			return next(ctx, r)
 		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			if err := b.refusal(info.FullMethod); err != nil {
+			if err := refusal(info.FullMethod); err != nil {
 				return err
 			}
 			return next(srv, s)
@@ -71,7 +82,12 @@ func openBusy(t *testing.T, b *busy) *holdfast.Space {
 	}
 	go func() { _ = g.Serve(ln) }()
 	t.Cleanup(func() { g.Stop(); svc.Close() })
-	s, err := remote.Open(remote.Config{Endpoints: []string{ln.Addr().String()}})
+	return ln.Addr().String()
+}
+
+func openAt(t *testing.T, endpoints ...string) *holdfast.Space {
+	t.Helper()
+	s, err := remote.Open(remote.Config{Endpoints: endpoints})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,5 +139,28 @@ func TestBusy_Ends(t *testing.T) {
 	b.left.Store(1)
 	if _, err := s.Inspect(t.Context(), "x"); !errors.Is(err, holdfast.ErrExhausted) {
 		t.Errorf("a quota is told as %v", err)
+	}
+}
+
+// A node that is unavailable is left for another, whatever time it names: whichever is
+// asked first says for ever that it does not lead.
+func TestUnavailableIsLeft(t *testing.T) {
+	n := newNode(t)
+	var first atomic.Int64
+	refusing := func(id int64) func(method string) error {
+		return func(method string) error {
+			if method != pb.InspectService_Inspect_FullMethodName || !first.CompareAndSwap(0, id) && first.Load() != id {
+				return nil
+			}
+			e := driver.Errorf("read", "", driver.ErrUnavailable, "this node does not lead")
+			e.RetryAfter = time.Hour
+			return wire.Status(e).Err()
+		}
+	}
+	s := openAt(t, serveRefusing(t, n, refusing(1)), serveRefusing(t, n, refusing(2)))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Inspect(ctx, "x"); err != nil {
+		t.Error(err)
 	}
 }

@@ -331,9 +331,11 @@ func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.C
 }
 
 // busyFor is when an overloaded node wants to be asked again; 0: it is not that.
+// Unavailable is another matter, whatever time it names: the node may not lead, and
+// another has to be asked.
 func busyFor(err error) time.Duration {
 	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Kind != driver.ErrExhausted && e.Kind != driver.ErrUnavailable {
+	if !ok || e.Kind != driver.ErrExhausted {
 		return 0
 	}
 	return e.RetryAfter

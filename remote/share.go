@@ -73,7 +73,10 @@ func (e *engine) shared(ctx context.Context, r *driver.WatchRequest) (client.Fee
 		return nil, 0, &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 	}
 	err := w.begin(ctx)
-	first := w.s.first
+	var first uint64
+	if err == nil {
+		first = w.s.first // it is there once the share is open
+	}
 	if err == nil && !founder {
 		var now uint64
 		now, err = e.revision(ctx)
