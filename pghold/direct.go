@@ -43,7 +43,7 @@ func (l *link) ask(q *question) *job {
 // askNow sends a question and reads its answer, for who has the link.
 func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	j.sd = sd
-	if err := j.ask.builder.Build(l.conn.TypeMap(), sd, args); err != nil {
+	if err := l.builder.Build(l.conn.TypeMap(), sd, args); err != nil {
 		j.failed = err
 		l.conclude(j)
 		return
@@ -151,7 +151,7 @@ func (l *link) claimForGood() {
 
 // send writes a question, a transaction of its own.
 func (l *link) send(j *job) error {
-	b, front := &j.ask.builder, l.conn.PgConn().Frontend()
+	b, front := &l.builder, l.conn.PgConn().Frontend()
 	front.SendBind(&pgproto3.Bind{
 		PreparedStatement: j.sd.Name, ParameterFormatCodes: b.ParamFormats, Parameters: b.ParamValues, ResultFormatCodes: b.ResultFormats,
 	})
@@ -193,7 +193,7 @@ func (l *link) scanRow(j *job, values [][]byte) error {
 		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(j.ask.into))
 	}
 	for i, v := range values {
-		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, j.ask.builder.ResultFormats[i], v, j.ask.into[i]); err != nil {
+		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, l.builder.ResultFormats[i], v, j.ask.into[i]); err != nil {
 			return err
 		}
 	}

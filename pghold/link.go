@@ -52,6 +52,8 @@ type link struct {
 	shy int
 	// watching: it holds the gates.
 	watching bool
+	// builder has the question that a caller asks itself; its memory is used again.
+	builder pgx.ExtendedQueryBuilder
 	// limited: a deadline is set for what is read.
 	limited bool
 
