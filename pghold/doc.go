@@ -30,7 +30,7 @@
 // semaphore, latch or barrier; and 32 while it watches.
 //
 // A mutex that was free the last time is taken without a row, which follows if it
-// is still held 2 ms later: who asks who holds it waits for that. It is so as long
+// is still held 5 ms later: who asks who holds it waits for that. It is so as long
 // as nobody watches or waits for the name, and no program on the database uses
 // TransactionScope.
 //

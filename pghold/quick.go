@@ -24,8 +24,9 @@ const (
 )
 
 // noteAfter is the age at which a quick hold gets its row: most are over by then,
-// and who asks for rows waits twice as long for it.
-const noteAfter = 2 * time.Millisecond
+// also of many callers who share a connection, and who asks for rows waits for
+// twice as long at most.
+const noteAfter = 5 * time.Millisecond
 
 // staleAfter is the age at which a hold without a row is one that others may have
 // given up to wait for: it gets its row before it ends, so that its end is told.
