@@ -9,23 +9,23 @@ import (
 
 // order is one line that the warden is told.
 type order struct {
-	word  string // group, until or end
-	group int
-	left  time.Duration
+	word    string // holder, group, until or end
+	process int    // the first process, or the first of the command's group
+	left    time.Duration
 }
 
 func (o order) String() string {
 	switch o.word {
-	case "group":
-		return fmt.Sprintf("group %d\n", o.group)
+	case "holder", "group":
+		return fmt.Sprintf("%s %d\n", o.word, o.process)
 	case "until":
 		return fmt.Sprintf("until %d\n", int64(o.left))
 	}
 	return o.word + "\n"
 }
 
-// parseOrder reads a line. A group below 2 is refused: killing it would kill
-// everything.
+// parseOrder reads a line. A process below 2 is refused: killing its group or its
+// children would kill everything.
 func parseOrder(line string) (order, error) {
 	word, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	o := order{word: word}
@@ -33,8 +33,8 @@ func parseOrder(line string) (order, error) {
 	switch {
 	case word == "end" && arg == "":
 		return o, nil
-	case word == "group" && err == nil && n > 1 && n < 1<<31:
-		o.group = int(n)
+	case (word == "holder" || word == "group") && err == nil && n > 1 && n < 1<<31:
+		o.process = int(n)
 		return o, nil
 	case word == "until" && err == nil:
 		o.left = time.Duration(n)

@@ -2,6 +2,8 @@ package child
 
 import (
 	"bytes"
+	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -53,25 +55,58 @@ func anyAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
 	}
-	procs, err := os.ReadDir("/proc")
-	if err != nil {
-		return true
-	}
-	for _, p := range procs {
-		if _, err := strconv.Atoi(p.Name()); err == nil && livesIn(p.Name(), group) {
+	for p := range processes() {
+		if p.group == group {
 			return true
 		}
 	}
 	return false
 }
 
-// livesIn reports that a process is of the group and not dead. Its stat is
-// "pid (name) state ppid group …", and the name may have brackets in it.
-func livesIn(pid string, group int) bool {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+// commandOf is the command that holder has started: its child with a group of its
+// own, other than this process; 0: it has none, or is not our parent any more.
+func commandOf(holder int) int {
+	if holder != os.Getppid() {
+		return 0
+	}
+	for p := range processes() {
+		if p.parent == holder && p.group == p.id && p.id != os.Getpid() {
+			return p.id
+		}
+	}
+	return 0
+}
+
+// process is one that lives.
+type process struct{ id, parent, group int }
+
+func processes() iter.Seq[process] {
+	return func(yield func(process) bool) {
+		names, _ := os.ReadDir("/proc")
+		for _, n := range names {
+			id, err := strconv.Atoi(n.Name())
+			if err != nil {
+				continue
+			}
+			if p, lives := lookAt(id); lives && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// lookAt reads the stat of a process, "pid (name) state ppid group …"; the name may
+// have brackets in it.
+func lookAt(id int) (p process, lives bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {
-		return false
+		return p, false
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	return len(fields) > 2 && fields[2] == strconv.Itoa(group) && !strings.Contains("ZXx", fields[0])
+	if len(fields) < 3 || strings.Contains("ZXx", fields[0]) {
+		return p, false
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	group, _ := strconv.Atoi(fields[2])
+	return process{id, parent, group}, true
 }

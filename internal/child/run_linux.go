@@ -32,6 +32,8 @@ func (c *Command) run(h Hold) (Status, error) {
 	r := &running{Command: c, h: h, warden: w}
 	left, bounded := r.left() // before the command begins: the grace is a part of the whole
 	r.pace = newPace(c.Grace, left, bounded)
+	w.tell(order{word: "holder", process: os.Getpid()})
+	r.tellDeadline(left, bounded) // before, too: this process may be stopped at any moment
 	if err := r.start(); err != nil {
 		w.end()
 		return Status{}, err
@@ -63,7 +65,7 @@ func (r *running) start() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	r.warden.tell(order{word: "group", group: r.cmd.Process.Pid})
+	r.warden.tell(order{word: "group", process: r.cmd.Process.Pid})
 	r.ignoreTerminal()
 	return nil
 }
@@ -96,9 +98,7 @@ func (r *running) follow() *os.ProcessState {
 func (r *running) look() time.Duration {
 	left, bounded := r.left()
 	now := state{over: r.h.Err() != nil, bounded: bounded, left: left}
-	if bounded {
-		r.warden.tell(order{word: "until", left: left - r.pace.margin/2})
-	}
+	r.tellDeadline(left, bounded)
 	r.ending = r.ending || now.over || bounded && left <= r.pace.grace
 	do, again := r.pace.look(driver.Now(), now)
 	switch do {
@@ -109,6 +109,12 @@ func (r *running) look() time.Duration {
 		r.signal(syscall.SIGKILL)
 	}
 	return again
+}
+
+func (r *running) tellDeadline(left time.Duration, bounded bool) {
+	if bounded {
+		r.warden.tell(order{word: "until", left: left - r.pace.margin/2})
+	}
 }
 
 // left is the time to the hold's deadline.

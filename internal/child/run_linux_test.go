@@ -3,7 +3,9 @@ package child_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -221,6 +223,34 @@ func TestRun_SecondSignal(t *testing.T) {
 	r.signals <- syscall.SIGINT
 	if end := <-r.result; end.Code != 137 || end.Lost != nil {
 		t.Errorf("%+v; want it killed and nothing lost", end)
+	}
+}
+
+// A command does not outlive the hold either if holdfast was stopped after it had
+// started the command and before it could tell so.
+func TestWarden_FindsWhatItWasNotTold(t *testing.T) {
+	c := exec.Command("sleep", "1000")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := exec.CommandContext(ctx, "/proc/self/exe", child.WardenArg)
+	in, err := w.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(in, "holder %d\nuntil 1\n", os.Getpid())
+	_ = w.Wait()
+	in.Close()
+	_ = c.Process.Kill() // in case it was not
+	_ = c.Wait()
+	if code := w.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("the warden ended with %d; it has killed nothing", code)
 	}
 }
 

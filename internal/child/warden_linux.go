@@ -70,6 +70,7 @@ func Warden(in io.Reader, notes io.Writer) int {
 	orders := make(chan order)
 	go listen(in, orders)
 	var (
+		holder   int
 		group    int
 		deadline time.Time
 		clock    = time.NewTicker(glance)
@@ -83,18 +84,26 @@ func Warden(in io.Reader, notes io.Writer) int {
 				return avenge(group, notes, "holdfast was killed")
 			case o.word == "end":
 				return 0
+			case o.word == "holder":
+				holder = o.process
 			case o.word == "group":
-				group = o.group
+				group = o.process
 			case o.word == "until":
 				deadline = driver.Now().Add(o.left)
 				clock.Reset(min(max(o.left, time.Millisecond), glance))
 			}
 		case <-clock.C:
-			if left := driver.Until(deadline); !deadline.IsZero() && left <= 0 {
-				return avenge(group, notes, "the hold was not renewed in time")
-			} else if !deadline.IsZero() {
-				clock.Reset(min(left, glance))
+			if deadline.IsZero() {
+				continue
 			}
+			left := driver.Until(deadline)
+			if left <= 0 && group == 0 {
+				group = commandOf(holder) // which may have been stopped before it could tell
+			}
+			if left <= 0 && group != 0 {
+				return avenge(group, notes, "the hold was not renewed in time")
+			}
+			clock.Reset(min(max(left, breath), glance))
 		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -32,6 +34,10 @@ func TestMain(m *testing.M) {
 
 // The scripts tell what the program does, each on a directory of its own.
 func TestScripts(t *testing.T) {
+	if ossignal.Ignored(syscall.SIGHUP) { // by nohup; then no command would hear it
+		ossignal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		t.Cleanup(func() { ossignal.Ignore(syscall.SIGHUP) })
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: setup,
