@@ -7,15 +7,17 @@ import (
 	"github.com/holdfast-io/holdfast/server/replica"
 )
 
-// writer is the one goroutine that uses the disk. Jobs are done in order; writes
-// that wait while one is being synced share the next sync.
+// writer uses the disk, one job at a time and in order, on a goroutine of its own
+// or, if there is nothing else to do, on that of who asks. Writes that wait while
+// one is being synced share the next sync.
 type writer struct {
 	disk *disk.Disk
-	done func(job, error) // called after each job, on the writer's goroutine
+	done func(job, error) // called after each job, by who did it
 
 	mu     sync.Mutex
 	cond   sync.Cond
 	queue  []job
+	busy   bool // somebody uses the disk
 	closed bool
 	ended  chan struct{}
 }
@@ -51,11 +53,12 @@ func (w *writer) add(j job) {
 	w.cond.Signal()
 }
 
-// next waits for a job; false: there will be none.
+// next waits for a job, after which the disk is the writer's until it asks for the
+// next; false: there will be none.
 func (w *writer) next() (job, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) == 0 && !w.closed {
+	for w.busy || len(w.queue) == 0 && !w.closed {
 		w.cond.Wait()
 	}
 	if len(w.queue) == 0 {
@@ -63,7 +66,34 @@ func (w *writer) next() (job, bool) {
 	}
 	j := w.queue[0]
 	w.queue = w.queue[1:]
+	w.busy = true
 	return j, true
+}
+
+// free gives the disk up.
+func (w *writer) free() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy = false
+	if len(w.queue) > 0 || w.closed {
+		w.cond.Signal()
+	}
+}
+
+// now does a job on the caller's goroutine, which spares two changes of goroutine
+// and as many system calls; false: the disk is at work.
+func (w *writer) now(writes []replica.Write) bool {
+	w.mu.Lock()
+	idle := !w.busy && !w.closed && len(w.queue) == 0
+	w.busy = w.busy || idle
+	w.mu.Unlock()
+	if !idle {
+		return false
+	}
+	err := w.disk.Write(writes)
+	w.free()
+	w.done(job{writes: writes}, err)
+	return true
 }
 
 func (w *writer) loop() {
@@ -73,15 +103,20 @@ func (w *writer) loop() {
 		if !ok {
 			return
 		}
-		var err error
-		if j.run != nil {
-			err = j.run(w.disk)
-			j.then(err)
-			continue
-		}
-		err = w.disk.Write(j.writes)
-		w.done(j, err)
+		w.work(j)
 	}
+}
+
+func (w *writer) work(j job) {
+	if j.run != nil {
+		err := j.run(w.disk)
+		w.free()
+		j.then(err)
+		return
+	}
+	err := w.disk.Write(j.writes)
+	w.free()
+	w.done(j, err)
 }
 
 // do runs f on the writer's goroutine and waits for it.

@@ -115,6 +115,10 @@ func (n *Node) propose(tick bool) {
 // is written or a message comes.
 func (n *Node) Busy() bool { return len(n.flying) >= n.cfg.Rounds }
 
+// Solitary reports whether there is no other node, so that nobody minds this one's
+// silence.
+func (n *Node) Solitary() bool { return n.members.solitary(n.cfg.ID) }
+
 // proposeEntry stamps and proposes one entry. The clock is sampled here, after
 // the last command of the batch arrived: a stamp older than a command could end
 // a session too early.

@@ -21,7 +21,7 @@ type trail []uint32
 // after it was added.
 func (n *Node) letGo() {
 	s := &n.snap
-	if s.loose < looseBytes || !n.members.solitary(n.cfg.ID) {
+	if s.loose < looseBytes || !n.Solitary() {
 		return
 	}
 	s.loose = 0

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/disk"
+	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/server/storage/simdisk"
+)
+
+// Who would write itself leaves it to the writer while the disk is in use, and the
+// writer leaves the disk to it.
+func TestWriter_OneAtATime(t *testing.T) {
+	d, _, err := disk.Open(simdisk.New(), "data", storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 64 << 10}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w *writer
+	told, other := 0, make(chan struct{})
+	w = newWriter(d, func(_ job, _ error) {
+		told++
+		w.add(job{run: func(*disk.Disk) error { close(other); return nil }, then: func(error) {}})
+	})
+	begun, end := make(chan struct{}), make(chan struct{})
+	w.add(job{run: func(*disk.Disk) error { close(begun); <-end; return nil }, then: func(error) {}})
+	<-begun
+	if w.now(nil) {
+		t.Error("written while another used the disk")
+	}
+	close(end)
+	for !w.now(nil) { // until the writer has given it up
+	}
+	if told != 1 {
+		t.Errorf("told %d times that it is written, want 1", told)
+	}
+	<-other
+	w.close()
+	if w.now(nil) {
+		t.Error("written after the end")
+	}
+}
