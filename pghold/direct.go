@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // grace is how long a caller reads the answer to its question itself. Until then
@@ -43,7 +44,7 @@ func (l *link) ask(q *question) *job {
 // askNow sends a question and reads its answer, for who has the link.
 func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	j.sd = sd
-	if err := l.builder.Build(l.conn.TypeMap(), sd, args); err != nil {
+	if err := l.fill(sd, args); err != nil {
 		j.failed = err
 		l.conclude(j)
 		return
@@ -64,6 +65,15 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 		l.mu.Unlock()
 		ring(l.bell)
 	}
+}
+
+// fill makes the question ready to be sent.
+func (l *link) fill(sd *pgconn.StatementDescription, args []any) (err error) {
+	var done bool
+	if l.small, done = writeSmall(&l.builder, l.small, sd, args); done {
+		return nil
+	}
+	return l.builder.Build(l.conn.TypeMap(), sd, args)
 }
 
 // leftOver is the question whose answer is still to be read. The link is had for
@@ -193,6 +203,9 @@ func (l *link) scanRow(j *job, values [][]byte) error {
 		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(j.ask.into))
 	}
 	for i, v := range values {
+		if l.builder.ResultFormats[i] == pgtype.BinaryFormatCode && readSmall(j.sd.Fields[i].DataTypeOID, v, j.ask.into[i]) {
+			continue
+		}
 		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, l.builder.ResultFormats[i], v, j.ask.into[i]); err != nil {
 			return err
 		}

@@ -54,6 +54,7 @@ type link struct {
 	watching bool
 	// builder has the question that a caller asks itself; its memory is used again.
 	builder pgx.ExtendedQueryBuilder
+	small   []byte
 	// limited: a deadline is set for what is read.
 	limited bool
 
