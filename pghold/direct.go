@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// grace is how long a caller reads the answer to its question itself. Until then
-// it heeds neither its context nor the end of the Space.
+// grace is how long a caller reads the answer to its question itself, up to twice
+// as long. Until then it heeds neither its context nor the end of the Space.
 const grace = 5 * time.Millisecond
 
 // ask puts a question to the server: if the link is free the caller itself does,
@@ -53,7 +53,7 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 		l.breakOff(j, err)
 		return
 	}
-	err := l.receive(j, grace)
+	err := l.receive(j, grace, 2*grace)
 	switch {
 	case err == nil:
 		l.conclude(j)
@@ -92,7 +92,7 @@ func (l *link) finishLeft(j *job) {
 	l.mu.Unlock()
 	var err error
 	if !dead {
-		err = l.receive(j, j.limit)
+		err = l.receive(j, j.limit, j.limit)
 	}
 	l.mu.Lock()
 	l.left, l.halt = nil, nil
@@ -172,12 +172,11 @@ func (l *link) send(j *job) error {
 
 // receive reads up to the end of the transaction. A time-out leaves the link as
 // it is: reading can go on later.
-func (l *link) receive(j *job, limit time.Duration) error {
-	c := l.conn.PgConn()
-	l.limited = true
-	if err := c.Conn().SetReadDeadline(time.Now().Add(limit)); err != nil {
+func (l *link) receive(j *job, least, most time.Duration) error {
+	if err := l.limit(least, most); err != nil {
 		return err
 	}
+	c := l.conn.PgConn()
 	for {
 		msg, err := c.ReceiveMessage(context.Background())
 		if err != nil {
@@ -239,10 +238,21 @@ func (l *link) breakOff(j *job, err error) {
 	l.let()
 }
 
+// limit has reading fail after some time between least and most. One that is set
+// already is left if it fits: setting it costs a system call at times.
+func (l *link) limit(least, most time.Duration) error {
+	now := time.Now()
+	if left := l.until.Sub(now); left >= least && left <= most {
+		return nil
+	}
+	l.until = now.Add(most)
+	return l.conn.PgConn().Conn().SetReadDeadline(l.until)
+}
+
 // unlimit lets reading take as long as it takes.
 func (l *link) unlimit() {
-	if l.limited {
-		l.limited = false
+	if !l.until.IsZero() {
+		l.until = time.Time{}
 		_ = l.conn.PgConn().Conn().SetReadDeadline(time.Time{}) // a connection that cannot fails at the next read
 	}
 }

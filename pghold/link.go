@@ -55,8 +55,8 @@ type link struct {
 	// builder has the question that a caller asks itself; its memory is used again.
 	builder pgx.ExtendedQueryBuilder
 	small   []byte
-	// limited: a deadline is set for what is read.
-	limited bool
+	// until is the deadline for what is read; zero: none.
+	until time.Time
 
 	// Guarded by the client's mutex.
 	leases   map[driver.Spec]*driver.Lease
