@@ -54,6 +54,7 @@ func (l *link) askAll(ctx context.Context, jobs []*job) {
 
 // exchange sends all questions and takes the answers. last is the last error.
 func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last error) {
+	l.flagging = false
 	errs = make([]error, len(jobs))
 	statements := make([]*pgconn.StatementDescription, len(jobs))
 	for i, j := range jobs {

@@ -37,7 +37,7 @@ type claim struct {
 	rowless atomic.Bool
 	since   time.Time // of a quick grant
 
-	once     sync.Once
+	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}
 	result   error // of the release
 }
@@ -175,7 +175,9 @@ func (c *client) drop(cl *claim) {
 // Release gives the hold back. If ctx ends before the answer, the release goes
 // on, and a second call waits for the same answer.
 func (cl *claim) Release(ctx context.Context) error {
-	cl.once.Do(cl.giveBackNow)
+	if cl.giving.CompareAndSwap(false, true) {
+		cl.giveBackNow()
+	}
 	select {
 	case <-cl.released:
 		return cl.result
@@ -190,7 +192,11 @@ func (cl *claim) Release(ctx context.Context) error {
 }
 
 // giveBack starts the release, once.
-func (c *client) giveBack(cl *claim) { cl.once.Do(func() { cl.beside(cl.release) }) }
+func (c *client) giveBack(cl *claim) {
+	if cl.giving.CompareAndSwap(false, true) {
+		cl.beside(cl.release)
+	}
+}
 
 // beside runs the release, or what is left of it, in the background.
 func (cl *claim) beside(f func()) {

@@ -25,6 +25,7 @@ func (l *link) ask(q *question) *job {
 	if !l.have() {
 		return l.put(j)
 	}
+	l.flagging = false
 	sql, args := q.form()
 	sd := l.known[sql]
 	if sql != "" && sd == nil { // it takes a trip of its own to make it known
@@ -86,13 +87,13 @@ func (l *link) leftOver() *job {
 
 // finishLeft reads an answer that a caller did not wait for.
 func (l *link) finishLeft(j *job) {
+	err := l.limit(j.limit, j.limit) // before it can be halted
 	l.mu.Lock()
 	l.halt = func() { _ = l.conn.PgConn().Conn().SetReadDeadline(time.Unix(1, 0)) }
 	dead := l.err != nil
 	l.mu.Unlock()
-	var err error
-	if !dead {
-		err = l.receive(j, j.limit, j.limit)
+	if !dead && err == nil {
+		err = l.receive(j, 0, j.limit)
 	}
 	l.mu.Lock()
 	l.left, l.halt = nil, nil

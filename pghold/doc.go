@@ -27,7 +27,8 @@
 // every 25 ms. Cancelling a wait costs no connection. Every connection also
 // holds one advisory lock with a random bigint key, by which others see that it
 // is alive; one more for each name that its program waits for or uses as a
-// semaphore, latch or barrier; and 32 while it watches.
+// semaphore, latch or barrier; one while it has quick grants (below); and 32 while
+// it watches, or its program uses transaction scope.
 //
 // A mutex that was free the last time is taken without a row, which follows if it
 // is still held 5 ms later: who asks who holds it waits for that. It is so as long

@@ -50,6 +50,9 @@ type link struct {
 	guards map[Key]struct{}
 	// shy is how many grants are not to be followed by quick ones.
 	shy int
+	// flagging: one of the questions that go out together takes the flag of quick
+	// grants.
+	flagging bool
 	// watching: it holds the gates.
 	watching bool
 	// builder has the question that a caller asks itself; its memory is used again.

@@ -95,15 +95,17 @@ func (l *link) quick(cl *claim, lease *driver.Lease) *question {
 	return &question{
 		key: cl.key,
 		form: func() (string, []any) {
-			if _, guarded := l.guards[cl.key]; guarded || l.watching || l.held[cl.key] != (tally{}) {
+			if _, guarded := l.guards[cl.key]; guarded || l.watching || l.held[cl.key] != (tally{}) || l.flagging {
 				return "", nil
 			}
+			flagged := l.flagged()
+			l.flagging = !flagged // taken twice, it would have to be given back twice
 			args := []any{gate + int64(uint64(l.nonce)%gates), guardOf(cl.key), cl.key.n}
 			a, b, pair := cl.key.Pair()
 			if pair {
 				args = append(args[:2], a, b)
 			}
-			return quickSQLs[index(pair)][index(l.flagged())], args
+			return quickSQLs[index(pair)][index(flagged)], args
 		},
 		into:   []any{&token, &pid},
 		answer: func() error { return l.tookQuickly(cl, lease, token, pid) },

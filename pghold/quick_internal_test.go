@@ -93,6 +93,27 @@ func TestQuick(t *testing.T) {
 	}
 }
 
+// TestQuickTakesTheFlagOnce: of several quick grants that go out together only one
+// takes the flag, which is given back once.
+func TestQuickTakesTheFlagOnce(t *testing.T) {
+	c := quickClients(t, 1)[0]
+	free(t, takeQuickly(t, c, "m"))
+	l := c.living()
+	within(t, "the flag is not given back", func() bool { return !l.flagged() })
+	var asked [2]string
+	<-l.start(time.Minute, func(context.Context) error {
+		l.flagging = false
+		for i, name := range []string{"a", "b"} {
+			r := mutexRequest(name)
+			asked[i], _ = l.quick(&claim{c: c, r: r, name: name, key: mustKey(t, name)}, c.leaseOn(l, r)).form()
+		}
+		return nil
+	}).done
+	if asked[0] == "" || asked[1] != "" {
+		t.Errorf("asked %q and, before the answer, %q; want the second passed over", asked[0], asked[1])
+	}
+}
+
 // TestQuickIsTold: who asks about a name, or in whose way a quick hold is, is
 // told of it although its row comes later.
 func TestQuickIsTold(t *testing.T) {

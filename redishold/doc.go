@@ -31,7 +31,7 @@
 //
 // Short ways serve what is common: a free mutex is one key until somebody waits,
 // watches or looks (m:), its name is on a list of its session (in s:) that keeps
-// the 256 used last, and an addition to a counter that nobody watches is an
+// about 256 names, and an addition to a counter that nobody watches is an
 // INCRBY. A call to Counter.Add that is not answered may have counted, as the
 // error's outcome says.
 //

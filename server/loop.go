@@ -312,7 +312,7 @@ func (l *loop) written(j job, err error) {
 			in.failure = err
 			return
 		}
-		in.written = j.writes[len(j.writes)-1].ID
+		in.written = max(in.written, j.writes[len(j.writes)-1].ID) // of two who wrote, the first may tell last
 	})
 }
 

@@ -24,8 +24,8 @@ func (o order) String() string {
 	return o.word + "\n"
 }
 
-// parseOrder reads a line. A process below 2 is refused: killing its group or its
-// children would kill everything.
+// parseOrder reads a line. A group below 2 is refused: killing it would kill
+// everything. The holder may be the first process, as it is in a container.
 func parseOrder(line string) (order, error) {
 	word, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	o := order{word: word}
@@ -33,7 +33,7 @@ func parseOrder(line string) (order, error) {
 	switch {
 	case word == "end" && arg == "":
 		return o, nil
-	case (word == "holder" || word == "group") && err == nil && n > 1 && n < 1<<31:
+	case (word == "holder" && n > 0 || word == "group" && n > 1) && err == nil && n < 1<<31:
 		o.process = int(n)
 		return o, nil
 	case word == "until" && err == nil:

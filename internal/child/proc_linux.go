@@ -64,13 +64,15 @@ func anyAlive(group int) bool {
 }
 
 // commandOf is the command that holder has started: its child with a group of its
-// own, other than this process; 0: it has none, or is not our parent any more.
+// own that is younger than this process; 0: it has none, or is not our parent any
+// more.
 func commandOf(holder int) int {
-	if holder != os.Getppid() {
+	self, ok := lookAt(os.Getpid())
+	if !ok || holder != self.parent {
 		return 0
 	}
 	for p := range processes() {
-		if p.parent == holder && p.group == p.id && p.id != os.Getpid() {
+		if p.parent == holder && p.group == p.id && p.id != self.id && p.began >= self.began {
 			return p.id
 		}
 	}
@@ -78,7 +80,7 @@ func commandOf(holder int) int {
 }
 
 // process is one that lives.
-type process struct{ id, parent, group int }
+type process struct{ id, parent, group, began int }
 
 func processes() iter.Seq[process] {
 	return func(yield func(process) bool) {
@@ -95,18 +97,19 @@ func processes() iter.Seq[process] {
 	}
 }
 
-// lookAt reads the stat of a process, "pid (name) state ppid group …"; the name may
-// have brackets in it.
+// lookAt reads the stat of a process, "pid (name) state ppid group …", the 22nd of
+// which is when it began; the name may have brackets in it.
 func lookAt(id int) (p process, lives bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {
 		return p, false
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 3 || strings.Contains("ZXx", fields[0]) {
+	if len(fields) < 20 || strings.Contains("ZXx", fields[0]) {
 		return p, false
 	}
 	parent, _ := strconv.Atoi(fields[1])
 	group, _ := strconv.Atoi(fields[2])
-	return process{id, parent, group}, true
+	began, _ := strconv.Atoi(fields[19])
+	return process{id, parent, group, began}, true
 }

@@ -229,11 +229,6 @@ func TestRun_SecondSignal(t *testing.T) {
 // A command does not outlive the hold either if holdfast was stopped after it had
 // started the command and before it could tell so.
 func TestWarden_FindsWhatItWasNotTold(t *testing.T) {
-	c := exec.Command("sleep", "1000")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w := exec.CommandContext(ctx, "/proc/self/exe", child.WardenArg)
@@ -242,6 +237,11 @@ func TestWarden_FindsWhatItWasNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("sleep", "1000")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(in, "holder %d\nuntil 1\n", os.Getpid())
