@@ -9,6 +9,7 @@ package disk
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -21,7 +22,8 @@ import (
 type Disk struct {
 	store *storage.Store
 	own   *storage.SnapshotWriter // being made of our own state
-	in    *Incoming               // received, and not yet wanted
+	in    *Incoming               // being received
+	ended []*Incoming             // received, and not yet wanted, in order
 }
 
 // Open recovers the node in dir. A new directory begins with found, which all
@@ -188,5 +190,6 @@ func (d *Disk) Mark() error { return d.store.Mark() }
 func (d *Disk) Close() error {
 	d.abortOwn()
 	d.abortIncoming()
+	d.dropUpTo(math.MaxUint64)
 	return d.store.Close()
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server/replica"
@@ -70,13 +71,17 @@ func (d *Disk) OpenSnapshot(index uint64) (*storage.SnapshotReader, error) {
 
 // Incoming is a snapshot on its way from a peer.
 type Incoming struct {
+	d        *Disk
 	w        *storage.SnapshotWriter
 	restorer *core.Restorer
 	chunks   splitter
 }
 
-// Receive begins to take a snapshot from a peer; an earlier one that was not
-// installed is void.
+// maxEnded is how many snapshots are kept that may yet be wanted.
+const maxEnded = 3
+
+// Receive begins to take a snapshot from a peer. An earlier one that has not come
+// to its end is void; one that has stays, since its installation may be on its way.
 func (d *Disk) Receive(m storage.SnapshotMeta) (*Incoming, error) {
 	d.abortIncoming()
 	w, err := d.store.NewSnapshot(m)
@@ -84,7 +89,7 @@ func (d *Disk) Receive(m storage.SnapshotMeta) (*Incoming, error) {
 		return nil, err
 	}
 	r := core.NewRestorer()
-	d.in = &Incoming{w: w, restorer: r, chunks: splitter{take: r.Write}}
+	d.in = &Incoming{d: d, w: w, restorer: r, chunks: splitter{take: r.Write}}
 	return d.in, nil
 }
 
@@ -107,7 +112,23 @@ func (in *Incoming) End(sum [sha256.Size]byte) (*core.Machine, error) {
 	if got != sum {
 		return nil, fmt.Errorf("disk: the snapshot at %d arrived damaged: its sum is %x, the sender's %x", in.w.Meta().Index, got, sum)
 	}
-	return in.restorer.Machine()
+	machine, err := in.restorer.Machine()
+	if err == nil {
+		in.d.keep(in)
+	}
+	return machine, err
+}
+
+// keep files a snapshot that is whole.
+func (d *Disk) keep(in *Incoming) {
+	if d.in != in {
+		return // another has come instead
+	}
+	d.in, in.restorer = nil, nil
+	if d.ended = append(d.ended, in); len(d.ended) > maxEnded {
+		d.ended[0].w.Abort()
+		d.ended = slices.Delete(d.ended, 0, 1)
+	}
 }
 
 func (d *Disk) abortIncoming() {
@@ -119,13 +140,23 @@ func (d *Disk) abortIncoming() {
 
 // install makes the received snapshot the beginning of the log.
 func (d *Disk) install(w *replica.Write) error {
-	in := d.in
-	if in == nil || in.w.Meta().Index != w.Install.Index {
+	at := slices.IndexFunc(d.ended, func(in *Incoming) bool { return in.w.Meta().Index == w.Install.Index })
+	if at < 0 {
 		return fmt.Errorf("disk: the snapshot at %d is not at hand", w.Install.Index)
 	}
-	d.in = nil
-	defer in.w.Abort()
+	defer d.dropUpTo(w.Install.Index)
 	var b storage.Batch
 	join(&b, w)
-	return d.store.InstallSnapshot(in.w, b)
+	return d.store.InstallSnapshot(d.ended[at].w, b)
+}
+
+// dropUpTo gives up snapshots that are no news any more.
+func (d *Disk) dropUpTo(index uint64) {
+	d.ended = slices.DeleteFunc(d.ended, func(in *Incoming) bool {
+		old := in.w.Meta().Index <= index
+		if old {
+			in.w.Abort()
+		}
+		return old
+	})
 }

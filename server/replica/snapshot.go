@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -21,9 +22,17 @@ type snapshots struct {
 	trail   trail
 	view    *core.View
 	making  SnapshotMeta
-	arrived *core.Machine // restored from a snapshot that raft may install
-	at      uint64        // its index
+	arrived []arrival // in order; raft may install them
 }
+
+// arrival is the machine of a snapshot that a peer sent, and its index.
+type arrival struct {
+	index   uint64
+	machine *core.Machine
+}
+
+// maxArrived is how many are kept: another may come while one is being installed.
+const maxArrived = 3
 
 // raft gives the metadata as raft knows it, with the membership as its data; the
 // machine's own data goes another way.
@@ -133,7 +142,10 @@ func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) error {
 	if m.GetTo() != n.cfg.ID || m.GetType() != raftpb.MsgSnap {
 		return fmt.Errorf("replica: a %s for node %d came with a snapshot to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
 	}
-	n.snap.arrived, n.snap.at = machine, m.GetSnapshot().GetMetadata().GetIndex()
+	s := &n.snap
+	if s.arrived = append(s.arrived, arrival{m.GetSnapshot().GetMetadata().GetIndex(), machine}); len(s.arrived) > maxArrived {
+		s.arrived = slices.Delete(s.arrived, 0, 1)
+	}
 	n.step(m)
 	n.process()
 	return nil
@@ -143,8 +155,9 @@ func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) error {
 // was being made of the old one is void.
 func (n *Node) install(meta *SnapshotMeta) {
 	s := &n.snap
-	if s.arrived == nil || s.at != meta.Index {
-		n.fail(fmt.Errorf("replica: raft installs the snapshot at %d, but the one at hand is at %d", meta.Index, s.at))
+	at := slices.IndexFunc(s.arrived, func(a arrival) bool { return a.index == meta.Index })
+	if at < 0 {
+		n.fail(fmt.Errorf("replica: raft installs the snapshot at %d, which is not at hand", meta.Index))
 		return
 	}
 	if err := n.loadSnapshot(meta); err != nil {
@@ -155,9 +168,10 @@ func (n *Node) install(meta *SnapshotMeta) {
 		s.view.Close()
 		s.view = nil
 	}
-	n.machine, n.members = s.arrived, meta.Conf
+	n.machine, n.members = s.arrived[at].machine, meta.Conf
 	n.applied, n.term = meta.Index, meta.Term
-	*s = snapshots{index: meta.Index, freed: meta.Index}
+	later := slices.DeleteFunc(s.arrived, func(a arrival) bool { return a.index <= meta.Index })
+	*s = snapshots{index: meta.Index, freed: meta.Index, arrived: later}
 	n.out.Jumped = true
 	n.tellMembers()
 }
