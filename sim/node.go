@@ -170,8 +170,9 @@ func (n *node) act() {
 	for _, r := range out.Reads {
 		n.c.readReady(n, r)
 	}
-	n.snapshots(&out)
-	n.rush()
+	if n.snapshots(&out); n.up { // it may have found its disk broken
+		n.rush()
+	}
 }
 
 // rush has somebody read as soon as the node leads: whoever waited for a leader
