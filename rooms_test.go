@@ -67,7 +67,7 @@ var rooms = map[string]room{
 	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
 	"memhold":                             {own: ". core driver internal/client session watch"},
 	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
-	"pghold":                              {own: ". driver", foreign: "github.com/jackc/pgx/v5"},
+	"pghold":                              {own: ". driver", foreign: "github.com/jackc/pgx/v5 golang.org/x/sys"},
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver internal/trust", foreign: "github.com/redis/rueidis"},

@@ -42,7 +42,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.conn = conn
+	l.conn, l.nap = conn, newNap(conn.PgConn().Conn())
 	if err := l.prepare(ctx); err != nil {
 		c.hangUp(conn)
 		return nil, failed(ctx, err)

@@ -54,6 +54,7 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 		l.breakOff(j, err)
 		return
 	}
+	l.nap.take()
 	err := l.receive(j, grace, 2*grace)
 	switch {
 	case err == nil:

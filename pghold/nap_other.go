@@ -1,0 +1,9 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package pghold
+
+import "time"
+
+const canNap = false
+
+func awaitInput(uintptr, time.Duration) {}
