@@ -12,15 +12,14 @@ import (
 // question is a statement that goes out together with others, in one write,
 // each a transaction of its own: what one of them meets is nothing to the rest.
 // A link that many share would else be idle while each answer is on its way.
-type question struct {
-	key Key // of two about the same key the second waits for the first's answer
+type question interface {
+	about() Key // of two about the same key the second waits for the first's answer
 	// form is what to ask, for one row, told when it goes out, by who has the
 	// link; "": nothing, and the job fails with errPassed.
-	form    func() (sql string, args []any)
-	into    []any        // takes the row
-	answer  func() error // what to do with it
-	mishap  func(ctx context.Context, err error) error
-	builder pgx.ExtendedQueryBuilder
+	form() (sql string, args []any)
+	into() []any   // takes the row
+	answer() error // what to do with it
+	mishap(ctx context.Context, err error) error
 }
 
 // maxTogether bounds what goes out before the first answer is read.
@@ -30,10 +29,10 @@ const maxTogether = 64
 func together(queue []*job) int {
 	seen := map[Key]bool{}
 	for n, j := range queue[:min(len(queue), maxTogether)] {
-		if j.ask == nil || seen[j.ask.key] {
+		if j.ask == nil || seen[j.ask.about()] {
 			return max(n, 1)
 		}
-		seen[j.ask.key] = true
+		seen[j.ask.about()] = true
 	}
 	return min(len(queue), maxTogether)
 }
@@ -56,14 +55,14 @@ func (l *link) askAll(ctx context.Context, jobs []*job) {
 func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last error) {
 	l.flagging = false
 	errs = make([]error, len(jobs))
-	statements := make([]*pgconn.StatementDescription, len(jobs))
+	builders := make([]pgx.ExtendedQueryBuilder, len(jobs))
 	for i, j := range jobs {
-		statements[i], errs[i] = l.build(ctx, j.ask)
+		j.sd, errs[i] = l.build(ctx, j.ask, &builders[i])
 	}
 	p := l.conn.PgConn().StartPipeline(ctx)
 	for i, j := range jobs {
-		if b := &j.ask.builder; errs[i] == nil {
-			p.SendQueryStatement(statements[i], b.ParamValues, b.ParamFormats, b.ResultFormats)
+		if b := &builders[i]; errs[i] == nil {
+			p.SendQueryStatement(j.sd, b.ParamValues, b.ParamFormats, b.ResultFormats)
 			p.SendPipelineSync()
 		}
 	}
@@ -88,14 +87,14 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last er
 var errPassed = errors.New("passed over")
 
 // build makes a question ready to be sent.
-func (l *link) build(ctx context.Context, q *question) (*pgconn.StatementDescription, error) {
+func (l *link) build(ctx context.Context, q question, b *pgx.ExtendedQueryBuilder) (*pgconn.StatementDescription, error) {
 	sql, args := q.form()
 	if sql == "" {
 		return nil, errPassed
 	}
 	sd, err := l.statement(ctx, sql)
 	if err == nil {
-		err = q.builder.Build(l.conn.TypeMap(), sd, args)
+		err = b.Build(l.conn.TypeMap(), sd, args)
 	}
 	return sd, err
 }
@@ -113,7 +112,7 @@ func (l *link) statement(ctx context.Context, sql string) (*pgconn.StatementDesc
 }
 
 // take reads one answer, to the end of its transaction.
-func (l *link) take(p *pgconn.Pipeline, q *question) error {
+func (l *link) take(p *pgconn.Pipeline, q question) error {
 	results, err := p.GetResults()
 	if err == nil {
 		err = l.scan(results, q)
@@ -127,7 +126,7 @@ func (l *link) take(p *pgconn.Pipeline, q *question) error {
 	return q.answer()
 }
 
-func (l *link) scan(results any, q *question) error {
+func (l *link) scan(results any, q question) error {
 	reader, ok := results.(*pgconn.ResultReader)
 	if !ok {
 		return fmt.Errorf("the server answered a query with %T", results)
@@ -137,7 +136,7 @@ func (l *link) scan(results any, q *question) error {
 	if !rows.Next() {
 		return orError(rows.Err(), pgx.ErrNoRows)
 	}
-	if err := rows.Scan(q.into...); err != nil {
+	if err := rows.Scan(q.into()...); err != nil {
 		return err
 	}
 	rows.Close()

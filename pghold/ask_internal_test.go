@@ -13,7 +13,7 @@ import (
 func TestTogether(t *testing.T) {
 	about := func(keys ...int64) (queue []*job) {
 		for _, k := range keys {
-			j := &job{ask: &question{key: Key{n: k}}}
+			j := &job{ask: &asking{key: Key{n: k}}}
 			if k == 0 {
 				j = &job{}
 			}
@@ -48,9 +48,8 @@ func TestMishap(t *testing.T) {
 	jobs := make([]*job, 5)
 	for i := range jobs {
 		var n int64
-		jobs[i] = &job{done: make(chan struct{}), ask: &question{
-			key: Key{n: int64(i)}, form: func() (string, []any) { return "select 6 / $1::bigint", []any{int64(i) - 2} }, into: []any{&n},
-			answer: func() error { sum += n; return nil }, mishap: func(_ context.Context, err error) error { return err },
+		jobs[i] = &job{done: make(chan struct{}), ask: &asking{
+			key: Key{n: int64(i)}, sql: "select 6 / $1::bigint", args: []any{int64(i) - 2}, to: []any{&n}, then: func() { sum += n },
 		}}
 	}
 	j := l.start(time.Minute, func(ctx context.Context) error { l.askAll(ctx, jobs); return nil })
@@ -65,3 +64,19 @@ func TestMishap(t *testing.T) {
 		t.Errorf("the other answers have the sum %d; the connection lives: %t", sum, l.alive())
 	}
 }
+
+// asking is any question.
+type asking struct {
+	job
+	key  Key
+	sql  string
+	args []any
+	to   []any
+	then func()
+}
+
+func (q *asking) about() Key                                { return q.key }
+func (q *asking) form() (string, []any)                     { return q.sql, q.args }
+func (q *asking) into() []any                               { return q.to }
+func (q *asking) answer() error                             { q.then(); return nil }
+func (q *asking) mishap(_ context.Context, err error) error { return err }

@@ -35,7 +35,8 @@ type claim struct {
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.
 	rowless atomic.Bool
-	since   time.Time // of a quick grant
+	easy    *easyName // of a quick grant
+	since   time.Time
 
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}
@@ -212,13 +213,13 @@ func (cl *claim) giveBackNow() {
 		cl.beside(cl.release)
 		return
 	}
-	j := cl.l.ask(cl.unlocking())
-	select {
-	case <-j.done:
+	q := &unlocking{cl: cl}
+	j := cl.l.ask(&q.job, q)
+	if j.isOver() {
 		cl.freed(failed(context.Background(), j.err))
-	default:
-		cl.beside(func() { <-j.done; cl.freed(failed(context.Background(), j.err)) })
+		return
 	}
+	cl.beside(func() { <-j.done; cl.freed(failed(context.Background(), j.err)) })
 }
 
 // stale: it is so old, and has no row, that others may not wait for one any more.
@@ -254,7 +255,8 @@ func (cl *claim) unlock() error {
 	if l := cl.l; cl.stale() {
 		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*claim{cl}) }).done
 	}
-	j := cl.l.startAsking(cl.unlocking())
+	q := &unlocking{cl: cl}
+	j := cl.l.startAsking(&q.job, q)
 	<-j.done
 	return failed(context.Background(), j.err)
 }

@@ -20,8 +20,8 @@ const grace = 5 * time.Millisecond
 // ask puts a question to the server: if the link is free the caller itself does,
 // which spares it two changes of goroutine, and else the link's goroutine. An
 // answer that takes longer than grace is left to the latter in any case.
-func (l *link) ask(q *question) *job {
-	j := &job{ask: q, limit: l.c.opts.Timeout, done: make(chan struct{})}
+func (l *link) ask(j *job, q question) *job {
+	j.ask, j.limit = q, l.c.opts.Timeout
 	if !l.have() {
 		return l.put(j)
 	}
@@ -62,6 +62,7 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	case l.conn.IsClosed() || !timedOut(err):
 		l.breakOff(j, err)
 	default:
+		j.done = make(chan struct{})
 		l.mu.Lock()
 		l.left = j
 		l.mu.Unlock()
@@ -200,14 +201,15 @@ func (l *link) receive(j *job, least, most time.Duration) error {
 }
 
 func (l *link) scanRow(j *job, values [][]byte) error {
-	if len(values) != len(j.ask.into) {
-		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(j.ask.into))
+	into := j.ask.into()
+	if len(values) != len(into) {
+		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(into))
 	}
 	for i, v := range values {
-		if l.builder.ResultFormats[i] == pgtype.BinaryFormatCode && readSmall(j.sd.Fields[i].DataTypeOID, v, j.ask.into[i]) {
+		if l.builder.ResultFormats[i] == pgtype.BinaryFormatCode && readSmall(j.sd.Fields[i].DataTypeOID, v, into[i]) {
 			continue
 		}
-		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, l.builder.ResultFormats[i], v, j.ask.into[i]); err != nil {
+		if err := l.conn.TypeMap().Scan(j.sd.Fields[i].DataTypeOID, l.builder.ResultFormats[i], v, into[i]); err != nil {
 			return err
 		}
 	}

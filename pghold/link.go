@@ -36,7 +36,7 @@ type link struct {
 	interrupt context.CancelFunc // of the read under way, for a job
 	halt      context.CancelFunc // of the read under way, if the link dies
 	err       error              // why it is dead
-	easy      map[Key]struct{}   // names that may be taken quickly
+	easy      map[Key]*easyName  // names that may be taken quickly
 	fresh     fresh
 
 	// For who has the link. held is what it holds: PostgreSQL would grant a lock
@@ -75,14 +75,14 @@ type tally struct{ writers, readers int }
 // job is one use of a link.
 type job struct {
 	run   func(ctx context.Context) error
-	ask   *question // instead of run
+	ask   question // instead of run
 	limit time.Duration
 	state atomic.Int32
-	done  chan struct{}
+	done  chan struct{} // nil: it was over before anybody could wait for it
 	err   error
 
+	sd *pgconn.StatementDescription // of a question
 	// Of a question that a caller asks itself.
-	sd       *pgconn.StatementDescription
 	answered bool  // there was a row
 	failed   error // what the server said instead, or what its row could not be read as
 }
@@ -100,15 +100,17 @@ const rest = time.Millisecond
 
 // start hands run to the link's goroutine; limit bounds it, and past it the link is lost.
 func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
-	return l.put(&job{run: run, limit: limit, done: make(chan struct{})})
+	return l.put(&job{run: run, limit: limit})
 }
 
 // startAsking hands a question to the link.
-func (l *link) startAsking(q *question) *job {
-	return l.put(&job{ask: q, limit: l.c.opts.Timeout, done: make(chan struct{})})
+func (l *link) startAsking(j *job, q question) *job {
+	j.ask, j.limit = q, l.c.opts.Timeout
+	return l.put(j)
 }
 
 func (l *link) put(j *job) *job {
+	j.done = make(chan struct{})
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -130,12 +132,29 @@ func (l *link) put(j *job) *job {
 
 func (j *job) finish(err error) {
 	j.err = err
-	close(j.done)
+	if j.done != nil {
+		close(j.done)
+	}
+}
+
+func (j *job) isOver() bool {
+	if j.done == nil {
+		return true
+	}
+	select {
+	case <-j.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait waits for the job. It reports false if ctx ended first and the job goes
 // on: the caller then has to see to what becomes of it.
 func (j *job) wait(ctx context.Context) bool {
+	if j.isOver() { // ctx may make a timer when it is waited for
+		return true
+	}
 	select {
 	case <-j.done:
 		return true
@@ -145,12 +164,7 @@ func (j *job) wait(ctx context.Context) bool {
 		j.err = stopped(ctx, driver.NotDone)
 		return true
 	}
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
+	return j.isOver()
 }
 
 // loop is the link's goroutine.

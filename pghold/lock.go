@@ -164,20 +164,19 @@ func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
 	if c.opts.Scope == TransactionScope {
 		return c.knockInTx(ctx, cl)
 	}
-	var a answer
 	for attempt := 0; ; attempt++ {
 		l, err := c.atHome(ctx)
 		if err != nil {
-			return a, err
+			return answer{}, err
 		}
-		lease := c.leaseOn(l, cl.r)
-		j := l.ask(l.arrival(cl, lease, &a))
+		q := &arrival{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+		j := l.ask(&q.job, q)
 		if !j.wait(ctx) {
 			c.spawn(func() { c.undo(j, cl) })
 			return answer{}, stopped(ctx, driver.NotDone)
 		}
 		if j.err == nil || attempt > 0 || l.alive() || ctx.Err() != nil {
-			return a, failed(ctx, j.err)
+			return q.a, failed(ctx, j.err)
 		}
 	}
 }
@@ -214,20 +213,31 @@ from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
 
 // arrival asks for the lock. What the link holds is known when the question goes
 // out: asking the server for more of it would be granted, whoever waits.
-func (l *link) arrival(cl *claim, lease *driver.Lease, a *answer) *question {
-	return &question{
-		key: cl.key,
-		form: func() (string, []any) {
-			t := l.held[cl.key]
-			mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
-			return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
-				uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
-		},
-		into:   []any{&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure},
-		answer: func() error { return l.arrived(cl, lease, a) },
-		mishap: func(ctx context.Context, err error) error { return l.tidy(ctx, cl, err) },
-	}
+type arrival struct {
+	job
+	l     *link
+	cl    *claim
+	lease *driver.Lease
+	a     answer
 }
+
+func (q *arrival) about() Key { return q.cl.key }
+
+func (q *arrival) form() (string, []any) {
+	l, cl := q.l, q.cl
+	t := l.held[cl.key]
+	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
+	return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
+		uuid(q.lease.ID), q.lease.Spec.Owner, []byte(q.lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
+}
+
+func (q *arrival) into() []any {
+	return []any{&q.a.state, &q.a.token, &q.a.id, &q.a.position, &q.a.pid, &q.a.unsure}
+}
+
+func (q *arrival) answer() error { return q.l.arrived(q.cl, q.lease, &q.a) }
+
+func (q *arrival) mishap(ctx context.Context, err error) error { return q.l.tidy(ctx, q.cl, err) }
 
 func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
@@ -298,28 +308,38 @@ func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
 }
 
 // unlocking asks the server to take a lock back.
-func (cl *claim) unlocking() *question {
-	l, had := cl.l, false
-	return &question{
-		key: cl.key,
-		form: func() (string, []any) {
-			if cl.rowless.Load() {
-				return cl.lockSQL("pg_advisory_unlock")
-			}
-			return "select holdfast.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
-		},
-		into: []any{&had},
-		answer: func() error {
-			l.gave(cl)
-			cl.rowless.Store(false)
-			if !had {
-				return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
-			}
-			return nil
-		},
-		mishap: func(_ context.Context, err error) error { return err },
-	}
+type unlocking struct {
+	job
+	cl  *claim
+	had bool
+	row [1]any
 }
+
+func (q *unlocking) about() Key { return q.cl.key }
+
+func (q *unlocking) form() (string, []any) {
+	cl := q.cl
+	if !cl.rowless.Load() {
+		return "select holdfast.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
+	}
+	return unlockSQLs[index(cl.easy.pair)], cl.easy.unlock
+}
+
+func (q *unlocking) into() []any {
+	q.row[0] = &q.had
+	return q.row[:]
+}
+
+func (q *unlocking) answer() error {
+	q.cl.l.gave(q.cl)
+	q.cl.rowless.Store(false)
+	if !q.had {
+		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
+	}
+	return nil
+}
+
+func (q *unlocking) mishap(_ context.Context, err error) error { return err }
 
 // Pauses of those who wait: while one that was chosen goes first, while no connection is
 // free to wait on, and after a failure.

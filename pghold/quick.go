@@ -52,9 +52,12 @@ func quickSQL(pair, flagged bool) string {
 	if !flagged {
 		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", freshFlag, token, unlock)
 	}
-	return fmt.Sprintf(`select case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
-case when %s then %s end end end, pg_catalog.pg_backend_pid()`, lock, token)
+	return fmt.Sprintf(`select coalesce(case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
+case when %s then %s end end end, 0), pg_catalog.pg_backend_pid()`, lock, token)
 }
+
+// unlockSQLs give a quick hold back that has no row; by pair.
+var unlockSQLs = [2]string{"select pg_catalog.pg_advisory_unlock($1)", "select pg_catalog.pg_advisory_unlock($1, $2)"}
 
 // quickSQLs are the four forms, by pair and flagged.
 var quickSQLs = [2][2]string{{quickSQL(false, false), quickSQL(false, true)}, {quickSQL(true, false), quickSQL(true, true)}}
@@ -73,10 +76,14 @@ func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
 		return false, nil
 	}
 	l := c.living()
-	if l == nil || !l.isEasy(cl.key) {
+	if l == nil {
 		return false, nil
 	}
-	j := l.ask(l.quick(cl, c.leaseOn(l, cl.r)))
+	if cl.easy = l.isEasy(cl.key); cl.easy == nil {
+		return false, nil
+	}
+	q := &quick{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+	j := l.ask(&q.job, q)
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
 		return true, stopped(ctx, driver.NotDone)
@@ -87,50 +94,58 @@ func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
 	return cl.token > 0, failed(ctx, j.err)
 }
 
-// quick asks for the lock, unless this link has it, or its guard, or watches: a
-// connection is never in its own way.
-func (l *link) quick(cl *claim, lease *driver.Lease) *question {
-	var token *int64
-	var pid uint32
-	return &question{
-		key: cl.key,
-		form: func() (string, []any) {
-			if _, guarded := l.guards[cl.key]; guarded || l.watching || l.held[cl.key] != (tally{}) || l.flagging {
-				return "", nil
-			}
-			flagged := l.flagged()
-			l.flagging = !flagged // taken twice, it would have to be given back twice
-			args := []any{gate + int64(uint64(l.nonce)%gates), guardOf(cl.key), cl.key.n}
-			a, b, pair := cl.key.Pair()
-			if pair {
-				args = append(args[:2], a, b)
-			}
-			return quickSQLs[index(pair)][index(flagged)], args
-		},
-		into:   []any{&token, &pid},
-		answer: func() error { return l.tookQuickly(cl, lease, token, pid) },
-		mishap: func(ctx context.Context, err error) error {
-			if err == errPassed {
-				return err
-			}
-			l.tidyFlag(ctx)
-			return l.tidy(ctx, cl, err)
-		},
-	}
+// quick asks for a lock quickly.
+type quick struct {
+	job
+	l     *link
+	cl    *claim
+	lease *driver.Lease
+	token int64 // 0: not granted
+	pid   uint32
+	row   [2]any
 }
 
-func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token *int64, pid uint32) error {
+func (q *quick) about() Key { return q.cl.key }
+
+// form passes if this link has the lock, or its guard, or watches: a connection is
+// never in its own way.
+func (q *quick) form() (string, []any) {
+	l, key := q.l, q.cl.key
+	if _, guarded := l.guards[key]; guarded || l.watching || l.held[key] != (tally{}) || l.flagging {
+		return "", nil
+	}
+	flagged := l.flagged()
+	l.flagging = !flagged // taken twice, it would have to be given back twice
+	return quickSQLs[index(q.cl.easy.pair)][index(flagged)], q.cl.easy.lock
+}
+
+func (q *quick) into() []any {
+	q.row = [2]any{&q.token, &q.pid}
+	return q.row[:]
+}
+
+func (q *quick) answer() error { return q.l.tookQuickly(q.cl, q.lease, q.token, q.pid) }
+
+func (q *quick) mishap(ctx context.Context, err error) error {
+	if err == errPassed {
+		return err
+	}
+	q.l.tidyFlag(ctx)
+	return q.l.tidy(ctx, q.cl, err)
+}
+
+func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token int64, pid uint32) error {
 	if err := l.sameServer(pid); err != nil {
 		return err
 	}
-	if token == nil {
+	if token == 0 {
 		l.setEasy(cl.key, false)
 		l.shy = shyness
 		return nil
 	}
 	cl.since = time.Now()
 	cl.rowless.Store(true)
-	l.took(cl, *token, *token, lease)
+	l.took(cl, token, token, lease)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fresh.flag = true
@@ -166,13 +181,27 @@ const shyness = 8
 // maxEasy bounds the names that a link remembers.
 const maxEasy = 4096
 
+// easyName is what is sent to take a name quickly and to give it back. It is kept
+// since making it takes longer than sending it.
+type easyName struct {
+	pair         bool
+	lock, unlock []any
+}
+
+func (l *link) newEasy(k Key) *easyName {
+	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(guardOf(k))
+	if a, b, ok := k.Pair(); ok {
+		return &easyName{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
+	}
+	return &easyName{lock: []any{own, guard, k.n}, unlock: []any{k.n}}
+}
+
 // isEasy: the name was last taken at once, and nobody has made it anything but a
 // lock since.
-func (l *link) isEasy(k Key) bool {
+func (l *link) isEasy(k Key) *easyName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, ok := l.easy[k]
-	return ok
+	return l.easy[k]
 }
 
 func (l *link) setEasy(k Key, easy bool) {
@@ -189,5 +218,7 @@ func (l *link) setEasy(k Key, easy bool) {
 	if len(l.easy) >= maxEasy {
 		clear(l.easy)
 	}
-	l.easy[k] = struct{}{}
+	if l.easy[k] == nil {
+		l.easy[k] = l.newEasy(k)
+	}
 }

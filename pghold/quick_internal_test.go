@@ -104,8 +104,9 @@ func TestQuickTakesTheFlagOnce(t *testing.T) {
 	<-l.start(time.Minute, func(context.Context) error {
 		l.flagging = false
 		for i, name := range []string{"a", "b"} {
-			r := mutexRequest(name)
-			asked[i], _ = l.quick(&claim{c: c, r: r, name: name, key: mustKey(t, name)}, c.leaseOn(l, r)).form()
+			key := mustKey(t, name)
+			q := &quick{l: l, cl: &claim{key: key, easy: l.newEasy(key)}}
+			asked[i], _ = q.form()
 		}
 		return nil
 	}).done
@@ -268,20 +269,19 @@ func mustKey(t *testing.T, name string) Key {
 // have it wait.
 func queueAlone(t *testing.T, l *link, cl *claim) {
 	t.Helper()
-	lease := l.c.leaseOn(l, cl.r)
-	var a answer
+	q := &arrival{l: l, cl: cl, lease: l.c.leaseOn(l, cl.r)}
 	j := l.start(time.Minute, func(ctx context.Context) error {
 		before := l.held[cl.key]
 		l.held[cl.key] = tally{writers: 1}
-		asked := &job{ask: l.arrival(cl, lease, &a), done: make(chan struct{})}
-		l.askAll(ctx, []*job{asked})
+		q.ask = q
+		l.askAll(ctx, []*job{&q.job})
 		if l.held[cl.key] = before; before == (tally{}) {
 			delete(l.held, cl.key)
 		}
-		return asked.err
+		return q.err
 	})
-	if <-j.done; j.err != nil || a.state != "queued" {
-		t.Fatalf("the claim is %q, %v", a.state, j.err)
+	if <-j.done; j.err != nil || q.a.state != "queued" {
+		t.Fatalf("the claim is %q, %v", q.a.state, j.err)
 	}
 }
 
@@ -360,18 +360,11 @@ func TestLongAnswer(t *testing.T) {
 	for _, seconds := range []float64{0, 10 * grace.Seconds(), 0, 10 * grace.Seconds()} { // the first makes the statement known
 		var n int64
 		awaken(t, l)
-		j := l.ask(&question{
-			form: func() (string, []any) { return "select 7 from pg_sleep($1)", []any{seconds} }, into: []any{&n},
-			answer: func() error { return nil }, mishap: func(_ context.Context, err error) error { return err },
-		})
+		q := &asking{sql: "select 7 from pg_sleep($1)", args: []any{seconds}, to: []any{&n}, then: func() {}}
+		j := l.ask(&q.job, q)
 		within(t, "the question is not answered", func() bool {
 			l.start(time.Minute, func(context.Context) error { return nil })
-			select {
-			case <-j.done:
-				return true
-			default:
-				return false
-			}
+			return j.isOver()
 		})
 		if j.err != nil || n != 7 {
 			t.Errorf("a question of %v s is answered with %d, %v", seconds, n, j.err)
@@ -379,10 +372,8 @@ func TestLongAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	awaken(t, l)
-	j := l.ask(&question{
-		form: func() (string, []any) { return "select 7 from pg_sleep($1)", []any{60.0} }, into: []any{new(int64)},
-		answer: func() error { return nil }, mishap: func(_ context.Context, err error) error { return err },
-	})
+	q := &asking{sql: "select 7 from pg_sleep($1)", args: []any{60.0}, to: []any{new(int64)}, then: func() {}}
+	j := l.ask(&q.job, q)
 	within(t, "the question is not asked", func() bool { return j.state.Load() == running })
 	cancel()
 	if j.wait(ctx) {

@@ -67,6 +67,11 @@ func readSmall(oid uint32, v []byte, into any) bool {
 			*to = new(int64(binary.BigEndian.Uint64(v)))
 		}
 		return v == nil || oid == pgtype.Int8OID
+	case *int64:
+		if v != nil && oid == pgtype.Int8OID {
+			*to = int64(binary.BigEndian.Uint64(v))
+		}
+		return v != nil && oid == pgtype.Int8OID
 	case *uint32:
 		if v != nil && oid == pgtype.Int4OID {
 			*to = binary.BigEndian.Uint32(v)

@@ -88,7 +88,7 @@ func TestSalvage(t *testing.T) {
 		var state string
 		j := l.start(time.Minute, func(ctx context.Context) (err error) {
 			l.held[key] = tally{writers: 1} // arrive only joins the queue
-			asked := &job{ask: l.arrival(cl, lease, new(answer)), done: make(chan struct{})}
+			asked := &job{ask: &arrival{l: l, cl: cl, lease: lease}}
 			l.askAll(ctx, []*job{asked})
 			delete(l.held, key)
 			if asked.err != nil {
