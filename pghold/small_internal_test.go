@@ -61,7 +61,7 @@ func TestSmall_AsPgxReads(t *testing.T) {
 		{pgtype.Int8OID, []byte{0xff, 1, 2, 3, 4, 5, 6, 7}}, {pgtype.Int8OID, nil}, {pgtype.Int8OID, []byte{1}},
 		{pgtype.Int4OID, []byte{0, 0, 1, 2}}, {pgtype.BoolOID, []byte{1}}, {pgtype.BoolOID, []byte{0}}, {pgtype.BoolOID, nil},
 	} {
-		for _, into := range []func() any{func() any { return new(*int64) }, func() any { return new(uint32) }, func() any { return new(bool) }} {
+		for _, into := range []func() any{func() any { return new(*int64) }, func() any { return new(int64) }, func() any { return new(uint32) }, func() any { return new(bool) }} {
 			want, got := into(), into()
 			err := types.Scan(c.oid, pgtype.BinaryFormatCode, c.v, want)
 			if readSmall(c.oid, c.v, got) && (err != nil || !reflect.DeepEqual(got, want)) {
