@@ -6,4 +6,4 @@ import "time"
 
 const canNap = false
 
-func awaitInput(uintptr, time.Duration) {}
+func awaitInput(uintptr, time.Duration) bool { return false }

@@ -10,8 +10,9 @@ import (
 
 const canNap = true
 
-// awaitInput returns when a socket can be read or has failed, after d at the
-// latest; a signal may end it early.
-func awaitInput(fd uintptr, d time.Duration) {
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(d.Milliseconds()))
+// awaitInput returns true when a socket can be read or has failed, and false after
+// d, or earlier if a signal comes.
+func awaitInput(fd uintptr, d time.Duration) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(d.Milliseconds()))
+	return n > 0 && err == nil
 }
