@@ -1,3 +1,5 @@
+//go:build unix
+
 package server_test
 
 import (
@@ -14,6 +16,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/server/storage"
 	"github.com/holdfast-io/holdfast/server/transport"
 )
@@ -44,40 +48,94 @@ type proposed struct {
 	done chan<- struct{}
 }
 
-// newBare starts node id of a group with these voters; ln is nil if it is alone.
-func newBare(b *testing.B, id uint64, ln net.Listener, addrs map[uint64]string) *bare {
+func init() { roles["bare"] = bareChild }
+
+// bareChild is one of a group that does not lead.
+func bareChild() error {
+	go untilOrphaned()
+	cfg, err := childConfig()
+	if err != nil {
+		return err
+	}
+	n, err := openBare(cfg)
+	if err != nil {
+		return err
+	}
+	<-n.ended
+	return nil
+}
+
+// newBare starts one and returns when it leads.
+func newBare(b *testing.B, cfg server.Config) *bare {
 	b.Helper()
-	must := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+	n, err := openBare(cfg)
+	if err != nil {
+		b.Fatal(err)
 	}
-	store, _, err := storage.Open(storage.OS{}, b.TempDir(), storage.Options{ClusterID: 1, NodeID: id})
-	must(err)
+	b.Cleanup(n.close)
+	led := make(chan struct{}, 1)
+	n.post(func() { n.inbox = append(n.inbox, proposed{nil, led}) })
+	select {
+	case <-led:
+	case <-time.After(2 * patience):
+		b.Fatal("the first node does not lead")
+	}
+	return n
+}
+
+// openBare starts one as a node with this configuration would be. The first one
+// leads, since it has the shortest election.
+func openBare(cfg server.Config) (*bare, error) {
+	store, _, err := storage.Open(storage.OS{}, cfg.Dir, storage.Options{ClusterID: 1, NodeID: cfg.ID})
+	if err != nil {
+		return nil, err
+	}
 	n := &bare{store: store, log: raft.NewMemoryStorage(), wake: make(chan struct{}, 1), ended: make(chan struct{}), flying: map[uint64][]chan<- struct{}{}}
-	conf := &raftpb.ConfState{}
-	for i := range max(len(addrs), 1) {
-		conf.Voters = append(conf.Voters, uint64(i+1))
+	if err := errors.Join(n.begin(cfg.Founders), n.listen(&cfg)); err != nil {
+		return nil, err
 	}
-	meta := &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}
-	must(n.log.ApplySnapshot(&raftpb.Snapshot{Metadata: meta}))
-	must(storeBegin(store))
+	id := cfg.ID
 	n.raft, err = raft.NewRawNode(&raft.Config{ID: id, ElectionTick: int(10 * id * id * id), HeartbeatTick: 1, Storage: n.log, Applied: 1,
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256, Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}})
-	must(err)
-	if ln != nil {
-		n.peers, err = transport.New(transport.Config{Cluster: 1, ID: id,
-			Deliver:     func(_ uint64, m []byte) { n.post(func() { n.mail = append(n.mail, m) }) },
-			Unreachable: func(uint64) {},
-			Snapshot:    func(uint64, []byte, func() ([]byte, error)) error { return errors.ErrUnsupported },
-		}, ln)
-		must(err)
-		n.peers.SetPeers(addrs)
+	if err != nil {
+		return nil, err
 	}
 	go n.run(id == 1)
-	b.Cleanup(n.close)
-	return n
+	return n, nil
+}
+
+// begin gives it a log with these voters.
+func (n *bare) begin(voters []replica.Endpoint) error {
+	conf := &raftpb.ConfState{}
+	for _, e := range voters {
+		conf.Voters = append(conf.Voters, e.ID)
+	}
+	meta := &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}
+	return errors.Join(n.log.ApplySnapshot(&raftpb.Snapshot{Metadata: meta}), storeBegin(n.store))
+}
+
+func (n *bare) listen(cfg *server.Config) error {
+	if cfg.Listen == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	n.peers, err = transport.New(transport.Config{Cluster: 1, ID: cfg.ID,
+		Deliver:     func(_ uint64, m []byte) { n.post(func() { n.mail = append(n.mail, m) }) },
+		Unreachable: func(uint64) {},
+		Snapshot:    func(uint64, []byte, func() ([]byte, error)) error { return errors.ErrUnsupported },
+	}, ln)
+	if err != nil {
+		return err
+	}
+	addrs := map[uint64]string{}
+	for _, e := range cfg.Founders {
+		addrs[e.ID] = e.Peer
+	}
+	n.peers.SetPeers(addrs)
+	return nil
 }
 
 // storeBegin makes index 1 the beginning of the log.

@@ -5,18 +5,15 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/server/storage"
 )
 
@@ -33,6 +30,12 @@ func benchServer(b *testing.B, cfg server.Config) *server.Server {
 	}
 	b.Cleanup(func() { srv.Close() })
 	return srv
+}
+
+func benchWire(b *testing.B, srv *server.Server) *wire {
+	w := newWire(srv, proposers)
+	b.Cleanup(w.end)
+	return w
 }
 
 func spaceOf(b *testing.B, srv *server.Server) *holdfast.Space {
@@ -83,15 +86,15 @@ func BenchmarkProposer(b *testing.B) {
 // proposers is how many callers there are at a time.
 const proposers = 1024
 
-// burst lets all proposers work for a while and returns commands a second, and
-// the processor time of one in seconds.
-func burst(work func(i int) (commands int)) (speed, cost float64) {
+// burst lets all proposers work for a while and returns how many commands that
+// were, and how many a second.
+func burst(work func(i int) (commands int)) (commands, speed float64) {
 	var (
 		all  sync.WaitGroup
 		stop atomic.Bool
 		n    atomic.Int64
 	)
-	begin, used := time.Now(), processorTime()
+	begin := time.Now()
 	for i := range proposers {
 		all.Go(func() {
 			for !stop.Load() {
@@ -102,15 +105,46 @@ func burst(work func(i int) (commands int)) (speed, cost float64) {
 	time.Sleep(500 * time.Millisecond) // the length of a burst
 	stop.Store(true)
 	all.Wait()
-	commands := float64(n.Load())
-	return commands / time.Since(begin).Seconds(), (processorTime() - used).Seconds() / commands
+	commands = float64(n.Load())
+	return commands, commands / time.Since(begin).Seconds()
 }
 
-// processorTime is what this process has used of it.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+// side is one of two that work in turns.
+type side struct {
+	work   func(i int) (commands int) // of proposer i, in this process
+	others []*process                 // that take part
+}
+
+// turn is a burst; cost is the processor time of a command in seconds, with what
+// is done after its answer and in the other processes.
+func (s *side) turn() (speed, cost float64) {
+	used := s.used()
+	commands, speed := burst(s.work)
+	s.rest()
+	return speed, (s.used() - used).Seconds() / commands
+}
+
+// used is the processor time that this process and the others have used.
+func (s *side) used() time.Duration {
+	sum := processorTime()
+	for _, p := range s.others {
+		sum += p.used()
+	}
+	return sum
+}
+
+// rest waits until there is little more to do than heartbeats: what a side has
+// left undone, as a node that lags behind, must not slow down the other.
+func (s *side) rest() {
+	const look = 20 * time.Millisecond
+	for last := time.Duration(0); ; {
+		now := s.used()
+		if now-last < look/10 {
+			return
+		}
+		last = now
+		time.Sleep(look)
+	}
 }
 
 // locks is the work of taking a lock and giving it back, one name a proposer.
@@ -146,13 +180,13 @@ func entries(n *bare) func(i int) int {
 
 // against runs bursts of both in turn; the ratio is of commands a second, and of
 // processor time a command, which says more on a busy machine.
-func against(b *testing.B, unit string, node, bare func(i int) int) {
-	burst(node) // both warm up
-	burst(bare)
+func against(b *testing.B, unit string, node, bare side) {
+	node.turn() // both warm up
+	bare.turn()
 	var speeds, rates, costs []float64
 	for b.Loop() {
-		fast, cheap := burst(bare)
-		slow, dear := burst(node)
+		fast, cheap := bare.turn()
+		slow, dear := node.turn()
 		speeds, rates, costs = append(speeds, slow), append(rates, fast/slow), append(costs, dear/cheap)
 	}
 	b.ReportMetric(median(rates), "bare/"+unit)
@@ -163,61 +197,33 @@ func against(b *testing.B, unit string, node, bare func(i int) int) {
 // BenchmarkProposers is 1,024 sessions that lock and unlock on a node alone,
 // beside a bare raft loop with as many callers.
 func BenchmarkProposers(b *testing.B) {
-	w := newWire(benchServer(b, server.Config{Dir: b.TempDir()}), proposers)
-	against(b, "node", w.work, entries(newBare(b, 1, nil, nil)))
+	w := benchWire(b, benchServer(b, server.Config{Dir: b.TempDir()}))
+	against(b, "node", side{work: w.work}, side{work: entries(newBare(b, alone(b)))})
 }
 
 // BenchmarkCallers is 1,024 callers of the API that do so in one Space.
 func BenchmarkCallers(b *testing.B) {
 	s := spaceOf(b, benchServer(b, server.Config{Dir: b.TempDir()}))
-	against(b, "space", locks(b, s), entries(newBare(b, 1, nil, nil)))
+	against(b, "space", side{work: locks(b, s)}, side{work: entries(newBare(b, alone(b)))})
 }
 
-// BenchmarkThree is the same on three nodes, all in this process, over sockets.
+// alone is a node without others.
+func alone(b *testing.B) server.Config { return nodeConfig(1, b.TempDir(), "") }
+
+// BenchmarkThree is the same on three nodes, each a process of its own, over
+// sockets; the callers are in that of the leader.
 func BenchmarkThree(b *testing.B) {
-	w := newWire(three(b), proposers)
-	lns, addrs := make([]net.Listener, 3), map[uint64]string{}
-	for i := range lns {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		lns[i], addrs[uint64(i+1)] = ln, ln.Addr().String()
-	}
-	var lead *bare
-	for i := range lns {
-		n := newBare(b, uint64(3-i), lns[2-i], addrs)
-		lead = n
-	}
-	against(b, "three", w.work, entries(lead))
+	ours, theirs := planNodes(b, "node", 3), planNodes(b, "bare", 3)
+	srv := benchServer(b, ours.startOthers("SERVER_TEST_TICK=1s")) // their elections come ten times as late
+	ours.await("the first node does not lead", func() bool { return serves(srv) })
+	w, lead := benchWire(b, srv), newBare(b, theirs.startOthers())
+	against(b, "three", side{w.work, ours.procs[1:]}, side{entries(lead), theirs.procs[1:]})
 }
 
-// three starts a group and returns its leader.
-func three(b *testing.B) *server.Server {
-	b.Helper()
-	var founders []replica.Endpoint
-	for i := range 3 {
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: freeAddr(b)})
+// startOthers starts all but the first, whose configuration it returns.
+func (g *nodes) startOthers(env ...string) server.Config {
+	for i := range g.procs[1:] {
+		g.start(i+1, env...)
 	}
-	var all []*server.Server
-	for i := range founders {
-		srv, err := server.New(server.Config{Dir: b.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { srv.Close() })
-		all = append(all, srv)
-	}
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	defer cancel()
-	for ctx.Err() == nil {
-		for _, srv := range all {
-			if st, err := srv.Status(ctx); err == nil && st.Serving {
-				return srv
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	b.Fatal("no leader")
-	return nil
+	return nodeConfig(1, g.dirs[0], g.text())
 }

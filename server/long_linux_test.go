@@ -41,7 +41,7 @@ func loadedChild() error {
 	w := newWire(srv, proposers)
 	fmt.Println("loaded")
 	for {
-		speed, _ := burst(w.work)
+		_, speed := burst(w.work)
 		fmt.Println(speed)
 	}
 }

@@ -25,22 +25,18 @@ const (
 
 func init() { roles["node"] = nodeChild }
 
-// nodeChild is one node: SERVER_TEST_NODES are all peers and client addresses.
+// nodeChild is one node.
 func nodeChild() error {
 	go untilOrphaned()
-	id, err := strconv.Atoi(os.Getenv("SERVER_TEST_ID"))
+	cfg, err := childConfig()
 	if err != nil {
 		return err
-	}
-	cfg := server.Config{Dir: os.Getenv("SERVER_TEST_DIR"), ID: uint64(id), Founders: founders(os.Getenv("SERVER_TEST_NODES"))}
-	if len(cfg.Founders) > 1 {
-		cfg.Listen = cfg.Founders[id-1].Peer
 	}
 	srv, err := server.New(cfg)
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", cfg.Founders[id-1].Client)
+	ln, err := net.Listen("tcp", cfg.Founders[cfg.ID-1].Client)
 	if err != nil {
 		return err
 	}
@@ -56,6 +52,29 @@ func nodeChild() error {
 		}
 		go serveConn(srv, conn)
 	}
+}
+
+// childConfig is the configuration that a process was started with:
+// SERVER_TEST_NODES are all peers and client addresses.
+func childConfig() (server.Config, error) {
+	id, err := strconv.Atoi(os.Getenv("SERVER_TEST_ID"))
+	if err != nil {
+		return server.Config{}, err
+	}
+	cfg := nodeConfig(id, os.Getenv("SERVER_TEST_DIR"), os.Getenv("SERVER_TEST_NODES"))
+	if tick := os.Getenv("SERVER_TEST_TICK"); tick != "" {
+		cfg.Tick, err = time.ParseDuration(tick)
+	}
+	return cfg, err
+}
+
+// nodeConfig is for node id of those that founders reads.
+func nodeConfig(id int, dir, text string) server.Config {
+	cfg := server.Config{Dir: dir, ID: uint64(id), Founders: founders(text)}
+	if len(cfg.Founders) > 1 {
+		cfg.Listen = cfg.Founders[id-1].Peer
+	}
+	return cfg
 }
 
 func serveConn(srv *server.Server, conn net.Conn) {
@@ -74,7 +93,7 @@ func serveConn(srv *server.Server, conn net.Conn) {
 	conn.Close()
 }
 
-// founders reads what nodes.env wrote.
+// founders reads what nodes.text wrote.
 func founders(text string) (all []replica.Endpoint) {
 	for i, addrs := range strings.Split(text, ",") {
 		peer, client, _ := strings.Cut(addrs, "+")
@@ -86,6 +105,7 @@ func founders(text string) (all []replica.Endpoint) {
 // nodes is a group of processes on loopback.
 type nodes struct {
 	t     testing.TB
+	role  string   // of each
 	addrs []string // peer+client
 	dirs  []string
 	procs []*process
@@ -93,13 +113,20 @@ type nodes struct {
 
 func newNodes(t testing.TB, n int) *nodes {
 	t.Helper()
-	g := &nodes{t: t, procs: make([]*process, n)}
+	g := planNodes(t, "node", n)
+	for i := range n {
+		g.start(i)
+	}
+	return g
+}
+
+// planNodes is a group of which none runs yet.
+func planNodes(t testing.TB, role string, n int) *nodes {
+	t.Helper()
+	g := &nodes{t: t, role: role, procs: make([]*process, n)}
 	for range n {
 		g.addrs = append(g.addrs, freeAddr(t)+"+"+freeAddr(t))
 		g.dirs = append(g.dirs, t.TempDir())
-	}
-	for i := range n {
-		g.start(i)
 	}
 	return g
 }
@@ -118,10 +145,13 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
-func (g *nodes) start(i int) {
+func (g *nodes) start(i int, env ...string) {
 	g.t.Helper()
-	g.procs[i] = spawn(g.t, "node", "SERVER_TEST_DIR="+g.dirs[i], fmt.Sprint("SERVER_TEST_ID=", i+1), "SERVER_TEST_NODES="+strings.Join(g.addrs, ","))
+	g.procs[i] = spawn(g.t, g.role, append(env, "SERVER_TEST_DIR="+g.dirs[i], fmt.Sprint("SERVER_TEST_ID=", i+1), "SERVER_TEST_NODES="+g.text())...)
 }
+
+// text is what founders reads.
+func (g *nodes) text() string { return strings.Join(g.addrs, ",") }
 
 // clients are the addresses for clients.
 func (g *nodes) clients() (all []string) {

@@ -5,10 +5,13 @@ package server_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -33,6 +36,7 @@ var roles = map[string]func() error{}
 type process struct {
 	t   testing.TB
 	cmd *exec.Cmd
+	in  io.Writer
 	out *bufio.Scanner
 }
 
@@ -42,7 +46,8 @@ func spawn(t testing.TB, role string, env ...string) *process {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), "SERVER_TEST_ROLE="+role), env...)
 	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process, however that ends
+	in, err := cmd.StdinPipe() // it ends with this process, however that ends
+	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
@@ -52,7 +57,7 @@ func spawn(t testing.TB, role string, env ...string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cmd: cmd, out: bufio.NewScanner(out)}
+	p := &process{t: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	t.Cleanup(p.kill)
 	return p
 }
@@ -82,12 +87,35 @@ func (p *process) line() string {
 	return p.out.Text()
 }
 
-// untilOrphaned ends a process whose parent has gone.
+// used is the processor time that the process has used; it must say nothing else
+// meanwhile.
+func (p *process) used() time.Duration {
+	p.t.Helper()
+	if _, err := p.in.Write([]byte{0}); err != nil {
+		p.t.Fatal(err)
+	}
+	line := p.line()
+	d, err := time.ParseDuration(line)
+	if err != nil {
+		p.t.Fatalf("the other process said %q", line)
+	}
+	return d
+}
+
+// untilOrphaned ends a process whose parent has gone. Until then it answers used.
 func untilOrphaned() {
 	var b [1]byte
 	for {
 		if _, err := os.Stdin.Read(b[:]); err != nil {
 			os.Exit(0)
 		}
+		fmt.Println(processorTime())
 	}
+}
+
+// processorTime is what this process has used of it.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server"
@@ -17,6 +18,7 @@ import (
 // each, and a few streams for all of them.
 type wire struct {
 	callers []*caller
+	over    atomic.Bool
 }
 
 // caller is one session. Its commands are numbered by hand, since what is to be
@@ -45,7 +47,7 @@ func newWire(srv *server.Server, n int) *wire {
 		w.callers = append(w.callers, c)
 	}
 	for i := range wireStreams {
-		st, err := srv.Stream(context.Background(), w.deliver, func() {})
+		st, err := srv.Stream(context.Background(), w.deliver, w.closed)
 		if err != nil {
 			panic(err)
 		}
@@ -72,6 +74,16 @@ func (w *wire) open() {
 		all.Go(func() { c.do(1, core.Command{Op: core.OpOpen, TTL: 24 * 3600e9, Window: 1024}) })
 	}
 	all.Wait()
+}
+
+// end is called when the node may stop.
+func (w *wire) end() { w.over.Store(true) }
+
+// closed: a node that has stopped leading would let its callers wait for ever.
+func (w *wire) closed() {
+	if !w.over.Load() {
+		panic("the node has ended a stream: it does not lead any more")
+	}
 }
 
 // deliver wakes the callers that are answered.

@@ -34,7 +34,7 @@ var suites = []suite{
 		{"bare/node", 2.5, "commands a second of a bare raft loop on the same log, to those of a node alone: 1,024 sessions that lock and unlock"},
 	}},
 	{pkg: "./server", bench: "Three$", bounds: []bound{
-		{"bare/three", 2.5, "the same on three nodes in one process, over sockets"},
+		{"bare/three", 2.5, "the same on three nodes, each a process, over sockets; the sessions are in the leader's"},
 	}},
 	{pkg: "./server", bench: "Recover$", bounds: []bound{
 		{"recover-s", 5, "start of a node that was killed after 1,000,000 commands, in seconds"},
