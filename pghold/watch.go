@@ -140,12 +140,10 @@ const (
     perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i;
   end if;
 end $$; listen holdfast_event`
-	unsubscribeSQL = `do $$ begin
+	unsubscribeSQL = `unlisten holdfast_event; do $$ begin
   delete from holdfast.watcher where nonce = %[1]d;
-  if found then
-    perform pg_catalog.pg_advisory_unlock_shared(5209599041173340544 + i) from generate_series(0, 31) i;
-  end if;
-end $$; unlisten holdfast_event`
+  perform holdfast.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
+end $$`
 )
 
 // listenForEvents subscribes the home link, and returns the revision from which
@@ -157,8 +155,7 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 	}
 	var rev int64
 	err = c.onHome(ctx, l, func(ctx context.Context, _ querier) error {
-		l.watching = true
-		if _, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll(); err != nil {
+		if err := l.subscribe(ctx); err != nil {
 			return err
 		}
 		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
@@ -169,7 +166,31 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 	return uint64(rev), err
 }
 
-// watchNoMore ends the subscription when nobody watches, in the background.
+// subscribe runs subscribeSQL. What is left of it if it fails half way is taken
+// back: locks of a connection outlast the transaction that took them.
+func (l *link) subscribe(ctx context.Context) error {
+	before := l.watching
+	l.watching = true
+	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll()
+	if err == nil || before || l.conn.IsClosed() {
+		return err
+	}
+	if e := l.unsubscribe(ctx); e != nil {
+		l.die(e)
+	}
+	return err
+}
+
+// unsubscribe undoes subscribe, all of it or a part. The gates come last, since no
+// failure closes them again.
+func (l *link) unsubscribe(ctx context.Context) error {
+	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
+	l.watching = err != nil
+	return err
+}
+
+// watchNoMore ends the subscription when nobody watches, in the background, and
+// tries again if that fails.
 func (c *client) watchNoMore() {
 	l := c.living()
 	if l == nil {
@@ -183,11 +204,11 @@ func (c *client) watchNoMore() {
 			if again {
 				return nil
 			}
-			_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
-			l.watching = err != nil
-			return err
+			return l.unsubscribe(ctx)
 		})
-		<-j.done
+		if <-j.done; j.err != nil && l.alive() {
+			time.AfterFunc(faultPause, c.watchNoMore)
+		}
 	})
 }
 
