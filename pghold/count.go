@@ -134,11 +134,23 @@ func left(next string) *big.Int {
 
 // CountDown takes something off a latch, once for each r.ID.
 func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (driver.CountDownReply, error) {
-	var reply driver.CountDownReply
 	key, err := c.key(r.Name)
 	if err != nil {
-		return reply, err
+		return driver.CountDownReply{}, err
 	}
+	for {
+		reply, there, err := c.countDown(ctx, r, key)
+		if there || err != nil {
+			return reply, err
+		}
+		if err := c.newLatch(ctx, r, key); err != nil {
+			return reply, err
+		}
+	}
+}
+
+// countDown does it if the latch is there; false: it has to be made.
+func (c *client) countDown(ctx context.Context, r *driver.CountDownRequest, key Key) (reply driver.CountDownReply, there bool, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state string
 		var rest *int64
@@ -148,14 +160,25 @@ func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (dri
 		case err != nil:
 			return err
 		case state == "kind":
-			return refuse(driver.ErrConflict, "the name is in use as another kind; use another name")
+			return errKind
 		case state == "absent":
 			return refuse(fs.ErrNotExist, "there is no such latch: give its count to make it")
 		}
-		reply.Left = *rest
+		reply.Left, there = *rest, state != "new"
 		return nil
 	})
-	return reply, err
+	return reply, there, err
+}
+
+// newLatch makes the latch of r.
+func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key Key) error {
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return err
+	}
+	wake := c.listenFor(key) // the guard stays
+	defer c.unlisten(key, wake)
+	return c.establish(ctx, l, &claim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }
 
 // Delete removes an idle object.

@@ -35,7 +35,7 @@ select pg_catalog.%[5]s(%[3]d)`
 func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 	l := &link{
 		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
-		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*easyName{}, guards: map[Key]struct{}{},
+		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*easyName{}, guards: map[Key]time.Time{},
 		leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
 	}
 	conn, err := c.connect(ctx, l.heard)

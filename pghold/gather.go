@@ -106,11 +106,11 @@ func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
 }
 
 const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
-from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
-// sure: nobody holds the name as a lock without a row.
-func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, sure bool, told *bool) (string, error) {
+// made: the semaphore, latch or barrier has been made before.
+func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, told *bool) (string, error) {
 	var state string
 	var token, id, has *int64
 	var position int
@@ -118,14 +118,14 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, sure bool, to
 	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
 		guard := int64(0)
 		if c.opts.Scope == SessionScope {
-			if !sure && l.held[cl.key] != (tally{}) {
+			if !made && l.held[cl.key] != (tally{}) { // the connection would find the lock free
 				state = "unsure"
 				return nil
 			}
-			guard = l.guard(cl.key)
+			guard = l.guardNew(cl.key)
 		}
 		return q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
-			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard, sure)...).
+			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
 	}, func() {
 		if id != nil {
@@ -137,7 +137,7 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, sure bool, to
 	}
 	switch state {
 	case "unsure":
-		if err := c.noted(ctx); err != nil {
+		if err := c.establish(ctx, l, cl); err != nil {
 			return "", err
 		}
 		return c.gatherOn(ctx, l, cl, true, told)
@@ -153,6 +153,33 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, sure bool, to
 		return "", c.refusal(ctx, cl, state, position, has)
 	}
 	return state, nil
+}
+
+// establish makes the semaphore, latch or barrier of cl, unless the name is in use
+// as another kind. The guard comes first: whoever took the name quickly before it
+// is seen, and after it nobody does. It asks on a connection that has no locks.
+func (c *client) establish(ctx context.Context, l *link, cl *claim) error {
+	if err := c.takeGuard(ctx, l, cl.key); err != nil {
+		return err
+	}
+	state, kind, err := c.establishOn(ctx, cl, false)
+	if err == nil && state == "unsure" {
+		if err = c.noted(ctx); err == nil {
+			state, kind, err = c.establishOn(ctx, cl, true)
+		}
+	}
+	if err == nil && state != "ok" {
+		err = c.refusal(ctx, cl, state, kind, nil)
+	}
+	return err
+}
+
+func (c *client) establishOn(ctx context.Context, cl *claim, sure bool) (state string, kind int, err error) {
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast.establish($1, $2, $3, $4, $5, 0, $6)",
+			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), cl.limit, sure)...).Scan(&state, &kind)
+	})
+	return state, kind, err
 }
 
 // refusal is why an arrival was turned away.

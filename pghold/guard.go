@@ -12,7 +12,8 @@ import (
 // the name quickly meanwhile. It may be had longer than needed: that costs others
 // time, and nothing else.
 
-// linger is how often a link looks which guards it needs no more.
+// linger is how often a link looks which guards it needs no more, and how long
+// that of a new semaphore, latch or barrier stays at least.
 const linger = 250 * time.Millisecond
 
 // guardOf is a name's guard: any number will do that other names rarely have.
@@ -36,7 +37,7 @@ func (l *link) missingGuard(k Key) int64 {
 func (l *link) guard(k Key) int64 {
 	g := l.missingGuard(k)
 	if g != 0 {
-		l.guards[k] = struct{}{}
+		l.guards[k] = time.Time{}
 		if len(l.guards) == 1 {
 			time.AfterFunc(linger, l.relax)
 		}
@@ -44,13 +45,42 @@ func (l *link) guard(k Key) int64 {
 	return g
 }
 
+// guardNew is guard for a name that may become something that is no lock. Others
+// hear of that a moment later: it stays until they have.
+func (l *link) guardNew(k Key) int64 {
+	g := l.guard(k)
+	l.guards[k] = time.Now()
+	return g
+}
+
+// takeGuard takes the guard of a name that the caller is about to make something
+// that is no lock.
+func (c *client) takeGuard(ctx context.Context, l *link, k Key) error {
+	if c.opts.Scope != SessionScope {
+		return nil // the gates are closed
+	}
+	return c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+		g := l.guardNew(k)
+		if g == 0 {
+			return nil
+		}
+		_, err := q.Exec(ctx, "select pg_catalog.pg_advisory_lock_shared($1)", g)
+		if err != nil {
+			delete(l.guards, k)
+		}
+		return err
+	}, nil)
+}
+
 // relax has the link look which guards it needs.
 func (l *link) relax() { l.start(l.c.opts.Timeout, l.dropGuards) }
 
-// dropGuards gives back guards of names that nobody here waits for or shares in.
+// dropGuards gives back guards of names that nobody here waits for or shares in,
+// and that are not new.
 func (l *link) dropGuards(ctx context.Context) error {
 	var drop []int64
 	idle := l.c.idleKeys(l, slices.Collect(maps.Keys(l.guards)))
+	idle = slices.DeleteFunc(idle, func(k Key) bool { return time.Since(l.guards[k]) < linger })
 	for _, k := range idle {
 		drop = append(drop, guardOf(k))
 	}

@@ -46,8 +46,9 @@ type link struct {
 	known map[string]*pgconn.StatementDescription
 	// probes counts signs of life, for what is done now and then.
 	probes int
-	// guards are the names whose guard it holds.
-	guards map[Key]struct{}
+	// guards are the names whose guard it holds, and from when on each has to stay
+	// for a while; zero: it is not needed longer than it is used.
+	guards map[Key]time.Time
 	// shy is how many grants are not to be followed by quick ones.
 	shy int
 	// flagging: one of the questions that go out together takes the flag of quick

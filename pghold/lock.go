@@ -144,6 +144,9 @@ func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, erro
 	return nil, c.heldError(ctx, cl)
 }
 
+// errKind is otherKind where nobody says which.
+var errKind = refuse(driver.ErrConflict, "the name is in use as another kind; use another name")
+
 func otherKind(k driver.ResourceKind) error {
 	return refuse(driver.ErrConflict, "the name is in use as a %s; use another name", k)
 }
@@ -392,8 +395,11 @@ func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.
 	if err != nil {
 		return state, faultPause, err
 	}
-	if state == "gone" {
+	switch state {
+	case "gone":
 		return c.again(ctx, cl)
+	case "kind":
+		return state, pause, errKind
 	}
 	return state, pause, nil
 }

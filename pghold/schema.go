@@ -31,7 +31,7 @@ var (
 )
 
 // schemaVersion is the one that the last statement of Schema notes.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // schemaLock keeps programs that make the schema at the same time apart.
 const schemaLock = 5209599041173340518

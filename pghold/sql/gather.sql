@@ -37,13 +37,38 @@ begin
 end
 $$;
 
+-- establish makes a semaphore, latch or barrier, for who keeps others from taking
+-- the name quickly as a lock by its guard. 'unsure': somebody has the lock, and no
+-- row says as what. sure: whoever took it quickly before has a row. Then it is
+-- nobody's who knows us, or a row is about to be committed: it waits for that, and
+-- nobody arrives meanwhile.
+create or replace function holdfast.establish(
+  s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, sure boolean, out state text, out pos int)
+language plpgsql volatile as $$
+begin
+  if sure then
+    perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);  -- as who begins to watch
+  else
+    perform pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
+  end if;
+  pos := holdfast.other_kind(s, k, knd, me);
+  state := case when pos is not null then 'kind' else 'ok' end;
+  if pos is not null or exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
+  state := case when not sure and not holdfast.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
+  if state <> 'ok' then return; end if;
+  insert into holdfast.resource (space, key, name, kind, lim, rest, made)
+    values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
+  perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
+end
+$$;
+
 -- gather is arrive for semaphores, latches and barriers. Its guard keeps others
--- from taking the name quickly as a lock. sure: nobody holds it so without a row;
--- else it answers 'unsure' if somebody holds the lock.
+-- from taking the name quickly as a lock. 'unsure': establish has to clear it up.
 drop function if exists holdfast.gather(smallint, bigint, text, smallint, smallint, bigint, bigint, bigint, uuid, text, bytea, boolean);
+drop function if exists holdfast.gather(smallint, bigint, text, smallint, smallint, bigint, bigint, bigint, uuid, text, bytea, boolean, bigint, boolean);
 create or replace function holdfast.gather(
   s smallint, k bigint, nam text, knd smallint, m smallint, wei bigint, li bigint,
-  me bigint, lea uuid, own text, met bytea, wait boolean, guard bigint, sure boolean,
+  me bigint, lea uuid, own text, met bytea, wait boolean, guard bigint,
   out state text, out tok bigint, out place bigint, out pos int, out has bigint)
 language plpgsql volatile as $$
 declare
@@ -52,15 +77,11 @@ begin
   if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then
-    pos := holdfast.other_kind(s, k, knd, me);
-    if pos is not null then state := 'kind'; return; end if;
-    if not sure and not holdfast.free(s, k) then state := 'unsure'; return; end if;
-    if li <= 0 then state := 'absent'; return; end if;
-    if knd = 3 and wei > li then state := 'heavy'; has := li; return; end if;
-    insert into holdfast.resource (space, key, name, kind, lim, rest, made)
-      values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
-    perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
+    if knd = 3 and li > 0 and wei > li then state := 'heavy'; has := li; return; end if;
+    select t.state, t.pos into state, pos from holdfast.establish(s, k, nam, knd, li, me, false) t;
+    if state <> 'ok' then return; end if;
     select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+    if not found then state := 'unsure'; return; end if;  -- somebody removed it at once
   end if;
   has := r.lim;
   if r.kind <> knd then state := 'kind'; pos := r.kind; return; end if;
@@ -115,7 +136,7 @@ begin
 end
 $$;
 
--- count_down takes from a latch.
+-- count_down takes from a latch. 'new': it has to be made first.
 create or replace function holdfast.count_down(
   rid uuid, s smallint, k bigint, nam text, cnt bigint, take bigint,
   out state text, out rest bigint)
@@ -125,14 +146,10 @@ declare
 begin
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then
-    state := case when holdfast.other_kind(s, k, 5::smallint, 0) is not null then 'kind' when cnt <= 0 then 'absent' end;
-    if state is not null then return; end if;
-    state := 'ok'; rest := cnt;
-    if take = 0 then return; end if;
-    insert into holdfast.resource (space, key, name, kind, lim, rest, made)
-      values (s, k, nam, 5, cnt, cnt, nextval('holdfast.token')) on conflict do nothing;
-    perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
-    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+    state := case when holdfast.other_kind(s, k, 5::smallint, 0) is not null then 'kind' when cnt <= 0 then 'absent'
+      when take > 0 then 'new' else 'ok' end;
+    rest := cnt;
+    return;
   end if;
   if r.kind <> 5 then state := 'kind'; return; end if;
   state := 'ok'; rest := r.rest;

@@ -216,8 +216,9 @@ end
 $$;
 
 -- settle makes a claim that waited the holder. The caller's connection has the
--- lock; free says whether settle gives it back if another one goes first, or if
--- the claim was taken for dead.
+-- lock; free says whether settle gives it back if another one goes first, if the
+-- claim was taken for dead, or if somebody was making the name something that is
+-- no lock when it began to wait.
 create or replace function holdfast.settle(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, free boolean,
   out state text, out tok bigint, out pid int)
@@ -228,6 +229,7 @@ declare
 begin
   pid := pg_backend_pid();
   select case when bool_or(x.id = i) is not true then 'gone'
+      when exists (select from holdfast.resource r where r.space = s and r.key = k) then 'kind'
       when bool_or(x.id = i and x.chosen) then null
       when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast.alive(x.nonce, me)) then 'blocked' end,
     bool_or(x.token > 0)
