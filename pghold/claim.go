@@ -141,7 +141,7 @@ func (l *link) dropIdleLeases() {
 }
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
-// here: who told the others did not know of it.
+// here: who told the others did not know of it. So is one that was forced before.
 func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) {
 	c.mu.Lock()
 	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
@@ -150,7 +150,11 @@ func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) 
 		l.claims[cl] = struct{}{}
 		c.tokens[cl.token] = cl
 	}
+	forced := slices.Contains(c.early, cl.token)
 	c.mu.Unlock()
+	if forced {
+		c.forced(cl.token)
+	}
 	if lives {
 		return
 	}

@@ -49,6 +49,7 @@ type client struct {
 	lines  map[Key]*line
 	wakes  map[Key]map[chan struct{}]struct{}
 	tokens map[uint64]*claim
+	early  []uint64 // tokens that were forced before anybody here held with them
 	hub    hub
 }
 

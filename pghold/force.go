@@ -116,10 +116,19 @@ func (c *client) terminate(ctx context.Context, nonce int64) error {
 
 var errForced = refuse(driver.ErrLost, "it was taken by force: somebody else decided its end")
 
-// forced ends a hold of ours: its holder knows before the name is free.
+// maxEarly is how many tokens are remembered that nobody here holds with: most of
+// them are other programs'.
+const maxEarly = 64
+
+// forced ends a hold of ours: its holder knows before the name is free. One that
+// nobody here knows may be a grant that is still on its way: it ends when it comes.
 func (c *client) forced(token uint64) {
 	c.mu.Lock()
 	cl := c.tokens[token]
+	if cl == nil {
+		c.early = append(c.early, token)
+		c.early = c.early[max(0, len(c.early)-maxEarly):]
+	}
 	c.mu.Unlock()
 	if cl == nil {
 		return

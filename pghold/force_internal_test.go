@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
@@ -87,4 +88,54 @@ func deserted(t *testing.T) *client {
 	c := newClient(pool, false, o)
 	c.note = time.Hour
 	return c
+}
+
+// TestForcedBeforeItIsKnown: a hold that others see, and whose end they decide,
+// before its own program has heard of the grant, ends all the same.
+func TestForcedBeforeItIsKnown(t *testing.T) {
+	c := quickClients(t, 2)
+	full := tryRequest("s", driver.Semaphore)
+	full.Wants[0].Weight = 2
+	held := take(t, c[1], full)
+	waits, told := make(chan struct{}), make(chan error, 1)
+	r := tryRequest("s", driver.Semaphore)
+	r.Try, r.Waiting, r.Lost = false, func(int) { close(waits) }, func(cause error) { told <- cause }
+	got := make(chan driver.Grant, 1)
+	go func() {
+		g, err := c[0].Acquire(context.Background(), r)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- g
+	}()
+	<-waits
+	deaf := make(chan struct{})
+	l := c[0].living()
+	l.start(time.Minute, func(context.Context) error { <-deaf; return nil })
+	free(t, held)
+	var token uint64
+	within(t, "the waiter is not granted", func() bool {
+		i, err := c[1].Inspect(t.Context(), &driver.InspectRequest{Name: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(i.Resources) > 0 && len(i.Resources[0].Holders) > 0 {
+			token = i.Resources[0].Holders[0].Token
+		}
+		return token > 0
+	})
+	if _, err := c[1].Force(t.Context(), &driver.ForceRequest{Name: "s", Token: token}); err != nil {
+		t.Fatal(err)
+	}
+	close(deaf)
+	if g := <-got; g.Token != token {
+		t.Fatalf("the waiter holds with %d; forced was %d", g.Token, token)
+	}
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the holder is not told that its hold was taken by force")
+	}
+	full.Try = false
+	free(t, take(t, c[1], full))
 }
