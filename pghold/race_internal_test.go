@@ -165,6 +165,23 @@ func TestGuardStays(t *testing.T) {
 	}
 }
 
+// TestKindOfAStoppedProgram: what a program holds without a row is a mutex also if
+// it has been stopped, and writes none.
+func TestKindOfAStoppedProgram(t *testing.T) {
+	c := quickClients(t, 2)
+	c[0].note = time.Hour
+	cl := takeQuickly(t, c[0], "m")
+	if _, err := c[1].Acquire(t.Context(), tryRequest("m", driver.Semaphore)); !errors.Is(err, driver.ErrConflict) {
+		t.Fatalf("a mutex that is held is a semaphore: %v", err)
+	}
+	if _, err := countDown(c[1], t.Context(), "m", 1); !errors.Is(err, driver.ErrConflict) {
+		t.Fatalf("a mutex that is held is a latch: %v", err)
+	}
+	free(t, cl)
+	exec(t, stranger(t, c[0]), "select holdfast.lock(2::smallint, $1, 0::smallint)", cl.key.n) // by who does not know us
+	free(t, take(t, c[1], tryRequest("m", driver.Semaphore)))
+}
+
 const arriveAlone = `select holdfast.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, $2, gen_random_uuid(), '', '', null, true, false, true, 0)`
 
 // TestMakeWaitsForArrivals: a lock whose row is not committed yet is held too.

@@ -39,9 +39,10 @@ $$;
 
 -- establish makes a semaphore, latch or barrier, for who keeps others from taking
 -- the name quickly as a lock by its guard. 'unsure': somebody has the lock, and no
--- row says as what. sure: whoever took it quickly before has a row. Then it is
--- nobody's who knows us, or a row is about to be committed: it waits for that, and
--- nobody arrives meanwhile.
+-- row says as what. sure: whoever took it quickly before has a row, or has been
+-- stopped. Then a row may be about to be committed: it waits for that, and nobody
+-- arrives meanwhile. Who has the lock still, and no row, took it quickly if it may
+-- have locks without a row, and else knows nothing of us.
 create or replace function holdfast.establish(
   s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, sure boolean, out state text, out pos int)
 language plpgsql volatile as $$
@@ -52,9 +53,12 @@ begin
     perform pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
   end if;
   pos := holdfast.other_kind(s, k, knd, me);
-  state := case when pos is not null then 'kind' else 'ok' end;
-  if pos is not null or exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
-  state := case when not sure and not holdfast.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
+  state := 'ok';
+  if pos is null and exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
+  if pos is null and sure then
+    select 1 into pos from holdfast.locks(s, k) a join holdfast.locks(1::smallint, 5209599041173340522) b using (pid) where a.granted and b.granted;
+  end if;
+  state := case when pos is not null then 'kind' when not sure and not holdfast.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
   if state <> 'ok' then return; end if;
   insert into holdfast.resource (space, key, name, kind, lim, rest, made)
     values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
