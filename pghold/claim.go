@@ -31,6 +31,7 @@ type claim struct {
 	id    int64 // its row
 	token uint64
 	lease *driver.Lease
+	heir  bool // the one before did not give it back
 
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.

@@ -52,9 +52,10 @@
 //
 // # What it does not promise
 //
-//	lost-first            no. A killed server process frees its locks at once: the next may be granted
-//	                      before the holder learns of it, some milliseconds later (within 50 ms on a
-//	                      machine that is not overloaded). Only the token protects there.
+//	lost-first            no. A killed server process frees its locks at once, and the holder learns of it
+//	                      some milliseconds later (within 50 ms on a machine that is not overloaded).
+//	                      If it had a lock for 10 ms or longer, the next one is granted 50 ms later; else,
+//	                      and of a semaphore, only the token protects there.
 //	a silent cut          the holder knows after at most Keepalive + Timeout, 10 s by default; the server
 //	                      frees the locks after about 25 s (TCP keepalive), so the holder knows first.
 //	a stopped server      the holder knows after Keepalive + Timeout; nobody is granted meanwhile.

@@ -66,8 +66,36 @@ func (c *client) step(ln *line, w *waiter) {
 	}
 }
 
-// lock takes a lock of the server.
+// lock takes a lock of the server, and lets the one who died with it notice.
 func (c *client) lock(ctx context.Context, cl *claim) error {
+	if err := c.lockNow(ctx, cl); err != nil || !cl.heir {
+		return err
+	}
+	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	defer cancel()
+	select {
+	case <-time.After(c.mourning):
+		return nil
+	case <-ctx.Done():
+		c.giveBack(cl)
+		return c.whyStopped(ctx, cl.r.Lease)
+	}
+}
+
+// mourning is how long a grant is kept from its caller if the holder before has
+// not given the name back. The server frees what a connection had before its
+// program can know that the connection has ended.
+const mourning = 50 * time.Millisecond
+
+// isGranted also takes "inherited" for "granted", and notes which it was.
+func (cl *claim) isGranted(state *string) bool {
+	if *state == "inherited" {
+		*state, cl.heir = "granted", true
+	}
+	return *state == "granted"
+}
+
+func (c *client) lockNow(ctx context.Context, cl *claim) error {
 	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
 		return err
 	}
@@ -246,7 +274,7 @@ func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
 		return err
 	}
-	switch a.state {
+	switch cl.isGranted(&a.state); a.state {
 	case "granted":
 		l.took(cl, *a.id, *a.token, lease)
 		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
@@ -474,7 +502,7 @@ func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql s
 	if err := l.sameServer(pid); err != nil {
 		return "", err
 	}
-	if state == "granted" {
+	if cl.isGranted(&state) {
 		l.took(cl, cl.id, *token, lease)
 	}
 	return state, nil

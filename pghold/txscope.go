@@ -147,7 +147,7 @@ func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driv
 		return q.QueryRow(ctx, "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6::text::uuid, false)",
 			c.args(cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))...).Scan(&state, &token, &pid)
 	})
-	if err == nil && state == "granted" {
+	if err == nil && cl.isGranted(&state) {
 		c.hold(l, cl, cl.id, *token, lease)
 	}
 	return state, err

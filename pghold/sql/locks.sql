@@ -156,8 +156,10 @@ begin
 end
 $$;
 
--- bury forgets holders of a lock that the caller has now: they are dead.
-create or replace function holdfast.bury(s smallint, k bigint, m smallint) returns void
+-- bury forgets holders of a lock that the caller has now: they are dead. true:
+-- there were some.
+drop function if exists holdfast.bury(smallint, bigint, smallint);
+create or replace function holdfast.bury(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -165,12 +167,13 @@ begin
   for c in delete from holdfast.claim x where x.space = s and x.key = k and x.token > 0 and (x.mode = 0 or m = 0) returning * loop
     perform holdfast.tell(c, 'expired', 'session');
   end loop;
+  return found;
 end
 $$;
 
 -- arrive is the first step of every claim on a lock: take it if it is free and
--- nobody waits, else join the queue (wait), or be refused. Who joins takes the
--- name's guard (0: has it already). unsure: who holds it has no row that says as
+-- nobody waits, else join the queue (wait), or be refused. 'inherited' is granted,
+-- after somebody who died with it. Who joins takes the name's guard (0: has it already). unsure: who holds it has no row that says as
 -- what; or of a grant, the next one cannot be quick.
 drop function if exists holdfast.arrive(smallint, bigint, text, smallint, smallint, bigint, uuid, text, bytea, bytea, boolean, boolean, boolean);
 create or replace function holdfast.arrive(
@@ -197,8 +200,9 @@ begin
     try := not exists (select from holdfast.locks(s, k) l where not l.granted);
   end if;
   if try and holdfast.try_lock(s, k, m) then
-    if busy then perform holdfast.bury(s, k, m); end if;
-    tok := nextval('holdfast.token'); place := tok; state := 'granted'; unsure := busy or watched;
+    state := 'granted';
+    if busy and holdfast.bury(s, k, m) then state := 'inherited'; end if;
+    tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
   elsif wait then
     if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
     tok := 0; place := nextval('holdfast.token'); state := 'queued'; pos := coalesce(pos, 1);
@@ -238,8 +242,9 @@ begin
     if free then perform holdfast.unlock(s, k, m); end if;
     return;
   end if;
-  if dead then perform holdfast.bury(s, k, m); end if;
-  tok := holdfast.draw(); state := 'granted';
+  state := 'granted';
+  if dead and holdfast.bury(s, k, m) then state := 'inherited'; end if;
+  tok := holdfast.draw();
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
     where x.space = s and x.key = k and x.id = i;

@@ -1,0 +1,94 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// TestHeir: "the next one is granted 50 ms later" (package comment): who gets a lock whose holder did
+// not give it back, having waited for it or not, is kept waiting, and may go.
+func TestHeir(t *testing.T) {
+	c := quickClients(t, 3)
+	c[2].mourning = time.Hour
+	for _, waits := range []bool{false, true} {
+		dead := take(t, c[0], rwRequest("m"))
+		granted := make(chan *claim, 1)
+		go func() {
+			defer close(granted)
+			if !waits {
+				<-dead.l.dead
+			}
+			g, err := c[1].Acquire(t.Context(), rwRequest("m"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted <- g.Handle.(*claim)
+		}()
+		if waits {
+			awaitQueue(t, c[1], "m")
+		}
+		dead.l.die(errUnused)
+		heir, ok := <-granted
+		if !ok {
+			return
+		}
+		if !heir.heir {
+			t.Errorf("waiting %t: the grant after a dead holder comes at once", waits)
+		}
+		free(t, heir)
+		next := take(t, c[1], rwRequest("m"))
+		if next.heir {
+			t.Errorf("waiting %t: the grant after a release is kept back", waits)
+		}
+		free(t, next)
+	}
+
+	dead := take(t, c[0], rwRequest("m"))
+	dead.l.die(errUnused)
+	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c[2].Acquire(ctx, rwRequest("m"))
+		result <- err
+	}()
+	within(t, "nobody inherits", func() bool { return held(t, c[1], dead.key) })
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Fatalf("a grant that is kept back: %v", err)
+	}
+	within(t, "who went has the lock", func() bool { return !held(t, c[1], dead.key) })
+}
+
+// rwRequest is for a lock that is not taken quickly.
+func rwRequest(name string) *driver.Request {
+	return &driver.Request{Wants: []driver.Want{{Name: name, Kind: driver.RWMutex}}, Lost: func(error) {}}
+}
+
+// held: some connection has the lock.
+func held(t *testing.T, c *client, k Key) (yes bool) {
+	t.Helper()
+	err := c.pool.QueryRow(t.Context(), "select exists (select from holdfast.locks($1, $2))", k.space(), k.n).Scan(&yes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
+
+// awaitQueue returns when somebody waits for the name.
+func awaitQueue(t *testing.T, c *client, name string) {
+	t.Helper()
+	within(t, "nobody waits", func() bool {
+		var n int
+		err := c.pool.QueryRow(t.Context(), "select count(*) from holdfast.claim where name = $1 and token = 0", name).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
+}
