@@ -242,6 +242,36 @@ func TestMakersDoNotDeadlock(t *testing.T) {
 	}
 }
 
+// TestArrivalLearnsTheKind: a lock that is free is not granted if somebody made a
+// semaphore of the name after the arrival looked what it is.
+func TestArrivalLearnsTheKind(t *testing.T) {
+	c := quickClients(t, 2)
+	if err := c[0].begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn := stranger(t, c[0])
+	const stop = 99
+	exec(t, conn, "alter function holdfast.try_lock rename to try_lock_now")
+	exec(t, conn, fmt.Sprintf(`create function holdfast.try_lock(s smallint, k bigint, m smallint) returns boolean language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(%d);
+  return holdfast.try_lock_now(s, k, m);
+end $$`, stop))
+	exec(t, conn, "select pg_advisory_lock($1)", stop)
+	got := acquiring(t, c[0], tryRequest("m", driver.Mutex))
+	within(t, "nobody arrives", func() bool { return seen(t, conn, stop, false, "ExclusiveLock") })
+	held := take(t, c[1], tryRequest("m", driver.Semaphore))
+	exec(t, conn, "select pg_advisory_unlock($1)", stop)
+	if err := outcomeOf(t, got); !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("a semaphore is granted as a mutex: %v", err)
+	}
+	var locked bool
+	if err := conn.QueryRow(t.Context(), "select exists (select from holdfast.locks(2::smallint, $1))", held.key.n).Scan(&locked); err != nil || locked {
+		t.Errorf("the lock that was refused is had: %t, %v", locked, err)
+	}
+	free(t, held)
+}
+
 // TestWaiterLearnsTheKind: who began to wait in the moment in which somebody made
 // a semaphore of the name does not get it as a lock.
 func TestWaiterLearnsTheKind(t *testing.T) {

@@ -200,6 +200,11 @@ begin
     try := not exists (select from holdfast.locks(s, k) l where not l.granted);
   end if;
   if try and holdfast.try_lock(s, k, m) then
+    pos := (select r.kind from holdfast.resource r where r.space = s and r.key = k);
+    if pos is not null then  -- somebody made it something that is no lock since we looked
+      perform holdfast.unlock(s, k, m);
+      state := 'kind'; return;
+    end if;
     state := 'granted';
     if busy and holdfast.bury(s, k, m) then state := 'inherited'; end if;
     tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
