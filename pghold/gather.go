@@ -124,9 +124,10 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, to
 			}
 			guard = l.guardNew(cl.key)
 		}
-		return q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
+		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
 			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
+		return l.tidyGuard(ctx, cl.key, guard, err)
 	}, func() {
 		if id != nil {
 			c.ungather(cl.key, *id)

@@ -65,11 +65,21 @@ func (c *client) takeGuard(ctx context.Context, l *link, k Key) error {
 			return nil
 		}
 		_, err := q.Exec(ctx, "select pg_catalog.pg_advisory_lock_shared($1)", g)
-		if err != nil {
-			delete(l.guards, k)
-		}
-		return err
+		return l.tidyGuard(ctx, k, g, err)
 	}, nil)
+}
+
+// tidyGuard makes sure that a failed step left no guard, if it was to take it, and
+// returns err.
+func (l *link) tidyGuard(ctx context.Context, k Key, taken int64, err error) error {
+	if err == nil || taken == 0 || l.conn.IsClosed() {
+		return err
+	}
+	if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", taken); e != nil {
+		l.die(e)
+	}
+	delete(l.guards, k)
+	return err
 }
 
 // relax has the link look which guards it needs.

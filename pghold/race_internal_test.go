@@ -107,18 +107,27 @@ func TestLatchIsMadeByMany(t *testing.T) {
 // its name quickly.
 func TestNewLatchIsGuarded(t *testing.T) {
 	c := quickClients(t, 1)[0]
-	free(t, takeQuickly(t, c, "m"))
-	if _, err := countDown(c, t.Context(), "m", 1); err != nil {
-		t.Fatal(err)
-	}
-	l := c.living()
-	j := l.start(time.Minute, l.dropGuards)
-	if <-j.done; j.err != nil {
-		t.Fatal(j.err)
-	}
-	if !seen(t, stranger(t, c), guardOf(mustKey(t, "m")), true, "ShareLock") {
-		t.Error("the guard of a latch that was just made is given back")
-	}
+	n := 0
+	within(t, "no latch is guarded when it was just made", func() (guarded bool) {
+		n++
+		key := mustKey(t, fmt.Sprint("l", n))
+		if _, err := countDown(c, t.Context(), fmt.Sprint("l", n), 1); err != nil {
+			t.Fatal(err)
+		}
+		l := c.living()
+		j := l.start(time.Minute, func(ctx context.Context) error {
+			made := l.guards[key]
+			err := l.dropGuards(ctx)
+			if _, guarded = l.guards[key]; !guarded && time.Since(made) < linger {
+				t.Error("the guard of a latch that was just made is given back")
+			}
+			return err
+		})
+		if <-j.done; j.err != nil {
+			t.Fatal(j.err)
+		}
+		return guarded || t.Failed()
+	})
 }
 
 // TestGuardComesBeforeRows: who makes a semaphore of a name that its own program
@@ -136,6 +145,30 @@ func TestGuardComesBeforeRows(t *testing.T) {
 		t.Errorf("a mutex that is held is a semaphore: %v", err)
 	}
 	free(t, cl)
+}
+
+// TestGuardThatDidNotCome: a guard that could not be had is asked for again.
+func TestGuardThatDidNotCome(t *testing.T) {
+	c, conn := impatient(t)
+	for what, ask := range map[string]func() error{
+		"semaphore": func() error { return outcomeOf(t, acquiring(t, c, tryRequest("semaphore", driver.Semaphore))) },
+		"latch":     func() error { _, err := countDown(c, t.Context(), "latch", 1); return err },
+	} {
+		key := mustKey(t, what)
+		guard := guardOf(key)
+		defer c.unlisten(key, c.listenFor(key)) // once there, it stays
+		exec(t, conn, "select pg_advisory_lock($1)", guard)
+		if err := ask(); err == nil {
+			t.Fatalf("a %s is made without its guard", what)
+		}
+		exec(t, conn, "select pg_advisory_unlock($1)", guard)
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		if !seen(t, conn, guard, true, "ShareLock") {
+			t.Errorf("a %s is made without its guard, which could not be had before", what)
+		}
+	}
 }
 
 // TestGuardStays: a program needs the guard of a semaphore from before it asks for
