@@ -84,6 +84,9 @@ func TestConvoyIsLeft(t *testing.T) {
 	if err := <-given; !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that was given up: %v", err)
 	}
+	if n := c.waits(); n != 0 {
+		t.Errorf("%d calls wait for the next convoy", n)
+	}
 	c.freeWay(e)
 	if n := e.do(t.Context(), []string{"GET", "n"})[0].reply[0]; n != "" {
 		t.Errorf("it was sent: the server counted %s", n)
