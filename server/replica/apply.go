@@ -47,6 +47,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.stamped = n.now
 		n.proposeFirst()
 		n.proposeQuota()
+		n.ask()
 	}
 }
 

@@ -298,6 +298,7 @@ func (n *Node) follow(s *raft.SoftState) {
 		n.stepDown()
 	}
 	n.leading = leading
+	n.callBack()
 }
 
 // stepDown gives up everything that only a leader may do. What flies may still

@@ -26,7 +26,7 @@ type trio struct {
 func newTrio(t *testing.T) *trio {
 	t.Helper()
 	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}}
-	ends := []replica.Endpoint{{ID: 1}, {ID: 2}, {ID: 3}}
+	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
 		n, err := replica.New(replica.Config{ID: e.ID, MinTTL: 1}, replica.Bootstrap(core.Config{}, ends))
 		if err != nil {

@@ -64,7 +64,22 @@ const (
 // however much it gets.
 type outlet struct {
 	stream Caller
-	data   []byte // nil: nothing
+	data   []byte      // nil: nothing
+	away   *turnedAway // nil: every attach was taken
+}
+
+// turnedAway is a stream that was told that this node does not lead. It is told
+// once for each leader: what attaches over it afterwards waits for the next one,
+// so that whoever wants to know who leads need not keep asking.
+type turnedAway struct {
+	named   uint64 // as the leader; 0: nobody
+	waiting []newcomer
+}
+
+// newcomer is an attach that is not answered yet.
+type newcomer struct {
+	id     core.SessionID
+	number uint64
 }
 
 func (s *streams) init() {
@@ -125,7 +140,7 @@ func (n *Node) attachFrom(stream Caller, m *session.Message) {
 			Code: core.CodePermission, Text: "the session is one that the server keeps: use its lease by the calls for leases"})
 		return
 	}
-	n.attach(stream, m.Session, m.Stream)
+	n.welcome(n.streams.outlet(stream), newcomer{m.Session, m.Stream})
 }
 
 // Attach binds a session to a stream of this process, which may be one of the
@@ -151,6 +166,40 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	n.streams.attached[id] = a
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
 	n.ask()
+}
+
+// welcome takes an attach, or refuses it, or, if its stream knows already who
+// leads, has it wait until that is another.
+func (n *Node) welcome(o *outlet, c newcomer) {
+	a := o.away
+	switch {
+	case n.leading:
+		o.away = nil
+		n.attach(o.stream, c.id, c.number)
+	case a != nil && a.named == n.leader && len(a.waiting) < maxHeld:
+		a.waiting = append(a.waiting, c)
+	default:
+		o.away = &turnedAway{named: n.leader}
+		n.attach(o.stream, c.id, c.number)
+	}
+}
+
+// callBack takes those in who wait for another leader, or tells them who it is.
+func (n *Node) callBack() {
+	if !n.leading && n.leader == 0 {
+		return
+	}
+	for _, stream := range slices.Sorted(maps.Keys(n.streams.outlets)) {
+		o := n.streams.outlets[stream]
+		if o.away == nil || !n.leading && o.away.named == n.leader {
+			continue
+		}
+		waiting := o.away.waiting
+		o.away.waiting = nil
+		for _, c := range waiting {
+			n.welcome(o, c)
+		}
+	}
 }
 
 func (n *Node) noLeader(id core.SessionID, stream, attempt uint64) *session.Message {
