@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/remote"
 )
 
 var (
@@ -48,7 +49,6 @@ type load struct {
 type program struct {
 	l    *load
 	name string
-	link *remote
 	s    *holdfast.Space
 	own  *holdfast.Hold // from the beginning to the end
 	n    int64          // its counter, and the value of its key
@@ -58,10 +58,9 @@ func newLoad(t *testing.T, g *nodes, n int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{t: t, ctx: ctx, back: make(chan time.Duration, n), cut: map[*program]bool{}}
 	for i := range n {
-		p := &program{l: l, name: strconv.Itoa(i), link: dialRemote(g.clients()...)}
-		t.Cleanup(p.link.close)
+		p := &program{l: l, name: strconv.Itoa(i)}
 		var err error
-		if p.s, err = holdfast.New(p.link.driver(), holdfast.TTL(10*time.Second), holdfast.Owner(p.name)); err != nil {
+		if p.s, err = remote.Open(remote.Config{Endpoints: g.clients()}, holdfast.TTL(10*time.Second), holdfast.Owner(p.name)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.s.Close() })

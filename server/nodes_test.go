@@ -14,18 +14,13 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/server"
+	"github.com/holdfast-io/holdfast/server/api"
 	"github.com/holdfast-io/holdfast/server/replica"
-)
-
-// What a connection to a node begins with.
-const (
-	streamWanted byte = 's'
-	statusWanted byte = '?'
 )
 
 func init() { roles["node"] = nodeChild }
 
-// nodeChild is one node.
+// nodeChild is one node: SERVER_TEST_LOOK is where it tells how it is.
 func nodeChild() error {
 	go untilOrphaned()
 	cfg, err := childConfig()
@@ -40,17 +35,27 @@ func nodeChild() error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		<-srv.Done()
-		fmt.Fprintln(os.Stderr, "the node has ended:", srv.Err())
-		os.Exit(1)
-	}()
+	look, err := net.Listen("tcp", os.Getenv("SERVER_TEST_LOOK"))
+	if err != nil {
+		return err
+	}
+	go showAll(srv, look)
+	return api.Serve(context.Background(), ln, api.New(srv), api.Config{})
+}
+
+// showAll tells whoever connects how the node is.
+func showAll(srv *server.Server, ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
 		if err != nil {
-			return err
+			return
 		}
-		go serveConn(srv, conn)
+		go func() {
+			defer conn.Close()
+			if st, err := srv.Status(context.Background()); err == nil {
+				fmt.Fprintln(conn, st.Serving, st.Applied, st.Hash)
+			}
+		}()
 	}
 }
 
@@ -77,22 +82,6 @@ func nodeConfig(id int, dir, text string) server.Config {
 	return cfg
 }
 
-func serveConn(srv *server.Server, conn net.Conn) {
-	var want [1]byte
-	if _, err := conn.Read(want[:]); err != nil {
-		conn.Close()
-		return
-	}
-	if want[0] == streamWanted {
-		serveStream(srv, conn)
-		return
-	}
-	if st, err := srv.Status(context.Background()); err == nil {
-		fmt.Fprintln(conn, st.Serving, st.Applied, st.Hash)
-	}
-	conn.Close()
-}
-
 // founders reads what nodes.text wrote.
 func founders(text string) (all []replica.Endpoint) {
 	for i, addrs := range strings.Split(text, ",") {
@@ -107,6 +96,7 @@ type nodes struct {
 	t     testing.TB
 	role  string   // of each
 	addrs []string // peer+client
+	looks []string
 	dirs  []string
 	procs []*process
 }
@@ -126,6 +116,7 @@ func planNodes(t testing.TB, role string, n int) *nodes {
 	g := &nodes{t: t, role: role, procs: make([]*process, n)}
 	for range n {
 		g.addrs = append(g.addrs, freeAddr(t)+"+"+freeAddr(t))
+		g.looks = append(g.looks, freeAddr(t))
 		g.dirs = append(g.dirs, t.TempDir())
 	}
 	return g
@@ -147,7 +138,8 @@ func freeAddr(t testing.TB) string {
 
 func (g *nodes) start(i int, env ...string) {
 	g.t.Helper()
-	g.procs[i] = spawn(g.t, g.role, append(env, "SERVER_TEST_DIR="+g.dirs[i], fmt.Sprint("SERVER_TEST_ID=", i+1), "SERVER_TEST_NODES="+g.text())...)
+	g.procs[i] = spawn(g.t, g.role, append(env, "SERVER_TEST_DIR="+g.dirs[i], fmt.Sprint("SERVER_TEST_ID=", i+1), "SERVER_TEST_NODES="+g.text(),
+		"SERVER_TEST_LOOK="+g.looks[i])...)
 }
 
 // text is what founders reads.
@@ -169,15 +161,12 @@ type status struct {
 }
 
 func (g *nodes) status(i int) (st status, err error) {
-	conn, err := net.DialTimeout("tcp", g.clients()[i], time.Second)
+	conn, err := net.DialTimeout("tcp", g.looks[i], time.Second)
 	if err != nil {
 		return st, err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte{statusWanted}); err != nil {
-		return st, err
-	}
 	_, err = fmt.Fscan(conn, &st.serving, &st.applied, &st.hash)
 	return st, err
 }
