@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -50,6 +49,9 @@ type engine struct {
 	hint  string        // where to go next
 	last  error         // why there is none
 
+	heir   *link          // to be used next; read when the link has ended
+	scouts sync.WaitGroup // of every search
+
 	shares shares
 }
 
@@ -57,13 +59,21 @@ var _ client.Engine = (*engine)(nil)
 
 // link is one connection to one node. Its stream is written to by one goroutine.
 type link struct {
-	conn   *grpc.ClientConn
-	stream grpc.BidiStreamingClient[pb.Batch, pb.Batch]
-	cancel context.CancelFunc
+	endpoint string
+	conn     *grpc.ClientConn
+	stream   grpc.BidiStreamingClient[pb.Batch, pb.Batch]
+	cancel   context.CancelFunc
+	wake     chan struct{}
+	flush    atomic.Bool   // the sender will look at out without being woken
+	doubted  chan struct{} // has one when the link is doubted
+
 	mu     sync.Mutex
-	out    [][]byte // batches
-	wake   chan struct{}
-	flush  atomic.Bool // the sender will look at out without being woken
+	out    [][]byte       // batches
+	id     core.SessionID // of no session: it is attached to ask whether the node leads
+	number uint64         // of its newest attach
+	pinged bool           // it was attached to see whether the node answers
+	pulse  pulse
+	calm   context.CancelFunc // ends the search of who doubts; nil: nobody does
 }
 
 func newEngine(cfg Config) *engine {
@@ -77,38 +87,54 @@ func newEngine(cfg Config) *engine {
 	return e
 }
 
-// run keeps a stream open until the Space closes.
+// run keeps a stream to the leader open until the Space closes.
 func (e *engine) run() {
 	defer close(e.done)
+	defer e.scouts.Wait()
 	route := session.NewRoute(rand.Uint64(), e.cfg.Endpoints...)
-	for e.pause(route) {
-		endpoint, _ := route.Dial()
-		l, err := e.dial(endpoint)
+	for {
+		l, err := e.leader(route)
 		if err != nil {
-			e.lost(route, err)
-			continue
+			e.g.Fail(err)
+			return
 		}
-		err = e.serve(l, route)
+		err = e.serve(l)
 		e.g.Disconnect()
 		l.end()
-		if why := wire.Error(err); errors.Is(why, fs.ErrInvalid) || errors.Is(why, fs.ErrPermission) {
-			e.g.Fail(why) // asking again would not help
+		if w := (word{err: err}); w.final() {
+			e.g.Fail(wire.Error(err))
 			return
 		}
 		e.lost(route, err)
 	}
-	e.g.Fail(errors.New("the Space is closed"))
 }
 
-// pause waits until it is time to dial; false: the Space is closed.
-func (e *engine) pause(route *session.Route) bool {
-	_, at := route.Dial()
-	select {
-	case <-time.After(time.Duration(at - e.g.Now())):
-		return e.ctx.Err() == nil
-	case <-e.ctx.Done():
-		return false
+// leader is a link to the node that leads: the one that whoever doubted the last
+// has found, or the one that a search finds.
+func (e *engine) leader(route *session.Route) (*link, error) {
+	if l := e.heir; l != nil {
+		e.heir = nil
+		return l, nil
 	}
+	l, err := e.search(e.ctx, route, "")
+	switch {
+	case e.ctx.Err() != nil:
+		if l != nil {
+			l.end()
+		}
+		return nil, errors.New("the Space is closed")
+	case err != nil:
+		return nil, wire.Error(err)
+	}
+	route.Worked()
+	return l, nil
+}
+
+// failed notes why there is no link.
+func (e *engine) failed(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = err
 }
 
 // lost goes on to the next endpoint.
@@ -127,36 +153,39 @@ func (e *engine) lost(route *session.Route, err error) {
 	route.Failed(e.g.Now())
 }
 
-// dial opens a stream to an endpoint.
-func (e *engine) dial(endpoint string) (*link, error) {
+// dial opens a stream to a scout's endpoint; it ends with the scout's context.
+func (e *engine) dial(x *scout) (*link, error) {
 	creds := insecure.NewCredentials()
 	if e.cfg.TLS != nil {
 		creds = credentials.NewTLS(e.cfg.TLS)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(creds),
+	conn, err := grpc.NewClient("passthrough:///"+x.endpoint, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	late := time.AfterFunc(dialPatience, cancel)
-	stream, err := pb.NewSessionStreamClient(conn).Attach(ctx)
+	late := time.AfterFunc(dialPatience, x.cancel)
+	stream, err := pb.NewSessionStreamClient(conn).Attach(x.ctx)
 	if err != nil {
 		late.Stop()
-		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
 	if !late.Stop() {
-		return nil, errors.Join(errors.New(endpoint+" does not answer"), conn.Close())
+		return nil, errors.Join(errors.New(x.endpoint+" does not answer"), conn.Close())
 	}
-	return &link{conn: conn, stream: stream, cancel: cancel, wake: make(chan struct{}, 1)}, nil
+	return &link{
+		endpoint: x.endpoint, conn: conn, stream: stream, cancel: x.cancel, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
+		id: session.NewID(rand.Uint64(), rand.Uint64()),
+	}, nil
 }
 
 // serve lets the sessions use the link until it breaks.
-func (e *engine) serve(l *link, route *session.Route) error {
-	var sender sync.WaitGroup
-	sender.Go(func() { l.send(e.g) })
-	defer sender.Wait()
+func (e *engine) serve(l *link) error {
+	l.pulse = newPulse(e.g.Now())
+	var helpers sync.WaitGroup
+	helpers.Go(func() { l.send(e.g) })
+	helpers.Go(func() { e.doubts(l) })
+	defer helpers.Wait()
 	defer l.cancel()
 	e.mu.Lock()
 	e.link = l
@@ -168,14 +197,10 @@ func (e *engine) serve(l *link, route *session.Route) error {
 		if err != nil {
 			return err
 		}
+		l.alive(e.g.Now())
 		if err := e.g.Receive(b.GetMessages()); err != nil {
 			return err
 		}
-		e.mu.Lock()
-		if e.hint == "" {
-			route.Worked()
-		}
-		e.mu.Unlock()
 	}
 }
 
@@ -193,11 +218,7 @@ func (l *link) send(g *client.Group) {
 		l.flush.Store(true)
 		g.Flush()
 		l.flush.Store(false)
-		l.mu.Lock()
-		out := l.out
-		l.out = nil
-		l.mu.Unlock()
-		for _, batch.Messages = range out {
+		for _, batch.Messages = range l.take(g) {
 			if l.stream.Send(&batch) != nil {
 				return
 			}
@@ -308,7 +329,9 @@ func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.C
 		if err != nil {
 			return err
 		}
+		late := time.AfterFunc(firstPatience/2, l.ping)
 		err = wire.Error(f(ctx, l.conn))
+		late.Stop()
 		if ctx.Err() != nil {
 			return &driver.Error{Kind: ctx.Err(), Err: err}
 		}

@@ -77,6 +77,12 @@ func (s *Session) Disconnect(now int64) []Action {
 // Stream is the number of the newest attach; messages of others are discarded.
 func (s *Session) Stream() uint64 { return s.link.stream }
 
+// Unanswered reports whether something was sent over the stream that has not been
+// answered. What is to be sent again after a pause does not count meanwhile.
+func (s *Session) Unanswered() bool {
+	return s.link.state != down && s.life != gone && (s.link.awaits || s.beat.out)
+}
+
 // reattach begins a new stream, over the same connection or another.
 func (s *Session) reattach() {
 	s.unsend()

@@ -59,6 +59,10 @@ func (r *Route) Hint(now int64, endpoint string) {
 	r.hint = endpoint
 }
 
+// News says that an endpoint has come to know of another as the one to ask, as
+// after an election: there is no pause before that one.
+func (r *Route) News(now int64, endpoint string) { r.hint, r.at = endpoint, now }
+
 // Worked says that a session was attached there.
 func (r *Route) Worked() { r.failures, r.at = 0, 0 }
 

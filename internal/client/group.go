@@ -282,6 +282,18 @@ func (g *Group) link(down bool, turn func(*session.Session, int64) []session.Act
 	g.Pump(now)
 }
 
+// Unanswered reports whether a session waits for an answer of the engine.
+func (g *Group) Unanswered() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, u := range g.users {
+		if u.s.Unanswered() {
+			return true
+		}
+	}
+	return false
+}
+
 // Fail says that the engine has ended for good: calls answer ErrClosed because
 // of err, and all holds end.
 func (g *Group) Fail(err error) {

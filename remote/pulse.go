@@ -1,0 +1,141 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// A link that has been asked and was silent for its patience is doubted: other
+// nodes are asked whether one of them leads now. Doubt costs a link nothing; each
+// time it was wrong the next takes twice as long.
+const (
+	firstPatience = time.Second // about what an election takes at least
+	lastPatience  = 8 * time.Second
+)
+
+// pulse is when a link was asked and gave signs of life, in the time of its group.
+type pulse struct {
+	heard    int64 // last
+	asked    int64 // first, since then; 0: it was not
+	patience int64
+	armed    bool // somebody will call rang
+	doubted  bool // since it was heard
+}
+
+func newPulse(now int64) pulse { return pulse{heard: now, patience: int64(firstPatience)} }
+
+// sent notes that the link was asked. With arm, rang is to be called after wait.
+func (p *pulse) sent(now int64) (wait int64, arm bool) {
+	if p.asked == 0 {
+		p.asked = now
+	}
+	if p.armed || p.doubted {
+		return 0, false
+	}
+	p.armed = true
+	return max(0, p.asked+p.patience-now), true
+}
+
+// answered notes a sign of life, and reports whether there was doubt.
+func (p *pulse) answered(now int64) (wrong bool) {
+	wrong = p.doubted
+	if wrong {
+		p.patience = min(2*p.patience, int64(lastPatience))
+	}
+	p.heard, p.asked, p.doubted = now, 0, false
+	return wrong
+}
+
+// rang is how long the link may still be silent; 0: it has been so for too long.
+func (p *pulse) rang(now int64) (wait int64) {
+	return max(0, cmp.Or(p.asked, p.heard)+p.patience-now)
+}
+
+// judge ends the watch over a link that was silent for too long, and reports
+// whether it is to be doubted: somebody waits for an answer.
+func (p *pulse) judge(now int64, unanswered bool) bool {
+	p.armed, p.doubted = false, unanswered && p.rang(now) == 0
+	return p.doubted
+}
+
+// take is what is to be sent.
+func (l *link) take(g *client.Group) (out [][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if out, l.out = l.out, nil; len(out) == 0 {
+		return nil
+	}
+	if wait, arm := l.pulse.sent(g.Now()); arm {
+		l.watch(g, wait)
+	}
+	return out
+}
+
+func (l *link) watch(g *client.Group, wait int64) {
+	time.AfterFunc(time.Duration(wait), func() { l.look(g) })
+}
+
+// look sees whether the link is to be doubted.
+func (l *link) look(g *client.Group) {
+	if l.stream.Context().Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	wait := l.pulse.rang(g.Now())
+	if wait > 0 {
+		l.watch(g, wait)
+	}
+	l.mu.Unlock()
+	if wait > 0 {
+		return
+	}
+	unanswered := g.Unanswered()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pulse.judge(g.Now(), unanswered || l.pinged) {
+		l.doubt()
+	}
+}
+
+// doubt tells who looks for another leader; l is locked.
+func (l *link) doubt() {
+	select {
+	case l.doubted <- struct{}{}:
+	default:
+	}
+}
+
+// doubting has calm called at the next sign of life; false: there was one.
+func (l *link) doubting(calm context.CancelFunc) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pulse.doubted {
+		l.calm = calm
+	}
+	return l.pulse.doubted
+}
+
+// alive notes a sign of life.
+func (l *link) alive(now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pinged = false
+	if l.pulse.answered(now) && l.calm != nil {
+		l.calm()
+		l.calm = nil
+	}
+}
+
+// ping asks the node for a sign of life.
+func (l *link) ping() {
+	l.mu.Lock()
+	l.number++
+	l.pinged = true
+	l.add(&session.Message{Kind: session.KindAttach, Session: l.id, Stream: l.number})
+	l.mu.Unlock()
+	l.signal()
+}
