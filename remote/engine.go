@@ -101,7 +101,7 @@ func (e *engine) run() {
 		err = e.serve(l)
 		e.g.Disconnect()
 		l.end()
-		if w := (word{err: err}); w.final() {
+		if final(err) {
 			e.g.Fail(wire.Error(err))
 			return
 		}
@@ -116,7 +116,7 @@ func (e *engine) leader(route *session.Route) (*link, error) {
 		e.heir = nil
 		return l, nil
 	}
-	l, err := e.search(e.ctx, route, "")
+	l, err := e.search(e.ctx, route, nil)
 	switch {
 	case e.ctx.Err() != nil:
 		if l != nil {
@@ -164,17 +164,20 @@ func (e *engine) dial(x *scout) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	late := time.AfterFunc(dialPatience, x.cancel)
-	stream, err := pb.NewSessionStreamClient(conn).Attach(x.ctx)
+	ctx, cancel := context.WithCancel(x.ctx)
+	late := time.AfterFunc(dialPatience, cancel)
+	stream, err := pb.NewSessionStreamClient(conn).Attach(ctx)
 	if err != nil {
 		late.Stop()
+		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
 	if !late.Stop() {
 		return nil, errors.Join(errors.New(x.endpoint+" does not answer"), conn.Close())
 	}
 	return &link{
-		endpoint: x.endpoint, conn: conn, stream: stream, cancel: x.cancel, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
+		endpoint: x.endpoint, conn: conn, stream: stream, cancel: x.cancel, // which ends ctx
+		wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
 		id: session.NewID(rand.Uint64(), rand.Uint64()),
 	}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/session"
@@ -30,7 +32,7 @@ const (
 type search struct {
 	e      *engine
 	route  *session.Route
-	avoid  string // is not asked
+	avoid  *link // to a node that is not asked; nil: to none
 	words  chan word
 	scouts map[string]*scout
 	newest *scout // the others are asked when it has answered, or not in time; nil: it has
@@ -40,22 +42,26 @@ type search struct {
 // scout asks one node.
 type scout struct {
 	endpoint string
-	ctx      context.Context // ends with the search, or with the link that was found
+	ctx      context.Context // ends with the search, or with the link that it has found
 	cancel   context.CancelFunc
+	taken    chan struct{} // closed when the link is the engine's
 	began    int64
-	refused  bool // the node has said that it does not lead
+	follows  bool // the node has said so
 }
 
 // word is what a scout has to tell.
 type word struct {
 	from *scout
-	link *link  // it leads
+	link *link  // the node leads
 	hint string // it does not, but perhaps this one does
-	err  error  // why it does not, or does not answer
+	err  error  // why it does not, or cannot be asked any more
 }
 
+// errFollows is what a node has said that does not lead.
+var errFollows = errors.New("the node does not lead")
+
 // search finds the leader, unless ctx ends or a node refuses for good.
-func (e *engine) search(ctx context.Context, route *session.Route, avoid string) (*link, error) {
+func (e *engine) search(ctx context.Context, route *session.Route, avoid *link) (*link, error) {
 	s := &search{e: e, route: route, avoid: avoid, words: make(chan word), scouts: map[string]*scout{}}
 	defer s.dismiss()
 	for {
@@ -63,11 +69,15 @@ func (e *engine) search(ctx context.Context, route *session.Route, avoid string)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case w := <-s.words:
-			if w.link != nil || w.final() {
-				delete(s.scouts, w.from.endpoint)
-				return w.link, w.err
+			switch {
+			case s.scouts[w.from.endpoint] != w.from: // another was sent there since
+			case w.link != nil && !s.known(w.link):
+				return s.take(w), nil
+			case final(w.err):
+				return nil, w.err
+			default:
+				s.hear(w)
 			}
-			s.hear(w)
 		case <-time.After(s.wait()):
 			s.next()
 		}
@@ -75,9 +85,27 @@ func (e *engine) search(ctx context.Context, route *session.Route, avoid string)
 }
 
 // final: asking again would not help.
-func (w *word) final() bool {
-	why := wire.Error(w.err)
+func final(err error) bool {
+	why := wire.Error(err)
 	return errors.Is(why, fs.ErrInvalid) || errors.Is(why, fs.ErrPermission)
+}
+
+// known: it is the node to be avoided, perhaps by another name. That it leads is
+// nothing new, and answers on their way over the link that there is would be lost.
+func (s *search) known(l *link) bool {
+	if s.avoid == nil {
+		return false
+	}
+	a, _ := peer.FromContext(l.stream.Context())
+	b, _ := peer.FromContext(s.avoid.stream.Context())
+	return a != nil && b != nil && a.Addr.String() == b.Addr.String()
+}
+
+// take takes a link over from its scout.
+func (s *search) take(w word) *link {
+	delete(s.scouts, w.from.endpoint)
+	close(w.from.taken)
+	return w.link
 }
 
 func (s *search) dismiss() {
@@ -98,23 +126,26 @@ func (s *search) wait() time.Duration {
 // next asks the next node, unless it is listened to already.
 func (s *search) next() {
 	now := s.e.g.Now()
-	if s.newest != nil { // it took too long
+	endpoint, _ := s.route.Dial()
+	old := s.scouts[endpoint]
+	switch {
+	case s.newest != nil: // it takes too long
 		s.newest = nil
 		s.route.Failed(now)
-		return
-	}
-	endpoint, _ := s.route.Dial()
-	if old := s.scouts[endpoint]; endpoint == s.avoid || old != nil && now < old.began+old.stay() {
+	case old != nil && now < old.began+old.stay():
 		s.route.Failed(now)
-		return
+	default:
+		if old != nil {
+			old.cancel()
+		}
+		s.send(now, endpoint)
 	}
-	s.send(now, endpoint)
 }
 
 // stay is how long one is listened to. An answer that is on its way is worth more
-// than asking anew.
+// than another question.
 func (x *scout) stay() int64 {
-	if x.refused {
+	if x.follows {
 		return int64(linger)
 	}
 	return int64(10 * linger)
@@ -122,80 +153,87 @@ func (x *scout) stay() int64 {
 
 // send sends a scout.
 func (s *search) send(now int64, endpoint string) {
-	if old := s.scouts[endpoint]; old != nil {
-		old.cancel()
-	}
-	x := &scout{endpoint: endpoint, began: now}
+	x := &scout{endpoint: endpoint, began: now, taken: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancel(s.e.ctx)
 	s.scouts[endpoint], s.newest, s.due = x, x, now+int64(headStart)
 	s.e.scouts.Go(func() { x.run(s.e, s.words) })
 }
 
-// hear takes the word of a node that does not lead, or not yet.
+// hear takes word that is not of a leader: where to ask next.
 func (s *search) hear(w word) {
-	x := w.from
-	if s.scouts[x.endpoint] != x {
-		return // it was replaced
+	x, now := w.from, s.e.g.Now()
+	x.follows = errors.Is(w.err, errFollows)
+	if w.err != nil {
+		s.e.failed(fmt.Errorf("%s: %w", x.endpoint, w.err))
+		if !x.follows {
+			delete(s.scouts, x.endpoint)
+		}
 	}
-	s.e.failed(fmt.Errorf("%s: %w", x.endpoint, w.err))
-	if x.refused = w.hint != "" || errors.Is(w.err, errFollows); !x.refused {
-		delete(s.scouts, x.endpoint)
-	}
-	useful := w.hint != "" && w.hint != s.avoid && s.scouts[w.hint] == nil
-	now := s.e.g.Now()
+	useful := w.hint != "" && s.scouts[w.hint] == nil && (s.avoid == nil || s.avoid.endpoint != w.hint)
 	switch {
-	case x != s.newest && useful:
-		s.route.News(now, w.hint)
-	case x != s.newest:
-	case useful:
+	case useful && x == s.newest:
 		s.route.Hint(now, w.hint)
-	default:
+	case useful:
+		s.route.News(now, w.hint)
+	case x == s.newest:
 		s.route.Failed(now)
+	default:
+		return
 	}
-	if x == s.newest || useful {
-		s.newest = nil
-	}
+	s.newest = nil
 }
-
-// errFollows is what a node is told to have said that does not lead.
-var errFollows = errors.New("the node does not lead")
 
 // run asks until the node leads, or cannot be asked any more.
 func (x *scout) run(e *engine, words chan<- word) {
 	l, err := e.dial(x)
-	for err == nil {
-		var m session.Message
-		if m, err = l.attach(); err != nil {
-			break
-		}
-		if m.Kind == session.KindTable {
-			if !x.tell(words, word{from: x, link: l}) {
-				l.end()
-			}
+	if err == nil {
+		if err = x.ask(l, words); err == nil {
 			return
 		}
-		x.tell(words, word{from: x, hint: m.Endpoint, err: errFollows})
-		err = x.rest(l.number)
+		defer l.end()
 	}
 	x.tell(words, word{from: x, err: err})
-	if l != nil {
-		l.end()
-	}
 	x.cancel()
 }
 
-// tell reports whether anybody listens still.
-func (x *scout) tell(words chan<- word, w word) bool {
-	select {
-	case words <- w:
-		return true
-	case <-x.ctx.Done():
-		return false
+// ask asks until the link is taken.
+func (x *scout) ask(l *link, words chan<- word) error {
+	for {
+		m, err := l.attach()
+		switch {
+		case err != nil:
+			return err
+		case m.Kind == session.KindTable:
+			x.tell(words, word{from: x, link: l})
+			return x.handOver()
+		}
+		x.tell(words, word{from: x, hint: m.Endpoint, err: errFollows})
+		if err := x.rest(l.number); err != nil {
+			return err
+		}
 	}
 }
 
-// rest pauses before the node is asked again: not at first, since then it answers
-// only when it has news, but one that has news all the time is no help.
+// tell tells the search, if it lasts.
+func (x *scout) tell(words chan<- word, w word) {
+	select {
+	case words <- w:
+	case <-x.ctx.Done():
+	}
+}
+
+// handOver waits until the link is the engine's; with an error, it is of no use.
+func (x *scout) handOver() error {
+	select {
+	case <-x.taken:
+		return nil
+	case <-x.ctx.Done():
+		return x.ctx.Err()
+	}
+}
+
+// rest pauses before the node is asked again. At first it does not: then the node
+// answers when it has news. But one that has news all the time is no help.
 func (x *scout) rest(asked uint64) error {
 	if asked == 1 {
 		return nil
@@ -242,7 +280,7 @@ func (e *engine) doubts(l *link) {
 		ctx, cancel := context.WithCancel(l.stream.Context())
 		if l.doubting(cancel) {
 			l.ping()
-			found, err := e.search(ctx, session.NewRoute(rand.Uint64(), others...), l.endpoint)
+			found, err := e.search(ctx, session.NewRoute(rand.Uint64(), others...), l)
 			if err == nil {
 				e.heir = found
 				l.cancel()

@@ -128,3 +128,34 @@ func TestManyDeniedCommands(t *testing.T) {
 		t.Fatalf("%d answers, %d cancels", len(r.done), len(targets))
 	}
 }
+
+// Who watches over a stream learns whether anybody waits for it: for a beat, a
+// command or the table, not for a grant or for the end of a pause.
+func TestUnanswered(t *testing.T) {
+	r := opened(t, session.Config{})
+	want := func(what string, unanswered bool) {
+		t.Helper()
+		if r.s.Unanswered() != unanswered {
+			t.Errorf("%s: unanswered is %v", what, !unanswered)
+		}
+	}
+	want("an idle session", false)
+	c := r.acquire("x")
+	r.flush()
+	want("a command", true)
+	r.reply(r.last().Attempt, 0, int64(r.ttl), core.Result{Seq: c.Seq(), Code: core.CodeQueued})
+	want("a wait", false)
+	r.now = r.s.Wake()
+	r.flush()
+	want("a beat", true)
+	r.renewed(r.last().Attempt, r.now, r.now+int64(r.ttl))
+	want("an answered beat", false)
+	r.add("n")
+	r.flush()
+	refuse(r, r.last().Attempt, session.RefusedBusy)
+	want("a pause that the server asked for", false)
+	r.reconnect()
+	want("an attach", true)
+	r.take(r.s.Disconnect(r.now))
+	want("no stream", false)
+}

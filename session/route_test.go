@@ -57,6 +57,21 @@ func TestRouteFollowsAHintOnce(t *testing.T) {
 	}
 }
 
+func TestRouteGoesToTheNewLeaderAtOnce(t *testing.T) {
+	r := session.NewRoute(7, "a", "b")
+	for range 20 {
+		r.Failed(sec(1))
+	}
+	r.News(sec(1), "leader")
+	if e, at := r.Dial(); e != "leader" || at > sec(1) {
+		t.Fatalf("dial %q at %d, want the leader now", e, at)
+	}
+	r.Failed(sec(2))
+	if e, at := r.Dial(); e == "leader" || at <= sec(2) {
+		t.Fatalf("dial %q at %d: news that were wrong are believed again, or end the pauses", e, at)
+	}
+}
+
 func TestRouteSpreadsClients(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(300) {

@@ -18,6 +18,7 @@ type client struct {
 	clock clock
 	ttl   time.Duration
 	keeps bool // it never lets go by itself
+	stays bool // it asks a node that does not lead again, and waits for its word
 
 	session  *session.Session
 	sessions uint64 // how many it has had
@@ -245,7 +246,7 @@ func (k *client) step(s *session.Session, a *session.Action, send []byte) {
 	case session.Dead:
 		k.dead(s)
 	case session.Redial:
-		if k.session == s {
+		if k.session == s && !(k.stays && a.Endpoint != "") {
 			k.redial(a.Endpoint)
 		}
 	case session.Over:

@@ -133,7 +133,7 @@ func (c *cluster) begin() {
 		c.addNode(id, c.found(founders)).start()
 	}
 	for id := range uint64(c.opts.Clients) {
-		k := &client{c: c, id: id, clock: c.clock(), ttl: time.Duration(c.between(second, []int64{2, 8}[id%2]*second))}
+		k := &client{c: c, id: id, clock: c.clock(), stays: id%4 == 0, ttl: time.Duration(c.between(second, []int64{2, 8}[id%2]*second))}
 		c.clients = append(c.clients, k)
 		c.after(c.between(0, second), func() { k.input(k.open) })
 		k.work()

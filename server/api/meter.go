@@ -54,7 +54,7 @@ var (
 	descSnapshot = prometheus.NewDesc("holdfast_snapshot_index", "The log entry of the newest snapshot.", nil, nil)
 	descRevision = prometheus.NewDesc("holdfast_revision", "The revision of the machine.", nil, nil)
 	descQueue    = prometheus.NewDesc("holdfast_queued_commands", "Commands that wait to be proposed.", nil, nil)
-	descAttached = prometheus.NewDesc("holdfast_attached_sessions", "Sessions attached to this node.", nil, nil)
+	descAttached = prometheus.NewDesc("holdfast_attached_sessions", "Sessions attached to this node, and one more for each connection of our own client.", nil, nil)
 )
 
 // Describe is of prometheus.Collector.

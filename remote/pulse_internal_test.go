@@ -1,0 +1,78 @@
+package remote
+
+import (
+	"testing"
+	"time"
+)
+
+const second = int64(time.Second)
+
+// silent is a pulse that was asked at 10 s and is asked again at each of times.
+func silent(times ...int64) pulse {
+	p := newPulse(second)
+	p.sent(10 * second)
+	for _, at := range times {
+		p.sent(at)
+	}
+	return p
+}
+
+// A link is doubted when it has been silent for its patience after it was asked,
+// however long it was idle before and however often it is asked meanwhile.
+func TestPulse_Silence(t *testing.T) {
+	p := newPulse(second)
+	if wait, arm := p.sent(10 * second); !arm || wait != second {
+		t.Errorf("the first look is after %d, %v", wait, arm)
+	}
+	if _, arm := p.sent(10*second + second/2); arm {
+		t.Error("two watch the same link")
+	}
+	if wait := p.rang(10*second + second/4); wait != 3*second/4 {
+		t.Errorf("it may be silent for another %d", wait)
+	}
+	if p.rang(11*second) != 0 || !p.judge(11*second, true) {
+		t.Error("a silent link is not doubted")
+	}
+}
+
+// What came meanwhile, and that nobody waits for an answer, speaks for the link.
+func TestPulse_Life(t *testing.T) {
+	p := silent()
+	p.answered(10*second + second/2)
+	if wait := p.rang(11 * second); wait != second/2 {
+		t.Errorf("it was heard half a second ago and may be silent for another %d", wait)
+	}
+	if p.judge(11*second, true) {
+		t.Error("a link is doubted that was heard while its sessions were looked at")
+	}
+	p = silent()
+	if p.judge(11*second, false) {
+		t.Error("a link is doubted that nobody waits for")
+	}
+	if wait, arm := p.sent(13 * second); !arm || wait != 0 {
+		t.Errorf("who is asked and silent since long is looked at after %d, %v", wait, arm)
+	}
+}
+
+// Each doubt that was wrong makes the next one slower, up to a bound.
+func TestPulse_Patience(t *testing.T) {
+	p := newPulse(0)
+	now, last := int64(0), int64(0)
+	for range 10 {
+		now += 100 * second
+		wait, arm := p.sent(now)
+		if !arm || wait < last || wait > int64(lastPatience) {
+			t.Fatalf("the patience is %d after %d, %v", wait, last, arm)
+		}
+		now, last = now+wait, wait
+		if !p.judge(now, true) || !p.answered(now) {
+			t.Fatal("there was no doubt")
+		}
+		if p.answered(now) {
+			t.Fatal("one doubt is wrong twice")
+		}
+	}
+	if last != int64(lastPatience) {
+		t.Errorf("after ten doubts the patience is %d", last)
+	}
+}
