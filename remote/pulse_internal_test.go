@@ -7,13 +7,10 @@ import (
 
 const second = int64(time.Second)
 
-// silent is a pulse that was asked at 10 s and is asked again at each of times.
-func silent(times ...int64) pulse {
+// silent is a pulse that was asked at 10 s.
+func silent() pulse {
 	p := newPulse(second)
 	p.sent(10 * second)
-	for _, at := range times {
-		p.sent(at)
-	}
 	return p
 }
 

@@ -40,7 +40,8 @@ type Refusal uint8
 
 // The refusals.
 const (
-	// RefusedNoLeader: this endpoint cannot serve; try Endpoint or another one.
+	// RefusedNoLeader: this endpoint cannot serve; try Endpoint or another one, or
+	// attach again over the same stream to hear of the next leader.
 	RefusedNoLeader Refusal = 1 + iota
 	// RefusedBusy: try again after RetryAfter.
 	RefusedBusy
