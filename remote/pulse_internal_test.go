@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -71,5 +72,24 @@ func TestPulse_Patience(t *testing.T) {
 	}
 	if last != int64(lastPatience) {
 		t.Errorf("after ten doubts the patience is %d", last)
+	}
+}
+
+// The first sign of life ends the search of who doubted; a doubt that comes later
+// than it begins none.
+func TestPulse_Calm(t *testing.T) {
+	l := &link{pulse: silent()}
+	l.pulse.judge(11*second, true)
+	ctx, calm := context.WithCancel(t.Context())
+	defer calm()
+	if !l.doubting(calm) || ctx.Err() != nil {
+		t.Fatal("a silent link is not doubted")
+	}
+	l.alive(12 * second)
+	if ctx.Err() == nil {
+		t.Error("the others are asked although the link was heard")
+	}
+	if l.doubting(calm) {
+		t.Error("a link is doubted that was heard")
 	}
 }

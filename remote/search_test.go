@@ -253,7 +253,9 @@ func TestSilentLeader_Read(t *testing.T) {
 	f, addr := newFollower(t, listenFor(t, x.g))
 	next := listenFor(t, x.g)
 	s := openAt(t, addr)
-	defer (<-x.streams).hold()()
+	first := <-x.streams
+	await(t, "the leader is not found", first.told)
+	defer first.hold()()
 	x.deaf.Store(true)
 	answer := make(chan error, 1)
 	go func() {
@@ -335,5 +337,5 @@ func TestManyNodesBehindOneAddress(t *testing.T) {
 		_ = f.Attach(&grpc.GenericServerStream[pb.Batch, pb.Batch]{ServerStream: s})
 		return true
 	}
-	lock(t, openAt(t, listenFor(t, x.g)), "a")
+	wait(t, begin(t, openAt(t, listenFor(t, x.g)), "a"))
 }
