@@ -255,16 +255,15 @@ func (l *link) attach() (m session.Message, err error) {
 		_, err = l.stream.Recv() // why
 		return m, err
 	}
-	for {
-		b, err := l.stream.Recv()
-		if err != nil {
-			return m, err
-		}
-		m, _, err := session.DecodeMessage(b.GetMessages())
-		if err != nil || m.Kind == session.KindTable || m.Kind == session.KindRefused && m.Refusal == session.RefusedNoLeader {
-			return m, err
-		}
+	b, err := l.stream.Recv()
+	if err != nil {
+		return m, err
 	}
+	m, _, err = session.DecodeMessage(b.GetMessages())
+	if err == nil && m.Kind != session.KindTable && m.Refusal != session.RefusedNoLeader {
+		err = fmt.Errorf("the node answers an attach with %q", m.Text)
+	}
+	return m, err
 }
 
 // doubts looks for another leader whenever the link is doubted. If there is one,
