@@ -123,22 +123,21 @@ func (s *search) wait() time.Duration {
 	return time.Duration(at - s.e.g.Now())
 }
 
-// next asks the next node, unless it is listened to already.
+// next asks the next node that is not listened to already.
 func (s *search) next() {
 	now := s.e.g.Now()
-	endpoint, _ := s.route.Dial()
-	old := s.scouts[endpoint]
-	switch {
-	case s.newest != nil: // it takes too long
+	if s.newest != nil { // it takes too long
 		s.newest = nil
 		s.route.Failed(now)
-	case old != nil && now < old.began+old.stay():
-		s.route.Failed(now)
-	default:
-		if old != nil {
-			old.cancel()
+		return
+	}
+	for range s.e.cfg.Endpoints {
+		endpoint, _ := s.route.Dial()
+		if old := s.scouts[endpoint]; old == nil || now >= old.began+old.stay() {
+			s.send(now, endpoint)
+			return
 		}
-		s.send(now, endpoint)
+		s.route.Failed(now)
 	}
 }
 
@@ -151,8 +150,11 @@ func (x *scout) stay() int64 {
 	return int64(10 * linger)
 }
 
-// send sends a scout.
+// send sends a scout, instead of one that was sent before.
 func (s *search) send(now int64, endpoint string) {
+	if old := s.scouts[endpoint]; old != nil {
+		old.cancel()
+	}
 	x := &scout{endpoint: endpoint, began: now, taken: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancel(s.e.ctx)
 	s.scouts[endpoint], s.newest, s.due = x, x, now+int64(headStart)

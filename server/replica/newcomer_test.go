@@ -43,6 +43,29 @@ func TestWhoAsksAgainHearsOfTheNextLeader(t *testing.T) {
 	}
 }
 
+// A leader that was gone and leads again is news, too: its streams have ended.
+func TestWhoAsksAgainHearsThatTheLeaderIsBack(t *testing.T) {
+	x := newTrio(t)
+	x.ask(2, 1)
+	x.settle()
+	x.ask(2, 2)
+	for range 60 { // node 2 hears of nobody
+		x.now += tick
+		x.nodes[2].Tick(x.now)
+	}
+	if x.nodes[2].Status().Leader != 0 {
+		t.Fatal("node 2 still follows")
+	}
+	var got []session.Message
+	for range 5 {
+		x.nodes[1].Tick(x.now)
+		got = append(got, x.settle()...)
+	}
+	if len(got) != 1 || got[0].Endpoint != "client 1" || got[0].Stream != 2 {
+		t.Errorf("node 2 says %+v, want that node 1 leads", got)
+	}
+}
+
 // The server's own attaches never wait: their callers are answered at once.
 func TestOwnAttachIsRefusedEachTime(t *testing.T) {
 	x := newTrio(t)

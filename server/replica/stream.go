@@ -186,12 +186,13 @@ func (n *Node) welcome(o *outlet, c newcomer) {
 
 // callBack takes those in who wait for another leader, or tells them who it is.
 func (n *Node) callBack() {
-	if !n.leading && n.leader == 0 {
-		return
-	}
 	for _, stream := range slices.Sorted(maps.Keys(n.streams.outlets)) {
 		o := n.streams.outlets[stream]
 		if o.away == nil || !n.leading && o.away.named == n.leader {
+			continue
+		}
+		if !n.leading && n.leader == 0 { // should the same one come back, it is news
+			o.away.named = 0
 			continue
 		}
 		waiting := o.away.waiting
