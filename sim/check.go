@@ -118,7 +118,9 @@ func (k *checker) resource(e *core.Event) {
 		k.alive(e)
 		k.grant(r, e)
 	case core.VerbDenied:
-		r.leave(e.Session)
+		if e.Reason != core.CodeHeld { // a try never waited, a claim that was given up just before still may
+			r.leave(e.Session)
+		}
 	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
 		r.free(e)
 	case core.VerbRevoked:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -17,8 +18,9 @@ type client struct {
 	id    uint64
 	clock clock
 	ttl   time.Duration
-	keeps bool // it never lets go by itself
-	stays bool // it asks a node that does not lead again, and waits for its word
+	keeps bool   // it never lets go by itself
+	stays bool   // it asks a node that does not lead again, and waits for its word
+	hint  string // what that node said at first
 
 	session  *session.Session
 	sessions uint64 // how many it has had
@@ -246,14 +248,25 @@ func (k *client) step(s *session.Session, a *session.Action, send []byte) {
 	case session.Dead:
 		k.dead(s)
 	case session.Redial:
-		if k.session == s && !(k.stays && a.Endpoint != "") {
-			k.redial(a.Endpoint)
+		if k.session == s {
+			k.turnTo(a.Endpoint)
 		}
 	case session.Over:
 		if k.session == s {
 			k.c.after(k.c.between(millisecond, 300*millisecond), func() { k.input(k.open) })
 		}
 	}
+}
+
+// turnTo goes where a node says the leader is, at once or when the node has had
+// no better word for a while.
+func (k *client) turnTo(hint string) {
+	if k.stays && hint != "" {
+		k.hint = hint
+		return
+	}
+	k.redial(cmp.Or(hint, k.hint))
+	k.hint = ""
 }
 
 func (k *client) send(data []byte) {
