@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/session"
 )
 
-// dialPatience bounds how long one endpoint may take to answer before the next
-// is tried.
+// dialPatience bounds how long it may take to connect to an endpoint.
 const dialPatience = 2 * time.Second
 
 // maxBatch is how many bytes a batch to the server has when the next is begun.
@@ -91,6 +91,7 @@ func newEngine(cfg Config) *engine {
 func (e *engine) run() {
 	defer close(e.done)
 	defer e.scouts.Wait()
+	defer e.disinherit()
 	route := session.NewRoute(rand.Uint64(), e.cfg.Endpoints...)
 	for {
 		l, err := e.leader(route)
@@ -114,6 +115,7 @@ func (e *engine) run() {
 func (e *engine) leader(route *session.Route) (*link, error) {
 	if l := e.heir; l != nil {
 		e.heir = nil
+		route.Worked()
 		return l, nil
 	}
 	l, err := e.search(e.ctx, route, nil)
@@ -128,6 +130,13 @@ func (e *engine) leader(route *session.Route) (*link, error) {
 	}
 	route.Worked()
 	return l, nil
+}
+
+// disinherit ends a link that nobody will use.
+func (e *engine) disinherit() {
+	if e.heir != nil {
+		e.heir.end()
+	}
 }
 
 // failed notes why there is no link.
@@ -320,6 +329,15 @@ func (e *engine) current(ctx context.Context) (*link, error) {
 	}
 }
 
+// pingLate has a link pinged when a call over it takes long, if there is another
+// node that might lead; done is called when the call is over.
+func (e *engine) pingLate(l *link) (done func() bool) {
+	if !slices.ContainsFunc(e.cfg.Endpoints, func(x string) bool { return x != l.endpoint }) {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(firstPatience/2, l.ping).Stop
+}
+
 // call runs a read on the leader, and again if that fails, elsewhere or after the
 // pause that an overloaded node asks for: a read may be repeated.
 func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.ClientConn) error) error {
@@ -332,9 +350,9 @@ func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.C
 		if err != nil {
 			return err
 		}
-		late := time.AfterFunc(firstPatience/2, l.ping)
+		done := e.pingLate(l)
 		err = wire.Error(f(ctx, l.conn))
-		late.Stop()
+		done()
 		if ctx.Err() != nil {
 			return &driver.Error{Kind: ctx.Err(), Err: err}
 		}

@@ -55,11 +55,14 @@ func (p *pulse) rang(now int64) (wait int64) {
 	return max(0, cmp.Or(p.asked, p.heard)+p.patience-now)
 }
 
-// judge ends the watch over a link that was silent for too long, and reports
-// whether it is to be doubted: somebody waits for an answer.
-func (p *pulse) judge(now int64, unanswered bool) bool {
-	p.armed, p.doubted = false, unanswered && p.rang(now) == 0
-	return p.doubted
+// judge ends the watch over a link that was silent for too long, unless it was
+// asked or heard since it rang: then it is to ring again after wait. The link is to
+// be doubted if somebody waits for an answer.
+func (p *pulse) judge(now int64, unanswered bool) (wait int64) {
+	if wait = p.rang(now); wait == 0 {
+		p.armed, p.doubted = false, unanswered
+	}
+	return wait
 }
 
 // take is what is to be sent.
@@ -85,18 +88,14 @@ func (l *link) look(g *client.Group) {
 		return
 	}
 	l.mu.Lock()
-	wait := l.pulse.rang(g.Now())
-	if wait > 0 {
-		l.watch(g, wait)
-	}
+	rang := l.pulse.rang(g.Now()) == 0
 	l.mu.Unlock()
-	if wait > 0 {
-		return
-	}
-	unanswered := g.Unanswered()
+	unanswered := rang && g.Unanswered() // which may not be asked while l is locked
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pulse.judge(g.Now(), unanswered || l.pinged) {
+	if wait := l.pulse.judge(g.Now(), unanswered || l.pinged); wait > 0 {
+		l.watch(g, wait)
+	} else if l.pulse.doubted {
 		l.doubt()
 	}
 }
@@ -130,9 +129,13 @@ func (l *link) alive(now int64) {
 	}
 }
 
-// ping asks the node for a sign of life.
+// ping asks the node for a sign of life, unless it has been asked for one.
 func (l *link) ping() {
 	l.mu.Lock()
+	if l.pinged {
+		l.mu.Unlock()
+		return
+	}
 	l.number++
 	l.pinged = true
 	l.add(&session.Message{Kind: session.KindAttach, Session: l.id, Stream: l.number})

@@ -28,7 +28,7 @@ func TestPulse_Silence(t *testing.T) {
 	if wait := p.rang(10*second + second/4); wait != 3*second/4 {
 		t.Errorf("it may be silent for another %d", wait)
 	}
-	if p.rang(11*second) != 0 || !p.judge(11*second, true) {
+	if p.judge(11*second, true) != 0 || !p.doubted {
 		t.Error("a silent link is not doubted")
 	}
 }
@@ -40,11 +40,12 @@ func TestPulse_Life(t *testing.T) {
 	if wait := p.rang(11 * second); wait != second/2 {
 		t.Errorf("it was heard half a second ago and may be silent for another %d", wait)
 	}
-	if p.judge(11*second, true) {
-		t.Error("a link is doubted that was heard while its sessions were looked at")
+	p.sent(11 * second)
+	if wait := p.judge(11*second, true); wait != second || p.doubted || !p.armed {
+		t.Errorf("a link that was heard, and asked again, while its sessions were looked at is doubted: %t; looked at after %d: %t", p.doubted, wait, p.armed)
 	}
 	p = silent()
-	if p.judge(11*second, false) {
+	if p.judge(11*second, false); p.doubted {
 		t.Error("a link is doubted that nobody waits for")
 	}
 	if wait, arm := p.sent(13 * second); !arm || wait != 0 {
@@ -63,7 +64,7 @@ func TestPulse_Patience(t *testing.T) {
 			t.Fatalf("the patience is %d after %d, %v", wait, last, arm)
 		}
 		now, last = now+wait, wait
-		if !p.judge(now, true) || !p.answered(now) {
+		if p.judge(now, true) != 0 || !p.answered(now) {
 			t.Fatal("there was no doubt")
 		}
 		if p.answered(now) {

@@ -20,9 +20,12 @@ const (
 	// headStart is how long a node may take to answer before another is asked as
 	// well.
 	headStart = 250 * time.Millisecond
-	// linger is how long a node that does not lead is listened to before it is
-	// dialled anew: behind one address there may be many nodes.
+	// linger is how long a node that does not lead, or is silent, is listened to
+	// before its address is dialled anew: behind it there may be many nodes.
 	linger = time.Second
+	// longest is how long a silent one is listened to beside the next ones: an
+	// answer that is on its way is worth more than another question.
+	longest = 10 * linger
 )
 
 // search looks for the node that leads. Nodes are asked in the order of a route,
@@ -34,7 +37,7 @@ type search struct {
 	route  *session.Route
 	avoid  *link // to a node that is not asked; nil: to none
 	words  chan word
-	scouts map[string]*scout
+	scouts []*scout
 	newest *scout // the others are asked when it has answered, or not in time; nil: it has
 	due    int64  // then, at the latest
 }
@@ -62,7 +65,7 @@ var errFollows = errors.New("the node does not lead")
 
 // search finds the leader, unless ctx ends or a node refuses for good.
 func (e *engine) search(ctx context.Context, route *session.Route, avoid *link) (*link, error) {
-	s := &search{e: e, route: route, avoid: avoid, words: make(chan word), scouts: map[string]*scout{}}
+	s := &search{e: e, route: route, avoid: avoid, words: make(chan word)}
 	defer s.dismiss()
 	for {
 		select {
@@ -70,7 +73,7 @@ func (e *engine) search(ctx context.Context, route *session.Route, avoid *link) 
 			return nil, ctx.Err()
 		case w := <-s.words:
 			switch {
-			case s.scouts[w.from.endpoint] != w.from: // another was sent there since
+			case !slices.Contains(s.scouts, w.from): // another was sent there since
 			case w.link != nil && !s.known(w.link):
 				return s.take(w), nil
 			case final(w.err):
@@ -103,7 +106,7 @@ func (s *search) known(l *link) bool {
 
 // take takes a link over from its scout.
 func (s *search) take(w word) *link {
-	delete(s.scouts, w.from.endpoint)
+	s.recall(func(x *scout) bool { return x == w.from })
 	close(w.from.taken)
 	return w.link
 }
@@ -133,7 +136,7 @@ func (s *search) next() {
 	}
 	for range s.e.cfg.Endpoints {
 		endpoint, _ := s.route.Dial()
-		if old := s.scouts[endpoint]; old == nil || now >= old.began+old.stay() {
+		if s.mayAsk(now, endpoint) {
 			s.send(now, endpoint)
 			return
 		}
@@ -141,24 +144,47 @@ func (s *search) next() {
 	}
 }
 
-// stay is how long one is listened to. An answer that is on its way is worth more
-// than another question.
-func (x *scout) stay() int64 {
-	if x.follows {
-		return int64(linger)
+// mayAsk: nobody asks there, or has for so long that another should as well, each
+// time after twice as long. Who only doubts a link does not ask twice who follows.
+func (s *search) mayAsk(now int64, endpoint string) bool {
+	pause, last := int64(0), int64(0)
+	for _, x := range s.scouts {
+		switch {
+		case x.endpoint != endpoint:
+		case x.follows && s.avoid != nil:
+			return false
+		default:
+			pause, last = max(int64(linger), 2*pause), x.began
+		}
 	}
-	return int64(10 * linger)
+	return now >= last+pause
 }
 
-// send sends a scout, instead of one that was sent before.
+// send sends a scout. Those who were sent there before and know that the node does
+// not lead, or have waited for too long, come back.
 func (s *search) send(now int64, endpoint string) {
-	if old := s.scouts[endpoint]; old != nil {
-		old.cancel()
+	old := func(x *scout) bool {
+		return x.endpoint == endpoint && (x.follows || now >= x.began+int64(longest))
 	}
+	for _, x := range s.scouts {
+		if old(x) {
+			x.cancel()
+		}
+	}
+	s.recall(old)
 	x := &scout{endpoint: endpoint, began: now, taken: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancel(s.e.ctx)
-	s.scouts[endpoint], s.newest, s.due = x, x, now+int64(headStart)
+	s.scouts = append(s.scouts, x)
+	s.newest, s.due = x, now+int64(headStart)
 	s.e.scouts.Go(func() { x.run(s.e, s.words) })
+}
+
+// recall listens to some no more.
+func (s *search) recall(which func(*scout) bool) { s.scouts = slices.DeleteFunc(s.scouts, which) }
+
+// asked: somebody is there.
+func (s *search) asked(endpoint string) bool {
+	return slices.ContainsFunc(s.scouts, func(x *scout) bool { return x.endpoint == endpoint })
 }
 
 // hear takes word that is not of a leader: where to ask next.
@@ -168,10 +194,10 @@ func (s *search) hear(w word) {
 	if w.err != nil {
 		s.e.failed(fmt.Errorf("%s: %w", x.endpoint, w.err))
 		if !x.follows {
-			delete(s.scouts, x.endpoint)
+			s.recall(func(o *scout) bool { return o == x })
 		}
 	}
-	useful := w.hint != "" && s.scouts[w.hint] == nil && (s.avoid == nil || s.avoid.endpoint != w.hint)
+	useful := w.hint != "" && !s.asked(w.hint) && (s.avoid == nil || s.avoid.endpoint != w.hint)
 	switch {
 	case useful && x == s.newest:
 		s.route.Hint(now, w.hint)
@@ -272,7 +298,7 @@ func (l *link) attach() (m session.Message, err error) {
 // it is e.heir, and the link ends.
 func (e *engine) doubts(l *link) {
 	others := slices.DeleteFunc(slices.Clone(e.cfg.Endpoints), func(x string) bool { return x == l.endpoint })
-	for len(others) > 0 {
+	for len(others) > 0 && l.stream.Context().Err() == nil {
 		select {
 		case <-l.doubted:
 		case <-l.stream.Context().Done():

@@ -339,3 +339,27 @@ func TestManyNodesBehindOneAddress(t *testing.T) {
 	}
 	wait(t, begin(t, openAt(t, listenFor(t, x.g)), "a"))
 }
+
+// A node behind one address may be silent for ever, and another one lead: it is
+// asked beside the silent one, whose answer may still be on its way.
+func TestSilentNodeBehindOneAddress(t *testing.T) {
+	x := newTapped(t)
+	var streams atomic.Int32
+	first := make(chan context.Context, 1)
+	x.instead = func(s grpc.ServerStream) bool {
+		if streams.Add(1) > 1 {
+			return false
+		}
+		first <- s.Context()
+		<-s.Context().Done()
+		return true
+	}
+	answer := begin(t, openAt(t, listenFor(t, x.g)), "a")
+	silent := <-first
+	<-x.streams
+	<-x.streams
+	if silent.Err() != nil {
+		t.Error("the first node is not listened to any more when the second is asked")
+	}
+	wait(t, answer)
+}

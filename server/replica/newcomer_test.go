@@ -66,6 +66,23 @@ func TestWhoAsksAgainHearsThatTheLeaderIsBack(t *testing.T) {
 	}
 }
 
+// Of many that ask again over one stream as many wait as there is room for; the
+// others are refused, and nobody is forgotten.
+func TestManyWhoAskAgain(t *testing.T) {
+	x := newTrio(t)
+	const many = 100
+	for i := range byte(many) {
+		if err := x.nodes[2].Receive(x.now, 5, attach(core.SessionID{i, 1}, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := len(x.settle())
+	x.nodes[1].Transfer(x.now, 2)
+	if served := len(x.settle()); refused < 2 || served < 2 || refused+served != many {
+		t.Errorf("of %d, %d are refused at once and %d served by the next leader", many, refused, served)
+	}
+}
+
 // The server's own attaches never wait: their callers are answered at once.
 func TestOwnAttachIsRefusedEachTime(t *testing.T) {
 	x := newTrio(t)

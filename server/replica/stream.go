@@ -18,6 +18,10 @@ const tablePiece = 512
 // sends no more before it has an answer.
 const maxHeld = 1024
 
+// maxNewcomers is how many attaches of a stream wait for a leader; those beyond
+// are refused.
+const maxNewcomers = 64
+
 // busyFor is what a client is told to wait whose session is not ready for more.
 const busyFor = int64(100 * time.Millisecond)
 
@@ -70,7 +74,8 @@ type outlet struct {
 
 // turnedAway is a stream that was told that this node does not lead. It is told
 // once for each leader: what attaches over it afterwards waits for the next one,
-// so that whoever wants to know who leads need not keep asking.
+// or for the same one if it was gone meanwhile, so that whoever wants to know who
+// leads need not keep asking.
 type turnedAway struct {
 	named   uint64 // as the leader; 0: nobody
 	waiting []newcomer
@@ -169,19 +174,21 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 }
 
 // welcome takes an attach, or refuses it, or, if its stream knows already who
-// leads, has it wait until that is another.
+// leads, has it wait until there is news.
 func (n *Node) welcome(o *outlet, c newcomer) {
 	a := o.away
 	switch {
 	case n.leading:
 		o.away = nil
-		n.attach(o.stream, c.id, c.number)
-	case a != nil && a.named == n.leader && len(a.waiting) < maxHeld:
+	case a != nil && a.named == n.leader && len(a.waiting) < maxNewcomers:
 		a.waiting = append(a.waiting, c)
+		return
+	case a != nil:
+		a.named = n.leader
 	default:
 		o.away = &turnedAway{named: n.leader}
-		n.attach(o.stream, c.id, c.number)
 	}
+	n.attach(o.stream, c.id, c.number)
 }
 
 // callBack takes those in who wait for another leader, or tells them who it is.
