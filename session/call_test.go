@@ -435,3 +435,18 @@ func TestOutageDoesNotHoldUpTheTimeAfterIt(t *testing.T) {
 		t.Fatalf("only %d streams were tried in 300 s", streams)
 	}
 }
+
+// A program that stood still takes its link for slow, since an answer waited for
+// it. It leaves a stream that is silent afterwards all the same.
+func TestPauseDoesNotHoldUpTheTimeAfterIt(t *testing.T) {
+	r := opened(t, session.Config{TTL: 8 * time.Second, Manual: true})
+	c := r.at(1).add("n")
+	r.flush()
+	r.at(7).reply(r.last().Attempt, sec(1), sec(9), core.Result{Seq: c.Seq()})
+	r.add("n")
+	for before := r.redials; r.redials == before; r.now = max(r.now+ms, r.s.Wake()) {
+		if r.flush(); r.now > sec(20) {
+			t.Fatal("the stream has been silent for 13 s, and no other was asked for")
+		}
+	}
+}

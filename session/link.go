@@ -132,10 +132,12 @@ func (s *Session) miss() {
 // redial asks for another stream if this one has been silent for too long: at
 // first for the patience of a beat, or twice what answers take if the link is
 // slow, then each time for twice as long, up to half the TTL. A stream that is
-// given up while its answers are on the way is worse than none.
+// given up while its answers are on the way is worse than none; but one that is
+// silent for the TTL has no answer that would still be of use, however slow the
+// link seemed: it may have been this program that stood still.
 func (s *Session) redial() {
 	l := &s.link
-	p := max(s.patience(), 2*l.rtt)
+	p := min(max(s.patience(), 2*l.rtt), s.ttl)
 	if s.now-l.heard < min(p<<min(l.redials, 4), max(p, s.ttl/2)) {
 		return
 	}
