@@ -36,7 +36,8 @@ type claim struct {
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.
 	rowless atomic.Bool
-	easy    *easyName // of a quick grant
+	unheard atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
+	easy    *easyName   // of a quick grant
 	since   time.Time
 
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
@@ -225,6 +226,16 @@ func (cl *claim) giveBackNow() {
 		return
 	}
 	cl.beside(func() { <-j.done; cl.freed(failed(context.Background(), j.err)) })
+}
+
+// isQuiet: others may take the name quickly when it is free, and would not look
+// for the row that says who died with it.
+func (cl *claim) isQuiet() bool { return cl.rowless.Load() || cl.unheard.Load() }
+
+// heardOf: it has a row of which others know, or is over.
+func (cl *claim) heardOf() {
+	cl.rowless.Store(false)
+	cl.unheard.Store(false)
 }
 
 // stale: it is so old, and has no row, that others may not wait for one any more.

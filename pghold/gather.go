@@ -326,6 +326,10 @@ func (l *link) heard(n *pgconn.Notification) {
 		c.wake(Key{n: b, pair: a == 2})
 	case "k":
 		l.setEasy(Key{n: b, pair: a == 2}, false)
+	case "r":
+		if n.PID != l.pid { // if we die with it, what is easy is forgotten too
+			l.setEasy(Key{n: b, pair: a == 2}, false)
+		}
 	case "f":
 		c.forced(uint64(a))
 	}

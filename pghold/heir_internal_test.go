@@ -65,6 +65,54 @@ func TestHeir(t *testing.T) {
 	within(t, "who went has the lock", func() bool { return !held(t, c[1], dead.key) })
 }
 
+// TestHeirOfAnEasyName: so is who would take the name quickly, however the one
+// that died got it. A program that has held long and lives goes on quickly.
+func TestHeirOfAnEasyName(t *testing.T) {
+	c := quickClients(t, 3)
+	for how, hold := range map[string]func(name string) *claim{
+		"quickly": func(name string) *claim { return takeQuickly(t, c[0], name) },
+		"by row":  func(name string) *claim { return take(t, c[0], mutexRequest(name)) },
+		"waiting": func(name string) *claim {
+			before, got := take(t, c[2], mutexRequest(name)), make(chan *claim, 1)
+			go func() {
+				g, err := c[0].Acquire(t.Context(), mutexRequest(name))
+				if err != nil {
+					t.Error(err)
+				}
+				cl, _ := g.Handle.(*claim)
+				got <- cl
+			}()
+			awaitQueue(t, c[1], name)
+			free(t, before)
+			return <-got
+		},
+	} {
+		free(t, takeQuickly(t, c[1], how))
+		dead := hold(how)
+		if dead == nil {
+			return
+		}
+		within(t, "who may take a name quickly does not hear that it is held "+how, func() bool { return c[1].living().isEasy(dead.key) == nil })
+		dead.l.die(errUnused)
+		within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+		heir := take(t, c[1], mutexRequest(how))
+		if !heir.heir {
+			t.Errorf("held %s: the grant after a dead holder comes at once", how)
+		}
+		free(t, heir)
+	}
+
+	free(t, takeQuickly(t, c[1], "m"))
+	long := takeQuickly(t, c[0], "m")
+	within(t, "nobody hears of a long hold", func() bool { return c[1].living().isEasy(long.key) == nil })
+	free(t, long)
+	next := take(t, c[0], mutexRequest("m"))
+	if !next.rowless.Load() {
+		t.Error("the next grant of a program that has held long is not quick")
+	}
+	free(t, next)
+}
+
 // rwRequest is for a lock that is not taken quickly.
 func rwRequest(name string) *driver.Request {
 	return &driver.Request{Wants: []driver.Want{{Name: name, Kind: driver.RWMutex}}, Lost: func(error) {}}

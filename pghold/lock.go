@@ -276,7 +276,7 @@ func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	}
 	switch cl.isGranted(&a.state); a.state {
 	case "granted":
-		l.took(cl, *a.id, *a.token, lease)
+		l.tookByRow(cl, *a.id, *a.token, lease)
 		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
 	case "queued":
 		cl.id = *a.id
@@ -296,6 +296,16 @@ func (l *link) took(cl *claim, id, token int64, lease *driver.Lease) {
 	}
 	l.held[cl.key] = t
 	l.c.hold(l, cl, id, token, lease)
+}
+
+// tookByRow is took for a lock that has its row. If it is held for long others hear
+// of that.
+func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Lease) {
+	l.took(cl, id, token, lease)
+	if cl.kind == driver.Mutex {
+		cl.unheard.Store(true)
+		l.noteLater(cl)
+	}
 }
 
 // gave notes a lock that the link has no more.
@@ -363,7 +373,7 @@ func (q *unlocking) into() []any {
 
 func (q *unlocking) answer() error {
 	q.cl.l.gave(q.cl)
-	q.cl.rowless.Store(false)
+	q.cl.heardOf()
 	if !q.had {
 		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
 	}
@@ -503,7 +513,7 @@ func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql s
 		return "", err
 	}
 	if cl.isGranted(&state) {
-		l.took(cl, cl.id, *token, lease)
+		l.tookByRow(cl, cl.id, *token, lease)
 	}
 	return state, nil
 }

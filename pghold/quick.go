@@ -32,8 +32,8 @@ const noteAfter = 5 * time.Millisecond
 // given up to wait for: it gets its row before it ends, so that its end is told.
 const staleAfter = 400 * time.Millisecond
 
-// fresh are the quick holds of a link that may need a row. Guarded by the link's
-// mutex.
+// fresh are the holds of a link that may need a row, or of whose row others have
+// to hear. Guarded by the link's mutex.
 type fresh struct {
 	young, old []*claim // by when they were granted: since the last tick, before
 	flag       bool     // the link has freshFlag
@@ -147,13 +147,9 @@ func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token int64, pid uint
 	cl.rowless.Store(true)
 	l.took(cl, token, token, lease)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.fresh.flag = true
-	l.fresh.young = append(l.fresh.young, cl)
-	if !l.fresh.ticking {
-		l.fresh.ticking = true
-		time.AfterFunc(l.c.note, l.tick)
-	}
+	l.mu.Unlock()
+	l.noteLater(cl)
 	return nil
 }
 

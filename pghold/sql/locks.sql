@@ -173,8 +173,9 @@ $$;
 
 -- arrive is the first step of every claim on a lock: take it if it is free and
 -- nobody waits, else join the queue (wait), or be refused. 'inherited' is granted,
--- after somebody who died with it. Who joins takes the name's guard (0: has it already). unsure: who holds it has no row that says as
--- what; or of a grant, the next one cannot be quick.
+-- after somebody who died with it. Who joins takes the name's guard (0: has it
+-- already). unsure: who holds it has no row that says as what; or of a grant, the
+-- next one cannot be quick.
 drop function if exists holdfast.arrive(smallint, bigint, text, smallint, smallint, bigint, uuid, text, bytea, bytea, boolean, boolean, boolean);
 create or replace function holdfast.arrive(
   s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
