@@ -38,7 +38,7 @@ type claim struct {
 	rowless atomic.Bool
 	unheard atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
 	easy    *easyName   // of a quick grant
-	since   time.Time
+	since   time.Time   // of a quick grant, and of an heir's
 
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}

@@ -57,12 +57,51 @@ func TestHeir(t *testing.T) {
 		_, err := c[2].Acquire(ctx, rwRequest("m"))
 		result <- err
 	}()
-	within(t, "nobody inherits", func() bool { return held(t, c[1], dead.key) })
+	within(t, "nobody inherits", func() bool { return keeps(c[2]) == 1 })
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Fatalf("a grant that is kept back: %v", err)
 	}
-	within(t, "who went has the lock", func() bool { return !held(t, c[1], dead.key) })
+	if n := keeps(c[2]); n != 1 {
+		t.Errorf("an heir has gone, and %d holds are kept until the one before has had its time", n)
+	}
+	if err := c[2].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "who closed has the lock", func() bool { return !held(t, c[1], dead.key) })
+}
+
+// keeps counts the holds that nobody gives back yet.
+func keeps(c *client) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cl := range c.tokens {
+		if !cl.giving.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestHeirThatGoes: an heir whose caller did not wait for the answer keeps the lock
+// for as long as any other, and no longer.
+func TestHeirThatGoes(t *testing.T) {
+	c := quickClients(t, 2)
+	dead := take(t, c[0], rwRequest("m"))
+	dead.l.die(errUnused)
+	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+	l, err := c[1].atHome(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &claim{c: c[1], r: rwRequest("m"), name: "m", key: dead.key, kind: driver.RWMutex, weigh: 1, released: make(chan struct{})}
+	q := &arrival{l: l, cl: cl, lease: c[1].leaseOn(l, cl.r)}
+	begun := time.Now()
+	c[1].undo(l.startAsking(&q.job, q), cl)
+	if !cl.heir || time.Since(begun) < mourning {
+		t.Errorf("the heir's caller has gone, and it gives back at once; an heir: %t", cl.heir)
+	}
+	within(t, "who went has the lock", func() bool { return !held(t, c[0], dead.key) })
 }
 
 // TestHeirOfAnEasyName: so is who would take the name quickly, however the one

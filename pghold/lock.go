@@ -74,12 +74,24 @@ func (c *client) lock(ctx context.Context, cl *claim) error {
 	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
 	defer cancel()
 	select {
-	case <-time.After(c.mourning):
+	case <-time.After(time.Until(cl.since.Add(c.mourning))):
 		return nil
 	case <-ctx.Done():
-		c.giveBack(cl)
+		c.spawn(func() { c.giveUp(cl) })
 		return c.whyStopped(ctx, cl.r.Lease)
 	}
+}
+
+// giveUp gives back what was granted to a caller that has gone: not before the one
+// who died with it has had its time, since the next one is no heir.
+func (c *client) giveUp(cl *claim) {
+	if cl.heir {
+		select {
+		case <-time.After(time.Until(cl.since.Add(c.mourning))):
+		case <-c.life.Done():
+		}
+	}
+	c.giveBack(cl)
 }
 
 // mourning is how long a grant is kept from its caller if the holder before has
@@ -90,7 +102,7 @@ const mourning = 50 * time.Millisecond
 // isGranted also takes "inherited" for "granted", and notes which it was.
 func (cl *claim) isGranted(state *string) bool {
 	if *state == "inherited" {
-		*state, cl.heir = "granted", true
+		*state, cl.heir, cl.since = "granted", true, time.Now()
 	}
 	return *state == "granted"
 }
@@ -218,7 +230,7 @@ func (c *client) undo(j *job, cl *claim) {
 	switch {
 	case j.err != nil:
 	case cl.token > 0:
-		c.giveBack(cl)
+		c.giveUp(cl)
 	default:
 		c.forget(cl)
 	}

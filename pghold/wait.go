@@ -87,7 +87,7 @@ func (c *client) abort(l *link, j *job, cl *claim) {
 		}
 	}
 	if cl.token > 0 {
-		c.giveBack(cl)
+		c.giveUp(cl)
 		return
 	}
 	c.forget(cl)
