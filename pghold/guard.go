@@ -38,8 +38,8 @@ func (l *link) guard(k Key) int64 {
 	g := l.missingGuard(k)
 	if g != 0 {
 		l.guards[k] = time.Time{}
-		if len(l.guards) == 1 {
-			time.AfterFunc(linger, l.relax)
+		if l.relaxing == nil {
+			l.relaxing = time.AfterFunc(linger, l.relax)
 		}
 	}
 	return g
@@ -75,11 +75,16 @@ func (l *link) tidyGuard(ctx context.Context, k Key, taken int64, err error) err
 	if err == nil || taken == 0 || l.conn.IsClosed() {
 		return err
 	}
-	if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", taken); e != nil {
-		l.die(e)
-	}
+	l.unshare(ctx, taken)
 	delete(l.guards, k)
 	return err
+}
+
+// unshare gives back a share of an advisory lock of ours, if the link has one.
+func (l *link) unshare(ctx context.Context, key int64) {
+	if _, err := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", key); err != nil {
+		l.die(err)
+	}
 }
 
 // relax has the link look which guards it needs.
@@ -104,8 +109,9 @@ func (l *link) dropGuards(ctx context.Context) error {
 	for _, k := range idle {
 		delete(l.guards, k)
 	}
+	l.relaxing = nil
 	if len(l.guards) > 0 {
-		time.AfterFunc(linger, l.relax)
+		l.relaxing = time.AfterFunc(linger, l.relax)
 	}
 	return nil
 }

@@ -49,6 +49,8 @@ type link struct {
 	// guards are the names whose guard it holds, and from when on each has to stay
 	// for a while; zero: it is not needed longer than it is used.
 	guards map[Key]time.Time
+	// relaxing is when it looks next which guards it needs; nil: it has none.
+	relaxing *time.Timer
 	// shy is how many grants are not to be followed by quick ones.
 	shy int
 	// flagging: one of the questions that go out together takes the flag of quick

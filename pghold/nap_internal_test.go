@@ -2,6 +2,7 @@ package pghold
 
 import (
 	"net"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -25,6 +26,7 @@ func TestNap(t *testing.T) {
 	}
 	defer here.Close()
 
+	useProcs(t, 2)
 	n := newNap(here)
 	n.take() // nothing comes: it is over soon
 	woken := 0
@@ -54,7 +56,7 @@ func TestNap(t *testing.T) {
 	}
 }
 
-// TestNap_Bound: only so many threads nap at a time.
+// TestNap_Bound: only so many threads nap at a time, and one at least runs Go.
 func TestNap_Bound(t *testing.T) {
 	defer naps.Store(0)
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -62,14 +64,25 @@ func TestNap_Bound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	taken := 0
-	n := newNap(conn.(*net.UDPConn))
-	n.nod = func(uintptr) bool { taken++; return true }
-	naps.Store(maxNaps)
-	n.take()
-	naps.Store(maxNaps - 1)
-	n.take()
-	if taken != 1 || naps.Load() != maxNaps-1 {
-		t.Errorf("%d naps were taken, and %d are counted", taken, naps.Load())
+	for procs, most := range map[int]int32{1: 0, 2: 1, 4: 3, 8: maxNaps} {
+		useProcs(t, procs)
+		taken := int32(0)
+		n := newNap(conn.(*net.UDPConn))
+		n.nod = func(uintptr) bool { taken++; return true }
+		for before := range int32(10) {
+			naps.Store(before)
+			if n.take(); naps.Load() != before {
+				t.Errorf("%d naps are counted; want %d", naps.Load(), before)
+			}
+		}
+		if taken != most {
+			t.Errorf("%d threads run Go and %d nap; want %d", procs, taken, most)
+		}
 	}
+}
+
+// useProcs has so many threads run Go until the test is over.
+func useProcs(t *testing.T, n int) {
+	before := runtime.GOMAXPROCS(n)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }

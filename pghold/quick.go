@@ -156,11 +156,8 @@ func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token int64, pid uint
 // tidyFlag makes sure that a failed step left no flag that the link does not know
 // of.
 func (l *link) tidyFlag(ctx context.Context) {
-	if l.conn.IsClosed() || l.flagged() {
-		return
-	}
-	if _, err := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", int64(freshFlag)); err != nil {
-		l.die(err)
+	if !l.conn.IsClosed() && !l.flagged() {
+		l.unshare(ctx, freshFlag)
 	}
 }
 

@@ -131,14 +131,14 @@ func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
 
 // subscribeSQL makes the link one that events are sent for. The lock lets no
 // transaction be under way that has looked before. The gates are closed as long
-// as somebody watches: a quick grant is told to nobody.
+// as somebody watches: a quick grant is told to nobody. The row does not say that
+// they are: an unsubscribeSQL that fails may have opened some.
 const (
 	subscribeSQL = `do $$ begin
   perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
   insert into holdfast.watcher (nonce) values (%[1]d) on conflict do nothing;
-  if found then
-    perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i;
-  end if;
+  perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i
+    where not exists (select from holdfast.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
 end $$; listen holdfast_event`
 	unsubscribeSQL = `unlisten holdfast_event; do $$ begin
   delete from holdfast.watcher where nonce = %[1]d;

@@ -1,6 +1,7 @@
 package pghold
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -71,6 +72,33 @@ func TestWatchEndsAfterAll(t *testing.T) {
 	exec(t, conn, "commit")
 	within(t, "the gates stay closed", func() bool { return gatesOf(t, conn) == 0 })
 	free(t, takeQuickly(t, c, "m"))
+}
+
+// TestWatchClosesEveryGate: also those that the end of a subscription opened which
+// then failed.
+func TestWatchClosesEveryGate(t *testing.T) {
+	c, conn := impatient(t)
+	for ev, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
+		if err != nil || ev.Verb != driver.VerbReady {
+			t.Fatalf("the watch tells %q, %v", ev.Verb, err)
+		}
+		l := c.living()
+		j := l.start(time.Minute, func(ctx context.Context) error {
+			_, err := l.conn.Exec(ctx, "select pg_advisory_unlock_shared($1)", int64(gate+20))
+			return err
+		})
+		if <-j.done; j.err != nil {
+			t.Fatal(j.err)
+		}
+		if verb, err := firstEvent(t, c); err != nil || verb != driver.VerbReady {
+			t.Fatalf("the next watch tells %q, %v", verb, err)
+		}
+		if n := gatesOf(t, conn); n != gates {
+			t.Errorf("%d of %d gates are closed", n, gates)
+		}
+		break
+	}
+	within(t, "the gates stay closed after the watch", func() bool { return gatesOf(t, conn) == 0 })
 }
 
 // firstEvent is what a watch tells first.
