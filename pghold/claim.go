@@ -36,10 +36,10 @@ type claim struct {
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.
 	rowless atomic.Bool
-	unheard atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
-	easy    *easyName   // of a quick grant
-	since   time.Time   // of a quick grant, and of an heir's
+	easy    *easyName // of a quick grant
+	since   time.Time // of a quick grant, and of an heir's
 
+	unheard  atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}
 	result   error // of the release
