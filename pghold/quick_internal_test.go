@@ -173,6 +173,8 @@ func TestQuickForce(t *testing.T) {
 // its own program or another one, in a wait or without.
 func TestQuickKind(t *testing.T) {
 	c := quickClients(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // who is not refused would wait for ever
+	defer cancel()
 	for i, other := range c {
 		for _, kind := range []driver.ResourceKind{driver.RWMutex, driver.Semaphore, driver.Election} {
 			for _, try := range []bool{true, false} {
@@ -180,7 +182,7 @@ func TestQuickKind(t *testing.T) {
 				cl := takeQuickly(t, c[0], name)
 				r := tryRequest(name, kind)
 				r.Try = try
-				if _, err := other.Acquire(t.Context(), r); !errors.Is(err, driver.ErrConflict) {
+				if _, err := other.Acquire(ctx, r); !errors.Is(err, driver.ErrConflict) {
 					t.Fatalf("a mutex that is held as a %s: %v", kind, err)
 				}
 				free(t, cl)
