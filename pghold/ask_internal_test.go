@@ -37,13 +37,7 @@ func TestTogether(t *testing.T) {
 func TestMishap(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	c := newTestClient(t, pg.URL(pg.CreateDatabase(t)), time.Minute)
-	if err := c.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	l, err := c.atHome(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := home(t, c)
 	var sum int64
 	jobs := make([]*job, 5)
 	for i := range jobs {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/services"
@@ -76,16 +75,7 @@ func TestForcedWithinARelease(t *testing.T) {
 func deserted(t *testing.T) *client {
 	t.Helper()
 	pg := services.SharedPostgreSQL(t)
-	pool, err := pgxpool.New(t.Context(), pg.URL(pg.CreateDatabase(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	o, err := (*Options)(nil).settled()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(pool, false, o)
+	c := openClient(t, pg.URL(pg.CreateDatabase(t)))
 	c.note = time.Hour
 	return c
 }

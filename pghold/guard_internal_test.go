@@ -10,13 +10,7 @@ import (
 // look no more often than one.
 func TestRelaxOnce(t *testing.T) {
 	c := quickClients(t, 1)[0]
-	if err := c.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	l, err := c.atHome(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := home(t, c)
 	key := mustKey(t, "m")
 	j := l.start(time.Minute, func(ctx context.Context) error {
 		g := l.guard(key)

@@ -352,13 +352,7 @@ func TestQuickRowFollows(t *testing.T) {
 // the link's own goroutine, whatever else is asked meanwhile, and the link goes on.
 func TestLongAnswer(t *testing.T) {
 	c := quickClients(t, 1)[0]
-	if err := c.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	l, err := c.atHome(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := home(t, c)
 	for _, seconds := range []float64{0, 10 * grace.Seconds(), 0, 10 * grace.Seconds()} { // the first makes the statement known
 		var n int64
 		awaken(t, l)

@@ -15,6 +15,15 @@ import (
 // newTestClient is a client whose waits in the server last slice.
 func newTestClient(t *testing.T, url string, slice time.Duration) *client {
 	t.Helper()
+	c := openClient(t, url)
+	c.slice = slice
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// openClient is a client that the test closes itself.
+func openClient(t *testing.T, url string) *client {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -24,10 +33,20 @@ func newTestClient(t *testing.T, url string, slice time.Duration) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(pool, false, o)
-	c.slice = slice
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return newClient(pool, false, o)
+}
+
+// home is the link of a client that asks for the first time.
+func home(t *testing.T, c *client) *link {
+	t.Helper()
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.atHome(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func mutexRequest(name string) *driver.Request {
