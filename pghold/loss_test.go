@@ -332,9 +332,14 @@ func TestBadURLs(t *testing.T) {
 	refused(t, err, fs.ErrInvalid)
 }
 
-// TestSchemaAtOnce: many programs may make the schema at the same time.
+// TestSchemaAtOnce: many programs may make the schema at the same time; one of
+// them makes it, and the others leave it alone.
 func TestSchemaAtOnce(t *testing.T) {
 	url := database(t)
+	watcher := connect(t, url)
+	first := connect(t, url)
+	_, err := first.Exec(t.Context(), "select pg_advisory_lock(5209599041173340518)") // schemaLock
+	check(t, err)
 	errs := make(chan error, 8)
 	for range cap(errs) {
 		s := open(t, url)
@@ -343,9 +348,38 @@ func TestSchemaAtOnce(t *testing.T) {
 			errs <- err
 		}()
 	}
+	eventually(t, "the programs do not all wait to make the schema", func() bool {
+		var n int
+		scan(t, watcher, &n, "select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())")
+		return n == cap(errs)
+	})
+	check(t, first.Close(t.Context()))
 	for range cap(errs) {
 		check(t, <-errs)
 	}
-	_, err := connect(t, url).Exec(t.Context(), pghold.Schema, pgx.QueryExecModeSimpleProtocol)
-	check(t, err) // it can be repeated
+	var makers int
+	scan(t, watcher, &makers, `select count(distinct made) from (
+select xmin::text from pg_proc where pronamespace = 'holdfast'::regnamespace
+union select xmin::text from pg_namespace where nspname = 'holdfast') x (made)`)
+	if makers != 1 {
+		t.Errorf("%d transactions made the schema", makers)
+	}
+}
+
+// TestSchemaCanBeRepeated: "it can be repeated", also under programs that use it:
+// every function stays the one that it is.
+func TestSchemaCanBeRepeated(t *testing.T) {
+	url := database(t)
+	_ = must(open(t, url).Counter("c").Add(t.Context(), 1))(t)
+	conn := connect(t, url)
+	functions := func() (list string) {
+		scan(t, conn, &list, "select string_agg(oid::text || ' ' || proname, ',' order by oid) from pg_proc where pronamespace = 'holdfast'::regnamespace")
+		return list
+	}
+	before := functions()
+	_, err := conn.Exec(t.Context(), pghold.Schema, pgx.QueryExecModeSimpleProtocol)
+	check(t, err)
+	if after := functions(); after != before {
+		t.Errorf("the functions are %s, they were %s", after, before)
+	}
 }

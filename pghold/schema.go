@@ -72,34 +72,47 @@ func (c *client) ready(ctx context.Context) error {
 }
 
 func (c *client) makeSchema(ctx context.Context) error {
-	var comment *string
-	var isolation string
-	err := c.pool.QueryRow(ctx, `select pg_catalog.obj_description(pg_catalog.to_regnamespace('holdfast'), 'pg_namespace'),
-pg_catalog.current_setting('default_transaction_isolation')`, c.mode).Scan(&comment, &isolation)
-	if err != nil {
+	if made, err := isMade(ctx, c.pool); made || err != nil {
 		return err
 	}
+	return c.create(ctx)
+}
+
+// isMade tells whether the schema has this program's version. It refuses a later
+// one, and connections whose isolation does not fit.
+func isMade(ctx context.Context, q interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}) (bool, error) {
+	var comment *string
+	var isolation string
+	// to_regnamespace would answer within a transaction what it was at its beginning.
+	err := q.QueryRow(ctx, `select (select pg_catalog.obj_description(n.oid, 'pg_namespace') from pg_catalog.pg_namespace n where n.nspname = 'holdfast'),
+pg_catalog.current_setting('default_transaction_isolation')`, pgx.QueryExecModeSimpleProtocol).Scan(&comment, &isolation)
+	if err != nil {
+		return false, err
+	}
 	if isolation != "read committed" {
-		return refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which who waits does not see what happens meanwhile; "+
+		return false, refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which who waits does not see what happens meanwhile; "+
 			"set default_transaction_isolation to read committed (default_transaction_isolation=read%%20committed in the URL)", isolation)
 	}
 	version := 0
 	if comment != nil {
 		_, _ = fmt.Sscanf(*comment, "holdfast %d", &version) // of anything else it is 0
 	}
-	switch {
-	case version == schemaVersion:
-		return nil
-	case version > schemaVersion:
-		return refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, schemaVersion)
+	if version > schemaVersion {
+		return false, refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, schemaVersion)
 	}
-	return c.create(ctx)
+	return version == schemaVersion, nil
 }
 
-// create runs Schema in one transaction, one program after the other.
+// create runs Schema in one transaction, one program after the other. Who comes
+// second leaves alone what the first one uses already.
 func (c *client) create(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf("select pg_catalog.pg_advisory_xact_lock(%d)", int64(schemaLock)), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		if made, err := isMade(ctx, tx); made || err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, Schema, pgx.QueryExecModeSimpleProtocol)

@@ -156,10 +156,10 @@ begin
 end
 $$;
 
--- bury forgets holders of a lock that the caller has now: they are dead. true:
+-- inter forgets holders of a lock that the caller has now: they are dead. true:
 -- there were some.
-drop function if exists holdfast.bury(smallint, bigint, smallint);
-create or replace function holdfast.bury(s smallint, k bigint, m smallint) returns boolean
+drop function if exists holdfast.bury(smallint, bigint, smallint);  -- its name until version 3
+create or replace function holdfast.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -207,7 +207,7 @@ begin
       state := 'kind'; return;
     end if;
     state := 'granted';
-    if busy and holdfast.bury(s, k, m) then state := 'inherited'; end if;
+    if busy and holdfast.inter(s, k, m) then state := 'inherited'; end if;
     tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
   elsif wait then
     if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
@@ -249,7 +249,7 @@ begin
     return;
   end if;
   state := 'granted';
-  if dead and holdfast.bury(s, k, m) then state := 'inherited'; end if;
+  if dead and holdfast.inter(s, k, m) then state := 'inherited'; end if;
   tok := holdfast.draw();
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
