@@ -54,7 +54,7 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 		l.breakOff(j, err)
 		return
 	}
-	l.nap.take()
+	l.nap()
 	err := l.receive(j, grace, 2*grace)
 	switch {
 	case err == nil:

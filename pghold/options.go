@@ -92,8 +92,9 @@ func orDefault[T comparable](v, otherwise T) T {
 // New returns a driver that uses the caller's pool, for [holdfast.New]. The
 // pool serves counters, keys and questions and is never closed; locks are held
 // on connections of their own, made with the pool's configuration: one for all
-// that is free when it is asked for, and up to Options.Waits for waits. It does
-// no I/O.
+// that is free when it is asked for, and up to Options.Waits for waits. A
+// *net.TCPConn or *net.UnixConn that the pool's DialFunc returns for these is
+// taken over: keep no reference to it. New does no I/O.
 func New(pool *pgxpool.Pool, o *Options) (driver.Driver, error) {
 	if pool == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the pool is nil")
