@@ -118,7 +118,9 @@ func (l *link) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.conn.QueryRow(ctx, skipTokens+", pg_catalog.pg_backend_pid()").Scan(nil, &l.pid)
+	err = l.conn.QueryRow(ctx, skipTokens+", pg_catalog.pg_backend_pid()").Scan(nil, &l.pid)
+	l.calls = l.pid == l.conn.PgConn().PID()
+	return err
 }
 
 // skipTokens draws more tokens than a crash of the server can forget. A sequence is

