@@ -237,7 +237,7 @@ func clamp[N int64 | uint64](a, b N) N {
 	}
 	top := ^N(0)
 	if top < 0 { // signed: all ones is -1
-		top = N(1<<63 - 1)
+		top = N(uint64(1<<63 - 1))
 		if b < 0 {
 			return ^top
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 // grace is how long a caller reads the answer to its question itself, up to twice
-// as long. Until then it heeds neither its context nor the end of the Space.
+// as long, or a nap if that is longer (up to 30 ms). Until then it heeds neither
+// its context nor the end of the Space.
 const grace = 5 * time.Millisecond
 
 // ask puts a question to the server: if the link is free the caller itself does,
@@ -54,8 +55,11 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 		l.breakOff(j, err)
 		return
 	}
-	l.nap()
-	err := l.receive(j, grace, 2*grace)
+	err := l.limit(grace, 2*grace)
+	if err == nil {
+		l.nap()
+		err = l.receive(j)
+	}
 	switch {
 	case err == nil:
 		l.conclude(j)
@@ -95,7 +99,7 @@ func (l *link) finishLeft(j *job) {
 	dead := l.err != nil
 	l.mu.Unlock()
 	if !dead && err == nil {
-		err = l.receive(j, 0, j.limit)
+		err = l.receive(j)
 	}
 	l.mu.Lock()
 	l.left, l.halt = nil, nil
@@ -166,6 +170,7 @@ func (l *link) claimForGood() {
 func (l *link) send(j *job) error {
 	b, front := &l.builder, l.conn.PgConn().Frontend()
 	if f := functionOf(j.sd.SQL); f != 0 && l.calls {
+		j.call = true
 		front.Send(&pgproto3.FunctionCall{Function: f, ArgFormatCodes: allBinary, Arguments: b.ParamValues, ResultFormatCode: pgtype.BinaryFormatCode})
 		return front.Flush()
 	}
@@ -195,10 +200,7 @@ func functionOf(sql string) uint32 {
 
 // receive reads up to the end of the transaction. A time-out leaves the link as
 // it is: reading can go on later.
-func (l *link) receive(j *job, least, most time.Duration) error {
-	if err := l.limit(least, most); err != nil {
-		return err
-	}
+func (l *link) receive(j *job) error {
 	c := l.conn.PgConn()
 	for {
 		msg, err := c.ReceiveMessage(context.Background())

@@ -87,6 +87,7 @@ type job struct {
 
 	sd *pgconn.StatementDescription // of a question
 	// Of a question that a caller asks itself.
+	call     bool  // a function is called, no statement is run
 	answered bool  // there was a row
 	failed   error // what the server said instead, or what its row could not be read as
 }

@@ -392,7 +392,18 @@ func (q *unlocking) answer() error {
 	return nil
 }
 
-func (q *unlocking) mishap(_ context.Context, err error) error { return err }
+// mishap: a call of a function that something between us and the server does not let
+// through is made a statement, from now on.
+func (q *unlocking) mishap(ctx context.Context, err error) error {
+	if l := q.cl.l; q.call && code(err) != "" {
+		l.calls, q.call = false, false
+		sql, args := q.form()
+		if err = l.conn.QueryRow(ctx, sql, args...).Scan(&q.had); err == nil {
+			err = q.answer()
+		}
+	}
+	return err
+}
 
 // Pauses of those who wait: while one that was chosen goes first, while no connection is
 // free to wait on, and after a failure.

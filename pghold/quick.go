@@ -50,7 +50,7 @@ func quickSQL(pair, flagged bool) string {
 	}
 	token := "pg_catalog.nextval('holdfast.token')"
 	if !flagged {
-		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", freshFlag, token, unlock)
+		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", int64(freshFlag), token, unlock)
 	}
 	return fmt.Sprintf(`select coalesce(case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
 case when %s then %s end end end, 0), pg_catalog.pg_backend_pid()`, lock, token)

@@ -13,8 +13,9 @@ import (
 )
 
 // Schema is the SQL that makes the schema "holdfast": what pghold runs on first
-// use. Where programs have no right to do so, have an administrator run it once
-// (it can be repeated), and then the statements of [Grants].
+// use. Where programs have no right to do so, have an administrator run it once, in
+// one transaction (psql -1), and then the statements of [Grants]. It can be repeated,
+// also under programs that use it.
 var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL
 
 var (
@@ -33,8 +34,9 @@ var (
 // schemaVersion is the one that the last statement of Schema notes.
 const schemaVersion = 4
 
-// schemaLock keeps programs that make the schema at the same time apart.
-const schemaLock = 5209599041173340518
+// schemaLock is the first statement of Schema: it keeps programs that make the
+// schema at the same time apart.
+const schemaLock = "select pg_catalog.pg_advisory_xact_lock(5209599041173340518)"
 
 const grantAdvice = "the role needs USAGE on the schema holdfast, all on its tables and sequences and EXECUTE on its functions; " +
 	"let its owner run the statements of pghold.Grants"
@@ -109,7 +111,7 @@ pg_catalog.current_setting('default_transaction_isolation')`, pgx.QueryExecModeS
 // second leaves alone what the first one uses already.
 func (c *client) create(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("select pg_catalog.pg_advisory_xact_lock(%d)", int64(schemaLock)), pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := tx.Exec(ctx, schemaLock, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		if made, err := isMade(ctx, tx); made || err != nil {

@@ -24,7 +24,17 @@ func newTestClient(t *testing.T, url string, slice time.Duration) *client {
 // openClient is a client that the test closes itself.
 func openClient(t *testing.T, url string) *client {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientOf(t, cfg)
+}
+
+// clientOf is one with a configuration of the test's own.
+func clientOf(t *testing.T, cfg *pgxpool.Config) *client {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

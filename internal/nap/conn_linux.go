@@ -15,18 +15,25 @@ import (
 )
 
 const (
-	// napFor is how long a nap lasts if nothing comes, as exactly as the kernel
-	// counts (in steps of up to 10 ms): then the poller is to wake the reader, a
-	// thread is too dear.
+	// napFor is how long a nap lasts if nothing comes; the kernel makes one to three
+	// of its ticks of it, 4 to 30 ms. Then the poller is to wake the reader: a thread
+	// is too dear.
 	napFor = time.Millisecond
-	// writeFor is how often somebody who cannot write looks at its deadline.
+	// writeFor is how often somebody who cannot write looks at its deadline, counted
+	// as coarsely.
 	writeFor = 10 * time.Millisecond
+	// maxWrite is what is written at once: the kernel counts the time anew for each
+	// piece of more.
+	maxWrite = 32 << 10
 	// maxNaps bounds the threads that nap, in the whole program.
 	maxNaps = 4
 )
 
 // naps are the threads that nap now.
 var naps atomic.Int32
+
+// start is what times are counted from, by a clock that nobody sets.
+var start = time.Now()
 
 // conn is a TCP or Unix connection that the runtime's poller watches only while a
 // Read waits. What comes during a nap wakes the thread that naps, and nothing else.
@@ -55,7 +62,7 @@ type conn struct {
 	out     []byte
 	sent    int
 	fault   error
-	writeBy atomic.Int64 // Unix time in nanoseconds; 0: any time
+	writeBy atomic.Int64 // nanoseconds since start; 0: any time
 }
 
 // NewConn takes c over if it is a *net.TCPConn or *net.UnixConn, which nobody may
@@ -107,7 +114,7 @@ func duplicate(c syscall.Conn) (fd int, err error) {
 	return fd, err
 }
 
-// newAlarm is an epoll of fd that rings when it is set and not before.
+// newAlarm is an epoll of fd that is not set yet.
 func newAlarm(fd int) (*os.File, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -149,7 +156,9 @@ func (c *conn) nap() {
 }
 
 func (c *conn) readAhead() {
-	c.reading.Lock()
+	if !c.reading.TryLock() { // somebody reads already, who may wait for long
+		return
+	}
 	defer c.reading.Unlock()
 	if len(c.came) > 0 || c.end != nil {
 		return
@@ -219,7 +228,7 @@ func (c *conn) receive(fd uintptr) bool {
 
 // await sets the alarm and waits for it by the poller, until the deadline.
 func (c *conn) await() error {
-	if c.setAlarm() != nil {
+	if c.setAlarm(unix.EPOLLIN|unix.EPOLLRDHUP) != nil {
 		return net.ErrClosed
 	}
 	err := c.waiting.Read(func(alarm uintptr) bool {
@@ -227,17 +236,18 @@ func (c *conn) await() error {
 		n, err := unix.EpollWait(int(alarm), rung[:], 0)
 		return n > 0 || err != nil && !again(err)
 	})
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return net.ErrClosed
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) && c.setAlarm(0) == nil {
+		return err
 	}
-	return err
+	return net.ErrClosed
 }
 
-func (c *conn) setAlarm() error {
+// setAlarm has it ring once, at one of the events; 0: not.
+func (c *conn) setAlarm(events uint32) error {
 	var closed, failed error
 	err := c.io.Control(func(fd uintptr) {
 		closed = c.waiting.Control(func(alarm uintptr) {
-			when := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT}
+			when := unix.EpollEvent{Events: events | unix.EPOLLONESHOT}
 			failed = unix.EpollCtl(int(alarm), unix.EPOLL_CTL_MOD, int(fd), &when)
 		})
 	})
@@ -248,19 +258,17 @@ func (c *conn) setAlarm() error {
 func (c *conn) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	done := 0
-	for {
-		if by := c.writeBy.Load(); by != 0 && time.Now().UnixNano() >= by {
+	for done := 0; ; {
+		if by := c.writeBy.Load(); by != 0 && int64(time.Since(start)) >= by {
 			return done, os.ErrDeadlineExceeded
 		}
-		if done == len(b) {
-			return done, nil
-		}
-		n, err := c.sendFrom(b[done:])
+		n, err := c.sendFrom(b[done:min(done+maxWrite, len(b))])
 		if err != nil && !again(err) {
 			return done, err
 		}
-		done += n
+		if done += n; done == len(b) {
+			return done, nil
+		}
 	}
 }
 
@@ -309,11 +317,14 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is kept to within 10 ms.
+// SetWriteDeadline is kept to within some ticks of the kernel.
 func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.io.Control(func(uintptr) {}) != nil {
+		return net.ErrClosed
+	}
 	by := int64(0)
 	if !t.IsZero() {
-		by = max(t.UnixNano(), 1)
+		by = max(int64(t.Sub(start)), 1)
 	}
 	c.writeBy.Store(by)
 	return nil

@@ -200,8 +200,8 @@ func TestNap_Bound(t *testing.T) {
 			if naps.Load() != before {
 				t.Errorf("%d naps are counted; want %d", naps.Load(), before)
 			}
-			for len(here.came) == 0 && before < most { // it came late
-				here.nap()
+			if before < most { // it may come late
+				napUntil(here.nap, func() bool { return len(here.came) > 0 })
 			}
 			if len(here.came) > 0 {
 				taken++
@@ -234,10 +234,48 @@ func TestRead_GoesOn(t *testing.T) {
 	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
 		t.Errorf("it ended with %v", err)
 	}
+	if got := watchers(t, here); !slices.Equal(got, []string{"off"}) {
+		t.Errorf("after the deadline it is watched %v", got)
+	}
 	if err := here.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	wantRead(t, here, there, "after it")
+}
+
+// TestNap_BesideARead: who naps while somebody else waits in Read does not wait
+// with them.
+func TestNap_BesideARead(t *testing.T) {
+	here, there := linked(t)
+	got := waitingRead(t, here)
+	here.nap()
+	if _, err := there.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWrite_Deadline: what was written whole is no time-out, and a deadline in a
+// thousand years is none now.
+func TestWrite_Deadline(t *testing.T) {
+	here, there := linked(t)
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	if err := here.SetWriteDeadline(time.Now().AddDate(1000, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := here.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	for i := range 2000 {
+		if err := here.SetWriteDeadline(time.Now().Add(time.Duration(i) * 10 * time.Nanosecond)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := here.Write([]byte("x")); n == 1 && err != nil {
+			t.Fatalf("one byte of one was written, and %v", err)
+		}
+	}
 }
 
 // TestClosed: nothing that is asked of a closed one hangs or reaches another.
@@ -249,7 +287,7 @@ func TestClosed(t *testing.T) {
 	here.nap()
 	_, read := here.Read(make([]byte, 1))
 	_, write := here.Write([]byte("x"))
-	for what, err := range map[string]error{"Read": read, "Write": write, "Close": here.Close(), "SetDeadline": here.SetDeadline(time.Now())} {
+	for what, err := range map[string]error{"Read": read, "Write": write, "Close": here.Close(), "SetReadDeadline": here.SetReadDeadline(time.Now()), "SetWriteDeadline": here.SetWriteDeadline(time.Now())} {
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -158,7 +158,7 @@ $$;
 
 -- inter forgets holders of a lock that the caller has now: they are dead. true:
 -- there were some.
-drop function if exists holdfast.bury(smallint, bigint, smallint);  -- its name until version 3
+drop function if exists holdfast.bury(smallint, bigint, smallint);  -- its name once
 create or replace function holdfast.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare

@@ -1,6 +1,9 @@
 -- The schema of pghold. Every statement can be repeated. What describes claims
 -- is unlogged: after a crash of the server nobody holds anything.
 
+-- One at a time makes it, until the end of its transaction.
+select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
+
 create schema if not exists holdfast;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
@@ -42,7 +45,6 @@ create unlogged table if not exists holdfast.claim (
   revoked  boolean not null default false,
   since    timestamptz not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
-create index if not exists claim_key on holdfast.claim (space, key);
 
 -- Semaphores (lim), latches (lim, rest) and barriers (lim).
 create table if not exists holdfast.resource (
@@ -94,8 +96,19 @@ create table if not exists holdfast.kv (
   nonce    bigint,
   expires  timestamptz
 );
-create index if not exists kv_lease on holdfast.kv (lease) where lease is not null;
-create index if not exists kv_expires on holdfast.kv (expires) where expires is not null;
+
+-- "if not exists" would lock the table even so, against all who use it.
+do $$
+begin
+  if pg_catalog.to_regclass('holdfast.claim_key') is null then
+    create index claim_key on holdfast.claim (space, key);
+  end if;
+  if pg_catalog.to_regclass('holdfast.kv_lease') is null then
+    create index kv_lease on holdfast.kv (lease) where lease is not null;
+    create index kv_expires on holdfast.kv (expires) where expires is not null;
+  end if;
+end
+$$;
 
 -- Who watches, by the nonce of its connection; events that are too large for a
 -- notification.
