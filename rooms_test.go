@@ -293,8 +293,8 @@ func hasExample(f *ast.File) bool {
 }
 
 // patient lists where tests may sleep between two looks at something outside
-// their process, which sends no event.
-var patient = set("filehold internal/services memhold natshold pghold redishold server")
+// their process (the kernel too), which sends no event.
+var patient = set("filehold internal/nap internal/services memhold natshold pghold redishold server")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {
