@@ -72,6 +72,7 @@ func (s *Session) flushBeat() {
 		}
 	}
 	s.beat.out, s.beat.sent = true, s.now
+	s.link.ask(s.now)
 	s.do(Action{Kind: Send, Message: Message{
 		Kind: KindRenewal, Session: s.cfg.ID, Stream: s.link.stream, Attempt: number, TTL: ttl,
 	}})

@@ -88,6 +88,27 @@ func TestMissedBeatsAreRetriedUntilTheDeadline(t *testing.T) {
 	}
 }
 
+// A stream whose answers take longer than the patience, but no longer than they
+// did, is kept: that nothing was said while nothing was asked is no silence.
+func TestIdleIsNotSilent(t *testing.T) {
+	r := opened(t, session.Config{TTL: 12 * time.Second})
+	first := 0
+	for beat := range 5 {
+		r.now = r.s.Wake()
+		m := renewal(t, r)
+		for answer := r.now + sec(1.5); r.now < answer; r.now = min(answer, max(r.now+ms, r.s.Wake())) {
+			r.flush()
+		}
+		r.renewed(m.Attempt, r.now, r.now+sec(12))
+		if beat == 0 {
+			first = r.redials // so far the link was a fast one
+		}
+	}
+	if r.redials > first {
+		t.Errorf("another stream was asked for %d times while all answers took the same", r.redials-first)
+	}
+}
+
 // A stream that breaks with a beat under way costs no time: the beat goes out
 // on the next stream at once.
 func TestBeatFollowsTheStream(t *testing.T) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -38,6 +39,7 @@ type link struct {
 	retryAt  int64 // nothing but beats is sent before
 
 	heard   int64 // when the stream last gave a sign of life, or began
+	asked   int64 // when it was first asked for one since then; 0: it was not
 	rtt     int64 // how long answers took lately
 	redials int   // other streams asked for since the last answer
 }
@@ -59,7 +61,8 @@ func (s *Session) framePatience() int64 {
 // and sends again whatever is unanswered.
 func (s *Session) Connect(now int64) []Action {
 	s.begin(now)
-	s.link.retryAt, s.link.heard = 0, s.now
+	s.link.retryAt = 0
+	s.link.hear(s.now)
 	if s.life != gone {
 		s.reattach()
 	}
@@ -129,8 +132,8 @@ func (s *Session) miss() {
 	}
 }
 
-// redial asks for another stream if this one has been silent for too long: at
-// first for the patience of a beat, or twice what answers take if the link is
+// redial asks for another stream if this one has been silent for too long since it
+// was asked: at first for the patience of a beat, or twice what answers take if the link is
 // slow, then each time for twice as long, up to half the TTL. A stream that is
 // given up while its answers are on the way is worse than none; but one that is
 // silent for the TTL has no answer that would still be of use, however slow the
@@ -138,12 +141,18 @@ func (s *Session) miss() {
 func (s *Session) redial() {
 	l := &s.link
 	p := min(max(s.patience(), 2*l.rtt), s.ttl)
-	if s.now-l.heard < min(p<<min(l.redials, 4), max(p, s.ttl/2)) {
+	if s.now-cmp.Or(l.asked, l.heard) < min(p<<min(l.redials, 4), max(p, s.ttl/2)) {
 		return
 	}
 	l.redials++
 	s.do(Action{Kind: Redial})
 }
+
+// hear notes a sign of life.
+func (l *link) hear(now int64) { l.heard, l.asked = now, 0 }
+
+// ask notes that one is due: a stream that nobody asks is not silent.
+func (l *link) ask(now int64) { l.asked = cmp.Or(l.asked, now) }
 
 // alive notes an answer that came this long after what it answers.
 func (l *link) alive(latency int64) {

@@ -14,7 +14,7 @@ func (s *Session) Receive(now int64, m *Message) []Action {
 	if m.Session != s.cfg.ID || m.Stream != s.link.stream || s.link.state == down || s.life == gone {
 		return s.out
 	}
-	s.link.heard = s.now
+	s.link.hear(s.now)
 	switch {
 	case m.Kind == KindTable:
 		s.table(m)

@@ -136,6 +136,7 @@ func (s *Session) flushAttach() {
 // outstanding notes that something was sent which must be answered.
 func (s *Session) outstanding() {
 	s.spoke = true
+	s.link.ask(s.now)
 	if !s.link.awaits {
 		s.link.awaits, s.link.since = true, s.now
 	}
