@@ -156,6 +156,9 @@ func (st *store) Forget(id core.SessionID) { delete(st.streams, id) }
 // Redial has nowhere else to go.
 func (st *store) Redial(string) {}
 
+// Silent has nobody else to ask.
+func (st *store) Silent() {}
+
 // Ping answers at once.
 func (st *store) Ping(context.Context) error { return nil }
 

@@ -74,6 +74,7 @@ type link struct {
 	pinged bool           // it was attached to see whether the node answers
 	pulse  pulse
 	calm   context.CancelFunc // ends the search of who doubts; nil: nobody does
+	wide   bool               // the link itself may be broken: all nodes are asked
 }
 
 func newEngine(cfg Config) *engine {
@@ -295,6 +296,17 @@ func (e *engine) Redial(endpoint string) {
 	if e.link != nil {
 		e.hint = endpoint
 		e.link.cancel()
+	}
+}
+
+// Silent has all nodes asked who leads, over new links. The one that there is may
+// still answer, and is left only for another.
+func (e *engine) Silent() {
+	e.mu.Lock()
+	l := e.link
+	e.mu.Unlock()
+	if l != nil {
+		l.suspect()
 	}
 }
 

@@ -24,6 +24,7 @@ type pulse struct {
 	patience int64
 	armed    bool // somebody will call rang
 	doubted  bool // since it was heard
+	late     bool // and that because it was silent for its patience
 }
 
 func newPulse(now int64) pulse { return pulse{heard: now, patience: int64(firstPatience)} }
@@ -43,10 +44,10 @@ func (p *pulse) sent(now int64) (wait int64, arm bool) {
 // answered notes a sign of life, and reports whether there was doubt.
 func (p *pulse) answered(now int64) (wrong bool) {
 	wrong = p.doubted
-	if wrong {
+	if p.late {
 		p.patience = min(2*p.patience, int64(lastPatience))
 	}
-	p.heard, p.asked, p.doubted = now, 0, false
+	p.heard, p.asked, p.doubted, p.late = now, 0, false, false
 	return wrong
 }
 
@@ -60,7 +61,8 @@ func (p *pulse) rang(now int64) (wait int64) {
 // be doubted if somebody waits for an answer.
 func (p *pulse) judge(now int64, unanswered bool) (wait int64) {
 	if wait = p.rang(now); wait == 0 {
-		p.armed, p.doubted = false, unanswered
+		p.armed, p.late = false, unanswered
+		p.doubted = p.doubted || unanswered
 	}
 	return wait
 }
@@ -108,24 +110,45 @@ func (l *link) doubt() {
 	}
 }
 
-// doubting has calm called at the next sign of life; false: there was one.
-func (l *link) doubting(calm context.CancelFunc) bool {
+// suspect doubts the link for a session that cannot wait for its patience, or for
+// which it was in vain to ask the others.
+func (l *link) suspect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wide {
+		return
+	}
+	l.wide, l.pulse.doubted = true, true
+	l.calmed()
+	l.doubt()
+}
+
+// calmed ends the search that there is; l is locked.
+func (l *link) calmed() {
+	if l.calm != nil {
+		l.calm()
+		l.calm = nil
+	}
+}
+
+// doubting has calm called at the next sign of life, or when all nodes are to be
+// asked, and wide says whether they are; false: there was one.
+func (l *link) doubting(calm context.CancelFunc) (wide, doubted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pulse.doubted {
 		l.calm = calm
 	}
-	return l.pulse.doubted
+	return l.wide, l.pulse.doubted
 }
 
 // alive notes a sign of life.
 func (l *link) alive(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pinged = false
-	if l.pulse.answered(now) && l.calm != nil {
-		l.calm()
-		l.calm = nil
+	l.pinged, l.wide = false, false
+	if l.pulse.answered(now) {
+		l.calmed()
 	}
 }
 

@@ -83,14 +83,45 @@ func TestPulse_Calm(t *testing.T) {
 	l.pulse.judge(11*second, true)
 	ctx, calm := context.WithCancel(t.Context())
 	defer calm()
-	if !l.doubting(calm) || ctx.Err() != nil {
+	if _, doubted := l.doubting(calm); !doubted || ctx.Err() != nil {
 		t.Fatal("a silent link is not doubted")
 	}
 	l.alive(12 * second)
 	if ctx.Err() == nil {
 		t.Error("the others are asked although the link was heard")
 	}
-	if l.doubting(calm) {
+	if _, doubted := l.doubting(calm); doubted {
 		t.Error("a link is doubted that was heard")
+	}
+}
+
+// A session that cannot wait ends the search on the others, for one on all nodes,
+// and teaches the link no patience: those who can wait are not to wait for longer.
+func TestPulse_Suspicion(t *testing.T) {
+	l := &link{pulse: silent(), doubted: make(chan struct{}, 1)}
+	l.pulse.doubted = true
+	ctx, calm := context.WithCancel(t.Context())
+	defer calm()
+	if wide, doubted := l.doubting(calm); wide || !doubted {
+		t.Fatal("all nodes are asked without a suspicion, or none")
+	}
+	l.suspect()
+	if ctx.Err() == nil || len(l.doubted) != 1 {
+		t.Error("only the others are asked after a suspicion")
+	}
+	if l.pulse.judge(11*second, false); !l.pulse.doubted {
+		t.Error("a suspicion is over before the link was heard")
+	}
+	all, calm := context.WithCancel(t.Context())
+	defer calm()
+	if wide, doubted := l.doubting(calm); !wide || !doubted {
+		t.Error("only the others are asked after a suspicion")
+	}
+	if l.suspect(); all.Err() != nil {
+		t.Error("a second suspicion ends the search of the first")
+	}
+	l.alive(12 * second)
+	if wide, doubted := l.doubting(calm); wide || doubted || all.Err() == nil || l.pulse.patience != int64(firstPatience) {
+		t.Errorf("a link that was heard is doubted: %v, %v; its patience is %d", wide, doubted, l.pulse.patience)
 	}
 }

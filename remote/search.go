@@ -297,22 +297,36 @@ func (l *link) attach() (m session.Message, err error) {
 // doubts looks for another leader whenever the link is doubted. If there is one,
 // it is e.heir, and the link ends.
 func (e *engine) doubts(l *link) {
-	others := slices.DeleteFunc(slices.Clone(e.cfg.Endpoints), func(x string) bool { return x == l.endpoint })
-	for len(others) > 0 && l.stream.Context().Err() == nil {
+	for l.stream.Context().Err() == nil {
 		select {
 		case <-l.doubted:
 		case <-l.stream.Context().Done():
 			return
 		}
 		ctx, cancel := context.WithCancel(l.stream.Context())
-		if l.doubting(cancel) {
-			l.ping()
-			found, err := e.search(ctx, session.NewRoute(rand.Uint64(), others...), l)
-			if err == nil {
-				e.heir = found
-				l.cancel()
-			}
+		if wide, ok := l.doubting(cancel); ok {
+			e.inherit(ctx, l, wide)
 		}
 		cancel()
+	}
+}
+
+// inherit looks for an heir of a link that is doubted: on the other nodes or, wide,
+// also on the same one, over another connection.
+func (e *engine) inherit(ctx context.Context, l *link, wide bool) {
+	nodes, avoid := e.cfg.Endpoints, (*link)(nil)
+	if !wide {
+		nodes, avoid = slices.DeleteFunc(slices.Clone(nodes), func(x string) bool { return x == l.endpoint }), l
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	l.ping()
+	found, err := e.search(ctx, session.NewRoute(rand.Uint64(), nodes...), avoid)
+	if err == nil {
+		e.heir = found
+	}
+	if err == nil || wide && final(err) {
+		l.cancel()
 	}
 }

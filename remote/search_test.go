@@ -117,6 +117,7 @@ type tappedStream struct {
 	grpc.ServerStream
 	mu       sync.Mutex
 	held     chan struct{} // nil: nothing is held up
+	loses    bool          // renewals do not arrive
 	messages int
 	told     chan struct{} // gets one for each batch to the client
 }
@@ -154,6 +155,7 @@ func (w *tappedStream) RecvMsg(m any) error {
 	w.mu.Lock()
 	if err == nil {
 		w.messages++
+		err = w.lose(m.(*pb.Batch))
 	}
 	held := w.held
 	w.mu.Unlock()
@@ -169,6 +171,24 @@ func (w *tappedStream) RecvMsg(m any) error {
 func (w *tappedStream) SendMsg(m any) error {
 	defer func() { w.told <- struct{}{} }()
 	return w.ServerStream.SendMsg(m)
+}
+
+// lose takes the renewals out of a batch, if they are lost, until the client asks for
+// a sign of life; w is locked.
+func (w *tappedStream) lose(b *pb.Batch) error {
+	rest := b.GetMessages()
+	for b.Messages = nil; len(rest) > 0; {
+		m, after, err := session.DecodeMessage(rest)
+		if err != nil {
+			return err
+		}
+		rest = after
+		w.loses = w.loses && m.Kind != session.KindAttach
+		if !w.loses || m.Kind != session.KindRenewal {
+			b.Messages = session.AppendMessage(b.Messages, &m)
+		}
+	}
+	return nil
 }
 
 // hold holds up what the client sends until the function it returns is called.
@@ -362,4 +382,48 @@ func TestSilentNodeBehindOneAddress(t *testing.T) {
 		t.Error("the first node is not listened to any more when the second is asked")
 	}
 	wait(t, answer)
+}
+
+// keep opens a session and renews it in the background, after the stream that it is
+// on was changed; the error comes with the answer.
+func keep(t *testing.T, s *holdfast.Space, ttl time.Duration, change func()) <-chan error {
+	t.Helper()
+	ses, err := s.Session(t.Context(), holdfast.TTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change()
+	answer := make(chan error, 1)
+	go func() { answer <- ses.Keep(t.Context()) }()
+	return answer
+}
+
+// A session that cannot wait any longer does not give a stream up that answers:
+// nobody else does here, and a slow disk would be as slow over another stream, where
+// the answer on its way would be lost.
+func TestSlowAnswer(t *testing.T) {
+	x := newTapped(t)
+	var streams atomic.Int32
+	x.instead = func(s grpc.ServerStream) bool {
+		if streams.Add(1) == 1 {
+			return false
+		}
+		<-s.Context().Done()
+		return true
+	}
+	s := openAt(t, listenFor(t, x.g))
+	wait(t, keep(t, s, 12*time.Second, func() {
+		first := <-x.streams
+		first.mu.Lock()
+		defer first.mu.Unlock()
+		first.loses = true
+	}))
+}
+
+// A leader that still leads may be silent since the link to it is broken: when it
+// was in vain to ask the others, it is asked over another.
+func TestBrokenLink(t *testing.T) {
+	x := newTapped(t)
+	_, addr := newFollower(t, listenFor(t, x.g))
+	wait(t, keep(t, openAt(t, addr), 24*time.Second, func() { t.Cleanup((<-x.streams).hold()) }))
 }

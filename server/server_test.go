@@ -86,7 +86,7 @@ func (c *client) act(actions []session.Action) {
 			}
 		case session.Done:
 			c.calls[a.Call] = true
-		case session.Redial:
+		case session.Redial, session.Silent:
 			redial = true
 		}
 	}

@@ -24,9 +24,12 @@ const (
 	// Dead: the session and all its holds are over for ever, because of Cause.
 	// It comes before the Done of the calls that this ends.
 	Dead
-	// Redial: the stream does not answer, or not from where it should; use
-	// another one, Endpoint if it is not empty.
+	// Redial: the stream does not come from where it should, or makes no sense;
+	// use another one, Endpoint if it is not empty.
 	Redial
+	// Silent: the stream has not answered for longer than the session can well
+	// wait. Look for another one; until there is one, answers may still come.
+	Silent
 	// Over: nothing more will come; forget the session.
 	Over
 )

@@ -145,7 +145,7 @@ func (s *Session) redial() {
 		return
 	}
 	l.redials++
-	s.do(Action{Kind: Redial})
+	s.do(Action{Kind: Silent})
 }
 
 // hear notes a sign of life.

@@ -70,7 +70,7 @@ func (r *rig) take(actions []session.Action) {
 			r.lost, r.codes = append(r.lost, a.Call), append(r.codes, a.Code)
 		case session.Dead:
 			r.dead = append(r.dead, a.Cause)
-		case session.Redial:
+		case session.Redial, session.Silent:
 			r.redials++
 		case session.Over:
 			r.overs++

@@ -221,7 +221,7 @@ func (u *user) take(actions []session.Action) {
 		case session.Dead:
 			dead = true
 			u.die(a)
-		case session.Redial:
+		case session.Redial, session.Silent:
 			redial = true
 		case session.Over:
 			u.c.forget(u)

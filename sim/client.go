@@ -247,7 +247,7 @@ func (k *client) step(s *session.Session, a *session.Action, send []byte) {
 		k.lost(a.Call, a.Code)
 	case session.Dead:
 		k.dead(s)
-	case session.Redial:
+	case session.Redial, session.Silent:
 		if k.session == s {
 			k.turnTo(a.Endpoint)
 		}

@@ -23,9 +23,13 @@ type Engine interface {
 	// Carry takes what the sessions send to the machine. It is called with the
 	// group locked and must not block; the messages are valid until it returns.
 	Carry(now int64, sends []Outgoing)
-	// Redial says that a session waits in vain: another endpoint may do better.
+	// Redial says that the stream is of no use: another endpoint may do better.
 	// It is called with the group locked and must not block.
 	Redial(endpoint string)
+	// Silent says that a session waits for longer than it well can: another
+	// stream may do better, but answers over this one still count. It is called
+	// with the group locked and must not block.
+	Silent()
 	// Forget says that a session is over; the group is locked.
 	Forget(id core.SessionID)
 	// Inspect tells who holds and who waits.

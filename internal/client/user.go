@@ -100,6 +100,8 @@ func (u *User) take(actions []session.Action) {
 			u.die(a)
 		case session.Redial:
 			g.engine.Redial(a.Endpoint)
+		case session.Silent:
+			g.engine.Silent()
 		case session.Over:
 			u.forget()
 		}
