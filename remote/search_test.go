@@ -360,27 +360,31 @@ func TestManyNodesBehindOneAddress(t *testing.T) {
 	wait(t, begin(t, openAt(t, listenFor(t, x.g)), "a"))
 }
 
-// A node behind one address may be silent for ever, and another one lead: it is
-// asked beside the silent one, whose answer may still be on its way.
+// Nodes behind one address may be silent for ever, and another one lead: it is
+// asked beside the silent ones, whose answers may still be on their way. Had the
+// first been let go when the second was asked, it knew when the third is.
 func TestSilentNodeBehindOneAddress(t *testing.T) {
 	x := newTapped(t)
 	var streams atomic.Int32
-	first := make(chan context.Context, 1)
+	silent, looked := make(chan context.Context, 2), make(chan struct{})
 	x.instead = func(s grpc.ServerStream) bool {
-		if streams.Add(1) > 1 {
+		if streams.Add(1) > 2 {
+			<-looked // who leads ends the search, and all others with it
 			return false
 		}
-		first <- s.Context()
+		silent <- s.Context()
 		<-s.Context().Done()
 		return true
 	}
 	answer := begin(t, openAt(t, listenFor(t, x.g)), "a")
-	silent := <-first
-	<-x.streams
-	<-x.streams
-	if silent.Err() != nil {
-		t.Error("the first node is not listened to any more when the second is asked")
+	first := <-silent
+	for range 3 {
+		<-x.streams
 	}
+	if first.Err() != nil {
+		t.Error("the first node is not listened to any more when others are asked")
+	}
+	close(looked)
 	wait(t, answer)
 }
 
