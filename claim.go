@@ -44,9 +44,13 @@ type grip struct {
 	result   error // of Release
 }
 
-// lost ends the claim because of cause; drivers and leases call it.
+// lost ends the claim because of cause. Drivers and leases call it under their
+// locks, so the hooks are told beside.
 func (c *claim) lost(cause error) {
-	c.end(&Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)})
+	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
+	if _, begun := c.finish(over); begun {
+		c.r.endings.add(c.r, ending{c, over})
+	}
 }
 
 // reason drops from cause what the hold's own error says already.
@@ -61,26 +65,31 @@ func reason(cause error) error {
 	return cause
 }
 
-// end ends the claim once; false: it had ended. Whoever learns here or by
-// looking that it is over finds everything that is bound to it ended too: that
-// is done under the lock, so that no Release can tell the backend before.
+// end ends the claim once and tells the hooks; false: it had ended.
 func (c *claim) end(over error) bool {
-	c.mu.Lock()
-	first := c.over == nil
-	if first {
-		c.over = over
-		c.stop()
-	}
-	begun := c.begun
-	c.mu.Unlock()
-	if !first {
-		return false
-	}
-	c.r.remove(c)
+	first, begun := c.finish(over)
 	if begun {
 		c.r.ended(c, over)
 	}
-	return true
+	return first
+}
+
+// finish ends the claim once. Whoever learns here or by looking that it is over
+// finds everything that is bound to it ended too: that is done under the lock, so
+// that no Release can tell the backend before. first: it lasted until now; begun:
+// and somebody had a Hold of it.
+func (c *claim) finish(over error) (first, begun bool) {
+	c.mu.Lock()
+	if c.over != nil {
+		c.mu.Unlock()
+		return false, false
+	}
+	c.over = over
+	c.stop()
+	begun = c.begun
+	c.mu.Unlock()
+	c.r.remove(c)
+	return true, begun
 }
 
 // stop ends all that the claim keeps going; c.mu is held.

@@ -2,13 +2,15 @@ package holdfast
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
 // Hooks let a program trace, measure and log what a Space does. Any field may
 // be nil. Hooks are called on the way of the call that they tell about: they
-// must not block, release or close. Given several times to Open, all are
-// called, in order.
+// must not block, release or close. Losses have no such call and are told by a
+// goroutine of their own, one after the other, right after the Done of the hold
+// was closed. Given several times to Open, all are called, in order.
 type Hooks struct {
 	// Acquire is called before a wish goes to the backend; the context it
 	// returns goes on from there. What it returns, if not nil, is called with
@@ -65,5 +67,62 @@ func (r *root) fault(op, name string, err error) {
 		if h.Fault != nil {
 			h.Fault(op, name, err)
 		}
+	}
+}
+
+// endings are the losses that the hooks are to be told of. It has a goroutine as
+// long as there are any.
+type endings struct {
+	mu    sync.Mutex
+	queue []ending
+	told  chan struct{} // closed when the queue is empty; nil: it is
+}
+
+type ending struct {
+	c    *claim
+	over error
+}
+
+// add never blocks, whatever the hooks do.
+func (e *endings) add(r *root, one ending) {
+	if len(r.hooks) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(e.queue, one)
+	if e.told == nil {
+		e.told = make(chan struct{})
+		go e.tell(r)
+	}
+}
+
+// tell goes on until nothing is left.
+func (e *endings) tell(r *root) {
+	for one, ok := e.next(); ok; one, ok = e.next() {
+		r.ended(one.c, one.over)
+	}
+}
+
+// next takes the oldest; false: there is none, and its goroutine ends.
+func (e *endings) next() (one ending, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) == 0 {
+		close(e.told)
+		e.told, e.queue = nil, nil
+		return one, false
+	}
+	one, e.queue = e.queue[0], e.queue[1:]
+	return one, true
+}
+
+// wait returns when everything that was added before is told.
+func (e *endings) wait() {
+	e.mu.Lock()
+	told := e.told
+	e.mu.Unlock()
+	if told != nil {
+		<-told
 	}
 }

@@ -40,6 +40,7 @@ func TestHooks(t *testing.T) {
 		lost := acquire(t, s.Mutex("b"))
 		bridge.Lose(lost, errors.New("forced"))
 		_ = lost.Release()
+		synctest.Wait() // losses are told beside
 		want := []string{
 			"1 begins a", "2 begins a", "2 got true false", "1 got true false",
 			"1 begins a", "2 begins a", "2 got false true", "1 got false true",

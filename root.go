@@ -21,6 +21,8 @@ type root struct {
 	hooks  []Hooks
 	traced bool // some hook looks at acquires
 
+	endings endings
+
 	// life ends with the Space: background work hangs on it.
 	life context.Context
 	kill context.CancelFunc
@@ -194,6 +196,7 @@ func (r *root) close() error {
 		defer cancel()
 		r.closed = wrap("close", "", r.d.Close(ctx))
 		r.work.Wait()
+		r.endings.wait()
 	})
 	return r.closed
 }

@@ -45,14 +45,12 @@ func (l *Lease) Extend(sent time.Time, ttl time.Duration) {
 func (l *Lease) MoveTo(d time.Time) {
 	now := Now()
 	l.mu.Lock()
-	ends := l.look(now)
+	defer l.mu.Unlock()
+	l.look(now)
 	if l.err == nil && d.After(l.deadline) {
 		l.deadline = d
 		l.wake(d.Sub(now))
 	}
-	err := l.err
-	l.mu.Unlock()
-	tell(ends, err)
 }
 
 // wake has the clock looked at when the deadline has passed; l.mu is held.
@@ -69,69 +67,47 @@ func (l *Lease) wake(in time.Duration) {
 func (l *Lease) Err() error {
 	now := Now()
 	l.mu.Lock()
-	ends := l.look(now)
-	err := l.err
-	l.mu.Unlock()
-	tell(ends, err)
-	return err
+	defer l.mu.Unlock()
+	l.look(now)
+	return l.err
 }
 
 // errDeadline is the cause when a lease's own deadline ended it.
 const errDeadline = Kind("not renewed in time")
 
-// look ends the lease if its deadline has passed, and returns whom to tell;
-// l.mu is held.
-func (l *Lease) look(now time.Time) []func(error) {
-	if l.err != nil || l.deadline.IsZero() || now.Before(l.deadline) {
-		return nil
+// look ends the lease if its deadline has passed; l.mu is held.
+func (l *Lease) look(now time.Time) {
+	if l.err == nil && !l.deadline.IsZero() && !now.Before(l.deadline) {
+		l.end(&Error{Op: "keep session", Kind: ErrLost, Err: errDeadline})
 	}
-	return l.end(&Error{Op: "keep session", Kind: ErrLost, Err: errDeadline})
 }
 
-// End ends the lease and every hold tied to it, once. cause is what Err says
-// from then on; nil means ErrLost.
+// End ends the lease and every hold tied to it, once: whoever ended it, all of
+// them know when End returns. cause is what Err says from then on; nil means
+// ErrLost.
 func (l *Lease) End(cause error) {
 	if cause == nil {
 		cause = ErrLost
 	}
 	l.mu.Lock()
-	var ends []func(error)
+	defer l.mu.Unlock()
 	if l.err == nil {
-		ends = l.end(cause)
+		l.end(cause)
 	}
-	l.mu.Unlock()
-	tell(ends, cause)
 }
 
-// end marks the lease ended; l.mu is held.
-func (l *Lease) end(cause error) []func(error) {
+// end is under the lock, so that nobody finds the lease ended whose holds do not
+// know it: the next holder may be granted as soon as that is found. l.mu is held.
+func (l *Lease) end(cause error) {
 	l.err = cause
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	close(l.done)
-	return l.cut()
-}
-
-// tell is called outside the lock, since a hold's end may untie or look at the
-// lease.
-func tell(ends []func(error), cause error) {
-	for _, end := range ends {
-		end(cause)
+	for t := l.ties.next; t != &l.ties; t = l.ties.next {
+		t.cut()
+		t.end(cause)
 	}
-}
-
-// cut empties the ring and returns what to call.
-func (l *Lease) cut() []func(error) {
-	var ends []func(error)
-	for t := l.ties.next; t != &l.ties; {
-		next := t.next
-		ends = append(ends, t.end)
-		t.next, t.prev = nil, nil
-		t = next
-	}
-	l.ties.next, l.ties.prev = &l.ties, &l.ties
-	return ends
 }
 
 // Done is closed when the lease is over.
@@ -153,26 +129,23 @@ type Tie struct {
 	end        func(error)
 }
 
-// To calls end once when l ends, at once if it has. A Tie serves one lease.
+// To calls end once when l ends, at once if it has. A Tie serves one lease. end
+// runs with the lease locked: it must not block, and not use the lease or its
+// ties.
 func (t *Tie) To(l *Lease, end func(error)) {
-	if err := l.Err(); err != nil {
-		end(err)
-		return
-	}
+	now := Now()
 	l.mu.Lock()
-	if err := l.err; err != nil {
-		l.mu.Unlock()
-		end(err)
+	defer l.mu.Unlock()
+	if l.look(now); l.err != nil {
+		end(l.err)
 		return
 	}
 	t.lease, t.end = l, end
 	t.next, t.prev = &l.ties, l.ties.prev
 	t.prev.next, l.ties.prev = t, t
-	l.mu.Unlock()
 }
 
-// Untie forgets the hold; end will not be called any more, unless it is being
-// called now.
+// Untie forgets the hold; end will not be called any more.
 func (t *Tie) Untie() {
 	l := t.lease
 	if l == nil {
@@ -181,7 +154,12 @@ func (t *Tie) Untie() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.next != nil {
-		t.prev.next, t.next.prev = t.next, t.prev
-		t.next, t.prev = nil, nil
+		t.cut()
 	}
+}
+
+// cut takes t out of the ring; the lease is locked.
+func (t *Tie) cut() {
+	t.prev.next, t.next.prev = t.next, t.prev
+	t.next, t.prev = nil, nil
 }

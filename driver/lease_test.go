@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,10 +157,9 @@ func TestTie(t *testing.T) {
 	for i := range ties {
 		ties[i].To(l, func(err error) {
 			told = append(told, i)
-			if err != cause || l.Err() != cause {
-				t.Errorf("told %v, the lease says %v", err, l.Err())
+			if err != cause {
+				t.Errorf("told %v", err)
 			}
-			ties[i].Untie()
 		})
 	}
 	ties[1].Untie()
@@ -206,5 +206,43 @@ func TestLease_Concurrent(t *testing.T) {
 				t.Fatalf("tie %d was told %d times", i, c)
 			}
 		}
+	}
+}
+
+// Whoever finds a lease ended finds all its holds told: who ended it, and who
+// comes while that goes on.
+func TestLease_EndedMeansTold(t *testing.T) {
+	look := map[string]func(l *driver.Lease){
+		"Err":    func(l *driver.Lease) { wantLost(t, l) },
+		"End":    func(l *driver.Lease) { l.End(driver.ErrClosed) },
+		"MoveTo": func(l *driver.Lease) { l.MoveTo(driver.Now().Add(time.Hour)) },
+		"Untie":  nil,
+	}
+	for name, look := range look {
+		t.Run(name, func(t *testing.T) {
+			const holds = 100
+			l := newLease()
+			var told atomic.Int32
+			begun := make(chan struct{})
+			for i := range holds {
+				new(driver.Tie).To(l, func(error) {
+					if i == 0 {
+						close(begun)
+					}
+					runtime.Gosched() // the other has every chance
+					told.Add(1)
+				})
+			}
+			var last driver.Tie
+			last.To(l, func(error) { told.Add(1) })
+			if look == nil {
+				look = func(*driver.Lease) { last.Untie() }
+			}
+			go l.End(driver.ErrLost)
+			<-begun
+			if look(l); told.Load() != holds+1 {
+				t.Errorf("%d of %d holds were told", told.Load(), holds+1)
+			}
+		})
 	}
 }

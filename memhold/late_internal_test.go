@@ -2,10 +2,14 @@ package memhold
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // A process that was stopped finds all its timers late. Whatever comes first
@@ -33,6 +37,58 @@ func TestLossIsToldBeforeAnyTimer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who comes while another goroutine tells of the losses that it found is not
+// granted anything before all of them are told either: those of a session, and
+// those of holds alone.
+func TestLossIsToldBeforeAnotherIsGranted(t *testing.T) {
+	for name, request := range map[string]driver.Request{
+		"session": {Spec: driver.Spec{TTL: time.Second}},
+		"MaxHold": {Spec: driver.Spec{TTL: time.Hour}, MaxHold: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				grantTheLost(t, request)
+			}
+		})
+	}
+}
+
+func grantTheLost(t *testing.T, request driver.Request) {
+	st := newStore("")
+	c, b := st.newClient(), space(t, st)
+	defer c.Close(t.Context())
+	var told [100]atomic.Bool
+	for i := range told {
+		var once sync.Once
+		lost := func(error) {
+			once.Do(func() {
+				runtime.Gosched() // the others have every chance
+				told[i].Store(true)
+			})
+		}
+		r := request
+		r.Lost, r.Wants = lost, []driver.Want{{Name: fmt.Sprint("m", i), Kind: driver.Mutex, Mode: driver.Exclusive, Weight: 1}}
+		g, err := c.Acquire(t.Context(), &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		new(driver.Tie).To(g.Lease, lost)
+	}
+	st.g.Shift(2 * time.Second)
+	var all sync.WaitGroup
+	for i := range told {
+		all.Go(func() {
+			if _, err := b.Mutex(fmt.Sprint("m", i)).Acquire(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if !told[i].Load() {
+				t.Errorf("m%d was granted before its loss was known", i)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func space(t *testing.T, st *store) *holdfast.Space {

@@ -361,3 +361,28 @@ func TestReleaseAfterMaxHoldKeepsTheDelay(t *testing.T) {
 		}
 	})
 }
+
+// A hook that is told of a loss may use the Space, whatever the loss has locked.
+func TestHookOfALossUsesTheSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a *holdfast.Space
+		var next []*holdfast.Hold
+		a = open(t, holdfast.Hooks{End: func(h *holdfast.Hold, _ time.Duration, err error) {
+			if errors.Is(h.Err(), holdfast.ErrLost) && !errors.Is(err, holdfast.ErrClosed) {
+				next = append(next, acquire(t, a.Mutex(h.Name())))
+			}
+		}})
+		for _, name := range []string{"a", "b"} {
+			acquire(t, a.Mutex(name, holdfast.MaxHold(time.Second)))
+			acquire(t, a.Mutex(name+"2", holdfast.TTL(2*time.Second)))
+		}
+		resume := stall(a)
+		time.Sleep(10 * time.Second)
+		resume()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(next) != 4 {
+			t.Errorf("%d hooks went on, want 4", len(next))
+		}
+	})
+}

@@ -250,7 +250,9 @@ func TestBrokenLinks(t *testing.T) {
 	writer, reader := open(t, server.URL()), open(t, link.URL(server.URL()))
 	w := watch(t, reader, "k")
 	const n = 300
-	go func() {
+	var writing sync.WaitGroup
+	defer writing.Wait() // the last answer can come after its event
+	writing.Go(func() {
 		for i := range n {
 			if i%30 == 17 {
 				link.Break()
@@ -260,7 +262,7 @@ func TestBrokenLinks(t *testing.T) {
 				return
 			}
 		}
-	}()
+	})
 	version, resyncs := uint64(0), 0
 	for version < n {
 		ev, ok := <-w.events

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -173,6 +174,15 @@ func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, e
 	return d.store.Delete(ctx, key, old)
 }
 
+// all reads the keys with a prefix.
+func (d *onStore) all(ctx context.Context, p pace, prefix string) (items []driver.Item, err error) {
+	err = retry(ctx, p, func() (progress, error) {
+		items, err = d.store.List(ctx, prefix)
+		return looked, err
+	})
+	return items, plain(err)
+}
+
 // pace is how tries follow each other.
 type pace struct {
 	first, most time.Duration
@@ -187,6 +197,8 @@ var (
 	patient = pace{first: 10 * time.Millisecond, most: time.Second, tries: 100}
 	// quick changes counters, sequences and keys: about a millisecond.
 	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
+	// lasting reads again what a watch has to know, as long as the watch lasts.
+	lasting = pace{first: 10 * time.Millisecond, most: time.Second, tries: math.MaxInt}
 )
 
 // failing is how long a call that does not wait for anybody asks an engine that
@@ -287,7 +299,7 @@ func decided(err error) bool {
 	return false
 }
 
-// unread is the error of a read that is not tried again.
+// unread is the error of a request that is not tried again.
 func unread(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -199,6 +199,95 @@ func TestGapIsResync(t *testing.T) {
 	})
 }
 
+// What is there is read again after a gap until the engine answers, however long
+// that takes: a watch outlives a broken link. Only its end, or the Space's, ends
+// the reading.
+func TestGapWhileTheLinkIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		g := &gaps{memoryStore: newStore(true)}
+		sp, writer := open(t, g), open(t, g.memoryStore)
+		var told []string
+		var why error
+		go func() {
+			for ev, err := range sp.Watch(ctx, "", 0) {
+				if why = err; err == nil {
+					told = append(told, ev.String())
+				}
+			}
+		}()
+		gap := func(down fault) {
+			t.Helper()
+			for _, blind := range []bool{true, false} {
+				synctest.Wait()
+				g.blind.Store(blind)
+				if _, err := writer.KV().Put(ctx, "k", nil); err != nil {
+					t.Fatal(err)
+				}
+				g.set(func(op, _ string) fault {
+					if op == "list" {
+						return down
+					}
+					return fault{}
+				})
+			}
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+		}
+		gap(fault{before: errLink})
+		if got := strings.Join(told, ", "); got != "watch:ready" || why != nil {
+			t.Errorf("told: %s, %v", got, why)
+		}
+		g.set(func(string, string) fault { return fault{} })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := strings.Join(told, ", "); got != "watch:ready, watch:resync" {
+			t.Errorf("told: %s, %v", got, why)
+		}
+		gap(fault{hang: true})
+		if err := sp.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if !errors.Is(why, holdfast.ErrClosed) {
+			t.Errorf("a watch of a closed Space ended with %v", why)
+		}
+	})
+}
+
+// What lists keys is tried again like everything else.
+func TestListsOverABadLink(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		ctx := t.Context()
+		sp := open(t, s)
+		h, err := sp.Mutex("m").Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Release()
+		if _, err := sp.KV().Put(ctx, "k", nil); err != nil {
+			t.Fatal(err)
+		}
+		bad := 0
+		s.set(func(op, _ string) fault {
+			if bad++; bad%3 != 0 {
+				return fault{before: errLink}
+			}
+			return fault{}
+		})
+		if r, err := sp.KV().Range(ctx, ""); err != nil || len(r.Entries) != 1 {
+			t.Errorf("Range: %v, %v", r, err)
+		}
+		if r, err := sp.Inspect(ctx, "m"); err != nil || len(r.Holders) != 1 {
+			t.Errorf("Inspect: %v, %v", r, err)
+		}
+		s.set(func(string, string) fault { return fault{before: errLink} })
+		if _, err := sp.KV().Range(ctx, ""); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, errLink) {
+			t.Errorf("Range without a link: %v", err)
+		}
+	})
+}
+
 // A watch tells everything from the revision that it says it is ready from,
 // also what happens while it reads what is there.
 func TestReadyTellsTheTruth(t *testing.T) {

@@ -44,9 +44,13 @@ func (d *onStore) locks(ctx context.Context, r *driver.InspectRequest, f func(*d
 		return d.list(ctx, lockPrefix+r.Name, f)
 	}
 	return d.call(ctx, func(ctx context.Context) error {
-		item, err := d.get(ctx, lockPrefix+r.Name)
+		var item driver.Item
+		err := retry(ctx, d.quickly(), func() (_ progress, err error) {
+			item, err = d.get(ctx, lockPrefix+r.Name)
+			return looked, err
+		})
 		if err != nil || item.Revision == 0 {
-			return unread(ctx, err)
+			return plain(err)
 		}
 		item.Key = lockPrefix + r.Name
 		return f(&item)

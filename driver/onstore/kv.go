@@ -287,9 +287,9 @@ func order(op *driver.Op) func(a, b driver.KV) int {
 // list calls f for every item with the prefix.
 func (d *onStore) list(ctx context.Context, prefix string, f func(*driver.Item) error) error {
 	return d.call(ctx, func(ctx context.Context) error {
-		items, err := d.store.List(ctx, prefix)
+		items, err := d.all(ctx, d.quickly(), prefix)
 		if err != nil {
-			return unread(ctx, err)
+			return err
 		}
 		for i := range items {
 			if err := f(&items[i]); err != nil {

@@ -27,6 +27,9 @@ func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[d
 		defer context.AfterFunc(d.life, cancel)()
 		w := &watcher{d: d, r: r, before: map[string]driver.Item{}}
 		for item, err := range d.store.Changed(ctx, "") {
+			if ctx.Err() != nil {
+				break
+			}
 			if !w.tell(ctx, item, err, yield) {
 				return
 			}
@@ -48,13 +51,13 @@ type watcher struct {
 
 // tell yields the events of one change; false: it is over.
 func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield func(driver.Event, error) bool) bool {
-	if w.d.life.Err() != nil || ctx.Err() != nil {
-		return false
-	}
 	if err == nil && item.Key == "" {
 		if err = w.remember(ctx, item.Revision); err == nil {
 			return w.begin(yield)
 		}
+	}
+	if ctx.Err() != nil {
+		return true // Watch knows whose end it is
 	}
 	if err != nil {
 		yield(driver.Event{}, unread(ctx, err))
@@ -93,7 +96,11 @@ func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
 // from what it was. What it has read already is not told: the watch is from after
 // that on.
 func (w *watcher) remember(ctx context.Context, last uint64) error {
-	items, err := w.d.store.List(ctx, "")
+	pace := w.d.quickly()
+	if w.ready { // a watch outlives a broken connection
+		pace = lasting
+	}
+	items, err := w.d.all(ctx, pace, "")
 	clear(w.before)
 	for _, i := range items {
 		w.before[i.Key] = i

@@ -128,14 +128,15 @@ func queued(g *Group, call *session.Call) {
 	g.later = append(g.later, task{f: func() { k.wait(position) }})
 }
 
-// lose tells the holder that its hold has ended.
+// lose tells the holder that its hold has ended, before anybody can be granted
+// it: the group is locked.
 func (k *claim) lose(code core.Code) {
 	if k.told == nil {
 		return
 	}
-	told, cause := k.told, convert.Refusal(code, "")
+	cause := convert.Refusal(code, "")
 	cause.Kind, cause.Outcome = driver.ErrLost, driver.Done
-	k.c.g.later = append(k.c.g.later, task{f: func() { told(cause) }})
+	k.told(cause)
 }
 
 // Release gives the hold back. If ctx ends before the answer, the release goes

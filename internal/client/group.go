@@ -79,8 +79,9 @@ type Options struct {
 }
 
 // Group is the sessions of all clients of one engine in this process. One mutex
-// guards all of it. What must not run under it (callbacks of callers, ends of
-// leases) is noted and run by Unlock.
+// guards all of it. Losses are told under it, so that nobody is granted anything
+// before; what must not run under it (callbacks of callers) is noted and run by
+// Unlock.
 type Group struct {
 	engine Engine
 	opts   Options
@@ -129,15 +130,12 @@ func (g *Group) Shift(d time.Duration) {
 // has passed: such holders are told first. Nothing can be granted before, however
 // late the timers of a process are that was stopped.
 func (g *Group) Lock() int64 {
-	for {
-		g.mu.Lock()
-		now := g.Now()
-		if now < g.death {
-			return now
-		}
+	g.mu.Lock()
+	now := g.Now()
+	if now >= g.death {
 		g.bury(now)
-		g.Unlock()
 	}
+	return now
 }
 
 // bury lets the sessions notice that their deadline has passed.
@@ -152,27 +150,18 @@ func (g *Group) bury(now int64) {
 	}
 }
 
-// task is what Unlock has to do, in order: who is told of a loss is told before
-// the one who gains from it goes on.
+// task is what Unlock has to do, in order.
 type task struct {
-	lease *driver.Lease // with end nil: to be moved to at
-	at    time.Time
-	end   error
-	wake  chan struct{}
-	f     func()
+	wake chan struct{} // gets something; nil: f is called
+	f    func()
 }
 
 func (t *task) run() {
-	switch {
-	case t.f != nil:
-		t.f()
-	case t.wake != nil:
+	if t.wake != nil {
 		t.wake <- struct{}{}
-	case t.end != nil:
-		t.lease.End(t.end)
-	default:
-		t.lease.MoveTo(t.at)
+		return
 	}
+	t.f()
 }
 
 // Unlock runs what was noted meanwhile.

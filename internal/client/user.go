@@ -94,7 +94,7 @@ func (u *User) take(actions []session.Action) {
 			a.Call.Tag.(*claim).lose(a.Code)
 		case session.Moved:
 			g.death = min(g.death, a.Deadline)
-			g.later = append(g.later, task{lease: u.lease, at: g.Time(a.Deadline)})
+			u.lease.MoveTo(g.Time(a.Deadline))
 			u.turn()
 		case session.Dead:
 			u.die(a)
@@ -136,7 +136,7 @@ func (u *User) die(a *session.Action) {
 		u.c.faulty("keep session", lost.Name, lost)
 		err = lost
 	}
-	u.c.g.later = append(u.c.g.later, task{lease: u.lease, end: err})
+	u.lease.End(err)
 	u.c.retire(u)
 	u.turn()
 }
