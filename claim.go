@@ -48,8 +48,14 @@ type grip struct {
 // locks, so the hooks are told beside.
 func (c *claim) lost(cause error) {
 	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
-	if _, begun := c.finish(over); begun {
-		c.r.endings.add(c.r, ending{c, over})
+	c.mu.Lock()
+	first := c.finish(over)
+	if first && c.begun {
+		c.r.endings.add(c.r, ending{c, time.Since(c.since), over})
+	}
+	c.mu.Unlock()
+	if first { // after its ending is noted: Close waits for those
+		c.r.remove(c)
 	}
 }
 
@@ -67,29 +73,30 @@ func reason(cause error) error {
 
 // end ends the claim once and tells the hooks; false: it had ended.
 func (c *claim) end(over error) bool {
-	first, begun := c.finish(over)
-	if begun {
-		c.r.ended(c, over)
+	c.mu.Lock()
+	first, begun := c.finish(over), c.begun
+	c.mu.Unlock()
+	if !first {
+		return false
 	}
-	return first
+	c.r.remove(c)
+	if begun {
+		c.r.ended(&ending{c, time.Since(c.since), over})
+	}
+	return true
 }
 
-// finish ends the claim once. Whoever learns here or by looking that it is over
-// finds everything that is bound to it ended too: that is done under the lock, so
-// that no Release can tell the backend before. first: it lasted until now; begun:
-// and somebody had a Hold of it.
-func (c *claim) finish(over error) (first, begun bool) {
-	c.mu.Lock()
+// finish ends the claim once; false: it had ended. Whoever learns here or by
+// looking that it is over finds everything that is bound to it ended too: that is
+// done under the lock, so that no Release can tell the backend before. c.mu is
+// held.
+func (c *claim) finish(over error) bool {
 	if c.over != nil {
-		c.mu.Unlock()
-		return false, false
+		return false
 	}
 	c.over = over
 	c.stop()
-	begun = c.begun
-	c.mu.Unlock()
-	c.r.remove(c)
-	return true, begun
+	return true
 }
 
 // stop ends all that the claim keeps going; c.mu is held.

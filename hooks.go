@@ -8,9 +8,9 @@ import (
 
 // Hooks let a program trace, measure and log what a Space does. Any field may
 // be nil. Hooks are called on the way of the call that they tell about: they
-// must not block, release or close. Losses have no such call and are told by a
-// goroutine of their own, one after the other, right after the Done of the hold
-// was closed. Given several times to Open, all are called, in order.
+// must not block, release or close. Losses are told by a goroutine of their own,
+// one after the other, right after the Done of the hold was closed. Given several
+// times to Open, all are called, in order.
 type Hooks struct {
 	// Acquire is called before a wish goes to the backend; the context it
 	// returns goes on from there. What it returns, if not nil, is called with
@@ -54,10 +54,10 @@ func (t traces) tell(h *Hold, err error) {
 	}
 }
 
-func (r *root) ended(c *claim, err error) {
+func (r *root) ended(e *ending) {
 	for _, h := range r.hooks {
 		if h.End != nil {
-			h.End(&Hold{g: &c.first}, time.Since(c.since), c.why(err))
+			h.End(&Hold{g: &e.c.first}, e.held, e.c.why(e.over))
 		}
 	}
 }
@@ -78,14 +78,16 @@ type endings struct {
 	told  chan struct{} // closed when the queue is empty; nil: it is
 }
 
+// ending is what the hooks are told of a hold that is over.
 type ending struct {
 	c    *claim
+	held time.Duration
 	over error
 }
 
 // add never blocks, whatever the hooks do.
 func (e *endings) add(r *root, one ending) {
-	if len(r.hooks) == 0 {
+	if !r.mourned {
 		return
 	}
 	e.mu.Lock()
@@ -100,7 +102,7 @@ func (e *endings) add(r *root, one ending) {
 // tell goes on until nothing is left.
 func (e *endings) tell(r *root) {
 	for one, ok := e.next(); ok; one, ok = e.next() {
-		r.ended(one.c, one.over)
+		r.ended(&one)
 	}
 }
 
@@ -117,12 +119,17 @@ func (e *endings) next() (one ending, ok bool) {
 	return one, true
 }
 
-// wait returns when everything that was added before is told.
+// wait returns when everything that was added before is told, and does not wait
+// for a hook that blocks.
 func (e *endings) wait() {
 	e.mu.Lock()
 	told := e.told
 	e.mu.Unlock()
-	if told != nil {
-		<-told
+	if told == nil {
+		return
+	}
+	select {
+	case <-told:
+	case <-time.After(patience):
 	}
 }

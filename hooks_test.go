@@ -54,6 +54,54 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// Losses are told one after the other, with how long the holds lasted, however long
+// a hook takes. Close waits for them, though not for a hook that closes.
+func TestHooks_LossesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *holdfast.Space
+		var log []string
+		s, _ = open(t, holdfast.Hooks{End: func(h *holdfast.Hold, held time.Duration, _ error) {
+			time.Sleep(time.Second)
+			log = append(log, fmt.Sprint(h.Name(), " ", held))
+			if h.Name() == "c" {
+				_ = s.Close()
+			}
+		}})
+		var holds []*holdfast.Hold
+		for _, name := range []string{"a", "b", "c"} {
+			holds = append(holds, acquire(t, s.Mutex(name)))
+		}
+		time.Sleep(time.Minute)
+		for _, h := range holds {
+			bridge.Lose(h, errors.New("forced"))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s.Ping(t.Context()) == nil {
+			t.Error("the hook could not close the Space")
+		}
+		if want := []string{"a 1m0s", "b 1m0s", "c 1m0s"}; !slices.Equal(log, want) {
+			t.Errorf("told %q, want %q", log, want)
+		}
+	})
+}
+
+func TestHooks_ToldBeforeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		s, _ := open(t, holdfast.Hooks{End: func(*holdfast.Hold, time.Duration, error) {
+			time.Sleep(time.Second)
+			told++
+		}})
+		for _, name := range []string{"a", "b", "c"} {
+			acquire(t, s.Mutex(name))
+		}
+		if err := s.Close(); err != nil || told != 3 {
+			t.Errorf("Close: %v; %d of 3 ends were told before", err, told)
+		}
+	})
+}
+
 // What an Acquire hook puts into the context reaches the driver.
 func TestHooks_ContextGoesOn(t *testing.T) {
 	type key struct{}

@@ -21,6 +21,7 @@ type root struct {
 	hooks  []Hooks
 	traced bool // some hook looks at acquires
 
+	mourned bool // some hook looks at ends
 	endings endings
 
 	// life ends with the Space: background work hangs on it.
@@ -54,6 +55,7 @@ func newRoot(d driver.Driver, hooks []Hooks) *root {
 	r := &root{d: d, hooks: hooks}
 	for _, h := range hooks {
 		r.traced = r.traced || h.Acquire != nil
+		r.mourned = r.mourned || h.End != nil
 	}
 	r.life, r.kill = context.WithCancel(context.Background())
 	r.live.next, r.live.prev = &r.live, &r.live

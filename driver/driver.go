@@ -216,7 +216,8 @@ type Request struct {
 	// Value is what a candidate proclaims when it is elected.
 	Value []byte
 	// Lost is called at most once when this hold alone ends (forced, max-hold);
-	// it may come before Acquire returns and must not block. Never nil.
+	// it may come before Acquire returns. It does not block and calls nothing of
+	// the driver, so it may be called under the driver's locks. Never nil.
 	Lost func(cause error)
 	// Waiting is called when the claim is queued, with its place, 1 being next.
 	// It may be nil and must not block.

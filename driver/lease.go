@@ -103,11 +103,11 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	close(l.done)
 	for t := l.ties.next; t != &l.ties; t = l.ties.next {
 		t.cut()
 		t.end(cause)
 	}
+	close(l.done)
 }
 
 // Done is closed when the lease is over.

@@ -216,6 +216,7 @@ func TestLease_EndedMeansTold(t *testing.T) {
 		"Err":    func(l *driver.Lease) { wantLost(t, l) },
 		"End":    func(l *driver.Lease) { l.End(driver.ErrClosed) },
 		"MoveTo": func(l *driver.Lease) { l.MoveTo(driver.Now().Add(time.Hour)) },
+		"Done":   func(l *driver.Lease) { <-l.Done() },
 		"Untie":  nil,
 	}
 	for name, look := range look {

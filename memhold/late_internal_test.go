@@ -1,11 +1,13 @@
 package memhold
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -89,6 +91,35 @@ func grantTheLost(t *testing.T, request driver.Request) {
 		})
 	}
 	all.Wait()
+}
+
+// A session whose lease has ended without it (the process was stopped while a
+// renewal was being noted) ends with the next renewal: what it holds is free, and
+// the next caller gets a session that lasts.
+func TestLapsedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore("")
+		c := st.newClient()
+		defer c.Close(t.Context())
+		var faults []string
+		c.OnFault(func(op, _ string, err error) { faults = append(faults, fmt.Sprint(op, ": ", err)) })
+		want := driver.Request{Spec: driver.Spec{TTL: time.Second}, Try: true, Lost: func(error) {},
+			Wants: []driver.Want{{Name: "m", Kind: driver.Mutex, Mode: driver.Exclusive, Weight: 1}}}
+		g, err := c.Acquire(t.Context(), &want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Lease.End(errors.New("not renewed in time"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		next, err := c.Acquire(t.Context(), &want)
+		if err != nil || next.Lease.Err() != nil {
+			t.Errorf("the next grant: %v", err)
+		}
+		if len(faults) != 1 || faults[0] != "keep session: not renewed in time" {
+			t.Errorf("faults: %q", faults)
+		}
+	})
 }
 
 func space(t *testing.T, st *store) *holdfast.Space {

@@ -159,14 +159,6 @@ func (s *store) rewound(seen, now uint64) error {
 
 // List reads all keys with a prefix.
 func (s *store) List(ctx context.Context, prefix string) ([]driver.Item, error) {
-	items, err := s.list(ctx, prefix)
-	for try := 0; try < 2 && errors.Is(err, errMissed); try++ {
-		items, err = s.list(ctx, prefix)
-	}
-	return items, err
-}
-
-func (s *store) list(ctx context.Context, prefix string) ([]driver.Item, error) {
 	if e := s.gone.Load(); e != nil {
 		return nil, e
 	}

@@ -30,17 +30,26 @@ type user struct {
 	mutex  [2]string // details of a wish for a mutex: one that waits, one that tries
 }
 
-// clock is the server's, as it was told last.
+// clock is the server's, as it was told last by an answer that came soon.
 type clock struct{ last atomic.Pointer[reading] }
+
+const (
+	// soon bounds how far a clock may be behind.
+	soon = 50 * time.Millisecond
+	// unread is a clock that is not known so well: the server looks itself.
+	unread = "?"
+)
 
 type reading struct {
 	when   time.Time
 	millis int64
 }
 
-func (c *clock) set(millis string) {
-	if n, err := strconv.ParseInt(millis, 10, 64); err == nil {
-		c.last.Store(&reading{driver.Now(), n})
+// set takes what the answer to a request of then says.
+func (c *clock) set(sent time.Time, millis string) {
+	now := driver.Now()
+	if n, err := strconv.ParseInt(millis, 10, 64); err == nil && now.Sub(sent) < soon {
+		c.last.Store(&reading{now, n})
 	}
 }
 
@@ -48,7 +57,7 @@ func (c *clock) set(millis string) {
 func (c *clock) at(t time.Time) string {
 	r := c.last.Load()
 	if r == nil {
-		return "0"
+		return unread
 	}
 	return strconv.FormatInt(r.millis+t.Sub(r.when).Milliseconds(), 10)
 }
@@ -134,7 +143,7 @@ func (c *client) open(u *user) {
 	sent := driver.Now()
 	reply, err := c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta)
 	if err == nil {
-		u.clock.set(reply[1])
+		u.clock.set(sent, reply[1])
 		u.lease.Extend(sent, spec.TTL)
 		c.add(u)
 		if driver.Now().Sub(sent) > c.opts.slack(spec.TTL) {
@@ -273,7 +282,7 @@ func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []str
 		c.retire(u, errNoSession)
 		return false
 	}
-	u.clock.set(reply[1])
+	u.clock.set(sent, reply[1])
 	for _, id := range reply[2:] {
 		c.lose(id)
 	}

@@ -94,6 +94,29 @@ func TestShortWay(t *testing.T) {
 	}
 }
 
+// TestHeldOverASlowLink: how long a mutex is held is told by the server's clock,
+// whatever its client knows of that.
+func TestHeldOverASlowLink(t *testing.T) {
+	server := services.Redis(t)
+	link := services.Proxy(t, server.Addr())
+	link.Delay(300*time.Millisecond, services.ToClient)
+	a, b := open(t, link.URL(server.URL()), holdfast.TTL(10*time.Minute)), open(t, server.URL())
+	start := time.Now()
+	acquire(t, a, "first") // opens the session
+	second := time.Now()
+	acquire(t, a, "second")
+	for name, start := range map[string]time.Time{"first": start, "second": second} {
+		_, err := b.Mutex(name).TryAcquire(t.Context())
+		held, ok := errors.AsType[*holdfast.Error](err)
+		if !ok || len(held.Holders) != 1 {
+			t.Fatalf("who tries is told %v", err)
+		}
+		if most := time.Since(start) + 50*time.Millisecond; held.Holders[0].Held < 0 || held.Holders[0].Held > most {
+			t.Errorf("%s is told to be held for %s, want at most %s", name, held.Holders[0].Held, most)
+		}
+	}
+}
+
 // TestShortWayEndsWithItsSession: nobody is left holding, and who watches is
 // told.
 func TestShortWayEndsWithItsSession(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -23,7 +22,8 @@ type Options struct {
 	// bucket: drivers of a process with the same place wait in one line. Empty:
 	// this one waits alone.
 	Place string
-	// Timeout bounds one request to the engine; 0: 2 seconds.
+	// Timeout bounds one request to the engine; a List may take four times as
+	// long. 0: 2 seconds.
 	Timeout time.Duration
 	// Close is called when the driver is closed; it may be nil.
 	Close func() error
@@ -177,6 +177,8 @@ func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, e
 // all reads the keys with a prefix.
 func (d *onStore) all(ctx context.Context, p pace, prefix string) (items []driver.Item, err error) {
 	err = retry(ctx, p, func() (progress, error) {
+		ctx, cancel := context.WithTimeout(ctx, d.failing())
+		defer cancel()
 		items, err = d.store.List(ctx, prefix)
 		return looked, err
 	})
@@ -197,8 +199,6 @@ var (
 	patient = pace{first: 10 * time.Millisecond, most: time.Second, tries: 100}
 	// quick changes counters, sequences and keys: about a millisecond.
 	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
-	// lasting reads again what a watch has to know, as long as the watch lasts.
-	lasting = pace{first: 10 * time.Millisecond, most: time.Second, tries: math.MaxInt}
 )
 
 // failing is how long a call that does not wait for anybody asks an engine that
@@ -206,8 +206,9 @@ var (
 func (d *onStore) failing() time.Duration { return 4 * d.Timeout }
 
 // quickly is quick, as long as the engine answers.
-func (d *onStore) quickly() pace {
-	p := quick
+func (d *onStore) quickly() pace { return d.bounded(quick) }
+
+func (d *onStore) bounded(p pace) pace {
 	p.failing = d.failing()
 	return p
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/driver/onstore"
 )
 
 // An engine that does not answer is given up by calls that wait for nobody.
@@ -200,59 +201,112 @@ func TestGapIsResync(t *testing.T) {
 }
 
 // What is there is read again after a gap until the engine answers, however long
-// that takes: a watch outlives a broken link. Only its end, or the Space's, ends
-// the reading.
+// that takes: a watch outlives a broken link, and the hooks learn of it.
 func TestGapWhileTheLinkIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		g := &gaps{memoryStore: newStore(true)}
-		sp, writer := open(t, g), open(t, g.memoryStore)
-		var told []string
-		var why error
-		go func() {
-			for ev, err := range sp.Watch(ctx, "", 0) {
-				if why = err; err == nil {
-					told = append(told, ev.String())
-				}
+	for name, down := range map[string]fault{"refuses": {before: errLink}, "hangs": {hang: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { gapWhile(t, down) })
+		})
+	}
+}
+
+func gapWhile(t *testing.T, down fault) {
+	ctx := t.Context()
+	g := &gaps{memoryStore: newStore(true)}
+	faults := 0
+	sp, err := holdfast.New(onstore.New(g, onstore.Options{Info: driver.Info{Scheme: "cas"}}),
+		holdfast.Hooks{Fault: func(string, string, error) { faults++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	var why error
+	go func() {
+		for ev, err := range sp.Watch(ctx, "", 0) {
+			if why = err; err == nil {
+				told = append(told, ev.String())
 			}
-		}()
-		gap := func(down fault) {
-			t.Helper()
-			for _, blind := range []bool{true, false} {
-				synctest.Wait()
-				g.blind.Store(blind)
-				if _, err := writer.KV().Put(ctx, "k", nil); err != nil {
-					t.Fatal(err)
-				}
-				g.set(func(op, _ string) fault {
-					if op == "list" {
-						return down
-					}
-					return fault{}
-				})
-			}
-			time.Sleep(10 * time.Minute)
+		}
+	}()
+	writer := open(t, g.memoryStore)
+	gap := func() {
+		t.Helper()
+		for _, blind := range []bool{true, false} {
 			synctest.Wait()
+			g.blind.Store(blind)
+			if _, err := writer.KV().Put(ctx, "k", nil); err != nil {
+				t.Fatal(err)
+			}
+			g.set(func(op, _ string) fault {
+				if op == "list" {
+					return down
+				}
+				return fault{}
+			})
 		}
-		gap(fault{before: errLink})
-		if got := strings.Join(told, ", "); got != "watch:ready" || why != nil {
-			t.Errorf("told: %s, %v", got, why)
-		}
-		g.set(func(string, string) fault { return fault{} })
-		time.Sleep(2 * time.Second)
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if got := strings.Join(told, ", "); got != "watch:ready, watch:resync" {
-			t.Errorf("told: %s, %v", got, why)
+	}
+	gap()
+	if got := strings.Join(told, ", "); got != "watch:ready" || why != nil || faults < 30 || faults > 100 {
+		t.Errorf("told: %s, %v, and %d faults in 10 minutes", got, why, faults)
+	}
+	g.set(func(string, string) fault { return fault{} })
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+	if got := strings.Join(told, ", "); got != "watch:ready, watch:resync" {
+		t.Errorf("told: %s, %v", got, why)
+	}
+	gap()
+	if err := sp.Close(); err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+	if !errors.Is(why, holdfast.ErrClosed) {
+		t.Errorf("a watch of a closed Space ended with %v", why)
+	}
+}
+
+// closes is a store whose watches end with an error when it is closed.
+type closes struct {
+	*memoryStore
+	closed chan struct{}
+}
+
+func (c *closes) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, error] {
+	return func(yield func(driver.Item, error) bool) {
+		yield(driver.Item{}, nil)
+		<-c.closed
+		yield(driver.Item{}, driver.Errorf("", "", driver.ErrUnavailable, "the connection was closed"))
+	}
+}
+
+// A watch of a closed Space says so, and not what its connection says.
+func TestWatchOfAClosedSpace(t *testing.T) {
+	for range 200 {
+		s := &closes{newStore(true), make(chan struct{})}
+		sp, err := holdfast.New(onstore.New(s, onstore.Options{Info: driver.Info{Scheme: "cas"}, Close: func() error { close(s.closed); return nil }}))
+		if err != nil {
+			t.Fatal(err)
 		}
-		gap(fault{hang: true})
+		ready, why := make(chan struct{}), make(chan error, 1)
+		go func() {
+			var last error
+			for ev, err := range sp.Watch(t.Context(), "", 0) {
+				if last = err; ev.Verb == driver.VerbReady {
+					close(ready)
+				}
+			}
+			why <- last
+		}()
+		<-ready
 		if err := sp.Close(); err != nil {
 			t.Error(err)
 		}
-		synctest.Wait()
-		if !errors.Is(why, holdfast.ErrClosed) {
-			t.Errorf("a watch of a closed Space ended with %v", why)
+		if err := <-why; !errors.Is(err, holdfast.ErrClosed) {
+			t.Fatalf("it ended with %v", err)
 		}
-	})
+	}
 }
 
 // What lists keys is tried again like everything else.
@@ -284,6 +338,11 @@ func TestListsOverABadLink(t *testing.T) {
 		s.set(func(string, string) fault { return fault{before: errLink} })
 		if _, err := sp.KV().Range(ctx, ""); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, errLink) {
 			t.Errorf("Range without a link: %v", err)
+		}
+		s.set(func(string, string) fault { return fault{hang: true} })
+		start := time.Now()
+		if _, err := sp.KV().Range(ctx, ""); !errors.Is(err, holdfast.ErrUnavailable) || time.Since(start) > 10*time.Second {
+			t.Errorf("Range of an engine that hangs: %v after %s", err, time.Since(start))
 		}
 	})
 }

@@ -27,7 +27,7 @@ func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[d
 		defer context.AfterFunc(d.life, cancel)()
 		w := &watcher{d: d, r: r, before: map[string]driver.Item{}}
 		for item, err := range d.store.Changed(ctx, "") {
-			if ctx.Err() != nil {
+			if w.over(ctx) {
 				break
 			}
 			if !w.tell(ctx, item, err, yield) {
@@ -56,7 +56,7 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 			return w.begin(yield)
 		}
 	}
-	if ctx.Err() != nil {
+	if w.over(ctx) {
 		return true // Watch knows whose end it is
 	}
 	if err != nil {
@@ -82,6 +82,10 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 	return true
 }
 
+// over: the caller or the driver has ended the watch. The driver's end comes to ctx
+// a moment later.
+func (w *watcher) over(ctx context.Context) bool { return ctx.Err() != nil || w.d.life.Err() != nil }
+
 // begin says from where on everything is told: at first, and after a gap.
 func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
 	verb := driver.VerbReady
@@ -92,15 +96,27 @@ func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
 	return yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: w.from}, nil)
 }
 
+// read reads what is there. At first that fails as any call does; later it goes on,
+// since a watch outlives a broken connection, and tells that it does.
+func (w *watcher) read(ctx context.Context) ([]driver.Item, error) {
+	if !w.ready {
+		return w.d.all(ctx, w.d.quickly(), "")
+	}
+	for {
+		items, err := w.d.all(ctx, w.d.bounded(patient), "")
+		e, failed := err.(*driver.Error)
+		if !failed || e.RetryAfter == 0 || ctx.Err() != nil {
+			return items, err
+		}
+		w.d.fault("watch", w.r.Prefix, err)
+	}
+}
+
 // remember reads what is there, so that the first change of a key can be told
 // from what it was. What it has read already is not told: the watch is from after
 // that on.
 func (w *watcher) remember(ctx context.Context, last uint64) error {
-	pace := w.d.quickly()
-	if w.ready { // a watch outlives a broken connection
-		pace = lasting
-	}
-	items, err := w.d.all(ctx, pace, "")
+	items, err := w.read(ctx)
 	clear(w.before)
 	for _, i := range items {
 		w.before[i.Key] = i

@@ -196,6 +196,9 @@ func (g *Group) Pump(now int64) {
 		for i := 0; i < len(g.dirty); i++ {
 			u := g.dirty[i]
 			u.dirty = false
+			if u.lapsed {
+				u.lapse(now)
+			}
 			u.take(u.s.Flush(now))
 			u.alarm.Set(now, u.s.Wake())
 		}

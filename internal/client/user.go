@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -19,6 +20,8 @@ type User struct {
 	lease *driver.Lease
 	alarm Alarm
 	dirty bool
+	// lapsed: the lease is over, and the session does not know it.
+	lapsed bool
 	// ending is what the lease says when the client itself ends the session.
 	ending error
 	// changed is closed and forgotten at every turn of the session's life: it
@@ -94,8 +97,7 @@ func (u *User) take(actions []session.Action) {
 			a.Call.Tag.(*claim).lose(a.Code)
 		case session.Moved:
 			g.death = min(g.death, a.Deadline)
-			u.lease.MoveTo(g.Time(a.Deadline))
-			u.turn()
+			u.move(g.Time(a.Deadline))
 		case session.Dead:
 			u.die(a)
 		case session.Redial:
@@ -106,6 +108,22 @@ func (u *User) take(actions []session.Action) {
 			u.forget()
 		}
 	}
+}
+
+// move moves the lease's deadline.
+func (u *User) move(d time.Time) {
+	u.lease.MoveTo(d)
+	u.lapsed = u.lease.Err() != nil
+	u.turn()
+}
+
+// lapse ends a session whose lease is over: the process was stopped between the
+// look at the clock and the renewal that came just in time by it. Nobody would
+// believe in what the session holds.
+func (u *User) lapse(now int64) {
+	u.lapsed, u.ending = false, u.lease.Err()
+	u.c.faulty("keep session", u.lease.ID.String(), u.ending)
+	u.take(u.s.End(now))
 }
 
 // turn wakes who waits for a turn of the session's life.

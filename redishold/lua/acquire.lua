@@ -1,5 +1,5 @@
--- ARGV[5] is the server's time, by the client, if it may be quick, and ARGV[6]
--- what only this part reads, in one piece: every argument costs.
+-- ARGV[5] is the server's time, by the client, if it may be quick ('?': it does not know),
+-- and ARGV[6] what only this part reads, in one piece: every argument costs.
 local id, sid, ch, name, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[7]
 local ttl, try, k, m, w, limit = string.match(ARGV[6], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
 ttl, try, k, m, w, limit = tonumber(ttl), try == '1', tonumber(k), tonumber(m), tonumber(w), tonumber(limit)

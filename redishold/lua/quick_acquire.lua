@@ -11,7 +11,12 @@ if ARGV[5] ~= '' then
     and call('EXISTS', S) == 1 then
     local t = call('INCR', P .. 'rev')
     if t >= 1048576 then
-      call('SET', M, id .. ' ' .. sid .. ' ' .. ARGV[3] .. ' ' .. string.format('%d', t) .. ' ' .. ARGV[5])
+      local at = ARGV[5]
+      if at == '?' then
+        local T = call('TIME')
+        at = string.format('%.0f', T[1] * 1000 + math.floor(T[2] / 1000))
+      end
+      call('SET', M, id .. ' ' .. sid .. ' ' .. ARGV[3] .. ' ' .. string.format('%d', t) .. ' ' .. at)
       if strike then
         call('HSET', S, 'l' .. name, 1)
         if strike ~= '' then call('HDEL', S, 'l' .. strike) end
