@@ -231,6 +231,22 @@ func stored(t *testing.T, dir string) string {
 	return filepath.Join(dir, ".holdfast")
 }
 
+// Of processes that start at once on a new directory none takes what another has
+// just made for damage.
+func TestOvertakenAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	control := filepath.Join(stored(t, dir), "control")
+	if err := filehold.LateToMakeControl(dir); err != nil {
+		t.Errorf("who is late: %v", err)
+	}
+	if err := os.Remove(control); err != nil {
+		t.Fatal(err)
+	}
+	if err := filehold.LateToMakeControl(dir); err == nil || !strings.Contains(err.Error(), "missing beside a log") {
+		t.Errorf("a log without its control file: %v", err)
+	}
+}
+
 // Every damaged store file is refused, with its name and a reason, and nothing
 // is overwritten.
 func TestDamagedStore(t *testing.T) {

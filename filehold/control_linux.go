@@ -48,9 +48,13 @@ func openControl(sub string, sync func(int) error) (*control, error) {
 }
 
 // makeControl makes it whole under another name first; whoever is first wins.
-// A log without a control file is no new directory.
+// A log without a control file is no new directory, unless another has made both
+// since we looked: the control file is there before the log.
 func makeControl(sub, path string) error {
 	if _, err := os.Lstat(filepath.Join(sub, logName)); err == nil {
+		if _, err := os.Lstat(path); err == nil {
+			return nil
+		}
 		return damaged(path, "it is missing beside a log: put it back, or remove the directory when nobody uses it")
 	}
 	tmp, err := tempFile(sub, "control")

@@ -39,6 +39,13 @@ func HalfSwitched(dir string) error {
 	return c.close()
 }
 
+// LateToMakeControl is a process that found no control file and then, before it
+// went on, was overtaken by another that made the whole store.
+func LateToMakeControl(dir string) error {
+	sub := filepath.Join(dir, ".holdfast")
+	return makeControl(sub, filepath.Join(sub, "control"))
+}
+
 // TokenBlock is how many tokens may be skipped when the power fails.
 const TokenBlock = tokenBlock
 
