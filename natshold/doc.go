@@ -44,7 +44,7 @@
 //
 // The user needs the rights to publish to $KV.bucket.> and to
 // $JS.API.STREAM.INFO.KV_bucket, $JS.API.STREAM.MSG.GET.KV_bucket,
-// $JS.API.DIRECT.GET.KV_bucket.>, $JS.API.CONSUMER.CREATE.KV_bucket and
+// $JS.API.DIRECT.GET.KV_bucket.>, $JS.API.CONSUMER.CREATE.KV_bucket.> and
 // $JS.API.CONSUMER.DELETE.KV_bucket.>, also to $JS.API.STREAM.CREATE.KV_bucket if
 // the bucket does not exist, and to subscribe to _INBOX.>. A request that lacks
 // one is fs.ErrPermission and names it.

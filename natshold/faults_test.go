@@ -175,6 +175,27 @@ func TestWaiterIsToldByTheServer(t *testing.T) {
 	check(t, h.Release())
 }
 
+// TestWaiterLeavesEarly: who leaves before the server has answered that it will
+// push the changes has none pushed any more.
+func TestWaiterLeavesEarly(t *testing.T) {
+	server := services.NATS(t)
+	js := streams(t, connect(t, server.URL()))
+	link := services.Proxy(t, server.Addr())
+	url := server.URL() + "/b"
+	must(open(t, url).Mutex("m").Acquire(t.Context()))(t)
+	s := open(t, link.URL(url))
+	link.Delay(time.Second, services.ToClient)
+	waiting, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { _, err := s.Mutex("m").Acquire(waiting); over <- err }()
+	eventually(t, "the server tells no waiter", func() bool { return len(consumers(js, "b")) > 0 })
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	eventually(t, "a waiter that left is told", func() bool { return len(consumers(js, "b")) == 0 })
+}
+
 // TestLeavesNothing: a closed Space has no goroutine left, and the server
 // nothing that would be sent to it.
 func TestLeavesNothing(t *testing.T) {

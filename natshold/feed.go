@@ -2,6 +2,7 @@ package natshold
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"iter"
 	"math/rand/v2"
@@ -58,11 +59,13 @@ func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 	cfg.AckPolicy, cfg.MaxDeliver = nats.AckNonePolicy, 1
 	cfg.Heartbeat, cfg.InactiveThreshold = heartbeat, forgetAfter
 	cfg.MemoryStorage, cfg.Replicas = true, 1
-	f := &feed{s: s, sub: sub}
+	// The name is ours, so that also a feed of which we do not hear can be ended.
+	cfg.Name = crand.Text()
+	f := &feed{s: s, sub: sub, name: cfg.Name}
 	err = s.ask(ctx, "$JS.API.CONSUMER.CREATE."+s.stream, func(ctx context.Context) error {
-		info, err := s.js.AddConsumer(s.stream, cfg, nats.Context(ctx))
+		info, err := s.js.UpdateConsumer(s.stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
 		if err == nil {
-			f.name, f.start, f.pending = info.Name, info.Delivered.Stream, info.NumPending
+			f.start, f.pending = info.Delivered.Stream, info.NumPending
 		}
 		return err
 	})
@@ -77,9 +80,7 @@ func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 // forgets by itself.
 func (f *feed) close() {
 	_ = f.sub.Unsubscribe()
-	if f.name != "" {
-		_ = f.s.nc.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.nc.NewInbox(), nil)
-	}
+	_ = f.s.nc.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.nc.NewInbox(), nil)
 }
 
 // next is the next change; with idle, nil when the server has nothing to send.

@@ -74,6 +74,9 @@ func (r *running) start() error {
 func (r *running) follow() *os.ProcessState {
 	stops, forget := stopsOfChildren(r.ownsTTY)
 	defer forget()
+	if r.ownsTTY {
+		r.resume() // of a stop before that nobody was told
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	over := r.h.Done()
