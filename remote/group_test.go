@@ -83,7 +83,7 @@ func newGroup(t *testing.T, n int, tick time.Duration) *group {
 		founders[i] = replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
 	}
 	for i := range founders {
-		cfg := server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Tick: tick, SnapshotEntries: 1000}
+		cfg := server.Config{Dir: shelf(t), ID: uint64(i + 1), Founders: founders, Tick: tick, SnapshotEntries: 1000}
 		if n > 1 {
 			cfg.Listen = founders[i].Peer
 		}
