@@ -115,7 +115,11 @@ func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 	c.mu.Lock()
 	c.grant, c.count = g, 1
 	c.mu.Unlock()
-	if err := firstError(c.admit(lost), c.set()); err != nil {
+	err := c.admit(lost)
+	if err == nil {
+		err = c.set()
+	}
+	if err != nil {
 		c.refuse(err)
 		return nil, err
 	}

@@ -21,7 +21,8 @@ type Hooks struct {
 	End func(h *Hold, held time.Duration, err error)
 	// Fault tells what failed with nobody waiting for the answer: a keepalive, a
 	// release that took longer than its caller waited, a Hold that became
-	// unreachable without Release, a flush of a buffered counter.
+	// unreachable without Release, a flush of a buffered counter, a watch that
+	// cannot read what it has missed.
 	Fault func(op, name string, err error)
 }
 
@@ -119,9 +120,8 @@ func (e *endings) next() (one ending, ok bool) {
 	return one, true
 }
 
-// wait returns when everything that was added before is told, and does not wait
-// for a hook that blocks.
-func (e *endings) wait() {
+// wait returns when everything is told, or ctx has ended: a hook may block.
+func (e *endings) wait(ctx context.Context) {
 	e.mu.Lock()
 	told := e.told
 	e.mu.Unlock()
@@ -130,6 +130,6 @@ func (e *endings) wait() {
 	}
 	select {
 	case <-told:
-	case <-time.After(patience):
+	case <-ctx.Done():
 	}
 }

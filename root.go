@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// patience is how long Release, Revoke and Close wait for a backend.
+// patience is how long Release, Revoke and Close wait for a backend, and Close for
+// hooks.
 const patience = 5 * time.Second
 
 // root is what all Spaces made from one Open share.
@@ -198,7 +199,7 @@ func (r *root) close() error {
 		defer cancel()
 		r.closed = wrap("close", "", r.d.Close(ctx))
 		r.work.Wait()
-		r.endings.wait()
+		r.endings.wait(ctx)
 	})
 	return r.closed
 }

@@ -98,8 +98,8 @@ func (s *Space) Ping(ctx context.Context) error {
 }
 
 // Close ends every hold and session of the Space at once, for their holders
-// first, and closes the backend, in at most 5 seconds. Holds end with ErrLost
-// and ErrClosed; a second Close returns the first result.
+// first, tells the hooks and closes the backend, in at most 5 seconds. Holds end
+// with ErrLost and ErrClosed; a second Close returns the first result.
 func (s *Space) Close() error {
 	if s.sub {
 		return nil

@@ -27,7 +27,9 @@ type Store interface {
 	Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error)
 	// Delete deletes a key that is at the revision old, like Swap.
 	Delete(ctx context.Context, key string, old uint64) (uint64, error)
-	// List reads all keys that begin with prefix, in any order.
+	// List reads all keys that begin with prefix, in any order. It bounds itself
+	// how long it hears nothing from the engine: only it knows how long many keys
+	// may take.
 	List(ctx context.Context, prefix string) ([]Item, error)
 	// Changed yields first an Item without a key, whose revision is that of the
 	// last change before; then every change of the key, in order; of all keys if

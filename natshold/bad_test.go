@@ -3,6 +3,7 @@ package natshold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"strings"
@@ -130,6 +131,9 @@ func TestRights(t *testing.T) {
 	var watching error
 	for _, err := range reader.Watch(t.Context(), "", 0) {
 		watching = err
+	}
+	if want := `to "$JS.API.CONSUMER.CREATE.KV_b.>"`; !strings.Contains(fmt.Sprint(watching), want) {
+		t.Errorf("a watch by a reader: %v; want the right %s", watching, want)
 	}
 	for what, err := range map[string]error{
 		"add":   second(reader.Counter("c").Add(t.Context(), 1)),

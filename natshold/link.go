@@ -100,7 +100,11 @@ func (l *link) refused(err error) {
 	defer l.mu.Unlock()
 	for c := range l.calls {
 		if strings.HasPrefix(subject, c.subject) {
-			c.refuse(driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to publish to %q: give it, or use another user", subject))
+			right := c.subject
+			if subject != right { // what follows is another each time
+				right += ".>"
+			}
+			c.refuse(driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to publish to %q: give it, or use another user", right))
 		}
 	}
 }

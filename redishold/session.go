@@ -45,12 +45,16 @@ type reading struct {
 	millis int64
 }
 
-// set takes what the answer to a request of then says.
+// set takes what the answer to a request says. One that came late says that the
+// clock is not known: what an earlier one said may have drifted far.
 func (c *clock) set(sent time.Time, millis string) {
 	now := driver.Now()
-	if n, err := strconv.ParseInt(millis, 10, 64); err == nil && now.Sub(sent) < soon {
-		c.last.Store(&reading{now, n})
+	n, err := strconv.ParseInt(millis, 10, 64)
+	if err != nil || now.Sub(sent) >= soon {
+		c.last.Store(nil)
+		return
 	}
+	c.last.Store(&reading{now, n})
 }
 
 // at is what the server's clock shows at about t.

@@ -22,8 +22,7 @@ type Options struct {
 	// bucket: drivers of a process with the same place wait in one line. Empty:
 	// this one waits alone.
 	Place string
-	// Timeout bounds one request to the engine; a List may take four times as
-	// long. 0: 2 seconds.
+	// Timeout bounds one request to the engine, but not a List; 0: 2 seconds.
 	Timeout time.Duration
 	// Close is called when the driver is closed; it may be nil.
 	Close func() error
@@ -177,8 +176,6 @@ func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, e
 // all reads the keys with a prefix.
 func (d *onStore) all(ctx context.Context, p pace, prefix string) (items []driver.Item, err error) {
 	err = retry(ctx, p, func() (progress, error) {
-		ctx, cancel := context.WithTimeout(ctx, d.failing())
-		defer cancel()
 		items, err = d.store.List(ctx, prefix)
 		return looked, err
 	})
@@ -269,8 +266,20 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 			return outcome(stopped(ctx, driver.NotDone), maybe)
 		}
 	}
-	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: fmt.Errorf("given up after %d attempts: %w", try, last)}, maybe)
+	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: &givenUp{try, last}}, maybe)
 }
+
+// givenUp is what retry ends with.
+type givenUp struct {
+	tries int
+	last  error
+}
+
+func (g *givenUp) Error() string {
+	return fmt.Sprintf("given up after %d attempts: %v", g.tries, g.last)
+}
+
+func (g *givenUp) Unwrap() error { return g.last }
 
 // outcome notes that a request may have been done. What a step itself has found
 // out stays as it is.

@@ -2,6 +2,7 @@ package onstore
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"iter"
 	"path"
@@ -104,8 +105,7 @@ func (w *watcher) read(ctx context.Context) ([]driver.Item, error) {
 	}
 	for {
 		items, err := w.d.all(ctx, w.d.bounded(patient), "")
-		e, failed := err.(*driver.Error)
-		if !failed || e.RetryAfter == 0 || ctx.Err() != nil {
+		if _, tired := errors.AsType[*givenUp](err); !tired || ctx.Err() != nil {
 			return items, err
 		}
 		w.d.fault("watch", w.r.Prefix, err)

@@ -25,7 +25,7 @@ func TestStoppedAtOnce(t *testing.T) {
 	}
 	defer time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() }).Stop()
 	var info childInfo // the stop itself is left for the program to find
-	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(cmd.Process.Pid), uintptr(unsafe.Pointer(&info)), wantStops|syscall.WNOWAIT, 0, 0)
+	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(cmd.Process.Pid), uintptr(unsafe.Pointer(&info)), wantStops|syscall.WEXITED|syscall.WNOWAIT, 0, 0)
 	if errno != 0 || info.code != wasStop {
 		t.Fatalf("the command did not stop: %v, %+v", errno, info)
 	}

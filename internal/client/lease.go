@@ -76,6 +76,9 @@ func (c *Client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Durati
 	}
 	err = failure(c, u, &o.call)
 	recycle(o)
+	if err == nil && l.Err() != nil {
+		return ended(l) // by its own clock the answer came too late
+	}
 	return err
 }
 

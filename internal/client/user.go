@@ -154,6 +154,7 @@ func (u *User) die(a *session.Action) {
 		u.c.faulty("keep session", lost.Name, lost)
 		err = lost
 	}
+	u.lapsed = false
 	u.lease.End(err)
 	u.c.retire(u)
 	u.turn()

@@ -1,4 +1,5 @@
--- A free mutex that nobody watches takes four commands and none of what follows:
+-- A free mutex that nobody watches takes four commands (one more to ask for the
+-- time, if the client does not know it) and none of what follows:
 -- one key instead of four, which unfold turns into the others when somebody
 -- looks closer. It is not extended and nothing is swept: the client asks for this
 -- only while its session is fresh, and who wants a dead one's name does sweep.
