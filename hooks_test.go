@@ -86,6 +86,29 @@ func TestHooks_LossesInOrder(t *testing.T) {
 	})
 }
 
+// A grant that comes when the Space takes no more was never a hold: no hook is told
+// of its end.
+func TestHooks_NoEndWithoutAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []error
+		s, _ := open(t, holdfast.Hooks{End: func(_ *holdfast.Hold, _ time.Duration, err error) { ends = append(ends, err) }})
+		h := acquire(t, s.Mutex("a"))
+		late := make(chan error)
+		go func() { _, err := s.Mutex("a").Acquire(t.Context()); late <- err }()
+		synctest.Wait()
+		go func() { _ = s.Shutdown(t.Context()) }()
+		synctest.Wait()
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, <-late, holdfast.ErrClosed)
+		synctest.Wait()
+		if len(ends) != 1 || !errors.Is(ends[0], holdfast.ErrReleased) {
+			t.Errorf("the hook was told of %v, want one release", ends)
+		}
+	})
+}
+
 func TestHooks_ToldBeforeClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0

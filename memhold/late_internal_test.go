@@ -122,6 +122,22 @@ func TestLapsedLease(t *testing.T) {
 	})
 }
 
+// Who renews by hand a session that has ended by its own clock is told so, whatever
+// the other side answers.
+func TestLapsedLeaseIsNotKept(t *testing.T) {
+	st := newStore("")
+	c := st.newClient()
+	defer c.Close(t.Context())
+	l, err := c.OpenLease(t.Context(), driver.Spec{TTL: time.Hour, Manual: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End(driver.ErrLost)
+	if err := c.KeepLease(t.Context(), l, 0); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("KeepLease: %v", err)
+	}
+}
+
 func space(t *testing.T, st *store) *holdfast.Space {
 	t.Helper()
 	s, err := holdfast.New(st.newClient())
