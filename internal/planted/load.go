@@ -16,8 +16,9 @@ type bug struct {
 	edits  []edit
 }
 
-// edit is one change of a file; a bug may need several.
-type edit struct{ file, old, new string }
+// edit is one change of a function, or of a file that is not Go; a bug may need
+// several.
+type edit struct{ file, fn, old, new string }
 
 // load reads all lists in dir.
 func load(dir string) ([]bug, error) {
@@ -54,11 +55,11 @@ func parse(source, text string) ([]bug, error) {
 }
 
 // parseOne reads one bug: fields and edits in any order, where an edit counts
-// for the file named last.
+// for the function or file named last.
 func parseOne(source, entry string) (bug, error) {
 	name, rest, _ := strings.Cut(entry, "\n")
 	b := bug{source: source, name: name}
-	file := ""
+	var at edit
 	for rest = strings.TrimRight(rest, "\n") + "\n"; rest != ""; {
 		if body, ok := strings.CutPrefix(rest, "--- old\n"); ok {
 			old, after, ok := strings.Cut(body, "\n--- new\n")
@@ -66,14 +67,16 @@ func parseOne(source, entry string) (bug, error) {
 				return bug{}, fmt.Errorf("%q lacks --- new", name)
 			}
 			new, more := cutField(after)
-			b.edits, rest = append(b.edits, edit{file, old, new}), more
+			b.edits, rest = append(b.edits, edit{at.file, at.fn, old, new}), more
 			continue
 		}
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
 		switch key, value, _ := strings.Cut(line, ": "); key {
 		case "file":
-			file = value
+			at = edit{file: value}
+		case "func":
+			at = edit{fn: value}
 		case "test":
 			b.test = value
 		case "says":
@@ -85,11 +88,11 @@ func parseOne(source, entry string) (bug, error) {
 	return b, b.check()
 }
 
-// cutField ends an edit at the next one, or at the next file.
+// cutField ends an edit at the next one, or at the next function or file.
 func cutField(s string) (text, rest string) {
 	s = "\n" + s
 	end := len(s)
-	for _, mark := range []string{"\n--- old\n", "\nfile: "} {
+	for _, mark := range []string{"\n--- old\n", "\nfile: ", "\nfunc: "} {
 		if i := strings.Index(s, mark); i >= 0 {
 			end = min(end, i)
 		}
@@ -102,8 +105,8 @@ func (b *bug) check() error {
 		return fmt.Errorf("%q lacks a test or an edit", b.name)
 	}
 	for _, e := range b.edits {
-		if e.file == "" || e.old == e.new {
-			return fmt.Errorf("%q has an edit without file or change", b.name)
+		if e.place() == "" || e.old == e.new {
+			return fmt.Errorf("%q has an edit without function, file or change", b.name)
 		}
 	}
 	return nil

@@ -7,16 +7,19 @@
 // A file has any number of bugs:
 //
 //	=== the deadline is counted from the receipt of the answer
-//	file: session/anchor.go
+//	func: session Session.noteAnchor
 //	test: ./session -run TestSchedules
 //	--- old
 //	anchor{sent: a.sent,
 //	--- new
 //	anchor{sent: now,
 //
-// The old text must stand exactly once in the file. Everything between two
-// markers counts, without the last line break. More edits may follow, each with
-// its own file if it is another. A line "says: …" asks for a text that the
+// The function is found in whichever file of the package has it, so that only a
+// change of the function itself touches the list; a method is written
+// Type.method. What is no Go function is named by "file: path" instead. The old
+// text must stand exactly once in it. Everything between two markers counts,
+// without the last line break. More edits may follow, each with its own function
+// if it is another. A line "says: …" asks for a text that the
 // failing test has to print, so that it does not fail for another reason.
 package main
 
@@ -144,16 +147,16 @@ func (b bug) catch(dir string) error {
 
 // apply makes one edit and returns how to take it back.
 func (e edit) apply(dir string) (undo func(), err error) {
-	path := filepath.Join(dir, e.file)
-	good, err := os.ReadFile(path)
+	s, err := e.span(dir)
 	if err != nil {
 		return nil, err
 	}
-	if n := bytes.Count(good, []byte(e.old)); n != 1 {
-		return nil, fmt.Errorf("the old text stands %d times in %s", n, e.file)
+	bad, err := s.planted(e)
+	if err != nil {
+		return nil, err
 	}
-	bad := bytes.Replace(good, []byte(e.old), []byte(e.new), 1)
-	return func() { os.WriteFile(path, good, 0o644) }, os.WriteFile(path, bad, 0o644)
+	path := filepath.Join(dir, s.file)
+	return func() { os.WriteFile(path, []byte(s.text), 0o644) }, os.WriteFile(path, []byte(bad), 0o644)
 }
 
 func (b bug) runTest(dir string) error {
