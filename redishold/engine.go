@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -124,6 +123,7 @@ type engine interface {
 // byRueidis is the engine of URLs, and of callers' clients of rueidis.
 type byRueidis struct {
 	rueidis.Client
+	own    bool    // the client is closed with the Space
 	lone   *lone   // nil: there is none
 	convoy *convoy // nil: each call goes by itself
 }
@@ -229,13 +229,35 @@ func (e byRueidis) receive(ctx context.Context, channel string, ready func(), he
 			ready()
 		}
 	})
-	ctx = rueidis.WithOnReceiveReturnHook(ctx, func(err error, on rueidis.CommandClient) error {
-		quick, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		on.Do(quick, on.B().Unsubscribe().Channel(channel).Build())
+	subscribe, hearing := e.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { hear(m.Message) }
+	if e.own {
+		return e.Receive(ctx, subscribe, hearing)
+	}
+	conn, err := dedicated(ctx, e.Client)
+	if err != nil {
 		return err
-	})
-	return e.Receive(ctx, e.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { hear(m.Message) })
+	}
+	defer conn.Close()
+	return conn.Receive(ctx, subscribe, hearing)
+}
+
+// dedicated takes a connection of a caller's client, so that closing it ends a
+// subscription that would otherwise stay as long as the client. UNSUBSCRIBE is
+// never sent: rueidis sends a PING behind it, and panics if the server refuses
+// that too, as one that is busy with a script or loads its data does.
+func dedicated(ctx context.Context, rc rueidis.Client) (rueidis.DedicatedClient, error) {
+	got := make(chan rueidis.DedicatedClient, 1)
+	go func() {
+		conn, _ := rc.Dedicate() // waits as long as the caller's pool is empty
+		got <- conn
+	}()
+	select {
+	case conn := <-got:
+		return conn, nil
+	case <-ctx.Done():
+		go func() { (<-got).Close() }()
+		return nil, ctx.Err()
+	}
 }
 
 func (e byRueidis) single() bool  { return e.Mode() == rueidis.ClientModeStandalone }

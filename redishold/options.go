@@ -98,8 +98,9 @@ func (o *Options) extension(ttl time.Duration) time.Duration {
 }
 
 // New returns a driver that uses the caller's client, for [holdfast.New]. The
-// client is never closed, and serves others too; messages are received on its
-// own connections. Make it with AlwaysPipelining: without it a call whose
+// client is never closed, and serves others too; messages are received on one or
+// two connections of its pool (its BlockingPoolSize), which are closed with the
+// Space. Make it with AlwaysPipelining: without it a call whose
 // context ends may break the connection for the others. It does no I/O.
 func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	opts, err := o.settled()
@@ -146,7 +147,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	return newClient(byRueidis{rc, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts), nil
+	return newClient(byRueidis{rc, true, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts), nil
 }
 
 // patience is how long a connection may take to be made or to answer before it
