@@ -58,4 +58,5 @@ const (
 	FeatureSession      = driver.FeatureSession
 	FeatureDurable      = driver.FeatureDurable
 	FeatureManyMachines = driver.FeatureManyMachines
+	FeatureSweep        = driver.FeatureSweep
 )

@@ -77,6 +77,11 @@ func (Base) Watch(context.Context, *WatchRequest) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) { yield(Event{}, errors.ErrUnsupported) }
 }
 
+// Sweep is unsupported.
+func (Base) Sweep(context.Context, *SweepRequest) (SweepReply, error) {
+	return SweepReply{}, errors.ErrUnsupported
+}
+
 // Ping is unsupported.
 func (Base) Ping(context.Context) error { return errors.ErrUnsupported }
 

@@ -62,6 +62,11 @@ type Driver interface {
 	// order. It ends with ctx, or with an error as its last pair.
 	Watch(ctx context.Context, r *WatchRequest) iter.Seq2[Event, error]
 
+	// Sweep removes what idle names have left in the engine, in small steps that
+	// nobody else waits for. When it fails, the reply tells what was removed
+	// until then.
+	Sweep(ctx context.Context, r *SweepRequest) (SweepReply, error)
+
 	// Ping asks the engine for a sign of life.
 	Ping(ctx context.Context) error
 	// OnFault sets what is called when something fails in the background: a
@@ -106,6 +111,7 @@ const (
 	FeatureSession      Feature = "session"       // sessions kept by hand
 	FeatureDurable      Feature = "durable"       // what was answered survives a restart of the engine
 	FeatureManyMachines Feature = "many-machines" // programs on several machines can share it
+	FeatureSweep        Feature = "sweep"         // what idle names have left can be removed
 )
 
 // Info says what a backend can do.
@@ -406,3 +412,21 @@ type CountDownRequest struct {
 
 // CountDownReply has what is left; 0: the latch is open.
 type CountDownReply struct{ Left int64 }
+
+// SweepRequest asks for what idle names have left in the engine to be removed:
+// names that nobody holds or awaits. Callers cannot tell a name that was swept
+// from one that was not: counters, sequences, keys and latches stay, and the
+// next token of a name is greater than its last. An engine that has to tell a
+// name that is idle from one that is on its way leaves alone what was used a
+// moment ago.
+type SweepRequest struct {
+	// Prefix: only names that begin with it.
+	Prefix string
+	// Limits: idle semaphores and barriers too, as Delete removes them. This can
+	// be noticed: the next user sets the limit anew, whatever it was.
+	Limits bool
+	_      struct{}
+}
+
+// SweepReply tells of how many names nothing is left.
+type SweepReply struct{ Removed int64 }

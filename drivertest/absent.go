@@ -15,6 +15,7 @@ import (
 // for them when it opens.
 var qualities = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureDurable, driver.FeatureManyMachines,
+	driver.FeatureSweep,
 }
 
 // refusals are calls that a backend without the feature refuses, every one of

@@ -125,7 +125,7 @@ func Cases() []Case {
 		lossCases, claimDeadlineCases, forceCases, sessionCases,
 		electionCases, latchCases, counterCases, bufferedCases, sequenceCases,
 		kvCases, rangeCases, txnCases, watchCases, historyCases,
-		inspectCases, spaceCases, errorCases, absentCases())
+		inspectCases, sweepCases, spaceCases, errorCases, absentCases())
 }
 
 // Run runs every case that applies as a subtest of t, many at a time whatever

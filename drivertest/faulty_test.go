@@ -251,6 +251,13 @@ var faults = map[string]string{
 	"List/Names":        "prefix ignored",
 	"List/ManyNames":    "one page",
 
+	"Sweep/HeldStays":    "sweeps what is held",
+	"Sweep/TokensGrow":   "sweep restarts tokens",
+	"Sweep/DataStays":    "sweeps data",
+	"Sweep/BesideOthers": "sweeps what is held",
+	"Sweep/Limits":       "sweeps no limits",
+	"Sweep/ContextEnds":  "deaf sweep",
+
 	"Space/Ping":              "ping fails",
 	"Space/PingWhileGone":     "deaf to cancel",
 	"Space/CloseEndsHolds":    "close forgets",

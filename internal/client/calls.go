@@ -34,6 +34,15 @@ func (c *Client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	return err
 }
 
+// Sweep deletes idle semaphores and barriers, if it is asked to: nothing else
+// outlives its last user.
+func (c *Client) Sweep(ctx context.Context, r *driver.SweepRequest) (driver.SweepReply, error) {
+	if err := c.open(ctx); err != nil {
+		return driver.SweepReply{}, err
+	}
+	return convert.Sweep(ctx, c, r)
+}
+
 // Count changes a counter.
 func (c *Client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
 	res, _, err := c.ask(ctx, &core.Command{
