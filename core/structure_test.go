@@ -8,50 +8,6 @@ import (
 	"testing"
 )
 
-type thing struct {
-	name string
-	at   int32
-}
-
-func (t *thing) id() string           { return t.name }
-func (t *thing) pos() *int32          { return &t.at }
-func (t *thing) before(o *thing) bool { return t.name < o.name }
-
-// The tree is a sorted set, whatever is put in and taken out in what order.
-func TestTree(t *testing.T) {
-	for seed := range uint64(20) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		var tr tree[*thing]
-		want := map[string]bool{}
-		size := 10 + r.IntN(3000)
-		for i := range 6000 {
-			name := fmt.Sprintf("%05d", r.IntN(size))
-			if seed%4 == 0 {
-				name = fmt.Sprintf("%05d", i%size) // in order
-			}
-			if want[name] {
-				tr.remove(name)
-				delete(want, name)
-			} else {
-				tr.insert(&thing{name: name})
-				want[name] = true
-			}
-			tr.remove("absent")
-		}
-		names := slices.Sorted(maps.Keys(want))
-		from := fmt.Sprintf("%05d", r.IntN(size))
-		at, _ := slices.BinarySearch(names, from)
-		var got []string
-		tr.from(from, func(x *thing) bool {
-			got = append(got, x.name)
-			return true
-		})
-		if !slices.Equal(got, names[at:]) || tr.n != len(names) || len(names) > 0 && tr.least().name != names[0] {
-			t.Fatalf("seed %d: %d names from %s, want %d", seed, len(got), from, len(names[at:]))
-		}
-	}
-}
-
 // The heap gives things in order of time and name, however they were moved.
 func TestHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))

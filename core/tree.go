@@ -2,11 +2,13 @@ package core
 
 import "slices"
 
-// tree keeps named items in order of name. Items lie in the leaves, with their
-// names beside them, so that a search looks at few places in memory; an inner
-// node has, for each child but the first, the least name that was below it.
+// tree keeps named items in order of name: a B+ tree. Items lie in the leaves,
+// with their names beside them, so that a search looks at few places in memory;
+// an inner node has, for each child but the first, a name that divides it from
+// the one before. All leaves lie equally deep, and every node but the root and
+// the last leaf has at least treeLeast items or children: none is ever empty.
 type tree[T interface{ id() string }] struct {
-	root *treeNode[T]
+	root *treeNode[T] // nil: no items
 	n    int
 }
 
@@ -16,28 +18,38 @@ type treeNode[T interface{ id() string }] struct {
 	kids  []*treeNode[T]
 }
 
-const treeWidth = 62
+// A node is split when it has treeWidth items or children, and joined with a
+// neighbour, or given some of its items, when it has fewer than treeLeast. Two
+// become one only if that leaves room to grow (treeJoin): else items that come
+// and go at the edge would split and join it each time.
+const (
+	treeWidth = 62
+	treeLeast = treeWidth / 4
+	treeJoin  = treeWidth * 3 / 4
+)
 
+// insert adds an item, whose name must not be in the tree.
 func (t *tree[T]) insert(it T) {
 	if t.root == nil {
-		t.root = newLeaf[T](nil, nil)
+		t.root = &treeNode[T]{} // grows as it needs: many trees have one item
 	}
 	t.n++
-	if name, right := t.root.insert(it); right != nil {
+	if name, right := t.root.insert(it, true); right != nil {
 		t.root = &treeNode[T]{names: []string{name}, kids: []*treeNode[T]{t.root, right}}
 	}
 }
 
 // insert returns the right half of a node that had to be split, and its name.
-func (n *treeNode[T]) insert(it T) (string, *treeNode[T]) {
+// last says that there is no leaf behind those of n.
+func (n *treeNode[T]) insert(it T, last bool) (string, *treeNode[T]) {
 	if n.kids == nil {
 		i := n.search(it.id())
 		n.items = slices.Insert(n.items, i, it)
 		n.names = slices.Insert(n.names, i, it.id())
-		return n.splitLeaf(i)
+		return n.splitLeaf(last && i == len(n.items)-1)
 	}
 	i := n.child(it.id())
-	name, right := n.kids[i].insert(it)
+	name, right := n.kids[i].insert(it, last && i == len(n.kids)-1)
 	if right == nil {
 		return "", nil
 	}
@@ -46,15 +58,15 @@ func (n *treeNode[T]) insert(it T) (string, *treeNode[T]) {
 	return n.splitInner()
 }
 
-// splitLeaf halves a full leaf, except at its end: names that come in order
-// leave full leaves behind.
-func (n *treeNode[T]) splitLeaf(at int) (string, *treeNode[T]) {
+// splitLeaf halves a full leaf, or at the end of the tree gives it only the new
+// item: names that come in order leave full leaves behind.
+func (n *treeNode[T]) splitLeaf(atEnd bool) (string, *treeNode[T]) {
 	if len(n.items) < treeWidth {
 		return "", nil
 	}
 	mid := len(n.items) / 2
-	if at == len(n.items)-1 {
-		mid = at
+	if atEnd {
+		mid = len(n.items) - 1
 	}
 	right := newLeaf(n.items[mid:], n.names[mid:])
 	clear(n.items[mid:])
@@ -111,14 +123,14 @@ func (n *treeNode[T]) child(name string) int {
 	return lo
 }
 
+// remove takes the item of that name out, if there is one.
 func (t *tree[T]) remove(name string) {
 	if t.root == nil || !t.root.remove(name) {
 		return
 	}
 	if t.n--; t.n == 0 {
 		t.root = nil
-	}
-	for t.root != nil && len(t.root.kids) == 1 {
+	} else if len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
 	}
 }
@@ -137,30 +149,63 @@ func (n *treeNode[T]) remove(name string) bool {
 	if !n.kids[i].remove(name) {
 		return false
 	}
-	if i+1 < len(n.kids) {
-		n.merge(i)
-	}
-	if i > 0 {
-		n.merge(i - 1)
+	if n.kids[i].size() < treeLeast {
+		n.mend(max(0, i-1))
 	}
 	return true
 }
 
-// merge joins the children i and i+1 if that leaves the result half empty.
-func (n *treeNode[T]) merge(i int) {
+func (n *treeNode[T]) size() int { return len(n.items) + len(n.kids) }
+
+// mend joins the children i and i+1, one of which has too little, or shares out
+// evenly what they have.
+func (n *treeNode[T]) mend(i int) {
 	a, b := n.kids[i], n.kids[i+1]
-	if len(a.items)+len(b.items)+len(a.kids)+len(b.kids) > treeWidth/2 {
+	total := a.size() + b.size()
+	if total > treeJoin {
+		n.shift(i, total/2-a.size())
 		return
 	}
-	if a.kids == nil {
-		a.items = append(a.items, b.items...)
-		a.names = append(a.names, b.names...)
-	} else {
-		a.names = append(append(a.names, n.names[i]), b.names...)
-		a.kids = append(a.kids, b.kids...)
+	if a.kids != nil {
+		a.names = append(a.names, n.names[i])
 	}
+	a.items = append(a.items, b.items...)
+	a.kids = append(a.kids, b.kids...)
+	a.names = append(a.names, b.names...)
 	n.names = slices.Delete(n.names, i, i+1)
 	n.kids = slices.Delete(n.kids, i+1, i+2)
+}
+
+// shift moves k items or children of the child i+1 to the end of the child i; if
+// k is negative, the other way. Something stays in both.
+func (n *treeNode[T]) shift(i, k int) {
+	a, b := n.kids[i], n.kids[i+1]
+	if a.kids == nil {
+		move(&a.items, &b.items, k)
+		move(&a.names, &b.names, k)
+		n.names[i] = b.names[0]
+		return
+	}
+	// The name between the two joins those of a, and the last there takes its place.
+	a.names = append(a.names, n.names[i])
+	move(&a.kids, &b.kids, k)
+	move(&a.names, &b.names, k)
+	last := len(a.names) - 1
+	n.names[i], a.names[last] = a.names[last], ""
+	a.names = a.names[:last]
+}
+
+// move moves the first k of b to the end of a; if k is negative, the last of a to
+// the front of b.
+func move[E any](a, b *[]E, k int) {
+	if k >= 0 {
+		*a = append(*a, (*b)[:k]...)
+		*b = slices.Delete(*b, 0, k)
+		return
+	}
+	keep := len(*a) + k
+	*b = slices.Insert(*b, 0, (*a)[keep:]...)
+	*a = slices.Delete(*a, keep, len(*a))
 }
 
 // least is the first item; there must be one.
