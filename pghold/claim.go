@@ -221,11 +221,16 @@ func (cl *claim) giveBackNow() {
 	}
 	q := &unlocking{cl: cl}
 	j := cl.l.ask(&q.job, q)
-	if j.isOver() {
-		cl.freed(failed(context.Background(), j.err))
+	if j.isOver() && j.err == nil {
+		cl.freed(nil)
 		return
 	}
-	cl.beside(func() { <-j.done; cl.freed(failed(context.Background(), j.err)) })
+	cl.beside(func() {
+		if !j.isOver() {
+			<-j.done
+		}
+		cl.insist(failed(context.Background(), j.err))
+	})
 }
 
 // isQuiet: others may take the name quickly when it is free, and would not look
@@ -253,25 +258,40 @@ func (cl *claim) release() {
 		cl.settle(lostBecause(l.err))
 		return
 	}
-	var err error
+	cl.insist(cl.releaseOnce(false))
+}
+
+// releaseOnce is one attempt; again: an earlier one may have done it, or a part of it.
+func (cl *claim) releaseOnce(again bool) error {
 	switch {
 	case cl.gathers():
-		err = cl.ungather()
+		return cl.ungather(again)
 	case cl.c.opts.Scope == TransactionScope:
-		err = cl.endTx()
-	default:
-		err = cl.unlock()
+		return cl.endTx()
+	}
+	return cl.unlock(again)
+}
+
+// insist repeats a release that failed until the server has answered: as long as the
+// connection lives nobody else can give the name back.
+func (cl *claim) insist(err error) {
+	for pause := faultPause; err != nil && !errors.Is(err, driver.ErrLost) && cl.l.alive(); pause = min(2*pause, maxPause) {
+		select {
+		case <-time.After(pause):
+			err = cl.releaseOnce(true)
+		case <-cl.l.dead:
+		}
 	}
 	cl.freed(err)
 }
 
 // unlock gives a lock of the server back, after its row was written if that is
 // late.
-func (cl *claim) unlock() error {
+func (cl *claim) unlock(again bool) error {
 	if l := cl.l; cl.stale() {
 		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*claim{cl}) }).done
 	}
-	q := &unlocking{cl: cl}
+	q := &unlocking{cl: cl, again: again}
 	j := cl.l.startAsking(&q.job, q)
 	<-j.done
 	return failed(context.Background(), j.err)

@@ -149,13 +149,16 @@ func (c *client) repeat(ctx context.Context, run func(ctx context.Context, q que
 
 // broken: the connection ended instead of an answer.
 func broken(err error) bool {
-	if err == nil || code(err) != "" && code(err) != "57P01" {
-		return false
-	}
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	_, ours := errors.AsType[*driver.Error](err)
-	return !connecting && !ours && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) || errors.Is(err, pgconn.ErrConnClosed) || code(err) != "")
+	if err == nil || connecting || ours {
+		return false
+	}
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return isFatal(pe)
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // within ends ctx with the client.
@@ -175,7 +178,8 @@ type querier interface {
 // args puts the way in which queries go out before their arguments.
 func (c *client) args(list ...any) []any { return append([]any{c.mode}, list...) }
 
-// Ping asks the server for a sign of life. It needs no schema.
+// Ping asks the server for a sign of life, and whether its database can be used. It
+// needs no schema.
 func (c *client) Ping(ctx context.Context) error {
 	if c.life.Err() != nil {
 		return errClosed
@@ -184,8 +188,9 @@ func (c *client) Ping(ctx context.Context) error {
 		return stopped(ctx, driver.NotDone)
 	}
 	return failed(ctx, c.repeat(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select 1", pgx.QueryExecModeSimpleProtocol)
-		return err
+		var encoding string
+		err := q.QueryRow(ctx, "select pg_catalog.current_setting('server_encoding')", pgx.QueryExecModeExec).Scan(&encoding)
+		return firstOf(err, fitEncoding(encoding))
 	}))
 }
 

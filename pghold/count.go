@@ -59,8 +59,8 @@ const addSQL = `update holdfast.counter set value = least(greatest(value + $2::b
 where name = $1 and not unsigned returning value::bigint`
 
 // addAlone adds to a counter that is there by a plain UPDATE, which a repetition
-// would not be known by: only for requests that nobody repeats, and it is not
-// repeated here either. false: it takes the function after all, and nothing has
+// would not be known by: only for requests that nobody repeats. Here it is repeated
+// only if it certainly did not happen. false: it takes the function after all, and nothing has
 // happened.
 func (c *client) addAlone(ctx context.Context, r *driver.CountRequest) (driver.CountReply, bool, error) {
 	if !r.Once || r.Unsigned || r.Op != driver.CountAdd {
@@ -72,7 +72,11 @@ func (c *client) addAlone(ctx context.Context, r *driver.CountRequest) (driver.C
 	within, cancel := c.within(ctx)
 	defer cancel()
 	var value int64
-	err := c.pool.QueryRow(within, addSQL, c.args(r.Name, int64(r.A))...).Scan(&value)
+	add := func() error { return c.pool.QueryRow(within, addSQL, c.args(r.Name, int64(r.A))...).Scan(&value) }
+	err := add()
+	for n := 0; n < stale && within.Err() == nil && broken(err) && outcome(err) == driver.NotDone; n++ {
+		err = add()
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return driver.CountReply{}, false, nil

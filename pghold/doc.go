@@ -21,7 +21,13 @@
 // are rows in the schema "holdfast", which is made on first use; see [Schema]
 // and [Grants].
 //
-// Locks that are free are all held on one connection, thousands if need be. A
+// Locks that are free are all held on one connection. Each takes a place in the
+// server's table of locks, which has room for about max_locks_per_transaction ×
+// (max_connections + max_prepared_transactions) locks of all programs, 6,400 with
+// PostgreSQL's defaults, and somewhat more in practice; raise
+// max_locks_per_transaction for more. An acquire that finds the table full is
+// refused with ErrUnavailable and ends nothing else, but other programs on the
+// server may fail for lack of a place meanwhile. A
 // wait has a connection of its own, one a name and process, and keeps it for as
 // long as the lock is held; [Options].Waits bounds them, and waits beyond it ask
 // every 25 ms. Cancelling a wait costs no connection. Every connection also
@@ -48,7 +54,8 @@
 // postgres: and postgresql: URLs are those of PostgreSQL, with these parameters
 // of ours: holdfast_scope (session, transaction), holdfast_hashing (true, false),
 // holdfast_keepalive and holdfast_timeout (5s), holdfast_waits (8). The default
-// isolation of the connections has to be PostgreSQL's own, read committed.
+// isolation of the connections has to be PostgreSQL's own, read committed, and the
+// database's encoding UTF8.
 //
 // # What it does not promise
 //

@@ -40,6 +40,9 @@ var advice = map[string]struct {
 	"25006": {driver.ErrUnavailable, "the server is read-only, as a standby is; connect to the primary (target_session_attrs=read-write)"},
 }
 
+const fullAdvice = "the server's table of locks is full; hold fewer names at a time, or raise max_locks_per_transaction in postgresql.conf " +
+	"(the table has room for about max_locks_per_transaction x (max_connections + max_prepared_transactions) locks of all programs)"
+
 // failed is the error of a call that the server or the way to it failed.
 func failed(ctx context.Context, err error) error {
 	if err == nil {
@@ -64,6 +67,8 @@ func failed(ctx context.Context, err error) error {
 	switch {
 	case pe.Code == "42501":
 		return &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone, Err: explain(pe, grantAdvice)}
+	case pe.Code == "53200" && strings.Contains(pe.Hint, "max_locks_per_transaction"):
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: explain(pe, fullAdvice)}
 	case temporary(pe):
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, "")}
 	}
@@ -84,6 +89,16 @@ func explain(pe *pgconn.PgError, text string) error {
 	return fmt.Errorf("%w: %s", pe, text)
 }
 
+// isFatal: the server ends the connection with it: it shuts down, an administrator or
+// a time-out for idle connections has ended the session.
+func isFatal(pe *pgconn.PgError) bool {
+	return pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC" || strings.HasPrefix(pe.Code, "57P")
+}
+
+// wasIdle: the server ended the connection since nothing was asked on it, so what was
+// asked then did not happen: idle_session_timeout, idle_in_transaction_session_timeout.
+func wasIdle(pe *pgconn.PgError) bool { return pe.Code == "57P05" || pe.Code == "25P03" }
+
 // temporary: the server is short of something, or going down or up.
 func temporary(pe *pgconn.PgError) bool {
 	return strings.HasPrefix(pe.Code, "08") || strings.HasPrefix(pe.Code, "53") || strings.HasPrefix(pe.Code, "57P") || pe.Code == "57014"
@@ -101,7 +116,7 @@ func unreachable(err error) error {
 
 // outcome is NotDone where the server refused or never saw the call.
 func outcome(err error) driver.Outcome {
-	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(pe.Code, "57P") && !strings.HasPrefix(pe.Code, "08") {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && (wasIdle(pe) || !isFatal(pe) && !strings.HasPrefix(pe.Code, "08")) {
 		return driver.NotDone
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || pgconn.SafeToRetry(err) {

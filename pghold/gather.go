@@ -130,7 +130,7 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, to
 		return l.tidyGuard(ctx, cl.key, guard, err)
 	}, func() {
 		if id != nil {
-			c.ungather(cl.key, *id)
+			c.ungather(cl, *id)
 		}
 	})
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan stru
 		case <-l.dead:
 			return errStartAgain
 		case <-ctx.Done():
-			c.ungather(cl.key, cl.id)
+			c.ungather(cl, cl.id)
 			return c.whyStopped(ctx, cl.r.Lease)
 		}
 		var state string
@@ -233,31 +233,64 @@ func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan stru
 		case err == nil && state == "gone" || err != nil && !l.alive():
 			return errStartAgain
 		case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
-			c.ungather(cl.key, cl.id)
+			c.ungather(cl, cl.id)
 			return err
 		}
 	}
 }
 
 // ungather removes a row that nobody wants any more, in the background.
-func (c *client) ungather(k Key, id int64) {
-	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-		defer cancel()
-		_, _ = c.pool.Exec(ctx, "select holdfast.drop_gathered($1, $2, $3, 0, null)", c.args(k.space(), k.n, id)...)
+func (c *client) ungather(cl *claim, id int64) {
+	c.cleanUp(cl.name, func(ctx context.Context, q querier, me int64) error {
+		_, err := q.Exec(ctx, "select holdfast.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
+		return err
 	})
 }
 
-// ungather gives the claim back.
-func (cl *claim) ungather() error {
-	var was bool
+// maxPause is the longest pause between two attempts of what has to succeed in the end.
+const maxPause = time.Second
+
+// cleanUp runs SQL in the background until the server has answered it: a row that
+// stayed would keep others waiting as long as this program lives. run may be repeated;
+// me is the nonce of its connection. It goes over the home link, not the pool, which
+// may be a busy one of the caller's.
+func (c *client) cleanUp(name string, run func(ctx context.Context, q querier, me int64) error) {
+	c.spawn(func() {
+		for pause := faultPause; ; pause = min(2*pause, maxPause) {
+			err := c.cleanUpOnce(run)
+			if err == nil || c.life.Err() != nil {
+				return
+			}
+			c.fault("acquire", name, err)
+			select {
+			case <-time.After(pause):
+			case <-c.life.Done():
+				return
+			}
+		}
+	})
+}
+
+func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) error) error {
+	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	defer cancel()
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return err
+	}
+	return c.onHome(ctx, l, func(ctx context.Context, q querier) error { return run(ctx, q, c.me(l)) }, nil)
+}
+
+// ungather gives the claim back. again: an earlier attempt may have done it.
+func (cl *claim) ungather(again bool) error {
+	was := again
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
 	err := cl.c.onHome(ctx, cl.l, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, "select holdfast.drop_gathered($1, $2, $3, $4, null)",
 			cl.c.args(cl.key.space(), cl.key.n, cl.id, cl.c.me(cl.l))...).Scan(&was)
 	}, nil)
-	if err == nil && !was {
+	if err == nil && !was && !again {
 		return refuse(driver.ErrLost, "it had ended before")
 	}
 	return err

@@ -82,9 +82,7 @@ func (l *link) tidyGuard(ctx context.Context, k Key, taken int64, err error) err
 
 // unshare gives back a share of an advisory lock of ours, if the link has one.
 func (l *link) unshare(ctx context.Context, key int64) {
-	if _, err := l.conn.Exec(ctx, "select holdfast.unlock_if_held(1::smallint, $1, 1::smallint)", key); err != nil {
-		l.die(err)
-	}
+	l.mustDo(ctx, "select pg_catalog.pg_advisory_unlock_shared($1::bigint)", key)
 }
 
 // relax has the link look which guards it needs.
@@ -102,7 +100,7 @@ func (l *link) dropGuards(ctx context.Context) error {
 	if len(drop) > 0 {
 		_, err := l.conn.Exec(ctx, "select pg_catalog.pg_advisory_unlock_shared(g) from unnest($1::bigint[]) g", drop)
 		if err != nil {
-			l.die(err)
+			l.relaxing = time.AfterFunc(linger, l.relax)
 			return err
 		}
 	}

@@ -241,13 +241,9 @@ func (c *client) forget(cl *claim) {
 	if cl.id == 0 {
 		return
 	}
-	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-		defer cancel()
-		_, err := c.pool.Exec(ctx, "select holdfast.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
-		if err != nil && c.life.Err() == nil {
-			c.fault("acquire", cl.name, failed(ctx, err))
-		}
+	c.cleanUp(cl.name, func(ctx context.Context, q querier, _ int64) error {
+		_, err := q.Exec(ctx, "select holdfast.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
+		return err
 	})
 }
 
@@ -280,7 +276,12 @@ func (q *arrival) into() []any {
 
 func (q *arrival) answer() error { return q.l.arrived(q.cl, q.lease, &q.a) }
 
-func (q *arrival) mishap(ctx context.Context, err error) error { return q.l.tidy(ctx, q.cl, err) }
+func (q *arrival) mishap(ctx context.Context, err error) error {
+	if g := q.l.missingGuard(q.cl.key); g != 0 && !q.l.conn.IsClosed() {
+		q.l.unshare(ctx, g)
+	}
+	return q.l.tidy(ctx, q.cl, err)
+}
 
 func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
@@ -350,22 +351,32 @@ func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
 	if l.conn.IsClosed() || l.held[cl.key] != (tally{}) {
 		return err
 	}
-	if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held($1, $2, $3)", cl.key.space(), cl.key.n, int16(cl.mode)); e != nil && code(e) != "57014" {
-		l.die(e)
-	} else if e != nil { // a cancel that came late
-		if _, e := l.conn.Exec(ctx, "select holdfast.unlock_if_held($1, $2, $3)", cl.key.space(), cl.key.n, int16(cl.mode)); e != nil {
-			l.die(e)
+	sql, args := cl.lockSQL("pg_advisory_unlock")
+	l.mustDo(ctx, sql, args...)
+	return err
+}
+
+// mustDo runs SQL that gives a lock back, again if a cancel came late or the server was
+// short of something for a moment; else the link ends, since nobody knows what it holds.
+// The SQL has to call PostgreSQL's own functions only, without a table: it must work when
+// the server has no room for a lock.
+func (l *link) mustDo(ctx context.Context, sql string, args ...any) {
+	var err error
+	for range 3 {
+		if _, err = l.conn.Exec(ctx, sql, args...); err == nil || l.conn.IsClosed() {
+			return
 		}
 	}
-	return err
+	l.die(err)
 }
 
 // unlocking asks the server to take a lock back.
 type unlocking struct {
 	job
-	cl  *claim
-	had bool
-	row [1]any
+	cl    *claim
+	again bool // an earlier attempt may have given the lock back
+	had   bool
+	row   [1]any
 }
 
 func (q *unlocking) about() Key { return q.cl.key }
@@ -386,7 +397,7 @@ func (q *unlocking) into() []any {
 func (q *unlocking) answer() error {
 	q.cl.l.gave(q.cl)
 	q.cl.heardOf()
-	if !q.had {
+	if !q.had && !q.again {
 		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
 	}
 	return nil

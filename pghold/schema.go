@@ -80,16 +80,29 @@ func (c *client) makeSchema(ctx context.Context) error {
 	return c.create(ctx)
 }
 
+// fitEncoding refuses a database that cannot keep every name, owner and key as it is.
+func fitEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return refuse(errors.ErrUnsupported, "the database's server_encoding is %q, which cannot keep every name as it is; "+
+		"use a database with UTF8 (create database ... encoding 'UTF8' template template0)", encoding)
+}
+
 // isMade tells whether the schema has this program's version. It refuses a later
-// one, and connections whose isolation does not fit.
+// one, and databases and connections whose encoding or isolation does not fit.
 func isMade(ctx context.Context, q interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) (bool, error) {
 	var comment *string
-	var isolation string
+	var isolation, encoding string
 	// to_regnamespace would answer within a transaction what it was at its beginning.
 	err := q.QueryRow(ctx, `select (select pg_catalog.obj_description(n.oid, 'pg_namespace') from pg_catalog.pg_namespace n where n.nspname = 'holdfast'),
-pg_catalog.current_setting('default_transaction_isolation')`, pgx.QueryExecModeSimpleProtocol).Scan(&comment, &isolation)
+pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_setting('server_encoding')`, pgx.QueryExecModeExec).
+		Scan(&comment, &isolation, &encoding)
+	if err == nil {
+		err = fitEncoding(encoding)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -7,7 +7,7 @@ select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 create schema if not exists holdfast;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
--- after a greater one. A new one begins at unix seconds · 2²⁰, so that a schema
+-- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
 -- that was dropped and made anew repeats no token.
 do $$
 begin
