@@ -55,6 +55,10 @@ func (s *Server) call(ctx context.Context, ask func(now int64, id replica.Caller
 	}
 }
 
+// errOverruled is what callers of a leader are told that was replaced before it
+// knew whether the others had taken what was asked for.
+var errOverruled = errors.New("another node took over before this one knew whether it was done: it may have been; ask the leader again under the same session and number")
+
 // answerError is what is wrong with an answer; nil: nothing.
 func answerError(a *replica.Answer) error {
 	switch {
@@ -66,6 +70,8 @@ func answerError(a *replica.Answer) error {
 		return convert.Refusal(a.Code, a.Text)
 	case a.Outcome == replica.NotDone:
 		return driver.Errorf("", "", driver.ErrUnavailable, "this node does not lead: ask the leader")
+	case a.Outcome == replica.Unknown:
+		return &driver.Error{Kind: driver.ErrUnavailable, Err: errOverruled}
 	}
 	return &driver.Error{Kind: driver.ErrClosed, Err: errStopped}
 }

@@ -147,26 +147,19 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 	return <-st, nil
 }
 
-// Members asks for a change of the membership; only the leader can do it.
+// Members asks for a change of the membership; only the leader can do it. An
+// error whose outcome is not NotDone leaves open whether it happened.
 func (s *Server) Members(ctx context.Context, c replica.Change) error {
-	done := make(chan replica.Answer, 1)
-	err := s.loop.do(ctx, func() {
-		id := s.loop.newCaller()
-		s.loop.calls[id] = func(a replica.Answer) { done <- a }
-		s.loop.node.ChangeMembers(s.loop.now(), id, c)
-	})
-	if err != nil {
+	_, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
 		return err
 	}
-	select {
-	case a := <-done:
-		if a.Outcome != replica.Done {
-			return driver.Errorf("change members", s.cfg.String(), driver.ErrUnavailable, "this node does not lead, another change is under way, or the change makes no sense: ask the leader")
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	e.Op, e.Name = "change members", s.cfg.String()
+	if e.Outcome == driver.NotDone && errors.Is(e, driver.ErrUnavailable) {
+		e.Err = errors.New("this node does not lead, another change is under way, or the change makes no sense: ask the leader")
 	}
+	return e
 }
 
 // Transfer asks the node to hand leadership to another.

@@ -30,7 +30,10 @@ type checker struct {
 	uncertain []uncertain       // Adds whose outcome their clients never learned
 	log       []core.Event      // everything that happened, for the watchers
 	floors    []uint64          // the revisions that restores began at
-	fenced    bool              // since the last restore only tokens protect from earlier holders
+	opened    map[core.SessionID]bool
+	undone    map[core.SessionID]bool // calls that were answered as not done, by the session they open
+	refused   map[uint64]bool         // nodes whose addition was answered as not done
+	fenced    bool                    // since the last restore only tokens protect from earlier holders
 }
 
 // uncertain is an Add that may have happened in each of some epochs: one that a
@@ -62,7 +65,8 @@ type holder struct {
 
 func newChecker(c *cluster) *checker {
 	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
-		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}}
+		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}, refused: map[uint64]bool{},
+		opened: map[core.SessionID]bool{}, undone: map[core.SessionID]bool{}}
 }
 
 // applied looks at what a node just did.
@@ -79,6 +83,9 @@ func (k *checker) applied(n *node, out *replica.Output) {
 			k.c.violate("nodes %d and %d both lead in term %d", other, n.id, s.Term)
 		}
 		k.leaders[s.Term] = n.id
+	}
+	if out.Members != nil {
+		k.members(n)
 	}
 	for i := range out.Events {
 		k.event(&out.Events[i])
@@ -236,7 +243,7 @@ func (k *checker) done(c *client, o *op) {
 	ok := call.Outcome == session.Answered && call.Result.Code == core.CodeOK
 	switch o.kind {
 	case core.OpCount:
-		k.history(c, o, ok)
+		k.history(c.id, o, ok)
 		if ok {
 			k.counted(o)
 		} else if call.Outcome == session.Unknown {
@@ -265,8 +272,8 @@ func (k *checker) counted(o *op) {
 }
 
 // history notes an Add that happened, or may have.
-func (k *checker) history(c *client, o *op, ok bool) {
-	h := HistoryOp{Client: int(c.id), Name: o.name, Add: o.amount, Call: o.began, Return: k.c.now, Value: o.call.Result.Number}
+func (k *checker) history(id uint64, o *op, ok bool) {
+	h := HistoryOp{Client: int(id), Name: o.name, Add: o.amount, Call: o.began, Return: k.c.now, Value: o.call.Result.Number}
 	switch {
 	case ok:
 		h.Name = scoped(o.name, k.epochOf(o.call.Result.Revision))
@@ -340,6 +347,8 @@ func (k *checker) finish() {
 		k.c.violate("no leader after everything has healed")
 		return
 	}
+	k.undecided()
+	k.resolve()
 	for i := range counters {
 		name := fmt.Sprintf("counter-%d", i)
 		got := n.replica.Machine().Read("", &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: name, Unsigned: true}).Number
@@ -347,7 +356,6 @@ func (k *checker) finish() {
 			k.c.violate("%s is %d at the end, with %d acknowledged and %d uncertain", name, got, k.acked[name], k.unsure[name])
 		}
 	}
-	k.resolve()
 	k.settled()
 	for _, c := range k.c.clients {
 		for _, o := range c.calls {

@@ -19,6 +19,7 @@ type cluster struct {
 	nodes   []*node
 	clients []*client
 	callers []*caller
+	adders  []*adder
 	check   *checker
 	conns   map[replica.Caller]*conn
 	nextID  uint64 // of the next node
@@ -27,6 +28,8 @@ type cluster struct {
 	asks    map[replica.Caller]func(replica.Answer)
 	machine core.Config // the same on all nodes
 	healing bool
+
+	snapEvery uint64 // entries between two snapshots of a node
 
 	clusterID uint64 // grows with each restore
 	wallOff   int64  // by how many seconds the wall clock is wrong

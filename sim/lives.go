@@ -18,6 +18,10 @@ type owner interface {
 func (k *checker) life(e *core.Event) {
 	switch e.Verb {
 	case core.VerbOpened:
+		k.opened[e.Session] = true
+		if k.undone[e.Session] {
+			k.c.violate("session %x: a call that was answered as not done is done", e.Session[:9])
+		}
 		if k.ended[e.Session] {
 			k.c.violate("session %x was opened again after its end", e.Session[:9])
 		}

@@ -20,7 +20,7 @@ func (c *cluster) nemesis() {
 
 func (c *cluster) somethingBad() {
 	n := c.nodes[c.rng.IntN(len(c.nodes))]
-	switch c.rng.IntN(16) {
+	switch c.rng.IntN(17) {
 	case 0, 1, 2:
 		c.crash(n)
 	case 3:
@@ -49,6 +49,8 @@ func (c *cluster) somethingBad() {
 		if l := c.leader(); l != nil {
 			l.input(func() { l.replica.Transfer(l.now(), n.id) })
 		}
+	case 16:
+		c.deafen()
 	}
 }
 
@@ -68,6 +70,23 @@ func (c *cluster) cutPair() {
 	if a != b {
 		c.res.Partitions++
 		c.net.sever(link{a.id, b.id}, c.between(10*millisecond, 5*second))
+	}
+}
+
+// deafen cuts the way to the leader, so long that the others may elect another,
+// take what it had sent to them, make a snapshot of that and free their logs: the
+// old leader never sees what became of its proposals.
+func (c *cluster) deafen() {
+	l := c.leader()
+	if l == nil {
+		return
+	}
+	c.res.Partitions++
+	d := c.between(second, 20*second)
+	for _, o := range c.nodes {
+		if o != l {
+			c.net.sever(link{o.id, l.id}, d)
+		}
 	}
 }
 
@@ -235,6 +254,11 @@ func (c *cluster) promote(l *node, id uint64, voters []uint64) {
 
 func (c *cluster) change(l *node, ch replica.Change) {
 	id := c.newCaller()
+	c.asks[id] = func(a replica.Answer) {
+		if a.Outcome == replica.NotDone {
+			c.check.notAdded(ch)
+		}
+	}
 	l.input(func() { l.replica.ChangeMembers(l.now(), id, ch) })
 	c.res.Changes++
 }

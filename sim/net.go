@@ -40,15 +40,20 @@ func (n *network) send(from, to uint64, deliver func()) {
 		copies = 2
 	}
 	for range copies {
-		if n.w.chance(n.loss) {
-			continue
-		}
-		n.w.after(n.delay(), func() {
-			if n.open(from, to) {
-				deliver()
-			}
-		})
+		n.once(from, to, deliver)
 	}
+}
+
+// once is send for what never comes twice: a call over a connection of its own.
+func (n *network) once(from, to uint64, deliver func()) {
+	if n.w.chance(n.loss) {
+		return
+	}
+	n.w.after(n.delay(), func() {
+		if n.open(from, to) {
+			deliver()
+		}
+	})
 }
 
 // pipe is one direction of a connection: in order, and broken for good once

@@ -56,7 +56,7 @@ func (n *node) start() {
 		n.openFailed(err)
 		return
 	}
-	cfg := replica.Config{ID: n.id, SnapshotEntries: 300, Trailing: 60, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: n.c.machine}
+	cfg := replica.Config{ID: n.id, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)

@@ -119,6 +119,8 @@ func newCluster(o Options) *cluster {
 	c.net.loss = []float64{0, 0.001, 0.02, 0.1}[w.rng.IntN(4)]
 	// With the small budget most ends take several entries.
 	c.machine = core.Config{Revision: 1, Budget: []int{0, 2}[w.rng.IntN(2)]}
+	// With few entries between snapshots most nodes that were away get one.
+	c.snapEvery = []uint64{40, 300}[w.rng.IntN(2)]
 	return c
 }
 
@@ -142,6 +144,11 @@ func (c *cluster) begin() {
 		k := &caller{c: c, id: callerBase + id, clock: c.clock(), ttl: c.between(second, 4*second)}
 		c.callers = append(c.callers, k)
 		c.after(c.between(0, second), k.open)
+	}
+	for id := range uint64(2) {
+		a := &adder{c: c, id: adderBase + id}
+		c.adders = append(c.adders, a)
+		a.work()
 	}
 	for range 2 {
 		(&watcher{c: c}).watch()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -84,6 +85,9 @@ func (s adminService) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequ
 // not the change.
 func (s adminService) whyNot(ctx context.Context, c replica.Change, err error) error {
 	st, unknown := s.s.Status(ctx)
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome != driver.NotDone {
+		return err // it may have been made, which would look like a mistake of the caller's now
+	}
 	if unknown != nil || !st.Serving {
 		return err
 	}

@@ -52,17 +52,36 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 }
 
 // giveUpBefore settles the proposals of earlier terms: terms never go back in a
-// log, so what has not been applied by now never will be.
+// log, so what has not been applied by now never will be. That is known only
+// while every entry was applied here, one by one: see loseTrack.
 func (n *Node) giveUpBefore(term uint64) {
 	for len(n.flying) > 0 && n.flying[0].term < term {
-		p := n.flying[0]
+		n.giveUp(&n.flying[0], NotDone)
 		n.flying = n.flying[1:]
-		for i := range p.items {
-			n.refuse(&p.items[i])
+	}
+}
+
+// loseTrack settles all proposals when a snapshot takes the place of entries: it
+// may hold what they asked for, and does not tell.
+func (n *Node) loseTrack() {
+	for i := range n.flying {
+		n.giveUp(&n.flying[i], Unknown)
+	}
+	n.flying = nil
+}
+
+// giveUp answers all callers of a proposal. Those with a stream ask the next
+// leader, which knows what it has applied of them.
+func (n *Node) giveUp(p *proposal, o Outcome) {
+	for i := range p.items {
+		if it := &p.items[i]; it.at == nil {
+			n.answer(it.caller, o, nil)
+		} else {
+			n.refuseStream(it)
 		}
-		if p.change {
-			n.answer(p.conf, NotDone, nil)
-		}
+	}
+	if p.change {
+		n.answer(p.conf, o, nil)
 	}
 }
 

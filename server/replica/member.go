@@ -153,7 +153,8 @@ type Change struct {
 
 // ChangeMembers asks for a change. The caller is answered Done when it is
 // applied, NotDone if it was refused: there is no leader here, another change is
-// under way, or it makes no sense.
+// under way, or it makes no sense; Unknown if a snapshot came instead of the
+// entries that would tell.
 func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 	if !n.begin(now) || !n.serving || !n.sensible(c) {
 		n.answer(caller, NotDone, nil)
@@ -228,7 +229,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 	n.noteEndpoints(rest)
 	n.tellMembers()
-	if h.node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == h.number {
+	if h.node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == h.number && n.flying[0].term == e.GetTerm() {
 		n.answer(n.flying[0].conf, Done, nil)
 		n.flying = n.flying[1:]
 	}

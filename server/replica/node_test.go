@@ -19,16 +19,21 @@ type trio struct {
 	nodes map[uint64]*replica.Node
 	mail  []replica.Message
 	out   map[uint64]replica.Output // of the last round, for the leader's frames
+	made  map[uint64][][]byte       // the newest snapshot of each node
 	now   int64
-	hold  bool // messages stay in mail
+	hold  bool   // messages stay in mail
+	deaf  uint64 // this node gets no message, and is heard by all
 }
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
+
+func newTrioOf(t *testing.T, cfg replica.Config) *trio {
 	t.Helper()
-	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}}
+	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}}
 	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
-		n, err := replica.New(replica.Config{ID: e.ID, MinTTL: 1}, replica.Bootstrap(core.Config{}, ends))
+		cfg.ID, cfg.MinTTL = e.ID, 1
+		n, err := replica.New(cfg, replica.Bootstrap(core.Config{}, ends))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,11 +231,15 @@ func (x *trio) pump(id uint64) {
 		defer x.pump(id)
 	}
 	for _, m := range out.Messages {
+		if m.To == x.deaf || x.nodes[m.To] == nil {
+			continue
+		}
 		if err := x.nodes[m.To].Step(x.now, m.Data); err != nil {
 			x.t.Fatal(err)
 		}
 		x.pump(m.To)
 	}
+	x.snapshots(x.nodes[id], &out)
 }
 
 func (x *trio) answersOf(n *replica.Node) []replica.Answer {

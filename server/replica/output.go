@@ -78,6 +78,7 @@ const (
 	Done     Outcome = 1 + iota // it was applied; Answer.Data is the reply
 	NotDone                     // it certainly was not, and will not be
 	Overload                    // not taken; come back later
+	Unknown                     // it may have been applied: nobody can tell any more
 )
 
 // Answer is for a caller without a stream.

@@ -152,7 +152,8 @@ func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) error {
 }
 
 // install puts the machine of a snapshot in place of what this node had; what
-// was being made of the old one is void.
+// was being made of the old one is void, and what became of this node's own
+// proposals is not known.
 func (n *Node) install(meta *SnapshotMeta) {
 	s := &n.snap
 	at := slices.IndexFunc(s.arrived, func(a arrival) bool { return a.index == meta.Index })
@@ -170,6 +171,7 @@ func (n *Node) install(meta *SnapshotMeta) {
 	}
 	n.machine, n.members = s.arrived[at].machine, meta.Conf
 	n.applied, n.term = meta.Index, meta.Term
+	n.loseTrack()
 	later := slices.DeleteFunc(s.arrived, func(a arrival) bool { return a.index <= meta.Index })
 	*s = snapshots{index: meta.Index, freed: meta.Index, arrived: later}
 	n.out.Jumped = true
