@@ -101,7 +101,7 @@ func wasIdle(pe *pgconn.PgError) bool { return pe.Code == "57P05" || pe.Code == 
 
 // temporary: the server is short of something, or going down or up.
 func temporary(pe *pgconn.PgError) bool {
-	return strings.HasPrefix(pe.Code, "08") || strings.HasPrefix(pe.Code, "53") || strings.HasPrefix(pe.Code, "57P") || pe.Code == "57014"
+	return isFatal(pe) || strings.HasPrefix(pe.Code, "08") || strings.HasPrefix(pe.Code, "53") || pe.Code == "57014"
 }
 
 // unreachable is the error when nothing came back. A time limit of ours is not

@@ -28,6 +28,7 @@ var proofs = []proof{
 	{"A node's memory under full load", "./server -run - -bench Memory$ -benchtime 1x -server.load=10m"},
 	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
 	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},
+	{"PostgreSQL: every mishap at every round trip", "./pghold -run TestTrips -pghold.trips"},
 	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200 -parallel 16"},
 	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200 -parallel 16"},
 	{"The links of a server's clients cut at random moments", "./remote -run TestCuts -remote.cuts=200"},
