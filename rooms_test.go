@@ -66,6 +66,7 @@ var rooms = map[string]room{
 	"internal/trust":                      {inside: true},
 	"internal/until":                      {inside: true},
 	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
+	"limit":                               {pure: true},
 	"memhold":                             {own: ". core driver internal/client session watch"},
 	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
 	"pghold":                              {own: ". driver internal/nap", foreign: "github.com/jackc/pgx/v5"},

@@ -1,0 +1,145 @@
+package limit
+
+import (
+	"math/bits"
+	"time"
+)
+
+// moment is a time in nanoseconds and parts of one, part/Count of the rate: so
+// the time that one unit takes to refill, Per/Count, is exact.
+type moment struct{ ns, part int64 }
+
+func (m moment) before(o moment) bool {
+	return m.ns < o.ns || m.ns == o.ns && m.part < o.part
+}
+
+// ceil is the first whole nanosecond that is not before m.
+func (m moment) ceil() int64 {
+	if m.part > 0 {
+		return m.ns + 1
+	}
+	return m.ns
+}
+
+// plus is m and the time that n units take to refill, at most maxFill.
+func (m moment) plus(r Rate, n int64) moment {
+	span := r.fill(n)
+	m.ns += span.ns
+	if m.part += span.part; m.part >= r.Count {
+		m.part -= r.Count
+		m.ns++
+	}
+	return m
+}
+
+// minus is m less a span.
+func (m moment) minus(r Rate, span moment) moment {
+	m.ns -= span.ns
+	if m.part -= span.part; m.part < 0 {
+		m.part += r.Count
+		m.ns--
+	}
+	return m
+}
+
+// fill is the time that n units take to refill, at most maxFill.
+func (r Rate) fill(n int64) moment {
+	high, low := bits.Mul64(uint64(n), uint64(r.Per))
+	if high >= uint64(r.Count) {
+		return moment{ns: int64(maxFill)}
+	}
+	ns, part := bits.Div64(high, low, uint64(r.Count))
+	if ns >= uint64(maxFill) {
+		return moment{ns: int64(maxFill)}
+	}
+	return moment{int64(ns), int64(part)}
+}
+
+// units is how many whole units refill from one moment to a later one.
+func (r Rate) units(from, to moment) int64 {
+	if !from.before(to) {
+		return 0
+	}
+	span := to.minus(r, from)
+	high, low := bits.Mul64(uint64(span.ns), uint64(r.Count))
+	low, carry := bits.Add64(low, uint64(span.part), 0)
+	n, _ := bits.Div64(high+carry, low, uint64(r.Per))
+	return int64(n)
+}
+
+// full is when the bucket is full if nothing more is taken, not before now.
+func (s State) full(r Rate, now int64) moment {
+	at := moment{now, 0}
+	if !s.Known {
+		if missing := r.burst() - r.initial(); missing > 0 {
+			return at.plus(r, missing)
+		}
+	}
+	if m := (moment{s.At, s.Part}); at.before(m) {
+		return m
+	}
+	return at
+}
+
+// takeBucket lets a cost pass that leaves the bucket no emptier than empty: it
+// must be full again within the time that a whole burst takes.
+func takeBucket(r Rate, s State, now, cost int64, d Decision) (State, Decision) {
+	full := s.full(r, now)
+	empty := moment{now, 0}.plus(r, r.burst())
+	after := full.plus(r, cost)
+	if d.Allowed = !empty.before(after); d.Allowed {
+		full = after
+	} else {
+		d.RetryAfter = time.Duration(after.minus(r, empty).ceil())
+	}
+	d.Remaining = r.units(full, empty)
+	d.ResetAfter = time.Duration(full.ceil() - now)
+	if cost > 0 && (d.Allowed || r.initial() < r.burst()) { // a key with less to begin with fills from its first use on, refused or not
+		s = s.fullAt(full, now)
+	}
+	return s, d
+}
+
+// fullAt notes when the bucket is full again.
+func (s State) fullAt(m moment, now int64) State {
+	if s.settled(now) {
+		s.Given = 0
+	}
+	s.At, s.Part, s.Known = m.ns, m.part, true
+	return s
+}
+
+// settled reports that nothing that was ever taken counts any more, cancelled or
+// not: At would have been at most At + Given.
+func (s State) settled(now int64) bool { return moment{s.At + s.Given, s.Part}.ceil() <= now }
+
+func chargeBucket(r Rate, s State, now, cost int64) State {
+	if cost == 0 {
+		return s
+	}
+	m := s.full(r, now).plus(r, cost)
+	if most := now + int64(maxFill); m.ns > most {
+		m = moment{ns: most}
+	}
+	return s.fullAt(m, now)
+}
+
+// refundBucket makes room for n again, but not for what the bucket has refilled
+// since. Without other cancellations the reservation keeps at least v.Until less
+// now from it, and every other one that was cancelled since makes that less.
+func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
+	if s.Given < v.given || s.Given > maxGiven { // it was settled before now
+		return s
+	}
+	span := r.fill(n)
+	if left := (moment{ns: max(v.Until-(s.Given-v.given)-now, 0)}); left.before(span) {
+		span = left
+	}
+	m := moment{s.At, s.Part}.minus(r, span)
+	s.At, s.Part, s.Given = m.ns, m.part, s.Given+span.ceil()
+	return s
+}
+
+// maxGiven keeps sums of times from overflow; a bucket that was given back so much
+// without ever being idle is given back no more.
+const maxGiven = 1 << 61

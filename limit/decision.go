@@ -1,0 +1,36 @@
+package limit
+
+import "time"
+
+// Never is the RetryAfter of a cost that no wait makes possible.
+const Never time.Duration = -1
+
+// Decision answers one question of one key.
+type Decision struct {
+	Allowed bool
+	// Asked is the cost that was asked for.
+	Asked int64
+	// Remaining is what could be taken right after the decision; 0 while a key is
+	// in debt.
+	Remaining int64
+	// Limit is the most that the key can have: [Rate.Limit].
+	Limit int64
+	// RetryAfter is how long to wait until the cost could be taken if nothing else
+	// is; 0 if it was allowed, [Never] if it is above Limit.
+	RetryAfter time.Duration
+	// ResetAfter is how long until the key is as if it had never been used.
+	ResetAfter time.Duration
+	// Policy is the Name of the rate that decided.
+	Policy string
+}
+
+// Reservation is what [Settle] and [Cancel] need to know of what was taken.
+type Reservation struct {
+	// Cost is what was taken.
+	Cost int64
+	// At is when, and Until when its trace would have gone by itself; both are
+	// times of the caller's clock in nanoseconds.
+	At, Until int64
+
+	given int64 // State.Given when it was made
+}

@@ -1,0 +1,394 @@
+package limit_test
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+var schedules = flag.Int("limit.schedules", 5_000, "random schedules of each algorithm")
+
+// world is a rate, its twin, and the key that both count.
+type world struct {
+	t    *testing.T
+	r    limit.Rate
+	twin *twin
+	s    limit.State
+	now  int64
+	last int64 // now, but not before the key last changed
+	seen int64 // when the key last changed
+	back bool  // the clock went back before
+}
+
+func newWorld(t *testing.T, rnd *rand.Rand, a limit.Algorithm) *world {
+	r := limit.Rate{Algorithm: a, Count: 1 + rnd.Int64N(12), Per: time.Duration(1000 + rnd.Int64N(200_000))}
+	if rnd.IntN(4) == 0 {
+		r.Count, r.Per = 1+rnd.Int64N(10_000), time.Duration(1+rnd.Int64N(int64(limit.MaxPer/1000)))*1000
+	}
+	w := &twin{count: r.Count, kind: "fixed"}
+	switch a {
+	case limit.GCRA, limit.TokenBucket:
+		r.Burst = rnd.Int64N(2 * r.Count)
+		w.kind, w.burst = "bucket", r.Limit()
+		w.initial = w.burst
+		if rnd.IntN(3) == 0 {
+			r.Initial = 1 + rnd.Int64N(w.burst)
+			w.initial = r.Initial
+		}
+	case limit.CalendarWindow:
+		r.Per, r.Every = 0, limit.Hour+limit.Period(rnd.IntN(4))
+		r.Offset = time.Duration(rnd.IntN(1440)-720) * time.Minute
+		w.kind, w.zone, w.layout = "calendar", r.Offset, []string{"", "2006-01-02 15", "2006-01-02", "2006-01", "2006"}[r.Every]
+	case limit.SlidingWindow:
+		w.kind = "sliding"
+	case limit.SlidingLog:
+		w.kind = "log"
+	}
+	w.per = int64(r.Per)
+	if err := r.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, r: r, twin: w, now: 1<<60 + rnd.Int64N(1<<60)}
+}
+
+// step is how far the clock goes: mostly by the grain of the rate, sometimes by a
+// whole window and a hair, sometimes not at all, sometimes back.
+func (w *world) step(rnd *rand.Rand) {
+	per := int64(w.r.Per)
+	if per == 0 {
+		per = int64([]time.Duration{0, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour}[w.r.Every])
+	}
+	grain := max(per/w.r.Count, 1)
+	switch rnd.IntN(8) {
+	case 0:
+	case 1:
+		w.now += per + rnd.Int64N(3) - 1
+	case 2:
+		w.now += rnd.Int64N(2 * per)
+	case 3:
+		if rnd.IntN(4) == 0 {
+			w.now -= rnd.Int64N(per)
+			w.back = true
+		}
+	default:
+		w.now += rnd.Int64N(2*grain + 1)
+	}
+	w.last = max(w.now, w.seen)
+}
+
+// admitted lets the twin note it.
+func (w *world) admitted(cost int64) {
+	w.twin.all = append(w.twin.all, admission{w.last, cost})
+	w.seen = w.last
+}
+
+// take asks both, and lets the twin note what was admitted.
+func (w *world) take(cost int64) {
+	w.t.Helper()
+	w.twin.seen(w.last, cost)
+	peek := limit.Peek(w.r, w.s, w.now, cost)
+	s, d := limit.Take(w.r, w.s, w.now, cost)
+	want := cost <= w.r.Limit() && w.twin.allows(w.last, cost)
+	if d.Allowed && !want {
+		w.t.Fatalf("%+v at %d: a cost of %d is above the bound: %+v after %+v", w.r, w.now, cost, d, w.twin.all)
+	}
+	if !d.Allowed && want && !w.back {
+		w.t.Fatalf("%+v at %d: a cost of %d is refused: %+v after %+v", w.r, w.now, cost, d, w.twin.all)
+	}
+	if peek.Allowed != d.Allowed || peek.RetryAfter != d.RetryAfter {
+		w.t.Fatalf("Peek says %+v, Take %+v", peek, d)
+	}
+	if w.s = s; d.Allowed && cost > 0 {
+		w.admitted(cost)
+	}
+	if !w.back {
+		w.judge(d)
+	}
+}
+
+// judge compares every figure of a decision with what happens if it is believed.
+func (w *world) judge(d limit.Decision) {
+	w.t.Helper()
+	later := func(in time.Duration, cost int64) bool {
+		return limit.Peek(w.r, w.s, w.now+int64(in), cost).Allowed
+	}
+	switch {
+	case d.Allowed && d.RetryAfter != 0:
+		w.t.Fatalf("allowed, and yet: %+v", d)
+	case !d.Allowed && d.Asked > d.Limit && d.RetryAfter != limit.Never:
+		w.t.Fatalf("%+v: can never be", d)
+	case !d.Allowed && d.Asked <= d.Limit && (!later(d.RetryAfter, d.Asked) || later(d.RetryAfter-1, d.Asked)):
+		w.t.Fatalf("%+v: %+v: RetryAfter is not the first moment", w.r, d)
+	case d.Remaining > 0 && !later(0, d.Remaining), d.Remaining < d.Limit && later(0, d.Remaining+1):
+		w.t.Fatalf("%+v: %+v: Remaining is wrong", w.r, d)
+	}
+	if w.r.Initial != 0 && w.r.Initial < w.r.Limit() {
+		return
+	}
+	if !limit.Idle(w.r, w.s, w.now+int64(d.ResetAfter)) || d.ResetAfter > 0 && limit.Idle(w.r, w.s, w.now+int64(d.ResetAfter)-1) {
+		w.t.Fatalf("%+v: %+v: ResetAfter is not the first idle moment", w.r, d)
+	}
+}
+
+func eachAlgorithm(t *testing.T, f func(t *testing.T, rnd *rand.Rand, a limit.Algorithm)) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(*schedules) {
+				f(t, rand.New(rand.NewPCG(seed, uint64(a))), a)
+			}
+		})
+	}
+}
+
+// Never above the bound, never refusing what it allows, and every figure of the
+// decision true: against a twin that keeps all admissions.
+func TestAgainstTwin(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, rnd *rand.Rand, a limit.Algorithm) {
+		w := newWorld(t, rnd, a)
+		for range 8 + rnd.IntN(20) {
+			w.step(rnd)
+			cost := 1 + rnd.Int64N(2)
+			if rnd.IntN(4) == 0 {
+				cost = rnd.Int64N(w.r.Limit() + 2)
+			}
+			w.take(cost)
+		}
+	})
+}
+
+// What is reserved and cancelled, or settled for less, never makes room for more
+// than the bound; what is settled for more is paid by waiting.
+func TestReservationsAgainstTwin(t *testing.T) {
+	type open struct {
+		v limit.Reservation
+		i int // in the twin's list
+	}
+	eachAlgorithm(t, func(t *testing.T, rnd *rand.Rand, a limit.Algorithm) {
+		w := newWorld(t, rnd, a)
+		var held []open
+		for range 8 + rnd.IntN(20) {
+			if w.step(rnd); w.back {
+				return // which of several clocks a reservation was made by, nobody knows then
+			}
+			if len(held) > 0 && rnd.IntN(2) == 0 {
+				k := rnd.IntN(len(held))
+				o := held[k]
+				held = append(held[:k], held[k+1:]...)
+				actual := rnd.Int64N(o.v.Cost + 1)
+				w.s = limit.Settle(w.r, w.s, w.now, o.v, actual)
+				w.twin.all[o.i].cost, w.seen = actual, w.last
+				continue
+			}
+			cost := 1 + rnd.Int64N(w.r.Limit())
+			w.twin.seen(w.last, cost)
+			s, v, d := limit.Reserve(w.r, w.s, w.now, cost)
+			if d.Allowed && !w.twin.allows(w.last, cost) {
+				t.Fatalf("%+v at %d: a cost of %d is above the bound: %+v after %+v", w.r, w.now, cost, d, w.twin.all)
+			}
+			if w.s = s; d.Allowed {
+				w.admitted(cost)
+				held = append(held, open{v, len(w.twin.all) - 1})
+			}
+		}
+	})
+}
+
+// A debt is paid before anything else is allowed, and to the nanosecond.
+func TestDebtAgainstTwin(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, rnd *rand.Rand, a limit.Algorithm) {
+		w := newWorld(t, rnd, a)
+		for range 8 + rnd.IntN(12) {
+			if w.step(rnd); w.back {
+				return
+			}
+			if rnd.IntN(3) == 0 {
+				cost := 1 + rnd.Int64N(2*w.r.Limit())
+				w.twin.seen(w.last, 1)
+				w.s = limit.Charge(w.r, w.s, w.now, cost)
+				w.admitted(cost)
+				continue
+			}
+			w.take(1 + rnd.Int64N(w.r.Limit()))
+		}
+	})
+}
+
+// Cancelled at once, everything is as before.
+func TestCancelAtOnce(t *testing.T) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		w := newWorld(t, rand.New(rand.NewPCG(7, uint64(a))), a)
+		s, _ := limit.Take(w.r, limit.State{}, w.now, 1)
+		before := limit.Peek(w.r, s, w.now, 1)
+		s, v, d := limit.Reserve(w.r, s, w.now, 1)
+		if s = limit.Cancel(w.r, s, w.now, v); d.Allowed && limit.Peek(w.r, s, w.now, 1) != before {
+			t.Errorf("%s: %+v after Cancel, %+v before Reserve", a, limit.Peek(w.r, s, w.now, 1), before)
+		}
+	}
+}
+
+func TestTakeAll(t *testing.T) {
+	many, few := limit.Rate{Count: 10, Per: time.Second, Name: "many"}, limit.Rate{Count: 2, Per: time.Second, Name: "few"}
+	q := []limit.Request{{Rate: many, Cost: 1}, {Rate: few, Cost: 1}}
+	for range 2 {
+		if ok, ds := limit.TakeAll(0, q); !ok || ds[1].Policy != "few" {
+			t.Fatal(ds)
+		}
+	}
+	ok, ds := limit.TakeAll(0, q)
+	if ok || !ds[0].Allowed || ds[1].Allowed || ds[0].Remaining != 8 {
+		t.Errorf("the third: %v %+v; what one refuses must cost the other nothing", ok, ds)
+	}
+}
+
+// "Once traffic has lasted for two windows, steady or random, at most 1.05·Count
+// pass in any time Per; traffic made to deceive it, and the first rush after a
+// pause, stay below 2·Count."
+func TestSlidingWindowBounds(t *testing.T) {
+	const count, per = 1000, int64(10 * time.Second)
+	r := limit.Rate{Count: count, Per: time.Duration(per), Algorithm: limit.SlidingWindow}
+	worst := func(gap func(*rand.Rand, int64) int64) float64 {
+		most := 0
+		for seed := range uint64(2) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			var s limit.State
+			var times []int64
+			for now := int64(1 << 50); len(times) < 20*count; now += gap(rnd, now) {
+				var d limit.Decision
+				if s, d = limit.Take(r, s, now, 1); d.Allowed {
+					times = append(times, now)
+				}
+			}
+			if d := densest(times, per); d >= 2*count {
+				t.Errorf("%d of %d in one window", d, count)
+			}
+			most = max(most, densest(times[2*count:], per))
+		}
+		return float64(most) / count
+	}
+	for _, load := range []float64{1.05, 2, 10} {
+		mean := float64(per) / count / load
+		if f := worst(func(rnd *rand.Rand, _ int64) int64 { return int64(rnd.ExpFloat64() * mean) }); f > 1.05 {
+			t.Errorf("Poisson traffic at %.2f of the rate: %.3f of the count in one window", load, f)
+		}
+	}
+	// All at the end of a window, then as soon as the next lets them.
+	deceive := func(_ *rand.Rand, now int64) int64 {
+		switch at := now % per; {
+		case (now/per)%2 == 1:
+			return per / count / 10
+		case at < per*99/100:
+			return per*99/100 - at
+		}
+		return per / count / 200
+	}
+	if f := worst(deceive); f >= 2 || f < 1.9 {
+		t.Errorf("traffic made to deceive: %.3f of the count in one window; the test should come near 2 and stay below", f)
+	}
+}
+
+// densest is the greatest number of times within per.
+func densest(times []int64, per int64) (most int) {
+	from := 0
+	for i, at := range times {
+		for times[from] <= at-per {
+			from++
+		}
+		most = max(most, i-from+1)
+	}
+	return most
+}
+
+// One an hour, and a billion a second.
+func TestFarRates(t *testing.T) {
+	hourly := limit.Rate{Count: 1, Per: time.Hour}
+	s, d := limit.Take(hourly, limit.State{}, 5, 1)
+	if s2, again := limit.Take(hourly, s, 6, 1); !d.Allowed || again.Allowed || again.RetryAfter != time.Hour-1 || s2.At != s.At {
+		t.Errorf("hourly: %+v then %+v", d, again)
+	}
+	fast := limit.Rate{Count: 1_000_000_000, Per: time.Second, Burst: 1}
+	s = limit.State{}
+	for now := range int64(1000) {
+		if s, d = limit.Take(fast, s, now, 1); !d.Allowed {
+			t.Fatalf("one a nanosecond is refused at %d", now)
+		}
+	}
+	third := limit.Rate{Count: 3, Per: time.Second, Burst: 1}
+	s, n := limit.State{}, 0
+	for now := int64(0); now < int64(10*time.Second); now += int64(time.Millisecond) {
+		if s, d = limit.Take(third, s, now, 1); d.Allowed {
+			n++
+		}
+	}
+	if n != 30 {
+		t.Errorf("3 a second for 10 seconds are %d", n)
+	}
+}
+
+func TestBadRates(t *testing.T) {
+	good := limit.Rate{Count: 10, Per: time.Second}
+	for name, spoil := range map[string]func(*limit.Rate){
+		"count 0":             func(r *limit.Rate) { r.Count = 0 },
+		"count negative":      func(r *limit.Rate) { r.Count = -1 },
+		"count too great":     func(r *limit.Rate) { r.Count = math.MaxInt64 },
+		"per 0":               func(r *limit.Rate) { r.Per = 0 },
+		"per negative":        func(r *limit.Rate) { r.Per = -time.Second },
+		"per without a unit":  func(r *limit.Rate) { r.Per = 60 },
+		"per too long":        func(r *limit.Rate) { r.Per = math.MaxInt64 },
+		"burst negative":      func(r *limit.Rate) { r.Burst = -1 },
+		"burst never filled":  func(r *limit.Rate) { r.Count, r.Per, r.Burst = 1, limit.MaxPer, 1<<40 },
+		"initial above burst": func(r *limit.Rate) { r.Initial = 11 },
+		"unknown algorithm":   func(r *limit.Rate) { r.Algorithm = 77 },
+		"burst of a window":   func(r *limit.Rate) { r.Algorithm, r.Burst = limit.FixedWindow, 3 },
+		"log too long":        func(r *limit.Rate) { r.Algorithm, r.Count = limit.SlidingLog, limit.MaxLog+1 },
+		"calendar without":    func(r *limit.Rate) { r.Algorithm = limit.CalendarWindow },
+		"calendar with per":   func(r *limit.Rate) { r.Algorithm, r.Every = limit.CalendarWindow, limit.Day },
+		"calendar far away": func(r *limit.Rate) {
+			r.Algorithm, r.Per, r.Every, r.Offset = limit.CalendarWindow, 0, limit.Day, 19*time.Hour
+		},
+		"every of a bucket":     func(r *limit.Rate) { r.Every = limit.Day },
+		"calendar of no period": func(r *limit.Rate) { r.Algorithm, r.Per, r.Every = limit.CalendarWindow, 0, 9 },
+	} {
+		r := good
+		if spoil(&r); !errors.Is(r.Check(), fs.ErrInvalid) {
+			t.Errorf("%s: %+v: %v", name, r, r.Check())
+		}
+	}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Costs that can never be are refused at once, and change nothing.
+func TestBadCosts(t *testing.T) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		w := newWorld(t, rand.New(rand.NewPCG(3, uint64(a))), a)
+		for _, cost := range []int64{-1, math.MinInt64, w.r.Limit() + 1, math.MaxInt64} {
+			s, d := limit.Take(w.r, limit.State{}, w.now, cost)
+			if d.Allowed || d.RetryAfter != limit.Never || s.Known {
+				t.Errorf("%s: a cost of %d: %+v", a, cost, d)
+			}
+		}
+		s := limit.Charge(w.r, limit.State{}, w.now, math.MaxInt64)
+		if d := limit.Peek(w.r, s, w.now, 1); d.Allowed || d.RetryAfter <= 0 || d.Remaining != 0 {
+			t.Errorf("%s: after the greatest charge: %+v", a, d)
+		}
+	}
+}
+
+func TestAlgorithmNames(t *testing.T) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		if b, err := limit.ParseAlgorithm(a.String()); err != nil || a != b {
+			t.Error(a, b, err)
+		}
+	}
+	if _, err := limit.ParseAlgorithm("leaky"); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+package limit
+
+import (
+	"math/bits"
+	"time"
+)
+
+// window is when the window of now began, and how long it is.
+func (r Rate) window(now int64) (begin, length int64) {
+	if r.Algorithm == CalendarWindow {
+		return r.calendar(now)
+	}
+	per := int64(r.Per)
+	begin = now - now%per
+	if now < begin {
+		begin -= per
+	}
+	return begin, per
+}
+
+func (r Rate) calendar(now int64) (begin, length int64) {
+	t := time.Unix(0, now).UTC().Add(r.Offset)
+	y, m, d := t.Date()
+	var from, to time.Time
+	switch r.Every {
+	case Hour:
+		from = time.Date(y, m, d, t.Hour(), 0, 0, 0, time.UTC)
+		to = from.Add(time.Hour)
+	case Day:
+		from, to = time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+	case Month:
+		from, to = time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+	default:
+		from, to = time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(y+1, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return from.Add(-r.Offset).UnixNano(), int64(to.Sub(from))
+}
+
+// roll moves the state into the window of now.
+func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
+	if s.Known {
+		now = max(now, s.At)
+	}
+	begin, length = r.window(now)
+	switch {
+	case s.Known && s.At == begin:
+	case s.Known && s.At+length == begin:
+		s.Before, s.Used = s.Used, 0
+	default:
+		s.Before, s.Used = 0, 0
+	}
+	s.At, s.Known = begin, true
+	return s, now, begin, length
+}
+
+func takeWindow(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
+	s, now, begin, length := old.roll(r, now)
+	d.Allowed = s.Used+cost <= r.Count
+	if d.Allowed {
+		s.Used += cost
+	} else {
+		d.RetryAfter = time.Duration(begin + length - now)
+	}
+	d.Remaining = max(r.Count-s.Used, 0)
+	if s.Used > 0 {
+		d.ResetAfter = time.Duration(begin + length - now)
+	}
+	if !d.Allowed || cost == 0 {
+		return old, d
+	}
+	return s, d
+}
+
+func chargeWindow(r Rate, s State, now, cost int64) State {
+	s, _, _, _ = s.roll(r, now)
+	s.Used = min(s.Used+cost, MaxCount)
+	return s
+}
+
+func refundWindow(r Rate, s State, now int64, v Reservation, n int64) State {
+	s, _, begin, _ := s.roll(r, now)
+	if was, _ := r.window(v.At); was == begin {
+		s.Used = max(s.Used-n, 0)
+	}
+	return s
+}
+
+// share is what the window before still counts for, rounded up.
+func (s State) share(now, begin, length int64) int64 {
+	high, low := bits.Mul64(uint64(s.Before), uint64(length-(now-begin)))
+	low, carry := bits.Add64(low, uint64(length-1), 0)
+	n, _ := bits.Div64(high+carry, low, uint64(length))
+	return int64(n)
+}
+
+func takeSliding(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
+	s, now, begin, length := old.roll(r, now)
+	share := s.share(now, begin, length)
+	d.Allowed = share+s.Used+cost <= r.Count
+	if d.Allowed {
+		s.Used += cost
+	} else {
+		d.RetryAfter = time.Duration(s.fits(r, begin, length, cost) - now)
+	}
+	d.Remaining = max(r.Count-share-s.Used, 0)
+	d.ResetAfter = s.slidOut(now, begin, length)
+	if !d.Allowed || cost == 0 {
+		return old, d
+	}
+	return s, d
+}
+
+// fits is when cost fits: as the window before slides out, or in the next window,
+// as this one does.
+func (s State) fits(r Rate, begin, length, cost int64) int64 {
+	if room := r.Count - s.Used - cost; room >= 0 {
+		return begin + slide(s.Before, room, length)
+	}
+	return begin + length + slide(s.Used, r.Count-cost, length)
+}
+
+// slide is how far into a window the share of the one before has come down to
+// room.
+func slide(before, room, length int64) int64 {
+	if before <= room {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(room), uint64(length))
+	left, _ := bits.Div64(high, low, uint64(before))
+	return length - int64(left)
+}
+
+func (s State) slidOut(now, begin, length int64) time.Duration {
+	switch {
+	case s.Used > 0:
+		return time.Duration(begin + 2*length - now)
+	case s.Before > 0:
+		return time.Duration(begin + length - now)
+	}
+	return 0
+}
+
+func chargeSliding(r Rate, s State, now, cost int64) State { return chargeWindow(r, s, now, cost) }
+
+func refundSliding(r Rate, s State, now int64, v Reservation, n int64) State {
+	s, _, begin, length := s.roll(r, now)
+	switch was, _ := r.window(v.At); was {
+	case begin:
+		s.Used = max(s.Used-n, 0)
+	case begin - length:
+		s.Before = max(s.Before-n, 0)
+	}
+	return s
+}
