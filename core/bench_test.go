@@ -23,13 +23,16 @@ type rig struct {
 	frame []byte
 	entry []byte
 	seqs  map[core.SessionID]uint64
+	marks map[core.SessionID]uint64 // the mark that a session stays at
 	cmd   [1]core.Command
 	want  [1]core.Want
 	now   int64
+	early bool              // entries are of version 1
+	told  func(*core.Event) // is told every event
 }
 
 func newRig(c core.Config) *rig {
-	return &rig{m: core.New(c), seqs: map[core.SessionID]uint64{}}
+	return &rig{m: core.New(c), seqs: map[core.SessionID]uint64{}, marks: map[core.SessionID]uint64{}}
 }
 
 func sessionID(n int) (id core.SessionID) {
@@ -53,16 +56,25 @@ func (r *rig) do(id core.SessionID, c core.Command) *core.Result {
 		r.cmd[0].Seq = mark
 		r.seqs[id] = mark + 1
 	}
+	if kept := r.marks[id]; kept != 0 {
+		mark = kept
+	}
 	r.frame = core.AppendFrame(r.frame[:0], &core.Frame{Session: id, Attempt: 1, Mark: mark, Commands: r.cmd[:]})
 	r.apply(core.Entry{Now: r.now, Frames: [][]byte{r.frame}})
 	return &r.out.Replies[0].Results[0]
 }
 
 func (r *rig) apply(e core.Entry) {
+	e.Early = r.early
 	r.entry = core.AppendEntry(r.entry[:0], &e)
 	r.out.Reset()
 	if err := r.m.Apply(r.entry, &r.out); err != nil {
 		panic(err)
+	}
+	for i := range r.out.Events {
+		if r.told != nil {
+			r.told(&r.out.Events[i])
+		}
 	}
 }
 

@@ -39,7 +39,11 @@ func DecodeFrame(b []byte, f *Frame) error {
 
 // AppendEntry appends the encoding of e to dst; the frames go in as they are.
 func AppendEntry(dst []byte, e *Entry) []byte {
-	dst = append(header(dst, tagEntry), byte(e.Kind))
+	version := byte(EntryVersion)
+	if e.Early {
+		version = 1
+	}
+	dst = append(dst, version, tagEntry, byte(e.Kind))
 	dst = binary.AppendUvarint(dst, uint64(e.Now))
 	dst = binary.AppendUvarint(dst, uint64(e.Seconds))
 	if e.Kind == EntryQuota {
@@ -61,10 +65,18 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
+func openEntry(b []byte) reader {
+	if len(b) >= 2 && b[0] >= 1 && b[0] <= EntryVersion && b[1] == tagEntry {
+		return reader{b: b, i: 2}
+	}
+	return unopened(b, tagEntry, EntryVersion)
+}
+
 // DecodeEntry decodes all of b into e, using e's slices again. The frames alias
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
-	r := open(b, tagEntry)
+	r := openEntry(b)
+	e.Early = len(b) > 0 && b[0] == 1
 	e.Kind = EntryKind(r.enum(byte(EntryQuota), "entry kind"))
 	e.Now = r.duration()
 	e.Seconds = r.duration()

@@ -111,7 +111,7 @@ func TestBadInput(t *testing.T) {
 		"garbage":              []byte("garbage, surely"),
 		"a frame, no entry":    good,
 		"trailing byte":        append(with(func(b []byte) []byte { return b }), 0),
-		"future entry":         append([]byte{core.Version + 1}, with(func(b []byte) []byte { return b })[1:]...),
+		"future entry":         append([]byte{core.EntryVersion + 1}, with(func(b []byte) []byte { return b })[1:]...),
 		"future frame":         with(func(b []byte) []byte { b[0]++; return b }),
 		"truncated frame":      with(func(b []byte) []byte { return b[:len(b)-1] }),
 		"empty frame":          with(func([]byte) []byte { return nil }),
@@ -158,6 +158,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add(l.next(m, nil))
 	}
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryForget, Seconds: 9}))
+	f.Add(core.AppendEntry(nil, &core.Entry{Early: true, Now: 9}))
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Waiters: 1 << 40}}))
 	var got core.Entry
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -1,8 +1,18 @@
 package core
 
-// Version is the version of every encoding in this package: frames, entries,
-// messages and snapshots begin with it. A decoder refuses what is newer.
+// Version is the version of every encoding in this package but that of entries:
+// frames, messages and snapshots begin with it. A decoder refuses what is newer.
 const Version = 1
+
+// EntryVersion is the version of entries, and with it of the rules by which one is
+// applied. Bytes and rules are two things: what stands in a log was answered when it
+// was applied first, and has to come out the same when it is applied again. So
+// whatever changes the outcome of an entry, a new bound too, is for entries from
+// some version on, and those of before keep their rules:
+//
+//	1  no bounds but those of Config
+//	2  no command does more than the budget: see Config.Budget
+const EntryVersion = 2
 
 // Frame is what a client sends: commands of one session, which go verbatim into
 // the log.
@@ -42,6 +52,8 @@ const (
 // Entry is one log entry.
 type Entry struct {
 	Kind EntryKind
+	// Early says that it is of version 1, by whose rules it is applied.
+	Early bool
 	// Now is cluster time, sampled after the last command of the entry arrived:
 	// 0 to 2⁶² nanoseconds.
 	Now int64

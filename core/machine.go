@@ -10,6 +10,7 @@ type Machine struct {
 	serial   uint64 // orders arrivals
 	hash     uint64
 	frozen   bool
+	early    bool // the entry that is being applied is of version 1
 
 	sessions  slab[session, *session]
 	resources slab[resource, *resource]
@@ -83,7 +84,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 		m.out = &m.scratch
 	}
 	from := m.out.lengths()
-	m.now = max(m.now, m.entry.Now)
+	m.now, m.early = max(m.now, m.entry.Now), m.entry.Early
 	m.budget, m.walks = m.cfg.Budget, maxWalk
 	switch m.entry.Kind {
 	case EntryForget:
@@ -100,7 +101,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	m.pass()
 	m.hashOutput(from)
-	m.out = nil
+	m.out, m.early = nil, false
 	return nil
 }
 

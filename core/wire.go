@@ -53,17 +53,18 @@ func open(b []byte, tag byte) reader {
 	if len(b) >= 2 && b[0] == Version && b[1] == tag {
 		return reader{b: b, i: 2}
 	}
-	return unopened(b, tag)
+	return unopened(b, tag, Version)
 }
 
-// unopened is a reader that has failed at the header.
-func unopened(b []byte, tag byte) reader {
+// unopened is a reader that has failed at the header; version is the newest that is
+// known.
+func unopened(b []byte, tag, version byte) reader {
 	r := reader{b: b}
 	switch {
 	case len(b) < 2:
 		r.fail("too short for a header")
-	case b[0] != Version:
-		r.err = fmt.Errorf("%w %d at offset 0: this program knows version %d", ErrVersion, b[0], Version)
+	case b[0] == 0 || b[0] > version:
+		r.err = fmt.Errorf("%w %d at offset 0: this program knows version %d", ErrVersion, b[0], version)
 		r.i = len(b)
 	default:
 		r.fail(fmt.Sprintf("message tag %q, want %q", b[1], tag))
