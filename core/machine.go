@@ -69,6 +69,11 @@ func (m *Machine) Now() int64 { return m.now }
 // Revision is that of the last change.
 func (m *Machine) Revision() uint64 { return m.revision }
 
+// Raise moves the revision to at least r, for an engine that has tokens of its own
+// beside the machine's: names that were granted by those can then be the
+// machine's. Who applies a log has to raise at the same place in it.
+func (m *Machine) Raise(r uint64) { m.revision = max(m.revision, r) }
+
 // Hash is a running hash of everything that was put out. Machines that applied
 // the same entries have the same; it cannot tell what they would answer next.
 func (m *Machine) Hash() uint64 { return m.hash }

@@ -15,7 +15,7 @@ var (
 	mastery   = []driver.Feature{driver.FeatureUpgrade, driver.FeatureResize, driver.FeatureForce, driver.FeatureMaxHold, driver.FeatureMinHold, driver.FeatureDelay}
 	gathering = []driver.Feature{driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession}
 	ownEngine = slices.Concat(everyone, sharing, mastery, gathering, []driver.Feature{
-		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory})
+		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep})
 )
 
 // matrix is that table by URL scheme: what a backend may not lack.
@@ -23,7 +23,7 @@ var matrix = map[string][]driver.Feature{
 	"mem":      ownEngine,
 	"embed":    ownEngine,
 	"holdfast": ownEngine,
-	"file":     slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureLostFirst}),
+	"file":     slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureLostFirst, driver.FeatureSweep}),
 	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn}),
 	"redis":    slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureTxn}),
 	"nats":     everyone,

@@ -51,7 +51,7 @@
 //	a read is on disk              | a value can be read by others in the moment before its writer is
 //	                               | answered, while it is on its way to the disk
 //	a name is free to be of        | a name that was once a lock keeps its file, and stays a lock until
-//	another kind                   | the file is removed
+//	another kind                   | the file is swept
 //	a stopped process stops nobody | one that is stopped just while it writes the log stops all that
 //	                               | write it, until it goes on or is killed; locks that are free can
 //	                               | still be taken
@@ -61,4 +61,12 @@
 // At most 2,000 lock files can be waited for in one process at a time. Up to 64
 // that were given back stay open. A process that waits for anything but a lock
 // file takes one inotify instance (fs.inotify.max_user_instances).
+//
+// # What is left behind
+//
+// A lock file stays when nobody holds it: an empty file a name. Sweep removes those
+// (holdfast sweep, or the driver's method), beside programs that use them: who locks
+// a file compares it with the one that has the name then. A program that does not,
+// such as flock(1), must not lock while a sweep runs. Tokens go on growing, also
+// when the name becomes something else.
 package filehold

@@ -81,10 +81,11 @@ type seams struct {
 	fallback  time.Duration // between two looks when no bell rings
 	compactAt uint64
 	flock     func(fd, how int) error // the first one, which finds out
+	unlink    func(dirfd int, file string) error
 }
 
 var production = seams{
-	bootID: bootID, syncLog: fdatasync, syncCtl: fdatasync, fallback: time.Second, compactAt: compactAt, flock: flock,
+	bootID: bootID, syncLog: fdatasync, syncCtl: fdatasync, fallback: time.Second, compactAt: compactAt, flock: flock, unlink: unlinkAt,
 }
 
 // engines are the directories that this process uses.

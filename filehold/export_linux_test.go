@@ -14,15 +14,16 @@ type Seams struct {
 	Fallback         time.Duration
 	CompactAt        uint64
 	Flock            func(fd, how int) error
+	Unlink           func(dirfd int, file string) error
 }
 
 // NewWith is New with seams replaced. It has no effect on a directory that the
 // process uses already.
 func NewWith(dir string, change func(*Seams)) (driver.Driver, error) {
 	p := production
-	x := Seams{p.bootID, p.syncLog, p.syncCtl, p.fallback, p.compactAt, p.flock}
+	x := Seams{p.bootID, p.syncLog, p.syncCtl, p.fallback, p.compactAt, p.flock, p.unlink}
 	change(&x)
-	return openWith(dir, seams{x.BootID, x.SyncLog, x.SyncCtl, x.Fallback, x.CompactAt, x.Flock})
+	return openWith(dir, seams{x.BootID, x.SyncLog, x.SyncCtl, x.Fallback, x.CompactAt, x.Flock, x.Unlink})
 }
 
 // HalfSwitched makes the directory, which nobody uses, that of a process that

@@ -138,6 +138,8 @@ func (r *room) plain(ctx context.Context, body any) (any, error) {
 		return r.d.LeaseInfo(ctx, b.ID)
 	case driver.CountRequest:
 		return r.d.Count(ctx, &b)
+	case driver.SweepRequest:
+		return r.d.Sweep(ctx, &b)
 	case driver.ReserveRequest:
 		return r.d.Reserve(ctx, &b)
 	case driver.CountDownRequest:

@@ -39,8 +39,9 @@ func (c *client) takeLock(ctx context.Context, u *user, w *driver.Want, r *drive
 	return c.e.begin(ctx, u, w, f)
 }
 
-// insist tries again as long as nobody is known to hold the file: he may be just
-// coming, just leaving or just dying. Then it says who has it.
+// insist tries again as long as nobody is known to hold the file: its holder may
+// be acquiring, releasing or exiting, or a sweep may look at it. Then it says
+// which holders there are.
 func (c *client) insist(ctx context.Context, n lockName, w *driver.Want) (openFile, error) {
 	for pause := 20 * time.Microsecond; ; pause *= 2 {
 		holders, waiting, err := c.e.claimsOf(ctx, w.Name)
@@ -50,7 +51,15 @@ func (c *client) insist(ctx context.Context, n lockName, w *driver.Want) (openFi
 		if len(holders) > 0 && holders[0].Kind != w.Kind {
 			return openFile{}, conflict(w.Name, holders[0].Kind)
 		}
-		if len(holders) > 0 || pause > 4*time.Millisecond {
+		held := len(holders) > 0
+		if !held && pause > 4*time.Millisecond {
+			swept, err := c.e.swept(ctx, n)
+			if err != nil {
+				return openFile{}, err
+			}
+			pause, held = 20*time.Microsecond, !swept
+		}
+		if held {
 			return openFile{}, &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: holders, Waiting: len(waiting)}
 		}
 		select {
@@ -62,6 +71,15 @@ func (c *client) insist(ctx context.Context, n lockName, w *driver.Want) (openFi
 			return f, err
 		}
 	}
+}
+
+// swept waits for a sweep that has the file locked, since it has the store's lock
+// too, and reports whether there was one: then the file is not the same any more.
+func (e *engine) swept(ctx context.Context, n lockName) (bool, error) {
+	before, _ := pathIdentity(n.path)
+	err := e.locked(ctx, func() error { return nil })
+	after, _ := pathIdentity(n.path)
+	return after != before || after == identity{}, err
 }
 
 // waitFor waits in line.

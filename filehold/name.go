@@ -15,20 +15,26 @@ const (
 	hashLen   = 32   // characters, 5 bits each
 	shortHash = 12   // characters of the hash that the last fallback keeps
 	maxPath   = 4095 // bytes of a path
+	lockExt   = ".lock"
+
+	maxFileName = stem*3 + hashLen + len(lockExt) // bytes of a lock file's name: no unit takes more than three
 )
 
 // FileName is the lock file of a name: what is readable of it, a hash that
 // tells it from every other, and ".lock". It is that of the library that
 // programs on other platforms may use on the same directory, so that both
 // exclude each other.
-func FileName(name string) string {
+func FileName(name string) string { return readableStem(name) + hash(name) + lockExt }
+
+// readableStem is what is readable of a name.
+func readableStem(name string) string {
 	units := utf16.Encode([]rune(name))
 	units = units[:min(len(units), stem)]
 	clean := make([]rune, len(units))
 	for i, u := range units {
 		clean[i] = readable(rune(u))
 	}
-	return string(clean) + hash(name) + ".lock"
+	return string(clean)
 }
 
 // readable keeps letters, digits and the underscore; half of a pair is none.

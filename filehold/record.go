@@ -26,6 +26,7 @@ const (
 	recChunk              // a piece of the snapshot
 	recMembers            // the sessions in the snapshot
 	recMoved              // the last of its file: the next generation goes on
+	recRaise              // the machine's revision is at least this
 )
 
 var table = crc32.MakeTable(crc32.Castagnoli)
@@ -90,6 +91,17 @@ func decodeRecord(b []byte) (kind byte, body, rest []byte, err error) {
 		return 0, nil, nil, errors.New("the checksum of a record is wrong")
 	}
 	return b[8], record[frontSize:], b[len(record):], nil
+}
+
+func decodeRaise(b []byte) (uint64, error) {
+	if len(b) != 8 {
+		return 0, errors.New("a raised revision is cut off")
+	}
+	to := binary.LittleEndian.Uint64(b)
+	if to >= 1<<53 {
+		return 0, errors.New("a raised revision is not below 2⁵³")
+	}
+	return to, nil
 }
 
 // lockEvent is what a lock file tells those who watch.

@@ -43,6 +43,12 @@ func (e *engine) apply(kind byte, body []byte) error {
 			e.publish([]core.Event{e.event(&ev)})
 		}
 		return err
+	case recRaise:
+		to, err := decodeRaise(body)
+		if err == nil {
+			e.m.Raise(to)
+		}
+		return err
 	default:
 		return fmt.Errorf("a record has the unknown type %d", kind)
 	}
@@ -119,6 +125,20 @@ func (e *engine) wake(ws []*watch.Watcher) {
 		default:
 		}
 	}
+}
+
+// raise moves the machine's revision on, so that what it grants next is above a
+// token that it has not given. The store is locked, e.mu is held.
+func (e *engine) raise(to uint64) error {
+	if e.m.Revision() >= to {
+		return nil
+	}
+	if to+revisionBlock/2 > e.ctl.load(wRevisions) {
+		if err := e.ctl.raise(wRevisions, to+2*revisionBlock); err != nil {
+			return err
+		}
+	}
+	return e.write(recRaise, binary.LittleEndian.AppendUint64(nil, to))
 }
 
 // look applies what others wrote and what is due, and runs f, which only reads.

@@ -320,6 +320,10 @@ func (s *stub) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply,
 	return &reply, err
 }
 
+func (s *stub) Sweep(ctx context.Context, r *driver.SweepRequest) (driver.SweepReply, error) {
+	return ask[driver.SweepReply](ctx, s, *r)
+}
+
 func (s *stub) Ping(ctx context.Context) error {
 	_, err := s.call(ctx, ping{s.id}, nil)
 	return err

@@ -37,6 +37,27 @@ func openAt(dirfd int, file string, flags int) (int, error) {
 	}
 }
 
+func unlinkAt(dirfd int, file string) error {
+	for {
+		if err := syscall.Unlinkat(dirfd, file); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// lstatAt does not follow a symbolic link.
+func lstatAt(dirfd int, file string, st *syscall.Stat_t) error {
+	fd, err := syscall.Openat(dirfd, file, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	return syscall.Fstat(fd, st)
+}
+
+// oPath is O_PATH: the file is named, and not opened.
+const oPath = 0x200000
+
 func fdatasync(fd int) error {
 	for {
 		if err := syscall.Fdatasync(fd); err != syscall.EINTR {

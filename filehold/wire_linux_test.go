@@ -76,7 +76,7 @@ func init() {
 		nothing{}, grantReply{}, leaseReply{}, queuedAt{}, leaseEnded{}, faultTold{},
 		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.ForceRequest{}, driver.ForceReply{}, driver.LeaseInfo{},
 		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{},
-		driver.TxnRequest{}, driver.TxnReply{}, driver.WatchRequest{}, driver.Event{},
+		driver.TxnRequest{}, driver.TxnReply{}, driver.SweepRequest{}, driver.SweepReply{}, driver.WatchRequest{}, driver.Event{},
 	} {
 		gob.Register(body)
 	}

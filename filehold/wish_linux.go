@@ -83,7 +83,7 @@ func (e *engine) free(cmd *core.Command) error {
 			return err
 		}
 		if _, err := os.Lstat(file.path); err == nil {
-			return driver.Errorf("", name, driver.ErrConflict, "the name is that of a lock; if it is not used any more, remove %s", file.path)
+			return driver.Errorf("", name, driver.ErrConflict, "the name is that of a lock (%s); if it is not used any more, have it swept: holdfast sweep", file.path)
 		}
 	}
 	return nil

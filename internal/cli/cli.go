@@ -60,7 +60,7 @@ func (a *app) commands() []*cobra.Command {
 		a.counterCommand(), a.seqCommand(), a.kvCommand(),
 		a.watchCommand(), a.lsCommand(), a.showCommand(), a.releaseCommand(),
 		a.serveCommand(), a.statusCommand(), a.memberCommand(), a.snapshotCommand(),
-		a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),
+		a.sweepCommand(), a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),
 	}
 }
 
