@@ -57,6 +57,7 @@ var rooms = map[string]room{
 	"internal/client":                     {own: "core driver internal/convert internal/until session watch", inside: true},
 	"internal/contest":                    {pure: true, inside: true},
 	"internal/convert":                    {own: "core driver", inside: true},
+	"internal/kthtrip":                    {own: ". driver", inside: true},
 	"internal/measure":                    {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
 	"internal/planted":                    {inside: true},

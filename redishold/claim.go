@@ -314,21 +314,7 @@ func (c *client) fresh(u *user, now time.Time) bool {
 // heard or the session is over.
 func (k *claim) withdraw() {
 	k.forget()
-	k.c.spawn(func() {
-		for pause := k.c.opts.BusyWaitMin; k.u.lease.Err() == nil && k.c.life.Err() == nil; pause = min(2*pause, time.Second) {
-			ctx, cancel := context.WithTimeout(k.c.life, patience)
-			_, err := k.c.call(ctx, releaseScript, k.id, k.u.sid, "1", k.name)
-			cancel()
-			if err == nil {
-				return
-			}
-			select {
-			case <-time.After(pause):
-			case <-k.c.life.Done():
-			case <-k.u.lease.Done():
-			}
-		}
-	})
+	k.c.spawn(func() { k.c.insist(k.u.lease.Done(), releaseScript, k.id, k.u.sid, "1", k.name) })
 }
 
 // lose tells the holder that its hold was taken by force.
@@ -376,7 +362,7 @@ func (k *claim) Release(ctx context.Context) error {
 	_, reply, err := k.c.rc.quick(ctx, releaseScript, k.c.keys, k.args[:4])
 	if err != nil {
 		k.unheard = true
-		return failure(ctx, err)
+		return pressing(failure(ctx, err))
 	}
 	k.over = true
 	k.forget()
@@ -402,12 +388,21 @@ func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, err
 		if reply != nil && reply[0] == "noexist" {
 			err = driver.Errorf("", k.name, fs.ErrNotExist, "no candidate with the owner %q waits", arg)
 		}
+		if what == "o" && unheard(err) {
+			k.step(errHandedOver)
+		}
 		return driver.Grant{}, err
 	}
 	if what == "o" {
 		k.forget()
 	}
 	return driver.Grant{}, nil
+}
+
+// step ends a hold that the server may have given to another.
+func (k *claim) step(cause error) {
+	k.lost(cause)
+	k.withdraw()
 }
 
 // all is the hold of several names.

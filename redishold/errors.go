@@ -25,6 +25,10 @@ var advice = []struct{ code, text string }{
 	{"TRYAGAIN", "the cluster is moving this slot"},
 	{"NOREPLICAS", "too few replicas: see min-replicas-to-write"},
 	{"BUSY", "another script runs for too long: see SCRIPT KILL"},
+	{"UNKILLABLE", "another script runs for too long and cannot be ended"},
+	{"MOVED", "this server is a node of a cluster: connect to the cluster"},
+	{"ASK", "this server is a node of a cluster: connect to the cluster"},
+	{"max number of clients", "the server has no room for a connection: raise maxclients, or close some"},
 }
 
 // forbidden are answers about who is asking.
@@ -53,6 +57,12 @@ func failure(ctx context.Context, err error) error {
 	return e
 }
 
+// unheard reports that nobody knows what a call did.
+func unheard(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && e.Outcome == driver.Unknown
+}
+
 // serverSays is the text of an error that the server answered with.
 func serverSays(err error) (text string, ok bool) {
 	if re, ok := rueidis.IsRedisErr(err); ok {
@@ -77,13 +87,30 @@ func refusedBy(text string) error {
 		}
 	}
 	for _, a := range advice {
-		if strings.Contains(text, a.code) {
+		if says(text, a.code) {
 			e := driver.Errorf("", "", driver.ErrUnavailable, "%s; Redis says %s", a.text, a.code)
 			e.RetryAfter = retryIn
 			return e
 		}
 	}
 	return driver.Errorf("", "", nil, "Redis says: %s", text)
+}
+
+// pressing makes an error one that the library repeats a release for. Whatever the
+// server refuses it for, a right that is missing included, may pass, and a hold
+// that is not given back stays as long as the program lives.
+func pressing(err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone && e.Kind != driver.ErrUnavailable {
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: retryIn, Err: err}
+	}
+	return err
+}
+
+// says reports that an answer has a code as a word. It is the first one, or of a
+// script's command that was refused, which older servers tell in the middle.
+func says(text, code string) bool {
+	text = " " + text + " "
+	return strings.Contains(text, " "+code+" ") || strings.Contains(text, "-"+code+" ")
 }
 
 // code is the first word of an answer: what follows may quote the request.
@@ -121,7 +148,9 @@ var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotD
 
 var (
 	errForced = &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: errors.New("it was taken by force: somebody else decided its end")}
-	errEnded  = &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}
+	// errHandedOver is what a leadership ends with that may be another's.
+	errHandedOver = &driver.Error{Kind: driver.ErrLost, Err: errors.New("it was to be handed over, and nobody knows whether it was")}
+	errEnded      = &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}
 	// errNoSession is what a session ends with that the server does not know.
 	errNoSession = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the server does not know the session any more: it expired there, or the server lost its data")}
 )

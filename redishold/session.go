@@ -217,9 +217,34 @@ func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 func (c *client) giveUp(u *user) {
 	<-u.ready
 	c.retire(u, driver.ErrReleased)
-	ctx, cancel := context.WithTimeout(c.life, patience)
+	c.tellEnd(u)
+}
+
+// tellEnd tells the server that a session is over, unless it forgets it by itself
+// before it hears.
+func (c *client) tellEnd(u *user) {
+	ctx, cancel := context.WithTimeout(c.life, u.lease.Spec.TTL)
 	defer cancel()
-	_, _ = c.call(ctx, endScript, u.sid) // else it ends by its TTL
+	c.insist(ctx.Done(), endScript, u.sid)
+}
+
+// insist sends something until the server has heard, or stop or the client's life
+// ends. Whatever it is refused for may pass.
+func (c *client) insist(stop <-chan struct{}, s *script, args ...string) {
+	for pause := c.opts.BusyWaitMin; c.life.Err() == nil; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(c.life, patience)
+		_, err := c.call(ctx, s, args...)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-c.life.Done():
+		case <-stop:
+			return
+		}
+	}
 }
 
 // ownUser is the session of a lease that this client opened; nil: it is over.
@@ -306,6 +331,7 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 	c.retire(u, driver.ErrReleased)
 	reply, err := c.call(ctx, endScript, u.sid)
 	if err != nil {
+		c.spawn(func() { c.tellEnd(u) })
 		return err
 	}
 	if reply[0] != "ok" {

@@ -1,0 +1,97 @@
+package redishold_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/kthtrip"
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// TestRefusedRelease: a release that the server refuses once, for whatever
+// reason, is sent again until it is heard.
+func TestRefusedRelease(t *testing.T) {
+	server := services.SharedRedis(t)
+	other := open(t, server.URL())
+	for fault := range refusals {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+			s := open(t, p.URL())
+			h, err := s.Mutex(name).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Arm(1, fault)
+			if err := h.Release(); err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("a release that is refused once: %v", err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			if _, err := other.Mutex(name).Acquire(ctx); err != nil {
+				t.Errorf("the name is not free: %v", err)
+			}
+		})
+	}
+}
+
+// TestRefusedRevoke: a session that is ended is ended on the server too, although
+// that refuses it once or its answer is lost; its TTL may be long.
+func TestRefusedRevoke(t *testing.T) {
+	server := services.SharedRedis(t)
+	other := open(t, server.URL())
+	for _, fault := range []kthtrip.Fault{kthtrip.CutBefore, "BUSY", "ERR"} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+			space := open(t, p.URL())
+			s, err := space.Session(t.Context(), holdfast.TTL(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := space.Mutex(name, holdfast.Under(s)).Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p.Arm(1, fault)
+			if err := s.Revoke(); err == nil {
+				t.Error("a session was revoked that the server did not hear of")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			if _, err := other.Mutex(name).Acquire(ctx); err != nil {
+				t.Errorf("the name is not free: %v", err)
+			}
+		})
+	}
+}
+
+// TestHandOverUnheard: a leader that does not hear whether it handed over leads no
+// more: another may.
+func TestHandOverUnheard(t *testing.T) {
+	server := services.SharedRedis(t)
+	p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+	s, other := open(t, p.URL()), open(t, server.URL())
+	l, err := s.Election(name).Campaign(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, elected := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := other.Election(name, holdfast.Owner("next"), holdfast.OnWait(func(int) { close(waits) })).Campaign(t.Context(), nil)
+		elected <- err
+	}()
+	<-waits
+	p.Arm(1, kthtrip.CutAfter)
+	if err := l.HandOver(t.Context(), "next"); err == nil || holdfast.NotDone(err) {
+		t.Fatalf("an answer that did not come: %v", err)
+	}
+	if err := l.Err(); !errors.Is(err, holdfast.ErrLost) {
+		t.Errorf("the leader still believes in its leadership: %v", err)
+	}
+	if err := <-elected; err != nil {
+		t.Error(err)
+	}
+}
