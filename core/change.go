@@ -187,7 +187,7 @@ func heirOf(r *resource, owner string) *claim {
 		return nil
 	}
 	for p := r.line.queue.head; p != nil; p = p.next {
-		if p.c.many == nil && p.c.s.life != dead && p.c.s.owner == owner {
+		if p.c.many == nil && p.c.s.life != dead && p.c.owner() == owner {
 			return p.c
 		}
 	}

@@ -27,7 +27,7 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	case busy == nil:
 		m.enter(m.newClaim(s, c, wants), r)
 	case c.Flags&Try != 0:
-		m.held(s, busy, r)
+		m.held(s, c, busy, r)
 	case m.full():
 		r.refuse(CodeExhausted, "%d claims wait already, as many as may: try later, or raise that (serve --max-waiters)", m.cfg.Waiters)
 	default:
@@ -116,8 +116,8 @@ func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
 	if len(wants) > 1 {
 		cl.many = &several{parts: make([]part, len(wants))}
 	}
-	if c.MaxHold != 0 || c.MinHold != 0 || c.Delay != 0 || len(c.Value) > 0 {
-		cl.rare = &rare{maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value)}
+	if c.MaxHold != 0 || c.MinHold != 0 || c.Delay != 0 || len(c.Value) > 0 || c.Owner != "" {
+		cl.rare = &rare{maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value), owner: clone(c.Owner)}
 	}
 	if c.Wait > 0 {
 		cl.deadline, cl.reason = m.now+c.Wait, endWait

@@ -42,7 +42,7 @@ const (
 
 const (
 	lastOp   = OpTxn
-	allFlags = Try | Reentrant | Now | Fleeting
+	allFlags = Try | Reentrant | Now | Fleeting | Fresh
 	maxWants = 1 << 10
 )
 

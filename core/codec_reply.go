@@ -50,7 +50,7 @@ func appendResult(dst []byte, r *Result) []byte {
 func (r *reader) result(x *Result) {
 	*x = Result{Holders: x.Holders[:0], Keys: x.Keys[:0]}
 	x.Seq = r.uvarint()
-	x.Code = Code(r.enum(byte(CodeUnavailable), "code"))
+	x.Code = Code(r.enum(byte(lastCode), "code"))
 	fields := r.uvarint()
 	if fields >= endResult {
 		r.fail("unknown field of a result")
@@ -236,7 +236,7 @@ func DecodePush(b []byte, p *Push) error {
 		Session:  r.id(),
 		Seq:      r.uvarint(),
 		State:    ClaimState(r.enum(byte(ClaimGone), "claim state")),
-		Code:     Code(r.enum(byte(CodeUnavailable), "code")),
+		Code:     Code(r.enum(byte(lastCode), "code")),
 		Token:    r.uvarint(),
 		Deadline: r.varint(),
 	}

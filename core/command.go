@@ -12,12 +12,13 @@ type Op uint8
 // of the command that made it.
 const (
 	// OpOpen makes the session, or refreshes it if it is there: Namespace,
-	// Identity, TTL, Owner, Meta, Window, Policy, Grace. Seq is 0.
+	// Identity, TTL, Owner, Meta, Window, Policy, Grace. Flags: Fleeting, Fresh.
+	// Seq is 0.
 	OpOpen Op = 1
 	// OpEnd ends the session with all that hangs on it. Seq is 0.
 	OpEnd Op = 2
 	// OpAcquire claims Wants: Flags (Try, Reentrant), Wait, MaxHold, MinHold,
-	// Delay, Value.
+	// Delay, Value, Owner ("": that of the session).
 	OpAcquire Op = 3
 	// OpRelease gives back the claim Target, or the one on Name with Token; it
 	// is also how the holder of a revoked claim confirms.
@@ -37,7 +38,7 @@ const (
 	// OpProclaim sets the value of the election claim Target to Value.
 	OpProclaim Op = 9
 	// OpHandOver releases the election claim Target in favour of the first
-	// waiting candidate whose session has Owner; without one it is ErrNotExist
+	// waiting candidate of Owner; without one it is ErrNotExist
 	// and nothing changes.
 	OpHandOver Op = 10
 	// OpForce revokes the claim on Name with Token, whoever's it is. Flags: Now.
@@ -70,6 +71,7 @@ const (
 	Reentrant                   // join a claim of this session on the same name and mode
 	Now                         // skip the wait for the holder to know; fencing only
 	Fleeting                    // OpOpen: the id is nobody's to send again, so its end need not be remembered
+	Fresh                       // OpOpen: a session that is there is refused, not refreshed
 )
 
 // Kind is what a name is. The numbers are those of package driver.
@@ -87,6 +89,10 @@ const (
 	Sequence
 )
 
+func (k Kind) String() string {
+	return name(k, "unknown", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence")
+}
+
 // Mode is how a claim shares a name.
 type Mode uint8
 
@@ -96,6 +102,8 @@ const (
 	Exclusive Mode = iota
 	Shared
 )
+
+func (m Mode) String() string { return name(m, "exclusive", "shared") }
 
 // Want is one name of a claim.
 type Want struct {

@@ -45,7 +45,7 @@ func (m *Machine) counter(ns *namespace, c *Command, r *Result) (*resource, uint
 		r.refuse(CodeInvalid, "counter operation %d is unknown", c.Count)
 	case res == nil:
 	case res.kind != Counter:
-		r.refuse(CodeConflict, "%q is of kind %d, not a counter: use another name", c.Name, res.kind)
+		r.refuse(CodeConflict, "%q is of kind %s, not a counter: use another name", c.Name, res.kind)
 	case res.unsigned != c.Unsigned:
 		r.refuse(CodeConflict, "counter %q is the other of signed and unsigned: use it as what it was made", c.Name)
 	default:
@@ -132,7 +132,7 @@ func (m *Machine) reserveNumbers(ns *namespace, c *Command, r *Result) {
 	next := max(1, c.B)
 	if res != nil {
 		if res.kind != Sequence {
-			r.refuse(CodeConflict, "%q is of kind %d, not a sequence: use another name", c.Name, res.kind)
+			r.refuse(CodeConflict, "%q is of kind %s, not a sequence: use another name", c.Name, res.kind)
 			return
 		}
 		next = res.number

@@ -16,7 +16,7 @@ var kindOfEvent = [...]EventKind{
 	Latch: EventLatch, Barrier: EventBarrier, Counter: EventCounter, Sequence: EventSequence,
 }
 
-// tell emits one event for each name of c.
+// tell emits one event for each name of c; how the hold stands is told too.
 func (m *Machine) tell(c *claim, v Verb, why Code) {
 	parts := c.parts()
 	for i := range parts {
@@ -25,19 +25,29 @@ func (m *Machine) tell(c *claim, v Verb, why Code) {
 		e.Kind, e.Verb, e.Namespace, e.Name = kindOfEvent[p.r.kind], v, p.r.ns.name, p.r.name
 		e.Token, e.Mode, e.Weight, e.Reason = c.token, p.mode, p.weight, why
 		if c.s != nil {
-			e.Session, e.Owner = c.s.id, c.s.owner
+			e.Session, e.Owner = c.s.id, c.owner()
 		}
-		if p.r.kind == Election && c.rare != nil && (v == VerbAcquired || v == VerbProclaimed) {
+		if c.token == 0 {
+			continue
+		}
+		e.Modified, e.Version = c.modified, c.version
+		if c.created != c.token { // it was queued, which is no change of the hold
+			e.Version--
+		}
+		if c.rare != nil {
 			e.Value = c.rare.value
 		}
 	}
 }
 
 // tellTry tells of a try that failed.
-func (m *Machine) tellTry(s *session, w *Want) {
+func (m *Machine) tellTry(s *session, c *Command, w *Want) {
 	e := m.emit()
 	e.Kind, e.Verb, e.Namespace, e.Name = kindOfEvent[w.Kind], VerbDenied, s.ns.name, clone(w.Name)
 	e.Session, e.Owner, e.Mode, e.Weight, e.Reason = s.id, s.owner, w.Mode, max(1, w.Weight), CodeHeld
+	if c.Owner != "" {
+		e.Owner = clone(c.Owner)
+	}
 }
 
 // tellName tells what happened to r itself.

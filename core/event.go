@@ -76,8 +76,10 @@ type Event struct {
 	Owner     string
 	Token     uint64
 	Mode      Mode
+	Version   uint32 // of a hold: 1 at its grant, then counted up; an end does not count
 	Weight    int64
-	Value     []byte // election: the value proclaimed
+	Value     []byte // of a hold: its metadata, of an election the value proclaimed
+	Modified  uint64 // of a hold: the revision of its last change; an end is none
 	Reason    Code   // why, where there are several ways
 	Number    uint64 // counter: its value; sequence: its next; latch: what is left; resized: the limit; barrier: the parties
 	// KeyChange is that of a key event; nil for all others, which are many more

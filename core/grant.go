@@ -209,9 +209,9 @@ func (l *line) firstLive() *part {
 const maxHolders = 16
 
 // held refuses a try and tells who stands in the way.
-func (m *Machine) held(s *session, w *Want, r *Result) {
+func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 	r.Code = CodeHeld
-	m.tellTry(s, w)
+	m.tellTry(s, c, w)
 	res := s.ns.lookup(w.Name)
 	if res == nil {
 		return
@@ -235,7 +235,7 @@ func (p *part) holder() Holder {
 	c := p.c
 	h := Holder{Mode: p.mode, Weight: p.weight, Token: c.token, Since: c.since, Deadline: c.deadline, Revoked: c.state == revoked}
 	if s := c.s; s != nil {
-		h.Session, h.Owner, h.Meta = s.id, s.owner, s.meta
+		h.Session, h.Owner, h.Meta = s.id, c.owner(), s.meta
 		if h.Deadline == 0 || h.Deadline > s.deadline {
 			h.Deadline = s.deadline
 		}

@@ -133,6 +133,7 @@ func (d *digest) addEvent(e *Event) {
 	d.add2(e.Token, uint64(e.Weight))
 	addBytes(d, e.Value)
 	d.add(e.Number)
+	d.add2(e.Modified, uint64(e.Version))
 	if e.Kind == EventKV {
 		d.addKey(&e.Key)
 		d.addKey(&e.Prev)

@@ -92,7 +92,7 @@ func (p *part) info() ClaimInfo {
 		i.Value = c.rare.value
 	}
 	if s := c.s; s != nil {
-		i.Session, i.Identity, i.Owner, i.Meta = s.id, s.identity, s.owner, s.meta
+		i.Session, i.Identity, i.Owner, i.Meta = s.id, s.identity, c.owner(), s.meta
 		i.Stale = s.life == stale || s.life == lapsed
 		i.Reclaimable = s.life == lapsed && s.policy == OnNextAcquire
 		if i.Ends == 0 || i.Ends > s.deadline {

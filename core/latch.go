@@ -41,7 +41,7 @@ func (m *Machine) latch(ns *namespace, c *Command, r *Result) (*resource, uint64
 	case res == nil:
 		return nil, uint64(c.Limit)
 	case res.kind != Latch:
-		r.refuse(CodeConflict, "%q is of kind %d, not a latch: use another name", c.Name, res.kind)
+		r.refuse(CodeConflict, "%q is of kind %s, not a latch: use another name", c.Name, res.kind)
 	default:
 		return res, res.number
 	}

@@ -11,7 +11,7 @@ func (m *Machine) object(ns *namespace, c *Command, kind Kind, r *Result) *resou
 		r.refuse(CodeNotExist, "there is no %q", c.Name)
 		return nil
 	case res.kind != kind:
-		r.refuse(CodeConflict, "%q is of kind %d, not %d: use another name", c.Name, res.kind, kind)
+		r.refuse(CodeConflict, "%q is of kind %s, not %s: use another name", c.Name, res.kind, kind)
 		return nil
 	}
 	return res
@@ -59,7 +59,7 @@ func (m *Machine) tooHeavy(r *resource) (heavy []*claim) {
 // remove deletes an idle object.
 func (m *Machine) remove(s *session, c *Command, r *Result) {
 	if c.Kind.transient() || c.Kind < Mutex || c.Kind > Sequence {
-		r.refuse(CodeInvalid, "names of kind %d cannot be deleted: they are gone when nobody holds or awaits them", c.Kind)
+		r.refuse(CodeInvalid, "names of kind %s cannot be deleted: they are gone when nobody holds or awaits them", c.Kind)
 		return
 	}
 	res := m.object(s.ns, c, c.Kind, r)

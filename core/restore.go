@@ -177,7 +177,7 @@ func (b *builder) claim(r *reader) {
 	}
 	c.arrival = r.uvarint()
 	c.state, c.reason = state(r.enum(byte(over), "claim state")), reason(r.enum(byte(endLinger), "reason"))
-	f := r.enum(7, "flags")
+	f := r.enum(15, "flags")
 	var ns *namespace
 	if f&1 != 0 {
 		if c.s = m.byID[r.id()]; c.s == nil {
@@ -193,6 +193,13 @@ func (b *builder) claim(r *reader) {
 	if f&2 != 0 {
 		c.rare = &rare{maxHold: r.duration(), minHold: r.duration(), delay: r.duration()}
 		c.rare.value = bytes.Clone(r.bytes())
+	}
+	if f&8 != 0 {
+		if c.rare == nil {
+			r.fail("a claim with an owner and no place for it")
+			return
+		}
+		c.rare.owner = r.string()
 	}
 	twin := uint64(0)
 	if f&4 != 0 {
@@ -334,7 +341,7 @@ func (b *builder) done(r *reader) {
 		r.fail("two results at one place, or one of no session")
 		return
 	}
-	code := Code(r.enum(byte(CodeUnavailable), "code"))
+	code := Code(r.enum(byte(lastCode), "code"))
 	f := r.enum(3, "flags")
 	seq := r.uvarint()
 	if r.err != nil || seq < s.mark || seq-s.mark >= s.window || s.has.result(seq) != nil {

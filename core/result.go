@@ -23,6 +23,9 @@ const (
 	CodeMaxHold     Code = 14 // the max-hold deadline passed
 	CodePermission  Code = 15 // not yours
 	CodeUnavailable Code = 16 // frozen, or full; try later
+	CodeExists      Code = 17 // OpOpen, Fresh: the session is there already
+
+	lastCode = CodeExists
 )
 
 // Result answers one command.

@@ -98,6 +98,8 @@ func (m *Machine) newSession(id SessionID, ns *namespace, c *Command) *session {
 
 func (m *Machine) reopen(s *session, c *Command, r *Result) {
 	switch {
+	case c.Flags&Fresh != 0:
+		r.refuse(CodeExists, "the session is there already: choose another id, or renew it")
 	case s.identity != c.Identity:
 		r.refuse(CodePermission, "the session belongs to another identity: open one with another id")
 	case s.ns != m.known(c.Namespace):

@@ -128,7 +128,7 @@ func (r *reader) resource(m *Machine) {
 
 func (c *claim) encode(dst []byte) []byte {
 	dst = uvarints(dst, c.arrival)
-	dst = append(dst, byte(c.state), byte(c.reason), flags(c.s != nil, c.rare != nil, c.twin != nil))
+	dst = append(dst, byte(c.state), byte(c.reason), flags(c.s != nil, c.rare != nil, c.twin != nil, c.rare != nil && c.rare.owner != ""))
 	if c.s != nil {
 		dst = append(dst, c.s.id[:]...)
 	} else {
@@ -140,6 +140,9 @@ func (c *claim) encode(dst []byte) []byte {
 	if c.rare != nil {
 		dst = uvarints(dst, uint64(c.rare.maxHold), uint64(c.rare.minHold), uint64(c.rare.delay))
 		dst = appendString(dst, c.rare.value)
+		if c.rare.owner != "" {
+			dst = appendString(dst, c.rare.owner)
+		}
 	}
 	if c.twin != nil {
 		dst = binary.AppendUvarint(dst, c.twin.seq)

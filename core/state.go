@@ -135,6 +135,7 @@ type claim struct {
 type rare struct {
 	maxHold, minHold, delay int64
 	value                   []byte
+	owner                   string // "": that of its session
 }
 
 // several are the names of a claim that has more than one.
@@ -153,6 +154,14 @@ func (c *claim) parts() []part {
 
 func (c *claim) pos() *int32          { return &c.heapPos }
 func (c *claim) before(o *claim) bool { return c.arrival < o.arrival }
+
+// owner is who holds or waits, for people; c has a session.
+func (c *claim) owner() string {
+	if c.rare != nil && c.rare.owner != "" {
+		return c.rare.owner
+	}
+	return c.s.owner
+}
 
 // ownDeadline is what its holder is told: not that of a wait.
 func (c *claim) ownDeadline() int64 {

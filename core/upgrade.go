@@ -28,6 +28,9 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 	if c.Wait > 0 {
 		u.deadline, u.reason = m.now+c.Wait, endWait
 	}
+	if base.rare != nil {
+		u.rare = &rare{minHold: base.rare.minHold, delay: base.rare.delay, value: base.rare.value, owner: base.rare.owner}
+	}
 	m.touchClaim(base)
 	u.twin, base.twin = base, u
 	m.current, m.made = u, true
@@ -53,9 +56,6 @@ func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 	m.touchClaim(u)
 	base := u.twin
 	at, why := base.deadline, base.reason
-	if base.rare != nil {
-		u.rare = &rare{minHold: base.rare.minHold, delay: base.rare.delay}
-	}
 	m.suspend(base)
 	m.grantUntil(u, VerbUpgraded, at, why)
 	return true

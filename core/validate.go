@@ -93,6 +93,9 @@ func (m *Machine) validAcquire(c *Command, wants []Want, r *Result) bool {
 	case len(wants) > m.cfg.Ops:
 		r.refuse(CodeInvalid, "%d names in one claim: at most %d are allowed", len(wants), m.cfg.Ops)
 		return false
+	case len(c.Owner) > m.cfg.Name:
+		r.refuse(CodeInvalid, "the owner has %d bytes: at most %d are allowed", len(c.Owner), m.cfg.Name)
+		return false
 	case !validSpan("a wait", c.Wait, r) || !validSpan("a max-hold", c.MaxHold, r) ||
 		!validSpan("a min-hold", c.MinHold, r) || !validSpan("a delay", c.Delay, r):
 		return false
@@ -116,9 +119,9 @@ func (m *Machine) validWant(w *Want, several bool, r *Result) bool {
 	exclusive := w.Kind == Mutex || w.Kind == Election
 	switch {
 	case w.Kind < Mutex || w.Kind > Barrier:
-		r.refuse(CodeInvalid, "%q is wanted as kind %d, which cannot be held", w.Name, w.Kind)
+		r.refuse(CodeInvalid, "%q is wanted as kind %s, which cannot be held", w.Name, w.Kind)
 	case w.Kind != RWMutex && exclusive != (w.Mode == Exclusive) || w.Mode > Shared:
-		r.refuse(CodeInvalid, "%q is wanted in mode %d, which its kind does not have", w.Name, w.Mode)
+		r.refuse(CodeInvalid, "%q is wanted in mode %s, which its kind does not have", w.Name, w.Mode)
 	case w.Limit < 0 || w.Limit != 0 && (exclusive || w.Kind == RWMutex):
 		r.refuse(CodeInvalid, "%q is wanted with limit %d, which makes no sense for its kind", w.Name, w.Limit)
 	case w.Kind == Semaphore && w.Weight < 1:
@@ -139,7 +142,7 @@ func (m *Machine) validFor(res *resource, w *Want, r *Result) bool {
 	limited := w.Kind == Semaphore || w.Kind == Latch || w.Kind == Barrier
 	switch {
 	case res != nil && res.kind != w.Kind:
-		r.refuse(CodeConflict, "%q is of kind %d, not %d: use another name, or delete it first", w.Name, res.kind, w.Kind)
+		r.refuse(CodeConflict, "%q is of kind %s, not %s: use another name, or delete it first", w.Name, res.kind, w.Kind)
 		return false
 	case res == nil && limited && limit == 0:
 		r.refuse(CodeNotExist, "%q does not exist: give a limit to make it", w.Name)

@@ -1,13 +1,17 @@
 package core_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/core"
 )
 
-// Every refusal comes with a code and a text, before anything changes.
+var numbered = regexp.MustCompile(`(kind|mode|policy|state) [0-9]|, not [0-9]+: use another name`)
+
+// Every refusal comes with a code and a text that a person can read, before
+// anything changes.
 func TestRefusals(t *testing.T) {
 	r := newRig(core.Config{Waiters: 2, Names: 6, Keys: 1, Sessions: 4})
 	id, other := r.open(1, 300e9), r.open(2, 300e9)
@@ -59,6 +63,11 @@ func TestRefusals(t *testing.T) {
 		{"revoke of nobody", core.Command{Op: core.OpRevoke, Session: sessionID(99)}, core.CodeNotExist},
 		{"resize to nothing", core.Command{Op: core.OpResize, Name: "sem"}, core.CodeInvalid},
 		{"resize of a counter", core.Command{Op: core.OpResize, Name: "n", Limit: 2}, core.CodeConflict},
+		{"count of a semaphore", core.Command{Op: core.OpCount, Name: "sem", Count: core.CountAdd, A: 1}, core.CodeConflict},
+		{"numbers of a semaphore", core.Command{Op: core.OpReserve, Name: "sem", A: 1}, core.CodeConflict},
+		{"countdown of a semaphore", core.Command{Op: core.OpCountDown, Name: "sem", A: 1}, core.CodeConflict},
+		{"delete as another kind", core.Command{Op: core.OpDelete, Name: "n", Kind: core.Sequence}, core.CodeConflict},
+		{"long owner", core.Command{Op: core.OpAcquire, Wants: mutexes("a"), Owner: long}, core.CodeInvalid},
 		{"delete of a lock", core.Command{Op: core.OpDelete, Name: "held", Kind: core.Mutex}, core.CodeInvalid},
 		{"delete of what is in use", core.Command{Op: core.OpDelete, Name: "sem", Kind: core.Semaphore}, core.CodeConflict},
 		{"the other signedness", core.Command{Op: core.OpCount, Name: "n", Unsigned: true}, core.CodeConflict},
@@ -74,6 +83,9 @@ func TestRefusals(t *testing.T) {
 		got := r.do(id, c.c)
 		if got.Code != c.code || got.Text == "" {
 			t.Errorf("%s: code %d, %q; want %d", c.what, got.Code, got.Text, c.code)
+		}
+		if numbered.MatchString(got.Text) {
+			t.Errorf("%s: %q names a kind or mode by its number", c.what, got.Text)
 		}
 		if r.m.Revision() != rev || inUse(r.m) != before || len(r.out.Events) > 0 {
 			t.Errorf("%s: something has changed", c.what)
@@ -101,6 +113,7 @@ func TestRefusedOpen(t *testing.T) {
 		"negative grace":    {sessionID(2), core.Command{Op: core.OpOpen, TTL: 1, Grace: -1}, core.CodeInvalid},
 		"long metadata":     {sessionID(2), core.Command{Op: core.OpOpen, TTL: 1, Meta: strings.Repeat("m", 4097)}, core.CodeInvalid},
 		"another identity":  {sessionID(1), core.Command{Op: core.OpOpen, TTL: 1, Identity: "bob"}, core.CodePermission},
+		"there already":     {sessionID(1), core.Command{Op: core.OpOpen, Flags: core.Fresh, TTL: 1, Identity: "alice"}, core.CodeExists},
 		"another namespace": {sessionID(1), core.Command{Op: core.OpOpen, TTL: 1, Identity: "alice", Namespace: "x"}, core.CodeConflict},
 		"one too many":      {sessionID(2), core.Command{Op: core.OpOpen, TTL: 1}, core.CodeExhausted},
 	} {

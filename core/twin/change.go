@@ -126,7 +126,7 @@ func (t *Twin) never(s *session, seq uint64) {
 func (t *Twin) fallBack(c *claim) core.Result {
 	r := core.Result{Revision: t.next()}
 	t.record(c, core.CodeCanceled)
-	c.seq, c.token, c.since, c.was = c.was.seq, c.was.token, c.was.since, shared{}
+	c.seq, c.token, c.since, c.modified, c.version, c.was = c.was.seq, c.was.token, c.was.since, t.revision, c.was.version+1, shared{}
 	c.created = c.token
 	c.wants[0].Mode = core.Shared
 	c.s.records = slices.DeleteFunc(c.s.records, func(r record) bool { return r.result.Seq == c.seq })
@@ -149,7 +149,7 @@ func (t *Twin) extend(s *session, cmd core.Command) core.Result {
 	}
 	if t.now+cmd.MaxHold > c.deadline {
 		c.deadline = t.now + cmd.MaxHold
-		t.next()
+		c.change(t.next())
 		t.tell(c, core.VerbExtended, core.CodeOK)
 	}
 	return core.Result{Revision: t.revision, Token: c.token, Deadline: c.deadline}
@@ -178,7 +178,7 @@ func (t *Twin) upgrade(s *session, cmd core.Command) core.Result {
 	want := c.wants[0]
 	want.Mode = core.Exclusive
 	return t.enter(&claim{
-		ns: c.ns, s: s, seq: cmd.Seq, wants: []core.Want{want}, state: core.ClaimWaiting, target: c, wait: cmd.Wait,
+		ns: c.ns, s: s, seq: cmd.Seq, wants: []core.Want{want}, state: core.ClaimWaiting, target: c, wait: cmd.Wait, owner: c.owner,
 	})
 }
 
@@ -194,6 +194,7 @@ func (t *Twin) downgrade(s *session, cmd core.Command) core.Result {
 	c.wants[0].Mode = core.Shared
 	c.was = shared{}
 	r := core.Result{Revision: t.next(), Token: c.token, Deadline: c.ownDeadline()}
+	c.change(r.Revision)
 	t.tell(c, core.VerbDowngraded, core.CodeOK)
 	t.touch(c, 0)
 	t.settle()
@@ -216,6 +217,7 @@ func (t *Twin) proclaim(s *session, cmd core.Command) core.Result {
 	}
 	c.value = bytes.Clone(cmd.Value)
 	r := core.Result{Revision: t.next(), Token: c.token}
+	c.change(r.Revision)
 	t.tell(c, core.VerbProclaimed, core.CodeOK)
 	return r
 }
@@ -232,7 +234,7 @@ func (t *Twin) handOver(s *session, cmd core.Command) core.Result {
 	}
 	n := t.find(c.ns, c.wants[0].Name)
 	i := slices.IndexFunc(t.claims, func(o *claim) bool {
-		return o.standsAt(n) && !o.s.dead && len(o.wants) == 1 && o.s.owner == cmd.Owner
+		return o.standsAt(n) && !o.s.dead && len(o.wants) == 1 && o.owner == cmd.Owner
 	})
 	if i < 0 {
 		return core.Result{Code: core.CodeNotExist}
@@ -286,6 +288,7 @@ func (t *Twin) revokeClaim(c *claim, now bool) {
 		until = min(until, c.deadline)
 	}
 	c.state, c.deadline, c.reason = core.ClaimRevoked, until, core.CodeRevoked
+	c.change(t.revision)
 	t.orphanUpgrade(c)
 	t.push(c, core.ClaimRevoked, core.CodeRevoked)
 }

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -29,6 +30,9 @@ type claim struct {
 
 	wait, maxHold, minHold, delay int64
 	value                         []byte
+	owner                         string
+	modified                      uint64 // of a hold
+	version                       uint32
 	target                        *claim // upgrade: the shared claim it grows out of
 	was                           shared // granted upgrade: what it was before
 }
@@ -37,6 +41,7 @@ type claim struct {
 type shared struct {
 	seq, token uint64
 	since      int64
+	version    uint32
 }
 
 func (c *claim) about(n *name) bool {
@@ -53,6 +58,12 @@ func (c *claim) want(n *name) core.Want {
 // names before it are reserved. An upgrade stands before the queue, not in it.
 func (c *claim) standsAt(n *name) bool {
 	return c.state == core.ClaimWaiting && c.target == nil && c.ns == n.ns && c.wants[c.reserved].Name == n.name
+}
+
+// change notes a change of a hold.
+func (c *claim) change(revision uint64) {
+	c.modified = revision
+	c.version++
 }
 
 // holds says whether c has n, ownerless claims too, reservations not.
@@ -170,6 +181,7 @@ func (t *Twin) acquire(s *session, c core.Command) core.Result {
 	cl := &claim{
 		ns: s.ns, s: s, seq: c.Seq, wants: wants, state: core.ClaimWaiting,
 		wait: c.Wait, maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value),
+		owner: cmp.Or(strings.Clone(c.Owner), s.owner),
 	}
 	if r := t.unqueued(cl, c.Flags&core.Try != 0); r.Code != core.CodeOK {
 		t.names = t.names[:len(t.names)-made]
@@ -321,10 +333,10 @@ func (t *Twin) tell(c *claim, v core.Verb, reason core.Code) {
 			Token: c.token, Mode: w.Mode, Weight: w.Weight, Reason: reason,
 		}
 		if c.s != nil {
-			e.Session, e.Owner = c.s.id, c.s.owner
+			e.Session, e.Owner = c.s.id, c.owner
 		}
-		if w.Kind == core.Election && (v == core.VerbAcquired || v == core.VerbProclaimed) {
-			e.Value = c.value
+		if c.token != 0 {
+			e.Modified, e.Version, e.Value = c.modified, c.version, c.value
 		}
 		t.event(e)
 	}

@@ -75,6 +75,7 @@ func (t *Twin) grant(c *claim, v core.Verb, until int64) {
 	c.state, c.reserved = core.ClaimGranted, 0
 	c.token = t.next()
 	c.created = c.token
+	c.change(c.token)
 	c.since = t.now
 	c.deadline, c.reason = until, core.CodeMaxHold
 	t.tell(c, v, core.CodeOK)
@@ -165,8 +166,8 @@ func (t *Twin) serveUpgrade(n *name, up *claim) bool {
 	}
 	t.yield(n)
 	target := up.target
-	up.was = shared{target.seq, target.token, target.since}
-	up.minHold, up.delay = target.minHold, target.delay
+	up.was = shared{target.seq, target.token, target.since, target.version}
+	up.minHold, up.delay, up.value = target.minHold, target.delay, target.value
 	t.remove(target)
 	t.record(target, core.CodeLost)
 	up.target = nil

@@ -34,7 +34,7 @@ func (c *claim) holder(n *name) core.Holder {
 	if c.s == nil {
 		return h
 	}
-	h.Session, h.Owner, h.Meta = c.s.id, c.s.owner, c.s.meta
+	h.Session, h.Owner, h.Meta = c.s.id, c.owner, c.s.meta
 	if h.Deadline == 0 || h.Deadline > c.s.deadline {
 		h.Deadline = c.s.deadline
 	}

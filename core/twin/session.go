@@ -182,6 +182,9 @@ func (t *Twin) open(f core.Frame, c core.Command) core.Result {
 }
 
 func (t *Twin) reopen(s *session, c core.Command) core.Result {
+	if c.Flags&core.Fresh != 0 {
+		return t.refuse(c, core.CodeExists)
+	}
 	if s.identity != c.Identity {
 		return t.refuse(c, core.CodePermission)
 	}

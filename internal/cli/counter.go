@@ -23,16 +23,10 @@ type counting interface {
 // counterJSON is a counter for programs. The value is text of digits, since an
 // int64 does not fit into the numbers of every JSON reader.
 type counterJSON struct {
-	Name    string      `json:"name"`
-	Value   jsonInteger `json:"value"`
-	Swapped *bool       `json:"swapped,omitempty"`
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Swapped *bool  `json:"swapped,omitempty"`
 }
-
-// jsonInteger is written as a number, whole.
-type jsonInteger string
-
-// MarshalJSON writes the digits.
-func (n jsonInteger) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 func (a *app) counterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "counter", Short: "Count together with everybody", Args: cobra.NoArgs,
@@ -69,7 +63,7 @@ func (a *app) printCounter(name, value string, err error) error {
 	if err != nil {
 		return err
 	}
-	return a.print().value(counterJSON{Name: name, Value: jsonInteger(value)}, "%s", value)
+	return a.print().value(counterJSON{Name: name, Value: value}, "%s", value)
 }
 
 func (a *app) counterAdd(of counterOf, down bool) *cobra.Command {
@@ -106,7 +100,7 @@ func (a *app) counterSwap(of counterOf) *cobra.Command {
 			if !swapped {
 				return &failure{code: exitNo, err: fmt.Errorf("compare and swap %q: it is not %s", args[0], args[1]), hint: "holdfast counter get " + args[0] + " tells what it is"}
 			}
-			return a.print().value(counterJSON{args[0], jsonInteger(args[2]), &swapped}, "%s", args[2])
+			return a.print().value(counterJSON{args[0], args[2], &swapped}, "%s", args[2])
 		})}
 }
 

@@ -84,9 +84,9 @@ func (a *app) administering(run func(ctx context.Context, c pb.AdminServiceClien
 type nodeJSON struct {
 	Address  string `json:"address"`
 	Error    string `json:"error,omitempty"`
-	ID       uint64 `json:"id,omitempty"`
-	Cluster  uint64 `json:"cluster,omitempty"`
-	Leader   uint64 `json:"leader"`
+	ID       uint64 `json:"id,string,omitempty"`
+	Cluster  uint64 `json:"cluster,string,omitempty"`
+	Leader   uint64 `json:"leader,string"`
 	Serving  bool   `json:"serving"`
 	Term     uint64 `json:"term,omitempty"`
 	Revision uint64 `json:"revision,omitempty"`
@@ -218,7 +218,7 @@ func (a *app) changed(err error, format string, args ...any) error {
 
 // memberJSON is a member for programs.
 type memberJSON struct {
-	ID      uint64 `json:"id"`
+	ID      uint64 `json:"id,string"`
 	Peer    string `json:"peer"`
 	Client  string `json:"client"`
 	Learner bool   `json:"learner"`

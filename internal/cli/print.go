@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -41,6 +42,11 @@ func (p *printer) table(v any, head []string, rows [][]string) error {
 	}
 	return w.Flush()
 }
+
+// digits is a number for JSON that may be above 2^53, where many readers lose
+// digits: ids, counters and sequences are strings, as in the JSON of protobuf.
+// Tokens and revisions stay below and are numbers.
+func digits(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func encode(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

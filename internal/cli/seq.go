@@ -13,8 +13,8 @@ import (
 // numbersJSON are numbers of a sequence for programs.
 type numbersJSON struct {
 	Name  string `json:"name"`
-	First uint64 `json:"first"`
-	Last  uint64 `json:"last"`
+	First uint64 `json:"first,string"`
+	Last  uint64 `json:"last,string"`
 }
 
 // maxNumbers is how many numbers are printed one by one; more are named by their
@@ -71,7 +71,7 @@ func (a *app) seqCurrent(of sequenceOf) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print().value(map[string]any{"name": args[0], "current": v}, "%d", v)
+			return a.print().value(map[string]any{"name": args[0], "current": digits(v)}, "%d", v)
 		})}
 }
 

@@ -104,7 +104,7 @@ func (a *app) verifyDir(dir string) error {
 	if r.First <= r.Last {
 		entries = fmt.Sprintf("log entries %d to %d", r.First, r.Last)
 	}
-	return a.print().value(map[string]any{"dir": dir, "cluster": r.ClusterID, "node": r.NodeID, "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots)},
+	return a.print().value(map[string]any{"dir": dir, "cluster": digits(r.ClusterID), "node": digits(r.NodeID), "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots)},
 		"%s is whole: node %d of cluster %d, %s, snapshots: %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots))
 }
 
@@ -137,7 +137,7 @@ holds back all grants for so long.`,
 			if err != nil {
 				return &failure{code: exitFailed, err: err}
 			}
-			return a.print().value(map[string]any{"dir": anew.Dir, "cluster": b.ClusterID, "from_cluster": b.From.ClusterID, "from_revision": b.From.Revision},
+			return a.print().value(map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision},
 				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir)
 		},
 	}

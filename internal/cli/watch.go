@@ -21,7 +21,7 @@ type eventJSON struct {
 	Name     string     `json:"name,omitempty"`
 	Token    uint64     `json:"token,omitempty"`
 	Owner    string     `json:"owner,omitempty"`
-	Number   uint64     `json:"number,omitempty"`
+	Number   uint64     `json:"number,string,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
 	Value    *string    `json:"value,omitempty"`
 	Base64   []byte     `json:"value_base64,omitempty"`

@@ -24,6 +24,7 @@ var kinds = map[core.Code]error{
 	core.CodeMaxHold:     driver.ErrLost,
 	core.CodePermission:  fs.ErrPermission,
 	core.CodeUnavailable: driver.ErrUnavailable,
+	core.CodeExists:      fs.ErrExist,
 }
 
 // texts say more where the machine itself says nothing.

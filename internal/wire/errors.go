@@ -30,6 +30,7 @@ var table = []struct {
 	{fs.ErrInvalid, codes.InvalidArgument},
 	{fs.ErrPermission, codes.PermissionDenied},
 	{fs.ErrNotExist, codes.NotFound},
+	{fs.ErrExist, codes.AlreadyExists},
 	{errors.ErrUnsupported, codes.Unimplemented},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},

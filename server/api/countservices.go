@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -60,7 +61,7 @@ func (s counterService) Get(ctx context.Context, r *pb.CounterGetRequest) (*pb.C
 }
 
 func (s counterService) Add(ctx context.Context, r *pb.CounterAddRequest) (*pb.CounterAddResponse, error) {
-	_, n, h, err := s.count(ctx, "add", core.Command{Name: r.Name, Count: core.CountAdd, A: r.Amount, Unsigned: r.Unsigned})
+	_, n, h, err := s.count(ctx, "add", core.Command{Name: r.Name, Count: core.CountAdd, A: amountOf(r.Amount), Unsigned: r.Unsigned})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (s counterService) Add(ctx context.Context, r *pb.CounterAddRequest) (*pb.C
 }
 
 func (s counterService) Subtract(ctx context.Context, r *pb.CounterSubtractRequest) (*pb.CounterSubtractResponse, error) {
-	_, n, h, err := s.count(ctx, "subtract", core.Command{Name: r.Name, Count: core.CountSub, A: r.Amount, Unsigned: r.Unsigned})
+	_, n, h, err := s.count(ctx, "subtract", core.Command{Name: r.Name, Count: core.CountSub, A: amountOf(r.Amount), Unsigned: r.Unsigned})
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +77,11 @@ func (s counterService) Subtract(ctx context.Context, r *pb.CounterSubtractReque
 }
 
 func (s counterService) Set(ctx context.Context, r *pb.CounterSetRequest) (*pb.CounterSetResponse, error) {
-	_, _, h, err := s.count(ctx, "set", core.Command{
-		Name: r.Name, Count: core.CountStore, A: either(r.Unsigned, r.Value, r.UnsignedValue), Unsigned: r.Unsigned,
-	})
+	value, err := either("value", r.Unsigned, r.Value, r.UnsignedValue)
+	if err != nil {
+		return nil, named(err, "set", r.Name)
+	}
+	_, _, h, err := s.count(ctx, "set", core.Command{Name: r.Name, Count: core.CountStore, A: value, Unsigned: r.Unsigned})
 	if err != nil {
 		return nil, err
 	}
@@ -86,22 +89,38 @@ func (s counterService) Set(ctx context.Context, r *pb.CounterSetRequest) (*pb.C
 }
 
 func (s counterService) CompareAndSet(ctx context.Context, r *pb.CounterCompareAndSetRequest) (*pb.CounterCompareAndSetResponse, error) {
-	res, n, h, err := s.count(ctx, "compare and set", core.Command{
-		Name: r.Name, Count: core.CountSwap, Unsigned: r.Unsigned,
-		A: either(r.Unsigned, r.Expected, r.UnsignedExpected), B: either(r.Unsigned, r.Value, r.UnsignedValue),
-	})
+	expected, err1 := either("expected", r.Unsigned, r.Expected, r.UnsignedExpected)
+	value, err2 := either("value", r.Unsigned, r.Value, r.UnsignedValue)
+	if err := cmp.Or(err1, err2); err != nil {
+		return nil, named(err, "compare and set", r.Name)
+	}
+	res, n, h, err := s.count(ctx, "compare and set", core.Command{Name: r.Name, Count: core.CountSwap, Unsigned: r.Unsigned, A: expected, B: value})
 	if err != nil {
 		return nil, err
 	}
 	return &pb.CounterCompareAndSetResponse{Header: h, Swapped: res.OK, Value: n.signed, UnsignedValue: n.unsigned}, nil
 }
 
-// either is a number as the machine has it.
-func either(unsigned bool, s int64, u uint64) uint64 {
-	if unsigned {
-		return u
+// amountOf is how much to add or subtract: 1, unless the caller says.
+func amountOf(n *uint64) uint64 {
+	if n == nil {
+		return 1
 	}
-	return uint64(s)
+	return *n
+}
+
+// either is a number as the machine has it. The field that the counter does not
+// have must be empty: whoever fills it means the other kind of counter.
+func either(field string, unsigned bool, s int64, u uint64) (uint64, error) {
+	switch {
+	case unsigned && s != 0:
+		return 0, invalid("", "%s is for signed counters: with unsigned give unsigned_%s", field, field)
+	case !unsigned && u != 0:
+		return 0, invalid("", "unsigned_%s is for unsigned counters: give unsigned with it, or %s", field, field)
+	case unsigned:
+		return u, nil
+	}
+	return uint64(s), nil
 }
 
 func (s counterService) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteResponse, error) {

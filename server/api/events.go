@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -16,6 +18,9 @@ import (
 func watchOf(r *http.Request) (*pb.WatchRequest, error) {
 	q := r.URL.Query()
 	out := &pb.WatchRequest{Prefix: q.Get("prefix"), Exact: q.Get("exact") == "true", Patterns: q["pattern"]}
+	if err := checkWatch(q); err != nil {
+		return nil, named(err, "watch", out.Prefix)
+	}
 	from := q.Get("from")
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		from = last
@@ -29,6 +34,21 @@ func watchOf(r *http.Request) (*pb.WatchRequest, error) {
 	}
 	out.FromRevision = n
 	return out, nil
+}
+
+// checkWatch refuses what a watch would not heed.
+func checkWatch(q url.Values) error {
+	for name, values := range q {
+		switch {
+		case !slices.Contains([]string{"prefix", "exact", "from", "pattern"}, name):
+			return invalid("", "%q is nothing that a watch takes: give prefix, exact, from or pattern", clip(name))
+		case name != "pattern" && len(values) > 1:
+			return invalid("", "%s is given %d times: give it once", name, len(values))
+		case name == "exact" && values[0] != "true" && values[0] != "false":
+			return invalid("", "exact is %q: give true or false", clip(values[0]))
+		}
+	}
+	return nil
 }
 
 // rawJSON is JSON already.

@@ -63,7 +63,7 @@ func (g *gateway) wishOf(want core.Want, t *pb.Terms) (w wish, err error) {
 	if w.delay, err = checkSpan("a delay_ms", t.GetDelayMs(), maxTTL); err != nil {
 		return w, err
 	}
-	return w, w.check()
+	return w, w.check(t)
 }
 
 // patience sets how long to wait.
@@ -78,12 +78,14 @@ func (w *wish) patience(timeout *int64) error {
 	return nil
 }
 
-func (w *wish) check() error {
+func (w *wish) check(t *pb.Terms) error {
 	switch {
 	case len(w.owner) > maxName:
 		return invalid(w.want.Name, "the owner has %d bytes: at most %d are allowed", len(w.owner), maxName)
 	case w.lease < 0:
 		return invalid(w.want.Name, "lease %d: numbers of leases are positive", w.lease)
+	case w.lease != 0 && t.GetTtlMs() != 0:
+		return invalid(w.want.Name, "a ttl_ms of %d beside lease_id %d: the time to live is that of the lease", t.GetTtlMs(), w.lease)
 	case ofHold(w.lease):
 		return invalid(w.want.Name, "lease %d belongs to the hold that it was opened for: grant one to share", w.lease)
 	}
@@ -100,6 +102,9 @@ func (w *wish) command() core.Command {
 	}
 	if w.reentrant {
 		c.Flags |= core.Reentrant
+	}
+	if w.lease != 0 {
+		c.Owner = w.owner // else its lease has it
 	}
 	return c
 }
@@ -324,6 +329,9 @@ func (g *gateway) holders(ctx context.Context, ns, name string) (list []driver.C
 func (g *gateway) owner(ctx context.Context, name string, token uint64, kinds ...core.Kind) (*lease, core.ClaimInfo, error) {
 	if err := checkName(name); err != nil {
 		return nil, core.ClaimInfo{}, err
+	}
+	if token == 0 {
+		return nil, core.ClaimInfo{}, invalid(name, "the token is missing: give the one that the hold was granted with")
 	}
 	ns := callerOf(ctx).namespace
 	var claim core.ClaimInfo

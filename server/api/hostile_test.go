@@ -421,8 +421,12 @@ func withLease(d protoreflect.MessageDescriptor, id int64) (all []proto.Message)
 		if name == "terms" {
 			terms := in.Mutable(f).Message()
 			terms.Set(terms.Descriptor().Fields().ByName(protoreflect.Name("lease_id")), lease)
+			terms.Clear(terms.Descriptor().Fields().ByName("ttl_ms")) // the lease has one
 		} else {
 			in.Set(f, lease)
+		}
+		if ttl := d.Fields().ByName("ttl_ms"); ttl != nil && d.Fields().ByName("name") != nil {
+			in.Clear(ttl)
 		}
 		all = append(all, in)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/proto/holdfast/v1/holdfastv1connect"
@@ -48,7 +51,7 @@ func (s *Service) handler(peek time.Duration) http.Handler {
 // mount adds every service as JSON, Connect and gRPC-Web.
 func (s *Service) mount(mux *http.ServeMux) {
 	g := s.plain
-	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{g}), connect.WithReadMaxBytes(maxRequest)}
+	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{g}), connect.WithReadMaxBytes(maxRequest), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8"))}
 	for _, add := range []func() (string, http.Handler){
 		func() (string, http.Handler) {
 			return holdfastv1connect.NewLockServiceHandler(lockOverHTTP{lockService{gateway: g}}, opts...)
@@ -94,6 +97,24 @@ func (s *Service) mount(mux *http.ServeMux) {
 	} {
 		mux.Handle(add())
 	}
+}
+
+// strictJSON is the JSON of connect, but that a field which a call does not have is
+// refused instead of ignored.
+type strictJSON string
+
+// Name is of connect.Codec.
+func (n strictJSON) Name() string { return string(n) }
+
+// Marshal is of connect.Codec.
+func (strictJSON) Marshal(m any) ([]byte, error) { return protojson.Marshal(m.(proto.Message)) }
+
+// Unmarshal is of connect.Codec.
+func (strictJSON) Unmarshal(data []byte, m any) error {
+	if len(data) == 0 {
+		return errors.New("the body is empty: it has to be a JSON object")
+	}
+	return protojson.Unmarshal(data, m.(proto.Message))
 }
 
 // register adds the plain services to a gRPC server.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"io/fs"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -37,11 +36,23 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 
 // GetSession tells about a session.
 func (s *Service) GetSession(ctx context.Context, r *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
-	if n := len(r.GetSession()); n != len(core.SessionID{}) {
-		return nil, wire.Status(driver.Errorf("get session", "", fs.ErrInvalid, "a session id has 16 bytes, not %d", n)).Err()
+	info, err := s.session(ctx, r)
+	out := wire.SessionInfo(&info)
+	out.LeaseId, _ = leaseOf(namespace(ctx), core.SessionID(info.ID))
+	return answered(out, named(err, "get session", ""))
+}
+
+// session finds a session by its id or as a lease.
+func (s *Service) session(ctx context.Context, r *pb.GetSessionRequest) (driver.LeaseInfo, error) {
+	switch n := len(r.GetSession()); {
+	case n > 0 && r.GetLeaseId() != 0:
+		return driver.LeaseInfo{}, invalid("", "session and lease_id are both given: give one")
+	case r.GetLeaseId() != 0:
+		return s.plain.leaseInfo(ctx, r.GetLeaseId())
+	case n != len(core.SessionID{}):
+		return driver.LeaseInfo{}, invalid("", "a session id has 16 bytes, not %d: give one, or a lease_id", n)
 	}
-	info, err := s.node.SessionInfo(ctx, namespace(ctx), wire.LeaseID(r.GetSession()))
-	return answered(wire.SessionInfo(&info), err)
+	return s.node.SessionInfo(ctx, namespace(ctx), wire.LeaseID(r.GetSession()))
 }
 
 // Ping answers when the node can serve.

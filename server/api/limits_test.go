@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -54,7 +55,7 @@ func TestQuotaOfSessions(t *testing.T) {
 	_, err = r.locks().Lock(r.ctx, &pb.LockRequest{Name: "x"}) // on a lease of its own
 	exhausted(t, err, "--max-sessions")
 	r.want(429, "POST", "/v1/leases/:open", "")
-	must[*pb.OpenResponse](t)(pb.NewSessionServiceClient(r.conn).Open(r.ctx, &pb.OpenRequest{LeaseId: one})) // is there
+	must[*pb.KeepResponse](t)(pb.NewSessionServiceClient(r.conn).Keep(r.ctx, &pb.KeepRequest{LeaseId: one})) // is there
 	must[*pb.LeaseRevokeResponse](t)(r.locks().LeaseRevoke(r.ctx, &pb.LeaseRevokeRequest{Id: one}))
 	r.lease()
 	s, err := remote.Open(remote.Config{Endpoints: []string{r.addr}})
@@ -84,7 +85,7 @@ func TestQuotaOfNamesAndHolds(t *testing.T) {
 		}
 	}
 	exhausted(t, lock("c", two), "--max-names")
-	_, err := pb.NewCounterServiceClient(r.conn).Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: 1})
+	_, err := pb.NewCounterServiceClient(r.conn).Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(1)})
 	exhausted(t, err, "--max-names")
 	exhausted(t, read("b"), "--max-holds")
 	waiting := make(chan error, 1)
@@ -142,7 +143,7 @@ func TestTooManyCalls(t *testing.T) {
 		code  int
 		after string
 	}{
-		"/v1/locks/x:acquire": {429, "1"}, "/v1/locks/x:release": {410, ""}, "/v1/leases/:open": {429, "1"},
+		"/v1/locks/x:acquire": {429, "1"}, "/v1/locks/x:release": {400, ""}, "/v1/leases/:open": {429, "1"},
 		"/holdfast.v1.LockService/Lock": {429, "1"}, "/holdfast.v1.LockService/Unlock": {400, ""},
 	} {
 		res, err := r.web.Post("http://"+r.addr+path, "application/json", strings.NewReader("{}"))

@@ -280,14 +280,14 @@ func TestIdempotencyKey(t *testing.T) {
 	c := pb.NewCounterServiceClient(r.conn)
 	once := r.as("idempotency-key", "k1")
 	for range 3 {
-		if v := must[*pb.CounterAddResponse](t)(c.Add(once, &pb.CounterAddRequest{Name: "n", Amount: 5})); v.Value != 5 {
+		if v := must[*pb.CounterAddResponse](t)(c.Add(once, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(5)})); v.Value != 5 {
 			t.Fatalf("counted %d", v.Value)
 		}
 	}
-	if v := must[*pb.CounterAddResponse](t)(c.Add(r.as("idempotency-key", "k2"), &pb.CounterAddRequest{Name: "n", Amount: 5})); v.Value != 10 {
+	if v := must[*pb.CounterAddResponse](t)(c.Add(r.as("idempotency-key", "k2"), &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(5)})); v.Value != 10 {
 		t.Errorf("another key counted %d", v.Value)
 	}
-	_, err := c.Add(once, &pb.CounterAddRequest{Name: "n", Amount: 6})
+	_, err := c.Add(once, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(6)})
 	if f := wantCode(t, err, codes.Aborted); f.Kind != "conflict" || !f.NotDone {
 		t.Errorf("the key of another request: %v", err)
 	}

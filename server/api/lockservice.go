@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/internal/convert"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -111,8 +110,11 @@ func cutKey(key string) (name string, lease int64, err error) {
 }
 
 func (s lockService) Unlock(ctx context.Context, r *pb.UnlockRequest) (*pb.UnlockResponse, error) {
-	name, token := r.Name, uint64(r.FencingToken)
+	name, token := r.Name, uint64(max(r.FencingToken, 0))
 	if r.Key != "" {
+		if r.Name != "" || r.FencingToken != 0 {
+			return nil, named(invalid("", "key and name or fencing_token are both given: give the key, or name and token"), "unlock", r.Key)
+		}
 		var err error
 		if name, token, err = s.tokenOf(ctx, r.Key); err != nil {
 			return nil, named(err, "unlock", r.Key)
@@ -140,6 +142,9 @@ func (g *gateway) tokenOf(ctx context.Context, key string) (name string, token u
 			}
 		}
 	})
+	if err == nil && token == 0 {
+		err = driver.Errorf("", key, driver.ErrLost, "lease %d does not hold it (any more): it may be another's by now", number)
+	}
 	return name, token, err
 }
 
@@ -147,11 +152,11 @@ func (s lockService) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*
 	if r.Ttl <= 0 || r.Ttl > int64(maxTTL/time.Second) {
 		return nil, named(invalid("", "a ttl of %d s is out of range: give 1 to %d", r.Ttl, int64(maxTTL/time.Second)), "grant lease", "")
 	}
-	o, err := s.open(ctx, &pb.OpenRequest{TtlMs: r.Ttl * 1000, LeaseId: r.Id})
+	o, err := s.open(ctx, &pb.OpenRequest{TtlMs: r.Ttl * 1000, LeaseId: r.Id, Owner: r.Owner})
 	if err != nil {
 		return nil, named(err, "grant lease", "")
 	}
-	return &pb.LeaseGrantResponse{Header: o.Header, Id: o.LeaseId, Ttl: r.Ttl}, nil
+	return &pb.LeaseGrantResponse{Header: o.Header, Id: o.LeaseId, Ttl: r.Ttl, Session: o.Session}, nil
 }
 
 func (s lockService) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
@@ -189,79 +194,4 @@ func (g *gateway) keepAlive(ctx context.Context, m *pb.LeaseKeepAliveRequest) (*
 		return nil, named(err, "keep lease alive", "")
 	}
 	return &pb.LeaseKeepAliveResponse{Header: g.header(ctx, g.revision(ctx)), Id: m.Id, Ttl: int64(left / time.Second)}, nil
-}
-
-// open opens a lease, or renews it.
-func (g *gateway) open(ctx context.Context, r *pb.OpenRequest) (*pb.OpenResponse, error) {
-	ttl, err := checkTTL(r.TtlMs, g.s.MinTTL())
-	switch {
-	case err != nil:
-		return nil, err
-	case r.LeaseId < 0 || ofHold(r.LeaseId):
-		return nil, invalid("", "lease %d: choose a positive number outside of 2^52 to 2^53, or 0", r.LeaseId)
-	case len(r.Owner) > maxName:
-		return nil, invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), maxName)
-	}
-	if err := checkBytes("the metadata", []byte(r.Meta)); err != nil {
-		return nil, err
-	}
-	who := callerOf(ctx)
-	number := r.LeaseId
-	switch {
-	case number == 0 && who.key != "":
-		number = max(1, keyNumber(who.key))
-	case number == 0:
-		number = g.newNumber()
-	}
-	id := sessionOf(who.namespace, number)
-	c := core.Command{Op: core.OpOpen, Namespace: who.namespace, TTL: int64(ttl), Owner: r.Owner, Meta: r.Meta}
-	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{c}})
-	if err != nil {
-		return nil, err
-	}
-	if err := refusal(&reply.Results[0], reply.Now, nil); err != nil {
-		return nil, err
-	}
-	return &pb.OpenResponse{
-		Header: g.header(ctx, reply.Results[0].Revision), LeaseId: number, Session: id[:],
-		TtlMs: convert.Left(reply.Now, reply.Deadline).Milliseconds(),
-	}, nil
-}
-
-// keepLease renews a lease of the caller's namespace.
-func (g *gateway) keepLease(ctx context.Context, number int64, ttl time.Duration) (time.Duration, error) {
-	if number <= 0 {
-		return 0, invalid("", "lease %d: numbers of leases are positive", number)
-	}
-	id := sessionOf(callerOf(ctx).namespace, number)
-	var r core.Renewed
-	err := g.patiently(ctx, func() (err error) {
-		r, err = g.s.Renew(ctx, id, ttl)
-		return err
-	})
-	if err == nil && r.Deadline == 0 {
-		err = noLease(number)
-	}
-	return convert.Left(r.Now, r.Deadline), err
-}
-
-// endLease ends a lease with all that hangs on it.
-func (g *gateway) endLease(ctx context.Context, number int64) (*pb.Header, error) {
-	if number <= 0 {
-		return nil, invalid("", "lease %d: numbers of leases are positive", number)
-	}
-	ns := callerOf(ctx).namespace
-	id := sessionOf(ns, number)
-	known := false
-	if err := g.look(ctx, func(m *core.Machine, _ int64) { _, known = m.Session(id) }); err != nil {
-		return nil, err
-	}
-	if !known {
-		return nil, noLease(number)
-	}
-	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: ns}}})
-	if err != nil {
-		return nil, err
-	}
-	return g.header(ctx, reply.Results[0].Revision), nil
 }

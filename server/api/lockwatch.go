@@ -6,10 +6,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/watch"
 )
 
@@ -26,12 +30,12 @@ var holdPatterns = func() (list []string) {
 	return append(list, "kv:put", "kv:delete")
 }()
 
-// Watch begins a watch with each message; responses of all of them share the
-// stream.
+// Watch begins a watch with each message, or ends one; responses of all of them
+// share the stream.
 func (s lockService) Watch(stream pb.LockService_WatchServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	w := &lockWatches{g: s.gateway, out: make(chan *pb.LockWatchResponse), failed: make(chan error, 1)}
+	w := &lockWatches{g: s.gateway, live: map[*lockWatch]struct{}{}, out: make(chan *pb.LockWatchResponse), failed: make(chan error, 1)}
 	asked := make(chan error, 1)
 	go func() { asked <- w.receive(ctx, stream) }()
 	for {
@@ -56,30 +60,104 @@ func (s lockService) Watch(stream pb.LockService_WatchServer) error {
 // lockWatches are the watches of one stream.
 type lockWatches struct {
 	g      *gateway
-	n      int
 	out    chan *pb.LockWatchResponse
 	failed chan error
+
+	mu   sync.Mutex
+	live map[*lockWatch]struct{}
 }
 
-// receive begins a watch with each request. It ends with the stream.
+// lockWatch is one of them.
+type lockWatch struct {
+	*pb.LockWatchRequest
+	end   context.CancelFunc
+	leave func() // gives its place among the calls that stay back
+}
+
+// receive begins or ends a watch with each request. It ends with the stream.
 func (w *lockWatches) receive(ctx context.Context, stream pb.LockService_WatchServer) error {
 	for {
 		r, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		if w.n++; w.n > maxWatches {
-			return named(invalid(r.Key, "this stream has %d watches: open another", maxWatches), "watch", r.Key)
+		if err := checkLockWatch(r); err != nil {
+			return named(err, "watch", r.Key)
 		}
-		if r.StartRevision < 0 || r.Key == "" && !r.Prefix {
-			return named(invalid(r.Key, "a watch needs a key or a prefix, and a start_revision that is not negative"), "watch", r.Key)
+		if r.Cancel {
+			w.cancel(ctx, r.WatchId)
+			continue
 		}
-		go w.follow(ctx, r)
+		w.begin(ctx, r)
 	}
 }
 
-// follow tells one watch's events.
-func (w *lockWatches) follow(ctx context.Context, r *pb.LockWatchRequest) {
+func checkLockWatch(r *pb.LockWatchRequest) error {
+	switch more := r.Key != "" || r.Prefix || r.StartRevision != 0 || r.PrevKv || len(r.Types) > 0; {
+	case r.Cancel && more:
+		return invalid(r.Key, "to end a watch give its watch_id and nothing else")
+	case r.StartRevision < 0 || r.Key == "" && !r.Prefix && !r.Cancel:
+		return invalid(r.Key, "a watch needs a key or a prefix, and a start_revision that is not negative")
+	}
+	return nil
+}
+
+// begin begins a watch, if there is room for it: in the stream, and among all calls
+// that stay. One that finds none is told so; the others are none the worse.
+func (w *lockWatches) begin(ctx context.Context, r *pb.LockWatchRequest) {
+	x := &lockWatch{LockWatchRequest: r}
+	if err := w.add(x); err != nil {
+		w.send(ctx, &pb.LockWatchResponse{Header: w.g.header(ctx, 0), WatchId: r.WatchId, Canceled: true, Reason: err.Error()})
+		return
+	}
+	own, end := context.WithCancel(ctx)
+	x.end = end
+	go func() {
+		defer w.remove(x)
+		w.follow(ctx, own, r)
+	}()
+}
+
+func (w *lockWatches) add(x *lockWatch) (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.live) >= maxWatches {
+		return named(driver.Errorf("", x.Key, driver.ErrExhausted, "this stream has %d watches, as many as one may: end one, or open another stream", maxWatches), "watch", x.Key)
+	}
+	if x.leave, err = w.g.gate.settle(classOf(pb.LockService_Watch_FullMethodName)); err != nil {
+		return err
+	}
+	w.live[x] = struct{}{}
+	return nil
+}
+
+func (w *lockWatches) remove(x *lockWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.live, x)
+	x.end()
+	x.leave()
+}
+
+// cancel ends the watches with that number; each tells it itself, after its last
+// event. If there is none (any more), that is told here.
+func (w *lockWatches) cancel(ctx context.Context, id int64) {
+	w.mu.Lock()
+	found := false
+	for x := range w.live {
+		if x.WatchId == id {
+			found = true
+			x.end()
+		}
+	}
+	w.mu.Unlock()
+	if !found {
+		w.send(ctx, &pb.LockWatchResponse{Header: w.g.header(ctx, 0), WatchId: id, Canceled: true})
+	}
+}
+
+// follow tells one watch's events, until the stream or own, its own time, ends.
+func (w *lockWatches) follow(ctx, own context.Context, r *pb.LockWatchRequest) {
 	f := watch.Filter{Namespace: callerOf(ctx).namespace, Prefix: nameOf(r), Patterns: holdPatterns}
 	x, first, err := w.g.s.Watch(f, uint64(r.StartRevision))
 	if gone, ok := errors.AsType[*watch.CompactedError](err); ok {
@@ -92,25 +170,33 @@ func (w *lockWatches) follow(ctx context.Context, r *pb.LockWatchRequest) {
 	}
 	defer x.Close()
 	w.send(ctx, &pb.LockWatchResponse{Header: w.g.header(ctx, first), WatchId: r.WatchId})
-	var events []core.Event
-	for {
-		var resync uint64
-		events, resync, err = x.Next(ctx, events[:0], 128)
-		if err != nil {
-			w.fail(err)
-			return
-		}
-		out := &pb.LockWatchResponse{WatchId: r.WatchId, CompactRevision: int64(resync)}
-		for i := range events {
-			if e := lockEvent(r, &events[i]); e != nil {
-				out.Events = append(out.Events, e)
-			}
-		}
-		if len(out.Events) > 0 || resync != 0 {
-			out.Header = w.g.header(ctx, max(resync, lastOf(events)))
-			w.send(ctx, out)
+	for err == nil {
+		err = w.some(ctx, own, r, x)
+	}
+	if own.Err() == nil {
+		w.fail(err)
+		return
+	}
+	w.send(ctx, &pb.LockWatchResponse{Header: w.g.header(ctx, 0), WatchId: r.WatchId, Canceled: true})
+}
+
+// some waits for events and tells them.
+func (w *lockWatches) some(ctx, own context.Context, r *pb.LockWatchRequest, x *server.Watch) error {
+	events, resync, err := x.Next(own, nil, 128)
+	if err != nil {
+		return err
+	}
+	out := &pb.LockWatchResponse{WatchId: r.WatchId, CompactRevision: int64(resync)}
+	for i := range events {
+		if e := lockEvent(r, &events[i]); e != nil {
+			out.Events = append(out.Events, e)
 		}
 	}
+	if len(out.Events) > 0 || resync != 0 {
+		out.Header = w.g.header(ctx, max(resync, lastOf(events)))
+		w.send(ctx, out)
+	}
+	return nil
 }
 
 func lastOf(events []core.Event) uint64 {
@@ -145,9 +231,14 @@ func nameOf(r *pb.LockWatchRequest) string {
 
 // lockEvent is an event as the change of a key; nil: the watch does not want it.
 func lockEvent(r *pb.LockWatchRequest, e *core.Event) *pb.LockEvent {
-	out := holdEvent(e)
-	if e.Kind == core.EventKV {
+	var out *pb.LockEvent
+	switch {
+	case e.Kind == core.EventKV:
 		out = kvEvent(e, r.PrevKv)
+	case e.Session == (core.SessionID{}):
+		return nil // the end of what is nobody's since its hold ended
+	default:
+		out = holdEvent(e, r.PrevKv)
 	}
 	key := out.Kv.Key
 	switch {
@@ -162,11 +253,11 @@ func lockEvent(r *pb.LockWatchRequest, e *core.Event) *pb.LockEvent {
 // holdEvent is a hold as a key: it is written by its grant and what changes it,
 // and deleted by its end. A revocation only decides its end: until that comes its
 // holder may believe in it.
-func holdEvent(e *core.Event) *pb.LockEvent {
+func holdEvent(e *core.Event, previous bool) *pb.LockEvent {
 	lease, ours := leaseOf(e.Namespace, e.Session)
 	kv := &pb.LockKeyValue{
 		Key: e.Name + "/" + driver.LeaseID(e.Session).String(), Value: e.Value,
-		CreateRevision: int64(e.Token), ModRevision: int64(e.Revision), Version: 1,
+		CreateRevision: int64(e.Token), ModRevision: int64(e.Modified), Version: int64(e.Version),
 	}
 	if ours {
 		kv.Key, kv.Lease = keyOf(e.Name, lease), lease
@@ -175,6 +266,10 @@ func holdEvent(e *core.Event) *pb.LockEvent {
 	switch e.Verb {
 	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
 		out.Type = pb.LockEvent_TYPE_DELETE
+		if previous {
+			out.PrevKv = proto.CloneOf(kv)
+		}
+		kv.ModRevision = int64(e.Revision)
 	}
 	return out
 }

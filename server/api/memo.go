@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"sync"
 	"time"
 
@@ -97,7 +96,11 @@ func (g *gateway) sameRequest(ctx context.Context, id core.SessionID, print stri
 		}
 	})
 	if err == nil && !same {
-		err = &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: errors.New("the idempotency key was used for another request: use a new one")}
+		err = errOtherRequest()
 	}
 	return err
+}
+
+func errOtherRequest() error {
+	return driver.Errorf("", "", driver.ErrConflict, "the idempotency key was used for another request: use a new one")
 }

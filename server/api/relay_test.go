@@ -181,7 +181,7 @@ func TestRelay_TooManyCalls(t *testing.T) {
 	_, err := r.locks().Lock(r.ctx, &pb.LockRequest{Name: "x"})
 	exhausted(t, err, "--max-calls")
 	for path, want := range map[string]int{
-		"/v1/locks/x:acquire": 429, "/v1/leases/:open": 429, "/v1/nonsense/x:do": 429, "/v1/locks/x:release": 410,
+		"/v1/locks/x:acquire": 429, "/v1/leases/:open": 429, "/v1/nonsense/x:do": 429, "/v1/locks/x:release": 400,
 		"/holdfast.v1.LockService/Lock": 429, "/holdfast.v1.Nonsense/Do": 429, "/holdfast.v1.LockService/Unlock": 400,
 	} {
 		answer := r.want(want, "POST", path, "{}")

@@ -120,8 +120,8 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 		}
 		return nil, label, invalid(name, "the body could not be read: %v", err)
 	}
-	if len(body) == 0 {
-		body = query(r.URL.Query())
+	if body, err = rt.request(body, r.URL.Query()); err != nil {
+		return nil, label, named(err, strings.Trim(rt.verb+" "+rt.kind, " "), name)
 	}
 	leave, err := h.s.plain.gate.enter(rt.class())
 	if err != nil {
@@ -130,27 +130,6 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 	defer leave()
 	out, err = rt.serve(ctx, h.s.plain, name, body)
 	return out, label, named(err, strings.Trim(rt.verb+" "+rt.kind, " "), name)
-}
-
-// query is what stands behind the ? of a path as the JSON of a body.
-func query(values url.Values) []byte {
-	if len(values) == 0 {
-		return nil
-	}
-	m := map[string]any{}
-	for k := range values {
-		v := values.Get(k)
-		switch n, err := strconv.ParseInt(v, 10, 64); {
-		case v == "true" || v == "false":
-			m[k] = v == "true"
-		case err == nil:
-			m[k] = n
-		default:
-			m[k] = v
-		}
-	}
-	b, _ := json.Marshal(m)
-	return b
 }
 
 // find is the route of a path, and the name in it. The name is everything

@@ -7,7 +7,7 @@ type none struct{}
 
 type restTerms struct {
 	HolderID  string `json:"holder_id" doc:"who wants it, for people"`
-	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; default 30000"`
+	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; default 30000; not with lease_id"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; 0: one try; absent: as long as the call lasts"`
 	LeaseID   int64  `json:"lease_id" doc:"the lease to hang it on; absent: one of its own, with ttl_ms"`
 	Metadata  string `json:"metadata" doc:"kept with it, at most 4 KiB"`
@@ -85,8 +85,8 @@ type restUpgrade struct {
 }
 
 type restAmount struct {
-	Amount   uint64 `json:"amount" doc:"how much"`
-	Unsigned bool   `json:"unsigned" doc:"the counter is unsigned: 0 to 2^64-1"`
+	Amount   *uint64 `json:"amount" doc:"how much; default 1"`
+	Unsigned bool    `json:"unsigned" doc:"the counter is unsigned: 0 to 2^64-1"`
 }
 
 type restUnsigned struct {
@@ -94,15 +94,15 @@ type restUnsigned struct {
 }
 
 type restSet struct {
-	Value         int64  `json:"value" doc:"the value of a signed counter"`
-	UnsignedValue uint64 `json:"unsigned_value" doc:"the value of an unsigned counter"`
-	Unsigned      bool   `json:"unsigned" doc:"the counter is unsigned"`
+	Value         *int64  `json:"value" doc:"the value of a signed counter"`
+	UnsignedValue *uint64 `json:"unsigned_value" doc:"the value of an unsigned counter"`
+	Unsigned      bool    `json:"unsigned" doc:"the counter is unsigned"`
 }
 
 type restSwap struct {
 	restSet
-	Expected         int64  `json:"expected" doc:"what a signed counter must be"`
-	UnsignedExpected uint64 `json:"unsigned_expected" doc:"what an unsigned counter must be"`
+	Expected         *int64  `json:"expected" doc:"what a signed counter must be"`
+	UnsignedExpected *uint64 `json:"unsigned_expected" doc:"what an unsigned counter must be"`
 }
 
 type restValue struct {
@@ -186,6 +186,15 @@ type restKeys struct {
 type restOpen struct {
 	HolderID string `json:"holder_id" doc:"who, for people"`
 	TTLMS    int64  `json:"ttl_ms" doc:"how long it lives unless kept; default 30000"`
+}
+
+type restSession struct {
+	LeaseID  int64    `json:"lease_id" doc:"the lease"`
+	TTLMS    int64    `json:"ttl_ms" doc:"time left; count it from when you sent the call"`
+	HolderID string   `json:"holder_id" doc:"who, for people"`
+	Names    []string `json:"names" doc:"what it holds"`
+	Waits    []string `json:"waits" doc:"what it waits for"`
+	Keys     []string `json:"keys" doc:"the keys that end with it"`
 }
 
 type restLease struct {

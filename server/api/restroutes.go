@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"strconv"
@@ -118,8 +119,9 @@ var routes = []route{
 	on("DELETE", "kv", "", "removes a key", deleteKey),
 	on("GET", "keys", "", "tells all keys with the prefix name", listKeys),
 
-	on("POST", "leases", "open", "opens a lease, or renews it; the name is its number, empty: the server chooses", openLease),
+	on("POST", "leases", "open", "opens a lease; the name is its number, which must not be in use; empty: the server chooses", openLease),
 	on("POST", "leases", "keep", "renews a lease", keepLease),
+	on("GET", "leases", "", "tells how long a lease lives and what hangs on it", showLease),
 	on("DELETE", "leases", "", "ends a lease with everything that hangs on it", endLease),
 }
 
@@ -220,22 +222,44 @@ func getCounter(ctx context.Context, g *gateway, name string, in *restUnsigned) 
 }
 
 func addCounter(ctx context.Context, g *gateway, name string, in *restAmount) (restValue, error) {
-	return counted(ctx, g, core.Command{Name: name, Count: core.CountAdd, A: in.Amount, Unsigned: in.Unsigned})
+	return counted(ctx, g, core.Command{Name: name, Count: core.CountAdd, A: amountOf(in.Amount), Unsigned: in.Unsigned})
 }
 
 func subtractCounter(ctx context.Context, g *gateway, name string, in *restAmount) (restValue, error) {
-	return counted(ctx, g, core.Command{Name: name, Count: core.CountSub, A: in.Amount, Unsigned: in.Unsigned})
+	return counted(ctx, g, core.Command{Name: name, Count: core.CountSub, A: amountOf(in.Amount), Unsigned: in.Unsigned})
+}
+
+// theOne is the number of a signed or unsigned counter that a body gives; the other
+// one must not be there.
+func theOne(field string, unsigned bool, s *int64, u *uint64) (uint64, error) {
+	switch {
+	case unsigned && s != nil:
+		return 0, invalid("", "%s is for signed counters: with unsigned give unsigned_%s", field, field)
+	case !unsigned && u != nil:
+		return 0, invalid("", "unsigned_%s is for unsigned counters: give unsigned with it, or %s", field, field)
+	case unsigned && u != nil:
+		return *u, nil
+	case s != nil:
+		return uint64(*s), nil
+	}
+	return 0, invalid("", "%s is missing: give it, or unsigned_%s and unsigned", field, field)
 }
 
 func setCounter(ctx context.Context, g *gateway, name string, in *restSet) (restValue, error) {
-	return counted(ctx, g, core.Command{Name: name, Count: core.CountStore, A: either(in.Unsigned, in.Value, in.UnsignedValue), Unsigned: in.Unsigned})
+	value, err := theOne("value", in.Unsigned, in.Value, in.UnsignedValue)
+	if err != nil {
+		return restValue{}, err
+	}
+	return counted(ctx, g, core.Command{Name: name, Count: core.CountStore, A: value, Unsigned: in.Unsigned})
 }
 
 func swapCounter(ctx context.Context, g *gateway, name string, in *restSwap) (restSwapped, error) {
-	r, n, _, err := g.count(ctx, "", core.Command{
-		Name: name, Count: core.CountSwap, Unsigned: in.Unsigned,
-		A: either(in.Unsigned, in.Expected, in.UnsignedExpected), B: either(in.Unsigned, in.Value, in.UnsignedValue),
-	})
+	expected, err1 := theOne("expected", in.Unsigned, in.Expected, in.UnsignedExpected)
+	value, err2 := theOne("value", in.Unsigned, in.Value, in.UnsignedValue)
+	if err := cmp.Or(err1, err2); err != nil {
+		return restSwapped{}, err
+	}
+	r, n, _, err := g.count(ctx, "", core.Command{Name: name, Count: core.CountSwap, Unsigned: in.Unsigned, A: expected, B: value})
 	return restSwapped{restValue{n.signed, n.unsigned}, r.OK}, err
 }
 
@@ -272,8 +296,13 @@ func getKey(ctx context.Context, g *gateway, name string, _ *none) (restKey, err
 
 func putKey(ctx context.Context, g *gateway, name string, in *restPut) (restDone, error) {
 	value := in.ValueBase64
-	if in.Value != nil {
+	switch {
+	case in.Value != nil && in.ValueBase64 != nil:
+		return restDone{}, invalid(name, "value and value_base64 are both given: give one")
+	case in.Value != nil:
 		value = []byte(*in.Value)
+	case in.ValueBase64 == nil:
+		return restDone{}, invalid(name, "the value is missing: give value or value_base64, which may be empty")
 	}
 	r, err := kvService{gateway: g}.Put(ctx, &pb.PutRequest{Key: name, Value: value, LeaseId: in.LeaseID, ExpireMs: in.ExpireMS, ExpectRevision: in.ExpectRevision})
 	return restDone{r.GetHeader().GetRevision()}, err
@@ -313,6 +342,24 @@ func openLease(ctx context.Context, g *gateway, name string, in *restOpen) (rest
 	r, err := g.open(ctx, &pb.OpenRequest{LeaseId: n, TtlMs: in.TTLMS, Owner: in.HolderID})
 	return restLease{r.GetLeaseId(), r.GetTtlMs()}, err
 }
+
+func showLease(ctx context.Context, g *gateway, name string, _ *none) (restSession, error) {
+	n, err := leaseNumber(name)
+	if err != nil {
+		return restSession{}, err
+	}
+	info, err := g.leaseInfo(ctx, n)
+	if err != nil {
+		return restSession{}, err
+	}
+	return restSession{
+		LeaseID: n, TTLMS: info.ExpiresIn.Milliseconds(), HolderID: info.Owner,
+		Names: listed(info.Names), Waits: listed(info.Waits), Keys: listed(info.Keys),
+	}, nil
+}
+
+// listed is a list that is there even if it is empty.
+func listed(list []string) []string { return append([]string{}, list...) }
 
 func keepLease(ctx context.Context, g *gateway, name string, in *restTTL) (restLease, error) {
 	n, err := leaseNumber(name)

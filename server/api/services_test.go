@@ -175,13 +175,13 @@ func TestCounters(t *testing.T) {
 	if v := must[*pb.CounterGetResponse](t)(c.Get(r.ctx, &pb.CounterGetRequest{Name: "n"})); v.Value != 0 {
 		t.Errorf("an absent counter is %d", v.Value)
 	}
-	must[*pb.CounterAddResponse](t)(c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: 3}))
-	if v := must[*pb.CounterSubtractResponse](t)(c.Subtract(r.ctx, &pb.CounterSubtractRequest{Name: "n", Amount: 5})); v.Value != -2 {
+	must[*pb.CounterAddResponse](t)(c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(3)}))
+	if v := must[*pb.CounterSubtractResponse](t)(c.Subtract(r.ctx, &pb.CounterSubtractRequest{Name: "n", Amount: proto.Uint64(5)})); v.Value != -2 {
 		t.Errorf("3 - 5 = %d", v.Value)
 	}
-	_, err := c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: 1, Unsigned: true})
+	_, err := c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(1), Unsigned: true})
 	wantCode(t, err, codes.Aborted)
-	_, err = c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: 1 << 63})
+	_, err = c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(1 << 63)})
 	wantCode(t, err, codes.InvalidArgument)
 	s := must[*pb.CounterCompareAndSetResponse](t)(c.CompareAndSet(r.ctx, &pb.CounterCompareAndSetRequest{Name: "n", Expected: -2, Value: 7}))
 	if !s.Swapped || s.Value != 7 {
@@ -192,7 +192,7 @@ func TestCounters(t *testing.T) {
 		t.Errorf("set to %d", v.Value)
 	}
 	must[*pb.CounterSetResponse](t)(c.Set(r.ctx, &pb.CounterSetRequest{Name: "u", UnsignedValue: math.MaxUint64 - 1, Unsigned: true}))
-	if v := must[*pb.CounterAddResponse](t)(c.Add(r.ctx, &pb.CounterAddRequest{Name: "u", Amount: 5, Unsigned: true})); v.UnsignedValue != math.MaxUint64 {
+	if v := must[*pb.CounterAddResponse](t)(c.Add(r.ctx, &pb.CounterAddRequest{Name: "u", Amount: proto.Uint64(5), Unsigned: true})); v.UnsignedValue != math.MaxUint64 {
 		t.Errorf("saturated at %d", v.UnsignedValue)
 	}
 	must[*pb.DeleteResponse](t)(c.Delete(r.ctx, &pb.DeleteRequest{Name: "n"}))
@@ -208,7 +208,7 @@ func TestManyCallsAtOnce(t *testing.T) {
 	failed := make(chan error, n)
 	for range n {
 		go func() {
-			_, err := c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: 1})
+			_, err := c.Add(r.ctx, &pb.CounterAddRequest{Name: "n", Amount: proto.Uint64(1)})
 			failed <- err
 		}()
 	}

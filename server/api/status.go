@@ -80,6 +80,7 @@ var httpCodes = map[codes.Code]int{
 	codes.InvalidArgument:    http.StatusBadRequest,
 	codes.PermissionDenied:   http.StatusForbidden,
 	codes.NotFound:           http.StatusNotFound,
+	codes.AlreadyExists:      http.StatusConflict,
 	codes.Unimplemented:      http.StatusNotImplemented,
 	codes.DeadlineExceeded:   http.StatusGatewayTimeout,
 	codes.Canceled:           clientClosed,

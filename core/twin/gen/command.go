@@ -75,6 +75,9 @@ func (g *Gen) open(c *client) core.Command {
 	if g.rand.IntN(300) == 0 {
 		cmd.TTL <<= 20 // too long
 	}
+	if g.extras.IntN(10) == 0 {
+		cmd.Flags |= core.Fresh
+	}
 	if cmd.Namespace == "default" && g.chance(50) {
 		cmd.Namespace = ""
 	}
@@ -134,6 +137,12 @@ func (g *Gen) acquire(*client) core.Command {
 	}
 	if g.chance(g.Taste.Reentrant) {
 		cmd.Flags |= core.Reentrant
+	}
+	if g.extras.IntN(5) == 0 {
+		cmd.Owner = string(rune('a' + g.extras.IntN(3)))
+	}
+	if g.extras.IntN(5) == 0 {
+		cmd.Value = []byte{byte('x' + g.extras.IntN(3))}
 	}
 	n := 1
 	if g.Taste.Multi > 0 && g.chance(40) {

@@ -34,6 +34,7 @@ type Taste struct {
 // Gen makes one history, entry by entry.
 type Gen struct {
 	rand    *rand.Rand
+	extras  *rand.Rand // for what came later, so that earlier seeds keep their histories
 	Taste   Taste
 	now     int64
 	clients []*client
@@ -61,7 +62,7 @@ type grant struct {
 
 // New draws a taste from the seed.
 func New(seed uint64) *Gen {
-	g := &Gen{rand: rand.New(rand.NewPCG(seed, 0x686f6c6466617374))}
+	g := &Gen{rand: rand.New(rand.NewPCG(seed, 0x686f6c6466617374)), extras: rand.New(rand.NewPCG(seed, 1))}
 	g.Taste = g.taste()
 	g.now = second * int64(g.rand.IntN(3))
 	for i := range g.Taste.Sessions {

@@ -117,6 +117,9 @@ func open(c *core.Command, a *args) {
 	c.TTL, c.Grace, c.Window = a.duration("ttl"), a.duration("grace"), a.number("window")
 	c.Namespace, c.Identity, c.Owner, c.Meta = a.text("ns"), a.text("id"), a.text("owner"), a.text("meta")
 	c.Policy = map[string]core.Policy{"next": core.OnNextAcquire, "never": core.Never}[a.text("policy")]
+	if a.flag("fresh") {
+		c.Flags |= core.Fresh
+	}
 }
 
 func acquire(c *core.Command, a *args) {
@@ -128,7 +131,7 @@ func acquire(c *core.Command, a *args) {
 		c.Flags |= core.Reentrant
 	}
 	c.Wait, c.MaxHold, c.MinHold, c.Delay = a.duration("wait"), a.duration("max"), a.duration("min"), a.duration("delay")
-	c.Value = value(a)
+	c.Value, c.Owner = value(a), a.text("owner")
 	for len(a.plain) > 0 {
 		c.Wants = append(c.Wants, want(a, a.take()))
 	}

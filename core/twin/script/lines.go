@@ -76,6 +76,9 @@ func openWords(l *line, c core.Command) {
 	l.number("window", c.Window)
 	l.text("policy", policies[c.Policy])
 	l.time("grace", c.Grace)
+	if c.Flags&core.Fresh != 0 {
+		l.add("fresh")
+	}
 }
 
 var policies = []string{"", "next", "never"}
@@ -95,6 +98,7 @@ func acquireWords(l *line, c core.Command) {
 	l.time("min", c.MinHold)
 	l.time("delay", c.Delay)
 	l.text("value", string(c.Value))
+	l.text("owner", c.Owner)
 }
 
 // wantWord marks a mode that its kind does not have with !.

@@ -11,7 +11,7 @@ import (
 
 var (
 	kinds  = []string{"mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence"}
-	codes  = []string{"ok", "queued", "held", "lost", "conflict", "invalid", "notexist", "exhausted", "nosession", "forgotten", "window", "timeout", "canceled", "revoked", "maxhold", "permission", "unavailable"}
+	codes  = []string{"ok", "queued", "held", "lost", "conflict", "invalid", "notexist", "exhausted", "nosession", "forgotten", "window", "timeout", "canceled", "revoked", "maxhold", "permission", "unavailable", "exists"}
 	states = []string{"", "waiting", "granted", "revoked", "gone"}
 )
 

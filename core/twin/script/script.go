@@ -5,10 +5,10 @@
 // lines after it, up to the next empty line, are the whole expected output.
 // Lines that begin with # are comments.
 //
-//	open A ttl=30s                     A's session; owner=, meta=, ns=, id=, window=, policy=next|never, grace=
+//	open A ttl=30s                     A's session; owner=, meta=, ns=, id=, window=, policy=next|never, grace=, fresh
 //	keep A                             a renewal; ttl=
 //	at 31s                             cluster time; alone: an entry with nothing but the time
-//	A acquire jobs try                 try, reentrant, wait=, max=, min=, delay=, value=
+//	A acquire jobs try                 try, reentrant, wait=, max=, min=, delay=, value=, owner=
 //	A acquire r:config w:log s:gpu*2/4 e:boss l:gate/3 b:party/2
 //	                                   reader, writer, semaphore (weight 2 of 4), election, latch, barrier
 //	A release 3 | A release jobs token=7

@@ -145,8 +145,8 @@ type CounterAddRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The counter, 1 to 512 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How much; of a signed counter below 2^63.
-	Amount uint64 `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	// How much; of a signed counter below 2^63. Absent: 1.
+	Amount *uint64 `protobuf:"varint,2,opt,name=amount,proto3,oneof" json:"amount,omitempty"`
 	// The counter is unsigned.
 	Unsigned      bool `protobuf:"varint,3,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -191,8 +191,8 @@ func (x *CounterAddRequest) GetName() string {
 }
 
 func (x *CounterAddRequest) GetAmount() uint64 {
-	if x != nil {
-		return x.Amount
+	if x != nil && x.Amount != nil {
+		return *x.Amount
 	}
 	return 0
 }
@@ -273,8 +273,8 @@ type CounterSubtractRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The counter, 1 to 512 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How much; of a signed counter below 2^63.
-	Amount uint64 `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	// How much; of a signed counter below 2^63. Absent: 1.
+	Amount *uint64 `protobuf:"varint,2,opt,name=amount,proto3,oneof" json:"amount,omitempty"`
 	// The counter is unsigned.
 	Unsigned      bool `protobuf:"varint,3,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -319,8 +319,8 @@ func (x *CounterSubtractRequest) GetName() string {
 }
 
 func (x *CounterSubtractRequest) GetAmount() uint64 {
-	if x != nil {
-		return x.Amount
+	if x != nil && x.Amount != nil {
+		return *x.Amount
 	}
 	return 0
 }
@@ -403,7 +403,7 @@ type CounterSetRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The value of a signed counter.
 	Value int64 `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
-	// The value of an unsigned counter.
+	// The value of an unsigned counter; only with unsigned, and value only without.
 	UnsignedValue uint64 `protobuf:"varint,3,opt,name=unsigned_value,json=unsignedValue,proto3" json:"unsigned_value,omitempty"`
 	// The counter is unsigned.
 	Unsigned      bool `protobuf:"varint,4,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
@@ -524,9 +524,9 @@ type CounterCompareAndSetRequest struct {
 	Expected int64 `protobuf:"varint,2,opt,name=expected,proto3" json:"expected,omitempty"`
 	// What it is set to.
 	Value int64 `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
-	// What an unsigned counter must be.
+	// What an unsigned counter must be; only with unsigned.
 	UnsignedExpected uint64 `protobuf:"varint,4,opt,name=unsigned_expected,json=unsignedExpected,proto3" json:"unsigned_expected,omitempty"`
-	// What it is set to.
+	// What it is set to; only with unsigned.
 	UnsignedValue uint64 `protobuf:"varint,5,opt,name=unsigned_value,json=unsignedValue,proto3" json:"unsigned_value,omitempty"`
 	// The counter is unsigned.
 	Unsigned      bool `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
@@ -690,19 +690,21 @@ const file_holdfast_v1_counter_proto_rawDesc = "" +
 	"\x12CounterGetResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\x12%\n" +
-	"\x0eunsigned_value\x18\x03 \x01(\x04R\runsignedValue\"[\n" +
+	"\x0eunsigned_value\x18\x03 \x01(\x04R\runsignedValue\"k\n" +
 	"\x11CounterAddRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06amount\x18\x02 \x01(\x04R\x06amount\x12\x1a\n" +
-	"\bunsigned\x18\x03 \x01(\bR\bunsigned\"~\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\x06amount\x18\x02 \x01(\x04H\x00R\x06amount\x88\x01\x01\x12\x1a\n" +
+	"\bunsigned\x18\x03 \x01(\bR\bunsignedB\t\n" +
+	"\a_amount\"~\n" +
 	"\x12CounterAddResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\x12%\n" +
-	"\x0eunsigned_value\x18\x03 \x01(\x04R\runsignedValue\"`\n" +
+	"\x0eunsigned_value\x18\x03 \x01(\x04R\runsignedValue\"p\n" +
 	"\x16CounterSubtractRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06amount\x18\x02 \x01(\x04R\x06amount\x12\x1a\n" +
-	"\bunsigned\x18\x03 \x01(\bR\bunsigned\"\x83\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\x06amount\x18\x02 \x01(\x04H\x00R\x06amount\x88\x01\x01\x12\x1a\n" +
+	"\bunsigned\x18\x03 \x01(\bR\bunsignedB\t\n" +
+	"\a_amount\"\x83\x01\n" +
 	"\x17CounterSubtractResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\x12%\n" +
@@ -793,6 +795,8 @@ func file_holdfast_v1_counter_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_counter_proto_msgTypes[2].OneofWrappers = []any{}
+	file_holdfast_v1_counter_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -103,9 +103,10 @@ type Terms struct {
 	// How long to wait, in milliseconds, up to 2^31-1. 0: one try. Absent: as long
 	// as the call lasts.
 	TimeoutMs *int64 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3,oneof" json:"timeout_ms,omitempty"`
-	// Time to live of the lease that is opened, in milliseconds; 0: 30,000.
+	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
+	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; kept with the lease that is opened.
+	// Who wants it, for people; empty: the owner of its lease.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Kept with the hold, at most 4 KiB.
 	Metadata []byte `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`

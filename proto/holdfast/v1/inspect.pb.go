@@ -254,7 +254,9 @@ func (x *ListResponse) GetMore() bool {
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, 16 bytes.
-	Session       []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Or the lease that it is.
+	LeaseId       int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +298,13 @@ func (x *GetSessionRequest) GetSession() []byte {
 	return nil
 }
 
+func (x *GetSessionRequest) GetLeaseId() int64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
 // GetSessionResponse answers it.
 type GetSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -314,7 +323,9 @@ type GetSessionResponse struct {
 	// What it waits for.
 	Waits []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
 	// The keys that end with it.
-	Keys          []string `protobuf:"bytes,8,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys []string `protobuf:"bytes,8,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The lease that it is; 0: a client keeps it itself.
+	LeaseId       int64 `protobuf:"varint,9,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,6 +414,13 @@ func (x *GetSessionResponse) GetKeys() []string {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *GetSessionResponse) GetLeaseId() int64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
 }
 
 // PingRequest asks for a sign of life.
@@ -505,9 +523,10 @@ const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\fListResponse\x123\n" +
 	"\tresources\x18\x01 \x03(\v2\x15.holdfast.v1.ResourceR\tresources\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"-\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"H\n" +
 	"\x11GetSessionRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\fR\asession\"\xd3\x01\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x19\n" +
+	"\blease_id\x18\x02 \x01(\x03R\aleaseId\"\xee\x01\n" +
 	"\x12GetSessionResponse\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\"\n" +
@@ -516,7 +535,8 @@ const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\x04meta\x18\x05 \x01(\tR\x04meta\x12\x14\n" +
 	"\x05names\x18\x06 \x03(\tR\x05names\x12\x14\n" +
 	"\x05waits\x18\a \x03(\tR\x05waits\x12\x12\n" +
-	"\x04keys\x18\b \x03(\tR\x04keys\"\r\n" +
+	"\x04keys\x18\b \x03(\tR\x04keys\x12\x19\n" +
+	"\blease_id\x18\t \x01(\x03R\aleaseId\"\r\n" +
 	"\vPingRequest\"*\n" +
 	"\fPingResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision2\x9f\x02\n" +

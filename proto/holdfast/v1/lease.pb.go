@@ -26,9 +26,11 @@ type OpenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time to live, in milliseconds, up to 24 hours; 0: 30,000.
 	TtlMs int64 `protobuf:"varint,1,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// The id wanted; 0: the server chooses.
+	// The id wanted; 0: the server chooses. One that is in use is refused, unless
+	// this is the same call again, with the same idempotency-key.
 	LeaseId int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// Who, for people.
+	// Who, for people: whoever finds taken what it holds is told. Empty: "lease" and
+	// its id.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Kept with it, at most 4 KiB.
 	Meta          string `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`

@@ -31,7 +31,8 @@ const (
 // SessionService has leases in milliseconds, with an owner: the same leases as
 // those of LockService. Everything held or awaited hangs on one.
 type SessionServiceClient interface {
-	// Open opens a session that the caller keeps by hand, or renews it.
+	// Open opens a session that the caller keeps by hand. An id in use is refused:
+	// ALREADY_EXISTS.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
 	// Keep renews a session.
 	Keep(ctx context.Context, in *KeepRequest, opts ...grpc.CallOption) (*KeepResponse, error)
@@ -84,7 +85,8 @@ func (c *sessionServiceClient) End(ctx context.Context, in *EndRequest, opts ...
 // SessionService has leases in milliseconds, with an owner: the same leases as
 // those of LockService. Everything held or awaited hangs on one.
 type SessionServiceServer interface {
-	// Open opens a session that the caller keeps by hand, or renews it.
+	// Open opens a session that the caller keeps by hand. An id in use is refused:
+	// ALREADY_EXISTS.
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
 	// Keep renews a session.
 	Keep(context.Context, *KeepRequest) (*KeepResponse, error)

@@ -83,9 +83,10 @@ type LockRequest struct {
 	// How long to wait, in milliseconds, up to 2^31-1. 0: no wait. Absent: as long
 	// as the call lasts.
 	TimeoutMs *int64 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3,oneof" json:"timeout_ms,omitempty"`
-	// Time to live of the lease that is opened, in milliseconds; 0: 30,000.
+	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
+	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; kept with the lease that is opened.
+	// Who wants it, for people; empty: the owner of its lease.
 	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,9 +266,10 @@ type TryLockRequest struct {
 	LeaseId int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// Kept with the lock, at most 4 KiB.
 	Metadata []byte `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Time to live of the lease that is opened, in milliseconds; 0: 30,000.
+	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
+	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; kept with the lease that is opened.
+	// Who wants it, for people; empty: the owner of its lease.
 	Owner         string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -544,9 +546,12 @@ type LeaseGrantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time to live, in seconds: 1 to 86,400, and what the group allows at least.
 	Ttl int64 `protobuf:"varint,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// The id wanted; 0: the server chooses. Granting a lease that is there renews
-	// it.
-	Id            int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	// The id wanted; 0: the server chooses. One that is in use is refused, unless
+	// this is the same call again, with the same idempotency-key.
+	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Who, for people: whoever finds its locks taken is told. Empty: "lease" and its
+	// id.
+	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,6 +600,13 @@ func (x *LeaseGrantRequest) GetId() int64 {
 	return 0
 }
 
+func (x *LeaseGrantRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 // LeaseGrantResponse answers it.
 type LeaseGrantResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -603,7 +615,9 @@ type LeaseGrantResponse struct {
 	// The lease.
 	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	// Its time to live, in seconds.
-	Ttl           int64 `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl int64 `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Its session, 16 bytes, as claims and events name it.
+	Session       []byte `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +671,13 @@ func (x *LeaseGrantResponse) GetTtl() int64 {
 		return x.Ttl
 	}
 	return 0
+}
+
+func (x *LeaseGrantResponse) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
 }
 
 // LeaseRevokeRequest ends a lease.
@@ -861,7 +882,7 @@ func (x *LeaseKeepAliveResponse) GetTtl() int64 {
 	return 0
 }
 
-// LockWatchRequest begins a watch.
+// LockWatchRequest begins a watch, or ends one.
 type LockWatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key, or what keys begin with.
@@ -871,12 +892,16 @@ type LockWatchRequest struct {
 	Prefix bool `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// The first revision wanted; 0: from now on.
 	StartRevision int64 `protobuf:"varint,3,opt,name=start_revision,json=startRevision,proto3" json:"start_revision,omitempty"`
-	// A number of the caller's own for this watch; responses carry it.
+	// A number of the caller's own for this watch; responses carry it. Watches that
+	// share one can only be ended together.
 	WatchId int64 `protobuf:"varint,4,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
-	// Tell also what a key was before.
+	// Tell also what a key was before; of a hold, when it ends.
 	PrevKv bool `protobuf:"varint,5,opt,name=prev_kv,json=prevKv,proto3" json:"prev_kv,omitempty"`
 	// Only these types of events; none: all.
-	Types         []LockEvent_Type `protobuf:"varint,6,rep,packed,name=types,proto3,enum=holdfast.v1.LockEvent_Type" json:"types,omitempty"`
+	Types []LockEvent_Type `protobuf:"varint,6,rep,packed,name=types,proto3,enum=holdfast.v1.LockEvent_Type" json:"types,omitempty"`
+	// End the watch with this watch_id; nothing else is given then. Its last response
+	// has canceled set.
+	Cancel        bool `protobuf:"varint,7,opt,name=cancel,proto3" json:"cancel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -953,6 +978,13 @@ func (x *LockWatchRequest) GetTypes() []LockEvent_Type {
 	return nil
 }
 
+func (x *LockWatchRequest) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
 // LockWatchResponse tells what happened.
 type LockWatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -967,8 +999,12 @@ type LockWatchResponse struct {
 	// if events were left out because the reader was slow, goes on from here: read
 	// the state anew.
 	CompactRevision int64 `protobuf:"varint,4,opt,name=compact_revision,json=compactRevision,proto3" json:"compact_revision,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The watch has ended, or did not begin; the others of the stream go on.
+	Canceled bool `protobuf:"varint,5,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	// Why; empty: the caller asked for it.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockWatchResponse) Reset() {
@@ -1027,6 +1063,20 @@ func (x *LockWatchResponse) GetCompactRevision() int64 {
 		return x.CompactRevision
 	}
 	return 0
+}
+
+func (x *LockWatchResponse) GetCanceled() bool {
+	if x != nil {
+		return x.Canceled
+	}
+	return false
+}
+
+func (x *LockWatchResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // LockEvent is one change of one key.
@@ -1098,7 +1148,7 @@ type LockKeyValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key; of a hold name/lease.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The value of a key.
+	// The value of a key; of a hold its metadata, of a leader what it proclaims.
 	Value []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// The revision of its creation; of a hold its fencing token.
 	CreateRevision int64 `protobuf:"varint,3,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
@@ -1224,14 +1274,16 @@ const file_holdfast_v1_lock_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12#\n" +
 	"\rfencing_token\x18\x03 \x01(\x03R\ffencingToken\"=\n" +
 	"\x0eUnlockResponse\x12+\n" +
-	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"5\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"K\n" +
 	"\x11LeaseGrantRequest\x12\x10\n" +
 	"\x03ttl\x18\x01 \x01(\x03R\x03ttl\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\x03R\x02id\"c\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\"}\n" +
 	"\x12LeaseGrantResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\"$\n" +
+	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x12\x18\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"$\n" +
 	"\x12LeaseRevokeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"B\n" +
 	"\x13LeaseRevokeResponse\x12+\n" +
@@ -1241,19 +1293,22 @@ const file_holdfast_v1_lock_proto_rawDesc = "" +
 	"\x16LeaseKeepAliveResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\"\xca\x01\n" +
+	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\"\xe2\x01\n" +
 	"\x10LockWatchRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\bR\x06prefix\x12%\n" +
 	"\x0estart_revision\x18\x03 \x01(\x03R\rstartRevision\x12\x19\n" +
 	"\bwatch_id\x18\x04 \x01(\x03R\awatchId\x12\x17\n" +
 	"\aprev_kv\x18\x05 \x01(\bR\x06prevKv\x121\n" +
-	"\x05types\x18\x06 \x03(\x0e2\x1b.holdfast.v1.LockEvent.TypeR\x05types\"\xb6\x01\n" +
+	"\x05types\x18\x06 \x03(\x0e2\x1b.holdfast.v1.LockEvent.TypeR\x05types\x12\x16\n" +
+	"\x06cancel\x18\a \x01(\bR\x06cancel\"\xea\x01\n" +
 	"\x11LockWatchResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\bwatch_id\x18\x02 \x01(\x03R\awatchId\x12.\n" +
 	"\x06events\x18\x03 \x03(\v2\x16.holdfast.v1.LockEventR\x06events\x12)\n" +
-	"\x10compact_revision\x18\x04 \x01(\x03R\x0fcompactRevision\"\xc2\x01\n" +
+	"\x10compact_revision\x18\x04 \x01(\x03R\x0fcompactRevision\x12\x1a\n" +
+	"\bcanceled\x18\x05 \x01(\bR\bcanceled\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc2\x01\n" +
 	"\tLockEvent\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.holdfast.v1.LockEvent.TypeR\x04type\x12)\n" +
 	"\x02kv\x18\x02 \x01(\v2\x19.holdfast.v1.LockKeyValueR\x02kv\x122\n" +

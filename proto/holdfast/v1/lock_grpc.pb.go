@@ -45,7 +45,7 @@ type LockServiceClient interface {
 	// Unlock gives a lock back.
 	Unlock(ctx context.Context, in *UnlockRequest, opts ...grpc.CallOption) (*UnlockResponse, error)
 	// LeaseGrant opens a lease. It lives until it is revoked or not kept alive for
-	// its time to live.
+	// its time to live. An id in use is refused: ALREADY_EXISTS.
 	LeaseGrant(ctx context.Context, in *LeaseGrantRequest, opts ...grpc.CallOption) (*LeaseGrantResponse, error)
 	// LeaseRevoke ends a lease with everything that hangs on it.
 	LeaseRevoke(ctx context.Context, in *LeaseRevokeRequest, opts ...grpc.CallOption) (*LeaseRevokeResponse, error)
@@ -53,7 +53,7 @@ type LockServiceClient interface {
 	// ends no lease.
 	LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LeaseKeepAliveRequest, LeaseKeepAliveResponse], error)
 	// Watch follows locks and keys as keys: a hold is the key name/lease, with the
-	// lease in hexadecimal digits. Each message begins one more watch.
+	// lease in hexadecimal digits. Each message begins one more watch, or ends one.
 	Watch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LockWatchRequest, LockWatchResponse], error)
 }
 
@@ -158,7 +158,7 @@ type LockServiceServer interface {
 	// Unlock gives a lock back.
 	Unlock(context.Context, *UnlockRequest) (*UnlockResponse, error)
 	// LeaseGrant opens a lease. It lives until it is revoked or not kept alive for
-	// its time to live.
+	// its time to live. An id in use is refused: ALREADY_EXISTS.
 	LeaseGrant(context.Context, *LeaseGrantRequest) (*LeaseGrantResponse, error)
 	// LeaseRevoke ends a lease with everything that hangs on it.
 	LeaseRevoke(context.Context, *LeaseRevokeRequest) (*LeaseRevokeResponse, error)
@@ -166,7 +166,7 @@ type LockServiceServer interface {
 	// ends no lease.
 	LeaseKeepAlive(grpc.BidiStreamingServer[LeaseKeepAliveRequest, LeaseKeepAliveResponse]) error
 	// Watch follows locks and keys as keys: a hold is the key name/lease, with the
-	// lease in hexadecimal digits. Each message begins one more watch.
+	// lease in hexadecimal digits. Each message begins one more watch, or ends one.
 	Watch(grpc.BidiStreamingServer[LockWatchRequest, LockWatchResponse]) error
 	mustEmbedUnimplementedLockServiceServer()
 }

@@ -202,7 +202,7 @@ type Event struct {
 	Weight int64 `protobuf:"varint,9,opt,name=weight,proto3" json:"weight,omitempty"`
 	// The session, 16 bytes.
 	Session []byte `protobuf:"bytes,10,opt,name=session,proto3" json:"session,omitempty"`
-	// What a leader proclaims.
+	// A hold's metadata; of a leader what it proclaims.
 	Value []byte `protobuf:"bytes,11,opt,name=value,proto3" json:"value,omitempty"`
 	// Why, of a denial or an end.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -43,7 +43,8 @@ const (
 
 // SessionServiceClient is a client for the holdfast.v1.SessionService service.
 type SessionServiceClient interface {
-	// Open opens a session that the caller keeps by hand, or renews it.
+	// Open opens a session that the caller keeps by hand. An id in use is refused:
+	// ALREADY_EXISTS.
 	Open(context.Context, *v1.OpenRequest) (*v1.OpenResponse, error)
 	// Keep renews a session.
 	Keep(context.Context, *v1.KeepRequest) (*v1.KeepResponse, error)
@@ -119,7 +120,8 @@ func (c *sessionServiceClient) End(ctx context.Context, req *v1.EndRequest) (*v1
 
 // SessionServiceHandler is an implementation of the holdfast.v1.SessionService service.
 type SessionServiceHandler interface {
-	// Open opens a session that the caller keeps by hand, or renews it.
+	// Open opens a session that the caller keeps by hand. An id in use is refused:
+	// ALREADY_EXISTS.
 	Open(context.Context, *v1.OpenRequest) (*v1.OpenResponse, error)
 	// Keep renews a session.
 	Keep(context.Context, *v1.KeepRequest) (*v1.KeepResponse, error)

@@ -61,7 +61,7 @@ type LockServiceClient interface {
 	// Unlock gives a lock back.
 	Unlock(context.Context, *v1.UnlockRequest) (*v1.UnlockResponse, error)
 	// LeaseGrant opens a lease. It lives until it is revoked or not kept alive for
-	// its time to live.
+	// its time to live. An id in use is refused: ALREADY_EXISTS.
 	LeaseGrant(context.Context, *v1.LeaseGrantRequest) (*v1.LeaseGrantResponse, error)
 	// LeaseRevoke ends a lease with everything that hangs on it.
 	LeaseRevoke(context.Context, *v1.LeaseRevokeRequest) (*v1.LeaseRevokeResponse, error)
@@ -69,7 +69,7 @@ type LockServiceClient interface {
 	// ends no lease.
 	LeaseKeepAlive(context.Context) (*connect.BidiStreamForClientSimple[v1.LeaseKeepAliveRequest, v1.LeaseKeepAliveResponse], error)
 	// Watch follows locks and keys as keys: a hold is the key name/lease, with the
-	// lease in hexadecimal digits. Each message begins one more watch.
+	// lease in hexadecimal digits. Each message begins one more watch, or ends one.
 	Watch(context.Context) (*connect.BidiStreamForClientSimple[v1.LockWatchRequest, v1.LockWatchResponse], error)
 }
 
@@ -206,7 +206,7 @@ type LockServiceHandler interface {
 	// Unlock gives a lock back.
 	Unlock(context.Context, *v1.UnlockRequest) (*v1.UnlockResponse, error)
 	// LeaseGrant opens a lease. It lives until it is revoked or not kept alive for
-	// its time to live.
+	// its time to live. An id in use is refused: ALREADY_EXISTS.
 	LeaseGrant(context.Context, *v1.LeaseGrantRequest) (*v1.LeaseGrantResponse, error)
 	// LeaseRevoke ends a lease with everything that hangs on it.
 	LeaseRevoke(context.Context, *v1.LeaseRevokeRequest) (*v1.LeaseRevokeResponse, error)
@@ -214,7 +214,7 @@ type LockServiceHandler interface {
 	// ends no lease.
 	LeaseKeepAlive(context.Context, *connect.BidiStream[v1.LeaseKeepAliveRequest, v1.LeaseKeepAliveResponse]) error
 	// Watch follows locks and keys as keys: a hold is the key name/lease, with the
-	// lease in hexadecimal digits. Each message begins one more watch.
+	// lease in hexadecimal digits. Each message begins one more watch, or ends one.
 	Watch(context.Context, *connect.BidiStream[v1.LockWatchRequest, v1.LockWatchResponse]) error
 }
 
