@@ -41,6 +41,7 @@ var rooms = map[string]room{
 	"core/twin/check":                     {own: "core core/twin", inside: true},
 	"core/twin/gen":                       {own: "core core/twin", inside: true},
 	"core/twin/script":                    {own: "core core/twin", inside: true},
+	"crdt":                                {pure: true},
 	"deadline":                            {pure: true},
 	"driver":                              {own: "deadline"},
 	"driver/onstore":                      {own: "deadline driver"},
