@@ -75,7 +75,7 @@ var rooms = map[string]room{
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver internal/trust", foreign: "github.com/redis/rueidis"},
-	"remote":                              {own: ". core driver internal/client internal/trust internal/wire proto/holdfast/v1 session", foreign: "google.golang.org/grpc"},
+	"remote":                              {own: ". core driver internal/client internal/trust internal/wire proto/holdfast/v1 session watch", foreign: "google.golang.org/grpc"},
 	"server":                              {own: ". core driver internal/client internal/convert server/disk server/replica server/storage server/transport session watch"},
 	"server/admission":                    {own: "core", pure: true},
 	"server/api":                          {own: "core driver internal/convert internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server server/admission server/replica session watch", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf"},

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/watch"
 )
 
 // subject is what is watched: who watches the same from now on shares one
@@ -46,20 +47,22 @@ type share struct {
 	cancel  context.CancelFunc
 	// opened is closed when first, or err, is known.
 	opened chan struct{}
-	first  uint64
+	first  watch.Position
 
 	mu       sync.Mutex
 	watchers map[*watcher]struct{} // changes under the mutex of shares too
-	fan      fan
+	fan      *watch.Fan[driver.Event]
+	added    int           // since what all have read was forgotten
 	news     chan struct{} // closed when there is something to read; nil: nobody waits
+	read     chan struct{} // has one when there may be room in the fan
 	err      error         // why nothing more will come
 }
 
 // watcher is one who watches a share.
 type watcher struct {
-	s     *share
-	place place
-	buf   []driver.Event
+	s      *share
+	reader watch.Reader
+	buf    []driver.Event
 }
 
 var _ client.Feed = (*watcher)(nil)
@@ -73,21 +76,20 @@ func (e *engine) shared(ctx context.Context, r *driver.WatchRequest) (client.Fee
 		return nil, 0, &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 	}
 	err := w.begin(ctx)
-	var first uint64
-	if err == nil {
-		first = w.s.first // it is there once the share is open
-	}
-	if err == nil && !founder {
-		var now uint64
-		now, err = e.revision(ctx)
-		first = max(first, now+1)
+	var now watch.Position
+	if err == nil && founder {
+		now = w.s.first // it is there once the share is open
+	} else if err == nil {
+		now, err = e.now(ctx)
 	}
 	if err != nil {
 		w.Close()
 		return nil, 0, err
 	}
-	w.place.from = first
-	return w, first, nil
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.reader.From(now)
+	return w, now.Whole(), nil
 }
 
 // join takes a place in the share of a subject, which is made if need be; nil: the
@@ -106,21 +108,25 @@ func (e *engine) join(r *driver.WatchRequest) (w *watcher, founder bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w = &watcher{s: s, place: place{at: s.fan.end()}}
+	w = &watcher{s: s, reader: s.fan.Join()}
 	s.watchers[w] = struct{}{}
+	s.made()
 	return w, founder
 }
 
 // found begins a share; shares are locked.
 func (e *engine) found(key subject, r *driver.WatchRequest) *share {
-	s := &share{e: e, subject: key, opened: make(chan struct{}), watchers: map[*watcher]struct{}{}}
+	s := &share{
+		e: e, subject: key, opened: make(chan struct{}), watchers: map[*watcher]struct{}{}, read: make(chan struct{}, 1),
+		fan: watch.NewFan(watch.FanConfig[driver.Event]{MaxEvents: maxEvents, MaxBytes: maxBytes, At: position, Size: size}),
+	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	s.cancel = cancel
 	if e.shares.all == nil {
 		e.shares.all = map[subject]*share{}
 	}
 	e.shares.all[key] = s
-	f := &feed{e: e, r: *r}
+	f := newFeed(e, r)
 	e.shares.running.Go(func() { s.run(ctx, f) })
 	return s
 }
@@ -137,56 +143,85 @@ func (w *watcher) begin(ctx context.Context) error {
 	}
 }
 
-// revision is that of the leader, now.
-func (e *engine) revision(ctx context.Context) (revision uint64, err error) {
+// now is where the leader is.
+func (e *engine) now(ctx context.Context) (now watch.Position, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
 		m, err := pb.NewInspectServiceClient(c).Ping(ctx, &pb.PingRequest{})
-		revision = m.GetRevision()
+		now = watch.Position{Revision: m.GetRevision() + 1}
 		return err
 	})
-	return revision, err
+	return now, err
 }
 
 // run reads the subscription until it, or the last watcher, has gone.
 func (s *share) run(ctx context.Context, f *feed) {
 	defer s.cancel()
-	first, err := f.open(ctx)
+	_, err := f.open(ctx)
 	defer func() { f.cancel() }()
-	s.first, f.r.From = first, first
 	if err == nil {
+		s.first = f.cursor.Next()
 		close(s.opened)
 		err = s.follow(ctx, f)
 	}
 	s.end(err)
 }
 
+// follow takes in what comes, as fast as the foremost watcher reads it: what none
+// has read waits in the stream, and in the node.
 func (s *share) follow(ctx context.Context, f *feed) error {
 	for {
-		events, resync, err := f.Next(ctx)
+		events, resync, err := f.next(ctx)
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		if resync != 0 {
-			s.fan.gap(resync)
+		if resync != (watch.Position{}) {
+			s.gap(resync)
 		}
-		s.trim()
-		s.fan.add(events)
-		s.wake()
-		s.mu.Unlock()
+		for n := s.add(events); n < len(events); n += s.add(events[n:]) {
+			select {
+			case <-s.read:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 	}
 }
 
-// trim forgets, now and then, what everybody has read; s is locked.
-func (s *share) trim() {
-	if len(s.fan.events) < 4*client.Batch {
-		return
+func (s *share) gap(next watch.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fan.Gap(next)
+	s.wake()
+}
+
+// add takes events in, as many as there is room for.
+func (s *share) add(events []driver.Event) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.added += len(events); s.added >= 4*client.Batch {
+		s.added = 0
+		s.fan.Trim(s.readers)
 	}
-	read := s.fan.end()
+	n = s.fan.Add(events, s.readers)
+	s.wake()
+	return n
+}
+
+// readers are the places of all watchers; s is locked.
+func (s *share) readers(yield func(*watch.Reader) bool) {
 	for w := range s.watchers {
-		read = min(read, max(w.place.at, s.fan.base))
+		if !yield(&w.reader) {
+			return
+		}
 	}
-	s.fan.drop(read)
+}
+
+// made says that there may be room.
+func (s *share) made() {
+	select {
+	case s.read <- struct{}{}:
+	default:
+	}
 }
 
 // wake tells those who wait; s is locked.
@@ -256,7 +291,8 @@ func (w *watcher) look() (resync uint64, news <-chan struct{}, err error) {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.buf, resync = s.fan.read(&w.place, w.buf[:0], client.Batch)
+	w.buf, resync = s.fan.Read(&w.reader, w.buf[:0], client.Batch)
+	s.made()
 	if len(w.buf) == 0 && resync == 0 && s.news == nil {
 		s.news = make(chan struct{})
 	}
@@ -271,6 +307,7 @@ func (w *watcher) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
+	s.made()
 	if len(s.watchers) == 0 {
 		s.cancel()
 		s.e.shares.drop(s)

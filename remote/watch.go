@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/client"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/watch"
 )
 
 // feed is one watch. After a failure it goes on where it was, on whichever node
@@ -20,9 +22,11 @@ type feed struct {
 	stream grpc.ServerStreamingClient[pb.WatchResponse]
 	ctx    context.Context // of the stream
 	cancel context.CancelFunc
-	// What was seen last; a new stream tells that revision again.
-	revision uint64
-	ordinal  uint32
+	cursor watch.Cursor
+}
+
+func newFeed(e *engine, r *driver.WatchRequest) *feed {
+	return &feed{e: e, r: *r, cursor: watch.NewCursor(r.From)}
 }
 
 // Watch begins a feed. Those from now on share one; from a revision on each has
@@ -31,81 +35,86 @@ func (e *engine) Watch(ctx context.Context, r *driver.WatchRequest) (client.Feed
 	if r.From == 0 {
 		return e.shared(ctx, r)
 	}
-	f := &feed{e: e, r: *r}
-	first, err := f.open(ctx)
-	if err != nil {
+	f := newFeed(e, r)
+	if _, err := f.open(ctx); err != nil {
 		f.cancel()
 		return nil, 0, err
 	}
-	f.r.From = first
-	return f, first, nil
+	return f, r.From, nil
 }
 
-// open begins a stream and waits for its first revision.
-func (f *feed) open(ctx context.Context) (first uint64, err error) {
+// open begins a stream and waits until it is ready. resync is not zero if events
+// were left out since the last one.
+func (f *feed) open(ctx context.Context) (resync watch.Position, err error) {
 	f.ctx, f.cancel = context.WithCancel(f.e.ctx)
 	defer context.AfterFunc(ctx, f.cancel)()
+	f.r.From = f.cursor.Ask()
 	err = f.e.call(ctx, func(_ context.Context, c *grpc.ClientConn) error {
 		if f.stream, err = pb.NewWatchServiceClient(c).Watch(f.ctx, wire.WatchRequest(&f.r)); err != nil {
 			return err
 		}
 		m, err := f.stream.Recv()
-		first = m.GetReadyRevision()
+		if err == nil {
+			resync = f.cursor.Ready(watch.Position{Revision: m.GetReadyRevision()})
+		}
 		return err
 	})
-	return first, err
+	return resync, err
 }
 
 // Next waits for events.
 func (f *feed) Next(ctx context.Context) ([]driver.Event, uint64, error) {
+	events, resync, err := f.next(ctx)
+	return events, resync.Whole(), err
+}
+
+// next is Next, with the place at which a resync goes on.
+func (f *feed) next(ctx context.Context) ([]driver.Event, watch.Position, error) {
 	stop := context.AfterFunc(ctx, f.cancel)
 	defer func() { stop() }()
 	for {
 		m, err := f.stream.Recv()
 		if ctx.Err() != nil {
-			return nil, 0, ctx.Err()
+			return nil, watch.Position{}, ctx.Err()
 		}
 		if err != nil {
 			stop()
 			resync, err := f.resume(ctx, wire.Error(err))
-			if err != nil || resync != 0 {
+			if err != nil || resync.Revision != 0 {
 				return nil, resync, err
 			}
 			stop = context.AfterFunc(ctx, f.cancel)
 			continue
 		}
-		if events := f.news(wire.ToEvents(m.GetEvents())); len(events) > 0 || m.GetResyncRevision() != 0 {
-			return events, m.GetResyncRevision(), nil
+		resync := watch.Position{Revision: m.GetResyncRevision()}
+		if !f.cursor.Resync(resync) {
+			resync = watch.Position{}
+		}
+		if events := f.news(wire.ToEvents(m.GetEvents())); len(events) > 0 || resync.Revision != 0 {
+			return events, resync, nil
 		}
 	}
 }
 
-// resume begins a new stream where the old one broke; why is what broke it.
-func (f *feed) resume(ctx context.Context, why error) (resync uint64, err error) {
-	if f.e.ctx.Err() != nil || errors.Is(why, driver.ErrCompacted) {
-		return 0, why
+// resume begins a new stream where the old one broke; why is what broke it. resync
+// is not zero if events were left out, since no node knows them any more.
+func (f *feed) resume(ctx context.Context, why error) (resync watch.Position, err error) {
+	if f.e.ctx.Err() != nil {
+		return watch.Position{}, why
 	}
 	f.cancel()
-	_, err = f.open(ctx)
-	if !errors.Is(err, driver.ErrCompacted) {
-		return 0, err
+	resync, err = f.open(ctx)
+	if errors.Is(err, driver.ErrCompacted) {
+		f.cancel()
+		f.cursor.Compacted()
+		resync, err = f.open(ctx)
 	}
-	f.r.From = 0
-	first, err := f.open(ctx)
-	f.r.From, f.revision, f.ordinal = first, 0, 0
-	return first, err
+	return resync, err
 }
 
 // news are the events that were not seen before.
 func (f *feed) news(events []driver.Event) []driver.Event {
-	for len(events) > 0 && (events[0].Revision < f.revision || events[0].Revision == f.revision && events[0].Ordinal <= f.ordinal) {
-		events = events[1:]
-	}
-	if n := len(events); n > 0 {
-		f.revision, f.ordinal = events[n-1].Revision, events[n-1].Ordinal
-		f.r.From = f.revision
-	}
-	return events
+	return slices.DeleteFunc(events, func(e driver.Event) bool { return !f.cursor.Take(position(&e)) })
 }
 
 // Close ends the watch.

@@ -86,6 +86,9 @@ func Run(o Options) Result {
 	c.run(c.now + healing)
 	if c.failed == "" {
 		c.check.finish()
+		for _, x := range c.watched {
+			x.finish()
+		}
 	}
 	c.res.Violation, c.res.Trace, c.res.Steps, c.res.Simulated = c.failed, c.trace, c.steps, time.Duration(c.now)
 	return c.res
@@ -151,7 +154,9 @@ func (c *cluster) begin() {
 		a.work()
 	}
 	for range 2 {
-		(&watcher{c: c}).watch()
+		x := newWatcher(c)
+		c.watched = append(c.watched, x)
+		x.watch()
 	}
 	c.after(2*second, c.nemesis)
 	c.backUp()
