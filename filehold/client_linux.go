@@ -2,6 +2,7 @@ package filehold
 
 import (
 	"context"
+	"io/fs"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -25,8 +26,8 @@ type client struct {
 
 var _ driver.Driver = (*client)(nil)
 
-func newClient(dir string, s seams) (driver.Driver, error) {
-	e, err := openEngine(dir, s)
+func newClient(dir string, perm fs.FileMode, s seams) (driver.Driver, error) {
+	e, err := openEngine(dir, perm, s)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,10 @@ package filehold
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // The words of the control file, which all processes have in their memory.
@@ -22,6 +25,7 @@ const (
 	wBase      // cluster time less BOOTTIME
 	wWatchers  // how many watch: lock events are written if anybody does
 	wSleepers  // processes that wait for the bell
+	wVersion   // of what the directory has in it; 0: 1
 	words
 )
 
@@ -37,6 +41,20 @@ const tokenBlock = 1 << 16
 // revisionBlock does the same for revisions. No entry of the log takes more
 // than half of it.
 const revisionBlock = 1 << 15
+
+// version is that of what this program writes into a directory. A program that
+// knows less refuses it; one that knows more raises it when it opens it.
+//
+//	1  as it was before there was this word
+//	2  entries of core's version 2, raised revisions
+const version = 2
+
+// newer is the error of a directory that a newer program has written, or has
+// raised while this one used it.
+func newer(path string, is, known uint64) error {
+	return driver.Errorf("", path, errors.ErrUnsupported,
+		"the directory is of version %d, and this program knows up to %d: update it; nothing was changed", is, known)
+}
 
 // checkControl says what is wrong with the bytes of a control file.
 func checkControl(b []byte) error {
@@ -74,6 +92,7 @@ func newControl(seconds uint64, base int64) []byte {
 	put(wRevisionN, ^first)
 	put(wEnd, uint64(at(1, 0)))
 	put(wBase, uint64(base))
+	put(wVersion, version)
 	return b
 }
 

@@ -23,23 +23,25 @@ type control struct {
 	page []byte
 	word []uint64
 	sync func(fd int) error
+	// known is the version up to which this program understands what is there.
+	known uint64
 
 	broken atomic.Bool
 }
 
 // openControl maps the control file of sub, which it makes if there is none.
-func openControl(sub string, sync func(int) error) (*control, error) {
+func openControl(sub string, perm fs.FileMode, known uint64, sync func(int) error) (*control, error) {
 	path := filepath.Join(sub, "control")
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeControl(sub, path); err == nil {
+		if err = makeControl(sub, path, perm); err == nil {
 			f, err = os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &control{path: path, f: f, fd: int(f.Fd()), sync: sync}
+	c := &control{path: path, f: f, fd: int(f.Fd()), known: known, sync: sync}
 	if err := c.mapIt(); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -50,14 +52,14 @@ func openControl(sub string, sync func(int) error) (*control, error) {
 // makeControl makes it whole under another name first; whoever is first wins.
 // A log without a control file is no new directory, unless another has made both
 // since we looked: the control file is there before the log.
-func makeControl(sub, path string) error {
+func makeControl(sub, path string, perm fs.FileMode) error {
 	if _, err := os.Lstat(filepath.Join(sub, logName)); err == nil {
 		if _, err := os.Lstat(path); err == nil {
 			return nil
 		}
 		return damaged(path, "it is missing beside a log: put it back, or remove the directory when nobody uses it")
 	}
-	tmp, err := tempFile(sub, "control")
+	tmp, err := tempFile(sub, "control", perm)
 	if err != nil {
 		return err
 	}
@@ -135,14 +137,28 @@ func (c *control) rescue(before bool) {
 	c.broken.Store(true)
 }
 
-// err says that the file was cut short or deleted under us.
+// err says that the file was cut short or deleted under us, or that a newer
+// program has taken the directory over.
 func (c *control) err() error {
 	var st syscall.Stat_t
+	if is := c.load(wVersion); is > c.known {
+		return newer(c.path, is, c.known)
+	}
 	if c.load(wMagic) == controlMagic && !c.broken.Load() && syscall.Fstat(c.fd, &st) == nil && st.Nlink > 0 {
 		return nil
 	}
 	return driver.Errorf("", c.path, driver.ErrUnavailable,
 		"the file was deleted or cut short while it was in use: close every program that uses the directory, then remove the rest of it")
+}
+
+// adopt says that the directory has from now on what this program writes. The store
+// is locked.
+func (c *control) adopt() error {
+	if c.load(wVersion) >= c.known {
+		return nil
+	}
+	c.store(wVersion, c.known)
+	return c.sync(c.fd)
 }
 
 // raise sets a ceiling and puts it on disk. The store is locked.

@@ -18,6 +18,22 @@
 // rings in the process whose claim was decided, or in all if somebody watches,
 // or by the end of a pipe that every process keeps open as long as it lives.
 //
+// # Several users
+//
+// What a program makes in a directory is its user's, with what the umask leaves.
+// For users that share it, whoever makes it opens it with a mode:
+//
+//	holdfast.Open(ctx, "file:///var/lock/app?mode=0660")
+//
+// Then all of it is readable and writable for the group of the directory, and has
+// the setgid bit, so that whatever anybody makes in it later is of that group; the
+// umask plays no part. 0666 is for everybody, 0600 for one user. Later users need
+// not name the mode: it is that of the control file, and another one is refused. If
+// the group is not the first one of the maker's, make the directory by hand (mkdir,
+// chgrp, chmod 2770) and open it then.
+//
+// # What the kernel does
+//
 // The kernel is the liveness. A hold ends when its holder gives it back or its
 // process ends, however it ends; a process that is stopped goes on holding.
 // Nobody can be granted what another still believes to hold, which is the

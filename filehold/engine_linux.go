@@ -37,8 +37,10 @@ type engine struct {
 	dir  string // as it was opened
 	sub  string // dir/.holdfast
 	self identity
-	root int // file descriptor of dir
-	low  int // a low one that is kept for the pump; -1: it is used
+	perm fs.FileMode // of every file
+	cut  bool        // the process's umask would take some of it away
+	root int         // file descriptor of dir
+	low  int         // a low one that is kept for the pump; -1: it is used
 	ctl  *control
 	proc procID
 	live *os.File // the flocked pipe that says that we live
@@ -82,10 +84,11 @@ type seams struct {
 	compactAt uint64
 	flock     func(fd, how int) error // the first one, which finds out
 	unlink    func(dirfd int, file string) error
+	version   uint64 // that this program knows
 }
 
 var production = seams{
-	bootID: bootID, syncLog: fdatasync, syncCtl: fdatasync, fallback: time.Second, compactAt: compactAt, flock: flock, unlink: unlinkAt,
+	bootID: bootID, syncLog: fdatasync, syncCtl: fdatasync, fallback: time.Second, compactAt: compactAt, flock: flock, unlink: unlinkAt, version: version,
 }
 
 // engines are the directories that this process uses.
@@ -95,12 +98,12 @@ var engines = struct {
 }{byDir: map[identity]*engine{}}
 
 // openEngine returns the engine of dir, which leave gives back.
-func openEngine(dir string, s seams) (*engine, error) {
+func openEngine(dir string, perm fs.FileMode, s seams) (*engine, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeDir(dir, perm); err != nil {
 		return nil, err
 	}
 	root, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
@@ -114,10 +117,13 @@ func openEngine(dir string, s seams) (*engine, error) {
 	engines.Lock()
 	defer engines.Unlock()
 	if e := engines.byDir[self]; e != nil {
+		if err := e.agrees(perm); err != nil {
+			return nil, errors.Join(err, syscall.Close(root))
+		}
 		e.refs++
 		return e, syscall.Close(root)
 	}
-	e, err := newEngine(dir, root, self, s)
+	e, err := newEngine(dir, root, self, perm, s)
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +132,9 @@ func openEngine(dir string, s seams) (*engine, error) {
 }
 
 // newEngine takes over root, which is closed if it fails.
-func newEngine(dir string, root int, self identity, s seams) (*engine, error) {
+func newEngine(dir string, root int, self identity, perm fs.FileMode, s seams) (*engine, error) {
 	e := &engine{
-		seams: s, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
+		seams: s, perm: perm, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
 		writing: make(chan struct{}, 1), readers: map[*watch.Watcher]chan struct{}{},
 		users: map[core.SessionID]*user{}, clients: map[*client]struct{}{},
 	}
@@ -171,9 +177,12 @@ func (e *engine) openStore() error {
 	if err := os.MkdirAll(filepath.Join(e.sub, liveDir), 0o777); err != nil {
 		return err
 	}
-	ctl, err := openControl(e.sub, e.syncCtl)
+	ctl, err := openControl(e.sub, e.perm, e.version, e.syncCtl)
 	if err != nil {
 		return err
+	}
+	if err := e.agree(ctl); err != nil {
+		return errors.Join(err, ctl.close())
 	}
 	e.ctl = ctl
 	if err := e.flock(ctl.fd, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !busy(err) {
@@ -184,7 +193,7 @@ func (e *engine) openStore() error {
 		return &fs.PathError{Op: "flock", Path: ctl.path, Err: err}
 	}
 	_ = flock(ctl.fd, syscall.LOCK_UN)
-	e.bell, err = os.OpenFile(filepath.Join(e.sub, bellName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o666)
+	e.bell, err = e.shared(bellName)
 	if err != nil {
 		_ = ctl.close()
 	}
@@ -193,7 +202,10 @@ func (e *engine) openStore() error {
 
 // enter reads the state and makes us known. The store is locked.
 func (e *engine) enter() error {
-	if err := sweep(e.sub, logName); err != nil {
+	if err := e.ctl.adopt(); err != nil {
+		return err
+	}
+	if err := errors.Join(sweep(e.sub, logName), sweep(e.sub, lockTemp)); err != nil {
 		return err
 	}
 	if err := e.makeLog(); err != nil {

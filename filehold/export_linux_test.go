@@ -1,6 +1,7 @@
 package filehold
 
 import (
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -15,21 +16,23 @@ type Seams struct {
 	CompactAt        uint64
 	Flock            func(fd, how int) error
 	Unlink           func(dirfd int, file string) error
+	Version          uint64
+	Perm             fs.FileMode // of the URL
 }
 
 // NewWith is New with seams replaced. It has no effect on a directory that the
 // process uses already.
 func NewWith(dir string, change func(*Seams)) (driver.Driver, error) {
 	p := production
-	x := Seams{p.bootID, p.syncLog, p.syncCtl, p.fallback, p.compactAt, p.flock, p.unlink}
+	x := Seams{p.bootID, p.syncLog, p.syncCtl, p.fallback, p.compactAt, p.flock, p.unlink, p.version, 0}
 	change(&x)
-	return openWith(dir, seams{x.BootID, x.SyncLog, x.SyncCtl, x.Fallback, x.CompactAt, x.Flock, x.Unlink})
+	return openWith(dir, x.Perm, seams{x.BootID, x.SyncLog, x.SyncCtl, x.Fallback, x.CompactAt, x.Flock, x.Unlink, x.Version})
 }
 
 // HalfSwitched makes the directory, which nobody uses, that of a process that
 // was killed when it had put a new log into its place and not yet said so.
 func HalfSwitched(dir string) error {
-	c, err := openControl(filepath.Join(dir, ".holdfast"), fdatasync)
+	c, err := openControl(filepath.Join(dir, ".holdfast"), 0, version, fdatasync)
 	if err != nil {
 		return err
 	}
@@ -44,7 +47,20 @@ func HalfSwitched(dir string) error {
 // went on, was overtaken by another that made the whole store.
 func LateToMakeControl(dir string) error {
 	sub := filepath.Join(dir, ".holdfast")
-	return makeControl(sub, filepath.Join(sub, "control"))
+	return makeControl(sub, filepath.Join(sub, "control"), 0)
+}
+
+// Version is what this program writes, and Unmark makes the directory, which
+// nobody uses, one of before there were versions.
+const Version = version
+
+func Unmark(dir string) error {
+	c, err := openControl(filepath.Join(dir, ".holdfast"), 0, version, fdatasync)
+	if err != nil {
+		return err
+	}
+	c.store(wVersion, 0)
+	return c.close()
 }
 
 // TokenBlock is how many tokens may be skipped when the power fails.

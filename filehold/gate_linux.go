@@ -175,6 +175,9 @@ func (e *engine) makeLock(name, file string) error {
 	if err := e.ctl.reach(e.m.Revision()); err != nil {
 		return err
 	}
+	if e.cut {
+		return e.linkNew(lockTemp, filepath.Join(e.dir, file))
+	}
 	fd, err := openAt(e.root, file, syscall.O_RDONLY|syscall.O_CREAT)
 	if err != nil {
 		return err

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +23,9 @@ import (
 // TestMain lets the test binary be another process on a directory: it then does
 // what it reads, line by line, and answers.
 func TestMain(m *testing.M) {
+	if mask, err := strconv.ParseInt(os.Getenv("FILEHOLD_UMASK"), 8, 32); err == nil {
+		syscall.Umask(int(mask))
+	}
 	if role := os.Getenv("FILEHOLD_ROLE"); role != "" {
 		if err := roles[role](os.Getenv("FILEHOLD_DIR")); err != nil {
 			fmt.Println("error:", err)
@@ -49,9 +54,16 @@ type process struct {
 // spawn starts a process; it is killed when the test ends.
 func spawn(t testing.TB, role, dir string, env ...string) *process {
 	t.Helper()
+	return spawnBy(t, role, dir, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, env...) })
+}
+
+// spawnBy is spawn with a command that is changed.
+func spawnBy(t testing.TB, role, dir string, change func(*exec.Cmd)) *process {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), "FILEHOLD_ROLE="+role, "FILEHOLD_DIR="+dir), env...)
+	cmd.Env = append(os.Environ(), "FILEHOLD_ROLE="+role, "FILEHOLD_DIR="+dir)
 	cmd.Stderr = os.Stderr
+	change(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +129,12 @@ func serve(dir string) error {
 	d, err := filehold.NewWith(dir, func(x *filehold.Seams) {
 		if os.Getenv("FILEHOLD_COMPACT") != "" {
 			x.CompactAt = 8 << 10
+		}
+		if _, err := fmt.Sscan(os.Getenv("FILEHOLD_VERSION"), &x.Version); err != nil {
+			x.Version = filehold.Version
+		}
+		if mode, err := strconv.ParseUint(os.Getenv("FILEHOLD_MODE"), 8, 32); err == nil {
+			x.Perm = fs.FileMode(mode)
 		}
 	})
 	if err != nil {

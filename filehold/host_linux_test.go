@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -153,7 +155,12 @@ func (r *room) plain(ctx context.Context, body any) (any, error) {
 }
 
 func (h *host) open(id uint64, dir string) (any, error) {
-	d, err := filehold.NewWith(dir, func(s *filehold.Seams) { s.Fallback = time.Hour })
+	d, err := filehold.NewWith(dir, func(s *filehold.Seams) {
+		s.Fallback = time.Hour
+		if mode, err := strconv.ParseUint(os.Getenv("FILEHOLD_MODE"), 8, 32); err == nil {
+			s.Perm = fs.FileMode(mode)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

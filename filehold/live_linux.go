@@ -53,6 +53,9 @@ func (e *engine) appear() error {
 		return &fs.PathError{Op: "mkfifo", Path: path, Err: err}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err == nil {
+		e.cut, err = setPerm(f, e.perm)
+	}
 	if err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
@@ -60,7 +63,7 @@ func (e *engine) appear() error {
 	if err := flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return &fs.PathError{Op: "flock", Path: path, Err: err}
 	}
-	return e.slots.open(e.liveFile(e.proc, claimsExt))
+	return e.slots.open(e.liveFile(e.proc, claimsExt), e.perm)
 }
 
 // vanish removes the files of a process, the pipe last.

@@ -64,7 +64,7 @@ func (e *engine) config() core.Config {
 // writeLog writes a new generation whole, puts it on disk and into its place,
 // and returns its size.
 func (e *engine) writeLog(generation uint64) (uint64, error) {
-	tmp, err := tempFile(e.sub, logName)
+	tmp, err := tempFile(e.sub, logName, e.perm)
 	if err != nil {
 		return 0, err
 	}

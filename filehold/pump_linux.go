@@ -119,7 +119,7 @@ func (e *engine) newPump() (*pump, error) {
 	fd = e.lower(fd)
 	f := os.NewFile(uintptr(fd), "inotify")
 	own := e.liveFile(e.proc, bellExt)
-	err = os.WriteFile(own, nil, 0o666)
+	err = makeFile(own, e.perm)
 	for _, bell := range []string{e.bell.Name(), own} {
 		if err == nil {
 			_, err = syscall.InotifyAddWatch(fd, bell, syscall.IN_MODIFY)

@@ -70,11 +70,14 @@ type call struct {
 }
 
 // startFarm starts a process, which has to end well when the test does.
-func startFarm(t *testing.T) *farm {
+func startFarm(t *testing.T, change ...func(*exec.Cmd)) *farm {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "FILEHOLD_ROLE=host")
 	cmd.Stderr = os.Stderr
+	for _, f := range change {
+		f(cmd)
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package filehold
 import (
 	"crypto/rand"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,9 +76,16 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// tempFile makes a file that will be renamed to name.
-func tempFile(dir, name string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, name+tempExt+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+// tempFile makes a file that will be renamed to name, with all of its mode.
+func tempFile(dir, name string, perm fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name+tempExt+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := setPerm(f, perm); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return f, nil
 }
 
 // tempExt is between the name of such a file and a random text.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"syscall"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -63,12 +62,12 @@ func (e *engine) declare() error {
 	if len(e.readers) > 0 {
 		return e.sleep()
 	}
-	f, err := os.OpenFile(e.liveFile(e.proc, watcherExt), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o666)
-	if err != nil {
+	path := e.liveFile(e.proc, watcherExt)
+	if err := makeFile(path, e.perm); err != nil {
 		return err
 	}
-	if err := errors.Join(f.Close(), e.sleep()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+	if err := e.sleep(); err != nil {
+		return errors.Join(err, os.Remove(path))
 	}
 	e.ctl.add(wWatchers, 1)
 	return nil
