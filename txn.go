@@ -64,7 +64,9 @@ func PutOp(key string, value []byte, opts ...PutOption) Op {
 // DeleteOp deletes a key.
 func DeleteOp(key string) Op { return Op{op: driver.Op{Kind: driver.OpDelete, Key: key}} }
 
-// DeleteRangeOp deletes all keys that begin with prefix.
+// DeleteRangeOp deletes all keys that begin with prefix. A server deletes up to
+// 10,000 in one transaction and refuses more with ErrExhausted: [KV.DeleteRange] has
+// no such limit.
 func DeleteRangeOp(prefix string) Op {
 	return Op{op: driver.Op{Kind: driver.OpDelete, Key: prefix, Prefix: true}}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -321,4 +322,34 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportMetric(float64(writing.Milliseconds()), "writing-ms")
 		b.ReportMetric(float64(size)/1e6, "MB")
 	}
+}
+
+// BenchmarkPrefixDelete: deleting a million keys page by page: what an entry takes,
+// with pages as clients ask for them and as great as they get, and how much longer
+// that is beside a million keys than beside few.
+func BenchmarkPrefixDelete(b *testing.B) {
+	for b.Loop() {
+		few, many, most := deletePage(20_000, 1000), deletePage(1_000_000, 1000), deletePage(1_000_000, 10_000)
+		b.ReportMetric(float64(many.Microseconds())/1000, "page-ms")
+		b.ReportMetric(float64(most.Microseconds())/1000, "longest-ms")
+		b.ReportMetric(float64(many)/float64(few), "beside-many-ratio")
+	}
+}
+
+// deletePage is the processor time of one of the pages, the median, in which n keys
+// are deleted.
+func deletePage(n int, page uint64) time.Duration {
+	r := newRig(core.Config{})
+	id := r.open(1, time.Hour)
+	r.put(id, keyNames(n), core.SessionID{})
+	runtime.GC()
+	var all []time.Duration
+	for more := true; more; {
+		begin := cpu()
+		res := r.do(id, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyDelete, Key: "p/", Prefix: true, Limit: page}}})
+		all = append(all, cpu()-begin)
+		more = res.Keys[0].More
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }

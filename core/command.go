@@ -247,7 +247,7 @@ type KeyOp struct {
 	Value    []byte
 	Lease    SessionID // put: the key ends with this session; zero: none
 	Expire   int64     // put: ns until the key ends by itself; 0: never
-	Limit    uint64    // get: 0: all
+	Limit    uint64    // get, and delete of a prefix: at most so many; 0: all
 	Sort     SortBy
 	Desc     bool
 	KeysOnly bool

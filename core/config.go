@@ -13,8 +13,9 @@ type Config struct {
 	// Waiters is how many claims may wait for one name; 0 means 10,000.
 	Waiters int
 	// Budget is how many sessions, claims and keys one entry ends, tells stale or
-	// revokes with their session, at most; 0 means 10,000. What is left is due at
-	// once.
+	// revokes with their session, at most, and how many keys one entry deletes by
+	// prefix; 0 means 10,000. What is left of ends is due at once; of a delete with a
+	// limit it is left to the next, and a delete without one is refused.
 	Budget int
 	// MaxTTL bounds a session's TTL and every other time span that a session
 	// asks for itself, in nanoseconds; 0 means 24 h. A renewal asking for more

@@ -78,3 +78,68 @@ func TestLeaseOfManyKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestPrefixDelete: no entry deletes more keys by prefix than the budget, whoever
+// asks and how often, and what is to be deleted at once is deleted whole or not.
+func TestPrefixDelete(t *testing.T) {
+	const n, budget = 25_000, 10_000
+	r := newRig(core.Config{})
+	a := r.open(1, time.Hour)
+	r.put(a, keyNames(n), core.SessionID{})
+	at := r.m.Revision()
+	all := core.KeyOp{Kind: core.KeyDelete, Key: "p/", Prefix: true}
+	if res := r.do(a, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k"}, all}}); res.Code != core.CodeExhausted ||
+		r.m.Revision() != at || r.count("") != n {
+		t.Fatalf("at once: code %d, %d keys are left: %s", res.Code, r.count(""), res.Text)
+	}
+	page := all
+	page.Limit = 1_000
+	for left := uint64(n); left > 0; {
+		results := r.batch(a, 15, core.Command{Op: core.OpTxn, Then: []core.KeyOp{page}})
+		if got, want := len(r.out.Events), min(budget, left); uint64(got) != want {
+			t.Fatalf("an entry deletes %d keys of %d, want %d", got, left, want)
+		}
+		left -= uint64(len(r.out.Events))
+		if last := results[len(results)-1].Keys[0]; last.More != (left > 0) || r.count("") != left {
+			t.Fatalf("%d keys are left, want %d; more: %v", r.count(""), left, last.More)
+		}
+	}
+}
+
+// TestPrefixDeletesTogether: transactions that each delete as much as one entry may
+// do not add up, and those that delete little are let through in any case.
+func TestPrefixDeletesTogether(t *testing.T) {
+	r := newRig(core.Config{})
+	a := r.open(1, time.Hour)
+	r.put(a, keyNames(9_500), core.SessionID{})
+	for i := range 9_500 {
+		r.put(a, []string{fmt.Sprintf("q/%06d", i)}, core.SessionID{})
+	}
+	r.put(a, []string{"few/1", "few/2"}, core.SessionID{})
+	del := func(prefix string) core.Command {
+		return core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyDelete, Key: prefix, Prefix: true}}}
+	}
+	results := r.batch(a, 1, del("p/"), del("q/"), del("few/"))
+	for i, want := range []core.Code{core.CodeOK, core.CodeUnavailable, core.CodeOK} {
+		if results[i].Code != want {
+			t.Errorf("delete %d: code %d, want %d: %s", i, results[i].Code, want, results[i].Text)
+		}
+	}
+	if r.count("") != 9_500 {
+		t.Errorf("%d keys are left", r.count(""))
+	}
+}
+
+// batch applies the commands, times over, as one entry and returns the results.
+func (r *rig) batch(id core.SessionID, times int, commands ...core.Command) []core.Result {
+	f := core.Frame{Session: id, Attempt: 1, Mark: r.seqs[id]}
+	for range times {
+		for _, c := range commands {
+			c.Seq = r.seqs[id]
+			r.seqs[id]++
+			f.Commands = append(f.Commands, c)
+		}
+	}
+	r.apply(core.Entry{Now: r.now, Frames: [][]byte{core.AppendFrame(nil, &f)}})
+	return r.out.Replies[0].Results
+}

@@ -32,6 +32,7 @@ type Machine struct {
 	backlog  []job       // work of sessions, in order
 	behind   int         // jobs that are done
 	budget   int         // sessions, claims and keys that this entry may still end
+	deletes  int         // keys that it may still delete by prefix
 	walks    int         // claims of which it may still see whether others wait for them
 	lapsed   int         // sessions whose claims are there for the taking
 	dirty    []*resource // to be served, a heap by name
@@ -90,7 +91,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	from := m.out.lengths()
 	m.now, m.early = max(m.now, m.entry.Now), m.entry.Early
-	m.budget, m.walks = m.cfg.Budget, maxWalk
+	m.budget, m.deletes, m.walks = m.cfg.Budget, m.cfg.Budget, maxWalk
 	switch m.entry.Kind {
 	case EntryForget:
 		m.forget(m.entry.Seconds)

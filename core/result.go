@@ -62,8 +62,8 @@ type Holder struct {
 // KeyResult is what one operation of a transaction found.
 type KeyResult struct {
 	Keys  []Key
-	Count uint64
-	More  bool
+	Count uint64 // keys that matched, or were deleted
+	More  bool   // not all were told or, of a delete with a limit, deleted
 }
 
 // Key is a key with its value.

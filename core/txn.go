@@ -16,7 +16,7 @@ func (m *Machine) txn(ns *namespace, c *Command, r *Result) {
 	if !ok {
 		ops = c.Else
 	}
-	if !m.validBranch(ns, ops, r) {
+	if !m.validBranch(ns, ops, r) || !m.validDeletes(ns, ops, r) {
 		return
 	}
 	r.OK = ok
@@ -138,22 +138,6 @@ func (t *transaction) put(o *KeyOp, r *KeyResult) {
 		if o.Previous {
 			t.add(r, prev)
 		}
-	}
-}
-
-func (t *transaction) delete(o *KeyOp, r *KeyResult) {
-	var found []*key
-	t.ns.matching(o.Key, o.Prefix, func(k *key) bool {
-		found = append(found, k)
-		return true
-	})
-	for _, k := range found {
-		t.write()
-		r.Count++
-		if o.Previous {
-			t.add(r, k.row())
-		}
-		t.m.dropKey(k, CodeOK)
 	}
 }
 

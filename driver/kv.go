@@ -82,8 +82,13 @@ type Op struct {
 	Value  []byte
 	Lease  *Lease        // the key ends with it
 	Expire time.Duration // the key ends by itself; 0: never
+	// Get, and delete of a prefix.
+	//
+	// A get tells at most so many keys. A delete may leave the others for the next
+	// call and says so (More): a server cannot delete any number at once. A backend
+	// that can need not look at it. 0: all.
+	Limit int
 	// Get.
-	Limit    int // 0: all
 	Sort     SortBy
 	Desc     bool
 	KeysOnly bool
@@ -113,5 +118,5 @@ type TxnReply struct {
 type OpResult struct {
 	KVs   []KV
 	Count int64
-	More  bool // Limit cut the list
+	More  bool // there are more keys than were told or, of a delete with a Limit, removed
 }

@@ -226,6 +226,7 @@ var faults = map[string]string{
 	"Txn/NobodySeesHalf":         "half done",
 	"Txn/SeesItself":             "reads the past",
 	"Txn/DeleteRange":            "deletes one",
+	"KV/DeleteRange":             "a page is all",
 
 	"Watch/ReadyFirst":          "no ready",
 	"Watch/Keys":                "events without values",

@@ -220,6 +220,10 @@ func (e *engine) delete(op driver.Op, ordinal uint32) driver.OpResult {
 	if e.has("deletes one") && len(res.KVs) > 1 {
 		res.KVs = res.KVs[:1]
 	}
+	if e.has("a page is all") && op.Limit > 0 && len(res.KVs) > op.Limit {
+		res.KVs = res.KVs[:op.Limit]
+		res.Count = int64(op.Limit)
+	}
 	for i, kv := range res.KVs {
 		if !e.has("delete keeps") {
 			e.erase(kv.Key, e.rev, ordinal+uint32(i))

@@ -29,6 +29,8 @@ var txnCases = []Case{
 		Promise: "The operations of a transaction run in order, each seeing those before it."},
 	{Name: "Txn/DeleteRange", Needs: transaction, Run: run(txnDeleteRange),
 		Promise: "A transaction deletes all keys with a prefix and tells how many, and with Previous which."},
+	{Name: "KV/DeleteRange", Needs: transaction, Run: run(kvDeleteRange),
+		Promise: "DeleteRange deletes all keys with a prefix, however many, and tells how many."},
 }
 
 func txnAllConditions(ctx context.Context, e *Env) {
@@ -210,4 +212,24 @@ func txnDeleteRange(ctx context.Context, e *Env) {
 	want(len(res.Results[0].Entries) == 2 && string(res.Results[0].Entries[1].Value) == "p/b", "Previous tells %+v", res.Results[0].Entries)
 	want(res.Results[1].Count == 0, "of no keys %d were deleted", res.Results[1].Count)
 	want(must(s.Range(ctx, "")).Count == 1, "what is left are %q", listed(must(s.Range(ctx, ""))))
+}
+
+func kvDeleteRange(ctx context.Context, e *Env) {
+	s := e.Client().KV()
+	const txns, each = 24, 50 // more than one page
+	for i := range txns {
+		var t holdfast.Txn
+		for j := range each {
+			t.Then = append(t.Then, holdfast.PutOp("p/"+strconv.Itoa(each*i+j), nil))
+		}
+		must(s.Txn(ctx, t))
+	}
+	must(s.Put(ctx, "q", []byte("stays")))
+	n := must(s.DeleteRange(ctx, "p/"))
+	want(n == txns*each, "of %d keys %d were deleted", txns*each, n)
+	n = must(s.DeleteRange(ctx, "p/"))
+	want(n == 0, "of no keys %d were deleted", n)
+	want(string(must(s.Get(ctx, "q")).Value) == "stays", "a key without the prefix was changed")
+	_, err := s.Get(ctx, "p/7")
+	refused(err, fs.ErrNotExist, "Get of a deleted key")
 }

@@ -28,6 +28,9 @@ func (t *Twin) txn(s *session, c core.Command) core.Result {
 	if code := t.checkLeases(s, ops); code != core.CodeOK {
 		return core.Result{Code: code}
 	}
+	if code := t.checkDeletes(s, ops); code != core.CodeOK {
+		return core.Result{Code: code}
+	}
 	r := core.Result{OK: ok, Keys: []core.KeyResult{}}
 	w := writer{t: t, ns: s.ns}
 	for _, op := range ops {
@@ -67,6 +70,27 @@ func (t *Twin) checkLeases(s *session, ops []core.KeyOp) core.Code {
 	}
 	return core.CodeOK
 }
+
+// checkDeletes refuses to delete more keys at once than one entry may; a page takes
+// what it gets.
+func (t *Twin) checkDeletes(s *session, ops []core.KeyOp) core.Code {
+	n := 0
+	for _, op := range ops {
+		if op.Kind == core.KeyDelete && op.Prefix && op.Limit == 0 {
+			n += len(t.match(s.ns, op.Key, true))
+		}
+	}
+	switch {
+	case n > t.cfg.Budget:
+		return core.CodeExhausted
+	case n > t.deletes && n > named:
+		return core.CodeUnavailable
+	}
+	return core.CodeOK
+}
+
+// named is how many keys a transaction could delete by name.
+const named = 128
 
 // holdsTrue says whether a condition is true of its key, or of all keys with
 // the prefix; without any, of an absent one.
@@ -208,9 +232,16 @@ func (w *writer) put(op core.KeyOp) core.KeyResult {
 
 func (w *writer) delete(op core.KeyOp) core.KeyResult {
 	var r core.KeyResult
-	for _, k := range w.t.match(w.ns, op.Key, op.Prefix) {
+	found := w.t.match(w.ns, op.Key, op.Prefix)
+	if most := min(op.Limit, uint64(max(0, w.t.deletes))); op.Prefix && op.Limit != 0 && uint64(len(found)) > most {
+		found, r.More = found[:most], true
+	}
+	for _, k := range found {
 		w.revision()
 		r.Count++
+		if op.Prefix {
+			w.t.deletes--
+		}
 		if op.Previous {
 			r.Keys = append(r.Keys, k.Key)
 		}

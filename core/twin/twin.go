@@ -17,7 +17,7 @@ import (
 // Config is what the machine under test was made with.
 type Config struct {
 	Revision uint64 // the first change takes it; 0 means 1
-	Budget   int    // sessions plus claims ended by one entry
+	Budget   int    // sessions plus claims ended by one entry, and keys deleted by prefix
 	Window   uint64 // granted to a session that asks for none, and the most
 	Waiters  int    // most waiting claims of a name
 }
@@ -48,6 +48,7 @@ type Twin struct {
 	arrivals  uint64
 	decisions int
 	budget    int        // what this entry may still end
+	deletes   int        // and how many keys it may still delete by prefix
 	frozen    bool       // nothing is granted
 	sessions  []*session // as they were opened
 	gone      []tombstone
@@ -83,7 +84,7 @@ func (t *Twin) Revision() uint64 { return t.revision }
 func (t *Twin) Apply(e Entry) Output {
 	t.out = Output{}
 	t.now = max(t.now, e.Now)
-	t.budget = t.cfg.Budget
+	t.budget, t.deletes = t.cfg.Budget, t.cfg.Budget
 	switch e.Kind {
 	case core.EntryFreeze:
 		t.frozen = true

@@ -19,6 +19,10 @@ var suites = []suite{
 	{pkg: "./core", bench: "Snapshot$", bounds: []bound{
 		{"longest-ms", 20, "longest apply while a snapshot of 1,000,000 locks is written, in milliseconds"},
 	}},
+	{pkg: "./core", bench: "PrefixDelete$", bounds: []bound{
+		{"longest-ms", 20, "an apply that deletes as many keys of a prefix of 1,000,000 as it may, in milliseconds of processor time"},
+		{"beside-many-ratio", 3, "a page of such a delete, beside 1,000,000 keys to beside 20,000"},
+	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
 		{"allocs/op", 15, "its allocations"},

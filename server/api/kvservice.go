@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -79,6 +80,9 @@ func (s kvService) Delete(ctx context.Context, r *pb.KVDeleteRequest) (*pb.KVDel
 	if r.Prefix && r.ExpectRevision != nil {
 		return nil, named(invalid("", "a revision can be expected of one key only, not of a prefix"), "delete", r.Key)
 	}
+	if r.Prefix && !r.PrevKv && callerOf(ctx).key == "" {
+		return s.deletePrefix(ctx, r.Key)
+	}
 	t := &pb.TxnRequest{If: expect(r.Key, r.ExpectRevision), Then: []*pb.Op{{Op: &pb.Op_Delete{Delete: &pb.KVDeleteRequest{
 		Key: r.Key, Prefix: r.Prefix, PrevKv: r.PrevKv,
 	}}}}}
@@ -91,6 +95,41 @@ func (s kvService) Delete(ctx context.Context, r *pb.KVDeleteRequest) (*pb.KVDel
 	}
 	x := res.Results[0]
 	return &pb.KVDeleteResponse{Header: s.header(ctx, revision), Deleted: x.Count, PrevKvs: x.Kvs}, nil
+}
+
+// deletePage is how many keys one command of a prefix that is deleted page by page
+// deletes: few enough that nobody else's calls are held up.
+const deletePage = 1000
+
+// deletePrefix deletes all keys with a prefix, page by page. What was deleted before
+// an error stays so.
+func (s kvService) deletePrefix(ctx context.Context, prefix string) (*pb.KVDeleteResponse, error) {
+	if err := checkName(prefix); err != nil {
+		return nil, named(err, "delete", prefix)
+	}
+	page := core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyDelete, Key: prefix, Prefix: true, Limit: deletePage}}}
+	for deleted := int64(0); ; {
+		res, _, err := s.do(ctx, page)
+		if err != nil {
+			return nil, named(afterPages(deleted, err), "delete", prefix)
+		}
+		deleted += int64(res.Keys[0].Count)
+		if !res.Keys[0].More {
+			return &pb.KVDeleteResponse{Header: s.header(ctx, res.Revision), Deleted: deleted}, nil
+		}
+	}
+}
+
+// afterPages is the error of a page after others that were done.
+func afterPages(deleted int64, err error) error {
+	if deleted == 0 {
+		return err
+	}
+	kind := error(nil)
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		kind = e.Kind
+	}
+	return &driver.Error{Kind: kind, Err: fmt.Errorf("%d keys were deleted before this, and stay so: ask again for the rest: %w", deleted, err)}
 }
 
 func (s kvService) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {

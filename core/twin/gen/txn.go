@@ -59,7 +59,7 @@ func (g *Gen) keyOp() core.KeyOp {
 			op.Key, op.Prefix = op.Key+"0", g.chance(2)
 		}
 	case core.KeyDelete:
-		op.Previous = g.chance(50)
+		op.Previous, op.Limit = g.chance(50), g.rand.Uint64N(3)
 	}
 	return op
 }

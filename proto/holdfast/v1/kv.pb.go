@@ -608,7 +608,9 @@ type KVDeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key, or what keys begin with.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Remove every key that begins with it.
+	// Remove every key that begins with it. By itself the call removes any number,
+	// 1,000 at a revision; with prev_kv, an idempotency key or in a transaction it
+	// removes up to 10,000 at one revision, or none of more.
 	Prefix bool `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Remove only if the key's mod_revision is this one. Absent: in any case.
 	ExpectRevision *uint64 `protobuf:"varint,3,opt,name=expect_revision,json=expectRevision,proto3,oneof" json:"expect_revision,omitempty"`
