@@ -72,7 +72,8 @@
 //	                         that was answered; a server without persistence forgets all
 //	                         in a restart, and a jump of its wall clock ends sessions early
 //	growing tokens           for ever, also over a wiped server: they begin anew at the
-//	                         clock (unless it is set back); a failover may forget the newest
+//	                         clock, to the microsecond (unless it is set back); a failover
+//	                         may forget the newest
 //	a slot that moves        holds stay; while the keys of a Cluster's slot are on their way,
 //	                         calls are refused as unavailable
 //	durable                  as the server's own settings are; not declared

@@ -152,6 +152,40 @@ func TestRestartWithoutData(t *testing.T) {
 	})
 }
 
+// TestWipedWithinASecond: tokens grow on although the server was used for the
+// first time a moment before it was wiped.
+func TestWipedWithinASecond(t *testing.T) {
+	servers := services.RedisN(t, 3)
+	for name, address := range map[string]string{
+		"redis":   servers[0].URL(),
+		"redlock": redlockURL(servers[0].Addr(), servers[1].Addr(), servers[2].Addr()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last holdfast.Token
+			for range 20 {
+				s, err := holdfast.Open(t.Context(), address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h, err := s.Mutex("m").Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.Token() <= last {
+					t.Fatalf("the token %d came after %d", h.Token(), last)
+				}
+				last = h.Token()
+				if err := errors.Join(h.Release(), s.Close()); err != nil {
+					t.Fatal(err)
+				}
+				for _, server := range servers {
+					do(t, admin(t, server.URL()), "FLUSHALL")
+				}
+			}
+		})
+	}
+}
+
 // TestRestartWithData: a restart in the middle loses nothing that the server
 // has kept.
 func TestRestartWithData(t *testing.T) {

@@ -14,11 +14,12 @@ local GONE = 'gone'
 local function int(x) return string.format('%.0f', x) end
 
 -- tick takes the next revision. A store that was never used, or was wiped,
--- begins where the clock is, so that no token comes twice.
+-- begins where the clock is: 2^20 for every second, so about one for every
+-- microsecond, which is more than a server can take. So no token comes twice.
 local function tick()
   rev = call('INCR', P .. 'rev')
   if rev < 1048576 then
-    rev = T[1] * 1048576
+    rev = T[1] * 1048576 + math.floor(T[2] * 1.048576)
     call('SET', P .. 'rev', int(rev))
   end
   first = first or rev

@@ -10,4 +10,4 @@ if holder[1] and holder[1] ~= id then
 end
 redis.call('HSET', KEYS[1], 'id', id, 'owner', ARGV[3], 'meta', ARGV[4], 'at', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], ttl)
-return {'ok', redis.call('GET', KEYS[2]) or string.format('%.0f', t[1] * 1048576)}
+return {'ok', redis.call('GET', KEYS[2]) or string.format('%.0f', t[1] * 1048576 + math.floor(t[2] * 1.048576))}
