@@ -84,6 +84,13 @@
 //	                         told. A gap is a watch:resync
 //	limits and weights       exact below 2⁵⁰
 //
+// # Memory
+//
+// A server that evicts keys forgets locks: have maxmemory-policy noeviction. Where
+// the memory is full then, holds are still renewed, given back, handed to those who
+// wait and forced, and keys and counters can be deleted; what is new is refused as
+// unavailable.
+//
 // # RedLock
 //
 // [OpenRedLock], or redlock://host:port?addr=host:port&addr=…, grants mutexes by

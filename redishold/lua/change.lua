@@ -1,6 +1,7 @@
 -- An election's leader proclaims a value (ARGV[3] 'v') or resigns in favour of
 -- a candidate (ARGV[3] 'o').
 local id, sid, what, arg = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if what == 'o' then regardless() end
 sweep()
 local c = claim(id)
 local function answer(verdict)

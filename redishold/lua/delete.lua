@@ -1,4 +1,5 @@
 local k, name = tonumber(ARGV[1]), ARGV[2]
+regardless()
 sweep()
 local function answer(reply)
   finish()

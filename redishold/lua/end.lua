@@ -1,4 +1,5 @@
 local sid = ARGV[1]
+regardless()
 sweep()
 local verdict = 'gone'
 if alive(sid) then

@@ -1,4 +1,5 @@
 local name, token, at_once = ARGV[1], ARGV[2], ARGV[3] == '1'
+regardless()
 sweep()
 unfold(name)
 local ids = call('ZRANGEBYSCORE', P .. 'h:' .. name, token, token)

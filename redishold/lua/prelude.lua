@@ -11,6 +11,11 @@ local first, rev, out, size = nil, nil, {}, 0
 -- adds to it without a script is told that it is no number.
 local GONE = 'gone'
 
+-- regardless lets a script go on although the server's memory is full: Redis
+-- refuses one that takes memory only at its first write, and this one takes none.
+-- It is for what keeps or frees what is there.
+local function regardless() call('DEL', P .. '-') end
+
 local function int(x) return string.format('%.0f', x) end
 
 -- tick takes the next revision. A store that was never used, or was wiped,

@@ -1,4 +1,5 @@
 local id, sid, cancel = ARGV[1], ARGV[2], ARGV[3] == '1'
+regardless()
 sweep()
 unfold(ARGV[4])
 local c = claim(id)

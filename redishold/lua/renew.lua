@@ -1,6 +1,7 @@
 -- A renewal is answered together with the holds that were taken by force: they
 -- are lost before the session lasts longer.
 local sid, ttl = ARGV[1], tonumber(ARGV[2])
+regardless()
 sweep()
 finish()
 if not alive(sid) then return {'nosession'} end

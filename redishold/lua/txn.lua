@@ -63,14 +63,16 @@ for _ = 1, tonumber(arg()) do
 end
 local yes, no = ops(), ops()
 local run = ok and yes or no
-local writes = false
+local writes, puts = false, false
 for _, o in ipairs(run) do
-  writes = writes or o.kind ~= '0'
+  writes, puts = writes or o.kind ~= '0', puts or o.kind == '1'
   if o.lease ~= '' and not alive(o.lease) then
     finish()
     return {'nolease', o.name}
   end
 end
+
+if writes and not puts then regardless() end
 
 local at_rev
 local function once()
