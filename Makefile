@@ -9,8 +9,8 @@ ONLY     ?=
 PKG      := ./...
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
-PURE     := ./core/... ./crdt/... ./limit/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./server/admission/... ./sim/...
-RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|crdt|limit|session|watch|deadline|server/storage|server/replica|server/disk|server/admission|sim)(/|$$)')
+PURE     := ./core/... ./crdt/... ./guard/... ./limit/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./server/admission/... ./sim/...
+RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|crdt|guard|limit|session|watch|deadline|server/storage|server/replica|server/disk|server/admission|sim)(/|$$)')
 
 .DEFAULT_GOAL := help
 .PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim proto

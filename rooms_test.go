@@ -51,6 +51,7 @@ var rooms = map[string]room{
 	"fence":                               {own: "driver"},
 	"fence/fenceredis":                    {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                            {own: ". core driver internal/convert watch"},
+	"guard":                               {pure: true},
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},

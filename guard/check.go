@@ -1,0 +1,128 @@
+package guard
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// The bounds of a condition.
+const (
+	MaxDepth  = 32
+	MaxLeaves = 1024
+	maxText   = 4096
+)
+
+// Check says what is wrong with the condition, with the path to it.
+func (c *Condition) Check() error {
+	leaves := 0
+	return c.check("", 0, &leaves)
+}
+
+func (c *Condition) check(path string, depth int, leaves *int) error {
+	at := join(path, c.Kind)
+	switch c.Kind {
+	case KindAll, KindAny, KindNot:
+		return c.checkParts(at, depth, leaves)
+	}
+	if *leaves++; *leaves > MaxLeaves {
+		return invalid(at, "more than %d leaves", MaxLeaves)
+	}
+	if len(c.Of) > 0 {
+		return invalid(at, "a leaf has no parts")
+	}
+	return c.checkLeaf(at)
+}
+
+func (c *Condition) checkParts(at string, depth int, leaves *int) error {
+	if depth >= MaxDepth {
+		return invalid(at, "more than %d levels", MaxDepth)
+	}
+	if c.Kind == KindNot && len(c.Of) != 1 {
+		return invalid(at, "%d parts; not has one", len(c.Of))
+	}
+	for i := range c.Of {
+		if err := c.Of[i].check(part(at, c.Kind, i), depth+1, leaves); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Condition) checkLeaf(at string) error {
+	for _, text := range []string{c.Name, c.Other} {
+		if len(text) > maxText || strings.ContainsFunc(text, unicode.IsControl) {
+			return invalid(at, "a text has more than %d bytes or a control character", maxText)
+		}
+	}
+	if c.Name == "" && c.Kind != KindTimeWindow {
+		return invalid(at, "the name is empty")
+	}
+	switch c.Kind {
+	case KindLockHeldBy, KindBranchMerged, KindIssueStatus:
+		if c.Other == "" {
+			return invalid(at, "what it is compared with is empty")
+		}
+	case KindSemaphoreAvailable, KindLimitAvailable:
+		if c.Amount < 1 {
+			return invalid(at, "the amount %d is below 1", c.Amount)
+		}
+	case KindCounter:
+		return c.checkRelation(at, Equal, NotEqual, AtLeast, AtMost)
+	case KindKey:
+		return c.checkRelation(at, Exists, Absent, Equal)
+	case KindTimeWindow:
+		return c.Window.check(at)
+	case KindLockFree, KindBranchExists, KindBranchNotExists, KindIssuesComplete, KindFileExists, KindFileNotExists,
+		KindSessionAlive, KindCustomCheck, KindLeader:
+	default:
+		return invalid(at, "the kind is unknown")
+	}
+	return nil
+}
+
+func (c *Condition) checkRelation(at string, allowed ...Relation) error {
+	for _, r := range allowed {
+		if c.Is == r {
+			return nil
+		}
+	}
+	return invalid(at, "the relation %q is none of %q", c.Is, allowed)
+}
+
+func (w *Window) check(at string) error {
+	const day = 24 * time.Hour
+	if w.From < 0 || w.From >= day || w.To < 0 || w.To >= day {
+		return invalid(at, "from %s to %s is not within a day", w.From, w.To)
+	}
+	if w.Offset < -18*time.Hour || w.Offset > 18*time.Hour {
+		return invalid(at, "the offset %s is more than 18h", w.Offset)
+	}
+	for _, d := range w.Days {
+		if d < time.Sunday || d > time.Saturday {
+			return invalid(at, "there is no day %d", d)
+		}
+	}
+	return nil
+}
+
+// join and part name a place within a condition: all[2].not.file_exists.
+func join(path string, k Kind) string {
+	if path == "" {
+		return string(k)
+	}
+	return path + "." + string(k)
+}
+
+func part(at string, k Kind, i int) string {
+	if k == KindNot {
+		return at
+	}
+	return fmt.Sprintf("%s[%d]", at, i)
+}
+
+func invalid(at, format string, args ...any) error {
+	return fmt.Errorf("guard: %s: %s: %w", at, fmt.Sprintf(format, args...), fs.ErrInvalid)
+}

@@ -1,0 +1,152 @@
+package guard
+
+import (
+	"slices"
+	"time"
+)
+
+// Outcome is the answer of a condition. NeedsInput and Error are both unknown; where
+// they meet, Error is told.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Passed Outcome = iota
+	Failed
+	NeedsInput
+	Error
+)
+
+// String is the outcome in messages and files.
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return "unknown"
+}
+
+var outcomeNames = [...]string{"passed", "failed", "needs_input", "error"}
+
+// Evaluate decides by the facts. A condition that passed has no reasons and costs no
+// memory; [Condition.Explain] has them in any case.
+func (c *Condition) Evaluate(in Inputs) Result {
+	if o := c.outcome(in); o == Passed {
+		return Result{Outcome: o}
+	}
+	return c.Explain(in)
+}
+
+func (c *Condition) outcome(in Inputs) Outcome {
+	switch c.Kind {
+	case KindNot:
+		return c.Of[0].outcome(in).not()
+	case KindAll:
+		return c.fold(in, Passed, Failed)
+	case KindAny:
+		return c.fold(in, Failed, Passed)
+	}
+	f, ok := in[c.Input()]
+	switch {
+	case !ok:
+		return NeedsInput
+	case f.Err != "":
+		return Error
+	case c.holds(&f):
+		return Passed
+	}
+	return Failed
+}
+
+// fold is all and any: one part that is decisive decides; without one an error, then
+// a missing input, leaves it open; of nothing it is neutral.
+func (c *Condition) fold(in Inputs, neutral, decisive Outcome) Outcome {
+	result := neutral
+	for i := range c.Of {
+		switch o := c.Of[i].outcome(in); o {
+		case decisive:
+			return decisive
+		case Error:
+			result = Error
+		case NeedsInput:
+			if result != Error {
+				result = NeedsInput
+			}
+		}
+	}
+	return result
+}
+
+func (o Outcome) not() Outcome {
+	switch o {
+	case Passed:
+		return Failed
+	case Failed:
+		return Passed
+	}
+	return o
+}
+
+// holds decides a leaf whose fact is known.
+func (c *Condition) holds(f *Fact) bool {
+	switch c.Kind {
+	case KindLockFree, KindBranchNotExists, KindFileNotExists:
+		return !f.Is
+	case KindLockHeldBy:
+		return f.Is && f.Text == c.Other
+	case KindSemaphoreAvailable, KindLimitAvailable:
+		return f.Number >= c.Amount
+	case KindIssuesComplete:
+		return f.Number == 0 && f.Total > 0
+	case KindIssueStatus:
+		return f.Text == c.Other
+	case KindCounter:
+		return compare(f.Number, c.Is, c.Amount)
+	case KindLeader:
+		return f.Is && (c.Other == "" || f.Text == c.Other)
+	case KindKey:
+		return c.keyHolds(f)
+	case KindTimeWindow:
+		return c.Window.has(f.Number)
+	}
+	return f.Is
+}
+
+func compare(n int64, is Relation, with int64) bool {
+	switch is {
+	case NotEqual:
+		return n != with
+	case AtLeast:
+		return n >= with
+	case AtMost:
+		return n <= with
+	}
+	return n == with
+}
+
+func (c *Condition) keyHolds(f *Fact) bool {
+	switch c.Is {
+	case Absent:
+		return !f.Is
+	case Equal:
+		return f.Is && f.Text == c.Other
+	}
+	return f.Is
+}
+
+// has reports that the moment, in nanoseconds since 1970, is within the window.
+func (w *Window) has(ns int64) bool {
+	t := time.Unix(0, ns).UTC().Add(w.Offset)
+	midnight := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
+	at, day := t.Sub(midnight), t.Weekday()
+	switch {
+	case w.From == w.To:
+		return w.on(day)
+	case w.From < w.To:
+		return at >= w.From && at < w.To && w.on(day)
+	case at >= w.From:
+		return w.on(day)
+	}
+	return at < w.To && w.on((day+6)%7)
+}
+
+func (w *Window) on(d time.Weekday) bool { return len(w.Days) == 0 || slices.Contains(w.Days, d) }

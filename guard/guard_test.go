@@ -1,0 +1,296 @@
+package guard_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+var whole = flag.Bool("guard.whole", false, "all trees of four leaves, not a share of them")
+
+// leaf is a leaf of its own, and a fact that gives it the outcome.
+func leaf(i int, o guard.Outcome, in guard.Inputs) guard.Condition {
+	c := guard.FileExists(fmt.Sprint(i))
+	switch o {
+	case guard.Passed, guard.Failed:
+		in[c.Input()] = guard.Fact{Is: o == guard.Passed}
+	case guard.Error:
+		in[c.Input()] = guard.Fact{Err: "broken"}
+	}
+	return c
+}
+
+// truth is the table, written down once more, with numbers: false 0, unknown 1, true
+// 2; All is the least, Any the greatest, Not the difference to 2.
+func truth(c guard.Condition, in guard.Inputs) int {
+	switch c.Kind {
+	case guard.KindAll:
+		least := 2
+		for _, p := range c.Of {
+			least = min(least, truth(p, in))
+		}
+		return least
+	case guard.KindAny:
+		most := 0
+		for _, p := range c.Of {
+			most = max(most, truth(p, in))
+		}
+		return most
+	case guard.KindNot:
+		return 2 - truth(c.Of[0], in)
+	}
+	f, ok := in[c.Input()]
+	switch {
+	case !ok || f.Err != "":
+		return 1
+	case f.Is:
+		return 2
+	}
+	return 0
+}
+
+// trees are all shapes with the leaves given, each with and without Not.
+func trees(leaves []guard.Condition) (all []guard.Condition) {
+	if len(leaves) == 1 {
+		return []guard.Condition{leaves[0], guard.Not(leaves[0])}
+	}
+	var parts [][]guard.Condition // ways to cut the leaves into parts
+	for cut := 1; cut < len(leaves); cut++ {
+		for _, l := range trees(leaves[:cut]) {
+			for _, r := range trees(leaves[cut:]) {
+				parts = append(parts, []guard.Condition{l, r})
+			}
+		}
+	}
+	parts = append(parts, slices.Clone(leaves))
+	for _, p := range parts {
+		all = append(all, guard.All(p...), guard.Any(p...), guard.Not(guard.All(p...)), guard.Not(guard.Any(p...)))
+	}
+	return all
+}
+
+// All trees of up to four leaves, over all outcomes of the leaves: the result is that
+// of the truth table, the order of parts changes nothing, Not(Not(x)) is x, and what
+// did not pass names a leaf that stands in the way.
+func TestTruthTable(t *testing.T) {
+	n := 0
+	for leaves := 1; leaves <= 4; leaves++ {
+		for code := range 1 << (2 * leaves) {
+			in := guard.Inputs{}
+			var list []guard.Condition
+			for i := range leaves {
+				list = append(list, leaf(i, guard.Outcome(code>>(2*i)&3), in))
+			}
+			if leaves == 4 && code%7 != 0 && !*whole {
+				continue
+			}
+			for _, c := range trees(list) {
+				n++
+				judge(t, c, in)
+			}
+		}
+	}
+	t.Log(n, "trees")
+}
+
+func judge(t *testing.T, c guard.Condition, in guard.Inputs) {
+	t.Helper()
+	r := c.Evaluate(in)
+	want := truth(c, in)
+	got := map[guard.Outcome]int{guard.Failed: 0, guard.NeedsInput: 1, guard.Error: 1, guard.Passed: 2}[r.Outcome]
+	if got != want {
+		t.Fatalf("%+v over %v: %s, want truth %d", c, in, r.Outcome, want)
+	}
+	twice := guard.Not(guard.Not(c))
+	if o := twice.Evaluate(in).Outcome; o != r.Outcome {
+		t.Fatalf("%+v: Not(Not()) is %s, not %s", c, o, r.Outcome)
+	}
+	turned := reversed(c)
+	if o := turned.Evaluate(in).Outcome; o != r.Outcome {
+		t.Fatalf("%+v: reversed it is %s, not %s", c, o, r.Outcome)
+	}
+	if r.Outcome == guard.Passed {
+		return
+	}
+	for _, reason := range r.Reasons {
+		if reason.Decides {
+			return
+		}
+	}
+	t.Fatalf("%+v: %s names no leaf that stands in the way: %+v", c, r.Outcome, r.Reasons)
+}
+
+func reversed(c guard.Condition) guard.Condition {
+	of := make([]guard.Condition, len(c.Of))
+	for i, p := range c.Of {
+		of[len(of)-1-i] = reversed(p)
+	}
+	if c.Of != nil {
+		c.Of = of
+	}
+	return c
+}
+
+// Where a missing input and an error meet, the error is told.
+func TestErrorWins(t *testing.T) {
+	in := guard.Inputs{}
+	missing, broken := leaf(0, guard.NeedsInput, in), leaf(1, guard.Error, in)
+	for _, c := range []guard.Condition{guard.All(missing, broken), guard.Any(broken, missing), guard.Not(guard.All(broken, missing))} {
+		if o := c.Evaluate(in).Outcome; o != guard.Error {
+			t.Errorf("%+v: %s", c, o)
+		}
+	}
+}
+
+// The seed: "Each condition type evaluates correctly".
+func TestEachKind(t *testing.T) {
+	at := func(s string) int64 {
+		when, err := time.Parse("2006-01-02 15:04", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return when.UnixNano()
+	}
+	night := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour, Days: []time.Weekday{time.Friday}})
+	east := guard.During(guard.Window{From: 9 * time.Hour, To: 17 * time.Hour, Offset: 9 * time.Hour})
+	for _, tt := range []struct {
+		c        guard.Condition
+		yes, not guard.Fact
+	}{
+		{guard.LockFree("l"), guard.Fact{}, guard.Fact{Is: true, Text: "w1"}},
+		{guard.LockHeldBy("l", "w1"), guard.Fact{Is: true, Text: "w1"}, guard.Fact{Is: true, Text: "w2"}},
+		{guard.LockHeldBy("l", "w1"), guard.Fact{Is: true, Text: "w1"}, guard.Fact{Text: "w1"}},
+		{guard.SemaphoreAvailable("s", 2), guard.Fact{Number: 2}, guard.Fact{Number: 1}},
+		{guard.BranchExists("b"), guard.Fact{Is: true}, guard.Fact{}},
+		{guard.BranchNotExists("b"), guard.Fact{}, guard.Fact{Is: true}},
+		{guard.BranchMerged("b", "main"), guard.Fact{Is: true}, guard.Fact{}},
+		{guard.IssuesComplete("milestone:v2"), guard.Fact{Total: 3}, guard.Fact{Number: 1, Total: 3}},
+		{guard.IssuesComplete("none match"), guard.Fact{Total: 1}, guard.Fact{}},
+		{guard.IssueStatus("7", "closed"), guard.Fact{Text: "closed"}, guard.Fact{Text: "open"}},
+		{guard.FileExists("f"), guard.Fact{Is: true}, guard.Fact{}},
+		{guard.FileNotExists("f"), guard.Fact{}, guard.Fact{Is: true}},
+		{guard.SessionAlive("tmux:build"), guard.Fact{Is: true}, guard.Fact{}},
+		{guard.CustomCheck("make ok", "all is well"), guard.Fact{Is: true}, guard.Fact{Text: "exit 1"}},
+		{guard.Counter("c", guard.Equal, 3), guard.Fact{Number: 3}, guard.Fact{Number: 4}},
+		{guard.Counter("c", guard.NotEqual, 3), guard.Fact{Number: 4}, guard.Fact{Number: 3}},
+		{guard.Counter("c", guard.AtLeast, 3), guard.Fact{Number: 3}, guard.Fact{Number: 2}},
+		{guard.Counter("c", guard.AtMost, 3), guard.Fact{Number: 3}, guard.Fact{Number: 4}},
+		{guard.Leader("e", "w1"), guard.Fact{Is: true, Text: "w1"}, guard.Fact{Is: true, Text: "w2"}},
+		{guard.Leader("e", ""), guard.Fact{Is: true, Text: "w2"}, guard.Fact{}},
+		{guard.LimitAvailable("api", "k", 5), guard.Fact{Number: 5}, guard.Fact{Number: 4}},
+		{guard.KeyExists("k"), guard.Fact{Is: true}, guard.Fact{}},
+		{guard.KeyAbsent("k"), guard.Fact{}, guard.Fact{Is: true}},
+		{guard.KeyEquals("k", "v"), guard.Fact{Is: true, Text: "v"}, guard.Fact{Is: true, Text: "w"}},
+		{night, guard.Fact{Number: at("2026-11-13 23:00")}, guard.Fact{Number: at("2026-11-14 23:00")}},
+		{night, guard.Fact{Number: at("2026-11-14 05:59")}, guard.Fact{Number: at("2026-11-14 06:00")}},
+		{east, guard.Fact{Number: at("2026-11-14 00:00")}, guard.Fact{Number: at("2026-11-14 08:00")}},
+	} {
+		if err := tt.c.Check(); err != nil {
+			t.Error(err)
+		}
+		in := tt.c.Input()
+		if r := tt.c.Explain(guard.Inputs{in: tt.yes}); r.Outcome != guard.Passed || r.Reasons[0].Want == "" || r.Reasons[0].Got == "" {
+			t.Errorf("%+v over %+v: %+v", tt.c, tt.yes, r)
+		}
+		r := tt.c.Evaluate(guard.Inputs{in: tt.not})
+		if r.Outcome != guard.Failed || len(r.Reasons) != 1 || !r.Reasons[0].Decides {
+			t.Errorf("%+v over %+v: %+v", tt.c, tt.not, r)
+		}
+		if o := tt.c.Evaluate(nil).Outcome; o != guard.NeedsInput {
+			t.Errorf("%+v without its input: %s", tt.c, o)
+		}
+		if o := tt.c.Evaluate(guard.Inputs{in: {Err: "timed out"}}).Outcome; o != guard.Error {
+			t.Errorf("%+v without its input: %s", tt.c, o)
+		}
+		if got := tt.c.RequiredInputs(); !reflect.DeepEqual(got, []guard.Input{in}) {
+			t.Errorf("%+v requires %v", tt.c, got)
+		}
+	}
+}
+
+// The seed: "All/Any: collect from all child conditions".
+func TestRequiredInputs(t *testing.T) {
+	c := guard.All(guard.LockFree("b"), guard.Any(guard.LockHeldBy("b", "w"), guard.Not(guard.FileExists("a"))))
+	want := []guard.Input{{Source: guard.SourceFile, Name: "a"}, {Source: guard.SourceLock, Name: "b"}}
+	if got := c.RequiredInputs(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The seed's property: "guard_evaluation_deterministic: same inputs → same result", to
+// the byte, with reasons.
+func TestDeterministic(t *testing.T) {
+	for seed := range uint64(1000) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		in := guard.Inputs{}
+		var list []guard.Condition
+		for i := range 1 + rnd.IntN(6) {
+			list = append(list, leaf(i, guard.Outcome(rnd.IntN(4)), in))
+		}
+		c := guard.Any(guard.All(list...), guard.Not(guard.Any(list...)))
+		first, _ := json.Marshal(c.Explain(in))
+		for range 3 {
+			if again, _ := json.Marshal(c.Explain(in)); string(again) != string(first) {
+				t.Fatalf("seed %d: %s then %s", seed, first, again)
+			}
+		}
+	}
+}
+
+func TestBadConditions(t *testing.T) {
+	deep := guard.FileExists("x")
+	for range guard.MaxDepth + 1 {
+		deep = guard.Not(deep)
+	}
+	many := guard.All(slices.Repeat([]guard.Condition{guard.FileExists("x")}, guard.MaxLeaves+1)...)
+	for _, c := range []guard.Condition{
+		{}, {Kind: "lock_busy", Name: "x"}, guard.LockFree(""), guard.LockHeldBy("x", ""), guard.SemaphoreAvailable("x", 0),
+		guard.LimitAvailable("x", "k", -1), guard.Counter("x", "~", 3), {Kind: guard.KindKey, Name: "k"}, guard.FileExists("a\x00b"),
+		guard.During(guard.Window{From: 25 * time.Hour}), guard.During(guard.Window{Days: []time.Weekday{9}}),
+		{Kind: guard.KindNot}, {Kind: guard.KindNot, Of: []guard.Condition{deep, deep}}, deep, many,
+		{Kind: guard.KindFileExists, Name: "x", Of: []guard.Condition{guard.LockFree("y")}},
+		guard.All(guard.LockFree("fine"), guard.Not(guard.BranchMerged("b", ""))),
+	} {
+		if err := c.Check(); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%.80v: %v", c, err)
+		}
+	}
+	c := guard.All(guard.LockFree("fine"), guard.Not(guard.BranchMerged("b", "")))
+	if err := c.Check(); err == nil || err.Error() != "guard: all[1].not.branch_merged: what it is compared with is empty: invalid argument" {
+		t.Errorf("the place is told as %v", err)
+	}
+}
+
+// Twenty leaves that pass cost no memory.
+func TestPassedAllocatesNothing(t *testing.T) {
+	c, in := twenty()
+	if n := testing.AllocsPerRun(100, func() { c.Evaluate(in) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func twenty() (guard.Condition, guard.Inputs) {
+	in := guard.Inputs{}
+	var list []guard.Condition
+	for i := range 20 {
+		list = append(list, leaf(i, guard.Passed, in))
+	}
+	return guard.All(list...), in
+}
+
+func BenchmarkTwentyLeaves(b *testing.B) {
+	c, in := twenty()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Evaluate(in)
+	}
+}
