@@ -44,7 +44,7 @@ func newGateway(s *server.Server) *gateway {
 	g.line.s = s
 	g.gate.limit(DefaultCalls, DefaultWaits)
 	g.relay.web = &http.Transport{MaxIdleConnsPerHost: 64}
-	g.line.waits = map[core.SessionID]*attached{}
+	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
 	return g
 }

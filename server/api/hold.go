@@ -173,7 +173,7 @@ func (l *lease) acquire(ctx context.Context, w *wish) (held, error) {
 	case r.Code == core.CodeNoSession && l.open == nil:
 		return held{}, noLease(l.number)
 	case r.Code == core.CodeQueued:
-		return l.await(ctx, w, seq)
+		return l.await(ctx, w, &r)
 	case r.Code != core.CodeOK:
 		l.abandon(seq)
 		return held{}, refusal(&r, reply.Now, []core.Want{w.want})
@@ -205,8 +205,9 @@ func (l *lease) before(ctx context.Context, w *wish) (h held, err error) {
 
 // await waits for a queued claim. A lease that was opened for it is renewed
 // meanwhile.
-func (l *lease) await(ctx context.Context, w *wish, seq uint64) (held, error) {
-	x, err := l.g.line.add(ctx, l, seq)
+func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error) {
+	seq := r.Seq
+	x, err := l.g.line.add(ctx, l, seq, r.Revision)
 	if err != nil {
 		l.abandon(seq)
 		return held{}, err
@@ -248,6 +249,8 @@ func (l *lease) granted(ctx context.Context, w *wish, seq uint64, o outcome) (he
 	switch {
 	case o.err != nil:
 		return held{}, o.err
+	case o.row.Code == core.CodeNoSession || o.row.Code == core.CodeRevoked:
+		return held{}, driver.Errorf("", w.want.Name, driver.ErrLost, "lease %d ended while the call waited: it expired, or was revoked; grant a new one", l.number)
 	case o.row.State != core.ClaimGranted:
 		l.abandon(seq)
 		e := convert.Refusal(o.row.Code, "")

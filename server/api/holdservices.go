@@ -126,7 +126,7 @@ func (l *lease) upgrade(ctx context.Context, w *wish, target uint64) (held, erro
 	r := results[0]
 	switch {
 	case r.Code == core.CodeQueued:
-		return l.await(ctx, w, seq)
+		return l.await(ctx, w, &r)
 	case r.Code != core.CodeOK:
 		l.settle(seq)
 		return held{}, refusal(&r, reply.Now, nil)

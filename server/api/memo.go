@@ -1,10 +1,12 @@
 package api
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,26 +23,53 @@ const memoTTL = 10 * time.Minute
 // memoLimit is how many keys this node remembers at a time; it refuses more.
 const memoLimit = 100_000
 
-// memo counts the keys that may still be remembered.
+// memo knows the keys that may still be remembered, however often each is used.
 type memo struct {
-	mu   sync.Mutex
-	ends []time.Time // in order
+	mu    sync.Mutex
+	known map[core.SessionID]*list.Element
+	order list.List // of remembered, by their ends
 }
 
-// add counts one more, unless there are too many.
-func (m *memo) add(now time.Time) error {
+// remembered is a key, by its session.
+type remembered struct {
+	id  core.SessionID
+	end time.Time
+}
+
+// add notes the use of a key, which is remembered anew from then on. A new one is
+// refused if there are too many.
+func (m *memo) add(id core.SessionID, now time.Time) (fresh bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.ends) > 0 && m.ends[0].Before(now) {
-		m.ends = m.ends[1:]
+	for e := m.order.Front(); e != nil && e.Value.(remembered).end.Before(now); e = m.order.Front() {
+		m.remove(e)
 	}
-	if len(m.ends) >= memoLimit {
-		e := driver.Errorf("", "", driver.ErrExhausted, "%d idempotency keys are remembered, and none is forgotten before its time", len(m.ends))
-		e.RetryAfter = m.ends[0].Sub(now)
-		return e
+	if e := m.known[id]; e != nil {
+		e.Value = remembered{id, now.Add(memoTTL)}
+		m.order.MoveToBack(e)
+		return false, nil
 	}
-	m.ends = append(m.ends, now.Add(memoTTL))
-	return nil
+	if n := len(m.known); n >= memoLimit {
+		e := driver.Errorf("", "", driver.ErrExhausted, "%d idempotency keys are remembered, and none is forgotten before its time", n)
+		e.RetryAfter = m.order.Front().Value.(remembered).end.Sub(now)
+		return false, e
+	}
+	if m.known == nil {
+		m.known = map[core.SessionID]*list.Element{}
+	}
+	m.known[id] = m.order.PushBack(remembered{id, now.Add(memoTTL)})
+	return true, nil
+}
+
+func (m *memo) remove(e *list.Element) { delete(m.known, m.order.Remove(e).(remembered).id) }
+
+// drop forgets a key with which nothing was done.
+func (m *memo) drop(id core.SessionID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.known[id]; e != nil {
+		m.remove(e)
+	}
 }
 
 // keySession is the session of a key.
@@ -64,16 +93,20 @@ func fingerprint(c core.Command) string {
 
 // doKeyed runs a command that hangs on no lease once for its key.
 func (g *gateway) doKeyed(ctx context.Context, key string, c core.Command) (core.Result, int64, error) {
-	if err := g.memo.add(time.Now()); err != nil {
-		return core.Result{}, 0, err
-	}
 	ns := callerOf(ctx).namespace
 	print := fingerprint(c)
 	id := keySession(ns, key)
+	fresh, err := g.memo.add(id, time.Now())
+	if err != nil {
+		return core.Result{}, 0, err
+	}
 	c.Seq = 1
 	open := core.Command{Op: core.OpOpen, Namespace: ns, TTL: int64(memoTTL), Owner: "idempotency key", Meta: print}
 	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{open, c}})
 	if err != nil {
+		if fresh && notDone(err) {
+			g.memo.drop(id)
+		}
 		return core.Result{}, 0, err
 	}
 	if err := refusal(&reply.Results[0], reply.Now, nil); err != nil {
@@ -99,6 +132,12 @@ func (g *gateway) sameRequest(ctx context.Context, id core.SessionID, print stri
 		err = errOtherRequest()
 	}
 	return err
+}
+
+// notDone: what failed certainly changed nothing.
+func notDone(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && e.Outcome == driver.NotDone
 }
 
 func errOtherRequest() error {

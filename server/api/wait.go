@@ -21,6 +21,7 @@ type line struct {
 	conn    *conn // nil: there is none
 	numbers uint64
 	waits   map[core.SessionID]*attached
+	ends    map[string]*endings // by namespace
 }
 
 // conn is one stream.
@@ -37,11 +38,12 @@ type attached struct {
 
 // wait is one claim that waits.
 type wait struct {
-	l    *lease
-	seq  uint64
-	from uint64 // tables of this attach and later ones have the claim
-	seen uint64 // the newest table that had it
-	done chan outcome
+	l      *lease
+	seq    uint64
+	queued uint64 // the revision at which its claim was
+	from   uint64 // tables of this attach and later ones have the claim
+	seen   uint64 // the newest table that had it
+	done   chan outcome
 }
 
 // outcome is what became of a claim.
@@ -54,8 +56,10 @@ type outcome struct {
 // wait on as long as their lease lives.
 var errMoved = errors.New("this node has stopped leading while the call waited: ask the leader; the claim waits on as long as its lease lives")
 
-// add begins to wait for a claim that the machine has answered as queued.
-func (l *line) add(ctx context.Context, x *lease, seq uint64) (*wait, error) {
+// add begins to wait for a claim that the machine has answered as queued, at that
+// revision. Ends of its session are watched for before the claim table is asked for,
+// which tells of earlier ones.
+func (l *line) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -64,6 +68,9 @@ func (l *line) add(ctx context.Context, x *lease, seq uint64) (*wait, error) {
 	if l.conn == nil {
 		return nil, moved()
 	}
+	if err := l.follow(x.ns); err != nil {
+		return nil, err
+	}
 	a := l.waits[x.id]
 	if a == nil {
 		a = &attached{}
@@ -71,7 +78,7 @@ func (l *line) add(ctx context.Context, x *lease, seq uint64) (*wait, error) {
 	}
 	l.numbers++
 	a.number = l.numbers
-	w := &wait{l: x, seq: seq, from: a.number, done: make(chan outcome, 1)}
+	w := &wait{l: x, seq: seq, queued: queued, from: a.number, done: make(chan outcome, 1)}
 	a.waits = append(a.waits, w)
 	l.conn.Attach(x.id, a.number)
 	return w, nil
@@ -114,9 +121,7 @@ func (l *line) remove(w *wait) {
 // drop forgets a wait, and detaches a session that has none left.
 func (l *line) drop(w *wait) {
 	a := l.waits[w.l.id]
-	if a == nil {
-		return
-	}
+	l.unfollow(w.l.ns)
 	a.waits = slices.DeleteFunc(a.waits, func(x *wait) bool { return x == w })
 	if len(a.waits) > 0 {
 		return
@@ -164,12 +169,16 @@ func (a *attached) table(m *session.Message) {
 	if !m.Last {
 		return
 	}
+	gone := core.CodeLost
+	if !m.Known {
+		gone = core.CodeNoSession
+	}
 	for _, w := range a.waits {
 		if w.from > m.Stream {
 			continue
 		}
 		if w.seen != m.Stream {
-			w.finish(outcome{row: core.Push{Seq: w.seq, State: core.ClaimGone, Code: core.CodeLost}})
+			w.finish(outcome{row: core.Push{Seq: w.seq, State: core.ClaimGone, Code: gone}})
 		}
 		w.l.settle(w.seq) // from now on pushes tell
 	}
