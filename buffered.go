@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 // than the threshold plus what is added while a flush is on its way, and at most
 // an interval old. A flush that fails puts its amount back.
 //
-// A flush whose outcome is unknown is repeated under the same id; backends that
-// keep ids count it once, others may count that one amount twice.
+// A flush whose outcome is unknown is repeated under the same id, which backends
+// count once. On memory and on a Holdfast server that holds as long as the session
+// lives that carried it, so for outages of less than 30 seconds: after a longer one
+// that one amount may be counted twice.
 type BufferedCounter[N int64 | uint64] struct {
 	c         counting
 	threshold uint64
@@ -35,6 +38,7 @@ type BufferedCounter[N int64 | uint64] struct {
 type flush[N int64 | uint64] struct {
 	id     [16]byte
 	amount N
+	unsure bool // it was sent before, and perhaps counted
 }
 
 // Buffered counts in the process and flushes when threshold is reached (as an
@@ -196,22 +200,37 @@ func (b *BufferedCounter[N]) send(ctx context.Context) (N, error) {
 		r = &driver.CountRequest{ID: f.id, Op: driver.CountAdd, A: uint64(f.amount)}
 	}
 	reply, err := b.c.do(ctx, "flush", r)
-	b.settle(err)
-	return N(reply.Value), err
+	return N(reply.Value), b.settle(err)
 }
 
 // settle forgets what was counted and puts back what surely was not; what is in
-// doubt stays.
-func (b *BufferedCounter[N]) settle(err error) {
+// doubt stays. A repetition that was not done says nothing about what it repeats.
+func (b *BufferedCounter[N]) settle(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
 		b.sent = flush[N]{}
-		return
+		return nil
+	}
+	if b.sent.unsure {
+		return unsure(err)
 	}
 	if sum, fits := plus(b.pending, b.sent.amount); fits && NotDone(err) {
 		b.pending, b.sent = sum, flush[N]{}
 	}
+	b.sent.unsure = b.sent.amount != 0 && !NotDone(err)
+	return err
+}
+
+// unsure is an error of a repetition: what it repeats may have been done.
+func unsure(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Outcome != driver.NotDone {
+		return err
+	}
+	told := *e
+	told.Outcome = driver.Unknown
+	return &told
 }
 
 // LoadExact flushes and returns the value, with everything counted here.

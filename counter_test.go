@@ -156,6 +156,30 @@ func TestBuffered_FailedFlush(t *testing.T) {
 	})
 }
 
+// A flush that may have been counted is repeated as it was, also if a repetition was
+// surely not done: that says nothing of the first.
+func TestBuffered_RefusedRepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		b := s.Counter("hits").Buffered(1000, time.Hour)
+		toy.onCount = func(*driver.CountRequest) error { return &driver.Error{Kind: driver.ErrUnavailable} }
+		_ = b.Add(5)
+		_, err := b.Flush(t.Context())
+		wantErr(t, err, holdfast.ErrUnavailable)
+		toy.set(func() { toy.onCount = nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = b.Flush(ctx)
+		if wantErr(t, err, context.Canceled); holdfast.NotDone(err) {
+			t.Error("what may have been counted is told to be surely not")
+		}
+		_ = b.Add(2)
+		if v, err := b.LoadExact(t.Context()); v != 7 || err != nil {
+			t.Errorf("exactly %d, %v", v, err)
+		}
+	})
+}
+
 // What was surely not counted joins the next flush.
 func TestBuffered_RefusedFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -371,7 +371,8 @@ const (
 // CountRequest changes a counter. The first change fixes whether it is signed.
 type CountRequest struct {
 	// ID makes a repetition the same request: it counts once where the engine
-	// can remember, and the library repeats what may have happened.
+	// can remember. The library repeats what may have happened, unless Once; of no
+	// other request does it.
 	ID [16]byte
 	// Once is a promise that this request is not repeated by its caller: an
 	// engine need not remember it.

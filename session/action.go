@@ -118,6 +118,9 @@ type Call struct {
 // Seq is the number of the call, 0 before Submit.
 func (c *Call) Seq() uint64 { return c.Command.Seq }
 
+// Unsent reports whether the call was never sent, so that it surely is not done.
+func (c *Call) Unsent() bool { return c.sends == 0 }
+
 // claims reports whether the call makes a claim.
 func (c *Call) claims() bool {
 	return c.Command.Op == core.OpAcquire || c.Command.Op == core.OpUpgrade

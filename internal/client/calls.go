@@ -43,11 +43,16 @@ func (c *Client) Sweep(ctx context.Context, r *driver.SweepRequest) (driver.Swee
 	return convert.Sweep(ctx, c, r)
 }
 
-// Count changes a counter.
+// Count changes a counter. One that its caller may ask for again is counted once.
 func (c *Client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
-	res, _, err := c.ask(ctx, &core.Command{
-		Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B,
-	})
+	cmd := &core.Command{Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B}
+	var res core.Result
+	var err error
+	if r.Once || r.ID == [16]byte{} || r.Op == driver.CountLoad {
+		res, _, err = c.ask(ctx, cmd)
+	} else {
+		res, _, err = c.askOnce(ctx, r.ID, cmd)
+	}
 	return driver.CountReply{Value: res.Number, Swapped: res.OK}, err
 }
 

@@ -17,9 +17,13 @@ type Client struct {
 	fault  func(op, name string, err error)
 	shared map[driver.Spec]*User
 	users  map[*User]struct{}
-	stalls int
-	awake  chan struct{} // closed when the stalls are over; nil: there are none
-	closed bool
+	// repeats are the calls that may be made again, by id, until their callers
+	// know the answer; swept is when old ones were last looked for.
+	repeats map[[16]byte]*repeat
+	swept   int64
+	stalls  int
+	awake   chan struct{} // closed when the stalls are over; nil: there are none
+	closed  bool
 	// life ends with Close, or with the engine.
 	life   context.Context
 	cancel context.CancelFunc
@@ -31,7 +35,7 @@ var _ driver.Driver = (*Client)(nil)
 
 // New returns a client of the group that tells info about itself.
 func (g *Group) New(info driver.Info) *Client {
-	c := &Client{g: g, info: info, shared: map[driver.Spec]*User{}, users: map[*User]struct{}{}, empty: make(chan struct{})}
+	c := &Client{g: g, info: info, shared: map[driver.Spec]*User{}, users: map[*User]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()

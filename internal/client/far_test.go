@@ -1,0 +1,183 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/session"
+)
+
+// far is an engine at the other end of a link that breaks: what is on its way when
+// it does may have arrived or not, and answers are lost. It is for a bubble, in
+// which time costs nothing.
+type far struct {
+	g    *client.Group
+	s    *holdfast.Space
+	rnd  *rand.Rand
+	mu   sync.Mutex // of the machine and all below
+	m    *core.Machine
+	link *farLink // nil: there is none
+	sent int      // messages
+}
+
+// farLink is one connection.
+type farLink struct {
+	in      chan []byte
+	out     chan []byte
+	ctx     context.Context
+	cancel  context.CancelFunc
+	streams map[core.SessionID]uint64
+}
+
+// latency is how long a message takes in one direction.
+const latency = 2 * time.Millisecond
+
+func openFar(t *testing.T, seed uint64) *far {
+	t.Helper()
+	f := &far{rnd: rand.New(rand.NewPCG(seed, 9)), m: core.New(core.Config{})}
+	f.g = client.NewGroup(f, client.Options{Down: true, Merge: true})
+	s, err := holdfast.New(f.g.New(client.Full("far", time.Second)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.s = s
+	t.Cleanup(func() { s.Close() })
+	return f
+}
+
+// mend makes a link, if there is none.
+func (f *far) mend() {
+	f.mu.Lock()
+	if f.link != nil {
+		f.mu.Unlock()
+		return
+	}
+	l := &farLink{in: make(chan []byte, 10_000), out: make(chan []byte, 10_000), streams: map[core.SessionID]uint64{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	f.link = l
+	f.mu.Unlock()
+	go f.serve(l)
+	go f.deliver(l)
+	f.g.Connect()
+}
+
+// cut breaks the link: some of what was asked for arrives, no answer does.
+func (f *far) cut() {
+	f.mu.Lock()
+	l := f.link
+	f.link = nil
+	f.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.cancel()
+	for range f.rnd.IntN(len(l.in) + 1) {
+		f.apply(l, <-l.in)
+	}
+	f.g.Disconnect()
+}
+
+// serve is the server's side.
+func (f *far) serve(l *farLink) {
+	for {
+		select {
+		case b := <-l.in:
+			<-time.After(latency)
+			f.apply(l, b)
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *far) deliver(l *farLink) {
+	for {
+		select {
+		case b := <-l.out:
+			<-time.After(latency)
+			if l.ctx.Err() == nil {
+				_ = f.g.Receive(b)
+			}
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// apply makes an entry of a message and answers it.
+func (f *far) apply(l *farLink, b []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, _, err := session.DecodeMessage(b)
+	if err != nil {
+		panic(err)
+	}
+	e := core.Entry{Now: f.g.Now()}
+	switch m.Kind {
+	case session.KindAttach:
+		l.streams[m.Session] = m.Stream
+		rows, known := f.m.Table(m.Session)
+		l.answer(&session.Message{Kind: session.KindTable, Session: m.Session, Rows: rows, Known: known, Last: true})
+		return
+	case session.KindRenewal:
+		e.Renewals = []core.Renewal{{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}}
+	case session.KindFrame:
+		e.Frames = [][]byte{m.Body}
+	}
+	var out core.Output
+	if err := f.m.Apply(core.AppendEntry(nil, &e), &out); err != nil {
+		panic(err)
+	}
+	for i := range out.Renewed {
+		r := &out.Renewed[i]
+		l.answer(&session.Message{Kind: session.KindRenewed, Session: r.Session, Attempt: r.Attempt, Now: r.Now, Deadline: r.Deadline})
+	}
+	for i := range out.Replies {
+		l.answer(&session.Message{Kind: session.KindReply, Session: out.Replies[i].Session, Body: core.AppendReply(nil, &out.Replies[i])})
+	}
+}
+
+func (l *farLink) answer(m *session.Message) {
+	m.Stream = l.streams[m.Session]
+	l.out <- session.AppendMessage(nil, m)
+}
+
+func (f *far) Carry(_ int64, sends []client.Outgoing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.link == nil {
+		return
+	}
+	for i := range sends {
+		f.sent++
+		f.link.in <- session.AppendMessage(nil, &sends[i].Message)
+	}
+}
+
+func (f *far) Redial(string)              {}
+func (f *far) Silent()                    {}
+func (f *far) Forget(core.SessionID)      {}
+func (f *far) Ping(context.Context) error { return nil }
+func (f *far) Left()                      { f.cut() }
+
+var errNone = errors.New("not here")
+
+func (f *far) Inspect(context.Context, *driver.InspectRequest) (driver.InspectReply, error) {
+	return driver.InspectReply{}, errNone
+}
+
+func (f *far) LeaseInfo(context.Context, driver.LeaseID) (driver.LeaseInfo, error) {
+	return driver.LeaseInfo{}, errNone
+}
+
+func (f *far) Watch(context.Context, *driver.WatchRequest) (client.Feed, uint64, error) {
+	return nil, 0, errNone
+}
