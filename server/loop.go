@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/server/disk"
 	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/server/transport"
 	"github.com/holdfast-io/holdfast/watch"
@@ -213,7 +214,7 @@ func (l *loop) feed(in *inbox, ticked bool) {
 func (l *loop) act(out replica.Output) {
 	last := l.idle(&out)
 	if len(out.Writes) > 0 && !last {
-		l.disk.add(job{writes: out.Writes})
+		l.disk.add(disk.Job{Writes: out.Writes})
 	}
 	for _, m := range out.Messages {
 		l.peers.Send(m.To, m.Data)
@@ -240,7 +241,7 @@ func (l *loop) act(out replica.Output) {
 	l.wakeBackups()
 	l.follow(out.Members)
 	if last && !l.disk.now(out.Writes) {
-		l.disk.add(job{writes: out.Writes})
+		l.disk.add(disk.Job{Writes: out.Writes})
 	}
 }
 
@@ -304,7 +305,7 @@ func (l *loop) publish(events []core.Event, jumped bool) {
 
 // written is told by the writer that writes are durable, or why not: any failure
 // of the disk ends the node, since nothing is known about what is on it then.
-func (l *loop) written(j job, err error) {
+func (l *loop) written(j disk.Job, err error) {
 	full := err == nil && l.disk.disk.Full()
 	l.post(func(in *inbox) {
 		in.full = full
@@ -312,7 +313,7 @@ func (l *loop) written(j job, err error) {
 			in.failure = err
 			return
 		}
-		in.written = max(in.written, j.writes[len(j.writes)-1].ID) // of two who wrote, the first may tell last
+		in.written = max(in.written, j.Writes[len(j.Writes)-1].ID) // of two who wrote, the first may tell last
 	})
 }
 

@@ -21,11 +21,11 @@ const chunk = 256 << 10
 func (l *loop) snapshots(out *replica.Output) {
 	if out.Compact > 0 {
 		index := out.Compact
-		l.disk.add(job{run: func(d *disk.Disk) error { return d.Compact(index) }, then: l.must})
+		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: l.must})
 	}
 	if out.Snapshot != nil {
 		meta := *out.Snapshot
-		l.disk.add(job{run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, then: l.nextChunk})
+		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, Then: l.nextChunk(meta.Index)})
 	}
 	for _, s := range out.SendSnapshots {
 		go l.sendSnapshot(s)
@@ -39,39 +39,31 @@ func (l *loop) must(err error) {
 	}
 }
 
-// nextChunk is told by the writer that it has taken the last chunk; the loop
-// takes the next one from the machine.
-func (l *loop) nextChunk(err error) {
-	if err != nil {
-		l.must(err)
-		return
-	}
-	l.post(func(in *inbox) { in.todo = append(in.todo, l.takeChunk) })
+// nextChunk is for the writer, which has taken the last chunk: the loop takes the
+// next one from the machine.
+func (l *loop) nextChunk(index uint64) func(error) {
+	return l.then(func() { l.takeChunk(index) })
 }
 
-func (l *loop) takeChunk() {
-	data, done := l.node.SnapshotNext(nil, chunk)
-	then := l.nextChunk
-	if done {
-		then = l.saved
-	}
-	l.disk.add(job{run: func(d *disk.Disk) error {
-		if err := d.WriteSnapshot(data); err != nil || !done {
-			return err
+// then is for the writer: the loop does something if the disk has not failed.
+func (l *loop) then(f func()) func(error) {
+	return func(err error) {
+		if err != nil {
+			l.must(err)
+			return
 		}
-		return d.EndSnapshot()
-	}, then: then})
+		l.post(func(in *inbox) { in.todo = append(in.todo, f) })
+	}
 }
 
-// saved is told that the snapshot is durable.
-func (l *loop) saved(err error) {
-	if err != nil {
-		l.must(err)
-		return
+func (l *loop) takeChunk(index uint64) {
+	c := l.node.SnapshotNext(index, nil, chunk)
+	saved := false
+	then := l.nextChunk(index)
+	if c.Last {
+		then = l.then(func() { l.node.SnapshotSaved(l.now(), index, saved) })
 	}
-	l.post(func(in *inbox) {
-		in.todo = append(in.todo, func() { l.node.SnapshotSaved(l.now(), true) })
-	})
+	l.disk.add(disk.Job{Run: func(d *disk.Disk) (err error) { saved, err = d.SaveChunk(c); return err }, Then: then})
 }
 
 // sendSnapshot brings the newest snapshot to a peer; raft must hear how it went.
@@ -129,38 +121,52 @@ func (l *loop) receiveSnapshot(_ uint64, head []byte, next func() ([]byte, error
 	if err := l.disk.do(func(d *disk.Disk) (err error) { in, err = d.Receive(meta); return err }); err != nil {
 		return err
 	}
+	wanted, err := l.takeIn(in, sum, message, next)
+	if !wanted {
+		l.disk.add(disk.Job{Run: func(*disk.Disk) error { in.Abort(); return nil }, Then: func(error) {}})
+	}
+	return err
+}
+
+// takeIn takes a snapshot to its end, and asks the node whether it wants it.
+func (l *loop) takeIn(in *disk.Incoming, sum [sha256.Size]byte, message []byte, next func() ([]byte, error)) (wanted bool, err error) {
 	for {
 		p, err := next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := l.disk.do(func(*disk.Disk) error { _, err := in.Write(p); return err }); err != nil {
-			return err
+			return false, err
 		}
 	}
 	var machine *core.Machine
 	if err := l.disk.do(func(*disk.Disk) (err error) { machine, err = in.End(sum); return err }); err != nil {
-		return err
+		return false, err
 	}
 	return l.arrived(message, machine)
 }
 
-func (l *loop) arrived(message []byte, machine *core.Machine) error {
-	done := make(chan error, 1)
+// arrived gives the node a snapshot that is whole. One that the node may have got
+// when it stopped is kept.
+func (l *loop) arrived(message []byte, machine *core.Machine) (wanted bool, err error) {
+	done := make(chan struct{})
 	ok := l.post(func(in *inbox) {
-		in.todo = append(in.todo, func() { done <- l.node.Arrived(l.now(), message, machine) })
+		in.todo = append(in.todo, func() {
+			wanted, err = l.node.Arrived(l.now(), message, machine)
+			close(done)
+		})
 	})
 	if !ok {
-		return errStopped
+		return false, errStopped
 	}
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return wanted, err
 	case <-l.stopped:
-		return errStopped
+		return true, errStopped
 	}
 }
 

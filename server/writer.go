@@ -12,62 +12,49 @@ import (
 // one is being synced share the next sync.
 type writer struct {
 	disk *disk.Disk
-	done func(job, error) // called after each job, by who did it
+	done func(disk.Job, error) // called after each job of writes, by who did it
 
 	mu     sync.Mutex
 	cond   sync.Cond
-	queue  []job
+	queue  disk.Queue
 	busy   bool // somebody uses the disk
 	closed bool
 	ended  chan struct{}
 }
 
-// job is something to do with the disk: writes of the node, or anything else.
-type job struct {
-	writes []replica.Write
-	run    func(*disk.Disk) error
-	then   func(error) // for run: told how it went, on the writer's goroutine
-}
-
-func newWriter(d *disk.Disk, done func(job, error)) *writer {
+func newWriter(d *disk.Disk, done func(disk.Job, error)) *writer {
 	w := &writer{disk: d, done: done, ended: make(chan struct{})}
 	w.cond.L = &w.mu
 	go w.loop()
 	return w
 }
 
-func (w *writer) add(j job) {
+func (w *writer) add(j disk.Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		if j.then != nil {
-			go j.then(errStopped)
+		if j.Then != nil {
+			go j.Then(errStopped)
 		}
 		return
 	}
-	if n := len(w.queue); n > 0 && j.run == nil && w.queue[n-1].run == nil {
-		w.queue[n-1].writes = append(w.queue[n-1].writes, j.writes...)
-		return
-	}
-	w.queue = append(w.queue, j)
+	w.queue.Add(j)
 	w.cond.Signal()
 }
 
 // next waits for a job, after which the disk is the writer's until it asks for the
 // next; false: there will be none.
-func (w *writer) next() (job, bool) {
+func (w *writer) next() (disk.Job, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.busy || len(w.queue) == 0 && !w.closed {
+	for w.busy || w.queue.Len() == 0 && !w.closed {
 		w.cond.Wait()
 	}
-	if len(w.queue) == 0 {
-		return job{}, false
+	if w.queue.Len() == 0 {
+		return disk.Job{}, false
 	}
-	j := w.queue[0]
-	w.queue = w.queue[1:]
 	w.busy = true
-	return j, true
+	return w.queue.Next(), true
 }
 
 // free gives the disk up.
@@ -75,7 +62,7 @@ func (w *writer) free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = false
-	if len(w.queue) > 0 || w.closed {
+	if w.queue.Len() > 0 || w.closed {
 		w.cond.Signal()
 	}
 }
@@ -84,7 +71,7 @@ func (w *writer) free() {
 // and as many system calls; false: the disk is at work.
 func (w *writer) now(writes []replica.Write) bool {
 	w.mu.Lock()
-	idle := !w.busy && !w.closed && len(w.queue) == 0
+	idle := !w.busy && !w.closed && w.queue.Len() == 0
 	w.busy = w.busy || idle
 	w.mu.Unlock()
 	if !idle {
@@ -92,7 +79,7 @@ func (w *writer) now(writes []replica.Write) bool {
 	}
 	err := w.disk.Write(writes)
 	w.free()
-	w.done(job{writes: writes}, err)
+	w.done(disk.Job{Writes: writes}, err)
 	return true
 }
 
@@ -107,22 +94,20 @@ func (w *writer) loop() {
 	}
 }
 
-func (w *writer) work(j job) {
-	if j.run != nil {
-		err := j.run(w.disk)
-		w.free()
-		j.then(err)
+func (w *writer) work(j disk.Job) {
+	err := j.Do(w.disk)
+	w.free()
+	if j.Run != nil {
+		j.Then(err)
 		return
 	}
-	err := w.disk.Write(j.writes)
-	w.free()
 	w.done(j, err)
 }
 
 // do runs f on the writer's goroutine and waits for it.
 func (w *writer) do(f func(*disk.Disk) error) error {
 	done := make(chan error, 1)
-	w.add(job{run: f, then: func(err error) { done <- err }})
+	w.add(disk.Job{Run: f, Then: func(err error) { done <- err }})
 	return <-done
 }
 

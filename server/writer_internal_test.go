@@ -19,12 +19,12 @@ func TestWriter_OneAtATime(t *testing.T) {
 	}
 	var w *writer
 	told, other := 0, make(chan struct{})
-	w = newWriter(d, func(_ job, _ error) {
+	w = newWriter(d, func(_ disk.Job, _ error) {
 		told++
-		w.add(job{run: func(*disk.Disk) error { close(other); return nil }, then: func(error) {}})
+		w.add(disk.Job{Run: func(*disk.Disk) error { close(other); return nil }, Then: func(error) {}})
 	})
 	begun, end := make(chan struct{}), make(chan struct{})
-	w.add(job{run: func(*disk.Disk) error { close(begun); <-end; return nil }, then: func(error) {}})
+	w.add(disk.Job{Run: func(*disk.Disk) error { close(begun); <-end; return nil }, Then: func(error) {}})
 	<-begun
 	if w.now(nil) {
 		t.Error("written while another used the disk")

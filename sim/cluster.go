@@ -31,6 +31,7 @@ type cluster struct {
 	healing bool
 
 	snapEvery uint64 // entries between two snapshots of a node
+	snapPace  int64  // the longest time between two chunks of one
 
 	clusterID uint64 // grows with each restore
 	wallOff   int64  // by how many seconds the wall clock is wrong

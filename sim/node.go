@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/server/disk"
 	"github.com/holdfast-io/holdfast/server/replica"
 	"github.com/holdfast-io/holdfast/server/storage"
@@ -35,13 +34,14 @@ type node struct {
 	waiting []func() // what came during the pause
 	began   int64
 
-	disk    *disk.Disk
-	replica *replica.Node
-	hub     *watch.Hub
-	pending []replica.Write
-	writing bool
-	slow    int64 // extra time of every write
-	leading bool
+	disk     *disk.Disk
+	replica  *replica.Node
+	hub      *watch.Hub
+	queue    disk.Queue // what waits for the disk
+	doing    *disk.Job  // what the disk is at; nil: nothing
+	slow     int64      // extra time of every write
+	incoming *transfer  // the newest
+	leading  bool
 }
 
 func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
@@ -67,7 +67,7 @@ func (n *node) start() {
 	n.began = n.c.now
 	n.disk, n.replica = d, r
 	n.hub = watch.NewHub(4096, rec.Machine.Revision())
-	n.pending, n.writing, n.leading = nil, false, false
+	n.queue, n.doing, n.leading = disk.Queue{}, nil, false
 	n.act()
 	n.ticks()
 }
@@ -155,8 +155,9 @@ func (n *node) act() {
 	if out.Jumped {
 		n.hub.Jump(n.replica.Machine().Revision())
 	}
-	n.pending = append(n.pending, out.Writes...)
-	n.write()
+	if len(out.Writes) > 0 {
+		n.add(disk.Job{Writes: out.Writes})
+	}
 	for _, m := range out.Messages {
 		n.c.net.send(n.id, m.To, func() { n.c.deliver(m.To, m.Data) })
 	}
@@ -185,26 +186,54 @@ func (n *node) rush() {
 	}
 }
 
-// write makes what waits durable, after the time that a sync takes.
-func (n *node) write() {
-	if n.writing || len(n.pending) == 0 {
+// add gives the disk another job.
+func (n *node) add(j disk.Job) {
+	n.queue.Add(j)
+	n.work()
+}
+
+// work does the next job, after the time that it takes.
+func (n *node) work() {
+	if n.doing != nil || n.queue.Len() == 0 {
 		return
 	}
-	n.writing = true
-	life := n.life
-	n.c.after(n.syncTime(), func() {
-		if n.life != life || !n.up {
-			return
+	j, life, took := n.queue.Next(), n.life, n.syncTime()
+	if j.Run != nil {
+		took = n.slow + n.c.between(50*microsecond, 10*millisecond)
+	}
+	n.doing = &j
+	n.c.after(took, func() {
+		if n.life == life && n.up {
+			n.doing = nil
+			n.done(&j, j.Do(n.disk))
 		}
-		batch := n.pending
-		n.pending, n.writing = nil, false
-		if err := n.disk.Write(batch); err != nil {
+	})
+}
+
+// done tells the node, or whoever asked for it, how a job went.
+func (n *node) done(j *disk.Job, err error) {
+	switch {
+	case j.Run != nil:
+		j.Then(err)
+	case err != nil:
+		n.failed(err)
+	default:
+		n.input(func() { n.replica.Written(n.now(), j.Writes[len(j.Writes)-1].ID) })
+	}
+	if n.up {
+		n.work()
+	}
+}
+
+// must ends the node if the disk failed; else it is given something to do.
+func (n *node) must(do func()) func(error) {
+	return func(err error) {
+		if err != nil {
 			n.failed(err)
 			return
 		}
-		n.input(func() { n.replica.Written(n.now(), batch[len(batch)-1].ID) })
-		n.write()
-	})
+		n.input(do)
+	}
 }
 
 func (n *node) syncTime() int64 {
@@ -232,7 +261,7 @@ func (n *node) crash() {
 		return
 	}
 	n.c.note(n.id, 0xdead)
-	if n.writing && n.c.chance(0.5) {
+	if n.doing != nil && n.c.chance(0.5) {
 		left := n.c.rng.IntN(12)
 		n.faults.Check = func(op simdisk.Op) error {
 			if op.Writes() {
@@ -243,7 +272,7 @@ func (n *node) crash() {
 			}
 			return n.fault(op)
 		}
-		_ = n.disk.Write(n.pending) // the power goes in the middle of it
+		_ = n.doing.Do(n.disk) // the power goes in the middle of it
 	}
 	n.files = n.files.Crash(func(k int) int { return n.c.rng.IntN(k) })
 	n.up, n.life = false, n.life+1
@@ -253,52 +282,43 @@ func (n *node) crash() {
 
 // snapshots makes, sends and frees.
 func (n *node) snapshots(out *replica.Output) {
+	if out.Compact > 0 {
+		index := out.Compact
+		n.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: n.must(func() {})})
+	}
 	if out.Snapshot != nil {
 		meta := *out.Snapshot
-		if err := n.disk.BeginSnapshot(meta); err != nil {
-			n.failed(err)
-			return
-		}
-		n.nextChunk(n.life)
-	}
-	if out.Compact > 0 {
-		if err := n.disk.Compact(out.Compact); err != nil {
-			n.failed(err)
-			return
-		}
+		n.add(disk.Job{Run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, Then: n.must(func() { n.takeChunk(meta.Index) })})
 	}
 	for _, s := range out.SendSnapshots {
 		n.sendSnapshot(s)
 	}
 }
 
-func (n *node) nextChunk(life int) {
-	n.c.after(n.c.between(millisecond, 20*millisecond), func() {
-		if n.life != life || !n.up {
-			return
+// takeChunk takes the next chunk of a snapshot from the machine.
+func (n *node) takeChunk(index uint64) {
+	c := n.replica.SnapshotNext(index, nil, 2048)
+	saved := false
+	then := func() { n.soon(n.c.between(0, n.c.snapPace), func() { n.takeChunk(index) }) }
+	if c.Last {
+		then = func() {
+			n.replica.SnapshotSaved(n.now(), index, saved)
+			if saved {
+				n.c.res.Snapshots++
+			}
 		}
-		n.input(func() { n.writeChunk(life) })
-	})
+	}
+	n.add(disk.Job{Run: func(d *disk.Disk) (err error) { saved, err = d.SaveChunk(c); return err }, Then: n.must(then)})
 }
 
-func (n *node) writeChunk(life int) {
-	chunk, done := n.replica.SnapshotNext(nil, 2048)
-	err := n.disk.WriteSnapshot(chunk)
-	if err == nil && done {
-		err = n.disk.EndSnapshot()
-	}
-	switch {
-	case errors.Is(err, errNoSpace):
-		n.failed(err)
-	case err != nil:
-		// An installed snapshot made this one void meanwhile.
-		n.replica.SnapshotSaved(n.now(), false)
-	case done:
-		n.c.res.Snapshots++
-		n.replica.SnapshotSaved(n.now(), true)
-	default:
-		n.nextChunk(life)
-	}
+// soon gives the node something to do after a time, unless it has ended by then.
+func (n *node) soon(d int64, do func()) {
+	life := n.life
+	n.c.after(d, func() {
+		if n.life == life {
+			n.input(do)
+		}
+	})
 }
 
 // sendSnapshot carries the newest snapshot to a peer, or fails to.
@@ -324,39 +344,14 @@ func (n *node) sendSnapshot(s replica.SendSnapshot) {
 	meta, sum, life := r.Meta(), r.Sum(), n.life
 	n.c.after(n.c.between(5*millisecond, 300*millisecond), func() {
 		to := n.c.node(s.To)
-		ok := n.c.net.open(n.id, s.To) && to != nil && to.up && !to.paused && to.install(meta, sum, body, s.Message)
-		report(life, ok)
-	})
-}
-
-// install takes a snapshot from a peer.
-func (n *node) install(meta storage.SnapshotMeta, sum [32]byte, body, message []byte) bool {
-	machine, err := n.take(meta, sum, body)
-	if err != nil {
-		n.failed(err)
-		return false
-	}
-	n.c.res.Installs++
-	n.input(func() {
-		if err := n.replica.Arrived(n.now(), message, machine); err != nil {
-			n.c.violate("node %d refuses a snapshot: %v", n.id, err)
+		if !n.c.net.open(n.id, s.To) || to == nil || !to.up || to.paused {
+			report(life, false)
+			return
 		}
-	})
-	return true
-}
-
-// take writes a snapshot down as it comes in, and restores it.
-func (n *node) take(meta storage.SnapshotMeta, sum [32]byte, body []byte) (*core.Machine, error) {
-	in, err := n.disk.Receive(meta)
-	if err != nil {
-		return nil, err
-	}
-	for len(body) > 0 {
-		k := min(len(body), 1500)
-		if _, err := in.Write(body[:k]); err != nil {
-			return nil, err
+		t := &transfer{meta: meta, sum: sum, body: body, message: s.Message, over: func(ok bool) { report(life, ok) }}
+		if n.c.chance(0.05) {
+			t.flip(n.c.world)
 		}
-		body = body[k:]
-	}
-	return in.End(sum)
+		to.receive(t)
+	})
 }

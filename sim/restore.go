@@ -24,10 +24,14 @@ func (c *cluster) stepWall() {
 	c.wallOff += c.between(-10*86400, 10*86400)
 }
 
-// backUp saves some node now and then.
+// backUp saves some node now and then, often what it has applied just then.
 func (c *cluster) backUp() {
 	c.after(c.between(2*second, 15*second), func() {
-		c.save(c.nodes[c.rng.IntN(len(c.nodes))])
+		n := c.nodes[c.rng.IntN(len(c.nodes))]
+		if c.chance(0.5) {
+			n.input(func() { n.replica.WantSnapshot(n.now()) })
+		}
+		c.after(c.between(0, second), func() { c.save(n) })
 		if !c.healing {
 			c.backUp()
 		}

@@ -28,10 +28,12 @@ func TestHoldersLoseOverRestore(t *testing.T) {
 			t.Errorf("wait %s: the holder lost only at its deadline", wait)
 		}
 		from := c.now
+		other := c.clients[1]
+		c.await(t, "a session in the new cluster", func() bool { return other.sessions > 1 && other.session.Opened() })
 		var token uint64
 		c.await(t, "the lock for another", func() bool {
-			call := c.clients[1].ask(lock)
-			c.await(t, "an answer", func() bool { return call.Outcome != 0 })
+			call := other.ask(lock)
+			c.await(t, "an answer", answered(call))
 			token = call.Result.Token
 			return call.Result.Code == core.CodeOK
 		})

@@ -124,6 +124,8 @@ func newCluster(o Options) *cluster {
 	c.machine = core.Config{Revision: 1, Budget: []int{0, 2}[w.rng.IntN(2)]}
 	// With few entries between snapshots most nodes that were away get one.
 	c.snapEvery = []uint64{40, 300}[w.rng.IntN(2)]
+	// A large state takes seconds: a leader's snapshot may come before its end.
+	c.snapPace = []int64{millisecond, second}[w.rng.IntN(2)]
 	return c
 }
 

@@ -59,13 +59,12 @@ func (n *node) pump() {
 		n.out = append(n.out, out.Answers...)
 		if out.Snapshot != nil {
 			must(n.t, n.disk.BeginSnapshot(*out.Snapshot))
-			chunk, done := n.r.SnapshotNext(nil, 1<<20)
-			if !done {
+			saved, err := n.disk.SaveChunk(n.r.SnapshotNext(out.Snapshot.Index, nil, 1<<20))
+			must(n.t, err)
+			if !saved {
 				n.t.Fatal("a snapshot of more than a MiB")
 			}
-			must(n.t, n.disk.WriteSnapshot(chunk))
-			must(n.t, n.disk.EndSnapshot())
-			n.r.SnapshotSaved(n.now, true)
+			n.r.SnapshotSaved(n.now, out.Snapshot.Index, true)
 		}
 		if out.Compact > 0 {
 			must(n.t, n.disk.Compact(out.Compact))

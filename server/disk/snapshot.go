@@ -29,32 +29,42 @@ func (d *Disk) newSnapshot(m replica.SnapshotMeta) (*storage.SnapshotWriter, err
 	return d.store.NewSnapshot(meta)
 }
 
-// BeginSnapshot begins to write a snapshot of the node's own state.
+// BeginSnapshot begins to write a snapshot of the node's own state. It is void from
+// the beginning if a leader's that is as new has been installed meanwhile.
 func (d *Disk) BeginSnapshot(m replica.SnapshotMeta) error {
 	d.abortOwn()
+	if void, err := d.void(m.Index); void || err != nil {
+		return err
+	}
 	w, err := d.newSnapshot(m)
 	d.own = w
 	return err
 }
 
-// WriteSnapshot appends a chunk to it.
-func (d *Disk) WriteSnapshot(chunk []byte) error {
-	if d.own == nil {
-		return fmt.Errorf("disk: no snapshot is being written")
-	}
-	_, err := d.own.Write(appendChunk(nil, chunk))
-	return err
+// void reports whether a snapshot as new as index is there already.
+func (d *Disk) void(index uint64) (bool, error) {
+	newest, err := d.store.Snapshot()
+	return newest.Index >= index, err
 }
 
-// EndSnapshot makes it durable, and the newest one.
-func (d *Disk) EndSnapshot() error {
+// SaveChunk appends a chunk to it. saved: it was the last one, and the snapshot is
+// durable and the newest. A chunk of a void snapshot is dropped, and no error.
+func (d *Disk) SaveChunk(c replica.Chunk) (saved bool, err error) {
 	w := d.own
-	if w == nil {
-		return fmt.Errorf("disk: no snapshot is being written")
+	if w == nil || w.Meta().Index != c.Index {
+		void, err := d.void(c.Index)
+		if err == nil && !void {
+			err = fmt.Errorf("disk: no snapshot at %d is being written", c.Index)
+		}
+		return false, err
+	}
+	if _, err := w.Write(appendChunk(nil, c.Data)); err != nil || !c.Last {
+		return false, err
 	}
 	d.own = nil
 	defer w.Abort()
-	return d.store.CreateSnapshot(w)
+	err = d.store.CreateSnapshot(w)
+	return err == nil, err
 }
 
 func (d *Disk) abortOwn() {
@@ -76,9 +86,6 @@ type Incoming struct {
 	restorer *core.Restorer
 	chunks   splitter
 }
-
-// maxEnded is how many snapshots are kept that may yet be wanted.
-const maxEnded = 3
 
 // Receive begins to take a snapshot from a peer. An earlier one that has not come
 // to its end is void; one that has stays, since its installation may be on its way.
@@ -105,6 +112,9 @@ func (in *Incoming) Write(p []byte) (int, error) {
 // holds. It becomes the node's state only when the node says so, with a write
 // that installs it.
 func (in *Incoming) End(sum [sha256.Size]byte) (*core.Machine, error) {
+	if in.d.in != in {
+		return nil, fmt.Errorf("disk: another snapshot has come instead of the one at %d", in.w.Meta().Index)
+	}
 	got, err := in.w.Sum()
 	if err != nil {
 		return nil, err
@@ -119,16 +129,20 @@ func (in *Incoming) End(sum [sha256.Size]byte) (*core.Machine, error) {
 	return machine, err
 }
 
+// Abort gives it up and frees what it took, unless it has been installed or
+// another has come instead: for one that does not come to its end, or that the node
+// does not want.
+func (in *Incoming) Abort() {
+	if in.d.in == in {
+		in.d.abortIncoming()
+	}
+	in.d.drop(func(x *Incoming) bool { return x == in })
+}
+
 // keep files a snapshot that is whole.
 func (d *Disk) keep(in *Incoming) {
-	if d.in != in {
-		return // another has come instead
-	}
 	d.in, in.restorer = nil, nil
-	if d.ended = append(d.ended, in); len(d.ended) > maxEnded {
-		d.ended[0].w.Abort()
-		d.ended = slices.Delete(d.ended, 0, 1)
-	}
+	d.ended = append(d.ended, in)
 }
 
 func (d *Disk) abortIncoming() {
@@ -138,12 +152,14 @@ func (d *Disk) abortIncoming() {
 	}
 }
 
-// install makes the received snapshot the beginning of the log.
+// install makes the received snapshot the beginning of the log, in which what is
+// being made of the node's own state has no place any more.
 func (d *Disk) install(w *replica.Write) error {
 	at := slices.IndexFunc(d.ended, func(in *Incoming) bool { return in.w.Meta().Index == w.Install.Index })
 	if at < 0 {
 		return fmt.Errorf("disk: the snapshot at %d is not at hand", w.Install.Index)
 	}
+	d.abortOwn()
 	defer d.dropUpTo(w.Install.Index)
 	var b storage.Batch
 	join(&b, w)
@@ -152,11 +168,15 @@ func (d *Disk) install(w *replica.Write) error {
 
 // dropUpTo gives up snapshots that are no news any more.
 func (d *Disk) dropUpTo(index uint64) {
+	d.drop(func(in *Incoming) bool { return in.w.Meta().Index <= index })
+}
+
+func (d *Disk) drop(which func(*Incoming) bool) {
 	d.ended = slices.DeleteFunc(d.ended, func(in *Incoming) bool {
-		old := in.w.Meta().Index <= index
-		if old {
+		gone := which(in)
+		if gone {
 			in.w.Abort()
 		}
-		return old
+		return gone
 	})
 }

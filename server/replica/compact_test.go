@@ -31,9 +31,8 @@ func compacted(t *testing.T, cfg replica.Config) uint64 {
 				return n.Status().SnapshotIndex - out.Compact
 			}
 			if out.Snapshot != nil {
-				for done := false; !done; _, done = n.SnapshotNext(nil, 1<<20) {
-				}
-				n.SnapshotSaved(1, true)
+				chunksOf(n, out.Snapshot.Index)
+				n.SnapshotSaved(1, out.Snapshot.Index, true)
 				continue
 			}
 			if len(out.Writes) == 0 {
@@ -44,6 +43,16 @@ func compacted(t *testing.T, cfg replica.Config) uint64 {
 	}
 	t.Fatal("the log is never compacted")
 	return 0
+}
+
+// chunksOf are all of the snapshot that a node is making.
+func chunksOf(n *replica.Node, index uint64) (all [][]byte) {
+	for {
+		c := n.SnapshotNext(index, nil, 1<<20)
+		if all = append(all, c.Data); c.Last {
+			return all
+		}
+	}
 }
 
 // Entries can be large, so what is kept of the log is bounded in bytes, too.

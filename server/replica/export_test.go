@@ -6,3 +6,6 @@ func (n *Node) InMemory() uint64 {
 	last, _ := n.log.LastIndex()
 	return last + 1 - first
 }
+
+// Arrivals is how many machines are kept that raft may install.
+func (n *Node) Arrivals() int { return len(n.snap.arrived) }

@@ -20,6 +20,7 @@ type trio struct {
 	mail  []replica.Message
 	out   map[uint64]replica.Output // of the last round, for the leader's frames
 	made  map[uint64][][]byte       // the newest snapshot of each node
+	sent  []replica.SendSnapshot    // that arrived
 	now   int64
 	hold  bool   // messages stay in mail
 	deaf  uint64 // this node gets no message, and is heard by all

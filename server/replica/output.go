@@ -98,6 +98,13 @@ type SnapshotMeta struct {
 	Conf        Membership
 }
 
+// Chunk is a piece of a snapshot that a node makes of its own state.
+type Chunk struct {
+	Index uint64 // of the snapshot
+	Data  []byte
+	Last  bool // nothing follows
+}
+
 // SendSnapshot asks to bring the newest snapshot to a peer. Message is the raft
 // message that has to arrive with it.
 type SendSnapshot struct {

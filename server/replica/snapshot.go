@@ -22,7 +22,7 @@ type snapshots struct {
 	trail   trail
 	view    *core.View
 	making  SnapshotMeta
-	arrived []arrival // in order; raft may install them
+	arrived []arrival // in order; raft installs them
 }
 
 // arrival is the machine of a snapshot that a peer sent, and its index.
@@ -30,9 +30,6 @@ type arrival struct {
 	index   uint64
 	machine *core.Machine
 }
-
-// maxArrived is how many are kept: another may come while one is being installed.
-const maxArrived = 3
 
 // raft gives the metadata as raft knows it, with the membership as its data; the
 // machine's own data goes another way.
@@ -80,7 +77,8 @@ func (n *Node) maybeSnapshot() {
 	s.view = n.machine.View()
 	s.bytes = 0
 	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
-	n.out.Snapshot = &s.making
+	making := s.making
+	n.out.Snapshot = &making
 }
 
 // WantSnapshot asks for a snapshot of everything that is applied by now and
@@ -93,21 +91,22 @@ func (n *Node) WantSnapshot(now int64) uint64 {
 	return n.applied
 }
 
-// SnapshotNext appends at most about limit bytes of the snapshot being made to
-// dst; done says that this was the last of it. Inputs may come between two
-// calls.
-func (n *Node) SnapshotNext(dst []byte, limit int) (chunk []byte, done bool) {
-	if n.snap.view == nil {
-		return dst, true
+// SnapshotNext appends at most about limit bytes of the snapshot at index, which
+// is being made, to dst. Inputs may come between two calls. If one of them has
+// installed another, this one is at its end: the disk knows that it is void.
+func (n *Node) SnapshotNext(index uint64, dst []byte, limit int) Chunk {
+	if n.snap.view == nil || n.snap.making.Index != index {
+		return Chunk{Index: index, Data: dst, Last: true}
 	}
-	return n.snap.view.Next(dst, limit)
+	data, last := n.snap.view.Next(dst, limit)
+	return Chunk{Index: index, Data: data, Last: last}
 }
 
-// SnapshotSaved tells that the snapshot being made is durable; ok false: that it
-// was given up.
-func (n *Node) SnapshotSaved(now int64, ok bool) {
+// SnapshotSaved tells that the last chunk of the snapshot at index was taken; ok:
+// and that the snapshot is durable.
+func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 	s := &n.snap
-	if s.view == nil {
+	if s.view == nil || s.making.Index != index {
 		return
 	}
 	s.view.Close()
@@ -129,26 +128,27 @@ func (n *Node) SnapshotSaved(now int64, ok bool) {
 }
 
 // Arrived brings a snapshot that a peer sent: its raft message, and the machine
-// restored from its data, which must be durable. It is up to raft whether it is
-// wanted; if so, a Write with Install follows.
-func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) error {
+// restored from its data, which must be durable. wanted: a Write with Install
+// follows; if not, raft has no use for it, and neither has anybody else.
+func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) (wanted bool, err error) {
 	if !n.begin(now) {
-		return n.err
+		return false, n.err
 	}
 	m := &raftpb.Message{}
 	if err := proto.Unmarshal(message, m); err != nil {
-		return fmt.Errorf("replica: a peer's message does not decode: %w", err)
+		return false, fmt.Errorf("replica: a peer's message does not decode: %w", err)
 	}
 	if m.GetTo() != n.cfg.ID || m.GetType() != raftpb.MsgSnap {
-		return fmt.Errorf("replica: a %s for node %d came with a snapshot to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
+		return false, fmt.Errorf("replica: a %s for node %d came with a snapshot to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
 	}
-	s := &n.snap
-	if s.arrived = append(s.arrived, arrival{m.GetSnapshot().GetMetadata().GetIndex(), machine}); len(s.arrived) > maxArrived {
-		s.arrived = slices.Delete(s.arrived, 0, 1)
-	}
+	index := m.GetSnapshot().GetMetadata().GetIndex()
+	n.snap.arrived = append(n.snap.arrived, arrival{index, machine})
 	n.step(m)
 	n.process()
-	return nil
+	if wanted = slices.ContainsFunc(n.writes, func(w Write) bool { return w.Install != nil && w.Install.Index == index }); !wanted {
+		n.snap.arrived = slices.DeleteFunc(n.snap.arrived, func(a arrival) bool { return a.machine == machine })
+	}
+	return wanted, nil
 }
 
 // install puts the machine of a snapshot in place of what this node had; what

@@ -14,7 +14,8 @@ type couple struct {
 	nodes  map[uint64]*replica.Node
 	now    int64
 	seq    uint64
-	slow   bool // a snapshot is begun and not finished
+	making uint64 // the newest snapshot that a node asked for
+	slow   bool   // a snapshot is begun and not finished
 	chunks [][]byte
 	sent   int // snapshots
 }
@@ -81,8 +82,11 @@ func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
 			}
 		}
 	}
+	if out.Snapshot != nil {
+		c.making = out.Snapshot.Index
+	}
 	if out.Snapshot != nil && !c.slow {
-		c.save(n)
+		c.save(n, c.making)
 		busy = true
 	}
 	for _, s := range out.SendSnapshots {
@@ -92,14 +96,9 @@ func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
 	return busy
 }
 
-func (c *couple) save(n *replica.Node) {
-	c.chunks = nil
-	for done := false; !done; {
-		var chunk []byte
-		chunk, done = n.SnapshotNext(nil, 1<<20)
-		c.chunks = append(c.chunks, chunk)
-	}
-	n.SnapshotSaved(c.now, true)
+func (c *couple) save(n *replica.Node, index uint64) {
+	c.chunks = chunksOf(n, index)
+	n.SnapshotSaved(c.now, index, true)
 }
 
 func (c *couple) send(s replica.SendSnapshot) {
@@ -112,7 +111,7 @@ func (c *couple) send(s replica.SendSnapshot) {
 	}
 	machine, err := restorer.Machine()
 	if err == nil {
-		err = c.nodes[s.To].Arrived(c.now, s.Message, machine)
+		_, err = c.nodes[s.To].Arrived(c.now, s.Message, machine)
 	}
 	if err != nil {
 		c.t.Fatal(err)
@@ -142,7 +141,7 @@ func TestLogWhileASnapshotIsMade(t *testing.T) {
 		t.Errorf("%d of 2000 entries are in memory while a snapshot is made, want those since it was begun", kept)
 	}
 	c.slow = false
-	c.save(n)
+	c.save(n, c.making)
 	c.settle()
 	c.put(1000)
 	if kept := n.InMemory(); kept > 300 {

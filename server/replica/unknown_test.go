@@ -84,13 +84,8 @@ func (x *trio) tickAll(ticks int) {
 func (x *trio) snapshots(n *replica.Node, out *replica.Output) {
 	id := n.Status().ID
 	if out.Snapshot != nil {
-		x.made[id] = nil
-		for done := false; !done; {
-			var chunk []byte
-			chunk, done = n.SnapshotNext(nil, 1<<20)
-			x.made[id] = append(x.made[id], chunk)
-		}
-		n.SnapshotSaved(x.now, true)
+		x.made[id] = chunksOf(n, out.Snapshot.Index)
+		n.SnapshotSaved(x.now, out.Snapshot.Index, true)
 		x.pump(id)
 	}
 	for _, s := range out.SendSnapshots {
@@ -103,9 +98,62 @@ func (x *trio) snapshots(n *replica.Node, out *replica.Output) {
 	}
 }
 
+// A snapshot that raft does not want is dropped: it would take as much memory as
+// the whole state, and nobody would ever ask for it.
+func TestUnwantedSnapshotIsDropped(t *testing.T) {
+	x := newTrioOf(t, replica.Config{SnapshotEntries: 20, Trailing: 1})
+	x.deaf = 1
+	x.electAnother()
+	x.fillLog(60)
+	x.deaf = 0
+	x.tickAll(20)
+	old := x.nodes[1]
+	if len(x.sent) == 0 || old.Arrivals() != 0 {
+		t.Fatalf("%d snapshots were sent to node 1, which keeps %d", len(x.sent), old.Arrivals())
+	}
+	for _, s := range x.sent { // once more
+		wanted, err := old.Arrived(x.now, s.Message, core.New(core.Config{}))
+		if wanted || err != nil || old.Arrivals() != 0 {
+			t.Errorf("the second copy is wanted: %v, %v; %d machines are kept", wanted, err, old.Arrivals())
+		}
+	}
+}
+
+// The chunks of a snapshot are its own: once another has been installed and a
+// later one is being made, it has no more.
+func TestChunksAreOfOneSnapshot(t *testing.T) {
+	x := newTrioOf(t, replica.Config{SnapshotEntries: 20, Trailing: 1})
+	n := x.nodes[1]
+	before := n.WantSnapshot(x.now)
+	out := n.Output()
+	if out.Snapshot == nil || out.Snapshot.Index != before {
+		t.Fatalf("no snapshot is begun, %+v", out.Snapshot)
+	}
+	x.deaf = 1
+	x.electAnother()
+	x.fillLog(60)
+	x.deaf = 0
+	x.tickAll(20)
+	n.WantSnapshot(x.now)
+	if out = n.Output(); out.Snapshot == nil {
+		t.Fatal("no later snapshot is begun")
+	}
+	if c := n.SnapshotNext(before, nil, 1<<20); !c.Last || len(c.Data) > 0 || c.Index != before {
+		t.Errorf("the void snapshot goes on with %d bytes", len(c.Data))
+	}
+	n.SnapshotSaved(x.now, before, true)
+	if got := n.Status().SnapshotIndex; got <= before || got >= out.Snapshot.Index {
+		t.Errorf("the newest snapshot is at %d", got)
+	}
+	if c := n.SnapshotNext(out.Snapshot.Index, nil, 1<<20); len(c.Data) == 0 {
+		t.Error("the later snapshot has ended with the void one")
+	}
+}
+
 // carry brings a node's newest snapshot to another.
 func (x *trio) carry(from uint64, s replica.SendSnapshot) {
 	x.t.Helper()
+	x.sent = append(x.sent, s)
 	r := core.NewRestorer()
 	for _, chunk := range x.made[from] {
 		if err := r.Write(chunk); err != nil {
@@ -114,7 +162,7 @@ func (x *trio) carry(from uint64, s replica.SendSnapshot) {
 	}
 	m, err := r.Machine()
 	if err == nil {
-		err = x.nodes[s.To].Arrived(x.now, s.Message, m)
+		_, err = x.nodes[s.To].Arrived(x.now, s.Message, m)
 	}
 	if err != nil {
 		x.t.Fatal(err)
