@@ -157,33 +157,36 @@ func (m *Machine) enter(c *claim, r *Result) {
 }
 
 func (m *Machine) admit(c *claim) {
-	p := &c.one[0]
-	switch {
-	case c.many != nil:
-		p = &c.many.parts[0]
-		m.list(p, inQueue)
-		for i := range c.many.parts[1:] {
-			m.list(&c.many.parts[1+i], inLater)
+	parts := c.parts()
+	if !m.frozen && admitted(parts) {
+		if c.many != nil {
+			c.many.at = len(parts)
 		}
-	case p.r.line == nil && !m.frozen && p.r.admits(p):
 		m.grant(c, VerbAcquired)
 		return
-	default:
-		m.list(p, inQueue)
 	}
-	m.soil(p.r)
+	m.list(&parts[0], inQueue)
+	for i := range parts[1:] {
+		m.list(&parts[1+i], inLater)
+	}
+	m.soil(parts[0].r)
 	m.settle()
 }
 
-// admits says whether a lone part can be granted when nobody waits.
-func (r *resource) admits(p *part) bool {
-	switch r.kind {
-	case Latch:
-		return r.number == 0
-	case Barrier:
-		return false
+// admitted says whether nobody waits for any of the names, and there is room for all.
+// An open latch has room for everybody.
+func admitted(parts []part) bool {
+	for i := range parts {
+		switch p := &parts[i]; {
+		case p.r.kind == Latch:
+			if p.r.number != 0 {
+				return false
+			}
+		case p.r.line != nil || p.r.kind == Barrier || p.takes() > p.r.limit-p.r.used:
+			return false
+		}
 	}
-	return p.takes() <= r.limit-r.used
+	return true
 }
 
 // queued tells that c waits, and until when.
@@ -207,7 +210,7 @@ func (m *Machine) claimResult(c *claim, r *Result) {
 	r.Revision, r.Token, r.Deadline = c.token, c.token, c.ownDeadline()
 	switch c.state {
 	case waiting:
-		r.Code, r.Revision, r.Number = CodeQueued, c.created, c.position()
+		r.Code, r.Revision, r.Number = CodeQueued, c.created, m.position(c)
 	case revoked:
 		r.Code = CodeRevoked
 	case over:

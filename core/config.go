@@ -13,9 +13,11 @@ type Config struct {
 	// Waiters is how many claims may wait for one name; 0 means 10,000.
 	Waiters int
 	// Budget is how many sessions, claims and keys one entry ends, tells stale or
-	// revokes with their session, at most, and how many keys one entry deletes by
-	// prefix; 0 means 10,000. What is left of ends is due at once; of a delete with a
-	// limit it is left to the next, and a delete without one is refused.
+	// revokes with their session, at most, how many grants it makes to those who
+	// waited, and how many keys it deletes by prefix; 0 means 10,000. What is left of
+	// ends and grants is due at once; of a delete with a limit it is left to the next.
+	// What must be done as a whole is refused if it is more: a delete without a limit,
+	// a barrier of more parties, a resize that more waiters are too heavy for.
 	Budget int
 	// MaxTTL bounds a session's TTL and every other time span that a session
 	// asks for itself, in nanoseconds; 0 means 24 h. A renewal asking for more

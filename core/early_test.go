@@ -1,8 +1,10 @@
 package core_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"testing"
 	"time"
 
@@ -129,6 +131,46 @@ func TestEarly(t *testing.T) {
 			r.drained()
 			if got := fmt.Sprintf("%x at %d", h.Sum64(), r.m.Revision()); got != story.want {
 				t.Errorf("the events have digest %s, and had %s", got, story.want)
+			}
+		})
+	}
+}
+
+// TestEarlySnapshot: snapshots that programs of before wrote are restored as they
+// were: the first while a lock is held and awaited, the second frozen, when the lock
+// was given back and could not be granted.
+func TestEarlySnapshot(t *testing.T) {
+	for _, name := range []string{"early", "early-frozen"} {
+		t.Run(name, func(t *testing.T) {
+			b, err := os.ReadFile("testdata/" + name + ".snapshot")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := core.NewRestorer()
+			for len(b) > 0 {
+				n, k := binary.Uvarint(b)
+				if err := x.Write(b[k : k+int(n)]); err != nil {
+					t.Fatal(err)
+				}
+				b = b[k+int(n):]
+			}
+			m, err := x.Machine()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &rig{m: m, seqs: map[core.SessionID]uint64{sessionID(1): 3, sessionID(2): 3, sessionID(3): 3}}
+			if name == "early" {
+				r.release(sessionID(1), 1)
+			} else {
+				r.apply(core.Entry{Kind: core.EntryUnfreeze})
+			}
+			if len(r.out.Pushes) != 1 || r.out.Pushes[0].Session != sessionID(2) || r.out.Pushes[0].State != core.ClaimGranted {
+				t.Errorf("the waiter is told %+v, want its grant", r.out.Pushes)
+			}
+			r.now = int64(2 * time.Minute)
+			r.drained()
+			if n, other := r.count(""), r.do(sessionID(1), core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "other", Kind: core.Mutex}}}); n != 3 || other.Code != core.CodeOK {
+				t.Errorf("after the end of a session there are %d keys, and its lock gives code %d", n, other.Code)
 			}
 		})
 	}

@@ -252,7 +252,7 @@ func (m *Machine) endClaim(c *claim) {
 // Due says when the next entry has something to end, in cluster time: at once
 // (or earlier) while a rest remains, for which bare entries must go on.
 func (m *Machine) Due() (at int64, ok bool) {
-	if len(m.backlog) > 0 {
+	if len(m.backlog) > 0 || len(m.dirty) > 0 && !m.frozen {
 		return m.now, true
 	}
 	at = math.MaxInt64

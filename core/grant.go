@@ -1,12 +1,15 @@
 package core
 
-// settle grants everything that can be granted, name by name in their order.
+// settle grants everything that can be granted, name by name in their order, as far
+// as the steps of this entry go; the next goes on with the rest.
 func (m *Machine) settle() {
 	if m.frozen {
 		return
 	}
-	for len(m.dirty) > 0 {
-		if !m.serve(m.dirty[0]) {
+	for len(m.dirty) > 0 && (m.serves > 0 || m.early) {
+		if m.serve(m.dirty[0]) {
+			m.serves--
+		} else {
 			m.cleaned()
 		}
 	}
@@ -171,38 +174,57 @@ func (m *Machine) orphan(c *claim, gone Code) {
 	c.s, c.state = nil, granted
 }
 
-// busy is the first of the wants that a try could not have at once.
+// busy is the first of the wants that a try could not have at once: in this entry,
+// too, which has only so many steps left to make room for it.
 func (m *Machine) busy(s *session, wants []Want) *Want {
+	steps := 0
 	for i := range wants {
-		if m.taken(s, m.found[i], &wants[i]) {
+		taken, n := m.taken(s, m.found[i], &wants[i])
+		steps += n
+		if taken || n > 0 && !m.early && (steps+len(wants) > m.serves || len(m.dirty) > 0) {
 			return &wants[i]
 		}
 	}
 	return nil
 }
 
-func (m *Machine) taken(s *session, r *resource, w *Want) bool {
+// taken says whether r cannot be had at once, or how many others have to go before.
+func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 	switch {
 	case r == nil:
-		return w.Kind == Latch || w.Kind == Barrier && w.Limit > 1
-	case r.line != nil && (r.line.upgrade != nil || r.line.firstLive() != nil):
-		return true
+		return w.Kind == Latch || w.Kind == Barrier && w.Limit > 1, 0
 	case r.kind == Latch:
-		return r.number != 0
-	case r.kind == Barrier:
-		return r.limit > 1
+		return r.number != 0, 0
+	case r.line != nil:
+		first, dead := r.line.firstLive(m.early)
+		if r.line.upgrade != nil || first != nil {
+			return true, 0
+		}
+		steps = dead + 1
+	}
+	if r.kind == Barrier {
+		return r.limit > 1, steps
 	}
 	takes := r.takes(w.Mode, max(1, w.Weight))
-	return takes > r.free() && m.victims(r, s, takes-r.free(), true) == 0
+	if takes <= r.free() {
+		return false, steps
+	}
+	n := m.victims(r, s, takes-r.free(), true)
+	return n == 0, steps + n
 }
 
-// firstLive is the first in the queue whose session lives.
-func (l *line) firstLive() *part {
-	p := l.queue.head
-	for p != nil && p.c.s.life == dead {
+// maxDead is how many waiters of ended sessions are looked past. A queue that begins
+// with more is taken until they are gone, as they soon are.
+const maxDead = 1000
+
+// firstLive is the first in the queue whose session lives, and how many are before.
+func (l *line) firstLive(anyway bool) (p *part, n int) {
+	p = l.queue.head
+	for p != nil && p.c.s.life == dead && (n < maxDead || anyway) {
 		p = p.next
+		n++
 	}
-	return p
+	return p, n
 }
 
 // maxHolders is how many holders a refusal lists.
@@ -219,16 +241,24 @@ func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 	for p := res.holders.head; p != nil && len(r.Holders) < maxHolders; p = p.next {
 		r.Holders = append(r.Holders, p.holder())
 	}
-	if l := res.line; l != nil {
-		for p := l.queue.head; p != nil; p = p.next {
-			if p.c.s.life != dead {
-				r.Waiting++
-			}
-		}
-		if l.upgrade != nil {
-			r.Waiting++
+	if res.line != nil {
+		r.Waiting = m.waiters(res.line)
+	}
+}
+
+// waiters is how many stand in the queue, and before it. Those whose session has
+// ended count until they are gone: to leave them out is to look at all.
+func (m *Machine) waiters(l *line) uint64 {
+	n := uint64(l.queue.n)
+	for p := l.queue.head; p != nil && m.early; p = p.next {
+		if p.c.s.life == dead {
+			n--
 		}
 	}
+	if l.upgrade != nil {
+		n++
+	}
+	return n
 }
 
 func (p *part) holder() Holder {

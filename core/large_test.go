@@ -143,3 +143,134 @@ func (r *rig) batch(id core.SessionID, times int, commands ...core.Command) []co
 	r.apply(core.Entry{Now: r.now, Frames: [][]byte{core.AppendFrame(nil, &f)}})
 	return r.out.Replies[0].Results
 }
+
+// TestOpensInSteps: what wakes very many waiters, an open latch or a writer that goes,
+// wakes them in order, so many with each entry and not one twice; a machine that is
+// restored in between goes on in the same way.
+func TestOpensInSteps(t *testing.T) {
+	const n, budget = 25_000, 10_000
+	wants := map[string]core.Want{
+		"latch":   {Name: "gate", Kind: core.Latch, Mode: core.Shared, Limit: 1},
+		"readers": {Name: "gate", Kind: core.RWMutex, Mode: core.Shared},
+	}
+	for name, w := range wants {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(core.Config{Waiters: 2 * n})
+			a := r.open(1<<20, time.Hour)
+			if w.Kind == core.RWMutex {
+				r.do(a, core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "gate", Kind: core.RWMutex}}})
+			}
+			for i := range n {
+				r.do(r.open(1+i, time.Hour), core.Command{Op: core.OpAcquire, Wants: []core.Want{w}})
+			}
+			if w.Kind == core.Latch {
+				r.do(a, core.Command{Op: core.OpCountDown, Name: "gate", A: 1})
+			} else {
+				r.do(a, core.Command{Op: core.OpRelease, Target: 1})
+			}
+			next := 1
+			for next <= n {
+				if got, want := len(r.out.Pushes), min(budget, n-next+1); got != want {
+					t.Fatalf("an entry grants to %d, want %d", got, want)
+				}
+				for _, p := range r.out.Pushes {
+					if p.Session != sessionID(next) || p.State != core.ClaimGranted {
+						t.Fatalf("%v is told %d, want waiter %d to be granted", p.Session, p.State, next)
+					}
+					next++
+				}
+				due, ok := r.m.Due()
+				if next <= n && (!ok || due > r.now) {
+					t.Fatal("nothing is due, though not all are granted")
+				}
+				r.m = r.restored(t)
+				r.apply(core.Entry{Now: r.now})
+			}
+		})
+	}
+}
+
+// TestOpenLatchIsPassed: who comes to a latch that is open does not wait behind those
+// that are still to be told so.
+func TestOpenLatchIsPassed(t *testing.T) {
+	const n = 12_000
+	r := newRig(core.Config{Waiters: 2 * n})
+	gate := core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "gate", Kind: core.Latch, Mode: core.Shared, Limit: 1}}}
+	for i := range n {
+		r.do(r.open(1+i, time.Hour), gate)
+	}
+	a := r.open(1<<20, time.Hour)
+	try := gate
+	try.Flags = core.Try
+	results := r.batch(a, 1, core.Command{Op: core.OpCountDown, Name: "gate", A: 1}, try, gate)
+	for i, res := range results {
+		if res.Code != core.CodeOK {
+			t.Errorf("command %d: code %d %s", i, res.Code, res.Text)
+		}
+	}
+	if len(r.out.Pushes) != 10_000 {
+		t.Errorf("%d were granted", len(r.out.Pushes))
+	}
+}
+
+// TestTryWhileManyAreServed: a try is answered at once, with yes or no, even when the
+// entry has no steps left to serve those who wait.
+func TestTryWhileManyAreServed(t *testing.T) {
+	const n = 12_000
+	r := newRig(core.Config{Waiters: 2 * n})
+	for i := range n {
+		r.do(r.open(1+i, time.Hour), core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "gate", Kind: core.Latch, Mode: core.Shared, Limit: 1}}})
+	}
+	a := r.open(1<<20, time.Hour)
+	late := r.open(1<<20+1, time.Hour)
+	r.do(late, core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}})
+	try := func(names ...string) core.Command {
+		c := core.Command{Op: core.OpAcquire, Flags: core.Try}
+		for _, name := range names {
+			c.Wants = append(c.Wants, core.Want{Name: name, Kind: core.Mutex})
+		}
+		return c
+	}
+	results := r.batch(a, 1, core.Command{Op: core.OpCountDown, Name: "gate", A: 1}, try("y"), try("u", "v", "w"), try("x"), try("v", "z"))
+	for i, want := range []core.Code{core.CodeOK, core.CodeOK, core.CodeOK, core.CodeHeld, core.CodeHeld} {
+		if results[i].Code != want {
+			t.Errorf("command %d: code %d, want %d: %s", i, results[i].Code, want, results[i].Text)
+		}
+	}
+}
+
+// TestAtOnceOrNotAtAll: what cannot be done in steps and is too much for one entry is
+// refused before anything changes.
+func TestAtOnceOrNotAtAll(t *testing.T) {
+	const n = 10_001
+	r := newRig(core.Config{Waiters: 2 * n})
+	a := r.open(1<<20, time.Hour)
+	meet := core.Want{Name: "meet", Kind: core.Barrier, Mode: core.Shared, Limit: n}
+	if res := r.do(a, core.Command{Op: core.OpAcquire, Wants: []core.Want{meet}}); res.Code != core.CodeInvalid {
+		t.Errorf("a barrier of %d parties: code %d", n, res.Code)
+	}
+	all := core.Want{Name: "pool", Kind: core.Semaphore, Mode: core.Shared, Weight: 9, Limit: 9}
+	r.do(a, core.Command{Op: core.OpAcquire, Wants: []core.Want{all}})
+	for i := range n {
+		r.do(r.open(1+i, time.Hour), core.Command{Op: core.OpAcquire, Wants: []core.Want{all}})
+	}
+	at := r.m.Revision()
+	if res := r.do(a, core.Command{Op: core.OpResize, Name: "pool", Limit: 5}); res.Code != core.CodeExhausted || r.m.Revision() != at {
+		t.Errorf("a resize that %d waiters are too heavy for: code %d %s", n, res.Code, res.Text)
+	}
+	r.do(sessionID(1), core.Command{Op: core.OpCancel, Target: 1})
+	res := r.do(a, core.Command{Op: core.OpResize, Name: "pool", Limit: 5})
+	if res.Code != core.CodeOK || len(r.out.Pushes) != n-1 {
+		t.Errorf("one less: code %d, %d are denied: %s", res.Code, len(r.out.Pushes), res.Text)
+	}
+}
+
+// restored is the machine made anew from a snapshot.
+func (r *rig) restored(t *testing.T) *core.Machine {
+	t.Helper()
+	m, err := (&subject{Machine: r.m}).restored(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Machine
+}

@@ -69,5 +69,6 @@ func (m *Machine) serveBarrier(r *resource) bool {
 	for _, c := range there {
 		m.grant(c, VerbAcquired)
 	}
+	m.serves -= len(there) - 1
 	return true
 }

@@ -33,6 +33,7 @@ type Machine struct {
 	behind   int         // jobs that are done
 	budget   int         // sessions, claims and keys that this entry may still end
 	deletes  int         // keys that it may still delete by prefix
+	serves   int         // steps in which it may still grant to those who wait
 	walks    int         // claims of which it may still see whether others wait for them
 	lapsed   int         // sessions whose claims are there for the taking
 	dirty    []*resource // to be served, a heap by name
@@ -91,7 +92,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	from := m.out.lengths()
 	m.now, m.early = max(m.now, m.entry.Now), m.entry.Early
-	m.budget, m.deletes, m.walks = m.cfg.Budget, m.cfg.Budget, maxWalk
+	m.budget, m.deletes, m.serves, m.walks = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, maxWalk
 	switch m.entry.Kind {
 	case EntryForget:
 		m.forget(m.entry.Seconds)
@@ -131,6 +132,7 @@ func (m *Machine) run() {
 	for i := range m.entry.Renewals {
 		m.renew(&m.entry.Renewals[i])
 	}
+	m.settle() // what the entry before had no steps left for
 	for i := range m.frames {
 		m.frame(&m.frames[i])
 	}

@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // object finds the name of a command, which must be of that kind, or refuses.
 func (m *Machine) object(ns *namespace, c *Command, kind Kind, r *Result) *resource {
 	if !m.validName(c.Name, r) {
@@ -29,12 +31,17 @@ func (m *Machine) resize(s *session, c *Command, r *Result) {
 	if res == nil || res.limit == c.Limit {
 		return
 	}
+	heavy := res.tooHeavy(c.Limit)
+	if len(heavy) > m.cfg.Budget && !m.early {
+		r.refuse(CodeExhausted, "%d claims wait for more than %d of %q and would have to be denied, more than %d at once: let some end first", len(heavy), c.Limit, c.Name, m.cfg.Budget)
+		return
+	}
 	m.touchResource(res)
 	res.limit = c.Limit
 	r.Revision = m.next()
 	m.stamp(res)
 	m.tellName(res, VerbResized, uint64(c.Limit))
-	for _, cl := range m.tooHeavy(res) {
+	for _, cl := range heavy {
 		m.deny(cl, CodeInvalid)
 	}
 	for res.line != nil && res.line.set.tail != nil && res.free() < 0 {
@@ -43,16 +50,19 @@ func (m *Machine) resize(s *session, c *Command, r *Result) {
 	m.changed(res)
 }
 
-// tooHeavy lists who waits for more than there is, in order of arrival.
-func (m *Machine) tooHeavy(r *resource) (heavy []*claim) {
+// tooHeavy lists who waits for more than limit, in order of arrival.
+func (r *resource) tooHeavy(limit int64) (heavy []*claim) {
 	if r.line == nil {
 		return nil
 	}
-	r.line.each(func(p *part) {
-		if p.weight > r.limit {
-			heavy = append(heavy, p.c)
+	for _, list := range [...]*partList{&r.line.queue, &r.line.later, &r.line.set} {
+		for p := list.head; p != nil; p = p.next {
+			if p.weight > limit {
+				heavy = append(heavy, p.c)
+			}
 		}
-	})
+	}
+	slices.SortFunc(heavy, func(a, b *claim) int { return order(a.arrival, b.arrival) })
 	return heavy
 }
 

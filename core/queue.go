@@ -68,7 +68,7 @@ func (m *Machine) list(p *part, at place) {
 	l := m.lineOf(p.r)
 	switch at {
 	case inQueue:
-		l.queue.insert(p)
+		l.enqueue(p)
 	case inLater:
 		l.later.push(p)
 	case inSet:
@@ -76,6 +76,25 @@ func (m *Machine) list(p *part, at place) {
 		l.reserved += p.takes()
 	case inUpgrade:
 		l.upgrade = p.c
+	}
+}
+
+// enqueue puts p into the queue at its place by arrival: behind all, or else near the
+// last one that had a place before others, because those come in order.
+func (l *line) enqueue(p *part) {
+	at := l.queue.tail
+	if at != nil && at.c.arrival > p.c.arrival && l.near != nil {
+		at = l.near
+	}
+	for at != nil && at.c.arrival > p.c.arrival {
+		at = at.prev
+	}
+	for at != nil && at.next != nil && at.next.c.arrival < p.c.arrival {
+		at = at.next
+	}
+	l.queue.after(at, p)
+	if p.next != nil {
+		l.near = p
 	}
 }
 
@@ -101,6 +120,9 @@ func (p *part) unlist() {
 	l := p.r.line
 	switch p.place {
 	case inQueue:
+		if l.near == p {
+			l.near = p.prev
+		}
 		l.queue.remove(p)
 	case inLater:
 		l.later.remove(p)
@@ -147,15 +169,19 @@ func (m *Machine) trim(r *resource) {
 // transient kinds exist only as long as somebody holds or waits.
 func (k Kind) transient() bool { return k == Mutex || k == RWMutex || k == Election }
 
-// position is the place of a waiting claim in the queue that it stands in, 1
-// being next.
-func (c *claim) position() uint64 {
+// maxBehind is how many of those behind it a claim looks at to tell its place.
+const maxBehind = 1000
+
+// position is the place of a waiting claim in the queue that it stands in, 1 being
+// next. Of one that more than maxBehind stand behind, which only those find out that
+// ask again, it is the place that it had if there were no more.
+func (m *Machine) position(c *claim) uint64 {
 	p := c.standing()
 	if p.place == inUpgrade {
 		return 1
 	}
 	n := uint64(p.r.line.queue.n)
-	for q := p.next; q != nil; q = q.next {
+	for q, behind := p.next, 0; q != nil && (behind < maxBehind || m.early); q, behind = q.next, behind+1 {
 		n--
 	}
 	if p.r.line.upgrade != nil {
@@ -178,6 +204,7 @@ func (m *Machine) soil(r *resource) {
 	if r.dirty {
 		return
 	}
+	m.touchResource(r)
 	r.dirty = true
 	m.dirty = append(m.dirty, r)
 	i := len(m.dirty) - 1
@@ -201,6 +228,7 @@ func (r *resource) comesBefore(o *resource) bool {
 
 // cleaned takes the first to be served from the heap.
 func (m *Machine) cleaned() {
+	m.touchResource(m.dirty[0])
 	m.dirty[0].dirty = false
 	last := len(m.dirty) - 1
 	r := m.dirty[last]

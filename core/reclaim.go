@@ -41,7 +41,8 @@ func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (n i
 }
 
 // reclaimFor takes stale claims for p, oldest first, until p fits, or will when
-// min-hold and delay are over; those that leave nothing behind, if they do.
+// min-hold and delay are over, or this entry has no steps left; those that leave
+// nothing behind, if they do.
 func (m *Machine) reclaimFor(p *part) bool {
 	need := p.takes() - p.r.free()
 	if p.place == inUpgrade {
@@ -56,6 +57,10 @@ func (m *Machine) reclaimFor(p *part) bool {
 	if n == 0 {
 		return false
 	}
+	if !m.early {
+		n = min(n, max(1, m.serves))
+	}
+	m.serves -= n - 1
 	for h := p.r.holders.head; n > 0; {
 		victim := h
 		h = h.next

@@ -89,7 +89,7 @@ func (x *Restorer) Machine() (*Machine, error) {
 		return nil, fmt.Errorf("%w: the snapshot is not complete: its last chunk is missing", ErrFrame)
 	}
 	b := &builder{m: New(Config{})}
-	b.all(x.bodies[tableMachine], func(r *reader) { b.m.readSelf(r) })
+	b.all(x.bodies[tableMachine], func(r *reader) { b.early = b.m.readSelf(r) })
 	b.all(x.bodies[tableSessions], b.session)
 	b.all(x.bodies[tableResources], func(r *reader) { r.resource(b.m) })
 	b.all(x.bodies[tableClaims], b.claim)
@@ -121,6 +121,7 @@ func (r *reader) slot() uint32 {
 // builder builds tables and indexes from records.
 type builder struct {
 	m       *Machine
+	early   bool // names do not tell whether they are to be served
 	err     error
 	claims  []*claim
 	twins   []uint64 // of claims: the number of its twin
@@ -416,7 +417,7 @@ func (b *builder) finish() {
 		}
 	})
 	slices.SortFunc(m.backlog, func(x, y job) int { return order(x.order, y.order) })
-	if m.frozen {
+	if m.frozen && b.early {
 		m.resources.each(func(r *resource) { m.changed(r) })
 	}
 	m.trueTop()

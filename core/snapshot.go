@@ -33,8 +33,14 @@ func (m *Machine) appendSelf(dst []byte) []byte {
 		uint64(c.Names), uint64(c.Keys), uint64(c.Holds), uint64(c.Idle))
 	dst = binary.AppendVarint(dst, m.now)
 	dst = uvarints(dst, m.revision, uint64(m.ordinal), m.serial, m.hash)
-	return appendBool(dst, m.frozen)
+	dst = appendBool(dst, m.frozen)
+	return append(dst, selfDirty)
 }
+
+// selfDirty at the end of the machine's own record says that names tell whether they
+// are to be served. Snapshots of before do not: they were never left with any, except
+// while frozen.
+const selfDirty = 1
 
 func (r *reader) size() int {
 	n := r.uvarint()
@@ -44,7 +50,8 @@ func (r *reader) size() int {
 	return int(n)
 }
 
-func (m *Machine) readSelf(r *reader) {
+// readSelf reads it; early: of a snapshot that does not tell what is to be served.
+func (m *Machine) readSelf(r *reader) (early bool) {
 	m.cfg = Config{
 		Revision: r.uvarint(), Window: r.uvarint(), Waiters: r.size(), Budget: r.size(), MaxTTL: r.duration(),
 		EndedFor: r.duration(), Ended: r.size(), Name: r.size(), Meta: r.size(), Ops: r.size(), Result: r.size(),
@@ -59,6 +66,13 @@ func (m *Machine) readSelf(r *reader) {
 	m.serial = r.uvarint()
 	m.hash = r.uvarint()
 	m.frozen = r.flag(r.byte())
+	if r.rest() == 0 {
+		return true
+	}
+	if r.byte() != selfDirty {
+		r.fail("unknown kind of snapshot")
+	}
+	return false
 }
 
 func flags(bits ...bool) (b byte) {
@@ -102,7 +116,7 @@ func (r *reader) session(m *Machine, s *session) (cursor uint64) {
 }
 
 func (r *resource) encode(dst []byte) []byte {
-	dst = append(dst, byte(r.kind), flags(r.unsigned))
+	dst = append(dst, byte(r.kind), flags(r.unsigned, r.dirty))
 	dst = appendString(dst, r.ns.name)
 	dst = appendString(dst, r.name)
 	dst = binary.AppendVarint(dst, r.limit)
@@ -112,7 +126,7 @@ func (r *resource) encode(dst []byte) []byte {
 // resource reads a name; it is refused if the machine has it already.
 func (r *reader) resource(m *Machine) {
 	kind := Kind(r.enum(byte(Sequence), "kind"))
-	f := r.enum(1, "flags")
+	f := r.enum(3, "flags")
 	ns := m.space(r.string())
 	name, limit := r.string(), r.varint()
 	if r.err == nil && (kind == 0 || ns.names[name] != nil || limit < 0) {
@@ -122,7 +136,10 @@ func (r *reader) resource(m *Machine) {
 		return
 	}
 	res := m.name(ns, name, kind, limit)
-	res.limit, res.unsigned = limit, f == 1
+	res.limit, res.unsigned = limit, f&1 != 0
+	if f&2 != 0 {
+		m.soil(res)
+	}
 	res.number, res.created, res.modified, res.version = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
 }
 

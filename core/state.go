@@ -18,7 +18,7 @@ type resource struct {
 	kind     Kind
 	unsigned bool // counter
 	idle     bool // free, and only remembered
-	dirty    bool // waits to be served
+	dirty    bool // waits to be served, in this entry or, if it is told so, in the next
 	ns       *namespace
 	name     string
 	limit    int64  // capacity; latch: first count; barrier: parties
@@ -38,6 +38,7 @@ func (r *resource) id() string { return r.name }
 // line is what waits for a resource.
 type line struct {
 	queue    partList // in order of arrival; the first that does not fit stops all
+	near     *part    // in the queue: where one was last put before others
 	later    partList // parts of claims that wait for an earlier name
 	set      partList // parts of claims that have this name reserved
 	reserved int64    // what they take of the capacity

@@ -147,6 +147,9 @@ func (m *Machine) validFor(res *resource, w *Want, r *Result) bool {
 	case res == nil && limited && limit == 0:
 		r.refuse(CodeNotExist, "%q does not exist: give a limit to make it", w.Name)
 		return false
+	case res == nil && w.Kind == Barrier && limit > int64(m.cfg.Budget) && !m.early:
+		r.refuse(CodeInvalid, "%q would be a barrier of %d parties: at most %d can pass together", w.Name, limit, m.cfg.Budget)
+		return false
 	case res != nil && limited && w.Kind != Latch && limit != 0 && limit != res.limit:
 		r.refuse(CodeConflict, "%q has limit %d, not %d: give 0 for the one it has, or resize it", w.Name, res.limit, limit)
 		return false

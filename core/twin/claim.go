@@ -223,9 +223,15 @@ func (t *Twin) waiters(n *name) (count int) {
 func (t *Twin) enter(c *claim) core.Result {
 	t.arrivals++
 	c.arrival = t.arrivals
+	alone := t.alone(c)
 	t.claims = append(t.claims, c)
-	t.find(c.ns, c.wants[0].Name).touched = true
-	t.settle()
+	if alone {
+		c.reserved = len(c.wants) - 1
+		t.reserve(c)
+	} else {
+		t.find(c.ns, c.wants[0].Name).touched = true
+		t.settle()
+	}
 	if c.state != core.ClaimWaiting {
 		return t.claimResult(c)
 	}
@@ -235,6 +241,18 @@ func (t *Twin) enter(c *claim) core.Result {
 	}
 	t.tell(c, core.VerbQueued, core.CodeOK)
 	return t.claimResult(c)
+}
+
+// alone says whether nobody waits for what c wants, and there is room for it. An open
+// latch has room for everybody.
+func (t *Twin) alone(c *claim) bool {
+	for _, w := range c.wants {
+		n := t.find(c.ns, w.Name)
+		if n.kind == core.Barrier || n.kind != core.Latch && t.waiters(n) > 0 || !t.fits(c, n) {
+			return false
+		}
+	}
+	return !t.frozen
 }
 
 // joinable finds the granted claim that a re-entrant wish joins.
@@ -314,6 +332,8 @@ func (t *Twin) checkName(s *session, w core.Want) core.Code {
 		return core.CodeConflict
 	case n == nil && limited && limit == 0:
 		return core.CodeNotExist
+	case n == nil && w.Kind == core.Barrier && limit > int64(t.cfg.Budget):
+		return core.CodeInvalid
 	case n != nil && limited && w.Kind != core.Latch && limit != 0 && limit != n.limit:
 		return core.CodeConflict
 	case n != nil:

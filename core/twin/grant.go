@@ -7,15 +7,11 @@ import (
 )
 
 // settle grants everything that can be granted: it walks over all names in
-// order, again and again, until a whole walk changes nothing.
+// order, again and again, until a whole walk changes nothing or the entry has no
+// steps left.
 func (t *Twin) settle() {
-	if t.frozen {
-		return
-	}
-	for t.settleOnce() {
-	}
-	for _, n := range t.names {
-		n.touched = false
+	for !t.frozen && t.serves > 0 && t.settleOnce() {
+		t.serves--
 	}
 }
 
@@ -27,6 +23,7 @@ func (t *Twin) settleOnce() bool {
 		if t.serve(n) {
 			return true
 		}
+		n.touched = false
 	}
 	return false
 }
@@ -132,18 +129,49 @@ func (t *Twin) fitsBeside(c *claim, n *name, others []*claim) bool {
 // nobody waits before it.
 func (t *Twin) free(c *claim) bool { return t.busy(c) == nil }
 
-// busy is the first name that a try cannot have.
+// busy is the first name that a try cannot have: there is no room that could be made,
+// or too little of this entry is left to make it.
 func (t *Twin) busy(c *claim) *name {
+	rest := t.rest()
+	steps := len(c.wants)
 	for _, w := range c.wants {
 		n := t.find(c.ns, w.Name)
-		if t.upgradeAt(n) != nil || t.liveHead(n) != nil {
+		if n.kind == core.Latch {
+			if n.limit > 0 {
+				return n
+			}
+			continue
+		}
+		stale := t.reclaimable(c, n, true)
+		if t.upgradeAt(n) != nil || t.liveHead(n) != nil || n.kind == core.Barrier && n.limit > 1 || !t.fits(c, n) && stale == nil {
 			return n
 		}
-		if n.kind == core.Barrier && n.limit > 1 || !t.fits(c, n) && t.reclaimable(c, n, true) == nil {
+		if t.awaited(n) {
+			steps += t.standing(n) + 1
+		}
+		if steps += len(stale); (t.awaited(n) || len(stale) > 0) && (steps > t.serves || rest) {
 			return n
 		}
 	}
 	return nil
+}
+
+// rest says whether an entry had not enough steps for all that could be granted.
+func (t *Twin) rest() bool {
+	return t.serves <= 0 && slices.ContainsFunc(t.names, func(n *name) bool { return n.touched })
+}
+
+// awaited says whether any claim waits for n, now or when it gets there.
+func (t *Twin) awaited(n *name) bool { return t.waiters(n) > 0 }
+
+// standing counts the queue of n.
+func (t *Twin) standing(n *name) (count int) {
+	for _, c := range t.claims {
+		if c.standsAt(n) {
+			count++
+		}
+	}
+	return count
 }
 
 // liveHead is the first in the queue of n whose session lives.
@@ -202,6 +230,7 @@ func (t *Twin) serveBarrier(n *name) bool {
 	for _, c := range there[:n.limit] {
 		t.reserve(c)
 	}
+	t.serves -= int(n.limit) - 1
 	return true
 }
 
@@ -214,6 +243,11 @@ func (t *Twin) reclaimFor(c *claim, n *name) bool {
 	if victims == nil {
 		victims = t.reclaimable(c, n, false)
 	}
+	if victims == nil {
+		return false
+	}
+	victims = victims[:min(len(victims), t.serves)]
+	t.serves -= len(victims) - 1
 	for _, v := range victims {
 		t.next()
 		t.tell(v, core.VerbReclaimed, core.CodeOK)
@@ -221,7 +255,7 @@ func (t *Twin) reclaimFor(c *claim, n *name) bool {
 		t.record(v, core.CodeLost)
 		t.leave(v, true)
 	}
-	return victims != nil
+	return true
 }
 
 // reclaimable lists the stale claims that must go for c to fit at n; atOnce,

@@ -57,14 +57,18 @@ func (t *Twin) resize(s *session, c core.Command) core.Result {
 	if o.limit == c.Limit {
 		return core.Result{}
 	}
+	heavy := slices.DeleteFunc(slices.Clone(t.claims), func(w *claim) bool {
+		return w.state != core.ClaimWaiting || !w.about(o) || w.want(o).Weight <= c.Limit
+	})
+	if len(heavy) > t.cfg.Budget {
+		return core.Result{Code: core.CodeExhausted}
+	}
 	o.limit, o.touched = c.Limit, true
 	r := core.Result{Revision: t.next()}
 	t.event(o.event(core.VerbResized, uint64(c.Limit)))
-	for _, w := range slices.Clone(t.claims) {
-		if w.state == core.ClaimWaiting && w.about(o) && w.want(o).Weight > o.limit {
-			t.push(w, core.ClaimGone, core.CodeInvalid)
-			t.drop(w, core.CodeInvalid)
-		}
+	for _, w := range heavy {
+		t.push(w, core.ClaimGone, core.CodeInvalid)
+		t.drop(w, core.CodeInvalid)
 	}
 	t.settle()
 	return r

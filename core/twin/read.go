@@ -15,7 +15,7 @@ func (t *Twin) held(c *claim) core.Result {
 		switch {
 		case o.holds(n):
 			r.Holders = append(r.Holders, o.holder(n))
-		case o.standsAt(n) && !o.s.dead || t.upgrading(o, n):
+		case o.standsAt(n) || t.upgrading(o, n):
 			r.Waiting++
 		}
 	}
@@ -67,7 +67,7 @@ func (t *Twin) Table(id core.SessionID) []core.ClaimRow {
 // Due is the earliest time at which a bare entry would change something; false:
 // there is none. What the dead still have is due now.
 func (t *Twin) Due() (int64, bool) {
-	if len(t.decided()) > 0 {
+	if len(t.decided()) > 0 || !t.frozen && slices.ContainsFunc(t.names, func(n *name) bool { return n.touched }) {
 		return t.now, true
 	}
 	var all []int64

@@ -17,7 +17,7 @@ import (
 // Config is what the machine under test was made with.
 type Config struct {
 	Revision uint64 // the first change takes it; 0 means 1
-	Budget   int    // sessions plus claims ended by one entry, and keys deleted by prefix
+	Budget   int    // of one entry: sessions plus claims ended, keys deleted by prefix, grants
 	Window   uint64 // granted to a session that asks for none, and the most
 	Waiters  int    // most waiting claims of a name
 }
@@ -49,6 +49,7 @@ type Twin struct {
 	decisions int
 	budget    int        // what this entry may still end
 	deletes   int        // and how many keys it may still delete by prefix
+	serves    int        // steps in which it may still grant to those who wait
 	frozen    bool       // nothing is granted
 	sessions  []*session // as they were opened
 	gone      []tombstone
@@ -84,7 +85,7 @@ func (t *Twin) Revision() uint64 { return t.revision }
 func (t *Twin) Apply(e Entry) Output {
 	t.out = Output{}
 	t.now = max(t.now, e.Now)
-	t.budget, t.deletes = t.cfg.Budget, t.cfg.Budget
+	t.budget, t.deletes, t.serves = t.cfg.Budget, t.cfg.Budget, t.cfg.Budget
 	switch e.Kind {
 	case core.EntryFreeze:
 		t.frozen = true
@@ -95,6 +96,9 @@ func (t *Twin) Apply(e Entry) Output {
 	}
 	for _, r := range e.Renewals {
 		t.renew(r)
+	}
+	if e.Kind == core.EntryCommands {
+		t.settle() // what the entry before had no steps left for
 	}
 	for _, f := range e.Frames {
 		t.frame(f)
