@@ -194,3 +194,35 @@ func TestNothingOlderFollowsAResync(t *testing.T) {
 		})
 	}
 }
+
+// However many events one call makes, watchers that read what comes see all of them.
+func TestManyEventsAtOnce(t *testing.T) {
+	const keys = 6000
+	s := openAt(t, serveRefusing(t, newNode(t), func(string) error { return nil }))
+	for i := 0; i < keys; i += 100 {
+		var ops []holdfast.Op
+		for j := range 100 {
+			ops = append(ops, holdfast.PutOp(fmt.Sprintf("k/%05d", i+j), []byte("v")))
+		}
+		if _, err := s.KV().Txn(t.Context(), holdfast.Txn{Then: ops}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readers := []*reader{watch(t, s, t.Context(), "k/"), watch(t, s, t.Context(), "k")}
+	if _, err := s.KV().Txn(t.Context(), holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("k/")}}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for _, r := range readers {
+		defer r.stop()
+		all.Go(func() {
+			for i := range keys {
+				if ev, err, ok := r.next(); err != nil || !ok || ev.Verb != "delete" || ev.Name != fmt.Sprintf("k/%05d", i) {
+					t.Errorf("number %d is %s %s (%v)", i, ev.Verb, ev.Name, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -2,16 +2,19 @@ package watch
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/core"
 )
 
-// DefaultHistory is how many events a hub keeps unless told otherwise.
+// DefaultHistory is how many events a hub keeps unless told otherwise. Those of the
+// newest entry are kept although they are more, up to four times as many.
 const DefaultHistory = 16384
 
-// Backlog is how many unread events a watcher may have before it gets a resync.
-const Backlog = 1024
+// backlog is how many events a watcher has noted for it. If there are more to read,
+// it looks for them in the history.
+const backlog = 1024
 
 // CompactedError says that the history asked for is gone.
 type CompactedError struct{ Floor uint64 }
@@ -46,11 +49,14 @@ type Watcher struct {
 	mask   mask
 	from   uint64
 	scan   uint64   // next position of the history to look at
-	live   uint64   // history ends here; from here on events come by queue
-	queue  []uint64 // positions of matching events
-	lagged bool
+	live   uint64   // up to here the history is looked at
+	queue  []uint64 // positions of matching events from there on
+	jumped bool     // what it has yet to read is gone
 	woken  bool
 }
+
+// all is the live of a watcher that looks at all of the history.
+const all = math.MaxUint64
 
 // Add registers a watcher for events from revision from on; 0: from now on. The
 // revision returned is the first one that it will see completely.
@@ -79,8 +85,7 @@ func (h *Hub) Jump(revision uint64) []*Watcher {
 	h.ring = newRing(int(h.ring.size), revision)
 	h.woken = h.woken[:0]
 	h.tree.root.each(func(w *Watcher) {
-		h.catchUp(w)
-		w.lagged, w.woken = true, true
+		w.jumped, w.woken = true, true
 		h.woken = append(h.woken, w)
 	})
 	return h.woken
@@ -95,6 +100,7 @@ func (h *Hub) Remove(w *Watcher) { h.tree.remove(w.filter.Prefix, w) }
 func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
 	h.revision = revision
 	h.woken = h.woken[:0]
+	h.ring.entry = h.ring.head
 	for i := range events {
 		e := &events[i]
 		pos := h.ring.add(*e)
@@ -108,9 +114,9 @@ func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {
 		return
 	}
 	switch {
-	case w.lagged:
-	case len(w.queue) >= Backlog:
-		w.lagged, w.queue = true, nil
+	case w.jumped || w.live == all:
+	case len(w.queue) == backlog:
+		w.scan, w.live, w.queue = w.oldest(), all, nil
 	default:
 		w.queue = append(w.queue, pos)
 	}
@@ -124,42 +130,44 @@ func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {
 // dropped: the state must be read anew, and what follows begins there. An empty
 // answer means that the next event will be told by Publish.
 func (h *Hub) Read(w *Watcher, dst []core.Event, limit int) (events []core.Event, resync uint64) {
-	if w.lagged || w.behind(h.ring) {
+	if w.jumped || w.unread(h.ring) && w.oldest() < h.ring.tail {
 		h.catchUp(w)
 		return dst, h.revision + 1
 	}
 	dst, limit = h.readHistory(w, dst, limit)
 	n := min(limit, len(w.queue))
 	for _, pos := range w.queue[:n] {
-		e := h.ring.at(pos)
-		dst = append(dst, *e)
+		dst = append(dst, *h.ring.at(pos))
 	}
 	w.queue = w.queue[n:]
-	if len(w.queue) == 0 && w.scan == w.live {
-		w.queue, w.woken = nil, false
+	if !w.unread(h.ring) {
+		w.scan, w.live, w.queue, w.woken = h.ring.head, h.ring.head, nil, false
 	}
 	return dst, 0
 }
 
-// behind reports whether the ring has overwritten what w has yet to read.
-func (w *Watcher) behind(r *ring) bool {
-	if w.scan < w.live {
-		return w.scan < r.oldest()
+// unread reports whether w has something to look at.
+func (w *Watcher) unread(r *ring) bool { return w.scan < min(w.live, r.head) || len(w.queue) > 0 }
+
+// oldest is the position of what w looks at next, if it has something to look at.
+func (w *Watcher) oldest() uint64 {
+	if w.scan < w.live || len(w.queue) == 0 {
+		return w.scan
 	}
-	return len(w.queue) > 0 && w.queue[0] < r.oldest()
+	return w.queue[0]
 }
 
 // catchUp drops everything unread; what follows begins after the machine's
 // revision.
 func (h *Hub) catchUp(w *Watcher) {
 	w.from = h.revision + 1
-	w.queue, w.lagged, w.woken = nil, false, false
+	w.queue, w.jumped, w.woken = nil, false, false
 	w.scan, w.live = h.ring.head, h.ring.head
 }
 
-// readHistory appends what matched before w was registered.
+// readHistory appends what matches in the part of the history that w looks at.
 func (h *Hub) readHistory(w *Watcher, dst []core.Event, limit int) ([]core.Event, int) {
-	for ; w.scan < w.live && limit > 0; w.scan++ {
+	for ; w.scan < min(w.live, h.ring.head) && limit > 0; w.scan++ {
 		e := h.ring.at(w.scan)
 		if strings.HasPrefix(e.Name, w.filter.Prefix) && w.wants(e) {
 			dst = append(dst, *e)

@@ -120,17 +120,20 @@ func TestFloorIsWhole(t *testing.T) {
 	e := event(1, "a", core.VerbAcquired)
 	second := e
 	second.Ordinal = 1
-	h.Publish([]core.Event{e, second, event(2, "a", core.VerbReleased), event(3, "a", core.VerbAcquired)}, 3)
+	h.Publish([]core.Event{e, second}, 1)
+	h.Publish([]core.Event{event(2, "a", core.VerbReleased)}, 2)
+	h.Publish([]core.Event{event(3, "a", core.VerbAcquired)}, 3)
 	if h.Floor() != 2 {
 		t.Errorf("floor %d, want 2", h.Floor())
 	}
 }
 
 func TestSlowWatcherGetsOneResync(t *testing.T) {
-	h := watch.NewHub(0, 0)
+	const history = 5000
+	h := watch.NewHub(history, 0)
 	w := mustAdd(t, h, watch.Filter{}, 0)
 	rev := uint64(0)
-	for range watch.Backlog + 10 {
+	for range history + 10 {
 		rev++
 		h.Publish([]core.Event{event(rev, "a", core.VerbAcquired)}, rev)
 	}
@@ -143,6 +146,57 @@ func TestSlowWatcherGetsOneResync(t *testing.T) {
 	}
 	if got, resync := h.Read(w, nil, 10); text(got) != fmt.Sprintf("%d.0 lock:released a;", rev+1) || resync != 0 {
 		t.Errorf("after the resync: %q, resync %d", text(got), resync)
+	}
+}
+
+// However many events one entry makes, a watcher that reads at once sees all of them,
+// also while others follow.
+func TestLargeEntry(t *testing.T) {
+	for _, n := range []int{1, 1023, 1024, 1025, 5000, watch.DefaultHistory + 1, 60_000} {
+		h := watch.NewHub(0, 0)
+		every, some := mustAdd(t, h, watch.Filter{}, 0), mustAdd(t, h, watch.Filter{Prefix: "k1"}, 0)
+		var want []core.Event
+		for i := range n {
+			want = append(want, event(1, fmt.Sprint("k", i%3), core.VerbReleased))
+			want[i].Ordinal = uint32(i)
+		}
+		h.Publish(want, 1)
+		var all, part []core.Event
+		for rev := uint64(2); len(all) < n; rev++ {
+			var a, b uint64
+			all, a = h.Read(every, all, 128)
+			part, b = h.Read(some, part, 128)
+			if a != 0 || b != 0 {
+				t.Fatalf("%d events: a resync after %d", n, len(all))
+			}
+			want = append(want, event(rev, "k1", core.VerbAcquired))
+			h.Publish(want[len(want)-1:], rev)
+		}
+		fits := slices.DeleteFunc(slices.Clone(want), func(e core.Event) bool { return e.Name != "k1" })
+		all, _ = h.Read(every, all, len(want))
+		part, _ = h.Read(some, part, len(want))
+		if text(all) != text(want) || text(part) != text(fits) {
+			t.Errorf("%d events: one watcher saw %d of %d, the other %d of %d", n, len(all), len(want), len(part), len(fits))
+		}
+	}
+}
+
+// What an entry made too much is forgotten as others follow.
+func TestLargeEntryIsForgotten(t *testing.T) {
+	const history = 1000
+	h := watch.NewHub(history, 0)
+	h.Publish(slices.Repeat([]core.Event{event(1, "a", core.VerbReleased)}, 3*history), 1)
+	rev := uint64(1)
+	for range 3 * history {
+		rev++
+		h.Publish([]core.Event{event(rev, "a", core.VerbAcquired)}, rev)
+	}
+	if h.Floor() != rev-history+1 {
+		t.Errorf("the floor is %d at %d, want %d events to be kept", h.Floor(), rev, history)
+	}
+	h.Publish(slices.Repeat([]core.Event{event(rev+1, "a", core.VerbReleased)}, 10*history), rev+1)
+	if h.Floor() != rev+2 {
+		t.Errorf("an entry of ten times the history is kept from %d on", h.Floor())
 	}
 }
 
