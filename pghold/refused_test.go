@@ -191,3 +191,59 @@ func TestFullLockTable(t *testing.T) {
 	}
 	must(s.Mutex("there is room again").Acquire(t.Context()))(t)
 }
+
+// TestVersions: a schema that was made by a later version is used as it is, as long as it
+// says that programs of this version can; else it is refused. Nothing that running programs
+// call is dropped.
+func TestVersions(t *testing.T) {
+	url := database(t)
+	look := connect(t, url)
+	check(t, released(open(t, url).Mutex("m").Acquire(t.Context())))
+	later := func(comment string) error {
+		_, err := look.Exec(t.Context(), "comment on schema holdfast is '"+comment+"'")
+		check(t, err)
+		return released(open(t, url).Mutex("m").Acquire(t.Context()))
+	}
+	check(t, later("holdfast 999, programs from 5"))
+	var comment string
+	if scan(t, look, &comment, "select obj_description('holdfast'::regnamespace)"); comment != "holdfast 999, programs from 5" {
+		t.Errorf("an older program made the schema anew: %s", comment)
+	}
+	refused(t, later("holdfast 999, programs from 999"), errors.ErrUnsupported)
+	check(t, later("holdfast 4"))
+	if strings.Contains(pghold.Schema, "drop function") {
+		t.Error("an upgrade drops functions that running programs call")
+	}
+}
+
+// TestIdleNamesLeaveNothing: elections and locks that are over leave no row, and answers
+// that are remembered go after a while.
+func TestIdleNamesLeaveNothing(t *testing.T) {
+	url := database(t)
+	s, look := open(t, url), connect(t, url)
+	for _, n := range names("n", 50) {
+		check(t, must(s.Election(n).Campaign(t.Context(), nil))(t).Release())
+		check(t, released(s.Mutex("m-"+n).Acquire(t.Context())))
+		check(t, s.Counter("c").Store(t.Context(), 1))
+	}
+	_, err := look.Exec(t.Context(), "update holdfast.done set at = at - interval '1 hour'")
+	check(t, err)
+	_, err = look.Exec(t.Context(), "select holdfast.sweep(0)")
+	check(t, err)
+	var left int
+	if scan(t, look, &left, "select (select count(*) from holdfast.resource) + (select count(*) from holdfast.claim) + (select count(*) from holdfast.done)"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	var indexed bool
+	if scan(t, look, &indexed, "select exists (select from pg_indexes where schemaname = 'holdfast' and indexname = 'done_at')"); !indexed {
+		t.Error("what is removed by its age has no index for it")
+	}
+}
+
+// TestOrderIsNotDeclared: a wait that is begun anew has lost its place, so first come, first
+// served is not among the features.
+func TestOrderIsNotDeclared(t *testing.T) {
+	if open(t, database(t)).Info().Features[holdfast.FeatureFIFO] {
+		t.Error("first come, first served is declared")
+	}
+}
