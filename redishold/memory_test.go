@@ -21,7 +21,7 @@ func TestFullServer(t *testing.T) {
 		func() (*holdfast.Hold, error) { return s.Mutex("m").Acquire(t.Context()) },
 		func() (*holdfast.Hold, error) { return s.RWMutex("rw").AcquireRead(t.Context()) },
 		func() (*holdfast.Hold, error) { return s.Semaphore("sem", 3).Acquire(t.Context(), 2) },
-		func() (*holdfast.Hold, error) { return s.Mutex("forced").Acquire(t.Context()) },
+		func() (*holdfast.Hold, error) { return s.RWMutex("forced").AcquireWrite(t.Context()) },
 	} {
 		h, err := take()
 		if err != nil {
