@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -25,6 +26,8 @@ type client struct {
 	kill    context.CancelFunc
 	work    sync.WaitGroup
 	started sync.Once
+
+	admitted atomic.Bool // the server is fit for use
 
 	wakeKeeper, wakePoller chan struct{}
 
@@ -93,11 +96,12 @@ func (c *client) begin(ctx context.Context) error {
 		return stopped(ctx, driver.NotDone)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
 		return errClosed
 	}
-	return nil
+	return c.admit(ctx)
 }
 
 // call runs a script and turns what is no answer into an error.
@@ -205,7 +209,7 @@ func (c *client) Close(ctx context.Context) error {
 	if len(tasks) > 0 {
 		c.rc.runAll(ctx, endScript, tasks)
 	}
-	c.rc.do(ctx, []string{"DEL", c.key + "w:" + c.id})
+	c.rc.do(ctx, []string{"DEL", c.key + "w:" + c.id}, []string{"ZREM", c.key + "due", "w" + c.id})
 	c.work.Wait()
 	if c.own {
 		c.rc.close()

@@ -60,9 +60,16 @@
 // resources; h:, q: their holders and queue; k:, n:, u:, #: keys, counters
 // (signed, unsigned) and sequences; keys, names, sessions the indexes; watch is
 // there while somebody watches; m: mutexes that were granted the short way; w:,
-// x: answers and losses that a client has yet to hear. The channels are ev (what
+// x: answers and losses that a client has yet to hear; version that of all this. The channels are ev (what
 // Watch tells) and to: (one a client). Scripts use keys that are not among their arguments,
 // so a proxy that routes by arguments needs the whole prefix on one server.
+//
+// # Versions
+//
+// The key version says which version of this package has written what is there. A
+// program that opens a prefix raises it to its own, takes over what has none, and
+// refuses what a newer one wrote, also for new sessions of a program that was there
+// before. Update all programs of a prefix together.
 //
 // # What it cannot promise
 //
@@ -86,8 +93,12 @@
 //
 // # Memory
 //
-// A server that evicts keys forgets locks: have maxmemory-policy noeviction. Where
-// the memory is full then, holds are still renewed, given back, handed to those who
+// A server that evicts keys forgets locks. Open, and with [New] the first call, asks
+// for its maxmemory-policy (INFO memory, on the node that has the prefix) and refuses
+// allkeys-*; no key that matters has an expiry, so that volatile-* takes none. A user
+// without the right to ask INFO is not refused, and nobody notices if the setting is
+// changed later, or is another one after a failover: have maxmemory-policy noeviction.
+// Where the memory is full then, holds are still renewed, given back, handed to those who
 // wait and forced, and keys and counters can be deleted; what is new is refused as
 // unavailable.
 //
@@ -101,5 +112,6 @@
 // mutexes, tokens, waits and Inspect, nothing else; waiters of one process take
 // turns, those of several are served by chance. A server that forgets its locks
 // in a restart can help to grant one that is held: have them persist, and fence
-// what matters (packages fence and fence/fenceredis).
+// what matters (packages fence and fence/fenceredis). Locks here are keys with an
+// expiry: a server with an eviction of any kind does not count, and Open refuses it.
 package redishold

@@ -125,13 +125,21 @@ func unreachable(op, name string, err error) error {
 		return driver.Errorf(op, name, fs.ErrInvalid, "%v", err)
 	}
 	if text, ok := serverSays(err); ok {
-		e, _ := refusedBy(text).(*driver.Error)
-		e.Op, e.Name = op, name
-		return e
+		return named(op, name, refusedBy(text))
 	}
 	e := driver.Errorf(op, name, driver.ErrUnavailable, "no connection: %v; see that the server runs and the address is right", err)
 	e.RetryAfter = retryIn
 	return e
+}
+
+// named gives an error its operation and name.
+func named(op, name string, err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		n := *e
+		n.Op, n.Name = op, name
+		return &n
+	}
+	return err
 }
 
 // stopped is the error of a call whose context ended.

@@ -270,14 +270,8 @@ func TestLeavesNothing(t *testing.T) {
 	_ = hold.Release()
 	goleak.VerifyNone(t, ignore)
 	eventually(t, "connections are left", func() bool { return strings.Count(do(t, rc, "CLIENT", "LIST"), "\n") == before })
-	keys, err := rc.Do(t.Context(), rc.B().Keys().Pattern("*").Build()).AsStrSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range keys {
-		if key != "{holdfast}:rev" && do(t, rc, "PTTL", key) == "-1" {
-			t.Errorf("the key %s is left", key)
-		}
+	if left := keysLeft(t, rc, ""); len(left) > 0 {
+		t.Errorf("the keys %q are left", left)
 	}
 }
 

@@ -134,7 +134,7 @@ func init() {
 
 // openURL opens a URL as rueidis knows them, with parameters of ours that begin
 // with holdfast_.
-func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
+func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	opts, rest, err := fromURL(u)
 	if err != nil {
 		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
@@ -147,7 +147,12 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	return newClient(byRueidis{rc, true, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts), nil
+	c := newClient(byRueidis{rc, true, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts)
+	if err := c.admit(ctx); err != nil {
+		_ = c.Close(ctx)
+		return nil, named("open", driver.Redacted(u), err)
+	}
+	return c, nil
 }
 
 // patience is how long a connection may take to be made or to answer before it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,24 +42,47 @@ var _ driver.Driver = (*redlock)(nil)
 type node struct {
 	url string // "" : the caller's client
 
-	mu sync.Mutex
-	rc rueidis.Client
+	mu       sync.Mutex
+	rc       rueidis.Client
+	admitted bool // it does not evict locks
 
 	debts debts
 }
 
-// client is the connection to the node, made if there is none.
+// client is the connection to the node, made if there is none. A node that evicts
+// locks has none: it would not count.
 func (n *node) client() (rueidis.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.rc != nil {
-		return n.rc, nil
-	}
-	rc, err := dial(n.url)
-	if err == nil {
+	if n.rc == nil {
+		rc, err := dial(n.url)
+		if err != nil {
+			return nil, err
+		}
 		n.rc = rc
 	}
-	return rc, err
+	if n.admitted {
+		return n.rc, nil
+	}
+	if err := evicts(n.rc); err != nil {
+		return nil, err
+	}
+	n.admitted = true
+	return n.rc, nil
+}
+
+// evicts refuses a server that evicts keys that have an expiry, as every lock here
+// has. One that does not answer who asks is not refused.
+func evicts(rc rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	info, err := rc.Do(ctx, rc.B().Info().Section("memory").Build()).ToString()
+	if _, refused := serverSays(err); err != nil && !refused {
+		return err
+	}
+	_, policy, _ := strings.Cut(info, "maxmemory_policy:")
+	policy, _, _ = strings.Cut(policy, "\r")
+	return fitPolicy(policy, "allkeys-", "volatile-")
 }
 
 func (n *node) close() {
@@ -104,7 +128,11 @@ func OpenRedLock(ctx context.Context, urls []string, o *Options) (driver.Driver,
 		nodes[i] = &node{url: u}
 	}
 	r := newRedLock(nodes, opts)
-	if err := r.Ping(ctx); err != nil {
+	v, err := r.ping(ctx)
+	if err == nil {
+		err = v.unfit()
+	}
+	if err != nil {
 		_ = r.Close(ctx)
 		return nil, err
 	}
@@ -187,11 +215,19 @@ func (r *redlock) Ping(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	_, err := r.ping(ctx)
+	return err
+}
+
+// ping asks all servers, and waits for those that answer about as soon as a
+// majority does.
+func (r *redlock) ping(ctx context.Context) (*vote, error) {
 	v := r.vote(ctx, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
 		return []string{"ok"}, rc.Do(ctx, rc.B().Ping().Build()).Error()
 	})
 	v.decide(ctx)
-	return v.verdict(ctx)
+	v.rest(ctx)
+	return v, v.verdict(ctx)
 }
 
 // Close frees every lock of the client.

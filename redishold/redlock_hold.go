@@ -223,7 +223,7 @@ func (r *redlock) remove(k *lock) {
 // free tells all servers to free a lock, and waits for a majority. Those that
 // did not hear it are told again.
 func (r *redlock) free(ctx context.Context, k *lock) *vote {
-	v := &vote{n: len(r.nodes), ballots: make(chan ballot, len(r.nodes))}
+	v := r.newVote()
 	for i, n := range r.nodes {
 		r.work.Go(func() {
 			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.slack(k.lease.Spec.TTL))

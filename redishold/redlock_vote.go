@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -20,11 +21,16 @@ type ballot struct {
 // vote is a question to all servers at once.
 type vote struct {
 	n       int
+	began   time.Time
 	ballots chan ballot
 	got     []ballot
 	yes     int
 	no      int
 	faults  int
+}
+
+func (r *redlock) newVote() *vote {
+	return &vote{n: len(r.nodes), began: time.Now(), ballots: make(chan ballot, len(r.nodes))}
 }
 
 // vote asks every server beside the others. ask runs in the background: it has
@@ -35,7 +41,7 @@ func (r *redlock) vote(ctx context.Context, ask func(context.Context, rueidis.Cl
 
 // voteUntil calls stop when the last server has answered.
 func (r *redlock) voteUntil(ctx context.Context, stop func(), ask func(context.Context, rueidis.Client) ([]string, error)) *vote {
-	v := &vote{n: len(r.nodes), ballots: make(chan ballot, len(r.nodes))}
+	v := r.newVote()
 	var left atomic.Int32
 	left.Store(int32(v.n))
 	cast := func(b ballot) {
@@ -94,6 +100,44 @@ func (v *vote) passed() bool { return v.yes >= majority(v.n) }
 // refused: so many said no that nobody else's answer would matter.
 func (v *vote) refused() bool { return !v.passed() && v.no >= hopeless(v.n) }
 
+// rest counts those that answer little later than the majority did: as long again,
+// and a moment.
+func (v *vote) rest(ctx context.Context) {
+	late := time.NewTimer(time.Since(v.began) + moment)
+	defer late.Stop()
+	for len(v.got) < v.n {
+		select {
+		case b := <-v.ballots:
+			v.count(b)
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// moment is how long the others are waited for at least.
+const moment = 50 * time.Millisecond
+
+// unfit is why a server does not count, if there is one.
+func (v *vote) unfit() error {
+	for _, b := range v.got {
+		if errors.Is(b.err, errors.ErrUnsupported) {
+			return driver.Errorf("open", "", errors.ErrUnsupported, "server %d: %w", b.node+1, b.err)
+		}
+	}
+	return nil
+}
+
+// cause is why a server did not answer.
+func cause(err error) error {
+	if e, ok := failure(context.Background(), err).(*driver.Error); ok && e.Err != nil {
+		return e.Err
+	}
+	return err
+}
+
 // verdict is the error of a question that did not pass because servers could
 // not be asked.
 func (v *vote) verdict(ctx context.Context) error {
@@ -109,8 +153,8 @@ func (v *vote) verdict(ctx context.Context) error {
 	if errors.Is(last, errClosed) {
 		return errClosed
 	}
-	if e, ok := failure(context.Background(), last).(*driver.Error); ok && e.Err != nil {
-		last = e.Err
+	if _, told := errors.AsType[*driver.Error](last); !told {
+		last = cause(last)
 	}
 	if ctx.Err() != nil {
 		return stopped(ctx, driver.Unknown)

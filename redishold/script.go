@@ -37,6 +37,8 @@ var (
 	forceLua string
 	//go:embed lua/open.lua
 	openLua string
+	//go:embed lua/admit.lua
+	admitLua string
 	//go:embed lua/renew.lua
 	renewLua string
 	//go:embed lua/end.lua
@@ -78,6 +80,7 @@ var (
 	releaseScript   = newScript(quickReleaseLua, prelude, releaseLua)
 	forceScript     = newScript(prelude, forceLua)
 	openScript      = newScript(prelude, openLua)
+	admitScript     = newScript(prelude, admitLua)
 	renewScript     = newScript(prelude, renewLua)
 	endScript       = newScript(prelude, endLua)
 	pollScript      = newScript(prelude, pollLua)

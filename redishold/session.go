@@ -144,8 +144,15 @@ func (c *client) open(u *user) {
 	ctx, cancel := context.WithTimeout(c.life, patience+u.lease.Spec.TTL)
 	defer cancel()
 	spec := u.lease.Spec
+	err := c.admit(ctx)
 	sent := driver.Now()
-	reply, err := c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta)
+	var reply []string
+	if err == nil {
+		reply, err = c.call(ctx, openScript, u.sid, millis(spec.TTL), spec.Owner, spec.Meta, strconv.Itoa(version))
+	}
+	if err == nil && reply[0] == "newer" {
+		err = fitVersion(reply[1])
+	}
 	if err == nil {
 		u.clock.set(sent, reply[1])
 		u.lease.Extend(sent, spec.TTL)

@@ -12,15 +12,16 @@ local function gone(kind, ...)
   return answer({'ok'})
 end
 if k == 7 then
-  local n, u = P .. 'n:' .. name, P .. 'u:' .. name
-  local was = call('GET', n) or GONE
+  local n, u = 'n:' .. name, 'u:' .. name
+  local was = call('GET', P .. n) or GONE
   if was == GONE then
     n = u
-    was = call('GET', n) or GONE
+    was = call('GET', P .. n) or GONE
   end
   if was == GONE then return answer({'noexist'}) end
-  -- Longer than any client goes without looking: see known in count.go.
-  call('SET', n, GONE, 'PX', 600000)
+  -- Longer than any client goes without looking: see trustFor in add.go.
+  call('SET', P .. n, GONE)
+  remember('g', n)
   tick()
   event('counter', 'deleted', name, 0, '', 0, 0, '', '', '', 0, 0)
   return answer({'ok'})

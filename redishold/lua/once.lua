@@ -9,11 +9,11 @@ end
 local seen = call('HGET', W, ARGV[2])
 if seen then return cmsgpack.unpack(seen) end
 
--- done keeps the answer until the client has it, and ten minutes at most after
--- its last request.
+-- done keeps the answer until the client has it, and at most for as long as things
+-- are remembered after its last request.
 local function done(reply)
   call('HSET', W, ARGV[2], cmsgpack.pack(reply))
-  call('PEXPIRE', W, 600000)
+  remember('w', ARGV[1])
   finish()
   return reply
 end

@@ -231,6 +231,23 @@ local function finishSession(sid, verb, fate, reason)
   event('session', verb, sid, 0, owner, 0, 0, sid, '', '', 0, 0)
 end
 
+-- KEPT is for how long, in milliseconds, answers, wishes that were taken back and
+-- deleted counters are remembered. They are in the list of deadlines like everything
+-- else: a server may evict keys that have an expiry of their own (volatile-*).
+local KEPT = 600000
+
+local function remember(kind, id) call('ZADD', due, int(now + KEPT), kind .. id) end
+
+local function forget(kind, id)
+  if kind == 'w' then
+    call('UNLINK', P .. 'w:' .. id)
+  elseif kind == 'z' then
+    if call('HEXISTS', P .. 'c:' .. id, 'z') == 1 then call('DEL', P .. 'c:' .. id) end
+  elseif call('GET', P .. id) == GONE then
+    call('DEL', P .. id)
+  end
+end
+
 -- sweep ends what is past its deadline by the server's clock. Every script that
 -- looks at claims or keys does it first: nobody sees the dead.
 local function sweep()
@@ -248,9 +265,11 @@ local function sweep()
           tick()
           remove(k, 'timeout')
         end
-      else
+      elseif kind == 'r' then
         local c = claim(id)
         if c then drop(c, 'expired', 'revoked') end
+      else
+        forget(kind, id)
       end
     end
   end

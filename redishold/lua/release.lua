@@ -14,7 +14,7 @@ elseif marked then
 elseif cancel then
   -- The wish may still be on its way: it must not be granted to nobody.
   call('HSET', P .. 'c:' .. id, 'z', 1)
-  call('PEXPIRE', P .. 'c:' .. id, 600000)
+  remember('z', id)
 end
 finish()
 return {verdict}
