@@ -110,7 +110,11 @@
 // grant takes a second round: its token is greater than every one that a
 // majority knows, and is written to a majority before it returns. It declares
 // mutexes, tokens, waits and Inspect, nothing else; waiters of one process take
-// turns, those of several are served by chance. A server that forgets its locks
+// turns, those of several are served by chance. Release tells all servers, and waits
+// for a majority and a moment for the others. A try is refused if a majority names one
+// holder, or cannot be asked; attempts of others that came to nothing are waited for.
+// The last token of a name is forgotten after a day, and then begins at the clock. A
+// server that forgets its locks
 // in a restart can help to grant one that is held: have them persist, and fence
 // what matters (packages fence and fence/fenceredis). Locks here are keys with an
 // expiry: a server with an eviction of any kind does not count, and Open refuses it.

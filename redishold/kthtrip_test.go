@@ -28,9 +28,33 @@ func TestKthTrip(t *testing.T) {
 	kthtrip.Run(t, kthtrip.Engine{
 		URL:    server.URL(),
 		Proxy:  func(t testing.TB) kthtrip.Proxy { return newRESPProxy(t, server.URL(), server.Addr()) },
-		Faults: append([]kthtrip.Fault{kthtrip.CutBefore, kthtrip.CutAfter, kthtrip.Delay}, slices.Sorted(maps.Keys(refusals))...),
+		Faults: faults(),
 		Left:   left,
 	}, *kthBudget)
+}
+
+func faults() []kthtrip.Fault {
+	return append([]kthtrip.Fault{kthtrip.CutBefore, kthtrip.CutAfter, kthtrip.Delay}, slices.Sorted(maps.Keys(refusals))...)
+}
+
+// TestRedLockKthTrip is the same over three servers.
+func TestRedLockKthTrip(t *testing.T) {
+	var addrs []string
+	var clients []rueidis.Client
+	for _, s := range services.RedisN(t, 3) {
+		addrs, clients = append(addrs, s.Addr()), append(clients, admin(t, s.URL()))
+	}
+	kthtrip.Run(t, kthtrip.Engine{
+		URL:    redlockURL(addrs...),
+		Proxy:  func(t testing.TB) kthtrip.Proxy { return newRESPProxy(t, redlockURL(addrs...), addrs...) },
+		Faults: faults(),
+		Left: func(t testing.TB, prefix string) (left []string) {
+			for _, rc := range clients {
+				left = append(left, matching(t, rc, "*:"+prefix+"*:lock")...)
+			}
+			return left
+		},
+	}, *kthBudget/3)
 }
 
 // keysLeft are the keys and the indexed names with a prefix; "": all but what

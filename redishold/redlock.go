@@ -240,7 +240,7 @@ func (r *redlock) Close(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, k := range holds {
 		k.lease.End(driver.ErrClosed)
-		all.Go(func() { r.free(ctx, k) })
+		all.Go(func() { r.freeAll(ctx, k) })
 	}
 	r.kill()
 	all.Wait()

@@ -39,9 +39,28 @@ func (r *redlock) Acquire(ctx context.Context, q *driver.Request) (driver.Grant,
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "a majority of servers can grant mutexes only, one at a time")
 	}
 	if q.Try {
-		return r.attempt(ctx, q)
+		return r.try(ctx, q)
 	}
 	return r.queue(ctx, q)
+}
+
+// try asks until the servers agree. Attempts of several that get a server each, and
+// leave it a moment later, are no reason to say that somebody holds the mutex.
+func (r *redlock) try(ctx context.Context, q *driver.Request) (driver.Grant, error) {
+	until := driver.Now().Add(r.opts.slack(q.Spec.TTL))
+	for {
+		g, split, err := r.attempt(ctx, q)
+		if !split || driver.Until(until) <= 0 {
+			return g, err
+		}
+		select {
+		case <-time.After(time.Millisecond + rand.N(r.opts.BusyWaitMin)):
+		case <-ctx.Done():
+			return driver.Grant{}, stopped(ctx, driver.NotDone)
+		case <-r.life.Done():
+			return driver.Grant{}, errClosed
+		}
+	}
 }
 
 // queue waits until the mutex is had. One goroutine a name asks the servers; the
@@ -70,7 +89,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 		}
 	}
 	for {
-		g, err := r.attempt(ctx, q)
+		g, _, err := r.attempt(ctx, q)
 		if !errors.Is(err, driver.ErrHeld) {
 			return g, err
 		}
@@ -86,8 +105,8 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 }
 
 // attempt asks all servers once. Whoever did not clearly say no is told to free
-// the lock if it comes to nothing.
-func (r *redlock) attempt(ctx context.Context, q *driver.Request) (driver.Grant, error) {
+// the lock if it comes to nothing. split: it is refused, and nobody can have it.
+func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Grant, split bool, err error) {
 	name, ttl := q.Wants[0].Name, q.Spec.TTL
 	id := hex.EncodeToString(q.ID[:]) + "." + newName()[:8]
 	k := &lock{r: r, id: id, name: name, lease: driver.NewLease(leaseID(), q.Spec)}
@@ -101,12 +120,16 @@ func (r *redlock) attempt(ctx context.Context, q *driver.Request) (driver.Grant,
 	v.decide(within)
 	token, err := r.grant(ctx, within, k, v)
 	if err != nil {
+		v.rest(within)
 		r.takeBack(k, v)
-		return driver.Grant{}, err
+		return driver.Grant{}, v.split(), err
 	}
 	k.lease.Extend(sent, ttl)
-	r.add(k)
-	return driver.Grant{Token: token, Lease: k.lease, Handle: k}, nil
+	if !r.add(k) {
+		r.takeBack(k, v)
+		return driver.Grant{}, false, errClosed
+	}
+	return driver.Grant{Token: token, Lease: k.lease, Handle: k}, false, nil
 }
 
 var errSlow = errors.New("the servers were too slow: too little of the TTL would be left")
@@ -182,15 +205,20 @@ func (r *reader) holder(name string) (id string, c driver.Claim) {
 }
 
 // takeBack frees a lock that was not granted wherever it may have been taken:
-// where the answer was not a clean no, also if it is still to come.
+// where the answer was not a clean no, also if it is still to come. As far as the
+// servers answer soon, nothing is left of it when it returns.
 func (r *redlock) takeBack(k *lock, v *vote) {
-	undo := func(b ballot) {
-		if b.reply == nil || b.reply[0] == "ok" {
-			r.owe(b.node, k)
+	var taken []int
+	for _, b := range v.got {
+		if b.taken() {
+			taken = append(taken, b.node)
 		}
 	}
-	for _, b := range v.got {
-		undo(b)
+	r.free(k, taken).rest(r.life)
+	undo := func(b ballot) {
+		if b.taken() {
+			r.owe(b.node, k)
+		}
 	}
 	if late := v.n - len(v.got); late > 0 {
 		r.spawn(func() {
@@ -201,17 +229,18 @@ func (r *redlock) takeBack(k *lock, v *vote) {
 	}
 }
 
-func (r *redlock) add(k *lock) {
+// add has a hold extended from now on; false: the client is closed.
+func (r *redlock) add(k *lock) bool {
 	r.once.Do(func() { r.spawn(r.keep) })
 	r.mu.Lock()
-	closed := r.closed
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
 	k.next = driver.Now().Add(r.opts.extension(k.lease.Spec.TTL))
 	r.holds[k.id] = k
-	r.mu.Unlock()
-	if closed {
-		k.lease.End(driver.ErrClosed)
-	}
 	nudge(r.wake)
+	return true
 }
 
 func (r *redlock) remove(k *lock) {
@@ -220,16 +249,16 @@ func (r *redlock) remove(k *lock) {
 	delete(r.holds, k.id)
 }
 
-// free tells all servers to free a lock, and waits for a majority. Those that
-// did not hear it are told again.
-func (r *redlock) free(ctx context.Context, k *lock) *vote {
+// free tells servers to free a lock. Those that did not hear it are told again.
+func (r *redlock) free(k *lock, nodes []int) *vote {
 	v := r.newVote()
-	for i, n := range r.nodes {
+	v.n = len(nodes)
+	for _, i := range nodes {
 		r.work.Go(func() {
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.slack(k.lease.Spec.TTL))
+			within, cancel := context.WithTimeout(context.Background(), r.opts.slack(k.lease.Spec.TTL))
 			defer cancel()
 			b := ballot{node: i}
-			rc, err := n.client()
+			rc, err := r.nodes[i].client()
 			if err == nil {
 				b.reply, err = freeScript.run(within, rc, r.keys(k.name, k.id), k.freeArgs())
 			}
@@ -240,7 +269,19 @@ func (r *redlock) free(ctx context.Context, k *lock) *vote {
 			v.ballots <- b
 		})
 	}
+	return v
+}
+
+// freeAll tells all servers to free a lock, and waits for a majority, and for the
+// others if they answer soon: who released it sees it free.
+func (r *redlock) freeAll(ctx context.Context, k *lock) *vote {
+	nodes := make([]int, len(r.nodes))
+	for i := range nodes {
+		nodes[i] = i
+	}
+	v := r.free(k, nodes)
 	v.decide(ctx)
+	v.rest(ctx)
 	return v
 }
 
@@ -254,7 +295,7 @@ func (k *lock) Release(ctx context.Context) error {
 		return k.result
 	}
 	k.r.remove(k)
-	v := k.r.free(ctx, k)
+	v := k.r.freeAll(ctx, k)
 	switch {
 	case v.passed(), v.refused() && k.unheard:
 	case v.refused():

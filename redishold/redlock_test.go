@@ -192,6 +192,24 @@ func tokens(t *testing.T, grants int) {
 	}
 }
 
+// TestRedLockTokenOfAClockAhead: a token that one server was far ahead with is known
+// to a majority when it is granted, so that the next is greater without that server.
+func TestRedLockTokenOfAClockAhead(t *testing.T) {
+	f := newFleet(t, 3)
+	s := f.open(t, holdfast.TTL(10*time.Second)) // a second for an answer
+	do(t, admin(t, f.servers[0].URL()), "SET", "{holdfast:m}:token", fmt.Sprint((time.Now().Unix()+3600)<<20))
+	f.links[2].Cut() // the first one has to be of the majority
+	first := patient(t, s)
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	f.links[2].Heal()
+	f.servers[0].Kill()
+	if next := patient(t, s); next.Token() <= first.Token() {
+		t.Fatalf("the token %d came after %d", next.Token(), first.Token())
+	}
+}
+
 // patient acquires although servers that were cut off need a moment to come
 // back.
 func patient(t *testing.T, s *holdfast.Space) *holdfast.Hold {
@@ -285,3 +303,59 @@ func TestRedLockRefuses(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestRedLockSplit: attempts that came to nothing, and a release that has not
+// reached every server, are no holder: a try waits for them to go, and does not say
+// that the mutex is held. One that a majority names is. Nothing stays for ever.
+func TestRedLockSplit(t *testing.T) {
+	f := newFleet(t, 3)
+	s := f.open(t)
+	takes := func(server int, id string) {
+		rc := admin(t, f.servers[server].URL())
+		do(t, rc, "HSET", "{holdfast:m}:lock", "id", id, "owner", id, "meta", "", "at", "0")
+		do(t, rc, "PEXPIRE", "{holdfast:m}:lock", "200")
+	}
+	for range 5 {
+		takes(0, "an attempt")
+		takes(1, "the last holder")
+		h, err := s.Mutex("m").TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("two servers name two who do not hold it: %v", err)
+		}
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, server := range f.servers {
+		for _, key := range matching(t, admin(t, server.URL()), "*") {
+			if ttl := do(t, admin(t, server.URL()), "PTTL", key); ttl == "-1" {
+				t.Errorf("the key %s stays for ever", key)
+			}
+		}
+	}
+	takes(0, "a holder")
+	takes(1, "a holder")
+	if _, err := s.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		t.Fatalf("a majority names one: %v", err)
+	}
+}
+
+// TestRedLockReleaseIsSeen: a release reaches the servers that answer soon before it
+// returns, not only a majority.
+func TestRedLockReleaseIsSeen(t *testing.T) {
+	f := newFleet(t, 3)
+	s, slow := f.open(t), admin(t, f.servers[2].URL())
+	f.links[2].Delay(5*time.Millisecond, services.ToServer)
+	left := 0
+	for range 50 {
+		h := patient(t, s)
+		eventually(t, "the slow server does not have the lock", func() bool { return do(t, slow, "EXISTS", "{holdfast:m}:lock") == "1" })
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		left += int(do(t, slow, "EXISTS", "{holdfast:m}:lock")[0] - '0')
+	}
+	if left > 15 { // it can be slower for a moment
+		t.Errorf("%d of 50 releases returned before a server that is 5 ms away had heard", left)
+	}
+}

@@ -18,6 +18,9 @@ type ballot struct {
 	err   error
 }
 
+// taken: the server has the lock, or may have it.
+func (b *ballot) taken() bool { return b.reply == nil || b.reply[0] == "ok" }
+
 // vote is a question to all servers at once.
 type vote struct {
 	n       int
@@ -118,7 +121,26 @@ func (v *vote) rest(ctx context.Context) {
 }
 
 // moment is how long the others are waited for at least.
-const moment = 50 * time.Millisecond
+const moment = 20 * time.Millisecond
+
+// split: of those who said who has the lock no majority named the same, and those
+// who did not say would not make one.
+func (v *vote) split() bool {
+	count, most := map[string]int{}, 0
+	for _, b := range v.got {
+		if b.reply != nil && b.reply[0] == "held" {
+			count[b.reply[1]]++
+			most = max(most, count[b.reply[1]])
+		}
+	}
+	unknown := v.n
+	for _, b := range v.got {
+		if b.reply != nil {
+			unknown--
+		}
+	}
+	return most > 0 && most+unknown < majority(v.n)
+}
 
 // unfit is why a server does not count, if there is one.
 func (v *vote) unfit() error {

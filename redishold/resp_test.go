@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,10 +20,9 @@ import (
 // takes to count round trips, and disturbs one: every request that a client sends
 // is one, pipelined or not.
 type respProxy struct {
-	url      string
-	target   string
-	listener net.Listener
-	work     sync.WaitGroup
+	url       string
+	listeners []net.Listener
+	work      sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -54,13 +54,20 @@ var refusals = map[kthtrip.Fault]string{
 	"max clients": "ERR max number of clients reached",
 }
 
-func newRESPProxy(t testing.TB, rawURL, target string) *respProxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// newRESPProxy is a path to the servers at some addresses, as they stand in a URL.
+func newRESPProxy(t testing.TB, rawURL string, targets ...string) *respProxy {
+	p := &respProxy{url: rawURL, conns: map[*respConn]struct{}{}}
+	for _, target := range targets {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.listeners = append(p.listeners, l)
+		for _, form := range []func(string) string{func(s string) string { return s }, url.QueryEscape} {
+			p.url = strings.ReplaceAll(p.url, form(target), form(l.Addr().String()))
+		}
+		p.work.Go(func() { p.accept(l, target) })
 	}
-	p := &respProxy{url: strings.Replace(rawURL, target, l.Addr().String(), 1), target: target, listener: l, conns: map[*respConn]struct{}{}}
-	p.work.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
 }
@@ -100,13 +107,13 @@ func (p *respProxy) trip() kthtrip.Fault {
 	return p.fault
 }
 
-func (p *respProxy) accept() {
+func (p *respProxy) accept(l net.Listener, target string) {
 	for {
-		client, err := p.listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -135,7 +142,9 @@ func (p *respProxy) serve(c *respConn) {
 }
 
 func (p *respProxy) close() {
-	_ = p.listener.Close()
+	for _, l := range p.listeners {
+		_ = l.Close()
+	}
 	p.mu.Lock()
 	p.closed = true
 	for c := range p.conns {

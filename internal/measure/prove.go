@@ -30,7 +30,7 @@ var proofs = []proof{
 	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},
 	{"PostgreSQL: every mishap at every round trip", "./pghold -run TestTrips -pghold.trips"},
 	{"Redis: cut links, stopped and killed servers", "./redishold -run TestProof|TestRedLockTokens -redishold.trials=200 -parallel 16"},
-	{"Redis: every operation disturbed at every round trip", "./redishold -run TestKthTrip -redishold.kth=0"},
+	{"Redis: every operation disturbed at every round trip", "./redishold -run KthTrip -redishold.kth=0"},
 	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200 -parallel 16"},
 	{"The links of a server's clients cut at random moments", "./remote -run TestCuts -remote.cuts=200"},
 	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},
