@@ -162,7 +162,7 @@ func (b *BufferedCounter[N]) Flush(ctx context.Context) (N, error) {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return 0, wrap("flush", b.c.name, b.c.s.r.ready(ctx, ""))
+		return 0, b.late(wrap("flush", b.c.name, b.c.s.r.ready(ctx, "")))
 	}
 	if b.inDoubt() {
 		if v, err := b.send(ctx); err != nil {
@@ -219,6 +219,14 @@ func (b *BufferedCounter[N]) settle(err error) error {
 		b.pending, b.sent = sum, flush[N]{}
 	}
 	b.sent.unsure = b.sent.amount != 0 && !NotDone(err)
+	return err
+}
+
+// late is the error of a flush that did not get its turn.
+func (b *BufferedCounter[N]) late(err error) error {
+	if b.inDoubt() {
+		return unsure(err)
+	}
 	return err
 }
 
