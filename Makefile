@@ -7,6 +7,7 @@ SIM_FIRST  ?= 1000
 ROUNDS   ?= 10
 ONLY     ?=
 PKG      := ./...
+PLATFORMS := windows/amd64 darwin/arm64 freebsd/amd64 linux/386
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
 PURE     := ./core/... ./crdt/... ./guard/... ./limit/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./server/admission/... ./sim/...
@@ -34,12 +35,13 @@ test: deps ## everything that must pass before a change lands
 	$(GO) test $(PURE)
 	$(GO) test -race -p 4 $(RACED) # they wait more than they compute
 
-check: bin/staticcheck ## format, vet, staticcheck
+check: bin/staticcheck ## format, vet, staticcheck; other platforms
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed: $$out"; exit 1; fi
 	$(GO) vet $(PKG)
 	bin/staticcheck $(PKG)
 	$(GO) vet -C bench ./...
 	cd bench && ../bin/staticcheck ./...
+	GOFLAGS= $(GO) run ./internal/platforms $(PLATFORMS) # types only: to vet them all would compile every dependency for each
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	GOFLAGS= $(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck # never raced: it would take five times as long

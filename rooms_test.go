@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"internal/kthtrip":                    {own: ". driver", inside: true},
 	"internal/measure":                    {inside: true},
 	"internal/planted":                    {inside: true},
+	"internal/platforms":                  {inside: true},
 	"internal/services":                   {own: "internal/services/programs", foreign: "github.com/jackc/pgx/v5 github.com/nats-io/nats-server/v2", inside: true},
 	"internal/services/install":           {own: "internal/services/programs", inside: true},
 	"internal/services/programs":          {inside: true},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -253,16 +252,6 @@ func BenchmarkMillion(b *testing.B) {
 			b.Fatal("locks are left")
 		}
 	}
-}
-
-// cpu is the processor time that the program has used: what others do on the
-// machine does not count.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // drainTime is the time of releasing a mutex along its whole queue.

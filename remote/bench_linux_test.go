@@ -1,11 +1,9 @@
 package remote_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -19,34 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/remote"
-	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/api"
 )
-
-// serveAlone is what the test binary does as another process: it serves a node on a
-// directory until its standard input ends.
-func serveAlone(dir string) error {
-	node, err := server.New(server.Config{Dir: dir})
-	if err != nil {
-		return err
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	admin, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(ln.Addr(), admin.Addr())
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = bufio.NewReader(os.Stdin).ReadString(0)
-		cancel()
-	}()
-	err = api.Serve(ctx, ln, api.New(node), api.Config{Admin: admin})
-	return err
-}
 
 // other is a server in another process.
 type other struct {

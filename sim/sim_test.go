@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	debug.SetGCPercent(400) // little lives long here
-	began, busy, total, seeds := time.Now(), cpu(t), sim.Result{}, 0
+	began, busy, total, seeds := time.Now(), cpu(), sim.Result{}, 0
 	for seed := *first; *budget == 0 && seeds < *count || time.Since(began) < *budget; seed++ {
 		total.Add(run(t, seed, seed%10 == 0))
 		seeds++
@@ -35,10 +34,10 @@ func TestSeeds(t *testing.T) {
 			break
 		}
 		if *budget > 0 && seeds%100 == 0 { // a long run that is broken off has told something
-			report(t, seeds, total, time.Since(began), cpu(t)-busy)
+			report(t, seeds, total, time.Since(began), cpu()-busy)
 		}
 	}
-	report(t, seeds, total, time.Since(began), cpu(t)-busy)
+	report(t, seeds, total, time.Since(began), cpu()-busy)
 }
 
 // found are seeds that once showed a bug, with the load of then or of now: they
@@ -68,17 +67,6 @@ func run(t *testing.T, seed uint64, twice bool) sim.Result {
 		t.Errorf("seed %d went two ways: %x and %x", seed, res.Trace, again.Trace)
 	}
 	return res
-}
-
-// cpu is the processor time that this process has used: on a busy machine it
-// tells more than the wall clock.
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func report(t *testing.T, seeds int, r sim.Result, took, busy time.Duration) {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
 // catchable is what is passed on to a command.
-var catchable = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+var catchable = append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, forCommands...)
 
 // signals are those that a user sends to the program.
 type signals struct{ c chan os.Signal }
@@ -39,7 +40,7 @@ func (s *signals) during(parent context.Context) (context.Context, func()) {
 			case <-over:
 				return
 			case sig := <-s.c:
-				if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+				if !slices.Contains(forCommands, sig) {
 					cancel(signalled{sig.(syscall.Signal)})
 				}
 			}
