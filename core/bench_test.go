@@ -342,3 +342,67 @@ func deletePage(n int, page uint64) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
+
+// BenchmarkMany: what is done beside 100,000 holders or waiters of one name, to the
+// same beside 10.
+func BenchmarkMany(b *testing.B) {
+	for b.Loop() {
+		few, many := newRig(core.Config{Waiters: 200_000}), newRig(core.Config{Waiters: 200_000})
+		few.throng(10)
+		many.throng(100_000)
+		b.ReportMetric(float64(many.byToken())/float64(few.byToken()), "by-token-ratio")
+		b.ReportMetric(float64(many.besideLate())/float64(few.besideLate()), "late-ratio")
+		b.ReportMetric(float64(many.tries())/float64(few.tries()), "try-ratio")
+	}
+}
+
+func manyPool(limit int64) []core.Want {
+	return []core.Want{{Name: "pool", Kind: core.Semaphore, Mode: core.Shared, Weight: 1, Limit: limit}}
+}
+
+// throng has n hold a semaphore with room for one more, and n wait for a lock, while
+// a session that nobody meets is late.
+func (r *rig) throng(n int) {
+	late, all := sessionID(1<<21), r.open(1, time.Hour)
+	r.do(late, core.Command{Op: core.OpOpen, TTL: int64(time.Second), Policy: core.OnNextAcquire})
+	r.seqs[late] = 1
+	r.acquire(late, "elsewhere")
+	r.now = int64(time.Second)
+	r.apply(core.Entry{Now: r.now})
+	for i := range n {
+		r.do(r.open(2+i, time.Hour), core.Command{Op: core.OpAcquire, Wants: manyPool(int64(n + 1))})
+		r.acquire(all, "hot")
+	}
+}
+
+// byToken is an acquire of the semaphore and its release by token.
+func (r *rig) byToken() time.Duration {
+	id := r.open(1<<20, time.Hour)
+	return least(20_000, func(int) {
+		res := r.do(id, core.Command{Op: core.OpAcquire, Wants: manyPool(0)})
+		r.expect(core.CodeOK, r.do(id, core.Command{Op: core.OpRelease, Name: "pool", Token: res.Token}))
+	})
+}
+
+// besideLate is a try that finds the semaphore full, and nobody to take from.
+func (r *rig) besideLate() time.Duration {
+	id := r.open(1<<20+1, time.Hour)
+	r.do(id, core.Command{Op: core.OpAcquire, Wants: manyPool(0)})
+	return least(20_000, func(int) {
+		r.expect(core.CodeHeld, r.do(id, core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: manyPool(0)}))
+	})
+}
+
+// tries is a try of the lock.
+func (r *rig) tries() time.Duration {
+	id := r.open(1<<20+2, time.Hour)
+	return least(20_000, func(int) {
+		r.expect(core.CodeHeld, r.do(id, core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "hot", Kind: core.Mutex}}}))
+	})
+}
+
+func (r *rig) expect(code core.Code, res *core.Result) {
+	if res.Code != code {
+		panic(res.Text)
+	}
+}

@@ -42,10 +42,8 @@ func (ns *namespace) byToken(name string, token uint64) *claim {
 	if r == nil || token == 0 {
 		return nil
 	}
-	for p := r.holders.head; p != nil; p = p.next {
-		if p.c.token == token {
-			return p.c
-		}
+	if p := r.holderWith(token); p != nil {
+		return p.c
 	}
 	return nil
 }

@@ -129,11 +129,22 @@ func (m *Machine) offer(s *session) bool {
 	s.has.cursor = c.next
 	parts := c.parts()
 	for i := range parts {
-		if parts[i].place == inHolders && parts[i].r.line != nil {
-			m.soil(parts[i].r)
+		if parts[i].place == inHolders {
+			m.offerPart(&parts[i])
 		}
 	}
 	return true
+}
+
+// offerPart lets others take what p holds, if its session is so late.
+func (m *Machine) offerPart(p *part) {
+	if !p.reclaimable(nil) {
+		return
+	}
+	p.r.nowLate(p)
+	if p.r.line != nil {
+		m.soil(p.r)
+	}
 }
 
 // pass ends what is past its deadline, oldest first and within the budget, and
@@ -204,14 +215,14 @@ func (m *Machine) endSession(s *session) {
 	case s.life == alive:
 		m.turnStale(s)
 	case s.life == stale && s.policy == OnNextAcquire:
-		m.lapse(s, lapsed)
+		s.life = lapsed
 		s.has.point(s.has.head())
 		m.assign(s, yielding)
 	}
 }
 
 func (m *Machine) turnStale(s *session) {
-	m.lapse(s, stale)
+	s.life = stale
 	s.told = true
 	s.has.point(s.has.head())
 	m.assign(s, telling)

@@ -24,12 +24,12 @@ func (m *Machine) forget(seconds int64) {
 		}
 		m.vanish(s)
 	})
-	m.lapsed, m.backlog, m.behind = 0, m.backlog[:0], 0
+	m.backlog, m.behind = m.backlog[:0], 0
 	m.resources.each(func(r *resource) {
 		if r.line != nil {
 			*r.line = line{}
 		}
-		r.holders, r.used = partList{}, 0
+		r.holders, r.used, r.byToken, r.late = partList{}, 0, nil, nil
 		if !r.idle {
 			m.changed(r)
 		}

@@ -85,14 +85,10 @@ func (m *Machine) hold(c *claim) {
 		p := &parts[i]
 		m.touchResource(p.r)
 		p.unlist()
-		p.r.used += p.takes()
-		p.place = inHolders
-		p.r.holders.push(p)
+		p.r.addHolder(p)
 		m.stamp(p.r)
 		m.trim(p.r)
-		if p.r.line != nil && p.reclaimable(nil) {
-			m.soil(p.r) // its session is late: whoever waits behind may take it at once
-		}
+		m.offerPart(p) // if its session is late, whoever waits behind may take it at once
 	}
 }
 
@@ -104,9 +100,7 @@ func (m *Machine) unhold(c *claim) {
 	for i := range parts {
 		p := &parts[i]
 		m.touchResource(p.r)
-		p.r.holders.remove(p)
-		p.r.used -= p.takes()
-		p.place = nowhere
+		p.r.dropHolder(p)
 		m.stamp(p.r)
 		m.changed(p.r)
 	}
@@ -172,6 +166,12 @@ func (m *Machine) orphan(c *claim, gone Code) {
 		d.gone, d.token = true, c.token
 	}
 	c.s, c.state = nil, granted
+	parts := c.parts()
+	for i := range parts {
+		p := &parts[i]
+		p.r.notLate(p)
+		p.r.orphaned(p)
+	}
 }
 
 // busy is the first of the wants that a try could not have at once: in this entry,
@@ -209,7 +209,7 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 	if takes <= r.free() {
 		return false, steps
 	}
-	n := m.victims(r, s, takes-r.free(), true)
+	n := len(m.victims(r, s, takes-r.free(), true))
 	return n == 0, steps + n
 }
 

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -273,4 +274,127 @@ func (r *rig) restored(t *testing.T) *core.Machine {
 		t.Fatal(err)
 	}
 	return m.Machine
+}
+
+// TestLateSession: the claims of a late session with very many are offered to others
+// within a few entries, all of them and each once, on a restored machine too, until
+// it is renewed.
+func TestLateSession(t *testing.T) {
+	const n, grace = 25_000, 2 * time.Second
+	r := newRig(core.Config{})
+	late := sessionID(1)
+	r.do(late, core.Command{Op: core.OpOpen, TTL: int64(time.Second), Policy: core.OnNextAcquire, Grace: int64(grace)})
+	r.seqs[late] = 1
+	pool := func(weight int64) []core.Want {
+		return []core.Want{{Name: "pool", Kind: core.Semaphore, Mode: core.Shared, Weight: weight, Limit: n}}
+	}
+	for range n {
+		r.do(late, core.Command{Op: core.OpAcquire, Wants: pool(1)})
+	}
+	a := r.open(2, time.Hour)
+	try := core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: pool(1)}
+	if res := r.do(a, try); res.Code != core.CodeHeld {
+		t.Fatalf("before the deadline: code %d", res.Code)
+	}
+	r.now = int64(time.Second + grace)
+	r.apply(core.Entry{Now: r.now})
+	entries := 1
+	for ; len(r.out.Pushes) > 0 || due(r); entries++ {
+		r.m = r.restored(t)
+		r.apply(core.Entry{Now: r.now})
+	}
+	if entries < 3 || entries > 9 {
+		t.Errorf("it took %d entries to offer %d claims", entries, n)
+	}
+	if err := core.Invariants(r.m); err != nil {
+		t.Fatal(err)
+	}
+	seq := r.do(a, try).Seq
+	if got := reclaims(r); len(got) != 1 || got[0] != 2 {
+		t.Fatalf("a try takes the claims with tokens %v, want the oldest, 2", got)
+	}
+	r.release(a, seq)
+	r.apply(core.Entry{Now: r.now, Renewals: []core.Renewal{{Session: late, TTL: int64(time.Hour)}}})
+	if res := r.do(a, core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: pool(2)}); res.Code != core.CodeHeld {
+		t.Errorf("after a renewal: code %d", res.Code)
+	}
+	if err := core.Invariants(r.m); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTakesFromVeryMany: a claim for which very many late ones have to go gets its room
+// in steps.
+func TestTakesFromVeryMany(t *testing.T) {
+	const n, budget = 25_000, 10_000
+	r := newRig(core.Config{})
+	late := sessionID(1)
+	r.do(late, core.Command{Op: core.OpOpen, TTL: int64(time.Second), Policy: core.OnNextAcquire})
+	r.seqs[late] = 1
+	want := []core.Want{{Name: "pool", Kind: core.Semaphore, Mode: core.Shared, Weight: 1, Limit: n}}
+	for range n {
+		r.do(late, core.Command{Op: core.OpAcquire, Wants: want})
+	}
+	r.now = int64(time.Second)
+	for r.apply(core.Entry{Now: r.now}); due(r); {
+		r.apply(core.Entry{Now: r.now})
+	}
+	want[0].Weight = n
+	a := r.open(2, time.Hour)
+	res := r.do(a, core.Command{Op: core.OpAcquire, Wants: want})
+	total := 0
+	for res.Code == core.CodeQueued {
+		got := len(reclaims(r))
+		if total += got; got == 0 || got > budget {
+			t.Fatalf("an entry takes %d claims, %d of %d so far", got, total, n)
+		}
+		if len(r.out.Pushes) > got {
+			break // the grant
+		}
+		r.m = r.restored(t)
+		r.apply(core.Entry{Now: r.now})
+	}
+	if total != n {
+		t.Errorf("%d claims were taken of %d", total, n)
+	}
+}
+
+func due(r *rig) bool {
+	at, ok := r.m.Due()
+	return ok && at <= r.now
+}
+
+// reclaims are the tokens of the claims that the last entry took from the late.
+func reclaims(r *rig) (tokens []uint64) {
+	for _, e := range r.out.Events {
+		if e.Verb == core.VerbReclaimed {
+			tokens = append(tokens, e.Token)
+		}
+	}
+	return tokens
+}
+
+// TestManyHolders: of very many holders each is found by its token, until it is gone.
+func TestManyHolders(t *testing.T) {
+	const n = 5_000
+	r := newRig(core.Config{})
+	tokens := make([]uint64, n)
+	for i := range tokens {
+		tokens[i] = r.do(r.open(1+i, time.Hour), core.Command{Op: core.OpAcquire, Wants: manyPool(n)}).Token
+	}
+	for i, at := range rand.New(rand.NewPCG(1, 0)).Perm(n) {
+		release := core.Command{Op: core.OpRelease, Name: "pool", Token: tokens[at]}
+		if res := r.do(sessionID(1+at), release); res.Code != core.CodeOK {
+			t.Fatalf("release %d: code %d %s", i, res.Code, res.Text)
+		}
+		if res := r.do(sessionID(1+at), release); res.Code != core.CodeLost {
+			t.Fatalf("once more: code %d", res.Code)
+		}
+		if i%500 == 0 {
+			r.m = r.restored(t)
+			if err := core.Invariants(r.m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

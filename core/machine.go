@@ -35,7 +35,6 @@ type Machine struct {
 	deletes  int         // keys that it may still delete by prefix
 	serves   int         // steps in which it may still grant to those who wait
 	walks    int         // claims of which it may still see whether others wait for them
-	lapsed   int         // sessions whose claims are there for the taking
 	dirty    []*resource // to be served, a heap by name
 	idle     idleList
 	lines    []*line // spare
@@ -92,7 +91,10 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	from := m.out.lengths()
 	m.now, m.early = max(m.now, m.entry.Now), m.entry.Early
-	m.budget, m.deletes, m.serves, m.walks = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, maxWalk
+	m.budget, m.deletes, m.serves, m.walks = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, m.cfg.Budget
+	if m.early {
+		m.walks = maxWalk
+	}
 	switch m.entry.Kind {
 	case EntryForget:
 		m.forget(m.entry.Seconds)

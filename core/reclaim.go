@@ -1,10 +1,17 @@
 package core
 
 // reclaimable says whether p may be taken for a claim of s: its session is past
-// its deadline and its grace, and lets others take.
+// its deadline and its grace, and lets others take. A session with very many claims
+// offers them one after the other.
 func (p *part) reclaimable(s *session) bool {
 	o := p.c.s
-	return o != nil && o != s && o.life == lapsed && o.policy == OnNextAcquire
+	return o != nil && o != s && o.life == lapsed && o.policy == OnNextAcquire && !o.revoked && o.offered(p.c)
+}
+
+// offered says whether the walk of s over its claims has come past c.
+func (s *session) offered(c *claim) bool {
+	at := s.has.at()
+	return s.work != yielding || at == nil || c.seq < at.seq
 }
 
 // lingers says whether c keeps its names for a while after it is lost.
@@ -12,32 +19,38 @@ func (m *Machine) lingers(c *claim) bool {
 	return c.rare != nil && (c.rare.delay > 0 || c.since+c.rare.minHold > m.now)
 }
 
-// victims are how many of the oldest reclaimable holders must go for a claim of
-// s to get what it still needs; 0: even all of them would not do, or nobody has
-// to go. At once, only those count that leave nothing behind; else what is
-// nobody's counts as gone, because it goes by itself.
-func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (n int) {
-	if m.lapsed == 0 {
-		return 0
+// victims are the oldest reclaimable holders that must go for a claim of s to get
+// what it still needs; none: even all of them would not do, or nobody has to go. At
+// once, only those count that leave nothing behind; else what is nobody's counts as
+// gone, because it goes by itself.
+func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (found []*part) {
+	if r.late == nil {
+		return nil
 	}
-	for h := r.holders.head; h != nil && !atOnce; h = h.next {
-		if h.c.s == nil {
-			need -= h.takes()
+	if !atOnce {
+		need -= r.late.ownerless
+	}
+	if need <= 0 || need > r.late.takes {
+		return nil
+	}
+	var renewed []*part
+	r.late.parts.from("", func(p *part) bool {
+		switch {
+		case p.c.s.life != lapsed:
+			renewed = append(renewed, p)
+		case p.reclaimable(s) && !(atOnce && m.lingers(p.c)):
+			found = append(found, p)
+			need -= p.takes()
 		}
+		return need > 0
+	})
+	for _, p := range renewed {
+		r.notLate(p)
 	}
-	if need <= 0 {
-		return 0
+	if need > 0 {
+		return nil
 	}
-	for h := r.holders.head; h != nil; h = h.next {
-		if !h.reclaimable(s) || atOnce && m.lingers(h.c) {
-			continue
-		}
-		n++
-		if need -= h.takes(); need <= 0 {
-			return n
-		}
-	}
-	return 0
+	return found
 }
 
 // reclaimFor takes stale claims for p, oldest first, until p fits, or will when
@@ -48,26 +61,19 @@ func (m *Machine) reclaimFor(p *part) bool {
 	if p.place == inUpgrade {
 		need -= p.c.twin.one[0].takes()
 	}
-	atOnce := true
-	n := m.victims(p.r, p.c.s, need, true)
-	if n == 0 {
-		atOnce = false
-		n = m.victims(p.r, p.c.s, need, false)
+	found := m.victims(p.r, p.c.s, need, true)
+	if found == nil {
+		found = m.victims(p.r, p.c.s, need, false)
 	}
-	if n == 0 {
+	if found == nil {
 		return false
 	}
 	if !m.early {
-		n = min(n, max(1, m.serves))
+		found = found[:min(len(found), max(1, m.serves))]
 	}
-	m.serves -= n - 1
-	for h := p.r.holders.head; n > 0; {
-		victim := h
-		h = h.next
-		if victim.reclaimable(p.c.s) && !(atOnce && m.lingers(victim.c)) {
-			m.reclaim(victim.c)
-			n--
-		}
+	m.serves -= len(found) - 1
+	for _, victim := range found {
+		m.reclaim(victim.c)
 	}
 	return true
 }

@@ -155,9 +155,6 @@ func (b *builder) session(r *reader) {
 	}
 	m.byID[s.id] = s
 	s.ns.sessions++
-	l := s.life
-	s.life = alive
-	m.lapse(s, l)
 	if s.due != 0 && s.life != dead {
 		m.sessionDue.set(s, s.due)
 	}
@@ -280,6 +277,9 @@ func (b *builder) link() {
 			b.fail("work on a claim that is not there")
 		}
 	}
+	for _, c := range b.claims {
+		b.linkLate(c)
+	}
 }
 
 func (b *builder) fail(reason string) {
@@ -328,9 +328,17 @@ func (b *builder) linkHolder(c *claim) {
 	}
 	parts := c.parts()
 	for i := range parts {
-		p := &parts[i]
-		p.r.holders.push(p)
-		p.r.used += p.takes()
+		parts[i].r.addHolder(&parts[i])
+	}
+}
+
+// linkLate notes which holders others may take from.
+func (b *builder) linkLate(c *claim) {
+	parts := c.parts()
+	for i := range parts {
+		if p := &parts[i]; p.place == inHolders && p.reclaimable(nil) {
+			p.r.nowLate(p)
+		}
 	}
 }
 

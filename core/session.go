@@ -37,20 +37,10 @@ func (m *Machine) refresh(s *session, ttl int64) {
 	if s.life == alive {
 		return // the heap finds out when the old deadline comes up
 	}
-	m.lapse(s, alive)
+	s.life = alive
 	s.told, s.work = false, noWork
 	s.has.point(nil)
 	m.sessionDue.set(s, s.due)
-}
-
-// lapse sets how late s is, and counts those whose claims others may take.
-func (m *Machine) lapse(s *session, l life) {
-	if s.life == lapsed && s.policy == OnNextAcquire {
-		m.lapsed--
-	}
-	if s.life = l; l == lapsed && s.policy == OnNextAcquire {
-		m.lapsed++
-	}
 }
 
 // open makes the session or refreshes it.
@@ -133,7 +123,7 @@ func (m *Machine) end(f *Frame, c *Command, r *Result) {
 // freed as far as the budget goes.
 func (m *Machine) bury(s *session, v Verb) {
 	m.touchSession(s)
-	m.lapse(s, dead)
+	s.life = dead
 	m.sessionDue.remove(s)
 	if !s.fleeting {
 		m.refuseID(s.id, s.ns)

@@ -27,8 +27,10 @@ type resource struct {
 	created  uint64
 	modified uint64
 	version  uint64
-	holders  partList // in order of token
-	line     *line    // nil: nobody waits
+	holders  partList         // in order of token
+	byToken  map[uint64]*part // of holders; nil: there are few
+	late     *late            // nil: nobody is
+	line     *line            // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
 }
@@ -73,6 +75,7 @@ type part struct {
 	weight     int64
 	mode       Mode
 	place      place
+	late       bool // it is among the late holders
 }
 
 // takes is what the part takes of the capacity.

@@ -67,9 +67,7 @@ func (m *Machine) suspend(base *claim) {
 	m.touchClaim(base)
 	p := &base.one[0]
 	m.touchResource(p.r)
-	p.r.holders.remove(p)
-	p.r.used -= p.takes()
-	p.place = nowhere
+	p.r.dropHolder(p)
 	m.claimDue.remove(base)
 	base.state, base.modified = over, m.revision
 	base.s.has.held--
@@ -107,9 +105,11 @@ func (m *Machine) downgrade(s *session, c *Command, r *Result) {
 	m.touchClaim(cl)
 	p := &cl.one[0]
 	m.touchResource(p.r)
+	p.r.notLate(p)
 	p.r.used -= p.takes()
 	p.mode = Shared
 	p.r.used += p.takes()
+	m.offerPart(p)
 	r.Revision, r.Token, r.Deadline = m.next(), cl.token, cl.deadline
 	cl.modified = r.Revision
 	cl.version++

@@ -23,6 +23,11 @@ var suites = []suite{
 		{"longest-ms", 20, "an apply that deletes as many keys of a prefix of 1,000,000 as it may, in milliseconds of processor time"},
 		{"beside-many-ratio", 3, "a page of such a delete, beside 1,000,000 keys to beside 20,000"},
 	}},
+	{pkg: "./core", bench: "Many$", bounds: []bound{
+		{"by-token-ratio", 3, "acquire and release by token of a semaphore with 100,000 holders, to one with 10"},
+		{"late-ratio", 3, "a failed try of it, while some session is late whose claims others may take"},
+		{"try-ratio", 3, "a failed try beside 100,000 waiters, to beside 10"},
+	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
 		{"allocs/op", 15, "its allocations"},

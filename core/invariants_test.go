@@ -1,0 +1,139 @@
+package core
+
+import "fmt"
+
+// Invariants looks at everything that a machine keeps beside its primary tables, and
+// says what does not follow from them; nil: all does.
+func Invariants(m *Machine) (err error) {
+	wrong := func(format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf(format, args...)
+		}
+	}
+	held, waits := map[*resource]int{}, map[*resource]int{}
+	m.claims.each(func(c *claim) {
+		for i := range c.parts() {
+			switch p := &c.parts()[i]; p.place {
+			case inHolders:
+				held[p.r]++
+			case inQueue, inLater, inSet, inUpgrade:
+				waits[p.r]++
+			}
+		}
+	})
+	dirty := 0
+	m.resources.each(func(r *resource) {
+		if r.dirty {
+			dirty++
+		}
+		if r.holders.n != held[r] || (r.line != nil) != (waits[r] > 0) {
+			wrong("%q has %d holders, want %d; a line: %v, for %d", r.name, r.holders.n, held[r], r.line != nil, waits[r])
+		}
+		r.checkHolders(wrong)
+		if r.line != nil {
+			r.checkLine(waits[r], wrong)
+		}
+		if r.idle && (held[r] > 0 || waits[r] > 0) || r.ns.names[r.name] != r {
+			wrong("%q is idle though in use, or not found by its name", r.name)
+		}
+	})
+	if dirty != len(m.dirty) {
+		wrong("%d names are to be served, %d are listed", dirty, len(m.dirty))
+	}
+	m.sessions.each(func(s *session) { s.checkStock(wrong) })
+	for name, ns := range m.spaces {
+		checkNames(&ns.order, len(ns.names), func(r *resource) bool { return ns.names[r.name] == r }, name, wrong)
+		checkNames(&ns.keyOrder, len(ns.keys), func(k *key) bool { return ns.keys[k.name] == k }, name, wrong)
+	}
+	return err
+}
+
+func checkNames[T interface{ id() string }](t *tree[T], want int, known func(T) bool, ns string, wrong func(string, ...any)) {
+	n, last := 0, ""
+	t.from("", func(it T) bool {
+		if n > 0 && it.id() <= last || !known(it) {
+			wrong("%q of %q is out of order, or not found by its name", it.id(), ns)
+		}
+		n, last = n+1, it.id()
+		return true
+	})
+	if n != want || t.n != want {
+		wrong("%q has %d in order, says %d, and finds %d by name", ns, n, t.n, want)
+	}
+}
+
+func (r *resource) checkHolders(wrong func(string, ...any)) {
+	used, orphans, late, lateTakes := int64(0), 0, 0, int64(0)
+	token := uint64(0)
+	for p := r.holders.head; p != nil; p = p.next {
+		used += p.takes()
+		if p.c.token <= token {
+			wrong("the holders of %q are not in order of token", r.name)
+		}
+		if token = p.c.token; r.holderWith(token) != p {
+			wrong("the holder of %q with token %d is not found", r.name, token)
+		}
+		if p.c.s == nil {
+			orphans++
+		}
+		if p.late {
+			late, lateTakes = late+1, lateTakes+p.takes()
+		}
+		if p.reclaimable(nil) && !p.late {
+			wrong("the holder of %q with token %d may be taken from, but is not noted", r.name, token)
+		}
+	}
+	if used != r.used || r.byToken != nil && len(r.byToken) != r.holders.n {
+		wrong("of %q %d is used, want %d; %d are found by token of %d", r.name, r.used, used, len(r.byToken), r.holders.n)
+	}
+	if l := r.late; (l != nil) != (late+orphans > 0) || l != nil && (l.parts.n != late || l.takes != lateTakes || l.orphans != orphans) {
+		wrong("of the holders of %q %d are noted as late and %d as nobody's: %+v", r.name, late, orphans, l)
+	}
+}
+
+func (r *resource) checkLine(waits int, wrong func(string, ...any)) {
+	l := r.line
+	if l.waiting() != waits {
+		wrong("%d wait for %q, want %d", l.waiting(), r.name, waits)
+	}
+	reserved, near := int64(0), l.near == nil
+	for _, list := range [...]*partList{&l.queue, &l.later, &l.set} {
+		n := 0
+		for p := list.head; p != nil; p = p.next {
+			n++
+			near = near || p == l.near && list == &l.queue
+			if p.next == nil && list.tail != p || p.next != nil && (p.next.prev != p || list != &l.later && p.next.c.arrival < p.c.arrival) {
+				wrong("the waiters of %q are linked wrongly, or out of order", r.name)
+			}
+			if list == &l.set {
+				reserved += p.takes()
+			}
+		}
+		if n != list.n {
+			wrong("a list of %q says %d, and has %d", r.name, list.n, n)
+		}
+	}
+	if !near || reserved != l.reserved {
+		wrong("of %q %d is reserved, want %d; its finger is in the queue: %v", r.name, l.reserved, reserved, near)
+	}
+}
+
+func (s *session) checkStock(wrong func(string, ...any)) {
+	if s.has == nil {
+		return
+	}
+	n, held, seq := 0, 0, uint64(0)
+	for c := s.has.first; c != nil; c = c.next {
+		n++
+		if c.state == granted || c.state == revoked {
+			held++
+		}
+		if c.s != s || c.seq <= seq && n > 1 || s.has.find(c.seq) != c || c.next == nil && s.has.last != c {
+			wrong("claim %d of %x is out of order, or not found by its number", c.seq, s.id)
+		}
+		seq = c.seq
+	}
+	if n != s.has.claims || held != s.has.held || s.has.index != nil && len(s.has.index) != n {
+		wrong("%x has %d claims and %d holds, says %d and %d, and finds %d by number", s.id, n, held, s.has.claims, s.has.held, len(s.has.index))
+	}
+}
