@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -69,7 +70,7 @@ func answerError(a *replica.Answer) error {
 	case a.Outcome == replica.NotDone && a.Code != core.CodeOK:
 		return convert.Refusal(a.Code, a.Text)
 	case a.Outcome == replica.NotDone:
-		return driver.Errorf("", "", driver.ErrUnavailable, "this node does not lead: ask the leader")
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("%w: ask the leader", ErrNotLeader)}
 	case a.Outcome == replica.Unknown:
 		return &driver.Error{Kind: driver.ErrUnavailable, Err: errOverruled}
 	}

@@ -45,6 +45,8 @@ type loop struct {
 	hub   *watch.Hub
 	woken map[*watch.Watcher]func()
 	seen  int64 // cluster time of the newest event
+
+	lead leadership
 }
 
 // inbox is what has come since the loop last looked.
@@ -240,6 +242,7 @@ func (l *loop) act(out replica.Output) {
 	l.snapshots(&out)
 	l.wakeBackups()
 	l.follow(out.Members)
+	l.lead.set(l.node.Leader())
 	if last && !l.disk.now(out.Writes) {
 		l.disk.add(disk.Job{Writes: out.Writes})
 	}

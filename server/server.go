@@ -191,22 +191,19 @@ func (s *Server) look(ctx context.Context, f func(m *core.Machine, now int64)) e
 			return ctx.Err()
 		}
 	}
-	return unled("this node knows no leader: try again, or see whether most of the nodes run")
+	e := driver.Errorf("read", "", driver.ErrUnavailable, "this node knows no leader: try again, or see whether most of the nodes run")
+	e.RetryAfter = time.Second
+	return e
 }
 
 // otherLeads refuses a read if another node leads.
 func (s *Server) otherLeads(ctx context.Context) error {
 	st, err := s.Status(ctx)
 	if err == nil && st.Leader != 0 && st.Leader != s.cfg.ID {
-		return unled("this node does not lead: ask node %d, %s", st.Leader, st.Members.Address(st.Leader))
+		return &driver.Error{Op: "read", Kind: driver.ErrUnavailable, Outcome: driver.NotDone,
+			Err: fmt.Errorf("%w: ask node %d, %s", ErrNotLeader, st.Leader, st.Members.Address(st.Leader))}
 	}
 	return err
-}
-
-func unled(format string, args ...any) error {
-	e := driver.Errorf("read", "", driver.ErrUnavailable, format, args...)
-	e.RetryAfter = time.Second
-	return e
 }
 
 // lookOnce asks once; false: this node does not lead.

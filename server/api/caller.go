@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -17,7 +18,26 @@ const (
 type caller struct {
 	namespace string
 	key       string // makes a repeated call the same call; "": none
+	// tried is set when the node was asked for a change that may have happened.
+	tried *atomic.Bool
 }
+
+// note notes what became of a change that the node was asked for.
+func (c caller) note(err error) {
+	if c.tried != nil && !notDone(err) {
+		c.tried.Store(true)
+	}
+}
+
+// withdrawn notes that what was tried is taken back.
+func (c caller) withdrawn() {
+	if c.tried != nil {
+		c.tried.Store(false)
+	}
+}
+
+// changed: a change was asked for that may have happened.
+func (c caller) changed() bool { return c.tried != nil && c.tried.Load() }
 
 type callerKey struct{}
 
@@ -35,7 +55,7 @@ const defaultNamespace = "default"
 // withCaller reads what a call says beside its request; get gives a metadata
 // value or header.
 func withCaller(ctx context.Context, get func(name string) string) (context.Context, error) {
-	c := caller{namespace: get(headerNamespace), key: get(headerKey)}
+	c := caller{namespace: get(headerNamespace), key: get(headerKey), tried: new(atomic.Bool)}
 	if c.namespace == "" {
 		c.namespace = defaultNamespace
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -60,9 +61,9 @@ func (s fenceService) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.F
 	value := append(binary.BigEndian.AppendUint64(nil, r.Token), r.Value...)
 	older := &pb.Compare{Key: r.Register, Target: pb.Compare_TARGET_VALUE, Relation: pb.Compare_RELATION_LESS, Value: binary.BigEndian.AppendUint64(nil, r.Token+1)}
 	absent := &pb.Compare{Key: r.Register}
-	for {
+	for round := 0; ; round++ {
 		for _, condition := range []*pb.Compare{older, absent} {
-			res, revision, err := s.writeIf(ctx, condition, r.Register, value)
+			res, revision, err := s.writeIf(ctx, round, condition, r.Register, value)
 			if err != nil {
 				return nil, err
 			}
@@ -77,11 +78,11 @@ func (s fenceService) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.F
 }
 
 // writeIf writes a register, or tells what is in it.
-func (g *gateway) writeIf(ctx context.Context, condition *pb.Compare, register string, value []byte) (*pb.TxnResponse, uint64, error) {
+func (g *gateway) writeIf(ctx context.Context, round int, condition *pb.Compare, register string, value []byte) (*pb.TxnResponse, uint64, error) {
 	ctx = inRegisters(ctx)
 	c := callerOf(ctx)
-	if c.key != "" { // each of the two transactions is a request of its own
-		c.key += " " + condition.Target.String()
+	if c.key != "" { // each transaction is a request of its own
+		c.key = fmt.Sprintf("%s %s %d", c.key, condition.Target, round)
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
 	return g.txn(ctx, "write register", register, &pb.TxnRequest{

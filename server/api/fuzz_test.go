@@ -88,7 +88,7 @@ func FuzzTxn(f *testing.F) {
 			return
 		}
 		out, err := s.plain.checked(t.Context(), &r, func(ctx context.Context, _ any) (any, error) { return kvService{gateway: s.plain}.Txn(ctx, &r) })
-		if st := s.plain.status(t.Context(), err); err != nil && httpCode(st) == http.StatusInternalServerError {
+		if st := s.plain.status(err); err != nil && httpCode(st) == http.StatusInternalServerError {
 			t.Errorf("%v: %v", &r, err)
 		}
 		if err == nil && out.(*pb.TxnResponse).Header == nil {

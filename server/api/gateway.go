@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -23,8 +22,10 @@ type gateway struct {
 	line  line
 	memo  memo
 	meter *meter
-	relay relay
 	gate  gate
+
+	tenures *tenures
+	relay   relay
 
 	mu     sync.Mutex
 	leases map[core.SessionID]*lease
@@ -43,9 +44,10 @@ func newGateway(s *server.Server) *gateway {
 	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
 	g.line.s = s
 	g.gate.limit(DefaultCalls, DefaultWaits)
-	g.relay.web = &http.Transport{MaxIdleConnsPerHost: 64}
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
+	g.tenures = &tenures{s: s, life: g.life}
+	g.relay = relay{tenures: g.tenures, pulse: pulse, silence: silence}
 	return g
 }
 
@@ -60,7 +62,6 @@ func (g *gateway) close() {
 	g.work.wait()
 	g.end()
 	g.line.close()
-	g.relay.close()
 }
 
 // tasks counts waits, and what goes on after them.
@@ -111,12 +112,12 @@ const (
 	lookAgain  = 50 * time.Millisecond
 )
 
-// patiently repeats what certainly did not happen while the group has no leader,
-// as right after its start.
+// patiently repeats what certainly did not happen while the group has no leader, as
+// right after its start, or has this node for one by now.
 func (g *gateway) patiently(ctx context.Context, f func() error) error {
 	err := f()
 	for range leaderless {
-		if !errors.Is(err, driver.ErrUnavailable) || !g.leaderless(ctx) {
+		if !errors.Is(err, server.ErrNotLeader) || g.tenures.current().elsewhere() {
 			return err
 		}
 		select {
@@ -129,17 +130,22 @@ func (g *gateway) patiently(ctx context.Context, f func() error) error {
 	return err
 }
 
-func (g *gateway) leaderless(ctx context.Context) bool {
-	st, err := g.s.Status(ctx)
-	return err == nil && (st.Leader == 0 || st.Leader == st.ID && !st.Serving)
-}
-
 // submit runs a frame.
 func (g *gateway) submit(ctx context.Context, f *core.Frame) (r core.Reply, err error) {
+	t := g.tenures.current()
+	if t.here {
+		var cancel context.CancelFunc
+		ctx, cancel = t.during(ctx)
+		defer cancel()
+	}
 	err = g.patiently(ctx, func() error {
 		r, err = g.s.Submit(ctx, f)
+		callerOf(ctx).note(err)
 		return err
 	})
+	if errors.Is(context.Cause(ctx), errIsolated) {
+		err = &driver.Error{Kind: driver.ErrUnavailable, Err: errIsolated}
+	}
 	return r, err
 }
 

@@ -215,8 +215,7 @@ func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error
 	defer l.g.line.remove(x)
 	resume, err := l.g.gate.rest()
 	if err != nil {
-		l.abandon(seq)
-		return held{}, err
+		return held{}, l.takeBack(ctx, seq, err)
 	}
 	defer resume()
 	l.g.work.add(1)
@@ -231,10 +230,9 @@ func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error
 			return l.granted(ctx, w, seq, o)
 		case <-ctx.Done():
 			l.abandon(seq)
-			return held{}, &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: context.Cause(ctx)}
+			return held{}, &driver.Error{Kind: ctx.Err(), Err: context.Cause(ctx)}
 		case <-l.g.draining:
-			l.abandon(seq)
-			return held{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: errDraining}
+			return held{}, l.takeBack(ctx, seq, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: errDraining})
 		case <-renew.C:
 			if w.lease == 0 {
 				_, _ = l.g.s.Renew(ctx, l.id, 0) // the stream tells if that was in vain
@@ -294,28 +292,36 @@ func (l *lease) leftOf(ctx context.Context, h *held, deadline int64) error {
 	})
 }
 
-// abandon takes a wish back that nobody waits for, whatever has become of it: a
-// lease of its own ends, and a number is settled by its cancel. A caller with an
-// idempotency key may come back for it until its lease ends by itself.
+// abandon takes a wish back that nobody waits for, whatever has become of it. A
+// caller with an idempotency key may come back for it until its lease ends by itself.
 func (l *lease) abandon(seq uint64) {
-	if l.keyed {
-		return
+	if !l.keyed {
+		l.g.later(func(ctx context.Context) { _ = l.undo(ctx, seq) })
 	}
-	if l.open == nil {
-		l.cancel(seq)
-		return
-	}
-	l.g.later(func(ctx context.Context) {
-		_, _ = l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
-	})
 }
 
-// cancel settles a number: of a granted upgrade the shared claim stays.
-func (l *lease) cancel(seq uint64) {
-	l.g.later(func(ctx context.Context) {
-		defer l.settle(seq)
-		_, _, _ = l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
-	})
+// takeBack takes a wish back before its caller is told why: err says that nothing was
+// done, which has to be so by then.
+func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	if l.keyed || l.undo(within, seq) != nil {
+		return honest(ctx, err)
+	}
+	callerOf(ctx).withdrawn()
+	return err
+}
+
+// undo ends a lease that was opened for a wish alone, and settles the number of a wish
+// on another by its cancel: of a granted upgrade the shared claim stays.
+func (l *lease) undo(ctx context.Context, seq uint64) error {
+	if l.open != nil {
+		_, err := l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
+		return err
+	}
+	defer l.settle(seq)
+	_, _, err := l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
+	return err
 }
 
 // holders are who has a name now, as far as that can be told.

@@ -120,7 +120,7 @@ func (l *lease) upgrade(ctx context.Context, w *wish, target uint64) (held, erro
 	w.lease = l.number // not of its own: nobody asked for a renewal
 	reply, results, err := l.send(ctx, &f, 1)
 	if err != nil {
-		l.cancel(seq)
+		l.abandon(seq)
 		return held{}, err
 	}
 	r := results[0]

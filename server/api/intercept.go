@@ -57,23 +57,27 @@ func (g *gateway) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, 
 	began := time.Now()
 	leave, err := g.gate.enter(classOf(info.FullMethod))
 	var out any
+	var st *status.Status
 	if err == nil {
 		defer leave()
-		out, err = g.checked(ctx, r, handle)
-	}
-	var st *status.Status
-	if err != nil {
-		st = g.status(ctx, err)
-	}
-	if to := elsewhere(ctx, st); to != "" {
-		out, err = g.pass(ctx, to, info.FullMethod, r)
-		st = status.Convert(err)
+		out, st = g.routed(ctx, info.FullMethod, r, handle)
+	} else {
+		st = g.status(err)
 	}
 	g.meter.called(info.FullMethod, st.Code(), began)
 	if ms := failureOf(st).GetRetryAfterMs(); ms > 0 {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
 	}
 	return out, st.Err()
+}
+
+// routed runs a call where it belongs: what is about this node here.
+func (g *gateway) routed(ctx context.Context, method string, r any, handle func(context.Context, any) (any, error)) (any, *status.Status) {
+	here := func(ctx context.Context) (any, error) { return g.checked(ctx, r, handle) }
+	if !relayed(method) {
+		return g.answered(ctx, here)
+	}
+	return g.anywhere(ctx, method, r, here)
 }
 
 // checked reads what a call says beside its request, and runs it.
@@ -85,7 +89,8 @@ func (g *gateway) checked(ctx context.Context, r any, handle func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	return handle(ctx, r)
+	out, err := handle(ctx, r)
+	return out, honest(ctx, err)
 }
 
 // metadataOf reads metadata by name.
@@ -110,7 +115,7 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 	}
 	var st *status.Status
 	if err != nil {
-		st = g.status(ctx, err)
+		st = g.status(err)
 	}
 	g.meter.called(method, st.Code(), began)
 	return st.Err()
@@ -161,6 +166,7 @@ func (o overHTTP) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err == nil {
 			defer leave()
 			out, err = next(ctx, r)
+			err = honest(ctx, err)
 		}
 		return out, o.ended(ctx, r.Spec().Procedure, began, err)
 	}
@@ -202,7 +208,7 @@ func (o overHTTP) ended(ctx context.Context, procedure string, began time.Time, 
 		o.g.meter.called(procedure, codes.Code(e.Code()), began)
 		return e
 	}
-	st := o.g.status(ctx, err)
+	st := o.g.status(err)
 	o.g.meter.called(procedure, st.Code(), began)
 	e := connect.NewError(connect.Code(st.Code()), connectText(st.Message()))
 	if d, err := connect.NewErrorDetail(failureOf(st)); err == nil {

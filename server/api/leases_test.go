@@ -156,3 +156,31 @@ func TestLease_IsShown(t *testing.T) {
 	}
 	r.want(404, "GET", "/v1/leases/8", "")
 }
+
+// A lease can be kept alive over a stream to any node.
+func TestLease_KeepAliveAtFollower(t *testing.T) {
+	rigs := trio(t)
+	r := rigs[(leader(t, rigs)+1)%3]
+	must[*pb.LeaseGrantResponse](t)(r.locks().LeaseGrant(r.ctx, &pb.LeaseGrantRequest{Ttl: 60, Id: 5}))
+	s := must[pb.LockService_LeaseKeepAliveClient](t)(r.locks().LeaseKeepAlive(r.as("holdfast-namespace", "default")))
+	for _, id := range []int64{5, 6, 5} {
+		if err := s.Send(&pb.LeaseKeepAliveRequest{Id: id}); err != nil {
+			t.Fatal(err)
+		}
+		if k := must[*pb.LeaseKeepAliveResponse](t)(s.Recv()); k.Id != id || (k.Ttl >= 58) != (id == 5) {
+			t.Errorf("kept %v", k)
+		}
+	}
+	if err := s.Send(&pb.LeaseKeepAliveRequest{Id: -1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Recv()
+	wantCode(t, err, codes.InvalidArgument)
+	other := must[pb.LockService_LeaseKeepAliveClient](t)(r.locks().LeaseKeepAlive(r.as("holdfast-namespace", "other")))
+	if err := other.Send(&pb.LeaseKeepAliveRequest{Id: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if k := must[*pb.LeaseKeepAliveResponse](t)(other.Recv()); k.Ttl != 0 {
+		t.Errorf("a lease of another namespace is kept: %v", k)
+	}
+}

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
@@ -167,7 +168,7 @@ func (s lockService) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) 
 	return &pb.LeaseRevokeResponse{Header: h}, nil
 }
 
-// LeaseKeepAlive renews one lease a message. An unknown lease is answered with a
+// LeaseKeepAlive renews one lease a message, wherever the leader is. An unknown lease is answered with a
 // ttl of 0, and the stream goes on for the others.
 func (s lockService) LeaseKeepAlive(stream pb.LockService_LeaseKeepAliveServer) error {
 	for {
@@ -189,9 +190,16 @@ func (s lockService) LeaseKeepAlive(stream pb.LockService_LeaseKeepAliveServer) 
 }
 
 func (g *gateway) keepAlive(ctx context.Context, m *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
-	left, err := g.keepLease(ctx, m.Id, 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, named(err, "keep lease alive", "")
+	in := &pb.KeepRequest{LeaseId: m.Id}
+	out, st := g.anywhere(ctx, pb.SessionService_Keep_FullMethodName, in, func(ctx context.Context) (any, error) {
+		return sessionService{gateway: g}.Keep(ctx, in)
+	})
+	switch st.Code() {
+	case codes.OK:
+		kept := out.(*pb.KeepResponse)
+		return &pb.LeaseKeepAliveResponse{Header: kept.Header, Id: m.Id, Ttl: kept.TtlMs / 1000}, nil
+	case codes.NotFound:
+		return &pb.LeaseKeepAliveResponse{Header: g.header(ctx, 0), Id: m.Id}, nil
 	}
-	return &pb.LeaseKeepAliveResponse{Header: g.header(ctx, g.revision(ctx)), Id: m.Id, Ttl: int64(left / time.Second)}, nil
+	return nil, st.Err()
 }

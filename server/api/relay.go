@@ -2,124 +2,68 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"net"
-	"net/http"
-	"net/url"
+	"errors"
 	"strings"
-	"sync"
+	"sync/atomic"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/wire"
 )
 
 // headerRelayed marks a call that another node passed on: it goes no further.
 const headerRelayed = "holdfast-relayed"
 
-// relay asks the leader for callers who came to another node.
-type relay struct {
-	mu   sync.Mutex
-	tls  *tls.Config           // nil: plain text
-	cas  func() *x509.CertPool // nil: those of tls
-	addr string
-	conn *grpc.ClientConn
-	web  *http.Transport
-}
+// maxAsked is how many leaders one call is brought before.
+const maxAsked = 4
 
-// secure has the leader asked over TLS; it is called before anybody is.
-func (r *relay) secure(cfg *tls.Config, cas func() *x509.CertPool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tls, r.cas = cfg, cas
-	r.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return (&tls.Dialer{Config: trusting(cfg, cas)}).DialContext(ctx, network, addr)
+// anywhere runs a call where the leader is: here, or there if another node leads. If
+// the leader goes, the next one is asked, provided that the call certainly has not
+// happened yet or may happen twice; otherwise the caller has to know.
+func (g *gateway) anywhere(ctx context.Context, method string, r any, here func(context.Context) (any, error)) (out any, st *status.Status) {
+	t := g.tenures.known(ctx)
+	for range maxAsked {
+		if !t.elsewhere() || metadataOf(ctx)(headerRelayed) != "" {
+			out, st = g.answered(ctx, here)
+		} else {
+			out, st = g.pass(ctx, t, method, r)
+		}
+		if !mayAsk(ctx, st, repeatable(ctx, method, r)) {
+			return out, st
+		}
+		if t == g.tenures.current() && t.here {
+			return out, st // it leads, and has its reasons
+		}
+		next := g.tenures.after(ctx, t)
+		if next == nil {
+			return out, st
+		}
+		t = next
 	}
+	return out, st
 }
 
-// trusting is cfg for a connection that begins now.
-func trusting(cfg *tls.Config, cas func() *x509.CertPool) *tls.Config {
-	if cfg = cfg.Clone(); cas != nil {
-		cfg.RootCAs = cas()
-	}
-	return cfg
-}
-
-// current is TLS that asks with each connection whom to trust.
-type current struct {
-	credentials.TransportCredentials
-	cfg *tls.Config
-	cas func() *x509.CertPool
-}
-
-func (c current) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return credentials.NewTLS(trusting(c.cfg, c.cas)).ClientHandshake(ctx, authority, raw)
-}
-
-// Clone is of credentials.TransportCredentials.
-func (c current) Clone() credentials.TransportCredentials { return c }
-
-// credentials are those of the gRPC side.
-func (r *relay) credentials() credentials.TransportCredentials {
-	if r.tls == nil {
-		return insecure.NewCredentials()
-	}
-	return current{credentials.NewTLS(r.tls), r.tls, r.cas}
-}
-
-// url is the leader's place on the HTTP side.
-func (r *relay) url(addr string) *url.URL {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tls != nil {
-		return &url.URL{Scheme: "https", Host: addr}
-	}
-	return &url.URL{Scheme: "http", Host: addr}
-}
-
-// to is a connection to the leader.
-func (r *relay) to(addr string) (*grpc.ClientConn, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.addr == addr {
-		return r.conn, nil
-	}
-	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(r.credentials()))
+// answered runs a call on this node.
+func (g *gateway) answered(ctx context.Context, here func(context.Context) (any, error)) (any, *status.Status) {
+	out, err := here(ctx)
 	if err != nil {
-		return nil, err
+		return nil, g.status(err)
 	}
-	if r.conn != nil {
-		r.conn.Close()
-	}
-	r.addr, r.conn = addr, c
-	return c, nil
+	return out, nil
 }
 
-func (r *relay) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn != nil {
-		r.conn.Close()
-		r.conn, r.addr = nil, ""
-	}
-	r.web.CloseIdleConnections()
-}
-
-// elsewhere is where a call that this node refused may succeed: it certainly did
-// nothing here, another node leads, and nobody has passed the call on before.
-func elsewhere(ctx context.Context, st *status.Status) string {
+// mayAsk reports whether the next leader may be asked: the last one could not serve,
+// it was not merely busy, and nothing is lost if the call happens again.
+func mayAsk(ctx context.Context, st *status.Status, twice bool) bool {
 	f := failureOf(st)
-	if st.Code() != codes.Unavailable || !f.GetNotDone() || metadataOf(ctx)(headerRelayed) != "" {
-		return ""
-	}
-	return f.GetLeader()
+	return st.Code() == codes.Unavailable && f.GetRetryAfterMs() == 0 && (f.GetNotDone() || twice) &&
+		ctx.Err() == nil && metadataOf(ctx)(headerRelayed) == ""
 }
 
 // passedOn is what a call has to say besides its request: what it is about, and
@@ -127,15 +71,16 @@ func elsewhere(ctx context.Context, st *status.Status) string {
 var passedOn = []string{headerNamespace, headerKey, "traceparent", "tracestate", "baggage"}
 
 // pass asks the leader instead.
-func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, error) {
-	c, err := g.relay.to(addr)
-	if err != nil {
-		return nil, err
-	}
+func (g *gateway) pass(ctx context.Context, t *tenure, method string, r any) (any, *status.Status) {
 	out, err := answerOf(method)
 	if err != nil {
-		return nil, err
+		return nil, status.Convert(err)
 	}
+	l, err := g.relay.use(t)
+	if err != nil {
+		return nil, g.status(g.unanswered(ctx, t, err, false))
+	}
+	defer g.relay.leave(t)
 	md := []string{headerRelayed, "1"}
 	for _, name := range passedOn {
 		if v := metadataOf(ctx)(name); v != "" {
@@ -143,8 +88,46 @@ func (g *gateway) pass(ctx context.Context, addr, method string, r any) (any, er
 		}
 	}
 	defer g.gate.away(classOf(method))()
-	return out, c.Invoke(metadata.AppendToOutgoingContext(ctx, md...), method, r, out)
+	during, cancel := t.during(ctx)
+	defer cancel()
+	var sent atomic.Bool
+	err = l.conn.Invoke(context.WithValue(metadata.AppendToOutgoingContext(during, md...), sentKey{}, &sent), method, r, out)
+	if err == nil || fromLeader(err) {
+		return out, status.Convert(err)
+	}
+	return nil, g.status(g.unanswered(during, t, err, sent.Load()))
 }
+
+// fromLeader: it is the leader's own word, not that of the way to it.
+func fromLeader(err error) bool {
+	st := status.Convert(err)
+	switch st.Code() {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return len(st.Details()) > 0
+	}
+	return true
+}
+
+// unanswered is the error of a call that the leader has not answered: not done if
+// nothing of it was sent, else nobody knows. ctx is that of the call.
+func (g *gateway) unanswered(ctx context.Context, t *tenure, err error, sent bool) error {
+	e := &driver.Error{Op: "ask the leader", Name: t.Addr, Kind: driver.ErrUnavailable, Err: err}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errDeposed) || errors.Is(cause, errSilent):
+		e.Err = cause
+	case ctx.Err() != nil:
+		e.Kind, e.Err = ctx.Err(), cause
+	}
+	if !sent {
+		e.Outcome = driver.NotDone
+		if e.Err == errDeposed || e.Err == errSilent {
+			e.Err = errUnreached
+		}
+	}
+	return e
+}
+
+var errUnreached = errors.New("it could not be reached")
 
 // answerOf is an empty answer of a method, /service/method.
 func answerOf(full string) (proto.Message, error) {
@@ -158,4 +141,16 @@ func answerOf(full string) (proto.Message, error) {
 		return nil, err
 	}
 	return t.New().Interface(), nil
+}
+
+// honest takes back that something was not done, if the node was asked for a change
+// on the way which may have happened: what failed then was only a later step.
+func honest(ctx context.Context, err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Outcome != driver.NotDone || wire.Code(e) != codes.Unavailable || !callerOf(ctx).changed() {
+		return err
+	}
+	c := *e
+	c.Outcome = driver.Unknown
+	return &c
 }

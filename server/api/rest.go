@@ -101,7 +101,7 @@ func (h restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // failREST answers with an error, and counts it.
 func (g *gateway) failREST(ctx context.Context, w http.ResponseWriter, label string, began time.Time, err error) {
-	st := g.status(ctx, err)
+	st := g.status(err)
 	g.meter.called("REST/"+label, st.Code(), began)
 	fail(w, err, httpCode(st), failureOf(st).GetLeader())
 }
@@ -129,7 +129,7 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	defer leave()
 	out, err = rt.serve(ctx, h.s.plain, name, body)
-	return out, label, named(err, strings.Trim(rt.verb+" "+rt.kind, " "), name)
+	return out, label, named(honest(ctx, err), strings.Trim(rt.verb+" "+rt.kind, " "), name)
 }
 
 // find is the route of a path, and the name in it. The name is everything
@@ -269,6 +269,6 @@ func (s *Service) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	err = s.plain.staying("/holdfast.v1.WatchService/Watch", func() error { return s.events(ctx, req, send) })
 	if err != nil && !begun {
-		fail(w, plainError(err), httpCode(s.plain.status(ctx, err)), "")
+		fail(w, plainError(err), httpCode(s.plain.status(err)), "")
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -15,7 +14,7 @@ import (
 
 // status is an error as callers get it. Who asked a node that cannot serve is
 // told where the leader is.
-func (g *gateway) status(ctx context.Context, err error) *status.Status {
+func (g *gateway) status(err error) *status.Status {
 	st, ok := status.FromError(err)
 	if !ok {
 		st = wire.Status(err)
@@ -24,7 +23,7 @@ func (g *gateway) status(ctx context.Context, err error) *status.Status {
 	if st.Code() != codes.Unavailable || f.GetLeader() != "" {
 		return st
 	}
-	f.Leader = g.leader(ctx)
+	f.Leader = g.leader()
 	if told, err := status.New(st.Code(), st.Message()).WithDetails(f); err == nil {
 		return told
 	}
@@ -42,12 +41,11 @@ func failureOf(st *status.Status) *pb.Failure {
 }
 
 // leader is where clients find the leader, if it is another node.
-func (g *gateway) leader(ctx context.Context) string {
-	st, err := g.s.Status(context.WithoutCancel(ctx))
-	if err != nil || st.Leader == st.ID {
-		return ""
+func (g *gateway) leader() string {
+	if l, _ := g.s.Leader(); l.ID != g.s.ID() {
+		return l.Addr
 	}
-	return st.Members.Address(st.Leader)
+	return ""
 }
 
 // errTooLarge: a request is longer than maxRequest.

@@ -153,3 +153,29 @@ func TestLongWaitLeavesRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who takes over a lease of which another has used numbers at and above its mark uses
+// none of them, however high they are: the machine would answer with the other's
+// results.
+func TestTakeOver_NumbersInUse(t *testing.T) {
+	r := serve(t)
+	s := must[*pb.OpenResponse](t)(pb.NewSessionServiceClient(r.conn).Open(r.ctx, &pb.OpenRequest{LeaseId: 5, TtlMs: 600_000}))
+	const mark = 1 << 40 // more than this process has given
+	f := &core.Frame{Session: core.SessionID(s.Session), Mark: mark}
+	for i := range uint64(3) {
+		f.Commands = append(f.Commands, core.Command{Op: core.OpAcquire, Seq: mark + 300*i, Wants: []core.Want{{Name: fmt.Sprint("other", i), Kind: core.Mutex}}})
+	}
+	if _, err := r.node.Submit(r.ctx, f); err != nil {
+		t.Fatal(err)
+	}
+	tokens := map[int64]bool{}
+	for i := range 700 {
+		name := fmt.Sprint("mine", i)
+		x := must[*pb.LockResponse](t)(r.locks().Lock(r.ctx, &pb.LockRequest{Name: name, LeaseId: 5}))
+		if tokens[x.FencingToken] {
+			t.Fatalf("%s has the token of another", name)
+		}
+		tokens[x.FencingToken] = true
+		r.holders(name, 1)
+	}
+}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"io"
 	"mime"
 	"net/http"
 	"time"
@@ -34,10 +33,10 @@ func (s *Service) watchTo(w http.ResponseWriter, r *http.Request, out *lines) er
 	if err != nil {
 		return err
 	}
-	if err := takeBody(w, r); err != nil {
+	body, err := takeBody(w, r)
+	if err != nil {
 		return err
 	}
-	body, _ := io.ReadAll(r.Body) // of memory
 	var req pb.WatchRequest
 	if err := protojson.Unmarshal(body, &req); err != nil {
 		return named(invalid("", "the body is not the JSON that this call takes: %v", err), "watch", "")

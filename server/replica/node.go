@@ -335,6 +335,10 @@ func (n *Node) Status() Status {
 	}
 }
 
+// Leader is who leads, as far as this node knows, and where clients find it; 0: it
+// knows of nobody.
+func (n *Node) Leader() (id uint64, client string) { return n.leader, n.members.Address(n.leader) }
+
 // Machine is the state as applied. Only look at it between two inputs, and for a
 // linearizable answer only when [Output.Reads] says so.
 func (n *Node) Machine() *core.Machine { return n.machine }

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/stats"
+)
+
+// relay asks the leader for callers who came to another node.
+type relay struct {
+	tenures *tenures
+
+	mu  sync.Mutex
+	tls *tls.Config           // nil: plain text
+	cas func() *x509.CertPool // nil: those of tls
+
+	pulse, silence time.Duration
+}
+
+// How often a leader is asked for a sign of life while calls wait for its answer, and
+// how long it may take to give one.
+const (
+	pulse   = 2 * time.Second
+	silence = 10 * time.Second
+)
+
+var errSilent = errors.New("the leader does not answer: what it was asked may have been done; look before you repeat it, or repeat it with an idempotency key")
+
+// secure has the leader asked over TLS; it is called before anybody is.
+func (r *relay) secure(cfg *tls.Config, cas func() *x509.CertPool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tls, r.cas = cfg, cas
+}
+
+// trusting is cfg for a connection that begins now.
+func trusting(cfg *tls.Config, cas func() *x509.CertPool) *tls.Config {
+	if cfg = cfg.Clone(); cas != nil {
+		cfg.RootCAs = cas()
+	}
+	return cfg
+}
+
+// current is TLS that asks with each connection whom to trust.
+type current struct {
+	credentials.TransportCredentials
+	cfg *tls.Config
+	cas func() *x509.CertPool
+}
+
+func (c current) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(trusting(c.cfg, c.cas)).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone is of credentials.TransportCredentials.
+func (c current) Clone() credentials.TransportCredentials { return c }
+
+// link is the way to a leader, for one tenure.
+type link struct {
+	conn *grpc.ClientConn
+	web  *http.Transport
+	url  url.URL
+	uses int // calls that wait for an answer
+	stop context.CancelFunc
+}
+
+// use is the way to the leader of t, for one call; leave has to be called with its
+// answer.
+func (r *relay) use(t *tenure) (*link, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.link == nil {
+		l, err := r.dial(t.Addr)
+		if err != nil {
+			return nil, err
+		}
+		t.link = l
+		context.AfterFunc(t.ctx, func() { r.ended(t) })
+	}
+	l := t.link
+	if l.uses++; l.uses == 1 {
+		var ctx context.Context
+		ctx, l.stop = context.WithCancel(t.ctx)
+		go r.watch(ctx, t, l.conn)
+	}
+	return l, nil
+}
+
+// leave ends a call's use of the way to the leader of t.
+func (r *relay) leave(t *tenure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := t.link
+	if l.uses--; l.uses > 0 {
+		return
+	}
+	l.stop()
+	if t.ctx.Err() != nil {
+		l.close()
+	}
+}
+
+// ended closes the way to a leader whose tenure is over. Calls under way end by
+// themselves and close it then.
+func (r *relay) ended(t *tenure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.link.uses == 0 {
+		t.link.close()
+	}
+}
+
+func (l *link) close() {
+	l.conn.Close()
+	l.web.CloseIdleConnections()
+}
+
+// dial opens the way to a leader; nothing is sent yet. r is locked.
+func (r *relay) dial(addr string) (*link, error) {
+	l := &link{web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
+	way := insecure.NewCredentials()
+	if cfg, cas := r.tls, r.cas; cfg != nil {
+		way = current{credentials.NewTLS(cfg), cfg, cas}
+		l.url.Scheme = "https"
+		l.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return (&tls.Dialer{Config: trusting(cfg, cas)}).DialContext(ctx, network, addr)
+		}
+	}
+	var err error
+	l.conn, err = grpc.NewClient(addr, grpc.WithTransportCredentials(way), grpc.WithStatsHandler(sentHandler{}))
+	return l, err
+}
+
+// watch asks the leader for a sign of life again and again, while calls wait for its
+// answer, and gives it up when none comes. What it says is all the same: health need
+// not be served there.
+func (r *relay) watch(ctx context.Context, t *tenure, conn *grpc.ClientConn) {
+	tick := time.NewTicker(r.pulse)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		within, cancel := context.WithTimeout(ctx, r.silence)
+		_, err := healthpb.NewHealthClient(conn).Check(within, &healthpb.HealthCheckRequest{})
+		silent := err != nil && within.Err() != nil && ctx.Err() == nil
+		cancel()
+		if silent {
+			r.tenures.giveUp(t, errSilent)
+			return
+		}
+	}
+}
+
+// sentKey is that of a call's mark whether something of it was sent.
+type sentKey struct{}
+
+// sentHandler sets that mark. It is set before a call returns, so that a call
+// without it certainly did not reach the leader.
+type sentHandler struct{}
+
+// HandleRPC is of stats.Handler.
+func (sentHandler) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.OutHeader); ok {
+		if sent, ok := ctx.Value(sentKey{}).(*atomic.Bool); ok {
+			sent.Store(true)
+		}
+	}
+}
+
+// TagRPC is of stats.Handler, as are the two others.
+func (sentHandler) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn is of stats.Handler.
+func (sentHandler) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn is of stats.Handler.
+func (sentHandler) HandleConn(context.Context, stats.ConnStats) {}
