@@ -85,7 +85,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, wrap("leader", e.l.name, err)
 	}
-	res, err := e.l.s.r.d.Inspect(ctx, &driver.InspectRequest{Name: e.l.name})
+	res, err := e.l.s.r.d.Inspect(ctx, &driver.InspectRequest{Name: e.l.name, Max: 1})
 	if err != nil {
 		return Leader{}, e.l.s.r.wrap("leader", e.l.name, FeatureElection, err)
 	}

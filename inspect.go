@@ -9,55 +9,65 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Inspect tells who holds a name and who waits for it, with queue positions. A
-// name that nobody holds may be unknown to the backend: its Kind is then 0.
+// Inspect tells who holds a name and who waits for it, with queue positions: all of
+// them. A name that nobody holds may be unknown to the backend: its Kind is then 0.
+// More than a thousand are read page by page: of what changes meanwhile some may be
+// missing.
 func (s *Space) Inspect(ctx context.Context, name string) (Resource, error) {
 	full := s.prefix + name
-	if err := firstError(checkName(full, s.r.maxName()), s.r.ready(ctx, "")); err != nil {
-		return Resource{}, wrap("inspect", full, err)
+	err := checkName(full, s.r.maxName())
+	whole, r := Resource{Name: full}, driver.InspectRequest{Name: full}
+	for more := true; more; more = r.After != "" {
+		var page driver.InspectReply
+		if page, err = s.page(ctx, &r, err); err != nil {
+			return Resource{}, s.r.wrap("inspect", full, "", err)
+		}
+		if r.After = page.Next; len(page.Resources) > 0 {
+			whole = joined(whole, page.Resources[0])
+		}
 	}
-	reply, err := s.r.d.Inspect(ctx, &driver.InspectRequest{Name: full})
-	if err != nil {
-		return Resource{}, s.r.wrap("inspect", full, "", err)
-	}
-	if len(reply.Resources) == 0 {
-		return Resource{Name: name}, nil
-	}
-	return s.relativeResource(reply.Resources[0]), nil
+	whole.More = false
+	return s.relativeResource(whole), nil
 }
 
-// listPage is how many resources List asks for at once.
-const listPage = 100
+// joined is what two pages tell of a resource; the second is the newer one.
+func joined(whole, page Resource) Resource {
+	page.Holders, page.Waiters = append(whole.Holders, page.Holders...), append(whole.Waiters, page.Waiters...)
+	return page
+}
 
 // List yields all names that begin with prefix and are held or awaited, or kept
 // as semaphores and latches are, in order of name. It reads page by page: what
-// changes meanwhile may be seen before or after. An error is the last pair.
+// changes meanwhile may be seen before or after. Of a name with many holders and
+// waiters it may tell only the first, and says so by More: Inspect tells all. An
+// error is the last pair.
 func (s *Space) List(ctx context.Context, prefix string) iter.Seq2[Resource, error] {
 	full := s.prefix + prefix
 	return func(yield func(Resource, error) bool) {
 		err := checkPrefix(full, s.r.maxName())
-		for after, more := "", true; more; {
+		r := driver.InspectRequest{Name: full, Prefix: true}
+		for more := true; more; more = r.After != "" {
 			var page driver.InspectReply
-			if page, err = s.page(ctx, full, after, err); err != nil {
+			if page, err = s.page(ctx, &r, err); err != nil {
 				yield(Resource{}, s.r.wrap("list", full, "", err))
 				return
 			}
 			for _, res := range page.Resources {
-				after = res.Name
 				if !yield(s.relativeResource(res), nil) {
 					return
 				}
 			}
-			more = page.More && len(page.Resources) > 0
+			r.After = page.Next
 		}
 	}
 }
 
-func (s *Space) page(ctx context.Context, prefix, after string, err error) (driver.InspectReply, error) {
+// page asks for one page, unless there is an error already.
+func (s *Space) page(ctx context.Context, r *driver.InspectRequest, err error) (driver.InspectReply, error) {
 	if err := firstError(err, s.r.ready(ctx, "")); err != nil {
 		return driver.InspectReply{}, err
 	}
-	return s.r.d.Inspect(ctx, &driver.InspectRequest{Name: prefix, Prefix: true, After: after, Max: listPage})
+	return s.r.d.Inspect(ctx, r)
 }
 
 func (s *Space) relativeResource(res Resource) Resource {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -99,27 +100,79 @@ func (k *KV) one(ctx context.Context, op, key string, cond []Compare, do Op) (Tx
 	return k.txn(ctx, op, k.s.prefix+key, Txn{If: cond, Then: []Op{do}})
 }
 
-// Page is what Range found.
+// Range yields the keys that begin with prefix, all of them or up to [Limit], in
+// order of key unless an option says otherwise. It reads page by page, each page at
+// one revision: what changes meanwhile may be seen before or after, and what is
+// there all the time is yielded once. Another order needs one page that has all: a
+// server answers ErrExhausted if that looks at more than 10,000 keys or does not fit
+// into 1 MiB. An error is the last pair.
+func (k *KV) Range(ctx context.Context, prefix string, opts ...RangeOption) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		op := RangeOp(prefix, opts...)
+		limit := op.op.Limit
+		for told := 0; ; {
+			if limit > 0 {
+				op.op.Limit = limit - told
+			}
+			page, err := k.page(ctx, op)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range page.Entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			told += len(page.Entries)
+			if op.op.After = page.Next; page.Next == "" || told == limit {
+				return
+			}
+		}
+	}
+}
+
+// Page is some keys at one revision.
 type Page struct {
-	Entries  []Entry
-	Count    int64 // how many keys there are, with those that Limit cut off
-	More     bool  // Limit cut some off
+	Entries []Entry
+	// Count is how many keys begin with the prefix if that was asked for by
+	// [Counted], else how many Entries there are.
+	Count int64
+	// More: there are more keys. Next, if it is not empty, gets them: range again
+	// [After] it.
+	More     bool
+	Next     string
 	Revision Revision
 }
 
-// Range returns the keys that begin with prefix, all at one revision: in order
-// of key, all of them, unless options say otherwise.
-func (k *KV) Range(ctx context.Context, prefix string, opts ...RangeOption) (Page, error) {
-	res, err := k.one(ctx, "range", prefix, nil, RangeOp(prefix, opts...))
+// Page returns the first keys that begin with prefix, all at one revision: as many
+// as one answer takes, on a server about 1 MiB and at most 10,000, or fewer by
+// [Limit]. See Range about other orders than that of keys.
+func (k *KV) Page(ctx context.Context, prefix string, opts ...RangeOption) (Page, error) {
+	return k.page(ctx, RangeOp(prefix, opts...))
+}
+
+func (k *KV) page(ctx context.Context, op Op) (Page, error) {
+	name := k.s.prefix + op.op.Key
+	res, err := k.txn(ctx, "range", name, Txn{Then: []Op{op}})
 	if err != nil {
 		return Page{}, err
 	}
 	found := res.Results[0]
-	return Page{Entries: found.Entries, Count: found.Count, More: found.More, Revision: res.Revision}, nil
+	page := Page{Entries: found.Entries, Count: found.Count, More: found.More, Revision: res.Revision}
+	n := len(page.Entries)
+	switch {
+	case !page.More || op.op.Sort != driver.ByKey:
+	case n == 0:
+		return Page{}, wrap("range", name, driver.Errorf("", "", ErrUnavailable, "the backend says that there are more keys and tells none"))
+	default:
+		page.Next = page.Entries[n-1].Key
+	}
+	return page, nil
 }
 
-// RangeOption is an order ([ByKey] and its like), [Descending], [Limit] or
-// [KeysOnly].
+// RangeOption is an order ([ByKey] and its like), [Descending], [Limit], [After],
+// [KeysOnly] or [Counted].
 type RangeOption interface{ ranging(*driver.Op) }
 
 // Order is the order of a Range; ties are broken by key.
@@ -136,7 +189,7 @@ const (
 
 func (o Order) ranging(op *driver.Op) { op.Sort = driver.SortBy(o) }
 
-// Limit cuts a Range to so many keys; 0: all.
+// Limit cuts a range to so many keys; 0: no limit.
 type Limit int
 
 func (n Limit) ranging(op *driver.Op) { op.Limit = int(n) }
@@ -147,6 +200,15 @@ func (f rangeFunc) ranging(op *driver.Op) { f(op) }
 
 // Descending turns the order round.
 func Descending() RangeOption { return rangeFunc(func(op *driver.Op) { op.Desc = true }) }
+
+// After begins a range behind a key, in its order; there need not be such a key.
+// Only a range in order of key can begin so.
+func After(key string) RangeOption { return rangeFunc(func(op *driver.Op) { op.After = key }) }
+
+// Counted counts all keys that begin with the prefix, also those that [Limit] and
+// [After] leave out. A server counts 10,000 at most and answers ErrExhausted if
+// there are more.
+func Counted() RangeOption { return rangeFunc(func(op *driver.Op) { op.Count = true }) }
 
 // KeysOnly leaves the values out.
 func KeysOnly() RangeOption { return rangeFunc(func(op *driver.Op) { op.KeysOnly = true }) }

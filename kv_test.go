@@ -1,8 +1,11 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +81,7 @@ func TestKV_Options(t *testing.T) {
 	}
 }
 
-func TestKV_Range(t *testing.T) {
+func TestKV_Page(t *testing.T) {
 	s, _ := open(t)
 	k := s.Sub("cfg/").KV()
 	put(t, s.KV(), "other", "")
@@ -96,7 +99,7 @@ func TestKV_Range(t *testing.T) {
 		"by time": {[]holdfast.RangeOption{holdfast.ByModified}, "bca", false},
 	}
 	for name, tt := range tests {
-		page, err := k.Range(t.Context(), "", tt.opts...)
+		page, err := k.Page(t.Context(), "", append(tt.opts, holdfast.Counted())...)
 		keys := ""
 		for _, e := range page.Entries {
 			keys += e.Key
@@ -105,11 +108,130 @@ func TestKV_Range(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, page, err)
 		}
 	}
-	_, err := k.Range(t.Context(), "", holdfast.Limit(-1))
+	_, err := k.Page(t.Context(), "", holdfast.Limit(-1))
 	wantInvalid(t, err, "Limit(-1)")
-	page, err := k.Range(t.Context(), "none")
+	_, err = k.Page(t.Context(), "", holdfast.ByValue, holdfast.After("a"))
+	wantInvalid(t, err, "After(")
+	if p, err := k.Page(t.Context(), "", holdfast.Limit(2)); err != nil || p.Count != 2 || p.Next != "b" {
+		t.Errorf("not asked to count: %+v, %v", p, err)
+	}
+	page, err := k.Page(t.Context(), "none")
 	if err != nil || len(page.Entries) != 0 {
 		t.Errorf("nothing there: %+v, %v", page, err)
+	}
+}
+
+// Range reads as many pages as there are, and no more than are wanted.
+func TestKV_Range(t *testing.T) {
+	s, toy := open(t)
+	k := s.Sub("cfg/").KV()
+	put(t, s.KV(), "other", "")
+	put(t, s.KV(), "cfg", "")
+	for _, key := range []string{"g", "f", "e", "d", "c", "b", "a"} {
+		put(t, k, key, "v"+key)
+	}
+	toy.answer = 3
+	tests := map[string]struct {
+		opts []holdfast.RangeOption
+		want string
+	}{
+		"all":        {nil, "abcdefg"},
+		"down":       {[]holdfast.RangeOption{holdfast.Descending()}, "gfedcba"},
+		"limit":      {[]holdfast.RangeOption{holdfast.Limit(5)}, "abcde"},
+		"one page":   {[]holdfast.RangeOption{holdfast.Limit(3)}, "abc"},
+		"high limit": {[]holdfast.RangeOption{holdfast.Limit(100)}, "abcdefg"},
+		"after":      {[]holdfast.RangeOption{holdfast.After("b"), holdfast.Limit(4)}, "cdef"},
+		"down after": {[]holdfast.RangeOption{holdfast.After("f"), holdfast.Descending()}, "edcba"},
+		"by time":    {[]holdfast.RangeOption{holdfast.ByModified}, "gfedcba"},
+	}
+	for name, tt := range tests {
+		keys := ""
+		for e, err := range k.Range(t.Context(), "", tt.opts...) {
+			if err != nil || string(e.Value) != "v"+e.Key {
+				t.Fatalf("%s: %+v, %v", name, e, err)
+			}
+			keys += e.Key
+		}
+		if keys != tt.want {
+			t.Errorf("%s: %s, want %s", name, keys, tt.want)
+		}
+	}
+	for e, err := range k.Range(t.Context(), "") {
+		if err != nil || e.Key == "d" {
+			break // who has enough is left in peace
+		}
+	}
+	_, err := rangeEnd(k.Range(t.Context(), "", holdfast.Limit(-1)))
+	wantInvalid(t, err, "Limit(-1)")
+	ctx, cancel := context.WithCancel(t.Context())
+	n, err := rangeEnd(func(yield func(holdfast.Entry, error) bool) {
+		for e, err := range k.Range(ctx, "") {
+			if cancel(); !yield(e, err) {
+				return
+			}
+		}
+	})
+	if n != 3 || !errors.Is(err, context.Canceled) {
+		t.Errorf("after %d keys of a cancelled Range: %v", n, err)
+	}
+	toy.answer = -1
+	if n, err := rangeEnd(k.Range(t.Context(), "")); n != 0 || !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Errorf("of a backend that says more and tells none: %d keys, %v", n, err)
+	}
+}
+
+// rangeEnd is how many entries there are, and the error at their end.
+func rangeEnd(seq iter.Seq2[holdfast.Entry, error]) (n int, err error) {
+	for _, err = range seq {
+		if err == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Who asks for all of a name or a session gets all, however little one answer takes.
+func TestPagesAreJoined(t *testing.T) {
+	s, toy := open(t)
+	sub := s.Sub("x/")
+	sem := sub.Semaphore("s", 5)
+	var holds []*holdfast.Hold
+	for range 5 {
+		h, err := sem.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds = append(holds, h)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waits, over := make(chan int, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = sub.Semaphore("s", 5, holdfast.OnWait(func(p int) { waits <- p })).Acquire(ctx, 1)
+	}()
+	<-waits
+	ses := session(t, sub)
+	for _, key := range []string{"a", "b", "c"} {
+		put(t, sub.KV(), key, "", holdfast.Under(ses))
+	}
+	toy.answer = 2
+	r, err := sub.Inspect(t.Context(), "s")
+	if err != nil || len(r.Holders) != 5 || len(r.Waiters) != 1 || r.Holding != 5 || r.Waiting != 1 || r.More || r.Name != "s" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if keys, err := ses.Keys(t.Context()); err != nil || strings.Join(keys, "") != "abc" {
+		t.Errorf("keys %q, %v", keys, err)
+	}
+	before := toy.called("lease info")
+	if _, err := ses.TimeToLive(t.Context()); err != nil || toy.called("lease info") != before+1 {
+		t.Errorf("the time to live takes %d answers, %v", toy.called("lease info")-before, err)
+	}
+	cancel()
+	<-over
+	for _, h := range holds {
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func TestOptions_Families(t *testing.T) {
 		{"SessionOption", reflect.TypeFor[holdfast.SessionOption](), "TTL Owner Meta AutoRenew"},
 		{"PutOption", reflect.TypeFor[holdfast.PutOption](), "Expire Under"},
 		{"SequenceOption", reflect.TypeFor[holdfast.SequenceOption](), "Batch Start"},
-		{"RangeOption", reflect.TypeFor[holdfast.RangeOption](), "Order Limit Descending KeysOnly"},
+		{"RangeOption", reflect.TypeFor[holdfast.RangeOption](), "Order Limit Descending After Counted KeysOnly"},
 		{"WatchOption", reflect.TypeFor[holdfast.WatchOption](), "Patterns Glob Exact Previous"},
 		{"ForceOption", reflect.TypeFor[holdfast.ForceOption](), "Now"},
 	}
@@ -34,6 +34,7 @@ func TestOptions_Families(t *testing.T) {
 		"ManualRenew": holdfast.ManualRenew(), "Reentrant": holdfast.Reentrant(), "OnWait": holdfast.OnWait(nil),
 		"Under": holdfast.Under(nil), "AutoRenew": holdfast.AutoRenew(), "Expire": holdfast.Expire(0), "Batch": holdfast.Batch(0),
 		"Start": holdfast.Start(0), "Order": holdfast.ByKey, "Limit": holdfast.Limit(0), "Descending": holdfast.Descending(),
+		"After": holdfast.After(""), "Counted": holdfast.Counted(),
 		"KeysOnly": holdfast.KeysOnly(), "Patterns": holdfast.Patterns{}, "Glob": holdfast.Glob(""), "Exact": holdfast.Exact(),
 		"Previous": holdfast.Previous(), "Now": holdfast.Now(),
 	}

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,13 +69,34 @@ func (s *Session) Keep(ctx context.Context) error {
 	return s.r.wrap("keep session", s.ID().String(), FeatureSession, s.r.d.KeepLease(ctx, s.lease, 0))
 }
 
-// Info tells what the backend knows of the session: what it holds, what it
-// waits for, its keys.
+// Info tells what the backend knows of the session: what it holds, what it waits
+// for, its keys; each once and in order. More than a thousand are read page by page:
+// of what changes meanwhile some may be missing.
 func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
+	whole, r := SessionInfo{}, driver.LeaseInfoRequest{ID: s.lease.ID}
+	for more := true; more; more = r.After != "" {
+		page, err := s.page(ctx, &r)
+		if err != nil {
+			return page, err
+		}
+		for i, to := range []*[]string{&page.Names, &page.Waits, &page.Keys} {
+			*to = append([][]string{whole.Names, whole.Waits, whole.Keys}[i], *to...)
+		}
+		whole, r.After = page, page.Next
+	}
+	for _, names := range []*[]string{&whole.Names, &whole.Waits, &whole.Keys} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	return whole, nil
+}
+
+// page is a part of Info.
+func (s *Session) page(ctx context.Context, r *driver.LeaseInfoRequest) (SessionInfo, error) {
 	if err := s.r.ready(ctx, ""); err != nil {
 		return SessionInfo{}, wrap("session info", s.ID().String(), err)
 	}
-	info, err := s.r.d.LeaseInfo(ctx, s.lease.ID)
+	info, err := s.r.d.LeaseInfo(ctx, r)
 	for _, names := range [][]string{info.Names, info.Waits, info.Keys} {
 		for i, name := range names {
 			names[i] = trim(name, s.prefix)
@@ -85,7 +107,7 @@ func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 
 // TimeToLive is what the backend's own clock leaves to the session.
 func (s *Session) TimeToLive(ctx context.Context) (time.Duration, error) {
-	info, err := s.Info(ctx)
+	info, err := s.page(ctx, &driver.LeaseInfoRequest{ID: s.lease.ID, Max: 1})
 	return info.ExpiresIn, err
 }
 

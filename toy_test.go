@@ -28,6 +28,7 @@ type toy struct {
 	onChange  func(c driver.Change) // before a change
 	onEnd     func()                // before a lease is ended
 	onClose   func()
+	answer    int // how many keys or claims one answer tells; 0: all
 
 	mu       sync.Mutex
 	rev      uint64

@@ -80,10 +80,28 @@ func (t *toy) do(op driver.Op) (res driver.OpResult) {
 	if op.Desc {
 		slices.Reverse(res.KVs)
 	}
-	if op.Limit > 0 && len(res.KVs) > op.Limit {
-		res.KVs, res.More = res.KVs[:op.Limit], true
+	if op.Kind == driver.OpGet && op.Prefix {
+		t.cut(op, &res)
 	}
 	return res
+}
+
+// cut leaves of a range what an operation asks for and one answer takes.
+func (t *toy) cut(op driver.Op, res *driver.OpResult) {
+	total := res.Count
+	res.KVs = slices.DeleteFunc(res.KVs, func(kv driver.KV) bool {
+		return op.After != "" && (kv.Key == op.After || op.Desc != (kv.Key < op.After))
+	})
+	most := op.Limit
+	if t.answer != 0 && op.Sort == driver.ByKey && (most == 0 || most > t.answer) {
+		most = max(t.answer, 0) // negative: none, and more
+	}
+	if (most > 0 || t.answer < 0) && len(res.KVs) > most {
+		res.KVs, res.More = res.KVs[:most], true
+	}
+	if res.Count = int64(len(res.KVs)); op.Count {
+		res.Count = total
+	}
 }
 
 func (t *toy) put(op driver.Op) (res driver.OpResult) {

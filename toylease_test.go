@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -110,9 +111,10 @@ func (l *toyLease) stop() {
 	}
 }
 
-func (t *toy) LeaseInfo(_ context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (t *toy) LeaseInfo(_ context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	id := r.ID
 	l := t.leases[id]
 	if l == nil {
 		return driver.LeaseInfo{}, driver.ErrLost
@@ -127,6 +129,15 @@ func (t *toy) LeaseInfo(_ context.Context, id driver.LeaseID) (driver.LeaseInfo,
 		if of == id {
 			info.Keys = append(info.Keys, k)
 		}
+	}
+	t.calls["lease info"]++
+	if from, _ := strconv.Atoi(r.After); t.answer > 0 {
+		slices.Sort(info.Keys)
+		end := min(from+t.answer, len(info.Keys))
+		if end < len(info.Keys) {
+			info.Next = strconv.Itoa(end)
+		}
+		info.Keys = info.Keys[from:end]
 	}
 	return info, nil
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,16 +20,36 @@ func (t *toy) Inspect(_ context.Context, r *driver.InspectRequest) (driver.Inspe
 	t.calls["inspect"]++
 	reply := driver.InspectReply{Revision: t.rev}
 	for _, name := range slices.Sorted(maps.Keys(t.names)) {
-		if name != r.Name && !(r.Prefix && strings.HasPrefix(name, r.Name)) || name <= r.After {
+		if name != r.Name && !(r.Prefix && strings.HasPrefix(name, r.Name)) || r.Prefix && name <= r.After {
 			continue
 		}
-		if r.Max > 0 && len(reply.Resources) == r.Max {
-			reply.More = true
+		if n := len(reply.Resources); r.Prefix && n == 100 {
+			reply.Next = reply.Resources[n-1].Name
 			break
 		}
-		reply.Resources = append(reply.Resources, t.resource(name))
+		res := t.resource(name)
+		if !r.Prefix {
+			reply.Next = t.cutClaims(r.After, &res)
+		}
+		reply.Resources = append(reply.Resources, res)
 	}
 	return reply, nil
+}
+
+// cutClaims leaves of a resource the claims that one answer takes, from a place on,
+// and is where the rest goes on.
+func (t *toy) cutClaims(after string, res *driver.Resource) (next string) {
+	from, _ := strconv.Atoi(after)
+	all := slices.Concat(res.Holders, res.Waiters)
+	end := len(all)
+	if t.answer > 0 && from+t.answer < end {
+		end = from + t.answer
+		next, res.More = strconv.Itoa(end), true
+	}
+	n := len(res.Holders)
+	res.Holding, res.Waiting = n, len(res.Waiters)
+	res.Holders, res.Waiters = all[min(from, n):min(end, n)], all[max(from, n):max(end, n)]
+	return next
 }
 
 func (t *toy) resource(name string) driver.Resource {

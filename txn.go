@@ -40,10 +40,12 @@ type Op struct {
 	put putting
 }
 
-// GetOp gets a key; an absent one gives no entry.
+// GetOp gets a key; an absent one gives no entry, and one that does not fit into the
+// answer makes the transaction ErrExhausted.
 func GetOp(key string) Op { return Op{op: driver.Op{Kind: driver.OpGet, Key: key}} }
 
-// RangeOp gets all keys that begin with prefix.
+// RangeOp gets keys that begin with prefix, in order of key as many as fit into the
+// answer beside all else; [OpResult.More] says whether that is all.
 func RangeOp(prefix string, opts ...RangeOption) Op {
 	op := driver.Op{Kind: driver.OpGet, Key: prefix, Prefix: true}
 	for _, o := range opts {
@@ -94,8 +96,12 @@ type TxnResult struct {
 // OpResult is what one operation found.
 type OpResult struct {
 	Entries []Entry
-	Count   int64 // keys that matched or were removed
-	More    bool  // Limit cut some off
+	// Count is how many keys a put or delete found. Of a get it is how many Entries
+	// there are, or with [Counted] how many keys begin with the prefix.
+	Count int64
+	// More: there are more keys than Entries has. A range in order of key goes on
+	// [After] the last of them, or from where it began if there is none.
+	More bool
 }
 
 // Txn runs a transaction.
@@ -138,7 +144,9 @@ func (k *KV) ops(to *[]driver.Op, ops []Op) error {
 			return err
 		}
 		op := o.op
-		op.Key = key
+		if op.Key = key; op.After != "" {
+			op.After = k.s.prefix + op.After
+		}
 		if o.put.session != nil {
 			op.Lease = o.put.session.lease
 		}
@@ -173,8 +181,11 @@ func (k *KV) checkPut(o *Op) error {
 }
 
 func checkRange(op *driver.Op) error {
-	if op.Limit < 0 {
-		return invalid("Limit(%d) is negative; 0 is all", op.Limit)
+	switch {
+	case op.Limit < 0:
+		return invalid("Limit(%d) is negative; 0 is none", op.Limit)
+	case op.After != "" && op.Sort != driver.ByKey:
+		return invalid("After(%q) in another order than that of keys; only ByKey can begin behind a key", op.After)
 	}
 	return nil
 }

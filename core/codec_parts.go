@@ -77,13 +77,16 @@ const (
 	keyDesc
 	keyOnly
 	keyPrevious
+	keyAfter
+	keyCount
 	endKeyOp
 )
 
 func keyOpFields(o *KeyOp) uint64 {
 	return mask(o.Prefix, keyPrefix) | mask(len(o.Value) > 0, keyValue) | mask(o.Lease != SessionID{}, keyLease) |
 		mask(o.Expire != 0, keyExpire) | mask(o.Limit != 0, keyLimit) | mask(o.Sort != 0, keySort) |
-		mask(o.Desc, keyDesc) | mask(o.KeysOnly, keyOnly) | mask(o.Previous, keyPrevious)
+		mask(o.Desc, keyDesc) | mask(o.KeysOnly, keyOnly) | mask(o.Previous, keyPrevious) |
+		mask(o.After != "", keyAfter) | mask(o.Count, keyCount)
 }
 
 func appendKeyOps(dst []byte, list []KeyOp) []byte {
@@ -114,6 +117,9 @@ func appendKeyOp(dst []byte, o *KeyOp) []byte {
 	if fields&keySort != 0 {
 		dst = append(dst, byte(o.Sort))
 	}
+	if fields&keyAfter != 0 {
+		dst = appendString(dst, o.After)
+	}
 	return dst
 }
 
@@ -137,7 +143,7 @@ func (r *reader) keyOp(o *KeyOp) {
 	}
 	o.Key = r.string()
 	o.Prefix, o.Desc = fields&keyPrefix != 0, fields&keyDesc != 0
-	o.KeysOnly, o.Previous = fields&keyOnly != 0, fields&keyPrevious != 0
+	o.KeysOnly, o.Previous, o.Count = fields&keyOnly != 0, fields&keyPrevious != 0, fields&keyCount != 0
 	if fields&keyValue != 0 {
 		o.Value = r.bytes()
 	}
@@ -152,6 +158,9 @@ func (r *reader) keyOp(o *KeyOp) {
 	}
 	if fields&keySort != 0 {
 		o.Sort = SortBy(r.enum(byte(ByValue), "sort order"))
+	}
+	if fields&keyAfter != 0 {
+		o.After = r.string()
 	}
 	r.absent(fields != keyOpFields(o))
 }

@@ -247,9 +247,15 @@ type KeyOp struct {
 	Value    []byte
 	Lease    SessionID // put: the key ends with this session; zero: none
 	Expire   int64     // put: ns until the key ends by itself; 0: never
-	Limit    uint64    // get, and delete of a prefix: at most so many; 0: all
+	Limit    uint64    // at most so many; 0: get: as many as one result takes, delete of a prefix: all
 	Sort     SortBy
 	Desc     bool
 	KeysOnly bool
 	Previous bool
+	// After is where a range in order of key goes on: with the keys that follow
+	// this one in its order.
+	After string
+	// Count has a range count all keys with its prefix, before After and beyond
+	// Limit too.
+	Count bool
 }

@@ -32,8 +32,10 @@ type Config struct {
 	// 0 means 512 and 4,096. Ops bounds the compares and operations of one
 	// transaction together, and the names of one claim; 0 means 128.
 	Name, Meta, Ops int
-	// Result is about how many bytes of keys one result returns; what does not
-	// fit is left out and More says so. 0 means 1 MiB.
+	// Result is about how many bytes of keys one result returns, and with it how
+	// many keys one transaction looks at: 10,000 a MiB. A range in order of key that
+	// meets either end is cut, and More says so; all else that does not fit refuses
+	// the transaction. 0 means 1 MiB.
 	Result int
 	// Sessions, Names and Keys are quotas of each namespace, Holds is one of each
 	// session: how many claims it may have, held or waiting; 0 means none.

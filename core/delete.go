@@ -43,7 +43,7 @@ func (ns *namespace) countUpTo(prefix string, max int) (n int) {
 func (t *transaction) delete(o *KeyOp, r *KeyResult) {
 	page := o.Prefix && o.Limit != 0 && !t.m.early
 	for _, k := range t.toDelete(o, page, r) {
-		if o.Previous && !t.add(r, k.row()) && page {
+		if o.Previous && !t.add(r, k.row(), page || t.m.early) && page {
 			return // it is deleted with the next page, which tells of it
 		}
 		t.write()

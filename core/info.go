@@ -19,9 +19,12 @@ type SessionInfo struct {
 	Grace     int64
 	Stale     bool // its deadline has passed and its policy keeps it
 	Revoked   bool // its end is decided; it may only give back
-	Claims    []ClaimInfo
-	Waits     []ClaimInfo
-	Keys      []string
+	// What it holds, awaits and has of keys, by SessionPage; Next is where that
+	// goes on, zero: nowhere.
+	Claims []ClaimInfo
+	Waits  []ClaimInfo
+	Keys   []string
+	Next   Cursor
 }
 
 // ClaimInfo is one holder or waiter of one name.
@@ -71,6 +74,11 @@ type ResourceInfo struct {
 	Modified  uint64
 	Version   uint64
 	Value     []byte // election: the leader's
-	Holders   []ClaimInfo
-	Waiters   []ClaimInfo // in order of arrival, an upgrade first
+	Holding   int    // how many hold it
+	Waiting   int    // how many wait for it
+	// Those of them that this answer tells; Next is where the rest goes on, zero:
+	// there is none.
+	Holders []ClaimInfo // by token
+	Waiters []ClaimInfo // in order of arrival, an upgrade first
+	Next    Cursor
 }

@@ -47,34 +47,33 @@ func (m *Machine) TTL(id SessionID) (int64, bool) {
 	return s.ttl, true
 }
 
-// Session tells what the machine knows of a session that has not ended.
+// Session tells what the machine knows of a session that has not ended, but not
+// what it has: that is told by SessionPage.
 func (m *Machine) Session(id SessionID) (SessionInfo, bool) {
 	s := m.session(id)
 	if s == nil {
 		return SessionInfo{}, false
 	}
-	i := SessionInfo{
+	return SessionInfo{
 		ID: id, Namespace: s.ns.name, Identity: s.identity, Owner: s.owner, Meta: s.meta,
 		TTL: s.ttl, Left: max(0, s.deadline-m.now), Deadline: s.deadline, Opened: s.opened, OpenedAt: s.openedAt,
 		Window: s.window, Mark: s.mark, Policy: s.policy, Grace: s.grace,
 		Stale: s.life == stale || s.life == lapsed, Revoked: s.revoked,
+	}, true
+}
+
+// SessionPage is Session with what the session holds, awaits and has of keys, from
+// after on and at most max of it (0, or more than MaxClaims: MaxClaims; of a claim
+// of several names all are told). Next is where the next page goes on.
+func (m *Machine) SessionPage(id SessionID, after Cursor, max int) (SessionInfo, bool) {
+	i, ok := m.Session(id)
+	if !ok {
+		return i, false
 	}
-	for c := s.has.head(); c != nil; c = c.next {
-		parts := c.parts()
-		for j := range parts {
-			switch c.state {
-			case waiting:
-				i.Waits = append(i.Waits, parts[j].info())
-			case granted, revoked:
-				i.Claims = append(i.Claims, parts[j].info())
-			}
-		}
-	}
-	if keys := s.has.leased(); keys != nil {
-		keys.from("", func(k *key) bool {
-			i.Keys = append(i.Keys, k.name)
-			return true
-		})
+	b := pageOf(max, MaxClaims, m.cfg.Result)
+	own := m.session(id).has
+	if after.list == cursorKeys || own.addClaims(&i, after, &b) {
+		own.addKeys(&i, after, &b)
 	}
 	return i, true
 }
@@ -102,80 +101,105 @@ func (p *part) info() ClaimInfo {
 	return i
 }
 
-// Inspect tells what a name is, who holds it and who waits. A lock or election
-// that nobody holds or awaits does not exist.
+// Inspect tells what a name is, who holds it and who waits: the first MaxClaims of
+// them. A lock or election that nobody holds or awaits does not exist.
 func (m *Machine) Inspect(namespace, name string) (ResourceInfo, bool) {
-	if ns := m.known(namespace); ns != nil {
-		if r := ns.lookup(name); r != nil {
-			return r.info(), true
-		}
-	}
-	return ResourceInfo{}, false
+	return m.InspectPage(namespace, name, Cursor{}, 0)
 }
 
-// List inspects the names with the prefix that come after that name, in order,
-// at most max of them (0: 100), and says whether there are more.
-func (m *Machine) List(namespace, prefix, after string, max int) (list []ResourceInfo, more bool) {
+// Holder tells the hold on a name with a token, whoever's it is.
+func (m *Machine) Holder(namespace, name string, token uint64) (ClaimInfo, bool) {
 	ns := m.known(namespace)
 	if ns == nil {
-		return nil, false
+		return ClaimInfo{}, false
 	}
-	or(&max, 100)
-	from := prefix
-	if after >= prefix {
-		from = after
+	c := ns.byToken(name, token)
+	if c == nil {
+		return ClaimInfo{}, false
 	}
-	ns.order.from(from, func(r *resource) bool {
-		switch {
-		case !strings.HasPrefix(r.name, prefix):
-			return false
-		case r.idle || r.name <= after && after != "":
-			return true
-		case len(list) == max:
-			more = true
-			return false
+	parts := c.parts()
+	for i := range parts {
+		if parts[i].r.name == name {
+			return parts[i].info(), true
 		}
-		list = append(list, r.info())
-		return true
-	})
-	return list, more
+	}
+	return ClaimInfo{}, false
 }
 
+// InspectPage is Inspect from after on, with at most max claims (0, or more than
+// MaxClaims: MaxClaims) and about as many bytes as a result may have. Next is where
+// the next page goes on.
+func (m *Machine) InspectPage(namespace, name string, after Cursor, max int) (ResourceInfo, bool) {
+	ns := m.known(namespace)
+	if ns == nil {
+		return ResourceInfo{}, false
+	}
+	r := ns.lookup(name)
+	if r == nil {
+		return ResourceInfo{}, false
+	}
+	i, b := r.info(), pageOf(max, MaxClaims, m.cfg.Result)
+	r.addClaims(&i, after, &b)
+	return i, true
+}
+
+// List inspects the names with the prefix that come after that name, in order, at
+// most so many of them (0: 100; more than MaxNames: MaxNames). Of each it tells the
+// first claims: where that is not all, its Next is set. next is the name after
+// which the next page begins, which need not be one that is told; "": there is
+// nothing more.
+func (m *Machine) List(namespace, prefix, after string, most int) (list []ResourceInfo, next string) {
+	ns := m.known(namespace)
+	if ns == nil {
+		return nil, ""
+	}
+	or(&most, 100)
+	b := pageOf(most, MaxNames, m.cfg.Result)
+	seen, last := 0, after
+	ns.order.from(max(prefix, after), func(r *resource) bool {
+		switch {
+		case r.name == after:
+			return true
+		case !strings.HasPrefix(r.name, prefix):
+			return false
+		}
+		if seen++; seen > maxNamesSeen || !r.idle && !r.listOn(&list, &b, m.cfg.Result) {
+			next = last
+			return false
+		}
+		last = r.name
+		return true
+	})
+	return list, next
+}
+
+// listOn adds r to a list if there is room for it and its first claims.
+func (r *resource) listOn(list *[]ResourceInfo, b *page, bytes int) bool {
+	i, own := r.info(), page{items: fewClaims, bytes: bytes}
+	r.addClaims(&i, Cursor{}, &own)
+	if !b.take(128 + len(r.name) + bytes - own.bytes) {
+		return false
+	}
+	*list = append(*list, i)
+	return true
+}
+
+// info tells all of a name but its claims.
 func (r *resource) info() ResourceInfo {
 	i := ResourceInfo{
 		Namespace: r.ns.name, Name: r.name, Kind: r.kind, Limit: r.limit, Used: r.used, Number: r.number,
-		Unsigned: r.unsigned, Created: r.created, Modified: r.modified, Version: r.version,
+		Unsigned: r.unsigned, Created: r.created, Modified: r.modified, Version: r.version, Holding: r.holders.n,
+	}
+	if r.line != nil {
+		i.Waiting = r.line.waiting()
 	}
 	if r.kind == RWMutex {
 		i.Limit, i.Used = 0, int64(r.holders.n)
 	}
-	for p := r.holders.head; p != nil; p = p.next {
-		i.Holders = append(i.Holders, p.info())
-	}
-	if r.kind == Election && len(i.Holders) > 0 {
-		i.Value = i.Holders[0].Value
-	}
-	if r.line != nil {
-		i.Waiters = r.waiters()
+	if p := r.holders.head; r.kind == Election && p != nil && p.c.rare != nil {
+		i.Value = p.c.rare.value
 	}
 	return i
-}
-
-func (r *resource) waiters() (list []ClaimInfo) {
-	before := r.holders.tail
-	r.line.each(func(p *part) {
-		w := p.info()
-		w.Position = len(list) + 1
-		if before != nil {
-			w.BeforeSeq = before.c.seq
-			if before.c.s != nil {
-				w.Before = before.c.s.id
-			}
-		}
-		before = p
-		list = append(list, w)
-	})
-	return list
 }
 
 // Namespaces is how many were ever used, since this machine was made or restored.

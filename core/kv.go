@@ -89,21 +89,6 @@ func (m *Machine) dropKey(k *key, why Code) {
 	m.keys.release(k)
 }
 
-// holds says whether a condition is true of its key, or of all with the prefix;
-// without any, of an absent one.
-func (ns *namespace) holds(c *Compare) bool {
-	found, all := false, true
-	ns.matching(c.Key, c.Prefix, func(k *key) bool {
-		found = true
-		all = related(k.compare(c), c.Is)
-		return all
-	})
-	if !found {
-		return c.Target < CompareValue && related(order(0, c.Num), c.Is)
-	}
-	return all
-}
-
 func (k *key) compare(c *Compare) int {
 	switch c.Target {
 	case CompareMod:

@@ -38,11 +38,17 @@ func (r *rig) put(id core.SessionID, keys []string, lease core.SessionID) {
 	}
 }
 
-// count is how many keys have the prefix.
-func (r *rig) count(prefix string) uint64 {
-	c := core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Key: prefix, Prefix: true, KeysOnly: true}}}
-	res := r.m.Read("", &c)
-	return res.Keys[0].Count
+// count is how many keys there are with a prefix, read page by page.
+func (r *rig) count(prefix string) (n uint64) {
+	op := core.KeyOp{Key: prefix, Prefix: true, KeysOnly: true}
+	for {
+		res := r.m.Read("", &core.Command{Op: core.OpTxn, Then: []core.KeyOp{op}})
+		keys := res.Keys[0].Keys
+		if n += uint64(len(keys)); !res.Keys[0].More {
+			return n
+		}
+		op.After = keys[len(keys)-1].Name
+	}
 }
 
 // TestLeaseOfManyKeys: a lease with any number of keys, put in either order, ends

@@ -97,7 +97,10 @@ func limitsOf(seed uint64) (core.Config, twin.Config) {
 	if r.IntN(8) == 0 {
 		c.Waiters = 1 + r.IntN(3)
 	}
-	return c, twin.Config{Revision: c.Revision, Window: c.Window, Budget: c.Budget, Waiters: c.Waiters}
+	if r.IntN(3) == 0 {
+		c.Result = 105 + r.IntN(1000) // one key to a dozen
+	}
+	return c, twin.Config{Revision: c.Revision, Window: c.Window, Budget: c.Budget, Waiters: c.Waiters, Result: c.Result}
 }
 
 // history makes n entries of a seed; the twin tells the generator what tokens
@@ -157,14 +160,19 @@ func sameAsTwin(seed uint64, entries []twin.Entry) error {
 // sameNames compares what Inspect tells of every name.
 func sameNames(m *subject, tw *twin.Twin) error {
 	for _, n := range tw.Names() {
-		got, ok := m.Inspect(n[0], n[1])
+		got, ok := inspectAll(m.Machine, n[0], n[1], func() int { return 0 }, func() {})
 		want := tw.Inspect(n[0], n[1])
 		onlyTwins(&got)
 		if !ok || !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("inspect %s in %s: %v\n%+v\nwant:\n%+v", n[1], n[0], ok, got, want)
 		}
 	}
-	return nil
+	var spaces []string
+	for _, n := range tw.Names() {
+		spaces = append(spaces, n[0])
+	}
+	slices.Sort(spaces)
+	return samePages(m.Machine, slices.Compact(spaces)...)
 }
 
 // onlyTwins leaves of a resource what the twin knows too.

@@ -48,7 +48,7 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	r.apply(core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Holds: 2, Names: math.MaxInt, Waiters: 1}})
-	if s, _ := r.m.Session(id); len(s.Claims) != 4 {
+	if s, _ := r.m.SessionPage(id, core.Cursor{}, 0); len(s.Claims) != 4 {
 		t.Errorf("a smaller quota has left %d of 4 holds", len(s.Claims))
 	}
 	r.must(t, id, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1}, core.CodeOK)

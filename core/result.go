@@ -59,7 +59,10 @@ type Holder struct {
 	Revoked  bool
 }
 
-// KeyResult is what one operation of a transaction found.
+// KeyResult is what one operation of a transaction found. Count is how many keys
+// a put or delete found; of a read, how many it tells, or with KeyOp.Count how many
+// there are. More says that Limit or the size of a result cut a range: there are
+// keys after the last one, or after KeyOp.After if there is none.
 type KeyResult struct {
 	Keys  []Key
 	Count uint64 // keys that matched, or were deleted

@@ -62,7 +62,7 @@ func playFile(t *testing.T, file string, e script.Engine, write bool) {
 }
 
 // limits are what a script can set with "config".
-type limits struct{ budget, window int }
+type limits struct{ budget, window, result int }
 
 func readLimits(words []string) limits {
 	l := limits{budget: 10_000, window: 1024}
@@ -74,8 +74,10 @@ func readLimits(words []string) limits {
 			l.budget = n
 		case err == nil && k == "window":
 			l.window = n
+		case err == nil && k == "result":
+			l.result = n
 		default:
-			panic("config takes budget=N and window=N, not " + w)
+			panic("config takes budget=N, window=N and result=N, not " + w)
 		}
 	}
 	return l
@@ -96,7 +98,7 @@ func (e *twinEngine) Ask(words []string) (string, bool) {
 	switch words[0] {
 	case "config":
 		l := readLimits(words[1:])
-		e.Twin = twin.New(twin.Config{Budget: l.budget, Window: uint64(l.window), Waiters: 10_000})
+		e.Twin = twin.New(twin.Config{Budget: l.budget, Window: uint64(l.window), Waiters: 10_000, Result: l.result})
 		return "", true
 	case "table":
 		return tableRows(e.Table(script.ID(words[1]))), true
@@ -125,7 +127,7 @@ func (e *machineEngine) Ask(words []string) (string, bool) {
 	switch words[0] {
 	case "config":
 		l := readLimits(words[1:])
-		e.subject = newSubject(core.Config{Budget: l.budget, Window: uint64(l.window)})
+		e.subject = newSubject(core.Config{Budget: l.budget, Window: uint64(l.window), Result: l.result})
 		return "", true
 	case "table":
 		table, _ := e.Table(script.ID(words[1]))

@@ -1,29 +1,29 @@
 package core
 
-import (
-	"bytes"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // txn runs one branch, all of it or nothing, at one revision.
 func (m *Machine) txn(ns *namespace, c *Command, r *Result) {
 	if !m.validTxn(c, r) {
 		return
 	}
-	ok := !slices.ContainsFunc(c.If, func(i Compare) bool { return !ns.holds(&i) })
+	t := transaction{m: m, ns: ns, room: m.cfg.Result, looks: m.looks()}
+	ok := t.all(c.If)
 	ops := c.Then
 	if !ok {
 		ops = c.Else
 	}
-	if !m.validBranch(ns, ops, r) || !m.validDeletes(ns, ops, r) {
+	if !t.fits(r) || !m.validBranch(ns, ops, r) || !m.validDeletes(ns, ops, r) || !t.reserve(ops, r) {
 		return
 	}
 	r.OK = ok
 	r.Keys = make([]KeyResult, len(ops))
-	t := transaction{m: m, ns: ns, room: m.cfg.Result}
 	for i := range ops {
 		t.do(&ops[i], &r.Keys[i])
+	}
+	if !t.fits(r) {
+		r.OK, r.Keys = false, nil
+		return
 	}
 	r.Revision = m.revision
 }
@@ -73,6 +73,8 @@ func (m *Machine) validKeyOp(o *KeyOp, r *Result) bool {
 		r.refuse(CodeInvalid, "an operation on %q has an unknown kind or order", o.Key)
 	case o.Kind == KeyPut && o.Prefix:
 		r.refuse(CodeInvalid, "a prefix cannot be put: name the key")
+	case o.After != "" && (!o.ranges() || o.Sort != ByKey):
+		r.refuse(CodeInvalid, "an operation on %q begins after another key: only a range in order of key can", o.Key)
 	default:
 		return true
 	}
@@ -107,10 +109,13 @@ func (m *Machine) validBranch(ns *namespace, ops []KeyOp, r *Result) bool {
 
 // transaction runs operations; the first that writes takes the revision.
 type transaction struct {
-	m     *Machine
-	ns    *namespace
-	wrote bool
-	room  int // bytes that may still be returned
+	m      *Machine
+	ns     *namespace
+	wrote  bool
+	writes bool   // some operation does
+	room   int    // bytes that ranges may still return; all else is reserved
+	looks  int    // keys that may still be looked at
+	over   string // what does not fit, and what to do; "": all does
 }
 
 func (t *transaction) write() {
@@ -136,67 +141,9 @@ func (t *transaction) put(o *KeyOp, r *KeyResult) {
 	if prev := t.m.put(t.ns, o); prev.Version > 0 {
 		r.Count = 1
 		if o.Previous {
-			t.add(r, prev)
+			t.add(r, prev, t.m.early)
 		}
 	}
-}
-
-func (t *transaction) get(o *KeyOp, r *KeyResult) {
-	var found []*key
-	t.ns.matching(o.Key, o.Prefix, func(k *key) bool {
-		found = append(found, k)
-		return true
-	})
-	r.Count = uint64(len(found))
-	if o.Sort != ByKey || o.Desc {
-		slices.SortStableFunc(found, o.compare)
-	}
-	for _, k := range found {
-		if o.Limit != 0 && uint64(len(r.Keys)) == o.Limit {
-			r.More = true
-			return
-		}
-		row := k.row()
-		if o.KeysOnly {
-			row.Value = nil
-		}
-		if !t.add(r, row) {
-			return
-		}
-	}
-}
-
-// add returns a key as long as there is room.
-func (t *transaction) add(r *KeyResult, k Key) bool {
-	size := len(k.Name) + len(k.Value) + 64
-	if size > t.room {
-		r.More = true
-		return false
-	}
-	t.room -= size
-	r.Keys = append(r.Keys, k)
-	return true
-}
-
-// compare orders by what o says, equal ones as they come: by key.
-func (o *KeyOp) compare(a, b *key) int {
-	sign := 0
-	switch o.Sort {
-	case ByKey:
-		sign = strings.Compare(a.name, b.name)
-	case ByVersion:
-		sign = order(a.version, b.version)
-	case ByCreate:
-		sign = order(a.created, b.created)
-	case ByMod:
-		sign = order(a.modified, b.modified)
-	case ByValue:
-		sign = bytes.Compare(a.value, b.value)
-	}
-	if o.Desc {
-		return -sign
-	}
-	return sign
 }
 
 // Read answers a command that changes nothing: OpCount with CountLoad,

@@ -48,7 +48,7 @@ func (Base) KeepLease(context.Context, *Lease, time.Duration) error { return err
 func (Base) EndLease(context.Context, *Lease) error { return errors.ErrUnsupported }
 
 // LeaseInfo is unsupported.
-func (Base) LeaseInfo(context.Context, LeaseID) (LeaseInfo, error) {
+func (Base) LeaseInfo(context.Context, *LeaseInfoRequest) (LeaseInfo, error) {
 	return LeaseInfo{}, errors.ErrUnsupported
 }
 

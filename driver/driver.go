@@ -13,6 +13,8 @@
 //     takes the wish back in the background, also if it is granted meanwhile.
 //   - A grant's token is greater than that of every earlier grant of the same
 //     name, for ever.
+//   - A read tells all that it was asked for, or says where it goes on, or fails
+//     with ErrExhausted. What is there all the time is told exactly once.
 //   - All methods may be called at the same time.
 package driver
 
@@ -52,7 +54,7 @@ type Driver interface {
 	// EndLease revokes l with all that hangs on it; ErrLost if it had ended.
 	EndLease(ctx context.Context, l *Lease) error
 	// LeaseInfo tells what the engine knows of a session, by its id.
-	LeaseInfo(ctx context.Context, id LeaseID) (LeaseInfo, error)
+	LeaseInfo(ctx context.Context, r *LeaseInfoRequest) (LeaseInfo, error)
 
 	Count(ctx context.Context, r *CountRequest) (CountReply, error)
 	Reserve(ctx context.Context, r *ReserveRequest) (ReserveReply, error)
@@ -305,23 +307,35 @@ type Resource struct {
 	Kind              ResourceKind
 	Limit, Used       int64
 	Created, Modified uint64
-	Holders, Waiters  []Claim
+	// Holding and Waiting are how many hold it and wait for it, as far as the
+	// engine knows; Holders and Waiters those of them that this answer tells, in
+	// the order of their tokens and of their places.
+	Holding, Waiting int
+	Holders, Waiters []Claim
+	// More: those are not all. An Inspect of the name tells the rest.
+	More bool
 }
 
 // InspectRequest asks for one name, or for all with a prefix, in order of name.
 type InspectRequest struct {
 	Name   string
 	Prefix bool
-	After  string // with Prefix: begin after this name
-	Max    int    // with Prefix: at most so many; 0: 100
-	_      struct{}
+	// After is where to begin: what an earlier answer's Next was, or with Prefix
+	// any name, to begin behind it. Empty: at the beginning.
+	After string
+	// Max bounds the answer: so many names, of one name so many claims. It may be
+	// shorter all the same; 0: as long as the engine likes.
+	Max int
+	_   struct{}
 }
 
 // InspectReply answers it. An unknown name gives no resource and no error.
 type InspectReply struct {
 	Resources []Resource
 	Revision  uint64
-	More      bool
+	// Next is where the names, or the claims of the one name, go on; empty: this
+	// is the end of them.
+	Next string
 }
 
 // ForceRequest ends the claim on Name that has Token.
@@ -343,6 +357,18 @@ type LeaseID [16]byte
 // String is the id in hexadecimal digits.
 func (id LeaseID) String() string { return hex.EncodeToString(id[:]) }
 
+// LeaseInfoRequest asks for a session.
+type LeaseInfoRequest struct {
+	ID LeaseID
+	// After is where to begin: what an earlier answer's Next was; empty: at the
+	// beginning.
+	After string
+	// Max bounds the names and keys of the answer. It may be shorter all the same,
+	// and longer by the names of one claim; 0: as long as the engine likes.
+	Max int
+	_   struct{}
+}
+
 // LeaseInfo is a session as the engine knows it.
 type LeaseInfo struct {
 	ID        LeaseID
@@ -350,9 +376,13 @@ type LeaseInfo struct {
 	ExpiresIn time.Duration
 	Owner     string
 	Meta      string
-	Names     []string // what it holds
-	Waits     []string // what it waits for
-	Keys      []string // keys bound to it
+	// What it holds and waits for, and the keys bound to it, in any order; some may
+	// be told several times. Next is where that goes on; empty: this is the end of
+	// it.
+	Names []string
+	Waits []string
+	Keys  []string
+	Next  string
 }
 
 // CountOp is what to do to a counter.

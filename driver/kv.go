@@ -86,12 +86,17 @@ type Op struct {
 	//
 	// A get tells at most so many keys. A delete may leave the others for the next
 	// call and says so (More): a server cannot delete any number at once. A backend
-	// that can need not look at it. 0: all.
+	// that can need not look at it. 0: all, or of a get as many as one answer takes.
 	Limit int
 	// Get.
 	Sort     SortBy
 	Desc     bool
 	KeysOnly bool
+	// After is where a prefix that is read in order of key goes on: with the keys
+	// that follow this one in that order. The key need not exist.
+	After string
+	// Count asks for the number of all keys with the prefix.
+	Count bool
 	// Previous asks put and delete for what was there before.
 	Previous bool
 	_        struct{}
@@ -114,9 +119,16 @@ type TxnReply struct {
 }
 
 // OpResult is what one operation found: a get its keys, a put or delete with
-// Previous what was there. Count is how many keys matched or were removed.
+// Previous what was there.
+//
+// Only a prefix that is read in order of key may be cut at less than its Limit, and
+// is read on after its last key, or after the same one if it told none. Everything
+// else is told whole, or the transaction is refused with ErrExhausted and has
+// changed nothing.
 type OpResult struct {
-	KVs   []KV
+	KVs []KV
+	// Count is how many keys a put or delete found. Of a get it is how many it
+	// tells, and with Op.Count how many there are with the prefix.
 	Count int64
 	More  bool // there are more keys than were told or, of a delete with a Limit, removed
 }

@@ -124,7 +124,7 @@ func Cases() []Case {
 		rwCases, upgradeCases, semaphoreCases, resizeCases, allCases,
 		lossCases, claimDeadlineCases, forceCases, sessionCases,
 		electionCases, latchCases, counterCases, bufferedCases, sequenceCases,
-		kvCases, rangeCases, txnCases, watchCases, historyCases,
+		kvCases, rangeCases, txnCases, pageCases, watchCases, historyCases,
 		inspectCases, sweepCases, spaceCases, errorCases, absentCases())
 }
 

@@ -82,6 +82,8 @@ func (e *engine) txn(r *driver.TxnRequest) (*driver.TxnReply, error) {
 		switch {
 		case i > 0 && e.has("half done"):
 			reply.Results = append(reply.Results, driver.OpResult{})
+		case i > 10 && op.Kind == driver.OpGet && e.has("gets look absent"):
+			reply.Results = append(reply.Results, driver.OpResult{More: true})
 		case op.Kind == driver.OpGet && e.has("reads the past"):
 			reply.Results = append(reply.Results, e.get(past, op))
 		default:
@@ -215,8 +217,12 @@ func (e *engine) store(k *key) {
 	e.keys[k.Key] = k
 }
 
-func (e *engine) delete(op driver.Op, ordinal uint32) driver.OpResult {
-	res := e.get(e.keys, driver.Op{Key: op.Key, Prefix: op.Prefix})
+func (e *engine) delete(op driver.Op, ordinal uint32) (res driver.OpResult) {
+	res = e.get(e.keys, driver.Op{Key: op.Key, Prefix: op.Prefix})
+	res.More = false
+	if e.has("previous cut") && op.Prefix && len(res.KVs) > 10 {
+		defer func() { res.KVs = res.KVs[:10] }()
+	}
 	if e.has("deletes one") && len(res.KVs) > 1 {
 		res.KVs = res.KVs[:1]
 	}
@@ -241,17 +247,37 @@ func (e *engine) get(keys map[string]*key, op driver.Op) (res driver.OpResult) {
 			res.KVs = append(res.KVs, keys[name].read())
 		}
 	}
-	res.Count = int64(len(res.KVs))
+	total := len(res.KVs)
 	slices.SortStableFunc(res.KVs, func(a, b driver.KV) int { return e.order(op, a, b) })
+	res.KVs = slices.DeleteFunc(res.KVs, func(kv driver.KV) bool { return op.After != "" && e.passed(op, kv.Key) })
 	if op.Limit > 0 && len(res.KVs) > op.Limit && !e.has("limit ignored") {
 		res.KVs, res.More = res.KVs[:op.Limit], true
+	}
+	if n := len(res.KVs); n > 1000 && e.has("cut looks complete") || n > 20 && op.Sort != driver.ByKey && e.has("sorted is cut") {
+		res.KVs, res.More = res.KVs[:min(n, 1000)-10], false
 	}
 	for i := range res.KVs {
 		if op.KeysOnly && !e.has("values anyway") {
 			res.KVs[i].Value = nil
 		}
 	}
+	if res.Count = int64(len(res.KVs)); op.Count && !e.has("counts the page") {
+		res.Count = int64(total)
+	}
 	return res
+}
+
+// passed: a range that goes on after a key has told this one.
+func (e *engine) passed(op driver.Op, key string) bool {
+	switch {
+	case key == op.After:
+		return !e.has("a key repeats")
+	case e.has("after has to exist") && e.keys[op.After] == nil:
+		return true
+	case e.has("a key skipped") && len(key) == len(op.After) && key[:len(key)-1] == op.After[:len(key)-1] && key[len(key)-1]-1 == op.After[len(key)-1]:
+		return true
+	}
+	return op.Desc != (key < op.After)
 }
 
 func (e *engine) order(op driver.Op, a, b driver.KV) int {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -363,7 +364,8 @@ func (t *toy) EndLease(ctx context.Context, l *driver.Lease) error {
 	return nil
 }
 
-func (t *toy) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (t *toy) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+	id := r.ID
 	l, err := t.e.leaseByID(id)
 	if err != nil {
 		return driver.LeaseInfo{}, err
@@ -387,7 +389,33 @@ func (t *toy) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInf
 			info.Keys = append(info.Keys, name)
 		}
 	}
+	t.e.cutInfo(r, &info)
 	return info, nil
+}
+
+// cutInfo leaves of info what a request asks for: one list after the other.
+func (e *engine) cutInfo(r *driver.LeaseInfoRequest, info *driver.LeaseInfo) {
+	skip, _ := strconv.Atoi(r.After)
+	left := r.Max
+	if left == 0 {
+		left = 1 << 30
+	}
+	told := 0
+	for _, list := range []*[]string{&info.Names, &info.Waits, &info.Keys} {
+		slices.Sort(*list)
+		n := min(skip, len(*list))
+		*list, skip = (*list)[n:], skip-n
+		if told += n; len(*list) > left {
+			*list = (*list)[:left]
+			info.Next = "more"
+		}
+		left, told = left-len(*list), told+len(*list)
+	}
+	if info.Next != "" && !e.has("session cut") {
+		info.Next = strconv.Itoa(told)
+	} else {
+		info.Next = ""
+	}
 }
 
 func (t *toy) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
@@ -399,19 +427,57 @@ func (t *toy) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.Ins
 	reply := driver.InspectReply{Revision: t.e.rev}
 	if !r.Prefix {
 		if res := t.e.resource(t.e.spell(r.Name)); res.Kind != 0 || len(res.Holders) > 0 {
+			reply.Next = t.e.cutClaims(r, &res)
 			reply.Resources = append(reply.Resources, res)
 		}
 		return reply, nil
 	}
 	for _, name := range t.e.names() {
-		if (strings.HasPrefix(name, r.Name) || t.e.has("prefix ignored")) && name > r.After {
+		beyond := name > r.After || name == r.After && t.e.has("names repeat")
+		if (strings.HasPrefix(name, r.Name) || t.e.has("prefix ignored")) && beyond {
 			reply.Resources = append(reply.Resources, t.e.resource(name))
 		}
 	}
-	if len(reply.Resources) > r.Max {
-		reply.Resources, reply.More = reply.Resources[:r.Max], !t.e.has("one page")
+	most := r.Max
+	if most == 0 {
+		most = 100
+	}
+	if len(reply.Resources) > most {
+		reply.Resources = reply.Resources[:most]
+		if !t.e.has("one page") {
+			reply.Next = reply.Resources[most-1].Name
+		}
 	}
 	return reply, nil
+}
+
+// cutClaims leaves of a resource the claims that a request asks for, and is where
+// the rest goes on.
+func (e *engine) cutClaims(r *driver.InspectRequest, res *driver.Resource) (next string) {
+	skip, _ := strconv.Atoi(r.After)
+	all := slices.Concat(res.Holders, res.Waiters)
+	end := len(all)
+	if r.Max > 0 && skip+r.Max < end {
+		end = skip + r.Max
+		if next = strconv.Itoa(end); e.has("claims cut") {
+			next = ""
+		}
+		if e.has("a claim skipped") {
+			next = strconv.Itoa(end + 1)
+		}
+	}
+	res.Holding, res.Waiting = len(res.Holders), len(res.Waiters)
+	res.Holders, res.Waiters = nil, nil
+	for i, c := range all {
+		switch {
+		case i < skip || i >= end:
+		case i < res.Holding:
+			res.Holders = append(res.Holders, c)
+		default:
+			res.Waiters = append(res.Waiters, c)
+		}
+	}
+	return next
 }
 
 // names are those that are held or awaited, in order.

@@ -143,7 +143,7 @@ func txnAllOrNothing(ctx context.Context, e *Env) {
 	}
 	refused(second(s.Get(ctx, "a")), fs.ErrNotExist, "Get of a key of a refused transaction")
 	must(s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.PutOp("a", nil), holdfast.PutOp("b", nil)}}))
-	want(must(s.Range(ctx, "")).Count == 2, "a transaction of two puts made %q", listed(must(s.Range(ctx, ""))))
+	want(must(s.Page(ctx, "")).Count == 2, "a transaction of two puts made %q", listed(must(s.Page(ctx, ""))))
 }
 
 func txnNobodySeesHalf(ctx context.Context, e *Env) {
@@ -211,7 +211,7 @@ func txnDeleteRange(ctx context.Context, e *Env) {
 	want(res.Results[0].Count == 2, "of 2 keys %d were deleted", res.Results[0].Count)
 	want(len(res.Results[0].Entries) == 2 && string(res.Results[0].Entries[1].Value) == "p/b", "Previous tells %+v", res.Results[0].Entries)
 	want(res.Results[1].Count == 0, "of no keys %d were deleted", res.Results[1].Count)
-	want(must(s.Range(ctx, "")).Count == 1, "what is left are %q", listed(must(s.Range(ctx, ""))))
+	want(must(s.Page(ctx, "")).Count == 1, "what is left are %q", listed(must(s.Page(ctx, ""))))
 }
 
 func kvDeleteRange(ctx context.Context, e *Env) {

@@ -3,6 +3,7 @@ package filehold
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -130,33 +131,52 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 		return driver.InspectReply{}, err
 	}
 	reply := driver.InspectReply{Resources: locks(c.e.now(), files)}
-	err = c.e.look(ctx, func() { c.e.inspect(r, &reply) })
-	slices.SortFunc(reply.Resources, func(a, b driver.Resource) int { return strings.Compare(a.Name, b.Name) })
-	if most := limitOf(r); len(reply.Resources) > most {
-		reply.Resources, reply.More = reply.Resources[:most], true
+	if r.Prefix {
+		err = c.e.list(ctx, r, &reply)
+	} else {
+		err = c.e.inspect(ctx, r, &reply)
 	}
 	return reply, err
 }
 
-func limitOf(r *driver.InspectRequest) int {
-	if r.Max == 0 {
-		return 100
+// list adds the names that the machine knows, all of them if there is no Max: the
+// files of all processes were read for it already.
+func (e *engine) list(ctx context.Context, r *driver.InspectRequest, reply *driver.InspectReply) error {
+	rest, known := r.After, 0
+	for more := true; more; more = rest != "" && (r.Max <= 0 || known < r.Max) {
+		err := e.look(ctx, func() {
+			var page []core.ResourceInfo
+			page, rest = e.m.List("", r.Name, rest, core.MaxNames)
+			for i := range page {
+				reply.Resources = append(reply.Resources, resource(e.now(), &page[i]))
+			}
+			known += len(page)
+			reply.Revision = e.m.Revision()
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return r.Max
+	slices.SortFunc(reply.Resources, func(a, b driver.Resource) int { return strings.Compare(a.Name, b.Name) })
+	if n := len(reply.Resources); r.Max > 0 && (n > r.Max || n == r.Max && rest != "") {
+		reply.Resources = reply.Resources[:r.Max]
+		reply.Next = reply.Resources[r.Max-1].Name
+	}
+	return nil
 }
 
-// inspect adds what the machine knows. e.mu is held.
-func (e *engine) inspect(r *driver.InspectRequest, reply *driver.InspectReply) {
-	var list []core.ResourceInfo
-	if r.Prefix {
-		list, reply.More = e.m.List("", r.Name, r.After, r.Max)
-	} else if one, ok := e.m.Inspect("", r.Name); ok {
-		list = append(list, one)
+// inspect tells what the machine knows of a name that is no lock file's.
+func (e *engine) inspect(ctx context.Context, r *driver.InspectRequest, reply *driver.InspectReply) error {
+	after, err := core.ParseCursor(r.After, false)
+	if err != nil {
+		return &driver.Error{Name: r.Name, Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
 	}
-	reply.Revision = e.m.Revision()
-	for i := range list {
-		reply.Resources = append(reply.Resources, resource(e.now(), &list[i]))
-	}
+	return e.look(ctx, func() {
+		reply.Revision = e.m.Revision()
+		if one, ok := e.m.InspectPage("", r.Name, after, r.Max); ok && len(reply.Resources) == 0 {
+			reply.Resources, reply.Next = []driver.Resource{resource(e.now(), &one)}, one.Next.String()
+		}
+	})
 }
 
 // locks are the lock files among slots, each with its holders and waiters.
@@ -172,9 +192,11 @@ func locks(now int64, files []found) []driver.Resource {
 		k := f.claim(now)
 		if f.state == slotHolds {
 			r.Holders, r.Used = append(r.Holders, k), 1
+			r.Holding++
 			continue
 		}
-		k.Position = len(r.Waiters) + 1
+		r.Waiting++
+		k.Position = r.Waiting
 		r.Waiters = append(r.Waiters, k)
 	}
 	var list []driver.Resource

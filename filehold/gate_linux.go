@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -169,7 +170,7 @@ func (e *engine) makeLock(name, file string) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	if r, ok := e.m.Inspect("", name); ok {
+	if r, ok := e.m.InspectPage("", name, core.Cursor{}, 1); ok {
 		return conflict(name, driver.ResourceKind(r.Kind))
 	}
 	if err := e.ctl.reach(e.m.Revision()); err != nil {

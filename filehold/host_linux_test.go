@@ -136,8 +136,8 @@ func (r *room) plain(ctx context.Context, body any) (any, error) {
 		return nothing{}, r.d.Resize(ctx, b.Name, b.Limit)
 	case remove:
 		return nothing{}, r.d.Delete(ctx, b.Kind, b.Name)
-	case askLease:
-		return r.d.LeaseInfo(ctx, b.ID)
+	case driver.LeaseInfoRequest:
+		return r.d.LeaseInfo(ctx, &b)
 	case driver.CountRequest:
 		return r.d.Count(ctx, &b)
 	case driver.SweepRequest:

@@ -302,8 +302,8 @@ func (s *stub) EndLease(ctx context.Context, l *driver.Lease) error {
 	return err
 }
 
-func (s *stub) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
-	return ask[driver.LeaseInfo](ctx, s, askLease{id})
+func (s *stub) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+	return ask[driver.LeaseInfo](ctx, s, *r)
 }
 
 func (s *stub) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {

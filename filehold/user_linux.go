@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"sync"
 	"time"
 
@@ -166,25 +165,15 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 }
 
 // LeaseInfo tells what is known of a session, whichever process's it is.
-func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	if err := c.begin(ctx); err != nil {
 		return driver.LeaseInfo{}, err
 	}
 	defer c.end()
-	var info core.SessionInfo
-	var ok bool
-	if err := c.e.look(ctx, func() { info, ok = c.e.m.Session(core.SessionID(id)) }); err != nil {
+	id := r.ID
+	l, err := c.e.known(ctx, id)
+	if err != nil {
 		return driver.LeaseInfo{}, err
-	}
-	if !ok {
-		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another directory")
-	}
-	l := driver.LeaseInfo{ID: id, Owner: info.Owner, Meta: info.Meta, Keys: slices.Clone(info.Keys)}
-	for _, k := range info.Claims {
-		l.Names = append(l.Names, k.Name)
-	}
-	for _, k := range info.Waits {
-		l.Waits = append(l.Waits, k.Name)
 	}
 	files, _ := readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt), nil)
 	for _, s := range files {
@@ -196,12 +185,29 @@ func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.Lease
 			l.Waits = append(l.Waits, s.name)
 		}
 	}
-	l.Names, l.Waits = inOrder(l.Names), inOrder(l.Waits)
 	return l, nil
 }
 
-// inOrder has each name once.
-func inOrder(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
+// known is what the machine knows of a session, all of it, in as many looks as that
+// takes.
+func (e *engine) known(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+	l := driver.LeaseInfo{ID: id}
+	var info core.SessionInfo
+	for more := true; more; more = info.Next != (core.Cursor{}) {
+		ok := false
+		if err := e.look(ctx, func() { info, ok = e.m.SessionPage(core.SessionID(id), info.Next, 0) }); err != nil {
+			return l, err
+		}
+		if !ok {
+			return l, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another directory")
+		}
+		l.Owner, l.Meta, l.Keys = info.Owner, info.Meta, append(l.Keys, info.Keys...)
+		for i := range info.Claims {
+			l.Names = append(l.Names, info.Claims[i].Name)
+		}
+		for i := range info.Waits {
+			l.Waits = append(l.Waits, info.Waits[i].Name)
+		}
+	}
+	return l, nil
 }

@@ -46,7 +46,6 @@ type (
 		TTL   time.Duration
 	}
 	endLease struct{ Lease *driver.Lease }
-	askLease struct{ ID driver.LeaseID }
 	ping     struct{ Space uint64 }
 	closing  struct{ Space uint64 }
 )
@@ -72,9 +71,9 @@ type (
 
 func init() {
 	for _, body := range []any{
-		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openLease{}, keepLease{}, endLease{}, askLease{}, ping{}, closing{},
+		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openLease{}, keepLease{}, endLease{}, ping{}, closing{},
 		nothing{}, grantReply{}, leaseReply{}, queuedAt{}, leaseEnded{}, faultTold{},
-		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.ForceRequest{}, driver.ForceReply{}, driver.LeaseInfo{},
+		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.LeaseInfoRequest{}, driver.ForceRequest{}, driver.ForceReply{}, driver.LeaseInfo{},
 		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{},
 		driver.TxnRequest{}, driver.TxnReply{}, driver.SweepRequest{}, driver.SweepReply{}, driver.WatchRequest{}, driver.Event{},
 	} {

@@ -75,7 +75,7 @@ func (e *engine) free(cmd *core.Command) error {
 		if name == "" {
 			continue
 		}
-		if _, ok := e.m.Inspect("", name); ok {
+		if _, ok := e.m.InspectPage("", name, core.Cursor{}, 1); ok {
 			continue
 		}
 		file, err := e.gates.find(name)

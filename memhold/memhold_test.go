@@ -289,7 +289,7 @@ func TestForeignLease(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := d2.LeaseInfo(t.Context(), l.ID); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d2.LeaseInfo(t.Context(), &driver.LeaseInfoRequest{ID: l.ID}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("info: %v", err)
 	}
 	if err := d1.EndLease(t.Context(), l); err != nil || !errors.Is(l.Err(), driver.ErrReleased) {

@@ -166,12 +166,12 @@ func (st *store) Ping(context.Context) error { return nil }
 func (st *store) Inspect(_ context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()
-	return client.InspectMachine(st.m, now, "", r), nil
+	return client.InspectMachine(st.m, now, "", r)
 }
 
 // LeaseInfo tells what the memory knows of a session, whoever's it is.
-func (st *store) LeaseInfo(_ context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (st *store) LeaseInfo(_ context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()
-	return client.LeaseOfMachine(st.m, now, "default", id)
+	return client.LeaseOfMachine(st.m, now, "default", r)
 }

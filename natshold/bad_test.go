@@ -117,7 +117,7 @@ func TestRights(t *testing.T) {
 	user := open(t, as(url, "user"))
 	h := must(user.Mutex("m").Acquire(t.Context()))(t)
 	must(user.Counter("c").Add(t.Context(), 1))(t)
-	must(user.KV().Range(t.Context(), ""))(t)
+	must(user.KV().Page(t.Context(), ""))(t)
 	for _, err := range user.Watch(t.Context(), "", 0) {
 		check(t, err)
 		break
@@ -139,7 +139,7 @@ func TestRights(t *testing.T) {
 		"add":   second(reader.Counter("c").Add(t.Context(), 1)),
 		"try":   second(reader.Mutex("m").TryAcquire(t.Context())),
 		"put":   second(reader.KV().Put(t.Context(), "k", nil)),
-		"range": second(reader.KV().Range(t.Context(), "")),
+		"range": second(reader.KV().Page(t.Context(), "")),
 		"watch": watching,
 	} {
 		if !errors.Is(err, fs.ErrPermission) || !holdfast.NotDone(err) || !strings.Contains(err.Error(), "lacks the right") {
@@ -172,7 +172,7 @@ func TestForeignBucket(t *testing.T) {
 	must(kv.PutString("their.own_key", "theirs"))(t)
 	s := open(t, server.URL()+"/small?create=false")
 	check(t, must(s.Mutex("m").Acquire(t.Context()))(t).Release())
-	if keys := must(s.KV().Range(t.Context(), ""))(t); keys.Count != 0 {
+	if keys := must(s.KV().Page(t.Context(), ""))(t); keys.Count != 0 {
 		t.Errorf("somebody else's keys are told: %v", keys)
 	}
 	if _, err := s.KV().Put(t.Context(), "k", make([]byte, 3000)); !errors.Is(err, fs.ErrInvalid) {
@@ -204,7 +204,7 @@ func TestBucketIsDeleted(t *testing.T) {
 	for what, err := range map[string]error{
 		"add":     second(s.Counter("c").Add(t.Context(), 1)),
 		"acquire": second(s.Mutex("n").Acquire(t.Context())),
-		"list":    second(s.KV().Range(t.Context(), "")),
+		"list":    second(s.KV().Page(t.Context(), "")),
 	} {
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "gone") {
 			t.Errorf("%s: %v", what, err)

@@ -101,7 +101,7 @@ func TestServerIsAway(t *testing.T) {
 		"add":  func() error { return second(s.Counter("c").Add(t.Context(), 1)) },
 		"put":  func() error { return second(s.KV().Put(t.Context(), "k", nil)) },
 		"try":  func() error { return second(s.Mutex("m").TryAcquire(t.Context())) },
-		"list": func() error { return second(s.KV().Range(t.Context(), "")) },
+		"list": func() error { return second(s.KV().Page(t.Context(), "")) },
 		"ping": func() error { return s.Ping(t.Context()) },
 	} {
 		all.Go(func() {
@@ -218,7 +218,7 @@ func TestLeavesNothing(t *testing.T) {
 		watching <- last
 	}()
 	<-ready
-	must(s.KV().Range(t.Context(), ""))(t)
+	must(s.KV().Page(t.Context(), ""))(t)
 	eventually(t, "nobody waits", func() bool { return len(consumers(js, "b")) == 2 })
 	check(t, s.Close())
 	if err := <-watching; !errors.Is(err, holdfast.ErrClosed) {

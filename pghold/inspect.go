@@ -3,7 +3,7 @@ package pghold
 import (
 	"context"
 	"fmt"
-	"slices"
+	"io/fs"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,13 +11,29 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-const showColumns = `select c.name, c.kind, c.mode, c.weight, c.token, c.owner, c.meta, c.lease, c.value, c.id, c.modified, c.version,
-  (extract(epoch from clock_timestamp() - c.since) * 1000000)::bigint, c.revoked
-from holdfast.claim c `
+// show reads claims, each with its place among those who hold or wait, the one that
+// it waits behind, and how many there are of the same name: by key, or by names.
+const show = `select * from (select c.name, c.kind, c.mode, c.weight, c.token, c.owner, c.meta, c.lease, c.value, c.id, c.modified, c.version,
+  (extract(epoch from clock_timestamp() - c.since) * 1000000)::bigint, c.revoked, c.chosen,
+  row_number() over line as place, lag(c.lease) over line,
+  count(*) filter (where c.token > 0) over everybody, count(*) filter (where c.token = 0) over everybody,
+  coalesce(sum(c.weight) filter (where c.token > 0) over everybody, 0)::bigint
+from holdfast.claim c where %[1]s and holdfast.alive(c.nonce, 0)
+window line as (partition by %[2]s, c.token = 0 order by not c.chosen, c.id), everybody as (partition by %[2]s)) c where %[3]s
+order by %[4]sc.token = 0, not c.chosen, c.id`
 
+var (
+	showKey = fmt.Sprintf(show, "c.space = $1 and c.key = $2", "c.space",
+		"(c.token = 0, not c.chosen, c.id) > ($3::boolean, $4::boolean, $5::bigint)", "") + " limit $6"
+	showNames = fmt.Sprintf(show, "c.name = any ($1)", "c.name", "c.place <= $2", "c.name, ")
+)
+
+// How many claims of one name one answer tells, how many of each name of a list,
+// and how many names.
 const (
-	showKey    = showColumns + `where c.space = $1 and c.key = $2 and holdfast.alive(c.nonce, 0) order by c.token = 0, not c.chosen, c.id`
-	showPrefix = showColumns + `where c.name = any ($1) and holdfast.alive(c.nonce, 0) order by c.name, c.token = 0, not c.chosen, c.id`
+	maxClaims = 1000
+	fewClaims = 50 // that hold, and as many that wait
+	maxNames  = 1000
 )
 
 // page are the names with a prefix that somebody holds or awaits, or that have
@@ -49,31 +65,48 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 		if r.Prefix {
 			return c.list(ctx, q, r, &reply)
 		}
-		one, known, err := c.show(ctx, q, r.Name, key)
-		if known {
-			reply.Resources = append(reply.Resources, one)
+		one, next, err := c.show(ctx, q, r.Name, key, r.After, r.Max)
+		if one.Kind != 0 {
+			reply.Resources, reply.Next = append(reply.Resources, one), next
 		}
 		return err
 	})
 	return reply, err
 }
 
-// show is one name; false: nobody knows it.
-func (c *client) show(ctx context.Context, q querier, name string, key Key) (driver.Resource, bool, error) {
+// show is one name, whose Kind is 0 if nobody knows it, with at most so many claims
+// behind a place, and the place behind them.
+func (c *client) show(ctx context.Context, q querier, name string, key Key, after string, most int) (driver.Resource, string, error) {
 	res := driver.Resource{Name: name}
 	err := c.limits(ctx, q, &res, "where space = $1 and key = $2", key.space(), key.n)
 	if err != nil {
-		return res, false, err
+		return res, "", err
 	}
-	claims, err := c.claims(ctx, q, showKey, key.space(), key.n)
+	var waits, last bool
+	id := int64(-1)
+	if after != "" {
+		if _, err := fmt.Sscanf(after, "%t.%t.%d", &waits, &last, &id); err != nil {
+			return res, "", driver.Errorf("", name, fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", after[:min(len(after), 40)])
+		}
+	}
+	if most <= 0 || most > maxClaims {
+		most = maxClaims
+	}
+	claims, err := c.claims(ctx, q, showKey, key.space(), key.n, waits, last, id, most+1)
+	next := ""
+	if len(claims) > most {
+		claims = claims[:most]
+		end := &claims[most-1]
+		next, res.More = fmt.Sprintf("%t.%t.%d", end.Token == 0, !end.chosen, end.Created), true
+	}
 	addClaims(&res, claims)
-	return res, res.Kind != 0, err
+	return res, next, err
 }
 
 func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, reply *driver.InspectReply) error {
 	most := r.Max
-	if most <= 0 {
-		most = 100
+	if most <= 0 || most > maxNames {
+		most = maxNames
 	}
 	rows, err := q.Query(ctx, page, c.args(r.Name, r.After, most+1)...)
 	if err != nil {
@@ -83,10 +116,11 @@ func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, 
 	if err != nil {
 		return err
 	}
-	if reply.More = len(names) > most; reply.More {
+	if len(names) > most {
 		names = names[:most]
+		reply.Next = names[most-1]
 	}
-	claims, err := c.claims(ctx, q, showPrefix, names)
+	claims, err := c.claims(ctx, q, showNames, names, fewClaims)
 	if err != nil {
 		return err
 	}
@@ -95,8 +129,13 @@ func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, 
 		if err := c.limits(ctx, q, &res, "where name = $1", name); err != nil {
 			return err
 		}
-		addClaims(&res, slices.DeleteFunc(slices.Clone(claims), func(cl driver.Claim) bool { return cl.Name != name }))
-		if res.Kind != 0 {
+		n := 0
+		for n < len(claims) && claims[n].Name == name {
+			n++
+		}
+		addClaims(&res, claims[:n])
+		if claims = claims[n:]; res.Kind != 0 {
+			res.More = res.Holding > len(res.Holders) || res.Waiting > len(res.Waiters)
 			reply.Resources = append(reply.Resources, res)
 		}
 	}
@@ -115,7 +154,15 @@ func (c *client) limits(ctx context.Context, q querier, res *driver.Resource, wh
 	return err
 }
 
-func (c *client) claims(ctx context.Context, q querier, sql string, args ...any) ([]driver.Claim, error) {
+// claimRow is a claim as show reads it.
+type claimRow struct {
+	driver.Claim
+	chosen           bool
+	holding, waiting int
+	used             int64
+}
+
+func (c *client) claims(ctx context.Context, q querier, sql string, args ...any) ([]claimRow, error) {
 	rows, err := q.Query(ctx, sql, c.args(args...)...)
 	if err != nil {
 		return nil, err
@@ -123,47 +170,55 @@ func (c *client) claims(ctx context.Context, q querier, sql string, args ...any)
 	return pgx.CollectRows(rows, scanClaim)
 }
 
-func scanClaim(row pgx.CollectableRow) (driver.Claim, error) {
-	var cl driver.Claim
+func scanClaim(row pgx.CollectableRow) (claimRow, error) {
+	var cl claimRow
 	var kind, mode int16
 	var token, id, modified, version, held int64
 	var meta []byte
 	var lease [16]byte
-	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &lease, &cl.Value, &id, &modified, &version, &held, &cl.Revoked)
+	var before *[16]byte
+	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &lease, &cl.Value, &id, &modified, &version, &held, &cl.Revoked,
+		&cl.chosen, &cl.Position, &before, &cl.holding, &cl.waiting, &cl.used)
 	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Lease = driver.ResourceKind(kind), driver.Mode(mode), uint64(token), string(meta), lease
 	cl.Created, cl.Modified, cl.Version, cl.Held = uint64(id), uint64(modified), uint64(version), time.Duration(max(held, 0))*time.Microsecond
+	switch {
+	case token > 0:
+		cl.Position = 0
+	case before != nil:
+		cl.Before = *before
+	}
 	return cl, err
 }
 
 // addClaims sorts claims of one name into holders and waiters.
-func addClaims(res *driver.Resource, claims []driver.Claim) {
-	for _, cl := range claims {
+func addClaims(res *driver.Resource, claims []claimRow) {
+	for i := range claims {
+		cl := &claims[i]
 		if res.Kind == 0 {
 			res.Kind, res.Created = cl.Kind, cl.Created
 		}
 		res.Modified = max(res.Modified, cl.Modified)
+		res.Holding, res.Waiting, res.Used = cl.holding, cl.waiting, cl.used
 		if cl.Token > 0 {
-			res.Used += cl.Weight
-			res.Holders = append(res.Holders, cl)
-			continue
+			res.Holders = append(res.Holders, cl.Claim)
+		} else {
+			res.Waiters = append(res.Waiters, cl.Claim)
 		}
-		cl.Position = len(res.Waiters) + 1
-		if cl.Position > 1 {
-			cl.Before = res.Waiters[cl.Position-2].Lease
-		}
-		res.Waiters = append(res.Waiters, cl)
 	}
 }
+
+// maxHolders is how many holders a refusal tells.
+const maxHolders = 16
 
 // heldError is ErrHeld with those who stand in the way, other programs that use
 // the same advisory lock included.
 func (c *client) heldError(ctx context.Context, cl *claim) error {
 	e := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
-		res, _, err := c.show(ctx, q, cl.name, cl.key)
+		res, _, err := c.show(ctx, q, cl.name, cl.key, "", maxHolders)
 		if err == nil && (len(res.Holders) == 0 || cl.kind == driver.RWMutex) { // its row, or another reader's, may be on the way
 			if err = c.describedBy(ctx, &cl.key); err == nil {
-				res, _, err = c.show(ctx, q, cl.name, cl.key)
+				res, _, err = c.show(ctx, q, cl.name, cl.key, "", maxHolders)
 			}
 		}
 		if err != nil {
@@ -172,7 +227,7 @@ func (c *client) heldError(ctx context.Context, cl *claim) error {
 		if res.Kind != 0 && res.Kind != cl.kind {
 			return otherKind(res.Kind)
 		}
-		e.Holders, e.Waiting = res.Holders, len(res.Waiters)
+		e.Holders, e.Waiting = res.Holders, res.Waiting
 		if len(e.Holders) == 0 && !cl.gathers() {
 			e.Holders, err = c.strangers(ctx, q, cl)
 		}

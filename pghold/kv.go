@@ -5,8 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -74,6 +77,8 @@ type txn struct {
 	conn *pgx.Conn
 	rev  int64
 	oks  []bool
+	// writes: the branch that runs does.
+	writes bool
 }
 
 // run does the branch that the conditions chose.
@@ -83,7 +88,7 @@ func (t *txn) run(ctx context.Context) (*driver.TxnReply, error) {
 	if !reply.OK {
 		ops = t.r.Else
 	}
-	if writes(ops) {
+	if t.writes = writes(ops); t.writes {
 		reply.Revision++
 	}
 	return reply, t.apply(ctx, ops, reply)
@@ -111,23 +116,57 @@ func (t *txn) compare(ctx context.Context) error {
 	b.Queue(rev).QueryRow(func(row pgx.Row) error { return row.Scan(&t.rev) })
 	for i := range t.r.If {
 		cond := &t.r.If[i]
-		b.Queue("select "+kvColumns+" from holdfast.kv x where "+about(cond.Prefix)+" and holdfast.fresh(x)", cond.Key).
-			Query(func(rows pgx.Rows) error {
-				found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row) })
-				t.oks = append(t.oks, holds(cond, found))
-				return err
-			})
+		sql := fmt.Sprintf("select %s from holdfast.kv x where %s and holdfast.fresh(x) limit %d", kvColumns, about(cond.Prefix), maxKeys+1)
+		b.Queue(sql, keysOf(cond.Key, cond.Prefix)...).Query(func(rows pgx.Rows) error {
+			found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row) })
+			if err == nil && len(found) > maxKeys {
+				err = driver.Errorf("", cond.Key, driver.ErrExhausted, "the condition looks at more than %d keys: give a longer prefix", maxKeys)
+			}
+			t.oks = append(t.oks, holds(cond, found))
+			return err
+		})
 	}
 	return t.conn.SendBatch(ctx, b).Close()
 }
 
-// about is the SQL for one key, or for all that begin with it; either can use
-// the index.
+// maxKeys is how many keys one operation looks at or tells, and maxBytes about how
+// many bytes it tells.
+const (
+	maxKeys  = 10_000
+	maxBytes = 1 << 20
+)
+
+// about is the SQL for one key, or for all that begin with it, which are those from
+// it up to the next text that does not; either can use the index.
 func about(prefix bool) string {
 	if prefix {
-		return "x.key >= $1 and x.key ^@ $1"
+		return "x.key >= $1 and x.key < $2"
 	}
 	return "x.key = $1"
+}
+
+// keysOf are the arguments of about.
+func keysOf(key string, prefix bool) []any {
+	if !prefix {
+		return []any{key}
+	}
+	return []any{key, behind(key)}
+}
+
+// behind is the least text behind all that begin with prefix, or one behind all
+// keys. Texts are in the order of their code points.
+func behind(prefix string) string {
+	for prefix != "" {
+		r, n := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-n]
+		switch {
+		case r == 0xd7ff: // what follows is no character
+			return prefix + "\ue000"
+		case r < utf8.MaxRune:
+			return prefix + string(r+1)
+		}
+	}
+	return strings.Repeat(string(utf8.MaxRune), 129) // no key is so long
 }
 
 // holds evaluates a condition on the keys that it is about.
@@ -168,7 +207,7 @@ func relates(is driver.Relation, order int) bool {
 // apply runs the operations and commits.
 func (t *txn) apply(ctx context.Context, ops []driver.Op, reply *driver.TxnReply) error {
 	b := &pgx.Batch{}
-	if writes(ops) {
+	if t.writes {
 		b.Queue("update holdfast.revision set n = n + 1")
 	}
 	reply.Results = make([]driver.OpResult, len(ops))
@@ -203,7 +242,35 @@ func (t *txn) queue(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResult) {
 		b.Queue("select "+kvColumns+" from holdfast.kv_drop($1, $2, $3, null) x order by x.key", o.Key, o.Prefix, i<<16).
 			Query(func(rows pgx.Rows) error { return previous(rows, o, res) })
 	default:
-		b.Queue(getSQL(o), o.Key, o.KeysOnly).Query(func(rows pgx.Rows) error { return collect(rows, o, res) })
+		t.queueGet(b, o, res)
+	}
+}
+
+// queueGet adds a read. A transaction that writes is on its way to its end with it,
+// so that nothing in it is refused any more: there only ranges in order of key are
+// bounded, which can be cut.
+func (t *txn) queueGet(b *pgx.Batch, o *driver.Op, res *driver.OpResult) {
+	if !o.Prefix {
+		b.Queue("select "+kvColumns+" from holdfast.kv x where x.key = $1 and holdfast.fresh(x)", o.Key).Query(func(rows pgx.Rows) error {
+			return t.collectOne(rows, o, res)
+		})
+		return
+	}
+	most, size := o.Limit, maxBytes
+	switch {
+	case o.Sort != driver.ByKey && t.writes:
+		size = math.MaxInt
+	case most == 0 || most > maxKeys && o.Sort == driver.ByKey:
+		most = maxKeys
+	}
+	args := append(keysOf(o.Key, true), o.KeysOnly, size)
+	if o.After != "" {
+		args = append(args, o.After)
+	}
+	b.Queue(rangeSQL(o, most), args...).Query(func(rows pgx.Rows) error { return t.collect(rows, o, res) })
+	if o.Count {
+		b.Queue("select count(*) from holdfast.kv x where "+about(true)+" and holdfast.fresh(x)", keysOf(o.Key, true)...).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&res.Count) })
 	}
 }
 
@@ -214,24 +281,51 @@ func orEmpty(v []byte) []byte {
 	return v
 }
 
-// getSQL reads keys in an order, with how many there are in all.
-func getSQL(o *driver.Op) string {
-	down := ""
-	if o.Desc {
-		down = " desc"
+// collectOne takes what a get found.
+func (t *txn) collectOne(rows pgx.Rows, o *driver.Op, res *driver.OpResult) (err error) {
+	res.KVs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row) })
+	res.Count = int64(len(res.KVs))
+	for i := range res.KVs {
+		if o.KeysOnly {
+			res.KVs[i].Value = nil
+		}
 	}
-	sql := fmt.Sprintf(`select x.key, case when $2 then '' else x.value end, x.created, x.modified, x.version, x.lease,
-  (extract(epoch from x.expires - clock_timestamp()) * 1000000)::bigint, count(*) over ()
-from holdfast.kv x where %s and holdfast.fresh(x) order by %s%s, x.key%s`, about(o.Prefix), sorts[o.Sort], down, down)
-	if o.Limit > 0 {
-		sql += fmt.Sprintf(" limit %d", o.Limit)
-	}
-	return sql
+	return err
 }
 
-func collect(rows pgx.Rows, o *driver.Op, res *driver.OpResult) (err error) {
-	res.KVs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row, &res.Count) })
-	res.More = int64(len(res.KVs)) < res.Count
+// rangeSQL reads at most so many keys in an order, and of them those that fit, but
+// always the first; with how many there were, one too many if there are more.
+func rangeSQL(o *driver.Op, most int) string {
+	down, behind := "", ">"
+	if o.Desc {
+		down, behind = " desc", "<"
+	}
+	where := about(true) + " and holdfast.fresh(x)"
+	if o.After != "" {
+		where += " and x.key " + behind + " $5"
+	}
+	limit := ""
+	if most > 0 {
+		limit = fmt.Sprintf(" limit %d", most+1)
+	}
+	order := fmt.Sprintf("order by %s%s, x.key%s", sorts[o.Sort], down, down)
+	return fmt.Sprintf(`select x.key, case when $3 then '' else x.value end, x.created, x.modified, x.version, x.lease,
+  (extract(epoch from x.expires - clock_timestamp()) * 1000000)::bigint, x.found
+from (select x.*, row_number() over (%[1]s) as nth, count(*) over () as found,
+    sum(octet_length(x.key) + 64 + case when $3 then 0 else octet_length(x.value) end) over (%[1]s) as size
+  from (select * from holdfast.kv x where %[2]s %[1]s%[3]s) x) x
+where (x.size <= $4 or x.nth = 1) and (%[4]d = 0 or x.nth <= %[4]d) %[1]s`, order, where, limit, most)
+}
+
+// collect takes what a range found.
+func (t *txn) collect(rows pgx.Rows, o *driver.Op, res *driver.OpResult) (err error) {
+	found := int64(0)
+	res.KVs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row, &found) })
+	res.Count = int64(len(res.KVs))
+	res.More = res.Count < found
+	if whole := o.Limit > 0 && int(res.Count) == o.Limit; err == nil && res.More && o.Sort != driver.ByKey && !whole {
+		return driver.Errorf("", o.Key, driver.ErrExhausted, "a range in another order than that of keys tells more than %d keys or %d bytes: range in order of key, page by page, or give a longer prefix, a lower limit, or leave the values out", maxKeys, maxBytes)
+	}
 	return err
 }
 

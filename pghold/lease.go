@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -136,51 +136,83 @@ func (c *client) endLease(l *driver.Lease, why error) []*claim {
 }
 
 // LeaseInfo tells what the server knows of a session.
-func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
-	info := driver.LeaseInfo{ID: id}
+func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+	info := driver.LeaseInfo{ID: r.ID}
 	if err := c.describedBy(ctx, nil); err != nil {
 		return info, err
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var meta []byte
 		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast.alive(nonce, 0)
-union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast.alive(nonce, 0) limit 1`, c.args(uuid(id))...).Scan(&info.Owner, &meta)
+union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
+			return driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
 		}
 		if err != nil {
 			return err
 		}
 		info.Meta = string(meta)
-		return c.hanging(ctx, q, &info)
+		return c.hanging(ctx, q, r, &info)
 	})
 	return info, err
 }
 
-// hanging lists what hangs on a session.
-func (c *client) hanging(ctx context.Context, q querier, info *driver.LeaseInfo) error {
-	rows, err := q.Query(ctx, `select name, token = 0 from holdfast.claim where lease = $1::uuid and holdfast.alive(nonce, 0) order by name`, c.args(uuid(info.ID))...)
+// hanging lists what hangs on a session: claims by their places, the names of which
+// need not be unique, then keys.
+const hanging = `select * from (
+  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast.alive(nonce, 0)
+  union all select 'k', 0, key, false from holdfast.kv where lease = $1::uuid and key > $3) h
+order by list, id, name limit $4`
+
+func (c *client) hanging(ctx context.Context, q querier, r *driver.LeaseInfoRequest, info *driver.LeaseInfo) error {
+	id, key, err := hangingAfter(r)
 	if err != nil {
 		return err
 	}
-	var name string
+	most := r.Max
+	if most <= 0 || most > maxClaims {
+		most = maxClaims
+	}
+	rows, err := q.Query(ctx, hanging, c.args(uuid(info.ID), id, key, most+1)...)
+	if err != nil {
+		return err
+	}
+	var list, name string
 	var waits bool
-	_, err = pgx.ForEachRow(rows, []any{&name, &waits}, func() error {
-		if waits {
-			info.Waits = append(info.Waits, name)
-		} else {
-			info.Names = append(info.Names, name)
+	told := 0
+	_, err = pgx.ForEachRow(rows, []any{&list, &id, &name, &waits}, func() error {
+		if told++; told > most {
+			return nil
 		}
+		to := &info.Names
+		switch {
+		case list == "k":
+			to, info.Next = &info.Keys, "k"+name
+		case waits:
+			to, info.Next = &info.Waits, fmt.Sprintf("c%d", id)
+		default:
+			info.Next = fmt.Sprintf("c%d", id)
+		}
+		*to = append(*to, name)
 		return nil
 	})
-	if err != nil {
-		return err
+	if told <= most {
+		info.Next = ""
 	}
-	info.Names, info.Waits = slices.Compact(info.Names), slices.Compact(info.Waits)
-	rows, err = q.Query(ctx, "select key from holdfast.kv where lease = $1::uuid order by key", c.args(uuid(info.ID))...)
-	if err != nil {
-		return err
-	}
-	info.Keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	return err
+}
+
+// hangingAfter is where a list of what hangs on a session goes on: behind the claim
+// with an id, and behind a key.
+func hangingAfter(r *driver.LeaseInfoRequest) (id int64, key string, err error) {
+	switch {
+	case r.After == "":
+		return 0, "", nil
+	case r.After[0] == 'k':
+		return math.MaxInt64, r.After[1:], nil
+	}
+	if _, err := fmt.Sscanf(r.After, "c%d", &id); err != nil {
+		return 0, "", driver.Errorf("", r.ID.String(), fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", r.After[:min(len(r.After), 40)])
+	}
+	return id, "", nil
 }

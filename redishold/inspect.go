@@ -4,30 +4,62 @@ import (
 	"context"
 	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// maxListed is how many names one answer lists unless asked for fewer.
-const maxListed = 100
+// maxListed is how many names, or claims of one name, one answer lists at most.
+const maxListed = 1000
 
 // Inspect tells who holds and who waits.
 func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	listed := r.Max
-	if listed <= 0 {
+	if listed <= 0 || listed > maxListed {
 		listed = maxListed
 	}
-	reply, err := c.ask(ctx, r.Name, inspectScript, bit(r.Prefix), r.Name, r.After, strconv.Itoa(listed))
+	// What was held the short way when the list began is found once all of it is
+	// unfolded, so that only the first page has to see to it.
+	after, begun := strings.CutPrefix(r.After, unfolded)
+	if r.Prefix && !begun {
+		if err := c.unfold(ctx, r.Name); err != nil {
+			return driver.InspectReply{}, err
+		}
+	}
+	reply, err := c.ask(ctx, r.Name, inspectScript, bit(r.Prefix), r.Name, after, strconv.Itoa(listed))
 	if err != nil {
 		return driver.InspectReply{}, err
 	}
 	in := reader{rest: reply[1:]}
-	out := driver.InspectReply{Revision: in.uint(), More: in.flag()}
+	out := driver.InspectReply{Revision: in.uint(), Next: in.text()}
 	for !in.empty() {
 		out.Resources = append(out.Resources, in.resource())
 	}
+	if r.Prefix && out.Next != "" {
+		out.Next = unfolded + out.Next
+	}
 	return out, in.err
+}
+
+// unfolded stands before the name after which a list goes on. No name begins so.
+const unfolded = "\x00"
+
+// unfold gives mutexes with a prefix that are held the short way the keys that a
+// list finds, a bounded number in each call.
+func (c *client) unfold(ctx context.Context, prefix string) error {
+	at, cursor, todo := "0", "0", []string(nil)
+	for {
+		reply, err := c.ask(ctx, prefix, unfoldScript, append([]string{prefix, at, cursor}, todo...)...)
+		if err != nil {
+			return err
+		}
+		in := reader{rest: reply[1:]}
+		at, cursor = in.text(), in.text()
+		if todo = in.rest; in.err != nil || at == "0" && len(todo) == 0 {
+			return in.err
+		}
+	}
 }
 
 func bit(b bool) string {
@@ -38,7 +70,9 @@ func bit(b bool) string {
 }
 
 func (r *reader) resource() driver.Resource {
-	res := driver.Resource{Name: r.text(), Kind: driver.ResourceKind(r.int()), Limit: r.int(), Used: r.int(), Created: r.uint()}
+	res := driver.Resource{Name: r.text(), Kind: driver.ResourceKind(r.int()), Limit: r.int(), Used: r.int(), Created: r.uint(),
+		Holding: int(r.int()), Waiting: int(r.int())}
+	skipped := int(r.int())
 	res.Holders = r.claims(res.Name, res.Kind)
 	res.Waiters = r.claims(res.Name, res.Kind)
 	res.Modified = res.Created
@@ -47,13 +81,14 @@ func (r *reader) resource() driver.Resource {
 	}
 	for i := range res.Waiters {
 		w := &res.Waiters[i]
-		w.Position = i + 1
+		w.Position = skipped + i + 1
 		if i > 0 {
 			w.Before = res.Waiters[i-1].Lease
 		} else if len(res.Holders) > 0 {
 			w.Before = res.Holders[0].Lease
 		}
 	}
+	res.More = len(res.Holders) < res.Holding || skipped+len(res.Waiters) < res.Waiting
 	return res
 }
 

@@ -24,6 +24,9 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	}
 	reply, err := c.askOnce(ctx, r.ID, "", txnScript, args...)
 	if err != nil {
+		if len(reply) > 1 && reply[0] == "crowded" {
+			err = driver.Errorf("", reply[1], driver.ErrExhausted, "conditions, and ranges in another order than that of keys, look at 10,000 keys at most: give longer prefixes, or range in order of key, page by page")
+		}
 		return nil, err
 	}
 	in := reader{rest: reply[1:]}
@@ -53,6 +56,7 @@ func opArgs(x *driver.Op) []string {
 	return []string{
 		strconv.Itoa(int(x.Kind)), x.Key, bit(x.Prefix), string(x.Value), lease, remaining(x.Expire),
 		strconv.Itoa(x.Limit), strconv.Itoa(int(x.Sort)), bit(x.Desc), bit(x.KeysOnly), bit(x.Previous),
+		x.After, bit(x.Count),
 	}
 }
 

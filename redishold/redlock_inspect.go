@@ -25,7 +25,7 @@ func (r *redlock) Inspect(ctx context.Context, q *driver.InspectRequest) (driver
 		}
 	}
 	listed := q.Max
-	if listed <= 0 {
+	if listed <= 0 || listed > maxListed {
 		listed = maxListed
 	}
 	var out driver.InspectReply
@@ -33,8 +33,8 @@ func (r *redlock) Inspect(ctx context.Context, q *driver.InspectRequest) (driver
 		if q.Prefix && q.After != "" && name <= q.After {
 			continue
 		}
-		if len(out.Resources) == listed {
-			out.More = true
+		if n := len(out.Resources); n == listed {
+			out.Next = out.Resources[n-1].Name
 			break
 		}
 		res, err := r.inspect(ctx, name)
@@ -69,7 +69,7 @@ func (r *redlock) inspect(ctx context.Context, name string) (*driver.Resource, e
 		count[id]++
 		token[id] = max(token[id], c.Token)
 		if c.Token = token[id]; count[id] >= majority(v.n) && c.Token > 0 {
-			return &driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Used: 1, Created: c.Token, Modified: c.Token, Holders: []driver.Claim{c}}, nil
+			return &driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Used: 1, Created: c.Token, Modified: c.Token, Holding: 1, Holders: []driver.Claim{c}}, nil
 		}
 	}
 	if v.faults >= hopeless(v.n) {

@@ -49,6 +49,8 @@ var (
 	leaseLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
+	//go:embed lua/unfold.lua
+	unfoldLua string
 	//go:embed lua/change.lua
 	changeLua string
 	//go:embed lua/count.lua
@@ -86,6 +88,7 @@ var (
 	pollScript      = newScript(prelude, pollLua)
 	leaseScript     = newScript(prelude, leaseLua)
 	inspectScript   = newScript(prelude, inspectLua)
+	unfoldScript    = newScript(prelude, unfoldLua)
 	changeScript    = newScript(prelude, changeLua)
 	deleteScript    = newScript(prelude, deleteLua)
 	tellCountScript = newScript(prelude, tellCountLua)

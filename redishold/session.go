@@ -1,13 +1,13 @@
 package redishold
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -348,19 +348,29 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 }
 
 // LeaseInfo tells what the server knows of a session, whoever's it is.
-func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (c *client) LeaseInfo(ctx context.Context, q *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	if err := c.begin(ctx); err != nil {
 		return driver.LeaseInfo{}, err
 	}
-	reply, err := c.call(ctx, leaseScript, id.String())
+	most := q.Max
+	if most <= 0 || most > maxListed {
+		most = maxListed
+	}
+	if _, err := strconv.ParseUint(cmp.Or(q.After, "0"), 10, 64); err != nil {
+		return driver.LeaseInfo{}, driver.Errorf("", q.ID.String(), fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", q.After[:min(len(q.After), 40)])
+	}
+	reply, err := c.call(ctx, leaseScript, q.ID.String(), cmp.Or(q.After, "0"), strconv.Itoa(most))
 	if err != nil {
 		return driver.LeaseInfo{}, err
 	}
 	if reply[0] != "ok" {
-		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another server")
+		return driver.LeaseInfo{}, driver.Errorf("", q.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another server")
 	}
 	r := reader{rest: reply[1:]}
-	info := driver.LeaseInfo{ID: id, TTL: r.millis(), ExpiresIn: r.millis(), Owner: r.text(), Meta: r.text()}
+	info := driver.LeaseInfo{ID: q.ID, TTL: r.millis(), ExpiresIn: r.millis(), Owner: r.text(), Meta: r.text(), Next: r.text()}
+	if info.Next == "0" {
+		info.Next = ""
+	}
 	for !r.empty() {
 		entry := r.text()
 		switch entry[0] {
@@ -371,10 +381,6 @@ func (c *client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.Lease
 		case 'k':
 			info.Keys = append(info.Keys, entry[1:])
 		}
-	}
-	for _, list := range []*[]string{&info.Names, &info.Waits, &info.Keys} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
 	}
 	return info, r.err
 }

@@ -1,10 +1,13 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"math"
 
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -32,26 +35,29 @@ func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply d
 }
 
 func one(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
-	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name})
-	if reply.Revision = m.GetRevision(); m.GetResource() != nil {
+	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name, After: r.After, Limit: limit(r.Max)})
+	if reply.Revision, reply.Next = m.GetRevision(), m.GetNext(); m.GetResource() != nil {
 		reply.Resources = append(reply.Resources, wire.ToResource(m.GetResource()))
 	}
 	return reply, err
 }
 
 func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
-	m, err := c.List(ctx, &pb.ListRequest{Prefix: r.Name, After: r.After, Limit: int32(r.Max)})
-	reply.Revision, reply.More = m.GetRevision(), m.GetMore()
+	m, err := c.List(ctx, &pb.ListRequest{Prefix: r.Name, After: r.After, Limit: cmp.Or(limit(r.Max), core.MaxNames)})
+	reply.Revision, reply.Next = m.GetRevision(), m.GetNext()
 	for _, x := range m.GetResources() {
 		reply.Resources = append(reply.Resources, wire.ToResource(x))
 	}
 	return reply, err
 }
 
+// limit is a bound on an answer as the wire has it.
+func limit(max int) int32 { return int32(min(max, math.MaxInt32)) }
+
 // LeaseInfo tells about a session, whoever's it is.
-func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (info driver.LeaseInfo, err error) {
+func (e *engine) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (info driver.LeaseInfo, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
-		m, err := pb.NewInspectServiceClient(c).GetSession(ctx, &pb.GetSessionRequest{Session: id[:]})
+		m, err := pb.NewInspectServiceClient(c).GetSession(ctx, &pb.GetSessionRequest{Session: r.ID[:], After: r.After, Limit: limit(r.Max)})
 		info = wire.ToSessionInfo(m)
 		return err
 	})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -11,20 +12,26 @@ import (
 // defaultNamespace is that of callers who name none.
 const defaultNamespace = "default"
 
-// Inspect tells who holds and who waits in a namespace, as of now.
+// Inspect tells who holds and who waits in a namespace, as of now. A list that is to
+// go on has at least one name: many free ones are passed over in several looks, so
+// that nobody has to wait for them.
 func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
-	err = s.look(ctx, func(m *core.Machine, now int64) { reply = client.InspectMachine(m, now, namespace, r) })
-	return reply, err
+	q := *r
+	for {
+		var bad error
+		err = s.look(ctx, func(m *core.Machine, now int64) { reply, bad = client.InspectMachine(m, now, namespace, &q) })
+		if err = cmp.Or(err, bad); err != nil || !q.Prefix || len(reply.Resources) > 0 || reply.Next == "" {
+			return reply, err
+		}
+		q.After = reply.Next
+	}
 }
 
 // SessionInfo tells about a session of a namespace, as of now.
-func (s *Server) SessionInfo(ctx context.Context, namespace string, id driver.LeaseID) (info driver.LeaseInfo, err error) {
-	var missing error
-	err = s.look(ctx, func(m *core.Machine, now int64) { info, missing = client.LeaseOfMachine(m, now, namespace, id) })
-	if err == nil {
-		err = missing
-	}
-	return info, err
+func (s *Server) SessionInfo(ctx context.Context, namespace string, r *driver.LeaseInfoRequest) (info driver.LeaseInfo, err error) {
+	var bad error
+	err = s.look(ctx, func(m *core.Machine, now int64) { info, bad = client.LeaseOfMachine(m, now, namespace, r) })
+	return info, cmp.Or(err, bad)
 }
 
 // Feed is a watch in the words of package driver. Close it when done.

@@ -177,8 +177,8 @@ func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 }
 
 // LeaseInfo tells about a session, whoever's it is.
-func (e *engine) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
-	return e.s.SessionInfo(ctx, defaultNamespace, id)
+func (e *engine) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+	return e.s.SessionInfo(ctx, defaultNamespace, r)
 }
 
 // Watch begins a feed.

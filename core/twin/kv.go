@@ -17,13 +17,17 @@ type key struct {
 
 // txn runs one branch, all of it or nothing, at one revision.
 func (t *Twin) txn(s *session, c core.Command) core.Result {
-	ok := !slices.ContainsFunc(c.If, func(i core.Compare) bool { return !t.holdsTrue(s.ns, i) })
+	if code := t.checkTxn(s, c); code != core.CodeOK {
+		return core.Result{Code: code}
+	}
+	w := writer{t: t, ns: s.ns, purse: t.purse()}
+	ok := !slices.ContainsFunc(c.If, func(i core.Compare) bool { return !w.holdsTrue(i) })
 	ops := c.Then
 	if !ok {
 		ops = c.Else
 	}
-	if code := t.checkTxn(s, c); code != core.CodeOK {
-		return core.Result{Code: code}
+	if w.broke {
+		return core.Result{Code: core.CodeExhausted}
 	}
 	if code := t.checkLeases(s, ops); code != core.CodeOK {
 		return core.Result{Code: code}
@@ -31,10 +35,15 @@ func (t *Twin) txn(s *session, c core.Command) core.Result {
 	if code := t.checkDeletes(s, ops); code != core.CodeOK {
 		return core.Result{Code: code}
 	}
+	if w.reserve(ops); w.broke {
+		return core.Result{Code: core.CodeExhausted}
+	}
 	r := core.Result{OK: ok, Keys: []core.KeyResult{}}
-	w := writer{t: t, ns: s.ns}
 	for _, op := range ops {
 		r.Keys = append(r.Keys, w.do(op))
+	}
+	if w.broke {
+		return core.Result{Code: core.CodeExhausted}
 	}
 	r.Revision = t.revision
 	return r
@@ -50,7 +59,7 @@ func (t *Twin) checkTxn(s *session, c core.Command) core.Code {
 	}
 	for _, op := range slices.Concat(c.Then, c.Else) {
 		if op.Kind > core.KeyDelete || op.Sort > core.ByValue || op.Expire < 0 || !goodKey(op.Key, op.Prefix) ||
-			op.Kind == core.KeyPut && op.Prefix {
+			op.Kind == core.KeyPut && op.Prefix || op.After != "" && (op.Kind != core.KeyGet || !op.Prefix || op.Sort != core.ByKey) {
 			return core.CodeInvalid
 		}
 	}
@@ -91,16 +100,6 @@ func (t *Twin) checkDeletes(s *session, ops []core.KeyOp) core.Code {
 
 // named is how many keys a transaction could delete by name.
 const named = 128
-
-// holdsTrue says whether a condition is true of its key, or of all keys with
-// the prefix; without any, of an absent one.
-func (t *Twin) holdsTrue(ns string, c core.Compare) bool {
-	found := t.match(ns, c.Key, c.Prefix)
-	if len(found) == 0 {
-		return c.Target < core.CompareValue && compareTo(cmp.Compare(0, c.Num), c.Is)
-	}
-	return !slices.ContainsFunc(found, func(k *key) bool { return !compareTo(k.compare(c), c.Is) })
-}
 
 func (k *key) compare(c core.Compare) int {
 	switch c.Target {
@@ -143,9 +142,11 @@ func (t *Twin) match(ns, k string, prefix bool) []*key {
 // writer runs the operations of one transaction; its first write takes the
 // revision.
 type writer struct {
-	t     *Twin
-	ns    string
-	wrote bool
+	t      *Twin
+	ns     string
+	writes bool // some operation does
+	wrote  bool
+	purse
 }
 
 func (w *writer) revision() uint64 {
@@ -164,29 +165,6 @@ func (w *writer) do(op core.KeyOp) core.KeyResult {
 		return w.delete(op)
 	}
 	return w.get(op)
-}
-
-func (w *writer) get(op core.KeyOp) core.KeyResult {
-	found := w.t.match(w.ns, op.Key, op.Prefix)
-	slices.SortStableFunc(found, func(a, b *key) int {
-		c := a.sortBy(b, op.Sort)
-		if op.Desc {
-			c = -c
-		}
-		return c
-	})
-	r := core.KeyResult{Count: uint64(len(found))}
-	if op.Limit != 0 && uint64(len(found)) > op.Limit {
-		found, r.More = found[:op.Limit], true
-	}
-	for _, k := range found {
-		kv := k.Key
-		if op.KeysOnly {
-			kv.Value = nil
-		}
-		r.Keys = append(r.Keys, kv)
-	}
-	return r
 }
 
 func (k *key) sortBy(o *key, by core.SortBy) int {
@@ -237,6 +215,14 @@ func (w *writer) delete(op core.KeyOp) core.KeyResult {
 		found, r.More = found[:most], true
 	}
 	for _, k := range found {
+		size := weight(op, k.Name, k.Value)
+		if op.Previous && op.Prefix && op.Limit != 0 {
+			if size > w.bytes {
+				r.More = true
+				return r
+			}
+			w.pay(size, 0)
+		}
 		w.revision()
 		r.Count++
 		if op.Prefix {

@@ -20,6 +20,7 @@ type Config struct {
 	Budget   int    // of one entry: sessions plus claims ended, keys deleted by prefix, grants
 	Window   uint64 // granted to a session that asks for none, and the most
 	Waiters  int    // most waiting claims of a name
+	Result   int    // bytes that a transaction may tell; 0 means 1 MiB
 }
 
 // Entry is a core.Entry with its frames decoded.

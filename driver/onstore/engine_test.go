@@ -46,7 +46,7 @@ func TestLastWord(t *testing.T) {
 		_, try := sp.Mutex("m").Acquire(t.Context())
 		_, add := sp.Counter("c").Add(t.Context(), 1)
 		_, put := sp.KV().Put(t.Context(), "k", nil)
-		_, list := sp.KV().Range(t.Context(), "")
+		_, list := sp.KV().Page(t.Context(), "")
 		for what, err := range map[string]error{"acquire": try, "add": add, "put": put, "range": list} {
 			if !errors.Is(err, fs.ErrPermission) || !holdfast.NotDone(err) {
 				t.Errorf("%s: %v", what, err)
@@ -323,20 +323,20 @@ func TestListsOverABadLink(t *testing.T) {
 			}
 			return fault{}
 		})
-		if r, err := sp.KV().Range(ctx, ""); err != nil || len(r.Entries) != 1 {
+		if r, err := sp.KV().Page(ctx, ""); err != nil || len(r.Entries) != 1 {
 			t.Errorf("Range: %v, %v", r, err)
 		}
 		if r, err := sp.Inspect(ctx, "m"); err != nil || len(r.Holders) != 1 {
 			t.Errorf("Inspect: %v, %v", r, err)
 		}
 		s.set(func(string, string) fault { return fault{before: errLink} })
-		if _, err := sp.KV().Range(ctx, ""); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, errLink) {
+		if _, err := sp.KV().Page(ctx, ""); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, errLink) {
 			t.Errorf("Range without a link: %v", err)
 		}
 		word := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: time.Second, Err: errors.New("no")}
 		s.set(func(string, string) fault { return fault{before: word} })
 		before := s.asked("list")
-		if _, err := sp.KV().Range(ctx, ""); !errors.Is(err, word.Err) || s.asked("list") != before+1 {
+		if _, err := sp.KV().Page(ctx, ""); !errors.Is(err, word.Err) || s.asked("list") != before+1 {
 			t.Errorf("the engine's last word was asked for %d times: %v", s.asked("list")-before, err)
 		}
 	})

@@ -33,7 +33,7 @@ func FuzzStored(f *testing.F) {
 		_, _ = sp.Counter("x").Add(ctx, 1)
 		_, _ = sp.Sequence("x").Reserve(ctx, 1)
 		_, _ = sp.KV().Get(ctx, "x")
-		_, _ = sp.KV().Range(ctx, "")
+		_, _ = sp.KV().Page(ctx, "")
 		_, _ = sp.Inspect(ctx, "x")
 	})
 }

@@ -28,12 +28,9 @@ func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver
 		return nil
 	})
 	slices.SortFunc(reply.Resources, func(a, b driver.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	most := r.Max
-	if most == 0 {
-		most = 100
-	}
-	if len(reply.Resources) > most {
-		reply.Resources, reply.More = reply.Resources[:most], true
+	if r.Prefix && r.Max > 0 && len(reply.Resources) > r.Max {
+		reply.Resources = reply.Resources[:r.Max]
+		reply.Next = reply.Resources[r.Max-1].Name
 	}
 	return reply, err
 }
@@ -69,5 +66,6 @@ func (d *onStore) resource(name string, item *driver.Item, e *lockEntry) driver.
 			r.Waiters = append(r.Waiters, claim)
 		}
 	}
+	r.Holding, r.Waiting = len(r.Holders), len(r.Waiters)
 	return r
 }

@@ -247,8 +247,18 @@ func (d *onStore) rangeOf(ctx context.Context, op *driver.Op) (*driver.TxnReply,
 	if err != nil {
 		return nil, err
 	}
+	return &driver.TxnReply{OK: true, Revision: revision, Results: []driver.OpResult{cut(op, kvs)}}, nil
+}
+
+// cut is what an operation tells of all keys with its prefix. It has them all
+// already, so that only the caller's own limit ends it.
+func cut(op *driver.Op, kvs []driver.KV) driver.OpResult {
+	total := len(kvs)
 	slices.SortFunc(kvs, order(op))
-	res := driver.OpResult{KVs: kvs, Count: int64(len(kvs))}
+	kvs = slices.DeleteFunc(kvs, func(kv driver.KV) bool {
+		return op.After != "" && (kv.Key == op.After || op.Desc != (kv.Key < op.After))
+	})
+	res := driver.OpResult{KVs: kvs}
 	if op.Limit > 0 && len(kvs) > op.Limit {
 		res.KVs, res.More = kvs[:op.Limit], true
 	}
@@ -257,7 +267,10 @@ func (d *onStore) rangeOf(ctx context.Context, op *driver.Op) (*driver.TxnReply,
 			res.KVs[i].Value = nil
 		}
 	}
-	return &driver.TxnReply{OK: true, Revision: revision, Results: []driver.OpResult{res}}, nil
+	if res.Count = int64(len(res.KVs)); op.Count {
+		res.Count = int64(total)
+	}
+	return res
 }
 
 // order compares as the operation wants it; ties are broken by key.

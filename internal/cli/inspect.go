@@ -57,12 +57,18 @@ type resourceJSON struct {
 	Kind    string      `json:"kind,omitempty"`
 	Limit   int64       `json:"limit,omitempty"`
 	Used    int64       `json:"used,omitempty"`
+	Holding int         `json:"holding"`
+	Waiting int         `json:"waiting"`
 	Holders []claimJSON `json:"holders"`
 	Waiters []claimJSON `json:"waiters"`
+	More    bool        `json:"more,omitempty"` // holders and waiters are not all
 }
 
 func resourceOf(r holdfast.Resource) resourceJSON {
-	return resourceJSON{Name: r.Name, Kind: r.Kind.String(), Limit: r.Limit, Used: r.Used, Holders: claimsOf(r.Holders), Waiters: claimsOf(r.Waiters)}
+	return resourceJSON{
+		Name: r.Name, Kind: r.Kind.String(), Limit: r.Limit, Used: r.Used, Holding: r.Holding, Waiting: r.Waiting,
+		Holders: claimsOf(r.Holders), Waiters: claimsOf(r.Waiters), More: r.More,
+	}
 }
 
 func claimsOf(claims []holdfast.Claim) []claimJSON {
@@ -96,14 +102,14 @@ func row(r holdfast.Resource) []string {
 		h := r.Holders[0]
 		owner, token, held = dash(h.Owner), strconv.FormatUint(h.Token, 10), span(h.Held)
 	}
-	if n := len(r.Holders) - 1; n > 0 {
+	if n := r.Holding - 1; n > 0 {
 		owner += fmt.Sprintf(" and %d more", n)
 	}
 	used := "-"
 	if r.Limit > 0 {
 		used = fmt.Sprintf("%d/%d", r.Used, r.Limit)
 	}
-	return []string{r.Name, dash(r.Kind.String()), owner, token, held, strconv.Itoa(len(r.Waiters)), used}
+	return []string{r.Name, dash(r.Kind.String()), owner, token, held, strconv.Itoa(r.Waiting), used}
 }
 
 func (a *app) showCommand() *cobra.Command {

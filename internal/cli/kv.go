@@ -187,14 +187,14 @@ func (a *app) kvList() *cobra.Command {
 	f.BoolVar(&desc, "desc", false, "turn the order round")
 	f.BoolVar(&bare, "keys-only", false, "leave the values out")
 	list := a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
-		opts := []holdfast.RangeOption{orders[sort], holdfast.Limit(limit)}
+		opts := []holdfast.RangeOption{orders[sort]}
 		if desc {
 			opts = append(opts, holdfast.Descending())
 		}
 		if bare {
 			opts = append(opts, holdfast.KeysOnly())
 		}
-		page, err := s.KV().Range(ctx, strings.Join(args, ""), opts...)
+		page, err := allPages(ctx, s.KV(), strings.Join(args, ""), limit, opts)
 		if err != nil {
 			return err
 		}
@@ -202,6 +202,22 @@ func (a *app) kvList() *cobra.Command {
 	})
 	c.RunE = func(c *cobra.Command, args []string) error { return orUsage(checkOrder(sort), list, c, args) }
 	return c
+}
+
+// allPages reads as many pages as there are, up to the limit, as one that has the
+// revision of the last.
+func allPages(ctx context.Context, kv *holdfast.KV, prefix string, limit int, opts []holdfast.RangeOption) (whole holdfast.Page, err error) {
+	for more := true; more; more = whole.Next != "" && (limit == 0 || len(whole.Entries) < limit) {
+		n := holdfast.Limit(max(limit-len(whole.Entries), min(limit, 0)))
+		page, err := kv.Page(ctx, prefix, append(slices.Clone(opts), n, holdfast.After(whole.Next))...)
+		if err != nil {
+			return whole, err
+		}
+		page.Entries = append(whole.Entries, page.Entries...)
+		whole = page
+	}
+	whole.Count = int64(len(whole.Entries))
+	return whole, nil
 }
 
 func checkOrder(sort string) error {

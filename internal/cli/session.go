@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -205,6 +206,23 @@ func parseSession(text string) (id holdfast.SessionID, err error) {
 	return holdfast.SessionID(b), nil
 }
 
+// wholeLease is all that a driver tells of a session.
+func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (whole driver.LeaseInfo, err error) {
+	for more := true; more; more = whole.Next != "" {
+		page, err := d.LeaseInfo(ctx, &driver.LeaseInfoRequest{ID: id, After: whole.Next})
+		if err != nil {
+			return whole, err
+		}
+		page.Names, page.Waits, page.Keys = append(whole.Names, page.Names...), append(whole.Waits, page.Waits...), append(whole.Keys, page.Keys...)
+		whole = page
+	}
+	for _, list := range []*[]string{&whole.Names, &whole.Waits, &whole.Keys} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return whole, nil
+}
+
 // showSession asks the driver: sessions of others are not in the library's API.
 func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
@@ -219,7 +237,7 @@ func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
 	}
 	d.OnFault(func(string, string, error) {})
 	defer d.Close(ctx)
-	info, err := d.LeaseInfo(ctx, id)
+	info, err := wholeLease(ctx, d, id)
 	if e, ok := errors.AsType[*driver.Error](err); ok {
 		named := *e
 		named.Op, named.Name = "show session", id.String()

@@ -39,6 +39,9 @@ names and keys that begin with it. A session that has nothing is not listed.`,
 func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (map[holdfast.SessionID]*sessionJSON, error) {
 	found := sessions{}
 	for r, err := range s.List(ctx, prefix) {
+		if err == nil && r.More {
+			r, err = s.Inspect(ctx, r.Name)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -51,11 +54,13 @@ func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (map[hold
 			j.Waits = append(j.Waits, r.Name)
 		}
 	}
-	page, err := s.KV().Range(ctx, prefix, holdfast.KeysOnly())
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, err
-	}
-	for _, e := range page.Entries {
+	for e, err := range s.KV().Range(ctx, prefix, holdfast.KeysOnly()) {
+		if errors.Is(err, errors.ErrUnsupported) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
 		j := found.at(e.Session)
 		j.Keys = append(j.Keys, e.Key)
 	}

@@ -174,7 +174,7 @@ func (f *far) Inspect(context.Context, *driver.InspectRequest) (driver.InspectRe
 	return driver.InspectReply{}, errNone
 }
 
-func (f *far) LeaseInfo(context.Context, driver.LeaseID) (driver.LeaseInfo, error) {
+func (f *far) LeaseInfo(context.Context, *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	return driver.LeaseInfo{}, errNone
 }
 

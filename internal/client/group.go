@@ -35,7 +35,7 @@ type Engine interface {
 	// Inspect tells who holds and who waits.
 	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
 	// LeaseInfo tells about a session, whoever's it is.
-	LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error)
+	LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error)
 	// Watch begins to follow what happens; first is the revision from which on
 	// the feed is complete.
 	Watch(ctx context.Context, r *driver.WatchRequest) (f Feed, first uint64, err error)

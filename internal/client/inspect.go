@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"slices"
@@ -20,38 +21,48 @@ func (c *Client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 }
 
 // LeaseInfo tells what is known of a session, whoever's it is.
-func (c *Client) LeaseInfo(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
+func (c *Client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	if err := c.open(ctx); err != nil {
 		return driver.LeaseInfo{}, err
 	}
-	return c.g.engine.LeaseInfo(ctx, id)
+	return c.g.engine.LeaseInfo(ctx, r)
 }
 
 // InspectMachine answers an Inspect from a machine, as of the cluster time now.
-func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) driver.InspectReply {
+func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) (driver.InspectReply, error) {
 	reply := driver.InspectReply{Revision: m.Revision()}
-	var list []core.ResourceInfo
 	if r.Prefix {
-		list, reply.More = m.List(namespace, r.Name, r.After, r.Max)
-	} else if one, ok := m.Inspect(namespace, r.Name); ok {
-		list = append(list, one)
+		var list []core.ResourceInfo
+		list, reply.Next = m.List(namespace, r.Name, r.After, cmp.Or(max(r.Max, 0), core.MaxNames))
+		for i := range list {
+			reply.Resources = append(reply.Resources, convert.Resource(now, &list[i]))
+		}
+		return reply, nil
 	}
-	for i := range list {
-		reply.Resources = append(reply.Resources, convert.Resource(now, &list[i]))
+	after, err := core.ParseCursor(r.After, false)
+	if err != nil {
+		return driver.InspectReply{}, &driver.Error{Name: r.Name, Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
 	}
-	return reply
+	if one, ok := m.InspectPage(namespace, r.Name, after, r.Max); ok {
+		reply.Resources, reply.Next = []driver.Resource{convert.Resource(now, &one)}, one.Next.String()
+	}
+	return reply, nil
 }
 
 // LeaseOfMachine answers a LeaseInfo from a machine. Sessions of other namespaces
 // are nobody's business.
-func LeaseOfMachine(m *core.Machine, now int64, namespace string, id driver.LeaseID) (driver.LeaseInfo, error) {
-	s, ok := m.Session(core.SessionID(id))
+func LeaseOfMachine(m *core.Machine, now int64, namespace string, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+	after, err := core.ParseCursor(r.After, true)
+	if err != nil {
+		return driver.LeaseInfo{}, &driver.Error{Name: r.ID.String(), Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
+	}
+	s, ok := m.SessionPage(core.SessionID(r.ID), after, r.Max)
 	if !ok || s.Namespace != namespace {
-		return driver.LeaseInfo{}, driver.Errorf("", id.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
+		return driver.LeaseInfo{}, driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
 	}
 	return driver.LeaseInfo{
-		ID: id, TTL: time.Duration(s.TTL), ExpiresIn: convert.Left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
-		Names: namesOf(s.Claims), Waits: namesOf(s.Waits), Keys: slices.Clone(s.Keys),
+		ID: r.ID, TTL: time.Duration(s.TTL), ExpiresIn: convert.Left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
+		Names: namesOf(s.Claims), Waits: namesOf(s.Waits), Keys: s.Keys, Next: s.Next.String(),
 	}, nil
 }
 

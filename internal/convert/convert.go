@@ -25,7 +25,8 @@ func Left(now, deadline int64) time.Duration {
 func Resource(now int64, r *core.ResourceInfo) driver.Resource {
 	return driver.Resource{
 		Name: r.Name, Kind: driver.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, Created: r.Created, Modified: r.Modified,
-		Holders: Claims(now, r.Holders), Waiters: Claims(now, r.Waiters),
+		Holding: r.Holding, Waiting: r.Waiting,
+		Holders: Claims(now, r.Holders), Waiters: Claims(now, r.Waiters), More: r.Next != core.Cursor{},
 	}
 }
 
@@ -84,6 +85,7 @@ func KeyOps(list []driver.Op) []core.KeyOp {
 		o := core.KeyOp{
 			Kind: core.KeyOpKind(x.Kind), Key: x.Key, Prefix: x.Prefix, Value: x.Value, Expire: int64(x.Expire),
 			Limit: uint64(x.Limit), Sort: core.SortBy(x.Sort), Desc: x.Desc, KeysOnly: x.KeysOnly, Previous: x.Previous,
+			After: x.After, Count: x.Count,
 		}
 		if x.Lease != nil {
 			o.Lease = core.SessionID(x.Lease.ID)

@@ -24,9 +24,7 @@ func Sweep(ctx context.Context, d driver.Driver, r *driver.SweepRequest) (reply 
 			break
 		}
 		err = sweepPageOf(ctx, d, page.Resources, &reply)
-		if more = page.More && len(page.Resources) > 0; more {
-			ask.After = page.Resources[len(page.Resources)-1].Name
-		}
+		ask.After, more = page.Next, page.Next != ""
 	}
 	return reply, err
 }

@@ -93,7 +93,7 @@ var onData = []Operation{
 	{"range", driver.FeatureKV, func(x *trial) {
 		key, _ := x.key("old")
 		x.arm()
-		page, err := x.client().KV().Range(x.ctx, x.prefix)
+		page, err := x.client().KV().Page(x.ctx, x.prefix)
 		if x.said(err) == nil && (len(page.Entries) != 1 || page.Entries[0].Key != key) {
 			x.broken("one key is told to be %+v", page.Entries)
 		}

@@ -81,7 +81,7 @@ func claims(list []*pb.Claim) []driver.Claim {
 func Resource(r *driver.Resource) *pb.Resource {
 	return &pb.Resource{
 		Name: r.Name, Kind: pb.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, CreateRevision: r.Created, ModRevision: r.Modified,
-		Holders: Claims(r.Holders), Waiters: Claims(r.Waiters),
+		Holders: Claims(r.Holders), Waiters: Claims(r.Waiters), Holding: int32(r.Holding), Waiting: int32(r.Waiting), More: r.More,
 	}
 }
 
@@ -90,6 +90,7 @@ func ToResource(r *pb.Resource) driver.Resource {
 	return driver.Resource{
 		Name: r.GetName(), Kind: driver.ResourceKind(r.GetKind()), Limit: r.GetLimit(), Used: r.GetUsed(),
 		Created: r.GetCreateRevision(), Modified: r.GetModRevision(), Holders: claims(r.GetHolders()), Waiters: claims(r.GetWaiters()),
+		Holding: int(r.GetHolding()), Waiting: int(r.GetWaiting()), More: r.GetMore(),
 	}
 }
 
@@ -97,7 +98,7 @@ func ToResource(r *pb.Resource) driver.Resource {
 func SessionInfo(i *driver.LeaseInfo) *pb.GetSessionResponse {
 	return &pb.GetSessionResponse{
 		Session: Session(i.ID), TtlMs: ms(i.TTL), ExpiresInMs: ms(i.ExpiresIn), Owner: i.Owner, Meta: i.Meta,
-		Names: i.Names, Waits: i.Waits, Keys: i.Keys,
+		Names: i.Names, Waits: i.Waits, Keys: i.Keys, Next: i.Next,
 	}
 }
 
@@ -105,6 +106,6 @@ func SessionInfo(i *driver.LeaseInfo) *pb.GetSessionResponse {
 func ToSessionInfo(r *pb.GetSessionResponse) driver.LeaseInfo {
 	return driver.LeaseInfo{
 		ID: LeaseID(r.GetSession()), TTL: duration(r.GetTtlMs()), ExpiresIn: duration(r.GetExpiresInMs()), Owner: r.GetOwner(), Meta: r.GetMeta(),
-		Names: r.GetNames(), Waits: r.GetWaits(), Keys: r.GetKeys(),
+		Names: r.GetNames(), Waits: r.GetWaits(), Keys: r.GetKeys(), Next: r.GetNext(),
 	}
 }

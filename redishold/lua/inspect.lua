@@ -1,33 +1,53 @@
-local prefix, name, after, max = ARGV[1] == '1', ARGV[2], ARGV[3], tonumber(ARGV[4])
+local prefix, name, after, most = ARGV[1] == '1', ARGV[2], ARGV[3], tonumber(ARGV[4])
 sweep()
 finish()
-local names, more = {name}, '0'
-unfold(name)
-if prefix then
-  -- A session has few of these at a time.
-  for _, sid in ipairs(call('SMEMBERS', P .. 'sessions')) do
-    for _, f in ipairs(call('HKEYS', P .. 's:' .. sid)) do
-      if sub(f, 1, 1) == 'l' and sub(f, 2, #name + 1) == name then unfold(sub(f, 2)) end
-    end
-  end
-  local from, to = '[' .. name, '(' .. name .. '\255'
-  if name == '' then from, to = '-', '+' end
-  if after ~= '' and sub(after, 1, #name) == name then from = '(' .. after end
-  names = call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', 0, max + 1)
-  if #names > max then
-    more = '1'
-    names[#names] = nil
-  end
-end
-local reply = {'ok', call('GET', P .. 'rev') or '0', more}
-for _, n in ipairs(names) do
+local reply, room = {'ok', call('GET', P .. 'rev') or '0', ''}, {bytes = BYTES}
+
+-- head appends what a name is, with how many hold it and wait for it, and how many
+-- of those who wait come before the first that is told. False: nobody knows it.
+local function head(n, skipped)
   local r = call('HMGET', P .. 'r:' .. n, 'k', 'l', 'u', 'cr')
-  if r[1] then
-    local limit, used = tonumber(r[2]), tonumber(r[3])
-    if limit >= ALL then limit, used = 0, call('ZCARD', P .. 'h:' .. n) end
-    for _, v in ipairs({n, r[1], int(limit), int(used), r[4]}) do reply[#reply + 1] = v end
-    crowd(reply, P .. 'h:' .. n)
-    crowd(reply, P .. 'q:' .. n)
+  if not r[1] then return false end
+  local holding, waiting = call('ZCARD', P .. 'h:' .. n), call('ZCARD', P .. 'q:' .. n)
+  local limit, used = tonumber(r[2]), tonumber(r[3])
+  if limit >= ALL then limit, used = 0, holding end
+  for _, v in ipairs({n, r[1], int(limit), int(used), r[4], int(holding), int(waiting), int(skipped)}) do reply[#reply + 1] = v end
+  return true
+end
+
+if not prefix then
+  unfold(name)
+  local list, from = sub(after, 1, 1), sub(after, 2)
+  local skipped = list == 'w' and call('ZCOUNT', P .. 'q:' .. name, '-inf', from) or 0
+  if not head(name, skipped) then return reply end
+  local held, last, more = 0, '', false
+  if list == 'w' then
+    reply[#reply + 1] = '0'
+  else
+    held, last, more = crowd(reply, P .. 'h:' .. name, from, most, room)
+  end
+  if more then
+    reply[3] = 'h' .. last
+    reply[#reply + 1] = '0'
+    return reply
+  end
+  local _, tail, rest = crowd(reply, P .. 'q:' .. name, list == 'w' and from or '', most - held, room)
+  if rest then reply[3] = tail == '' and 'h' .. last or 'w' .. tail end
+  return reply
+end
+
+local from, to = '[' .. name, '(' .. name .. '\255'
+if name == '' then from, to = '-', '+' end
+if after ~= '' and sub(after, 1, #name) == name then from = '(' .. after end
+local names, claims = call('ZRANGEBYLEX', P .. 'names', from, to, 'LIMIT', 0, most + 1), 0
+for i, n in ipairs(names) do
+  if i > most or (i > 1 and (claims >= CLAIMS or room.bytes <= 0)) then
+    reply[3] = names[i - 1]
+    break
+  end
+  if head(n, 0) then
+    claims = claims + crowd(reply, P .. 'h:' .. n, '', 50, room)
+    claims = claims + crowd(reply, P .. 'q:' .. n, '', 50, room)
   end
 end
 return reply

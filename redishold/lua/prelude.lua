@@ -275,7 +275,7 @@ local function sweep()
   end
 end
 
--- about is a claim as people are told of it.
+-- about is a claim as people are told of it. It returns about how many bytes that is.
 local function about(list, c)
   local s = call('HMGET', P .. 's:' .. c.s, 'o', 'm')
   local ends = tonumber(alive(c.s) or now)
@@ -284,26 +284,39 @@ local function about(list, c)
     int(math.max(now - c.at, 0)), int(math.max(ends - now, 0)), c.x or ''}) do
     list[#list + 1] = v
   end
+  return 128 + #(s[1] or '') + #(s[2] or '') + #c.v
 end
 
--- crowd appends the claims of a sorted set, their number first.
-local function crowd(list, set)
-  local ids = call('ZRANGE', set, 0, -1)
-  local place, n = #list + 1, 0
+-- What one answer tells at most, of claims, keys and names that are looked at, and
+-- about how many bytes.
+local CLAIMS, LOOKS, BYTES = 1000, 10000, 1048576
+
+-- crowd appends the claims of a sorted set behind a score ('': all), their number
+-- first: as many as most and room allow, which it lowers, but one if most is not 0.
+-- It returns how many there are, the score of the last, and whether there are more.
+local function crowd(list, set, from, most, room)
+  local ids = call('ZRANGEBYSCORE', set, from == '' and '-inf' or '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)
+  local place, n, more = #list + 1, 0, #ids / 2 > most
   list[place] = '0'
-  for _, id in ipairs(ids) do
-    local c = claim(id)
+  for i = 1, #ids, 2 do
+    local c = claim(ids[i])
+    if n == most or (n > 0 and room.bytes <= 0) then
+      more = true
+      break
+    end
+    from = ids[i + 1]
     if c then
-      about(list, c)
+      room.bytes = room.bytes - about(list, c)
       n = n + 1
     end
   end
   list[place] = int(n)
+  return n, from, more
 end
 
 -- held is the answer to who is refused because others hold the name.
 local function held(name)
   local list = {'held', int(call('ZCARD', P .. 'q:' .. name))}
-  crowd(list, P .. 'h:' .. name)
+  crowd(list, P .. 'h:' .. name, '', 16, {bytes = BYTES})
   return list
 end

@@ -4,18 +4,45 @@ local function arg()
   return ARGV[at]
 end
 
--- order compares byte by byte: Lua's own order follows the server's locale.
+-- order compares byte by byte: Lua's own order follows the server's locale. What is
+-- equal is passed over in pieces, since single bytes of long texts take long.
 local function order(a, b)
-  for i = 1, math.min(#a, #b) do
+  local from = 1
+  while from + 255 <= #a and sub(a, from, from + 255) == sub(b, from, from + 255) do from = from + 256 end
+  for i = from, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
     if x ~= y then return x - y end
   end
   return #a - #b
 end
 
-local function range(prefix)
-  if prefix == '' then return call('ZRANGEBYLEX', P .. 'keys', '-', '+') end
-  return call('ZRANGEBYLEX', P .. 'keys', '[' .. prefix, '(' .. prefix .. '\255')
+-- range names at most n keys with a prefix, up or down from behind a key.
+local function range(prefix, n, after, down)
+  local from, to = '[' .. prefix, '(' .. prefix .. '\255'
+  if prefix == '' then from, to = '-', '+' end
+  if after and after ~= '' then
+    if down and order(after, prefix .. '\255') < 0 then to = '(' .. after end
+    if not down and order(after, prefix) >= 0 then from = '(' .. after end
+  end
+  if down then return call('ZREVRANGEBYLEX', P .. 'keys', to, from, 'LIMIT', 0, n) end
+  return call('ZRANGEBYLEX', P .. 'keys', from, to, 'LIMIT', 0, n)
+end
+
+-- count is how many keys have a prefix.
+local function count(prefix)
+  if prefix == '' then return call('ZCARD', P .. 'keys') end
+  return call('ZLEXCOUNT', P .. 'keys', '[' .. prefix, '(' .. prefix .. '\255')
+end
+
+-- What the ranges and conditions of a transaction may still look at, and ranges in
+-- order of key may still tell.
+local looks, bytes, crowded = LOOKS, BYTES, nil
+
+-- bare is a key without its value.
+local function bare(name)
+  local f = call('HMGET', P .. 'k:' .. name, 'cr', 'mo', 've', 's', 'x')
+  if not f[1] then return nil end
+  return {name = name, v = '', cr = tonumber(f[1]), mo = tonumber(f[2]), ve = tonumber(f[3]), s = f[4], x = f[5]}
 end
 
 local absent = {v = '', cr = 0, mo = 0, ve = 0, s = ''}
@@ -38,20 +65,38 @@ end
 local function compare()
   local name, prefix, target, is = arg(), arg() == '1', tonumber(arg()), tonumber(arg())
   local num, value, lease = tonumber(arg()), arg(), arg()
-  if not prefix then return holds(key(name) or absent, target, is, num, value, lease) end
-  local keys = range(name)
+  local read = target == 3 and key or bare
+  if not prefix then return holds(read(name) or absent, target, is, num, value, lease) end
+  local keys = range(name, looks + 1)
   if not keys[1] then return holds(absent, target, is, num, value, lease) end
   for _, n in ipairs(keys) do
-    if not holds(key(n), target, is, num, value, lease) then return false end
+    if looks == 0 then
+      crowded = name
+      return false
+    end
+    looks = looks - 1
+    if not holds(read(n), target, is, num, value, lease) then return false end
   end
   return true
+end
+
+-- sortable: in another order than that of keys all have to be looked at, and by
+-- value all are read.
+local function sortable(o, puts)
+  looks = looks - count(o.name) - puts
+  if looks < 0 then return false end
+  if o.sort < 4 then return true end
+  local size = 0
+  for _, n in ipairs(range(o.name, -1)) do size = size + call('HSTRLEN', P .. 'k:' .. n, 'v') end
+  return size <= 8 * BYTES
 end
 
 local function ops()
   local list = {}
   for i = 1, tonumber(arg()) do
     list[i] = {kind = arg(), name = arg(), prefix = arg() == '1', value = arg(), lease = arg(), expire = tonumber(arg()),
-      limit = tonumber(arg()), sort = tonumber(arg()), desc = arg() == '1', bare = arg() == '1', prev = arg() == '1'}
+      limit = tonumber(arg()), sort = tonumber(arg()), desc = arg() == '1', bare = arg() == '1', prev = arg() == '1',
+      after = arg(), count = arg() == '1'}
   end
   return list
 end
@@ -63,13 +108,19 @@ for _ = 1, tonumber(arg()) do
 end
 local yes, no = ops(), ops()
 local run = ok and yes or no
-local writes, puts = false, false
+local writes, puts, before = false, false, 0
 for _, o in ipairs(run) do
   writes, puts = writes or o.kind ~= '0', puts or o.kind == '1'
   if o.lease ~= '' and not alive(o.lease) then
     finish()
     return {'nolease', o.name}
   end
+  if o.kind == '1' then before = before + 1 end
+  if o.kind == '0' and o.prefix and o.sort > 0 and not sortable(o, before) then crowded = o.name end
+end
+if crowded then
+  finish()
+  return {'crowded', crowded}
 end
 
 if writes and not puts then regardless() end
@@ -93,8 +144,22 @@ end
 
 local function found(o)
   local list = {}
-  for _, n in ipairs(o.prefix and range(o.name) or {o.name}) do list[#list + 1] = key(n) end
+  for _, n in ipairs(o.prefix and range(o.name, -1) or {o.name}) do list[#list + 1] = key(n) end
   return list
+end
+
+-- page is the keys of a range in order of key that fit, at least one.
+local function page(o)
+  local most = o.limit > 0 and math.min(o.limit, looks) or looks
+  local names, list = range(o.name, math.max(most, 1) + 1, o.after, o.desc), {}
+  for i, n in ipairs(names) do
+    if i > 1 and (i > most or bytes <= 0) then return list, true end
+    local k = key(n)
+    bytes = bytes - #n - 64 - (o.bare and 0 or #k.v)
+    looks = math.max(looks - 1, 0)
+    list[i] = k
+  end
+  return list, false
 end
 
 local by = {
@@ -106,9 +171,22 @@ local by = {
 }
 
 local function get(o)
-  local list = found(o)
-  local count = #list
-  if count > 1 and (o.sort > 0 or o.desc) then
+  if o.prefix and o.sort == 0 then
+    local list, more = page(o)
+    add(int(o.count and count(o.name) or #list), more and '1' or '0')
+    addKeys(list, o.bare)
+    return
+  end
+  if not o.prefix then
+    local k = key(o.name)
+    add(k and '1' or '0', '0')
+    addKeys({k}, o.bare)
+    return
+  end
+  local list = {}
+  for _, n in ipairs(range(o.name, -1)) do list[#list + 1] = o.sort == 4 and key(n) or bare(n) end
+  local n = #list
+  if n > 1 then
     local f = by[o.sort + 1]
     table.sort(list, function(a, b)
       local x = f(a, b)
@@ -118,11 +196,19 @@ local function get(o)
     end)
   end
   local more = '0'
-  if o.limit > 0 and count > o.limit then
+  if o.limit > 0 and n > o.limit then
     more = '1'
-    for i = count, o.limit + 1, -1 do list[i] = nil end
+    for i = n, o.limit + 1, -1 do list[i] = nil end
   end
-  add(int(count), more)
+  for i, k in ipairs(list) do
+    if not o.bare and o.sort < 4 then k.v = call('HGET', P .. 'k:' .. k.name, 'v') end
+    bytes = bytes - #k.name - 64 - (o.bare and 0 or #k.v)
+    if bytes < 0 and not writes then
+      crowded = o.name
+      return
+    end
+  end
+  add(int(o.count and n or #list), more)
   addKeys(list, o.bare)
 end
 
@@ -156,6 +242,10 @@ end
 
 for _, o in ipairs(run) do
   if o.kind == '0' then get(o) elseif o.kind == '1' then put(o) else delete(o) end
+end
+if crowded then
+  finish()
+  return {'crowded', crowded}
 end
 reply[3] = call('GET', P .. 'rev') or '0'
 if writes then return done(reply) end

@@ -37,12 +37,8 @@ func (s fenceService) CheckToken(ctx context.Context, r *pb.CheckTokenRequest) (
 	var revision uint64
 	err := s.look(ctx, func(m *core.Machine, _ int64) {
 		revision = m.Revision()
-		res, _ := m.Inspect(ns, r.Name)
-		for i := range res.Holders {
-			if h := &res.Holders[i]; h.Token == r.Token && r.Token != 0 {
-				out.Held, out.Revoked = true, h.Revoked
-			}
-		}
+		h, held := m.Holder(ns, r.Name, r.Token)
+		out.Held, out.Revoked = held, h.Revoked
 	})
 	if err != nil {
 		return nil, named(err, "check token", r.Name)

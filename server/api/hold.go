@@ -190,7 +190,7 @@ func (l *lease) acquire(ctx context.Context, w *wish) (held, error) {
 func (l *lease) before(ctx context.Context, w *wish) (h held, err error) {
 	found := false
 	err = l.g.look(ctx, func(m *core.Machine, now int64) {
-		s, _ := m.Session(l.id)
+		s, _ := m.SessionPage(l.id, core.Cursor{}, 0)
 		for i := range s.Claims {
 			c := &s.Claims[i]
 			found = true
@@ -327,7 +327,7 @@ func (l *lease) undo(ctx context.Context, seq uint64) error {
 // holders are who has a name now, as far as that can be told.
 func (g *gateway) holders(ctx context.Context, ns, name string) (list []driver.Claim) {
 	_ = g.look(ctx, func(m *core.Machine, now int64) {
-		if r, ok := m.Inspect(ns, name); ok {
+		if r, ok := m.InspectPage(ns, name, core.Cursor{}, 16); ok {
 			list = convert.Claims(now, r.Holders)
 		}
 	})
@@ -344,13 +344,9 @@ func (g *gateway) owner(ctx context.Context, name string, token uint64, kinds ..
 	}
 	ns := callerOf(ctx).namespace
 	var claim core.ClaimInfo
-	var info core.SessionInfo
 	err := g.look(ctx, func(m *core.Machine, _ int64) {
-		r, _ := m.Inspect(ns, name)
-		i := slices.IndexFunc(r.Holders, func(c core.ClaimInfo) bool { return c.Token == token })
-		if i >= 0 && slices.Contains(kinds, r.Kind) {
-			claim = r.Holders[i]
-			info, _ = m.Session(claim.Session)
+		if c, ok := m.Holder(ns, name, token); ok && slices.Contains(kinds, c.Kind) {
+			claim = c
 		}
 	})
 	if err != nil {
@@ -359,14 +355,19 @@ func (g *gateway) owner(ctx context.Context, name string, token uint64, kinds ..
 	number, ours := leaseOf(ns, claim.Session)
 	switch {
 	case claim.Token == 0 || claim.Session == core.SessionID{}:
-		return nil, claim, driver.Errorf("", name, driver.ErrLost, "it is not held with token %d (any more): it may be another's by now", token)
+		return nil, claim, notHeld(name, token)
 	case !ours:
 		return nil, claim, driver.Errorf("", name, fs.ErrPermission, "its holder keeps its session itself: only that, or force, can release it")
 	}
-	if l := g.known(claim.Session); l != nil {
-		return l, claim, nil
+	l, err := g.lease(ctx, number)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = notHeld(name, token)
 	}
-	return g.remember(g.takeOver(ns, number, &info)), claim, nil
+	return l, claim, err
+}
+
+func notHeld(name string, token uint64) error {
+	return driver.Errorf("", name, driver.ErrLost, "it is not held with token %d (any more): it may be another's by now", token)
 }
 
 // alter runs a command about a hold, on its lease.

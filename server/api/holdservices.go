@@ -232,7 +232,7 @@ func (s electionService) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.L
 	var revision uint64
 	err := s.look(ctx, func(m *core.Machine, _ int64) {
 		revision = m.Revision()
-		res, _ := m.Inspect(ns, r.Name)
+		res, _ := m.InspectPage(ns, r.Name, core.Cursor{}, 1)
 		if res.Kind == core.Election && len(res.Holders) > 0 {
 			h := &res.Holders[0]
 			out.Elected, out.Owner, out.Value, out.Token = true, h.Owner, h.Value, h.Token

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/holdfast-io/holdfast/core"
@@ -14,8 +15,8 @@ func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspec
 	if err := checkName(r.GetName()); err != nil {
 		return nil, wire.Status(named(err, "inspect", r.GetName())).Err()
 	}
-	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{Name: r.GetName()})
-	out := &pb.InspectResponse{Revision: reply.Revision}
+	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{Name: r.GetName(), After: r.GetAfter(), Max: int(r.GetLimit())})
+	out := &pb.InspectResponse{Revision: reply.Revision, Next: reply.Next}
 	if len(reply.Resources) > 0 {
 		out.Resource = wire.Resource(&reply.Resources[0])
 	}
@@ -25,9 +26,9 @@ func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspec
 // List tells about all names with a prefix.
 func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{
-		Name: r.GetPrefix(), Prefix: true, After: r.GetAfter(), Max: int(max(r.GetLimit(), 0)),
+		Name: r.GetPrefix(), Prefix: true, After: r.GetAfter(), Max: cmp.Or(int(max(r.GetLimit(), 0)), 100),
 	})
-	out := &pb.ListResponse{Revision: reply.Revision, More: reply.More}
+	out := &pb.ListResponse{Revision: reply.Revision, More: reply.Next != "", Next: reply.Next}
 	for i := range reply.Resources {
 		out.Resources = append(out.Resources, wire.Resource(&reply.Resources[i]))
 	}
@@ -48,11 +49,11 @@ func (s *Service) session(ctx context.Context, r *pb.GetSessionRequest) (driver.
 	case n > 0 && r.GetLeaseId() != 0:
 		return driver.LeaseInfo{}, invalid("", "session and lease_id are both given: give one")
 	case r.GetLeaseId() != 0:
-		return s.plain.leaseInfo(ctx, r.GetLeaseId())
+		return s.plain.leaseInfo(ctx, r.GetLeaseId(), r.GetAfter(), int(r.GetLimit()))
 	case n != len(core.SessionID{}):
 		return driver.LeaseInfo{}, invalid("", "a session id has 16 bytes, not %d: give one, or a lease_id", n)
 	}
-	return s.node.SessionInfo(ctx, namespace(ctx), wire.LeaseID(r.GetSession()))
+	return s.node.SessionInfo(ctx, namespace(ctx), &driver.LeaseInfoRequest{ID: wire.LeaseID(r.GetSession()), After: r.GetAfter(), Max: int(r.GetLimit())})
 }
 
 // Ping answers when the node can serve.

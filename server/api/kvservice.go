@@ -39,7 +39,11 @@ func (s kvService) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 		return nil, err
 	}
 	x := res.Results[0]
-	return &pb.RangeResponse{Header: s.header(ctx, revision), Kvs: x.Kvs, More: x.More, Count: x.Count}, nil
+	out := &pb.RangeResponse{Header: s.header(ctx, revision), Kvs: x.Kvs, More: x.More, Count: x.Count}
+	if x.More && r.Sort == pb.SortBy_SORT_BY_KEY {
+		out.Next = x.Kvs[len(x.Kvs)-1].Key // the first key of a page always fits
+	}
+	return out, nil
 }
 
 func (s kvService) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
@@ -246,7 +250,7 @@ func keyOp(ns string, o *pb.Op) (core.KeyOp, error) {
 }
 
 func rangeOp(r *pb.RangeRequest) (core.KeyOp, error) {
-	k := core.KeyOp{Kind: core.KeyGet, Key: r.GetPrefix(), Prefix: true, Limit: uint64(r.GetLimit()), Sort: core.SortBy(r.GetSort()), Desc: r.GetDescending(), KeysOnly: r.GetKeysOnly()}
+	k := core.KeyOp{Kind: core.KeyGet, Key: r.GetPrefix(), Prefix: true, Limit: uint64(r.GetLimit()), Sort: core.SortBy(r.GetSort()), Desc: r.GetDescending(), KeysOnly: r.GetKeysOnly(), After: r.GetAfter(), Count: r.GetCount()}
 	switch {
 	case r.GetLimit() < 0:
 		return k, invalid(k.Key, "a limit of %d makes no sense", r.GetLimit())

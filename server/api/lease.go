@@ -90,15 +90,27 @@ func (g *gateway) lease(ctx context.Context, number int64) (*lease, error) {
 	if l := g.known(id); l != nil {
 		return l, nil
 	}
-	var info core.SessionInfo
-	var ok bool
-	if err := g.look(ctx, func(m *core.Machine, _ int64) { info, ok = m.Session(id) }); err != nil {
+	info, ok, err := g.survey(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	if !ok || info.Namespace != ns {
 		return nil, noLease(number)
 	}
 	return g.remember(g.takeOver(ns, number, &info)), nil
+}
+
+// survey tells about a session and all that it waits for, in as many looks as that
+// takes.
+func (g *gateway) survey(ctx context.Context, id core.SessionID) (info core.SessionInfo, ok bool, err error) {
+	for {
+		var page core.SessionInfo
+		err = g.look(ctx, func(m *core.Machine, _ int64) { page, ok = m.SessionPage(id, info.Next, 0) })
+		page.Waits = append(info.Waits, page.Waits...)
+		if info = page; err != nil || info.Next == (core.Cursor{}) {
+			return info, ok, err
+		}
+	}
 }
 
 func noLease(number int64) error {

@@ -79,7 +79,7 @@ func (r *rig) waiters(name string, n int) *pb.Resource {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if len(res.GetResource().GetWaiters()) == n {
+		if int(res.GetResource().GetWaiting()) == n {
 			return res.Resource
 		}
 	}
@@ -93,7 +93,7 @@ func (r *rig) holders(name string, n int) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if len(res.GetResource().GetHolders()) == n {
+		if int(res.GetResource().GetHolding()) == n {
 			return
 		}
 	}

@@ -136,7 +136,7 @@ func (g *gateway) tokenOf(ctx context.Context, key string) (name string, token u
 	}
 	ns := callerOf(ctx).namespace
 	err = g.look(ctx, func(m *core.Machine, _ int64) {
-		r, _ := m.Inspect(ns, name)
+		r, _ := m.InspectPage(ns, name, core.Cursor{}, 1) // a lock has one holder
 		for i := range r.Holders {
 			if r.Holders[i].Session == sessionOf(ns, number) {
 				token = r.Holders[i].Token

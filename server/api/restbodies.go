@@ -43,8 +43,17 @@ type restName struct {
 	Kind    string      `json:"kind,omitempty" doc:"what it is; absent: nobody holds or awaits it"`
 	Limit   int64       `json:"limit,omitempty" doc:"its capacity"`
 	Used    int64       `json:"used,omitempty" doc:"how much of it is taken"`
+	Holding int         `json:"holding" doc:"how many have it"`
+	Waiting int         `json:"waiting" doc:"how many wait"`
 	Holders []restClaim `json:"holders" doc:"who has it"`
 	Waiters []restClaim `json:"waiters" doc:"who waits, in order"`
+	Next    string      `json:"next,omitempty" doc:"there are more of them: give this as after"`
+}
+
+// restPage says which part of a long answer is wanted.
+type restPage struct {
+	After string `json:"after" doc:"go on from there: the next of an earlier answer"`
+	Limit int64  `json:"limit" doc:"at most so many; default and most 1000"`
 }
 
 type restMode struct {
@@ -175,12 +184,18 @@ type restKey struct {
 }
 
 type restList struct {
-	Limit int64 `json:"limit" doc:"at most so many"`
+	Limit    int64  `json:"limit" doc:"at most so many; default: as many as fit into about 1 MiB, at most 10000"`
+	After    string `json:"after" doc:"begin behind this key"`
+	KeysOnly bool   `json:"keys_only" doc:"leave out the values"`
+	Count    bool   `json:"count" doc:"count all keys with the prefix, at most 10000"`
 }
 
 type restKeys struct {
-	Keys []restKey `json:"keys" doc:"the keys with the prefix, in order"`
-	More bool      `json:"more" doc:"there are more"`
+	Keys     []restKey `json:"keys" doc:"the keys with the prefix, in order"`
+	More     bool      `json:"more" doc:"there are more"`
+	Next     string    `json:"next,omitempty" doc:"there are more: give this as after"`
+	Count    int64     `json:"count" doc:"how many are told; if asked for, how many there are"`
+	Revision int64     `json:"revision" doc:"the revision of the answer"`
 }
 
 type restOpen struct {
@@ -195,6 +210,7 @@ type restSession struct {
 	Names    []string `json:"names" doc:"what it holds"`
 	Waits    []string `json:"waits" doc:"what it waits for"`
 	Keys     []string `json:"keys" doc:"the keys that end with it"`
+	Next     string   `json:"next,omitempty" doc:"there is more of that: give this as after"`
 }
 
 type restLease struct {

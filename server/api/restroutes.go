@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/internal/convert"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -46,19 +45,16 @@ func renewed(kind string, k core.Kind) route {
 }
 
 func shown(kind string) route {
-	return on("GET", kind, "", "tells who has it and who waits", func(ctx context.Context, g *gateway, name string, _ *none) (restName, error) {
+	return on("GET", kind, "", "tells who has it and who waits", func(ctx context.Context, g *gateway, name string, in *restPage) (restName, error) {
 		if err := checkName(name); err != nil {
 			return restName{}, err
 		}
-		out := restName{Name: name, Holders: []restClaim{}, Waiters: []restClaim{}}
-		ns := callerOf(ctx).namespace
-		err := g.look(ctx, func(m *core.Machine, now int64) {
-			if r, ok := m.Inspect(ns, name); ok {
-				d := convert.Resource(now, &r)
-				out.Kind, out.Limit, out.Used = driver.ResourceKind(r.Kind).String(), d.Limit, d.Used
-				out.Holders, out.Waiters = append(out.Holders, restClaims(d.Holders)...), append(out.Waiters, restClaims(d.Waiters)...)
-			}
-		})
+		r, err := g.s.Inspect(ctx, callerOf(ctx).namespace, &driver.InspectRequest{Name: name, After: in.After, Max: int(min(in.Limit, core.MaxClaims))})
+		out := restName{Name: name, Holders: []restClaim{}, Waiters: []restClaim{}, Next: r.Next}
+		for _, d := range r.Resources {
+			out.Kind, out.Limit, out.Used, out.Holding, out.Waiting = d.Kind.String(), d.Limit, d.Used, d.Holding, d.Waiting
+			out.Holders, out.Waiters = append(out.Holders, restClaims(d.Holders)...), append(out.Waiters, restClaims(d.Waiters)...)
+		}
 		return out, err
 	})
 }
@@ -314,8 +310,8 @@ func deleteKey(ctx context.Context, g *gateway, name string, in *restDelete) (re
 }
 
 func listKeys(ctx context.Context, g *gateway, prefix string, in *restList) (restKeys, error) {
-	r, err := kvService{gateway: g}.Range(ctx, &pb.RangeRequest{Prefix: prefix, Limit: in.Limit})
-	out := restKeys{Keys: []restKey{}, More: r.GetMore()}
+	r, err := kvService{gateway: g}.Range(ctx, &pb.RangeRequest{Prefix: prefix, Limit: in.Limit, After: in.After, KeysOnly: in.KeysOnly, Count: in.Count})
+	out := restKeys{Keys: []restKey{}, More: r.GetMore(), Next: r.GetNext(), Count: r.GetCount(), Revision: r.GetHeader().GetRevision()}
 	for _, k := range r.GetKvs() {
 		out.Keys = append(out.Keys, keyOfJSON(k))
 	}
@@ -343,18 +339,18 @@ func openLease(ctx context.Context, g *gateway, name string, in *restOpen) (rest
 	return restLease{r.GetLeaseId(), r.GetTtlMs()}, err
 }
 
-func showLease(ctx context.Context, g *gateway, name string, _ *none) (restSession, error) {
+func showLease(ctx context.Context, g *gateway, name string, in *restPage) (restSession, error) {
 	n, err := leaseNumber(name)
 	if err != nil {
 		return restSession{}, err
 	}
-	info, err := g.leaseInfo(ctx, n)
+	info, err := g.leaseInfo(ctx, n, in.After, int(min(in.Limit, core.MaxClaims)))
 	if err != nil {
 		return restSession{}, err
 	}
 	return restSession{
 		LeaseID: n, TTLMS: info.ExpiresIn.Milliseconds(), HolderID: info.Owner,
-		Names: listed(info.Names), Waits: listed(info.Waits), Keys: listed(info.Keys),
+		Names: listed(info.Names), Waits: listed(info.Waits), Keys: listed(info.Keys), Next: info.Next,
 	}, nil
 }
 

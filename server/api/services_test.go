@@ -253,8 +253,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %v", k)
 	}
 	must[*pb.PutResponse](t)(c.Put(r.ctx, &pb.PutRequest{Key: "b", Value: []byte{0xff}, ExpireMs: 3_600_000}))
-	l := must[*pb.RangeResponse](t)(c.Range(r.ctx, &pb.RangeRequest{Limit: 1, Descending: true}))
-	if len(l.Kvs) != 1 || l.Kvs[0].Key != "b" || !l.More || l.Count != 2 || l.Kvs[0].ExpiresInMs == 0 {
+	l := must[*pb.RangeResponse](t)(c.Range(r.ctx, &pb.RangeRequest{Limit: 1, Descending: true, Count: true}))
+	if len(l.Kvs) != 1 || l.Kvs[0].Key != "b" || !l.More || l.Next != "b" || l.Count != 2 || l.Kvs[0].ExpiresInMs == 0 {
 		t.Errorf("listed %v", l)
 	}
 	x := must[*pb.TxnResponse](t)(c.Txn(r.ctx, &pb.TxnRequest{

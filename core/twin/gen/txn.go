@@ -53,6 +53,12 @@ func (g *Gen) keyOp() core.KeyOp {
 	switch op.Kind {
 	case core.KeyGet:
 		op.Limit, op.Sort, op.Desc, op.KeysOnly = g.rand.Uint64N(3), core.SortBy(g.rand.IntN(5)), g.chance(30), g.chance(20)
+		if g.chance(40) {
+			op.Sort, op.Count = core.ByKey, g.chance(50)
+		}
+		if g.chance(40) && (op.Prefix && op.Sort == core.ByKey || g.chance(2)) {
+			op.After = "k" + string(rune('0'+g.rand.IntN(g.Taste.Names+1)))
+		}
 	case core.KeyPut:
 		op.Value, op.Lease, op.Expire, op.Previous = g.value(), g.lease(), g.span(30), g.chance(30)
 		if op.Prefix {

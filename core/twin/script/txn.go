@@ -13,7 +13,7 @@ var (
 	relations = []string{"=", "!=", "<", ">"}
 	keyOps    = []string{"get", "put", "del"}
 	sorts     = []string{"key", "version", "create", "mod", "value"}
-	keyFlags  = []string{"prefix", "prev", "keys", "desc"}
+	keyFlags  = []string{"prefix", "prev", "keys", "desc", "count"}
 )
 
 // txn reads "if CONDITION , … then OPERATION , … else OPERATION , …".
@@ -76,7 +76,7 @@ func condition(a *args) core.Compare {
 
 // operation reads get, put or del.
 func operation(a *args) core.KeyOp {
-	op := core.KeyOp{Prefix: a.flag("prefix"), Previous: a.flag("prev"), KeysOnly: a.flag("keys"), Desc: a.flag("desc")}
+	op := core.KeyOp{Prefix: a.flag("prefix"), Previous: a.flag("prev"), KeysOnly: a.flag("keys"), Desc: a.flag("desc"), Count: a.flag("count")}
 	op.Kind = core.KeyOpKind(slices.Index(keyOps, a.take()))
 	op.Limit, op.Expire = a.number("limit"), a.duration("expire")
 	if by := a.text("sort"); by != "" {
@@ -85,6 +85,7 @@ func operation(a *args) core.KeyOp {
 	if lease := a.text("lease"); lease != "" {
 		op.Lease = ID(lease)
 	}
+	op.After = a.text("after")
 	op.Key = strings.Trim(a.take(), `"`)
 	if op.Kind == core.KeyPut {
 		op.Value = []byte(a.take())
@@ -137,10 +138,11 @@ func operationWords(ops []core.KeyOp) []string {
 		if op.Sort != core.ByKey {
 			l.text("sort", sorts[op.Sort])
 		}
+		l.text("after", op.After)
 		if op.Lease != (core.SessionID{}) {
 			l.text("lease", Name(op.Lease))
 		}
-		for i, is := range []bool{op.Prefix, op.Previous, op.KeysOnly, op.Desc} {
+		for i, is := range []bool{op.Prefix, op.Previous, op.KeysOnly, op.Desc, op.Count} {
 			if is {
 				l.add("%s", keyFlags[i])
 			}

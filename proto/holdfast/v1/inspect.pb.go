@@ -25,7 +25,11 @@ const (
 type InspectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name, 1 to 512 bytes.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Go on from there: what an earlier answer's next was. Empty: from the beginning.
+	After string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	// At most so many holders and waiters; 0, or more than 1,000: 1,000.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -67,13 +71,29 @@ func (x *InspectRequest) GetName() string {
 	return ""
 }
 
+func (x *InspectRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *InspectRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 // InspectResponse answers it.
 type InspectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resource; absent: nobody holds or awaits the name.
 	Resource *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The revision of the answer.
-	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Where holders and waiters go on; empty: they are all told.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,6 +142,13 @@ func (x *InspectResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *InspectResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 // ListRequest asks for names with a prefix.
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -129,7 +156,7 @@ type ListRequest struct {
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Begin after this name.
 	After string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// At most so many; 0: 100.
+	// At most so many; 0: 100; more than 1,000: 1,000.
 	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -189,12 +216,14 @@ func (x *ListRequest) GetLimit() int32 {
 // ListResponse answers it.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The resources, in order of name.
+	// The resources, in order of name, each with its first 100 holders and waiters.
 	Resources []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
 	// The revision of the answer.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// There are more: ask again after the last name.
-	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// Where to go on, which may be a little behind the last name; empty: nowhere.
+	Next          string `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,13 +279,24 @@ func (x *ListResponse) GetMore() bool {
 	return false
 }
 
+func (x *ListResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 // GetSessionRequest asks for a session.
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, 16 bytes.
 	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// Or the lease that it is.
-	LeaseId       int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	LeaseId int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Go on from there: what an earlier answer's next was. Empty: from the beginning.
+	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// At most so many names and keys; 0, or more than 1,000: 1,000.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +345,20 @@ func (x *GetSessionRequest) GetLeaseId() int64 {
 	return 0
 }
 
+func (x *GetSessionRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *GetSessionRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 // GetSessionResponse answers it.
 type GetSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -318,14 +372,16 @@ type GetSessionResponse struct {
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Its metadata.
 	Meta string `protobuf:"bytes,5,opt,name=meta,proto3" json:"meta,omitempty"`
-	// What it holds.
+	// What it holds: all, or as much as fits.
 	Names []string `protobuf:"bytes,6,rep,name=names,proto3" json:"names,omitempty"`
-	// What it waits for.
+	// What it waits for, likewise.
 	Waits []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
-	// The keys that end with it.
+	// The keys that end with it, likewise.
 	Keys []string `protobuf:"bytes,8,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The lease that it is; 0: a client keeps it itself.
-	LeaseId       int64 `protobuf:"varint,9,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	LeaseId int64 `protobuf:"varint,9,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Where that goes on; empty: it is all told.
+	Next          string `protobuf:"bytes,10,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -423,6 +479,13 @@ func (x *GetSessionResponse) GetLeaseId() int64 {
 	return 0
 }
 
+func (x *GetSessionResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 // PingRequest asks for a sign of life.
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -510,23 +573,29 @@ var File_holdfast_v1_inspect_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x19holdfast/v1/inspect.proto\x12\vholdfast.v1\x1a\x17holdfast/v1/types.proto\"$\n" +
+	"\x19holdfast/v1/inspect.proto\x12\vholdfast.v1\x1a\x17holdfast/v1/types.proto\"P\n" +
 	"\x0eInspectRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"`\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"t\n" +
 	"\x0fInspectResponse\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.holdfast.v1.ResourceR\bresource\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"Q\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"Q\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"s\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\x87\x01\n" +
 	"\fListResponse\x123\n" +
 	"\tresources\x18\x01 \x03(\v2\x15.holdfast.v1.ResourceR\tresources\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"H\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"t\n" +
 	"\x11GetSessionRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x19\n" +
-	"\blease_id\x18\x02 \x01(\x03R\aleaseId\"\xee\x01\n" +
+	"\blease_id\x18\x02 \x01(\x03R\aleaseId\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x82\x02\n" +
 	"\x12GetSessionResponse\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\"\n" +
@@ -536,7 +605,9 @@ const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\x05names\x18\x06 \x03(\tR\x05names\x12\x14\n" +
 	"\x05waits\x18\a \x03(\tR\x05waits\x12\x12\n" +
 	"\x04keys\x18\b \x03(\tR\x04keys\x12\x19\n" +
-	"\blease_id\x18\t \x01(\x03R\aleaseId\"\r\n" +
+	"\blease_id\x18\t \x01(\x03R\aleaseId\x12\x12\n" +
+	"\x04next\x18\n" +
+	" \x01(\tR\x04next\"\r\n" +
 	"\vPingRequest\"*\n" +
 	"\fPingResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision2\x9f\x02\n" +

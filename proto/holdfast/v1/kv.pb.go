@@ -306,14 +306,19 @@ type RangeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What they begin with; empty: all.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// At most so many; 0: as many as one answer takes (about 1 MiB).
+	// At most so many; 0: as many as one answer takes (about 1 MiB, or 10,000 keys).
 	Limit int64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// In which order.
+	// In which order. Another than by key looks at all keys, which may be 10,000 at
+	// most, and tells all that the limit allows: else it is RESOURCE_EXHAUSTED.
 	Sort SortBy `protobuf:"varint,3,opt,name=sort,proto3,enum=holdfast.v1.SortBy" json:"sort,omitempty"`
 	// In descending order.
 	Descending bool `protobuf:"varint,4,opt,name=descending,proto3" json:"descending,omitempty"`
 	// Leave out the values.
-	KeysOnly      bool `protobuf:"varint,5,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	KeysOnly bool `protobuf:"varint,5,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	// Begin behind this key; only by key.
+	After string `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
+	// Count all keys with the prefix, which may be 10,000 at most.
+	Count         bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +388,20 @@ func (x *RangeRequest) GetKeysOnly() bool {
 	return false
 }
 
+func (x *RangeRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *RangeRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
 // RangeResponse answers it.
 type RangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -392,8 +411,10 @@ type RangeResponse struct {
 	Kvs []*KeyValue `protobuf:"bytes,2,rep,name=kvs,proto3" json:"kvs,omitempty"`
 	// There are more.
 	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
-	// How many there are altogether.
-	Count         int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// How many keys are told; if asked for, how many there are with the prefix.
+	Count int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// If there are more by key: the after to go on with.
+	Next          string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +475,13 @@ func (x *RangeResponse) GetCount() int64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *RangeResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 // PutRequest writes a key.
@@ -1096,9 +1124,10 @@ type OpResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys read, or what was there before, if asked for.
 	Kvs []*KeyValue `protobuf:"bytes,1,rep,name=kvs,proto3" json:"kvs,omitempty"`
-	// How many keys matched, or were removed.
+	// How many keys a write found; of a read as in RangeResponse.
 	Count int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// There are more keys than were told.
+	// There are more keys than were told: a range by key is read on after the last
+	// one, or if none is told after the same one.
 	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1165,7 +1194,7 @@ const file_holdfast_v1_kv_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"a\n" +
 	"\vGetResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12%\n" +
-	"\x02kv\x18\x02 \x01(\v2\x15.holdfast.v1.KeyValueR\x02kv\"\xa2\x01\n" +
+	"\x02kv\x18\x02 \x01(\v2\x15.holdfast.v1.KeyValueR\x02kv\"\xce\x01\n" +
 	"\fRangeRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12'\n" +
@@ -1173,12 +1202,15 @@ const file_holdfast_v1_kv_proto_rawDesc = "" +
 	"\n" +
 	"descending\x18\x04 \x01(\bR\n" +
 	"descending\x12\x1b\n" +
-	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\"\x8f\x01\n" +
+	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\x12\x14\n" +
+	"\x05after\x18\x06 \x01(\tR\x05after\x12\x14\n" +
+	"\x05count\x18\a \x01(\bR\x05count\"\xa3\x01\n" +
 	"\rRangeResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12'\n" +
 	"\x03kvs\x18\x02 \x03(\v2\x15.holdfast.v1.KeyValueR\x03kvs\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\x03R\x05count\"\xc7\x01\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\"\xc7\x01\n" +
 	"\n" +
 	"PutRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

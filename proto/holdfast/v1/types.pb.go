@@ -358,10 +358,16 @@ type Resource struct {
 	CreateRevision uint64 `protobuf:"varint,5,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
 	// The revision of its last change.
 	ModRevision uint64 `protobuf:"varint,6,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
-	// Who holds it.
+	// Who holds it, by token: all, or as many as fit.
 	Holders []*Claim `protobuf:"bytes,7,rep,name=holders,proto3" json:"holders,omitempty"`
-	// Who waits for it, in order.
-	Waiters       []*Claim `protobuf:"bytes,8,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	// Who waits for it, in order, likewise.
+	Waiters []*Claim `protobuf:"bytes,8,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	// How many hold it.
+	Holding int32 `protobuf:"varint,9,opt,name=holding,proto3" json:"holding,omitempty"`
+	// How many wait for it.
+	Waiting int32 `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Holders and waiters are not all: inspect the name for the rest.
+	More          bool `protobuf:"varint,11,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +456,27 @@ func (x *Resource) GetWaiters() []*Claim {
 		return x.Waiters
 	}
 	return nil
+}
+
+func (x *Resource) GetHolding() int32 {
+	if x != nil {
+		return x.Holding
+	}
+	return 0
+}
+
+func (x *Resource) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Resource) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // KeyValue is a key.
@@ -695,7 +722,7 @@ const file_holdfast_v1_types_proto_rawDesc = "" +
 	"\bposition\x18\x0f \x01(\x05R\bposition\x12\x16\n" +
 	"\x06before\x18\x10 \x01(\fR\x06before\x12\x18\n" +
 	"\arevoked\x18\x11 \x01(\bR\arevoked\x12\x14\n" +
-	"\x05stale\x18\x12 \x01(\bR\x05stale\"\x9f\x02\n" +
+	"\x05stale\x18\x12 \x01(\bR\x05stale\"\xe7\x02\n" +
 	"\bResource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.holdfast.v1.ResourceKindR\x04kind\x12\x14\n" +
@@ -704,7 +731,11 @@ const file_holdfast_v1_types_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x05 \x01(\x04R\x0ecreateRevision\x12!\n" +
 	"\fmod_revision\x18\x06 \x01(\x04R\vmodRevision\x12,\n" +
 	"\aholders\x18\a \x03(\v2\x12.holdfast.v1.ClaimR\aholders\x12,\n" +
-	"\awaiters\x18\b \x03(\v2\x12.holdfast.v1.ClaimR\awaiters\"\xd6\x01\n" +
+	"\awaiters\x18\b \x03(\v2\x12.holdfast.v1.ClaimR\awaiters\x12\x18\n" +
+	"\aholding\x18\t \x01(\x05R\aholding\x12\x18\n" +
+	"\awaiting\x18\n" +
+	" \x01(\x05R\awaiting\x12\x12\n" +
+	"\x04more\x18\v \x01(\bR\x04more\"\xd6\x01\n" +
 	"\bKeyValue\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12'\n" +
