@@ -1,7 +1,5 @@
 package core
 
-import "slices"
-
 // partList is a doubly linked list of parts.
 type partList struct {
 	head, tail *part
@@ -95,23 +93,6 @@ func (l *line) enqueue(p *part) {
 	l.queue.after(at, p)
 	if p.next != nil {
 		l.near = p
-	}
-}
-
-// each calls f with all waiting parts in order of arrival, an upgrade first.
-func (l *line) each(f func(*part)) {
-	all := make([]*part, 0, l.waiting())
-	for _, list := range [...]*partList{&l.queue, &l.later, &l.set} {
-		for p := list.head; p != nil; p = p.next {
-			all = append(all, p)
-		}
-	}
-	slices.SortFunc(all, func(a, b *part) int { return order(a.c.arrival, b.c.arrival) })
-	if l.upgrade != nil {
-		f(&l.upgrade.one[0])
-	}
-	for _, p := range all {
-		f(p)
 	}
 }
 

@@ -26,6 +26,7 @@ type engine struct {
 	leases   map[driver.LeaseID]*lease
 	objects  map[object]*value // semaphores, latches, barriers, counters, sequences
 	keys     map[string]*key
+	expiring map[string]*key // those of keys that end by themselves
 	events   []driver.Event
 	dropped  int // events that are no longer in events
 	watchers int
@@ -75,7 +76,7 @@ type claim struct {
 func newEngine(fault string) *engine {
 	return &engine{
 		fault: fault, dropNext: map[string]bool{}, past: map[string]driver.Claim{}, leases: map[driver.LeaseID]*lease{},
-		objects: map[object]*value{}, keys: map[string]*key{}, news: make(chan struct{}),
+		objects: map[object]*value{}, keys: map[string]*key{}, expiring: map[string]*key{}, news: make(chan struct{}),
 	}
 }
 
@@ -118,7 +119,7 @@ func (e *engine) nextDeadline() time.Time {
 	for _, c := range e.claims {
 		times = append(times, c.end, c.until, c.tail)
 	}
-	for _, k := range e.keys {
+	for _, k := range e.expiring {
 		times = append(times, k.expires)
 	}
 	times = slices.DeleteFunc(times, time.Time.IsZero)

@@ -29,8 +29,8 @@ func (k *key) read() driver.KV {
 }
 
 func (e *engine) endKeys(now time.Time) {
-	for name, k := range e.keys {
-		if !k.expires.IsZero() && !now.Before(k.expires) && !e.has("never expires") {
+	for name, k := range e.expiring {
+		if !now.Before(k.expires) && !e.has("never expires") {
 			e.remove(name)
 		}
 	}
@@ -45,6 +45,7 @@ func (e *engine) remove(name string) {
 func (e *engine) erase(name string, rev uint64, ordinal uint32) {
 	old := e.keys[name].read()
 	delete(e.keys, name)
+	delete(e.expiring, name)
 	e.publish(driver.Event{Revision: rev, Ordinal: ordinal, Kind: "kv", Verb: "delete", Name: name, KV: &old, Prev: &old})
 	if e.has("keys are names") {
 		holders, _ := e.split(name)
@@ -74,7 +75,10 @@ func (e *engine) txn(r *driver.TxnRequest) (*driver.TxnReply, error) {
 	if slices.ContainsFunc(ops, func(o driver.Op) bool { return o.Kind != driver.OpGet }) {
 		e.rev++
 	}
-	past := maps.Clone(e.keys)
+	past := e.keys
+	if e.has("reads the past") {
+		past = maps.Clone(e.keys)
+	}
 	for i, op := range ops {
 		if i > 0 && e.has("a revision an operation") {
 			e.rev++
@@ -118,16 +122,24 @@ func (e *engine) allTrue(conds []driver.Compare) bool {
 	return true
 }
 
-// isTrue asks every key that c is about, and if there is none an absent one.
-func (e *engine) isTrue(c driver.Compare) bool {
-	found := []*key{}
+// begunBy are the keys with a prefix, in order, and if there is none an absent one.
+func (e *engine) begunBy(prefix string) (found []*key) {
 	for _, name := range slices.Sorted(maps.Keys(e.keys)) {
-		if name == c.Key || c.Prefix && strings.HasPrefix(name, c.Key) {
+		if strings.HasPrefix(name, prefix) {
 			found = append(found, e.keys[name])
 		}
 	}
 	if len(found) == 0 {
 		found = append(found, nil)
+	}
+	return found
+}
+
+// isTrue asks every key that c is about, and if there is none an absent one.
+func (e *engine) isTrue(c driver.Compare) bool {
+	found := []*key{e.keys[c.Key]} // nil: an absent one
+	if c.Prefix {
+		found = e.begunBy(c.Key)
 	}
 	if e.has("prefix asks one key") {
 		found = found[:1]
@@ -215,6 +227,9 @@ func (e *engine) store(k *key) {
 		k.Modified, k.Created = k.Version, 1
 	}
 	e.keys[k.Key] = k
+	if delete(e.expiring, k.Key); !k.expires.IsZero() {
+		e.expiring[k.Key] = k
+	}
 }
 
 func (e *engine) delete(op driver.Op, ordinal uint32) (res driver.OpResult) {
@@ -242,10 +257,15 @@ func (e *engine) delete(op driver.Op, ordinal uint32) (res driver.OpResult) {
 }
 
 func (e *engine) get(keys map[string]*key, op driver.Op) (res driver.OpResult) {
-	for _, name := range slices.Sorted(maps.Keys(keys)) {
+	var names []string
+	for name := range keys {
 		if name == op.Key || op.Prefix && (strings.HasPrefix(name, op.Key) || e.has("prefix ignored")) {
-			res.KVs = append(res.KVs, keys[name].read())
+			names = append(names, name)
 		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		res.KVs = append(res.KVs, keys[name].read())
 	}
 	total := len(res.KVs)
 	slices.SortStableFunc(res.KVs, func(a, b driver.KV) int { return e.order(op, a, b) })

@@ -99,6 +99,9 @@ func TestMode_Group(t *testing.T) {
 		t.Errorf("a stranger is told %q", text)
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		st, err := d.Info()
 		if err != nil {
 			return err

@@ -290,12 +290,12 @@ func TestTenures(t *testing.T) {
 		here := at(0, "") // the number of this node, in this test
 		here.here = true
 		at(3, "three")
-		time.Sleep(isolated - 1)
+		time.Sleep(isolated - time.Nanosecond)
 		synctest.Wait()
 		if here.ctx.Err() != nil {
 			t.Error("what this node has proposed is given up too early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if context.Cause(here.ctx) != errIsolated {
 			t.Errorf("what this node has proposed ends with %v", context.Cause(here.ctx))
