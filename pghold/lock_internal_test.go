@@ -383,50 +383,9 @@ func TestEngaged(t *testing.T) {
 	if c.next(before) != nil {
 		t.Error("a waiter that tries is given a connection")
 	}
-	c.disengage(t.Context(), w, false)
+	c.disengage(w)
 	if c.next(before) != w {
 		t.Error("a waiter that tries no more is not given a connection")
-	}
-}
-
-// TestGrantedIsGivenNothing: a waiter that has been granted the lock, or whose caller has
-// gone, and has not yet left the line is not given a connection: it would be granted twice,
-// and one of the locks would stay for ever.
-func TestGrantedIsGivenNothing(t *testing.T) {
-	c := clients(t, 1)[0]
-	free(t, take(t, c, mutexRequest("warm")))
-	for _, gone := range []bool{false, true} {
-		cl := &claim{c: c, r: mutexRequest("m"), name: "m", kind: driver.Mutex, key: mustKey(t, "m"), released: make(chan struct{})}
-		w := c.join(cl)
-		w.untried = true
-		ctx, cancel := context.WithCancel(t.Context())
-		tell := c.tellLater(w, func(error) {})
-		var granted bool
-		if gone {
-			holder := take(t, c, mutexRequest("m"))
-			defer free(t, holder)
-			time.AfterFunc(50*time.Millisecond, cancel)
-		}
-		for ctx.Err() == nil && !granted {
-			var err error
-			if granted, err = c.turn(ctx, w, tell); err != nil && ctx.Err() == nil {
-				t.Fatal(err)
-			}
-		}
-		if granted == gone {
-			t.Fatalf("granted: %t", granted)
-		}
-		before := &claim{c: c, key: cl.key, l: &link{waits: true, claims: map[*claim]struct{}{}}}
-		before.l.claims[before] = struct{}{}
-		if c.next(before) != nil {
-			t.Errorf("gone %t: a waiter that is about to leave is given a connection", gone)
-		}
-		tell.stop()
-		c.leave(w)
-		cancel()
-		if granted {
-			free(t, cl)
-		}
 	}
 }
 

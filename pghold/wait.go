@@ -199,7 +199,7 @@ func (c *client) turn(ctx context.Context, w *waiter, tell *teller) (bool, error
 	}
 	if g = c.engage(w, g); g.l == nil {
 		granted, err := c.try(ctx, w.cl)
-		c.disengage(ctx, w, granted)
+		c.disengage(w)
 		return granted, err
 	}
 	if g.t == nil {
@@ -207,7 +207,7 @@ func (c *client) turn(ctx context.Context, w *waiter, tell *teller) (bool, error
 	}
 	tell.inServer(g.l)
 	granted, err := c.await(ctx, g.l, g.t, w)
-	c.disengage(ctx, w, granted)
+	c.disengage(w)
 	return granted, err
 }
 
@@ -226,12 +226,10 @@ func (c *client) engage(w *waiter, g given) given {
 	return g
 }
 
-// disengage lets the waiter be given a connection again, unless it is about to leave the
-// line: granted, or with a wait that is still being given up for it.
-func (c *client) disengage(ctx context.Context, w *waiter, granted bool) {
+func (c *client) disengage(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.engaged = granted || ctx.Err() != nil
+	w.engaged = false
 }
 
 // pause is how long a waiter without a connection waits before it tries: if others of
