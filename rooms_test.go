@@ -61,6 +61,7 @@ var rooms = map[string]room{
 	"internal/convert":                    {own: "core driver", inside: true},
 	"internal/kthtrip":                    {own: ". driver", inside: true},
 	"internal/measure":                    {inside: true},
+	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
 	"internal/planted":                    {inside: true},
 	"internal/platforms":                  {inside: true},
 	"internal/services":                   {own: "internal/services/programs", foreign: "github.com/jackc/pgx/v5 github.com/nats-io/nats-server/v2", inside: true},
@@ -72,7 +73,7 @@ var rooms = map[string]room{
 	"limit":                               {pure: true},
 	"memhold":                             {own: ". core driver internal/client session watch"},
 	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
-	"pghold":                              {own: ". driver", foreign: "github.com/jackc/pgx/v5"},
+	"pghold":                              {own: ". driver internal/nap", foreign: "github.com/jackc/pgx/v5"},
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver internal/trust", foreign: "github.com/redis/rueidis"},
@@ -298,7 +299,7 @@ func hasExample(f *ast.File) bool {
 
 // patient lists where tests may sleep between two looks at something outside
 // their process (the kernel too), which sends no event.
-var patient = set("filehold internal/services memhold natshold pghold redishold server")
+var patient = set("filehold internal/nap internal/services memhold natshold pghold redishold server")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {

@@ -187,14 +187,14 @@ func TestCasesReadWell(t *testing.T) {
 func TestRequired(t *testing.T) {
 	for scheme, f := range map[string]driver.Feature{
 		"mem": driver.FeatureHistory, "holdfast": driver.FeatureAtomicAll, "embed": driver.FeatureUpgrade, "file": driver.FeatureLostFirst,
-		"postgres": driver.FeatureTxn, "redis": driver.FeatureForce, "nats": driver.FeatureKV, "another": driver.FeatureFencing,
+		"postgres": driver.FeatureFIFO, "redis": driver.FeatureForce, "nats": driver.FeatureKV, "another": driver.FeatureFencing,
 	} {
 		if !slices.Contains(drivertest.Required(scheme), f) {
 			t.Errorf("%s need not have %q", scheme, f)
 		}
 	}
 	for scheme, f := range map[string]driver.Feature{
-		"file": driver.FeatureTxn, "postgres": driver.FeatureFIFO, "redis": driver.FeatureFIFO, "nats": driver.FeatureShared, "another": driver.FeatureKV,
+		"file": driver.FeatureTxn, "postgres": driver.FeatureLostFirst, "redis": driver.FeatureFIFO, "nats": driver.FeatureShared, "another": driver.FeatureKV,
 	} {
 		if slices.Contains(drivertest.Required(scheme), f) {
 			t.Errorf("%s has to have %q", scheme, f)

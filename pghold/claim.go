@@ -3,7 +3,6 @@ package pghold
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"maps"
@@ -34,12 +33,13 @@ type claim struct {
 	lease *driver.Lease
 	heir  bool // the one before did not give it back
 
-	row       atomic.Int32  // whether a row describes it
-	described atomic.Uint64 // the token that the row has
-	wrote     chan struct{} // closed when the row that is being written is; guarded by the client's mutex
-	since     time.Time     // of the wait, or of the grant; guarded by the client's mutex
+	// rowless: it was taken quickly, and has no row yet. Changed by who has the
+	// link.
+	rowless atomic.Bool
+	easy    *easyName // of a quick grant
+	since   time.Time // of a quick grant, and of an heir's
 
-	passed   bool        // its connection goes to the next one who waits here
+	unheard  atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}
 	result   error // of the release
@@ -47,8 +47,10 @@ type claim struct {
 
 var _ driver.Handle = (*claim)(nil)
 
-// gathers reports that rows decide, not a lock of the server.
-func (cl *claim) gathers() bool { return cl.kind != driver.Mutex && cl.kind != driver.RWMutex }
+// gathers reports that the name's state is a row, not a lock of the server.
+func (cl *claim) gathers() bool {
+	return cl.kind == driver.Semaphore || cl.kind == driver.Latch || cl.kind == driver.Barrier
+}
 
 func (cl *claim) told(cause error) {
 	if cl.r.Lost != nil {
@@ -91,9 +93,6 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 	cl := &claim{
 		c: c, r: r, name: w.Name, key: key, kind: w.Kind, mode: w.Mode, weigh: max(w.Weight, 1), limit: w.Limit,
 		released: make(chan struct{}),
-	}
-	if cl.kind == driver.Election {
-		cl.limit = 1
 	}
 	if cl.gathers() {
 		err = c.gather(ctx, cl)
@@ -145,12 +144,9 @@ func (l *link) dropIdleLeases() {
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
 // here: who told the others did not know of it. So is one that was forced before.
-func (c *client) hold(l *link, cl *claim, token int64, lease *driver.Lease) {
+func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) {
 	c.mu.Lock()
-	cl.l, cl.token, cl.lease, cl.since = l, uint64(token), lease, time.Now()
-	if cl.id == 0 { // it has no row yet
-		cl.id = token
-	}
+	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
 	_, lives := c.links[l]
 	if lives {
 		l.claims[cl] = struct{}{}
@@ -176,10 +172,7 @@ func (c *client) drop(cl *claim) {
 	c.mu.Lock()
 	delete(cl.l.claims, cl)
 	delete(c.tokens, cl.token)
-	idle := cl.l.waits && len(cl.l.claims) == 0 && !cl.passed
-	if ln := c.lines[cl.key]; ln != nil {
-		ln.stir()
-	}
+	idle := cl.l.waits && len(cl.l.claims) == 0
 	c.mu.Unlock()
 	if idle {
 		c.park(cl.l)
@@ -222,17 +215,12 @@ func (cl *claim) beside(f func()) {
 // giveBackNow starts the release of a lock in the caller's goroutine, so that one
 // that is answered at once costs no other.
 func (cl *claim) giveBackNow() {
-	l := cl.l
-	if cl.gathers() || cl.c.opts.Scope == TransactionScope || cl.c.life.Err() != nil || !l.alive() || cl.row.Load() == rowWriting {
+	if cl.gathers() || cl.c.opts.Scope == TransactionScope || cl.c.life.Err() != nil || !cl.l.alive() || cl.stale() {
 		cl.beside(cl.release)
 		return
 	}
-	if l.waits && cl.c.hasLine(cl.key) || !cl.row.CompareAndSwap(rowNone, rowOver) {
-		cl.unlock()
-		return
-	}
-	q := &request{cl: cl, unlock: true}
-	j := l.ask(q)
+	q := &unlocking{cl: cl}
+	j := cl.l.ask(&q.job, q)
 	if j.isOver() && j.err == nil {
 		cl.freed(nil)
 		return
@@ -244,6 +232,19 @@ func (cl *claim) giveBackNow() {
 		cl.insist(failed(context.Background(), j.err))
 	})
 }
+
+// isQuiet: others may take the name quickly when it is free, and would not look
+// for the row that says who died with it.
+func (cl *claim) isQuiet() bool { return cl.rowless.Load() || cl.unheard.Load() }
+
+// heardOf: it has a row of which others know, or is over.
+func (cl *claim) heardOf() {
+	cl.rowless.Store(false)
+	cl.unheard.Store(false)
+}
+
+// stale: it is so old, and has no row, that others may not wait for one any more.
+func (cl *claim) stale() bool { return cl.rowless.Load() && time.Since(cl.since) > staleAfter }
 
 func (cl *claim) settle(err error) {
 	cl.result = err
@@ -257,11 +258,7 @@ func (cl *claim) release() {
 		cl.settle(lostBecause(l.err))
 		return
 	}
-	if cl.gathers() || cl.c.opts.Scope == TransactionScope {
-		cl.insist(cl.releaseOnce(false))
-		return
-	}
-	cl.unlock()
+	cl.insist(cl.releaseOnce(false))
 }
 
 // releaseOnce is one attempt; again: an earlier one may have done it, or a part of it.
@@ -272,14 +269,7 @@ func (cl *claim) releaseOnce(again bool) error {
 	case cl.c.opts.Scope == TransactionScope:
 		return cl.endTx()
 	}
-	l := cl.l
-	var err error
-	j := l.start(cl.c.opts.Timeout, func(ctx context.Context) error {
-		l.packet(ctx, cl.c.opts.Timeout, cl.unlockStep(again, func(e error) { err = e }))
-		return nil
-	})
-	<-j.done
-	return failed(context.Background(), orError(j.err, err))
+	return cl.unlock(again)
 }
 
 // insist repeats a release that failed until the server has answered: as long as the
@@ -295,66 +285,16 @@ func (cl *claim) insist(err error) {
 	cl.freed(err)
 }
 
-// unlock gives a lock of the server back: first its row goes, if it has one, then the
-// lock, and then, in the same packet, the next one who waits here begins to wait on the
-// connection. It does not wait for the answers.
-func (cl *claim) unlock() {
-	l, answered := cl.l, false
-	var steps []step
-	if cl.endRow() {
-		steps = append(steps, cl.dropStep())
+// unlock gives a lock of the server back, after its row was written if that is
+// late.
+func (cl *claim) unlock(again bool) error {
+	if l := cl.l; cl.stale() {
+		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*claim{cl}) }).done
 	}
-	steps = append(steps, cl.unlockStep(false, func(err error) {
-		answered = true
-		if err == nil || errors.Is(err, driver.ErrLost) {
-			cl.freed(err)
-			return
-		}
-		cl.beside(func() { cl.insist(failed(context.Background(), err)) })
-	}))
-	j := &job{limit: cl.c.opts.Timeout, run: func(ctx context.Context) error { l.packet(ctx, cl.c.opts.Timeout, steps...); return nil }}
-	j.then = func(err error) {
-		if !answered { // the link died before
-			cl.freed(orError(err, errors.New("the connection is closed")))
-		}
-	}
-	w := cl.c.next(cl)
-	if w == nil {
-		l.put(j)
-		return
-	}
-	cl.passed = true
-	t := cl.c.newTurn(l, w.cl)
-	j.limit, j.run = cl.c.slice+cl.c.opts.Timeout, func(ctx context.Context) error { return t.run(ctx, l, w.cl, steps...) }
-	t.j = l.put(j)
-	w.given <- given{l, t}
-}
-
-// dropStep removes the row. If it fails that is done in the background: the row only
-// describes.
-func (cl *claim) dropStep() step {
-	var was bool
-	args := cl.args()
-	args[2] = binary.BigEndian.AppendUint64(nil, uint64(cl.id))
-	return step{sql: dropSQL, args: args, take: takeBool(&was), then: func(err error) {
-		if err != nil {
-			cl.c.removeRow(cl.name, cl.key, cl.id)
-		}
-	}}
-}
-
-// unlockStep gives the lock back; again: an earlier attempt may have.
-func (cl *claim) unlockStep(again bool, then func(error)) step {
-	var had bool
-	return step{sql: unlockOne, args: cl.args(), take: takeBool(&had), then: func(err error) {
-		if err == nil {
-			cl.l.gave(cl)
-		}
-		if err == nil && !had && !again {
-			err = errNotHad
-		}
-		then(err)
-	}}
+	q := &unlocking{cl: cl, again: again}
+	j := cl.l.startAsking(&q.job, q)
+	<-j.done
+	return failed(context.Background(), j.err)
 }
 
 // freed is the end of a release.

@@ -21,17 +21,15 @@ import (
 // client is one Space's driver.
 type client struct {
 	driver.Base
-	pool          *pgxpool.Pool
-	own           bool // close the pool at the end
-	opts          Options
-	config        *pgx.ConnConfig
-	mode          pgx.QueryExecMode
-	slice         time.Duration // how long one wait in the server lasts
-	mourning      time.Duration
-	describeAfter time.Duration // how old a hold is when it gets its row, at least; at most it is twice that
+	pool     *pgxpool.Pool
+	own      bool // close the pool at the end
+	opts     Options
+	config   *pgx.ConnConfig
+	mode     pgx.QueryExecMode
+	slice    time.Duration // how long one wait in the server lasts
+	mourning time.Duration
+	note     time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
 
-	told     atomic.Bool   // somebody watches: holds get their rows, and watchers their events, at once
-	asking   chan struct{} // the right to find out whether somebody watches
 	made     atomic.Bool   // the schema is there
 	making   chan struct{} // who makes it
 	isDirect atomic.Bool   // there is no pooler that swaps connections
@@ -43,32 +41,26 @@ type client struct {
 
 	homing chan struct{} // who dials home
 
-	mu          sync.Mutex
-	closed      bool
-	home        *link // of all that is free when it is asked for, and of sessions
-	links       map[*link]struct{}
-	spare       []*link   // made for waits, idle
-	waits       int       // links made for waits
-	dialing     int       // of which are still to come
-	noDial      time.Time // until then no more are opened
-	wanting     []*waiter // who want one, in order
-	lines       map[Key]*line
-	hot         map[Key]time.Time // names that were waited for, and when
-	undescribed undescribed
-	wakes       map[Key]map[chan struct{}]struct{}
-	tokens      map[uint64]*claim
-	early       []uint64 // tokens that were forced before anybody here held with them
-	hub         hub
+	mu     sync.Mutex
+	closed bool
+	home   *link // of all that is free when it is asked for, and of sessions
+	links  map[*link]struct{}
+	spare  []*link // made for waits, idle
+	waits  int     // links made for waits
+	lines  map[Key]*line
+	wakes  map[Key]map[chan struct{}]struct{}
+	tokens map[uint64]*claim
+	early  []uint64 // tokens that were forced before anybody here held with them
+	hub    hub
 }
 
 var _ driver.Driver = (*client)(nil)
 
 func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
-		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, describeAfter: describeAfter, mourning: mourning,
-		asking: make(chan struct{}, 1),
+		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, mourning: mourning,
 		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
-		links: map[*link]struct{}{}, lines: map[Key]*line{}, hot: map[Key]time.Time{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*claim{},
+		links: map[*link]struct{}{}, lines: map[Key]*line{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*claim{},
 		hub: hub{watchers: map[*watcher]struct{}{}},
 	}
 	c.life, c.kill = context.WithCancel(context.Background())
@@ -78,10 +70,9 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 // features of session scope; lost-first is not among them, since a server whose
 // backend was killed grants to the next before anybody can tell the holder.
 var features = []driver.Feature{
-	driver.FeatureFencing, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
+	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
 	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
-	driver.FeatureSweep,
 }
 
 // Info says what PostgreSQL can do.
@@ -253,11 +244,7 @@ func (c *client) atHome(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	if c.opts.Scope == SessionScope {
-		err := l.listenTo(within, "holdfast")
-		if err == nil {
-			err = c.beAware(within, l)
-		}
-		if err != nil {
+		if err := l.listenTo(within, "holdfast"); err != nil {
 			l.die(err)
 			return nil, failed(within, err)
 		}
@@ -265,9 +252,6 @@ func (c *client) atHome(ctx context.Context) (*link, error) {
 	c.mu.Lock()
 	c.home = l
 	c.mu.Unlock()
-	if c.told.Load() {
-		c.spawn(func() { _ = c.describeAll() }) // what the home before did not get to; Inspect waits for it
-	}
 	return l, nil
 }
 

@@ -176,17 +176,13 @@ func (c *client) countDown(ctx context.Context, r *driver.CountDownRequest, key 
 
 // newLatch makes the latch of r.
 func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key Key) error {
-	cl := &claim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count}
-	var state string
-	var kind int
-	err := c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast.found($1, $2, $3, $4, $5, 0)",
-			c.args(key.space(), key.n, r.Name, int16(driver.Latch), r.Count)...).Scan(&state, &kind)
-	})
-	if err == nil && state != "ok" {
-		err = c.refusal(ctx, cl, state, kind, nil)
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	wake := c.listenFor(key) // the guard stays
+	defer c.unlisten(key, wake)
+	return c.establish(ctx, l, &claim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }
 
 // Delete removes an idle object.

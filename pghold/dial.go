@@ -5,41 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/nap"
 )
 
 // defaultSlice is how long one wait in the server lasts before it is begun anew: an
 // endless one would keep the server from clearing up old rows.
 const defaultSlice = 10 * time.Second
 
-// The upper halves of nonces: of home links, by which a program hears, and of links
-// for waits. SQL knows them too.
-const (
-	homeNonce = 1212566084
-	waitNonce = 1212566102
-)
-
-// newNonce is one of a link that nobody else has.
-func (c *client) newNonce(waits bool) int64 {
-	switch {
-	case c.opts.Scope == TransactionScope:
-		return int64(rand.Uint64())
-	case waits:
-		return waitNonce<<32 | int64(rand.Uint32())
-	}
-	return homeNonce<<32 | int64(rand.Uint32())
-}
+// lockTimeout is how long a wait in the server goes on, in milliseconds, before
+// it waits for nobody else, and how long the wait for one may last: together a
+// slice.
+func (c *client) lockTimeout() int64 { return (c.slice / 2).Milliseconds() }
 
 // setup makes a connection fit to hold: nothing but its end ends what it holds,
 // the server notices within half a minute that the client's machine is gone, and
 // a crash does not forget, and repeat, a token that was handed out.
-// Statements are planned once: that takes longer than running them.
-const setup = `set %[1]s plan_cache_mode = force_generic_plan; set %[1]s statement_timeout = 0; set %[1]s idle_in_transaction_session_timeout = 0; set %[1]s lock_timeout = %[2]d;
+const setup = `set %[1]s statement_timeout = 0; set %[1]s idle_in_transaction_session_timeout = 0; set %[1]s lock_timeout = %[2]d;
 set %[1]s tcp_keepalives_idle = 10; set %[1]s tcp_keepalives_interval = 5; set %[1]s tcp_keepalives_count = 3;
 select pg_catalog.set_config(name, '0', %[4]t) from pg_catalog.pg_settings where name in ('idle_session_timeout', 'transaction_timeout');
 select pg_catalog.set_config('synchronous_commit', 'local', %[4]t) where pg_catalog.current_setting('synchronous_commit') = 'off';
@@ -48,15 +36,15 @@ select pg_catalog.%[5]s(%[3]d)`
 // dial opens a link, with its goroutine.
 func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
 	l := &link{
-		c: c, nonce: c.newNonce(waits), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1), rest: rest,
-		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{},
+		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
+		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*easyName{}, guards: map[Key]time.Time{},
 		leases: map[driver.Spec]*driver.Lease{}, sessions: map[*driver.Lease]struct{}{}, claims: map[*claim]struct{}{},
 	}
 	conn, err := c.connect(ctx, l.heard)
 	if err != nil {
 		return nil, err
 	}
-	l.conn = conn
+	l.conn, l.nap = conn, nap.On(conn.PgConn().Conn())
 	if err := l.prepare(ctx); err != nil {
 		c.hangUp(conn)
 		return nil, failed(ctx, err)
@@ -85,6 +73,7 @@ func (c *client) connect(caller context.Context, heard func(*pgconn.Notification
 			return nil, unreachable(err)
 		}
 	}
+	cfg.DialFunc = nappable(cfg.DialFunc)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, failed(caller, err)
@@ -96,6 +85,17 @@ func (c *client) connect(caller context.Context, heard func(*pgconn.Notification
 		}
 	}
 	return conn, nil
+}
+
+// nappable has connections be such that a caller can nap on them.
+func nappable(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return nap.NewConn(conn), nil
+	}
 }
 
 func (c *client) hangUp(conn *pgx.Conn) {
@@ -114,22 +114,27 @@ func (l *link) prepare(ctx context.Context) error {
 	if err := l.c.direct(ctx, l.conn); err != nil {
 		return err
 	}
-	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.slice.Milliseconds(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
+	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.lockTimeout(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}
-	return l.conn.QueryRow(ctx, skipTokens+", pg_catalog.pg_backend_pid()").Scan(nil, &l.pid)
+	err = l.conn.QueryRow(ctx, skipTokens+", pg_catalog.pg_backend_pid()").Scan(nil, &l.pid)
+	l.calls = l.pid == l.conn.PgConn().PID()
+	return err
 }
 
 // skipTokens draws more tokens than a crash of the server can forget. A sequence is
-// written ahead for 32, and only the grant that has that written waits for it: one of
-// another connection may have been answered before. All connections end with the
-// server, and none is granted anything before it came here.
+// written ahead for 32, and only who has that written waits for it: a quick grant
+// of another connection may have been answered before. All connections end with
+// the server, and none has a quick grant before it came here.
 const skipTokens = "select (select pg_catalog.max(pg_catalog.nextval('holdfast.token')) from pg_catalog.generate_series(1, 4096))"
 
 // begin opens the transaction that a link of transaction scope lives in.
 func (l *link) begin(ctx context.Context) error {
-	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.slice.Milliseconds(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
+	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.lockTimeout(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
+	if err == nil && !l.waits {
+		_, err = l.conn.Exec(ctx, closeGates, pgx.QueryExecModeSimpleProtocol)
+	}
 	return err
 }
 

@@ -14,11 +14,12 @@
 //
 // # Locks
 //
-// Mutexes and reader-writer locks are advisory locks of PostgreSQL, under the keys
-// of [ParseKey]: programs in other languages that use these rules, or the keys
-// themselves, take part. The lock decides; rows in the schema "holdfast", which is
-// made on first use, only describe who holds and who waits. Semaphores, elections,
-// latches, barriers, counters and keys are rows; see [Schema] and [Grants].
+// Mutexes, reader-writer locks and elections are advisory locks of PostgreSQL,
+// under the keys of [ParseKey]: programs in other languages that use these rules,
+// or the keys themselves, take part. What belongs to a lock beyond that (owner,
+// token, place in the queue), semaphores, latches, barriers, counters and keys
+// are rows in the schema "holdfast", which is made on first use; see [Schema]
+// and [Grants].
 //
 // Locks that are free are all held on one connection. Each takes a place in the
 // server's table of locks, which has room for about max_locks_per_transaction ×
@@ -26,28 +27,27 @@
 // PostgreSQL's defaults, and somewhat more in practice; raise
 // max_locks_per_transaction for more. An acquire that finds the table full is
 // refused with ErrUnavailable and ends nothing else, but other programs on the
-// server may fail for lack of a place meanwhile.
+// server may fail for lack of a place meanwhile. A
+// wait has a connection of its own, one a name and process, and keeps it for as
+// long as the lock is held; [Options].Waits bounds them, and waits beyond it ask
+// every 25 ms. Cancelling a wait costs no connection. Every connection also
+// holds one advisory lock with a random bigint key, by which others see that it
+// is alive; one more for each name that its program waits for or uses as a
+// semaphore, latch or barrier; one while it has quick grants (below); and 32 while
+// it watches, or its program uses transaction scope.
 //
-// A wait has a connection of its own in PostgreSQL's queue and keeps it for as long
-// as the lock is held; [Options].Waits bounds them. Waits beyond it queue in the
-// program: they get the connection of the next hold of the same name that is given
-// back, and ask every 25 ms. Connections for waits that are idle are closed after
-// 10 s. Cancelling a wait costs no connection. Every connection also holds one
-// advisory lock with a random bigint key, by which others see that it is alive, and
-// the home connection one more while somebody watches.
-//
-// A hold is described 5 to 10 ms after its grant, a wait after 100 ms, or before
-// OnWait is called. Inspect, ErrHeld and ForceRelease wait until what is held has
-// been described, for a second at most: a program that was stopped within 10 ms of a
-// grant is told of as "PostgreSQL process", and cannot be forced.
+// A mutex that was free the last time is taken without a row, which follows if it
+// is still held 5 ms later: who asks who holds it waits for that. It is so as long
+// as nobody watches or waits for the name, and no program on the database uses
+// TransactionScope.
 //
 // # Scopes
 //
 // Through PgBouncer with transaction pooling a session's locks do not work, and
 // are refused. Use TransactionScope there (holdfast_scope=transaction in the
 // URL): every lock then has a transaction, and a connection, of its own, as many
-// as Options.Waits; semaphores and elections are looked at every 50 ms; ForceRelease
-// and watches are not available.
+// as Options.Waits; semaphores are looked at every 50 ms; ForceRelease and
+// watches are not available.
 //
 // # URLs
 //
@@ -61,24 +61,20 @@
 //
 //	lost-first            no. A killed server process frees its locks at once, and the holder learns of it
 //	                      some milliseconds later (within 50 ms on a machine that is not overloaded).
-//	                      If it had a lock for 10 ms or longer, the next one is granted 50 ms later. Of
-//	                      shorter holds, of readers after the first who follow a writer, of semaphores
-//	                      and of elections only the token protects.
+//	                      If it had a lock for 10 ms or longer, the next one is granted 50 ms later; else,
+//	                      and of a semaphore, only the token protects there. So it is of readers after
+//	                      the first who follow a writer, and of a mutex for a program whose connection
+//	                      has not yet brought it the word that the mutex was held so long.
 //	a silent cut          the holder knows after at most Keepalive + Timeout, 10 s by default; the server
 //	                      frees the locks after about 25 s (TCP keepalive), so the holder knows first.
 //	a stopped server      the holder knows after Keepalive + Timeout; nobody is granted meanwhile.
 //	a stopped holder      keeps its locks as long as its machine answers the server's TCP keepalive, like
 //	                      a hung program that holds a database transaction. ForceRelease with Now ends it.
 //	TTL                   ignored: a hold, a session and its keys live as long as their connection.
-//	FIFO                  no. PostgreSQL serves waits for locks in the order in which they came, but a wait
-//	                      that has lasted 10 s is begun anew, behind the others, and waits beyond
-//	                      Options.Waits join it when they get a connection. Semaphores and elections keep
-//	                      the order of arrival for every wait.
-//	a dead semaphore      what a program that died held of a semaphore, or an election, is free for waiters
-//	                      half a second later at the latest.
-//	one name, two kinds   a mutex and a reader-writer lock of one name exclude each other; the second one
-//	                      gets ErrConflict from a try, or after 100 ms of waiting. Elections are no
-//	                      advisory locks: other programs do not see them.
+//	FIFO                  over all processes, for claims by this package; PostgreSQL's own order stands
+//	                      between it and other programs that use the same advisory lock.
+//	a dead semaphore      what a program that died held of a semaphore is free for waiters half a second
+//	                      later at the latest.
 //	AcquireAll            one name after the other, in order of key; not in one step.
 //	deadlock              is not detected between holds; take several names in one AcquireAll. Between
 //	                      transactions with LockTx PostgreSQL does, and it is ErrConflict.

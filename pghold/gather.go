@@ -82,7 +82,7 @@ func (c *client) gather(ctx context.Context, cl *claim) error {
 		if err != nil {
 			return c.whyNot(ctx, cl, err)
 		}
-		state, err := c.gatherOn(ctx, l, cl, &told)
+		state, err := c.gatherOn(ctx, l, cl, false, &told)
 		if err != nil && (l.alive() || ctx.Err() != nil) {
 			return c.whyNot(ctx, cl, err)
 		}
@@ -105,23 +105,29 @@ func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
 	return err
 }
 
-const joinSQL = `select state, tok, place, coalesce(pos, 0), has
-from holdfast.join($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
+from holdfast.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
-func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (string, error) {
+// made: the semaphore, latch or barrier has been made before.
+func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, told *bool) (string, error) {
 	var state string
 	var token, id, has *int64
 	var position int
 	lease := c.leaseOn(l, cl.r)
 	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
-		if c.opts.Scope == SessionScope && l.held[cl.key] != (tally{}) { // the connection would find the lock free
-			state, position = "kind", int(c.kindHere(l, cl.key))
-			return nil
+		guard := int64(0)
+		if c.opts.Scope == SessionScope {
+			if !made && l.held[cl.key] != (tally{}) { // the connection would find the lock free
+				state = "unsure"
+				return nil
+			}
+			guard = l.guardNew(cl.key)
 		}
-		return q.QueryRow(ctx, joinSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
-			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, !cl.r.Try)...).
+		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
+			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
+		return l.tidyGuard(ctx, cl.key, guard, err)
 	}, func() {
 		if id != nil {
 			c.ungather(cl, *id)
@@ -131,9 +137,13 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (
 		return "", err
 	}
 	switch state {
+	case "unsure":
+		if err := c.establish(ctx, l, cl); err != nil {
+			return "", err
+		}
+		return c.gatherOn(ctx, l, cl, true, told)
 	case "granted":
-		cl.id = *id
-		c.hold(l, cl, *token, lease)
+		c.hold(l, cl, *id, *token, lease)
 	case "queued":
 		cl.id = *id
 		if cl.r.Waiting != nil && !*told {
@@ -146,16 +156,31 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, told *bool) (
 	return state, nil
 }
 
-// kindHere is as what a link holds a lock.
-func (c *client) kindHere(l *link, k Key) driver.ResourceKind {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for cl := range l.claims {
-		if cl.key == k {
-			return cl.kind
+// establish makes the semaphore, latch or barrier of cl, unless the name is in use
+// as another kind. The guard comes first: whoever took the name quickly before it
+// is seen, and after it nobody does. It asks on a connection that has no locks.
+func (c *client) establish(ctx context.Context, l *link, cl *claim) error {
+	if err := c.takeGuard(ctx, l, cl.key); err != nil {
+		return err
+	}
+	state, kind, err := c.establishOn(ctx, cl, false)
+	if err == nil && state == "unsure" {
+		if err = c.noted(ctx); err == nil {
+			state, kind, err = c.establishOn(ctx, cl, true)
 		}
 	}
-	return driver.Mutex
+	if err == nil && state != "ok" {
+		err = c.refusal(ctx, cl, state, kind, nil)
+	}
+	return err
+}
+
+func (c *client) establishOn(ctx context.Context, cl *claim, sure bool) (state string, kind int, err error) {
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast.establish($1, $2, $3, $4, $5, 0, $6)",
+			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), cl.limit, sure)...).Scan(&state, &kind)
+	})
+	return state, kind, err
 }
 
 // refusal is why an arrival was turned away.
@@ -203,7 +228,7 @@ func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan stru
 		}, nil)
 		switch {
 		case err == nil && state == "granted":
-			c.hold(l, cl, *token, lease)
+			c.hold(l, cl, cl.id, *token, lease)
 			return nil
 		case err == nil && state == "gone" || err != nil && !l.alive():
 			return errStartAgain
@@ -332,8 +357,12 @@ func (l *link) heard(n *pgconn.Notification) {
 	switch what {
 	case "w":
 		c.wake(Key{n: b, pair: a == 2})
-	case "a":
-		c.spawn(func() { c.lookForWatchers(l) })
+	case "k":
+		l.setEasy(Key{n: b, pair: a == 2}, false)
+	case "r":
+		if n.PID != l.pid { // if we die with it, what is easy is forgotten too
+			l.setEasy(Key{n: b, pair: a == 2}, false)
+		}
 	case "f":
 		c.forced(uint64(a))
 	}

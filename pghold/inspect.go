@@ -51,11 +51,7 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	if err != nil && !r.Prefix {
 		return reply, err
 	}
-	about := &key
-	if r.Prefix {
-		about = nil
-	}
-	if err := c.describedBy(ctx, about); err != nil {
+	if err := c.noted(ctx); err != nil {
 		return reply, err
 	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
@@ -216,8 +212,8 @@ func (c *client) heldError(ctx context.Context, cl *claim) error {
 	e := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		res, _, err := c.show(ctx, q, cl.name, cl.key, "", maxHolders)
-		if err == nil && (len(res.Holders) == 0 || cl.kind == driver.RWMutex) { // its row, or another reader's, may be on the way
-			if err = c.describedBy(ctx, &cl.key); err == nil {
+		if err == nil && len(res.Holders) == 0 { // its row may be on the way
+			if err = c.noted(ctx); err == nil {
 				res, _, err = c.show(ctx, q, cl.name, cl.key, "", maxHolders)
 			}
 		}

@@ -138,7 +138,7 @@ func (c *client) endLease(l *driver.Lease, why error) []*claim {
 // LeaseInfo tells what the server knows of a session.
 func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
 	info := driver.LeaseInfo{ID: r.ID}
-	if err := c.describedBy(ctx, nil); err != nil {
+	if err := c.noted(ctx); err != nil {
 		return info, err
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {

@@ -17,12 +17,13 @@ import (
 // link is a connection that holds or waits. One goroutine at a time has it. Its
 // own runs the jobs in order, and between them it reads, so that the end of the
 // connection is noticed when it comes and not when the connection is needed
-// next. A caller that finds it free may have it for one request (see askNow).
+// next. A caller that finds it free may have it for one question (see askNow).
 type link struct {
 	c     *client
 	conn  *pgx.Conn
 	nonce int64 // an advisory lock of its own: while it is held, the link lives
 	pid   uint32
+	calls bool // the server itself answers, no pooler, which may not know calls of functions
 	life  context.Context
 	kill  context.CancelFunc
 	dead  chan struct{}
@@ -34,24 +35,34 @@ type link struct {
 	uses      uint               // how often callers had it
 	left      *job               // a caller's, whose answer is still to be read
 	interrupt context.CancelFunc // of the read under way, for a job
-	halt      func()             // of the read under way, if the link dies
+	halt      context.CancelFunc // of the read under way, if the link dies
 	err       error              // why it is dead
+	easy      map[Key]*easyName  // names that may be taken quickly
+	fresh     fresh
 
 	// For who has the link. held is what it holds: PostgreSQL would grant a lock
 	// twice to one connection.
 	held map[Key]tally
 	// known are the statements that the server has prepared.
 	known map[string]*pgconn.StatementDescription
-	// ready: those of requests are among them.
-	ready bool
-	// leftBatch is what left belongs to.
-	leftBatch *batch
-	// rest is how long its goroutine waits before it reads.
-	rest time.Duration
 	// probes counts signs of life, for what is done now and then.
 	probes int
-	// aware: it has the share of a lock that tells that its program knows of watchers.
-	aware bool
+	// guards are the names whose guard it holds, and from when on each has to stay
+	// for a while; zero: it is not needed longer than it is used.
+	guards map[Key]time.Time
+	// relaxing is when it looks next which guards it needs; nil: it has none.
+	relaxing *time.Timer
+	// shy is how many grants are not to be followed by quick ones.
+	shy int
+	// flagging: one of the questions that go out together takes the flag of quick
+	// grants.
+	flagging bool
+	// watching: it holds the gates.
+	watching bool
+	// builder has the question that a caller asks itself; its memory is used again.
+	builder pgx.ExtendedQueryBuilder
+	small   []byte
+	nap     func() // sleeps until an answer comes, or for a moment
 	// until is the deadline for what is read; zero: none.
 	until time.Time
 
@@ -60,7 +71,6 @@ type link struct {
 	sessions map[*driver.Lease]struct{} // that programs opened themselves
 	claims   map[*claim]struct{}
 	waits    bool // made for a wait; counts against Options.Waits
-	parked   int  // how often it was put aside
 }
 
 // tally counts the holds of a key.
@@ -69,14 +79,17 @@ type tally struct{ writers, readers int }
 // job is one use of a link.
 type job struct {
 	run   func(ctx context.Context) error
-	ask   *request // instead of run
+	ask   question // instead of run
 	limit time.Duration
 	state atomic.Int32
 	done  chan struct{} // nil: it was over before anybody could wait for it
 	err   error
 
-	failed error       // of a request: what the server said instead
-	then   func(error) // told of the end
+	sd *pgconn.StatementDescription // of a question
+	// Of a question that a caller asks itself.
+	call     bool  // a function is called, no statement is run
+	answered bool  // there was a row
+	failed   error // what the server said instead, or what its row could not be read as
 }
 
 // The states of a job.
@@ -88,15 +101,17 @@ const (
 
 // rest is how long a link waits for another job before it begins to read: a
 // read has to be interrupted by the next one.
-// While callers use it by themselves it leaves them alone for longer.
-const (
-	rest    = time.Millisecond
-	maxRest = 8 * time.Millisecond
-)
+const rest = time.Millisecond
 
 // start hands run to the link's goroutine; limit bounds it, and past it the link is lost.
 func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
 	return l.put(&job{run: run, limit: limit})
+}
+
+// startAsking hands a question to the link.
+func (l *link) startAsking(j *job, q question) *job {
+	j.ask, j.limit = q, l.c.opts.Timeout
+	return l.put(j)
 }
 
 func (l *link) put(j *job) *job {
@@ -124,9 +139,6 @@ func (j *job) finish(err error) {
 	j.err = err
 	if j.done != nil {
 		close(j.done)
-	}
-	if j.then != nil {
-		j.then(err)
 	}
 }
 
@@ -187,7 +199,7 @@ func (l *link) alive() bool {
 	}
 }
 
-// next are the jobs to do now: one, or requests that go out together. If there
+// next are the jobs to do now: one, or questions that go out together. If there
 // are any the link's goroutine has the link.
 func (l *link) next() []*job {
 	l.mu.Lock()
@@ -231,18 +243,15 @@ func orError(err, otherwise error) error {
 // idle waits for a job, and reads meanwhile.
 func (l *link) idle() {
 	before := l.used()
-	pause := time.NewTimer(l.rest)
+	pause := time.NewTimer(rest)
 	defer pause.Stop()
 	select {
 	case <-l.bell:
 	case <-l.dead:
 	case <-pause.C:
-		if l.used() != before {
-			l.rest = min(2*l.rest, maxRest)
-			return
+		if l.used() == before {
+			l.read()
 		}
-		l.rest = rest
-		l.read()
 	}
 }
 

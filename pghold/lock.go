@@ -2,41 +2,74 @@ package pghold
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// lock takes a lock of the server, and lets the one who died with it notice.
-func (c *client) lock(ctx context.Context, cl *claim) error {
-	var err error
-	if cl.since = time.Now(); c.opts.Scope == TransactionScope {
-		err = c.lockInTx(ctx, cl)
-	} else {
-		err = c.lockInSession(ctx, cl)
-	}
-	if err != nil {
-		return err
-	}
-	if !cl.heir && !c.told.Load() {
-		c.describeLater(cl)
-		return nil
-	}
-	return c.settle(ctx, cl)
+// line is the queue of one name inside the process: its first waiter, and only
+// that, waits in the server too. Guarded by the client's mutex.
+type line struct {
+	key     Key
+	users   int
+	door    chan struct{} // one arrives at a time, so that the rows are in order
+	waiters []*waiter
 }
 
-// settle is what a grant has to wait for at times: an event for those who watch, and the
-// one who died with the lock.
-func (c *client) settle(ctx context.Context, cl *claim) error {
-	if c.opts.Scope == SessionScope && c.told.Load() {
-		if err := c.describe([]*claim{cl}, true); err != nil {
-			c.describeLater(cl)
-		}
-	} else {
-		c.describeLater(cl)
+// waiter is one claim in a line.
+type waiter struct {
+	cl   *claim
+	turn chan struct{} // closed when it is the first
+}
+
+func (c *client) enter(k Key) *line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[k]
+	if ln == nil {
+		ln = &line{key: k, door: make(chan struct{}, 1)}
+		c.lines[k] = ln
 	}
-	if !cl.heir {
-		return nil
+	ln.users++
+	return ln
+}
+
+func (c *client) leave(ln *line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ln.users--; ln.users == 0 {
+		delete(c.lines, ln.key)
+	}
+}
+
+// join puts a claim at the end of the line.
+func (c *client) join(ln *line, cl *claim) *waiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &waiter{cl: cl, turn: make(chan struct{})}
+	if ln.waiters = append(ln.waiters, w); len(ln.waiters) == 1 {
+		close(w.turn)
+	}
+	return w
+}
+
+// step takes a waiter out; the next one's turn may come.
+func (c *client) step(ln *line, w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(ln.waiters, w)
+	ln.waiters = slices.Delete(ln.waiters, i, i+1)
+	if i == 0 && len(ln.waiters) > 0 {
+		close(ln.waiters[0].turn)
+	}
+}
+
+// lock takes a lock of the server, and lets the one who died with it notice.
+func (c *client) lock(ctx context.Context, cl *claim) error {
+	if err := c.lockNow(ctx, cl); err != nil || !cl.heir {
+		return err
 	}
 	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
 	defer cancel()
@@ -66,96 +99,34 @@ func (c *client) giveUp(cl *claim) {
 // program can know that the connection has ended.
 const mourning = 50 * time.Millisecond
 
-// lockInSession tries, unless others here wait already, and then waits.
-func (c *client) lockInSession(ctx context.Context, cl *claim) error {
-	hot := !cl.r.Try && c.isHot(cl.key)
-	if !hot {
-		granted, err := c.try(ctx, cl)
-		if granted || err != nil {
-			return err
-		}
-		if cl.r.Try {
-			return c.heldError(ctx, cl)
-		}
+// isGranted also takes "inherited" for "granted", and notes which it was.
+func (cl *claim) isGranted(state *string) bool {
+	if *state == "inherited" {
+		*state, cl.heir, cl.since = "granted", true, time.Now()
 	}
-	return c.wait(ctx, cl, hot)
+	return *state == "granted"
 }
 
-// try asks the home link. A link that has died since it was last used is not
-// the caller's concern: nothing has happened on it that lasts.
-func (c *client) try(ctx context.Context, cl *claim) (bool, error) {
-	for attempt, again := 0, false; ; attempt++ {
-		l, err := c.atHome(ctx)
-		if err != nil {
-			return false, err
-		}
-		q := &request{cl: cl, lease: c.leaseOn(l, cl.r), again: again}
-		j := l.ask(q)
-		if !j.wait(ctx) {
-			c.spawn(func() { c.undo(j, cl) })
-			return false, stopped(ctx, driver.NotDone)
-		}
-		switch {
-		case j.err != nil && attempt == 0 && !l.alive() && ctx.Err() == nil:
-		case j.err != nil:
-			return false, failed(ctx, j.err)
-		case q.mine && cl.mode == driver.Shared && !again:
-			if again, err = c.mayShare(ctx, cl.key); err != nil || !again {
-				return false, err
-			}
-		case q.token < 0:
-			return false, c.kindError(ctx, cl)
-		default:
-			return q.token > 0, c.inherit(cl, q.dead)
-		}
+func (c *client) lockNow(ctx context.Context, cl *claim) error {
+	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
+		return err
 	}
-}
-
-// mayShare asks, on a connection without locks, whether a writer has the lock or waits
-// for it: a connection that has a share is granted more, whoever waits.
-func (c *client) mayShare(ctx context.Context, k Key) (may bool, err error) {
-	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast.may_share($1, $2)", c.args(k.space(), k.n)...).Scan(&may)
-	})
-	return may, err
-}
-
-// inherit forgets the holder that died with what cl has now; dead: there may be one.
-func (c *client) inherit(cl *claim, dead bool) error {
-	if !dead {
-		return nil
+	ln := c.enter(cl.key)
+	defer c.leave(ln)
+	w, err := c.arrive(ctx, ln, cl)
+	if err != nil || w == nil {
+		return err
 	}
-	l := cl.l
-	j := l.start(c.opts.Timeout, func(ctx context.Context) error {
-		return l.conn.QueryRow(ctx, "select holdfast.inter($1, $2, $3)", cl.key.space(), cl.key.n, int16(cl.mode)).Scan(&cl.heir)
-	})
-	<-j.done
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cl.heir = cl.heir || j.err != nil; cl.heir { // if nobody knows, it is one
-		cl.since = time.Now()
+	defer c.step(ln, w)
+	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	defer cancel()
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		c.forget(cl)
+		return c.whyStopped(ctx, cl.r.Lease)
 	}
-	return nil
-}
-
-// undo takes back what a job did for a caller that has gone.
-func (c *client) undo(j *job, cl *claim) {
-	<-j.done
-	if j.err == nil && cl.token > 0 {
-		c.giveBack(cl)
-	}
-}
-
-// kindError is why a name that is no lock cannot be taken as one.
-func (c *client) kindError(ctx context.Context, cl *claim) error {
-	var kind *int16
-	err := c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select max(kind) from holdfast.resource where space = $1 and key = $2", c.args(cl.key.space(), cl.key.n)...).Scan(&kind)
-	})
-	if err == nil && kind != nil {
-		return otherKind(driver.ResourceKind(*kind))
-	}
-	return orError(err, errKind)
+	return c.first(ctx, cl)
 }
 
 // untilOver ends ctx with the client, and with the session that is waited on.
@@ -180,6 +151,39 @@ func (c *client) whyStopped(ctx context.Context, lease *driver.Lease) error {
 	return stopped(ctx, driver.NotDone)
 }
 
+// arrive takes the lock if it is free, or joins the line; nil: it is held.
+func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, error) {
+	select {
+	case ln.door <- struct{}{}:
+		defer func() { <-ln.door }()
+	case <-ctx.Done():
+		return nil, stopped(ctx, driver.NotDone)
+	}
+	a, err := c.knock(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	switch a.state {
+	case "granted":
+		return nil, nil
+	case "queued":
+		if a.unsure {
+			if err := c.sameKind(ctx, cl); err != nil {
+				c.forget(cl)
+				return nil, err
+			}
+		}
+		w := c.join(ln, cl)
+		if cl.r.Waiting != nil {
+			cl.r.Waiting(a.position)
+		}
+		return w, nil
+	case "kind":
+		return nil, otherKind(driver.ResourceKind(a.position))
+	}
+	return nil, c.heldError(ctx, cl)
+}
+
 // errKind is otherKind where nobody says which.
 var errKind = refuse(driver.ErrConflict, "the name is in use as another kind; use another name")
 
@@ -187,8 +191,116 @@ func otherKind(k driver.ResourceKind) error {
 	return refuse(driver.ErrConflict, "the name is in use as a %s; use another name", k)
 }
 
+// answer is what the server said to an arrival.
+type answer struct {
+	state    string
+	token    *int64
+	id       *int64
+	position int
+	pid      uint32
+	unsure   bool // who holds it has no row yet, which would tell as what; if granted: somebody watches, or left rows
+}
+
+// knock asks the home link. A link that has died since it was last used is not
+// the caller's concern: nothing has happened on it that lasts.
+func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
+	if c.opts.Scope == TransactionScope {
+		return c.knockInTx(ctx, cl)
+	}
+	for attempt := 0; ; attempt++ {
+		l, err := c.atHome(ctx)
+		if err != nil {
+			return answer{}, err
+		}
+		q := &arrival{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+		j := l.ask(&q.job, q)
+		if !j.wait(ctx) {
+			c.spawn(func() { c.undo(j, cl) })
+			return answer{}, stopped(ctx, driver.NotDone)
+		}
+		if j.err == nil || attempt > 0 || l.alive() || ctx.Err() != nil {
+			return q.a, failed(ctx, j.err)
+		}
+	}
+}
+
+// undo takes back what a job did for a caller that has gone.
+func (c *client) undo(j *job, cl *claim) {
+	<-j.done
+	switch {
+	case j.err != nil:
+	case cl.token > 0:
+		c.giveUp(cl)
+	default:
+		c.forget(cl)
+	}
+}
+
+// forget removes the row of a claim that waits no more.
+func (c *client) forget(cl *claim) {
+	if cl.id == 0 {
+		return
+	}
+	c.cleanUp(cl.name, func(ctx context.Context, q querier, _ int64) error {
+		_, err := q.Exec(ctx, "select holdfast.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
+		return err
+	})
+}
+
+const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid, coalesce(unsure, false)
+from holdfast.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+
+// arrival asks for the lock. What the link holds is known when the question goes
+// out: asking the server for more of it would be granted, whoever waits.
+type arrival struct {
+	job
+	l     *link
+	cl    *claim
+	lease *driver.Lease
+	a     answer
+}
+
+func (q *arrival) about() Key { return q.cl.key }
+
+func (q *arrival) form() (string, []any) {
+	l, cl := q.l, q.cl
+	t := l.held[cl.key]
+	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
+	return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
+		uuid(q.lease.ID), q.lease.Spec.Owner, []byte(q.lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
+}
+
+func (q *arrival) into() []any {
+	return []any{&q.a.state, &q.a.token, &q.a.id, &q.a.position, &q.a.pid, &q.a.unsure}
+}
+
+func (q *arrival) answer() error { return q.l.arrived(q.cl, q.lease, &q.a) }
+
+func (q *arrival) mishap(ctx context.Context, err error) error {
+	if g := q.l.missingGuard(q.cl.key); g != 0 && !q.l.conn.IsClosed() {
+		q.l.unshare(ctx, g)
+	}
+	return q.l.tidy(ctx, q.cl, err)
+}
+
+func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
+	if err := l.sameServer(a.pid); err != nil {
+		return err
+	}
+	switch cl.isGranted(&a.state); a.state {
+	case "granted":
+		l.tookByRow(cl, *a.id, *a.token, lease)
+		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
+	case "queued":
+		cl.id = *a.id
+		l.guard(cl.key)
+		l.setEasy(cl.key, false)
+	}
+	return nil
+}
+
 // took notes a lock that the link has.
-func (l *link) took(cl *claim, token int64, lease *driver.Lease) {
+func (l *link) took(cl *claim, id, token int64, lease *driver.Lease) {
 	t := l.held[cl.key]
 	if cl.mode == driver.Exclusive {
 		t.writers++
@@ -196,7 +308,17 @@ func (l *link) took(cl *claim, token int64, lease *driver.Lease) {
 		t.readers++
 	}
 	l.held[cl.key] = t
-	l.c.hold(l, cl, token, lease)
+	l.c.hold(l, cl, id, token, lease)
+}
+
+// tookByRow is took for a lock that has its row. If it is held for long others hear
+// of that.
+func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Lease) {
+	l.took(cl, id, token, lease)
+	if cl.kind == driver.Mutex {
+		cl.unheard.Store(true)
+		l.noteLater(cl)
+	}
 }
 
 // gave notes a lock that the link has no more.
@@ -224,23 +346,14 @@ func (l *link) sameServer(pid uint32) error {
 	return errPooled
 }
 
-// lockSQL calls a function on advisory locks for a claim.
-func (cl *claim) lockSQL(function string) (string, []any) {
-	if cl.mode == driver.Shared {
-		function += "_shared"
+// tidy makes sure that a failed step left no lock, and returns err.
+func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
+	if l.conn.IsClosed() || l.held[cl.key] != (tally{}) {
+		return err
 	}
-	if a, b, ok := cl.key.Pair(); ok {
-		return "select pg_catalog." + function + "($1::int, $2::int)", []any{a, b}
-	}
-	return "select pg_catalog." + function + "($1::bigint)", []any{cl.key.n}
-}
-
-// tidy makes sure that a failed step left no lock.
-func (l *link) tidy(ctx context.Context, cl *claim) {
-	if !l.conn.IsClosed() && l.held[cl.key] == (tally{}) {
-		sql, args := cl.lockSQL("pg_advisory_unlock")
-		l.mustDo(ctx, sql, args...)
-	}
+	sql, args := cl.lockSQL("pg_advisory_unlock")
+	l.mustDo(ctx, sql, args...)
+	return err
 }
 
 // mustDo runs SQL that gives a lock back, again if a cancel came late or the server was
@@ -257,8 +370,184 @@ func (l *link) mustDo(ctx context.Context, sql string, args ...any) {
 	l.die(err)
 }
 
-// Pauses of those who wait: while no connection is free to wait on, and after a failure.
+// unlocking asks the server to take a lock back.
+type unlocking struct {
+	job
+	cl    *claim
+	again bool // an earlier attempt may have given the lock back
+	had   bool
+	row   [1]any
+}
+
+func (q *unlocking) about() Key { return q.cl.key }
+
+func (q *unlocking) form() (string, []any) {
+	cl := q.cl
+	if !cl.rowless.Load() {
+		return "select holdfast.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
+	}
+	return unlockSQLs[index(cl.easy.pair)], cl.easy.unlock
+}
+
+func (q *unlocking) into() []any {
+	q.row[0] = &q.had
+	return q.row[:]
+}
+
+func (q *unlocking) answer() error {
+	q.cl.l.gave(q.cl)
+	q.cl.heardOf()
+	if !q.had && !q.again {
+		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
+	}
+	return nil
+}
+
+// mishap: a call of a function that something between us and the server does not let
+// through is made a statement, from now on.
+func (q *unlocking) mishap(ctx context.Context, err error) error {
+	if l := q.cl.l; q.call && code(err) != "" {
+		l.calls, q.call = false, false
+		sql, args := q.form()
+		if err = l.conn.QueryRow(ctx, sql, args...).Scan(&q.had); err == nil {
+			err = q.answer()
+		}
+	}
+	return err
+}
+
+// Pauses of those who wait: while one that was chosen goes first, while no connection is
+// free to wait on, and after a failure.
 const (
+	yieldPause = 5 * time.Millisecond
 	pollPause  = 25 * time.Millisecond
 	faultPause = 50 * time.Millisecond
 )
+
+// first waits in the server, in turns with those whose rows are older.
+func (c *client) first(ctx context.Context, cl *claim) error {
+	var since time.Time // of the first failure in a row
+	for {
+		state, pause, err := c.turn(ctx, cl)
+		if state == "granted" {
+			return nil
+		}
+		if ctx.Err() != nil { // the turn sees to the row
+			return c.whyStopped(ctx, cl.r.Lease)
+		}
+		if err == nil {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		if err != nil && (time.Since(since) > c.opts.Timeout || !errors.Is(err, driver.ErrUnavailable)) {
+			c.forget(cl)
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			c.forget(cl)
+			return c.whyStopped(ctx, cl.r.Lease)
+		}
+	}
+}
+
+// turn is one wait, or one try if no connection is free to wait on.
+func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.Duration, err error) {
+	if c.opts.Scope == TransactionScope {
+		state, err = c.turnInTx(ctx, cl)
+		pause = yieldPause
+	} else {
+		state, pause, err = c.turnInSession(ctx, cl)
+	}
+	if ctx.Err() != nil && state != "granted" {
+		return state, pause, err
+	}
+	if err != nil {
+		return state, faultPause, err
+	}
+	switch state {
+	case "gone":
+		return c.again(ctx, cl)
+	case "kind":
+		return state, pause, errKind
+	}
+	return state, pause, nil
+}
+
+// turnInSession sees to it that a wait which is given up leaves no row.
+func (c *client) turnInSession(ctx context.Context, cl *claim) (string, time.Duration, error) {
+	l, err := c.waitLink(ctx)
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)) {
+		c.forget(cl)
+		return "", faultPause, err
+	}
+	if l == nil {
+		state, err := c.retry(ctx, cl)
+		return state, pollPause, err
+	}
+	state, err := c.await(ctx, l, cl)
+	if state == "wait" {
+		return state, 0, err
+	}
+	return state, yieldPause, err
+}
+
+// again joins the queue anew: the row was taken for dead, since the link that
+// made it is.
+func (c *client) again(ctx context.Context, cl *claim) (string, time.Duration, error) {
+	cl.id = 0
+	a, err := c.knock(ctx, cl)
+	if err != nil {
+		return "", faultPause, err
+	}
+	if a.state == "kind" {
+		return "", 0, otherKind(driver.ResourceKind(a.position))
+	}
+	return a.state, 0, nil
+}
+
+// retry asks without waiting, on the home link.
+func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
+	var state string // the job may write it when we have gone
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return "", err
+	}
+	lease := c.leaseOn(l, cl.r)
+	j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
+		if l.held[cl.key] != (tally{}) {
+			state = "blocked"
+			return nil
+		}
+		state, err = l.settle(ctx, cl, lease, "select state, tok, pid from holdfast.retry($1, $2, $3, $4, $5, $6)")
+		if err != nil {
+			return l.tidy(ctx, cl, err)
+		}
+		return nil
+	})
+	if !j.wait(ctx) {
+		c.spawn(func() { c.undo(j, cl) })
+		return "", stopped(ctx, driver.NotDone)
+	}
+	return state, failed(ctx, j.err)
+}
+
+// settle makes the claim the holder, by the SQL given, and notes it.
+func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql string, more ...any) (string, error) {
+	var state string
+	var token *int64
+	var pid uint32
+	args := append([]any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID)}, more...)
+	if err := l.conn.QueryRow(ctx, sql, args...).Scan(&state, &token, &pid); err != nil {
+		return "", err
+	}
+	if err := l.sameServer(pid); err != nil {
+		return "", err
+	}
+	if cl.isGranted(&state) {
+		l.tookByRow(cl, cl.id, *token, lease)
+	}
+	return state, nil
+}

@@ -101,9 +101,8 @@ func TestTokenIsDrawnAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestOrderOverProcesses: those who wait on connections of their own are served in the
-// order in which they came, over all processes, as long as a slice of a wait lasts. It is
-// more than is declared.
+// TestOrderOverProcesses: who came second to a process goes before who came
+// third to another, although one of each waits in the server.
 func TestOrderOverProcesses(t *testing.T) {
 	url := database(t)
 	a, b := open(t, url), open(t, url)
@@ -121,6 +120,30 @@ func TestOrderOverProcesses(t *testing.T) {
 		}
 		check(t, h.Release())
 	}
+}
+
+// TestOnlyTheNextWaitsForTheLock: the others wait for who is before them, so that
+// the server wakes nobody out of turn.
+func TestOnlyTheNextWaitsForTheLock(t *testing.T) {
+	url := database(t)
+	look := connect(t, url)
+	h := must(open(t, url).Mutex("lock").Acquire(t.Context()))(t)
+	var line []<-chan *holdfast.Hold
+	for range 4 {
+		line = append(line, waiting(t, open(t, url), "lock"))
+	}
+	for left := len(line); left > 0; left-- {
+		eventually(t, "not everybody waits for somebody else", func() bool {
+			var waiting, forIt, distinct int
+			scan(t, look, &waiting, "select count(*) from pg_locks where locktype = 'advisory' and not granted")
+			scan(t, look, &distinct, "select count(distinct (classid, objid)) from pg_locks where locktype = 'advisory' and not granted")
+			scan(t, look, &forIt, "select count(*) from holdfast.locks(2::smallint, (-641786185::bigint << 32) | 4294967295) where not granted")
+			return waiting == left && distinct == left && forIt == 1
+		})
+		check(t, h.Release())
+		h = granted(t, line[len(line)-left])
+	}
+	check(t, h.Release())
 }
 
 // TestThousandHolds: a thousand holds take at most four connections.
@@ -152,7 +175,7 @@ func TestThousandHolds(t *testing.T) {
 }
 
 // TestManyWaitersSmallPool: 200 waiters on one lock with a pool of 10 all get
-// their turn, and no more than Options.Waits of them wait in the server.
+// their turn, and one of them at a time waits in the server.
 func TestManyWaitersSmallPool(t *testing.T) {
 	url := database(t)
 	s, look := openPool(t, url+"&pool_max_conns=10", nil), connect(t, url)
@@ -171,7 +194,7 @@ func TestManyWaitersSmallPool(t *testing.T) {
 		})
 	}
 	eventually(t, "200 do not wait", func() bool { return len(must(s.Inspect(t.Context(), "m"))(t).Waiters) == 200 })
-	if n := connections(t, look); n > 1+8 {
+	if n := connections(t, look); n > 4 {
 		t.Errorf("200 waiters take %d connections", n)
 	}
 	check(t, h.Release())

@@ -16,11 +16,13 @@ import (
 // use. Where programs have no right to do so, have an administrator run it once, in
 // one transaction (psql -1), and then the statements of [Grants]. It can be repeated,
 // also under programs that use it.
-var Schema = tablesSQL + locksSQL + gatheringSQL + dataSQL
+var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL
 
 var (
 	//go:embed sql/tables.sql
 	tablesSQL string
+	//go:embed sql/quick.sql
+	quickSchemaSQL string
 	//go:embed sql/locks.sql
 	locksSQL string
 	//go:embed sql/gather.sql
@@ -29,9 +31,8 @@ var (
 	dataSQL string
 )
 
-// schemaVersion is the one that the last statement of Schema notes, with the least
-// version of a program that can use it: programs of several versions may run side by side.
-const schemaVersion = 5
+// schemaVersion is the one that the last statement of Schema notes.
+const schemaVersion = 4
 
 // schemaLock is the first statement of Schema: it keeps programs that make the
 // schema at the same time apart.
@@ -109,14 +110,14 @@ pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_
 		return false, refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which who waits does not see what happens meanwhile; "+
 			"set default_transaction_isolation to read committed (default_transaction_isolation=read%%20committed in the URL)", isolation)
 	}
-	version, least := 0, 0
+	version := 0
 	if comment != nil {
-		_, _ = fmt.Sscanf(*comment, "holdfast %d, programs from %d", &version, &least) // of anything else they are 0
+		_, _ = fmt.Sscanf(*comment, "holdfast %d", &version) // of anything else it is 0
 	}
-	if least > schemaVersion {
-		return false, refuse(errors.ErrUnsupported, "the schema holdfast has version %d, for programs from version %d on; this one has %d: update the program", version, least, schemaVersion)
+	if version > schemaVersion {
+		return false, refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, schemaVersion)
 	}
-	return version >= schemaVersion, nil
+	return version == schemaVersion, nil
 }
 
 // create runs Schema in one transaction, one program after the other. Who comes

@@ -2,7 +2,6 @@ package pghold
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,21 @@ import (
 
 // In transaction scope a lock is held by a transaction of its own. What
 // describes the claim is written outside of it, so that others see it.
+
+// txLink is a connection for one hold; there are Options.Waits of them.
+func (c *client) txLink(ctx context.Context) (*link, error) {
+	for {
+		l, err := c.waitLink(ctx)
+		if l != nil || err != nil {
+			return l, err
+		}
+		select {
+		case <-time.After(pollPause):
+		case <-ctx.Done():
+			return nil, stopped(ctx, driver.NotDone)
+		}
+	}
+}
 
 // inTx runs one step in the link's transaction. A caller that goes takes the
 // link with it.
@@ -27,145 +41,116 @@ func (c *client) inTx(ctx context.Context, l *link, run func(ctx context.Context
 	}
 }
 
-// lockInTx takes a lock in a transaction that is kept only if it gets it.
-func (c *client) lockInTx(ctx context.Context, cl *claim) error {
-	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
-	defer cancel()
-	for {
-		granted, err := c.turnInTx(ctx, cl, "select holdfast.try_in_tx($1, $2, $3)")
-		switch {
-		case granted:
-			return nil
-		case ctx.Err() != nil:
-			return c.whyStopped(ctx, cl.r.Lease)
-		case err != nil:
-			return err
-		case cl.r.Try:
-			return c.heldError(ctx, cl)
-		}
-		if granted, err = c.waitInTx(ctx, cl); granted || err != nil {
-			return err
-		}
-	}
-}
-
-// waitInTx waits in line with a row, and in the server. false: start again.
-func (c *client) waitInTx(ctx context.Context, cl *claim) (bool, error) {
-	ctx, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
-	w := c.join(cl)
-	defer c.leave(w)
-	tell := c.tellLater(w, refuse)
-	defer tell.stop()
-	tell.told = cl.r.Waiting == nil
-	if !tell.told {
-		tell.told = true
-		tell.describe()
-		cl.r.Waiting(max(tell.position(0), 1))
-	}
-	var since time.Time // of the first failure in a row
-	for {
-		granted, err := c.turnInTx(ctx, cl, "select holdfast.wait_in_tx($1, $2, $3)")
-		if granted {
-			return true, nil
-		}
-		if ctx.Err() != nil {
-			c.forget(cl)
-			if e, ok := errors.AsType[*driver.Error](context.Cause(ctx)); ok {
-				return false, e
-			}
-			return false, c.whyStopped(ctx, cl.r.Lease)
-		}
-		if err == nil {
-			since = time.Time{}
-			continue
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		if time.Since(since) > c.opts.Timeout || !errors.Is(err, driver.ErrUnavailable) {
-			c.forget(cl)
-			return false, err
-		}
-		select {
-		case <-time.After(faultPause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// turnInTx is one attempt, in a transaction of its own.
-func (c *client) turnInTx(ctx context.Context, cl *claim, sql string) (bool, error) {
+// knockInTx is knock: the transaction is kept only if it has the lock.
+func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
 	l, err := c.txLink(ctx)
 	if err != nil {
-		return false, err
+		return answer{}, err
 	}
-	var got bool
-	err = c.inTx(ctx, l, func(ctx context.Context) error {
-		return l.conn.QueryRow(ctx, sql, c.args(cl.key.space(), cl.key.n, int16(cl.mode))...).Scan(&got)
-	})
-	if err == nil && got {
-		got, err = c.grantInTx(ctx, l, cl)
-	}
-	if err != nil || !got {
+	lease := c.leaseOn(l, cl.r)
+	a, err := c.tryInTx(ctx, l, cl, lease)
+	if err != nil || a.state != "granted" {
 		l.die(errUnused)
 	}
-	return got, failed(ctx, err)
+	return a, err
 }
 
-// grantInTx describes the hold and draws its token, outside of its transaction, so that
-// others see it and a crash does not forget it.
-func (c *client) grantInTx(ctx context.Context, l *link, cl *claim) (bool, error) {
-	lease := c.leaseOn(l, cl.r)
-	waited := cl.endRow()
-	var token int64
-	var dead bool
-	j := c.onPool(l, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select tok, dead from holdfast.grant_in_tx($1, $2, $3, $4, $5, $6, $7::text::uuid, $8, $9)",
-			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta))...).Scan(&token, &dead)
-	})
-	<-j.done
-	if waited {
-		c.removeRow(cl.name, cl.key, cl.id)
+func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (answer, error) {
+	sql, args := cl.lockSQL("pg_try_advisory_xact_lock")
+	var got bool
+	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
+	if err != nil {
+		return answer{}, failed(ctx, err)
 	}
+	a, err := c.enlist(ctx, cl, lease, got)
+	if err != nil || !got || a.state != "queued" {
+		return a, err
+	}
+	state, err := c.settleInTx(ctx, l, cl, lease)
 	switch {
-	case j.err != nil:
-		return false, j.err
-	case token < 0:
-		return false, c.kindError(ctx, cl)
+	case err != nil:
+		c.forget(cl)
+	case state == "granted":
+		a.state = state
+	case cl.r.Try:
+		c.forget(cl)
+		a.state = "held"
 	}
-	cl.id = token
-	c.hold(l, cl, token, lease)
-	if dead {
-		cl.heir = true
-	}
-	return true, nil
+	return a, err
 }
 
-// txLink is a connection for one hold; there are Options.Waits of them.
-func (c *client) txLink(ctx context.Context) (*link, error) {
-	for {
-		c.mu.Lock()
-		room := c.waits < c.opts.Waits
-		if room {
-			c.waits++
-		}
-		c.mu.Unlock()
-		if room {
-			l, err := c.dial(ctx, true)
-			if err != nil {
-				c.mu.Lock()
-				c.waits--
-				c.mu.Unlock()
-			}
-			return l, err
-		}
-		select {
-		case <-time.After(pollPause):
-		case <-ctx.Done():
-			return nil, stopped(ctx, driver.NotDone)
-		}
+// enlist writes the claim's row; got: its transaction has the lock already. The
+// row lives by the home link, since it outlives transactions that wait.
+func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got bool) (answer, error) {
+	home, err := c.atHome(ctx)
+	if err != nil {
+		return answer{}, err
 	}
+	var a answer
+	err = c.onHome(ctx, home, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, arriveSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), home.nonce,
+			uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try, int64(0))...).
+			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure)
+	}, func() {
+		if a.id != nil {
+			c.forget(&claim{name: cl.name, key: cl.key, id: *a.id})
+		}
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if a.state == "queued" {
+		cl.id = *a.id
+	}
+	return a, nil
+}
+
+// turnInTx is turn: one wait for the lock, in a transaction that is kept only if
+// it gets it and nobody goes first.
+func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
+	l, err := c.txLink(ctx)
+	if err != nil {
+		return "", c.stays(ctx, cl, err)
+	}
+	lease := c.leaseOn(l, cl.r)
+	sql, args := cl.lockSQL("pg_advisory_xact_lock")
+	err = c.inTx(ctx, l, func(ctx context.Context) error {
+		_, err := l.conn.Exec(ctx, sql, c.args(args...)...)
+		return err
+	})
+	state := "blocked"
+	if err == nil {
+		state, err = c.settleInTx(ctx, l, cl, lease)
+	}
+	if err != nil || state != "granted" {
+		l.die(errUnused)
+	}
+	if code(err) == "55P03" {
+		return "blocked", nil
+	}
+	return state, c.stays(ctx, cl, err)
+}
+
+// stays removes the row of a wait whose caller has gone.
+func (c *client) stays(ctx context.Context, cl *claim, err error) error {
+	if ctx.Err() != nil && err != nil {
+		c.forget(cl)
+	}
+	return failed(ctx, err)
+}
+
+// settleInTx makes the claim the holder; the link has the lock.
+func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (state string, err error) {
+	var token *int64
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		var pid uint32
+		return q.QueryRow(ctx, "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6::text::uuid, false)",
+			c.args(cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))...).Scan(&state, &token, &pid)
+	})
+	if err == nil && cl.isGranted(&state) {
+		c.hold(l, cl, cl.id, *token, lease)
+	}
+	return state, err
 }
 
 // endTx gives the lock back with its transaction; the connection is not used

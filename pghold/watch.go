@@ -129,90 +129,25 @@ func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
 	return c.begin(ctx)
 }
 
-// subscribeSQL makes the link one that events are sent for, and asks every program to find
-// out. The lock lets no transaction be under way that has looked before.
+// subscribeSQL makes the link one that events are sent for. The lock lets no
+// transaction be under way that has looked before. The gates are closed as long
+// as somebody watches: a quick grant is told to nobody. The row does not say that
+// they are: an unsubscribeSQL that fails may have opened some.
 const (
 	subscribeSQL = `do $$ begin
   perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
   insert into holdfast.watcher (nonce) values (%[1]d) on conflict do nothing;
-  perform pg_catalog.pg_notify('holdfast', 'a 0');
+  perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i
+    where not exists (select from holdfast.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
 end $$; listen holdfast_event`
 	unsubscribeSQL = `unlisten holdfast_event; do $$ begin
   delete from holdfast.watcher where nonce = %[1]d;
-  perform pg_catalog.pg_notify('holdfast', 'a 0');
+  perform holdfast.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
 end $$`
 )
 
-// awareLock is an advisory lock: a home link has a share of it while its program knows
-// that somebody watches.
-const awareLock = 5209599041173340522
-
-// beAware finds out whether somebody watches, and notes that the program knows. From then
-// on every grant is told; what is held already gets its row.
-func (c *client) beAware(ctx context.Context, l *link) error {
-	c.told.Store(true)
-	if err := c.lookForWatcher(ctx, l); err != nil {
-		return err
-	}
-	if c.told.Load() && c.isHome(l) {
-		if err := c.describeAll(); err != nil {
-			return err
-		}
-	}
-	j := l.start(c.opts.Timeout, func(ctx context.Context) error { return l.setAware(ctx, c.told.Load()) })
-	<-j.done
-	return j.err
-}
-
-// lookForWatcher finds out whether somebody watches; one at a time, so that what was
-// found last counts.
-func (c *client) lookForWatcher(ctx context.Context, l *link) error {
-	select {
-	case c.asking <- struct{}{}:
-		defer func() { <-c.asking }()
-	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
-	}
-	var watched bool
-	j := l.start(c.opts.Timeout, func(ctx context.Context) error {
-		return l.conn.QueryRow(ctx, "select exists (select from holdfast.watcher)").Scan(&watched)
-	})
-	if <-j.done; j.err == nil {
-		c.told.Store(watched)
-	}
-	return j.err
-}
-
-func (l *link) setAware(ctx context.Context, aware bool) error {
-	if l.aware == aware {
-		return nil
-	}
-	sql := "select pg_catalog.pg_advisory_unlock_shared($1::bigint)"
-	if aware {
-		sql = "select pg_catalog.pg_advisory_lock_shared($1::bigint)"
-	}
-	_, err := l.conn.Exec(ctx, sql, int64(awareLock))
-	if err == nil {
-		l.aware = aware
-	}
-	return err
-}
-
-// lookForWatchers is beAware until it succeeds.
-func (c *client) lookForWatchers(l *link) {
-	for c.life.Err() == nil && l.alive() {
-		if c.beAware(c.life, l) == nil {
-			return
-		}
-		select {
-		case <-time.After(faultPause):
-		case <-c.life.Done():
-		}
-	}
-}
-
 // listenForEvents subscribes the home link, and returns the revision from which
-// everything follows: every program knows then that somebody watches.
+// everything follows.
 func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 	l, err := c.atHome(ctx)
 	if err != nil {
@@ -226,21 +161,31 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
 	}, nil)
 	if err == nil {
-		err = c.awaitNone(ctx, "select holdfast.unaware()")
-	}
-	if err == nil {
-		err = c.describedBy(ctx, nil) // the end of a hold without a row would be told to nobody
+		err = c.noted(ctx) // the end of a hold without a row would be told to nobody
 	}
 	return uint64(rev), err
 }
 
+// subscribe runs subscribeSQL. What is left of it if it fails half way is taken
+// back: locks of a connection outlast the transaction that took them.
 func (l *link) subscribe(ctx context.Context) error {
+	before := l.watching
+	l.watching = true
 	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll()
+	if err == nil || before || l.conn.IsClosed() {
+		return err
+	}
+	if e := l.unsubscribe(ctx); e != nil {
+		l.die(e)
+	}
 	return err
 }
 
+// unsubscribe undoes subscribe, all of it or a part. The gates come last, since no
+// failure closes them again.
 func (l *link) unsubscribe(ctx context.Context) error {
 	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
+	l.watching = err != nil
 	return err
 }
 

@@ -156,45 +156,13 @@ $$;
 -- sweep forgets what the dead left behind, for one program at a time.
 create or replace function holdfast.sweep(me bigint) returns void
 language plpgsql volatile as $$
-declare
-  e holdfast.resource;
 begin
   if not pg_catalog.pg_try_advisory_xact_lock(5209599041173340520) then return; end if;
   delete from holdfast.claim c where not holdfast.alive(c.nonce, me)
     and not exists (select from holdfast.resource r where r.space = c.space and r.key = c.key);
-  for e in select * from holdfast.resource x where x.kind = 4 for update skip locked loop
-    perform holdfast.pump(e, me, 0);
-    delete from holdfast.resource x where x.space = e.space and x.key = e.key
-      and not exists (select from holdfast.claim c where c.space = e.space and c.key = e.key);
-  end loop;
-  delete from holdfast.done where at < clock_timestamp() - interval '10 minutes';
-  delete from holdfast.event where at < clock_timestamp() - interval '1 minute';
   delete from holdfast.session s where not holdfast.alive(s.nonce, me);
   delete from holdfast.watcher w where not holdfast.alive(w.nonce, me);
   perform holdfast.kv_sweep(null);
-end
-$$;
-
--- sweep_idle removes up to n names with a prefix, after a name, that nobody holds or awaits:
--- elections, and if limits is set semaphores and barriers. last is null when there are no more.
-create or replace function holdfast.sweep_idle(pre text, after text, limits boolean, n int, out removed bigint, out last text)
-language plpgsql volatile as $$
-declare
-  e holdfast.resource;
-  seen int := 0;
-begin
-  removed := 0;
-  for e in select * from holdfast.resource x
-      where starts_with(x.name, pre) and x.name > after and (x.kind = 4 or limits and x.kind in (3, 6))
-      order by x.name limit n for update skip locked loop
-    seen := seen + 1;
-    last := e.name;
-    perform holdfast.pump(e, 0, 0);
-    delete from holdfast.resource x where x.space = e.space and x.key = e.key
-      and not exists (select from holdfast.claim c where c.space = e.space and c.key = e.key);
-    if found then removed := removed + 1; end if;
-  end loop;
-  if seen < n then last := null; end if;
 end
 $$;
 
@@ -224,6 +192,5 @@ begin
 end
 $$;
 
--- The version is what a program looks at before anything else, and the least version of
--- a program that can use the schema. Nothing that such a program calls is dropped.
-comment on schema holdfast is 'holdfast 5, programs from 5';
+-- The version is what a program looks at before anything else.
+comment on schema holdfast is 'holdfast 4';

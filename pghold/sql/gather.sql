@@ -1,4 +1,4 @@
--- Semaphores, elections, latches and barriers: rows alone decide.
+-- Semaphores, latches and barriers.
 
 -- pump grants what can be granted on a semaphore, latch or barrier, whose row
 -- the caller has locked, and wakes who waits elsewhere. mine is not woken.
@@ -13,7 +13,7 @@ begin
       where x.space = r.space and x.key = r.key and not holdfast.alive(x.nonce, me) returning * loop
     if c.token > 0 then perform holdfast.tell(c, 'expired', 'session'); end if;
   end loop;
-  if r.kind in (3, 4) then
+  if r.kind = 3 then
     select r.lim - coalesce(sum(x.weight), 0) into room from holdfast.claim x
       where x.space = r.space and x.key = r.key and x.token > 0;
   elsif r.kind = 5 then
@@ -22,10 +22,10 @@ begin
     select case when count(*) >= r.lim then r.lim else 0 end into room from holdfast.claim x
       where x.space = r.space and x.key = r.key and x.token = 0;
   end if;
-  for c in select * from holdfast.claim x where x.space = r.space and x.key = r.key and x.token = 0 order by x.chosen desc, x.id loop
+  for c in select * from holdfast.claim x where x.space = r.space and x.key = r.key and x.token = 0 order by x.id loop
     exit when c.weight > room;
     room := room - c.weight;
-    update holdfast.claim x set token = holdfast.draw(), chosen = false, since = clock_timestamp()
+    update holdfast.claim x set token = holdfast.draw(), since = clock_timestamp()
       where x.space = r.space and x.key = r.key and x.id = c.id returning * into c;
     update holdfast.claim x set modified = c.token where x.space = r.space and x.key = r.key and x.id = c.id;
     perform holdfast.tell(c, 'acquired', null);
@@ -37,49 +37,63 @@ begin
 end
 $$;
 
--- found makes a semaphore, election, latch or barrier. 'kind': the name is held as a lock,
--- or is of another kind.
-create or replace function holdfast.found(
-  s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, out state text, out pos int)
+-- establish makes a semaphore, latch or barrier, for who keeps others from taking
+-- the name quickly as a lock by its guard. 'unsure': somebody has the lock, and no
+-- row says as what. sure: whoever took it quickly before has a row, or has been
+-- stopped. Then a row may be about to be committed: it waits for that, and nobody
+-- arrives meanwhile. Who has the lock still, and no row, took it quickly if it may
+-- have locks without a row, and else knows nothing of us.
+create or replace function holdfast.establish(
+  s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, sure boolean, out state text, out pos int)
 language plpgsql volatile as $$
 begin
-  perform pg_catalog.pg_advisory_xact_lock(k # (5209599041173340521 + s));  -- one at a time: free takes the lock itself
+  if sure then
+    perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);  -- as who begins to watch
+  else
+    perform pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
+  end if;
   pos := holdfast.other_kind(s, k, knd, me);
   state := 'ok';
   if pos is null and exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
-  if pos is null and not holdfast.free(s, k) then pos := 1; end if;
-  state := case when pos is not null then 'kind' when li <= 0 then 'absent' else 'ok' end;
-  if state = 'ok' then
-    insert into holdfast.resource (space, key, name, kind, lim, rest, made)
-      values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
+  if pos is null and sure then
+    select 1 into pos from holdfast.locks(s, k) a join holdfast.locks(1::smallint, 5209599041173340522) b using (pid) where a.granted and b.granted;
   end if;
+  state := case when pos is not null then 'kind' when not sure and not holdfast.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
+  if state <> 'ok' then return; end if;
+  insert into holdfast.resource (space, key, name, kind, lim, rest, made)
+    values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
+  perform pg_catalog.pg_notify('holdfast', 'k ' || s || ' ' || k);  -- it is no lock any more
 end
 $$;
 
--- join takes a part of a semaphore or election, or joins its queue, or that of a latch
--- or barrier.
-create or replace function holdfast.join(
+-- gather is arrive for semaphores, latches and barriers. Its guard keeps others
+-- from taking the name quickly as a lock. 'unsure': establish has to clear it up.
+drop function if exists holdfast.gather(smallint, bigint, text, smallint, smallint, bigint, bigint, bigint, uuid, text, bytea, boolean);
+drop function if exists holdfast.gather(smallint, bigint, text, smallint, smallint, bigint, bigint, bigint, uuid, text, bytea, boolean, bigint, boolean);
+create or replace function holdfast.gather(
   s smallint, k bigint, nam text, knd smallint, m smallint, wei bigint, li bigint,
-  me bigint, lea uuid, own text, met bytea, val bytea, wait boolean,
+  me bigint, lea uuid, own text, met bytea, wait boolean, guard bigint,
   out state text, out tok bigint, out place bigint, out pos int, out has bigint)
 language plpgsql volatile as $$
 declare
   r holdfast.resource;
 begin
-  loop
-    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
-    exit when found;
+  if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
+  select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+  if not found then
     if knd = 3 and li > 0 and wei > li then state := 'heavy'; has := li; return; end if;
-    select t.state, t.pos into state, pos from holdfast.found(s, k, nam, knd, li, me) t;
+    select t.state, t.pos into state, pos from holdfast.establish(s, k, nam, knd, li, me, false) t;
     if state <> 'ok' then return; end if;
-  end loop;
+    select * into r from holdfast.resource x where x.space = s and x.key = k for update;
+    if not found then state := 'unsure'; return; end if;  -- somebody removed it at once
+  end if;
   has := r.lim;
   if r.kind <> knd then state := 'kind'; pos := r.kind; return; end if;
   if knd <> 5 and li > 0 and r.lim <> li then state := 'limit'; return; end if;
   if knd = 3 and wei > r.lim then state := 'heavy'; return; end if;
   place := nextval('holdfast.token');
-  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, value, modified)
-    values (s, k, place, 0, nam, knd, m, wei, me, lea, own, met, val, place);
+  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified)
+    values (s, k, place, 0, nam, knd, m, wei, me, lea, own, met, place);
   perform holdfast.pump(r, me, place);
   select x.token into tok from holdfast.claim x where x.space = s and x.key = k and x.id = place;
   if tok > 0 then
@@ -121,9 +135,6 @@ begin
   was := holdfast.drop_claim(s, k, i, why);
   if r.kind is not null then
     perform holdfast.pump(r, me, 0);
-  end if;
-  if r.kind = 4 and not exists (select from holdfast.claim x where x.space = s and x.key = k) then
-    delete from holdfast.resource x where x.space = s and x.key = k;  -- an election has no limit to keep
   end if;
   return was;
 end
@@ -167,6 +178,9 @@ create or replace function holdfast.remember(rid uuid, v numeric, k boolean) ret
 language plpgsql volatile as $$
 begin
   insert into holdfast.done (id, value, ok) values (rid, v, k) on conflict do nothing;
+  if random() < 0.002 then
+    delete from holdfast.done where at < clock_timestamp() - interval '10 minutes';
+  end if;
 end
 $$;
 

@@ -45,12 +45,15 @@ language sql stable as $$
     and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
 $$;
 
--- have: this connection has the lock.
-create or replace function holdfast.have(s smallint, k bigint, m smallint) returns boolean
+-- unlock_if_held cleans up after a wait whose end is not known.
+create or replace function holdfast.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  return exists (select from holdfast.locks(s, k) l
-    where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end);
+  if not exists (select from holdfast.locks(s, k) l
+                 where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end) then
+    return false;
+  end if;
+  return holdfast.unlock(s, k, m);
 end
 $$;
 
@@ -97,12 +100,37 @@ $$;
 -- What looks at rows is plpgsql, whose plans the server keeps: a function in SQL
 -- that it cannot put into what calls it is parsed and planned at each call.
 
+-- others tells a newcomer of those who are there: that the name is in use as
+-- another kind, that somebody who waits goes first, and how many wait.
+create or replace function holdfast.others(
+  s smallint, k bigint, want smallint, m smallint, me bigint, out other smallint, out blocked boolean, out waiting int)
+language plpgsql volatile as $$
+begin
+  select coalesce((select r.kind from holdfast.resource r where r.space = s and r.key = k and r.kind <> want),
+      max(c.kind) filter (where c.kind <> want)),
+    coalesce(bool_or(c.token = 0 and (c.mode = 0 or m = 0)), false), count(*) filter (where c.token = 0)
+    into other, blocked, waiting
+    from holdfast.claim c where c.space = s and c.key = k and holdfast.alive(c.nonce, me);
+end
+$$;
+
 -- other_kind: the name is in use as another kind, this one.
 create or replace function holdfast.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
 language plpgsql volatile as $$
 begin
-  return coalesce((select r.kind from holdfast.resource r where r.space = s and r.key = k and r.kind <> want),
-    (select max(c.kind) from holdfast.claim c where c.space = s and c.key = k and c.kind <> want and holdfast.alive(c.nonce, me)));
+  return (select t.other from holdfast.others(s, k, want, 0::smallint, me) t);
+end
+$$;
+
+-- blocked: somebody who waits goes before the claim place (0: a newcomer).
+create or replace function holdfast.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
+language plpgsql volatile as $$
+begin
+  return exists (
+    select from holdfast.claim c
+    where c.space = s and c.key = k and c.token = 0 and c.id <> place and (c.mode = 0 or m = 0)
+      and (place = 0 or c.chosen or c.id < place)
+      and holdfast.alive(c.nonce, me));
 end
 $$;
 
@@ -130,6 +158,7 @@ $$;
 
 -- inter forgets holders of a lock that the caller has now: they are dead. true:
 -- there were some.
+drop function if exists holdfast.bury(smallint, bigint, smallint);  -- its name once
 create or replace function holdfast.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
@@ -142,118 +171,180 @@ begin
 end
 $$;
 
--- wait waits for a lock in the server's own queue, looks whether a row is left of the
--- holder before, and draws the token. It returns the token 0 when lock_timeout is over
--- or the wait is cancelled, without an error that would go to the server's log, and -1
--- if the name is no lock. A lock that was granted in the very moment in which the wait
--- ended is kept.
-create or replace function holdfast.wait(s smallint, k bigint, m smallint, out tok bigint, out dead boolean, out pid int)
+-- arrive is the first step of every claim on a lock: take it if it is free and
+-- nobody waits, else join the queue (wait), or be refused. 'inherited' is granted,
+-- after somebody who died with it. Who joins takes the name's guard (0: has it
+-- already). unsure: who holds it has no row that says as what; or of a grant, the
+-- next one cannot be quick.
+drop function if exists holdfast.arrive(smallint, bigint, text, smallint, smallint, bigint, uuid, text, bytea, bytea, boolean, boolean, boolean);
+create or replace function holdfast.arrive(
+  s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
+  try boolean, again boolean, wait boolean, guard bigint,
+  out state text, out tok bigint, out place bigint, out pos int, out pid int, out unsure boolean)
 language plpgsql volatile as $$
 declare
-  void text;
+  void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
+  c holdfast.claim;
+  busy boolean;
+  watched boolean;
 begin
-  pid := pg_backend_pid(); tok := 0; dead := false;
-  begin
-    void := holdfast.lock(s, k, m);
-  exception when lock_not_available or query_canceled then
-    if not holdfast.have(s, k, m) then return; end if;
-  end;
-  select case when (select true from holdfast.resource r where r.space = s and r.key = k limit 1) then -1 else pg_catalog.nextval('holdfast.token') end,
-    (select true from holdfast.claim c where c.space = s and c.key = k and c.token > 0 and (c.mode = 0 or m = 0) limit 1) is not null
-    into tok, dead;
-  if tok < 0 then perform holdfast.unlock(s, k, m); end if;
+  pid := pg_backend_pid();
+  select exists (select from holdfast.claim x where x.space = s and x.key = k)
+      or exists (select from holdfast.resource r where r.space = s and r.key = k),
+    exists (select from holdfast.watcher) into busy, watched;
+  if busy then
+    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast.others(s, k, knd, m, me) t;
+    if pos is not null then state := 'kind'; return; end if;
+    pos := place + 1;
+  end if;
+  if try and again then
+    try := not exists (select from holdfast.locks(s, k) l where not l.granted);
+  end if;
+  if try and holdfast.try_lock(s, k, m) then
+    pos := (select r.kind from holdfast.resource r where r.space = s and r.key = k);
+    if pos is not null then  -- somebody made it something that is no lock since we looked
+      perform holdfast.unlock(s, k, m);
+      state := 'kind'; return;
+    end if;
+    state := 'granted';
+    if busy and holdfast.inter(s, k, m) then state := 'inherited'; end if;
+    tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
+  elsif wait then
+    if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
+    tok := 0; place := nextval('holdfast.token'); state := 'queued'; pos := coalesce(pos, 1);
+    unsure := knd <> 1 and not exists (select from holdfast.claim x where x.space = s and x.key = k and x.token > 0);
+  else
+    state := 'held'; return;
+  end if;
+  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, value, modified)
+    values (s, k, place, tok, nam, knd, m, 1, me, lea, own, met, val, place);
+  if tok > 0 and watched then
+    select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = place;
+    perform holdfast.tell(c, 'acquired', null);
+  end if;
 end
 $$;
 
--- wait_in_tx is wait for a lock that ends with the transaction; got: without a token.
-create or replace function holdfast.wait_in_tx(s smallint, k bigint, m smallint) returns boolean
-language plpgsql volatile as $$
-begin
-  case
-    when s = 1 and m = 0 then perform pg_catalog.pg_advisory_xact_lock(k);
-    when s = 1 then perform pg_catalog.pg_advisory_xact_lock_shared(k);
-    when m = 0 then perform pg_catalog.pg_advisory_xact_lock((k >> 32)::int, ((k << 32) >> 32)::int);
-    else perform pg_catalog.pg_advisory_xact_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int);
-  end case;
-  return true;
-exception when lock_not_available or query_canceled then
-  return false;
-end
-$$;
-
--- grant_in_tx describes a lock that another connection of the caller has in its
--- transaction, and draws its token: -1 if the name is no lock.
-create or replace function holdfast.grant_in_tx(
-  s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, out tok bigint, out dead boolean)
+-- settle makes a claim that waited the holder. The caller's connection has the
+-- lock; free says whether settle gives it back if another one goes first, if the
+-- claim was taken for dead, or if somebody was making the name something that is
+-- no lock when it began to wait.
+create or replace function holdfast.settle(
+  s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, free boolean,
+  out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
+  dead boolean;
 begin
-  tok := -1; dead := false;
-  if exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
-  dead := holdfast.inter(s, k, m);
+  pid := pg_backend_pid();
+  select case when bool_or(x.id = i) is not true then 'gone'
+      when exists (select from holdfast.resource r where r.space = s and r.key = k) then 'kind'
+      when bool_or(x.id = i and x.chosen) then null
+      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast.alive(x.nonce, me)) then 'blocked' end,
+    bool_or(x.token > 0)
+    into state, dead from holdfast.claim x where x.space = s and x.key = k;
+  if state is not null then
+    if free then perform holdfast.unlock(s, k, m); end if;
+    return;
+  end if;
+  state := 'granted';
+  if dead and holdfast.inter(s, k, m) then state := 'inherited'; end if;
   tok := holdfast.draw();
-  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified)
-    values (s, k, tok, tok, nam, knd, m, 1, me, lea, own, met, tok) returning * into c;
-  perform holdfast.tell(c, 'acquired', null);
+  update holdfast.claim x
+    set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
+    where x.space = s and x.key = k and x.id = i;
+  if holdfast.watched() then
+    select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = i;
+    perform holdfast.tell(c, 'acquired', null);
+  end if;
 end
 $$;
 
--- may_share: no writer has the lock or waits for it. The caller must not have it.
-create or replace function holdfast.may_share(s smallint, k bigint) returns boolean
-language sql volatile as $$
-  select case when s = 1 then pg_catalog.pg_try_advisory_xact_lock_shared(k)
-    else pg_catalog.pg_try_advisory_xact_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
-$$;
+-- ticket is an advisory lock (bigint form) that a claim has while it waits in the
+-- server: who is behind it waits for that.
+create or replace function holdfast.ticket(i bigint) returns bigint
+language sql immutable as $$ select i # 5209599041173340521 $$;
 
--- free: no connection has the lock of a key.
-create or replace function holdfast.free(s smallint, k bigint) returns boolean
-language sql volatile as $$
-  select case when s = 1 then pg_catalog.pg_try_advisory_xact_lock(k)
-    else pg_catalog.pg_try_advisory_xact_lock((k >> 32)::int, ((k << 32) >> 32)::int) end
-$$;
-
--- try_in_tx takes a lock for the transaction, if it is free.
-create or replace function holdfast.try_in_tx(s smallint, k bigint, m smallint) returns boolean
-language sql volatile as $$
-  select case when m = 1 then holdfast.may_share(s, k) else holdfast.free(s, k) end
-$$;
-
--- queued is how many wait for a lock in the server, if the process p does.
-create or replace function holdfast.queued(s smallint, k bigint, p int) returns int
+-- pass returns when a claim has no ticket. What it took for that ends with the
+-- block, also when the wait is cancelled.
+create or replace function holdfast.pass(i bigint) returns void
 language plpgsql volatile as $$
 begin
-  if p <> 0 and cardinality(pg_catalog.pg_blocking_pids(p)) = 0 then return 0; end if;
-  return (select count(*) from holdfast.locks(s, k) l where not l.granted);
+  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast.ticket(i));
+  raise exception using errcode = 'HF002';
+exception when sqlstate 'HF002' then
 end
 $$;
 
--- undescribed is how many locks of programs that use this schema have no row that tells
--- of them; s null: of all names. Their connections are known by their nonces, whose upper
--- half is one of two numbers.
-create or replace function holdfast.undescribed(s smallint, k bigint) returns bigint
-language sql volatile as $$
-  with a as materialized (
-    select l.pid, l.granted, l.mode, l.objsubid as space, (l.classid::bigint << 32) | l.objid::bigint as key,
-      l.objsubid = 1 and l.mode = 'ExclusiveLock' and l.classid in (1212566084, 1212566102) as is_nonce
-    from pg_catalog.pg_locks l
-    where l.locktype = 'advisory' and l.database = (select oid from pg_catalog.pg_database where datname = current_database()))
-  select count(*) from a join a n on n.pid = a.pid and n.is_nonce
-  where not a.is_nonce and (a.granted or s is not null) and (s is null or a.space = s and a.key = k)
-    and not (a.space = 1 and a.key = 5209599041173340522)
-    and not exists (select from holdfast.claim c
-      where c.space = a.space and c.key = a.key and (c.token > 0) = a.granted and (c.nonce = n.key or not a.granted))
+-- before is the claim that the claim i waits for: one that was chosen, else the
+-- newest of those that are older. If it is i itself, i was chosen.
+create or replace function holdfast.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
+language plpgsql volatile as $$
+begin
+  select x.id, x.chosen into id, chosen from holdfast.claim x
+    where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
+      and (x.id = i or (x.mode = 0 or m = 0) and holdfast.alive(x.nonce, me))
+    order by x.chosen desc, x.id desc limit 1;
+end
 $$;
 
--- unaware is how many programs do not know yet that somebody watches. Those that do have
--- a share of a lock on the connection by which they hear.
-create or replace function holdfast.unaware() returns bigint
-language sql volatile as $$
-  with a as materialized (
-    select l.pid, l.classid, (l.classid::bigint << 32) | l.objid::bigint as key from pg_catalog.pg_locks l
-    where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
-      and l.database = (select oid from pg_catalog.pg_database where datname = current_database()))
-  select count(*) from a h where h.classid = 1212566084 and not exists (select from a f where f.pid = h.pid and f.key = 5209599041173340522)
+-- await waits for the lock in the order of the claims, and makes the claim the
+-- holder. Only who is next waits for the lock itself, so that the server wakes
+-- nobody out of turn. It returns 'wait' when it has waited for ms: a longer
+-- statement would keep the server from clearing up old rows. An older claim
+-- without a ticket is looked at again and again: it is about to wait, or has no
+-- connection to wait on.
+create or replace function holdfast.await(
+  s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, ms bigint,
+  out state text, out tok bigint, out pid int)
+language plpgsql volatile as $$
+declare
+  void text := pg_catalog.pg_advisory_xact_lock(holdfast.ticket(i));
+  pause float := 0.001;
+  b record;
+  passed bigint := 0;
+begin
+  pid := pg_backend_pid();
+  loop
+    b := holdfast.before(s, k, m, i, me);
+    exit when b.id is null or b.id = i;
+    if b.chosen then state := 'blocked'; return; end if;
+    if clock_timestamp() > statement_timestamp() + ms * interval '1 millisecond' then state := 'wait'; return; end if;
+    if b.id <> passed then
+      passed := b.id;
+      perform holdfast.pass(passed);
+    else
+      for b in select x.id from holdfast.claim x
+          where x.space = s and x.key = k and x.token = 0 and x.id < passed and (x.mode = 0 or m = 0) order by x.id desc loop
+        perform holdfast.pass(b.id);
+      end loop;
+      perform pg_catalog.pg_sleep(pause);
+      pause := least(2 * pause, 0.02);
+      passed := 0;
+    end if;
+  end loop;
+  perform holdfast.lock(s, k, m);
+  select t.state, t.tok into state, tok from holdfast.settle(s, k, m, i, me, lea, true) t;
+end
+$$;
+
+-- retry is a claim that waits without a connection of its own.
+create or replace function holdfast.retry(
+  s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid,
+  out state text, out tok bigint, out pid int)
+language plpgsql volatile as $$
+begin
+  pid := pg_backend_pid(); state := 'blocked';
+  if not exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i) then
+    state := 'gone';
+  elsif exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i and x.chosen)
+     or not holdfast.blocked(s, k, m, i, me) then
+    if holdfast.try_lock(s, k, m) then
+      select t.state, t.tok into state, tok from holdfast.settle(s, k, m, i, me, lea, true) t;
+    end if;
+  end if;
+end
 $$;
 
 -- drop_claim forgets a claim that nobody makes any more.
@@ -268,6 +359,20 @@ begin
     perform holdfast.tell(c, 'released', why);
   end if;
   return true;
+end
+$$;
+
+-- release gives a lock back, on the connection that has it.
+create or replace function holdfast.release(s smallint, k bigint, m smallint, i bigint) returns boolean
+language plpgsql volatile as $$
+declare
+  void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
+  gone record;
+begin
+  delete from holdfast.claim x where x.space = s and x.key = k and x.id = i
+    returning exists (select from holdfast.watcher) as watched, x as claim into gone;
+  if gone.watched then perform holdfast.tell(gone.claim, 'released', null); end if;
+  return holdfast.unlock(s, k, m);
 end
 $$;
 

@@ -1,0 +1,181 @@
+package pghold
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// TestHeir: "the next one is granted 50 ms later" (package comment): who gets a lock whose holder did
+// not give it back, having waited for it or not, is kept waiting, and may go.
+func TestHeir(t *testing.T) {
+	c := quickClients(t, 3)
+	c[2].mourning = time.Hour
+	for _, waits := range []bool{false, true} {
+		dead := take(t, c[0], rwRequest("m"))
+		granted := make(chan *claim, 1)
+		go func() {
+			defer close(granted)
+			if !waits {
+				<-dead.l.dead
+			}
+			g, err := c[1].Acquire(t.Context(), rwRequest("m"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted <- g.Handle.(*claim)
+		}()
+		if waits {
+			awaitQueue(t, c[1], "m")
+		}
+		dead.l.die(errUnused)
+		heir, ok := <-granted
+		if !ok {
+			return
+		}
+		if !heir.heir {
+			t.Errorf("waiting %t: the grant after a dead holder comes at once", waits)
+		}
+		free(t, heir)
+		next := take(t, c[1], rwRequest("m"))
+		if next.heir {
+			t.Errorf("waiting %t: the grant after a release is kept back", waits)
+		}
+		free(t, next)
+	}
+
+	dead := take(t, c[0], rwRequest("m"))
+	dead.l.die(errUnused)
+	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c[2].Acquire(ctx, rwRequest("m"))
+		result <- err
+	}()
+	within(t, "nobody inherits", func() bool { return keeps(c[2]) == 1 })
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Fatalf("a grant that is kept back: %v", err)
+	}
+	if n := keeps(c[2]); n != 1 {
+		t.Errorf("an heir has gone, and %d holds are kept until the one before has had its time", n)
+	}
+	if err := c[2].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "who closed has the lock", func() bool { return !held(t, c[1], dead.key) })
+}
+
+// keeps counts the holds that nobody gives back yet.
+func keeps(c *client) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cl := range c.tokens {
+		if !cl.giving.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestHeirThatGoes: an heir whose caller did not wait for the answer keeps the lock
+// for as long as any other, and no longer.
+func TestHeirThatGoes(t *testing.T) {
+	c := quickClients(t, 2)
+	dead := take(t, c[0], rwRequest("m"))
+	dead.l.die(errUnused)
+	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+	l, err := c[1].atHome(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &claim{c: c[1], r: rwRequest("m"), name: "m", key: dead.key, kind: driver.RWMutex, weigh: 1, released: make(chan struct{})}
+	q := &arrival{l: l, cl: cl, lease: c[1].leaseOn(l, cl.r)}
+	begun := time.Now()
+	c[1].undo(l.startAsking(&q.job, q), cl)
+	if !cl.heir || time.Since(begun) < mourning {
+		t.Errorf("the heir's caller has gone, and it gives back at once; an heir: %t", cl.heir)
+	}
+	within(t, "who went has the lock", func() bool { return !held(t, c[0], dead.key) })
+}
+
+// TestHeirOfAnEasyName: so is who would take the name quickly, however the one
+// that died got it. A program that has held long and lives goes on quickly.
+func TestHeirOfAnEasyName(t *testing.T) {
+	c := quickClients(t, 3)
+	for how, hold := range map[string]func(name string) *claim{
+		"quickly": func(name string) *claim { return takeQuickly(t, c[0], name) },
+		"by row":  func(name string) *claim { return take(t, c[0], mutexRequest(name)) },
+		"waiting": func(name string) *claim {
+			before, got := take(t, c[2], mutexRequest(name)), make(chan *claim, 1)
+			go func() {
+				g, err := c[0].Acquire(t.Context(), mutexRequest(name))
+				if err != nil {
+					t.Error(err)
+				}
+				cl, _ := g.Handle.(*claim)
+				got <- cl
+			}()
+			awaitQueue(t, c[1], name)
+			free(t, before)
+			return <-got
+		},
+	} {
+		free(t, takeQuickly(t, c[1], how))
+		dead := hold(how)
+		if dead == nil {
+			return
+		}
+		within(t, "who may take a name quickly does not hear that it is held "+how, func() bool { return c[1].living().isEasy(dead.key) == nil })
+		dead.l.die(errUnused)
+		within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
+		heir := take(t, c[1], mutexRequest(how))
+		if !heir.heir {
+			t.Errorf("held %s: the grant after a dead holder comes at once", how)
+		}
+		free(t, heir)
+	}
+
+	free(t, takeQuickly(t, c[1], "m"))
+	long := takeQuickly(t, c[0], "m")
+	within(t, "nobody hears of a long hold", func() bool { return c[1].living().isEasy(long.key) == nil })
+	free(t, long)
+	next := take(t, c[0], mutexRequest("m"))
+	if !next.rowless.Load() {
+		t.Error("the next grant of a program that has held long is not quick")
+	}
+	free(t, next)
+}
+
+// rwRequest is for a lock that is not taken quickly.
+func rwRequest(name string) *driver.Request {
+	return &driver.Request{Wants: []driver.Want{{Name: name, Kind: driver.RWMutex}}, Lost: func(error) {}}
+}
+
+// held: some connection has the lock.
+func held(t *testing.T, c *client, k Key) (yes bool) {
+	t.Helper()
+	err := c.pool.QueryRow(t.Context(), "select exists (select from holdfast.locks($1, $2))", k.space(), k.n).Scan(&yes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
+
+// awaitQueue returns when somebody waits for the name.
+func awaitQueue(t *testing.T, c *client, name string) {
+	t.Helper()
+	within(t, "nobody waits", func() bool {
+		var n int
+		err := c.pool.QueryRow(t.Context(), "select count(*) from holdfast.claim where name = $1 and token = 0", name).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
+}

@@ -1,0 +1,140 @@
+package pghold
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// noteLater has the hold noted if it lasts.
+func (l *link) noteLater(cl *claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fresh.young = append(l.fresh.young, cl)
+	if !l.fresh.ticking {
+		l.fresh.ticking = true
+		time.AfterFunc(l.c.note, l.tick)
+	}
+}
+
+// tick comes every client.note while mutexes are granted: what was granted before
+// the last one and is still held gets its row, if it has none, and others hear of
+// it. When no more come the flag goes too.
+func (l *link) tick() {
+	if l.turnOver() {
+		time.AfterFunc(l.c.note, l.tick)
+		return
+	}
+	l.start(l.c.opts.Timeout, l.note)
+}
+
+// turnOver makes the young the old; false: first some of the old are to be noted,
+// or the flag is not needed any more.
+func (l *link) turnOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := &l.fresh
+	f.old = slices.DeleteFunc(f.old, func(cl *claim) bool { return !cl.isQuiet() })
+	if len(f.old) > 0 || len(f.young) == 0 {
+		return false
+	}
+	f.old, f.young = f.young, f.old
+	return true
+}
+
+// note writes the rows that are due, and takes the flag away if no others will
+// be. It ends the ticks, or has them go on.
+func (l *link) note(ctx context.Context) error {
+	l.mu.Lock()
+	due := l.fresh.old
+	last := len(l.fresh.young) == 0
+	flag := l.fresh.flag
+	l.mu.Unlock()
+	err := l.writeRows(ctx, slices.Clone(due))
+	if err == nil && last && flag {
+		_, err = l.conn.Exec(ctx, "select pg_catalog.pg_advisory_unlock_shared($1)", int64(freshFlag))
+	}
+	if err == nil {
+		l.setTicking(!last)
+		return nil
+	}
+	time.AfterFunc(faultPause, l.tick)
+	return err
+}
+
+// setTicking says whether the flag, if it was there, still is, and the next tick to
+// come.
+func (l *link) setTicking(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fresh.old, l.fresh.young = l.fresh.young, nil
+	l.fresh.flag, l.fresh.ticking = l.fresh.flag && on, on
+	if on {
+		time.AfterFunc(l.c.note, l.tick)
+	}
+}
+
+// noteSQL writes the rows that are missing, and has other programs look for rows
+// before they take these names again.
+const noteSQL = `with x as (
+  select * from unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $10::bigint[], $11::boolean[])
+    as x (space, key, token, name, lease, owner, meta, age, rowless)),
+written as (
+  insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified, since)
+  select space, key, token, token, name, $8, 0, 1, $9, lease::uuid, owner, meta, token, clock_timestamp() - age * interval '1 microsecond'
+  from x where rowless)
+select pg_catalog.pg_notify('holdfast', 'r ' || space || ' ' || key) from x`
+
+// writeRows says in the server who holds, and tells others that somebody does.
+func (l *link) writeRows(ctx context.Context, claims []*claim) error {
+	claims = slices.DeleteFunc(claims, func(cl *claim) bool { return !cl.isQuiet() })
+	if len(claims) == 0 {
+		return nil
+	}
+	n := len(claims)
+	spaces, keys, tokens, ages := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	names, leases, owners, metas := make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	rowless := make([]bool, n)
+	for i, cl := range claims {
+		spaces[i], keys[i], tokens[i], ages[i] = cl.key.space(), cl.key.n, cl.id, time.Since(cl.since).Microseconds()
+		names[i], leases[i], owners[i], metas[i] = cl.name, uuid(cl.lease.ID), cl.lease.Spec.Owner, []byte(cl.lease.Spec.Meta)
+		rowless[i] = cl.rowless.Load()
+	}
+	_, err := l.conn.Exec(ctx, noteSQL, spaces, keys, tokens, names, leases, owners, metas, int16(driver.Mutex), l.nonce, ages, rowless)
+	if err != nil {
+		l.c.fault("acquire", claims[0].name, failed(ctx, err))
+		return err
+	}
+	for _, cl := range claims {
+		cl.heardOf()
+	}
+	return nil
+}
+
+// noted returns when what was held before the call has its row.
+func (c *client) noted(ctx context.Context) error {
+	return c.ask(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "select holdfast.noted()", c.mode)
+		return err
+	})
+}
+
+// sameKind refuses a claim on a name that is held as another kind by somebody
+// whose row was not there when the claim arrived.
+func (c *client) sameKind(ctx context.Context, cl *claim) error {
+	if err := c.noted(ctx); err != nil {
+		return err
+	}
+	var other *int16
+	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, `select max(c.kind) from holdfast.claim c
+where c.space = $1 and c.key = $2 and c.token > 0 and c.kind <> $3 and holdfast.alive(c.nonce, 0)`,
+			c.args(cl.key.space(), cl.key.n, int16(cl.kind))...).Scan(&other)
+	})
+	if err == nil && other != nil {
+		return otherKind(driver.ResourceKind(*other))
+	}
+	return err
+}

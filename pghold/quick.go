@@ -1,0 +1,217 @@
+package pghold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// A mutex that is free is taken quickly: by one statement that touches no table
+// but the sequence of tokens. The row that says who holds it follows if it is
+// still held a moment later. Who wants rows to be complete closes the gates, which
+// ends quick grants everywhere, and waits until no program has one without a row
+// (holdfast.noted). Who waits for a name has its guard, which does the same for
+// that name.
+
+// Advisory locks of ours, bigint form.
+const (
+	gate       = 5209599041173340544 // the first of the gates; a quick grant needs one of them alone, for its transaction
+	gates      = 32
+	freshFlag  = 5209599041173340522 // had by programs that may have holds without a row
+	closeGates = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
+)
+
+// noteAfter is the age at which a quick hold gets its row: most are over by then,
+// also of many callers who share a connection, and who asks for rows waits for
+// twice as long at most.
+const noteAfter = 5 * time.Millisecond
+
+// staleAfter is the age at which a hold without a row is one that others may have
+// given up to wait for: it gets its row before it ends, so that its end is told.
+const staleAfter = 400 * time.Millisecond
+
+// fresh are the holds of a link that may need a row, or of whose row others have
+// to hear. Guarded by the link's mutex.
+type fresh struct {
+	young, old []*claim // by when they were granted: since the last tick, before
+	flag       bool     // the link has freshFlag
+	ticking    bool
+}
+
+// quickSQL takes the gate and the guard for its transaction, then the lock, and
+// then draws the token. The first quick grant takes the flag, which cannot fail:
+// only who has closed the gates has it alone.
+func quickSQL(pair, flagged bool) string {
+	lock, unlock := "pg_catalog.pg_try_advisory_lock($3)", "pg_catalog.pg_advisory_unlock($3)"
+	if pair {
+		lock, unlock = "pg_catalog.pg_try_advisory_lock($3, $4)", "pg_catalog.pg_advisory_unlock($3, $4)"
+	}
+	token := "pg_catalog.nextval('holdfast.token')"
+	if !flagged {
+		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", int64(freshFlag), token, unlock)
+	}
+	return fmt.Sprintf(`select coalesce(case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
+case when %s then %s end end end, 0), pg_catalog.pg_backend_pid()`, lock, token)
+}
+
+// unlockSQLs give a quick hold back that has no row; by pair.
+var unlockSQLs = [2]string{"select pg_catalog.pg_advisory_unlock($1)", "select pg_catalog.pg_advisory_unlock($1, $2)"}
+
+// quickSQLs are the four forms, by pair and flagged.
+var quickSQLs = [2][2]string{{quickSQL(false, false), quickSQL(false, true)}, {quickSQL(true, false), quickSQL(true, true)}}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// lockQuickly takes a mutex if it is free, nobody waits for it and nobody
+// watches; false: ask as everybody does.
+func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
+	if c.opts.Scope != SessionScope || cl.kind != driver.Mutex {
+		return false, nil
+	}
+	l := c.living()
+	if l == nil {
+		return false, nil
+	}
+	if cl.easy = l.isEasy(cl.key); cl.easy == nil {
+		return false, nil
+	}
+	q := &quick{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+	j := l.ask(&q.job, q)
+	if !j.wait(ctx) {
+		c.spawn(func() { c.undo(j, cl) })
+		return true, stopped(ctx, driver.NotDone)
+	}
+	if j.err == errPassed || j.err != nil && !l.alive() {
+		return false, nil
+	}
+	return cl.token > 0, failed(ctx, j.err)
+}
+
+// quick asks for a lock quickly.
+type quick struct {
+	job
+	l     *link
+	cl    *claim
+	lease *driver.Lease
+	token int64 // 0: not granted
+	pid   uint32
+	row   [2]any
+}
+
+func (q *quick) about() Key { return q.cl.key }
+
+// form passes if this link has the lock, or its guard, or watches: a connection is
+// never in its own way.
+func (q *quick) form() (string, []any) {
+	l, key := q.l, q.cl.key
+	if _, guarded := l.guards[key]; guarded || l.watching || l.held[key] != (tally{}) || l.flagging {
+		return "", nil
+	}
+	flagged := l.flagged()
+	l.flagging = !flagged // taken twice, it would have to be given back twice
+	return quickSQLs[index(q.cl.easy.pair)][index(flagged)], q.cl.easy.lock
+}
+
+func (q *quick) into() []any {
+	q.row = [2]any{&q.token, &q.pid}
+	return q.row[:]
+}
+
+func (q *quick) answer() error { return q.l.tookQuickly(q.cl, q.lease, q.token, q.pid) }
+
+func (q *quick) mishap(ctx context.Context, err error) error {
+	if err == errPassed {
+		return err
+	}
+	q.l.tidyFlag(ctx)
+	return q.l.tidy(ctx, q.cl, err)
+}
+
+func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token int64, pid uint32) error {
+	if err := l.sameServer(pid); err != nil {
+		return err
+	}
+	if token == 0 {
+		l.setEasy(cl.key, false)
+		l.shy = shyness
+		return nil
+	}
+	cl.since = time.Now()
+	cl.rowless.Store(true)
+	l.took(cl, token, token, lease)
+	l.mu.Lock()
+	l.fresh.flag = true
+	l.mu.Unlock()
+	l.noteLater(cl)
+	return nil
+}
+
+// tidyFlag makes sure that a failed step left no flag that the link does not know
+// of.
+func (l *link) tidyFlag(ctx context.Context) {
+	if !l.conn.IsClosed() && !l.flagged() {
+		l.unshare(ctx, freshFlag)
+	}
+}
+
+func (l *link) flagged() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fresh.flag
+}
+
+// shyness is how many grants a link takes as everybody does after a quick one
+// failed: if the gates are closed for long, trying each time would be a trip more.
+const shyness = 8
+
+// maxEasy bounds the names that a link remembers.
+const maxEasy = 4096
+
+// easyName is what is sent to take a name quickly and to give it back. It is kept
+// since making it takes longer than sending it.
+type easyName struct {
+	pair         bool
+	lock, unlock []any
+}
+
+func (l *link) newEasy(k Key) *easyName {
+	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(guardOf(k))
+	if a, b, ok := k.Pair(); ok {
+		return &easyName{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
+	}
+	return &easyName{lock: []any{own, guard, k.n}, unlock: []any{k.n}}
+}
+
+// isEasy: the name was last taken at once, and nobody has made it anything but a
+// lock since.
+func (l *link) isEasy(k Key) *easyName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.easy[k]
+}
+
+func (l *link) setEasy(k Key, easy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if easy && l.shy > 0 {
+		l.shy--
+		easy = false
+	}
+	if !easy {
+		delete(l.easy, k)
+		return
+	}
+	if len(l.easy) >= maxEasy {
+		clear(l.easy)
+	}
+	if l.easy[k] == nil {
+		l.easy[k] = l.newEasy(k)
+	}
+}

@@ -1,0 +1,171 @@
+package pghold
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// newTestClient is a client whose waits in the server last slice.
+func newTestClient(t *testing.T, url string, slice time.Duration) *client {
+	t.Helper()
+	c := openClient(t, url)
+	c.slice = slice
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// openClient is a client that the test closes itself.
+func openClient(t *testing.T, url string) *client {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientOf(t, cfg)
+}
+
+// clientOf is one with a configuration of the test's own.
+func clientOf(t *testing.T, cfg *pgxpool.Config) *client {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	o, err := (*Options)(nil).settled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(pool, false, o)
+}
+
+// home is the link of a client that asks for the first time.
+func home(t *testing.T, c *client) *link {
+	t.Helper()
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.atHome(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mutexRequest(name string) *driver.Request {
+	return &driver.Request{Wants: []driver.Want{{Name: name, Kind: driver.Mutex}}, Lost: func(error) {}}
+}
+
+// TestSlices: a wait that outlasts many lock timeouts goes on and is granted.
+func TestSlices(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	url := pg.URL(pg.CreateDatabase(t))
+	a, b := newTestClient(t, url, time.Minute), newTestClient(t, url, 10*time.Millisecond)
+	g, err := a.Acquire(t.Context(), mutexRequest("m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		g   driver.Grant
+		err error
+	}
+	got := make(chan result, 1)
+	waits := make(chan struct{})
+	go func() {
+		r := mutexRequest("m")
+		r.Waiting = func(int) { close(waits) }
+		g, err := b.Acquire(context.Background(), r)
+		got <- result{g, err}
+	}()
+	<-waits
+	select {
+	case r := <-got:
+		t.Fatalf("a wait longer than its lock timeout returned %+v", r)
+	case <-time.After(150 * time.Millisecond):
+	}
+	if err := g.Handle.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-got; r.err != nil || r.g.Token <= g.Token {
+		t.Fatalf("the waiter got %+v after %d", r, g.Token)
+	}
+}
+
+// TestSalvage: a lock that the server granted in the moment in which the time
+// was up is found, and becomes the hold.
+func TestSalvage(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	c := newTestClient(t, pg.URL(pg.CreateDatabase(t)), time.Minute)
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, taken := range []bool{true, false} {
+		l, err := c.waitLink(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, _ := ParseKey("m", false)
+		cl := &claim{c: c, r: mutexRequest("m"), name: "m", key: key, kind: driver.Mutex, weigh: 1, released: make(chan struct{})}
+		lease := c.leaseOn(l, cl.r)
+		var state string
+		j := l.start(time.Minute, func(ctx context.Context) (err error) {
+			l.held[key] = tally{writers: 1} // arrive only joins the queue
+			asked := &job{ask: &arrival{l: l, cl: cl, lease: lease}}
+			l.askAll(ctx, []*job{asked})
+			delete(l.held, key)
+			if asked.err != nil {
+				return asked.err
+			}
+			if taken {
+				if _, err := l.conn.Exec(ctx, key.call("pg_advisory_lock")); err != nil {
+					return err
+				}
+			}
+			state, err = l.salvage(ctx, cl, lease, &pgconn.PgError{Code: "55P03"})
+			return err
+		})
+		<-j.done
+		switch {
+		case taken && (j.err != nil || state != "granted" || cl.token == 0):
+			t.Fatalf("a lock that we have: %q, %v, token %d", state, j.err, cl.token)
+		case !taken && code(j.err) != "55P03":
+			t.Fatalf("a lock that we do not have: %q, %v", state, j.err)
+		}
+		if taken {
+			if err := cl.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestDecodeEvent: what is not ours is an error, not an event.
+func TestDecodeEvent(t *testing.T) {
+	if _, err := decodeEvent("hello", false); err == nil {
+		t.Error("any text is an event")
+	}
+}
+
+func FuzzDecodeEvent(f *testing.F) {
+	f.Add(`{"k": "kv", "v": "put", "n": "a", "r": 7, "d": 1, "kv": {"k": "a", "x": "YQ==", "m": 7}, "was": null}`)
+	f.Add(`{"k": "lock", "v": "acquired", "n": "m", "t": 5, "l": "00000000-0000-0000-0000-000000000001", "x": null}`)
+	f.Add("@12")
+	f.Fuzz(func(t *testing.T, body string) {
+		ev, err := decodeEvent(body, true)
+		if (ev == nil) == (err == nil) {
+			t.Fatalf("%q gives %v and %v", body, ev, err)
+		}
+		var what string
+		var a, b int64
+		if scanWords(body, &what, &a, &b) && what == "" {
+			t.Fatalf("%q has an empty word", body)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package pghold
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// gatesOf is how many gates others than conn have, or wait for.
+func gatesOf(t *testing.T, conn *pgx.Conn) (n int) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(), `select count(*) from generate_series(0, 31) i, holdfast.locks(1::smallint, 5209599041173340544 + i) l
+where l.pid <> pg_backend_pid()`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// impatient is a client whose connection waits for a lock for a tenth of a second.
+func impatient(t *testing.T) (*client, *pgx.Conn) {
+	t.Helper()
+	c := quickClients(t, 1)[0]
+	c.slice = 200 * time.Millisecond
+	free(t, takeQuickly(t, c, "m"))
+	return c, stranger(t, c)
+}
+
+// TestWatchThatFailsOpensTheGates: a subscription that fails half way leaves
+// nothing behind, and nor does the one that comes after it.
+func TestWatchThatFailsOpensTheGates(t *testing.T) {
+	c, conn := impatient(t)
+	exec(t, conn, "select pg_advisory_lock($1)", int64(gate+20))
+	other := c.hub.add() // who is about to subscribe too, so that this is not the last watch
+	if verb, err := firstEvent(t, c); err == nil {
+		t.Fatalf("a gate cannot be closed, and the watch tells %q", verb)
+	}
+	exec(t, conn, "select pg_advisory_unlock($1)", int64(gate+20))
+	within(t, "the gates stay closed after a watch that failed", func() bool { return gatesOf(t, conn) == 0 })
+	c.hub.remove(other)
+	if verb, err := firstEvent(t, c); err != nil || verb != driver.VerbReady {
+		t.Fatalf("the next watch tells %q, %v", verb, err)
+	}
+	within(t, "the gates stay closed after the watch", func() bool { return gatesOf(t, conn) == 0 })
+	free(t, takeQuickly(t, c, "m"))
+}
+
+// TestWatchEndsAfterAll: the end of a subscription that fails is tried again.
+func TestWatchEndsAfterAll(t *testing.T) {
+	c, conn := impatient(t)
+	waits := func() (yes bool) {
+		err := conn.QueryRow(t.Context(), "select exists (select from pg_locks where not granted and pid = $1)", c.living().pid).Scan(&yes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	for ev, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
+		if err != nil || ev.Verb != driver.VerbReady {
+			t.Fatalf("the watch tells %q, %v", ev.Verb, err)
+		}
+		exec(t, conn, "begin")
+		exec(t, conn, "select from holdfast.watcher for update") // it cannot be forgotten
+		break
+	}
+	within(t, "the subscription is not ended", waits)
+	within(t, "the end of the subscription does not fail", func() bool { return !waits() })
+	exec(t, conn, "commit")
+	within(t, "the gates stay closed", func() bool { return gatesOf(t, conn) == 0 })
+	free(t, takeQuickly(t, c, "m"))
+}
+
+// TestWatchClosesEveryGate: also those that the end of a subscription opened which
+// then failed.
+func TestWatchClosesEveryGate(t *testing.T) {
+	c, conn := impatient(t)
+	for ev, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
+		if err != nil || ev.Verb != driver.VerbReady {
+			t.Fatalf("the watch tells %q, %v", ev.Verb, err)
+		}
+		l := c.living()
+		j := l.start(time.Minute, func(ctx context.Context) error {
+			_, err := l.conn.Exec(ctx, "select pg_advisory_unlock_shared($1)", int64(gate+20))
+			return err
+		})
+		if <-j.done; j.err != nil {
+			t.Fatal(j.err)
+		}
+		if verb, err := firstEvent(t, c); err != nil || verb != driver.VerbReady {
+			t.Fatalf("the next watch tells %q, %v", verb, err)
+		}
+		if n := gatesOf(t, conn); n != gates {
+			t.Errorf("%d of %d gates are closed", n, gates)
+		}
+		break
+	}
+	within(t, "the gates stay closed after the watch", func() bool { return gatesOf(t, conn) == 0 })
+}
+
+// firstEvent is what a watch tells first.
+func firstEvent(t *testing.T, c *client) (string, error) {
+	t.Helper()
+	for ev, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
+		return ev.Verb, err
+	}
+	t.Fatal("the watch tells nothing")
+	return "", nil
+}
