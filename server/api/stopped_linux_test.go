@@ -80,9 +80,11 @@ func stoppable(t *testing.T) (rigs []*rig, pid int) {
 }
 
 // led waits until a node leads, as this one sees it, and has it lead if it does not.
+// It leaves the nodes time to elect one: asking without a pause would take the
+// processors from them.
 func (r *rig) led(id uint64) {
 	r.t.Helper()
-	for {
+	for ; ; <-time.After(50 * time.Millisecond) {
 		st := must[replica.Status](r.t)(r.node.Status(r.ctx))
 		switch {
 		case st.Leader == id:
