@@ -39,6 +39,26 @@ type Store interface {
 	Changed(ctx context.Context, key string) iter.Seq2[Item, error]
 }
 
+// Fallible is a [Store] that notices when its engine has lost what it answered, or
+// was set up so that it may lose it. Broken is then why, for good: every method
+// returns it, and holds end.
+type Fallible interface {
+	Store
+	Broken() error
+}
+
+// Sweeper is a [Store] that keeps something of a key when it is deleted, or earlier
+// states of it.
+type Sweeper interface {
+	Store
+	// Forget removes every trace of a key up to a revision, at which it was idle or
+	// deleted. What the key was since stays, and what nobody can remove is no error.
+	Forget(ctx context.Context, key string, revision uint64) error
+	// Sweep forgets all keys that begin with prefix and are deleted, or idle, and
+	// were not changed for a minute. It tells how many.
+	Sweep(ctx context.Context, prefix string, idle func(Item) bool) (int64, error)
+}
+
 // Item is a key of a [Store].
 type Item struct {
 	Key      string

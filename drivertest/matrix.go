@@ -26,7 +26,7 @@ var matrix = map[string][]driver.Feature{
 	"file":     slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureLostFirst, driver.FeatureSweep}),
 	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn}),
 	"redis":    slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureTxn}),
-	"nats":     everyone,
+	"nats":     slices.Concat(everyone, []driver.Feature{driver.FeatureSweep}),
 }
 
 // Required lists the features that a backend with this URL scheme has to

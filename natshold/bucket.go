@@ -2,6 +2,7 @@ package natshold
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,13 +14,17 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// openStore finds the bucket, or makes it.
+// madeBy is a property of a bucket that Open made: it has had a mark from the
+// beginning.
+const madeBy = "holdfast"
+
+// openStore finds the bucket, or makes it, and marks it.
 func openStore(ctx context.Context, l *link, o Options) (*store, error) {
 	js, err := l.nc.JetStream()
 	if err != nil {
 		return nil, err
 	}
-	s := &store{link: l, js: js, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + "."}
+	s := &store{link: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)
@@ -30,8 +35,12 @@ func openStore(ctx context.Context, l *link, o Options) (*store, error) {
 	if wrong := unfit(&info.Config, s.prefix); wrong != "" {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the bucket %q %s: use another", o.Bucket, wrong)
 	}
-	s.direct = info.Config.AllowDirect && info.Config.Replicas <= 1 && len(info.Alternates) == 0
-	return s, nil
+	s.created = info.Created
+	s.suit(info)
+	if err := s.begin(ctx, info); err != nil {
+		return nil, err
+	}
+	return s, s.adopt(ctx, info)
 }
 
 // unopened tells what is wrong with a server that does not know of buckets.
@@ -56,7 +65,9 @@ func (s *store) find(ctx context.Context) (info *nats.StreamInfo, err error) {
 	return info, err
 }
 
-// make makes it as the tools of NATS would, unless another has made it since.
+// make makes it, unless another has made it since. Revisions begin where those of a
+// bucket that had the name before cannot have come to. It cannot be purged: that
+// would free what is held.
 func (s *store) make(ctx context.Context, o Options) (info *nats.StreamInfo, err error) {
 	if o.Existing {
 		return nil, driver.Errorf("open", "", fs.ErrNotExist, "there is no bucket %q: make it, or leave create=false out", o.Bucket)
@@ -64,7 +75,7 @@ func (s *store) make(ctx context.Context, o Options) (info *nats.StreamInfo, err
 	cfg := &nats.StreamConfig{
 		Name: s.stream, Subjects: []string{s.prefix + ">"}, Description: "holdfast",
 		MaxMsgsPerSubject: int64(o.History), Replicas: o.Replicas, Discard: nats.DiscardNew,
-		AllowRollup: true, DenyDelete: true, AllowDirect: true,
+		FirstSeq: firstRevision(time.Now()), DenyPurge: true, AllowDirect: true, Metadata: map[string]string{madeBy: "1"},
 		MaxBytes: -1, MaxMsgSize: -1, MaxMsgs: -1, MaxConsumers: -1, Duplicates: 2 * time.Minute,
 	}
 	if o.Memory {
@@ -85,22 +96,100 @@ func (s *store) make(ctx context.Context, o Options) (info *nats.StreamInfo, err
 	return info, err
 }
 
-func refusesReplicas(err error) bool {
-	var e nats.JetStreamError
-	return errors.As(err, &e) && e.APIError() != nil && e.APIError().ErrorCode == codeReplicasMissing
+// firstRevision is that of a bucket made at a time: 2²⁰ a second, about one a
+// microsecond, which is more than a server takes.
+func firstRevision(at time.Time) uint64 {
+	return uint64(at.Unix())<<20 | uint64(at.Nanosecond())<<20/1e9
 }
 
-// unfit says why a bucket cannot keep locks.
+// begin sees to it that a bucket that was never used does not begin with revision
+// 1, as those do that the tools of NATS make: whatever is below a revision of the
+// time when it was made, which is nothing, is purged. Programs that do so at once
+// purge up to the same one.
+func (s *store) begin(ctx context.Context, info *nats.StreamInfo) error {
+	if info.State.LastSeq > 0 {
+		return nil
+	}
+	const advice = "its tokens would repeat those of an earlier bucket of its name"
+	if info.Config.DenyPurge {
+		return driver.Errorf("open", "", errors.ErrUnsupported, "the bucket %q begins with revision 1, and %s: it takes a server from 2.10 on to make one", s.bucket, advice)
+	}
+	err := s.request(ctx, "$JS.API.STREAM.PURGE."+s.stream, map[string]any{"seq": firstRevision(info.Created)})
+	if errors.Is(err, fs.ErrPermission) {
+		return driver.Errorf("open", "", fs.ErrPermission, "the bucket %q was never used: %s, unless a user opens it who has this right: %w", s.bucket, advice, err)
+	}
+	if err == nil {
+		info.State.LastSeq = firstRevision(info.Created) - 1
+	}
+	return err
+}
+
+// request asks JetStream for something that the library has no call for with a
+// context.
+func (s *store) request(ctx context.Context, subject string, body any) error {
+	return s.requestFor(ctx, subject, body, &struct{}{})
+}
+
+// requestFor is request with an answer.
+func (s *store) requestFor(ctx context.Context, subject string, body, reply any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, subject, func(ctx context.Context) error {
+		m, err := s.nc.RequestWithContext(ctx, subject, text)
+		if err != nil {
+			return err
+		}
+		var failed struct {
+			Error *nats.APIError `json:"error"`
+		}
+		if err := json.Unmarshal(m.Data, &failed); err != nil {
+			return err
+		}
+		if failed.Error != nil {
+			return failed.Error
+		}
+		return json.Unmarshal(m.Data, reply)
+	})
+}
+
+func refusesReplicas(err error) bool { return hasCode(err, codeReplicasMissing) }
+
+// suit notes what a bucket's set-up means for this client. Any server that has the
+// bucket may be asked for a key if there is only one. Of several, one that lags
+// behind would answer with what was true before, and so would a mirror; then the
+// one that decides is asked, which takes longer.
+func (s *store) suit(info *nats.StreamInfo) {
+	c := &info.Config
+	s.direct.Store(c.AllowDirect && c.Replicas <= 1 && len(info.Alternates) == 0)
+	s.purges.Store(!c.DenyPurge)
+	s.keeps.Store(c.DenyPurge && c.DenyDelete)
+}
+
+// unfit says why a bucket cannot keep locks, with the setting.
 func unfit(c *nats.StreamConfig, prefix string) string {
 	switch {
-	case c.MaxAge > 0:
-		return fmt.Sprintf("forgets everything after %s", c.MaxAge)
 	case c.Mirror != nil || len(c.Sources) > 0:
-		return "is a copy of another, and cannot be compared and swapped"
+		return "is a copy of another (mirror, sources), and cannot be compared and swapped"
 	case !slices.Contains(c.Subjects, prefix+">"):
-		return "is a stream that is no key-value bucket"
-	case c.Discard == nats.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0):
-		return "throws old keys away when it is full"
+		return "is a stream that is no key-value bucket (subjects)"
+	case c.MaxAge > 0:
+		return fmt.Sprintf("forgets everything after %s (max_age)", c.MaxAge)
+	case c.Retention != nats.LimitsPolicy:
+		return fmt.Sprintf("forgets what somebody has read (retention %s)", c.Retention)
+	case c.Discard == nats.DiscardOld && c.MaxBytes > 0:
+		return fmt.Sprintf("throws old keys away when it has %d bytes (discard old, max_bytes)", c.MaxBytes)
+	case c.Discard == nats.DiscardOld && c.MaxMsgs > 0:
+		return fmt.Sprintf("throws old keys away when it has %d messages (discard old, max_msgs)", c.MaxMsgs)
+	case c.DiscardNewPerSubject:
+		return "refuses to change a key that has its history (discard_new_per_subject)"
+	case c.MaxMsgsPerSubject < 1:
+		return "keeps every state of a key for ever (max_msgs_per_subject)"
+	case c.NoAck:
+		return "does not answer (no_ack)"
+	case c.Sealed:
+		return "takes nothing any more (sealed)"
 	}
 	return ""
 }

@@ -9,7 +9,7 @@
 // be repeated), create=false, replicas, history and storage=memory: the fields of
 // [Options]. [New] takes a connection that the program has already, with TLS,
 // credentials files or whatever else it was made with. It needs a server from 2.9
-// on.
+// on, and one from 2.10 on to make a bucket.
 //
 // # How it works
 //
@@ -32,22 +32,55 @@
 // With one replica any read is of what was answered before. With several, reads
 // are asked of the leader, which is slower than the direct reads of NATS, since a
 // replica may lag behind. Do not give the bucket a mirror with mirror_direct
-// while programs use it: it answers in the bucket's place.
+// while programs use it: it answers in the bucket's place, until they look at the
+// set-up again.
 //
 // # What is in the bucket
 //
 // Keys begin with l. (locks), c. (counters), q. (sequences) or k. (keys); what
 // NATS does not allow in a key is written as = and two hexadecimal digits. Values
-// are JSON. A released lock stays, with its last token, and so do up to
-// [Options.History] earlier states of each key: some kilobytes for each name that
-// was ever a lock. Names should not be made up without end.
+// are JSON. The key holdfast is the mark: it says of which version the bucket is. A
+// program that knows less is refused when it opens it, and told so within a second
+// of its next change when it has it open. A bucket without a mark is of before, and
+// taken over as it is.
+//
+// A released lock stays for a minute, with its last token and up to
+// [Options.History] earlier states; then the program that gave it back removes it.
+// What a program leaves that ends before that, or gives back more than 10,000
+// names in a minute, is removed by a sweep (holdfast sweep, or the driver's
+// method), as is what is left of keys, counters and sequences that were deleted. A
+// watch that is more than a minute behind gets a watch:resync for it.
+//
+// # A bucket that forgets
+//
+// Locks need a bucket that keeps what it answers. Refused, with the setting named,
+// are max_age, max_bytes and max_msgs with discard old, a retention other than
+// limits, discard_new_per_subject, max_msgs_per_subject below 1, no_ack, sealed,
+// mirrors and sources. While a program uses the bucket it looks at the set-up again,
+// once a second at most, with what it writes; and it takes a key that is not there
+// for free only if the mark is, since whatever forgets in order of age takes that
+// first. When somebody has set such a thing since, or the bucket was purged or made
+// anew, calls are ErrUnavailable and holds end at their next renewal, with the
+// reason. A bucket that Open has made cannot be purged. In one that the tools of
+// NATS have made, or an earlier version, the purge of a single key is not noticed:
+// it frees a lock under its holder, as deleting its key by hand does.
+//
+// Revisions begin at the clock, 2²⁰ a second, so that tokens grow although a bucket
+// was removed and made anew, by Open or by the tools of NATS. One that an earlier
+// version has made keeps its small ones.
+//
+// With one replica the bucket is gone with the disk of its server. Three lose
+// nothing with one of them; two stop with either.
 //
 // The user needs the rights to publish to $KV.bucket.> and to
 // $JS.API.STREAM.INFO.KV_bucket, $JS.API.STREAM.MSG.GET.KV_bucket,
 // $JS.API.DIRECT.GET.KV_bucket.>, $JS.API.CONSUMER.CREATE.KV_bucket.> and
 // $JS.API.CONSUMER.DELETE.KV_bucket.>, also to $JS.API.STREAM.CREATE.KV_bucket if
-// the bucket does not exist, and to subscribe to _INBOX.>. A request that lacks
-// one is fs.ErrPermission and names it.
+// the bucket does not exist, and to subscribe to _INBOX.>. To sweep it needs
+// $JS.API.STREAM.MSG.DELETE.KV_bucket; in a bucket that Open has not made it is
+// $JS.API.STREAM.PURGE.KV_bucket, also to be the first that opens a new one. A
+// request that lacks one is fs.ErrPermission and names it; only what a program
+// would remove by itself stays without a word.
 //
 // # When the server is away
 //
@@ -66,7 +99,8 @@
 //	                       always in the server's configuration ends that, for some
 //	                       tenths of a millisecond a message; three replicas that do not
 //	                       lose power together help too
-//	growing tokens         as long as the server keeps what it answered. A client that sees
+//	growing tokens         as long as the server keeps what it answered, and its clock and
+//	                       that of who makes a bucket do not go back. A client that sees
 //	                       revisions go back is done: every further call of it is
 //	                       ErrUnavailable and says why. One that has seen none cannot know
 //	lost-first             not declared. A holder knows before the next is granted, as long as

@@ -28,11 +28,11 @@ func answer(err error) error {
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return driver.Errorf("", "", fs.ErrInvalid, "the value is larger than the server's max_payload: %w", err)
 	}
-	var e nats.JetStreamError
-	if !errors.As(err, &e) || e.APIError() == nil {
+	e := apiError(err)
+	if e == nil {
 		return err
 	}
-	switch e.APIError().ErrorCode {
+	switch e.ErrorCode {
 	case nats.JSErrCodeStreamWrongLastSequence, nats.JSErrCodeStreamWrongLastSequenceConstant:
 		return driver.ErrConflict
 	case nats.JSErrCodeStreamNotFound:
@@ -40,9 +40,23 @@ func answer(err error) error {
 	case codeTooLarge:
 		return driver.Errorf("", "", fs.ErrInvalid, "the value is larger than the bucket allows")
 	case codeStoreFailed, codeAccountFull, codeStorageFull, codeMemoryFull:
-		return driver.Errorf("", "", driver.ErrExhausted, "JetStream has no room: %s; give it or the bucket more", e.APIError().Description)
+		return driver.Errorf("", "", driver.ErrExhausted, "JetStream has no room: %s; give it or the bucket more", e.Description)
 	}
 	return err
+}
+
+// apiError is JetStream's own error in err; nil: it is none.
+func apiError(err error) *nats.APIError {
+	var e nats.JetStreamError
+	if !errors.As(err, &e) {
+		return nil
+	}
+	return e.APIError()
+}
+
+func hasCode(err error, code nats.ErrorCode) bool {
+	e := apiError(err)
+	return e != nil && e.ErrorCode == code
 }
 
 // named puts the operation and what was to be opened into an error of Open.

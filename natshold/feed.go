@@ -44,6 +44,7 @@ type change struct {
 	item    driver.Item
 	foreign bool // not one of our keys
 	pending uint64
+	at      time.Time // by the server's clock
 }
 
 // feed begins one over the keys that match a pattern.
@@ -126,7 +127,7 @@ func (f *feed) change(m *nats.Msg) (*change, error) {
 	key, ours := fromBucket(strings.TrimPrefix(m.Subject, f.s.prefix))
 	return &change{
 		item:    driver.Item{Key: key, Value: m.Data, Revision: meta.Sequence.Stream, Deleted: ended(m.Header)},
-		foreign: !ours, pending: meta.NumPending,
+		foreign: !ours, pending: meta.NumPending, at: meta.Timestamp,
 	}, nil
 }
 
@@ -224,12 +225,9 @@ func (w *watch) lost(ctx context.Context, err error) bool {
 
 // resume goes on after what was told last.
 func (w *watch) resume(ctx context.Context) error {
-	info, err := w.s.find(ctx)
+	err := w.s.look(ctx)
 	if err != nil {
 		return err
-	}
-	if info.State.LastSeq < w.last {
-		return w.s.rewound(w.last, info.State.LastSeq)
 	}
 	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1})
 	if err != nil || w.key == "" {

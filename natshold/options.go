@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -31,9 +32,12 @@ type Options struct {
 	// falls further behind than that on one key gets a watch:resync. A state of a
 	// lock takes about 200 bytes.
 	History int
-	// Memory keeps it in the servers' memory only: a restart forgets everything,
-	// and tokens begin anew.
+	// Memory keeps it in the servers' memory only: a restart forgets everything.
+	// In a cluster tokens may begin anew then.
 	Memory bool
+
+	version  uint64        // that this program knows; 0: version
+	sweepAge time.Duration // 0: sweepAge
 }
 
 const (
@@ -53,6 +57,7 @@ func (o *Options) settled() (Options, error) {
 	s.Bucket = orElse(s.Bucket, defaultBucket)
 	s.Replicas = orElse(s.Replicas, 1)
 	s.History = orElse(s.History, maxHistory)
+	s.version, s.sweepAge = orElse(s.version, version), orElse(s.sweepAge, sweepAge)
 	switch {
 	case !bucketName.MatchString(s.Bucket):
 		return s, fmt.Errorf("the bucket %q has other characters than letters, digits, _ and -", s.Bucket)
@@ -99,6 +104,10 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
+	return openWith(ctx, u, opts, addrs)
+}
+
+func openWith(ctx context.Context, u *url.URL, opts Options, addrs []string) (driver.Driver, error) {
 	l, err := dial(ctx, u.User, addrs)
 	if err != nil {
 		return nil, named(err, driver.Redacted(u))

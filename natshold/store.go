@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -17,19 +18,28 @@ import (
 // store is a bucket as a [driver.Store].
 type store struct {
 	*link
-	js     nats.JetStreamContext
-	stream string
-	prefix string // of the subjects of its keys
-	// direct: any server that has the bucket may be asked for a key, since there
-	// is only one. Of several, one that lags behind would answer with what was
-	// true before; then the one that decides is asked, which takes longer.
-	direct bool
+	js      nats.JetStreamContext
+	bucket  string
+	stream  string
+	prefix  string // of the subjects of its keys
+	created time.Time
+	known   uint64 // the version up to which this program understands a bucket
+	// sweepAge is how long a key must have been idle to be swept.
+	sweepAge time.Duration
+
+	direct atomic.Bool // any server that has the bucket may be asked for a key
+	purges atomic.Bool // it can be purged
+	keeps  atomic.Bool // nothing can be removed from it
+	mark   marked
 
 	newest atomic.Uint64                // the greatest revision seen
 	gone   atomic.Pointer[driver.Error] // why it cannot be used any more
 }
 
-var _ driver.Store = (*store)(nil)
+var (
+	_ driver.Store    = (*store)(nil)
+	_ driver.Fallible = (*store)(nil)
+)
 
 // operation is the header of a message that is the end of a key.
 const operation = "KV-Operation"
@@ -42,6 +52,9 @@ func ended(h nats.Header) bool {
 // Get reads a key.
 func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
 	m, err := s.last(ctx, key)
+	if err == nil && m == nil {
+		err = s.absent(ctx)
+	}
 	if err != nil || m == nil || ended(m.Header) {
 		return driver.Item{Key: key}, err
 	}
@@ -50,11 +63,11 @@ func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
 
 // last is the newest message about a key; nil: there is none.
 func (s *store) last(ctx context.Context, key string) (m *nats.RawStreamMsg, err error) {
-	if e := s.gone.Load(); e != nil {
-		return nil, e
+	if err := s.Broken(); err != nil {
+		return nil, err
 	}
 	subject, opts := "$JS.API.STREAM.MSG.GET."+s.stream, []nats.JSOpt{nil}
-	if s.direct {
+	if s.direct.Load() {
 		subject, opts = "$JS.API.DIRECT.GET."+s.stream, []nats.JSOpt{nil, nats.DirectGet()}
 	}
 	err = s.ask(ctx, subject, func(ctx context.Context) error {
@@ -113,10 +126,19 @@ func (s *store) Delete(ctx context.Context, key string, old uint64) (uint64, err
 	return s.publish(ctx, m, old)
 }
 
-// publish appends a message if the last one of its subject is at old.
+// publish appends a message if the last one of its subject is at old, and looks
+// now and then whether the bucket still keeps it.
 func (s *store) publish(ctx context.Context, m *nats.Msg, old uint64) (uint64, error) {
-	if e := s.gone.Load(); e != nil {
-		return 0, e
+	revision, err := s.send(ctx, m, old)
+	if err != nil {
+		return 0, err
+	}
+	return revision, s.lookNow(ctx)
+}
+
+func (s *store) send(ctx context.Context, m *nats.Msg, old uint64) (uint64, error) {
+	if err := s.Broken(); err != nil {
+		return 0, err
 	}
 	before := s.newest.Load()
 	var ack *nats.PubAck
@@ -153,14 +175,13 @@ func (s *store) rewound(seen, now uint64) error {
 	e := driver.Errorf("", "", driver.ErrUnavailable,
 		"the bucket's revisions have gone back from %d to %d: the server has lost what it had answered, or the bucket was made anew; see what is missing, and open a new Space", seen, now)
 	e.Outcome = driver.Unknown
-	s.gone.CompareAndSwap(nil, e)
-	return s.gone.Load()
+	return s.end(e)
 }
 
 // List reads all keys with a prefix.
 func (s *store) List(ctx context.Context, prefix string) ([]driver.Item, error) {
-	if e := s.gone.Load(); e != nil {
-		return nil, e
+	if err := s.Broken(); err != nil {
+		return nil, err
 	}
 	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
 	if err != nil {
@@ -182,5 +203,5 @@ func (s *store) List(ctx context.Context, prefix string) ([]driver.Item, error) 
 		}
 	}
 	maps.DeleteFunc(items, func(_ string, i driver.Item) bool { return i.Deleted })
-	return slices.Collect(maps.Values(items)), nil
+	return slices.Collect(maps.Values(items)), s.absent(ctx) // what is missing
 }

@@ -53,6 +53,9 @@ type onStore struct {
 	holds  map[*hold]struct{}
 	seen   map[string]sight
 	closed bool
+	idle   map[string]sight // locks that this driver gave back
+	untidy bool             // the engine does not let them be removed
+	tidy   *time.Timer      // of the next look at them; nil: there are none
 }
 
 var _ driver.Driver = (*onStore)(nil)
@@ -65,7 +68,7 @@ func (d *onStore) Info() driver.Info {
 		i.Features = map[driver.Feature]bool{}
 	}
 	for _, f := range []driver.Feature{
-		driver.FeatureFencing, driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureWatch,
+		driver.FeatureFencing, driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureWatch, driver.FeatureSweep,
 	} {
 		i.Features[f] = true
 	}
@@ -129,6 +132,9 @@ func stopped(ctx context.Context, o driver.Outcome) error {
 func (d *onStore) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
+	if d.tidy != nil {
+		d.tidy.Stop()
+	}
 	var list []*hold
 	for h := range d.holds {
 		list = append(list, h)

@@ -27,6 +27,7 @@ type hold struct {
 	entry    lockEntry
 	revision uint64
 	freed    bool
+	buried   bool  // a tombstone was sent, and may have been taken
 	err      error // of the release
 }
 
@@ -229,6 +230,7 @@ func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	a.d.mu.Lock()
 	a.d.holds[h] = struct{}{}
 	delete(a.d.seen, a.key)
+	delete(a.d.idle, a.key)
 	a.d.mu.Unlock()
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()

@@ -3,6 +3,7 @@ package onstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -26,15 +27,38 @@ func (h *hold) renew() {
 	if h.freed || h.lease.Err() != nil {
 		return
 	}
-	err := plain(retry(ctx, patient, func() (progress, error) { return h.extend(ctx) }))
+	err := plain(retry(ctx, patient, func() (progress, error) {
+		p, err := h.extend(ctx)
+		return p, h.d.passing(err)
+	}))
 	switch {
 	case err == nil:
 		h.timer = time.AfterFunc(beat(h.entry.TTL), h.renew)
 	case errors.Is(err, driver.ErrLost):
 		h.lease.End(err)
+	case h.d.broken() != nil:
+		h.lease.End(&driver.Error{Kind: driver.ErrLost, Err: err})
 	case h.life.Err() == nil:
 		h.d.fault("renew", h.name, err) // the lease ends by its deadline
 	}
+}
+
+// passing is an engine's last word as what may be another one the next time: what
+// has to be done before a deadline is tried until then, whatever was refused (no
+// room, no right).
+func (d *onStore) passing(err error) error {
+	if e, ok := err.(*driver.Error); ok && e.Kind != driver.ErrConflict && d.broken() == nil {
+		return fmt.Errorf("refused for now: %w", e)
+	}
+	return err
+}
+
+// broken is why the engine cannot be relied on any more; nil: it can.
+func (d *onStore) broken() error {
+	if f, ok := d.store.(driver.Fallible); ok {
+		return f.Broken()
+	}
+	return nil
 }
 
 // extend swaps the entry for one with a later deadline, in its turn.
@@ -93,7 +117,10 @@ func (h *hold) free(ctx context.Context) error {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	err := plain(retry(ctx, patient, func() (progress, error) { return h.bury(ctx) }))
+	err := plain(retry(ctx, patient, func() (progress, error) {
+		p, err := h.bury(ctx)
+		return p, h.d.passing(err)
+	}))
 	if err == nil || errors.Is(err, driver.ErrLost) {
 		h.freed, h.err = true, err
 		h.d.mu.Lock()
@@ -111,8 +138,7 @@ func (h *hold) bury(ctx context.Context) (progress, error) {
 	if h.direct() {
 		revision := h.revision
 		h.revision = 0 // whatever comes of it, the next one looks
-		_, err := h.d.swap(ctx, h.key, revision, &lockEntry{Token: h.token})
-		return sent, err
+		return sent, h.lay(ctx, revision, h.token)
 	}
 	item, e, err := h.d.readLock(ctx, h.key)
 	if err != nil {
@@ -123,9 +149,20 @@ func (h *hold) bury(ctx context.Context) (progress, error) {
 	case e.Holder == h.entry.Holder && e.Holder != "":
 	case e.Holder == "" && h.token != 0 && token == h.token: // our own, whose answer was lost
 		return looked, nil
+	case item.Revision == 0 && h.buried: // and it was swept since
+		return looked, nil
 	default:
 		return looked, final{&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}}
 	}
-	_, err = h.d.swap(ctx, h.key, item.Revision, &lockEntry{Token: token})
-	return sent, err
+	return sent, h.lay(ctx, item.Revision, token)
+}
+
+// lay swaps the tombstone in.
+func (h *hold) lay(ctx context.Context, old, token uint64) error {
+	h.buried = true
+	revision, err := h.d.swap(ctx, h.key, old, &lockEntry{Token: token})
+	if err == nil {
+		h.d.rest(h.key, revision)
+	}
+	return err
 }

@@ -1,0 +1,145 @@
+package onstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+const (
+	// restFor is how long a lock stays after it was given back: who uses it again
+	// soon finds it, and who watches has been told.
+	restFor = time.Minute
+	// restMost bounds how many are remembered. What was given back beyond that stays
+	// until Sweep is called.
+	restMost = 10_000
+)
+
+// rest notes a lock that was given back at a revision, to be forgotten if nobody
+// here has taken it for a while.
+func (d *onStore) rest(key string, revision uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.untidy || len(d.idle) >= restMost {
+		return
+	}
+	if d.idle == nil {
+		d.idle = map[string]sight{}
+	}
+	d.idle[key] = sight{revision, driver.Now()}
+	if d.tidy == nil {
+		d.tidy = time.AfterFunc(restFor, d.tidyUp)
+	}
+}
+
+// tidyUp forgets what has rested for long enough, and comes back for the rest. An
+// engine that refuses is not asked again: Sweep would say why.
+func (d *onStore) tidyUp() {
+	if !d.begin() {
+		return
+	}
+	defer d.work.Done()
+	var err error
+	for _, key := range d.rested() {
+		if err = d.forget(d.life, key.name, key.revision); err != nil {
+			break
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.untidy = decided(err); d.untidy {
+		d.idle = nil
+	}
+	if d.tidy = nil; len(d.idle) > 0 && !d.closed {
+		d.tidy = time.AfterFunc(restFor/2, d.tidyUp)
+	}
+}
+
+// spot is a key at a revision.
+type spot struct {
+	name     string
+	revision uint64
+}
+
+// rested takes those that nobody here has used for a while.
+func (d *onStore) rested() []spot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []spot
+	for key, s := range d.idle {
+		if driver.Now().Sub(s.at) >= restFor {
+			list = append(list, spot{key, s.revision})
+			delete(d.idle, key)
+		}
+	}
+	return list
+}
+
+// forget removes a tombstone. If the lock is held again, it stays.
+func (d *onStore) forget(ctx context.Context, key string, revision uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	if s, ok := d.store.(driver.Sweeper); ok {
+		return s.Forget(ctx, key, revision)
+	}
+	_, err := d.store.Delete(ctx, key, revision)
+	if errors.Is(err, driver.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// Sweep removes the locks that nobody holds, and what is left of keys, counters and
+// sequences that were deleted.
+func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
+	err = d.call(ctx, func(ctx context.Context) error {
+		if s, ok := d.store.(driver.Sweeper); ok {
+			return d.sweepStore(ctx, s, r.Prefix, &reply)
+		}
+		return d.sweepEach(ctx, r.Prefix, &reply)
+	})
+	return reply, err
+}
+
+// sweepStore lets the store do it.
+func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix string, reply *driver.SweepReply) error {
+	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix} {
+		n, err := s.Sweep(ctx, kind+prefix, buried)
+		reply.Removed += n
+		if err != nil {
+			return unread(ctx, err)
+		}
+	}
+	return nil
+}
+
+// sweepEach deletes tombstones one by one.
+func (d *onStore) sweepEach(ctx context.Context, prefix string, reply *driver.SweepReply) error {
+	items, err := d.all(ctx, d.quickly(), lockPrefix+prefix)
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		if !buried(item) {
+			continue
+		}
+		if err := d.forget(ctx, item.Key, item.Revision); err != nil {
+			return unread(ctx, err)
+		}
+		reply.Removed++
+	}
+	return nil
+}
+
+// buried reports whether an item is a lock that nobody holds. A value that is not
+// ours is somebody's.
+func buried(item driver.Item) bool {
+	if !strings.HasPrefix(item.Key, lockPrefix) {
+		return false
+	}
+	e, err := decode[lockEntry](&item)
+	return err == nil && e.Holder == ""
+}

@@ -1,0 +1,126 @@
+package natshold
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+var _ driver.Sweeper = (*store)(nil)
+
+const (
+	// sweepAge is how long a key must be as it is: whoever has just changed it may
+	// ask again whether it was done, and watches may still be told.
+	sweepAge = time.Minute
+	// sweepAtOnce is how many keys are removed at a time.
+	sweepAtOnce = 16
+	// sweepMost is how many are looked for before they are.
+	sweepMost = 10_000
+	// codeNoMessage: no message fits a request; codeNotDeleted: there was none.
+	codeNoMessage  nats.ErrorCode = 10037
+	codeNotDeleted nats.ErrorCode = 10057
+)
+
+// Forget removes the messages about a key up to a revision, the oldest first: until
+// the last is gone the key is what it was, and whoever swaps it then is refused and
+// looks again.
+func (s *store) Forget(ctx context.Context, key string, revision uint64) error {
+	return s.forget(ctx, s.prefix+toBucket(key), revision)
+}
+
+func (s *store) forget(ctx context.Context, subject string, last uint64) error {
+	if err := s.Broken(); err != nil {
+		return err
+	}
+	if s.keeps.Load() {
+		return driver.Errorf("", "", errors.ErrUnsupported, "nothing can be removed from the bucket %q (deny_purge, deny_delete): use one that Open makes", s.bucket)
+	}
+	if s.purges.Load() {
+		return s.request(ctx, "$JS.API.STREAM.PURGE."+s.stream, map[string]any{"filter": subject, "seq": last + 1})
+	}
+	for {
+		first, err := s.first(ctx, subject)
+		if err != nil || first == 0 || first > last {
+			return err
+		}
+		err = s.request(ctx, "$JS.API.STREAM.MSG.DELETE."+s.stream, map[string]any{"seq": first, "no_erase": true})
+		if err != nil && !hasCode(err, codeNotDeleted) {
+			return err
+		}
+	}
+}
+
+// first is the oldest message of a subject; 0: there is none.
+func (s *store) first(ctx context.Context, subject string) (uint64, error) {
+	var reply struct {
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+	}
+	err := s.requestFor(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, map[string]any{"seq": 1, "next_by_subj": subject}, &reply)
+	if hasCode(err, codeNoMessage) {
+		return 0, nil
+	}
+	return reply.Message.Seq, err
+}
+
+// Sweep removes the keys that are deleted or idle, some thousands at a time.
+func (s *store) Sweep(ctx context.Context, prefix string, idle func(driver.Item) bool) (removed int64, err error) {
+	for more := true; more && err == nil; {
+		var list []driver.Item
+		if list, err = s.sweepable(ctx, prefix, idle); err == nil {
+			more = len(list) == sweepMost
+			err = s.forgetAll(ctx, list, &removed)
+		}
+	}
+	return removed, err
+}
+
+// sweepable are up to sweepMost keys, without their values.
+func (s *store) sweepable(ctx context.Context, prefix string, idle func(driver.Item) bool) (list []driver.Item, err error) {
+	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	for pending := f.pending; pending > 0 && len(list) < sweepMost; {
+		c, err := f.next(ctx, true)
+		if err != nil || c == nil {
+			return list, err
+		}
+		pending = c.pending
+		if time.Since(c.at) >= s.sweepAge && !c.foreign && strings.HasPrefix(c.item.Key, prefix) && (c.item.Deleted || idle(c.item)) {
+			list = append(list, driver.Item{Key: c.item.Key, Revision: c.item.Revision})
+		}
+	}
+	return list, nil
+}
+
+// forgetAll forgets keys, several at a time, and counts them.
+func (s *store) forgetAll(ctx context.Context, list []driver.Item, removed *int64) error {
+	var (
+		next atomic.Int64
+		done atomic.Int64
+		errs = make([]error, min(sweepAtOnce, len(list)))
+		all  sync.WaitGroup
+	)
+	for w := range errs {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(list)) && errs[w] == nil; i = next.Add(1) - 1 {
+				if errs[w] = s.Forget(ctx, list[i].Key, list[i].Revision); errs[w] == nil {
+					done.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	*removed += done.Load()
+	return errors.Join(errs...)
+}

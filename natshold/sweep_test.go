@@ -1,0 +1,128 @@
+package natshold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/drivertest"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/natshold"
+)
+
+// buckets are those that there are: how they are made, and how keys are removed
+// from them differs.
+var buckets = map[string]func(js nats.JetStreamContext) error{
+	"ours": func(nats.JetStreamContext) error { return nil },
+	"tools": func(js nats.JetStreamContext) error {
+		return second(js.CreateKeyValue(&nats.KeyValueConfig{Bucket: "tools", History: 5}))
+	},
+}
+
+// sweeper is a driver that sweeps what has just been used.
+func sweeper(t *testing.T, nc *nats.Conn, bucket string) driver.Driver {
+	t.Helper()
+	d := must(natshold.New(t.Context(), nc, natshold.SweepAtOnce(&natshold.Options{Bucket: bucket})))(t)
+	t.Cleanup(func() { _ = d.Close(context.Background()) })
+	return d
+}
+
+// A sweep leaves nothing of thousands of idle names, and of keys, counters and
+// sequences that were deleted; what is in use stays, and tokens grow.
+func TestSweep(t *testing.T) {
+	server := services.NATS(t)
+	nc := connect(t, server.URL())
+	js := streams(t, nc)
+	for bucket, prepare := range buckets {
+		check(t, prepare(js))
+		s := open(t, server.URL()+"/"+bucket)
+		const names = 2000
+		last := make([]holdfast.Token, names)
+		for i := range names {
+			h := must(s.Mutex(fmt.Sprint("jobs/", i)).Acquire(t.Context()))(t)
+			last[i] = h.Token()
+			check(t, h.Release())
+		}
+		held := must(s.Mutex("held").Acquire(t.Context()))(t)
+		must(s.Counter("stays").Add(t.Context(), 1))(t)
+		must(s.KV().Put(t.Context(), "goes", nil))(t)
+		must(s.KV().Delete(t.Context(), "goes"))(t)
+		must(s.Counter("goes").Add(t.Context(), 1))(t)
+		check(t, s.Counter("goes").Delete(t.Context()))
+		d := sweeper(t, nc, bucket)
+		if reply := must(d.Sweep(t.Context(), &driver.SweepRequest{Prefix: "jobs/7"}))(t); reply.Removed != 111 {
+			t.Errorf("%s: %d names with a prefix were swept", bucket, reply.Removed)
+		}
+		if reply := must(d.Sweep(t.Context(), &driver.SweepRequest{}))(t); reply.Removed != names-111+2 {
+			t.Errorf("%s: %d names were swept", bucket, reply.Removed)
+		}
+		if n := must(js.StreamInfo("KV_" + bucket))(t).State.NumSubjects; n != 3 { // the mark, the counter and the lock that is held
+			t.Errorf("%s: %d keys are left", bucket, n)
+		}
+		check(t, held.Err())
+		if err := second(s.Mutex("held").TryAcquire(t.Context())); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("%s: what is held: %v", bucket, err)
+		}
+		for i := 0; i < names; i += 50 {
+			if h := must(s.Mutex(fmt.Sprint("jobs/", i)).Acquire(t.Context()))(t); h.Token() <= last[i] {
+				t.Errorf("%s: after the token %d came %d", bucket, last[i], h.Token())
+			}
+		}
+	}
+}
+
+// The suite's promises about sweeps, with one that leaves nothing alone because it
+// is young.
+func TestConformance_Sweep(t *testing.T) {
+	server := services.NATS(t)
+	nc := connect(t, server.URL())
+	for bucket, prepare := range buckets {
+		check(t, prepare(streams(t, nc)))
+		h := drivertest.URL(server.URL() + "/" + bucket)
+		h.Driver = func(ctx context.Context) (driver.Driver, error) {
+			return natshold.New(ctx, nc, natshold.SweepAtOnce(&natshold.Options{Bucket: bucket}))
+		}
+		h.Select = func(c drivertest.Case) bool { return strings.HasPrefix(c.Name, "Sweep/") }
+		t.Run(bucket, func(t *testing.T) { drivertest.Run(t, h) })
+	}
+}
+
+// What was used in the last minute is left alone: whoever used it may ask again
+// whether it was done.
+func TestSweep_Young(t *testing.T) {
+	server := services.SharedNATS(t)
+	s := open(t, server.URL()+"/young")
+	check(t, must(s.Mutex("m").Acquire(t.Context()))(t).Release())
+	d := must(natshold.New(t.Context(), connect(t, server.URL()), &natshold.Options{Bucket: "young"}))(t)
+	defer d.Close(t.Context())
+	if reply := must(d.Sweep(t.Context(), &driver.SweepRequest{}))(t); reply.Removed != 0 {
+		t.Errorf("%d names were swept", reply.Removed)
+	}
+}
+
+// A bucket, or a user, that cannot be swept says why.
+func TestSweep_Refused(t *testing.T) {
+	server := services.NATS(t, services.Setting("authorization", rights))
+	full := connect(t, strings.TrimSuffix(as(server.URL(), "full"), "/b"))
+	s := open(t, as(server.URL(), "full"))
+	check(t, must(s.Mutex("m").Acquire(t.Context()))(t).Release())
+	d := must(natshold.OpenToSweepAtOnce(t.Context(), as(server.URL(), "user")))(t)
+	defer d.Close(t.Context())
+	if _, err := d.Sweep(t.Context(), &driver.SweepRequest{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.DELETE.KV_b") {
+		t.Errorf("without the right: %v", err)
+	}
+	must(streams(t, full).AddStream(&nats.StreamConfig{Name: "KV_stone", Subjects: []string{"$KV.stone.>"}, MaxMsgsPerSubject: 2, Discard: nats.DiscardNew, FirstSeq: 7, DenyPurge: true, DenyDelete: true}))(t)
+	stone := sweeper(t, full, "stone")
+	h := must(must(holdfast.New(stone))(t).Mutex("m").Acquire(t.Context()))(t)
+	check(t, h.Release())
+	if _, err := stone.Sweep(t.Context(), &driver.SweepRequest{}); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "deny_purge, deny_delete") {
+		t.Errorf("a bucket of which nothing can be removed: %v", err)
+	}
+}
