@@ -27,7 +27,7 @@ func (c *Clock) Next(wall time.Time) Time {
 var ErrSkew = errors.New("the clock of the other node is ahead")
 
 // Observe makes later times of this clock greater than t. A time that is more than
-// skew ahead of wall is refused with [ErrSkew]: one node whose clock stands in 2099
+// skew ahead of wall is refused with [ErrSkew]: one node with a clock in 2099
 // would win every comparison for ever.
 func (c *Clock) Observe(t Time, wall time.Time, skew time.Duration) error {
 	if ahead := t.Wall().Sub(wall); ahead > skew {

@@ -341,7 +341,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// countHistory is history for counters: a delta is absolute, so whoever hears it has
+// countHistory is history for counters: a delta is absolute, so a node that hears it has
 // heard all earlier ones of its actor.
 func countHistory(t *testing.T, seed uint64, fresh func() replica, judge func(*model) string) {
 	all := &model{ops: map[int]op{}}
@@ -364,8 +364,8 @@ type absolute struct {
 	all *model
 }
 
-func (a *absolute) act(rnd *rand.Rand, who crdt.Actor, seen *model) []byte {
-	b := a.replica.act(rnd, who, seen)
+func (a *absolute) act(rnd *rand.Rand, by crdt.Actor, seen *model) []byte {
+	b := a.replica.act(rnd, by, seen)
 	a.all.ops[serial] = seen.ops[serial]
 	return b
 }

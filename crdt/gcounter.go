@@ -139,8 +139,8 @@ func compareSlots(a, b slot) int {
 //
 // Only one node may fold at a time: an elected or a named one. What a folded actor
 // has counted beyond what is known here is lost, so fold what has ended and has been
-// exchanged: an incarnation whose successor has published, or whose lease ended
-// longer ago than the slowest exchange.
+// exchanged: an incarnation with a successor that has published, or one with a lease
+// that ended longer ago than the slowest exchange.
 func (c *GCounter) Fold(actors ...Actor) GCounter {
 	next := c.base.clone()
 	for _, a := range actors {

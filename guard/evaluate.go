@@ -86,7 +86,7 @@ func (o Outcome) not() Outcome {
 	return o
 }
 
-// holds decides a leaf whose fact is known.
+// holds decides a leaf with a known fact.
 func (c *Condition) holds(f *Fact) bool {
 	switch c.Kind {
 	case KindLockFree, KindBranchNotExists, KindFileNotExists:

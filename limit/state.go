@@ -147,10 +147,8 @@ func look(r Rate, s State, now int64, d Decision) Decision {
 func charge(r Rate, s State, now, cost int64) State {
 	cost = min(cost, MaxCount)
 	switch r.Algorithm {
-	case FixedWindow, CalendarWindow:
+	case FixedWindow, CalendarWindow, SlidingWindow:
 		return chargeWindow(r, s, now, cost)
-	case SlidingWindow:
-		return chargeSliding(r, s, now, cost)
 	case SlidingLog:
 		return chargeLog(r, s, now, cost)
 	}

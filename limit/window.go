@@ -140,8 +140,6 @@ func (s State) slidOut(now, begin, length int64) time.Duration {
 	return 0
 }
 
-func chargeSliding(r Rate, s State, now, cost int64) State { return chargeWindow(r, s, now, cost) }
-
 func refundSliding(r Rate, s State, now int64, v Reservation, n int64) State {
 	s, _, begin, length := s.roll(r, now)
 	switch was, _ := r.window(v.At); was {
