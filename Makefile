@@ -10,8 +10,8 @@ PKG      := ./...
 PLATFORMS := windows/amd64 darwin/arm64 freebsd/amd64 linux/386
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time.
-PURE     := ./core/... ./crdt/... ./guard/... ./limit/... ./session/... ./watch/... ./deadline/... ./server/storage/... ./server/replica/... ./server/disk/... ./server/admission/... ./sim/...
-RACED     = $(shell $(GO) list ./... | grep -vE '/holdfast/(core|crdt|guard|limit|session|watch|deadline|server/storage|server/replica|server/disk|server/admission|sim)(/|$$)')
+PURE     := ./internal/core/... ./crdt/... ./guard/... ./limit/... ./internal/session/... ./internal/watch/... ./internal/deadline/... ./internal/node/storage/... ./internal/node/replica/... ./internal/node/disk/... ./internal/node/admission/... ./internal/sim/...
+RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
 .PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim proto

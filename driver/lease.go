@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/deadline"
+	"github.com/holdfast-io/holdfast/internal/deadline"
 )
 
 // Lease is the client's side of a session: one deadline, one timer, and all the

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // hold is what an Acquire took: lock files and claims of the machine, in the

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // ask runs a command that hangs on no session and returns when it is on disk.

@@ -5,8 +5,8 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // client is one Space's driver.

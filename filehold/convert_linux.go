@@ -3,9 +3,9 @@ package filehold
 import (
 	"io/fs"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // errTooLarge is the kind of a request that no log takes.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // forever is the TTL of a session that only its process's end ends.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // What decodes encodes to the same bytes, and nothing panics.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // gates are the lock files that somebody in this process waits for. Per file and

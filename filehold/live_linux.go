@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // A process has up to four files in the live directory: a pipe that it keeps

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // logFile is one generation of the log, as far as this process has read it.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // bellName is the file that is written to wake everybody who sleeps.

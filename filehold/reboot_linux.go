@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 func decodeProc(p *procID, text string) bool {

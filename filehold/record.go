@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // The log is a header and records. A record is length, checksum, type and body;

@@ -7,8 +7,8 @@ import (
 
 	"encoding/binary"
 
-	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 func (e *engine) newSessionID() (id core.SessionID) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // user is a session of this process.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/filehold"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // newerProgram is a program of the next version.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // wish is a claim in the machine: of a semaphore, an election, a latch or a

@@ -3,11 +3,11 @@ package memhold
 import (
 	"context"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
-	"github.com/holdfast-io/holdfast/session"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // store is one memory: the machine behind the sessions of all its clients,

@@ -3,10 +3,10 @@ package memhold
 import (
 	"context"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // publish hands the events of an apply to who watches. It never waits: who is

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // A watcher that is further behind the foremost of its share than this, in events

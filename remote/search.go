@@ -11,9 +11,9 @@ import (
 
 	"google.golang.org/grpc/peer"
 
+	"github.com/holdfast-io/holdfast/internal/session"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 const (

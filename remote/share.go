@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/watch"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/watch"
 )
 
 // subject is what is watched: who watches the same from now on shares one

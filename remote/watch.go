@@ -9,9 +9,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/watch"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/watch"
 )
 
 // feed is one watch. After a failure it goes on where it was, on whichever node

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // Backup writes everything that this node knows to w, for [Restore]: on the

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
 
 // Only what certainly did not happen may be asked for once more under another

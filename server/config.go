@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // Config says what to run. Only Dir is needed for a single node.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/storage"
 )
 
 // Another process cannot open a directory in use, and is told which.

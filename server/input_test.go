@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/storage"
 )
 
 func contains(err error, words ...string) bool {

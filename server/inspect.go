@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // defaultNamespace is that of callers who name none.

@@ -3,8 +3,8 @@ package server
 import (
 	"io/fs"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Limits bound the memory of a group. What exceeds one is refused with

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/server"
 )
 

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/transport"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // errStopped is what calls on a node that has ended are told.

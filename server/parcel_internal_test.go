@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // FuzzParcel decodes what goes before a snapshot from any bytes; what is taken

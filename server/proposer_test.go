@@ -9,9 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // wire is callers that speak to a node as a network server would: a session

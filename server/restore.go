@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // Anew says how a cluster of one begins from an old state, in a directory of its

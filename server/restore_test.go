@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/watch"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/storage"
-	"github.com/holdfast-io/holdfast/watch"
 )
 
 func lock() core.Command {

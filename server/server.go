@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
-	"github.com/holdfast-io/holdfast/server/transport"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
 // Server is a running node.

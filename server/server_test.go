@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/internal/session"
+	"github.com/holdfast-io/holdfast/internal/watch"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
-	"github.com/holdfast-io/holdfast/session"
-	"github.com/holdfast-io/holdfast/watch"
 )
 
 // patience bounds every wait; nothing here takes as long.

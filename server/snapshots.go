@@ -7,10 +7,10 @@ import (
 	"errors"
 	"io"
 
-	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // chunk is how much of a snapshot is taken from the machine at once: small

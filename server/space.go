@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
-	"github.com/holdfast-io/holdfast/session"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 )
 
 // Space opens a Space on this node, in process. It works while the node leads,

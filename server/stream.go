@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
 
 // Stream carries messages of package session between clients and the node; any

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // What comes while the loop hands out an answer is seen after that, and not with

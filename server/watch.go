@@ -3,9 +3,9 @@ package server
 import (
 	"context"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // Watch follows what happens on this node, which may be a little behind the

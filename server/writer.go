@@ -3,8 +3,8 @@ package server
 import (
 	"sync"
 
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
 
 // writer uses the disk, one job at a time and in order, on a goroutine of its own

@@ -3,11 +3,11 @@ package server
 import (
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/server/disk"
-	"github.com/holdfast-io/holdfast/server/replica"
-	"github.com/holdfast-io/holdfast/server/storage"
-	"github.com/holdfast-io/holdfast/server/storage/simdisk"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 )
 
 // Who would write itself leaves it to the writer while the disk is in use, and the

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/deadline"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/deadline"
 )
 
 // hold is one lock that is held.

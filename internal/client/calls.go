@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Force ends the claim on a name that has a token.

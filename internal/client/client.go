@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Client is one Space's driver. Guarded by the group's mutex, but for what New

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
-	"github.com/holdfast-io/holdfast/session"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 )
 
 // far is an engine at the other end of a link that breaks: what is on its way when

@@ -3,9 +3,9 @@ package client
 import (
 	"context"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Txn runs a transaction.

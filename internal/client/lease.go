@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // OpenLease opens a session of its own.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/session"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 )
 
 // A call that its caller may make again, under the same id, is made once: what was

@@ -3,8 +3,8 @@ package client
 import (
 	"io/fs"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // fits refuses a command that no machine takes, before it has a number: sent, it

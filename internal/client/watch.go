@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"iter"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // Batch is how many events a watcher takes at a time.

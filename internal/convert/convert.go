@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Left is the time from now to a deadline of cluster time; 0: there is none, or

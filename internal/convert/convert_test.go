@@ -3,8 +3,8 @@ package convert_test
 import (
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Every code that a caller can be refused with has a kind; the session deals

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/server/replica"
 )
 
 // adminService is pb.AdminService.

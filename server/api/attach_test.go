@@ -3,9 +3,9 @@ package api_test
 import (
 	"testing"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // Whoever sees the session of a lease in an inspection cannot attach it to a

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/replica"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
 
 // Limits of what one call may say.

@@ -3,7 +3,7 @@ package api
 import (
 	"strings"
 
-	"github.com/holdfast-io/holdfast/server/admission"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // classes say what each call is under overload; every call of the proto is here.

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/holdfast-io/holdfast/server/admission"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // Every call has its place in the order of an overload.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/core"
-	"github.com/holdfast-io/holdfast/watch"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // A session that ends takes its waits with it, and nobody tells them: whoever keeps

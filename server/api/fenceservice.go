@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // flood is a client that need not be polite: it writes frames to a stream as fast

@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // node is one for all inputs of a fuzz test.

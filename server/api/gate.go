@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/server/admission"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // gate bounds the calls under way: those that work, and those that stay for long,

@@ -9,9 +9,9 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 

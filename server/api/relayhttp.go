@@ -14,7 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/holdfast-io/holdfast/server/admission"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // passed passes a request over HTTP on to the leader, if another node leads; false:

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/holdfast-io/holdfast/core"
+	"github.com/holdfast-io/holdfast/internal/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server/api"
 )

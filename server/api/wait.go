@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/core"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/session"
 )
 
 // line is the gateway's stream to the node: over it come the grants of claims

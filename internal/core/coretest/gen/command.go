@@ -1,0 +1,284 @@
+package gen
+
+import (
+	"math"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// command draws one command of a client and numbers it.
+func (g *Gen) command(c *client) core.Command {
+	if c.seq == 0 || g.chance(2) {
+		c.seq = max(c.seq, 1)
+		return g.open(c)
+	}
+	cmd := g.draw(c)
+	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd {
+		return cmd
+	}
+	cmd.Seq = g.number(c)
+	if cmd.Op == core.OpAcquire || cmd.Op == core.OpUpgrade {
+		c.targets = append(c.targets, cmd.Seq)
+	}
+	return cmd
+}
+
+// number is the next number; now and then one that skips, was used, or makes no
+// sense.
+func (g *Gen) number(c *client) uint64 {
+	switch g.rand.IntN(60) {
+	case 0:
+		return g.rand.Uint64N(c.seq + 2)
+	case 1:
+		c.seq += g.rand.Uint64N(4)
+	}
+	c.seq++
+	return c.seq - 1
+}
+
+// draw picks what to do by the taste's weights.
+func (g *Gen) draw(c *client) core.Command {
+	t := g.Taste
+	makers := []struct {
+		weight int
+		make   func(*client) core.Command
+	}{
+		{t.Acquire, g.acquire}, {t.Release, g.release}, {t.Cancel, g.cancel}, {t.Extend, g.extend},
+		{t.Upgrade, g.upgrade}, {t.Downgrade, g.downgrade}, {t.Election, g.election}, {t.Force, g.force},
+		{t.Revoke, g.revoke}, {t.Resize, g.resize}, {t.Delete, g.delete}, {t.Count, g.count},
+		{t.Reserve, g.reserve}, {t.CountDown, g.countDown}, {t.Txn, g.txn}, {t.Session, g.session},
+	}
+	weights := make([]int, len(makers))
+	for i, m := range makers {
+		weights[i] = m.weight
+	}
+	return makers[g.pick(weights...)].make(c)
+}
+
+// pick draws an index by weight.
+func (g *Gen) pick(weights ...int) int {
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	n := g.rand.IntN(sum)
+	for i, w := range weights {
+		if n -= w; n < 0 {
+			return i
+		}
+	}
+	panic("unreachable: the weights have a sum")
+}
+
+func (g *Gen) open(c *client) core.Command {
+	cmd := core.Command{Op: core.OpOpen, TTL: second * int64(2+g.rand.IntN(20)), Namespace: c.ns, Owner: c.owner, Window: g.Taste.Window}
+	if g.rand.IntN(300) == 0 {
+		cmd.TTL <<= 20 // too long
+	}
+	if g.extras.IntN(10) == 0 {
+		cmd.Flags |= core.Fresh
+	}
+	if cmd.Namespace == "default" && g.chance(50) {
+		cmd.Namespace = ""
+	}
+	if g.Taste.Policies {
+		cmd.Policy = core.Policy(g.rand.IntN(3))
+		cmd.Grace = second * int64(g.rand.IntN(4))
+	}
+	return cmd
+}
+
+// session ends the client's session; some clients then take a new id.
+func (g *Gen) session(c *client) core.Command {
+	if g.chance(70) {
+		return g.open(c)
+	}
+	if g.chance(70) {
+		defer g.reborn(c)
+	}
+	return core.Command{Op: core.OpEnd}
+}
+
+func (g *Gen) reborn(c *client) {
+	c.reopened++
+	c.id[1] = byte('0' + c.reopened%10)
+	c.id[2] = byte('0' + c.reopened/10%10)
+	c.seq, c.mark, c.targets = 0, 0, nil
+}
+
+// target is the number of a recent claim, now and then any number.
+func (g *Gen) target(c *client) uint64 {
+	if n := len(c.targets); n > 0 && !g.chance(5) {
+		return c.targets[n-1-g.rand.IntN(min(n, 5))]
+	}
+	return g.rand.Uint64N(c.seq + 3)
+}
+
+func (g *Gen) name(kind core.Kind) string {
+	prefix := [...]string{"", "m", "r", "s", "e", "l", "b", "c", "q"}[kind]
+	if g.chance(3) {
+		prefix = "m" // another kind's name
+	}
+	return prefix + string(rune('0'+g.rand.IntN(g.Taste.Names)))
+}
+
+func (g *Gen) span(percent int) int64 {
+	if !g.chance(percent) {
+		return 0
+	}
+	return second * int64(1+g.rand.IntN(16)) / 2
+}
+
+func (g *Gen) acquire(*client) core.Command {
+	cmd := core.Command{Op: core.OpAcquire, Wait: g.span(g.Taste.Wait), MaxHold: g.span(g.Taste.MaxHold)}
+	cmd.MinHold, cmd.Delay = g.span(g.Taste.MinHold), g.span(g.Taste.Delay)
+	if g.chance(g.Taste.Try) {
+		cmd.Flags |= core.Try
+	}
+	if g.chance(g.Taste.Reentrant) {
+		cmd.Flags |= core.Reentrant
+	}
+	if g.extras.IntN(5) == 0 {
+		cmd.Owner = string(rune('a' + g.extras.IntN(3)))
+	}
+	if g.extras.IntN(5) == 0 {
+		cmd.Value = []byte{byte('x' + g.extras.IntN(3))}
+	}
+	n := 1
+	if g.Taste.Multi > 0 && g.chance(40) {
+		n = 2 + g.rand.IntN(2)
+	}
+	for range n {
+		cmd.Wants = append(cmd.Wants, g.want(n > 1))
+	}
+	if cmd.Wants[0].Kind == core.Election {
+		cmd.Value = g.value()
+	}
+	return cmd
+}
+
+func (g *Gen) want(multi bool) core.Want {
+	t := g.Taste
+	latch, barrier := t.Latch, t.Barrier
+	if multi && !g.chance(2) {
+		latch, barrier = 0, 0
+	}
+	w := core.Want{Kind: core.Kind(1 + g.pick(t.Mutex, t.RW, t.Semaphore, t.Elections, latch, barrier))}
+	w.Name = g.name(w.Kind)
+	switch w.Kind {
+	case core.RWMutex:
+		w.Mode = core.Mode(g.pick(2, 3))
+	case core.Semaphore:
+		w.Mode, w.Weight, w.Limit = core.Shared, int64(1+g.rand.IntN(3)), g.limit()
+	case core.Latch, core.Barrier:
+		w.Mode, w.Limit = core.Shared, g.limit()
+	}
+	switch g.rand.IntN(200) {
+	case 0:
+		w.Mode ^= 1
+	case 1:
+		w.Weight = 2
+	case 2:
+		w.Limit = 3
+	}
+	return w
+}
+
+func (g *Gen) limit() int64 { return int64([]int{0, 3, 3, 3, 2, 5}[g.pick(3, 3, 3, 3, 1, 1)]) }
+
+func (g *Gen) value() []byte { return []byte{byte('u' + g.rand.IntN(4))} }
+
+// byToken names a grant that was seen, mostly with its right token.
+func (g *Gen) byToken(cmd core.Command) core.Command {
+	if len(g.grants) == 0 {
+		cmd.Name, cmd.Token = "m0", 1+g.rand.Uint64N(9)
+		return cmd
+	}
+	seen := g.grants[g.rand.IntN(len(g.grants))]
+	cmd.Name, cmd.Token = seen.name, seen.token
+	if g.chance(5) {
+		cmd.Token += g.rand.Uint64N(2)
+	}
+	return cmd
+}
+
+func (g *Gen) release(c *client) core.Command {
+	cmd := core.Command{Op: core.OpRelease}
+	if g.chance(15) {
+		return g.byToken(cmd)
+	}
+	cmd.Target = g.target(c)
+	return cmd
+}
+
+func (g *Gen) cancel(c *client) core.Command {
+	cmd := core.Command{Op: core.OpCancel, Target: g.target(c)}
+	if g.chance(20) {
+		cmd.Target = c.seq + g.rand.Uint64N(4)
+	}
+	return cmd
+}
+
+func (g *Gen) extend(c *client) core.Command {
+	return core.Command{Op: core.OpExtend, Target: g.target(c), MaxHold: g.span(95)}
+}
+
+func (g *Gen) upgrade(c *client) core.Command {
+	return core.Command{Op: core.OpUpgrade, Target: g.target(c), Wait: g.span(g.Taste.Wait)}
+}
+
+func (g *Gen) downgrade(c *client) core.Command {
+	return core.Command{Op: core.OpDowngrade, Target: g.target(c)}
+}
+
+func (g *Gen) election(c *client) core.Command {
+	if g.chance(50) {
+		return core.Command{Op: core.OpProclaim, Target: g.target(c), Value: g.value()}
+	}
+	return core.Command{Op: core.OpHandOver, Target: g.target(c), Owner: string(rune('a' + g.rand.IntN(3)))}
+}
+
+func (g *Gen) nowFlag() core.Flags {
+	if g.chance(30) {
+		return core.Now
+	}
+	return 0
+}
+
+func (g *Gen) force(*client) core.Command {
+	return g.byToken(core.Command{Op: core.OpForce, Flags: g.nowFlag()})
+}
+
+func (g *Gen) revoke(*client) core.Command {
+	return core.Command{Op: core.OpRevoke, Session: g.clients[g.rand.IntN(len(g.clients))].id, Flags: g.nowFlag()}
+}
+
+func (g *Gen) resize(*client) core.Command {
+	return core.Command{Op: core.OpResize, Name: g.name(core.Semaphore), Limit: int64(g.rand.IntN(7))}
+}
+
+func (g *Gen) delete(*client) core.Command {
+	kind := core.Kind(1 + g.rand.IntN(8))
+	return core.Command{Op: core.OpDelete, Kind: kind, Name: g.name(kind)}
+}
+
+// count stays near the ends of the number line, where counters must not wrap.
+func (g *Gen) count(*client) core.Command {
+	near := []uint64{0, 1, 2, math.MaxInt64, math.MaxInt64 - 1, 1 << 63, math.MaxUint64, math.MaxUint64 - 1}
+	return core.Command{
+		Op: core.OpCount, Name: g.name(core.Counter), Count: core.CountOp(g.rand.IntN(5)), Unsigned: g.chance(30),
+		A: near[g.rand.IntN(len(near))], B: near[g.rand.IntN(len(near))],
+	}
+}
+
+func (g *Gen) reserve(*client) core.Command {
+	cmd := core.Command{Op: core.OpReserve, Name: g.name(core.Sequence), A: g.rand.Uint64N(4), B: g.rand.Uint64N(3)}
+	if g.chance(10) {
+		cmd.A = math.MaxUint64 - g.rand.Uint64N(8)
+	}
+	return cmd
+}
+
+func (g *Gen) countDown(*client) core.Command {
+	return core.Command{Op: core.OpCountDown, Name: g.name(core.Latch), A: g.rand.Uint64N(3), Limit: g.limit()}
+}

@@ -1,0 +1,55 @@
+package core_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// A quota holds from its entry on, also in what is restored from a snapshot; who
+// has more than it allows keeps that; and it says how it is raised.
+func TestQuota(t *testing.T) {
+	r := newRig(core.Config{})
+	id := r.open(1, 300e9)
+	for _, name := range []string{"a", "b", "c"} {
+		r.must(t, id, core.Command{Op: core.OpAcquire, Wants: mutexes(name)}, core.CodeOK)
+	}
+	r.apply(core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Keys: 1, Names: 4, Holds: 4}})
+	if want := (core.Quota{Sessions: 1, Names: 4, Keys: 1, Holds: 4, Waiters: 10_000}); r.m.Quota() != want {
+		t.Errorf("the quota is %+v, want %+v", r.m.Quota(), want)
+	}
+	chunks, _ := chunksOf(r.m, 1<<20)
+	restored, err := restoreAll(chunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.m = restored
+	r.must(t, id, core.Command{Op: core.OpAcquire, Wants: mutexes("d")}, core.CodeOK)
+	put := func(key string) core.Command {
+		return core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: key}}}
+	}
+	r.must(t, id, put("k"), core.CodeOK)
+	r.must(t, id, put("k"), core.CodeOK)
+	open := core.Command{Op: core.OpOpen, TTL: 1e9}
+	for _, c := range []struct {
+		id    core.SessionID
+		c     core.Command
+		raise string
+	}{
+		{sessionID(2), open, "--max-sessions"},
+		{id, put("l"), "--max-keys"},
+		{id, core.Command{Op: core.OpAcquire, Wants: mutexes("a")}, "--max-holds"},
+		{id, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1}, "--max-names"},
+	} {
+		if got := r.do(c.id, c.c); got.Code != core.CodeExhausted || !strings.Contains(got.Text, c.raise) {
+			t.Errorf("op %d: code %d, %q, want one that says %s", c.c.Op, got.Code, got.Text, c.raise)
+		}
+	}
+	r.apply(core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Holds: 2, Names: math.MaxInt, Waiters: 1}})
+	if s, _ := r.m.SessionPage(id, core.Cursor{}, 0); len(s.Claims) != 4 {
+		t.Errorf("a smaller quota has left %d of 4 holds", len(s.Claims))
+	}
+	r.must(t, id, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1}, core.CodeOK)
+}

@@ -1,0 +1,171 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+)
+
+// Start says how a group of one begins anew from an old state; see
+// [replica.Anew] for what that forgets.
+type Start struct {
+	// Dir is made by the start; it must be missing or empty.
+	Dir string
+	// Options are those of Dir. The cluster id must be a new one.
+	Options storage.Options
+	// Self is the one member; its ID is that of Options.
+	Self replica.Endpoint
+	// Seconds is the Unix time.
+	Seconds int64
+	// Wait is for how much cluster time nothing is granted.
+	Wait time.Duration
+}
+
+// Origin is what a group began from.
+type Origin struct {
+	ClusterID uint64 // of the group before
+	// Index is the last log entry that went into the state; Revision is what
+	// the state had then.
+	Index, Revision uint64
+	// Findings are what is wrong with a directory that was salvaged.
+	Findings []storage.Finding
+}
+
+// Restore begins from a backup. Nothing is written before all of the backup was
+// read and found whole.
+func Restore(fsys storage.FS, backup string, s Start) (Origin, error) {
+	r, err := storage.OpenBackup(fsys, backup)
+	if err != nil {
+		return Origin{}, err
+	}
+	defer r.Close()
+	if r.Group() != s.Options.Group {
+		return Origin{}, fmt.Errorf("%s is of group %d, not %d: %w", backup, r.Group(), s.Options.Group, storage.ErrForeign)
+	}
+	machine, err := restore(r)
+	if err != nil {
+		return Origin{}, fmt.Errorf("read backup %s: %w", backup, err)
+	}
+	from := Origin{ClusterID: r.Cluster(), Index: r.Meta().Index, Revision: machine.Revision()}
+	return from, s.begin(fsys, machine, &from)
+}
+
+// AcceptLoss begins from what is readable of a damaged directory, which it does
+// not change.
+func AcceptLoss(fsys storage.FS, old string, s Start) (Origin, error) {
+	return s.salvage(fsys, old, func(left *remains) error {
+		if !left.damaged() {
+			return fmt.Errorf("%s is not damaged, so there is no loss to accept: start the node, or force a new cluster if the others are gone: %w", old, fs.ErrInvalid)
+		}
+		return nil
+	})
+}
+
+// ForceNewCluster begins from the directory of the one node that is left of a
+// group, which it does not change. What the others had and this one had not is
+// lost.
+func ForceNewCluster(fsys storage.FS, old string, s Start) (Origin, error) {
+	return s.salvage(fsys, old, func(left *remains) error {
+		switch {
+		case left.damaged():
+			return fmt.Errorf("%s is damaged too: accept the loss, or restore a backup: %w", old, storage.ErrDamaged)
+		case left.alone():
+			return fmt.Errorf("%s is a cluster of one already: start the node: %w", old, fs.ErrInvalid)
+		}
+		return nil
+	})
+}
+
+// remains is what was left of a directory.
+type remains struct {
+	store *storage.Store
+	rec   storage.Recovered
+	conf  replica.Membership
+	moved bool // the membership has changed since the snapshot
+}
+
+func (l *remains) damaged() bool {
+	return slices.ContainsFunc(l.rec.Findings, func(f storage.Finding) bool { return f.Damage })
+}
+
+func (l *remains) alone() bool { return !l.moved && len(l.conf.Conf.GetVoters()) == 1 }
+
+func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error) (Origin, error) {
+	cluster, _, err := storage.Owner(fsys, old)
+	if err != nil {
+		return Origin{}, err
+	}
+	store, rec, err := storage.Salvage(fsys, old)
+	if err != nil {
+		return Origin{}, err
+	}
+	defer store.Close()
+	left := &remains{store: store, rec: rec}
+	machine, err := left.read()
+	if err != nil {
+		return Origin{}, fmt.Errorf("read what is left in %s: %w", old, err)
+	}
+	if err := check(left); err != nil {
+		return Origin{}, err
+	}
+	from := Origin{ClusterID: cluster, Index: rec.Last, Revision: machine.Revision(), Findings: rec.Findings}
+	return from, s.begin(fsys, machine, &from)
+}
+
+// read brings the newest readable snapshot up to the end of the readable log.
+// Entries count whether or not this node knew that they were committed: others
+// may have acknowledged them.
+func (l *remains) read() (*core.Machine, error) {
+	if l.rec.Snapshot.Index == 0 {
+		return nil, errors.New("there is no state: this node never belonged to a group")
+	}
+	meta, err := metaOf(l.rec.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	l.conf = meta.Conf
+	r, err := l.store.OpenSnapshot(meta.Index)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	machine, err := restore(r)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range l.store.Replay(meta.Index + 1) {
+		if err != nil {
+			return nil, err
+		}
+		l.moved = l.moved || raftpb.EntryType(e.Type) != raftpb.EntryNormal
+		if err := replica.Replay(machine, raftEntry(e)); err != nil {
+			return nil, err
+		}
+	}
+	return machine, nil
+}
+
+// begin makes the new directory.
+func (s *Start) begin(fsys storage.FS, machine *core.Machine, from *Origin) error {
+	if from.ClusterID == s.Options.ClusterID {
+		return fmt.Errorf("cluster %x is the one that the state is of: what goes on from it needs a new cluster id: %w", from.ClusterID, fs.ErrInvalid)
+	}
+	found, err := replica.Anew(machine, s.Self, s.Seconds, s.Wait)
+	if err != nil {
+		return err
+	}
+	meta, err := stored(found.Snapshot)
+	if err != nil {
+		return err
+	}
+	return storage.Found(fsys, s.Dir, s.Options, meta, func(w io.Writer) error { return copyView(w, machine) })
+}

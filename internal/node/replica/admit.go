@@ -1,0 +1,69 @@
+package replica
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// SetFull tells whether the disk is nearly full. While it is, nothing new is
+// taken; what frees something still is, so that the group can get well by
+// itself.
+func (n *Node) SetFull(full bool) { n.full = full }
+
+// Reserved is what namespaces begin with that no client's session may be opened
+// in: the server keeps its own state there.
+const Reserved = "holdfast."
+
+// forbidden refuses what a client must not ask for over a stream.
+func forbidden(f *core.Frame) (core.Code, string) {
+	for i := range f.Commands {
+		if c := &f.Commands[i]; c.Op == core.OpOpen && strings.HasPrefix(c.Namespace, Reserved) {
+			return core.CodePermission, fmt.Sprintf("namespaces that begin with %q are the server's own: choose another", Reserved)
+		}
+	}
+	return core.CodeOK, ""
+}
+
+// admit refuses a frame that must not enter the log.
+func (n *Node) admit(f *core.Frame) (core.Code, string) {
+	for i := range f.Commands {
+		c := &f.Commands[i]
+		if c.Op == core.OpOpen && c.TTL < int64(n.cfg.MinTTL) {
+			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), n.cfg.MinTTL)
+		}
+		if c.Op == core.OpOpen && n.cfg.Namespaces > 0 && n.machine.Namespaces() >= n.cfg.Namespaces && !n.machine.HasNamespace(c.Namespace) {
+			return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", n.machine.Namespaces())
+		}
+		if n.full && grows(c) {
+			return core.CodeUnavailable, "the server's disk is full: only what frees something is taken"
+		}
+	}
+	return core.CodeOK, ""
+}
+
+// grows reports whether a command may make the state larger.
+func grows(c *core.Command) bool {
+	switch c.Op {
+	case core.OpOpen, core.OpAcquire, core.OpUpgrade, core.OpResize, core.OpReserve, core.OpProclaim:
+		return true
+	case core.OpCount:
+		return c.Count != core.CountLoad
+	case core.OpCountDown:
+		return c.Limit != 0
+	case core.OpTxn:
+		return puts(c.Then) || puts(c.Else)
+	}
+	return false
+}
+
+func puts(ops []core.KeyOp) bool {
+	for i := range ops {
+		if ops[i].Kind == core.KeyPut {
+			return true
+		}
+	}
+	return false
+}

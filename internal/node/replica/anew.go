@@ -1,0 +1,87 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// maxRevision is where tokens end: beyond it JSON and SQL cannot hold them all.
+const maxRevision = 1 << 53
+
+// Anew is what a group of one begins with that goes on from the state of
+// another group, of which it may have forgotten the newest part: all sessions
+// are ended, and the revision jumps to max(revision + 2⁴⁰, seconds·2²⁰), where
+// seconds is the Unix time, so that no token comes again. For wait of cluster
+// time nothing is granted: as long as the longest TTL of the other group, and
+// nobody of there believes to hold anything any more.
+//
+// Danger: without a wait only fencing protects from those holders. And the jump
+// is from the revision that machine has: whoever begins twice from the same old
+// state depends on a clock that has gone on in between.
+func Anew(machine *core.Machine, self Endpoint, seconds int64, wait time.Duration) (Recovered, error) {
+	forget := core.Entry{Kind: core.EntryForget, Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}
+	grants := core.Entry{Kind: core.EntryUnfreeze, Now: machine.Now()}
+	conf := Membership{Conf: &raftpb.ConfState{Voters: []uint64{self.ID}}, Endpoints: []Endpoint{self}}
+	if wait > 0 {
+		grants.Kind, conf.Held = core.EntryFreeze, machine.Now()+int64(wait)
+	}
+	for _, e := range []core.Entry{forget, grants} {
+		if err := machine.Apply(core.AppendEntry(nil, &e), nil); err != nil {
+			return Recovered{}, fmt.Errorf("replica: forget the sessions of another group: %w", err)
+		}
+	}
+	if machine.Revision() >= maxRevision {
+		return Recovered{}, fmt.Errorf("replica: revision %d: tokens end at 2⁵³; set the wall clock right, or begin with an empty state", machine.Revision())
+	}
+	return Recovered{Snapshot: SnapshotMeta{Index: 1, Term: 1, Conf: conf}, Machine: machine}, nil
+}
+
+// Replay applies an entry of a log to a machine, outside of any node. Changes of
+// the membership say nothing to a machine.
+func Replay(machine *core.Machine, e *raftpb.Entry) error {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return nil
+	}
+	_, entry, err := splitEntry(e.GetData())
+	if err != nil {
+		return err
+	}
+	return machine.Apply(entry, nil)
+}
+
+// proposeFirst lets a new group begin at a revision that the wall clock gives,
+// before anything else is proposed.
+func (n *Node) proposeFirst() {
+	if n.machine.Revision() != 0 || n.cfg.Seconds <= 0 {
+		return
+	}
+	n.number++
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryForget, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
+}
+
+// proposeThaw ends the wait of a group that began anew, once it is over.
+func (n *Node) proposeThaw() {
+	held, term := n.members.Held, n.currentTerm()
+	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term {
+		return
+	}
+	n.number++
+	if n.fly(proposal{number: n.number, term: term}, kindThaw, 64, &core.Entry{Kind: core.EntryUnfreeze, Now: n.clock.sample(n.now)}) {
+		n.thawed = term
+	}
+}
+
+// proposeQuota puts this leader's quotas into the log unless they are in force.
+func (n *Node) proposeQuota() {
+	now := n.machine.Quota()
+	want := now.With(n.cfg.Quota)
+	if want == now {
+		return
+	}
+	n.number++
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryQuota, Now: n.clock.now, Quota: want})
+}

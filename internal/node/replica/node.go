@@ -1,0 +1,378 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// Recovered is what the shell found on disk: a node always begins with a
+// snapshot, the first one being made by [Bootstrap].
+type Recovered struct {
+	Snapshot  SnapshotMeta
+	Machine   *core.Machine // restored from it
+	HardState *raftpb.HardState
+	Entries   []*raftpb.Entry // after the snapshot
+}
+
+// Node is one member of a group.
+type Node struct {
+	cfg     Config
+	raft    *raft.RawNode
+	log     *raft.MemoryStorage
+	machine *core.Machine
+	members Membership
+	err     error
+
+	applied  uint64
+	term     uint64 // of the entry at applied
+	now      int64  // elapsed time of the current input
+	leader   uint64 // whom this node follows; 0: nobody
+	leading  bool   // raft says so
+	serving  bool   // and an entry of our own term is applied
+	clock    clock
+	stamped  int64 // elapsed time of the last entry proposed
+	waiting  queue
+	flying   []proposal
+	frames   [][]byte // of the entry being made
+	entry    []byte   // and its encoding
+	number   uint64
+	transfer uint64 // hand leadership to this node when nothing flies; 0: no
+	handing  int    // ticks since that was asked for
+	thawed   uint64 // the term in which this node proposed to end the wait
+
+	writes  []Write
+	writeID uint64
+	reads   reads
+	streams streams
+	snap    snapshots
+	full    bool
+
+	applying core.Output
+	out      Output
+	spare    []core.Event
+}
+
+// New starts a node on what was found on disk.
+func New(cfg Config, rec Recovered) (*Node, error) {
+	cfg, err := cfg.filled()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term}
+	n.clock.limit = 3 * int64(cfg.Tick)
+	n.streams.init()
+	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
+	n.tellMembers()
+	if err := n.load(rec); err != nil {
+		return nil, err
+	}
+	n.raft, err = raft.NewRawNode(n.raftConfig())
+	if err != nil {
+		return nil, fmt.Errorf("replica: start raft: %w", err)
+	}
+	if n.members.alone(cfg.ID) {
+		if err := n.raft.Campaign(); err != nil {
+			return nil, fmt.Errorf("replica: lead a group of one: %w", err)
+		}
+	}
+	n.process()
+	return n, n.err
+}
+
+// load fills raft's view of the log.
+func (n *Node) load(rec Recovered) error {
+	n.log = raft.NewMemoryStorage()
+	if rec.Snapshot.Index > 0 {
+		if err := n.loadSnapshot(&rec.Snapshot); err != nil {
+			return err
+		}
+	}
+	if rec.HardState != nil {
+		if err := n.log.SetHardState(rec.HardState); err != nil {
+			return err
+		}
+	}
+	return n.log.Append(rec.Entries)
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	return &raft.Config{
+		ID:                        n.cfg.ID,
+		ElectionTick:              n.cfg.ElectionTicks,
+		HeartbeatTick:             1,
+		Storage:                   history{n.log, &n.snap},
+		Applied:                   n.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             1 << 20,
+		MaxCommittedSizePerReady:  64 << 20,
+		MaxUncommittedEntriesSize: 64 << 20,
+		MaxInflightMsgs:           256,
+		MaxInflightBytes:          16 << 20,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
+		Logger:                    quiet{},
+	}
+}
+
+// Err is why the node has stopped for ever; nil while it works. A node that has
+// stopped ignores every input.
+func (n *Node) Err() error { return n.err }
+
+// fail stops the node: what it does not understand it must not apply.
+func (n *Node) fail(err error) {
+	if n.err == nil {
+		n.err = err
+	}
+}
+
+// Tick tells that another [Config.Tick] has passed.
+func (n *Node) Tick(now int64) {
+	if n.begin(now) {
+		n.raft.Tick()
+		n.process()
+		n.tickReads()
+		n.tickTransfer()
+		n.proposeThaw()
+		n.proposeStamp()
+		n.propose(true)
+		n.process()
+	}
+}
+
+// Step takes a message from a peer.
+func (n *Node) Step(now int64, data []byte) error {
+	if !n.begin(now) {
+		return n.err
+	}
+	m := &raftpb.Message{}
+	if err := proto.Unmarshal(data, m); err != nil {
+		return fmt.Errorf("replica: a peer's message does not decode: %w", err)
+	}
+	if m.GetTo() != n.cfg.ID || m.GetType() == raftpb.MsgSnap || raft.IsLocalMsg(m.GetType()) {
+		return fmt.Errorf("replica: a %s for node %d came to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
+	}
+	n.step(m)
+	n.process()
+	return nil
+}
+
+// step gives raft a message; what it refuses (from a node that was removed, for
+// instance) is as good as lost on the way.
+func (n *Node) step(m *raftpb.Message) {
+	if err := n.raft.Step(m); errors.Is(err, raft.ErrStepLocalMsg) {
+		n.fail(fmt.Errorf("replica: %w", err))
+	}
+}
+
+// Written tells that the write with this ID, and all before it, are durable.
+func (n *Node) Written(now int64, id uint64) {
+	if !n.begin(now) {
+		return
+	}
+	for len(n.writes) > 0 && n.writes[0].ID <= id {
+		w := n.writes[0]
+		n.writes = n.writes[1:]
+		n.settle(w)
+	}
+	n.process()
+}
+
+// settle brings raft's view of the log up to a write that is done, and only then
+// passes on the answers that waited for it.
+func (n *Node) settle(w Write) {
+	if w.Install != nil {
+		n.install(w.Install)
+	}
+	if w.HardState != nil {
+		n.check(n.log.SetHardState(w.HardState))
+	}
+	n.check(n.log.Append(w.Entries))
+	for _, m := range w.responses {
+		if m.GetTo() == n.cfg.ID {
+			n.step(m)
+		} else {
+			n.send(m)
+		}
+	}
+}
+
+func (n *Node) check(err error) {
+	if err != nil {
+		n.fail(fmt.Errorf("replica: raft's view of the log: %w", err))
+	}
+}
+
+// begin notes the time of an input; false: the node has stopped.
+func (n *Node) begin(now int64) bool {
+	n.now = max(n.now, now)
+	if n.serving {
+		n.clock.sample(n.now)
+	}
+	return n.err == nil
+}
+
+// process does what raft asks for, until it asks for nothing more.
+func (n *Node) process() {
+	for n.err == nil {
+		n.propose(false)
+		if !n.raft.HasReady() {
+			return
+		}
+		rd := n.raft.Ready()
+		n.follow(rd.SoftState)
+		for _, rs := range rd.ReadStates {
+			n.reads.confirm(rs)
+		}
+		for _, m := range rd.Messages {
+			n.dispatch(m)
+		}
+		n.wakeReads()
+	}
+}
+
+func (n *Node) dispatch(m *raftpb.Message) {
+	switch m.GetTo() {
+	case raft.LocalAppendThread:
+		n.append(m)
+	case raft.LocalApplyThread:
+		n.apply(m.GetEntries())
+		for _, r := range m.GetResponses() {
+			n.step(r)
+		}
+	default:
+		n.send(m)
+	}
+}
+
+// append turns raft's wish into a write. One that has nothing to write still
+// keeps its place behind those that have.
+func (n *Node) append(m *raftpb.Message) {
+	n.writeID++
+	w := Write{ID: n.writeID, Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0, responses: m.GetResponses()}
+	if m.Term != nil {
+		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
+	}
+	if s := m.GetSnapshot(); !raft.IsEmptySnap(s) {
+		meta, err := metaOf(s)
+		if err != nil {
+			n.fail(err)
+			return
+		}
+		w.Install = &meta
+	}
+	n.writes = append(n.writes, w)
+	n.out.Writes = append(n.out.Writes, w)
+}
+
+// send puts a message on its way. A snapshot goes by another road, since it must
+// not hold up heartbeats.
+func (n *Node) send(m *raftpb.Message) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		n.fail(fmt.Errorf("replica: encode a message: %w", err))
+		return
+	}
+	if m.GetType() == raftpb.MsgSnap {
+		n.out.SendSnapshots = append(n.out.SendSnapshots, SendSnapshot{To: m.GetTo(), Index: m.GetSnapshot().GetMetadata().GetIndex(), Message: data})
+		return
+	}
+	n.out.Messages = append(n.out.Messages, Message{To: m.GetTo(), Data: data})
+}
+
+// follow takes note of who leads.
+func (n *Node) follow(s *raft.SoftState) {
+	if s == nil {
+		return
+	}
+	n.leader = s.Lead
+	leading := s.RaftState == raft.StateLeader
+	if n.leading && !leading {
+		n.stepDown()
+	}
+	n.leading = leading
+	n.callBack()
+}
+
+// stepDown gives up everything that only a leader may do. What flies may still
+// be applied; what waits will not.
+func (n *Node) stepDown() {
+	n.serving, n.transfer = false, 0
+	refused := n.waiting.take()
+	for i := range refused {
+		n.refuse(&refused[i])
+	}
+	n.refuseReads()
+	n.closeStreams()
+}
+
+// Status tells where the node stands.
+type Status struct {
+	ID, Leader, Term       uint64
+	Applied                uint64
+	Leading, Serving       bool
+	Members                Membership
+	Waiting, Flying        int
+	Revision, Hash         uint64
+	ClusterTime            int64
+	SnapshotIndex, Streams uint64
+}
+
+// Status tells where the node stands.
+func (n *Node) Status() Status {
+	return Status{
+		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
+		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
+		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
+		SnapshotIndex: n.snap.index, Streams: uint64(len(n.streams.attached)),
+	}
+}
+
+// Leader is who leads, as far as this node knows, and where clients find it; 0: it
+// knows of nobody.
+func (n *Node) Leader() (id uint64, client string) { return n.leader, n.members.Address(n.leader) }
+
+// Machine is the state as applied. Only look at it between two inputs, and for a
+// linearizable answer only when [Output.Reads] says so.
+func (n *Node) Machine() *core.Machine { return n.machine }
+
+// ClusterTime is cluster time as this node knows it at the time now: while it
+// leads that of its clock, else that of what it applied last.
+func (n *Node) ClusterTime(now int64) int64 {
+	if n.serving {
+		return max(n.clock.sample(now), n.machine.Now())
+	}
+	return n.machine.Now()
+}
+
+// PeerUnreachable tells that a message to a peer was lost.
+func (n *Node) PeerUnreachable(now int64, peer uint64) {
+	if n.begin(now) {
+		n.raft.ReportUnreachable(peer)
+		n.process()
+	}
+}
+
+// quiet drops the raft library's log lines; a broken invariant of its own still
+// stops the node.
+type quiet struct{}
+
+func (quiet) Debug(...any)              {}
+func (quiet) Debugf(string, ...any)     {}
+func (quiet) Error(...any)              {}
+func (quiet) Errorf(string, ...any)     {}
+func (quiet) Info(...any)               {}
+func (quiet) Infof(string, ...any)      {}
+func (quiet) Warning(...any)            {}
+func (quiet) Warningf(string, ...any)   {}
+func (quiet) Fatal(v ...any)            { panic(fmt.Sprint(v...)) }
+func (quiet) Fatalf(f string, v ...any) { panic(fmt.Sprintf(f, v...)) }
+func (quiet) Panic(v ...any)            { panic(fmt.Sprint(v...)) }
+func (quiet) Panicf(f string, v ...any) { panic(fmt.Sprintf(f, v...)) }

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// ending is what is left to do for a dead session: telling the server, so that
+// what it held is free before its TTL has passed.
+type ending struct {
+	sent   bool
+	giveUp int64 // by then the server has ended it by itself
+}
+
+// End ends the session and all its holds: for the client at once, for the
+// server when it is told. [Over] says that it has answered.
+func (s *Session) End(now int64) []Action {
+	s.begin(now)
+	if s.life == alive {
+		s.die(Closed, core.CodeOK, "")
+	}
+	return s.out
+}
+
+// die ends the session for ever.
+func (s *Session) die(cause Cause, code core.Code, text string) {
+	s.life = dying
+	s.do(Action{Kind: Dead, Cause: cause, Code: code, Text: text})
+	s.dropCalls()
+	s.ending.giveUp = s.now + 2*max(s.ttl, s.beat.longest)
+	s.resend()
+	if !s.spoke {
+		s.finishEnding()
+	}
+}
+
+// dropCalls ends every call: what was never sent is not done, the rest is not
+// known.
+func (s *Session) dropCalls() {
+	open := slices.SortedFunc(maps.Values(s.claims), func(a, b *Call) int { return cmp.Compare(a.Command.Seq, b.Command.Seq) })
+	open = slices.DeleteFunc(open, func(c *Call) bool { return c.state >= granted })
+	open = append(append(open, s.calls.all()...), s.keeps...)
+	clear(s.claims)
+	s.calls.clear()
+	s.keeps, s.unmapped = nil, nil
+	for _, c := range open {
+		if c != nil {
+			s.finish(c, fate(c))
+		}
+	}
+}
+
+func fate(c *Call) Outcome {
+	if c.sends == 0 {
+		return NotDone
+	}
+	return Unknown
+}
+
+// flushEnd sends the End. If no Open was ever answered, one goes before it: an
+// older one may still be on its way, and an id that was opened and ended is
+// refused afterwards.
+func (s *Session) flushEnd() {
+	if s.ending.sent {
+		return
+	}
+	s.ending.sent = true
+	s.frame.Commands = s.frame.Commands[:0]
+	if !s.opened {
+		s.frame.Commands = append(s.frame.Commands, s.openCommand())
+	}
+	s.frame.Commands = append(s.frame.Commands, core.Command{Op: core.OpEnd})
+	s.sendFrame(attempt{ends: true})
+}
+
+func (s *Session) finishEnding() {
+	s.life = gone
+	s.link.state = down
+	s.do(Action{Kind: Over})
+}

@@ -1,0 +1,178 @@
+package watch
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// DefaultHistory is how many events a hub keeps unless told otherwise. Those of the
+// newest entry are kept although they are more, up to four times as many.
+const DefaultHistory = 16384
+
+// backlog is how many events a watcher has noted for it. If there are more to read,
+// it looks for them in the history.
+const backlog = 1024
+
+// CompactedError says that the history asked for is gone.
+type CompactedError struct{ Floor uint64 }
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("events before revision %d are no longer kept: read the state, then watch from there", e.Floor)
+}
+
+// Hub is the meeting point of events and watchers.
+type Hub struct {
+	ring     *ring
+	tree     tree
+	revision uint64
+	woken    []*Watcher
+}
+
+// NewHub returns a hub that keeps history events (0: [DefaultHistory]) of a
+// machine that stands at revision.
+func NewHub(history int, revision uint64) *Hub {
+	if history <= 0 {
+		history = DefaultHistory
+	}
+	return &Hub{ring: newRing(history, revision), revision: revision}
+}
+
+// Floor is the lowest revision that a watch can begin from.
+func (h *Hub) Floor() uint64 { return h.ring.floor }
+
+// Watcher is one who asked. Read it with [Hub.Read].
+type Watcher struct {
+	filter Filter
+	mask   mask
+	from   uint64
+	scan   uint64   // next position of the history to look at
+	live   uint64   // up to here the history is looked at
+	queue  []uint64 // positions of matching events from there on
+	jumped bool     // what it has yet to read is gone
+	woken  bool
+}
+
+// all is the live of a watcher that looks at all of the history.
+const all = math.MaxUint64
+
+// Add registers a watcher for events from revision from on; 0: from now on. The
+// revision returned is the first one that it will see completely.
+func (h *Hub) Add(f Filter, from uint64) (*Watcher, uint64, error) {
+	m, err := f.compile()
+	if err != nil {
+		return nil, 0, err
+	}
+	w := &Watcher{filter: f, mask: m, from: from, scan: h.ring.head, live: h.ring.head}
+	if from == 0 {
+		from = h.revision + 1
+	} else if from < h.ring.floor {
+		return nil, 0, &CompactedError{Floor: h.ring.floor}
+	} else {
+		w.scan = h.ring.find(from)
+	}
+	h.tree.add(f.Prefix, w)
+	return w, from, nil
+}
+
+// Jump tells that the machine went to revision without saying how: what came
+// before is not kept any more, and every watcher gets a resync. It returns those
+// to wake, as Publish does.
+func (h *Hub) Jump(revision uint64) []*Watcher {
+	h.revision = revision
+	h.ring = newRing(int(h.ring.size), revision)
+	h.woken = h.woken[:0]
+	h.tree.root.each(func(w *Watcher) {
+		w.jumped, w.woken = true, true
+		h.woken = append(h.woken, w)
+	})
+	return h.woken
+}
+
+// Remove forgets w.
+func (h *Hub) Remove(w *Watcher) { h.tree.remove(w.filter.Prefix, w) }
+
+// Publish stores the events of one apply, which left the machine at revision,
+// and returns the watchers that have something to read and had nothing before
+// they were last read. The slice is valid until the next call.
+func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
+	h.revision = revision
+	h.woken = h.woken[:0]
+	h.ring.entry = h.ring.head
+	for i := range events {
+		e := &events[i]
+		pos := h.ring.add(*e)
+		h.tree.visit(e.Name, func(w *Watcher) { h.offer(w, e, pos) })
+	}
+	return h.woken
+}
+
+func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {
+	if !w.wants(e) {
+		return
+	}
+	switch {
+	case w.jumped || w.live == all:
+	case len(w.queue) == backlog:
+		w.scan, w.live, w.queue = w.oldest(), all, nil
+	default:
+		w.queue = append(w.queue, pos)
+	}
+	if !w.woken {
+		w.woken = true
+		h.woken = append(h.woken, w)
+	}
+}
+
+// Read appends at most limit events to dst. resync is not 0 if events were
+// dropped: the state must be read anew, and what follows begins there. An empty
+// answer means that the next event will be told by Publish.
+func (h *Hub) Read(w *Watcher, dst []core.Event, limit int) (events []core.Event, resync uint64) {
+	if w.jumped || w.unread(h.ring) && w.oldest() < h.ring.tail {
+		h.catchUp(w)
+		return dst, h.revision + 1
+	}
+	dst, limit = h.readHistory(w, dst, limit)
+	n := min(limit, len(w.queue))
+	for _, pos := range w.queue[:n] {
+		dst = append(dst, *h.ring.at(pos))
+	}
+	w.queue = w.queue[n:]
+	if !w.unread(h.ring) {
+		w.scan, w.live, w.queue, w.woken = h.ring.head, h.ring.head, nil, false
+	}
+	return dst, 0
+}
+
+// unread reports whether w has something to look at.
+func (w *Watcher) unread(r *ring) bool { return w.scan < min(w.live, r.head) || len(w.queue) > 0 }
+
+// oldest is the position of what w looks at next, if it has something to look at.
+func (w *Watcher) oldest() uint64 {
+	if w.scan < w.live || len(w.queue) == 0 {
+		return w.scan
+	}
+	return w.queue[0]
+}
+
+// catchUp drops everything unread; what follows begins after the machine's
+// revision.
+func (h *Hub) catchUp(w *Watcher) {
+	w.from = h.revision + 1
+	w.queue, w.jumped, w.woken = nil, false, false
+	w.scan, w.live = h.ring.head, h.ring.head
+}
+
+// readHistory appends what matches in the part of the history that w looks at.
+func (h *Hub) readHistory(w *Watcher, dst []core.Event, limit int) ([]core.Event, int) {
+	for ; w.scan < min(w.live, h.ring.head) && limit > 0; w.scan++ {
+		e := h.ring.at(w.scan)
+		if strings.HasPrefix(e.Name, w.filter.Prefix) && w.wants(e) {
+			dst = append(dst, *e)
+			limit--
+		}
+	}
+	return dst, limit
+}
