@@ -65,18 +65,14 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
-func openEntry(b []byte) reader {
-	if len(b) >= 2 && b[0] >= 1 && b[0] <= EntryVersion && b[1] == tagEntry {
-		return reader{b: b, i: 2}
-	}
-	return unopened(b, tagEntry, EntryVersion)
-}
-
 // DecodeEntry decodes all of b into e, using e's slices again. The frames alias
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
-	r := openEntry(b)
+	r := reader{b: b, i: 2}
 	e.Early = len(b) > 0 && b[0] == 1
+	if len(b) < 2 || b[0] != EntryVersion && !e.Early || b[1] != tagEntry {
+		r = unopened(b, tagEntry, EntryVersion)
+	}
 	e.Kind = EntryKind(r.enum(byte(EntryQuota), "entry kind"))
 	e.Now = r.duration()
 	e.Seconds = r.duration()

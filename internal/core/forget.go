@@ -29,7 +29,7 @@ func (m *Machine) forget(seconds int64) {
 		if r.line != nil {
 			*r.line = line{}
 		}
-		r.holders, r.used, r.byToken, r.late = partList{}, 0, nil, nil
+		r.holders, r.used, r.crowd = partList{}, 0, nil
 		if !r.idle {
 			m.changed(r)
 		}

@@ -88,7 +88,9 @@ func (m *Machine) hold(c *claim) {
 		p.r.addHolder(p)
 		m.stamp(p.r)
 		m.trim(p.r)
-		m.offerPart(p) // if its session is late, whoever waits behind may take it at once
+		if c.s.life == lapsed {
+			m.offerPart(p) // whoever waits behind may take it at once
+		}
 	}
 }
 
@@ -169,7 +171,6 @@ func (m *Machine) orphan(c *claim, gone Code) {
 	parts := c.parts()
 	for i := range parts {
 		p := &parts[i]
-		p.r.notLate(p)
 		p.r.orphaned(p)
 	}
 }

@@ -2,6 +2,18 @@ package core
 
 import "encoding/binary"
 
+// crowd is what a name has only if it has many holders, or some that are late or
+// nobody's any more.
+type crowd struct {
+	byToken map[uint64]*part // all holders; nil: they are few
+	// late are the holders of whom others may take the name, by token. Some may have
+	// been renewed since: they are dropped when they are met.
+	late      tree[*part]
+	takes     int64 // what the late take of the capacity
+	orphans   int   // holders that are nobody's
+	ownerless int64 // what those take
+}
+
 // indexHolders is the number of holders from which a name finds them by a map.
 const indexHolders = 24
 
@@ -10,43 +22,55 @@ func (r *resource) addHolder(p *part) {
 	p.place = inHolders
 	r.used += p.takes()
 	r.holders.push(p)
-	switch {
-	case r.byToken != nil:
-		r.byToken[p.c.token] = p
-	case r.holders.n > indexHolders:
-		r.byToken = make(map[uint64]*part, 2*indexHolders)
-		for h := r.holders.head; h != nil; h = h.next {
-			r.byToken[h.c.token] = h
-		}
+	if r.holders.n > indexHolders {
+		r.index(p)
 	}
-	if p.c.s == nil {
-		r.orphaned(p)
+}
+
+func (r *resource) index(p *part) {
+	c := r.crowded()
+	if c.byToken != nil {
+		c.byToken[p.c.token] = p
+		return
+	}
+	c.byToken = make(map[uint64]*part, 2*indexHolders)
+	for h := r.holders.head; h != nil; h = h.next {
+		c.byToken[h.c.token] = h
 	}
 }
 
 // dropHolder takes the room from p.
 func (r *resource) dropHolder(p *part) {
-	r.notLate(p)
 	r.holders.remove(p)
 	r.used -= p.takes()
 	p.place = nowhere
+	if r.crowd != nil {
+		r.disperse(p)
+	}
+}
+
+// disperse forgets what the crowd has of p.
+func (r *resource) disperse(p *part) {
+	c := r.crowd
+	delete(c.byToken, p.c.token)
+	if r.holders.n <= indexHolders {
+		c.byToken = nil
+	}
 	if p.c.s == nil {
-		r.late.orphans--
-		r.late.ownerless -= p.takes()
-		r.trimLate()
+		c.orphans--
+		c.ownerless -= p.takes()
 	}
-	if r.byToken != nil {
-		delete(r.byToken, p.c.token)
-	}
-	if r.holders.n < indexHolders/2 {
-		r.byToken = nil
+	if p.late {
+		r.notLate(p)
+	} else {
+		r.trimCrowd()
 	}
 }
 
 // holderWith finds the holder that has the token.
 func (r *resource) holderWith(token uint64) *part {
-	if r.byToken != nil {
-		return r.byToken[token]
+	if r.crowd != nil && r.crowd.byToken != nil {
+		return r.crowd.byToken[token]
 	}
 	for p := r.holders.head; p != nil; p = p.next {
 		if p.c.token == token {
@@ -56,26 +80,22 @@ func (r *resource) holderWith(token uint64) *part {
 	return nil
 }
 
-// late are the holders of a name of whom others may take it, and what is nobody's any
-// more. Some of the former may have been renewed since: they are
-// dropped when they are met.
-type late struct {
-	parts     tree[*part] // by token
-	takes     int64       // of the capacity, all of them
-	orphans   int
-	ownerless int64 // what those take
+func (r *resource) crowded() *crowd {
+	if r.crowd == nil {
+		r.crowd = &crowd{}
+	}
+	return r.crowd
+}
+
+func (r *resource) trimCrowd() {
+	if c := r.crowd; c.byToken == nil && c.late.n == 0 && c.orphans == 0 {
+		r.crowd = nil
+	}
 }
 
 // id orders late holders.
 func (p *part) id() string {
 	return string(binary.BigEndian.AppendUint64(make([]byte, 0, 8), p.c.token))
-}
-
-func (r *resource) lateHolders() *late {
-	if r.late == nil {
-		r.late = &late{}
-	}
-	return r.late
 }
 
 // nowLate notes that others may take what p holds.
@@ -84,9 +104,9 @@ func (r *resource) nowLate(p *part) {
 		return
 	}
 	p.late = true
-	l := r.lateHolders()
-	l.parts.insert(p)
-	l.takes += p.takes()
+	c := r.crowded()
+	c.late.insert(p)
+	c.takes += p.takes()
 }
 
 // notLate takes that back.
@@ -95,20 +115,15 @@ func (r *resource) notLate(p *part) {
 		return
 	}
 	p.late = false
-	r.late.parts.remove(p.id())
-	r.late.takes -= p.takes()
-	r.trimLate()
+	r.crowd.late.remove(p.id())
+	r.crowd.takes -= p.takes()
+	r.trimCrowd()
 }
 
 // orphaned notes that p is nobody's.
 func (r *resource) orphaned(p *part) {
-	l := r.lateHolders()
-	l.orphans++
-	l.ownerless += p.takes()
-}
-
-func (r *resource) trimLate() {
-	if r.late.parts.n == 0 && r.late.orphans == 0 {
-		r.late = nil
-	}
+	r.notLate(p)
+	c := r.crowded()
+	c.orphans++
+	c.ownerless += p.takes()
 }

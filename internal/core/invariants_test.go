@@ -83,11 +83,13 @@ func (r *resource) checkHolders(wrong func(string, ...any)) {
 			wrong("the holder of %q with token %d may be taken from, but is not noted", r.name, token)
 		}
 	}
-	if used != r.used || r.byToken != nil && len(r.byToken) != r.holders.n {
-		wrong("of %q %d is used, want %d; %d are found by token of %d", r.name, r.used, used, len(r.byToken), r.holders.n)
+	if used != r.used {
+		wrong("of %q %d is used, want %d", r.name, r.used, used)
 	}
-	if l := r.late; (l != nil) != (late+orphans > 0) || l != nil && (l.parts.n != late || l.takes != lateTakes || l.orphans != orphans) {
-		wrong("of the holders of %q %d are noted as late and %d as nobody's: %+v", r.name, late, orphans, l)
+	crowded := late+orphans > 0 || r.holders.n > indexHolders
+	if c := r.crowd; (c != nil) != crowded || c != nil && (c.late.n != late || c.takes != lateTakes || c.orphans != orphans ||
+		(c.byToken != nil) != (r.holders.n > indexHolders) || c.byToken != nil && len(c.byToken) != r.holders.n) {
+		wrong("of the %d holders of %q %d are late and %d nobody's: %+v", r.holders.n, r.name, late, orphans, c)
 	}
 }
 

@@ -24,17 +24,17 @@ func (m *Machine) lingers(c *claim) bool {
 // once, only those count that leave nothing behind; else what is nobody's counts as
 // gone, because it goes by itself.
 func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (found []*part) {
-	if r.late == nil {
+	if r.crowd == nil {
 		return nil
 	}
 	if !atOnce {
-		need -= r.late.ownerless
+		need -= r.crowd.ownerless
 	}
-	if need <= 0 || need > r.late.takes {
+	if need <= 0 || need > r.crowd.takes {
 		return nil
 	}
 	var renewed []*part
-	r.late.parts.from("", func(p *part) bool {
+	r.crowd.late.from("", func(p *part) bool {
 		switch {
 		case p.c.s.life != lapsed:
 			renewed = append(renewed, p)

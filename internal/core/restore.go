@@ -328,7 +328,11 @@ func (b *builder) linkHolder(c *claim) {
 	}
 	parts := c.parts()
 	for i := range parts {
-		parts[i].r.addHolder(&parts[i])
+		p := &parts[i]
+		p.r.addHolder(p)
+		if c.s == nil {
+			p.r.orphaned(p)
+		}
 	}
 }
 

@@ -27,10 +27,9 @@ type resource struct {
 	created  uint64
 	modified uint64
 	version  uint64
-	holders  partList         // in order of token
-	byToken  map[uint64]*part // of holders; nil: there are few
-	late     *late            // nil: nobody is
-	line     *line            // nil: nobody waits
+	holders  partList // in order of token
+	crowd    *crowd   // nil: few, and nobody is late
+	line     *line    // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
 }
