@@ -406,3 +406,41 @@ func (r *rig) expect(code core.Code, res *core.Result) {
 		panic(res.Text)
 	}
 }
+
+// BenchmarkAfter: heap after a million locks, or keys, have ended, to that before.
+func BenchmarkAfter(b *testing.B) {
+	const n = 1_000_000
+	for b.Loop() {
+		b.ReportMetric(after(func(r *rig) {
+			r.fill(n, time.Second)
+			r.seqs = map[core.SessionID]uint64{}
+			r.now = int64(time.Second)
+		}), "locks-ratio")
+		b.ReportMetric(after(func(r *rig) {
+			id := r.open(1, time.Second)
+			r.put(id, keyNames(n), id)
+			r.now = int64(time.Second)
+		}), "keys-ratio")
+		b.ReportMetric(after(func(r *rig) {
+			for i := range n {
+				r.open(i, time.Second)
+			}
+			r.seqs = map[core.SessionID]uint64{}
+			r.now = int64(time.Second)
+		}), "sessions-ratio")
+	}
+}
+
+// after fills a machine, lets all that is due end, and compares.
+func after(fill func(*rig)) float64 {
+	before := heapBytes()
+	r := newRig(core.Config{})
+	fill(r)
+	r.out = core.Output{}
+	peak := heapBytes() - before
+	r.drained()
+	r.out = core.Output{}
+	left := heapBytes() - before
+	runtime.KeepAlive(r)
+	return float64(left) / float64(peak)
+}

@@ -12,7 +12,7 @@ func (m *Machine) forget(seconds int64) {
 		if k.lease != nil {
 			m.touchKey(k)
 			m.keyDue.remove(k)
-			delete(k.ns.keys, k.name)
+			k.ns.keys = without(k.ns.keys, k.name, &k.ns.mostKeys)
 			k.ns.keyOrder.remove(k.name)
 			m.keys.release(k)
 		}

@@ -12,7 +12,10 @@ type timer[T any] struct {
 	it T
 }
 
-// heap holds deadlines, the earliest first.
+// leastHeap is the room that a heap keeps in any case.
+const leastHeap = 1024
+
+// heap holds deadlines, the earliest first. It gives room back that it needs no more.
 type heap[T timed[T]] struct{ a []timer[T] }
 
 // top is the earliest deadline.
@@ -47,6 +50,9 @@ func (h *heap[T]) remove(it T) {
 	last := h.a[len(h.a)-1]
 	h.a[len(h.a)-1] = timer[T]{}
 	h.a = h.a[:len(h.a)-1]
+	if cap(h.a) > leastHeap && len(h.a) < cap(h.a)/8 {
+		h.a = append(make([]timer[T], 0, cap(h.a)/4), h.a...)
+	}
 	if i == len(h.a) {
 		return
 	}

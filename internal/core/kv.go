@@ -84,7 +84,7 @@ func (m *Machine) dropKey(k *key, why Code) {
 	e.Session, e.KeyChange = row.Lease, &KeyChange{Key: row, Prev: row}
 	m.bind(k, nil)
 	m.keyDue.remove(k)
-	delete(k.ns.keys, k.name)
+	k.ns.keys = without(k.ns.keys, k.name, &k.ns.mostKeys)
 	k.ns.keyOrder.remove(k.name)
 	m.keys.release(k)
 }

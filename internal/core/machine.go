@@ -22,8 +22,11 @@ type Machine struct {
 	spaces   map[string]*namespace
 	byID     map[SessionID]*session
 	endedIDs map[SessionID]*ended
-	recent   recentTerms
-	stocks   stocks
+	// The greatest lengths of byID and endedIDs.
+	mostSessions, mostEnded int
+
+	recent recentTerms
+	stocks stocks
 
 	sessionDue heap[*session]
 	claimDue   heap[*claim]

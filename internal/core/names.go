@@ -126,7 +126,7 @@ func (m *Machine) discard(r *resource) {
 			}
 		}
 	}
-	delete(r.ns.names, r.name)
+	r.ns.names = without(r.ns.names, r.name, &r.ns.mostNames)
 	r.ns.order.remove(r.name)
 	m.resources.release(r)
 }

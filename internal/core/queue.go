@@ -48,6 +48,9 @@ func (l *partList) remove(p *part) {
 	l.n--
 }
 
+// spareLines is how many lines that nobody waits in are kept for the next.
+const spareLines = 1024
+
 // lineOf returns what waits for r, made if need be.
 func (m *Machine) lineOf(r *resource) *line {
 	if r.line == nil {
@@ -143,7 +146,9 @@ func (m *Machine) changed(r *resource) {
 func (m *Machine) trim(r *resource) {
 	if l := r.line; l != nil && l.waiting() == 0 {
 		r.line = nil
-		m.lines = append(m.lines, l)
+		if len(m.lines) < spareLines {
+			m.lines = append(m.lines, l)
+		}
 	}
 }
 

@@ -144,7 +144,7 @@ func (m *Machine) vanish(s *session) {
 	}
 	m.stocks.take(s)
 	s.ns.sessions--
-	delete(m.byID, s.id)
+	m.byID = without(m.byID, s.id, &m.mostSessions)
 	m.sessions.release(s)
 }
 
@@ -178,7 +178,7 @@ func (m *Machine) allowID(l *endedList) {
 	}
 	l.n--
 	if m.endedIDs[e.id] == e {
-		delete(m.endedIDs, e.id)
+		m.endedIDs = without(m.endedIDs, e.id, &m.mostEnded)
 	}
 	m.endeds.release(e)
 }

@@ -17,12 +17,15 @@ const pageLen = 128
 // slab holds records of one type in pages, so that a record has a fixed place,
 // costs no allocation of its own, and all of them can be walked in steps. A new
 // record takes the lowest free place: equal machines lay out their records in
-// the same way, whatever their past.
+// the same way, whatever their past. A page without records is given back, but for
+// one: who makes and ends a record in turn must not make and end its page.
 type slab[T any, P interface {
 	*T
 	head() *node
 }] struct {
 	pages []*[pageLen]T
+	used  []uint8 // records in each page
+	spare *[pageLen]T
 	free  slots
 	n     uint32 // slots that were ever in use
 }
@@ -47,16 +50,26 @@ func (s *slab[T, P]) alloc(epoch uint32) P {
 }
 
 func (s *slab[T, P]) take(slot, epoch uint32) P {
-	for len(s.pages) <= int(slot/pageLen) {
-		s.pages = append(s.pages, nil)
+	page := int(slot / pageLen)
+	for len(s.pages) <= page {
+		s.pages, s.used = append(s.pages, nil), append(s.used, 0)
 	}
-	if s.pages[slot/pageLen] == nil {
-		s.pages[slot/pageLen] = new([pageLen]T)
+	if s.pages[page] == nil {
+		s.pages[page] = s.newPage()
 	}
+	s.used[page]++
 	s.n = max(s.n, slot+1)
 	p := s.at(slot)
 	*p.head() = node{slot: slot, seen: epoch, live: true}
 	return p
+}
+
+func (s *slab[T, P]) newPage() *[pageLen]T {
+	if page := s.spare; page != nil {
+		s.spare = nil
+		return page
+	}
+	return new([pageLen]T)
 }
 
 // place returns a zero record at that slot, for restoring; nil if it is taken.
@@ -83,6 +96,10 @@ func (s *slab[T, P]) release(p P) {
 	*p = zero
 	*p.head() = node{slot: h.slot, seen: h.seen}
 	s.free.add(h.slot)
+	page := h.slot / pageLen
+	if s.used[page]--; s.used[page] == 0 {
+		s.spare, s.pages[page] = s.pages[page], nil
+	}
 }
 
 // each calls f with every record in use.

@@ -10,6 +10,8 @@ type namespace struct {
 	sessions int
 	inUse    int // names that are not idle
 	ended    endedList
+	// The greatest lengths of names and keys.
+	mostNames, mostKeys int
 }
 
 // resource is a name: something to hold, a counter or a sequence.
