@@ -48,9 +48,23 @@ func (m *Machine) command(f *Frame, s *session, c *Command, r *Result) {
 	case c.Seq-s.mark >= s.window:
 		r.refuse(CodeWindow, "number %d is beyond the window of %d from the mark %d: wait for answers, then raise the mark", c.Seq, s.window, s.mark)
 	case m.seen(s, c.Seq, r):
+	case m.hoards(s, c):
+		r.refuse(CodeWindow, "the session leaves %d bytes of results unacknowledged: take the answers, then raise the mark to %d or above", s.has.kept, s.mark+1)
 	default:
 		m.once(s, c, r)
 	}
+}
+
+// maxKept is how many bytes of results a session may leave unacknowledged before it
+// is asked to raise its mark.
+const maxKept = 16 << 20
+
+// hoards says whether c, which may have a great result, has to wait until the session
+// has taken those of others. The first that it waits for is always answered, so that
+// it can go on.
+func (m *Machine) hoards(s *session, c *Command) bool {
+	great := c.Op == OpTxn || c.Op == OpAcquire && c.Flags&Try != 0
+	return great && s.has != nil && s.has.kept > maxKept && c.Seq > s.mark && !m.early
 }
 
 // once runs a command that was not seen before and keeps its result, unless a
@@ -138,6 +152,7 @@ func (m *Machine) remember(s *session, r *Result) {
 	if r.Text != "" || r.Window != 0 || len(r.Holders) > 0 || r.Waiting != 0 || len(r.Keys) > 0 {
 		m.encoding = appendResult(m.encoding[:0], r)
 		d.rest = slices.Clone(m.encoding)
+		s.has.kept += len(d.rest)
 	}
 }
 
@@ -172,6 +187,7 @@ func (m *Machine) dropDone(s *session, d *done, mark uint64) {
 	}
 	m.touchDone(d)
 	s.has.results[d.seq&uint64(len(s.has.results)-1)] = nil
+	s.has.kept -= len(d.rest)
 	m.dones.release(d)
 }
 

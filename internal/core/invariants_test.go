@@ -135,6 +135,15 @@ func (s *session) checkStock(wrong func(string, ...any)) {
 		}
 		seq = c.seq
 	}
+	kept := 0
+	for _, d := range s.has.results {
+		if d != nil {
+			kept += len(d.rest)
+		}
+	}
+	if kept != s.has.kept {
+		wrong("%x keeps %d bytes of results, and says %d", s.id, kept, s.has.kept)
+	}
 	if n != s.has.claims || held != s.has.held || s.has.index != nil && len(s.has.index) != n {
 		wrong("%x has %d claims and %d holds, says %d and %d, and finds %d by number", s.id, n, held, s.has.claims, s.has.held, len(s.has.index))
 	}

@@ -404,3 +404,44 @@ func TestManyHolders(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptResults: a session that takes no answers is asked to before they fill the
+// memory, and can go on as soon as it does; nobody else is concerned.
+func TestKeptResults(t *testing.T) {
+	r := newRig(core.Config{})
+	a, b := r.open(1, time.Hour), r.open(2, time.Hour)
+	for i := range 16 {
+		r.do(a, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: fmt.Sprint("p/", i), Value: make([]byte, 60_000)}}})
+	}
+	get := core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Key: "p/", Prefix: true}}}
+	r.marks[b] = 1
+	answered := 0
+	for range 100 {
+		if res := r.do(b, get); res.Code == core.CodeOK {
+			answered++
+		} else if res.Code != core.CodeWindow {
+			t.Fatalf("code %d %s", res.Code, res.Text)
+		}
+	}
+	if answered < 16 || answered > 18 {
+		t.Errorf("%d results of about 1 MB are kept", answered)
+	}
+	if res := r.do(a, get); res.Code != core.CodeOK {
+		t.Errorf("another session: code %d %s", res.Code, res.Text)
+	}
+	if res := r.do(b, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1}); res.Code != core.CodeOK {
+		t.Errorf("a command with a small result: code %d %s", res.Code, res.Text)
+	}
+	r.m = r.restored(t)
+	if err := core.Invariants(r.m); err != nil {
+		t.Fatal(err)
+	}
+	r.seqs[b], r.marks[b] = 50, 1
+	if res := r.do(b, get); res.Code != core.CodeWindow {
+		t.Errorf("number 50, refused before: code %d", res.Code)
+	}
+	r.seqs[b], r.marks[b] = 50, 50 // the first that it still waits for
+	if res := r.do(b, get); res.Code != core.CodeOK || len(res.Keys[0].Keys) != 16 {
+		t.Errorf("number 50 with the mark raised: code %d %s", res.Code, res.Text)
+	}
+}

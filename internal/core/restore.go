@@ -366,6 +366,7 @@ func (b *builder) done(r *reader) {
 	d.ok, d.gone = f&1 != 0, f&2 != 0
 	d.revision, d.token, d.deadline, d.number = r.uvarint(), r.uvarint(), int64(r.uvarint()), r.uvarint()
 	d.rest = bytes.Clone(r.bytes())
+	s.has.kept += len(d.rest)
 }
 
 func (b *builder) key(r *reader) {

@@ -16,7 +16,7 @@ const (
 	CodeExhausted   Code = 7  // quota, end of a sequence, too many waiters
 	CodeNoSession   Code = 8  // the session is unknown or has ended
 	CodeForgotten   Code = 9  // the number is below the client's own mark
-	CodeWindow      Code = 10 // the number is beyond the window
+	CodeWindow      Code = 10 // the number is beyond the window, or too many bytes of results are kept: raise the mark, then send it again
 	CodeTimeout     Code = 11 // a queued claim's Wait passed, told by a push
 	CodeCanceled    Code = 12 // a queued claim was cancelled
 	CodeRevoked     Code = 13 // forced or revoked by another

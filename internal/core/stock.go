@@ -12,6 +12,7 @@ type stock struct {
 	held    int // of them not waiting
 	index   map[uint64]*claim
 	results []*done // by seq modulo their number, a power of two
+	kept    int     // bytes of them, beside their records
 	keys    *tree[*key]
 }
 
