@@ -407,34 +407,53 @@ func (r *rig) expect(code core.Code, res *core.Result) {
 	}
 }
 
-// BenchmarkAfter: heap after a million locks, or keys, have ended, to that before.
+// BenchmarkAfter: heap after a million locks, keys or sessions have ended, to that before.
 func BenchmarkAfter(b *testing.B) {
-	const n = 1_000_000
 	for b.Loop() {
-		b.ReportMetric(after(func(r *rig) {
+		for name, fill := range endings(1_000_000) {
+			b.ReportMetric(after(core.Config{}, fill), name+"-ratio")
+		}
+	}
+}
+
+// TestAfter: what has ended takes no memory.
+func TestAfter(t *testing.T) {
+	for name, fill := range endings(100_000) {
+		if ratio := after(core.Config{Idle: 1000, Ended: 1000}, fill); ratio > 0.25 {
+			t.Errorf("after the end of all %s %.0f %% of their memory is still used", name, 100*ratio)
+		} else {
+			t.Logf("%s: %.1f %%", name, 100*ratio)
+		}
+	}
+}
+
+// endings are what makes n of something that is due after a second.
+func endings(n int) map[string]func(*rig) {
+	return map[string]func(*rig){
+		"locks": func(r *rig) {
 			r.fill(n, time.Second)
 			r.seqs = map[core.SessionID]uint64{}
 			r.now = int64(time.Second)
-		}), "locks-ratio")
-		b.ReportMetric(after(func(r *rig) {
+		},
+		"keys": func(r *rig) {
 			id := r.open(1, time.Second)
 			r.put(id, keyNames(n), id)
 			r.now = int64(time.Second)
-		}), "keys-ratio")
-		b.ReportMetric(after(func(r *rig) {
+		},
+		"sessions": func(r *rig) {
 			for i := range n {
 				r.open(i, time.Second)
 			}
 			r.seqs = map[core.SessionID]uint64{}
 			r.now = int64(time.Second)
-		}), "sessions-ratio")
+		},
 	}
 }
 
 // after fills a machine, lets all that is due end, and compares.
-func after(fill func(*rig)) float64 {
+func after(c core.Config, fill func(*rig)) float64 {
 	before := heapBytes()
-	r := newRig(core.Config{})
+	r := newRig(c)
 	fill(r)
 	r.out = core.Output{}
 	peak := heapBytes() - before

@@ -414,7 +414,7 @@ func TestKeptResults(t *testing.T) {
 		r.do(a, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: fmt.Sprint("p/", i), Value: make([]byte, 60_000)}}})
 	}
 	get := core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Key: "p/", Prefix: true}}}
-	r.marks[b] = 1
+	r.seqs[b], r.marks[b] = 2, 1
 	answered := 0
 	for range 100 {
 		if res := r.do(b, get); res.Code == core.CodeOK {
@@ -439,6 +439,10 @@ func TestKeptResults(t *testing.T) {
 	r.seqs[b], r.marks[b] = 50, 1
 	if res := r.do(b, get); res.Code != core.CodeWindow {
 		t.Errorf("number 50, refused before: code %d", res.Code)
+	}
+	r.seqs[b] = 1
+	if res := r.do(b, get); res.Code != core.CodeOK {
+		t.Errorf("the first that it waits for: code %d %s", res.Code, res.Text)
 	}
 	r.seqs[b], r.marks[b] = 50, 50 // the first that it still waits for
 	if res := r.do(b, get); res.Code != core.CodeOK || len(res.Keys[0].Keys) != 16 {

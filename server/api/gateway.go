@@ -172,14 +172,13 @@ func (g *gateway) do(ctx context.Context, c core.Command) (core.Result, int64, e
 	if key := callerOf(ctx).key; key != "" {
 		return g.doKeyed(ctx, key, c)
 	}
-	reply, results, err := g.plainLease(callerOf(ctx).namespace).run(ctx, c)
-	for errors.Is(err, errWindow) { // many calls at the same time: the next session has room
-		reply, results, err = g.plainLease(callerOf(ctx).namespace).run(ctx, c)
+	reply, r, err := g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)
+	for errors.Is(err, errWindow) && ctx.Err() == nil { // many calls at the same time: there is room soon, or in the next session
+		reply, r, err = g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)
 	}
 	if err != nil {
 		return core.Result{}, 0, err
 	}
-	r := results[0]
 	return r, reply.Now, refusal(&r, reply.Now, c.Wants)
 }
 

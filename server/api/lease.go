@@ -235,8 +235,12 @@ func (l *lease) mark() uint64 {
 	return l.next
 }
 
-// errWindow: nothing was sent.
+// errWindow: nothing was done.
 var errWindow = errors.New("too many calls of this lease are under way")
+
+func noRoom() error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: 100 * time.Millisecond, Err: errWindow}
+}
 
 // numbered makes a frame of commands and of what has to go before them.
 func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
@@ -244,7 +248,7 @@ func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
 	defer l.mu.Unlock()
 	orphans := min(len(l.orphans), 64)
 	if need := uint64(len(commands) + orphans); l.next+need-l.mark() > l.window {
-		return f, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: 100 * time.Millisecond, Err: errWindow}
+		return f, noRoom()
 	}
 	f = core.Frame{Session: l.id, Mark: l.mark()}
 	if l.open != nil {
@@ -285,6 +289,19 @@ func (l *lease) run(ctx context.Context, commands ...core.Command) (core.Reply, 
 		l.settle(f.Commands[i].Seq)
 	}
 	return reply, results, err
+}
+
+// runAlone is run for one command of a session that nobody else numbers: it has room
+// as soon as the results of other calls are taken.
+func (l *lease) runAlone(ctx context.Context, c core.Command) (core.Reply, core.Result, error) {
+	reply, results, err := l.run(ctx, c)
+	if err != nil {
+		return reply, core.Result{}, err
+	}
+	if results[0].Code == core.CodeWindow {
+		err = noRoom()
+	}
+	return reply, results[0], err
 }
 
 // send submits a frame and splits the results of its last n commands off. A
