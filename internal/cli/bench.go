@@ -106,11 +106,18 @@ func (b *benching) check() error {
 		return usagef("leave it out to measure by time", "--ops %d is negative", b.ops)
 	}
 	for _, n := range b.names {
-		if !slices.ContainsFunc(workloads, func(w workload) bool { return w.name == n }) {
-			return usagef("see holdfast bench --help", "there is no workload %q", n)
+		if names := workloadNames(); !slices.Contains(names, n) {
+			return usagef(didYouMean(nearest(n, names), "see holdfast bench --help"), "there is no workload %q", n)
 		}
 	}
 	return nil
+}
+
+func workloadNames() (names []string) {
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
 }
 
 func (b *benching) run(ctx context.Context) error {

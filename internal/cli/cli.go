@@ -27,7 +27,8 @@ type app struct {
 	json    bool
 	timeout time.Duration
 
-	began bool // the command line was understood
+	began bool     // the command line was understood
+	words []string // the command line
 }
 
 // Main runs the program with its arguments, the first being the command, and
@@ -41,6 +42,7 @@ func Main(args []string) int {
 }
 
 func (a *app) main(args []string) int {
+	a.words = args
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -81,9 +83,14 @@ with nothing to install.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: a.prepare,
-		// An unknown command is a mistake, and not a wish for help.
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:              subcommand,
+	}
+	version := root.Flags().Bool("version", false, "print what this program was built from")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			return a.printVersion()
+		}
+		return cmd.Help()
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	p := root.PersistentFlags()
@@ -91,8 +98,9 @@ with nothing to install.`,
 	p.StringVar(&a.config, "config", "", "configuration file (default: holdfast/config.yaml in your configuration directory)")
 	p.BoolVar(&a.json, "json", false, "print JSON, errors too")
 	p.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long the backend may take to answer")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, flagError(cmd, err)) })
 	root.AddCommand(a.commands()...)
+	a.completeArguments(root)
 	return root
 }
 

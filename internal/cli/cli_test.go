@@ -152,3 +152,33 @@ func FuzzParseConfig(f *testing.F) {
 		}
 	})
 }
+
+// However many names and keys there are, a shell is given a few, and at once.
+func TestCompletion_Many(t *testing.T) {
+	const url = "mem://completion"
+	s, err := holdfast.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 3000 {
+		name := "jobs/" + strconv.Itoa(i)
+		hold, err := s.Mutex(name).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Release()
+		if _, err := s.KV().Put(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, words := range [][]string{{"show", "jobs/"}, {"lock", ""}, {"kv", "get", "jobs/"}} {
+		_, out, _ := here(t, append([]string{"__complete", "--url", url}, words...)...)
+		if n := strings.Count(out, "jobs/"); n != 200 {
+			t.Errorf("%v: %d words are suggested", words, n)
+		}
+	}
+	if _, out, _ := here(t, "__complete", "--url", url, "show", "jobs/2999"); !strings.HasPrefix(out, "jobs/2999\tmutex") {
+		t.Errorf("the name is completed as %s", out)
+	}
+}

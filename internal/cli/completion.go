@@ -25,7 +25,7 @@ func (a *app) completionCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			write, ok := shells[args[0]]
 			if !ok {
-				return usagef("there are "+strings.Join(names, ", "), "no completion for the shell %q", args[0])
+				return usagef(didYouMean(nearest(args[0], names), "there are "+strings.Join(names, ", ")), "no completion for the shell %q", args[0])
 			}
 			return write(c.Root(), a.out)
 		}}

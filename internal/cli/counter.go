@@ -29,7 +29,7 @@ type counterJSON struct {
 }
 
 func (a *app) counterCommand() *cobra.Command {
-	c := &cobra.Command{Use: "counter", Short: "Count together with everybody", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "counter", Short: "Count together with everybody", Args: subcommand,
 		Long: `Counters are 0 until they are changed, and stop at the ends of their range. With
 --unsigned they are 0 to 2⁶⁴-1, else -2⁶³ to 2⁶³-1; that is decided by the first
 change.`,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,11 +49,11 @@ func (s signalled) Error() string { return "ended by a signal: " + s.Signal.Stri
 // errTimeout is the cause when --timeout has passed.
 var errTimeout = errors.New("the backend has not answered in time")
 
-// usage is a mistake in the command line.
+// usage is a mistake in the command line; its hint is that of err, if it has one.
 func usage(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
-	if strings.Contains(err.Error(), "unknown shorthand flag") && strings.ContainsAny(err.Error(), "0123456789") {
-		hint = "put -- before negative numbers: " + cmd.CommandPath() + " -- NAME -5"
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+		hint = f.hint
 	}
 	return &failure{code: exitUsage, err: err, hint: hint}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
@@ -19,3 +20,13 @@ var SettingNames = settingNames
 
 // Root is the command line with all commands.
 func Root() *cobra.Command { return (&app{}).root() }
+
+// Nearest are the words that a mistyped one may have meant.
+var Nearest = nearest
+
+// Version is what --version prints of a build.
+func Version(info *debug.BuildInfo) string {
+	v := versionJSON{Go: "go", System: "linux/amd64"}
+	v.from(info)
+	return v.String()
+}

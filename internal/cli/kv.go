@@ -47,7 +47,7 @@ func textOrBytes(value []byte) (*string, []byte) {
 }
 
 func (a *app) kvCommand() *cobra.Command {
-	c := &cobra.Command{Use: "kv", Short: "Keep small values under keys", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "kv", Short: "Keep small values under keys", Args: subcommand,
 		Example: "  holdfast kv put config/colour blue\n  holdfast kv get config/colour\n  holdfast kv ls config/",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(a.kvGet(), a.kvPut(), a.kvDelete(), a.kvList())

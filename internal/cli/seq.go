@@ -22,7 +22,7 @@ type numbersJSON struct {
 const maxNumbers = 10_000
 
 func (a *app) seqCommand() *cobra.Command {
-	c := &cobra.Command{Use: "seq", Short: "Draw numbers that nobody else gets", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "seq", Short: "Draw numbers that nobody else gets", Args: subcommand,
 		Example: "  holdfast seq next order-ids\n  holdfast seq next -n 100 order-ids",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() }}
 	var start uint64

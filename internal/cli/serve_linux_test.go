@@ -139,6 +139,9 @@ func TestGroup(t *testing.T) {
 	if out := does(t, url, "member", "ls"); !strings.Contains(out, client) {
 		t.Errorf("the members are %s", out)
 	}
+	if out := does(t, url, "__complete", "member", "promote", ""); !strings.Contains(out, "4\t"+client) || !strings.Contains(out, "1\t"+hosts[0]) {
+		t.Errorf("the numbers are completed as %s", out)
+	}
 }
 
 // group says how to start n nodes.

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command or a session lives; look at sessions", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "session", Short: "Keep keys for as long as a command or a session lives; look at sessions", Args: subcommand,
 		Example: `  holdfast session run --put services/web/7=10.0.0.7:80 -- ./web
   holdfast session keep --put maintenance=yes
   holdfast session ls`,

@@ -52,7 +52,7 @@ func setFrom(f *pflag.Flag, file map[string]string) error {
 		return nil
 	}
 	if err := f.Value.Set(value); err != nil {
-		return fmt.Errorf("%s sets %s to %q: %w", origin, f.Name, value, err)
+		return usagef(durationHint(f, "", value), "%s sets %s to %q: %w", origin, f.Name, value, err)
 	}
 	f.Changed = true
 	return nil

@@ -18,7 +18,7 @@ import (
 
 func (a *app) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "snapshot", Short: "Save, check and restore all that a server knows", Args: cobra.NoArgs,
+		Use: "snapshot", Short: "Save, check and restore all that a server knows", Args: subcommand,
 		Example: "  holdfast snapshot save backup.snap\n  holdfast snapshot verify backup.snap\n  holdfast snapshot restore backup.snap --data /var/lib/holdfast-new",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

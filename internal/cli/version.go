@@ -3,6 +3,7 @@ package cli
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -18,18 +19,32 @@ type versionJSON struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: cobra.NoArgs, Example: "  holdfast version --json",
-		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
-			return a.print().value(v, "holdfast %s %s %s", v.Version, v.Go, v.System)
-		}}
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() }}
 }
 
-func buildVersion() versionJSON {
+// printVersion is version and --version.
+func (a *app) printVersion() error {
 	v := versionJSON{Version: "(devel)", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.from(info)
 	}
+	return a.print().value(v, "%s", v)
+}
+
+// String is the version in one line, for people.
+func (v versionJSON) String() string {
+	parts := []string{"holdfast", v.Version}
+	if v.Revision != "" {
+		parts = append(parts, "revision", v.Revision)
+	}
+	if v.Modified {
+		parts = append(parts, "modified")
+	}
+	return strings.Join(append(parts, v.Go, v.System), " ")
+}
+
+// from notes what the build says of itself.
+func (v *versionJSON) from(info *debug.BuildInfo) {
 	if info.Main.Version != "" {
 		v.Version = info.Main.Version
 	}
@@ -41,5 +56,4 @@ func buildVersion() versionJSON {
 			v.Modified = s.Value == "true"
 		}
 	}
-	return v
 }
