@@ -95,7 +95,7 @@ func (s *Space) ask(ctx context.Context, c *claim, w *wish) (*Hold, error) {
 	w.MaxHold, w.MinHold, w.Delay = c.cfg.maxHold, c.cfg.minHold, c.cfg.delay
 	c.wants = w.Wants
 	if c.cfg.under != nil {
-		w.Lease, w.Spec = c.cfg.under.lease, c.cfg.under.lease.Spec
+		w.Session, w.Spec = c.cfg.under.session, c.cfg.under.session.Spec
 	}
 	if c.cfg.spec.Manual {
 		return s.askByHand(ctx, c, w)
@@ -150,8 +150,8 @@ func (c *claim) admit(lost func(error)) error {
 	if !c.r.add(c) {
 		return errClosed
 	}
-	if c.grant.Lease != nil {
-		c.tie.To(c.grant.Lease, lost)
+	if c.grant.Session != nil {
+		c.tie.To(c.grant.Session, lost)
 	}
 	c.look()
 	return nil

@@ -11,17 +11,17 @@ import (
 // bare grants everything at once, so that only the layer above is measured.
 type bare struct {
 	driver.Base
-	lease *driver.Lease
-	token uint64
+	session *driver.Session
+	token   uint64
 }
 
-func newBare() *bare { return &bare{lease: driver.NewLease(driver.LeaseID{1}, driver.Spec{})} }
+func newBare() *bare { return &bare{session: driver.NewSession(driver.SessionID{1}, driver.Spec{})} }
 
 func (b *bare) Info() driver.Info { return driver.Info{Scheme: "bare"} }
 
 func (b *bare) Acquire(context.Context, *driver.Request) (driver.Grant, error) {
 	b.token++
-	return driver.Grant{Token: b.token, Lease: b.lease, Handle: b}, nil
+	return driver.Grant{Token: b.token, Session: b.session, Handle: b}, nil
 }
 
 func (b *bare) Release(context.Context) error { return nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// claim is a granted wish. Leases, drivers and the Space refer to it; the
+// claim is a granted wish. Sessions, drivers and the Space refer to it; the
 // caller's Hold refers to a grip of it and is referred to by nobody here, so
 // that its becoming unreachable can be noticed.
 type claim struct {
@@ -44,7 +44,7 @@ type grip struct {
 	result   error // of Release
 }
 
-// lost ends the claim because of cause. Drivers and leases call it under their
+// lost ends the claim because of cause. Drivers and sessions call it under their
 // locks, so the hooks are told beside.
 func (c *claim) lost(cause error) {
 	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
@@ -143,13 +143,13 @@ var errMaxHold = errors.New("its MaxHold has passed")
 // look compares the clock, so that a late timer lets nobody act.
 func (c *claim) look() {
 	c.mu.Lock()
-	over, lease, deadline := c.over, c.grant.Lease, c.grant.Deadline
+	over, session, deadline := c.over, c.grant.Session, c.grant.Deadline
 	c.mu.Unlock()
 	if over != nil {
 		return
 	}
-	if lease != nil {
-		if err := lease.Err(); err != nil {
+	if session != nil {
+		if err := session.Err(); err != nil {
 			c.lost(err)
 			return
 		}
@@ -178,12 +178,12 @@ func (g *grip) state() error {
 // deadline is when the claim ends unless something moves it; false: never.
 func (c *claim) deadline() (time.Time, bool) {
 	c.mu.Lock()
-	lease, own := c.grant.Lease, c.grant.Deadline
+	session, own := c.grant.Session, c.grant.Deadline
 	c.mu.Unlock()
-	if lease == nil {
+	if session == nil {
 		return own, !own.IsZero()
 	}
-	d, ok := lease.Deadline()
+	d, ok := session.Deadline()
 	if ok && !own.IsZero() && own.Before(d) || !ok {
 		return own, !own.IsZero()
 	}

@@ -100,7 +100,7 @@ func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return wrap("renew", c.name, err)
 	}
-	return c.r.wrap("renew", c.name, FeatureSession, c.r.d.KeepLease(ctx, c.grant.Lease, ttl))
+	return c.r.wrap("renew", c.name, FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
 }
 
 func (c *claim) checkRenew(ttl time.Duration) error {

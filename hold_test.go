@@ -72,7 +72,7 @@ func TestHold_Err_BeforeTheNextIsGranted(t *testing.T) {
 	})
 }
 
-func TestHold_LeaseEnd(t *testing.T) {
+func TestHold_SessionEnd(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 30 * time.Second, 24 * time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestHold_ManualRenew(t *testing.T) {
 		if err := other.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if n := toy.called("end lease"); n != 1 {
+		if n := toy.called("end session"); n != 1 {
 			t.Errorf("%d sessions were ended, want the released one", n)
 		}
 	})
@@ -246,9 +246,9 @@ func TestHold_ManualRenew_LongWait(t *testing.T) {
 		if d, _ := h.Deadline(); driver.Until(d) < 7*time.Second {
 			t.Errorf("only %s are left after the wait", driver.Until(d))
 		}
-		kept := toy.called("keep lease")
+		kept := toy.called("keep session")
 		time.Sleep(time.Minute)
-		if n := toy.called("keep lease"); n != kept {
+		if n := toy.called("keep session"); n != kept {
 			t.Errorf("somebody renewed %d times after the grant", n-kept)
 		}
 		wantErr(t, h.Err(), holdfast.ErrLost)
@@ -266,7 +266,7 @@ func TestHold_ManualRenew_CancelledWait(t *testing.T) {
 		_, err := s.Mutex("a", holdfast.ManualRenew()).Acquire(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
 		synctest.Wait()
-		if n := toy.called("end lease"); n != 1 {
+		if n := toy.called("end session"); n != 1 {
 			t.Errorf("%d sessions were ended, want 1", n)
 		}
 	})

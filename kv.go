@@ -33,7 +33,7 @@ func (k *KV) entry(kv driver.KV) Entry {
 	return Entry{
 		Key: trim(kv.Key, k.s.prefix), Value: kv.Value,
 		Created: Revision(kv.Created), Modified: Revision(kv.Modified), Version: kv.Version,
-		Session: kv.Lease, ExpiresIn: kv.ExpiresIn,
+		Session: kv.Session, ExpiresIn: kv.ExpiresIn,
 	}
 }
 

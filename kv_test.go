@@ -222,9 +222,9 @@ func TestPagesAreJoined(t *testing.T) {
 	if keys, err := ses.Keys(t.Context()); err != nil || strings.Join(keys, "") != "abc" {
 		t.Errorf("keys %q, %v", keys, err)
 	}
-	before := toy.called("lease info")
-	if _, err := ses.TimeToLive(t.Context()); err != nil || toy.called("lease info") != before+1 {
-		t.Errorf("the time to live takes %d answers, %v", toy.called("lease info")-before, err)
+	before := toy.called("session info")
+	if _, err := ses.TimeToLive(t.Context()); err != nil || toy.called("session info") != before+1 {
+		t.Errorf("the time to live takes %d answers, %v", toy.called("session info")-before, err)
 	}
 	cancel()
 	<-over

@@ -115,7 +115,7 @@ func (c *claim) gone() bool {
 
 // dead reports that the session is over.
 func (c *claim) dead() bool {
-	return c.grant.Lease != nil && c.grant.Lease.Err() != nil
+	return c.grant.Session != nil && c.grant.Session.Err() != nil
 }
 
 // tell does the backend's part of a release once.
@@ -124,7 +124,7 @@ func (c *claim) tell(ctx context.Context) error {
 	if !c.cfg.spec.Manual || again(err) {
 		return err
 	}
-	return firstError(err, c.r.d.EndLease(ctx, c.grant.Lease))
+	return firstError(err, c.r.d.EndSession(ctx, c.grant.Session))
 }
 
 // again reports that nobody knows whether the backend heard it.
@@ -138,9 +138,9 @@ func again(err error) bool {
 func (c *claim) insist() {
 	ctx, cancel := context.WithCancel(c.r.life)
 	defer cancel()
-	if c.grant.Lease != nil {
+	if c.grant.Session != nil {
 		var tie driver.Tie
-		tie.To(c.grant.Lease, func(error) { cancel() })
+		tie.To(c.grant.Session, func(error) { cancel() })
 		defer tie.Untie()
 	}
 	err := retry(ctx, c.tell)

@@ -15,11 +15,11 @@ import (
 // with it. Its owner keeps it alive by Keep, more often than its TTL, unless it
 // was made with [AutoRenew]. Safe for concurrent use.
 type Session struct {
-	r      *root
-	prefix string
-	lease  *driver.Lease
-	once   sync.Once
-	result error // of Revoke
+	r       *root
+	prefix  string
+	session *driver.Session
+	once    sync.Once
+	result  error // of Revoke
 }
 
 // Session opens a session of its own.
@@ -33,22 +33,22 @@ func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, e
 	if err := firstError(cfg.err, s.r.readyToHold(ctx, FeatureSession, &cfg)); err != nil {
 		return nil, wrap("open session", "", err)
 	}
-	lease, err := s.r.d.OpenLease(ctx, cfg.spec)
+	session, err := s.r.d.OpenSession(ctx, cfg.spec)
 	if err != nil {
 		return nil, s.r.wrap("open session", "", FeatureSession, err)
 	}
-	return &Session{r: s.r, prefix: s.prefix, lease: lease}, nil
+	return &Session{r: s.r, prefix: s.prefix, session: session}, nil
 }
 
 // ID names the session everywhere.
-func (s *Session) ID() SessionID { return s.lease.ID }
+func (s *Session) ID() SessionID { return s.session.ID }
 
 // Done is closed when the session is over.
-func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
+func (s *Session) Done() <-chan struct{} { return s.session.Done() }
 
 // Err is nil exactly as long as the session lasts; it compares the clock.
 func (s *Session) Err() error {
-	err := s.lease.Err()
+	err := s.session.Err()
 	switch {
 	case err == nil:
 		return nil
@@ -59,21 +59,21 @@ func (s *Session) Err() error {
 }
 
 // Deadline is when the session ends unless it is kept; false: it has none.
-func (s *Session) Deadline() (time.Time, bool) { return s.lease.Deadline() }
+func (s *Session) Deadline() (time.Time, bool) { return s.session.Deadline() }
 
 // Keep keeps the session for another TTL from now.
 func (s *Session) Keep(ctx context.Context) error {
 	if err := firstError(s.Err(), s.r.ready(ctx, "")); err != nil {
 		return wrap("keep session", s.ID().String(), err)
 	}
-	return s.r.wrap("keep session", s.ID().String(), FeatureSession, s.r.d.KeepLease(ctx, s.lease, 0))
+	return s.r.wrap("keep session", s.ID().String(), FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
 }
 
 // Info tells what the backend knows of the session: what it holds, what it waits
 // for, its keys; each once and in order. More than a thousand are read page by page:
 // of what changes meanwhile some may be missing.
 func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
-	whole, r := SessionInfo{}, driver.LeaseInfoRequest{ID: s.lease.ID}
+	whole, r := SessionInfo{}, driver.SessionInfoRequest{ID: s.session.ID}
 	for more := true; more; more = r.After != "" {
 		page, err := s.page(ctx, &r)
 		if err != nil {
@@ -92,11 +92,11 @@ func (s *Session) Info(ctx context.Context) (SessionInfo, error) {
 }
 
 // page is a part of Info.
-func (s *Session) page(ctx context.Context, r *driver.LeaseInfoRequest) (SessionInfo, error) {
+func (s *Session) page(ctx context.Context, r *driver.SessionInfoRequest) (SessionInfo, error) {
 	if err := s.r.ready(ctx, ""); err != nil {
 		return SessionInfo{}, wrap("session info", s.ID().String(), err)
 	}
-	info, err := s.r.d.LeaseInfo(ctx, r)
+	info, err := s.r.d.SessionInfo(ctx, r)
 	for _, names := range [][]string{info.Names, info.Waits, info.Keys} {
 		for i, name := range names {
 			names[i] = trim(name, s.prefix)
@@ -107,7 +107,7 @@ func (s *Session) page(ctx context.Context, r *driver.LeaseInfoRequest) (Session
 
 // TimeToLive is what the backend's own clock leaves to the session.
 func (s *Session) TimeToLive(ctx context.Context) (time.Duration, error) {
-	info, err := s.page(ctx, &driver.LeaseInfoRequest{ID: s.lease.ID, Max: 1})
+	info, err := s.page(ctx, &driver.SessionInfoRequest{ID: s.session.ID, Max: 1})
 	return info.ExpiresIn, err
 }
 
@@ -134,13 +134,13 @@ func (s *Session) revoke() {
 		s.result = wrap("revoke", s.ID().String(), err)
 		return
 	}
-	for _, c := range s.r.snapshot(func(c *claim) bool { return c.grant.Lease == s.lease }) {
+	for _, c := range s.r.snapshot(func(c *claim) bool { return c.grant.Session == s.session }) {
 		c.lost(errRevoked)
 	}
 	ctx := until.In(s.patience())
 	defer ctx.Stop()
-	err := s.r.d.EndLease(ctx, s.lease)
-	s.lease.End(ErrReleased)
+	err := s.r.d.EndSession(ctx, s.session)
+	s.session.End(ErrReleased)
 	s.result = s.r.wrap("revoke", s.ID().String(), FeatureSession, err)
 }
 
@@ -157,16 +157,16 @@ func (s *Session) patience() time.Duration {
 // askByHand sends a wish on a session of its own that nobody renews once it is
 // granted.
 func (s *Space) askByHand(ctx context.Context, c *claim, w *wish) (*Hold, error) {
-	lease, err := s.r.d.OpenLease(ctx, c.cfg.spec)
+	session, err := s.r.d.OpenSession(ctx, c.cfg.spec)
 	if err != nil {
 		return nil, err
 	}
-	w.Lease = lease
-	keeper := s.r.keepWhileWaiting(lease)
+	w.Session = session
+	keeper := s.r.keepWhileWaiting(session)
 	g, err := s.r.d.Acquire(ctx, &w.Request)
 	keeper.stop()
 	if err != nil {
-		s.r.spawn(func() { s.r.endLease(lease) })
+		s.r.spawn(func() { s.r.endSession(session) })
 		return nil, err
 	}
 	return s.startFull(ctx, c, g, w)
@@ -175,37 +175,37 @@ func (s *Space) askByHand(ctx context.Context, c *claim, w *wish) (*Hold, error)
 // startFull begins the hold with most of its TTL ahead: what the wait took is
 // not the holder's.
 func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *wish) (*Hold, error) {
-	d, ok := w.Lease.Deadline()
+	d, ok := w.Session.Deadline()
 	if ok && driver.Until(d) < c.cfg.spec.TTL*3/4 {
-		if err := s.r.d.KeepLease(ctx, w.Lease, 0); err != nil {
-			s.r.spawn(func() { s.r.endLease(w.Lease) })
+		if err := s.r.d.KeepSession(ctx, w.Session, 0); err != nil {
+			s.r.spawn(func() { s.r.endSession(w.Session) })
 			return nil, err
 		}
 	}
 	return c.begin(g, w.Lost)
 }
 
-// endLease gives back a session that serves nobody. If it fails, the session
+// endSession gives back a session that serves nobody. If it fails, the session
 // ends by its TTL.
-func (r *root) endLease(l *driver.Lease) {
+func (r *root) endSession(l *driver.Session) {
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
-	_ = r.d.EndLease(ctx, l)
+	_ = r.d.EndSession(ctx, l)
 	l.End(ErrReleased)
 }
 
 // keeper renews a session that waits for its grant.
 type keeper struct {
-	r     *root
-	lease *driver.Lease
+	r       *root
+	session *driver.Session
 
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
 }
 
-func (r *root) keepWhileWaiting(l *driver.Lease) *keeper {
-	k := &keeper{r: r, lease: l}
+func (r *root) keepWhileWaiting(l *driver.Session) *keeper {
+	k := &keeper{r: r, session: l}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.timer = time.AfterFunc(l.Spec.TTL/3, k.keep)
@@ -214,15 +214,15 @@ func (r *root) keepWhileWaiting(l *driver.Lease) *keeper {
 
 func (k *keeper) keep() {
 	k.r.spawn(func() {
-		ctx, cancel := context.WithTimeout(k.r.life, k.lease.Spec.TTL/3)
+		ctx, cancel := context.WithTimeout(k.r.life, k.session.Spec.TTL/3)
 		defer cancel()
-		if err := k.r.d.KeepLease(ctx, k.lease, 0); err != nil {
-			k.r.fault("keep session", k.lease.ID.String(), err)
+		if err := k.r.d.KeepSession(ctx, k.session, 0); err != nil {
+			k.r.fault("keep session", k.session.ID.String(), err)
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if !k.stopped {
-			k.timer.Reset(k.lease.Spec.TTL / 3)
+			k.timer.Reset(k.session.Spec.TTL / 3)
 		}
 	})
 }

@@ -95,7 +95,7 @@ func TestSession_Revoke(t *testing.T) {
 		if other.Err() != nil || toy.holders("a") != 0 {
 			t.Errorf("the other hold: %v; %d holders", other.Err(), toy.holders("a"))
 		}
-		if err := ses.Revoke(); err != nil || toy.called("end lease") != 1 {
+		if err := ses.Revoke(); err != nil || toy.called("end session") != 1 {
 			t.Errorf("second Revoke: %v", err)
 		}
 		var none *holdfast.Session
@@ -133,7 +133,7 @@ func TestSession_Spec(t *testing.T) {
 	s, toy := open(t, holdfast.TTL(time.Minute))
 	ses := session(t, s, holdfast.TTL(10*time.Second), holdfast.Owner("me"))
 	acquire(t, s.Mutex("a", holdfast.Under(ses)))
-	if r := toy.lastRequest(); r.Lease == nil || r.Lease.ID != ses.ID() || r.Spec.TTL != 10*time.Second || r.Spec.Owner != "me" {
+	if r := toy.lastRequest(); r.Session == nil || r.Session.ID != ses.ID() || r.Spec.TTL != 10*time.Second || r.Spec.Owner != "me" {
 		t.Errorf("request %+v", r)
 	}
 }

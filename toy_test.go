@@ -14,7 +14,7 @@ import (
 )
 
 // toy is a whole backend in a few lines: one lock, one queue a name, real
-// leases, and places where a test can make things fail. It is written apart
+// sessions, and places where a test can make things fail. It is written apart
 // from the real in-memory backend so that the API is tested by itself.
 type toy struct {
 	driver.Base
@@ -26,28 +26,28 @@ type toy struct {
 	onCount   func(r *driver.CountRequest) error                 // after a count was done
 	onReserve func(ctx context.Context, r *driver.ReserveRequest) error
 	onChange  func(c driver.Change) // before a change
-	onEnd     func()                // before a lease is ended
+	onEnd     func()                // before a session is ended
 	onClose   func()
 	answer    int // how many keys or claims one answer tells; 0: all
 
-	mu       sync.Mutex
-	rev      uint64
-	names    map[string]*toyName
-	leases   map[driver.LeaseID]*toyLease
-	shared   map[driver.Spec]*toyLease
-	counts   map[string]uint64
-	counted  map[[16]byte]uint64
-	next     map[string]uint64
-	latches  map[string]int64
-	keys     map[string]driver.KV
-	keyLease map[string]driver.LeaseID
-	log      []driver.Event
-	more     chan struct{} // closed and replaced at each event
-	stalled  bool
-	fault    func(op, name string, err error)
-	requests []driver.Request
-	calls    map[string]int
-	closed   bool
+	mu         sync.Mutex
+	rev        uint64
+	names      map[string]*toyName
+	sessions   map[driver.SessionID]*toySession
+	shared     map[driver.Spec]*toySession
+	counts     map[string]uint64
+	counted    map[[16]byte]uint64
+	next       map[string]uint64
+	latches    map[string]int64
+	keys       map[string]driver.KV
+	keySession map[string]driver.SessionID
+	log        []driver.Event
+	more       chan struct{} // closed and replaced at each event
+	stalled    bool
+	fault      func(op, name string, err error)
+	requests   []driver.Request
+	calls      map[string]int
+	closed     bool
 }
 
 type toyName struct {
@@ -59,7 +59,7 @@ type toyName struct {
 type toyClaim struct {
 	t       *toy
 	wants   []driver.Want
-	lease   *toyLease
+	session *toySession
 	token   uint64
 	value   []byte
 	owner   string
@@ -69,8 +69,8 @@ type toyClaim struct {
 	revoked bool
 }
 
-type toyLease struct {
-	*driver.Lease
+type toySession struct {
+	*driver.Session
 	ttl   time.Duration
 	end   *time.Timer // the engine's own, later than the client's
 	renew *time.Timer
@@ -90,9 +90,9 @@ func newToy(features ...driver.Feature) *toy {
 	}
 	t := &toy{
 		info:  driver.Info{Scheme: "toy", Features: map[driver.Feature]bool{}, MinTTL: time.Second, MaxTTL: 24 * time.Hour},
-		names: map[string]*toyName{}, leases: map[driver.LeaseID]*toyLease{}, shared: map[driver.Spec]*toyLease{},
+		names: map[string]*toyName{}, sessions: map[driver.SessionID]*toySession{}, shared: map[driver.Spec]*toySession{},
 		counts: map[string]uint64{}, counted: map[[16]byte]uint64{}, next: map[string]uint64{}, latches: map[string]int64{},
-		keys: map[string]driver.KV{}, keyLease: map[string]driver.LeaseID{}, more: make(chan struct{}), calls: map[string]int{},
+		keys: map[string]driver.KV{}, keySession: map[string]driver.SessionID{}, more: make(chan struct{}), calls: map[string]int{},
 	}
 	for _, f := range features {
 		t.info.Features[f] = true
@@ -200,12 +200,12 @@ func (t *toy) claim(r *driver.Request) (*toyClaim, error) {
 		return nil, driver.ErrClosed
 	}
 	c := &toyClaim{t: t, wants: slices.Clone(r.Wants), value: r.Value, owner: r.Spec.Owner, lost: r.Lost, ready: make(chan struct{})}
-	if r.Lease != nil {
-		c.lease = t.leases[r.Lease.ID]
+	if r.Session != nil {
+		c.session = t.sessions[r.Session.ID]
 	} else {
-		c.lease = t.share(r.Spec)
+		c.session = t.share(r.Spec)
 	}
-	if c.lease == nil {
+	if c.session == nil {
 		return nil, driver.ErrLost
 	}
 	for _, w := range r.Wants {
@@ -241,7 +241,7 @@ func (c *toyClaim) describe(name string) driver.Claim {
 	i := slices.IndexFunc(c.wants, func(w driver.Want) bool { return w.Name == name })
 	w := c.wants[i]
 	return driver.Claim{Name: name, Kind: w.Kind, Mode: w.Mode, Weight: w.Weight, Token: c.token, Owner: c.owner,
-		Value: c.value, Lease: c.lease.ID, Modified: c.token, Held: time.Second}
+		Value: c.value, Session: c.session.ID, Modified: c.token, Held: time.Second}
 }
 
 // settle grants what can be granted, the first in line first; lock held.
@@ -336,10 +336,10 @@ func (t *toy) wait(ctx context.Context, c *toyClaim, maxHold time.Duration) (dri
 		defer t.mu.Unlock()
 		t.drop(c)
 		return driver.Grant{}, ctx.Err()
-	case <-c.lease.Done():
-		return driver.Grant{}, c.lease.Err()
+	case <-c.session.Done():
+		return driver.Grant{}, c.session.Err()
 	}
-	g := driver.Grant{Token: c.token, Lease: c.lease.Lease, Handle: c}
+	g := driver.Grant{Token: c.token, Session: c.session.Session, Handle: c}
 	if maxHold > 0 {
 		g.Deadline = driver.Now().Add(maxHold)
 	}
@@ -427,7 +427,7 @@ func (c *toyClaim) replace(mode driver.Mode, lost func(error), newToken bool) dr
 		}
 	}
 	c.t.settle()
-	return driver.Grant{Token: next.token, Lease: next.lease.Lease, Handle: &next}
+	return driver.Grant{Token: next.token, Session: next.session.Session, Handle: &next}
 }
 
 func (c *toyClaim) proclaim(v []byte) error {
@@ -456,11 +456,11 @@ func (t *toy) Close(context.Context) error {
 		f()
 	}
 	t.mu.Lock()
-	leases := slices.Collect(maps.Values(t.leases))
+	sessions := slices.Collect(maps.Values(t.sessions))
 	t.closed = true
 	t.calls["close"]++
 	t.mu.Unlock()
-	for _, l := range leases {
+	for _, l := range sessions {
 		l.stop()
 		l.End(driver.ErrClosed)
 		t.expire(l)

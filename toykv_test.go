@@ -43,11 +43,11 @@ func (t *toy) holds(c driver.Compare) bool {
 			return false
 		}
 		order = bytes.Compare(kv.Value, c.Value)
-	case driver.CompareLease:
+	case driver.CompareSession:
 		if !known {
 			return false
 		}
-		order = bytes.Compare(kv.Lease[:], c.Lease[:])
+		order = bytes.Compare(kv.Session[:], c.Session[:])
 	}
 	return map[driver.Relation]bool{driver.Equal: order == 0, driver.NotEqual: order != 0, driver.Less: order < 0, driver.Greater: order > 0}[c.Is]
 }
@@ -114,9 +114,9 @@ func (t *toy) put(op driver.Op) (res driver.OpResult) {
 	}
 	kv.Value, kv.Modified, kv.ExpiresIn = op.Value, t.rev, op.Expire
 	kv.Version++
-	if op.Lease != nil {
-		kv.Lease = op.Lease.ID
-		t.keyLease[op.Key] = op.Lease.ID
+	if op.Session != nil {
+		kv.Session = op.Session.ID
+		t.keySession[op.Key] = op.Session.ID
 	}
 	t.keys[op.Key] = kv
 	t.emit(driver.Event{Kind: "kv", Verb: "put", Name: op.Key, KV: &kv})

@@ -17,7 +17,7 @@ const (
 	CompareCreated  = driver.CompareCreate
 	CompareVersion  = driver.CompareVersion
 	CompareValue    = driver.CompareValue
-	CompareSession  = driver.CompareLease
+	CompareSession  = driver.CompareSession
 
 	Equal    = driver.Equal
 	NotEqual = driver.NotEqual
@@ -148,7 +148,7 @@ func (k *KV) ops(to *[]driver.Op, ops []Op) error {
 			op.After = k.s.prefix + op.After
 		}
 		if o.put.session != nil {
-			op.Lease = o.put.session.lease
+			op.Session = o.put.session.session
 		}
 		op.Expire = o.put.expire
 		*to = append(*to, op)

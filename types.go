@@ -27,9 +27,9 @@ type (
 	// Event is something that happened, as [Space.Watch] tells it.
 	Event = driver.Event
 	// SessionID names a session.
-	SessionID = driver.LeaseID
+	SessionID = driver.SessionID
 	// SessionInfo is a session as the backend knows it.
-	SessionInfo = driver.LeaseInfo
+	SessionInfo = driver.SessionInfo
 )
 
 // The features, for [Require].

@@ -38,18 +38,18 @@ func (Base) Resize(context.Context, string, int64) error { return errors.ErrUnsu
 // Delete is unsupported.
 func (Base) Delete(context.Context, ResourceKind, string) error { return errors.ErrUnsupported }
 
-// OpenLease is unsupported.
-func (Base) OpenLease(context.Context, Spec) (*Lease, error) { return nil, errors.ErrUnsupported }
+// OpenSession is unsupported.
+func (Base) OpenSession(context.Context, Spec) (*Session, error) { return nil, errors.ErrUnsupported }
 
-// KeepLease is unsupported.
-func (Base) KeepLease(context.Context, *Lease, time.Duration) error { return errors.ErrUnsupported }
+// KeepSession is unsupported.
+func (Base) KeepSession(context.Context, *Session, time.Duration) error { return errors.ErrUnsupported }
 
-// EndLease is unsupported.
-func (Base) EndLease(context.Context, *Lease) error { return errors.ErrUnsupported }
+// EndSession is unsupported.
+func (Base) EndSession(context.Context, *Session) error { return errors.ErrUnsupported }
 
-// LeaseInfo is unsupported.
-func (Base) LeaseInfo(context.Context, *LeaseInfoRequest) (LeaseInfo, error) {
-	return LeaseInfo{}, errors.ErrUnsupported
+// SessionInfo is unsupported.
+func (Base) SessionInfo(context.Context, *SessionInfoRequest) (SessionInfo, error) {
+	return SessionInfo{}, errors.ErrUnsupported
 }
 
 // Count is unsupported.

@@ -63,7 +63,7 @@ func TestStrings(t *testing.T) {
 			t.Errorf("kind %d is %q, want %q", k, k, want)
 		}
 	}
-	if s := (driver.LeaseID{0xab, 15: 1}).String(); s != "ab000000000000000000000000000001" {
-		t.Errorf("lease id is %q", s)
+	if s := (driver.SessionID{0xab, 15: 1}).String(); s != "ab000000000000000000000000000001" {
+		t.Errorf("session id is %q", s)
 	}
 }

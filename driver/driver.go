@@ -46,15 +46,15 @@ type Driver interface {
 	Resize(ctx context.Context, name string, limit int64) error
 	Delete(ctx context.Context, kind ResourceKind, name string) error
 
-	// OpenLease opens a session of its own, not shared with other calls.
-	OpenLease(ctx context.Context, s Spec) (*Lease, error)
-	// KeepLease renews l by hand for ttl (0: the one it has). The deadline only
+	// OpenSession opens a session of its own, not shared with other calls.
+	OpenSession(ctx context.Context, s Spec) (*Session, error)
+	// KeepSession renews l by hand for ttl (0: the one it has). The deadline only
 	// grows.
-	KeepLease(ctx context.Context, l *Lease, ttl time.Duration) error
-	// EndLease revokes l with all that hangs on it; ErrLost if it had ended.
-	EndLease(ctx context.Context, l *Lease) error
-	// LeaseInfo tells what the engine knows of a session, by its id.
-	LeaseInfo(ctx context.Context, r *LeaseInfoRequest) (LeaseInfo, error)
+	KeepSession(ctx context.Context, l *Session, ttl time.Duration) error
+	// EndSession revokes l with all that hangs on it; ErrLost if it had ended.
+	EndSession(ctx context.Context, l *Session) error
+	// SessionInfo tells what the engine knows of a session, by its id.
+	SessionInfo(ctx context.Context, r *SessionInfoRequest) (SessionInfo, error)
 
 	Count(ctx context.Context, r *CountRequest) (CountReply, error)
 	Reserve(ctx context.Context, r *ReserveRequest) (ReserveReply, error)
@@ -75,7 +75,7 @@ type Driver interface {
 	// keepalive, a release that nobody waits for. Called before any other
 	// method; f is never nil and must not block.
 	OnFault(f func(op, name string, err error))
-	// Close ends every lease that this driver opened, in one step where the
+	// Close ends every session that this driver opened, in one step where the
 	// engine allows; calls that wait answer ErrClosed. It is called once.
 	Close(ctx context.Context) error
 
@@ -184,7 +184,7 @@ type Spec struct {
 	TTL   time.Duration
 	Owner string // for people; decides nothing
 	Meta  string
-	// Manual: nobody renews it but KeepLease.
+	// Manual: nobody renews it but KeepSession.
 	Manual bool
 	// Policy and Grace say what becomes of its claims when the deadline passes;
 	// sessions of the library keep the zero value.
@@ -212,9 +212,9 @@ type Request struct {
 	ID    [16]byte
 	Wants []Want
 	Spec  Spec
-	// Lease is the session to hang it on; nil: the shared one of Spec.
-	Lease *Lease
-	Try   bool
+	// Session is the session to hang it on; nil: the shared one of Spec.
+	Session *Session
+	Try     bool
 	// MaxHold ends the hold this long after its grant or last extension.
 	MaxHold time.Duration
 	// MinHold keeps the name taken this long after the grant, released or not.
@@ -236,9 +236,9 @@ type Request struct {
 // Grant is a granted Request.
 type Grant struct {
 	Token uint64 // below 2⁵³
-	// Lease ends the hold when it ends; nil: only Request.Lost does.
-	Lease *Lease
-	// Deadline is when this hold alone ends (max-hold); zero: with its lease.
+	// Session ends the hold when it ends; nil: only Request.Lost does.
+	Session *Session
+	// Deadline is when this hold alone ends (max-hold); zero: with its session.
 	Deadline time.Time
 	Handle   Handle
 	// Tokens has one token a want where they differ; nil: Token serves all.
@@ -283,7 +283,7 @@ type Claim struct {
 	Token    uint64 // 0: waiting
 	Owner    string
 	Meta     string
-	Lease    LeaseID
+	Session  SessionID
 	Value    []byte
 	Created  uint64        // revision at which it was made
 	Modified uint64        // revision of its last change
@@ -293,8 +293,8 @@ type Claim struct {
 	// is first; 0: unknown or none.
 	ExpiresIn time.Duration
 	Position  int // 0: holds; 1: next
-	// Before is the lease of the claim it waits behind.
-	Before LeaseID
+	// Before is the session of the claim it waits behind.
+	Before SessionID
 	// Revoked: its end is decided, but its holder may still believe in it.
 	Revoked bool
 	// Stale: its session's deadline has passed and its policy keeps it.
@@ -351,15 +351,15 @@ type ForceRequest struct {
 // ForceReply says how long the name may still be believed to be held.
 type ForceReply struct{ Until time.Duration }
 
-// LeaseID names a session.
-type LeaseID [16]byte
+// SessionID names a session.
+type SessionID [16]byte
 
 // String is the id in hexadecimal digits.
-func (id LeaseID) String() string { return hex.EncodeToString(id[:]) }
+func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
 
-// LeaseInfoRequest asks for a session.
-type LeaseInfoRequest struct {
-	ID LeaseID
+// SessionInfoRequest asks for a session.
+type SessionInfoRequest struct {
+	ID SessionID
 	// After is where to begin: what an earlier answer's Next was; empty: at the
 	// beginning.
 	After string
@@ -369,9 +369,9 @@ type LeaseInfoRequest struct {
 	_   struct{}
 }
 
-// LeaseInfo is a session as the engine knows it.
-type LeaseInfo struct {
-	ID        LeaseID
+// SessionInfo is a session as the engine knows it.
+type SessionInfo struct {
+	ID        SessionID
 	TTL       time.Duration // as granted
 	ExpiresIn time.Duration
 	Owner     string

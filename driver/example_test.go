@@ -49,9 +49,9 @@ func Example() {
 	// holdfast: next "ids": unsupported operation: the counters backend has no "sequence"; open with Require("sequence") to learn it at the start true
 }
 
-// A lease ends all that is tied to it, once, at its deadline or before.
-func ExampleLease() {
-	l := driver.NewLease(driver.LeaseID{1}, driver.Spec{TTL: 30 * time.Second})
+// A session ends all that is tied to it, once, at its deadline or before.
+func ExampleSession() {
+	l := driver.NewSession(driver.SessionID{1}, driver.Spec{TTL: 30 * time.Second})
 	l.Extend(driver.Now(), 30*time.Second) // the engine answered "good for 30 s"
 	var hold driver.Tie
 	hold.To(l, func(cause error) { fmt.Println("hold ended:", cause) })

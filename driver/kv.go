@@ -9,7 +9,7 @@ type KV struct {
 	Created  uint64 // revision of its creation
 	Modified uint64 // revision of its last change
 	Version  uint64 // 1 when created, then counted up
-	Lease    LeaseID
+	Session  SessionID
 	// ExpiresIn is the time left to its own expiry; 0: none.
 	ExpiresIn time.Duration
 }
@@ -23,10 +23,10 @@ const (
 	CompareCreate                // Num against Created; 0 of an absent key
 	CompareVersion               // Num against Version; 0 of an absent key
 	CompareValue                 // Value against the value; an absent key fails
-	CompareLease                 // Lease against the lease; an absent key fails
+	CompareSession               // Session against the session; an absent key fails
 )
 
-// Relation is how a Compare compares. Leases only know Equal and NotEqual.
+// Relation is how a Compare compares. Sessions only know Equal and NotEqual.
 type Relation uint8
 
 // The relations, read as "the key's … is R than the Compare's".
@@ -41,14 +41,14 @@ const (
 // every key that begins with Key; of none, it is true only if it would be true
 // of an absent key.
 type Compare struct {
-	Key    string
-	Prefix bool
-	Target Target
-	Is     Relation
-	Num    uint64
-	Value  []byte
-	Lease  LeaseID
-	_      struct{}
+	Key     string
+	Prefix  bool
+	Target  Target
+	Is      Relation
+	Num     uint64
+	Value   []byte
+	Session SessionID
+	_       struct{}
 }
 
 // OpKind is what one operation of a transaction does.
@@ -79,9 +79,9 @@ type Op struct {
 	Key    string
 	Prefix bool // get, delete: all keys that begin with Key
 	// Put.
-	Value  []byte
-	Lease  *Lease        // the key ends with it
-	Expire time.Duration // the key ends by itself; 0: never
+	Value   []byte
+	Session *Session      // the key ends with it
+	Expire  time.Duration // the key ends by itself; 0: never
 	// Get, and delete of a prefix.
 	//
 	// A get tells at most so many keys. A delete may leave the others for the next

@@ -33,14 +33,14 @@ type Event struct {
 	// Verb is acquired, released, denied, stale, reclaimed, revoked, put, …
 	Verb string
 	Name string // of the resource or key; of a session its id
-	// Token, Owner, Mode, Weight, Lease, Value and Reason are of the claim.
-	Token  uint64
-	Owner  string
-	Mode   Mode
-	Weight int64
-	Lease  LeaseID
-	Value  []byte
-	Reason string
+	// Token, Owner, Mode, Weight, Session, Value and Reason are of the claim.
+	Token   uint64
+	Owner   string
+	Mode    Mode
+	Weight  int64
+	Session SessionID
+	Value   []byte
+	Reason  string
 	// Number is a counter's value, a sequence's next number, what is left of a
 	// latch, or a semaphore's new limit.
 	Number uint64

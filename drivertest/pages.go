@@ -284,10 +284,10 @@ func (n narrow) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.I
 	return reply, err
 }
 
-func (n narrow) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+func (n narrow) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	q := *r
 	q.Max = few
-	return n.Driver.LeaseInfo(ctx, &q)
+	return n.Driver.SessionInfo(ctx, &q)
 }
 
 // narrowed is a client that reads a few things at a time.

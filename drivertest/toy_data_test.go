@@ -204,7 +204,7 @@ func (e *engine) emit(c *claim, verb string) {
 	}
 	e.publish(driver.Event{
 		Revision: e.rev, Kind: kinds[w.Kind], Verb: verb, Name: w.Name, Token: c.token,
-		Owner: c.Spec.Owner, Mode: w.Mode, Weight: e.weight(w.Weight), Lease: c.lease.id, Value: slices.Clone(c.Value),
+		Owner: c.Spec.Owner, Mode: w.Mode, Weight: e.weight(w.Weight), Session: c.session.id, Value: slices.Clone(c.Value),
 	})
 }
 

@@ -23,7 +23,7 @@ type engine struct {
 	claims   []*claim // in order of arrival
 	dropNext map[string]bool
 	past     map[string]driver.Claim // the last holder of a name
-	leases   map[driver.LeaseID]*lease
+	sessions map[driver.SessionID]*session
 	objects  map[object]*value // semaphores, latches, barriers, counters, sequences
 	keys     map[string]*key
 	expiring map[string]*key // those of keys that end by themselves
@@ -47,20 +47,20 @@ type value struct {
 	over     bool // a sequence at its end
 }
 
-type lease struct {
-	id       driver.LeaseID
+type session struct {
+	id       driver.SessionID
 	spec     driver.Spec
 	deadline time.Time
 	of       *toy
 	dead     bool
-	shared   *driver.Lease // the client's side
+	shared   *driver.Session // the client's side
 	timer    *time.Timer
 }
 
 // claim is a wish, a hold, or what is left of one until its tail.
 type claim struct {
 	driver.Request
-	lease   *lease
+	session *session
 	ctx     context.Context // of its Acquire
 	token   uint64
 	since   time.Time
@@ -75,7 +75,7 @@ type claim struct {
 
 func newEngine(fault string) *engine {
 	return &engine{
-		fault: fault, dropNext: map[string]bool{}, past: map[string]driver.Claim{}, leases: map[driver.LeaseID]*lease{},
+		fault: fault, dropNext: map[string]bool{}, past: map[string]driver.Claim{}, sessions: map[driver.SessionID]*session{},
 		objects: map[object]*value{}, keys: map[string]*key{}, expiring: map[string]*key{}, news: make(chan struct{}),
 	}
 }
@@ -98,7 +98,7 @@ func (e *engine) do(f func()) {
 // settle ends what is over, grants what is free and sets the timer.
 func (e *engine) settle() {
 	now := time.Now()
-	e.endLeases(now)
+	e.endSessions(now)
 	e.endClaims(now)
 	e.endKeys(now)
 	e.grant(now)
@@ -113,7 +113,7 @@ func (e *engine) settle() {
 
 func (e *engine) nextDeadline() time.Time {
 	var times []time.Time
-	for _, l := range e.leases {
+	for _, l := range e.sessions {
 		times = append(times, l.deadline)
 	}
 	for _, c := range e.claims {
@@ -129,23 +129,23 @@ func (e *engine) nextDeadline() time.Time {
 	return slices.MinFunc(times, time.Time.Compare)
 }
 
-func (e *engine) endLeases(now time.Time) {
-	for _, l := range e.leases {
+func (e *engine) endSessions(now time.Time) {
+	for _, l := range e.sessions {
 		if !l.deadline.IsZero() && !now.Before(l.deadline) && !e.has("sessions never end") && !e.has("the dead are renewed") {
-			e.endLease(l, true)
+			e.endSession(l, true)
 		}
 	}
 }
 
-// endLease frees what hangs on l; lost: its holder did not wish it.
-func (e *engine) endLease(l *lease, lost bool) {
+// endSession frees what hangs on l; lost: its holder did not wish it.
+func (e *engine) endSession(l *session, lost bool) {
 	l.dead = true
-	delete(e.leases, l.id)
+	delete(e.sessions, l.id)
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	for i, c := range slices.Clone(e.claims) {
-		if c.lease != l || !c.tail.IsZero() || lost && i > 0 && e.has("only the first is lost") {
+		if c.session != l || !c.tail.IsZero() || lost && i > 0 && e.has("only the first is lost") {
 			continue
 		}
 		if c.token == 0 && e.has("dead waiters stay") {
@@ -155,7 +155,7 @@ func (e *engine) endLease(l *lease, lost bool) {
 		e.free(c, lost, driver.ErrLost)
 	}
 	for name, k := range e.keys {
-		if k.Lease == l.id && !e.has("session keys stay") {
+		if k.Session == l.id && !e.has("session keys stay") {
 			e.remove(name)
 		}
 	}
@@ -255,7 +255,7 @@ func (e *engine) serve(c *claim, closed map[string]bool, reserved *[]*claim) boo
 			}
 			return false
 		}
-		*reserved = append(*reserved, &claim{Request: driver.Request{Wants: wants[i : i+1]}, lease: c.lease})
+		*reserved = append(*reserved, &claim{Request: driver.Request{Wants: wants[i : i+1]}, session: c.session})
 	}
 	return true
 }
@@ -290,7 +290,7 @@ func (e *engine) fits(c *claim, w driver.Want, reserved []*claim) bool {
 
 // joins: faults that take two wishes for one.
 func (e *engine) joins(c, o *claim) bool {
-	return c.lease == o.lease && e.has("session joins") ||
+	return c.session == o.session && e.has("session joins") ||
 		c.Spec.Owner == o.Spec.Owner && e.has("owner joins") ||
 		!c.Try && e.has("nobody waits") || c.Try && e.has("try always wins") ||
 		c.upgrade != nil && e.has("upgrade waits for nobody")

@@ -129,7 +129,7 @@ func (e *engine) handOver(c *claim, owner string) error {
 
 func (h *handle) upgrade(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	e := h.t.e
-	up := &claim{Request: h.c.Request, lease: h.c.lease, ctx: ctx, upgrade: h.c, since: time.Now(), ready: make(chan struct{})}
+	up := &claim{Request: h.c.Request, session: h.c.session, ctx: ctx, upgrade: h.c, since: time.Now(), ready: make(chan struct{})}
 	up.Wants = slices.Clone(h.c.Wants)
 	up.Wants[0].Mode, up.Lost, up.Waiting = driver.Exclusive, ch.Lost, nil
 	var err error

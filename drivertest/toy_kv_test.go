@@ -100,7 +100,7 @@ func (e *engine) txn(r *driver.TxnRequest) (*driver.TxnReply, error) {
 
 func (e *engine) sessionsLive(r *driver.TxnRequest) error {
 	for _, op := range slices.Concat(r.Then, r.Else) {
-		if op.Lease != nil && e.leases[op.Lease.ID] == nil {
+		if op.Session != nil && e.sessions[op.Session.ID] == nil {
 			return refusal(driver.ErrLost, "the session has ended")
 		}
 	}
@@ -153,7 +153,7 @@ func (e *engine) isTrue(c driver.Compare) bool {
 }
 
 func (e *engine) compare(k *key, c driver.Compare) bool {
-	if k == nil && (c.Target == driver.CompareValue || c.Target == driver.CompareLease) {
+	if k == nil && (c.Target == driver.CompareValue || c.Target == driver.CompareSession) {
 		return false
 	}
 	if k == nil {
@@ -162,7 +162,7 @@ func (e *engine) compare(k *key, c driver.Compare) bool {
 	order := map[driver.Target]int{
 		driver.CompareMod: cmp.Compare(k.Modified, c.Num), driver.CompareCreate: cmp.Compare(k.Created, c.Num),
 		driver.CompareVersion: cmp.Compare(k.Version, c.Num), driver.CompareValue: bytes.Compare(k.Value, c.Value),
-		driver.CompareLease: bytes.Compare(k.Lease[:], c.Lease[:]),
+		driver.CompareSession: bytes.Compare(k.Session[:], c.Session[:]),
 	}[c.Target]
 	switch c.Is {
 	case driver.Equal:
@@ -204,8 +204,8 @@ func (e *engine) put(op driver.Op, ordinal uint32) (res driver.OpResult) {
 	if op.Expire > 0 {
 		k.expires = time.Now().Add(op.Expire)
 	}
-	if op.Lease != nil {
-		k.Lease = op.Lease.ID
+	if op.Session != nil {
+		k.Session = op.Session.ID
 	}
 	e.store(k)
 	now := k.read()

@@ -28,8 +28,8 @@ func (e *engine) describe(c *claim, name string) driver.Claim {
 	w := c.want(name)
 	d := driver.Claim{
 		Name: name, Kind: w.Kind, Mode: w.Mode, Weight: max(w.Weight, 1), Token: c.token, Owner: c.Spec.Owner, Meta: c.Spec.Meta,
-		Lease: c.lease.id, Value: c.Value, Created: c.token, Modified: c.token + c.changes, Version: c.changes,
-		Held: time.Since(c.since), ExpiresIn: max(time.Until(c.lease.deadline), 0), Revoked: !c.until.IsZero(),
+		Session: c.session.id, Value: c.Value, Created: c.token, Modified: c.token + c.changes, Version: c.changes,
+		Held: time.Since(c.since), ExpiresIn: max(time.Until(c.session.deadline), 0), Revoked: !c.until.IsZero(),
 	}
 	switch {
 	case e.has("wrong holder"):

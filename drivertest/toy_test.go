@@ -21,16 +21,16 @@ type toy struct {
 	e    *engine
 	info driver.Info
 
-	mu      sync.Mutex
-	leases  map[driver.Spec]*lease
-	own     []*lease
-	stopped bool          // no keepalives
-	cut     chan struct{} // open: every call waits for its context
-	closed  chan struct{}
+	mu       sync.Mutex
+	sessions map[driver.Spec]*session
+	own      []*session
+	stopped  bool          // no keepalives
+	cut      chan struct{} // open: every call waits for its context
+	closed   chan struct{}
 }
 
 func newToy(e *engine) *toy {
-	t := &toy{e: e, leases: map[driver.Spec]*lease{}, closed: make(chan struct{})}
+	t := &toy{e: e, sessions: map[driver.Spec]*session{}, closed: make(chan struct{})}
 	features := map[driver.Feature]bool{}
 	for _, f := range allFeatures {
 		features[f] = !(e.has("declares too little") && f == driver.FeatureFIFO) && !e.has("declares nothing")
@@ -103,11 +103,11 @@ func (t *toy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, err
 	if len(r.Wants) > 1 && t.e.has("takes in the order given") {
 		return t.acquireEach(ctx, r)
 	}
-	l, err := t.leaseOf(ctx, r)
+	l, err := t.sessionOf(ctx, r)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	c := &claim{Request: *r, lease: l, ctx: ctx, since: time.Now(), ready: make(chan struct{})}
+	c := &claim{Request: *r, session: l, ctx: ctx, since: time.Now(), ready: make(chan struct{})}
 	c.Wants = slices.Clone(r.Wants)
 	for i := range c.Wants {
 		c.Wants[i].Name = t.e.spell(c.Wants[i].Name)
@@ -224,7 +224,7 @@ func (t *toy) withdraw(c *claim) {
 // grantOf is what the library is given.
 func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
 	h := &handle{t: t, c: c, ctx: ctx}
-	g := driver.Grant{Token: c.token, Lease: c.lease.shared, Handle: h}
+	g := driver.Grant{Token: c.token, Session: c.session.shared, Handle: h}
 	if c.MaxHold > 0 && !t.e.has("max-hold untold") {
 		g.Deadline = c.end.Add(-knownBefore)
 	}
@@ -239,31 +239,31 @@ func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
 // knownBefore is how much sooner a holder ends a hold than the engine does.
 const knownBefore = 10 * time.Millisecond
 
-// leaseOf is the session of a request: its own, or the client's for its Spec.
-func (t *toy) leaseOf(ctx context.Context, r *driver.Request) (*lease, error) {
-	if r.Lease != nil {
-		return t.e.leaseByID(r.Lease.ID)
+// sessionOf is the session of a request: its own, or the client's for its Spec.
+func (t *toy) sessionOf(ctx context.Context, r *driver.Request) (*session, error) {
+	if r.Session != nil {
+		return t.e.sessionByID(r.Session.ID)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.leases[r.Spec]; l != nil && l.shared.Err() == nil {
+	if l := t.sessions[r.Spec]; l != nil && l.shared.Err() == nil {
 		return l, nil
 	}
 	l := t.open(r.Spec)
-	t.leases[r.Spec] = l
+	t.sessions[r.Spec] = l
 	return l, nil
 }
 
 // open opens a session; t.mu is held.
-func (t *toy) open(spec driver.Spec) *lease {
+func (t *toy) open(spec driver.Spec) *session {
 	sent := driver.Now()
-	l := &lease{spec: spec, of: t}
+	l := &session{spec: spec, of: t}
 	_, _ = rand.Read(l.id[:])
 	t.e.do(func() {
 		l.deadline = time.Now().Add(spec.TTL)
-		t.e.leases[l.id] = l
+		t.e.sessions[l.id] = l
 	})
-	l.shared = driver.NewLease(l.id, spec)
+	l.shared = driver.NewSession(l.id, spec)
 	t.renewed(l, sent, spec.TTL)
 	t.own = append(t.own, l)
 	if !spec.Manual && !t.e.has("never renews") {
@@ -272,7 +272,7 @@ func (t *toy) open(spec driver.Spec) *lease {
 	return l
 }
 
-func (t *toy) renewed(l *lease, sent time.Time, ttl time.Duration) {
+func (t *toy) renewed(l *session, sent time.Time, ttl time.Duration) {
 	if t.e.has("deadline too late") {
 		sent = sent.Add(time.Hour)
 	}
@@ -280,14 +280,14 @@ func (t *toy) renewed(l *lease, sent time.Time, ttl time.Duration) {
 }
 
 // beat is one keepalive.
-func (t *toy) beat(l *lease) {
+func (t *toy) beat(l *session) {
 	t.mu.Lock()
 	stopped := t.stopped
 	t.mu.Unlock()
 	switch {
 	case stopped:
 	case l.shared.Err() != nil && !t.e.has("the dead are renewed"):
-		t.e.do(func() { t.e.endLease(l, true) })
+		t.e.do(func() { t.e.endSession(l, true) })
 	default:
 		_ = t.keep(l, l.spec.TTL)
 	}
@@ -298,7 +298,7 @@ func (t *toy) beat(l *lease) {
 	}
 }
 
-func (t *toy) keep(l *lease, ttl time.Duration) error {
+func (t *toy) keep(l *session, ttl time.Duration) error {
 	sent, err := driver.Now(), error(nil)
 	t.e.do(func() {
 		end := time.Now().Add(ttl)
@@ -316,16 +316,16 @@ func (t *toy) keep(l *lease, ttl time.Duration) error {
 	return err
 }
 
-func (e *engine) leaseByID(id driver.LeaseID) (*lease, error) {
+func (e *engine) sessionByID(id driver.SessionID) (*session, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.leases[id]; l != nil {
+	if l := e.sessions[id]; l != nil {
 		return l, nil
 	}
 	return nil, refusal(driver.ErrLost, "the session has ended")
 }
 
-func (t *toy) OpenLease(ctx context.Context, s driver.Spec) (*driver.Lease, error) {
+func (t *toy) OpenSession(ctx context.Context, s driver.Spec) (*driver.Session, error) {
 	if err := t.reach(ctx); err != nil {
 		return nil, err
 	}
@@ -334,11 +334,11 @@ func (t *toy) OpenLease(ctx context.Context, s driver.Spec) (*driver.Lease, erro
 	return t.open(s).shared, nil
 }
 
-func (t *toy) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+func (t *toy) KeepSession(ctx context.Context, l *driver.Session, ttl time.Duration) error {
 	if err := t.reach(ctx); err != nil {
 		return err
 	}
-	own, err := t.e.leaseByID(l.ID)
+	own, err := t.e.sessionByID(l.ID)
 	if err != nil {
 		return err
 	}
@@ -348,35 +348,35 @@ func (t *toy) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration)
 	return t.keep(own, ttl)
 }
 
-func (t *toy) EndLease(ctx context.Context, l *driver.Lease) error {
-	own, err := t.e.leaseByID(l.ID)
+func (t *toy) EndSession(ctx context.Context, l *driver.Session) error {
+	own, err := t.e.sessionByID(l.ID)
 	if err != nil {
 		return nil
 	}
 	t.e.do(func() {
-		t.e.endLease(own, false)
+		t.e.endSession(own, false)
 		if t.e.has("revoke ends all of the client") {
 			for _, other := range t.own {
-				t.e.endLease(other, false)
+				t.e.endSession(other, false)
 			}
 		}
 	})
 	return nil
 }
 
-func (t *toy) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+func (t *toy) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	id := r.ID
-	l, err := t.e.leaseByID(id)
+	l, err := t.e.sessionByID(id)
 	if err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
-	info := driver.LeaseInfo{ID: id, TTL: l.spec.TTL, ExpiresIn: time.Until(l.deadline), Owner: l.spec.Owner, Meta: l.spec.Meta}
+	info := driver.SessionInfo{ID: id, TTL: l.spec.TTL, ExpiresIn: time.Until(l.deadline), Owner: l.spec.Owner, Meta: l.spec.Meta}
 	for _, c := range t.e.claims {
 		for _, w := range c.Wants {
 			switch {
-			case c.lease != l:
+			case c.session != l:
 			case c.token != 0:
 				info.Names = append(info.Names, w.Name)
 			case !t.e.has("no waits told"):
@@ -385,7 +385,7 @@ func (t *toy) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver
 		}
 	}
 	for name, k := range t.e.keys {
-		if k.Lease == id {
+		if k.Session == id {
 			info.Keys = append(info.Keys, name)
 		}
 	}
@@ -394,7 +394,7 @@ func (t *toy) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver
 }
 
 // cutInfo leaves of info what a request asks for: one list after the other.
-func (e *engine) cutInfo(r *driver.LeaseInfoRequest, info *driver.LeaseInfo) {
+func (e *engine) cutInfo(r *driver.SessionInfoRequest, info *driver.SessionInfo) {
 	skip, _ := strconv.Atoi(r.After)
 	left := r.Max
 	if left == 0 {
@@ -517,7 +517,7 @@ func (e *engine) force(r *driver.ForceRequest) (driver.ForceReply, error) {
 		e.free(c, false, nil)
 		return driver.ForceReply{}, nil
 	}
-	c.until = c.lease.deadline
+	c.until = c.session.deadline
 	return driver.ForceReply{Until: time.Until(c.until)}, nil
 }
 
@@ -534,9 +534,9 @@ func (t *toy) Close(context.Context) error {
 		return nil
 	}
 	t.e.do(func() {
-		for _, l := range t.e.leases {
+		for _, l := range t.e.sessions {
 			if l.of == t || t.e.has("close ends all") {
-				t.e.endLease(l, false)
+				t.e.endSession(l, false)
 				end := l.shared
 				t.e.tell = append(t.e.tell, func() { end.End(driver.ErrClosed) })
 			}

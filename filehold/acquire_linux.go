@@ -86,7 +86,7 @@ func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver
 
 // grant tells the tokens in the order of the wants.
 func (h *hold) grant(u *user, n int) driver.Grant {
-	g := driver.Grant{Lease: u.lease, Handle: h}
+	g := driver.Grant{Session: u.session, Handle: h}
 	if n == 1 {
 		g.Token = h.parts[0].token
 		return g
@@ -184,5 +184,5 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 	if o.result.Code != core.CodeOK {
 		return driver.Grant{}, refusalOf(o)
 	}
-	return driver.Grant{Token: h.parts[0].token, Lease: k.u.lease, Handle: h}, nil
+	return driver.Grant{Token: h.parts[0].token, Session: k.u.session, Handle: h}, nil
 }

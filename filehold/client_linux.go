@@ -151,7 +151,7 @@ func (c *client) endAll(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	for _, u := range list {
-		u.lease.End(driver.ErrClosed)
+		u.session.End(driver.ErrClosed)
 		u.dropLocks()
 	}
 	return c.e.locked(ctx, func() error {

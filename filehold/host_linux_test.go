@@ -29,12 +29,12 @@ type host struct {
 
 // room is one driver with what it has given out.
 type room struct {
-	h       *host
-	id      uint64
-	d       driver.Driver
-	mu      sync.Mutex
-	handles map[uint64]driver.Handle
-	leases  map[driver.LeaseID]*driver.Lease
+	h        *host
+	id       uint64
+	d        driver.Driver
+	mu       sync.Mutex
+	handles  map[uint64]driver.Handle
+	sessions map[driver.SessionID]*driver.Session
 }
 
 func newHost(w *wire) *host {
@@ -108,17 +108,17 @@ func (h *host) do(ctx context.Context, p *packet) (any, error) {
 		return r.use(ctx, b)
 	case driver.WatchRequest:
 		return r.watch(ctx, &b, note)
-	case openLease:
-		l, err := r.d.OpenLease(ctx, b.Spec)
+	case openSession:
+		l, err := r.d.OpenSession(ctx, b.Spec)
 		if err != nil {
 			return nil, err
 		}
 		r.keep(l)
-		return leaseReply{l}, nil
-	case keepLease:
-		return nothing{}, r.d.KeepLease(ctx, r.lease(b.Lease), b.TTL)
-	case endLease:
-		return nothing{}, r.d.EndLease(ctx, r.lease(b.Lease))
+		return sessionReply{l}, nil
+	case keepSession:
+		return nothing{}, r.d.KeepSession(ctx, r.session(b.Session), b.TTL)
+	case endSession:
+		return nothing{}, r.d.EndSession(ctx, r.session(b.Session))
 	case driver.TxnRequest:
 		return r.txn(ctx, &b)
 	}
@@ -136,8 +136,8 @@ func (r *room) plain(ctx context.Context, body any) (any, error) {
 		return nothing{}, r.d.Resize(ctx, b.Name, b.Limit)
 	case remove:
 		return nothing{}, r.d.Delete(ctx, b.Kind, b.Name)
-	case driver.LeaseInfoRequest:
-		return r.d.LeaseInfo(ctx, &b)
+	case driver.SessionInfoRequest:
+		return r.d.SessionInfo(ctx, &b)
 	case driver.CountRequest:
 		return r.d.Count(ctx, &b)
 	case driver.SweepRequest:
@@ -167,36 +167,36 @@ func (h *host) open(id uint64, dir string) (any, error) {
 	d.OnFault(func(op, name string, err error) { h.tell(&packet{Space: id, Body: faultTold{op, name, packed(err)}}) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.rooms[id] = &room{h: h, id: id, d: d, handles: map[uint64]driver.Handle{}, leases: map[driver.LeaseID]*driver.Lease{}}
+	h.rooms[id] = &room{h: h, id: id, d: d, handles: map[uint64]driver.Handle{}, sessions: map[driver.SessionID]*driver.Session{}}
 	return d.Info(), nil
 }
 
-// keep has the stub told of the lease's end, before anything that comes after.
-func (r *room) keep(l *driver.Lease) {
+// keep has the stub told of the session's end, before anything that comes after.
+func (r *room) keep(l *driver.Session) {
 	r.mu.Lock()
-	known := r.leases[l.ID] != nil
-	r.leases[l.ID] = l
+	known := r.sessions[l.ID] != nil
+	r.sessions[l.ID] = l
 	r.mu.Unlock()
 	if !known {
 		new(driver.Tie).To(l, func(why error) { r.h.tell(&packet{Space: r.id, Body: leaseEnded{l, packed(why)}}) })
 	}
 }
 
-// lease is this side of a lease; one that is not the driver's stays as it came.
-func (r *room) lease(l *driver.Lease) *driver.Lease {
+// session is this side of a session; one that is not the driver's stays as it came.
+func (r *room) session(l *driver.Session) *driver.Session {
 	if l == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if mine := r.leases[l.ID]; mine != nil {
+	if mine := r.sessions[l.ID]; mine != nil {
 		return mine
 	}
-	return driver.NewLease(l.ID, l.Spec)
+	return driver.NewSession(l.ID, l.Spec)
 }
 
 func (r *room) acquire(ctx context.Context, q *driver.Request, note func(any)) (any, error) {
-	q.Lease = r.lease(q.Lease)
+	q.Session = r.session(q.Session)
 	q.Waiting = func(position int) { note(queuedAt{position}) }
 	q.Lost = func(error) {} // nothing ends a hold alone here
 	g, err := r.d.Acquire(ctx, q)
@@ -207,7 +207,7 @@ func (r *room) acquire(ctx context.Context, q *driver.Request, note func(any)) (
 }
 
 func (r *room) grant(g driver.Grant) grantReply {
-	r.keep(g.Lease)
+	r.keep(g.Session)
 	r.mu.Lock()
 	id := uint64(len(r.handles) + 1)
 	r.handles[id] = g.Handle
@@ -236,7 +236,7 @@ func (r *room) use(ctx context.Context, u useHandle) (any, error) {
 func (r *room) txn(ctx context.Context, q *driver.TxnRequest) (any, error) {
 	for _, ops := range [][]driver.Op{q.Then, q.Else} {
 		for i := range ops {
-			ops[i].Lease = r.lease(ops[i].Lease)
+			ops[i].Session = r.session(ops[i].Session)
 		}
 	}
 	reply, err := r.d.Txn(ctx, q)

@@ -109,8 +109,8 @@ func (c *client) waitFor(ctx context.Context, u *user, n lockName, w *driver.Wan
 		return got.file, got.err
 	case <-ctx.Done():
 		err = stopped(ctx, driver.NotDone)
-	case <-u.lease.Done():
-		err = ended(u.lease)
+	case <-u.session.Done():
+		err = ended(u.session)
 	case <-c.gone:
 		err = errClosed
 	}
@@ -139,7 +139,7 @@ func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, f openFile)
 	u.mu.Unlock()
 	if over {
 		k.free()
-		return nil, ended(u.lease)
+		return nil, ended(u.session)
 	}
 	if err := k.tell(core.VerbAcquired); err != nil {
 		k.release()
@@ -156,7 +156,7 @@ func (k *lock) tell(v core.Verb) error {
 	}
 	ev := lockEvent{
 		verb: v, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, session: k.u.id,
-		owner: k.u.lease.Spec.Owner, name: k.name,
+		owner: k.u.session.Spec.Owner, name: k.name,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -255,6 +255,6 @@ func (e *engine) claimsOf(ctx context.Context, name string) (holders, waiters []
 func (f *found) claim(now int64) driver.Claim {
 	return driver.Claim{
 		Name: f.name, Kind: driver.ResourceKind(f.kind), Mode: driver.Mode(f.mode), Weight: 1, Token: f.token, Owner: f.owner, Meta: f.meta,
-		Lease: driver.LeaseID(f.session), Created: f.token, Modified: f.token, Version: 1, Held: time.Duration(max(now-f.since, 0)),
+		Session: driver.SessionID(f.session), Created: f.token, Modified: f.token, Version: 1, Held: time.Duration(max(now-f.since, 0)),
 	}
 }

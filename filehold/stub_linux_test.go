@@ -139,7 +139,7 @@ func (f *farm) fail(err error) {
 
 // open opens a driver there.
 func (f *farm) open(ctx context.Context, dir string) (driver.Driver, error) {
-	s := &stub{f: f, leases: map[driver.LeaseID]*driver.Lease{}, fault: func(string, string, error) {}}
+	s := &stub{f: f, sessions: map[driver.SessionID]*driver.Session{}, fault: func(string, string, error) {}}
 	f.mu.Lock()
 	f.last++
 	s.id = f.last
@@ -153,12 +153,12 @@ func (f *farm) open(ctx context.Context, dir string) (driver.Driver, error) {
 // stub is a driver that another process has.
 type stub struct {
 	driver.Base
-	f      *farm
-	id     uint64
-	info   driver.Info
-	fault  func(op, name string, err error)
-	mu     sync.Mutex
-	leases map[driver.LeaseID]*driver.Lease
+	f        *farm
+	id       uint64
+	info     driver.Info
+	fault    func(op, name string, err error)
+	mu       sync.Mutex
+	sessions map[driver.SessionID]*driver.Session
 }
 
 var _ driver.Driver = (*stub)(nil)
@@ -167,20 +167,20 @@ var _ driver.Driver = (*stub)(nil)
 func (s *stub) note(body any) {
 	switch n := body.(type) {
 	case leaseEnded:
-		s.lease(n.Lease).End(n.Why.unpacked())
+		s.session(n.Session).End(n.Why.unpacked())
 	case faultTold:
 		s.fault(n.Op, n.Name, n.Why.unpacked())
 	}
 }
 
-// lease is this side of a lease.
-func (s *stub) lease(there *driver.Lease) *driver.Lease {
+// session is this side of a session.
+func (s *stub) session(there *driver.Session) *driver.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leases[there.ID]
+	l := s.sessions[there.ID]
 	if l == nil {
-		l = driver.NewLease(there.ID, there.Spec)
-		s.leases[there.ID] = l
+		l = driver.NewSession(there.ID, there.Spec)
+		s.sessions[there.ID] = l
 	}
 	return l
 }
@@ -243,7 +243,7 @@ func (s *stub) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, er
 }
 
 func (s *stub) grant(g grantReply) driver.Grant {
-	g.Grant.Lease, g.Grant.Handle = s.lease(g.Grant.Lease), &stubHandle{s, g.Handle}
+	g.Grant.Session, g.Grant.Handle = s.session(g.Grant.Session), &stubHandle{s, g.Handle}
 	return g.Grant
 }
 
@@ -284,26 +284,26 @@ func (s *stub) Delete(ctx context.Context, kind driver.ResourceKind, name string
 	return err
 }
 
-func (s *stub) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
-	r, err := ask[leaseReply](ctx, s, openLease{spec})
+func (s *stub) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
+	r, err := ask[sessionReply](ctx, s, openSession{spec})
 	if err != nil {
 		return nil, err
 	}
-	return s.lease(r.Lease), nil
+	return s.session(r.Session), nil
 }
 
-func (s *stub) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
-	_, err := s.call(ctx, keepLease{l, ttl}, nil)
+func (s *stub) KeepSession(ctx context.Context, l *driver.Session, ttl time.Duration) error {
+	_, err := s.call(ctx, keepSession{l, ttl}, nil)
 	return err
 }
 
-func (s *stub) EndLease(ctx context.Context, l *driver.Lease) error {
-	_, err := s.call(ctx, endLease{l}, nil)
+func (s *stub) EndSession(ctx context.Context, l *driver.Session) error {
+	_, err := s.call(ctx, endSession{l}, nil)
 	return err
 }
 
-func (s *stub) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
-	return ask[driver.LeaseInfo](ctx, s, *r)
+func (s *stub) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
+	return ask[driver.SessionInfo](ctx, s, *r)
 }
 
 func (s *stub) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {

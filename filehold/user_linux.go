@@ -14,12 +14,12 @@ import (
 
 // user is a session of this process.
 type user struct {
-	e     *engine
-	c     *client // nil: the engine's own
-	id    core.SessionID
-	lease *driver.Lease
-	seq   uint64           // of its last command; guarded by e.mu
-	waits map[uint64]*wish // by number; guarded by e.mu
+	e       *engine
+	c       *client // nil: the engine's own
+	id      core.SessionID
+	session *driver.Session
+	seq     uint64           // of its last command; guarded by e.mu
+	waits   map[uint64]*wish // by number; guarded by e.mu
 
 	mu    sync.Mutex
 	locks map[*lock]struct{} // lock files held under it
@@ -29,7 +29,7 @@ type user struct {
 // openUser opens a session. The store is locked, e.mu is held.
 func (e *engine) openUser(c *client, spec driver.Spec) (*user, error) {
 	u := &user{e: e, c: c, id: e.newSessionID(), waits: map[uint64]*wish{}, locks: map[*lock]struct{}{}}
-	u.lease = driver.NewLease(driver.LeaseID(u.id), spec)
+	u.session = driver.NewSession(driver.SessionID(u.id), spec)
 	f := core.Frame{Session: u.id, Commands: []core.Command{{
 		Op: core.OpOpen, TTL: int64(forever), Owner: spec.Owner, Meta: spec.Meta, Flags: core.Fleeting,
 	}}}
@@ -64,8 +64,8 @@ func (c *client) open(ctx context.Context, spec driver.Spec) (u *user, err error
 
 // userFor is the session that a request hangs on.
 func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) {
-	if r.Lease != nil {
-		return c.own(r.Lease)
+	if r.Session != nil {
+		return c.own(r.Session)
 	}
 	c.mu.Lock()
 	u := c.shared[r.Spec]
@@ -83,9 +83,9 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 // share makes u the session of its spec, unless another was quicker.
 func (c *client) share(ctx context.Context, u *user) (*user, error) {
 	c.mu.Lock()
-	first := c.shared[u.lease.Spec]
+	first := c.shared[u.session.Spec]
 	if first == nil {
-		c.shared[u.lease.Spec] = u
+		c.shared[u.session.Spec] = u
 	}
 	c.mu.Unlock()
 	if first == nil {
@@ -94,8 +94,8 @@ func (c *client) share(ctx context.Context, u *user) (*user, error) {
 	return first, u.finish(ctx)
 }
 
-// own is the session of a lease that this client opened.
-func (c *client) own(l *driver.Lease) (*user, error) {
+// own is the session of a session that this client opened.
+func (c *client) own(l *driver.Session) (*user, error) {
 	c.e.mu.Lock()
 	u := c.e.users[core.SessionID(l.ID)]
 	c.e.mu.Unlock()
@@ -105,8 +105,8 @@ func (c *client) own(l *driver.Lease) (*user, error) {
 	return u, nil
 }
 
-// ended says that a lease is over.
-func ended(l *driver.Lease) error {
+// ended says that a session is over.
+func ended(l *driver.Session) error {
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone}
 	if e.Err = l.Err(); e.Err == nil {
 		e.Err = errors.New("the session has ended, or is not of this Space")
@@ -116,7 +116,7 @@ func ended(l *driver.Lease) error {
 
 // finish ends a session by its owner's wish, for the holders first.
 func (u *user) finish(ctx context.Context) error {
-	u.lease.End(driver.ErrReleased)
+	u.session.End(driver.ErrReleased)
 	u.dropLocks()
 	u.c.mu.Lock()
 	delete(u.c.users, u)
@@ -127,9 +127,9 @@ func (u *user) finish(ctx context.Context) error {
 	})
 }
 
-// OpenLease opens a session of its own. It lasts until it is ended or its
+// OpenSession opens a session of its own. It lasts until it is ended or its
 // process is: TTLs mean nothing here.
-func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -138,11 +138,11 @@ func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 	if err != nil {
 		return nil, err
 	}
-	return u.lease, nil
+	return u.session, nil
 }
 
-// KeepLease has nothing to renew.
-func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration) error {
+// KeepSession has nothing to renew.
+func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Duration) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration
 	return err
 }
 
-// EndLease ends l with all that hangs on it.
-func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+// EndSession ends l with all that hangs on it.
+func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -164,16 +164,16 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 	return u.finish(ctx)
 }
 
-// LeaseInfo tells what is known of a session, whichever process's it is.
-func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+// SessionInfo tells what is known of a session, whichever process's it is.
+func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	if err := c.begin(ctx); err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
 	defer c.end()
 	id := r.ID
 	l, err := c.e.known(ctx, id)
 	if err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
 	files, _ := readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt), nil)
 	for _, s := range files {
@@ -190,8 +190,8 @@ func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (dri
 
 // known is what the machine knows of a session, all of it, in as many looks as that
 // takes.
-func (e *engine) known(ctx context.Context, id driver.LeaseID) (driver.LeaseInfo, error) {
-	l := driver.LeaseInfo{ID: id}
+func (e *engine) known(ctx context.Context, id driver.SessionID) (driver.SessionInfo, error) {
+	l := driver.SessionInfo{ID: id}
 	var info core.SessionInfo
 	for more := true; more; more = info.Next != (core.Cursor{}) {
 		ok := false

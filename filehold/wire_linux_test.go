@@ -40,14 +40,14 @@ type (
 		Kind driver.ResourceKind
 		Name string
 	}
-	openLease struct{ Spec driver.Spec }
-	keepLease struct {
-		Lease *driver.Lease
-		TTL   time.Duration
+	openSession struct{ Spec driver.Spec }
+	keepSession struct {
+		Session *driver.Session
+		TTL     time.Duration
 	}
-	endLease struct{ Lease *driver.Lease }
-	ping     struct{ Space uint64 }
-	closing  struct{ Space uint64 }
+	endSession struct{ Session *driver.Session }
+	ping       struct{ Space uint64 }
+	closing    struct{ Space uint64 }
 )
 
 // And what they carry back, besides its replies.
@@ -57,11 +57,11 @@ type (
 		Grant  driver.Grant
 		Handle uint64
 	}
-	leaseReply struct{ Lease *driver.Lease }
-	queuedAt   struct{ Position int }
-	leaseEnded struct {
-		Lease *driver.Lease
-		Why   *failure
+	sessionReply struct{ Session *driver.Session }
+	queuedAt     struct{ Position int }
+	leaseEnded   struct {
+		Session *driver.Session
+		Why     *failure
 	}
 	faultTold struct {
 		Op, Name string
@@ -71,9 +71,9 @@ type (
 
 func init() {
 	for _, body := range []any{
-		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openLease{}, keepLease{}, endLease{}, ping{}, closing{},
-		nothing{}, grantReply{}, leaseReply{}, queuedAt{}, leaseEnded{}, faultTold{},
-		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.LeaseInfoRequest{}, driver.ForceRequest{}, driver.ForceReply{}, driver.LeaseInfo{},
+		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openSession{}, keepSession{}, endSession{}, ping{}, closing{},
+		nothing{}, grantReply{}, sessionReply{}, queuedAt{}, leaseEnded{}, faultTold{},
+		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.SessionInfoRequest{}, driver.ForceRequest{}, driver.ForceReply{}, driver.SessionInfo{},
 		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{},
 		driver.TxnRequest{}, driver.TxnReply{}, driver.SweepRequest{}, driver.SweepReply{}, driver.WatchRequest{}, driver.Event{},
 	} {

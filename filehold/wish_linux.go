@@ -160,8 +160,8 @@ func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request
 		return 0, convert.Refusal(p.Code, "")
 	case <-ctx.Done():
 		err = stopped(ctx, driver.NotDone)
-	case <-k.u.lease.Done():
-		err = ended(k.u.lease)
+	case <-k.u.session.Done():
+		err = ended(k.u.session)
 	case <-c.gone:
 		err = errClosed
 	}

@@ -3,7 +3,7 @@
 //
 // Use it in tests, in programs that may grow to several processes later, and
 // wherever goroutines need what package sync does not have: fair queues,
-// timeouts, leases, fencing tokens, elections, watches.
+// timeouts, sessions, fencing tokens, elections, watches.
 //
 //	s := memhold.Open()
 //	defer s.Close()

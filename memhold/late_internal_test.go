@@ -76,7 +76,7 @@ func grantTheLost(t *testing.T, request driver.Request) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		new(driver.Tie).To(g.Lease, lost)
+		new(driver.Tie).To(g.Session, lost)
 	}
 	st.g.Shift(2 * time.Second)
 	var all sync.WaitGroup
@@ -93,10 +93,10 @@ func grantTheLost(t *testing.T, request driver.Request) {
 	all.Wait()
 }
 
-// A session whose lease has ended without it (the process was stopped while a
+// A session whose session has ended without it (the process was stopped while a
 // renewal was being noted) ends with the next renewal: what it holds is free, and
 // the next caller gets a session that lasts.
-func TestLapsedLease(t *testing.T) {
+func TestLapsedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore("")
 		c := st.newClient()
@@ -109,11 +109,11 @@ func TestLapsedLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Lease.End(errors.New("not renewed in time"))
+		g.Session.End(errors.New("not renewed in time"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		next, err := c.Acquire(t.Context(), &want)
-		if err != nil || next.Lease.Err() != nil {
+		if err != nil || next.Session.Err() != nil {
 			t.Errorf("the next grant: %v", err)
 		}
 		if len(faults) != 1 || faults[0] != "keep session: not renewed in time" {
@@ -124,17 +124,17 @@ func TestLapsedLease(t *testing.T) {
 
 // Who renews by hand a session that has ended by its own clock is told so, whatever
 // the other side answers.
-func TestLapsedLeaseIsNotKept(t *testing.T) {
+func TestLapsedSessionIsNotKept(t *testing.T) {
 	st := newStore("")
 	c := st.newClient()
 	defer c.Close(t.Context())
-	l, err := c.OpenLease(t.Context(), driver.Spec{TTL: time.Hour, Manual: true})
+	l, err := c.OpenSession(t.Context(), driver.Spec{TTL: time.Hour, Manual: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.End(driver.ErrLost)
-	if err := c.KeepLease(t.Context(), l, 0); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("KeepLease: %v", err)
+	if err := c.KeepSession(t.Context(), l, 0); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("KeepSession: %v", err)
 	}
 }
 

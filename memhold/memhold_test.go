@@ -273,26 +273,26 @@ func TestCloseFreesAtOnce(t *testing.T) {
 	}
 }
 
-// A lease of another client is not ours to keep or to end.
-func TestForeignLease(t *testing.T) {
+// A session of another client is not ours to keep or to end.
+func TestForeignSession(t *testing.T) {
 	d1, d2 := memhold.New(), memhold.New()
 	defer d1.Close(t.Context())
 	defer d2.Close(t.Context())
-	l, err := d1.OpenLease(t.Context(), driver.Spec{TTL: time.Minute, Manual: true})
+	l, err := d1.OpenSession(t.Context(), driver.Spec{TTL: time.Minute, Manual: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"keep": d2.KeepLease(t.Context(), l, 0), "end": d2.EndLease(t.Context(), l),
+		"keep": d2.KeepSession(t.Context(), l, 0), "end": d2.EndSession(t.Context(), l),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := d2.LeaseInfo(t.Context(), &driver.LeaseInfoRequest{ID: l.ID}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d2.SessionInfo(t.Context(), &driver.SessionInfoRequest{ID: l.ID}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("info: %v", err)
 	}
-	if err := d1.EndLease(t.Context(), l); err != nil || !errors.Is(l.Err(), driver.ErrReleased) {
+	if err := d1.EndSession(t.Context(), l); err != nil || !errors.Is(l.Err(), driver.ErrReleased) {
 		t.Errorf("%v, %v", err, l.Err())
 	}
 }

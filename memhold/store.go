@@ -169,9 +169,9 @@ func (st *store) Inspect(_ context.Context, r *driver.InspectRequest) (driver.In
 	return client.InspectMachine(st.m, now, "", r)
 }
 
-// LeaseInfo tells what the memory knows of a session, whoever's it is.
-func (st *store) LeaseInfo(_ context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+// SessionInfo tells what the memory knows of a session, whoever's it is.
+func (st *store) SessionInfo(_ context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()
-	return client.LeaseOfMachine(st.m, now, "default", r)
+	return client.SessionOfMachine(st.m, now, "default", r)
 }

@@ -30,7 +30,7 @@ type claim struct {
 	l     *link
 	id    int64 // its row
 	token uint64
-	lease *driver.Lease
+	lease *driver.Session
 	heir  bool // the one before did not give it back
 
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
@@ -63,8 +63,8 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 	if err := c.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if r.Lease != nil && r.Lease.Err() != nil {
-		return driver.Grant{}, ended(r.Lease)
+	if r.Session != nil && r.Session.Err() != nil {
+		return driver.Grant{}, ended(r.Session)
 	}
 	if len(r.Wants) != 1 {
 		return c.acquireAll(ctx, r)
@@ -77,11 +77,11 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 }
 
 func (cl *claim) grant() driver.Grant {
-	return driver.Grant{Token: cl.token, Lease: cl.lease, Handle: cl}
+	return driver.Grant{Token: cl.token, Session: cl.lease, Handle: cl}
 }
 
 // ended says that a lease is over.
-func ended(l *driver.Lease) error {
+func ended(l *driver.Session) error {
 	return &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: cmp.Or(l.Err(), errors.New("the session is not of this Space"))}
 }
 
@@ -102,24 +102,24 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 	if err != nil {
 		return nil, err
 	}
-	if r.Lease != nil && r.Lease.Err() != nil {
+	if r.Session != nil && r.Session.Err() != nil {
 		c.giveBack(cl)
-		return nil, ended(r.Lease)
+		return nil, ended(r.Session)
 	}
 	return cl, nil
 }
 
 // leaseOn is the lease that a claim of r on l hangs on.
-func (c *client) leaseOn(l *link, r *driver.Request) *driver.Lease {
-	if r.Lease != nil {
-		return r.Lease
+func (c *client) leaseOn(l *link, r *driver.Request) *driver.Session {
+	if r.Session != nil {
+		return r.Session
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lease := l.leases[r.Spec]
 	if lease == nil {
 		l.dropIdleLeases()
-		lease = driver.NewLease(newID(), r.Spec)
+		lease = driver.NewSession(newID(), r.Spec)
 		l.leases[r.Spec] = lease
 	}
 	return lease
@@ -135,16 +135,16 @@ func (l *link) dropIdleLeases() {
 	if len(l.leases) < maxLeases {
 		return
 	}
-	used := map[*driver.Lease]bool{}
+	used := map[*driver.Session]bool{}
 	for cl := range l.claims {
 		used[cl.lease] = true
 	}
-	maps.DeleteFunc(l.leases, func(_ driver.Spec, lease *driver.Lease) bool { return !used[lease] })
+	maps.DeleteFunc(l.leases, func(_ driver.Spec, lease *driver.Session) bool { return !used[lease] })
 }
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
 // here: who told the others did not know of it. So is one that was forced before.
-func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) {
+func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Session) {
 	c.mu.Lock()
 	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
 	_, lives := c.links[l]
@@ -161,7 +161,7 @@ func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Lease) 
 		return
 	}
 	why := lostBecause(errors.New("it broke off before the answer was taken"))
-	if cl.r.Lease == nil {
+	if cl.r.Session == nil {
 		lease.End(why)
 	}
 	cl.told(why)
@@ -371,7 +371,7 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 		}
 		all.claims[i] = cl
 	}
-	g := driver.Grant{Lease: all.claims[0].lease, Handle: all}
+	g := driver.Grant{Session: all.claims[0].lease, Handle: all}
 	for _, cl := range all.claims {
 		g.Tokens = append(g.Tokens, cl.token)
 		g.Token = max(g.Token, cl.token)

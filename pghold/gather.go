@@ -72,7 +72,7 @@ func (c *client) me(l *link) int64 {
 
 // gather takes a part of a semaphore, or waits for a latch or barrier.
 func (c *client) gather(ctx context.Context, cl *claim) error {
-	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
 	wake := c.listenFor(cl.key)
 	defer c.unlisten(cl.key, wake)
@@ -100,7 +100,7 @@ func (c *client) gather(ctx context.Context, cl *claim) error {
 
 func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
 	if ctx.Err() != nil {
-		return c.whyStopped(ctx, cl.r.Lease)
+		return c.whyStopped(ctx, cl.r.Session)
 	}
 	return err
 }
@@ -218,7 +218,7 @@ func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan stru
 			return errStartAgain
 		case <-ctx.Done():
 			c.ungather(cl, cl.id)
-			return c.whyStopped(ctx, cl.r.Lease)
+			return c.whyStopped(ctx, cl.r.Session)
 		}
 		var state string
 		var token *int64

@@ -175,7 +175,7 @@ func scanClaim(row pgx.CollectableRow) (claimRow, error) {
 	var before *[16]byte
 	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &lease, &cl.Value, &id, &modified, &version, &held, &cl.Revoked,
 		&cl.chosen, &cl.Position, &before, &cl.holding, &cl.waiting, &cl.used)
-	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Lease = driver.ResourceKind(kind), driver.Mode(mode), uint64(token), string(meta), lease
+	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Session = driver.ResourceKind(kind), driver.Mode(mode), uint64(token), string(meta), lease
 	cl.Created, cl.Modified, cl.Version, cl.Held = uint64(id), uint64(modified), uint64(version), time.Duration(max(held, 0))*time.Microsecond
 	switch {
 	case token > 0:

@@ -28,7 +28,7 @@ func scanKV(row pgx.CollectableRow, more ...any) (driver.KV, error) {
 	err := row.Scan(append([]any{&k.Key, &k.Value, &created, &modified, &version, &lease, &left}, more...)...)
 	k.Created, k.Modified, k.Version = uint64(created), uint64(modified), uint64(version)
 	if lease != nil {
-		k.Lease = *lease
+		k.Session = *lease
 	}
 	if left != nil {
 		k.ExpiresIn = max(time.Duration(*left)*time.Microsecond, time.Microsecond)
@@ -44,8 +44,8 @@ func writes(ops []driver.Op) bool {
 // in order, and what one compares no other changes.
 func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
 	for _, o := range slices.Concat(r.Then, r.Else) {
-		if o.Lease != nil && o.Lease.Err() != nil {
-			return nil, ended(o.Lease)
+		if o.Session != nil && o.Session.Err() != nil {
+			return nil, ended(o.Session)
 		}
 	}
 	var reply *driver.TxnReply
@@ -172,7 +172,7 @@ func behind(prefix string) string {
 // holds evaluates a condition on the keys that it is about.
 func holds(c *driver.Compare, found []driver.KV) bool {
 	if len(found) == 0 {
-		return c.Target != driver.CompareValue && c.Target != driver.CompareLease && relates(c.Is, cmp.Compare(0, c.Num))
+		return c.Target != driver.CompareValue && c.Target != driver.CompareSession && relates(c.Is, cmp.Compare(0, c.Num))
 	}
 	return !slices.ContainsFunc(found, func(k driver.KV) bool { return !relates(c.Is, order(c, &k)) })
 }
@@ -189,7 +189,7 @@ func order(c *driver.Compare, k *driver.KV) int {
 	case driver.CompareValue:
 		return bytes.Compare(k.Value, c.Value)
 	}
-	return bytes.Compare(k.Lease[:], c.Lease[:])
+	return bytes.Compare(k.Session[:], c.Session[:])
 }
 
 func relates(is driver.Relation, order int) bool {
@@ -229,8 +229,8 @@ func (t *txn) queue(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResult) {
 	switch o.Kind {
 	case driver.OpPut:
 		var lease any
-		if o.Lease != nil {
-			lease = uuid(o.Lease.ID)
+		if o.Session != nil {
+			lease = uuid(o.Session.ID)
 		}
 		var ms any
 		if o.Expire > 0 {

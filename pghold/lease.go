@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-func newID() (id driver.LeaseID) {
+func newID() (id driver.SessionID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
@@ -24,9 +24,9 @@ func uuid(id [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// OpenLease opens a session: it lives as long as the home connection, and has no
+// OpenSession opens a session: it lives as long as the home connection, and has no
 // TTL.
-func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 	if err != nil {
 		return nil, err
 	}
-	lease := driver.NewLease(newID(), spec)
+	lease := driver.NewSession(newID(), spec)
 	err = c.onHome(ctx, l, func(ctx context.Context, q querier) error {
 		_, err := q.Exec(ctx, "insert into holdfast.session (id, nonce, owner, meta, ttl) values ($1::uuid, $2, $3, $4, $5)",
 			c.args(uuid(lease.ID), l.nonce, spec.Owner, []byte(spec.Meta), int64(spec.TTL))...)
@@ -52,14 +52,14 @@ func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 	return lease, nil
 }
 
-func (c *client) forgetLease(lease *driver.Lease) {
+func (c *client) forgetLease(lease *driver.Session) {
 	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
 	defer cancel()
 	_, _ = c.pool.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(lease.ID))...)
 }
 
-// KeepLease asks for a sign of life: there is no deadline to move.
-func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration) error {
+// KeepSession asks for a sign of life: there is no deadline to move.
+func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Duration) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *client) KeepLease(ctx context.Context, l *driver.Lease, _ time.Duration
 }
 
 // linkOf is the link that a session of ours lives on; nil: it has ended.
-func (c *client) linkOf(l *driver.Lease) *link {
+func (c *client) linkOf(l *driver.Session) *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range c.links {
@@ -92,8 +92,8 @@ func (c *client) linkOf(l *driver.Lease) *link {
 	return nil
 }
 
-// EndLease ends l with all that hangs on it; for the holders first.
-func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+// EndSession ends l with all that hangs on it; for the holders first.
+func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 }
 
 // endLease ends a lease here and gives back what hangs on it.
-func (c *client) endLease(l *driver.Lease, why error) []*claim {
+func (c *client) endLease(l *driver.Session, why error) []*claim {
 	l.End(why)
 	c.mu.Lock()
 	var hanging []*claim
@@ -135,9 +135,9 @@ func (c *client) endLease(l *driver.Lease, why error) []*claim {
 	return hanging
 }
 
-// LeaseInfo tells what the server knows of a session.
-func (c *client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
-	info := driver.LeaseInfo{ID: r.ID}
+// SessionInfo tells what the server knows of a session.
+func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
+	info := driver.SessionInfo{ID: r.ID}
 	if err := c.noted(ctx); err != nil {
 		return info, err
 	}
@@ -164,7 +164,7 @@ const hanging = `select * from (
   union all select 'k', 0, key, false from holdfast.kv where lease = $1::uuid and key > $3) h
 order by list, id, name limit $4`
 
-func (c *client) hanging(ctx context.Context, q querier, r *driver.LeaseInfoRequest, info *driver.LeaseInfo) error {
+func (c *client) hanging(ctx context.Context, q querier, r *driver.SessionInfoRequest, info *driver.SessionInfo) error {
 	id, key, err := hangingAfter(r)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (c *client) hanging(ctx context.Context, q querier, r *driver.LeaseInfoRequ
 
 // hangingAfter is where a list of what hangs on a session goes on: behind the claim
 // with an id, and behind a key.
-func hangingAfter(r *driver.LeaseInfoRequest) (id int64, key string, err error) {
+func hangingAfter(r *driver.SessionInfoRequest) (id int64, key string, err error) {
 	switch {
 	case r.After == "":
 		return 0, "", nil

@@ -67,8 +67,8 @@ type link struct {
 	until time.Time
 
 	// Guarded by the client's mutex.
-	leases   map[driver.Spec]*driver.Lease
-	sessions map[*driver.Lease]struct{} // that programs opened themselves
+	leases   map[driver.Spec]*driver.Session
+	sessions map[*driver.Session]struct{} // that programs opened themselves
 	claims   map[*claim]struct{}
 	waits    bool // made for a wait; counts against Options.Waits
 }

@@ -71,14 +71,14 @@ func (c *client) lock(ctx context.Context, cl *claim) error {
 	if err := c.lockNow(ctx, cl); err != nil || !cl.heir {
 		return err
 	}
-	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
 	select {
 	case <-time.After(time.Until(cl.since.Add(c.mourning))):
 		return nil
 	case <-ctx.Done():
 		c.spawn(func() { c.giveUp(cl) })
-		return c.whyStopped(ctx, cl.r.Lease)
+		return c.whyStopped(ctx, cl.r.Session)
 	}
 }
 
@@ -118,19 +118,19 @@ func (c *client) lockNow(ctx context.Context, cl *claim) error {
 		return err
 	}
 	defer c.step(ln, w)
-	ctx, cancel := c.untilOver(ctx, cl.r.Lease)
+	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
 		c.forget(cl)
-		return c.whyStopped(ctx, cl.r.Lease)
+		return c.whyStopped(ctx, cl.r.Session)
 	}
 	return c.first(ctx, cl)
 }
 
 // untilOver ends ctx with the client, and with the session that is waited on.
-func (c *client) untilOver(ctx context.Context, lease *driver.Lease) (context.Context, context.CancelFunc) {
+func (c *client) untilOver(ctx context.Context, lease *driver.Session) (context.Context, context.CancelFunc) {
 	ctx, cancel := c.within(ctx)
 	if lease == nil {
 		return ctx, cancel
@@ -141,7 +141,7 @@ func (c *client) untilOver(ctx context.Context, lease *driver.Lease) (context.Co
 }
 
 // whyStopped is the error of a wait that did not end with a grant.
-func (c *client) whyStopped(ctx context.Context, lease *driver.Lease) error {
+func (c *client) whyStopped(ctx context.Context, lease *driver.Session) error {
 	switch {
 	case c.life.Err() != nil:
 		return errClosed
@@ -256,7 +256,7 @@ type arrival struct {
 	job
 	l     *link
 	cl    *claim
-	lease *driver.Lease
+	lease *driver.Session
 	a     answer
 }
 
@@ -283,7 +283,7 @@ func (q *arrival) mishap(ctx context.Context, err error) error {
 	return q.l.tidy(ctx, q.cl, err)
 }
 
-func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
+func (l *link) arrived(cl *claim, lease *driver.Session, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (l *link) arrived(cl *claim, lease *driver.Lease, a *answer) error {
 }
 
 // took notes a lock that the link has.
-func (l *link) took(cl *claim, id, token int64, lease *driver.Lease) {
+func (l *link) took(cl *claim, id, token int64, lease *driver.Session) {
 	t := l.held[cl.key]
 	if cl.mode == driver.Exclusive {
 		t.writers++
@@ -313,7 +313,7 @@ func (l *link) took(cl *claim, id, token int64, lease *driver.Lease) {
 
 // tookByRow is took for a lock that has its row. If it is held for long others hear
 // of that.
-func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Lease) {
+func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Session) {
 	l.took(cl, id, token, lease)
 	if cl.kind == driver.Mutex {
 		cl.unheard.Store(true)
@@ -433,7 +433,7 @@ func (c *client) first(ctx context.Context, cl *claim) error {
 			return nil
 		}
 		if ctx.Err() != nil { // the turn sees to the row
-			return c.whyStopped(ctx, cl.r.Lease)
+			return c.whyStopped(ctx, cl.r.Session)
 		}
 		if err == nil {
 			since = time.Time{}
@@ -448,7 +448,7 @@ func (c *client) first(ctx context.Context, cl *claim) error {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			c.forget(cl)
-			return c.whyStopped(ctx, cl.r.Lease)
+			return c.whyStopped(ctx, cl.r.Session)
 		}
 	}
 }
@@ -535,7 +535,7 @@ func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
 }
 
 // settle makes the claim the holder, by the SQL given, and notes it.
-func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Lease, sql string, more ...any) (string, error) {
+func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Session, sql string, more ...any) (string, error) {
 	var state string
 	var token *int64
 	var pid uint32

@@ -99,7 +99,7 @@ type quick struct {
 	job
 	l     *link
 	cl    *claim
-	lease *driver.Lease
+	lease *driver.Session
 	token int64 // 0: not granted
 	pid   uint32
 	row   [2]any
@@ -134,7 +134,7 @@ func (q *quick) mishap(ctx context.Context, err error) error {
 	return q.l.tidy(ctx, q.cl, err)
 }
 
-func (l *link) tookQuickly(cl *claim, lease *driver.Lease, token int64, pid uint32) error {
+func (l *link) tookQuickly(cl *claim, lease *driver.Session, token int64, pid uint32) error {
 	if err := l.sameServer(pid); err != nil {
 		return err
 	}

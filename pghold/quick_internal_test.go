@@ -143,8 +143,8 @@ func TestQuickIsTold(t *testing.T) {
 			}
 			return e.Holders
 		},
-		"LeaseInfo": func(cl *claim) []driver.Claim {
-			i, err := c[1].LeaseInfo(ctx, &driver.LeaseInfoRequest{ID: cl.lease.ID})
+		"SessionInfo": func(cl *claim) []driver.Claim {
+			i, err := c[1].SessionInfo(ctx, &driver.SessionInfoRequest{ID: cl.lease.ID})
 			if err != nil || len(i.Names) != 1 || i.Names[0] != cl.name {
 				t.Fatalf("the session is told as %+v, %v", i, err)
 			}

@@ -55,7 +55,7 @@ func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
 	return a, err
 }
 
-func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (answer, error) {
+func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Session) (answer, error) {
 	sql, args := cl.lockSQL("pg_try_advisory_xact_lock")
 	var got bool
 	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
@@ -81,7 +81,7 @@ func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.
 
 // enlist writes the claim's row; got: its transaction has the lock already. The
 // row lives by the home link, since it outlives transactions that wait.
-func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Lease, got bool) (answer, error) {
+func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Session, got bool) (answer, error) {
 	home, err := c.atHome(ctx)
 	if err != nil {
 		return answer{}, err
@@ -140,7 +140,7 @@ func (c *client) stays(ctx context.Context, cl *claim, err error) error {
 }
 
 // settleInTx makes the claim the holder; the link has the lock.
-func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driver.Lease) (state string, err error) {
+func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driver.Session) (state string, err error) {
 	var token *int64
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var pid uint32

@@ -100,7 +100,7 @@ const (
 )
 
 // waitFor takes the lock and then the token, in one round trip.
-func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Lease) (string, error) {
+func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Session) (string, error) {
 	state, err := l.settle(ctx, cl, lease, awaitSQL, l.c.lockTimeout())
 	if err == nil {
 		return state, nil
@@ -121,7 +121,7 @@ func (cl *claim) lockSQL(function string) (string, []any) {
 
 // salvage looks at a wait that failed: the server may have granted the lock in
 // the moment in which the time was up.
-func (l *link) salvage(ctx context.Context, cl *claim, lease *driver.Lease, err error) (string, error) {
+func (l *link) salvage(ctx context.Context, cl *claim, lease *driver.Session, err error) (string, error) {
 	if l.conn.IsClosed() || code(err) != "55P03" {
 		return "", l.tidy(ctx, cl, err)
 	}

@@ -403,7 +403,7 @@ func decodeEvent(body string, previous bool) (*driver.Event, error) {
 	}
 	ev := &driver.Event{
 		Revision: m.Revision, Ordinal: m.Ordinal, Kind: m.Kind, Verb: m.Verb, Name: m.Name, Token: m.Token, Owner: m.Owner,
-		Mode: m.Mode, Weight: m.Weight, Lease: leaseID(m.Lease), Reason: m.Reason, KV: m.KV.kv(),
+		Mode: m.Mode, Weight: m.Weight, Session: leaseID(m.Lease), Reason: m.Reason, KV: m.KV.kv(),
 	}
 	ev.Number, _ = strconv.ParseUint(m.Number, 10, 64)
 	if m.Value != nil {
@@ -421,7 +421,7 @@ func (k *keyMessage) kv() *driver.KV {
 	}
 	return &driver.KV{
 		Key: k.Key, Value: plain(k.Value), Created: k.Created, Modified: k.Modified, Version: k.Version,
-		Lease: leaseID(k.Lease), ExpiresIn: time.Duration(max(k.Expires, 0)) * time.Millisecond,
+		Session: leaseID(k.Lease), ExpiresIn: time.Duration(max(k.Expires, 0)) * time.Millisecond,
 	}
 }
 
@@ -432,7 +432,7 @@ func plain(s string) []byte {
 }
 
 // leaseID reads a uuid; anything else is no lease.
-func leaseID(s string) (id driver.LeaseID) {
+func leaseID(s string) (id driver.SessionID) {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
 	if err == nil && len(b) == len(id) {
 		copy(id[:], b)

@@ -68,21 +68,21 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return driver.Grant{Token: token, Lease: u.lease, Handle: k}, nil
+	return driver.Grant{Token: token, Session: u.lease, Handle: k}, nil
 }
 
 // userFor is the session that a request hangs on.
 func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) {
-	if r.Lease == nil {
+	if r.Session == nil {
 		return c.sharedUser(ctx, r.Spec)
 	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	if u := c.ownUser(r.Lease); u != nil {
+	if u := c.ownUser(r.Session); u != nil {
 		return u, nil
 	}
-	return nil, ended(r.Lease)
+	return nil, ended(r.Session)
 }
 
 // acquire takes the i-th want.
@@ -425,7 +425,7 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 			told.Do(func() { r.Waiting(position) })
 		}
 	}
-	g := driver.Grant{Lease: u.lease, Tokens: make([]uint64, len(r.Wants))}
+	g := driver.Grant{Session: u.lease, Tokens: make([]uint64, len(r.Wants))}
 	held := all{}
 	for _, i := range order {
 		k, token, err := c.acquire(ctx, u, r, i, lost, waiting)

@@ -34,7 +34,7 @@ type client struct {
 	mu     sync.Mutex
 	closed bool
 	shared map[driver.Spec]*user
-	users  map[driver.LeaseID]*user
+	users  map[driver.SessionID]*user
 	claims map[string]*claim // that wait or hold, by id
 	waits  int               // claims in a queue
 	acked  []string          // requests whose answers have arrived
@@ -48,7 +48,7 @@ var _ driver.Driver = (*client)(nil)
 func newClient(rc engine, own bool, opts Options) *client {
 	c := &client{
 		rc: rc, own: own, opts: opts, key: "{" + opts.Prefix + "}:", id: newName(),
-		shared: map[driver.Spec]*user{}, users: map[driver.LeaseID]*user{}, claims: map[string]*claim{},
+		shared: map[driver.Spec]*user{}, users: map[driver.SessionID]*user{}, claims: map[string]*claim{},
 		wakeKeeper: make(chan struct{}, 1), wakePoller: make(chan struct{}, 1),
 		fault: func(string, string, error) {},
 	}
@@ -196,7 +196,7 @@ func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	tasks := make([]task, 0, len(c.users))
-	leases := make([]*driver.Lease, 0, len(c.users))
+	leases := make([]*driver.Session, 0, len(c.users))
 	for _, u := range c.users {
 		tasks = append(tasks, task{c.keys, []string{u.sid}})
 		leases = append(leases, u.lease)

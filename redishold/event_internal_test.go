@@ -33,7 +33,7 @@ func TestDecode(t *testing.T) {
 	if e := m.events[0]; e.Name != "k:\x00\xff" || e.KV == nil || string(e.KV.Value) != "v" || e.Prev != nil {
 		t.Errorf("the put is %+v", e)
 	}
-	if e := m.events[1]; e.Token != 8 || e.Owner != "who" || e.Lease[0] != 0xab || e.Ordinal != 0 {
+	if e := m.events[1]; e.Token != 8 || e.Owner != "who" || e.Session[0] != 0xab || e.Ordinal != 0 {
 		t.Errorf("the grant is %+v", e)
 	}
 	for _, bad := range []string{"", "x", "1:", "2:1", "-1:", row("7"), row("8", "7"), row("7", "8", "7", "kv")} {

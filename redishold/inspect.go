@@ -83,9 +83,9 @@ func (r *reader) resource() driver.Resource {
 		w := &res.Waiters[i]
 		w.Position = skipped + i + 1
 		if i > 0 {
-			w.Before = res.Waiters[i-1].Lease
+			w.Before = res.Waiters[i-1].Session
 		} else if len(res.Holders) > 0 {
-			w.Before = res.Holders[0].Lease
+			w.Before = res.Holders[0].Session
 		}
 	}
 	res.More = len(res.Holders) < res.Holding || skipped+len(res.Waiters) < res.Waiting

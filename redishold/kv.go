@@ -16,7 +16,7 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	for _, ops := range [][]driver.Op{r.Then, r.Else} {
 		args = append(args, strconv.Itoa(len(ops)))
 		for i := range ops {
-			if l := ops[i].Lease; l != nil && l.Err() != nil {
+			if l := ops[i].Session; l != nil && l.Err() != nil {
 				return nil, ended(l)
 			}
 			args = append(args, opArgs(&ops[i])...)
@@ -39,8 +39,8 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 
 func compareArgs(x *driver.Compare) []string {
 	var lease string
-	if x.Lease != (driver.LeaseID{}) {
-		lease = x.Lease.String()
+	if x.Session != (driver.SessionID{}) {
+		lease = x.Session.String()
 	}
 	// No revision or version reaches 2⁵³, so that a greater number may as well
 	// be that: the server's numbers are exact only so far.
@@ -50,8 +50,8 @@ func compareArgs(x *driver.Compare) []string {
 
 func opArgs(x *driver.Op) []string {
 	var lease string
-	if x.Lease != nil {
-		lease = x.Lease.ID.String()
+	if x.Session != nil {
+		lease = x.Session.ID.String()
 	}
 	return []string{
 		strconv.Itoa(int(x.Kind)), x.Key, bit(x.Prefix), string(x.Value), lease, remaining(x.Expire),

@@ -129,7 +129,7 @@ func TestRepeatedGrantExtends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := "s" + first.Lease.ID.String()
+	session := "s" + first.Session.ID.String()
 	opened := do(t, rc, "ZSCORE", "{holdfast}:due", session)
 	do(t, rc, "ZINCRBY", "{holdfast}:due", "-5000", session)
 	again, err := d.Acquire(t.Context(), r)

@@ -51,7 +51,7 @@ func (r *reader) flag() bool { s := r.text(); return s != "" && s != "0" }
 
 func (r *reader) millis() time.Duration { return time.Duration(r.int()) * time.Millisecond }
 
-func (r *reader) lease() (id driver.LeaseID) {
+func (r *reader) lease() (id driver.SessionID) {
 	if s := r.text(); s != "" {
 		if n, err := hex.Decode(id[:], []byte(s[:min(len(s), 2*len(id))])); err != nil || n != len(id) {
 			r.err = fmt.Errorf("the server's answer has %q where a session belongs", s)
@@ -66,7 +66,7 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		list = append(list, driver.Claim{
 			Name: name, Kind: kind, Mode: driver.Mode(r.int()), Weight: r.int(), Token: r.uint(), Owner: r.text(), Meta: r.text(),
-			Lease: r.lease(), Value: []byte(r.text()), Created: r.uint(), Modified: r.uint(), Version: r.uint(),
+			Session: r.lease(), Value: []byte(r.text()), Created: r.uint(), Modified: r.uint(), Version: r.uint(),
 			Held: r.millis(), ExpiresIn: r.millis(), Revoked: r.flag(),
 		})
 	}
@@ -77,6 +77,6 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 func (r *reader) kv() driver.KV {
 	return driver.KV{
 		Key: r.text(), Value: []byte(r.text()), Created: r.uint(), Modified: r.uint(), Version: r.uint(),
-		Lease: r.lease(), ExpiresIn: r.millis(),
+		Session: r.lease(), ExpiresIn: r.millis(),
 	}
 }

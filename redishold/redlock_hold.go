@@ -19,7 +19,7 @@ type lock struct {
 	r     *redlock
 	id    string
 	name  string
-	lease *driver.Lease
+	lease *driver.Session
 	next  time.Time // when to extend it; of the client's lock
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ func (r *redlock) Acquire(ctx context.Context, q *driver.Request) (driver.Grant,
 	if err := r.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Lease != nil || q.Spec.Manual || q.Spec.Policy != driver.AtDeadline {
+	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Session != nil || q.Spec.Manual || q.Spec.Policy != driver.AtDeadline {
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "a majority of servers can grant mutexes only, one at a time")
 	}
 	if q.Try {
@@ -109,7 +109,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Grant, split bool, err error) {
 	name, ttl := q.Wants[0].Name, q.Spec.TTL
 	id := hex.EncodeToString(q.ID[:]) + "." + newName()[:8]
-	k := &lock{r: r, id: id, name: name, lease: driver.NewLease(leaseID(), q.Spec)}
+	k := &lock{r: r, id: id, name: name, lease: driver.NewSession(leaseID(), q.Spec)}
 	within, cancel := context.WithTimeoutCause(ctx, r.opts.slack(ttl), errSlow)
 	defer cancel()
 	sent := driver.Now()
@@ -129,12 +129,12 @@ func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Gran
 		r.takeBack(k, v)
 		return driver.Grant{}, false, errClosed
 	}
-	return driver.Grant{Token: token, Lease: k.lease, Handle: k}, false, nil
+	return driver.Grant{Token: token, Session: k.lease, Handle: k}, false, nil
 }
 
 var errSlow = errors.New("the servers were too slow: too little of the TTL would be left")
 
-func leaseID() (id driver.LeaseID) {
+func leaseID() (id driver.SessionID) {
 	_, _ = hex.Decode(id[:], []byte(newName())) // it was encoded just now
 	return id
 }

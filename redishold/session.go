@@ -18,7 +18,7 @@ import (
 // user is a session: one entry on the server that everything held hangs on, so
 // that one command renews any number of holds.
 type user struct {
-	lease *driver.Lease
+	lease *driver.Session
 	sid   string
 	ready chan struct{} // closed when the server has answered
 	err   error         // if it did not open
@@ -68,9 +68,9 @@ func (c *clock) at(t time.Time) string {
 
 func (c *client) newUser(spec driver.Spec) *user {
 	sid := newName()
-	var id driver.LeaseID
+	var id driver.SessionID
 	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
-	u := &user{lease: driver.NewLease(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
+	u := &user{lease: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
 	for i, try := range []bool{false, true} {
 		u.mutex[i] = details(spec.TTL, &driver.Want{Kind: driver.Mutex}, try)
 	}
@@ -201,8 +201,8 @@ func (c *client) retire(u *user, cause error) {
 	u.lease.End(cause)
 }
 
-// OpenLease opens a session of its own.
-func (c *client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+// OpenSession opens a session of its own.
+func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
 	if spec.Policy != driver.AtDeadline {
 		return nil, errors.ErrUnsupported
 	}
@@ -255,7 +255,7 @@ func (c *client) insist(stop <-chan struct{}, s *script, args ...string) {
 }
 
 // ownUser is the session of a lease that this client opened; nil: it is over.
-func (c *client) ownUser(l *driver.Lease) *user {
+func (c *client) ownUser(l *driver.Session) *user {
 	c.mu.Lock()
 	u := c.users[l.ID]
 	c.mu.Unlock()
@@ -267,7 +267,7 @@ func (c *client) ownUser(l *driver.Lease) *user {
 
 // over is whether a lease has ended, for those who hold a lock: Err would call
 // whoever hangs on it.
-func over(l *driver.Lease) bool {
+func over(l *driver.Session) bool {
 	select {
 	case <-l.Done():
 		return true
@@ -278,7 +278,7 @@ func over(l *driver.Lease) bool {
 }
 
 // ended says that a lease is over.
-func ended(l *driver.Lease) error {
+func ended(l *driver.Session) error {
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: l.Err()}
 	if e.Err == nil {
 		e.Err = errors.New("the session has ended, or is not of this Space")
@@ -286,8 +286,8 @@ func ended(l *driver.Lease) error {
 	return e
 }
 
-// KeepLease renews l by hand.
-func (c *client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+// KeepSession renews l by hand.
+func (c *client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Duration) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -326,8 +326,8 @@ func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []str
 	return true
 }
 
-// EndLease ends l with all that hangs on it, for the holders here first.
-func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
+// EndSession ends l with all that hangs on it, for the holders here first.
+func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -347,27 +347,27 @@ func (c *client) EndLease(ctx context.Context, l *driver.Lease) error {
 	return nil
 }
 
-// LeaseInfo tells what the server knows of a session, whoever's it is.
-func (c *client) LeaseInfo(ctx context.Context, q *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+// SessionInfo tells what the server knows of a session, whoever's it is.
+func (c *client) SessionInfo(ctx context.Context, q *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	if err := c.begin(ctx); err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
 	most := q.Max
 	if most <= 0 || most > maxListed {
 		most = maxListed
 	}
 	if _, err := strconv.ParseUint(cmp.Or(q.After, "0"), 10, 64); err != nil {
-		return driver.LeaseInfo{}, driver.Errorf("", q.ID.String(), fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", q.After[:min(len(q.After), 40)])
+		return driver.SessionInfo{}, driver.Errorf("", q.ID.String(), fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", q.After[:min(len(q.After), 40)])
 	}
 	reply, err := c.call(ctx, leaseScript, q.ID.String(), cmp.Or(q.After, "0"), strconv.Itoa(most))
 	if err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
 	if reply[0] != "ok" {
-		return driver.LeaseInfo{}, driver.Errorf("", q.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another server")
+		return driver.SessionInfo{}, driver.Errorf("", q.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another server")
 	}
 	r := reader{rest: reply[1:]}
-	info := driver.LeaseInfo{ID: q.ID, TTL: r.millis(), ExpiresIn: r.millis(), Owner: r.text(), Meta: r.text(), Next: r.text()}
+	info := driver.SessionInfo{ID: q.ID, TTL: r.millis(), ExpiresIn: r.millis(), Owner: r.text(), Meta: r.text(), Next: r.text()}
 	if info.Next == "0" {
 		info.Next = ""
 	}

@@ -54,8 +54,8 @@ func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectReque
 // limit is a bound on an answer as the wire has it.
 func limit(max int) int32 { return int32(min(max, math.MaxInt32)) }
 
-// LeaseInfo tells about a session, whoever's it is.
-func (e *engine) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (info driver.LeaseInfo, err error) {
+// SessionInfo tells about a session, whoever's it is.
+func (e *engine) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (info driver.SessionInfo, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
 		m, err := pb.NewInspectServiceClient(c).GetSession(ctx, &pb.GetSessionRequest{Session: r.ID[:], After: r.After, Limit: limit(r.Max)})
 		info = wire.ToSessionInfo(m)

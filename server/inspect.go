@@ -28,9 +28,9 @@ func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.Inspec
 }
 
 // SessionInfo tells about a session of a namespace, as of now.
-func (s *Server) SessionInfo(ctx context.Context, namespace string, r *driver.LeaseInfoRequest) (info driver.LeaseInfo, err error) {
+func (s *Server) SessionInfo(ctx context.Context, namespace string, r *driver.SessionInfoRequest) (info driver.SessionInfo, err error) {
 	var bad error
-	err = s.look(ctx, func(m *core.Machine, now int64) { info, bad = client.LeaseOfMachine(m, now, namespace, r) })
+	err = s.look(ctx, func(m *core.Machine, now int64) { info, bad = client.SessionOfMachine(m, now, namespace, r) })
 	return info, cmp.Or(err, bad)
 }
 

@@ -176,8 +176,8 @@ func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	return e.s.Inspect(ctx, defaultNamespace, r)
 }
 
-// LeaseInfo tells about a session, whoever's it is.
-func (e *engine) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+// SessionInfo tells about a session, whoever's it is.
+func (e *engine) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	return e.s.SessionInfo(ctx, defaultNamespace, r)
 }
 

@@ -1,5 +1,5 @@
 // Package onstore makes a driver of any engine that can compare and swap: locks
-// with leases and fencing tokens, counters, sequences, keys and watches.
+// with sessions and fencing tokens, counters, sequences, keys and watches.
 //
 //	d := onstore.New(store, onstore.Options{Info: driver.Info{Scheme: "nats"}})
 //

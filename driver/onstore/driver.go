@@ -145,7 +145,7 @@ func (d *onStore) Close(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(list))
 	for i, h := range list {
-		h.lease.End(driver.ErrClosed)
+		h.session.End(driver.ErrClosed)
 		all.Go(func() {
 			if err := h.free(ctx); !errors.Is(err, driver.ErrLost) { // of a loss its holder was told
 				errs[i] = err

@@ -45,7 +45,7 @@ func oneKey(r *driver.TxnRequest) (string, bool) {
 		keys, prefix = append(keys, c.Key), prefix || c.Prefix
 	}
 	for _, o := range slices.Concat(r.Then, r.Else) {
-		keys, prefix = append(keys, o.Key), prefix || o.Prefix || o.Lease != nil
+		keys, prefix = append(keys, o.Key), prefix || o.Prefix || o.Session != nil
 	}
 	if prefix || len(keys) == 0 || len(r.Then) > 1 || len(r.Else) > 1 {
 		return "", false
@@ -198,7 +198,7 @@ func (d *onStore) left(item *driver.Item, e *keyEntry) time.Duration {
 // holds evaluates a condition.
 func holds(c *driver.Compare, kv *driver.KV) bool {
 	if kv == nil {
-		if c.Target == driver.CompareValue || c.Target == driver.CompareLease {
+		if c.Target == driver.CompareValue || c.Target == driver.CompareSession {
 			return false
 		}
 		kv = &driver.KV{}
@@ -213,8 +213,8 @@ func holds(c *driver.Compare, kv *driver.KV) bool {
 		order = cmp.Compare(kv.Version, c.Num)
 	case driver.CompareValue:
 		order = bytes.Compare(kv.Value, c.Value)
-	case driver.CompareLease:
-		order = bytes.Compare(kv.Lease[:], c.Lease[:])
+	case driver.CompareSession:
+		order = bytes.Compare(kv.Session[:], c.Session[:])
 	}
 	switch c.Is {
 	case driver.Equal:

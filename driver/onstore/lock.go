@@ -14,14 +14,14 @@ import (
 
 // hold is one lock that is held.
 type hold struct {
-	d     *onStore
-	key   string
-	name  string
-	token uint64
-	lease *driver.Lease
-	life  context.Context    // ends with the first Release
-	stop  context.CancelFunc // and with it a renewal that is on its way
-	timer *time.Timer        // of the next renewal
+	d       *onStore
+	key     string
+	name    string
+	token   uint64
+	session *driver.Session
+	life    context.Context    // ends with the first Release
+	stop    context.CancelFunc // and with it a renewal that is on its way
+	timer   *time.Timer        // of the next renewal
 
 	turn     chan struct{} // has room for the one who may use the rest
 	entry    lockEntry
@@ -90,14 +90,14 @@ func (b *bundle) add(i int, h *hold, n int) {
 // grant ties the holds together: the loss of one is the loss of all.
 func (b *bundle) grant() driver.Grant {
 	first := b.holds[0]
-	g := driver.Grant{Token: slices.Max(b.tokens), Lease: first.lease, Handle: b}
+	g := driver.Grant{Token: slices.Max(b.tokens), Session: first.session, Handle: b}
 	if len(b.holds) == 1 {
 		return g
 	}
 	g.Tokens = b.tokens
 	for _, h := range b.holds[1:] {
 		var tie driver.Tie
-		tie.To(h.lease, func(err error) { first.lease.End(err) })
+		tie.To(h.session, func(err error) { first.session.End(err) })
 	}
 	return g
 }
@@ -127,7 +127,7 @@ func (d *onStore) acquire(ctx context.Context, r *driver.Request, name string) (
 			return h, err
 		}
 	}
-	d.line.claims.Store(r.ID, driver.Claim{Name: name, Kind: driver.Mutex, Owner: r.Spec.Owner, Meta: r.Spec.Meta, Lease: r.ID})
+	d.line.claims.Store(r.ID, driver.Claim{Name: name, Kind: driver.Mutex, Owner: r.Spec.Owner, Meta: r.Spec.Meta, Session: r.ID})
 	defer d.line.claims.Delete(r.ID)
 	leave, err := d.line.Wait(ctx, name, r.ID, r.Waiting)
 	if err != nil {
@@ -224,8 +224,8 @@ func (a *attempt) retake(ctx context.Context, item *driver.Item, e *lockEntry, s
 func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	h := a.d.newHold(a.key, a.name, *e)
 	h.revision, h.token = item.Revision, e.token(item.Revision)
-	h.lease = driver.NewLease(a.r.ID, a.r.Spec)
-	h.lease.Extend(from, e.TTL)
+	h.session = driver.NewSession(a.r.ID, a.r.Spec)
+	h.session.Extend(from, e.TTL)
 	h.life, h.stop = context.WithCancel(a.d.life)
 	a.d.mu.Lock()
 	a.d.holds[h] = struct{}{}

@@ -19,12 +19,12 @@ func (h *hold) renew() {
 		return
 	}
 	defer h.d.work.Done()
-	until, _ := h.lease.Deadline()
+	until, _ := h.session.Deadline()
 	ctx, cancel := context.WithTimeout(h.life, max(driver.Until(until), 0))
 	defer cancel()
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
-	if h.freed || h.lease.Err() != nil {
+	if h.freed || h.session.Err() != nil {
 		return
 	}
 	err := plain(retry(ctx, patient, func() (progress, error) {
@@ -35,11 +35,11 @@ func (h *hold) renew() {
 	case err == nil:
 		h.timer = time.AfterFunc(beat(h.entry.TTL), h.renew)
 	case errors.Is(err, driver.ErrLost):
-		h.lease.End(err)
+		h.session.End(err)
 	case h.d.broken() != nil:
-		h.lease.End(&driver.Error{Kind: driver.ErrLost, Err: err})
+		h.session.End(&driver.Error{Kind: driver.ErrLost, Err: err})
 	case h.life.Err() == nil:
-		h.d.fault("renew", h.name, err) // the lease ends by its deadline
+		h.d.fault("renew", h.name, err) // the session ends by its deadline
 	}
 }
 
@@ -95,7 +95,7 @@ func (h *hold) extended(start time.Time, next lockEntry, revision uint64, err er
 		return err
 	}
 	h.entry, h.revision = next, revision
-	h.lease.Extend(start, next.TTL)
+	h.session.Extend(start, next.TTL)
 	return nil
 }
 
@@ -126,8 +126,8 @@ func (h *hold) free(ctx context.Context) error {
 		h.d.mu.Lock()
 		delete(h.d.holds, h)
 		h.d.mu.Unlock()
-		if h.lease != nil {
-			h.lease.End(driver.ErrReleased)
+		if h.session != nil {
+			h.session.End(driver.ErrReleased)
 		}
 	}
 	return err

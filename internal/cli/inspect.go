@@ -35,8 +35,8 @@ func claimOf(c holdfast.Claim) claimJSON {
 		Owner: c.Owner, Meta: c.Meta, Mode: modeOf(c.Mode), Weight: c.Weight, Token: c.Token, For: c.Held.Seconds(),
 		ExpiresIn: c.ExpiresIn.Seconds(), Position: c.Position, Revoked: c.Revoked, Stale: c.Stale,
 	}
-	if c.Lease != (holdfast.SessionID{}) {
-		j.Session = c.Lease.String()
+	if c.Session != (holdfast.SessionID{}) {
+		j.Session = c.Session.String()
 	}
 	if c.Kind == driver.Election {
 		j.Value, j.Base64 = textOrBytes(c.Value)

@@ -207,9 +207,9 @@ func parseSession(text string) (id holdfast.SessionID, err error) {
 }
 
 // wholeLease is all that a driver tells of a session.
-func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (whole driver.LeaseInfo, err error) {
+func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (whole driver.SessionInfo, err error) {
 	for more := true; more; more = whole.Next != "" {
-		page, err := d.LeaseInfo(ctx, &driver.LeaseInfoRequest{ID: id, After: whole.Next})
+		page, err := d.SessionInfo(ctx, &driver.SessionInfoRequest{ID: id, After: whole.Next})
 		if err != nil {
 			return whole, err
 		}

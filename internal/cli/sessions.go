@@ -79,7 +79,7 @@ func (s sessions) at(id holdfast.SessionID) *sessionJSON {
 
 // of is the session of a claim, with what the claim tells about it.
 func (s sessions) of(c holdfast.Claim) *sessionJSON {
-	j := s.at(c.Lease)
+	j := s.at(c.Session)
 	j.Owner, j.Meta, j.ExpiresIn = c.Owner, c.Meta, c.ExpiresIn.Seconds()
 	return j
 }

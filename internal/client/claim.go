@@ -39,7 +39,7 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 		u := c.userFor(now, r)
 		if u == nil {
 			c.g.Unlock()
-			return driver.Grant{}, ended(r.Lease)
+			return driver.Grant{}, ended(r.Session)
 		}
 		k := c.wish(r)
 		if err := fits(&k.call.Command); err != nil {
@@ -48,7 +48,7 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 		}
 		k.u = u
 		k.start(now, u)
-		g, again, err := k.await(ctx, r.Lease == nil)
+		g, again, err := k.await(ctx, r.Session == nil)
 		if !again {
 			return g, err
 		}
@@ -57,14 +57,14 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 
 // userFor is the session that a request hangs on; nil: it has ended.
 func (c *Client) userFor(now int64, r *driver.Request) *User {
-	if r.Lease != nil {
-		return c.ownUser(now, r.Lease)
+	if r.Session != nil {
+		return c.ownUser(now, r.Session)
 	}
 	return c.sharedUser(now, r.Spec)
 }
 
-// ended says that a lease is over.
-func ended(l *driver.Lease) error {
+// ended says that a session is over.
+func ended(l *driver.Session) error {
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone}
 	if e.Err = l.Err(); e.Err == nil {
 		e.Err = errors.New("the session has ended, or is not of this Space")
@@ -111,7 +111,7 @@ func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again b
 }
 
 func (k *claim) grant() driver.Grant {
-	g := driver.Grant{Token: k.call.Result.Token, Lease: k.u.lease, Handle: k}
+	g := driver.Grant{Token: k.call.Result.Token, Session: k.u.session, Handle: k}
 	if k.call.Deadline != 0 {
 		g.Deadline = k.c.g.Time(k.call.Deadline)
 	}

@@ -132,13 +132,13 @@ func (c *Client) sharedUser(now int64, spec driver.Spec) *User {
 
 // retire takes a dead session out of use.
 func (c *Client) retire(u *User) {
-	if c.shared[u.lease.Spec] == u {
-		delete(c.shared, u.lease.Spec)
+	if c.shared[u.session.Spec] == u {
+		delete(c.shared, u.session.Spec)
 	}
 }
 
-// ownUser is the session of a lease that this client opened; nil: it is over.
-func (c *Client) ownUser(now int64, l *driver.Lease) *User {
+// ownUser is the session of a session that this client opened; nil: it is over.
+func (c *Client) ownUser(now int64, l *driver.Session) *User {
 	u := c.g.users[core.SessionID(l.ID)]
 	if u == nil || u.c != c {
 		return nil

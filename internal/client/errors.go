@@ -34,7 +34,7 @@ func unanswered(c *Client, u *User, call *session.Call) error {
 		return u.refused
 	}
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome)}
-	if e.Err = u.lease.Err(); e.Err == nil {
+	if e.Err = u.session.Err(); e.Err == nil {
 		e.Err = errors.New("its session has ended")
 	}
 	return e

@@ -174,8 +174,8 @@ func (f *far) Inspect(context.Context, *driver.InspectRequest) (driver.InspectRe
 	return driver.InspectReply{}, errNone
 }
 
-func (f *far) LeaseInfo(context.Context, *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
-	return driver.LeaseInfo{}, errNone
+func (f *far) SessionInfo(context.Context, *driver.SessionInfoRequest) (driver.SessionInfo, error) {
+	return driver.SessionInfo{}, errNone
 }
 
 func (f *far) Watch(context.Context, *driver.WatchRequest) (client.Feed, uint64, error) {

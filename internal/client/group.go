@@ -34,8 +34,8 @@ type Engine interface {
 	Forget(id core.SessionID)
 	// Inspect tells who holds and who waits.
 	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
-	// LeaseInfo tells about a session, whoever's it is.
-	LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error)
+	// SessionInfo tells about a session, whoever's it is.
+	SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error)
 	// Watch begins to follow what happens; first is the revision from which on
 	// the feed is complete.
 	Watch(ctx context.Context, r *driver.WatchRequest) (f Feed, first uint64, err error)

@@ -20,12 +20,12 @@ func (c *Client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	return c.g.engine.Inspect(ctx, r)
 }
 
-// LeaseInfo tells what is known of a session, whoever's it is.
-func (c *Client) LeaseInfo(ctx context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+// SessionInfo tells what is known of a session, whoever's it is.
+func (c *Client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	if err := c.open(ctx); err != nil {
-		return driver.LeaseInfo{}, err
+		return driver.SessionInfo{}, err
 	}
-	return c.g.engine.LeaseInfo(ctx, r)
+	return c.g.engine.SessionInfo(ctx, r)
 }
 
 // InspectMachine answers an Inspect from a machine, as of the cluster time now.
@@ -49,18 +49,18 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 	return reply, nil
 }
 
-// LeaseOfMachine answers a LeaseInfo from a machine. Sessions of other namespaces
+// SessionOfMachine answers a SessionInfo from a machine. Sessions of other namespaces
 // are nobody's business.
-func LeaseOfMachine(m *core.Machine, now int64, namespace string, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+func SessionOfMachine(m *core.Machine, now int64, namespace string, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	after, err := core.ParseCursor(r.After, true)
 	if err != nil {
-		return driver.LeaseInfo{}, &driver.Error{Name: r.ID.String(), Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
+		return driver.SessionInfo{}, &driver.Error{Name: r.ID.String(), Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
 	}
 	s, ok := m.SessionPage(core.SessionID(r.ID), after, r.Max)
 	if !ok || s.Namespace != namespace {
-		return driver.LeaseInfo{}, driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
+		return driver.SessionInfo{}, driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another Space's backend")
 	}
-	return driver.LeaseInfo{
+	return driver.SessionInfo{
 		ID: r.ID, TTL: time.Duration(s.TTL), ExpiresIn: convert.Left(now, s.Deadline), Owner: s.Owner, Meta: s.Meta,
 		Names: namesOf(s.Claims), Waits: namesOf(s.Waits), Keys: s.Keys, Next: s.Next.String(),
 	}, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// OpenLease opens a session of its own.
-func (c *Client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease, error) {
+// OpenSession opens a session of its own.
+func (c *Client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
 	now, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -23,10 +23,10 @@ func (c *Client) OpenLease(ctx context.Context, spec driver.Spec) (*driver.Lease
 	if u.refused != nil {
 		return nil, u.refused
 	}
-	if err := u.lease.Err(); err != nil {
+	if err := u.session.Err(); err != nil {
 		return nil, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: err}
 	}
-	return u.lease, nil
+	return u.session, nil
 }
 
 // until unlocks the store and waits until ok, which looks at the session's
@@ -56,8 +56,8 @@ func (c *Client) end(u *User) {
 	c.g.Pump(now)
 }
 
-// KeepLease renews l by hand.
-func (c *Client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Duration) error {
+// KeepSession renews l by hand.
+func (c *Client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Duration) error {
 	now, err := c.begin(ctx)
 	if err != nil {
 		return err
@@ -82,8 +82,8 @@ func (c *Client) KeepLease(ctx context.Context, l *driver.Lease, ttl time.Durati
 	return err
 }
 
-// EndLease ends l with all that hangs on it; for the holders first.
-func (c *Client) EndLease(ctx context.Context, l *driver.Lease) error {
+// EndSession ends l with all that hangs on it; for the holders first.
+func (c *Client) EndSession(ctx context.Context, l *driver.Session) error {
 	now, err := c.begin(ctx)
 	if err != nil {
 		return err

@@ -15,14 +15,14 @@ const never = session.Never
 
 // User is one session of a client. Guarded by the group's mutex.
 type User struct {
-	c     *Client
-	s     *session.Session
-	lease *driver.Lease
-	alarm Alarm
-	dirty bool
-	// lapsed: the lease is over, and the session does not know it.
+	c       *Client
+	s       *session.Session
+	session *driver.Session
+	alarm   Alarm
+	dirty   bool
+	// lapsed: the session is over, and the session does not know it.
 	lapsed bool
-	// ending is what the lease says when the client itself ends the session.
+	// ending is what the session says when the client itself ends the session.
 	ending error
 	// changed is closed and forgotten at every turn of the session's life: it
 	// was opened, it died, it is over. nil: nobody waits for one.
@@ -36,7 +36,7 @@ type User struct {
 // newUser makes a session; it opens with the next pump.
 func (c *Client) newUser(now int64, spec driver.Spec) *User {
 	id := session.NewID(rand.Uint64(), rand.Uint64())
-	u := &User{c: c, lease: driver.NewLease(driver.LeaseID(id), spec)}
+	u := &User{c: c, session: driver.NewSession(driver.SessionID(id), spec)}
 	u.s = session.New(session.Config{
 		ID: id, Namespace: c.g.opts.Namespace, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,
 		Policy: core.Policy(spec.Policy), Grace: spec.Grace, Merge: c.g.opts.Merge, Seed: rand.Uint64(),
@@ -110,19 +110,19 @@ func (u *User) take(actions []session.Action) {
 	}
 }
 
-// move moves the lease's deadline.
+// move moves the session's deadline.
 func (u *User) move(d time.Time) {
-	u.lease.MoveTo(d)
-	u.lapsed = u.lease.Err() != nil
+	u.session.MoveTo(d)
+	u.lapsed = u.session.Err() != nil
 	u.turn()
 }
 
-// lapse ends a session whose lease is over: the process was stopped between the
+// lapse ends a session whose session is over: the process was stopped between the
 // look at the clock and the renewal that came just in time by it. Nobody would
 // believe in what the session holds.
 func (u *User) lapse(now int64) {
-	u.lapsed, u.ending = false, u.lease.Err()
-	u.c.faulty("keep session", u.lease.ID.String(), u.ending)
+	u.lapsed, u.ending = false, u.session.Err()
+	u.c.faulty("keep session", u.session.ID.String(), u.ending)
 	u.take(u.s.End(now))
 }
 
@@ -142,7 +142,7 @@ func (u *User) next() <-chan struct{} {
 	return u.changed
 }
 
-// die ends the lease: it comes before the Done of the calls that this ends.
+// die ends the session: it comes before the Done of the calls that this ends.
 func (u *User) die(a *session.Action) {
 	err := u.ending
 	if a.Cause == session.Refused {
@@ -150,12 +150,12 @@ func (u *User) die(a *session.Action) {
 		err = u.refused
 	}
 	if err == nil {
-		lost := &driver.Error{Op: "keep session", Name: u.lease.ID.String(), Kind: driver.ErrLost, Err: fmt.Errorf("%s", a.Text)}
+		lost := &driver.Error{Op: "keep session", Name: u.session.ID.String(), Kind: driver.ErrLost, Err: fmt.Errorf("%s", a.Text)}
 		u.c.faulty("keep session", lost.Name, lost)
 		err = lost
 	}
 	u.lapsed = false
-	u.lease.End(err)
+	u.session.End(err)
 	u.c.retire(u)
 	u.turn()
 }

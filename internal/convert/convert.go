@@ -37,10 +37,10 @@ func Claims(now int64, infos []core.ClaimInfo) []driver.Claim {
 		k := &infos[i]
 		list = append(list, driver.Claim{
 			Name: k.Name, Kind: driver.ResourceKind(k.Kind), Mode: driver.Mode(k.Mode), Weight: k.Weight, Token: k.Token,
-			Owner: k.Owner, Meta: k.Meta, Lease: driver.LeaseID(k.Session), Value: slices.Clone(k.Value),
+			Owner: k.Owner, Meta: k.Meta, Session: driver.SessionID(k.Session), Value: slices.Clone(k.Value),
 			Created: k.Created, Modified: k.Modified, Version: k.Version,
 			Held: time.Duration(max(now-k.Since, 0)), ExpiresIn: Left(now, k.Ends),
-			Position: k.Position, Before: driver.LeaseID(k.Before), Revoked: k.Revoked, Stale: k.Stale,
+			Position: k.Position, Before: driver.SessionID(k.Before), Revoked: k.Revoked, Stale: k.Stale,
 		})
 	}
 	return list
@@ -54,7 +54,7 @@ func Holders(now int64, holders []core.Holder, wants []core.Want) []driver.Claim
 		h := &holders[i]
 		list[i] = driver.Claim{
 			Mode: driver.Mode(h.Mode), Weight: h.Weight, Token: h.Token, Owner: h.Owner, Meta: h.Meta,
-			Lease: driver.LeaseID(h.Session), Held: time.Duration(max(now-h.Since, 0)), Revoked: h.Revoked,
+			Session: driver.SessionID(h.Session), Held: time.Duration(max(now-h.Since, 0)), Revoked: h.Revoked,
 			ExpiresIn: Left(now, h.Deadline),
 		}
 		if len(wants) == 1 {
@@ -71,7 +71,7 @@ func Compares(list []driver.Compare) []core.Compare {
 		x := &list[i]
 		out = append(out, core.Compare{
 			Key: x.Key, Prefix: x.Prefix, Target: core.CompareTarget(x.Target), Is: core.Relation(x.Is),
-			Num: x.Num, Value: x.Value, Lease: core.SessionID(x.Lease),
+			Num: x.Num, Value: x.Value, Lease: core.SessionID(x.Session),
 		})
 	}
 	return out
@@ -87,8 +87,8 @@ func KeyOps(list []driver.Op) []core.KeyOp {
 			Limit: uint64(x.Limit), Sort: core.SortBy(x.Sort), Desc: x.Desc, KeysOnly: x.KeysOnly, Previous: x.Previous,
 			After: x.After, Count: x.Count,
 		}
-		if x.Lease != nil {
-			o.Lease = core.SessionID(x.Lease.ID)
+		if x.Session != nil {
+			o.Lease = core.SessionID(x.Session.ID)
 		}
 		out = append(out, o)
 	}
@@ -113,7 +113,7 @@ func Results(now int64, keys []core.KeyResult) []driver.OpResult {
 func KV(now int64, k *core.Key) *driver.KV {
 	return &driver.KV{
 		Key: k.Name, Value: bytes.Clone(k.Value), Created: k.Created, Modified: k.Modified, Version: k.Version,
-		Lease: driver.LeaseID(k.Lease), ExpiresIn: Left(now, k.Deadline),
+		Session: driver.SessionID(k.Lease), ExpiresIn: Left(now, k.Deadline),
 	}
 }
 
@@ -121,11 +121,11 @@ func KV(now int64, k *core.Key) *driver.KV {
 func Event(now int64, e *core.Event, previous bool) driver.Event {
 	d := driver.Event{
 		Revision: e.Revision, Ordinal: e.Ordinal, Kind: e.Kind.String(), Verb: e.Verb.String(), Name: e.Name,
-		Token: e.Token, Owner: e.Owner, Mode: driver.Mode(e.Mode), Weight: e.Weight, Lease: driver.LeaseID(e.Session),
+		Token: e.Token, Owner: e.Owner, Mode: driver.Mode(e.Mode), Weight: e.Weight, Session: driver.SessionID(e.Session),
 		Value: bytes.Clone(e.Value), Reason: reasons[e.Reason], Number: e.Number,
 	}
 	if e.Kind == core.EventSession {
-		d.Name = d.Lease.String()
+		d.Name = d.Session.String()
 	}
 	if e.Kind == core.EventKV {
 		d.KV = KV(now, &e.Key)

@@ -53,7 +53,7 @@ func (r *reader) compares(dst []Compare) []Compare {
 		dst = append(dst, Compare{
 			Key:    r.string(),
 			Prefix: r.flag(r.byte()),
-			Target: CompareTarget(r.enum(byte(CompareLease), "compare target")),
+			Target: CompareTarget(r.enum(byte(CompareSession), "compare target")),
 			Is:     Relation(r.enum(byte(Greater), "relation")),
 			Num:    r.uvarint(),
 			Value:  r.bytes(),

@@ -19,7 +19,7 @@ func full() core.Command {
 		Name: "näme", Kind: core.Latch, Token: 5, Limit: -6, Count: core.CountSwap, Unsigned: true, A: 1 << 63, B: 8,
 		Session: sessionID(1), Namespace: "ns", Identity: "id", Owner: "owner", Meta: "meta", TTL: 30e9, Window: 64,
 		Policy: core.Never, Grace: 9,
-		If: []core.Compare{{Key: "k", Prefix: true, Target: core.CompareLease, Is: core.Greater, Num: 1, Value: []byte("x"), Lease: lease}, {}},
+		If: []core.Compare{{Key: "k", Prefix: true, Target: core.CompareSession, Is: core.Greater, Num: 1, Value: []byte("x"), Lease: lease}, {}},
 		Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Prefix: true, Value: []byte("v"), Lease: lease, Expire: -5, Limit: 6,
 			Sort: core.ByValue, Desc: true, KeysOnly: true, Previous: true}, {}},
 		Else: []core.KeyOp{{Kind: core.KeyDelete, Key: "k"}},

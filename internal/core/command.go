@@ -190,7 +190,7 @@ const (
 	CompareCreate
 	CompareVersion
 	CompareValue
-	CompareLease
+	CompareSession
 )
 
 // Relation of a Compare: what the key has, to what the Compare says.

@@ -56,9 +56,9 @@ func (m *Machine) validKey(name string, prefix bool, r *Result) bool {
 func (m *Machine) validCompare(c *Compare, r *Result) bool {
 	switch {
 	case !m.validKey(c.Key, c.Prefix, r):
-	case c.Target > CompareLease || c.Is > Greater:
+	case c.Target > CompareSession || c.Is > Greater:
 		r.refuse(CodeInvalid, "a compare of %q has an unknown target or relation", c.Key)
-	case c.Target == CompareLease && c.Is > NotEqual:
+	case c.Target == CompareSession && c.Is > NotEqual:
 		r.refuse(CodeInvalid, "leases of %q have no order: compare them for equality", c.Key)
 	default:
 		return true

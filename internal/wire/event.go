@@ -12,7 +12,7 @@ func KeyValue(k *driver.KV) *pb.KeyValue {
 	}
 	return &pb.KeyValue{
 		Key: k.Key, Value: k.Value, CreateRevision: k.Created, ModRevision: k.Modified, Version: k.Version,
-		Session: Session(k.Lease), ExpiresInMs: ms(k.ExpiresIn),
+		Session: Session(k.Session), ExpiresInMs: ms(k.ExpiresIn),
 	}
 }
 
@@ -22,7 +22,7 @@ func keyValue(k *pb.KeyValue) *driver.KV {
 	}
 	return &driver.KV{
 		Key: k.GetKey(), Value: k.GetValue(), Created: k.GetCreateRevision(), Modified: k.GetModRevision(), Version: k.GetVersion(),
-		Lease: LeaseID(k.GetSession()), ExpiresIn: duration(k.GetExpiresInMs()),
+		Session: LeaseID(k.GetSession()), ExpiresIn: duration(k.GetExpiresInMs()),
 	}
 }
 
@@ -33,7 +33,7 @@ func Events(list []driver.Event) []*pb.Event {
 		e := &list[i]
 		out[i] = &pb.Event{
 			Revision: e.Revision, Ordinal: e.Ordinal, Kind: e.Kind, Verb: e.Verb, Name: e.Name, Token: e.Token, Owner: e.Owner,
-			Mode: Mode(e.Mode), Weight: e.Weight, Session: Session(e.Lease), Value: e.Value, Reason: e.Reason, Number: e.Number,
+			Mode: Mode(e.Mode), Weight: e.Weight, Session: Session(e.Session), Value: e.Value, Reason: e.Reason, Number: e.Number,
 			Kv: KeyValue(e.KV), PrevKv: KeyValue(e.Prev),
 		}
 	}
@@ -46,7 +46,7 @@ func ToEvents(list []*pb.Event) []driver.Event {
 	for i, e := range list {
 		out[i] = driver.Event{
 			Revision: e.GetRevision(), Ordinal: e.GetOrdinal(), Kind: e.GetKind(), Verb: e.GetVerb(), Name: e.GetName(), Token: e.GetToken(),
-			Owner: e.GetOwner(), Mode: mode(e.GetMode()), Weight: e.GetWeight(), Lease: LeaseID(e.GetSession()), Value: e.GetValue(),
+			Owner: e.GetOwner(), Mode: mode(e.GetMode()), Weight: e.GetWeight(), Session: LeaseID(e.GetSession()), Value: e.GetValue(),
 			Reason: e.GetReason(), Number: e.GetNumber(), KV: keyValue(e.GetKv()), Prev: keyValue(e.GetPrevKv()),
 		}
 	}

@@ -19,15 +19,15 @@ func ms(d time.Duration) int64 {
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // Session is a session's id on the wire; the zero id is none.
-func Session(id driver.LeaseID) []byte {
-	if id == (driver.LeaseID{}) {
+func Session(id driver.SessionID) []byte {
+	if id == (driver.SessionID{}) {
 		return nil
 	}
 	return id[:]
 }
 
 // LeaseID is the session that the wire names; anything but 16 bytes is none.
-func LeaseID(b []byte) (id driver.LeaseID) {
+func LeaseID(b []byte) (id driver.SessionID) {
 	if len(b) == len(id) {
 		copy(id[:], b)
 	}
@@ -56,7 +56,7 @@ func Claims(list []driver.Claim) []*pb.Claim {
 		c := &list[i]
 		out[i] = &pb.Claim{
 			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: c.Token, Owner: c.Owner, Meta: c.Meta,
-			Session: Session(c.Lease), Value: c.Value, CreateRevision: c.Created, ModRevision: c.Modified, Version: c.Version,
+			Session: Session(c.Session), Value: c.Value, CreateRevision: c.Created, ModRevision: c.Modified, Version: c.Version,
 			HeldMs: ms(c.Held), ExpiresInMs: ms(c.ExpiresIn), Position: int32(c.Position), Before: Session(c.Before), Revoked: c.Revoked, Stale: c.Stale,
 		}
 	}
@@ -68,7 +68,7 @@ func claims(list []*pb.Claim) []driver.Claim {
 	for _, c := range list {
 		out = append(out, driver.Claim{
 			Name: c.GetName(), Kind: driver.ResourceKind(c.GetKind()), Mode: mode(c.GetMode()), Weight: c.GetWeight(), Token: c.GetToken(),
-			Owner: c.GetOwner(), Meta: c.GetMeta(), Lease: LeaseID(c.GetSession()), Value: c.GetValue(),
+			Owner: c.GetOwner(), Meta: c.GetMeta(), Session: LeaseID(c.GetSession()), Value: c.GetValue(),
 			Created: c.GetCreateRevision(), Modified: c.GetModRevision(), Version: c.GetVersion(),
 			Held: duration(c.GetHeldMs()), ExpiresIn: duration(c.GetExpiresInMs()), Position: int(c.GetPosition()),
 			Before: LeaseID(c.GetBefore()), Revoked: c.GetRevoked(), Stale: c.GetStale(),
@@ -95,7 +95,7 @@ func ToResource(r *pb.Resource) driver.Resource {
 }
 
 // SessionInfo is a session.
-func SessionInfo(i *driver.LeaseInfo) *pb.GetSessionResponse {
+func SessionInfo(i *driver.SessionInfo) *pb.GetSessionResponse {
 	return &pb.GetSessionResponse{
 		Session: Session(i.ID), TtlMs: ms(i.TTL), ExpiresInMs: ms(i.ExpiresIn), Owner: i.Owner, Meta: i.Meta,
 		Names: i.Names, Waits: i.Waits, Keys: i.Keys, Next: i.Next,
@@ -103,8 +103,8 @@ func SessionInfo(i *driver.LeaseInfo) *pb.GetSessionResponse {
 }
 
 // ToSessionInfo is a session.
-func ToSessionInfo(r *pb.GetSessionResponse) driver.LeaseInfo {
-	return driver.LeaseInfo{
+func ToSessionInfo(r *pb.GetSessionResponse) driver.SessionInfo {
+	return driver.SessionInfo{
 		ID: LeaseID(r.GetSession()), TTL: duration(r.GetTtlMs()), ExpiresIn: duration(r.GetExpiresInMs()), Owner: r.GetOwner(), Meta: r.GetMeta(),
 		Names: r.GetNames(), Waits: r.GetWaits(), Keys: r.GetKeys(), Next: r.GetNext(),
 	}

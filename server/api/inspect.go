@@ -44,16 +44,16 @@ func (s *Service) GetSession(ctx context.Context, r *pb.GetSessionRequest) (*pb.
 }
 
 // session finds a session by its id or as a lease.
-func (s *Service) session(ctx context.Context, r *pb.GetSessionRequest) (driver.LeaseInfo, error) {
+func (s *Service) session(ctx context.Context, r *pb.GetSessionRequest) (driver.SessionInfo, error) {
 	switch n := len(r.GetSession()); {
 	case n > 0 && r.GetLeaseId() != 0:
-		return driver.LeaseInfo{}, invalid("", "session and lease_id are both given: give one")
+		return driver.SessionInfo{}, invalid("", "session and lease_id are both given: give one")
 	case r.GetLeaseId() != 0:
 		return s.plain.leaseInfo(ctx, r.GetLeaseId(), r.GetAfter(), int(r.GetLimit()))
 	case n != len(core.SessionID{}):
-		return driver.LeaseInfo{}, invalid("", "a session id has 16 bytes, not %d: give one, or a lease_id", n)
+		return driver.SessionInfo{}, invalid("", "a session id has 16 bytes, not %d: give one, or a lease_id", n)
 	}
-	return s.node.SessionInfo(ctx, namespace(ctx), &driver.LeaseInfoRequest{ID: wire.LeaseID(r.GetSession()), After: r.GetAfter(), Max: int(r.GetLimit())})
+	return s.node.SessionInfo(ctx, namespace(ctx), &driver.SessionInfoRequest{ID: wire.LeaseID(r.GetSession()), After: r.GetAfter(), Max: int(r.GetLimit())})
 }
 
 // Ping answers when the node can serve.

@@ -99,12 +99,12 @@ func (g *gateway) reopen(ctx context.Context, id core.SessionID, c core.Command,
 }
 
 // leaseInfo tells about a lease of the caller's namespace.
-func (g *gateway) leaseInfo(ctx context.Context, number int64, after string, most int) (driver.LeaseInfo, error) {
+func (g *gateway) leaseInfo(ctx context.Context, number int64, after string, most int) (driver.SessionInfo, error) {
 	if number <= 0 {
-		return driver.LeaseInfo{}, invalid("", "lease %d: numbers of leases are positive", number)
+		return driver.SessionInfo{}, invalid("", "lease %d: numbers of leases are positive", number)
 	}
 	ns := callerOf(ctx).namespace
-	info, err := g.s.SessionInfo(ctx, ns, &driver.LeaseInfoRequest{ID: driver.LeaseID(sessionOf(ns, number)), After: after, Max: most})
+	info, err := g.s.SessionInfo(ctx, ns, &driver.SessionInfoRequest{ID: driver.SessionID(sessionOf(ns, number)), After: after, Max: most})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = noLease(number)
 	}

@@ -256,7 +256,7 @@ func lockEvent(r *pb.LockWatchRequest, e *core.Event) *pb.LockEvent {
 func holdEvent(e *core.Event, previous bool) *pb.LockEvent {
 	lease, ours := leaseOf(e.Namespace, e.Session)
 	kv := &pb.LockKeyValue{
-		Key: e.Name + "/" + driver.LeaseID(e.Session).String(), Value: e.Value,
+		Key: e.Name + "/" + driver.SessionID(e.Session).String(), Value: e.Value,
 		CreateRevision: int64(e.Token), ModRevision: int64(e.Modified), Version: int64(e.Version),
 	}
 	if ours {

@@ -30,7 +30,7 @@ func (g *Gen) compare() core.Compare {
 	switch c.Target {
 	case core.CompareValue:
 		c.Value = g.value()
-	case core.CompareLease:
+	case core.CompareSession:
 		c.Lease, c.Is = g.lease(), core.Relation(g.rand.IntN(2))
 	case core.CompareVersion:
 		c.Num = g.rand.Uint64N(3)

@@ -66,7 +66,7 @@ func condition(a *args) core.Compare {
 	switch what := a.take(); c.Target {
 	case core.CompareValue:
 		c.Value = []byte(what)
-	case core.CompareLease:
+	case core.CompareSession:
 		c.Lease = ID(what)
 	default:
 		c.Num = a.parse(what)
@@ -115,7 +115,7 @@ func conditionWords(c core.Compare) string {
 	switch c.Target {
 	case core.CompareValue:
 		what = string(c.Value)
-	case core.CompareLease:
+	case core.CompareSession:
 		what = Name(c.Lease)
 	}
 	s := fmt.Sprintf("%s %s %s %s", c.Key, targets[c.Target], relations[c.Is], what)

@@ -52,8 +52,8 @@ func (t *Twin) txn(s *session, c core.Command) core.Result {
 // checkTxn refuses what makes no sense, in the branch that does not run too.
 func (t *Twin) checkTxn(s *session, c core.Command) core.Code {
 	for _, i := range c.If {
-		if i.Target > core.CompareLease || i.Is > core.Greater || !goodKey(i.Key, i.Prefix) ||
-			i.Target == core.CompareLease && i.Is > core.NotEqual {
+		if i.Target > core.CompareSession || i.Is > core.Greater || !goodKey(i.Key, i.Prefix) ||
+			i.Target == core.CompareSession && i.Is > core.NotEqual {
 			return core.CodeInvalid
 		}
 	}

@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// share is the lease of a spec; lock held.
-func (t *toy) share(s driver.Spec) *toyLease {
+// share is the session of a spec; lock held.
+func (t *toy) share(s driver.Spec) *toySession {
 	if l := t.shared[s]; l != nil && l.Err() == nil {
 		return l
 	}
-	t.shared[s] = t.newLease(s)
+	t.shared[s] = t.newSession(s)
 	return t.shared[s]
 }
 
-func (t *toy) newLease(s driver.Spec) *toyLease {
+func (t *toy) newSession(s driver.Spec) *toySession {
 	t.rev++
-	id := driver.LeaseID{byte(t.rev), byte(t.rev >> 8)}
-	l := &toyLease{Lease: driver.NewLease(id, s), ttl: s.TTL}
-	t.leases[id] = l
+	id := driver.SessionID{byte(t.rev), byte(t.rev >> 8)}
+	l := &toySession{Session: driver.NewSession(id, s), ttl: s.TTL}
+	t.sessions[id] = l
 	l.Extend(driver.Now(), s.TTL)
 	l.end = time.AfterFunc(s.TTL, func() { t.expire(l) })
 	if !s.Manual {
@@ -32,10 +32,10 @@ func (t *toy) newLease(s driver.Spec) *toyLease {
 	return l
 }
 
-func (t *toy) keep(l *toyLease) {
+func (t *toy) keep(l *toySession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.Err() != nil || t.leases[l.ID] == nil {
+	if l.Err() != nil || t.sessions[l.ID] == nil {
 		return
 	}
 	if !t.stalled {
@@ -45,38 +45,38 @@ func (t *toy) keep(l *toyLease) {
 	l.renew.Reset(l.ttl / 3)
 }
 
-// expire is the engine's end of a lease.
-func (t *toy) expire(l *toyLease) {
+// expire is the engine's end of a session.
+func (t *toy) expire(l *toySession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.leases, l.ID)
+	delete(t.sessions, l.ID)
 	for _, n := range slices.Collect(maps.Values(t.names)) {
 		for _, c := range slices.Concat(n.holders, n.queue) {
-			if c.lease == l {
+			if c.session == l {
 				t.drop(c)
 			}
 		}
 	}
-	for k, id := range t.keyLease {
+	for k, id := range t.keySession {
 		if id == l.ID {
 			delete(t.keys, k)
-			delete(t.keyLease, k)
+			delete(t.keySession, k)
 		}
 	}
 }
 
-func (t *toy) OpenLease(_ context.Context, s driver.Spec) (*driver.Lease, error) {
+func (t *toy) OpenSession(_ context.Context, s driver.Spec) (*driver.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls["open lease"]++
-	return t.newLease(s).Lease, nil
+	t.calls["open session"]++
+	return t.newSession(s).Session, nil
 }
 
-func (t *toy) KeepLease(_ context.Context, l *driver.Lease, ttl time.Duration) error {
+func (t *toy) KeepSession(_ context.Context, l *driver.Session, ttl time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls["keep lease"]++
-	own := t.leases[l.ID]
+	t.calls["keep session"]++
+	own := t.sessions[l.ID]
 	if own == nil || t.stalled {
 		return driver.ErrLost
 	}
@@ -88,13 +88,13 @@ func (t *toy) KeepLease(_ context.Context, l *driver.Lease, ttl time.Duration) e
 	return l.Err()
 }
 
-func (t *toy) EndLease(_ context.Context, l *driver.Lease) error {
-	t.call("end lease")
+func (t *toy) EndSession(_ context.Context, l *driver.Session) error {
+	t.call("end session")
 	if f := hook(t, &t.onEnd); f != nil {
 		f()
 	}
 	t.mu.Lock()
-	own := t.leases[l.ID]
+	own := t.sessions[l.ID]
 	t.mu.Unlock()
 	if own == nil {
 		return driver.ErrLost
@@ -104,33 +104,33 @@ func (t *toy) EndLease(_ context.Context, l *driver.Lease) error {
 	return nil
 }
 
-func (l *toyLease) stop() {
+func (l *toySession) stop() {
 	l.end.Stop()
 	if l.renew != nil {
 		l.renew.Stop()
 	}
 }
 
-func (t *toy) LeaseInfo(_ context.Context, r *driver.LeaseInfoRequest) (driver.LeaseInfo, error) {
+func (t *toy) SessionInfo(_ context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := r.ID
-	l := t.leases[id]
+	l := t.sessions[id]
 	if l == nil {
-		return driver.LeaseInfo{}, driver.ErrLost
+		return driver.SessionInfo{}, driver.ErrLost
 	}
-	info := driver.LeaseInfo{ID: id, TTL: l.ttl, ExpiresIn: l.ttl}
+	info := driver.SessionInfo{ID: id, TTL: l.ttl, ExpiresIn: l.ttl}
 	for name, n := range t.names {
-		if slices.ContainsFunc(n.holders, func(c *toyClaim) bool { return c.lease == l }) {
+		if slices.ContainsFunc(n.holders, func(c *toyClaim) bool { return c.session == l }) {
 			info.Names = append(info.Names, name)
 		}
 	}
-	for k, of := range t.keyLease {
+	for k, of := range t.keySession {
 		if of == id {
 			info.Keys = append(info.Keys, k)
 		}
 	}
-	t.calls["lease info"]++
+	t.calls["session info"]++
 	if from, _ := strconv.Atoi(r.After); t.answer > 0 {
 		slices.Sort(info.Keys)
 		end := min(from+t.answer, len(info.Keys))

@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-func newLease() *driver.Lease {
-	return driver.NewLease(driver.LeaseID{1}, driver.Spec{TTL: 10 * time.Second})
+func newSession() *driver.Session {
+	return driver.NewSession(driver.SessionID{1}, driver.Spec{TTL: 10 * time.Second})
 }
 
-func wantLost(t *testing.T, l *driver.Lease) {
+func wantLost(t *testing.T, l *driver.Session) {
 	t.Helper()
 	if err := l.Err(); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Err is %v, want lost", err)
 	}
 }
 
-func TestLease_WithoutDeadline(t *testing.T) {
+func TestSession_WithoutDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLease()
+		l := newSession()
 		time.Sleep(1000 * time.Hour)
 		if _, ok := l.Deadline(); ok || l.Err() != nil {
 			t.Errorf("Err is %v", l.Err())
@@ -34,9 +34,9 @@ func TestLease_WithoutDeadline(t *testing.T) {
 }
 
 // The formula of the deadline, applied to the time of the send.
-func TestLease_Extend(t *testing.T) {
+func TestSession_Extend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLease()
+		l := newSession()
 		sent := driver.Now()
 		time.Sleep(3 * time.Second)
 		l.Extend(sent, 101*time.Second)
@@ -47,9 +47,9 @@ func TestLease_Extend(t *testing.T) {
 	})
 }
 
-func TestLease_OnlyForward(t *testing.T) {
+func TestSession_OnlyForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLease()
+		l := newSession()
 		far := driver.Now().Add(time.Minute)
 		l.MoveTo(far)
 		l.MoveTo(driver.Now().Add(time.Second))
@@ -64,9 +64,9 @@ func TestLease_OnlyForward(t *testing.T) {
 	})
 }
 
-func TestLease_EndsAtItsDeadline(t *testing.T) {
+func TestSession_EndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLease()
+		l := newSession()
 		var tie driver.Tie
 		ended := make(chan error, 1)
 		tie.To(l, func(err error) { ended <- err })
@@ -91,13 +91,13 @@ func TestLease_EndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-// Promise: "When the deadline passes the lease is over for ever, whatever the
+// Promise: "When the deadline passes the session is over for ever, whatever the
 // engine answers later". Here the answer and the timer come at the same instant,
 // and whichever runs first, it is over.
-func TestLease_NeverRevives(t *testing.T) {
+func TestSession_NeverRevives(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLease()
+			l := newSession()
 			d := driver.Now().Add(time.Second)
 			l.MoveTo(d)
 			time.Sleep(time.Second)
@@ -107,32 +107,32 @@ func TestLease_NeverRevives(t *testing.T) {
 			time.Sleep(time.Minute)
 			wantLost(t, l)
 			if now, _ := l.Deadline(); !now.Equal(d) {
-				t.Errorf("the deadline of a dead lease moved by %s", now.Sub(d))
+				t.Errorf("the deadline of a dead session moved by %s", now.Sub(d))
 			}
 		})
 	}
 }
 
 // A late timer lets nobody act: every look compares the clock.
-func TestLease_ClockFirst(t *testing.T) {
+func TestSession_ClockFirst(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLease()
+			l := newSession()
 			l.MoveTo(driver.Now().Add(time.Second))
 			time.Sleep(time.Second)
 			told := false
 			var tie driver.Tie
 			tie.To(l, func(error) { told = true })
 			if !told {
-				t.Error("a hold was tied to a lease whose deadline has passed")
+				t.Error("a hold was tied to a session whose deadline has passed")
 			}
 			wantLost(t, l)
 		})
 	}
 }
 
-func TestLease_End(t *testing.T) {
-	l := newLease()
+func TestSession_End(t *testing.T) {
+	l := newSession()
 	first := errors.New("first")
 	l.End(first)
 	l.End(errors.New("second"))
@@ -144,13 +144,13 @@ func TestLease_End(t *testing.T) {
 	if l.Err() != first {
 		t.Errorf("revived: %v", l.Err())
 	}
-	none := newLease()
+	none := newSession()
 	none.End(nil)
 	wantLost(t, none)
 }
 
 func TestTie(t *testing.T) {
-	l := newLease()
+	l := newSession()
 	cause := errors.New("cause")
 	var told []int
 	ties := make([]driver.Tie, 4)
@@ -175,15 +175,15 @@ func TestTie(t *testing.T) {
 	var tie driver.Tie
 	tie.To(l, func(error) { late++ })
 	if late != 1 {
-		t.Error("a tie to a lease that has ended was not told")
+		t.Error("a tie to a session that has ended was not told")
 	}
 }
 
-// Ties come and go while the lease is renewed, looked at and ended; each one
+// Ties come and go while the session is renewed, looked at and ended; each one
 // that stays is told exactly once.
-func TestLease_Concurrent(t *testing.T) {
+func TestSession_Concurrent(t *testing.T) {
 	for range 20 {
-		l := newLease()
+		l := newSession()
 		l.MoveTo(driver.Now().Add(time.Hour))
 		const n = 50
 		var told [n]atomic.Int32
@@ -209,20 +209,20 @@ func TestLease_Concurrent(t *testing.T) {
 	}
 }
 
-// Whoever finds a lease ended finds all its holds told: who ended it, and who
+// Whoever finds a session ended finds all its holds told: who ended it, and who
 // comes while that goes on.
-func TestLease_EndedMeansTold(t *testing.T) {
-	look := map[string]func(l *driver.Lease){
-		"Err":    func(l *driver.Lease) { wantLost(t, l) },
-		"End":    func(l *driver.Lease) { l.End(driver.ErrClosed) },
-		"MoveTo": func(l *driver.Lease) { l.MoveTo(driver.Now().Add(time.Hour)) },
-		"Done":   func(l *driver.Lease) { <-l.Done() },
+func TestSession_EndedMeansTold(t *testing.T) {
+	look := map[string]func(l *driver.Session){
+		"Err":    func(l *driver.Session) { wantLost(t, l) },
+		"End":    func(l *driver.Session) { l.End(driver.ErrClosed) },
+		"MoveTo": func(l *driver.Session) { l.MoveTo(driver.Now().Add(time.Hour)) },
+		"Done":   func(l *driver.Session) { <-l.Done() },
 		"Untie":  nil,
 	}
 	for name, look := range look {
 		t.Run(name, func(t *testing.T) {
 			const holds = 100
-			l := newLease()
+			l := newSession()
 			var told atomic.Int32
 			begun := make(chan struct{})
 			for i := range holds {
@@ -237,7 +237,7 @@ func TestLease_EndedMeansTold(t *testing.T) {
 			var last driver.Tie
 			last.To(l, func(error) { told.Add(1) })
 			if look == nil {
-				look = func(*driver.Lease) { last.Untie() }
+				look = func(*driver.Session) { last.Untie() }
 			}
 			go l.End(driver.ErrLost)
 			<-begun

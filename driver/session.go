@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/deadline"
 )
 
-// Lease is the client's side of a session: one deadline, one timer, and all the
+// Session is the client's side of a session: one deadline, one timer, and all the
 // holds that end with it. Its zero deadline means "until End".
 //
-// When the deadline passes the lease is over for ever, whatever the engine
+// When the deadline passes the session is over for ever, whatever the engine
 // answers later: a holder that has stopped must not come back to life.
-type Lease struct {
+type Session struct {
 	// ID names the session in the engine.
-	ID LeaseID
+	ID SessionID
 	// Spec is what it was opened with.
 	Spec Spec
 
@@ -26,23 +26,23 @@ type Lease struct {
 	done     chan struct{}
 }
 
-// NewLease returns a lease without a deadline.
-func NewLease(id LeaseID, spec Spec) *Lease {
-	l := &Lease{ID: id, Spec: spec, done: make(chan struct{})}
+// NewSession returns a session without a deadline.
+func NewSession(id SessionID, spec Spec) *Session {
+	l := &Session{ID: id, Spec: spec, done: make(chan struct{})}
 	l.ties.next, l.ties.prev = &l.ties, &l.ties
 	return l
 }
 
 // Extend notes that a request which was handed to the transport at sent (a time
 // of [Now]) was answered "good for ttl from when I got it".
-func (l *Lease) Extend(sent time.Time, ttl time.Duration) {
+func (l *Session) Extend(sent time.Time, ttl time.Duration) {
 	d := deadline.Map(0, 0, int64(ttl), ttl)
 	l.MoveTo(sent.Add(time.Duration(d)))
 }
 
 // MoveTo sets the deadline, a time of [Now]; it only moves forward, and never
-// revives: a deadline that has passed ends the lease, noticed or not.
-func (l *Lease) MoveTo(d time.Time) {
+// revives: a deadline that has passed ends the session, noticed or not.
+func (l *Session) MoveTo(d time.Time) {
 	now := Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *Lease) MoveTo(d time.Time) {
 }
 
 // wake has the clock looked at when the deadline has passed; l.mu is held.
-func (l *Lease) wake(in time.Duration) {
+func (l *Session) wake(in time.Duration) {
 	if l.timer == nil {
 		l.timer = time.AfterFunc(in, func() { _ = l.Err() })
 		return
@@ -62,9 +62,9 @@ func (l *Lease) wake(in time.Duration) {
 	l.timer.Reset(in)
 }
 
-// Err is nil exactly as long as the lease lasts. It compares the clock, so that
+// Err is nil exactly as long as the session lasts. It compares the clock, so that
 // a late timer lets nobody act.
-func (l *Lease) Err() error {
+func (l *Session) Err() error {
 	now := Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,20 +72,20 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// errDeadline is the cause when a lease's own deadline ended it.
+// errDeadline is the cause when a session's own deadline ended it.
 const errDeadline = Kind("not renewed in time")
 
-// look ends the lease if its deadline has passed; l.mu is held.
-func (l *Lease) look(now time.Time) {
+// look ends the session if its deadline has passed; l.mu is held.
+func (l *Session) look(now time.Time) {
 	if l.err == nil && !l.deadline.IsZero() && !now.Before(l.deadline) {
 		l.end(&Error{Op: "keep session", Kind: ErrLost, Err: errDeadline})
 	}
 }
 
-// End ends the lease and every hold tied to it, once: whoever ended it, all of
+// End ends the session and every hold tied to it, once: whoever ended it, all of
 // them know when End returns. cause is what Err says from then on; nil means
 // ErrLost.
-func (l *Lease) End(cause error) {
+func (l *Session) End(cause error) {
 	if cause == nil {
 		cause = ErrLost
 	}
@@ -96,9 +96,9 @@ func (l *Lease) End(cause error) {
 	}
 }
 
-// end is under the lock, so that nobody finds the lease ended whose holds do not
+// end is under the lock, so that nobody finds the session ended whose holds do not
 // know it: the next holder may be granted as soon as that is found. l.mu is held.
-func (l *Lease) end(cause error) {
+func (l *Session) end(cause error) {
 	l.err = cause
 	if l.timer != nil {
 		l.timer.Stop()
@@ -110,29 +110,29 @@ func (l *Lease) end(cause error) {
 	close(l.done)
 }
 
-// Done is closed when the lease is over.
-func (l *Lease) Done() <-chan struct{} { return l.done }
+// Done is closed when the session is over.
+func (l *Session) Done() <-chan struct{} { return l.done }
 
-// Deadline is when the lease ends unless it is extended, a time of [Now];
+// Deadline is when the session ends unless it is extended, a time of [Now];
 // false: it has none.
-func (l *Lease) Deadline() (time.Time, bool) {
+func (l *Session) Deadline() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline, !l.deadline.IsZero()
 }
 
-// Tie binds one hold to a lease. The zero Tie is free; it lives inside the hold
+// Tie binds one hold to a session. The zero Tie is free; it lives inside the hold
 // so that a hold costs no allocation here.
 type Tie struct {
-	lease      *Lease
+	session    *Session
 	next, prev *Tie
 	end        func(error)
 }
 
-// To calls end once when l ends, at once if it has. A Tie serves one lease. end
-// runs with the lease locked: it must not block, and not use the lease or its
+// To calls end once when l ends, at once if it has. A Tie serves one session. end
+// runs with the session locked: it must not block, and not use the session or its
 // ties.
-func (t *Tie) To(l *Lease, end func(error)) {
+func (t *Tie) To(l *Session, end func(error)) {
 	now := Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,14 +140,14 @@ func (t *Tie) To(l *Lease, end func(error)) {
 		end(l.err)
 		return
 	}
-	t.lease, t.end = l, end
+	t.session, t.end = l, end
 	t.next, t.prev = &l.ties, l.ties.prev
 	t.prev.next, l.ties.prev = t, t
 }
 
 // Untie forgets the hold; end will not be called any more.
 func (t *Tie) Untie() {
-	l := t.lease
+	l := t.session
 	if l == nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (t *Tie) Untie() {
 	}
 }
 
-// cut takes t out of the ring; the lease is locked.
+// cut takes t out of the ring; the session is locked.
 func (t *Tie) cut() {
 	t.prev.next, t.next.prev = t.next, t.prev
 	t.next, t.prev = nil, nil
