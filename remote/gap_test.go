@@ -2,8 +2,10 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"testing"
 
@@ -98,6 +100,14 @@ func (x *forgetful) intercept(srv any, s grpc.ServerStream, info *grpc.StreamSer
 	return err
 }
 
+// close has new watches wait until the channel is closed.
+func (x *forgetful) close() (gate chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.gate = make(chan struct{})
+	return x.gate
+}
+
 func serveForgetful(t *testing.T) (x *forgetful, addr string) {
 	t.Helper()
 	x = &forgetful{began: make(chan *watching, 100)}
@@ -149,15 +159,16 @@ func TestForgottenEventsAreAResync(t *testing.T) {
 	quick.sees(t, "the quick one", "seen0", "seen1", "seen2")
 
 	x.mu.Lock()
-	x.forgets, x.gate = true, make(chan struct{})
+	x.forgets = true
 	x.mu.Unlock()
+	gate := x.close()
 	first.tear()
 	late := watch(t, s, t.Context(), "k")
 	defer late.stop()
 	puts(t, other, "missed", 51)
 	later := watch(t, s, t.Context(), "k")
 	defer later.stop()
-	close(x.gate)
+	close(gate)
 	<-x.began // is refused
 	<-(<-x.began).ready
 	puts(t, other, "after", 1)
@@ -225,4 +236,45 @@ func TestManyEventsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A denial changes nothing, and so has the revision of the change before it, which may
+// be older than the watch: it is seen all the same, by all who share a subscription,
+// also if it came while that was torn.
+func TestDenialsAreSeen(t *testing.T) {
+	x, addr := serveForgetful(t)
+	s, other := openAt(t, addr), openAt(t, addr)
+	hold, err := other.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deny := func() {
+		t.Helper()
+		if _, err := other.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	deny()
+	denied := holdfast.Patterns{"lock:denied", "lock:released"}
+	first := watch(t, s, t.Context(), "m", denied)
+	w := <-x.began
+	deny()
+	second := watch(t, s, t.Context(), "m", denied)
+	deny()
+	third := watch(t, s, t.Context(), "m", denied)
+	alone := watch(t, s, t.Context(), "m", append(denied, "lock:revoked"))
+	gate := x.close()
+	w.tear()
+	(<-x.began).tear()
+	deny()
+	close(gate)
+	deny()
+	if err := hold.Release(); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range []*reader{alone, third, second, first} {
+		seen := append(slices.Repeat([]string{"denied"}, 1+max(i, 1)), "released")
+		r.sees(t, fmt.Sprint("number ", i), seen...)
+		r.stop()
+	}
 }

@@ -147,7 +147,7 @@ func (w *watcher) begin(ctx context.Context) error {
 func (e *engine) now(ctx context.Context) (now watch.Position, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
 		m, err := pb.NewInspectServiceClient(c).Ping(ctx, &pb.PingRequest{})
-		now = watch.Position{Revision: m.GetRevision() + 1}
+		now = watch.Before(m.GetRevision()+1, m.GetOrdinal())
 		return err
 	})
 	return now, err

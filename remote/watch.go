@@ -55,7 +55,7 @@ func (f *feed) open(ctx context.Context) (resync watch.Position, err error) {
 		}
 		m, err := f.stream.Recv()
 		if err == nil {
-			resync = f.cursor.Ready(watch.Position{Revision: m.GetReadyRevision()})
+			resync = f.cursor.Ready(watch.Before(m.GetReadyRevision(), m.GetOrdinal()))
 		}
 		return err
 	})
@@ -80,17 +80,17 @@ func (f *feed) next(ctx context.Context) ([]driver.Event, watch.Position, error)
 		if err != nil {
 			stop()
 			resync, err := f.resume(ctx, wire.Error(err))
-			if err != nil || resync.Revision != 0 {
+			if err != nil || resync != (watch.Position{}) {
 				return nil, resync, err
 			}
 			stop = context.AfterFunc(ctx, f.cancel)
 			continue
 		}
-		resync := watch.Position{Revision: m.GetResyncRevision()}
-		if !f.cursor.Resync(resync) {
-			resync = watch.Position{}
+		var resync watch.Position
+		if r := m.GetResyncRevision(); r != 0 {
+			resync = f.cursor.Resync(watch.Before(r, m.GetOrdinal()))
 		}
-		if events := f.news(wire.ToEvents(m.GetEvents())); len(events) > 0 || resync.Revision != 0 {
+		if events := f.news(wire.ToEvents(m.GetEvents())); len(events) > 0 || resync != (watch.Position{}) {
 			return events, resync, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // defaultNamespace is that of callers who name none.
@@ -60,6 +61,9 @@ func (f *Feed) Next(ctx context.Context) (events []driver.Event, resync uint64, 
 	f.w.l.hubMu.Unlock()
 	return client.Events(now, f.buf, f.previous), resync, err
 }
+
+// Place is [Watch.Place].
+func (f *Feed) Place() watch.Position { return f.w.Place() }
 
 // Close ends the watch.
 func (f *Feed) Close() { f.w.Close() }

@@ -298,6 +298,7 @@ func (l *loop) publish(events []core.Event, jumped bool) {
 	woken := l.hub.Publish(events, l.node.Machine().Revision())
 	if jumped {
 		woken = l.hub.Jump(l.node.Machine().Revision())
+		l.hub.Begun(l.node.Machine().Ordinal())
 	}
 	for _, w := range woken {
 		if wake := l.woken[w]; wake != nil {

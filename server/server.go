@@ -69,7 +69,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
-	revision := rec.Machine.Revision() // watchers can go back to here: what follows is applied by New
+	revision, ordinal := rec.Machine.Revision(), rec.Machine.Ordinal() // watchers can go back to here: what follows is applied by New
 	node, err := replica.New(replica.Config{
 		ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix(),
 		Quota: s.cfg.Limits.quota(), Namespaces: s.cfg.Limits.Namespaces, MaxCommands: s.cfg.Limits.Queue,
@@ -78,6 +78,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
+	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
 	if err := s.listen(l); err != nil {
 		l.disk.close()

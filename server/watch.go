@@ -14,7 +14,12 @@ type Watch struct {
 	l    *loop
 	w    *watch.Watcher
 	wake chan struct{}
+	next watch.Position
 }
+
+// Place is where the watch, begun from now on, began, or where its last resync goes
+// on: denials come there before the next change.
+func (w *Watch) Place() watch.Position { return w.next }
 
 // Watch begins at revision from; 0: now. first is the revision that it will see
 // from on. History that is not kept any more is a [*watch.CompactedError].
@@ -26,7 +31,10 @@ func (s *Server) Watch(f watch.Filter, from uint64) (w *Watch, first uint64, err
 	if err != nil {
 		return nil, 0, err
 	}
-	w = &Watch{l: l, w: x, wake: make(chan struct{}, 1)}
+	w = &Watch{l: l, w: x, wake: make(chan struct{}, 1), next: watch.Position{Revision: first}}
+	if from == 0 {
+		w.next = l.hub.Next()
+	}
 	l.woken[x] = func() {
 		select {
 		case w.wake <- struct{}{}:
@@ -41,9 +49,7 @@ func (s *Server) Watch(f watch.Filter, from uint64) (w *Watch, first uint64, err
 // from there.
 func (w *Watch) Next(ctx context.Context, dst []core.Event, limit int) (events []core.Event, resync uint64, err error) {
 	for {
-		w.l.hubMu.Lock()
-		events, resync = w.l.hub.Read(w.w, dst, limit)
-		w.l.hubMu.Unlock()
+		events, resync = w.read(dst, limit)
 		if len(events) > len(dst) || resync != 0 {
 			return events, resync, nil
 		}
@@ -55,6 +61,15 @@ func (w *Watch) Next(ctx context.Context, dst []core.Event, limit int) (events [
 			return dst, 0, &driver.Error{Op: "watch", Kind: driver.ErrClosed, Err: errStopped}
 		}
 	}
+}
+
+func (w *Watch) read(dst []core.Event, limit int) (events []core.Event, resync uint64) {
+	w.l.hubMu.Lock()
+	defer w.l.hubMu.Unlock()
+	if events, resync = w.l.hub.Read(w.w, dst, limit); resync != 0 {
+		w.next = w.l.hub.Next()
+	}
+	return events, resync
 }
 
 // Close ends the watch.

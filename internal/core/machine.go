@@ -73,6 +73,10 @@ func (m *Machine) Now() int64 { return m.now }
 // Revision is that of the last change.
 func (m *Machine) Revision() uint64 { return m.revision }
 
+// Ordinal is that of the next event at this revision: of a denial, which changes
+// nothing.
+func (m *Machine) Ordinal() uint32 { return m.ordinal }
+
 // Raise moves the revision to at least r, for an engine that has tokens of its own
 // beside the machine's: names that were granted by those can then be the
 // machine's. Who applies a log has to raise at the same place in it.

@@ -67,6 +67,7 @@ func (n *node) start() {
 	n.began = n.c.now
 	n.disk, n.replica = d, r
 	n.hub = watch.NewHub(4096, rec.Machine.Revision())
+	n.hub.Begun(rec.Machine.Ordinal())
 	n.queue, n.doing, n.leading = disk.Queue{}, nil, false
 	n.act()
 	n.ticks()
@@ -154,6 +155,7 @@ func (n *node) act() {
 	n.hub.Publish(out.Events, n.replica.Machine().Revision())
 	if out.Jumped {
 		n.hub.Jump(n.replica.Machine().Revision())
+		n.hub.Begun(n.replica.Machine().Ordinal())
 	}
 	if len(out.Writes) > 0 {
 		n.add(disk.Job{Writes: out.Writes})

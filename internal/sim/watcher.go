@@ -35,7 +35,8 @@ type told struct {
 type reader struct {
 	watch.Reader
 	from watch.Position
-	next int // the event of the true history that comes next
+	next int  // the event of the true history that comes next
+	told bool // and it was told so: denials before it may follow, all or the last ones
 }
 
 func newWatcher(c *cluster) *watcher {
@@ -81,10 +82,10 @@ func (x *watcher) follow() {
 // more, from now on: only a node that has applied everything can tell when that is.
 func (x *watcher) attach() {
 	n := x.c.nodes[x.c.rng.IntN(len(x.c.nodes))]
-	if !n.up || n.paused || x.cursor.Ask() == 0 && n.replica.Machine().Revision() != x.c.check.rev {
+	if !n.up || n.paused || x.cursor.Ask() == 0 && n.hub.Next() != x.now() {
 		return
 	}
-	w, first, err := n.hub.Add(watch.Filter{Namespace: "default"}, x.cursor.Ask())
+	w, _, err := n.hub.Add(watch.Filter{Namespace: "default"}, x.cursor.Ask())
 	if gone := (*watch.CompactedError)(nil); errors.As(err, &gone) {
 		x.cursor.Compacted()
 		return
@@ -94,7 +95,7 @@ func (x *watcher) attach() {
 		return
 	}
 	x.node, x.life, x.w = n, n.life, w
-	if resync := x.cursor.Ready(watch.Position{Revision: first}); resync != (watch.Position{}) {
+	if resync := x.cursor.Ready(n.hub.Next()); resync != (watch.Position{}) {
 		x.gap(resync)
 	}
 	if len(x.readers) == 0 {
@@ -105,7 +106,10 @@ func (x *watcher) attach() {
 func (x *watcher) send() {
 	events, resync := x.node.hub.Read(x.w, nil, 50)
 	if len(events) > 0 || resync != 0 {
-		x.sent = &told{events, watch.Position{Revision: resync}}
+		x.sent = &told{events: events}
+	}
+	if resync != 0 {
+		x.sent.resync = x.node.hub.Next()
 	}
 }
 
@@ -114,8 +118,10 @@ func (x *watcher) receive() {
 	if x.sent = nil; m == nil {
 		return
 	}
-	if m.resync != (watch.Position{}) && x.cursor.Resync(m.resync) {
-		x.gap(m.resync)
+	if m.resync != (watch.Position{}) {
+		if resync := x.cursor.Resync(m.resync); resync != (watch.Position{}) {
+			x.gap(resync)
+		}
 	}
 	x.rest = slices.DeleteFunc(m.events, func(e core.Event) bool { return !x.cursor.Take(at(&e)) })
 	x.sees(&x.direct, x.rest)
@@ -152,9 +158,14 @@ func (x *watcher) look() {
 	x.fan.Trim(x.places)
 }
 
+// now is the position behind what has happened.
+func (x *watcher) now() watch.Position {
+	return watch.Position{Revision: x.c.check.rev, Ordinal: x.c.check.ord + 1}
+}
+
 // join adds a reader from now on.
 func (x *watcher) join() {
-	r := &reader{Reader: x.fan.Join(), from: watch.Position{Revision: x.c.check.rev + 1}}
+	r := &reader{Reader: x.fan.Join(), from: x.now()}
 	r.From(r.from)
 	x.skip(r)
 	x.readers = append(x.readers, r)
@@ -174,19 +185,27 @@ func (x *watcher) misses(r *reader, revision uint64) {
 	if p := (watch.Position{Revision: revision}); r.next > 0 && p.Compare(at(&x.c.check.log[r.next-1])) <= 0 {
 		x.c.violate("a resync to %d for a watcher that has seen it", revision)
 	} else {
-		r.from = p
+		r.from, r.told = p, true
 	}
 	x.skip(r)
 }
 
 // skip moves a reader on to where it was told to go on.
-func (x *watcher) skip(r *reader) {
-	log := x.c.check.log
-	r.next += sort.Search(len(log)-r.next, func(i int) bool { return at(&log[r.next+i]).Compare(r.from) >= 0 })
+func (x *watcher) skip(r *reader) { r.next = x.find(r.next, r.from) }
+
+// find is the first event, from one on, that is at or after p.
+func (x *watcher) find(from int, p watch.Position) int {
+	log := x.c.check.log[from:]
+	return from + sort.Search(len(log), func(i int) bool { return at(&log[i]).Compare(p) >= 0 })
 }
 
 func (x *watcher) sees(r *reader, events []core.Event) {
-	x.skip(r)
+	if x.skip(r); r.told && len(events) > 0 {
+		if e := &events[0]; e.Revision == r.from.Revision-1 && e.Ordinal > 0 {
+			r.from, r.next = at(e), x.find(0, at(e))
+		}
+		r.told = false
+	}
 	for i := range events {
 		x.see(r, &events[i])
 	}

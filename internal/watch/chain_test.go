@@ -52,6 +52,7 @@ type chainReader struct {
 	watch.Reader
 	from watch.Position // it was told, or has said, that what is before is not for it
 	next int            // the first event of truth that it has not seen
+	told bool           // and it was told so: denials before it may follow, all or the last ones
 }
 
 func at(e *core.Event) watch.Position {
@@ -60,7 +61,16 @@ func at(e *core.Event) watch.Position {
 
 // now is the position behind what has happened.
 func (c *chain) now() watch.Position {
-	return watch.Position{Revision: c.revision(len(c.ends)) + 1}
+	return c.after(len(c.ends))
+}
+
+// after is the position behind so many entries.
+func (c *chain) after(entries int) watch.Position {
+	if entries == 0 {
+		return watch.Position{Revision: 1}
+	}
+	e := &c.truth[c.ends[entries-1]-1]
+	return watch.Position{Revision: e.Revision, Ordinal: e.Ordinal + 1}
 }
 
 // revision is that after so many entries.
@@ -71,15 +81,20 @@ func (c *chain) revision(entries int) uint64 {
 	return c.truth[c.ends[entries-1]-1].Revision
 }
 
-// entry lets something happen: mostly little, sometimes thousands of events.
+// entry lets something happen: mostly little, sometimes thousands of events, and
+// sometimes only denials, which take the revision of the last change.
 func (c *chain) entry() {
 	n := 1 + c.rnd.IntN(4)
 	if c.rnd.IntN(150) == 0 {
 		n = 1 + c.rnd.IntN(6000)
 	}
-	e := core.Event{Revision: c.revision(len(c.ends)), Kind: core.EventKV, Verb: core.VerbPut, Name: "k"}
+	e := core.Event{Kind: core.EventKV, Verb: core.VerbPut, Name: "k"}
+	if len(c.truth) > 0 {
+		e.Revision, e.Ordinal = c.truth[len(c.truth)-1].Revision, c.truth[len(c.truth)-1].Ordinal
+	}
+	denials := e.Revision > 0 && c.rnd.IntN(4) == 0
 	for i := range n {
-		if e.Ordinal++; i == 0 || c.rnd.IntN(3) > 0 {
+		if e.Ordinal++; !denials && (i == 0 || c.rnd.IntN(3) > 0) {
 			e.Revision, e.Ordinal = e.Revision+1, 0
 		}
 		e.Number = uint64(len(c.truth))
@@ -112,6 +127,7 @@ func (c *chain) upset() {
 	n := c.nodes[c.rnd.IntN(len(c.nodes))]
 	if c.rnd.IntN(2) == 0 {
 		n.hub = watch.NewHub(c.history(), c.revision(n.entries))
+		n.hub.Begun(c.after(n.entries).Ordinal)
 		if c.node == n {
 			c.cut()
 		}
@@ -119,6 +135,7 @@ func (c *chain) upset() {
 	}
 	n.entries += c.rnd.IntN(len(c.ends) - n.entries + 1)
 	n.hub.Jump(c.revision(n.entries))
+	n.hub.Begun(c.after(n.entries).Ordinal)
 }
 
 func (c *chain) history() int { return 50 + c.rnd.IntN(4000) }
@@ -136,7 +153,7 @@ func (c *chain) connect() {
 	if c.cursor.Ask() == 0 {
 		n.catchUp(c)
 	}
-	w, first, err := n.hub.Add(watch.Filter{}, c.cursor.Ask())
+	w, _, err := n.hub.Add(watch.Filter{}, c.cursor.Ask())
 	if gone := (*watch.CompactedError)(nil); errors.As(err, &gone) {
 		c.cursor.Compacted()
 		return
@@ -145,7 +162,7 @@ func (c *chain) connect() {
 		c.t.Fatal(err)
 	}
 	begins := c.cursor.Next() == watch.Position{}
-	if resync := c.cursor.Ready(watch.Position{Revision: first}); resync != (watch.Position{}) {
+	if resync := c.cursor.Ready(n.hub.Next()); resync != (watch.Position{}) {
 		c.gap(resync)
 	} else if begins {
 		c.direct.from, c.direct.next = c.cursor.Next(), c.index(c.cursor.Next())
@@ -155,10 +172,11 @@ func (c *chain) connect() {
 
 // send lets the node send something.
 func (c *chain) send() {
-	var m message
-	var resync uint64
-	m.events, resync = c.node.hub.Read(c.w, nil, 1+c.rnd.IntN(100))
-	m.resync.Revision = resync
+	events, resync := c.node.hub.Read(c.w, nil, 1+c.rnd.IntN(100))
+	m := message{events: events}
+	if resync != 0 {
+		m.resync = c.node.hub.Next()
+	}
 	if len(m.events) > 0 || resync != 0 {
 		c.wire = append(c.wire, m)
 	}
@@ -173,8 +191,8 @@ func (c *chain) receive() {
 	m := c.wire[0]
 	c.wire = c.wire[1:]
 	if m.resync != (watch.Position{}) {
-		if c.cursor.Resync(m.resync) {
-			c.gap(m.resync)
+		if resync := c.cursor.Resync(m.resync); resync != (watch.Position{}) {
+			c.gap(resync)
 		}
 	}
 	c.rest = slices.DeleteFunc(m.events, func(e core.Event) bool { return !c.cursor.Take(at(&e)) })
@@ -223,16 +241,20 @@ func (c *chain) look(r *chainReader) {
 func (c *chain) misses(r *chainReader, resync uint64) {
 	c.resyncs++
 	p := watch.Position{Revision: resync}
-	if p.Compare(r.from) <= 0 || p.Compare(c.now()) > 0 || c.index(p) < r.next {
+	if p.Compare(r.from) < 0 || resync > c.now().Whole() || c.index(p) < r.next {
 		c.t.Fatalf("a resync to %d for a reader at %d from %v", resync, r.next, r.from)
 	}
-	r.from, r.next = p, c.index(p)
+	r.from, r.next, r.told = p, c.index(p), true
 }
 
 // sees compares what a reader sees with what happened.
 func (c *chain) sees(r *chainReader, events []core.Event) {
 	for i := range events {
 		c.read++
+		if n := int(events[i].Number); r.told && n < r.next && c.truth[n].Revision == r.from.Revision-1 && c.truth[n].Ordinal > 0 {
+			r.next = n
+		}
+		r.told = false
 		if r.next >= len(c.truth) || events[i].Number != uint64(r.next) {
 			c.t.Fatalf("event %d at %v follows, where %d comes next (from %v)", events[i].Number, at(&events[i]), r.next, r.from)
 		}

@@ -9,6 +9,15 @@ type Position struct {
 	Ordinal  uint32
 }
 
+// Before is the position from which on events of the revision before that one are
+// seen too, those with the ordinal or a higher one; 0: none is.
+func Before(revision uint64, ordinal uint32) Position {
+	if ordinal == 0 {
+		return Position{Revision: revision}
+	}
+	return Position{revision - 1, ordinal}
+}
+
 // Compare is negative if p comes before q, 0 if they are the same, else positive.
 func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Revision, q.Revision), cmp.Compare(p.Ordinal, q.Ordinal))
@@ -57,22 +66,25 @@ func (c *Cursor) Compacted() { c.lost = true }
 // Ready says that a stream has begun, at p if it was asked for from now on. resync
 // is not zero if events before it are missing.
 func (c *Cursor) Ready(p Position) (resync Position) {
-	if c.Ask() == 0 && c.Resync(p) && c.lost {
-		resync = p
+	if c.lost {
+		c.lost = false
+		return c.Resync(p)
 	}
-	c.lost = false
-	return resync
+	if c.next == (Position{}) {
+		c.next = p
+	}
+	return Position{}
 }
 
 // Resync says that the stream has left out events and goes on at p. What it brings
-// of earlier ones is not taken any more. False: they were not wanted, since the
-// stream is that of a node behind the one before.
-func (c *Cursor) Resync(p Position) bool {
+// of earlier ones is not taken any more. resync is zero if those that were left out
+// had been taken: the stream is that of a node behind the one before.
+func (c *Cursor) Resync(p Position) (resync Position) {
 	if p.Compare(c.next) <= 0 {
-		return false
+		return Position{}
 	}
 	c.next = p
-	return true
+	return p
 }
 
 // Take reports whether the event at p is new, and moves behind it.

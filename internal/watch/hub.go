@@ -28,6 +28,7 @@ type Hub struct {
 	ring     *ring
 	tree     tree
 	revision uint64
+	ordinal  uint32 // of the next event at that revision
 	woken    []*Watcher
 }
 
@@ -38,6 +39,19 @@ func NewHub(history int, revision uint64) *Hub {
 		history = DefaultHistory
 	}
 	return &Hub{ring: newRing(history, revision), revision: revision}
+}
+
+// Begun says how many events the machine has told at its revision. Without it only
+// what is told from the next revision on has a place of its own in Next.
+func (h *Hub) Begun(ordinal uint32) { h.ordinal = ordinal }
+
+// Next is where the next event can be: what is before it was published, or will
+// never be.
+func (h *Hub) Next() Position {
+	if h.ordinal == 0 {
+		return Position{Revision: h.revision + 1}
+	}
+	return Position{h.revision, h.ordinal}
 }
 
 // Floor is the lowest revision that a watch can begin from.
@@ -81,7 +95,7 @@ func (h *Hub) Add(f Filter, from uint64) (*Watcher, uint64, error) {
 // before is not kept any more, and every watcher gets a resync. It returns those
 // to wake, as Publish does.
 func (h *Hub) Jump(revision uint64) []*Watcher {
-	h.revision = revision
+	h.revision, h.ordinal = revision, 0
 	h.ring = newRing(int(h.ring.size), revision)
 	h.woken = h.woken[:0]
 	h.tree.root.each(func(w *Watcher) {
@@ -98,7 +112,7 @@ func (h *Hub) Remove(w *Watcher) { h.tree.remove(w.filter.Prefix, w) }
 // and returns the watchers that have something to read and had nothing before
 // they were last read. The slice is valid until the next call.
 func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
-	h.revision = revision
+	h.move(events, revision)
 	h.woken = h.woken[:0]
 	h.ring.entry = h.ring.head
 	for i := range events {
@@ -107,6 +121,16 @@ func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
 		h.tree.visit(e.Name, func(w *Watcher) { h.offer(w, e, pos) })
 	}
 	return h.woken
+}
+
+// move notes where the machine is after an apply.
+func (h *Hub) move(events []core.Event, revision uint64) {
+	if revision != h.revision {
+		h.revision, h.ordinal = revision, 0
+	}
+	if n := len(events); n > 0 && events[n-1].Revision == revision {
+		h.ordinal = events[n-1].Ordinal + 1
+	}
 }
 
 func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {
@@ -131,8 +155,7 @@ func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {
 // answer means that the next event will be told by Publish.
 func (h *Hub) Read(w *Watcher, dst []core.Event, limit int) (events []core.Event, resync uint64) {
 	if w.jumped || w.unread(h.ring) && w.oldest() < h.ring.tail {
-		h.catchUp(w)
-		return dst, h.revision + 1
+		return dst, h.catchUp(w)
 	}
 	dst, limit = h.readHistory(w, dst, limit)
 	n := min(limit, len(w.queue))
@@ -157,12 +180,16 @@ func (w *Watcher) oldest() uint64 {
 	return w.queue[0]
 }
 
-// catchUp drops everything unread; what follows begins after the machine's
-// revision.
-func (h *Hub) catchUp(w *Watcher) {
-	w.from = h.revision + 1
+// catchUp drops everything unread: what follows is what is published from now on.
+// That is no resync for a watcher of what is still to come.
+func (h *Hub) catchUp(w *Watcher) (resync uint64) {
 	w.queue, w.jumped, w.woken = nil, false, false
 	w.scan, w.live = h.ring.head, h.ring.head
+	if w.from > h.revision {
+		return 0
+	}
+	w.from = 0
+	return h.revision + 1
 }
 
 // readHistory appends what matches in the part of the history that w looks at.

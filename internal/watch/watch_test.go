@@ -200,6 +200,25 @@ func TestLargeEntryIsForgotten(t *testing.T) {
 	}
 }
 
+// What happens after a resync follows, also a denial, which has the revision of the
+// last change.
+func TestDenialsFollowAResync(t *testing.T) {
+	h := watch.NewHub(10, 0)
+	w := mustAdd(t, h, watch.Filter{}, 0)
+	for rev := uint64(1); rev <= 20; rev++ {
+		h.Publish([]core.Event{event(rev, "a", core.VerbAcquired)}, rev)
+	}
+	if _, resync := h.Read(w, nil, 10); resync != 21 || h.Next() != (watch.Position{Revision: 20, Ordinal: 1}) {
+		t.Fatalf("a resync to %d, next %v", resync, h.Next())
+	}
+	denial := event(20, "a", core.VerbDenied)
+	denial.Ordinal = 1
+	h.Publish([]core.Event{denial}, 20)
+	if got, resync := h.Read(w, nil, 10); text(got) != "20.1 lock:denied a;" || resync != 0 {
+		t.Errorf("got %q, resync %d", text(got), resync)
+	}
+}
+
 // The ring may pass a watcher that has a short queue but is slow.
 func TestOverwrittenIsResync(t *testing.T) {
 	h := watch.NewHub(4, 0)

@@ -59,6 +59,6 @@ func (s *Service) session(ctx context.Context, r *pb.GetSessionRequest) (driver.
 // Ping answers when the node can serve.
 func (s *Service) Ping(ctx context.Context, _ *pb.PingRequest) (*pb.PingResponse, error) {
 	out := &pb.PingResponse{}
-	err := s.node.Look(ctx, func(m *core.Machine) { out.Revision = m.Revision() })
+	err := s.node.Look(ctx, func(m *core.Machine) { out.Revision, out.Ordinal = m.Revision(), m.Ordinal() })
 	return answered(out, err)
 }

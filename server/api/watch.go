@@ -22,7 +22,7 @@ func (s *Service) Watch(r *pb.WatchRequest, client grpc.ServerStreamingServer[pb
 		return wire.Status(named(err, "watch", r.GetPrefix())).Err()
 	}
 	defer feed.Close()
-	if err := client.Send(&pb.WatchResponse{ReadyRevision: first}); err != nil {
+	if err := client.Send(&pb.WatchResponse{ReadyRevision: first, Ordinal: feed.Place().Ordinal}); err != nil {
 		return err
 	}
 	for {
@@ -30,7 +30,11 @@ func (s *Service) Watch(r *pb.WatchRequest, client grpc.ServerStreamingServer[pb
 		if err != nil {
 			return wire.Status(err).Err()
 		}
-		if err := client.Send(&pb.WatchResponse{ResyncRevision: resync, Events: wire.Events(events)}); err != nil {
+		m := &pb.WatchResponse{ResyncRevision: resync, Events: wire.Events(events)}
+		if resync != 0 {
+			m.Ordinal = feed.Place().Ordinal
+		}
+		if err := client.Send(m); err != nil {
 			return err
 		}
 	}

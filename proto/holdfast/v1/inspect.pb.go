@@ -527,7 +527,9 @@ func (*PingRequest) Descriptor() ([]byte, []int) {
 type PingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The revision, after a linearizable read.
-	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The ordinal of the next event at that revision.
+	Ordinal       uint32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +567,13 @@ func (*PingResponse) Descriptor() ([]byte, []int) {
 func (x *PingResponse) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
+	}
+	return 0
+}
+
+func (x *PingResponse) GetOrdinal() uint32 {
+	if x != nil {
+		return x.Ordinal
 	}
 	return 0
 }
@@ -608,9 +617,10 @@ const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\blease_id\x18\t \x01(\x03R\aleaseId\x12\x12\n" +
 	"\x04next\x18\n" +
 	" \x01(\tR\x04next\"\r\n" +
-	"\vPingRequest\"*\n" +
+	"\vPingRequest\"D\n" +
 	"\fPingResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision2\x9f\x02\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
+	"\aordinal\x18\x02 \x01(\rR\aordinal2\x9f\x02\n" +
 	"\x0eInspectService\x12D\n" +
 	"\aInspect\x12\x1b.holdfast.v1.InspectRequest\x1a\x1c.holdfast.v1.InspectResponse\x12;\n" +
 	"\x04List\x12\x18.holdfast.v1.ListRequest\x1a\x19.holdfast.v1.ListResponse\x12M\n" +

@@ -122,7 +122,11 @@ type WatchResponse struct {
 	// anew, then go on from this revision.
 	ResyncRevision uint64 `protobuf:"varint,2,opt,name=resync_revision,json=resyncRevision,proto3" json:"resync_revision,omitempty"`
 	// The events, in order.
-	Events        []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	// With ready_revision or resync_revision: of the revision before that one the
+	// events from this ordinal on follow too. Those are denials, which take the
+	// revision of the last change. 0: none does.
+	Ordinal       uint32 `protobuf:"varint,4,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +180,13 @@ func (x *WatchResponse) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *WatchResponse) GetOrdinal() uint32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
 }
 
 // Event is something that happened.
@@ -363,11 +374,12 @@ const file_holdfast_v1_watch_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x03 \x01(\x04R\ffromRevision\x12\x1a\n" +
 	"\bpatterns\x18\x04 \x03(\tR\bpatterns\x12\x12\n" +
 	"\x04glob\x18\x05 \x01(\tR\x04glob\x12\x1a\n" +
-	"\bprevious\x18\x06 \x01(\bR\bprevious\"\x8b\x01\n" +
+	"\bprevious\x18\x06 \x01(\bR\bprevious\"\xa5\x01\n" +
 	"\rWatchResponse\x12%\n" +
 	"\x0eready_revision\x18\x01 \x01(\x04R\rreadyRevision\x12'\n" +
 	"\x0fresync_revision\x18\x02 \x01(\x04R\x0eresyncRevision\x12*\n" +
-	"\x06events\x18\x03 \x03(\v2\x12.holdfast.v1.EventR\x06events\"\x9b\x03\n" +
+	"\x06events\x18\x03 \x03(\v2\x12.holdfast.v1.EventR\x06events\x12\x18\n" +
+	"\aordinal\x18\x04 \x01(\rR\aordinal\"\x9b\x03\n" +
 	"\x05Event\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
 	"\aordinal\x18\x02 \x01(\rR\aordinal\x12\x12\n" +
