@@ -73,7 +73,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.data, "data", "", "directory of the node's state (default: holdfast-server in your state directory)")
 	f.StringVar(&s.listen, "listen", defaultListen, "address for clients: gRPC, HTTP and JSON on one port")
 	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: whoever reaches it can do everything")
-	f.StringVar(&s.admin, "admin", "", "loopback address for profiles (default: none)")
+	f.StringVar(&s.admin, "admin", "", "loopback address for profiles and metrics (default: none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "its key")
 	f.StringVar(&s.clientCA, "tls-client-ca", "", "who signs the clients' certificates, in PEM: nobody gets in without one")
