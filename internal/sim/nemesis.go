@@ -88,6 +88,9 @@ func (c *cluster) deafen() {
 			c.net.sever(link{o.id, l.id}, d)
 		}
 	}
+	if c.chance(0.3) {
+		c.changeMembers()
+	}
 }
 
 // isolate cuts a node off from the others, and sometimes from the clients.

@@ -201,7 +201,7 @@ func (n *node) work() {
 	}
 	j, life, took := n.queue.Next(), n.life, n.syncTime()
 	if j.Run != nil {
-		took = n.slow + n.c.between(50*microsecond, 10*millisecond)
+		took = n.slow + n.c.between(10*microsecond, millisecond)
 	}
 	n.doing = &j
 	n.c.after(took, func() {
