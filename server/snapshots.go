@@ -17,8 +17,12 @@ import (
 // enough that no command waits long for it.
 const chunk = 256 << 10
 
-// snapshots looks after what the node asks for about them.
+// snapshots looks after what the node asks for about them, and about what the disk
+// need not keep or has to vouch for.
 func (l *loop) snapshots(out *replica.Output) {
+	if out.Mark {
+		l.disk.add(disk.Job{Run: (*disk.Disk).Mark, Then: l.must})
+	}
 	if out.Compact > 0 {
 		index := out.Compact
 		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: l.must})

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -60,6 +62,7 @@ func (c *cluster) crash(n *node) {
 	}
 	c.res.Crashes++
 	n.crash()
+	c.checkIdle(n)
 	c.maybeFlip(n)
 	c.after(c.between(10*millisecond, 4*second), n.restart)
 }
@@ -168,17 +171,41 @@ func (c *cluster) maybeFlip(n *node) {
 		return
 	}
 	bit := c.rng.IntN(size * 8)
-	before, err := n.recovered()
-	if err != nil {
+	if n.dropsSilently(file, bit) {
 		return
 	}
 	n.files.Flip(file, bit)
-	if after, err := n.recovered(); err == nil && after != before {
-		n.files.Flip(file, bit)
-		return
-	}
 	n.flipped = true
 	c.res.Flips++
+}
+
+// dropsSilently reports whether a start with this bit flipped would find less than
+// there is, and not tell.
+func (n *node) dropsSilently(file string, bit int) bool {
+	before, err := n.recovered()
+	if err != nil {
+		return false
+	}
+	n.files.Flip(file, bit)
+	defer n.files.Flip(file, bit)
+	after, err := n.recovered()
+	return err == nil && after != before
+}
+
+// checkIdle: a node that had been idle does not drop its last record silently,
+// since its disk has vouched for it.
+func (c *cluster) checkIdle(n *node) {
+	files, _ := n.files.List("data")
+	files = slices.DeleteFunc(files, func(name string) bool { return !strings.HasPrefix(name, "log-") })
+	if !n.idle() || len(files) == 0 {
+		return
+	}
+	file := "data/" + files[len(files)-1]
+	size := 8 * len(bytes.TrimRight(n.files.Read(file), "\x00"))
+	bit := size - 1 - c.rng.IntN(min(size, 8*200))
+	if n.dropsSilently(file, bit) {
+		c.violate("node %d, idle, loses what it has written by a flipped bit in %s, and does not tell", n.id, file)
+	}
 }
 
 // recovered is how much a start would find.

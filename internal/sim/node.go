@@ -40,6 +40,7 @@ type node struct {
 	queue    disk.Queue // what waits for the disk
 	doing    *disk.Job  // what the disk is at; nil: nothing
 	slow     int64      // extra time of every write
+	calm     int        // ticks since something was written
 	incoming *transfer  // the newest
 	leading  bool
 }
@@ -68,7 +69,7 @@ func (n *node) start() {
 	n.disk, n.replica = d, r
 	n.hub = watch.NewHub(4096, rec.Machine.Revision())
 	n.hub.Begun(rec.Machine.Ordinal())
-	n.queue, n.doing, n.leading = disk.Queue{}, nil, false
+	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
 	n.act()
 	n.ticks()
 }
@@ -106,7 +107,10 @@ func (n *node) ticks() {
 	life := n.life
 	n.c.at(n.c.now+n.clock.true1(tick), func() {
 		if n.life == life && n.up {
-			n.input(func() { n.replica.Tick(n.now()) })
+			n.input(func() {
+				n.calm++
+				n.replica.Tick(n.now())
+			})
 			n.ticks()
 		}
 	})
@@ -188,6 +192,10 @@ func (n *node) rush() {
 	}
 }
 
+// idle: the node has written nothing for so long that its disk must have vouched
+// for its last record.
+func (n *node) idle() bool { return n.calm > 12 && n.doing == nil && n.queue.Len() == 0 }
+
 // add gives the disk another job.
 func (n *node) add(j disk.Job) {
 	n.queue.Add(j)
@@ -200,7 +208,9 @@ func (n *node) work() {
 		return
 	}
 	j, life, took := n.queue.Next(), n.life, n.syncTime()
-	if j.Run != nil {
+	if j.Run == nil {
+		n.calm = 0
+	} else {
 		took = n.slow + n.c.between(10*microsecond, millisecond)
 	}
 	n.doing = &j
@@ -284,6 +294,9 @@ func (n *node) crash() {
 
 // snapshots makes, sends and frees.
 func (n *node) snapshots(out *replica.Output) {
+	if out.Mark {
+		n.add(disk.Job{Run: (*disk.Disk).Mark, Then: n.must(func() {})})
+	}
 	if out.Compact > 0 {
 		index := out.Compact
 		n.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: n.must(func() {})})

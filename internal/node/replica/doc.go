@@ -18,7 +18,7 @@
 //     allowed;
 //  3. hand Frames to their streams, and close the streams in Closed;
 //  4. publish Events;
-//  5. look after Snapshot, SendSnapshots and Compact.
+//  5. look after Snapshot, SendSnapshots, Compact and Mark.
 //
 // Time is the shell's elapsed time in nanoseconds, never going back.
 package replica

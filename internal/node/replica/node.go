@@ -48,6 +48,7 @@ type Node struct {
 
 	writes  []Write
 	writeID uint64
+	quiet   int // ticks since anything was to be written
 	reads   reads
 	streams streams
 	snap    snapshots
@@ -138,6 +139,7 @@ func (n *Node) Tick(now int64) {
 	if n.begin(now) {
 		n.raft.Tick()
 		n.process()
+		n.tickMark()
 		n.tickReads()
 		n.tickTransfer()
 		n.proposeThaw()
@@ -252,10 +254,21 @@ func (n *Node) dispatch(m *raftpb.Message) {
 	}
 }
 
+// tickMark has the disk vouch for its last record once nothing was written for an
+// election timeout: until then one flipped bit there looks like a write that was
+// cut short, and would take back what was acknowledged.
+func (n *Node) tickMark() {
+	n.quiet++
+	if n.quiet == n.cfg.ElectionTicks && n.writeID > 0 {
+		n.out.Mark = true
+	}
+}
+
 // append turns raft's wish into a write. One that has nothing to write still
 // keeps its place behind those that have.
 func (n *Node) append(m *raftpb.Message) {
 	n.writeID++
+	n.quiet = 0
 	w := Write{ID: n.writeID, Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0, responses: m.GetResponses()}
 	if m.Term != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}

@@ -37,6 +37,9 @@ type Output struct {
 	Members *Membership
 	// Compact, if not 0, frees the log up to and with this index.
 	Compact uint64
+	// Mark: there is nothing to write, so that the disk can vouch for what is
+	// written.
+	Mark bool
 }
 
 // Applied is the machine's hash after the entry at Index.

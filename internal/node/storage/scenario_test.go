@@ -68,6 +68,23 @@ func TestMissingFileIsDamage(t *testing.T) {
 	}
 }
 
+// Promise: the vote file vouches for "every new segment": the newest one, made in
+// the ordinary way and never vouched for by a restart, cannot vanish unnoticed.
+func TestNewSegmentIsVouchedFor(t *testing.T) {
+	disk := simdisk.New()
+	s, _ := mustOpen(t, disk)
+	for i := uint64(1); len(segments(disk)) < 2; i++ {
+		must(t, s.Append(storage.Batch{HardState: hard(1, 0, 0), Entries: entries(i, i, 1, 1000)}))
+	}
+	disk = disk.Crash(lose)
+	names := segments(disk)
+	must(t, disk.Remove(dir+"/"+names[len(names)-1]))
+	if s, rec, err := storage.Open(disk, dir, options); !errors.Is(err, storage.ErrDamaged) {
+		t.Errorf("without %s the log ends at %d, %v; want damage", names[len(names)-1], rec.Last, err)
+		s.Close()
+	}
+}
+
 // Promise: a log file that became shorter or longer is damage.
 func TestWrongSizeIsDamage(t *testing.T) {
 	for _, change := range []int64{-8, 8, -4000} {
