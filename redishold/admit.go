@@ -13,7 +13,8 @@ import (
 // less refuses it; one that knows more raises it when it opens it.
 //
 //	1  as it was before there was the key version
-const version = 1
+//	2  what sessions that have ended leave is cleared away in pages
+const version = 2
 
 // admit looks at the server before the first use. Only an answer is a reason to
 // refuse it: a server that cannot be asked now is asked again with the next call.

@@ -98,6 +98,9 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 		}
 	}
 	token, reply, err := c.rc.quick(ctx, acquireScript, c.keys, args)
+	for err == nil && reply != nil && reply[0] == "more" { // as in call
+		token, reply, err = c.rc.quick(ctx, acquireScript, c.keys, args)
+	}
 	if err != nil {
 		c.delist(k, true)
 		k.withdraw()
@@ -383,7 +386,10 @@ func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, err
 	default:
 		return driver.Grant{}, errors.ErrUnsupported
 	}
-	reply, err := k.c.ask(ctx, k.name, changeScript, k.id, k.u.sid, what, arg)
+	reply, err := k.c.ask(ctx, k.name, changeScript, k.id, k.u.sid, what, arg, "")
+	for err == nil && reply[0] == "next" {
+		reply, err = k.c.ask(ctx, k.name, changeScript, k.id, k.u.sid, what, arg, reply[1])
+	}
 	if err != nil {
 		if reply != nil && reply[0] == "noexist" {
 			err = driver.Errorf("", k.name, fs.ErrNotExist, "no candidate with the owner %q waits", arg)

@@ -37,6 +37,8 @@ type client struct {
 	users  map[driver.SessionID]*user
 	claims map[string]*claim // that wait or hold, by id
 	waits  int               // claims in a queue
+	help   bool              // the server has work left over, and this client does it
+	looked time.Duration     // how long the last look took
 	acked  []string          // requests whose answers have arrived
 	adds   adder
 
@@ -74,6 +76,7 @@ var features = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
 	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
+	driver.FeatureSweep,
 }
 
 // Info says what Redis can do. Behind Sentinel or in a cluster a failover may
@@ -104,13 +107,18 @@ func (c *client) begin(ctx context.Context) error {
 	return c.admit(ctx)
 }
 
-// call runs a script and turns what is no answer into an error.
+// call runs a script and turns what is no answer into an error. One that found more
+// of others' work to do than it may at a time is run again: nothing else has happened.
 func (c *client) call(ctx context.Context, s *script, args ...string) ([]string, error) {
-	reply, err := c.rc.run(ctx, s, c.keys, args)
-	if err != nil {
-		return nil, failure(ctx, err)
+	for {
+		reply, err := c.rc.run(ctx, s, c.keys, args)
+		if err != nil {
+			return nil, failure(ctx, err)
+		}
+		if reply[0] != "more" {
+			return reply, nil
+		}
 	}
-	return reply, nil
 }
 
 // ask is call for an answer about a name that may be a refusal.
@@ -206,15 +214,26 @@ func (c *client) Close(ctx context.Context) error {
 		l.End(driver.ErrClosed)
 	}
 	c.kill()
-	if len(tasks) > 0 {
-		c.rc.runAll(ctx, endScript, tasks)
-	}
+	c.endAll(ctx, tasks)
 	c.rc.do(ctx, []string{"DEL", c.key + "w:" + c.id}, []string{"ZREM", c.key + "due", "w" + c.id})
 	c.work.Wait()
 	if c.own {
 		c.rc.close()
 	}
 	return nil
+}
+
+// endAll ends sessions, in one pipeline as far as one run of the script is enough.
+func (c *client) endAll(ctx context.Context, tasks []task) {
+	for len(tasks) > 0 {
+		var more []task
+		for i, a := range c.rc.runAll(ctx, endScript, tasks) {
+			if a.err == nil && a.reply[0] == "more" {
+				more = append(more, tasks[i])
+			}
+		}
+		tasks = more
+	}
 }
 
 // nudge wakes a loop that may be asleep.

@@ -17,12 +17,19 @@
 // # How it works
 //
 // Every call is one script, which the server runs as one step by its own clock:
-// it ends what is past its deadline, does its part and grants what that frees.
+// it ends some of what is past its deadline, does its part and grants what that frees.
 // Waiters stand in a queue on the server, in order of arrival over all
 // processes, and are told of their grant by a message. A look every 10 to 200 ms,
 // one for all waiters of a client, serves where a message was lost and notices
 // dead holders; so there is no crowd to keep small, and no queue in the process.
 // A waiting writer keeps new readers out.
+//
+// No script does more than a page of work for others, about 4 ms. What a session with
+// many holds leaves when it ends is nobody's at once, whoever asks, and is cleared away
+// page by page by the calls of everybody and, one at a time, by a client that renews or
+// waits. So are queues of which more can be granted than a page. A session cannot be
+// used any more before it has been cleared away, and its end is told in a watch behind
+// those of its holds.
 //
 // Holds hang on sessions, one entry with a deadline each in a sorted set, so
 // that one command a tick renews all holds of a client, and each reader and each
@@ -60,7 +67,9 @@
 // resources; h:, q: their holders and queue; k:, n:, u:, #: keys, counters
 // (signed, unsigned) and sequences; keys, names, sessions the indexes; watch is
 // there while somebody watches; m: mutexes that were granted the short way; w:,
-// x: answers and losses that a client has yet to hear; version that of all this. The channels are ev (what
+// x: answers and losses that a client has yet to hear, y: losses that it has heard;
+// e: and ended sessions that have ended and are not cleared away yet, todo queues of
+// which more can be granted, duty the client that does that; version that of all this. The channels are ev (what
 // Watch tells) and to: (one a client). Scripts use keys that are not among their arguments,
 // so a proxy that routes by arguments needs the whole prefix on one server.
 //

@@ -166,7 +166,7 @@ var (
 // refusal is the error of a script's answer; nil: it is none.
 func refusal(name string, reply []string) error {
 	switch reply[0] {
-	case "ok", "queued":
+	case "ok", "queued", "next":
 		return nil
 	case "held":
 		return heldBy(name, reply)

@@ -39,6 +39,8 @@ var (
 	openLua string
 	//go:embed lua/admit.lua
 	admitLua string
+	//go:embed lua/sweep.lua
+	sweepLua string
 	//go:embed lua/renew.lua
 	renewLua string
 	//go:embed lua/end.lua
@@ -83,6 +85,7 @@ var (
 	forceScript     = newScript(prelude, forceLua)
 	openScript      = newScript(prelude, openLua)
 	admitScript     = newScript(prelude, admitLua)
+	sweepScript     = newScript(prelude, sweepLua)
 	renewScript     = newScript(prelude, renewLua)
 	endScript       = newScript(prelude, endLua)
 	pollScript      = newScript(prelude, pollLua)

@@ -300,30 +300,43 @@ func (c *client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Du
 
 // renewNow renews a session once.
 func (c *client) renewNow(ctx context.Context, u *user, ttl time.Duration) error {
-	sent := driver.Now()
-	reply, err := c.call(ctx, renewScript, u.sid, millis(ttl))
-	if err != nil {
-		return err
+	var heard []string
+	for {
+		sent := driver.Now()
+		reply, err := c.rc.run(ctx, renewScript, c.keys, append([]string{u.sid, millis(ttl)}, heard...))
+		if err != nil {
+			return failure(ctx, err)
+		}
+		if heard = c.renewed(u, sent, ttl, reply); heard == nil {
+			break
+		}
 	}
-	if !c.renewed(u, sent, ttl, reply) {
+	if err := u.lease.Err(); err != nil {
 		return ended(u.lease)
 	}
-	return u.lease.Err()
+	return nil
 }
 
-// renewed takes the answer to a renewal that was sent at a time: losses first,
-// so that no hold outlives its own end. false: the session is over.
-func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []string) bool {
-	if reply[0] != "ok" {
+// renewed takes the answer to a renewal that was sent at a time. Losses come first,
+// so that no hold outlives its own end: those that it returns have to be told to the
+// server before it renews the session.
+func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []string) (heard []string) {
+	if reply[0] == "nosession" {
 		c.retire(u, errNoSession)
-		return false
+		return nil
 	}
 	u.clock.set(sent, reply[1])
-	for _, id := range reply[2:] {
+	if reply[2] == "1" {
+		c.helps()
+	}
+	if reply[0] == "ok" {
+		u.lease.Extend(sent, ttl)
+		return nil
+	}
+	for _, id := range reply[3:] {
 		c.lose(id)
 	}
-	u.lease.Extend(sent, ttl)
-	return true
+	return reply[3:]
 }
 
 // EndSession ends l with all that hangs on it, for the holders here first.
@@ -444,10 +457,12 @@ func (c *client) renewAll(users []*user) {
 	sent := driver.Now()
 	for i, a := range c.rc.runAll(ctx, renewScript, tasks) {
 		u := users[i]
+		if a.err == nil && c.renewed(u, sent, u.lease.Spec.TTL, a.reply) != nil {
+			a.err = c.renewNow(ctx, u, u.lease.Spec.TTL)
+		}
 		if a.err == nil {
 			u.tries = 0
 			c.later(u, c.pause(u))
-			c.renewed(u, sent, u.lease.Spec.TTL, a.reply)
 			continue
 		}
 		if u.tries++; u.tries == 2 && c.life.Err() == nil {

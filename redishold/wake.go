@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // listen receives what the server tells this client: grants of what it waits
@@ -48,7 +50,7 @@ func (c *client) poll() {
 	for armed := false; ; {
 		if !armed && c.lookout() {
 			armed = true
-			timer.Reset(c.opts.BusyWaitMin + rand.N(c.opts.BusyWaitMax-c.opts.BusyWaitMin+1))
+			timer.Reset(c.untilLook())
 		}
 		select {
 		case <-c.life.Done():
@@ -61,11 +63,31 @@ func (c *client) poll() {
 	}
 }
 
-// lookout reports that somebody waits or watches.
+// untilLook is the pause before the next look. While this client helps the server it
+// is as long as the last look took, so that others have the server half of the time.
+func (c *client) untilLook() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.help {
+		return max(c.looked, time.Millisecond)
+	}
+	return c.opts.BusyWaitMin + rand.N(c.opts.BusyWaitMax-c.opts.BusyWaitMin+1)
+}
+
+// lookout reports that somebody waits or watches, or that the server needs help.
 func (c *client) lookout() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waits > 0 || c.hub.watched()
+	return c.waits > 0 || c.help || c.hub.watched()
+}
+
+// helps notes that the server has work left over, such as the end of a session with
+// many holds, which is done by whoever looks.
+func (c *client) helps() {
+	c.mu.Lock()
+	c.help = true
+	c.mu.Unlock()
+	nudge(c.wakePoller)
 }
 
 // maxLook is how many claims one look asks about.
@@ -79,14 +101,18 @@ func (c *client) look() {
 	if c.hub.watched() {
 		watch = millis(watchFor)
 	}
-	reply, err := c.call(ctx, pollScript, append([]string{watch}, ids...)...)
-	if err != nil || len(reply) != len(ids)+2 {
+	sent := driver.Now()
+	reply, err := c.call(ctx, pollScript, append([]string{watch, c.id}, ids...)...)
+	c.mu.Lock()
+	c.looked, c.help = driver.Now().Sub(sent), err == nil && reply[2] == "1"
+	c.mu.Unlock()
+	if err != nil || len(reply) != len(ids)+3 {
 		return // the next look, or the sessions' deadline, tells
 	}
 	if reply[1] == "0" {
 		c.hub.lapse()
 	}
-	for i, state := range reply[2:] {
+	for i, state := range reply[3:] {
 		if state == "0" {
 			continue
 		}

@@ -3,7 +3,7 @@
 local id, sid, ch, name, value = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[7]
 local ttl, try, k, m, w, limit = string.match(ARGV[6], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
 ttl, try, k, m, w, limit = tonumber(ttl), try == '1', tonumber(k), tonumber(m), tonumber(w), tonumber(limit)
-sweep()
+sweep(LITTLE)
 unfold(name)
 local R, Q, S = P .. 'r:' .. name, P .. 'q:' .. name, P .. 's:' .. sid
 local function answer(reply)
@@ -12,6 +12,7 @@ local function answer(reply)
 end
 local known = call('HMGET', P .. 'c:' .. id, 't', 'z')
 if known[2] then return answer({'gone'}) end
+if not alive(sid) then return answer({'nosession'}) end
 if known[1] then
   if known[1] ~= '0' then
     call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) -- as the answer says
@@ -19,7 +20,7 @@ if known[1] then
   end
   return answer({'queued', int((call('ZRANK', Q, id) or 0) + 1)})
 end
-if not alive(sid) then return answer({'nosession'}) end
+if not tidy(name) then return answer({'more'}) end
 local r = call('HMGET', R, 'k', 'l', 'u', 'f')
 if r[1] then
   if tonumber(r[1]) ~= k then return answer({'kind', r[1]}) end
@@ -27,7 +28,7 @@ if r[1] then
   limit = tonumber(r[2])
 else
   local other = usedAs(name)
-  if other then return answer({'kind', other}) end
+  if other then return answer(other == 'more' and {'more'} or {'kind', other}) end
   if (k == 3 or k > 4) and limit == 0 then return answer({'noexist'}) end
   if k == 1 or k == 4 then limit = 1 elseif k == 2 then limit = ALL end
 end
@@ -57,9 +58,9 @@ end
 if k == 6 then
   tick()
   event('barrier', 'tripped', name, 0, '', 0, 0, '', '', '', limit, 0)
-  for _, other in ipairs(call('ZRANGE', Q, 0, -1)) do
-    local o = claim(other)
-    if o then serve(o) end
+  if waiting > 0 then
+    call('HSET', R, 'g', waiting)
+    settle(name)
   end
 end
 grant(c)

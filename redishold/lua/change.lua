@@ -1,9 +1,15 @@
 -- An election's leader proclaims a value (ARGV[3] 'v') or resigns in favour of
--- a candidate (ARGV[3] 'o').
-local id, sid, what, arg = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- a candidate (ARGV[3] 'o'), of whom those behind ARGV[5] are looked at, or some of
+-- them: then it is told where to go on.
+local id, sid, what, arg, from = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if what == 'o' then regardless() end
-sweep()
+sweep(LITTLE)
 local c = claim(id)
+if c and dead(c) then
+  bury(c)
+  settle(c.n)
+  c = nil
+end
 local function answer(verdict)
   finish()
   return {verdict}
@@ -16,13 +22,19 @@ if what == 'v' then
   tell(c, 'proclaimed')
   return answer('ok')
 end
-for _, other in ipairs(call('ZRANGE', P .. 'q:' .. c.n, 0, -1)) do
-  local o = claim(other)
-  if o and call('HGET', P .. 's:' .. o.s, 'o') == arg then
+local Q = P .. 'q:' .. c.n
+local page = call('ZRANGEBYSCORE', Q, from == '' and '-inf' or '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * PAGE)
+for i = 1, #page, 2 do
+  local o = claim(page[i])
+  if o and not dead(o) and call('HGET', P .. 's:' .. o.s, 'o') == arg then
     -- To the front of the queue: the drop grants it.
-    call('ZADD', P .. 'q:' .. c.n, '-inf', other)
+    call('ZADD', Q, '-inf', page[i])
     drop(c, 'released', '')
     return answer('ok')
   end
+end
+if #page == 8 * PAGE then
+  finish()
+  return {'next', page[#page]}
 end
 return answer('noexist')

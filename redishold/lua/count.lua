@@ -8,7 +8,10 @@ if not was then
   if o and o ~= GONE then return {'sign'} end
   if op ~= 'load' then
     local k = usedAs(name)
-    if k then return {'kind', k} end
+    if k then
+      finish()
+      return k == 'more' and {'more'} or {'kind', k}
+    end
   end
 end
 local is, swapped = was or zero, '0'

@@ -2,17 +2,26 @@ local name, count, by = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local R = P .. 'r:' .. name
 unfold(name)
 local r = call('HMGET', R, 'k', 'f')
-if r[1] and r[1] ~= '5' then return {'kind', r[1]} end
+if r[1] and r[1] ~= '5' then
+  -- It may be of one whose session is over.
+  local other = usedAs(name)
+  finish()
+  if other == r[1] then return {'kind', other} end
+  return {'more'}
+end
 if not r[1] and count == 0 then return {'noexist'} end
 local was = tonumber(r[2] or count)
 if by == 0 then return {'ok', int(was)} end
 if not r[1] then
   local other = usedAs(name)
-  if other then return {'kind', other} end
+  if other then
+    finish()
+    return other == 'more' and {'more'} or {'kind', other}
+  end
   call('HSET', R, 'k', 5, 'l', int(ALL), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
   call('ZADD', P .. 'names', 0, name)
 end
-sweep()
+sweep(LITTLE)
 local is = math.max(was - by, 0)
 call('HSET', R, 'f', int(is))
 if is ~= was then

@@ -1,6 +1,6 @@
 local k, name = tonumber(ARGV[1]), ARGV[2]
 regardless()
-sweep()
+sweep(LITTLE)
 local function answer(reply)
   finish()
   return reply
@@ -28,6 +28,7 @@ if k == 7 then
 end
 if k == 8 then return gone('sequence', P .. '#:' .. name) end
 unfold(name)
+if not tidy(name) then return answer({'more'}) end
 local is = call('HGET', P .. 'r:' .. name, 'k')
 if not is then return answer({'noexist'}) end
 if tonumber(is) ~= k then return answer({'kind', is}) end

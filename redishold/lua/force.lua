@@ -1,9 +1,14 @@
 local name, token, at_once = ARGV[1], ARGV[2], ARGV[3] == '1'
 regardless()
-sweep()
+sweep(LITTLE)
 unfold(name)
 local ids = call('ZRANGEBYSCORE', P .. 'h:' .. name, token, token)
 local c = ids[1] and claim(ids[1])
+if c and dead(c) then
+  bury(c)
+  settle(name)
+  c = nil
+end
 if not c then
   finish()
   return {'noexist'}

@@ -1,6 +1,5 @@
 local prefix, name, after, most = ARGV[1] == '1', ARGV[2], ARGV[3], tonumber(ARGV[4])
-sweep()
-finish()
+sweep(LITTLE)
 local reply, room = {'ok', call('GET', P .. 'rev') or '0', ''}, {bytes = BYTES}
 
 -- head appends what a name is, with how many hold it and wait for it, and how many
@@ -15,11 +14,20 @@ local function head(n, skipped)
   return true
 end
 
+local function answer()
+  finish()
+  return reply
+end
+
 if not prefix then
   unfold(name)
+  if not tidy(name) then
+    finish()
+    return {'more'}
+  end
   local list, from = sub(after, 1, 1), sub(after, 2)
   local skipped = list == 'w' and call('ZCOUNT', P .. 'q:' .. name, '-inf', from) or 0
-  if not head(name, skipped) then return reply end
+  if not head(name, skipped) then return answer() end
   local held, last, more = 0, '', false
   if list == 'w' then
     reply[#reply + 1] = '0'
@@ -29,11 +37,11 @@ if not prefix then
   if more then
     reply[3] = 'h' .. last
     reply[#reply + 1] = '0'
-    return reply
+    return answer()
   end
   local _, tail, rest = crowd(reply, P .. 'q:' .. name, list == 'w' and from or '', most - held, room)
   if rest then reply[3] = tail == '' and 'h' .. last or 'w' .. tail end
-  return reply
+  return answer()
 end
 
 local from, to = '[' .. name, '(' .. name .. '\255'
@@ -45,9 +53,10 @@ for i, n in ipairs(names) do
     reply[3] = names[i - 1]
     break
   end
+  if work > 0 then tidy(n) end
   if head(n, 0) then
     claims = claims + crowd(reply, P .. 'h:' .. n, '', 50, room)
     claims = claims + crowd(reply, P .. 'q:' .. n, '', 50, room)
   end
 end
-return reply
+return answer()

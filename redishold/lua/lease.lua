@@ -1,5 +1,5 @@
 local sid, cursor, most = ARGV[1], ARGV[2], ARGV[3]
-sweep()
+sweep(LITTLE)
 finish()
 local ends = alive(sid)
 if not ends then return {'noexist'} end

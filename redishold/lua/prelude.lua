@@ -7,6 +7,14 @@ local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local due = P .. 'due'
 local first, rev, out, size = nil, nil, {}, 0
 
+-- One script keeps everybody else waiting, so that none does more than a page of
+-- work for others: claims, keys or sessions that it ends or grants. work is how much
+-- it may still do, behind whether something is left that has ended and is still
+-- there: then what is looked at may be of somebody whose session is over.
+local PAGE = 128
+local work, behind = PAGE, true
+local ended, todo = P .. 'ended', P .. 'todo'
+
 -- GONE is what a counter is for a while after it was deleted: a client that
 -- adds to it without a script is told that it is no number.
 local GONE = 'gone'
@@ -72,8 +80,33 @@ local function claim(id)
     at = tonumber(f[7]), v = f[8], cr = f[9], mo = f[10], ve = f[11], ch = f[12], x = f[13]}
 end
 
+-- alive is the deadline of a session that has one to come.
+local function alive(sid)
+  local d = call('ZSCORE', due, 's' .. sid)
+  if d and tonumber(d) > now then return d end
+end
+
+-- owner is that of a session, also of one that has ended.
+local function owner(sid)
+  return call('HGET', P .. 's:' .. sid, 'o') or call('HGET', P .. 'e:' .. sid, 'o') or ''
+end
+
+-- dead: the claim's session is over, or its own time is.
+local function dead(c)
+  if not behind then return false end
+  if not alive(c.s) then return true end
+  local ends = c.x and call('ZSCORE', due, 'r' .. c.id)
+  return ends and tonumber(ends) <= now
+end
+
+-- fate is what becomes of things of a session that is over: verb and reason.
+local function fate(sid)
+  if call('HGET', P .. 'e:' .. sid, 'f') == 'ended' then return 'released', '' end
+  return 'expired', 'session'
+end
+
 local function tell(c, verb)
-  event(KIND[c.k], verb, c.n, c.t, call('HGET', P .. 's:' .. c.s, 'o') or '', c.m, c.w, c.s, c.v, c.reason or '', 0, 0)
+  event(KIND[c.k], verb, c.n, c.t, owner(c.s), c.m, c.w, c.s, c.v, c.reason or '', 0, 0)
 end
 
 -- grant makes a claim a hold with a token of its own.
@@ -86,6 +119,7 @@ local function grant(c)
   call('ZADD', P .. 'h:' .. c.n, t, c.id)
   call('HINCRBY', P .. 'r:' .. c.n, 'u', int(units(c)))
   tell(c, 'acquired')
+  work = work - 1
 end
 
 -- serve grants a claim that waited, and tells its client.
@@ -95,38 +129,9 @@ local function serve(c)
   call('PUBLISH', P .. 'to:' .. c.ch, 'g ' .. c.id .. ' ' .. int(c.t))
 end
 
--- head is the first in the queue that still is.
-local function head(name)
-  while true do
-    local q = call('ZRANGE', P .. 'q:' .. name, 0, 0)
-    if not q[1] then return nil end
-    local c = claim(q[1])
-    if c then return c end
-    call('ZREM', P .. 'q:' .. name, q[1])
-  end
-end
-
--- settle grants all at the head of the queue that fit now, and forgets a name
--- that nobody holds or awaits, unless it has a limit to remember.
-local function settle(name)
-  local r = call('HMGET', P .. 'r:' .. name, 'k', 'l', 'u', 'f')
-  if not r[1] then return end
-  local k, l, u = tonumber(r[1]), tonumber(r[2]), tonumber(r[3])
-  if k == 6 or (k == 5 and tonumber(r[4]) > 0) then return end
-  local c = head(name)
-  while c and u + units(c) <= l do
-    u = u + units(c)
-    serve(c)
-    c = head(name)
-  end
-  if not c and u == 0 and (k < 3 or k == 4) then
-    call('DEL', P .. 'r:' .. name)
-    call('ZREM', P .. 'names', name)
-  end
-end
-
--- drop ends a claim, waiting or granted.
-local function drop(c, verb, reason)
+-- unlink ends a claim, waiting or granted, and leaves its place to nobody yet.
+local function unlink(c, verb, reason)
+  work = work - 1
   call('DEL', P .. 'c:' .. c.id)
   call('HDEL', P .. 's:' .. c.s, 'c' .. c.id)
   if c.t > 0 then
@@ -136,9 +141,66 @@ local function drop(c, verb, reason)
     tick()
     c.reason = reason
     tell(c, verb)
-  else
-    call('ZREM', P .. 'q:' .. c.n, c.id)
+    return
   end
+  local Q, R = P .. 'q:' .. c.n, P .. 'r:' .. c.n
+  -- Those who passed a barrier and have yet to be told are the first in its queue.
+  local passed = c.k == 6 and tonumber(call('HGET', R, 'g') or '0') or 0
+  local rank = passed > 0 and call('ZRANK', Q, c.id)
+  if rank and rank < passed then call('HINCRBY', R, 'g', -1) end
+  call('ZREM', Q, c.id)
+end
+
+-- bury ends a claim that is dead.
+local function bury(c)
+  if alive(c.s) then return unlink(c, 'expired', 'revoked') end
+  unlink(c, fate(c.s))
+end
+
+-- head is the first in the queue that still is. false: there is more to clear away
+-- than may be done now.
+local function head(name)
+  while true do
+    local q = call('ZRANGE', P .. 'q:' .. name, 0, 0)
+    if not q[1] then return nil end
+    local c = claim(q[1])
+    if c and not dead(c) then return c end
+    if work <= 0 then return false end
+    if c then bury(c) else call('ZREM', P .. 'q:' .. name, q[1]) end
+  end
+end
+
+-- settle grants all at the head of the queue that fit now, and forgets a name
+-- that nobody holds or awaits, unless it has a limit to remember. false: it could
+-- not finish, and somebody will.
+local function settle(name)
+  local R = P .. 'r:' .. name
+  local r = call('HMGET', R, 'k', 'l', 'u', 'f', 'g')
+  if not r[1] then return true end
+  local k, l, u, passed = tonumber(r[1]), tonumber(r[2]), tonumber(r[3]), tonumber(r[5] or '0')
+  if (k == 6 and passed == 0) or (k == 5 and tonumber(r[4]) > 0) then return true end
+  local c = head(name)
+  while c and work > 0 and u + units(c) <= l do
+    u = u + units(c)
+    serve(c)
+    if k == 6 then passed = call('HINCRBY', R, 'g', -1) end
+    if k == 6 and passed == 0 then return true end
+    c = head(name)
+  end
+  if c == false or (c and u + units(c) <= l) then
+    call('SADD', todo, name)
+    return false
+  end
+  if not c and u == 0 and (k < 3 or k == 4) then
+    call('DEL', R)
+    call('ZREM', P .. 'names', name)
+  end
+  return true
+end
+
+-- drop ends a claim, and grants what that frees.
+local function drop(c, verb, reason)
+  unlink(c, verb, reason)
   settle(c.n)
 end
 
@@ -149,40 +211,47 @@ local function folded(name)
   if v then return string.match(v, '^(%S+) (%S+) (%S+) (%S+) (%S+)$') end
 end
 
-local function alive(sid) return call('ZSCORE', due, 's' .. sid) end
+-- expireFolded ends a mutex that was taken by quick_acquire by a session that is
+-- over. Nobody waits for it: they would have unfolded it. What a session has that
+-- nobody knows is nobody's.
+local function expireFolded(name, sid, t)
+  call('DEL', P .. 'm:' .. name)
+  if call('EXISTS', P .. 's:' .. sid, P .. 'e:' .. sid) == 0 then return end
+  local verb, reason = fate(sid)
+  tick()
+  event('lock', verb, name, t, owner(sid), 0, 1, sid, '', reason, 0, 0)
+end
 
 -- unfold gives a mutex that was taken by quick_acquire the keys that every other
--- hold has, and returns the claim's id. by is a session that is being ended, and
--- no other's is unfolded then. What a session without a life of its own has is
--- nobody's.
-local function unfold(name, by)
+-- hold has.
+local function unfold(name)
   local id, sid, ch, t, at = folded(name)
-  if not id or (by and by ~= sid) then return nil end
+  if not id then return end
+  if not alive(sid) then return expireFolded(name, sid, t) end
   call('DEL', P .. 'm:' .. name)
-  if not by and not alive(sid) then return nil end
   call('HSET', P .. 's:' .. sid, 'c' .. id, 1)
   call('HSET', P .. 'c:' .. id, 'n', name, 'k', 1, 'm', 0, 'w', 1, 's', sid, 't', t, 'at', at, 'v', '', 'cr', t, 'mo', t, 've', 1, 'ch', ch)
   call('HSET', P .. 'r:' .. name, 'k', 1, 'l', 1, 'u', 1, 'f', 1, 'cr', t)
   call('ZADD', P .. 'names', 0, name)
   call('ZADD', P .. 'h:' .. name, t, id)
-  return id
 end
 
--- usedAs is what kind a name is, as the text of a number, or nil.
-local function usedAs(name)
-  unfold(name)
-  local k = call('HGET', P .. 'r:' .. name, 'k')
-  if k then return k end
-  for _, v in ipairs({call('GET', P .. 'n:' .. name), call('GET', P .. 'u:' .. name)}) do
-    if v and v ~= GONE then return '7' end
-  end
-  if call('EXISTS', P .. '#:' .. name) > 0 then return '8' end
-end
-
-local function key(name)
+local function stored(name)
   local f = call('HMGET', P .. 'k:' .. name, 'v', 'cr', 'mo', 've', 's', 'x')
   if not f[2] then return nil end
   return {name = name, v = f[1], cr = tonumber(f[2]), mo = tonumber(f[3]), ve = tonumber(f[4]), s = f[5], x = f[6]}
+end
+
+-- gone is why a key is no more, although it is still there.
+local function gone(k)
+  if not behind then return false end
+  return k.x ~= '' and tonumber(k.x) <= now and 'timeout' or k.s ~= '' and not alive(k.s) and 'session'
+end
+
+-- key is one that still is.
+local function key(name)
+  local k = stored(name)
+  if k and not gone(k) then return k end
 end
 
 -- left is the time to a key's own expiry in milliseconds.
@@ -198,6 +267,7 @@ end
 
 -- remove deletes a key, at the revision taken last.
 local function remove(k, reason)
+  work = work - 1
   call('DEL', P .. 'k:' .. k.name)
   call('ZREM', P .. 'keys', k.name)
   unbind(k)
@@ -206,29 +276,66 @@ local function remove(k, reason)
   emit(k.name, k.v, k.cr, k.mo, k.ve, k.s, left(k))
 end
 
--- finishSession ends a session with all that hangs on it.
-local function finishSession(sid, verb, fate, reason)
-  local S = P .. 's:' .. sid
-  local owner, fields = call('HGET', S, 'o') or '', call('HKEYS', S)
+-- lapse removes a key that is no more, at a revision of its own.
+local function lapse(name)
+  local k = stored(name)
+  local reason = k and gone(k)
+  if not reason then return end
+  tick()
+  remove(k, reason)
+end
+
+-- retire ends a session at once, by its verb. What hangs on it is dead from then on,
+-- and is cleared away in pages. Its hash has another name then: nothing new hangs on
+-- it.
+local function retire(sid, verb)
+  work, behind = work - 1, true
+  local S, E = P .. 's:' .. sid, P .. 'e:' .. sid
   call('ZREM', due, 's' .. sid)
-  for _, f in ipairs(fields) do
-    local kind, id = sub(f, 1, 1), sub(f, 2)
-    if kind == 'l' then kind, id = 'c', unfold(id, sid) end
-    if kind == 'c' then
-      local c = id and claim(id)
-      if c then drop(c, fate, reason) end
-    elseif kind == 'k' then
-      local k = key(id)
-      if k then
-        tick()
-        remove(k, 'session')
+  call('SREM', P .. 'sessions', sid)
+  call('UNLINK', P .. 'x:' .. sid, P .. 'y:' .. sid)
+  if call('EXISTS', S) == 0 then return end
+  call('RENAME', S, E)
+  call('HSET', E, 'f', verb)
+  call('ZADD', ended, int(now), sid)
+end
+
+-- clear ends one thing that hung on a session, by its name there.
+local function clear(sid, field, verb, reason)
+  local kind, id = sub(field, 1, 1), sub(field, 2)
+  if kind == 'c' then
+    local c = claim(id)
+    if c then drop(c, verb, reason) end
+  elseif kind == 'l' then
+    local _, holder, _, t = folded(id)
+    if holder == sid then expireFolded(id, sid, t) end
+  elseif kind == 'k' then
+    lapse(id)
+  end
+  work = work - 1
+end
+
+-- clean clears away what hung on a session that was retired, and forgets it when
+-- nothing is left. Its own fields have names of one byte, and are four.
+local function clean(sid)
+  local E, verb, reason = P .. 'e:' .. sid, fate(sid)
+  while work > 0 do
+    local fields, gone = call('HRANDFIELD', E, math.min(work, 100) + 4), {}
+    for _, f in ipairs(fields) do
+      if #f > 1 and work > 0 then
+        clear(sid, f, verb, reason)
+        gone[#gone + 1] = f
       end
     end
+    if not gone[1] then
+      local how, name = call('HGET', E, 'f') or 'expired', owner(sid)
+      call('UNLINK', E)
+      call('ZREM', ended, sid)
+      tick()
+      return event('session', how, sid, 0, name, 0, 0, sid, '', '', 0, 0)
+    end
+    call('HDEL', E, unpack(gone))
   end
-  call('DEL', S, P .. 'x:' .. sid)
-  call('SREM', P .. 'sessions', sid)
-  tick()
-  event('session', verb, sid, 0, owner, 0, 0, sid, '', '', 0, 0)
 end
 
 -- KEPT is for how long, in milliseconds, answers, wishes that were taken back and
@@ -248,31 +355,98 @@ local function forget(kind, id)
   end
 end
 
--- sweep ends what is past its deadline by the server's clock. Every script that
--- looks at claims or keys does it first: nobody sees the dead.
-local function sweep()
-  while true do
-    local d = call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, 100)
-    if not d[1] then return end
+-- pass ends something that is past its deadline.
+local function pass(kind, id)
+  work = work - 1
+  if kind == 's' then
+    retire(id, 'expired')
+  elseif kind == 'k' then
+    lapse(id)
+  elseif kind == 'r' then
+    local c = claim(id)
+    if c then drop(c, 'expired', 'revoked') end
+  else
+    forget(kind, id)
+  end
+end
+
+local function overdue(n)
+  return call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, math.max(math.min(n, 100), 1))
+end
+
+-- sweep does some work of what is past its deadline by the server's clock, in the
+-- order of deadlines, and of what sessions and queues have left to do. Every script
+-- that looks at claims or keys does a little of it first. What it leaves is dead all
+-- the same: nobody sees it.
+local function sweep(some)
+  work, behind = some, true
+  local d = overdue(work)
+  while d[1] and work > 0 do
     for _, m in ipairs(d) do
-      local kind, id = sub(m, 1, 1), sub(m, 2)
       call('ZREM', due, m)
-      if kind == 's' then
-        finishSession(id, 'expired', 'expired', 'session')
-      elseif kind == 'k' then
-        local k = key(id)
-        if k then
-          tick()
-          remove(k, 'timeout')
-        end
-      elseif kind == 'r' then
-        local c = claim(id)
-        if c then drop(c, 'expired', 'revoked') end
-      else
-        forget(kind, id)
-      end
+      pass(sub(m, 1, 1), sub(m, 2))
+    end
+    d = overdue(work)
+  end
+  if call('EXISTS', ended, todo) > 0 then
+    local name = call('SRANDMEMBER', todo)
+    while name and work > 0 do
+      call('SREM', todo, name)
+      settle(name)
+      name = call('SRANDMEMBER', todo)
+    end
+    local sid = call('ZRANGE', ended, 0, 0)[1]
+    while sid and work > 0 do
+      clean(sid)
+      sid = call('ZRANGE', ended, 0, 0)[1]
+    end
+    behind = (d[1] or name or sid) and true or false
+  else
+    behind = d[1] ~= nil
+  end
+  work = PAGE
+end
+
+-- LITTLE is how much of that every script does.
+local LITTLE = 16
+
+-- tidy sees to it that a name counts nobody who is dead. false: there is more to
+-- clear away than one script may do; the same request is sent again.
+local function tidy(name)
+  if not behind then return true end
+  local k = call('HGET', P .. 'r:' .. name, 'k')
+  if not k then return true end
+  local sets = {P .. 'h:' .. name, tonumber(k) > 4 and P .. 'q:' .. name or nil}
+  local n = 0
+  for _, set in ipairs(sets) do n = n + call('ZCARD', set) end
+  if n > 2 * PAGE then
+    sweep(PAGE)
+    work = 0
+    return not behind
+  end
+  work = work - math.ceil(n / 4) -- a look is less work than an end
+  for _, set in ipairs(sets) do
+    for _, id in ipairs(call('ZRANGE', set, 0, -1)) do
+      local c = claim(id)
+      if c and dead(c) then bury(c) end
     end
   end
+  return settle(name)
+end
+
+-- usedAs is what kind a name is, as the text of a number, or nil; 'more': see tidy.
+local function usedAs(name)
+  unfold(name)
+  if call('EXISTS', P .. 'r:' .. name) == 1 then
+    if behind then sweep(LITTLE) end
+    if not tidy(name) then return 'more' end
+  end
+  local k = call('HGET', P .. 'r:' .. name, 'k')
+  if k then return k end
+  for _, v in ipairs({call('GET', P .. 'n:' .. name), call('GET', P .. 'u:' .. name)}) do
+    if v and v ~= GONE then return '7' end
+  end
+  if call('EXISTS', P .. '#:' .. name) > 0 then return '8' end
 end
 
 -- about is a claim as people are told of it. It returns about how many bytes that is.
@@ -305,7 +479,7 @@ local function crowd(list, set, from, most, room)
       break
     end
     from = ids[i + 1]
-    if c then
+    if c and not dead(c) then
       room.bytes = room.bytes - about(list, c)
       n = n + 1
     end

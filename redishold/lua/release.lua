@@ -1,11 +1,14 @@
 local id, sid, cancel = ARGV[1], ARGV[2], ARGV[3] == '1'
 regardless()
-sweep()
+sweep(LITTLE)
 unfold(ARGV[4])
 local c = claim(id)
-local marked = call('SREM', P .. 'x:' .. sid, id) == 1
+local marked = call('SREM', P .. 'x:' .. sid, id) + call('SREM', P .. 'y:' .. sid, id) > 0
 local verdict = 'gone'
-if c and c.s == sid then
+if c and dead(c) then
+  bury(c)
+  settle(c.n)
+elseif c and c.s == sid then
   verdict = 'ok'
   if c.x then verdict = 'lost' end
   drop(c, 'released', cancel and 'canceled' or '')

@@ -4,7 +4,10 @@ local K = P .. '#:' .. name
 local was = call('GET', K)
 if not was then
   local k = usedAs(name)
-  if k then return {'kind', k} end
+  if k then
+    finish()
+    return k == 'more' and {'more'} or {'kind', k}
+  end
 end
 if #ARGV == 5 then return {'ok', was or start} end
 call('SET', K, was or start)

@@ -28,7 +28,7 @@ local function range(prefix, n, after, down)
   return call('ZRANGEBYLEX', P .. 'keys', from, to, 'LIMIT', 0, n)
 end
 
--- count is how many keys have a prefix.
+-- count is how many keys have a prefix; some of them may be no more.
 local function count(prefix)
   if prefix == '' then return call('ZCARD', P .. 'keys') end
   return call('ZLEXCOUNT', P .. 'keys', '[' .. prefix, '(' .. prefix .. '\255')
@@ -42,7 +42,8 @@ local looks, bytes, crowded = LOOKS, BYTES, nil
 local function bare(name)
   local f = call('HMGET', P .. 'k:' .. name, 'cr', 'mo', 've', 's', 'x')
   if not f[1] then return nil end
-  return {name = name, v = '', cr = tonumber(f[1]), mo = tonumber(f[2]), ve = tonumber(f[3]), s = f[4], x = f[5]}
+  local k = {name = name, v = '', cr = tonumber(f[1]), mo = tonumber(f[2]), ve = tonumber(f[3]), s = f[4], x = f[5]}
+  if not gone(k) then return k end
 end
 
 local absent = {v = '', cr = 0, mo = 0, ve = 0, s = ''}
@@ -67,18 +68,32 @@ local function compare()
   local num, value, lease = tonumber(arg()), arg(), arg()
   local read = target == 3 and key or bare
   if not prefix then return holds(read(name) or absent, target, is, num, value, lease) end
-  local keys = range(name, looks + 1)
-  if not keys[1] then return holds(absent, target, is, num, value, lease) end
-  for _, n in ipairs(keys) do
+  local any = false
+  for _, n in ipairs(range(name, looks + 1)) do
     if looks == 0 then
       crowded = name
       return false
     end
     looks = looks - 1
-    if not holds(read(n), target, is, num, value, lease) then return false end
+    local k = read(n)
+    if k and not holds(k, target, is, num, value, lease) then return false end
+    any = any or k
   end
-  return true
+  return any or holds(absent, target, is, num, value, lease)
 end
+
+-- counted is how many keys with a prefix there are, if that may be looked at.
+local function counted(prefix)
+  local n = count(prefix)
+  if not behind or n > LOOKS then return n end
+  for _, name in ipairs(range(prefix, -1)) do
+    if not bare(name) then n = n - 1 end
+  end
+  return n
+end
+
+-- DELETES is how many keys a transaction may look at for each that it removes.
+local DELETES = 4
 
 -- sortable: in another order than that of keys all have to be looked at, and by
 -- value all are read.
@@ -101,7 +116,7 @@ local function ops()
   return list
 end
 
-sweep()
+sweep(LITTLE)
 local ok = true
 for _ = 1, tonumber(arg()) do
   if not compare() then ok = false end
@@ -116,6 +131,11 @@ for _, o in ipairs(run) do
     return {'nolease', o.name}
   end
   if o.kind == '1' then before = before + 1 end
+  if o.kind == '1' and behind then lapse(o.name) end
+  if o.kind == '2' and o.prefix then
+    if o.limit == 0 then looks = looks - DELETES * count(o.name) end
+    if looks < 0 then crowded = o.name end
+  end
   if o.kind == '0' and o.prefix and o.sort > 0 and not sortable(o, before) then crowded = o.name end
 end
 if crowded then
@@ -142,10 +162,15 @@ local function addKeys(list, bare)
   end
 end
 
+-- found is what a delete removes, and whether there is more.
 local function found(o)
-  local list = {}
-  for _, n in ipairs(o.prefix and range(o.name, -1) or {o.name}) do list[#list + 1] = key(n) end
-  return list
+  if not o.prefix then return {key(o.name)}, false end
+  local most, list = o.limit, {}
+  if most > 0 then most = math.max(math.min(most, math.floor(looks / DELETES)), 1) end
+  local names = range(o.name, most > 0 and most or -1)
+  for _, n in ipairs(names) do list[#list + 1] = key(n) end
+  if most > 0 then looks = math.max(looks - DELETES * most, 0) end
+  return list, most > 0 and #names == most and count(o.name) > most
 end
 
 -- page is the keys of a range in order of key that fit, at least one.
@@ -155,9 +180,9 @@ local function page(o)
   for i, n in ipairs(names) do
     if i > 1 and (i > most or bytes <= 0) then return list, true end
     local k = key(n)
-    bytes = bytes - #n - 64 - (o.bare and 0 or #k.v)
+    if k then bytes = bytes - #n - 64 - (o.bare and 0 or #k.v) end
     looks = math.max(looks - 1, 0)
-    list[i] = k
+    list[#list + 1] = k
   end
   return list, false
 end
@@ -173,7 +198,7 @@ local by = {
 local function get(o)
   if o.prefix and o.sort == 0 then
     local list, more = page(o)
-    add(int(o.count and count(o.name) or #list), more and '1' or '0')
+    add(int(o.count and counted(o.name) or #list), more and '1' or '0')
     addKeys(list, o.bare)
     return
   end
@@ -231,12 +256,12 @@ local function put(o)
 end
 
 local function delete(o)
-  local list = found(o)
+  local list, more = found(o)
   for _, k in ipairs(list) do
     once()
     remove(k, '')
   end
-  add(int(#list), '0')
+  add(int(#list), more and '1' or '0')
   addKeys(o.prev and list or {}, false)
 end
 

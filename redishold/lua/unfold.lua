@@ -14,11 +14,15 @@ while todo[i] and looked < LOOKS do
   cursor = page[1]
   for j = 1, #page[2], 2 do
     local f = page[2][j]
-    if sub(f, 1, 1) == 'l' and sub(f, 2, #prefix + 1) == prefix then unfold(sub(f, 2)) end
+    if sub(f, 1, 1) == 'l' and sub(f, 2, #prefix + 1) == prefix then
+      unfold(sub(f, 2))
+      looked = looked + 5 -- as many commands
+    end
   end
   looked = looked + #page[2] / 2 + 1
   if cursor == '0' then i = i + 1 end
 end
+finish()
 local reply = {'ok', at, cursor}
 for j = i, #todo do reply[#reply + 1] = todo[j] end
 return reply
