@@ -124,19 +124,15 @@ func (v *vote) rest(ctx context.Context) {
 const moment = 20 * time.Millisecond
 
 // split: of those who said who has the lock no majority named the same, and those
-// who did not say would not make one.
+// who cannot say would not make one. One that is late can say so the next time.
 func (v *vote) split() bool {
-	count, most := map[string]int{}, 0
+	count, most, unknown := map[string]int{}, 0, 0
 	for _, b := range v.got {
-		if b.reply != nil && b.reply[0] == "held" {
+		if b.reply == nil {
+			unknown++
+		} else if b.reply[0] == "held" {
 			count[b.reply[1]]++
 			most = max(most, count[b.reply[1]])
-		}
-	}
-	unknown := v.n
-	for _, b := range v.got {
-		if b.reply != nil {
-			unknown--
 		}
 	}
 	return most > 0 && most+unknown < majority(v.n)

@@ -244,9 +244,15 @@ func TestManyWait(t *testing.T) {
 			if err := free(); err != nil {
 				t.Fatal(err)
 			}
-			for range waiters {
-				if err := <-errs; err != nil {
-					t.Fatal(err)
+			late := time.After(30 * time.Second)
+			for i := range waiters {
+				select {
+				case err := <-errs:
+					if err != nil {
+						t.Fatal(err)
+					}
+				case <-late:
+					t.Fatalf("%d of %d are granted", i, waiters)
 				}
 			}
 			n := worst()
