@@ -551,8 +551,8 @@ func decodeInto(name string, b []byte) (changed bool, again []byte, err error) {
 	return changed, again, err
 }
 
-// What is cut off, flipped in one bit, of another kind or newer is refused and
-// changes nothing.
+// What is cut off, flipped in one bit, longer or of another kind is refused and changes
+// nothing.
 func TestBadEncodings(t *testing.T) {
 	for name, good := range corpus() {
 		if _, again, err := decodeInto(name, good); err != nil || !bytes.Equal(again, good) {

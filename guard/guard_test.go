@@ -190,9 +190,11 @@ func TestEachKind(t *testing.T) {
 		{guard.KeyExists("k"), guard.Fact{Is: true}, guard.Fact{}},
 		{guard.KeyAbsent("k"), guard.Fact{}, guard.Fact{Is: true}},
 		{guard.KeyEquals("k", "v"), guard.Fact{Is: true, Text: "v"}, guard.Fact{Is: true, Text: "w"}},
+		{guard.KeyEquals("k", "v"), guard.Fact{Is: true, Text: "v"}, guard.Fact{Text: "v"}},
 		{night, guard.Fact{Number: at("2026-11-13 23:00")}, guard.Fact{Number: at("2026-11-14 23:00")}},
 		{night, guard.Fact{Number: at("2026-11-14 05:59")}, guard.Fact{Number: at("2026-11-14 06:00")}},
 		{east, guard.Fact{Number: at("2026-11-14 00:00")}, guard.Fact{Number: at("2026-11-14 08:00")}},
+		{east, guard.Fact{Number: at("2026-11-14 07:59")}, guard.Fact{Number: at("2026-11-13 23:59")}},
 	} {
 		if err := tt.c.Check(); err != nil {
 			t.Error(err)
@@ -223,6 +225,27 @@ func TestRequiredInputs(t *testing.T) {
 	want := []guard.Input{{Source: guard.SourceFile, Name: "a"}, {Source: guard.SourceLock, Name: "b"}}
 	if got := c.RequiredInputs(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Leaves that ask about different things do not share a fact.
+func TestRequiredInputs_Apart(t *testing.T) {
+	for _, c := range []guard.Condition{
+		guard.All(guard.LimitAvailable("api", "ann", 1), guard.LimitAvailable("api", "bob", 1)),
+		guard.All(guard.BranchMerged("b", "main"), guard.BranchMerged("b", "release")),
+		guard.All(guard.LockFree("x"), guard.FileExists("x"), guard.BranchExists("x"), guard.KeyExists("x")),
+	} {
+		if got := c.RequiredInputs(); len(got) != len(c.Of) {
+			t.Errorf("%+v requires %v", c, got)
+		}
+	}
+}
+
+// "All of nothing is true." "Any of nothing is false."
+func TestOfNothing(t *testing.T) {
+	all, any := guard.All(), guard.Any()
+	if a, b := all.Evaluate(nil).Outcome, any.Evaluate(nil).Outcome; a != guard.Passed || b != guard.Failed {
+		t.Errorf("all of nothing %s, any of nothing %s", a, b)
 	}
 }
 

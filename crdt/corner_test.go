@@ -1,0 +1,129 @@
+package crdt_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// "It keeps no trace of removed elements but the numbers of their additions, which pack
+// into one number an actor", however many there were and in whatever order they came.
+func TestORSetPacks(t *testing.T) {
+	var own, other crdt.ORSet
+	var deltas []crdt.ORSet
+	for i := range 5000 {
+		e := fmt.Sprint(i)
+		deltas = append(deltas, own.Add(actor(1), e), own.Remove(e))
+	}
+	rnd := rand.New(rand.NewPCG(1, 1))
+	rnd.Shuffle(len(deltas), func(i, j int) { deltas[i], deltas[j] = deltas[j], deltas[i] })
+	for _, d := range deltas {
+		other.Merge(d)
+	}
+	if a, b := own.Append(nil), other.Append(nil); len(a) > 40 || !bytes.Equal(a, b) {
+		t.Errorf("%d and %d bytes are left of 5000 removed elements", len(a), len(b))
+	}
+}
+
+// Two values under one stamp come from a mistake; even then all nodes have the same.
+func TestOneStamp(t *testing.T) {
+	stamp := crdt.Stamp{At: 7, Actor: actor(1)}
+	var a, b crdt.Register
+	a.Set([]byte("x"), stamp)
+	b.Set([]byte("y"), stamp)
+	var m, n crdt.Map
+	m.Set("k", []byte("x"), stamp)
+	n.Delete("k", stamp)
+	was, wasMap := a.State(), m.State()
+	a.Merge(b)
+	b.Merge(was)
+	m.Merge(n)
+	n.Merge(wasMap)
+	if !bytes.Equal(a.Append(nil), b.Append(nil)) || !bytes.Equal(m.Append(nil), n.Append(nil)) {
+		t.Errorf("%v and %v, %v and %v", a, b, m, n)
+	}
+}
+
+// Two nodes that fold at the same time make a mistake; all nodes agree again.
+func TestTwoFolders(t *testing.T) {
+	var a crdt.GCounter
+	a.Add(actor(1), 5)
+	a.Add(actor(2), 5)
+	b := a.State()
+	a.Fold(actor(1))
+	b.Fold(actor(2))
+	was := a.State()
+	a.Merge(b)
+	b.Merge(was)
+	if a.Value() != 10 || b.Value() != 10 || !bytes.Equal(a.Append(nil), b.Append(nil)) {
+		t.Errorf("%+v counts %d, %+v counts %d", a, a.Value(), b, b.Value())
+	}
+}
+
+// A deletion that is not older than the time of a Prune stays: a late write from before
+// it does not bring the key back.
+func TestPrune_KeepsYoungDeletions(t *testing.T) {
+	var m crdt.Map
+	m.Delete("k", crdt.Stamp{At: 9})
+	m.Prune(9)
+	m.Set("k", []byte("late"), crdt.Stamp{At: 8})
+	if v, ok := m.Get("k"); ok {
+		t.Errorf("a late write came back as %s", v)
+	}
+}
+
+// sealed is an encoding with the checksum that belongs to it.
+func sealed(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			b = binary.AppendUvarint(b, uint64(p))
+		case string:
+			b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+		}
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// What carries a right checksum and makes no sense is refused like all else, and changes
+// nothing. The numbers are kind and version, then the body.
+func TestSealedNonsense(t *testing.T) {
+	for what, b := range map[string]struct {
+		name string
+		b    []byte
+	}{
+		"version 0":                      {"gset", sealed(3, 0, 0)},
+		"a newer version":                {"gset", sealed(3, 2, 0)},
+		"more things than bytes":         {"gset", sealed(3, 1, 1<<30)},
+		"a text longer than all":         {"gset", sealed(3, 1, 1, 200, 7)},
+		"an element twice":               {"gset", sealed(3, 1, 2, "e", "e")},
+		"an actor both folded and apart": {"gcounter", sealed(1, 1, 1, 5, 1, "n", 0, 2, 1, "n", 1, 3)},
+		"a folded node of an actor":      {"gcounter", sealed(1, 1, 1, 5, 1, "n", 1, 2, 0)},
+		"actors out of order":            {"gcounter", sealed(1, 1, 0, 0, 0, 2, "n", 2, 3, "n", 1, 3)},
+		"an addition not heard of":       {"orset", sealed(4, 1, 0, 0, 1, "n", 1, 1, "e")},
+		"an addition twice":              {"orset", sealed(4, 1, 1, "n", 1, 1, 0, 2, "n", 1, 1, "e", "n", 1, 1, "f")},
+		"addition 0":                     {"orset", sealed(4, 1, 0, 1, "n", 1, 0, 0)},
+		"a key twice":                    {"map", sealed(6, 1, 2, "k", 0, 1, "n", 1, "v", "k", 0, 2, "n", 1, "w")},
+		"neither kept nor deleted":       {"map", sealed(6, 1, 1, "k", 2, 1, "n", 1, "v")},
+		"something left over":            {"register", sealed(5, 1, 1, "n", 1, "v", 9)},
+	} {
+		if changed, _, err := decodeInto(b.name, b.b); !errors.Is(err, crdt.ErrDecode) || changed {
+			t.Errorf("%s: error %v, changed %v", what, err, changed)
+		}
+	}
+	for name, b := range map[string][]byte{ // what is refused above is so for its own reason
+		"gset": sealed(3, 1, 2, "e", "f"), "gcounter": sealed(1, 1, 1, 5, 1, "n", 0, 2, 1, "n", 2, 3), "orset": sealed(4, 1, 1, "n", 1, 1, 0, 1, "n", 1, 1, "e"),
+		"map": sealed(6, 1, 1, "k", 0, 1, "n", 1, "v"), "register": sealed(5, 1, 1, "n", 1, "v"),
+	} {
+		if _, again, err := decodeInto(name, b); err != nil || !bytes.Equal(again, b) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
