@@ -198,7 +198,7 @@ type rangeFunc func(*driver.Op)
 
 func (f rangeFunc) ranging(op *driver.Op) { f(op) }
 
-// Descending turns the order round.
+// Descending turns the order round, also among keys that are equal in it.
 func Descending() RangeOption { return rangeFunc(func(op *driver.Op) { op.Desc = true }) }
 
 // After begins a range behind a key, in its order; there need not be such a key.

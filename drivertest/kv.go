@@ -269,6 +269,21 @@ func rangeOrders(ctx context.Context, e *Env) {
 		last := listed(must(s.Page(ctx, "", order, holdfast.Descending(), holdfast.Limit(1))))
 		want(slices.Equal(last, wanted[2:]), "in order %d the last key is told as %q", order, last)
 	}
+	rangeTies(ctx, s)
+}
+
+// rangeTies: keys that are equal in an order come in order of key, and the other way
+// round when the order is.
+func rangeTies(ctx context.Context, s *holdfast.KV) {
+	for _, key := range []string{"t/2", "t/3", "t/1"} {
+		must(s.Put(ctx, key, []byte("same")))
+	}
+	for _, order := range []holdfast.Order{holdfast.ByVersion, holdfast.ByValue} {
+		up := listed(must(s.Page(ctx, "t/", order)))
+		want(slices.Equal(up, []string{"t/1", "t/2", "t/3"}), "keys that are equal in order %d are told as %q", order, up)
+		down := listed(must(s.Page(ctx, "t/", order, holdfast.Descending())))
+		want(slices.Equal(down, []string{"t/3", "t/2", "t/1"}), "keys that are equal in order %d, descending, are told as %q", order, down)
+	}
 }
 
 func rangeKeysOnly(ctx context.Context, e *Env) {

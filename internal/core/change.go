@@ -164,10 +164,16 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	if cl == nil {
 		return
 	}
-	heir := heirOf(cl.one[0].r, c.Owner)
+	heir, ok := m.heirOf(cl.one[0].r, c.Owner)
 	switch {
 	case m.frozen:
 		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
+		return
+	case !ok && cl.one[0].r.line.queue.n > m.mostWalk():
+		r.refuse(CodeExhausted, "no candidate of owner %q is among the first of the %d that wait, and not all can be looked at at once: release instead", c.Owner, cl.one[0].r.line.queue.n)
+		return
+	case !ok:
+		r.walkBusy()
 		return
 	case heir == nil:
 		r.refuse(CodeNotExist, "no candidate of owner %q waits: hand over to another, or release", c.Owner)
@@ -180,14 +186,20 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	m.grant(heir, VerbAcquired)
 }
 
-func heirOf(r *resource, owner string) *claim {
+// heirOf is the first candidate with an owner; false: it is not among those that this
+// entry can look at.
+func (m *Machine) heirOf(r *resource, owner string) (heir *claim, ok bool) {
 	if r.line == nil {
-		return nil
+		return nil, true
 	}
+	n := 0
 	for p := r.line.queue.head; p != nil; p = p.next {
 		if p.c.many == nil && p.c.s.life != dead && p.c.owner() == owner {
-			return p.c
+			return p.c, true
+		}
+		if n++; !m.walkTo(n) {
+			return nil, false
 		}
 	}
-	return nil
+	return nil, true
 }

@@ -11,8 +11,11 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	if !m.validAcquire(c, wants, r) || !m.validNames(s.ns, wants, r) {
 		return
 	}
-	if own := m.joins(s, c, wants); own != nil {
+	own := m.joins(s, c, wants, r)
+	if own != nil {
 		r.Token, r.Deadline = own.token, own.deadline
+	}
+	if own != nil || r.Code != CodeOK {
 		return
 	}
 	if n := s.has.size(); n >= m.cfg.Holds {
@@ -81,26 +84,41 @@ func (m *Machine) full() bool {
 	return false
 }
 
-// joins finds the granted claim of the session that a re-entrant wish joins.
-func (m *Machine) joins(s *session, c *Command, wants []Want) *claim {
-	if c.Flags&Reentrant == 0 || len(wants) != 1 {
+// joins finds the granted claim of the session that a re-entrant wish joins, or
+// refuses because it would have to look at too many.
+func (m *Machine) joins(s *session, c *Command, wants []Want, r *Result) *claim {
+	if c.Flags&Reentrant == 0 || len(wants) != 1 || m.found[0] == nil {
 		return nil
 	}
-	r := m.found[0]
-	if r == nil {
-		return nil
+	res := m.found[0]
+	switch n := min(res.holders.n, s.has.size()); {
+	case n > m.mostWalk() && !m.early:
+		r.refuse(CodeExhausted, "the session has %d claims and %q %d holders, too many to see whether it is among them: use a session with fewer claims, or no re-entrant wish", s.has.size(), wants[0].Name, res.holders.n)
+	case !m.walk(n):
+		r.walkBusy()
+	case res.holders.n <= s.has.size():
+		return res.joined(s, &wants[0])
+	default:
+		return s.has.joined(res, &wants[0])
 	}
-	if r.holders.n <= s.has.size() {
-		for p := r.holders.head; p != nil; p = p.next {
-			if p.c.s == s && p.joinable(&wants[0]) {
-				return p.c
-			}
+	return nil
+}
+
+// joined is the first holder of s that a wish can join.
+func (r *resource) joined(s *session, w *Want) *claim {
+	for p := r.holders.head; p != nil; p = p.next {
+		if p.c.s == s && p.joinable(w) {
+			return p.c
 		}
-		return nil
 	}
-	for own := s.has.head(); own != nil; own = own.next {
-		if own.one[0].r == r && own.one[0].joinable(&wants[0]) {
-			return own
+	return nil
+}
+
+// joined is the first claim on r that a wish can join.
+func (k *stock) joined(r *resource, w *Want) *claim {
+	for c := k.head(); c != nil; c = c.next {
+		if c.one[0].r == r && c.one[0].joinable(w) {
+			return c
 		}
 	}
 	return nil
@@ -220,10 +238,7 @@ func (m *Machine) claimResult(c *claim, r *Result) {
 
 // link files c, by its number.
 func (k *stock) link(c *claim) {
-	at := k.last
-	for at != nil && at.seq > c.seq {
-		at = at.prev
-	}
+	at := k.lastBefore(c.seq)
 	c.prev = at
 	if at == nil {
 		c.next, k.first = k.first, c
@@ -239,17 +254,33 @@ func (k *stock) link(c *claim) {
 	k.addIndex(c)
 }
 
-// indexFrom is the number of claims from which a session finds them by a map.
+// lastBefore is the claim with the greatest number below seq.
+func (k *stock) lastBefore(seq uint64) *claim {
+	at := k.last
+	if k.index.n > 0 && at.seq > seq {
+		at = nil
+		k.index.before(seq, func(c *claim) bool {
+			at = c
+			return false
+		})
+		return at
+	}
+	for at != nil && at.seq > seq {
+		at = at.prev
+	}
+	return at
+}
+
+// indexFrom is the number of claims from which a session finds them by a tree.
 const indexFrom = 24
 
 func (k *stock) addIndex(c *claim) {
 	switch {
-	case k.index != nil:
-		k.index[c.seq] = c
+	case k.index.n > 0:
+		k.index.insert(c)
 	case k.claims > indexFrom:
-		k.index = make(map[uint64]*claim, 2*indexFrom)
 		for o := k.first; o != nil; o = o.next {
-			k.index[o.seq] = o
+			k.index.insert(o)
 		}
 	}
 }
@@ -278,12 +309,7 @@ func (m *Machine) unlink(c *claim) {
 			m.emptied(s)
 		}
 	}
-	if k.index != nil {
-		delete(k.index, c.seq)
-	}
-	if k.claims == 0 {
-		k.index = nil
-	}
+	k.index.remove(c.seq)
 }
 
 // find returns the claim with that number.
@@ -291,8 +317,9 @@ func (k *stock) find(seq uint64) *claim {
 	if k == nil {
 		return nil
 	}
-	if k.index != nil {
-		return k.index[seq]
+	if k.index.n > 0 {
+		c, _ := k.index.find(seq)
+		return c
 	}
 	for c := k.last; c != nil; c = c.prev {
 		if c.seq == seq {

@@ -127,13 +127,17 @@ func (m *Machine) offer(s *session) bool {
 	}
 	m.walks--
 	s.has.cursor = c.next
+	m.offerClaim(c)
+	return true
+}
+
+func (m *Machine) offerClaim(c *claim) {
 	parts := c.parts()
 	for i := range parts {
 		if parts[i].place == inHolders {
 			m.offerPart(&parts[i])
 		}
 	}
-	return true
 }
 
 // offerPart lets others take what p holds, if its session is so late.
@@ -263,7 +267,7 @@ func (m *Machine) endClaim(c *claim) {
 // Due says when the next entry has something to end, in cluster time: at once
 // (or earlier) while a rest remains, for which bare entries must go on.
 func (m *Machine) Due() (at int64, ok bool) {
-	if len(m.backlog) > 0 || len(m.dirty) > 0 && !m.frozen {
+	if len(m.backlog) > 0 || m.dirty.len() > 0 && !m.frozen {
 		return m.now, true
 	}
 	at = math.MaxInt64

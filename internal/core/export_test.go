@@ -62,3 +62,14 @@ func each(m *Machine, f func(key string, n *node, r record)) {
 	m.keys.each(func(k *key) { visit(&k.node, k) })
 	m.endeds.each(func(e *ended) { visit(&e.node, e) })
 }
+
+// Reserved is how many claims have a name set aside that they do not hold yet.
+func Reserved(m *Machine, ns, name string) int {
+	if r := m.known(ns).lookup(name); r != nil && r.line != nil {
+		return r.line.set.n
+	}
+	return 0
+}
+
+// EndedIDs is how many ids of ended sessions are remembered.
+func EndedIDs(m *Machine) int { return len(m.endedIDs) }

@@ -6,17 +6,18 @@ func (m *Machine) settle() {
 	if m.frozen {
 		return
 	}
-	for len(m.dirty) > 0 && (m.serves > 0 || m.early) {
-		if m.serve(m.dirty[0]) {
+	for m.dirty.len() > 0 && (m.serves > 0 || m.early) {
+		if _, r, _ := m.dirty.top(); m.serve(r) {
 			m.serves--
 		} else {
-			m.cleaned()
+			m.cleaned(r)
 		}
 	}
 }
 
-// serve does one thing at r: it drops a dead waiter, grants an upgrade, opens a
-// barrier, or reserves r for the claim at the head of its queue.
+// serve does one thing at r: it takes a reservation back that has no room any more,
+// drops a dead waiter, grants an upgrade, opens a barrier, or reserves r for the claim
+// at the head of its queue.
 func (m *Machine) serve(r *resource) bool {
 	l := r.line
 	if l == nil {
@@ -24,6 +25,10 @@ func (m *Machine) serve(r *resource) bool {
 	}
 	if l.upgrade != nil {
 		return m.serveUpgrade(r, l.upgrade)
+	}
+	if l.set.tail != nil && r.free() < 0 {
+		m.giveWay(l.set.tail)
+		return true
 	}
 	p := l.queue.head
 	switch {
@@ -182,7 +187,7 @@ func (m *Machine) busy(s *session, wants []Want) *Want {
 	for i := range wants {
 		taken, n := m.taken(s, m.found[i], &wants[i])
 		steps += n
-		if taken || n > 0 && !m.early && (steps+len(wants) > m.serves || len(m.dirty) > 0) {
+		if taken || n > 0 && !m.early && (steps+len(wants) > m.serves || m.dirty.len() > 0) {
 			return &wants[i]
 		}
 	}

@@ -15,8 +15,10 @@ type timer[T any] struct {
 // leastHeap is the room that a heap keeps in any case.
 const leastHeap = 1024
 
-// heap holds deadlines, the earliest first. It gives room back that it needs no more.
+// heap holds deadlines, the earliest first, or with none what comes first. It gives room back that it needs no more.
 type heap[T timed[T]] struct{ a []timer[T] }
+
+func (h *heap[T]) len() int { return len(h.a) }
 
 // top is the earliest deadline.
 func (h *heap[T]) top() (at int64, it T, ok bool) {

@@ -1,20 +1,18 @@
 package core
 
-import "encoding/binary"
-
 // crowd is what a name has only if it has many holders, or some that are late or
 // nobody's any more.
 type crowd struct {
-	byToken map[uint64]*part // all holders; nil: they are few
+	byToken tree[uint64, *part] // all holders; empty: they are few
 	// late are the holders of whom others may take the name, by token. Some may have
 	// been renewed since: they are dropped when they are met.
-	late      tree[*part]
+	late      tree[uint64, *part]
 	takes     int64 // what the late take of the capacity
 	orphans   int   // holders that are nobody's
 	ownerless int64 // what those take
 }
 
-// indexHolders is the number of holders from which a name finds them by a map.
+// indexHolders is the number of holders from which a name finds them by a tree.
 const indexHolders = 24
 
 // addHolder gives p its room at the end of the holders, which are in order of token.
@@ -29,13 +27,12 @@ func (r *resource) addHolder(p *part) {
 
 func (r *resource) index(p *part) {
 	c := r.crowded()
-	if c.byToken != nil {
-		c.byToken[p.c.token] = p
+	if c.byToken.n > 0 {
+		c.byToken.insert(p)
 		return
 	}
-	c.byToken = make(map[uint64]*part, 2*indexHolders)
 	for h := r.holders.head; h != nil; h = h.next {
-		c.byToken[h.c.token] = h
+		c.byToken.insert(h)
 	}
 }
 
@@ -52,9 +49,9 @@ func (r *resource) dropHolder(p *part) {
 // disperse forgets what the crowd has of p.
 func (r *resource) disperse(p *part) {
 	c := r.crowd
-	delete(c.byToken, p.c.token)
-	if r.holders.n <= indexHolders {
-		c.byToken = nil
+	c.byToken.remove(p.c.token)
+	if r.holders.n <= indexHolders/2 {
+		c.byToken = tree[uint64, *part]{}
 	}
 	if p.c.s == nil {
 		c.orphans--
@@ -69,8 +66,9 @@ func (r *resource) disperse(p *part) {
 
 // holderWith finds the holder that has the token.
 func (r *resource) holderWith(token uint64) *part {
-	if r.crowd != nil && r.crowd.byToken != nil {
-		return r.crowd.byToken[token]
+	if r.crowd != nil && r.crowd.byToken.n > 0 {
+		p, _ := r.crowd.byToken.find(token)
+		return p
 	}
 	for p := r.holders.head; p != nil; p = p.next {
 		if p.c.token == token {
@@ -88,15 +86,13 @@ func (r *resource) crowded() *crowd {
 }
 
 func (r *resource) trimCrowd() {
-	if c := r.crowd; c.byToken == nil && c.late.n == 0 && c.orphans == 0 {
+	if c := r.crowd; c.byToken.n == 0 && c.late.n == 0 && c.orphans == 0 {
 		r.crowd = nil
 	}
 }
 
-// id orders late holders.
-func (p *part) id() string {
-	return string(binary.BigEndian.AppendUint64(make([]byte, 0, 8), p.c.token))
-}
+// id orders holders.
+func (p *part) id() uint64 { return p.c.token }
 
 // nowLate notes that others may take what p holds.
 func (r *resource) nowLate(p *part) {

@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Invariants looks at everything that a machine keeps beside its primary tables, and
 // says what does not follow from them; nil: all does.
@@ -23,7 +26,7 @@ func Invariants(m *Machine) (err error) {
 	})
 	dirty := 0
 	m.resources.each(func(r *resource) {
-		if r.dirty {
+		if r.dirty() {
 			dirty++
 		}
 		if r.holders.n != held[r] || (r.line != nil) != (waits[r] > 0) {
@@ -37,8 +40,8 @@ func Invariants(m *Machine) (err error) {
 			wrong("%q is idle though in use, or not found by its name", r.name)
 		}
 	})
-	if dirty != len(m.dirty) {
-		wrong("%d names are to be served, %d are listed", dirty, len(m.dirty))
+	if dirty != m.dirty.len() {
+		wrong("%d names are to be served, %d are listed", dirty, m.dirty.len())
 	}
 	m.sessions.each(func(s *session) { s.checkStock(wrong) })
 	for name, ns := range m.spaces {
@@ -48,7 +51,7 @@ func Invariants(m *Machine) (err error) {
 	return err
 }
 
-func checkNames[T interface{ id() string }](t *tree[T], want int, known func(T) bool, ns string, wrong func(string, ...any)) {
+func checkNames[T interface{ id() string }](t *tree[string, T], want int, known func(T) bool, ns string, wrong func(string, ...any)) {
 	n, last := 0, ""
 	t.from("", func(it T) bool {
 		if n > 0 && it.id() <= last || !known(it) {
@@ -87,8 +90,8 @@ func (r *resource) checkHolders(wrong func(string, ...any)) {
 		wrong("of %q %d is used, want %d", r.name, r.used, used)
 	}
 	crowded := late+orphans > 0 || r.holders.n > indexHolders
-	if c := r.crowd; (c != nil) != crowded || c != nil && (c.late.n != late || c.takes != lateTakes || c.orphans != orphans ||
-		(c.byToken != nil) != (r.holders.n > indexHolders) || c.byToken != nil && len(c.byToken) != r.holders.n) {
+	if c := r.crowd; c == nil && crowded || c != nil && (!crowded && c.byToken.n == 0 || c.late.n != late || c.takes != lateTakes || c.orphans != orphans ||
+		c.byToken.n > 0 && c.byToken.n != r.holders.n || c.byToken.n == 0 && r.holders.n > indexHolders) {
 		wrong("of the %d holders of %q %d are late and %d nobody's: %+v", r.holders.n, r.name, late, orphans, c)
 	}
 }
@@ -98,25 +101,28 @@ func (r *resource) checkLine(waits int, wrong func(string, ...any)) {
 	if l.waiting() != waits {
 		wrong("%d wait for %q, want %d", l.waiting(), r.name, waits)
 	}
-	reserved, near := int64(0), l.near == nil
-	for _, list := range [...]*partList{&l.queue, &l.later, &l.set} {
-		n := 0
+	reserved, weights := int64(0), map[int64]int{}
+	for _, list := range [...]*waitList{&l.queue, &l.later, &l.set} {
+		n, near := 0, list.near == nil
 		for p := list.head; p != nil; p = p.next {
 			n++
-			near = near || p == l.near && list == &l.queue
-			if p.next == nil && list.tail != p || p.next != nil && (p.next.prev != p || list != &l.later && p.next.c.arrival < p.c.arrival) {
+			near = near || p == list.near
+			if p.weight > 1 {
+				weights[p.weight]++
+			}
+			if p.next == nil && list.tail != p || p.next != nil && (p.next.prev != p || p.next.c.arrival < p.c.arrival) {
 				wrong("the waiters of %q are linked wrongly, or out of order", r.name)
 			}
 			if list == &l.set {
 				reserved += p.takes()
 			}
 		}
-		if n != list.n {
-			wrong("a list of %q says %d, and has %d", r.name, list.n, n)
+		if n != list.n || !near {
+			wrong("a list of %q says %d, and has %d; its finger is in it: %v", r.name, list.n, n, near)
 		}
 	}
-	if !near || reserved != l.reserved {
-		wrong("of %q %d is reserved, want %d; its finger is in the queue: %v", r.name, l.reserved, reserved, near)
+	if reserved != l.reserved || !maps.Equal(weights, l.weights) {
+		wrong("of %q %d is reserved, want %d; weights are %v, want %v", r.name, l.reserved, reserved, l.weights, weights)
 	}
 }
 
@@ -144,7 +150,7 @@ func (s *session) checkStock(wrong func(string, ...any)) {
 	if kept != s.has.kept {
 		wrong("%x keeps %d bytes of results, and says %d", s.id, kept, s.has.kept)
 	}
-	if n != s.has.claims || held != s.has.held || s.has.index != nil && len(s.has.index) != n {
-		wrong("%x has %d claims and %d holds, says %d and %d, and finds %d by number", s.id, n, held, s.has.claims, s.has.held, len(s.has.index))
+	if n != s.has.claims || held != s.has.held || s.has.index.n > 0 && s.has.index.n != n {
+		wrong("%x has %d claims and %d holds, says %d and %d, and finds %d by number", s.id, n, held, s.has.claims, s.has.held, s.has.index.n)
 	}
 }

@@ -70,7 +70,7 @@ func (m *Machine) bind(k *key, s *session) {
 	}
 	own := m.stock(s)
 	if own.keys == nil {
-		own.keys = &tree[*key]{}
+		own.keys = &tree[string, *key]{}
 	}
 	own.keys.insert(k)
 }

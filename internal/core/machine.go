@@ -32,13 +32,13 @@ type Machine struct {
 	claimDue   heap[*claim]
 	keyDue     heap[*key]
 
-	backlog  []job       // work of sessions, in order
-	behind   int         // jobs that are done
-	budget   int         // sessions, claims and keys that this entry may still end
-	deletes  int         // keys that it may still delete by prefix
-	serves   int         // steps in which it may still grant to those who wait
-	walks    int         // claims of which it may still see whether others wait for them
-	dirty    []*resource // to be served, a heap by name
+	backlog  []job           // work of sessions, in order
+	behind   int             // jobs that are done
+	budget   int             // sessions, claims and keys that this entry may still end
+	deletes  int             // keys that it may still delete by prefix
+	serves   int             // steps in which it may still grant to those who wait
+	walks    int             // claims of which it may still see whether others wait for them
+	dirty    heap[*resource] // to be served, by name
 	idle     idleList
 	lines    []*line // spare
 	current  *claim  // of the command that is being run

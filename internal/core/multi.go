@@ -29,13 +29,6 @@ func (m *Machine) move(p *part, to place) {
 	m.soil(p.r)
 }
 
-// yield takes r, and every name after it, from those who only have it reserved.
-func (m *Machine) yield(r *resource) {
-	for r.line != nil && r.line.set.head != nil {
-		m.giveWay(r.line.set.head)
-	}
-}
-
 // giveWay puts the claim of p back to its place in the queue of p.
 func (m *Machine) giveWay(p *part) {
 	c := p.c

@@ -105,7 +105,7 @@ func (m *Machine) unrest(r *resource) {
 func (m *Machine) sweep() {
 	for m.idle.n > m.cfg.Idle {
 		r := m.idle.first
-		if r.dirty {
+		if r.dirty() {
 			return // it is still to be seen that nobody waits
 		}
 		m.touchResource(r)
@@ -117,15 +117,7 @@ func (m *Machine) sweep() {
 // discard removes a name that nobody has. Only while frozen can it still be
 // noted to be served.
 func (m *Machine) discard(r *resource) {
-	if r.dirty {
-		all := m.dirty
-		m.dirty = nil
-		for _, o := range all {
-			if o.dirty = false; o != r {
-				m.soil(o)
-			}
-		}
-	}
+	m.dirty.remove(r)
 	r.ns.names = without(r.ns.names, r.name, &r.ns.mostNames)
 	r.ns.order.remove(r.name)
 	m.resources.release(r)

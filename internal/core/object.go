@@ -31,11 +31,10 @@ func (m *Machine) resize(s *session, c *Command, r *Result) {
 	if res == nil || res.limit == c.Limit {
 		return
 	}
-	heavy := res.tooHeavy(c.Limit)
-	if len(heavy) > m.cfg.Budget && !m.early {
-		r.refuse(CodeExhausted, "%d claims wait for more than %d of %q and would have to be denied, more than %d at once: let some end first", len(heavy), c.Limit, c.Name, m.cfg.Budget)
+	if !m.validResize(res, c, r) {
 		return
 	}
+	heavy := res.tooHeavy(c.Limit)
 	m.touchResource(res)
 	res.limit = c.Limit
 	r.Revision = m.next()
@@ -44,18 +43,33 @@ func (m *Machine) resize(s *session, c *Command, r *Result) {
 	for _, cl := range heavy {
 		m.deny(cl, CodeInvalid)
 	}
-	for res.line != nil && res.line.set.tail != nil && res.free() < 0 {
-		m.giveWay(res.line.set.tail)
-	}
 	m.changed(res)
+}
+
+// validResize refuses to make a semaphore smaller if that denies more claims than one
+// entry can end, or if they have to be found among more than it can look at.
+func (m *Machine) validResize(res *resource, c *Command, r *Result) bool {
+	if res.line == nil || m.early {
+		return true
+	}
+	heavy, all := res.line.above(c.Limit), res.line.waiting()
+	switch {
+	case heavy > m.cfg.Budget || heavy > 0 && all > m.mostWalk():
+		r.refuse(CodeExhausted, "%d of the %d claims that wait for %q want more than %d and would have to be denied, which cannot be done at once among more than %d: let some end first", heavy, all, c.Name, c.Limit, m.cfg.Budget)
+	case heavy > 0 && !m.walk(all):
+		r.walkBusy()
+	default:
+		return true
+	}
+	return false
 }
 
 // tooHeavy lists who waits for more than limit, in order of arrival.
 func (r *resource) tooHeavy(limit int64) (heavy []*claim) {
-	if r.line == nil {
+	if r.line == nil || r.line.above(limit) == 0 {
 		return nil
 	}
-	for _, list := range [...]*partList{&r.line.queue, &r.line.later, &r.line.set} {
+	for _, list := range [...]*waitList{&r.line.queue, &r.line.later, &r.line.set} {
 		for p := list.head; p != nil; p = p.next {
 			if p.weight > limit {
 				heavy = append(heavy, p.c)

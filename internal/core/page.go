@@ -157,6 +157,13 @@ func (i *ClaimInfo) behind(p *part) {
 
 // heldAfter is the first holder with a greater token.
 func (r *resource) heldAfter(token uint64) *part {
+	if r.crowd != nil && r.crowd.byToken.n > 0 {
+		p := r.crowd.byToken.first(token)
+		if p != nil && p.c.token == token {
+			p = p.next
+		}
+		return p
+	}
 	p := r.holders.head
 	for p != nil && p.c.token <= token {
 		p = p.next
@@ -187,8 +194,12 @@ func (l *line) inOrder(f func(*part) bool) {
 
 // after is the first claim with a greater number.
 func (k *stock) after(seq uint64) *claim {
-	if c := k.find(seq); c != nil {
-		return c.next
+	if k != nil && k.index.n > 0 {
+		c := k.index.first(seq)
+		if c != nil && c.seq == seq {
+			c = c.next
+		}
+		return c
 	}
 	c := k.head()
 	for c != nil && c.seq <= seq {

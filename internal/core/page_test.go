@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -380,4 +381,26 @@ func bytesOf(f func()) uint64 {
 	}
 	runtime.ReadMemStats(&after)
 	return (after.TotalAlloc - before.TotalAlloc) / 100
+}
+
+// TestInspectAfterYield: a claim on several names that has to give one back keeps its
+// place among the waiters of the others, on every page.
+func TestInspectAfterYield(t *testing.T) {
+	r := newRig(core.Config{})
+	a, b := r.open(1, time.Hour), r.open(2, time.Hour)
+	r.acquire(a, "q")
+	r.acquire(a, "z")
+	read := core.Want{Name: "r", Kind: core.RWMutex, Mode: core.Shared}
+	base := r.do(a, core.Command{Op: core.OpAcquire, Wants: []core.Want{read}}).Seq
+	first := r.do(b, core.Command{Op: core.OpAcquire, Wants: []core.Want{read, {Name: "z", Kind: core.Mutex}}}).Seq
+	second := r.do(b, core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "q", Kind: core.Mutex}, {Name: "z", Kind: core.Mutex}}}).Seq
+	if res := r.do(a, core.Command{Op: core.OpUpgrade, Target: base}); res.Code != core.CodeOK {
+		t.Fatalf("the upgrade: code %d %s", res.Code, res.Text)
+	}
+	for limit := range 3 {
+		got, _ := inspectAll(r.m, "", "z", func() int { return limit }, func() {})
+		if w := got.Waiters; len(w) != 2 || w[0].Seq != first || w[1].Seq != second {
+			t.Errorf("in pages of %d the waiters are %+v, want %d and %d", limit, w, first, second)
+		}
+	}
 }

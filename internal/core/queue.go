@@ -24,15 +24,6 @@ func (l *partList) after(at, p *part) {
 	l.n++
 }
 
-// insert puts p at its place by arrival.
-func (l *partList) insert(p *part) {
-	at := l.tail
-	for at != nil && at.c.arrival > p.c.arrival {
-		at = at.prev
-	}
-	l.after(at, p)
-}
-
 func (l *partList) remove(p *part) {
 	if p.prev == nil {
 		l.head = p.next
@@ -46,6 +37,38 @@ func (l *partList) remove(p *part) {
 	}
 	p.prev, p.next = nil, nil
 	l.n--
+}
+
+// waitList is a list in order of arrival.
+type waitList struct {
+	partList
+	near *part // where one was last put before others
+}
+
+// insert puts p at its place by arrival: behind all, or else near the last one that
+// had a place before others, because those come in order.
+func (l *waitList) insert(p *part) {
+	at := l.tail
+	if at != nil && at.c.arrival > p.c.arrival && l.near != nil {
+		at = l.near
+	}
+	for at != nil && at.c.arrival > p.c.arrival {
+		at = at.prev
+	}
+	for at != nil && at.next != nil && at.next.c.arrival < p.c.arrival {
+		at = at.next
+	}
+	l.after(at, p)
+	if p.next != nil {
+		l.near = p
+	}
+}
+
+func (l *waitList) remove(p *part) {
+	if l.near == p {
+		l.near = p.prev
+	}
+	l.partList.remove(p)
 }
 
 // spareLines is how many lines that nobody waits in are kept for the next.
@@ -67,11 +90,12 @@ func (m *Machine) lineOf(r *resource) *line {
 func (m *Machine) list(p *part, at place) {
 	p.place = at
 	l := m.lineOf(p.r)
+	l.weigh(p, 1)
 	switch at {
 	case inQueue:
-		l.enqueue(p)
+		l.queue.insert(p)
 	case inLater:
-		l.later.push(p)
+		l.later.insert(p)
 	case inSet:
 		l.set.insert(p)
 		l.reserved += p.takes()
@@ -80,33 +104,41 @@ func (m *Machine) list(p *part, at place) {
 	}
 }
 
-// enqueue puts p into the queue at its place by arrival: behind all, or else near the
-// last one that had a place before others, because those come in order.
-func (l *line) enqueue(p *part) {
-	at := l.queue.tail
-	if at != nil && at.c.arrival > p.c.arrival && l.near != nil {
-		at = l.near
+// weigh counts p, or does so no more.
+func (l *line) weigh(p *part, by int) {
+	if p.weight == 1 {
+		return
 	}
-	for at != nil && at.c.arrival > p.c.arrival {
-		at = at.prev
+	if l.weights == nil {
+		l.weights = map[int64]int{}
 	}
-	for at != nil && at.next != nil && at.next.c.arrival < p.c.arrival {
-		at = at.next
+	if l.weights[p.weight] += by; l.weights[p.weight] == 0 {
+		delete(l.weights, p.weight)
 	}
-	l.queue.after(at, p)
-	if p.next != nil {
-		l.near = p
+	if len(l.weights) == 0 {
+		l.weights = nil
 	}
+}
+
+// above is how many wait for more than limit.
+func (l *line) above(limit int64) (n int) {
+	for weight, count := range l.weights {
+		if weight > limit {
+			n += count
+		}
+	}
+	return n
 }
 
 // unlist takes a waiting part from where it is listed.
 func (p *part) unlist() {
 	l := p.r.line
+	if p.place == nowhere || p.place == inHolders {
+		return
+	}
+	l.weigh(p, -1)
 	switch p.place {
 	case inQueue:
-		if l.near == p {
-			l.near = p.prev
-		}
 		l.queue.remove(p)
 	case inLater:
 		l.later.remove(p)
@@ -187,56 +219,14 @@ func (c *claim) standing() *part {
 // soil notes that r is to be served. Names are served in their order, so that
 // equal machines serve in the same.
 func (m *Machine) soil(r *resource) {
-	if r.dirty {
-		return
+	if !r.dirty() {
+		m.touchResource(r)
+		m.dirty.set(r, 0)
 	}
+}
+
+// cleaned notes that r is not to be served any more.
+func (m *Machine) cleaned(r *resource) {
 	m.touchResource(r)
-	r.dirty = true
-	m.dirty = append(m.dirty, r)
-	i := len(m.dirty) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !r.comesBefore(m.dirty[up]) {
-			break
-		}
-		m.dirty[i] = m.dirty[up]
-		i = up
-	}
-	m.dirty[i] = r
-}
-
-func (r *resource) comesBefore(o *resource) bool {
-	if r.ns != o.ns {
-		return r.ns.name < o.ns.name
-	}
-	return r.name < o.name
-}
-
-// cleaned takes the first to be served from the heap.
-func (m *Machine) cleaned() {
-	m.touchResource(m.dirty[0])
-	m.dirty[0].dirty = false
-	last := len(m.dirty) - 1
-	r := m.dirty[last]
-	m.dirty[last] = nil
-	m.dirty = m.dirty[:last]
-	if last == 0 {
-		return
-	}
-	i := 0
-	for {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && m.dirty[c+1].comesBefore(m.dirty[c]) {
-			c++
-		}
-		if !m.dirty[c].comesBefore(r) {
-			break
-		}
-		m.dirty[i] = m.dirty[c]
-		i = c
-	}
-	m.dirty[i] = r
+	m.dirty.remove(r)
 }

@@ -194,7 +194,7 @@ func (t *transaction) getEarly(o *KeyOp, r *KeyResult) {
 	})
 	r.Count = uint64(len(found))
 	if o.Sort != ByKey || o.Desc {
-		slices.SortStableFunc(found, o.compare)
+		slices.SortStableFunc(found, o.compare) // equal ones up also in a descending order
 	}
 	for _, k := range found {
 		if o.Limit != 0 && uint64(len(r.Keys)) == o.Limit {
@@ -258,7 +258,7 @@ func (t *transaction) sorted(o *KeyOp, r *KeyResult) {
 		found = append(found, k)
 		return true
 	})
-	slices.SortStableFunc(found, o.compare)
+	slices.SortFunc(found, o.order)
 	r.Count = uint64(len(found))
 	if o.Limit != 0 && r.Count > o.Limit {
 		found, r.More = found[:o.Limit], true
@@ -279,7 +279,18 @@ func (t *transaction) sorted(o *KeyOp, r *KeyResult) {
 	}
 }
 
-// compare orders by what o says, equal ones as they come: by key.
+// order is compare, with equal ones by key: none are equal to it.
+func (o *KeyOp) order(a, b *key) int {
+	if n := o.compare(a, b); n != 0 {
+		return n
+	}
+	if o.Desc {
+		a, b = b, a
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+// compare orders by what o says.
 func (o *KeyOp) compare(a, b *key) int {
 	sign := 0
 	switch o.Sort {
@@ -326,17 +337,17 @@ func behind(prefix string) string {
 }
 
 // before calls f with the items whose name is less than name, or with all if that
-// is empty, from the last to the first, until it says false.
-func (t *tree[T]) before(name string, f func(T) bool) {
+// is empty or 0, from the last to the first, until it says false.
+func (t *tree[K, T]) before(name K, f func(T) bool) {
 	if t.root != nil {
 		t.root.before(name, f)
 	}
 }
 
-func (n *treeNode[T]) before(name string, f func(T) bool) bool {
+func (n *treeNode[K, T]) before(name K, f func(T) bool) bool {
 	if n.kids != nil {
 		i := len(n.kids) - 1
-		if name != "" {
+		if name != none[K]() {
 			i = n.child(name)
 		}
 		for ; i >= 0; i-- {
@@ -347,7 +358,7 @@ func (n *treeNode[T]) before(name string, f func(T) bool) bool {
 		return true
 	}
 	i := len(n.items)
-	if name != "" {
+	if name != none[K]() {
 		i = n.search(name)
 	}
 	for _, it := range slices.Backward(n.items[:i]) {

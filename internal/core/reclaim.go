@@ -1,17 +1,17 @@
 package core
 
 // reclaimable says whether p may be taken for a claim of s: its session is past
-// its deadline and its grace, and lets others take. A session with very many claims
-// offers them one after the other.
+// its deadline and its grace, and lets others take, whether or not it is revoked. A
+// session with very many claims offers them one after the other.
 func (p *part) reclaimable(s *session) bool {
 	o := p.c.s
-	return o != nil && o != s && o.life == lapsed && o.policy == OnNextAcquire && !o.revoked && o.offered(p.c)
+	return o != nil && o != s && o.life == lapsed && o.policy == OnNextAcquire && o.offered(p.c)
 }
 
 // offered says whether the walk of s over its claims has come past c.
 func (s *session) offered(c *claim) bool {
 	at := s.has.at()
-	return s.work != yielding || at == nil || c.seq < at.seq
+	return s.work != yielding && s.work != revoking || at == nil || c.seq < at.seq
 }
 
 // lingers says whether c keeps its names for a while after it is lost.
@@ -34,7 +34,7 @@ func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (fou
 		return nil
 	}
 	var renewed []*part
-	r.crowd.late.from("", func(p *part) bool {
+	r.crowd.late.from(0, func(p *part) bool {
 		switch {
 		case p.c.s.life != lapsed:
 			renewed = append(renewed, p)

@@ -77,6 +77,8 @@ func (m *Machine) revokeOne(c *claim, atOnce bool) {
 	case waiting:
 		m.deny(c, CodeRevoked)
 	case granted, revoked:
-		m.revokeClaim(c, atOnce)
+		if m.revokeClaim(c, atOnce); !atOnce {
+			m.offerClaim(c) // if its holder is so late, others need not wait for the end
+		}
 	}
 }

@@ -157,11 +157,15 @@ func (m *Machine) hasEnded(id SessionID) bool {
 	return e != nil && m.now < e.at+m.cfg.EndedFor
 }
 
+// mostAllowed is how many ids are forgotten when one is remembered: more than one, so
+// that they become fewer, and few, because all may be old at once.
+const mostAllowed = 4
+
 // refuseID remembers that the id must not come back, and forgets those that
 // nobody can be waiting to send any more.
 func (m *Machine) refuseID(id SessionID, ns *namespace) {
 	l := &ns.ended
-	for l.first != nil && (l.n >= m.cfg.Ended || l.first.at+m.cfg.EndedFor <= m.now) {
+	for n := 0; n < mostAllowed && l.first != nil && (l.n >= m.cfg.Ended || l.first.at+m.cfg.EndedFor <= m.now); n++ {
 		m.allowID(l)
 	}
 	e := m.endeds.alloc(m.epoch)

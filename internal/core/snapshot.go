@@ -116,7 +116,7 @@ func (r *reader) session(m *Machine, s *session) (cursor uint64) {
 }
 
 func (r *resource) encode(dst []byte) []byte {
-	dst = append(dst, byte(r.kind), flags(r.unsigned, r.dirty))
+	dst = append(dst, byte(r.kind), flags(r.unsigned, r.dirty()))
 	dst = appendString(dst, r.ns.name)
 	dst = appendString(dst, r.name)
 	dst = binary.AppendVarint(dst, r.limit)

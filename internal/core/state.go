@@ -4,9 +4,9 @@ package core
 type namespace struct {
 	name     string
 	names    map[string]*resource
-	order    tree[*resource]
+	order    tree[string, *resource]
 	keys     map[string]*key
-	keyOrder tree[*key]
+	keyOrder tree[string, *key]
 	sessions int
 	inUse    int // names that are not idle
 	ended    endedList
@@ -18,9 +18,9 @@ type namespace struct {
 type resource struct {
 	node
 	kind     Kind
-	unsigned bool // counter
-	idle     bool // free, and only remembered
-	dirty    bool // waits to be served, in this entry or, if it is told so, in the next
+	unsigned bool  // counter
+	idle     bool  // free, and only remembered
+	heapPos  int32 // among those that wait to be served, in this entry or, if it is told so, in the next
 	ns       *namespace
 	name     string
 	limit    int64  // capacity; latch: first count; barrier: parties
@@ -36,16 +36,24 @@ type resource struct {
 	prevIdle *resource
 }
 
-func (r *resource) id() string { return r.name }
+func (r *resource) id() string  { return r.name }
+func (r *resource) pos() *int32 { return &r.heapPos }
+func (r *resource) dirty() bool { return r.heapPos != 0 }
+func (r *resource) before(o *resource) bool {
+	if r.ns != o.ns {
+		return r.ns.name < o.ns.name
+	}
+	return r.name < o.name
+}
 
 // line is what waits for a resource.
 type line struct {
-	queue    partList // in order of arrival; the first that does not fit stops all
-	near     *part    // in the queue: where one was last put before others
-	later    partList // parts of claims that wait for an earlier name
-	set      partList // parts of claims that have this name reserved
-	reserved int64    // what they take of the capacity
-	upgrade  *claim   // waits before the queue
+	queue    waitList      // the first that does not fit stops all
+	later    waitList      // parts of claims that wait for an earlier name
+	set      waitList      // parts of claims that have this name reserved
+	reserved int64         // what they take of the capacity
+	upgrade  *claim        // waits before the queue
+	weights  map[int64]int // how many in queue, later and set have a weight above 1; nil: none
 }
 
 func (l *line) waiting() int {
@@ -157,6 +165,7 @@ func (c *claim) parts() []part {
 	return c.one[:]
 }
 
+func (c *claim) id() uint64           { return c.seq }
 func (c *claim) pos() *int32          { return &c.heapPos }
 func (c *claim) before(o *claim) bool { return c.arrival < o.arrival }
 

@@ -9,11 +9,11 @@ type stock struct {
 	last    *claim
 	cursor  *claim // of the session's work
 	claims  int
-	held    int // of them not waiting
-	index   map[uint64]*claim
-	results []*done // by seq modulo their number, a power of two
-	kept    int     // bytes of them, beside their records
-	keys    *tree[*key]
+	held    int                  // of them not waiting
+	index   tree[uint64, *claim] // empty: they are few
+	results []*done              // by seq modulo their number, a power of two
+	kept    int                  // bytes of them, beside their records
+	keys    *tree[string, *key]
 }
 
 // stocks are stocks that nobody uses.
@@ -69,7 +69,7 @@ func (k *stock) table() []*done {
 }
 
 // leased are the keys that end with the session; nil: none.
-func (k *stock) leased() *tree[*key] {
+func (k *stock) leased() *tree[string, *key] {
 	if k == nil || k.keys == nil || k.keys.n == 0 {
 		return nil
 	}

@@ -1,21 +1,24 @@
 package core
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// tree keeps named items in order of name: a B+ tree. Items lie in the leaves,
+// tree keeps named items in order of name, which may be a number: a B+ tree. Items lie in the leaves,
 // with their names beside them, so that a search looks at few places in memory;
 // an inner node has, for each child but the first, a name that divides it from
 // the one before. All leaves lie equally deep, and every node but the root and
 // the last leaf has at least treeLeast items or children: none is ever empty.
-type tree[T interface{ id() string }] struct {
-	root *treeNode[T] // nil: no items
+type tree[K cmp.Ordered, T interface{ id() K }] struct {
+	root *treeNode[K, T] // nil: no items
 	n    int
 }
 
-type treeNode[T interface{ id() string }] struct {
-	items []T      // leaf
-	names []string // leaf: of items
-	kids  []*treeNode[T]
+type treeNode[K cmp.Ordered, T interface{ id() K }] struct {
+	items []T // leaf
+	names []K // leaf: of items
+	kids  []*treeNode[K, T]
 }
 
 // A node is split when it has treeWidth items or children, and joined with a
@@ -29,19 +32,19 @@ const (
 )
 
 // insert adds an item, whose name must not be in the tree.
-func (t *tree[T]) insert(it T) {
+func (t *tree[K, T]) insert(it T) {
 	if t.root == nil {
-		t.root = &treeNode[T]{} // grows as it needs: many trees have one item
+		t.root = &treeNode[K, T]{} // grows as it needs: many trees have one item
 	}
 	t.n++
 	if name, right := t.root.insert(it, true); right != nil {
-		t.root = &treeNode[T]{names: []string{name}, kids: []*treeNode[T]{t.root, right}}
+		t.root = &treeNode[K, T]{names: []K{name}, kids: []*treeNode[K, T]{t.root, right}}
 	}
 }
 
 // insert returns the right half of a node that had to be split, and its name.
 // last says that there is no leaf behind those of n.
-func (n *treeNode[T]) insert(it T, last bool) (string, *treeNode[T]) {
+func (n *treeNode[K, T]) insert(it T, last bool) (_ K, _ *treeNode[K, T]) {
 	if n.kids == nil {
 		i := n.search(it.id())
 		n.items = slices.Insert(n.items, i, it)
@@ -51,7 +54,7 @@ func (n *treeNode[T]) insert(it T, last bool) (string, *treeNode[T]) {
 	i := n.child(it.id())
 	name, right := n.kids[i].insert(it, last && i == len(n.kids)-1)
 	if right == nil {
-		return "", nil
+		return none[K](), nil
 	}
 	n.names = slices.Insert(n.names, i, name)
 	n.kids = slices.Insert(n.kids, i+1, right)
@@ -60,35 +63,35 @@ func (n *treeNode[T]) insert(it T, last bool) (string, *treeNode[T]) {
 
 // splitLeaf halves a full leaf, or at the end of the tree gives it only the new
 // item: names that come in order leave full leaves behind.
-func (n *treeNode[T]) splitLeaf(atEnd bool) (string, *treeNode[T]) {
+func (n *treeNode[K, T]) splitLeaf(atEnd bool) (_ K, _ *treeNode[K, T]) {
 	if len(n.items) < treeWidth {
-		return "", nil
+		return none[K](), nil
 	}
 	mid := len(n.items) / 2
 	if atEnd {
 		mid = len(n.items) - 1
 	}
-	right := newLeaf(n.items[mid:], n.names[mid:])
+	right := newLeaf[K](n.items[mid:], n.names[mid:])
 	clear(n.items[mid:])
 	clear(n.names[mid:])
 	n.items, n.names = n.items[:mid], n.names[:mid]
 	return right.names[0], right
 }
 
-func newLeaf[T interface{ id() string }](items []T, names []string) *treeNode[T] {
-	return &treeNode[T]{
+func newLeaf[K cmp.Ordered, T interface{ id() K }](items []T, names []K) *treeNode[K, T] {
+	return &treeNode[K, T]{
 		items: append(make([]T, 0, treeWidth), items...),
-		names: append(make([]string, 0, treeWidth), names...),
+		names: append(make([]K, 0, treeWidth), names...),
 	}
 }
 
-func (n *treeNode[T]) splitInner() (string, *treeNode[T]) {
+func (n *treeNode[K, T]) splitInner() (_ K, _ *treeNode[K, T]) {
 	if len(n.kids) < treeWidth {
-		return "", nil
+		return none[K](), nil
 	}
 	mid := len(n.kids) / 2
 	name := n.names[mid-1]
-	right := &treeNode[T]{names: slices.Clone(n.names[mid:]), kids: slices.Clone(n.kids[mid:])}
+	right := &treeNode[K, T]{names: slices.Clone(n.names[mid:]), kids: slices.Clone(n.kids[mid:])}
 	clear(n.names[mid-1:])
 	clear(n.kids[mid:])
 	n.names, n.kids = n.names[:mid-1], n.kids[:mid]
@@ -96,7 +99,7 @@ func (n *treeNode[T]) splitInner() (string, *treeNode[T]) {
 }
 
 // search finds the place of name in a leaf.
-func (n *treeNode[T]) search(name string) int {
+func (n *treeNode[K, T]) search(name K) int {
 	lo, hi := 0, len(n.names)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -110,7 +113,7 @@ func (n *treeNode[T]) search(name string) int {
 }
 
 // child finds the child that name belongs to.
-func (n *treeNode[T]) child(name string) int {
+func (n *treeNode[K, T]) child(name K) int {
 	lo, hi := 0, len(n.names)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -124,7 +127,7 @@ func (n *treeNode[T]) child(name string) int {
 }
 
 // remove takes the item of that name out, if there is one.
-func (t *tree[T]) remove(name string) {
+func (t *tree[K, T]) remove(name K) {
 	if t.root == nil || !t.root.remove(name) {
 		return
 	}
@@ -135,7 +138,7 @@ func (t *tree[T]) remove(name string) {
 	}
 }
 
-func (n *treeNode[T]) remove(name string) bool {
+func (n *treeNode[K, T]) remove(name K) bool {
 	if n.kids == nil {
 		i := n.search(name)
 		if i == len(n.items) || n.names[i] != name {
@@ -155,11 +158,11 @@ func (n *treeNode[T]) remove(name string) bool {
 	return true
 }
 
-func (n *treeNode[T]) size() int { return len(n.items) + len(n.kids) }
+func (n *treeNode[K, T]) size() int { return len(n.items) + len(n.kids) }
 
 // mend joins the children i and i+1, one of which has too little, or shares out
 // evenly what they have.
-func (n *treeNode[T]) mend(i int) {
+func (n *treeNode[K, T]) mend(i int) {
 	a, b := n.kids[i], n.kids[i+1]
 	total := a.size() + b.size()
 	if total > treeJoin {
@@ -178,7 +181,7 @@ func (n *treeNode[T]) mend(i int) {
 
 // shift moves k items or children of the child i+1 to the end of the child i; if
 // k is negative, the other way. Something stays in both.
-func (n *treeNode[T]) shift(i, k int) {
+func (n *treeNode[K, T]) shift(i, k int) {
 	a, b := n.kids[i], n.kids[i+1]
 	if a.kids == nil {
 		move(&a.items, &b.items, k)
@@ -191,7 +194,7 @@ func (n *treeNode[T]) shift(i, k int) {
 	move(&a.kids, &b.kids, k)
 	move(&a.names, &b.names, k)
 	last := len(a.names) - 1
-	n.names[i], a.names[last] = a.names[last], ""
+	n.names[i], a.names[last] = a.names[last], none[K]()
 	a.names = a.names[:last]
 }
 
@@ -208,8 +211,34 @@ func move[E any](a, b *[]E, k int) {
 	*a = slices.Delete(*a, keep, len(*a))
 }
 
+func none[K any]() (k K) { return k }
+
+// find returns the item of that name; false: there is none.
+func (t *tree[K, T]) find(name K) (it T, ok bool) {
+	n := t.root
+	if n == nil {
+		return it, false
+	}
+	for n.kids != nil {
+		n = n.kids[n.child(name)]
+	}
+	if i := n.search(name); i < len(n.names) && n.names[i] == name {
+		return n.items[i], true
+	}
+	return it, false
+}
+
+// first is the first item whose name is at least name, the zero T if there is none.
+func (t *tree[K, T]) first(name K) (it T) {
+	t.from(name, func(x T) bool {
+		it = x
+		return false
+	})
+	return it
+}
+
 // least is the first item; there must be one.
-func (t *tree[T]) least() T {
+func (t *tree[K, T]) least() T {
 	n := t.root
 	for n.kids != nil {
 		n = n.kids[0]
@@ -219,13 +248,13 @@ func (t *tree[T]) least() T {
 
 // from calls f with the items whose name is at least name, in order, until it
 // says false.
-func (t *tree[T]) from(name string, f func(T) bool) {
+func (t *tree[K, T]) from(name K, f func(T) bool) {
 	if t.root != nil {
 		t.root.from(name, f)
 	}
 }
 
-func (n *treeNode[T]) from(name string, f func(T) bool) bool {
+func (n *treeNode[K, T]) from(name K, f func(T) bool) bool {
 	if n.kids == nil {
 		for _, it := range n.items[n.search(name):] {
 			if !f(it) {

@@ -33,7 +33,7 @@ func things(n int) []*thing {
 // treeModel is a tree beside a model of it: which of all things it has.
 type treeModel struct {
 	t    testing.TB
-	tr   tree[*thing]
+	tr   tree[string, *thing]
 	all  []*thing
 	has  []bool
 	low  int // no thing below is in
@@ -120,7 +120,7 @@ func (m *treeModel) check() {
 
 // checkNode checks the node whose names are at least low and below high, "" being
 // no bound, and returns its depth.
-func (m *treeModel) checkNode(n *treeNode[*thing], low, high string, root, last bool) int {
+func (m *treeModel) checkNode(n *treeNode[string, *thing], low, high string, root, last bool) int {
 	least, size := treeLeast, len(n.items)+len(n.kids)
 	switch {
 	case root && n.kids != nil:
@@ -160,7 +160,7 @@ func (m *treeModel) checkNode(n *treeNode[*thing], low, high string, root, last 
 	return depth + 1
 }
 
-func (m *treeModel) checkLeaf(n *treeNode[*thing]) int {
+func (m *treeModel) checkLeaf(n *treeNode[string, *thing]) int {
 	if len(n.names) != len(n.items) {
 		m.t.Fatalf("a leaf of %d items has %d names", len(n.items), len(n.names))
 	}

@@ -22,7 +22,6 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 		r.refuse(CodeConflict, "another reader of %q waits to become its writer, and both would wait for ever: release the read lock, then take the write lock", res.name)
 		return
 	}
-	m.yield(res)
 	u := m.bareClaim(s, c.Seq)
 	u.one[0] = part{r: res, c: u, weight: 1, mode: Exclusive}
 	if c.Wait > 0 {
@@ -43,16 +42,19 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 	m.claimResult(u, r)
 }
 
-// serveUpgrade grants an upgrade when its shared claim is the only holder.
+// serveUpgrade takes r, and every name after it, from those who only have it reserved,
+// one after the other, and grants an upgrade when its shared claim is the only holder.
 func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 	switch {
 	case u.s.life == dead:
 		m.drop(u, CodeNoSession)
 		return true
+	case r.line.set.head != nil:
+		m.giveWay(r.line.set.head)
+		return true
 	case r.holders.n > 1:
 		return m.reclaimFor(&u.one[0])
 	}
-	m.yield(r)
 	m.touchClaim(u)
 	base := u.twin
 	at, why := base.deadline, base.reason

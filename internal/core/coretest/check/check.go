@@ -61,6 +61,7 @@ type claim struct {
 	granted  bool   // in this entry
 	since    int64
 	deadline int64 // told: of a hold; of a wait as asked for
+	extended int64 // told by an answer of this entry
 	over     bool  // told, or given back
 }
 
@@ -91,7 +92,7 @@ func (k *Checker) Entry(e twin.Entry, out twin.Output) error {
 		s.wish = false
 	}
 	for _, c := range k.claims {
-		c.granted = false
+		c.granted, c.extended = false, 0
 	}
 	for _, step := range []func() error{k.kind, k.renewed, k.replies, k.pushes, k.events, k.overtaken, k.late} {
 		if err := step(); err != nil {
@@ -200,6 +201,7 @@ func (k *Checker) result(f core.Frame, cmd core.Command, res core.Result) {
 		}
 	case core.OpExtend:
 		if c := k.claim(s, cmd.Target); c != nil && res.Code == core.CodeOK {
+			c.extended = res.Deadline
 			c.deadline = max(c.deadline, res.Deadline)
 		}
 	case core.OpRevoke:
@@ -290,7 +292,7 @@ func (k *Checker) pushes() error {
 		case p.State == core.ClaimGranted && c.token != 0:
 			return fmt.Errorf("%s %d is granted again, with token %d after %d", p.Session[:3], p.Seq, p.Token, c.token)
 		case p.State == core.ClaimGranted:
-			c.grant(p.Token, p.Deadline, k.now)
+			c.grant(p.Token, max(p.Deadline, c.extended), k.now)
 		case p.State == core.ClaimRevoked:
 			c.deadline = p.Deadline
 		case p.State == core.ClaimGone:

@@ -174,7 +174,6 @@ func (t *Twin) upgrade(s *session, cmd core.Command) core.Result {
 	case t.upgradeAt(n) != nil:
 		return core.Result{Code: core.CodeConflict}
 	}
-	t.yield(n)
 	want := c.wants[0]
 	want.Mode = core.Exclusive
 	return t.enter(&claim{

@@ -28,14 +28,17 @@ func (t *Twin) settleOnce() bool {
 	return false
 }
 
-// serve does one thing at n: drop a dead waiter, grant an upgrade, or reserve n
-// for the claim at the head of its queue.
+// serve does one thing at n: take a reservation back, drop a dead waiter, grant an
+// upgrade, or reserve n for the claim at the head of its queue.
 func (t *Twin) serve(n *name) bool {
 	head := t.head(n)
 	if up := t.upgradeAt(n); up != nil {
 		head = up
 	}
 	switch {
+	case t.overbooked(n):
+		t.yield(n, t.lastReserved(n))
+		return true
 	case head == nil || head.s.dead && !n.touched:
 		return false
 	case head.s.dead:
@@ -187,12 +190,15 @@ func (t *Twin) liveHead(n *name) *claim {
 // serveUpgrade grants an upgrade when its shared claim is the only holder.
 // Reservations yield to it.
 func (t *Twin) serveUpgrade(n *name, up *claim) bool {
+	if c := t.firstReserved(n); c != nil {
+		t.yield(n, c)
+		return true
+	}
 	for _, o := range t.claims {
 		if o != up.target && o.holds(n) {
 			return t.reclaimFor(up, n)
 		}
 	}
-	t.yield(n)
 	target := up.target
 	up.was = shared{target.seq, target.token, target.since, target.version}
 	up.minHold, up.delay, up.value = target.minHold, target.delay, target.value
@@ -203,15 +209,42 @@ func (t *Twin) serveUpgrade(n *name, up *claim) bool {
 	return true
 }
 
-// yield takes n, and what comes after it, from those who only have it reserved.
-func (t *Twin) yield(n *name) {
+// yield takes n, and what comes after it, from c, which only has it reserved.
+func (t *Twin) yield(n *name, c *claim) {
+	c.reserved = slices.IndexFunc(c.wants, func(w core.Want) bool { return w.Name == n.name })
+	t.touch(c, c.reserved)
+}
+
+// firstReserved and lastReserved are the first and the last, by arrival, who only have
+// n reserved.
+func (t *Twin) firstReserved(n *name) *claim {
 	for _, c := range t.claims {
-		if c.state != core.ClaimWaiting || !c.takes(n) {
-			continue
+		if c.state == core.ClaimWaiting && c.takes(n) {
+			return c
 		}
-		c.reserved = slices.IndexFunc(c.wants, func(w core.Want) bool { return w.Name == n.name })
-		t.touch(c, c.reserved)
 	}
+	return nil
+}
+
+func (t *Twin) lastReserved(n *name) *claim {
+	for _, c := range slices.Backward(t.claims) {
+		if c.state == core.ClaimWaiting && c.takes(n) {
+			return c
+		}
+	}
+	return nil
+}
+
+// overbooked says whether a semaphore has become too small for those who hold it or
+// have it reserved, and some only have.
+func (t *Twin) overbooked(n *name) bool {
+	used := int64(0)
+	for _, c := range t.claims {
+		if c.takes(n) {
+			used += c.want(n).Weight
+		}
+	}
+	return n.kind == core.Semaphore && used > n.limit && t.lastReserved(n) != nil
 }
 
 // serveBarrier lets everybody pass when all parties are there.

@@ -3,6 +3,7 @@ package twin
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -144,6 +145,9 @@ func (w *writer) sorted(op core.KeyOp, found []*key) core.KeyResult {
 	}
 	slices.SortStableFunc(found, func(a, b *key) int {
 		c := a.sortBy(b, op.Sort)
+		if c == 0 {
+			c = strings.Compare(a.Name, b.Name)
+		}
 		if op.Desc {
 			c = -c
 		}

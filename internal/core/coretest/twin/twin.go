@@ -108,11 +108,8 @@ func (t *Twin) Apply(e Entry) Output {
 	return t.out
 }
 
-// unfreeze looks at every queue for what could not be granted meanwhile.
+// unfreeze grants what could not be granted meanwhile.
 func (t *Twin) unfreeze() {
-	for _, n := range t.names {
-		n.touched = n.touched || t.frozen
-	}
 	t.frozen = false
 	t.settle()
 }
