@@ -82,6 +82,13 @@ func (w *world) step(rnd *rand.Rand) {
 	w.last = max(w.now, w.seen)
 }
 
+// forget forgets what is idle, which nothing may notice, open reservations neither.
+func (w *world) forget(rnd *rand.Rand) {
+	if limit.Idle(w.r, w.s, w.now) && rnd.IntN(2) == 0 {
+		w.s = limit.State{}
+	}
+}
+
 // admitted lets the twin note it.
 func (w *world) admitted(cost int64) {
 	w.twin.all = append(w.twin.all, admission{w.last, cost})
@@ -177,6 +184,7 @@ func TestReservationsAgainstTwin(t *testing.T) {
 			if w.step(rnd); w.back {
 				return // which of several clocks a reservation was made by, nobody knows then
 			}
+			w.forget(rnd)
 			if len(held) > 0 && rnd.IntN(2) == 0 {
 				k := rnd.IntN(len(held))
 				o := held[k]
@@ -208,6 +216,7 @@ func TestDebtAgainstTwin(t *testing.T) {
 			if w.step(rnd); w.back {
 				return
 			}
+			w.forget(rnd)
 			if rnd.IntN(3) == 0 {
 				cost := 1 + rnd.Int64N(2*w.r.Limit())
 				w.twin.seen(w.last, 1)
@@ -230,6 +239,30 @@ func TestCancelAtOnce(t *testing.T) {
 		if s = limit.Cancel(w.r, s, w.now, v); d.Allowed && limit.Peek(w.r, s, w.now, 1) != before {
 			t.Errorf("%s: %+v after Cancel, %+v before Reserve", a, limit.Peek(w.r, s, w.now, 1), before)
 		}
+	}
+}
+
+// A bucket that is full again while a reservation is open is not idle: forgotten, it
+// would be given back what time has given back already.
+func TestIdleWaitsForReservations(t *testing.T) {
+	r := limit.Rate{Count: 6, Per: 6 * time.Second}
+	s, first, _ := limit.Reserve(r, limit.State{}, 0, 3)
+	s, second, _ := limit.Reserve(r, s, 0, 3)
+	s = limit.Cancel(r, s, 0, first)
+	now := int64(3 * time.Second)
+	if limit.Idle(r, s, now) {
+		s = limit.State{}
+	}
+	s, d := limit.Take(r, s, now, 6)
+	if !d.Allowed {
+		t.Fatalf("a full bucket: %+v", d)
+	}
+	s = limit.Cancel(r, s, now, second)
+	if d := limit.Peek(r, s, now, 1); d.Allowed {
+		t.Errorf("7 at once of a burst of 6: %+v", d)
+	}
+	if !limit.Idle(r, s, now+int64(12*time.Second)) {
+		t.Error("a bucket that nothing has touched for two bursts is not idle")
 	}
 }
 
@@ -379,6 +412,44 @@ func TestBadCosts(t *testing.T) {
 		if d := limit.Peek(w.r, s, w.now, 1); d.Allowed || d.RetryAfter <= 0 || d.Remaining != 0 {
 			t.Errorf("%s: after the greatest charge: %+v", a, d)
 		}
+	}
+}
+
+// However often a key is charged, it comes out of its debt in the end, and not before.
+func TestChargesDoNotOverflow(t *testing.T) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		w := newWorld(t, rand.New(rand.NewPCG(5, uint64(a))), a)
+		var longest time.Duration
+		for i := range 1000 {
+			w.s = limit.Charge(w.r, w.s, w.now, math.MaxInt64)
+			d := limit.Peek(w.r, w.s, w.now, 1)
+			if longest = max(longest, d.RetryAfter); d.Allowed || d.RetryAfter <= 0 || d.RetryAfter < longest {
+				t.Fatalf("%s: after %d charges: %+v", a, i+1, d)
+			}
+		}
+		if d := limit.Peek(w.r, w.s, w.now+int64(longest), 1); !d.Allowed {
+			t.Errorf("%s: after %s: %+v", a, longest, d)
+		}
+	}
+}
+
+// A log takes no more memory than it was promised, and what is no longer told apart
+// counts for longer, not for less.
+func TestLogIsBounded(t *testing.T) {
+	r := limit.Rate{Algorithm: limit.SlidingLog, Count: 10, Per: time.Hour}
+	var s limit.State
+	const charges = limit.MaxLog + 2000
+	for now := range int64(charges) {
+		s = limit.Charge(r, s, now, 1)
+	}
+	if len(s.Log) != limit.MaxLog {
+		t.Errorf("the log has %d entries", len(s.Log))
+	}
+	if d := limit.Peek(r, s, limit.MaxLog+int64(time.Hour), 1); d.Allowed {
+		t.Errorf("2000 charges of the last hour are forgotten: %+v", d)
+	}
+	if d := limit.Peek(r, s, charges+int64(time.Hour), 10); !d.Allowed {
+		t.Errorf("an hour later: %+v", d)
 	}
 }
 
