@@ -69,8 +69,8 @@ type inFrame struct {
 // stream is where the answers for a client go.
 type stream struct {
 	// deliver takes messages of package session; it must neither block nor keep
-	// them.
-	deliver func([]byte)
+	// them. If next is not nil, more follow when it is called.
+	deliver func(data []byte, next func())
 	// closed is told that nothing more will come.
 	closed func()
 }
@@ -199,15 +199,24 @@ func (l *loop) feed(in *inbox, ticked bool) {
 		l.node.PeerUnreachable(now, p)
 	}
 	for _, f := range in.frames {
-		if err := l.node.Receive(now, f.stream, f.data); err != nil {
-			l.drop(f.stream)
-		}
+		l.receiveFrame(now, f)
 	}
 	for _, f := range in.todo {
 		f()
 	}
 	if ticked {
 		l.node.Tick(now)
+	}
+}
+
+// receiveFrame hands on what came over a stream, unless that has ended meanwhile:
+// what it would attach nobody would detach.
+func (l *loop) receiveFrame(now int64, f inFrame) {
+	if l.streams[f.stream] == nil {
+		return
+	}
+	if err := l.node.Receive(now, f.stream, f.data); err != nil {
+		l.drop(f.stream)
 	}
 }
 
@@ -223,9 +232,7 @@ func (l *loop) act(out replica.Output) {
 	}
 	l.publish(out.Events, out.Jumped)
 	for _, f := range out.Frames {
-		if s := l.streams[f.Stream]; s != nil {
-			s.deliver(f.Data)
-		}
+		l.deliver(f)
 	}
 	for _, a := range out.Answers {
 		l.answer(a)
@@ -245,6 +252,17 @@ func (l *loop) act(out replica.Output) {
 	l.lead.set(l.node.Leader())
 	if last && !l.disk.now(out.Writes) {
 		l.disk.add(disk.Job{Writes: out.Writes})
+	}
+}
+
+func (l *loop) deliver(f replica.StreamFrame) {
+	s := l.streams[f.Stream]
+	switch {
+	case s == nil:
+	case f.More:
+		s.deliver(f.Data, func() { l.next(f.Stream) })
+	default:
+		s.deliver(f.Data, nil)
 	}
 }
 

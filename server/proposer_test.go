@@ -87,7 +87,7 @@ func (w *wire) closed() {
 }
 
 // deliver wakes the callers that are answered.
-func (w *wire) deliver(data []byte) {
+func (w *wire) deliver(data []byte, _ func()) {
 	for len(data) > 0 {
 		m, rest, err := session.DecodeMessage(data)
 		if err != nil {

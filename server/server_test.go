@@ -68,7 +68,7 @@ func (c *client) dial() {
 	c.in = in
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
-	st, err := nodes[c.next%len(nodes)].Stream(ctx, func(b []byte) { in <- bytes.Clone(b) }, func() { in <- nil })
+	st, err := nodes[c.next%len(nodes)].Stream(ctx, func(b []byte, _ func()) { in <- bytes.Clone(b) }, func() { in <- nil })
 	if err != nil {
 		return
 	}

@@ -37,6 +37,7 @@ type engine struct {
 	mu     sync.Mutex
 	stream *Stream // nil: there is none
 	in     []byte  // what came over it
+	next   func()  // nil: the node has no more to send by now
 	ended  bool    // it is over
 }
 
@@ -82,7 +83,7 @@ func (e *engine) pause(route *session.Route) bool {
 
 func (e *engine) open() bool {
 	e.mu.Lock()
-	e.in, e.ended = nil, false
+	e.in, e.next, e.ended = nil, nil, false
 	e.mu.Unlock()
 	st, err := e.s.Stream(context.Background(), e.deliver, e.closed)
 	e.mu.Lock()
@@ -92,9 +93,12 @@ func (e *engine) open() bool {
 }
 
 // deliver and closed run on the node's loop, which must not wait for callers.
-func (e *engine) deliver(data []byte) {
+func (e *engine) deliver(data []byte, next func()) {
 	e.mu.Lock()
 	e.in = append(e.in, data...)
+	if next != nil {
+		e.next = next
+	}
 	e.mu.Unlock()
 	e.signal()
 }
@@ -119,8 +123,8 @@ func (e *engine) signal() {
 func (e *engine) receive(route *session.Route) {
 	for range e.wake {
 		e.mu.Lock()
-		in, ended := e.in, e.ended
-		e.in = nil
+		in, next, ended := e.in, e.next, e.ended
+		e.in, e.next = nil, nil
 		if ended {
 			e.stream = nil
 		}
@@ -130,6 +134,9 @@ func (e *engine) receive(route *session.Route) {
 		}
 		if err := e.g.Receive(in); err != nil || ended {
 			return
+		}
+		if next != nil {
+			next()
 		}
 	}
 }

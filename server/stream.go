@@ -15,9 +15,10 @@ type Stream struct {
 }
 
 // Stream opens a stream. deliver gets what the node sends, in order and never
-// twice at the same time, and must not keep it; closed is called once when nothing more will come, as
-// when this node stops leading. Neither may block.
-func (s *Server) Stream(ctx context.Context, deliver func([]byte), closed func()) (*Stream, error) {
+// twice at the same time, and must not keep it; if next is not nil, the node has
+// more, which it sends when next is called: after the client has taken data. closed is called
+// once when nothing more will come, as when this node stops leading. None may block.
+func (s *Server) Stream(ctx context.Context, deliver func(data []byte, next func()), closed func()) (*Stream, error) {
 	st := &Stream{l: s.loop}
 	err := s.loop.do(ctx, func() {
 		st.id = s.loop.newCaller()
@@ -67,6 +68,11 @@ func (st *Stream) Room(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// next asks for the next page of a stream.
+func (l *loop) next(c replica.Caller) {
+	l.post(func(in *inbox) { in.todo = append(in.todo, func() { l.node.More(l.now(), c) }) })
 }
 
 // Close ends the stream; its sessions live on.

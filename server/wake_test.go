@@ -22,7 +22,7 @@ func TestNoFrameWaitsForATick(t *testing.T) {
 		_ = st.Send(session.AppendMessage(nil, &session.Message{Kind: session.KindAttach, Session: core.SessionID{1}, Stream: number}))
 	}
 	done := make(chan struct{})
-	st, err := s.Stream(within(t), func(data []byte) {
+	st, err := s.Stream(within(t), func(data []byte, _ func()) {
 		m, _, err := session.DecodeMessage(data)
 		if err != nil || m.Kind != session.KindTable || m.Stream == 10 {
 			close(done)

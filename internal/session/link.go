@@ -176,7 +176,9 @@ func (s *Session) table(m *Message) {
 	if m.Last {
 		l.state = attached
 		s.missing()
-		s.progress()
+	}
+	s.progress()
+	if m.Last {
 		s.recheck()
 	}
 }

@@ -57,7 +57,7 @@ func (n *node) start() {
 		n.openFailed(err)
 		return
 	}
-	cfg := replica.Config{ID: n.id, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, Seconds: n.c.wall(), Machine: n.c.machine}
+	cfg := replica.Config{ID: n.id, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
@@ -169,6 +169,9 @@ func (n *node) act() {
 	}
 	for _, f := range out.Frames {
 		n.c.toClient(f.Stream, f.Data)
+		if f.More {
+			n.next(f.Stream)
+		}
 	}
 	n.c.answers(out.Answers)
 	for _, s := range out.Closed {
@@ -180,6 +183,16 @@ func (n *node) act() {
 	if n.snapshots(&out); n.up { // it may have found its disk broken
 		n.rush()
 	}
+}
+
+// next asks for the next page of a stream, when the client may have taken this one.
+func (n *node) next(stream replica.Caller) {
+	life := n.life
+	n.c.after(n.c.between(0, 20*millisecond), func() {
+		if n.life == life && n.up {
+			n.input(func() { n.replica.More(n.now(), stream) })
+		}
+	})
 }
 
 // rush has somebody read as soon as the node leads: whoever waited for a leader

@@ -161,7 +161,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(append(attach, session.AppendMessage(nil, &session.Message{Kind: session.KindRenewal, Session: id, Stream: 1, Attempt: 2, TTL: 1})...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ended := make(chan struct{})
-		st, err := s.node.Stream(t.Context(), func([]byte) {}, func() { close(ended) })
+		st, err := s.node.Stream(t.Context(), func([]byte, func()) {}, func() { close(ended) })
 		if err != nil {
 			t.Fatal(err)
 		}

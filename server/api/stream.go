@@ -56,6 +56,7 @@ func receive(client grpc.BidiStreamingServer[pb.Batch, pb.Batch], node *server.S
 type outbox struct {
 	mu    sync.Mutex
 	data  []byte
+	next  func() // nil: the node has no more to send by now
 	ended bool
 	full  bool
 	wake  chan struct{}
@@ -80,8 +81,11 @@ func (o *outbox) room(ctx context.Context) error {
 }
 
 // add runs on the node's loop and never waits.
-func (o *outbox) add(data []byte) {
+func (o *outbox) add(data []byte, next func()) {
 	o.mu.Lock()
+	if next != nil {
+		o.next = next
+	}
 	o.data = append(o.data, data...)
 	if len(o.data) > maxBehind {
 		o.data, o.ended, o.full = nil, true, true
@@ -105,15 +109,15 @@ func (o *outbox) signal() {
 }
 
 // take is what has come since the last time.
-func (o *outbox) take(empty []byte) (data []byte, ended, full bool) {
+func (o *outbox) take(empty []byte) (data []byte, next func(), ended, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	data, o.data = o.data, empty
+	data, next, o.data, o.next = o.data, o.next, empty, nil
 	select {
 	case o.taken <- struct{}{}:
 	default:
 	}
-	return data, o.ended, o.full
+	return data, next, o.ended, o.full
 }
 
 // run sends what there is, in one batch each time: the busier the node, the
@@ -122,7 +126,7 @@ func (o *outbox) run(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error 
 	var batch pb.Batch
 	var spare []byte
 	for range o.wake {
-		data, ended, full := o.take(spare[:0])
+		data, next, ended, full := o.take(spare[:0])
 		if full {
 			return wire.Status(driver.Errorf("attach", "", driver.ErrExhausted, "the client does not read: attach anew")).Err()
 		}
@@ -134,6 +138,9 @@ func (o *outbox) run(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error 
 		}
 		if ended {
 			return nil
+		}
+		if next != nil {
+			next()
 		}
 		spare = data
 	}

@@ -133,7 +133,10 @@ func (l *line) drop(w *wait) {
 }
 
 // deliver runs on the node's loop.
-func (l *line) deliver(data []byte) {
+func (l *line) deliver(data []byte, next func()) {
+	if next != nil {
+		defer next()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(data) > 0 {
@@ -156,9 +159,18 @@ func (l *line) receive(a *attached, m *session.Message) {
 		a.table(m)
 	case session.KindRefused:
 		for _, w := range a.waits {
-			w.finish(outcome{err: moved()})
+			w.finish(refusedWait(m, w))
 		}
 	}
+}
+
+// refusedWait is what a refused attach, or the end of an attached session, means for a
+// wait.
+func refusedWait(m *session.Message, w *wait) outcome {
+	if m.Refusal == session.RefusedNoSession {
+		return outcome{row: core.Push{Seq: w.seq, State: core.ClaimGone, Code: core.CodeNoSession}}
+	}
+	return outcome{err: moved()}
 }
 
 // table tells what has become of the claims of a session.

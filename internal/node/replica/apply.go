@@ -100,6 +100,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	if h.kind == kindThaw {
 		n.members.Held = 0
 	}
+	n.noteEnded(out.Events)
 	n.keepEvents(out)
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
@@ -107,6 +108,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.replyAll(h.number, e.GetTerm(), out)
 	}
 	n.pushAll(out.Pushes, false)
+	n.tellEnded()
 }
 
 // maxEvents bounds what one Output tells of: a node that starts applies its whole

@@ -18,6 +18,9 @@ type Config struct {
 	// Rounds is how many entries the leader may have proposed but not applied:
 	// more only make smaller batches. Default 2.
 	Rounds int
+	// TableRows is how many rows of claim tables go to a stream before the client
+	// has taken them; default 4,096, about 100 kB.
+	TableRows int
 	// MaxEntry bounds an entry in bytes; default 1 MiB.
 	MaxEntry int
 	// MaxQueue bounds in bytes, and MaxCommands in commands, what waits to be
@@ -57,6 +60,7 @@ func (c Config) filled() (Config, error) {
 	def(&c.Tick, 100*time.Millisecond)
 	def(&c.ElectionTicks, 10)
 	def(&c.Rounds, 2)
+	def(&c.TableRows, 4096)
 	def(&c.MaxEntry, 1<<20)
 	def(&c.MaxQueue, 64<<20)
 	def(&c.MaxCommands, 16_384)

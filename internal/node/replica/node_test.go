@@ -21,9 +21,11 @@ type trio struct {
 	out   map[uint64]replica.Output // of the last round, for the leader's frames
 	made  map[uint64][][]byte       // the newest snapshot of each node
 	sent  []replica.SendSnapshot    // that arrived
+	more  []replica.Caller          // streams that have to ask for their next page
 	now   int64
 	hold  bool   // messages stay in mail
 	deaf  uint64 // this node gets no message, and is heard by all
+	stuck uint64 // the disk of this node does nothing
 }
 
 func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
@@ -62,6 +64,9 @@ func (x *trio) settle() (frames []session.Message) {
 			x.mail = append(x.mail, out.Messages...)
 			for _, f := range out.Frames {
 				frames = append(frames, x.decode(f.Data)...)
+				if f.More {
+					x.more = append(x.more, f.Stream)
+				}
 			}
 			if len(out.Writes) > 0 {
 				x.nodes[id].Written(x.now, out.Writes[len(out.Writes)-1].ID)
@@ -225,9 +230,9 @@ func (x *trio) electAnother() {
 func (x *trio) pump(id uint64) {
 	out := x.nodes[id].Output()
 	kept := x.out[id]
-	kept.Answers = append(kept.Answers, out.Answers...)
+	kept.Answers, kept.Reads = append(kept.Answers, out.Answers...), append(kept.Reads, out.Reads...)
 	x.out[id] = kept
-	if len(out.Writes) > 0 {
+	if len(out.Writes) > 0 && id != x.stuck {
 		x.nodes[id].Written(x.now, out.Writes[len(out.Writes)-1].ID)
 		defer x.pump(id)
 	}

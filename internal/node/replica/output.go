@@ -71,6 +71,9 @@ type Message struct {
 type StreamFrame struct {
 	Stream Caller
 	Data   []byte
+	// More: another page follows when the client has taken this one and Node.More
+	// is called.
+	More bool
 }
 
 // Outcome is what is known of a call.

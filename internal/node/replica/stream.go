@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/session"
 )
 
-// tablePiece is how many claims go into one message of a claim table.
-const tablePiece = 512
-
 // maxHeld is how many frames of a session wait for its claim table; a session
 // sends no more before it has an answer.
 const maxHeld = 1024
@@ -31,8 +28,10 @@ type attachment struct {
 	id     core.SessionID
 	stream uint64 // the client's number for the stream; the greatest wins
 	pushes uint64
-	out    *outlet // nil: another took its place, or its stream has ended
+	out    *outlet // nil: another took its place, or its stream or session has ended
 	early  *early  // nil: the claim table has been sent
+
+	before, after *attachment // of the same stream
 }
 
 func (a *attachment) over() bool { return a.out == nil }
@@ -43,6 +42,7 @@ func (a *attachment) over() bool { return a.out == nil }
 type early struct {
 	frames []item
 	held   [][]byte
+	table  *table // nil: not begun
 }
 
 // streams are the sessions attached to this leader.
@@ -52,6 +52,7 @@ type streams struct {
 	filled   []*outlet // those that have something to send, as first written to
 	lent     [][]byte  // what the last Output has for streams; over with the next
 	rooms    [][]byte  // for the next
+	ended    []*attachment
 
 	// Used again and again.
 	frame core.Frame
@@ -70,6 +71,11 @@ type outlet struct {
 	stream Caller
 	data   []byte      // nil: nothing
 	away   *turnedAway // nil: every attach was taken
+
+	first  *attachment   // of its sessions
+	tables []*attachment // wait for their claim tables, which follow each other
+	rows   int           // of tables in data
+	more   bool          // the next page follows when the client has taken this one
 }
 
 // turnedAway is a stream that was told that this node does not lead. It is told
@@ -168,7 +174,7 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	}
 	a := &attachment{id: id, stream: number, out: n.streams.outlet(stream), early: &early{}}
 	n.streams.detach(id)
-	n.streams.attached[id] = a
+	n.streams.bind(a)
 	n.reads.waiting = append(n.reads.waiting, reader{attach: a})
 	n.ask()
 }
@@ -215,12 +221,31 @@ func (n *Node) noLeader(id core.SessionID, stream, attempt uint64) *session.Mess
 		Refusal: session.RefusedNoLeader, Endpoint: n.members.Address(n.leader), Text: "this node does not lead"}
 }
 
+// bind adds an attachment to those of its stream.
+func (s *streams) bind(a *attachment) {
+	s.attached[a.id] = a
+	if a.after = a.out.first; a.after != nil {
+		a.after.before = a
+	}
+	a.out.first = a
+}
+
 // detach ends the attachment of a session, if there is one.
 func (s *streams) detach(id core.SessionID) {
-	if a := s.attached[id]; a != nil {
-		a.out = nil
-		delete(s.attached, id)
+	a := s.attached[id]
+	if a == nil {
+		return
 	}
+	if a.after != nil {
+		a.after.before = a.before
+	}
+	if a.before != nil {
+		a.before.after = a.after
+	} else {
+		a.out.first = a.after
+	}
+	a.out, a.before, a.after = nil, nil, nil
+	delete(s.attached, id)
 }
 
 // attachedOn is the attachment over which a message came; one of an older stream
@@ -278,31 +303,6 @@ func (n *Node) denyStream(stream Caller, number uint64, f *core.Frame, code core
 	n.frame(stream, m)
 }
 
-// sendTable sends the claim table, and what was held back for it.
-func (n *Node) sendTable(a *attachment) {
-	if a.over() {
-		return
-	}
-	rows, known := n.machine.Table(a.id)
-	for piece := uint64(0); ; piece++ {
-		k := min(len(rows), tablePiece)
-		m := session.Message{Kind: session.KindTable, Session: a.id, Stream: a.stream, Piece: piece, Known: known, Rows: rows[:k], Last: k == len(rows)}
-		n.streams.put(a.out, &m)
-		if rows = rows[k:]; m.Last {
-			break
-		}
-	}
-	before := a.early
-	a.early = nil
-	for _, b := range before.held {
-		n.streams.fill(a.out)
-		a.out.data = append(a.out.data, b...)
-	}
-	for i := range before.frames {
-		n.enqueue(&before.frames[i])
-	}
-}
-
 // replyStream answers a frame, if its session is still attached as it was when
 // that came; otherwise the client will ask again.
 func (n *Node) replyStream(a *attachment, r *core.Reply) {
@@ -335,18 +335,18 @@ func (n *Node) tell(a *attachment, m *session.Message) {
 }
 
 // pushAll tells sessions what became of their claims: losses before the replies
-// of the same entry, the rest after them. Before a session has its table, the
+// of the same entry, the rest after them. Before a session's table is begun, the
 // table will tell.
 func (n *Node) pushAll(pushes []core.Push, losses bool) {
 	for i := range pushes {
 		p := &pushes[i]
 		loss := p.State == core.ClaimRevoked || p.State == core.ClaimGone
 		a := n.streams.attached[p.Session]
-		if loss != losses || a == nil || a.early != nil {
+		if loss != losses || a == nil || a.early != nil && a.early.table == nil {
 			continue
 		}
 		a.pushes++
-		n.streams.put(a.out, &session.Message{Kind: session.KindPush, Session: p.Session, Stream: a.stream, Pushes: a.pushes, Rows: []core.ClaimRow{*p}})
+		n.tell(a, &session.Message{Kind: session.KindPush, Session: p.Session, Stream: a.stream, Pushes: a.pushes, Rows: []core.ClaimRow{*p}})
 	}
 }
 
@@ -366,12 +366,10 @@ func (n *Node) busyStream(i *item, wait int64) {
 
 // StreamClosed tells that a stream has ended. Its sessions live on.
 func (n *Node) StreamClosed(stream Caller) {
-	maps.DeleteFunc(n.streams.attached, func(_ core.SessionID, a *attachment) bool {
-		if a.out.stream == stream {
-			a.out = nil
-		}
-		return a.over()
-	})
+	o := n.streams.outlets[stream]
+	for o != nil && o.first != nil {
+		n.streams.detach(o.first.id)
+	}
 	delete(n.streams.outlets, stream)
 }
 
@@ -385,12 +383,17 @@ func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
 // closeStreams ends every stream, since this node does not lead any more: its
 // clients have to attach to who does.
 func (n *Node) closeStreams() {
-	seen := map[Caller]bool{}
-	for _, a := range n.streams.attached {
-		seen[a.out.stream], a.out = true, nil
+	for _, stream := range slices.Sorted(maps.Keys(n.streams.outlets)) {
+		o := n.streams.outlets[stream]
+		if o.first == nil {
+			continue
+		}
+		n.out.Closed = append(n.out.Closed, stream)
+		for o.first != nil {
+			n.streams.detach(o.first.id)
+		}
+		o.tables, o.more = nil, false
 	}
-	n.out.Closed = append(n.out.Closed, slices.Sorted(maps.Keys(seen))...)
-	clear(n.streams.attached)
 }
 
 // frame sends a message to a stream.
@@ -445,9 +448,9 @@ func (n *Node) flushStreams() {
 	s := &n.streams
 	s.takeBack()
 	for _, o := range s.filled {
-		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: o.stream, Data: o.data})
+		n.out.Frames = append(n.out.Frames, StreamFrame{Stream: o.stream, Data: o.data, More: o.more && o.rows > 0})
 		s.lent = append(s.lent, o.data)
-		o.data = nil
+		o.data, o.rows = nil, 0
 	}
 	s.filled = s.filled[:0]
 }
