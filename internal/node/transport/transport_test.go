@@ -158,7 +158,7 @@ func TestStrangersAreRefused(t *testing.T) {
 			a := start(t, cfg)
 			a.SetPeers(map[uint64]string{2: b.addr, 9: b.addr})
 			for _, id := range []uint64{2, 9} {
-				if err := a.SendSnapshot(id, nil, strings.NewReader("x")); err == nil {
+				if err := a.SendSnapshot(id, []byte("meta"), strings.NewReader("x")); err == nil {
 					t.Errorf("node %d was let in", id)
 				}
 			}
@@ -166,7 +166,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 	a := start(t, transport.Config{ID: 1})
 	a.SetPeers(map[uint64]string{9: b.addr})
-	if err := a.SendSnapshot(9, nil, strings.NewReader("x")); !errors.Is(err, transport.ErrHandshake) {
+	if err := a.SendSnapshot(9, []byte("meta"), strings.NewReader("x")); !errors.Is(err, transport.ErrHandshake) {
 		t.Errorf("node 2 answered for node 9: %v", err)
 	}
 	select {
