@@ -257,7 +257,7 @@ func (k *stock) link(c *claim) {
 // lastBefore is the claim with the greatest number below seq.
 func (k *stock) lastBefore(seq uint64) *claim {
 	at := k.last
-	if k.index.n > 0 && at.seq > seq {
+	if k.index.n > 0 && at.seq >= seq {
 		at = nil
 		k.index.before(seq, func(c *claim) bool {
 			at = c
@@ -265,7 +265,7 @@ func (k *stock) lastBefore(seq uint64) *claim {
 		})
 		return at
 	}
-	for at != nil && at.seq > seq {
+	for at != nil && at.seq >= seq {
 		at = at.prev
 	}
 	return at
