@@ -23,7 +23,7 @@ var (
 )
 
 // properties is how many tests share the budget.
-const properties = 6
+const properties = 7
 
 // seeds calls f for the fixed share of seeds, and then for as long as the
 // budget lasts.
