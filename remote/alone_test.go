@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -11,6 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/server/api"
 )
 
+// addrEnv is the address of that server, if it is to have a certain one.
+const addrEnv = "REMOTE_TEST_ADDR"
+
 // serveAlone is what the test binary does as another process: it serves a node on a
 // directory until its standard input ends.
 func serveAlone(dir string) error {
@@ -18,7 +22,7 @@ func serveAlone(dir string) error {
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", cmp.Or(os.Getenv(addrEnv), "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}

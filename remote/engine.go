@@ -163,12 +163,29 @@ func (e *engine) lost(route *session.Route, err error) {
 	route.Failed(e.g.Now())
 }
 
-// dial opens a stream to a scout's endpoint; it ends with the scout's context.
-func (e *engine) dial(x *scout) (*link, error) {
+// dial opens a stream to a scout's endpoint when it is its turn; it ends with the
+// scout's context.
+func (e *engine) dial(x *scout) (l *link, err error) {
+	if err := dials.enter(x.ctx, x.endpoint, x.patient); err != nil {
+		return nil, err
+	}
+	var reached atomic.Bool
+	defer func() {
+		if reached.Load() || x.ctx.Err() != nil {
+			dials.leave(x.endpoint, nil)
+		} else {
+			dials.leave(x.endpoint, err)
+		}
+	}()
 	creds := insecure.NewCredentials()
 	if e.cfg.TLS != nil {
 		creds = credentials.NewTLS(e.cfg.TLS)
 	}
+	return e.connect(x, &reaching{creds, &reached, func() { dials.reached(x.endpoint) }})
+}
+
+// connect is dial without waiting.
+func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*link, error) {
 	conn, err := grpc.NewClient("passthrough:///"+x.endpoint, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
 	if err != nil {

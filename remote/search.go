@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/peer"
@@ -38,8 +39,9 @@ type search struct {
 	avoid  *link // to a node that is not asked; nil: to none
 	words  chan word
 	scouts []*scout
-	newest *scout // the others are asked when it has answered, or not in time; nil: it has
-	due    int64  // then, at the latest
+	newest *scout   // the others are asked when it has answered, or not in time; nil: it has
+	due    int64    // then, at the latest
+	failed []string // endpoints that could not be asked
 }
 
 // scout asks one node.
@@ -48,8 +50,9 @@ type scout struct {
 	ctx      context.Context // ends with the search, or with the link that it has found
 	cancel   context.CancelFunc
 	taken    chan struct{} // closed when the link is the engine's
-	began    int64
-	follows  bool // the node has said so
+	patient  bool          // its endpoint could not be asked before
+	asked    atomic.Int64  // when it was connected; 0: it is not yet
+	follows  bool          // the node has said so
 }
 
 // word is what a scout has to tell.
@@ -145,16 +148,17 @@ func (s *search) next() {
 }
 
 // mayAsk: nobody asks there, or has for so long that another should as well, each
-// time after twice as long. Who only doubts a link does not ask twice who follows.
+// time after twice as long. While one connects another would be no sooner there. Who
+// only doubts a link does not ask twice who follows.
 func (s *search) mayAsk(now int64, endpoint string) bool {
 	pause, last := int64(0), int64(0)
 	for _, x := range s.scouts {
 		switch {
 		case x.endpoint != endpoint:
-		case x.follows && s.avoid != nil:
+		case x.follows && s.avoid != nil, x.asked.Load() == 0:
 			return false
 		default:
-			pause, last = max(int64(linger), 2*pause), x.began
+			pause, last = max(int64(linger), 2*pause), x.asked.Load()
 		}
 	}
 	return now >= last+pause
@@ -164,7 +168,7 @@ func (s *search) mayAsk(now int64, endpoint string) bool {
 // not lead, or have waited for too long, come back.
 func (s *search) send(now int64, endpoint string) {
 	old := func(x *scout) bool {
-		return x.endpoint == endpoint && (x.follows || now >= x.began+int64(longest))
+		return x.endpoint == endpoint && (x.follows || now >= x.asked.Load()+int64(longest))
 	}
 	for _, x := range s.scouts {
 		if old(x) {
@@ -172,7 +176,7 @@ func (s *search) send(now int64, endpoint string) {
 		}
 	}
 	s.recall(old)
-	x := &scout{endpoint: endpoint, began: now, taken: make(chan struct{})}
+	x := &scout{endpoint: endpoint, patient: slices.Contains(s.failed, endpoint), taken: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancel(s.e.ctx)
 	s.scouts = append(s.scouts, x)
 	s.newest, s.due = x, now+int64(headStart)
@@ -187,6 +191,13 @@ func (s *search) asked(endpoint string) bool {
 	return slices.ContainsFunc(s.scouts, func(x *scout) bool { return x.endpoint == endpoint })
 }
 
+// fail notes that an endpoint could not be asked.
+func (s *search) fail(endpoint string) {
+	if !slices.Contains(s.failed, endpoint) {
+		s.failed = append(s.failed, endpoint)
+	}
+}
+
 // hear takes word that is not of a leader: where to ask next.
 func (s *search) hear(w word) {
 	x, now := w.from, s.e.g.Now()
@@ -194,6 +205,7 @@ func (s *search) hear(w word) {
 	if w.err != nil {
 		s.e.failed(fmt.Errorf("%s: %w", x.endpoint, w.err))
 		if !x.follows {
+			s.fail(x.endpoint)
 			s.recall(func(o *scout) bool { return o == x })
 		}
 	}
@@ -215,6 +227,7 @@ func (s *search) hear(w word) {
 func (x *scout) run(e *engine, words chan<- word) {
 	l, err := e.dial(x)
 	if err == nil {
+		x.asked.Store(e.g.Now())
 		if err = x.ask(l, words); err == nil {
 			return
 		}
