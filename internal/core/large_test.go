@@ -329,6 +329,33 @@ func TestLateSession(t *testing.T) {
 	}
 }
 
+// TestRevokedWhileLate: a late session with very many claims that is revoked before it
+// has offered all of them offers the rest all the same.
+func TestRevokedWhileLate(t *testing.T) {
+	const n = 25_000
+	r := newRig(core.Config{})
+	late, a := sessionID(1), r.open(2, time.Hour)
+	r.do(late, core.Command{Op: core.OpOpen, TTL: int64(time.Second), Policy: core.OnNextAcquire})
+	r.seqs[late] = 1
+	for i := range n {
+		r.acquire(late, lockName(i))
+	}
+	r.acquire(a, lockName(15_000))
+	r.now = int64(time.Second)
+	for stale := 0; stale < n; { // after the last of these it begins to offer
+		r.apply(core.Entry{Now: r.now})
+		stale += len(r.out.Events)
+	}
+	r.do(a, core.Command{Op: core.OpRevoke, Session: late})
+	for entries := 0; len(reclaims(r)) == 0; entries++ {
+		if err := core.Invariants(r.m); err != nil || entries > 9 || !due(r) {
+			t.Fatalf("after %d entries nothing is taken: %v", entries, err)
+		}
+		r.m = r.restored(t)
+		r.apply(core.Entry{Now: r.now})
+	}
+}
+
 // TestTakesFromVeryMany: a claim for which very many late ones have to go gets its room
 // in steps.
 func TestTakesFromVeryMany(t *testing.T) {
