@@ -21,10 +21,19 @@ func TestRequirements(t *testing.T) {
 		cases[c.Name] = true
 	}
 	tests := testNames(t)
+	section, seen := "", map[string]bool{}
 	for line := range strings.Lines(string(doc)) {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section, _, _ = strings.Cut(title, ":")
+		}
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 || strings.Contains(cells[3], "shown by") || strings.HasPrefix(cells[3], "---") {
 			continue
+		}
+		if promise := section + cells[1]; seen[promise] {
+			t.Errorf("told twice: %s", line)
+		} else {
+			seen[promise], seen[section] = true, true
 		}
 		proofs := regexp.MustCompile("`[^`]+`").FindAllString(cells[3], -1)
 		if len(proofs) == 0 && !strings.Contains(cells[3], "*open*") {
@@ -33,6 +42,31 @@ func TestRequirements(t *testing.T) {
 		for _, p := range proofs {
 			if !exists(strings.Trim(p, "`"), cases, tests) {
 				t.Errorf("%s does not exist: %s", p, line)
+			}
+		}
+	}
+	for _, name := range sources {
+		if !seen[name] {
+			t.Errorf("nothing is told of %s", name)
+		}
+	}
+}
+
+// sources are the source documents.
+var sources = []string{"000", "001", "002", "003", "004"}
+
+// What the other documents have row by row has rows for every source document.
+func TestRequirements_Tables(t *testing.T) {
+	for file, title := range map[string]string{"docs/errors.md": "## The errors of the source documents", "docs/design.md": "## What differs from the source documents"} {
+		doc, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, ok := strings.Cut(string(doc), title)
+		table, _, _ = strings.Cut(table, "\n## ")
+		for _, name := range sources {
+			if !ok || !strings.Contains(table, "\n| "+name+" | ") {
+				t.Errorf("%s: %s has no row of %s", file, title, name)
 			}
 		}
 	}

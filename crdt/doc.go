@@ -10,8 +10,8 @@
 //	other.Merge(d)        // on the others, once or more, in any order
 //
 // There are [GCounter] and [PNCounter], [GSet] and [ORSet], [Register] and [Map]. All
-// are pure: no lock, no clock. A caller that shares one between goroutines locks it
-// itself; package edge does, and moves deltas over NATS.
+// are pure: no lock, no clock, no network. A caller that shares one between goroutines
+// locks it itself, and moves the deltas.
 //
 // # Actors
 //
