@@ -215,13 +215,16 @@ func (a *app) memberIDs() cobra.CompletionFunc {
 		err := a.settle(cmd)
 		a.timeout = min(a.timeout, completeWithin)
 		err = errors.Join(err, a.administering(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
-			st, err := c.Status(ctx, &pb.StatusRequest{})
-			for _, m := range st.GetMembers() {
+			list, err := membersOf(ctx, c)
+			if err != nil {
+				return err
+			}
+			for _, m := range list {
 				if id := strconv.FormatUint(m.GetId(), 10); strings.HasPrefix(id, begin) {
 					found = append(found, cobra.CompletionWithDesc(id, m.GetClientAddress()))
 				}
 			}
-			return err
+			return nil
 		})(cmd, args))
 		if err != nil {
 			cobra.CompDebugln(err.Error(), false)

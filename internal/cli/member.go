@@ -224,17 +224,23 @@ type memberJSON struct {
 	Learner bool   `json:"learner"`
 }
 
-func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+// membersOf asks the leader: another node may be behind.
+func membersOf(ctx context.Context, c pb.AdminServiceClient) ([]*pb.Member, error) {
 	st, err := c.Status(ctx, &pb.StatusRequest{})
+	if err == nil && !st.GetServing() {
+		err = driver.Errorf("list members", "", driver.ErrUnavailable, "this node does not lead: name the leader, too, in --url")
+	}
+	return st.GetMembers(), err
+}
+
+func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+	list, err := membersOf(ctx, c)
 	if err != nil {
 		return err
 	}
-	if !st.GetServing() { // it may be behind
-		return driver.Errorf("list members", "", driver.ErrUnavailable, "this node does not lead: name the leader, too, in --url")
-	}
 	all := []memberJSON{}
 	var rows [][]string
-	for _, m := range st.GetMembers() {
+	for _, m := range list {
 		all = append(all, memberJSON{m.GetId(), m.GetPeerAddress(), m.GetClientAddress(), m.GetLearner()})
 		role := "votes"
 		if m.GetLearner() {
