@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-var kthBudget = flag.Duration("redishold.kth", 12*time.Second, "how long operations are disturbed at their k-th round trip; 0: until all have been")
+var kthBudget = flag.Duration("redishold.kth", 10*time.Second, "how long operations are disturbed at their k-th round trip; 0: until all have been")
 
 // TestKthTrip: whatever happens to a round trip to the server, promises are kept.
 func TestKthTrip(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRedLockKthTrip(t *testing.T) {
 			}
 			return left
 		},
-	}, *kthBudget/3)
+	}, *kthBudget/2)
 }
 
 // keysLeft are the keys and the indexed names with a prefix; "": all but what

@@ -1,6 +1,7 @@
 package redishold_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,5 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// TestMain also checks that nothing is left running when the tests have ended.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(services.Main(m)) }
+// TestMain also checks that nothing is left running when the tests have ended. Tests
+// that only wait run beside each other, more of them than there are processors.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "6") // -parallel, which is read later, counts more
+	goleak.VerifyTestMain(services.Main(m))
+}

@@ -16,6 +16,7 @@ import (
 // looks at the holder the moment the next one is granted: it has to know of its
 // end by then. The server keeps its data.
 func TestProofLostFirst(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(server *services.RedisServer, link *services.Link){
 		"the holder's link cut": func(_ *services.RedisServer, l *services.Link) { l.Cut() },
 		"answers to it cut":     func(_ *services.RedisServer, l *services.Link) { l.Cut(services.ToClient) },

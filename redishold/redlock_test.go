@@ -52,6 +52,7 @@ func (f *fleet) open(t testing.TB, opts ...holdfast.Option) *holdfast.Space {
 // TestRedLockQuorum asks n servers of which some fail: a majority of n/2+1 is
 // enough, and n/2 + n%2 failures are too many.
 func TestRedLockQuorum(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(f *fleet, i int){
 		"killed": func(f *fleet, i int) { f.servers[i].Kill() },
 		"hung":   func(f *fleet, i int) { f.servers[i].Stop() },
@@ -145,6 +146,7 @@ func TestRedLockTooSlow(t *testing.T) {
 // greater than all before. Most of its time is waiting for links that were cut to
 // come back, so that the proof has several fleets beside each other.
 func TestRedLockTokens(t *testing.T) {
+	t.Parallel()
 	fleets, grants := 1, 300
 	if *trials > 5 {
 		fleets, grants = 10, 1000
@@ -262,6 +264,7 @@ func TestRedLockExcludes(t *testing.T) {
 // TestRedLockKeepsItsHold: a hold outlives its TTL while a majority lives, and
 // its loss is known when none does.
 func TestRedLockKeepsItsHold(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	s := f.open(t)
 	hold, err := s.Mutex("m", holdfast.TTL(4*time.Second)).Acquire(t.Context())

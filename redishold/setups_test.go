@@ -109,6 +109,7 @@ func TestCluster(t *testing.T) {
 // nothing is granted while its keys are on the way: a script that is sent to the
 // new node would not find them there.
 func TestClusterMovesASlot(t *testing.T) {
+	t.Parallel()
 	nodes := services.RedisCluster(t, 2)
 	address := with(nodes[0].URL(), "addr", nodes[1].Addr())
 	s, newcomer := open(t, address), open(t, address)
@@ -216,6 +217,7 @@ func TestSentinel(t *testing.T) {
 // TestSentinelLosesAGrant: a hold that the replica did not have is forgotten by
 // a failover. Its holder is told, by the end of its TTL.
 func TestSentinelLosesAGrant(t *testing.T) {
+	t.Parallel()
 	primary, replica, address := failover(t)
 	a, b := open(t, address), open(t, address)
 	behind := admin(t, replica.URL())

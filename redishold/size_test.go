@@ -65,7 +65,8 @@ func ran(t testing.TB, rc rueidis.Client) (scripts, commands int) {
 	return sum(ranScripts), sum(ranCommands)
 }
 
-// crowd does something n times, many at once.
+// crowd does something n times, many at once, and again where the server is too slow for
+// it: that is what the error asks for.
 func crowd(t testing.TB, n int, f func(i int) error) {
 	t.Helper()
 	var next atomic.Int64
@@ -73,7 +74,11 @@ func crowd(t testing.TB, n int, f func(i int) error) {
 	for range 64 {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && !t.Failed(); i = int(next.Add(1)) - 1 {
-				if err := f(i); err != nil {
+				err := f(i)
+				for errors.Is(err, holdfast.ErrUnavailable) && t.Context().Err() == nil {
+					err = f(i)
+				}
+				if err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
 			}
@@ -87,10 +92,19 @@ func crowd(t testing.TB, n int, f func(i int) error) {
 
 var ladenWith = flag.Int("redishold.laden", 10_000, "how much the session has that expires in TestLadenSessionEnds")
 
-// laden is a session of its own with many holds and keys.
-func laden(t *testing.T, s *holdfast.Space, many int, ttl time.Duration) *holdfast.Session {
+// long is a TTL that no slow machine uses up.
+const long = time.Minute
+
+// expire moves a session's deadline into the past.
+func expire(t *testing.T, rc rueidis.Client, session *holdfast.Session) {
 	t.Helper()
-	session, err := s.Session(t.Context(), holdfast.TTL(ttl))
+	do(t, rc, "ZADD", "{holdfast}:due", "XX", "1", "s"+session.ID().String())
+}
+
+// laden is a session of its own with many holds and keys.
+func laden(t *testing.T, s *holdfast.Space, many int) *holdfast.Session {
+	t.Helper()
+	session, err := s.Session(t.Context(), holdfast.TTL(long))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,25 +129,23 @@ func laden(t *testing.T, s *holdfast.Space, many int, ttl time.Duration) *holdfa
 func TestLadenSessionEnds(t *testing.T) {
 	for how, c := range map[string]struct {
 		many int
-		end  func(s *holdfast.Space, session *holdfast.Session, link *services.Link)
+		end  func(s *holdfast.Space, session *holdfast.Session, rc rueidis.Client)
 	}{
-		"expires":    {*ladenWith, func(_ *holdfast.Space, _ *holdfast.Session, link *services.Link) { link.Cut() }},
-		"is revoked": {5000, func(_ *holdfast.Space, session *holdfast.Session, _ *services.Link) { _ = session.Revoke() }},
-		"is closed":  {5000, func(s *holdfast.Space, _ *holdfast.Session, _ *services.Link) { _ = s.Close() }},
+		"expires":    {*ladenWith, func(_ *holdfast.Space, session *holdfast.Session, rc rueidis.Client) { expire(t, rc, session) }},
+		"is revoked": {5000, func(_ *holdfast.Space, session *holdfast.Session, _ rueidis.Client) { _ = session.Revoke() }},
+		"is closed":  {5000, func(s *holdfast.Space, _ *holdfast.Session, _ rueidis.Client) { _ = s.Close() }},
 	} {
 		t.Run(how, func(t *testing.T) {
 			server := services.Redis(t)
-			link, rc := services.Proxy(t, server.Addr()), admin(t, server.URL())
-			s, other := open(t, link.URL(server.URL())), open(t, server.URL())
-			session := laden(t, s, c.many, 5*time.Second)
-			stays, err := other.Mutex("stays", holdfast.TTL(3*time.Second)).Acquire(t.Context())
+			s, other, rc := open(t, server.URL()), open(t, server.URL()), admin(t, server.URL())
+			session := laden(t, s, c.many)
+			stays, err := other.Mutex("stays", holdfast.TTL(10*time.Second)).Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			worst := slow(t, server)
 			watched(t, server, other, func() {
-				c.end(s, session, link)
-				<-session.Done()
+				c.end(s, session, rc)
 				eventually(t, "the session does not end", func() bool { return do(t, rc, "EXISTS", "{holdfast}:s:"+session.ID().String()) == "0" })
 				freeAtOnce(t, other, c.many)
 				eventually(t, "something of the session is left", func() bool { return len(laid(t, rc)) == 0 })
@@ -269,9 +281,8 @@ func TestManyWait(t *testing.T) {
 func TestManyDie(t *testing.T) {
 	const holders, waiters = 3000, 3000
 	server := services.Redis(t)
-	link, rc := services.Proxy(t, server.Addr()), admin(t, server.URL())
-	s, other := open(t, link.URL(server.URL())), open(t, server.URL())
-	session, err := s.Session(t.Context(), holdfast.TTL(5*time.Second), holdfast.AutoRenew())
+	s, other, rc := open(t, server.URL()), open(t, server.URL()), admin(t, server.URL())
+	session, err := s.Session(t.Context(), holdfast.TTL(long))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +300,7 @@ func TestManyDie(t *testing.T) {
 	waiting(waiters + 1)
 	worst := slow(t, server)
 	watched(t, server, other, func() {
-		link.Cut()
-		<-session.Done()
+		expire(t, rc, session)
 		if err := <-all; err != nil {
 			t.Error(err)
 		}
@@ -385,7 +395,7 @@ func TestManyAreForced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := holdfast.New(d, holdfast.TTL(4*time.Second))
+	s, err := holdfast.New(d, holdfast.TTL(6*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

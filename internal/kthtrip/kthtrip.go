@@ -15,6 +15,7 @@ package kthtrip
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -74,6 +75,8 @@ type Engine struct {
 	Parallel int
 }
 
+var seed = flag.Uint64("kthtrip.seed", 0, "order in which operations and faults are tried; 0: a random one")
+
 // pair is an operation and what happens to it.
 type pair struct {
 	op    Operation
@@ -84,6 +87,7 @@ type pair struct {
 type run struct {
 	t         *testing.T
 	e         Engine
+	until     time.Time // when the budget is used up; zero: never
 	bystander *holdfast.Space
 
 	trials, struck atomic.Int64
@@ -92,11 +96,14 @@ type run struct {
 }
 
 // Run tries every operation that the backend declares with every fault, as long
-// as the budget lasts, in random order; 0 has no end: all of them. It reports in
-// a line that begins with "proof: ".
+// as the budget lasts, in a random order that its seed repeats; 0 has no end: all of
+// them. It reports in a line that begins with "proof: ".
 func Run(t *testing.T, e Engine, budget time.Duration) {
 	e.Bound, e.Parallel = orElse(e.Bound, 3*TTL), orElse(e.Parallel, 8)
 	r := &run{t: t, e: e, whole: map[string]bool{}}
+	if budget > 0 {
+		r.until = time.Now().Add(budget)
+	}
 	r.bystander = r.open(t.Context(), e.URL)
 	all := r.pairs()
 	next := make(chan pair)
@@ -108,7 +115,7 @@ func Run(t *testing.T, e Engine, budget time.Duration) {
 			}
 		})
 	}
-	given := hand(next, all, budget)
+	given := r.hand(next, all)
 	workers.Wait()
 	r.finish(given, len(all))
 }
@@ -140,17 +147,21 @@ func (r *run) pairs() []pair {
 			all = append(all, pair{op, f})
 		}
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	s := orElse(*seed, rand.Uint64())
+	r.t.Logf("-kthtrip.seed=%d", s)
+	rand.New(rand.NewPCG(s, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
 
+// over: the budget is used up.
+func (r *run) over() bool { return !r.until.IsZero() && time.Now().After(r.until) }
+
 // hand gives the pairs to the workers until the budget is used up, and tells how
 // many it gave.
-func hand(next chan<- pair, all []pair, budget time.Duration) int {
+func (r *run) hand(next chan<- pair, all []pair) int {
 	defer close(next)
-	began := time.Now()
 	for i, p := range all {
-		if budget > 0 && time.Since(began) > budget {
+		if r.over() {
 			return i
 		}
 		next <- p
@@ -162,9 +173,9 @@ func hand(next chan<- pair, all []pair, budget time.Duration) int {
 const maxTrips = 40
 
 // trips disturbs an operation at its first round trip, its second, and so on,
-// until it ends before there is a k-th one.
+// until it ends before there is a k-th one, or the budget is used up.
 func (r *run) trips(p pair) {
-	for k := 1; k <= maxTrips && !r.t.Failed(); k++ {
+	for k := 1; k <= maxTrips && !r.t.Failed() && (k == 1 || !r.over()); k++ {
 		x := &trial{r: r, op: p.op, fault: p.fault, k: k}
 		r.trials.Add(1)
 		if !x.run() {
