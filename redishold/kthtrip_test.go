@@ -27,7 +27,7 @@ func TestKthTrip(t *testing.T) {
 	}
 	kthtrip.Run(t, kthtrip.Engine{
 		URL:    server.URL(),
-		Proxy:  func(t testing.TB) kthtrip.Proxy { return newRESPProxy(t, server.URL(), server.Addr()) },
+		Proxy:  func(t testing.TB) kthtrip.Proxy { return kthtrip.NewPath(t, resp, server.URL(), server.Addr()) },
 		Faults: faults(),
 		Left:   left,
 	}, *kthBudget)
@@ -46,7 +46,7 @@ func TestRedLockKthTrip(t *testing.T) {
 	}
 	kthtrip.Run(t, kthtrip.Engine{
 		URL:    redlockURL(addrs...),
-		Proxy:  func(t testing.TB) kthtrip.Proxy { return newRESPProxy(t, redlockURL(addrs...), addrs...) },
+		Proxy:  func(t testing.TB) kthtrip.Proxy { return kthtrip.NewPath(t, resp, redlockURL(addrs...), addrs...) },
 		Faults: faults(),
 		Left: func(t testing.TB, prefix string) (left []string) {
 			for _, rc := range clients {

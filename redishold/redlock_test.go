@@ -147,7 +147,7 @@ func TestRedLockTooSlow(t *testing.T) {
 // come back, so that the proof has several fleets beside each other.
 func TestRedLockTokens(t *testing.T) {
 	t.Parallel()
-	fleets, grants := 1, 300
+	fleets, grants := 1, 120
 	if *trials > 5 {
 		fleets, grants = 10, 1000
 	}

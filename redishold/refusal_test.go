@@ -19,7 +19,7 @@ func TestRefusedRelease(t *testing.T) {
 	for fault := range refusals {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
-			p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
 			s := open(t, p.URL())
 			h, err := s.Mutex(name).Acquire(t.Context())
 			if err != nil {
@@ -46,7 +46,7 @@ func TestRefusedRevoke(t *testing.T) {
 	for _, fault := range []kthtrip.Fault{kthtrip.CutBefore, "BUSY", "ERR"} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
-			p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
 			space := open(t, p.URL())
 			s, err := space.Session(t.Context(), holdfast.TTL(time.Hour))
 			if err != nil {
@@ -72,7 +72,7 @@ func TestRefusedRevoke(t *testing.T) {
 // more: another may.
 func TestHandOverUnheard(t *testing.T) {
 	server := services.SharedRedis(t)
-	p, name := newRESPProxy(t, server.URL(), server.Addr()), unique(t)
+	p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
 	s, other := open(t, p.URL()), open(t, server.URL())
 	l, err := s.Election(name).Campaign(t.Context(), nil)
 	if err != nil {

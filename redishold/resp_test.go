@@ -5,34 +5,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
-	"testing"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/kthtrip"
 )
-
-// respProxy is a path to a server that knows as much of Redis' protocol as it
-// takes to count round trips, and disturbs one: every request that a client sends
-// is one, pipelined or not.
-type respProxy struct {
-	url       string
-	listeners []net.Listener
-	work      sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	conns  map[*respConn]struct{}
-	left   int // round trips until the fault; 0: it is not armed
-	fault  kthtrip.Fault
-	struck bool
-}
-
-var _ kthtrip.Proxy = (*respProxy)(nil)
 
 // refusals are what a server can answer instead of doing what it is asked.
 var refusals = map[kthtrip.Fault]string{
@@ -54,112 +31,16 @@ var refusals = map[kthtrip.Fault]string{
 	"max clients": "ERR max number of clients reached",
 }
 
-// newRESPProxy is a path to the servers at some addresses, as they stand in a URL.
-func newRESPProxy(t testing.TB, rawURL string, targets ...string) *respProxy {
-	p := &respProxy{url: rawURL, conns: map[*respConn]struct{}{}}
-	for _, target := range targets {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.listeners = append(p.listeners, l)
-		for _, form := range []func(string) string{func(s string) string { return s }, url.QueryEscape} {
-			p.url = strings.ReplaceAll(p.url, form(target), form(l.Addr().String()))
-		}
-		p.work.Go(func() { p.accept(l, target) })
-	}
-	t.Cleanup(p.close)
-	return p
+// resp knows as much of Redis' protocol as it takes to count round trips, and disturb
+// one: every request that a client sends is one, pipelined or not.
+func resp(c *kthtrip.Conn) (requests, replies func()) {
+	r := &respConn{Conn: c}
+	return r.requests, r.replies
 }
 
-func (p *respProxy) URL() string { return p.url }
-
-func (p *respProxy) Arm(k int, f kthtrip.Fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left, p.fault, p.struck = k, f, false
-}
-
-func (p *respProxy) Disarm() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left = 0
-	return p.struck
-}
-
-func (p *respProxy) Conns() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns)
-}
-
-// trip counts a round trip, and is what happens to it.
-func (p *respProxy) trip() kthtrip.Fault {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left == 0 {
-		return ""
-	}
-	if p.left--; p.left > 0 {
-		return ""
-	}
-	p.struck = true
-	return p.fault
-}
-
-func (p *respProxy) accept(l net.Listener, target string) {
-	for {
-		client, err := l.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		p.serve(&respConn{p: p, client: client, server: server, ended: make(chan struct{})})
-	}
-}
-
-func (p *respProxy) serve(c *respConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		c.end()
-		return
-	}
-	p.conns[c] = struct{}{}
-	var both sync.WaitGroup
-	both.Go(c.requests)
-	both.Go(c.replies)
-	p.work.Go(func() {
-		both.Wait()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, c)
-	})
-}
-
-func (p *respProxy) close() {
-	for _, l := range p.listeners {
-		_ = l.Close()
-	}
-	p.mu.Lock()
-	p.closed = true
-	for c := range p.conns {
-		c.end()
-	}
-	p.mu.Unlock()
-	p.work.Wait()
-}
-
-// respConn is one connection through the proxy.
+// respConn is one connection of a client of Redis.
 type respConn struct {
-	p              *respProxy
-	client, server net.Conn
-	once           sync.Once
-	ended          chan struct{}
+	*kthtrip.Conn
 
 	mu      sync.Mutex
 	waiting []reply // in the order of their requests
@@ -171,30 +52,17 @@ type reply struct {
 	fault   kthtrip.Fault // of the answer
 }
 
-// end resets both sides.
-func (c *respConn) end() {
-	c.once.Do(func() {
-		close(c.ended)
-		for _, side := range []net.Conn{c.client, c.server} {
-			_ = side.(*net.TCPConn).SetLinger(0)
-			_ = side.Close()
-		}
-	})
-}
-
 // requests passes on what the client asks.
 func (c *respConn) requests() {
-	defer c.end()
-	in := bufio.NewReader(c.client)
+	in := bufio.NewReader(c.Client)
 	for {
 		request, err := readRESP(in)
 		if err != nil {
 			return
 		}
-		fault := c.p.trip()
-		if fault == "NOSCRIPT" && !bytes.Contains(bytes.ToUpper(request[:min(len(request), 24)]), []byte("EVALSHA")) {
-			fault = "" // no server says so then
-		}
+		fault := c.Trip(func(f kthtrip.Fault) bool { // what a server says then
+			return f != "NOSCRIPT" || bytes.Contains(bytes.ToUpper(request[:min(len(request), 24)]), []byte("EVALSHA"))
+		})
 		instead, refused := refusals[fault]
 		switch {
 		case fault == kthtrip.CutBefore:
@@ -204,7 +72,7 @@ func (c *respConn) requests() {
 			continue
 		}
 		c.expect(reply{"", fault})
-		if _, err := c.server.Write(request); err != nil {
+		if _, err := c.Server.Write(request); err != nil {
 			return
 		}
 	}
@@ -221,9 +89,9 @@ func (c *respConn) expect(r reply) {
 // refuse writes what the server is not asked for; the lock is held.
 func (c *respConn) refuse() {
 	for len(c.waiting) > 0 && c.waiting[0].instead != "" {
-		_, _ = fmt.Fprintf(c.client, "-%s\r\n", c.waiting[0].instead)
+		_, _ = fmt.Fprintf(c.Client, "-%s\r\n", c.waiting[0].instead)
 		if c.waiting[0].fault == "max clients" {
-			c.end()
+			c.End()
 		}
 		c.waiting = c.waiting[1:]
 	}
@@ -231,8 +99,7 @@ func (c *respConn) refuse() {
 
 // replies passes on what the server answers.
 func (c *respConn) replies() {
-	defer c.end()
-	out := bufio.NewReader(c.server)
+	out := bufio.NewReader(c.Server)
 	for {
 		answer, err := readRESP(out)
 		if err != nil || !c.answer(answer) {
@@ -253,13 +120,11 @@ func (c *respConn) answer(answer []byte) bool {
 	case kthtrip.CutAfter:
 		return false
 	case kthtrip.Delay:
-		select {
-		case <-time.After(kthtrip.Late):
-		case <-c.ended:
+		if !c.Wait() {
 			return false
 		}
 	}
-	_, err := c.client.Write(answer)
+	_, err := c.Client.Write(answer)
 	c.refuse()
 	return err == nil
 }

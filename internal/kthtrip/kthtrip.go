@@ -47,14 +47,16 @@ const (
 
 // Proxy is the path of one client to the engine.
 type Proxy interface {
-	// URL is what the client opens.
-	URL() string
+	// Open opens the client.
+	Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error)
 	// Arm has the k-th round trip from now on, the first being 1, meet f.
 	Arm(k int, f Fault)
 	// Disarm ends that, and tells whether the round trip has come.
 	Disarm() (struck bool)
 	// Conns is how many connections the client has open.
 	Conns() int
+	// Dead: the fault was the end of the client's process.
+	Dead() bool
 }
 
 // Engine is a backend under trial.

@@ -3,6 +3,8 @@ package kthtrip
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -23,8 +25,8 @@ func (o Operation) in(s *holdfast.Space) bool { return o.Needs == "" || s.Info()
 func operations() []Operation {
 	var all []Operation
 	for _, k := range kinds {
-		for what, run := range onLocks {
-			all = append(all, Operation{k.name + " " + what, k.needs, func(x *trial) { run(x, k) }})
+		for _, what := range slices.Sorted(maps.Keys(onLocks)) {
+			all = append(all, Operation{k.name + " " + what, k.needs, func(x *trial) { onLocks[what](x, k) }})
 		}
 	}
 	return append(append(all, others...), onData...)
@@ -224,7 +226,7 @@ var others = []Operation{
 	{Name: "open", Run: func(x *trial) {
 		x.path.Arm(x.k, x.fault)
 		x.armed = true
-		s, err := holdfast.Open(x.ctx, x.path.URL(), holdfast.TTL(TTL))
+		s, err := x.path.Open(x.ctx, holdfast.TTL(TTL))
 		x.subject = s
 		_ = x.said(err)
 	}},

@@ -1,0 +1,188 @@
+package kthtrip
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+)
+
+// Path is a [Proxy] for engines that are reached over TCP. It knows connections, and
+// counts; a [Protocol] tells it what a round trip is.
+type Path struct {
+	url       string
+	speaks    Protocol
+	listeners []net.Listener
+	work      sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*Conn]struct{}
+	left   int // round trips until the fault; 0: it is not armed
+	fault  Fault
+	struck bool
+}
+
+var _ Proxy = (*Path)(nil)
+
+// Protocol passes on what is said over a connection: the result has a function for
+// each direction, which ends with the connection.
+type Protocol func(c *Conn) (requests, replies func())
+
+// Conn is one connection through a Path.
+type Conn struct {
+	Client, Server net.Conn
+
+	path  *Path
+	once  sync.Once
+	ended chan struct{}
+}
+
+// NewPath is a path to the servers at some addresses, as they stand in a URL. It ends
+// with the test.
+func NewPath(t testing.TB, p Protocol, rawURL string, targets ...string) *Path {
+	path := &Path{url: rawURL, speaks: p, conns: map[*Conn]struct{}{}}
+	for _, target := range targets {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path.listeners = append(path.listeners, l)
+		for _, form := range []func(string) string{func(s string) string { return s }, url.QueryEscape} {
+			path.url = strings.ReplaceAll(path.url, form(target), form(l.Addr().String()))
+		}
+		path.work.Go(func() { path.accept(l, target) })
+	}
+	t.Cleanup(path.close)
+	return path
+}
+
+// URL is what the client opens.
+func (p *Path) URL() string { return p.url }
+
+// Open opens it.
+func (p *Path) Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
+	return holdfast.Open(ctx, p.url, opts...)
+}
+
+// Dead is false: the client lives on.
+func (p *Path) Dead() bool { return false }
+
+// Arm has the k-th round trip meet f.
+func (p *Path) Arm(k int, f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.fault, p.struck = k, f, false
+}
+
+// Disarm ends that.
+func (p *Path) Disarm() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = 0
+	return p.struck
+}
+
+// Conns is how many connections are open.
+func (p *Path) Conns() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+func (p *Path) accept(l net.Listener, target string) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.serve(&Conn{path: p, Client: client, Server: server, ended: make(chan struct{})})
+	}
+}
+
+func (p *Path) serve(c *Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.End()
+		return
+	}
+	p.conns[c] = struct{}{}
+	requests, replies := p.speaks(c)
+	var both sync.WaitGroup
+	for _, pass := range []func(){requests, replies} {
+		both.Go(func() {
+			defer c.End()
+			pass()
+		})
+	}
+	p.work.Go(func() {
+		both.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+	})
+}
+
+func (p *Path) close() {
+	for _, l := range p.listeners {
+		_ = l.Close()
+	}
+	p.mu.Lock()
+	p.closed = true
+	for c := range p.conns {
+		c.End()
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// Trip counts a round trip that meets a fault if one is due that fits, and tells which.
+// One that does not fit comes to nothing.
+func (c *Conn) Trip(fits func(Fault) bool) Fault {
+	p := c.path
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left == 0 {
+		return ""
+	}
+	if p.left--; p.left > 0 {
+		return ""
+	}
+	p.struck = true
+	if !fits(p.fault) {
+		return ""
+	}
+	return p.fault
+}
+
+// Wait holds a direction up for [Late]; false: the connection has ended.
+func (c *Conn) Wait() bool {
+	select {
+	case <-time.After(Late):
+		return true
+	case <-c.ended:
+		return false
+	}
+}
+
+// End resets both sides.
+func (c *Conn) End() {
+	c.once.Do(func() {
+		close(c.ended)
+		for _, side := range []net.Conn{c.Client, c.Server} {
+			_ = side.(*net.TCPConn).SetLinger(0)
+			_ = side.Close()
+		}
+	})
+}
