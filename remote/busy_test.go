@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,6 +140,29 @@ func TestBusy_Ends(t *testing.T) {
 	b.left.Store(1)
 	if _, err := s.Inspect(t.Context(), "x"); !errors.Is(err, holdfast.ErrExhausted) {
 		t.Errorf("a quota is told as %v", err)
+	}
+}
+
+// A watch for which a node has no room is refused soon, from now on or from a revision,
+// with what the node says: those that it has stay.
+func TestBusy_NoRoomForAWatch(t *testing.T) {
+	b := &busy{}
+	s := openBusy(t, b)
+	put(t, s, "k", "v")
+	b.pause.Store(int64(time.Hour))
+	for _, from := range []holdfast.Revision{0, 1} {
+		b.left.Store(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		for e, err := range s.Watch(ctx, "k", from) {
+			if !errors.Is(err, holdfast.ErrExhausted) || !strings.Contains(err.Error(), "too much to do") {
+				t.Errorf("from %d: %v, %v", from, e, err)
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Errorf("from %d: the caller had to give up", from)
+		}
+		cancel()
 	}
 }
 

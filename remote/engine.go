@@ -370,6 +370,12 @@ func (e *engine) pingLate(l *link) (done func() bool) {
 // call runs a read on the leader, and again if that fails, elsewhere or after the
 // pause that an overloaded node asks for: a read may be repeated.
 func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.ClientConn) error) error {
+	return e.callFor(ctx, math.MaxInt64, f)
+}
+
+// callFor is call, but an overloaded node is not asked again after so long.
+func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx context.Context, c *grpc.ClientConn) error) error {
+	began := time.Now()
 	if md, ok := metadata.FromOutgoingContext(e.ctx); ok {
 		of, _ := metadata.FromOutgoingContext(ctx) // the caller's trace travels along
 		ctx = metadata.NewOutgoingContext(ctx, metadata.Join(md, of))
@@ -387,6 +393,8 @@ func (e *engine) call(ctx context.Context, f func(ctx context.Context, c *grpc.C
 		}
 		wait := busyFor(err)
 		switch {
+		case wait > 0 && wait > most-time.Since(began):
+			return err
 		case wait > 0: // another node would only ask the same leader
 			wait += rand.N(wait/2 + 1) // not all at once
 		case !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled): // canceled: the link was given up

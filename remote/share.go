@@ -156,7 +156,7 @@ func (e *engine) now(ctx context.Context) (now watch.Position, err error) {
 // run reads the subscription until it, or the last watcher, has gone.
 func (s *share) run(ctx context.Context, f *feed) {
 	defer s.cancel()
-	_, err := f.open(ctx)
+	_, err := f.open(ctx, roomWait)
 	defer func() { f.cancel() }()
 	if err == nil {
 		s.first = f.cursor.Next()

@@ -3,7 +3,9 @@ package remote
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -36,20 +38,24 @@ func (e *engine) Watch(ctx context.Context, r *driver.WatchRequest) (client.Feed
 		return e.shared(ctx, r)
 	}
 	f := newFeed(e, r)
-	if _, err := f.open(ctx); err != nil {
+	if _, err := f.open(ctx, roomWait); err != nil {
 		f.cancel()
 		return nil, 0, err
 	}
 	return f, r.From, nil
 }
 
+// roomWait is how long a watch that begins waits for room on a node that has as many as
+// it takes: they stay, so its caller should rather know.
+const roomWait = time.Second
+
 // open begins a stream and waits until it is ready. resync is not zero if events
-// were left out since the last one.
-func (f *feed) open(ctx context.Context) (resync watch.Position, err error) {
+// were left out since the last one. Room on the node is waited for as long as room.
+func (f *feed) open(ctx context.Context, room time.Duration) (resync watch.Position, err error) {
 	f.ctx, f.cancel = context.WithCancel(f.e.ctx)
 	defer context.AfterFunc(ctx, f.cancel)()
 	f.r.From = f.cursor.Ask()
-	err = f.e.call(ctx, func(_ context.Context, c *grpc.ClientConn) error {
+	err = f.e.callFor(ctx, room, func(_ context.Context, c *grpc.ClientConn) error {
 		if f.stream, err = pb.NewWatchServiceClient(c).Watch(f.ctx, wire.WatchRequest(&f.r)); err != nil {
 			return err
 		}
@@ -103,11 +109,11 @@ func (f *feed) resume(ctx context.Context, why error) (resync watch.Position, er
 		return watch.Position{}, why
 	}
 	f.cancel()
-	resync, err = f.open(ctx)
+	resync, err = f.open(ctx, math.MaxInt64)
 	if errors.Is(err, driver.ErrCompacted) {
 		f.cancel()
 		f.cursor.Compacted()
-		resync, err = f.open(ctx)
+		resync, err = f.open(ctx, math.MaxInt64)
 	}
 	return resync, err
 }
