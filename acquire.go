@@ -24,16 +24,16 @@ func (s *Space) lockable(name string, opts []HoldOption) lockable {
 	return l
 }
 
-func (r *root) maxName() int {
+func (r *spaceState) maxName() int {
 	if r.info.MaxName > 0 {
 		return r.info.MaxName
 	}
 	return defaultMaxName
 }
 
-// wish is a request with room for its one want, and what the call is named in
-// errors.
-type wish struct {
+// request is a driver.Request with room for its one want, and the name of the call
+// in errors.
+type request struct {
 	driver.Request
 	one [1]driver.Want
 	op  string
@@ -41,13 +41,13 @@ type wish struct {
 
 // acquire takes the want; need is the feature that it takes.
 func (l *lockable) acquire(ctx context.Context, want driver.Want, need Feature, try bool) (*Hold, error) {
-	w := &wish{op: "acquire"}
+	w := &request{op: "acquire"}
 	w.Try = try
 	return l.take(ctx, want, need, w)
 }
 
 // take puts the want into w and asks for it.
-func (l *lockable) take(ctx context.Context, want driver.Want, need Feature, w *wish) (*Hold, error) {
+func (l *lockable) take(ctx context.Context, want driver.Want, need Feature, w *request) (*Hold, error) {
 	if l.err != nil {
 		return nil, wrap(w.op, l.name, l.err)
 	}
@@ -57,8 +57,8 @@ func (l *lockable) take(ctx context.Context, want driver.Want, need Feature, w *
 	return l.s.obtain(ctx, l.name, l.cfg, need, w)
 }
 
-// obtain is the way of every wish: look, join or ask, and begin the hold.
-func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Feature, w *wish) (*Hold, error) {
+// obtain is the way of every request: look, join or ask, and begin the hold.
+func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Feature, w *request) (*Hold, error) {
 	if err := s.r.readyToHold(ctx, need, cfg); err != nil {
 		return nil, wrap(w.op, name, err)
 	}
@@ -75,7 +75,7 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 }
 
 // readyToHold is ready for calls that make holds.
-func (r *root) readyToHold(ctx context.Context, need Feature, cfg *config) error {
+func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config) error {
 	if r.phase.Load() != open {
 		return errClosed
 	}
@@ -88,8 +88,8 @@ func (r *root) readyToHold(ctx context.Context, need Feature, cfg *config) error
 	return nil
 }
 
-// ask sends the wish for c.
-func (s *Space) ask(ctx context.Context, c *claim, w *wish) (*Hold, error) {
+// ask sends the request for c.
+func (s *Space) ask(ctx context.Context, c *claim, w *request) (*Hold, error) {
 	lost := c.lost
 	w.ID, w.Spec, w.Lost, w.Waiting = newID(), c.cfg.spec, lost, c.cfg.onWait
 	w.MaxHold, w.MinHold, w.Delay = c.cfg.maxHold, c.cfg.minHold, c.cfg.delay
@@ -108,7 +108,7 @@ func (s *Space) ask(ctx context.Context, c *claim, w *wish) (*Hold, error) {
 }
 
 // begin makes the hold of a grant. It fails if the hold ended on its way here:
-// whoever gets a Hold had it.
+// a caller that gets a Hold had it.
 func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 	c.since = time.Now()
 	c.first.c = c
@@ -162,7 +162,7 @@ func (c *claim) refuse(err error) {
 	c.end(err)
 	c.r.remove(c)
 	c.tie.Untie()
-	if !c.dead() {
+	if !c.sessionOver() {
 		c.r.spawn(c.insist)
 	}
 }

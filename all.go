@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Want is one part of an AcquireAll: what [Mutex.Want], [RWMutex.WantRead],
-// [RWMutex.WantWrite] and [Semaphore.Want] return.
+// Want is one part of an AcquireAll: what [Mutex.Want], [RWMutex.Reader().Want],
+// [RWMutex.Writer().Want] and [Semaphore.Want] return.
 type Want struct {
 	l    *lockable
 	want driver.Want
@@ -51,14 +51,14 @@ func (s *Space) acquireAll(ctx context.Context, wants []Want, try bool) (*Hold, 
 	if err := firstError(s.cfg.err, s.checkWants(wants)); err != nil {
 		return nil, wrap("acquire", names, err)
 	}
-	w := &wish{op: "acquire"}
+	w := &request{op: "acquire"}
 	w.Try = try
 	for _, want := range wants {
 		w.Wants = append(w.Wants, want.want)
 	}
 	var need Feature
 	if len(wants) > 1 {
-		need = FeatureAll
+		need = driver.FeatureAll
 	}
 	return s.obtain(ctx, names, s.cfg, need, w)
 }

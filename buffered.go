@@ -15,7 +15,7 @@ import (
 // than the threshold plus what is added while a flush is on its way, and at most
 // an interval old. A flush that fails puts its amount back.
 //
-// A flush whose outcome is unknown is repeated under the same id, which backends
+// A flush with an unknown outcome is repeated under the same id, which backends
 // count once. On memory and on a Holdfast server that holds as long as the session
 // lives that carried it, so for outages of less than 30 seconds: after a longer one
 // that one amount may be counted twice.
@@ -58,7 +58,7 @@ func buffered[N int64 | uint64](c counting, threshold uint64, interval time.Dura
 	if threshold < 1 {
 		b.c.err = firstError(b.c.err, invalid("the threshold is below 1"))
 	}
-	b.c.err = firstError(b.c.err, checkDuration("interval", interval), b.c.s.r.lacks(FeatureCounter))
+	b.c.err = firstError(b.c.err, checkDuration("interval", interval), b.c.s.r.lacks(driver.FeatureCounter))
 	return b
 }
 

@@ -30,7 +30,7 @@ const (
 // that is made from one Space shares it.
 type config struct {
 	spec                    driver.Spec
-	ttlSet                  bool
+	ttlSet, graceSet        bool
 	maxHold, minHold, delay time.Duration
 	reentrant               bool
 	onWait                  func(position int)
@@ -63,7 +63,7 @@ var defaultOwner = sync.OnceValue(func() string {
 })
 
 // with returns c changed by opts, checked against what the backend allows.
-func (c *config) with(opts []HoldOption, r *root) *config {
+func (c *config) with(opts []HoldOption, r *spaceState) *config {
 	if len(opts) == 0 {
 		return c
 	}
@@ -76,7 +76,7 @@ func (c *config) with(opts []HoldOption, r *root) *config {
 }
 
 // settle fills in what was left open and notes the first mistake.
-func (c *config) settle(r *root) {
+func (c *config) settle(r *spaceState) {
 	if !c.ttlSet {
 		low, high := ttlRange(&r.info)
 		c.spec.TTL = min(max(defaultTTL, low), high)
@@ -86,7 +86,7 @@ func (c *config) settle(r *root) {
 	}
 }
 
-func (c *config) check(r *root) error {
+func (c *config) check(r *spaceState) error {
 	if err := checkTTL(c.spec.TTL, &r.info); err != nil {
 		return err
 	}
@@ -102,23 +102,36 @@ func (c *config) check(r *root) error {
 	return firstError(c.checkSpans(r), c.checkSession(r))
 }
 
-func (c *config) checkSpans(r *root) error {
+func (c *config) checkSpans(r *spaceState) error {
 	return firstError(
-		checkSpan("MaxHold", c.maxHold, FeatureMaxHold, r),
-		checkSpan("MinHold", c.minHold, FeatureMinHold, r),
-		checkSpan("Delay", c.delay, FeatureDelay, r))
+		checkSpan("MaxHold", c.maxHold, driver.FeatureMaxHold, r),
+		checkSpan("MinHold", c.minHold, driver.FeatureMinHold, r),
+		checkSpan("Delay", c.delay, driver.FeatureDelay, r))
 }
 
-func (c *config) checkSession(r *root) error {
+func (c *config) checkSession(r *spaceState) error {
+	if c.spec.Policy != driver.AtDeadline {
+		if err := firstError(r.lacks(driver.FeatureReclaim), c.checkGrace()); err != nil {
+			return err
+		}
+	}
 	switch {
 	case c.under != nil && c.under.r != r:
 		return invalid("Under: the session is of another Space")
 	case c.under != nil && c.spec.Manual:
 		return invalid("ManualRenew: a hold under a session is renewed with it; use Session.Keep")
 	case c.spec.Manual:
-		return r.lacks(FeatureSession)
+		return r.lacks(driver.FeatureSession)
 	}
 	return nil
+}
+
+// checkGrace lets a grace of 0 be: reclaim as soon as the TTL has passed.
+func (c *config) checkGrace() error {
+	if !c.graceSet || c.spec.Grace == 0 {
+		return nil
+	}
+	return checkDuration("ReclaimOnDemand", c.spec.Grace)
 }
 
 func firstError(errs ...error) error {
@@ -149,7 +162,7 @@ func checkTTL(ttl time.Duration, i *Info) error {
 }
 
 // checkSpan takes 0 as "not wanted"; anything else needs the feature.
-func checkSpan(what string, d time.Duration, f Feature, r *root) error {
+func checkSpan(what string, d time.Duration, f Feature, r *spaceState) error {
 	if d == 0 {
 		return nil
 	}

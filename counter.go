@@ -15,7 +15,7 @@ type counting struct {
 }
 
 func (c *counting) do(ctx context.Context, op string, r *driver.CountRequest) (driver.CountReply, error) {
-	if err := firstError(c.err, c.s.r.ready(ctx, FeatureCounter)); err != nil {
+	if err := firstError(c.err, c.s.r.ready(ctx, driver.FeatureCounter)); err != nil {
 		return driver.CountReply{}, wrap(op, c.name, err)
 	}
 	r.Name, r.Unsigned = c.name, c.unsigned
@@ -23,11 +23,11 @@ func (c *counting) do(ctx context.Context, op string, r *driver.CountRequest) (d
 		r.ID, r.Once = newID(), true
 	}
 	reply, err := c.s.r.d.Count(ctx, r)
-	return reply, c.s.r.wrap(op, c.name, FeatureCounter, err)
+	return reply, c.s.r.wrap(op, c.name, driver.FeatureCounter, err)
 }
 
 func (c *counting) delete(ctx context.Context) error {
-	return c.s.remove(ctx, driver.Counter, c.name, FeatureCounter, c.err)
+	return c.s.remove(ctx, driver.Counter, c.name, driver.FeatureCounter, c.err)
 }
 
 // Counter is a number that everybody counts on, an int64. It is 0 until it is

@@ -126,20 +126,20 @@ func TestTryDo_EveryType(t *testing.T) {
 		lead := func(context.Context, *holdfast.Leadership) error { ran++; return nil }
 		m, rw, sem, el := s.Mutex("m"), s.RWMutex("rw"), s.Semaphore("sem", 2), s.Election("el")
 		tries := map[string]func() error{
-			"Mutex.TryDo":        func() error { return m.TryDo(t.Context(), f) },
-			"RWMutex.TryDoRead":  func() error { return rw.TryDoRead(t.Context(), f) },
-			"RWMutex.TryDoWrite": func() error { return rw.TryDoWrite(t.Context(), f) },
-			"Semaphore.TryDo":    func() error { return sem.TryDo(t.Context(), 2, f) },
-			"Election.TryLead":   func() error { return el.TryLead(t.Context(), nil, lead) },
-			"Space.TryDoAll":     func() error { return s.TryDoAll(t.Context(), []holdfast.Want{m.Want(), sem.Want(1)}, f) },
+			"Mutex.TryDo":            func() error { return m.TryDo(t.Context(), f) },
+			"RWMutex.Reader().TryDo": func() error { return rw.Reader().TryDo(t.Context(), f) },
+			"RWMutex.Writer().TryDo": func() error { return rw.Writer().TryDo(t.Context(), f) },
+			"Semaphore.TryDo":        func() error { return sem.TryDo(t.Context(), 2, f) },
+			"Election.TryLead":       func() error { return el.TryLead(t.Context(), nil, lead) },
+			"Space.TryDoAll":         func() error { return s.TryDoAll(t.Context(), []holdfast.Want{m.Want(), sem.Want(1)}, f) },
 		}
 		waits := map[string]func() error{
-			"Mutex.Do":        func() error { return m.Do(t.Context(), f) },
-			"RWMutex.DoRead":  func() error { return rw.DoRead(t.Context(), f) },
-			"RWMutex.DoWrite": func() error { return rw.DoWrite(t.Context(), f) },
-			"Semaphore.Do":    func() error { return sem.Do(t.Context(), 2, f) },
-			"Election.Lead":   func() error { return el.Lead(t.Context(), nil, lead) },
-			"Space.DoAll":     func() error { return s.DoAll(t.Context(), []holdfast.Want{m.Want(), sem.Want(1)}, f) },
+			"Mutex.Do":            func() error { return m.Do(t.Context(), f) },
+			"RWMutex.Reader().Do": func() error { return rw.Reader().Do(t.Context(), f) },
+			"RWMutex.Writer().Do": func() error { return rw.Writer().Do(t.Context(), f) },
+			"Semaphore.Do":        func() error { return sem.Do(t.Context(), 2, f) },
+			"Election.Lead":       func() error { return el.Lead(t.Context(), nil, lead) },
+			"Space.DoAll":         func() error { return s.DoAll(t.Context(), []holdfast.Want{m.Want(), sem.Want(1)}, f) },
 		}
 		all := takeAll(t, m, rw, sem, el)
 		for name, try := range tries {
@@ -167,7 +167,7 @@ func TestTryDo_EveryType(t *testing.T) {
 func takeAll(t *testing.T, m *holdfast.Mutex, rw *holdfast.RWMutex, sem *holdfast.Semaphore, el *holdfast.Election) []*holdfast.Hold {
 	t.Helper()
 	a, err1 := m.Acquire(t.Context())
-	b, err2 := rw.AcquireWrite(t.Context())
+	b, err2 := rw.Writer().Acquire(t.Context())
 	c, err3 := sem.Acquire(t.Context(), 2)
 	d, err4 := el.Campaign(t.Context(), nil)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {

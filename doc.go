@@ -22,18 +22,18 @@
 //
 // # There are only a few types
 //
-//   - A [Space] is a set of names shared by all who open it.
+//   - A [Space] is a set of names shared by all programs that open it.
 //   - A [Mutex], [RWMutex], [Semaphore] or [Election] is a name that can be
 //     held. Making one does no I/O; it is safe for concurrent use.
 //   - A [Hold] is a turn in your hand. It can be lost: a machine that sleeps, a
-//     network that is cut, an operator who decides so. [Hold.Err] is nil
+//     network that is cut, an operator that decides so. [Hold.Err] is nil
 //     exactly while it lasts, [Hold.Done] and a context made by [Hold.Bind] end
 //     with it.
 //   - A [Token] orders the turns of a name. A holder that was stopped between
-//     its last look and its write cannot know that it lost; whoever takes the
-//     write can, by refusing older tokens. Package fence does so.
+//     its last look and its write cannot know that it lost; the receiver of
+//     the write can, by refusing older tokens. Package fence does so.
 //   - A [Session] is the liveness behind it all. The library keeps one for you;
-//     open your own to have keys and holds live and die together.
+//     open your own to have keys and holds end together.
 //   - [Counter], [Sequence], [Latch], [Barrier] and [KV] are shared state.
 //     [Space.Watch] tells what happens to all of it.
 //

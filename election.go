@@ -23,7 +23,7 @@ func (s *Space) Election(name string, opts ...HoldOption) *Election {
 // Leadership is the Hold of a leader. Resigning is [Hold.Release].
 type Leadership struct{ *Hold }
 
-// Leader is who leads.
+// Leader is the candidate that leads.
 type Leader struct {
 	Owner    string
 	Value    []byte
@@ -34,9 +34,9 @@ type Leader struct {
 var aLeader = driver.Want{Kind: driver.Election}
 
 func (e *Election) campaign(ctx context.Context, value []byte, try bool) (*Leadership, error) {
-	w := &wish{op: "campaign"}
+	w := &request{op: "campaign"}
 	w.Try, w.Value = try, value
-	h, err := e.l.take(ctx, aLeader, FeatureElection, w)
+	h, err := e.l.take(ctx, aLeader, driver.FeatureElection, w)
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,15 @@ func (e *Election) TryLead(ctx context.Context, value []byte, f func(context.Con
 	return during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
 }
 
-// Leader tells who leads now; fs.ErrNotExist: nobody.
+// Leader tells the present leader; fs.ErrNotExist: there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	err := firstError(e.l.err, e.l.s.r.ready(ctx, FeatureElection))
+	err := firstError(e.l.err, e.l.s.r.ready(ctx, driver.FeatureElection))
 	if err != nil {
 		return Leader{}, wrap("leader", e.l.name, err)
 	}
 	res, err := e.l.s.r.d.Inspect(ctx, &driver.InspectRequest{Name: e.l.name, Max: 1})
 	if err != nil {
-		return Leader{}, e.l.s.r.wrap("leader", e.l.name, FeatureElection, err)
+		return Leader{}, e.l.s.r.wrap("leader", e.l.name, driver.FeatureElection, err)
 	}
 	if len(res.Resources) == 0 || len(res.Resources[0].Holders) == 0 {
 		return Leader{}, driver.Errorf("leader", e.l.name, fs.ErrNotExist, "nobody leads; Observe waits for the next leader")
@@ -116,7 +116,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// after looks who leads after an event; nobody is the zero Leader.
+// after asks for the leader after an event; none is the zero Leader.
 func (e *Election) after(ctx context.Context, err error) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
@@ -174,10 +174,10 @@ func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (d
 		return driver.Grant{}, wrap(op, c.name, err)
 	}
 	g, err := c.grant.Handle.Change(ctx, ch)
-	return g, c.r.wrap(op, c.name, FeatureElection, err)
+	return g, c.r.wrap(op, c.name, driver.FeatureElection, err)
 }
 
-// handedOver ends a claim that the backend has ended at its holder's wish.
+// handedOver ends a claim that the backend has ended at its holder's request.
 func (c *claim) handedOver() {
 	c.mu.Lock()
 	c.moved = true

@@ -17,9 +17,9 @@ type Error = driver.Error
 // library's fs.ErrInvalid, fs.ErrPermission, fs.ErrNotExist,
 // errors.ErrUnsupported, context.Canceled and context.DeadlineExceeded.
 const (
-	// ErrHeld: somebody else has it; Error.Holders says who.
+	// ErrHeld: another caller has it; Error.Holders names it.
 	ErrHeld = driver.ErrHeld
-	// ErrLost: the hold or session ended without its holder's wish.
+	// ErrLost: the hold or session ended without its holder's doing.
 	ErrLost = driver.ErrLost
 	// ErrReleased: the hold was given back.
 	ErrReleased = driver.ErrReleased

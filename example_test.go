@@ -78,7 +78,7 @@ func ExampleRWMutex_Upgrade() {
 	s := memhold.Open()
 	defer s.Close()
 	config := s.RWMutex("config")
-	read, _ := config.AcquireRead(ctx)
+	read, _ := config.Reader().Acquire(ctx)
 	defer read.Release() // does nothing once upgraded
 	write, err := config.Upgrade(ctx, read)
 	if errors.Is(err, holdfast.ErrConflict) {
@@ -111,7 +111,7 @@ func ExampleSemaphore() {
 func ExampleSpace_AcquireAll() {
 	s := memhold.Open()
 	defer s.Close()
-	hold, err := s.AcquireAll(ctx, s.Mutex("repo").Want(), s.RWMutex("config").WantRead(), s.Semaphore("builders", 4).Want(2))
+	hold, err := s.AcquireAll(ctx, s.Mutex("repo").Want(), s.RWMutex("config").Reader().Want(), s.Semaphore("builders", 4).Want(2))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func ExampleCounter_Buffered() {
 func ExampleSequence() {
 	s := memhold.Open()
 	defer s.Close()
-	ids := s.Sequence("order-ids", holdfast.Batch(100))
+	ids := s.Sequence("order-ids", holdfast.BlockSize(100))
 	a, _ := ids.Next(ctx)
 	b, _ := ids.Next(ctx)
 	first, _ := ids.Reserve(ctx, 50) // 50 in a row
@@ -203,7 +203,7 @@ func ExampleKV_Txn() {
 	kv.Put(ctx, "from", []byte("10"))
 	res, err := kv.Txn(ctx, holdfast.Txn{
 		If: []holdfast.Compare{
-			{Key: "from", Target: holdfast.CompareValue, Is: holdfast.Equal, Value: []byte("10")},
+			holdfast.ValueIs("from", []byte("10")),
 			holdfast.Absent("to"),
 		},
 		Then: []holdfast.Op{holdfast.DeleteOp("from"), holdfast.PutOp("to", []byte("10"))},
@@ -217,7 +217,7 @@ func ExampleKV_Txn() {
 func ExampleSpace_Session() {
 	s := memhold.Open()
 	defer s.Close()
-	ses, err := s.Session(ctx, holdfast.TTL(10*time.Second), holdfast.AutoRenew())
+	ses, err := s.Session(ctx, holdfast.TTL(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

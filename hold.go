@@ -2,18 +2,23 @@ package holdfast
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/until"
 )
 
 // Hold is a turn in the caller's hand, until Release or until it is lost. A
 // Hold that becomes unreachable without Release is released and reported to
 // [Hooks.Fault] soon after; a context made by Bind keeps it reachable.
 type Hold struct {
-	g       *grip
+	g       *holdRef
 	cleanup runtime.Cleanup
 }
 
@@ -60,7 +65,7 @@ func (h *Hold) Done() <-chan struct{} {
 // Afterwards it is ErrReleased or ErrLost. What is checked here can change
 // before the next instruction: only the token protects an effect.
 func (h *Hold) Err() error {
-	defer runtime.KeepAlive(h) // who asks has it
+	defer runtime.KeepAlive(h) // h stays reachable during the call
 	return h.g.err()
 }
 
@@ -78,7 +83,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	g, err := c.grant.Handle.Change(ctx, driver.Change{Extend: d})
 	if err != nil {
-		return c.r.wrap("extend", c.name, FeatureMaxHold, err)
+		return c.r.wrap("extend", c.name, driver.FeatureMaxHold, err)
 	}
 	c.extend(g.Deadline)
 	return h.Err()
@@ -100,7 +105,7 @@ func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return wrap("renew", c.name, err)
 	}
-	return c.r.wrap("renew", c.name, FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
+	return c.r.wrap("renew", c.name, driver.FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
 }
 
 func (c *claim) checkRenew(ttl time.Duration) error {
@@ -119,4 +124,392 @@ func (h *Hold) LogValue() slog.Value {
 		return slog.StringValue("none")
 	}
 	return slog.GroupValue(slog.String("name", h.Name()), slog.Uint64("token", uint64(h.Token())))
+}
+
+// bound is the inner half of a context made by Bind: what the claim ends. It
+// knows no Hold, so that a context which nobody has any more keeps no Hold
+// alive.
+type bound struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// boundContext is the outer half, in the caller's hand. Holding it holds h.
+type boundContext struct {
+	context.Context
+	h *Hold
+}
+
+// Err compares the clock before it says that the context goes on.
+func (b *boundContext) Err() error {
+	if b.Context.Err() == nil {
+		_ = b.h.Err()
+	}
+	return b.Context.Err()
+}
+
+// Value also answers which hold of a resource the context carries.
+func (b *boundContext) Value(key any) any {
+	if k, ok := key.(joinKey); ok && b.h.g.c.covers(k) {
+		return b.h
+	}
+	return b.Context.Value(key)
+}
+
+// Bind returns a context that ends with parent or with the hold, whichever is
+// first; context.Cause tells which. It starts no goroutine. What it needs is
+// kept until one of both ends, so bind to a parent that ends.
+func (h *Hold) Bind(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	if over := h.g.bind(&bound{ctx, cancel}); over != nil {
+		cancel(over)
+	}
+	return &boundContext{ctx, h}
+}
+
+// bind keeps b until the hold ends; if it has, it returns why.
+func (g *holdRef) bind(b *bound) error {
+	g.c.look()
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	if over := g.state(); over != nil {
+		return over
+	}
+	if len(g.bound) == cap(g.bound) {
+		g.prune()
+	}
+	g.bound = append(g.bound, b)
+	return nil
+}
+
+// prune drops contexts after their parents have ended, before the list would grow: a
+// leader that binds every request for days keeps only the open ones.
+func (g *holdRef) prune() {
+	kept := g.bound[:0]
+	for _, b := range g.bound {
+		if b.ctx.Err() == nil {
+			kept = append(kept, b)
+		}
+	}
+	clear(g.bound[len(kept):])
+	g.bound = slices.Grow(kept, len(kept)+1)
+}
+
+// Release gives the hold back. It takes no context, since a cancelled caller
+// must not strand the next in line: it waits for the backend for at most 5
+// seconds, and never longer than the hold could last; then it goes on in the
+// background and tells [Hooks.Fault] if it fails. It says ErrLost if the hold
+// had ended before; it never frees what another holds. A second call returns
+// the first result; on a nil Hold it does nothing.
+func (h *Hold) Release() error {
+	if h == nil {
+		return nil
+	}
+	h.cleanup.Stop()
+	h.g.once.Do(h.g.release)
+	runtime.KeepAlive(h)
+	return h.g.result
+}
+
+// release lets go of the holdRef; the last one gives the claim back.
+func (g *holdRef) release() {
+	c := g.c
+	c.look()
+	if last, err := c.letGo(g); !last {
+		g.result = err
+		return
+	}
+	wait := c.patience()
+	c.r.busy() // Shutdown waits for the answer, not only for the end
+	defer c.r.done()
+	var lost error
+	if !c.end(ErrReleased) {
+		lost = c.lostError()
+	}
+	c.tie.Untie()
+	g.result = c.giveBack(wait, lost)
+}
+
+// letGo takes g off the claim. It tells whether g was the last, and if not,
+// whether the claim was lost.
+func (c *claim) letGo(g *holdRef) (last bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count--
+	if c.count == 0 || c.over != nil {
+		return c.count == 0, c.over
+	}
+	g.released = true
+	g.stop(ErrReleased)
+	return false, nil
+}
+
+// lostError is why the claim ended; nil if it was released or has moved on.
+func (c *claim) lostError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == ErrReleased {
+		return nil
+	}
+	return c.over
+}
+
+// patience is how long a release may block: a hold that ends in a second needs
+// no release after it.
+func (c *claim) patience() time.Duration {
+	d, ok := c.deadline()
+	if !ok {
+		return patience
+	}
+	return min(patience, max(driver.Until(d), 0))
+}
+
+// giveBack tells the backend. A lost hold is given back too: a revoked one is
+// free for others as soon as its holder confirms. Only one that its MaxHold ended
+// is not, if it has a Delay: that begins when the backend ends it, which is a
+// little later, and would not if it were given back before.
+func (c *claim) giveBack(wait time.Duration, lost error) error {
+	if c.gone() || c.cfg.delay > 0 && errors.Is(lost, errMaxHold) {
+		return lost
+	}
+	if lost != nil {
+		wait = patience
+	}
+	ctx := until.In(wait)
+	defer ctx.Stop()
+	err := c.tell(ctx)
+	if again(err) && c.r.spawn(c.insist) {
+		err = &Error{Op: "release", Name: c.name, Kind: ErrUnavailable, Err: fmt.Errorf("not answered in %s; going on in the background: %w", wait, err)}
+	}
+	if lost != nil {
+		return lost
+	}
+	return c.r.wrap("release", c.name, "", err)
+}
+
+// gone: the backend's side has gone on as another claim, or ends by itself with
+// its session.
+func (c *claim) gone() bool {
+	c.mu.Lock()
+	moved := c.moved
+	c.mu.Unlock()
+	return moved || c.sessionOver()
+}
+
+// sessionOver reports that the session is over.
+func (c *claim) sessionOver() bool {
+	return c.grant.Session != nil && c.grant.Session.Err() != nil
+}
+
+// tell does the backend's part of a release once.
+func (c *claim) tell(ctx context.Context) error {
+	err := c.grant.Handle.Release(ctx)
+	if !c.cfg.spec.Manual || again(err) {
+		return err
+	}
+	return firstError(err, c.r.d.EndSession(ctx, c.grant.Session))
+}
+
+// claim is a granted request. Sessions, drivers and the Space refer to it; the
+// caller's Hold refers to a holdRef of it and is referred to by nobody here, so
+// that its becoming unreachable can be noticed.
+type claim struct {
+	r      *spaceState
+	cfg    *config
+	name   string // the wanted names, for people
+	wants  []driver.Want
+	prefix string // of the Space that made it
+	since  time.Time
+
+	next, prev *claim // in the ring of spaceState; under spaceState.mu
+	tie        driver.Tie
+
+	mu    sync.Mutex
+	grant driver.Grant
+	timer *time.Timer // for grant.Deadline
+	over  error       // why it ended; nil: it lasts; ErrReleased: by its holder
+	begun bool        // somebody has a Hold of it
+	moved bool        // upgraded or downgraded: the backend's side has gone on
+	count int         // holdRefs that were not released
+	first holdRef
+}
+
+// holdRef is one Hold's share of a claim: the first one, or one that joined.
+// Guarded by its claim's mutex.
+type holdRef struct {
+	c        *claim
+	next     *holdRef
+	released bool
+	done     chan struct{}
+	bound    []*bound
+	once     sync.Once
+	result   error // of Release
+}
+
+// lost ends the claim because of cause. Drivers and sessions call it under their
+// locks, so the hooks are told beside.
+func (c *claim) lost(cause error) {
+	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
+	c.mu.Lock()
+	first := c.finish(over)
+	if first && c.begun {
+		c.r.endings.add(c.r, ending{c, time.Since(c.since), over})
+	}
+	c.mu.Unlock()
+	if first { // after its ending is noted: Close waits for those
+		c.r.remove(c)
+	}
+}
+
+// reason drops from cause what the hold's own error says already.
+func reason(cause error) error {
+	e, ok := cause.(*Error)
+	if ok && e.Kind == ErrLost && e.Err != nil {
+		return e.Err
+	}
+	if cause == ErrLost {
+		return nil
+	}
+	return cause
+}
+
+// end ends the claim once and tells the hooks; false: it had ended.
+func (c *claim) end(over error) bool {
+	c.mu.Lock()
+	first, begun := c.finish(over), c.begun
+	c.mu.Unlock()
+	if !first {
+		return false
+	}
+	c.r.remove(c)
+	if begun {
+		c.r.ended(&ending{c, time.Since(c.since), over})
+	}
+	return true
+}
+
+// finish ends the claim once; false: it had ended. A caller that learns here or by
+// looking that it is over finds everything bound to it ended too: that is done
+// under the lock, so that no Release can tell the backend before. c.mu is held.
+func (c *claim) finish(over error) bool {
+	if c.over != nil {
+		return false
+	}
+	c.over = over
+	c.stop()
+	return true
+}
+
+// stop ends all that the claim keeps going; c.mu is held.
+func (c *claim) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	for g := &c.first; g != nil; g = g.next {
+		g.stop(c.over)
+	}
+}
+
+// why spells an end out. A release is kept short until somebody asks, since
+// most holds are released and nobody does.
+func (c *claim) why(over error) error {
+	if over == ErrReleased {
+		return &Error{Op: "hold", Name: c.name, Kind: ErrReleased}
+	}
+	return over
+}
+
+// stop closes the holdRef's Done and ends what is bound to it; its claim is
+// locked.
+func (g *holdRef) stop(over error) {
+	if g.done != nil {
+		closeOnce(g.done)
+	}
+	for _, b := range g.bound {
+		b.cancel(g.c.why(over))
+	}
+	g.bound = nil
+}
+
+func closeOnce(ch chan struct{}) {
+	select {
+	case <-ch:
+	default:
+		close(ch)
+	}
+}
+
+var errMaxHold = errors.New("its MaxHold has passed")
+
+// look compares the clock, so that a late timer lets nobody act.
+func (c *claim) look() {
+	c.mu.Lock()
+	over, session, deadline := c.over, c.grant.Session, c.grant.Deadline
+	c.mu.Unlock()
+	if over != nil {
+		return
+	}
+	if session != nil {
+		if err := session.Err(); err != nil {
+			c.lost(err)
+			return
+		}
+	}
+	if !deadline.IsZero() && driver.Until(deadline) <= 0 {
+		c.lost(errMaxHold)
+	}
+}
+
+// err is the holdRef's Err.
+func (g *holdRef) err() error {
+	g.c.look()
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	return g.state()
+}
+
+// state is err without the clock; its claim is locked.
+func (g *holdRef) state() error {
+	if g.released {
+		return g.c.why(ErrReleased)
+	}
+	return g.c.why(g.c.over)
+}
+
+// deadline is when the claim ends unless something moves it; false: never.
+func (c *claim) deadline() (time.Time, bool) {
+	c.mu.Lock()
+	session, own := c.grant.Session, c.grant.Deadline
+	c.mu.Unlock()
+	if session == nil {
+		return own, !own.IsZero()
+	}
+	d, ok := session.Deadline()
+	if ok && !own.IsZero() && own.Before(d) || !ok {
+		return own, !own.IsZero()
+	}
+	return d, ok
+}
+
+// extend moves the deadline of this claim alone, only forward. One that has
+// passed is not moved any more, noticed or not.
+func (c *claim) extend(d time.Time) {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == nil && d.After(c.grant.Deadline) {
+		c.grant.Deadline = d
+		c.wake()
+	}
+}
+
+// wake has the clock looked at when the claim's own deadline has passed; c.mu
+// is held.
+func (c *claim) wake() {
+	in := driver.Until(c.grant.Deadline)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(in, c.look)
+		return
+	}
+	c.timer.Reset(in)
 }

@@ -12,7 +12,7 @@ import (
 // one after the other, right after the Done of the hold was closed. Given several
 // times to Open, all are called, in order.
 type Hooks struct {
-	// Acquire is called before a wish goes to the backend; the context it
+	// Acquire is called before a request goes to the backend; the context it
 	// returns goes on from there. What it returns, if not nil, is called with
 	// the outcome.
 	Acquire func(ctx context.Context, name string) (context.Context, func(h *Hold, err error))
@@ -29,7 +29,7 @@ type Hooks struct {
 func (h Hooks) open(s *setup) { s.hooks = append(s.hooks, h) }
 
 // trace calls the Acquire hooks and gathers what they return.
-func (r *root) trace(ctx context.Context, name string) (context.Context, traces) {
+func (r *spaceState) trace(ctx context.Context, name string) (context.Context, traces) {
 	if !r.traced {
 		return ctx, nil
 	}
@@ -55,7 +55,7 @@ func (t traces) tell(h *Hold, err error) {
 	}
 }
 
-func (r *root) ended(e *ending) {
+func (r *spaceState) ended(e *ending) {
 	for _, h := range r.hooks {
 		if h.End != nil {
 			h.End(&Hold{g: &e.c.first}, e.held, e.c.why(e.over))
@@ -63,7 +63,7 @@ func (r *root) ended(e *ending) {
 	}
 }
 
-func (r *root) fault(op, name string, err error) {
+func (r *spaceState) fault(op, name string, err error) {
 	for _, h := range r.hooks {
 		if h.Fault != nil {
 			h.Fault(op, name, err)
@@ -87,8 +87,8 @@ type ending struct {
 }
 
 // add never blocks, whatever the hooks do.
-func (e *endings) add(r *root, one ending) {
-	if !r.mourned {
+func (e *endings) add(r *spaceState, one ending) {
+	if !r.hasEndHook {
 		return
 	}
 	e.mu.Lock()
@@ -101,7 +101,7 @@ func (e *endings) add(r *root, one ending) {
 }
 
 // tell goes on until nothing is left.
-func (e *endings) tell(r *root) {
+func (e *endings) tell(r *spaceState) {
 	for one, ok := e.next(); ok; one, ok = e.next() {
 		r.ended(&one)
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Inspect tells who holds a name and who waits for it, with queue positions: all of
-// them. A name that nobody holds may be unknown to the backend: its Kind is then 0.
+// Inspect tells all holders and all waiters of a name, with queue positions. A name that nobody holds may be unknown to the backend: its Kind is then 0.
 // More than a thousand are read page by page: of what changes meanwhile some may be
 // missing.
 func (s *Space) Inspect(ctx context.Context, name string) (Resource, error) {
@@ -87,23 +86,23 @@ func (s *Space) relativeClaims(claims []Claim) []Claim {
 	return own
 }
 
-// ForceOption is [Now].
+// ForceOption is [ForceNow].
 type ForceOption interface{ force(*driver.ForceRequest) }
 
 type forceFunc func(*driver.ForceRequest)
 
 func (f forceFunc) force(r *driver.ForceRequest) { f(r) }
 
-// Now frees the name at once, while its holder may still believe in it: from
+// ForceNow frees the name at once, while its holder may still believe in it: from
 // then on only fencing protects.
-func Now() ForceOption { return forceFunc(func(r *driver.ForceRequest) { r.Now = true }) }
+func ForceNow() ForceOption { return forceFunc(func(r *driver.ForceRequest) { r.Now = true }) }
 
 // ForceRelease ends another's hold. The token says which one, so that the next
 // holder is never hit: take it from Inspect, List or an ErrHeld. The name is
 // free once its holder knows, which takes at most until.
 func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts ...ForceOption) (until time.Duration, err error) {
 	full := s.prefix + name
-	err = firstError(checkName(full, s.r.maxName()), checkToken(token), s.r.ready(ctx, FeatureForce))
+	err = firstError(checkName(full, s.r.maxName()), checkToken(token), s.r.ready(ctx, driver.FeatureForce))
 	if err != nil {
 		return 0, wrap("force release", full, err)
 	}
@@ -112,7 +111,7 @@ func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts
 		o.force(r)
 	}
 	reply, err := s.r.d.Force(ctx, r)
-	return reply.Until, s.r.wrap("force release", full, FeatureForce, err)
+	return reply.Until, s.r.wrap("force release", full, driver.FeatureForce, err)
 }
 
 func checkToken(t Token) error {

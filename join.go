@@ -8,12 +8,12 @@ import (
 
 // joinKey asks a context for its hold of a resource.
 type joinKey struct {
-	r    *root
+	r    *spaceState
 	name string // canonical
 }
 
 // canonical is the engine's own form of a name.
-func (r *root) canonical(name string) string {
+func (r *spaceState) canonical(name string) string {
 	if r.info.Canonical == nil {
 		return name
 	}
@@ -66,7 +66,7 @@ func (c *claim) share(wants []driver.Want) (*Hold, error) {
 			return nil, err
 		}
 	}
-	g := &grip{c: c}
+	g := &holdRef{c: c}
 	c.mu.Lock()
 	if c.over != nil || c.count == 0 {
 		defer c.mu.Unlock()

@@ -60,19 +60,19 @@ func (k *KV) Create(ctx context.Context, key string, value []byte, opts ...PutOp
 	return k.swap(ctx, "create", key, Absent(key), PutOp(key, value, opts...))
 }
 
-// CompareAndSwap sets a key whose last change was at old; if it was not,
+// CompareAndSwap sets a key that was last changed at old; if it was not,
 // ErrConflict. old 0 means that the key does not exist.
 func (k *KV) CompareAndSwap(ctx context.Context, key string, old Revision, value []byte, opts ...PutOption) (Revision, error) {
-	return k.swap(ctx, "compare and swap", key, At(key, old), PutOp(key, value, opts...))
+	return k.swap(ctx, "compare and swap", key, ModifiedAt(key, old), PutOp(key, value, opts...))
 }
 
-// CompareAndDelete deletes a key whose last change was at old; if it was not,
+// CompareAndDelete deletes a key that was last changed at old; if it was not,
 // ErrConflict.
 func (k *KV) CompareAndDelete(ctx context.Context, key string, old Revision) (Revision, error) {
 	if old == 0 {
 		return 0, wrap("compare and delete", k.s.prefix+key, invalid("the revision 0 means no key; there is nothing to delete"))
 	}
-	return k.swap(ctx, "compare and delete", key, At(key, old), DeleteOp(key))
+	return k.swap(ctx, "compare and delete", key, ModifiedAt(key, old), DeleteOp(key))
 }
 
 // Delete deletes a key and tells whether there was one.
@@ -100,7 +100,7 @@ func (k *KV) one(ctx context.Context, op, key string, cond []Compare, do Op) (Tx
 	return k.txn(ctx, op, k.s.prefix+key, Txn{If: cond, Then: []Op{do}})
 }
 
-// Range yields the keys that begin with prefix, all of them or up to [Limit], in
+// Range yields the keys that begin with prefix, all of them or up to [MaxKeys], in
 // order of key unless an option says otherwise. It reads page by page, each page at
 // one revision: what changes meanwhile may be seen before or after, and what is
 // there all the time is yielded once. Another order needs one page that has all: a
@@ -139,7 +139,7 @@ type Page struct {
 	// [Counted], else how many Entries there are.
 	Count int64
 	// More: there are more keys. Next, if it is not empty, gets them: range again
-	// [After] it.
+	// [AfterKey] it.
 	More     bool
 	Next     string
 	Revision Revision
@@ -147,7 +147,7 @@ type Page struct {
 
 // Page returns the first keys that begin with prefix, all at one revision: as many
 // as one answer takes, on a server about 1 MiB and at most 10,000, or fewer by
-// [Limit]. See Range about other orders than that of keys.
+// [MaxKeys]. See Range about other orders than that of keys.
 func (k *KV) Page(ctx context.Context, prefix string, opts ...RangeOption) (Page, error) {
 	return k.page(ctx, RangeOp(prefix, opts...))
 }
@@ -171,7 +171,7 @@ func (k *KV) page(ctx context.Context, op Op) (Page, error) {
 	return page, nil
 }
 
-// RangeOption is an order ([ByKey] and its like), [Descending], [Limit], [After],
+// RangeOption is an order ([ByKey] and its like), [Descending], [MaxKeys], [AfterKey],
 // [KeysOnly] or [Counted].
 type RangeOption interface{ ranging(*driver.Op) }
 
@@ -189,10 +189,10 @@ const (
 
 func (o Order) ranging(op *driver.Op) { op.Sort = driver.SortBy(o) }
 
-// Limit cuts a range to so many keys; 0: no limit.
-type Limit int
+// MaxKeys cuts a range to so many keys; 0: no limit.
+type MaxKeys int
 
-func (n Limit) ranging(op *driver.Op) { op.Limit = int(n) }
+func (n MaxKeys) ranging(op *driver.Op) { op.Limit = int(n) }
 
 type rangeFunc func(*driver.Op)
 
@@ -201,12 +201,12 @@ func (f rangeFunc) ranging(op *driver.Op) { f(op) }
 // Descending turns the order round, also among keys that are equal in it.
 func Descending() RangeOption { return rangeFunc(func(op *driver.Op) { op.Desc = true }) }
 
-// After begins a range behind a key, in its order; there need not be such a key.
+// AfterKey begins a range behind a key, in its order; there need not be such a key.
 // Only a range in order of key can begin so.
-func After(key string) RangeOption { return rangeFunc(func(op *driver.Op) { op.After = key }) }
+func AfterKey(key string) RangeOption { return rangeFunc(func(op *driver.Op) { op.After = key }) }
 
-// Counted counts all keys that begin with the prefix, also those that [Limit] and
-// [After] leave out. A server counts 10,000 at most and answers ErrExhausted if
+// Counted counts all keys that begin with the prefix, also those that [MaxKeys] and
+// [AfterKey] leave out. A server counts 10,000 at most and answers ErrExhausted if
 // there are more.
 func Counted() RangeOption { return rangeFunc(func(op *driver.Op) { op.Count = true }) }
 

@@ -94,8 +94,8 @@ func TestKV_Page(t *testing.T) {
 		more bool
 	}{
 		"all":     {nil, "abc", false},
-		"limit":   {[]holdfast.RangeOption{holdfast.Limit(2)}, "ab", true},
-		"newest":  {[]holdfast.RangeOption{holdfast.ByModified, holdfast.Descending(), holdfast.Limit(1)}, "a", true},
+		"limit":   {[]holdfast.RangeOption{holdfast.MaxKeys(2)}, "ab", true},
+		"newest":  {[]holdfast.RangeOption{holdfast.ByModified, holdfast.Descending(), holdfast.MaxKeys(1)}, "a", true},
 		"by time": {[]holdfast.RangeOption{holdfast.ByModified}, "bca", false},
 	}
 	for name, tt := range tests {
@@ -108,11 +108,11 @@ func TestKV_Page(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, page, err)
 		}
 	}
-	_, err := k.Page(t.Context(), "", holdfast.Limit(-1))
-	wantInvalid(t, err, "Limit(-1)")
-	_, err = k.Page(t.Context(), "", holdfast.ByValue, holdfast.After("a"))
-	wantInvalid(t, err, "After(")
-	if p, err := k.Page(t.Context(), "", holdfast.Limit(2)); err != nil || p.Count != 2 || p.Next != "b" {
+	_, err := k.Page(t.Context(), "", holdfast.MaxKeys(-1))
+	wantInvalid(t, err, "MaxKeys(-1)")
+	_, err = k.Page(t.Context(), "", holdfast.ByValue, holdfast.AfterKey("a"))
+	wantInvalid(t, err, "AfterKey(")
+	if p, err := k.Page(t.Context(), "", holdfast.MaxKeys(2)); err != nil || p.Count != 2 || p.Next != "b" {
 		t.Errorf("not asked to count: %+v, %v", p, err)
 	}
 	page, err := k.Page(t.Context(), "none")
@@ -137,11 +137,11 @@ func TestKV_Range(t *testing.T) {
 	}{
 		"all":        {nil, "abcdefg"},
 		"down":       {[]holdfast.RangeOption{holdfast.Descending()}, "gfedcba"},
-		"limit":      {[]holdfast.RangeOption{holdfast.Limit(5)}, "abcde"},
-		"one page":   {[]holdfast.RangeOption{holdfast.Limit(3)}, "abc"},
-		"high limit": {[]holdfast.RangeOption{holdfast.Limit(100)}, "abcdefg"},
-		"after":      {[]holdfast.RangeOption{holdfast.After("b"), holdfast.Limit(4)}, "cdef"},
-		"down after": {[]holdfast.RangeOption{holdfast.After("f"), holdfast.Descending()}, "edcba"},
+		"limit":      {[]holdfast.RangeOption{holdfast.MaxKeys(5)}, "abcde"},
+		"one page":   {[]holdfast.RangeOption{holdfast.MaxKeys(3)}, "abc"},
+		"high limit": {[]holdfast.RangeOption{holdfast.MaxKeys(100)}, "abcdefg"},
+		"after":      {[]holdfast.RangeOption{holdfast.AfterKey("b"), holdfast.MaxKeys(4)}, "cdef"},
+		"down after": {[]holdfast.RangeOption{holdfast.AfterKey("f"), holdfast.Descending()}, "edcba"},
 		"by time":    {[]holdfast.RangeOption{holdfast.ByModified}, "gfedcba"},
 	}
 	for name, tt := range tests {
@@ -161,8 +161,8 @@ func TestKV_Range(t *testing.T) {
 			break // who has enough is left in peace
 		}
 	}
-	_, err := rangeEnd(k.Range(t.Context(), "", holdfast.Limit(-1)))
-	wantInvalid(t, err, "Limit(-1)")
+	_, err := rangeEnd(k.Range(t.Context(), "", holdfast.MaxKeys(-1)))
+	wantInvalid(t, err, "MaxKeys(-1)")
 	ctx, cancel := context.WithCancel(t.Context())
 	n, err := rangeEnd(func(yield func(holdfast.Entry, error) bool) {
 		for e, err := range k.Range(ctx, "") {
@@ -241,10 +241,10 @@ func TestKV_Txn(t *testing.T) {
 	put(t, k, "from", "10")
 	move := holdfast.Txn{
 		If: []holdfast.Compare{
-			{Key: "from", Target: holdfast.CompareValue, Is: holdfast.Equal, Value: []byte("10")},
+			{Key: "from", Target: driver.CompareValue, Is: driver.Equal, Value: []byte("10")},
 			holdfast.Absent("to"),
 		},
-		Then: []holdfast.Op{holdfast.DeleteOp("from").Previous(), holdfast.PutOp("to", []byte("10"))},
+		Then: []holdfast.Op{holdfast.DeleteOp("from").WithPrevious(), holdfast.PutOp("to", []byte("10"))},
 		Else: []holdfast.Op{holdfast.GetOp("to"), holdfast.RangeOp("")},
 	}
 	res, err := k.Txn(ctx, move)
@@ -269,7 +269,7 @@ func TestKV_Txn(t *testing.T) {
 // Which transactions a backend without "txn" can do.
 func TestKV_Txn_Feature(t *testing.T) {
 	s := openOn(t, newToy(driver.FeatureKV))
-	one := holdfast.At("a", 0)
+	one := holdfast.ModifiedAt("a", 0)
 	tests := map[string]struct {
 		txn  holdfast.Txn
 		want bool

@@ -36,11 +36,11 @@ func (l *Latch) Left(ctx context.Context) (int64, error) { return l.down(ctx, "l
 
 func (l *Latch) down(ctx context.Context, op string, n int64) (int64, error) {
 	r := l.l.s.r
-	if err := firstError(l.l.err, r.ready(ctx, FeatureLatch)); err != nil {
+	if err := firstError(l.l.err, r.ready(ctx, driver.FeatureLatch)); err != nil {
 		return 0, wrap(op, l.l.name, err)
 	}
 	reply, err := r.d.CountDown(ctx, &driver.CountDownRequest{ID: newID(), Name: l.l.name, Count: l.count, By: n})
-	return reply.Left, r.wrap(op, l.l.name, FeatureLatch, err)
+	return reply.Left, r.wrap(op, l.l.name, driver.FeatureLatch, err)
 }
 
 // Wait returns when the latch is open.
@@ -50,7 +50,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 
 // Delete forgets the latch, so that its name can be used again.
 func (l *Latch) Delete(ctx context.Context) error {
-	return l.l.s.remove(ctx, driver.Latch, l.l.name, FeatureLatch, l.l.err)
+	return l.l.s.remove(ctx, driver.Latch, l.l.name, driver.FeatureLatch, l.l.err)
 }
 
 // Barrier lets a number of parties wait for each other: nobody passes before
@@ -70,7 +70,8 @@ func (s *Space) Barrier(name string, parties int64) *Barrier {
 	return b
 }
 
-// Wait returns when all parties wait. Whose ctx ends before leaves the barrier.
+// Wait returns when all parties wait. If ctx ends first, the caller
+// leaves the barrier.
 func (b *Barrier) Wait(ctx context.Context) error {
 	return b.l.pass(ctx, driver.Want{Kind: driver.Barrier, Mode: driver.Shared, Weight: 1, Limit: b.parties})
 }
@@ -78,12 +79,12 @@ func (b *Barrier) Wait(ctx context.Context) error {
 // Delete forgets the barrier and its number of parties; ErrHeld if somebody
 // waits.
 func (b *Barrier) Delete(ctx context.Context) error {
-	return b.l.s.remove(ctx, driver.Barrier, b.l.name, FeatureLatch, b.l.err)
+	return b.l.s.remove(ctx, driver.Barrier, b.l.name, driver.FeatureLatch, b.l.err)
 }
 
 // pass waits for a grant and gives it back: having waited is all.
 func (l *lockable) pass(ctx context.Context, want driver.Want) error {
-	h, err := l.take(ctx, want, FeatureLatch, &wish{op: "wait"})
+	h, err := l.take(ctx, want, driver.FeatureLatch, &request{op: "wait"})
 	if err != nil {
 		return err
 	}

@@ -66,19 +66,19 @@ func TestRWMutex_Modes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		m := s.RWMutex("a")
-		r1 := taken(t)(m.AcquireRead(t.Context()))
-		r2 := taken(t)(m.TryAcquireRead(t.Context()))
-		_, err := m.TryAcquireWrite(t.Context())
+		r1 := taken(t)(m.Reader().Acquire(t.Context()))
+		r2 := taken(t)(m.Reader().TryAcquire(t.Context()))
+		_, err := m.Writer().TryAcquire(t.Context())
 		wantErr(t, err, holdfast.ErrHeld)
-		w := later(func() (*holdfast.Hold, error) { return m.AcquireWrite(t.Context()) })
-		_, err = m.TryAcquireRead(t.Context())
+		w := later(func() (*holdfast.Hold, error) { return m.Writer().Acquire(t.Context()) })
+		_, err = m.Reader().TryAcquire(t.Context())
 		wantErr(t, err, holdfast.ErrHeld)
 		releaseAll([]*holdfast.Hold{r1, r2})
 		g := <-w
 		if g.err != nil || toy.lastRequest().Wants[0].Kind != driver.RWMutex {
 			t.Fatal(g.err)
 		}
-		_, err = m.TryAcquireRead(t.Context())
+		_, err = m.Reader().TryAcquire(t.Context())
 		wantErr(t, err, holdfast.ErrHeld)
 		if err := g.h.Release(); err != nil {
 			t.Error(err)
@@ -90,7 +90,7 @@ func TestRWMutex_UpgradeDowngrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		m := s.RWMutex("a")
-		r := taken(t)(m.AcquireRead(t.Context()))
+		r := taken(t)(m.Reader().Acquire(t.Context()))
 		ctx := r.Bind(t.Context())
 		w := taken(t)(m.Upgrade(t.Context(), r))
 		if w.Token() <= r.Token() {
@@ -105,7 +105,7 @@ func TestRWMutex_UpgradeDowngrade(t *testing.T) {
 		if d.Token() != w.Token() {
 			t.Errorf("the downgrade's token %d is not %d", d.Token(), w.Token())
 		}
-		other := taken(t)(m.TryAcquireRead(t.Context()))
+		other := taken(t)(m.Reader().TryAcquire(t.Context()))
 		releaseAll([]*holdfast.Hold{w, d, other})
 		if toy.holders("a") != 0 {
 			t.Error("still held")
@@ -120,8 +120,8 @@ func TestRWMutex_Upgrade_Refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(t)
 		m := s.RWMutex("a")
-		r1 := taken(t)(m.AcquireRead(t.Context()))
-		r2 := taken(t)(m.AcquireRead(t.Context()))
+		r1 := taken(t)(m.Reader().Acquire(t.Context()))
+		r2 := taken(t)(m.Reader().Acquire(t.Context()))
 		up := later(func() (*holdfast.Hold, error) { return m.Upgrade(t.Context(), r1) })
 		_, err := m.Upgrade(t.Context(), r2)
 		wantErr(t, err, holdfast.ErrConflict)
@@ -139,8 +139,8 @@ func TestRWMutex_Upgrade_CancelKeepsTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		m := s.RWMutex("a")
-		r := taken(t)(m.AcquireRead(t.Context()))
-		other := taken(t)(m.AcquireRead(t.Context()))
+		r := taken(t)(m.Reader().Acquire(t.Context()))
+		other := taken(t)(m.Reader().Acquire(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := m.Upgrade(ctx, r)
@@ -157,7 +157,7 @@ func TestRWMutex_Upgrade_ReleasedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		m := s.RWMutex("a")
-		r := taken(t)(m.AcquireRead(t.Context()))
+		r := taken(t)(m.Reader().Acquire(t.Context()))
 		toy.onChange = func(driver.Change) { toy.set(func() { toy.onRelease = refuseOnce(toy) }); _ = r.Release() }
 		_, err := m.Upgrade(t.Context(), r)
 		wantErr(t, err, holdfast.ErrReleased)
@@ -179,9 +179,9 @@ func refuseOnce(toy *toy) func(context.Context, string) error {
 func TestRWMutex_Change_Mistakes(t *testing.T) {
 	s, _ := open(t)
 	m, other := s.RWMutex("a"), s.RWMutex("b")
-	r := taken(t)(m.AcquireRead(t.Context()))
-	w := taken(t)(other.AcquireWrite(t.Context()))
-	both := taken(t)(s.AcquireAll(t.Context(), s.RWMutex("c").WantRead(), s.RWMutex("d").WantRead()))
+	r := taken(t)(m.Reader().Acquire(t.Context()))
+	w := taken(t)(other.Writer().Acquire(t.Context()))
+	both := taken(t)(s.AcquireAll(t.Context(), s.RWMutex("c").Reader().Want(), s.RWMutex("d").Reader().Want()))
 	elsewhere, _ := open(t)
 	tests := map[string]struct {
 		m    *holdfast.RWMutex
@@ -259,7 +259,7 @@ func TestAcquireAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		m, rw, sem := s.Mutex("repo"), s.RWMutex("config"), s.Semaphore("builders", 4)
-		h := taken(t)(s.AcquireAll(t.Context(), m.Want(), rw.WantRead(), sem.Want(2)))
+		h := taken(t)(s.AcquireAll(t.Context(), m.Want(), rw.Reader().Want(), sem.Want(2)))
 		if h.Name() != "repo, config, builders" {
 			t.Errorf("named %q", h.Name())
 		}
@@ -320,7 +320,7 @@ func TestAcquireAll_Mistakes(t *testing.T) {
 		part  string
 	}{
 		"nothing":       {nil, "nothing is wanted"},
-		"twice":         {[]holdfast.Want{a.Want(), s.Sub("").RWMutex("a").WantRead()}, `the name "a" is wanted twice`},
+		"twice":         {[]holdfast.Want{a.Want(), s.Sub("").RWMutex("a").Reader().Want()}, `the name "a" is wanted twice`},
 		"empty":         {[]holdfast.Want{{}}, "a Want is empty"},
 		"another Space": {[]holdfast.Want{elsewhere.Mutex("a").Want()}, "of another Space"},
 		"own options":   {[]holdfast.Want{s.Mutex("a", holdfast.MaxHold(time.Hour)).Want()}, "s.With(…).AcquireAll"},

@@ -6,26 +6,32 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Mutex is a name that one at a time holds. The value is only the name: two
-// goroutines may share it, and each gets its own Hold. Safe for concurrent use.
-type Mutex struct{ l lockable }
+// Mutex is a name that one holder at a time has; from [RWMutex.Reader] it is the
+// side that readers share. The value is only the name: goroutines may share it,
+// and each call gets its own Hold. Safe for concurrent use.
+type Mutex struct {
+	l    lockable
+	want driver.Want
+	need Feature
+}
 
 // Mutex names a mutex; it does no I/O.
 func (s *Space) Mutex(name string, opts ...HoldOption) *Mutex {
-	return &Mutex{s.lockable(name, opts)}
+	return &Mutex{l: s.lockable(name, opts), want: driver.Want{Kind: driver.Mutex}}
 }
 
-var aMutex = driver.Want{Kind: driver.Mutex}
+// Name is the whole name, with the prefixes of [Space.Sub].
+func (m *Mutex) Name() string { return m.l.name }
 
 // Acquire waits for the mutex until ctx ends. ctx bounds the wait only.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aMutex, "", false)
+	return m.l.acquire(ctx, m.want, m.need, false)
 }
 
 // TryAcquire takes the mutex if it is free; if not, the error is ErrHeld and
-// says by whom.
+// names the holder.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aMutex, "", true)
+	return m.l.acquire(ctx, m.want, m.need, true)
 }
 
 // Do runs f while holding the mutex and releases it however f ends, by panic
@@ -43,4 +49,4 @@ func (m *Mutex) TryDo(ctx context.Context, f func(context.Context, *Hold) error)
 }
 
 // Want is the mutex as a part of [Space.AcquireAll].
-func (m *Mutex) Want() Want { return m.l.want(aMutex, "", nil) }
+func (m *Mutex) Want() Want { return m.l.want(m.want, m.need, nil) }

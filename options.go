@@ -2,17 +2,21 @@ package holdfast
 
 import (
 	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Option sets up a Space: [TTL], [Owner], [Meta], [Require], [Hooks].
 type Option interface{ open(*setup) }
 
 // HoldOption shapes what is held: [TTL], [Owner], [Meta], [MaxHold], [MinHold],
-// [Delay], [ManualRenew], [Reentrant], [OnWait], [Under]. Given to [Space.With]
+// [Delay], [ManualRenew], [ReclaimOnDemand], [ReclaimNever], [Reentrant],
+// [OnWait], [Under]. Given to [Space.With]
 // it is the default of everything made from that Space.
 type HoldOption interface{ hold(*config) }
 
-// SessionOption shapes an explicit session: [TTL], [Owner], [Meta], [AutoRenew].
+// SessionOption shapes an explicit session: [TTL], [Owner], [Meta],
+// [ManualRenew], [ReclaimOnDemand], [ReclaimNever].
 type SessionOption interface{ session(*config) }
 
 // PutOption says when a key ends: [Expire], [Under].
@@ -26,7 +30,7 @@ type UnderOption interface {
 
 // TTL is how long a session outlives its last sign of life: 1 second to 24
 // hours, 30 seconds unless set. A shorter one frees a crashed holder's names
-// sooner and bears shorter outages. Backends may narrow the range; on files the
+// sooner and tolerates only shorter outages. Backends may narrow the range; on files the
 // kernel is the liveness and TTL is ignored.
 type TTL time.Duration
 
@@ -36,7 +40,7 @@ func (t TTL) hold(c *config) {
 	c.spec.TTL, c.ttlSet = time.Duration(t), true
 }
 
-// Owner tells people who holds; it decides nothing. The default is
+// Owner names the holder for people; it decides nothing. The default is
 // host/pid/program.
 type Owner string
 
@@ -70,16 +74,43 @@ type Delay time.Duration
 
 func (d Delay) hold(c *config) { c.delay = time.Duration(d) }
 
+// LivenessOption says how a session is kept and what becomes of it: see
+// [ManualRenew], [ReclaimOnDemand], [ReclaimNever].
+type LivenessOption interface {
+	HoldOption
+	SessionOption
+}
+
+type liveness func(*config)
+
+func (f liveness) hold(c *config)    { f(c) }
+func (f liveness) session(c *config) { f(c) }
+
 type holdFunc func(*config)
 
 func (f holdFunc) hold(c *config) { f(c) }
 
-// ManualRenew gives every hold a session of its own that nobody renews: it ends
-// after TTL unless [Hold.Renew] is called. While waiting for the grant it is
-// kept alive.
-func ManualRenew() HoldOption { return holdFunc(func(c *config) { c.spec.Manual = true }) }
+// ManualRenew leaves renewal to the caller. A hold gets a session of its own,
+// which ends after TTL unless [Hold.Renew] is called; until the grant it is kept
+// alive. A [Session] ends after TTL unless [Session.Keep] is called.
+func ManualRenew() LivenessOption { return liveness(func(c *config) { c.spec.Manual = true }) }
 
-// Reentrant lets an Acquire whose context comes from [Hold.Bind] or Do of the
+// ReclaimOnDemand keeps the names of a holder after its TTL until another
+// caller wants them and grace has passed as well: nobody waits, nothing is freed.
+// The backend shows such a hold as stale; the holder itself has lost it at its
+// TTL, as always. Backends without the feature "reclaim" refuse it.
+func ReclaimOnDemand(grace time.Duration) LivenessOption {
+	return liveness(func(c *config) { c.spec.Policy, c.spec.Grace, c.graceSet = driver.OnNextAcquire, grace, true })
+}
+
+// ReclaimNever keeps the names of a holder after its TTL until an operator
+// frees them by [Space.ForceRelease]. Backends without the feature "reclaim"
+// refuse it.
+func ReclaimNever() LivenessOption {
+	return liveness(func(c *config) { c.spec.Policy = driver.Never })
+}
+
+// Reentrant lets an Acquire with a context from [Hold.Bind] or Do of the
 // same resource join that hold instead of waiting for it: counted, and the last
 // Release frees. Without it such an Acquire waits for itself.
 func Reentrant() HoldOption { return holdFunc(func(c *config) { c.reentrant = true }) }
@@ -110,13 +141,6 @@ var errNoSession = invalid("Under: the session is nil")
 // (TTL, Owner, Meta) then come from s. Given to [Space.With] it is for what is
 // held, not for keys.
 func Under(s *Session) UnderOption { return under{s} }
-
-type sessionFunc func(*config)
-
-func (f sessionFunc) session(c *config) { f(c) }
-
-// AutoRenew lets the library keep a [Session] alive, as it does for holds.
-func AutoRenew() SessionOption { return sessionFunc(func(c *config) { c.spec.Manual = false }) }
 
 type openFunc func(*setup)
 

@@ -20,23 +20,23 @@ func TestOptions_Families(t *testing.T) {
 		has  string
 	}{
 		{"Option", reflect.TypeFor[holdfast.Option](), "TTL Owner Meta Require Hooks"},
-		{"HoldOption", reflect.TypeFor[holdfast.HoldOption](), "TTL Owner Meta MaxHold MinHold Delay ManualRenew Reentrant OnWait Under"},
-		{"SessionOption", reflect.TypeFor[holdfast.SessionOption](), "TTL Owner Meta AutoRenew"},
+		{"HoldOption", reflect.TypeFor[holdfast.HoldOption](), "TTL Owner Meta MaxHold MinHold Delay ManualRenew ReclaimNever ReclaimOnDemand Reentrant OnWait Under"},
+		{"SessionOption", reflect.TypeFor[holdfast.SessionOption](), "TTL Owner Meta ManualRenew ReclaimNever ReclaimOnDemand"},
 		{"PutOption", reflect.TypeFor[holdfast.PutOption](), "Expire Under"},
-		{"SequenceOption", reflect.TypeFor[holdfast.SequenceOption](), "Batch Start"},
-		{"RangeOption", reflect.TypeFor[holdfast.RangeOption](), "Order Limit Descending After Counted KeysOnly"},
-		{"WatchOption", reflect.TypeFor[holdfast.WatchOption](), "Patterns Glob Exact Previous"},
-		{"ForceOption", reflect.TypeFor[holdfast.ForceOption](), "Now"},
+		{"SequenceOption", reflect.TypeFor[holdfast.SequenceOption](), "BlockSize StartAt"},
+		{"RangeOption", reflect.TypeFor[holdfast.RangeOption](), "Order MaxKeys Descending AfterKey Counted KeysOnly"},
+		{"WatchOption", reflect.TypeFor[holdfast.WatchOption](), "Patterns Glob ExactName WithPrevious"},
+		{"ForceOption", reflect.TypeFor[holdfast.ForceOption](), "ForceNow"},
 	}
 	options := map[string]any{
 		"TTL": holdfast.TTL(0), "Owner": holdfast.Owner(""), "Meta": holdfast.Meta(""), "Require": holdfast.Require(),
 		"Hooks": holdfast.Hooks{}, "MaxHold": holdfast.MaxHold(0), "MinHold": holdfast.MinHold(0), "Delay": holdfast.Delay(0),
-		"ManualRenew": holdfast.ManualRenew(), "Reentrant": holdfast.Reentrant(), "OnWait": holdfast.OnWait(nil),
-		"Under": holdfast.Under(nil), "AutoRenew": holdfast.AutoRenew(), "Expire": holdfast.Expire(0), "Batch": holdfast.Batch(0),
-		"Start": holdfast.Start(0), "Order": holdfast.ByKey, "Limit": holdfast.Limit(0), "Descending": holdfast.Descending(),
-		"After": holdfast.After(""), "Counted": holdfast.Counted(),
-		"KeysOnly": holdfast.KeysOnly(), "Patterns": holdfast.Patterns{}, "Glob": holdfast.Glob(""), "Exact": holdfast.Exact(),
-		"Previous": holdfast.Previous(), "Now": holdfast.Now(),
+		"ManualRenew": holdfast.ManualRenew(), "ReclaimNever": holdfast.ReclaimNever(), "ReclaimOnDemand": holdfast.ReclaimOnDemand(0), "Reentrant": holdfast.Reentrant(), "OnWait": holdfast.OnWait(nil),
+		"Under": holdfast.Under(nil), "Expire": holdfast.Expire(0), "BlockSize": holdfast.BlockSize(0),
+		"StartAt": holdfast.StartAt(0), "Order": holdfast.ByKey, "MaxKeys": holdfast.MaxKeys(0), "Descending": holdfast.Descending(),
+		"AfterKey": holdfast.AfterKey(""), "Counted": holdfast.Counted(),
+		"KeysOnly": holdfast.KeysOnly(), "Patterns": holdfast.Patterns{}, "Glob": holdfast.Glob(""), "ExactName": holdfast.ExactName(),
+		"WithPrevious": holdfast.WithPrevious(), "ForceNow": holdfast.ForceNow(),
 	}
 	for _, f := range families {
 		for name, option := range options {
@@ -75,7 +75,7 @@ func TestOptions_Mistakes(t *testing.T) {
 		if !holdfast.NotDone(err) {
 			t.Errorf("%v: the outcome is not NotDone", err)
 		}
-		_, err = s.With(tt.option).RWMutex("a").TryAcquireRead(t.Context())
+		_, err = s.With(tt.option).RWMutex("a").Reader().TryAcquire(t.Context())
 		wantInvalid(t, err, tt.part)
 		_, err = s.With(tt.option).Counter("a").Load(t.Context())
 		wantInvalid(t, err, tt.part)
@@ -178,7 +178,7 @@ func callsWith(t *testing.T, s *holdfast.Space, name string) map[string]func() e
 	hold := func(_ *holdfast.Hold, err error) error { return err }
 	return map[string]func() error{
 		"Mutex":      func() error { return hold(s.Mutex(name).Acquire(ctx)) },
-		"RWMutex":    func() error { return hold(s.RWMutex(name).AcquireRead(ctx)) },
+		"RWMutex":    func() error { return hold(s.RWMutex(name).Reader().Acquire(ctx)) },
 		"Upgrade":    func() error { return hold(s.RWMutex(name).Upgrade(ctx, nil)) },
 		"Semaphore":  func() error { return hold(s.Semaphore(name, 2).TryAcquire(ctx, 1)) },
 		"SetLimit":   func() error { return s.Semaphore(name, 2).SetLimit(ctx, 3) },

@@ -99,15 +99,15 @@ func TestReentrant_NeverForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
 		rw := s.RWMutex("rw", holdfast.Reentrant())
-		r := taken(t)(rw.AcquireRead(t.Context()))
-		_, err := rw.AcquireWrite(r.Bind(t.Context()))
+		r := taken(t)(rw.Reader().Acquire(t.Context()))
+		_, err := rw.Writer().Acquire(r.Bind(t.Context()))
 		wantErr(t, err, holdfast.ErrConflict)
-		r2 := taken(t)(rw.AcquireRead(r.Bind(t.Context())))
+		r2 := taken(t)(rw.Reader().Acquire(r.Bind(t.Context())))
 		_, err = rw.Upgrade(t.Context(), r2)
 		wantErr(t, err, holdfast.ErrConflict)
 		releaseAll([]*holdfast.Hold{r2, r})
-		w := taken(t)(rw.AcquireWrite(t.Context()))
-		if in := taken(t)(rw.AcquireRead(w.Bind(t.Context()))); in.Token() != w.Token() {
+		w := taken(t)(rw.Writer().Acquire(t.Context()))
+		if in := taken(t)(rw.Reader().Acquire(w.Bind(t.Context()))); in.Token() != w.Token() {
 			t.Error("a reader did not join its own writer")
 		}
 		sem := s.Semaphore("sem", 4, holdfast.Reentrant())

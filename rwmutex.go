@@ -7,14 +7,16 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// RWMutex is a name that many readers or one writer hold. Who waits is served
-// in order of arrival where the backend can: a writer that waits holds later
-// readers back. Safe for concurrent use.
-type RWMutex struct{ l lockable }
+// RWMutex is a name that many readers or one writer hold, each through its side:
+// m.Reader().Acquire(ctx), m.Writer().Do(ctx, f). Waiters are served in order of
+// arrival where the backend can: a waiting writer holds later readers back. Safe
+// for concurrent use.
+type RWMutex struct{ reader, writer Mutex }
 
 // RWMutex names a reader-writer mutex; it does no I/O.
 func (s *Space) RWMutex(name string, opts ...HoldOption) *RWMutex {
-	return &RWMutex{s.lockable(name, opts)}
+	l := s.lockable(name, opts)
+	return &RWMutex{reader: Mutex{l, aReader, driver.FeatureShared}, writer: Mutex{l, aWriter, driver.FeatureShared}}
 }
 
 var (
@@ -22,58 +24,17 @@ var (
 	aWriter = driver.Want{Kind: driver.RWMutex, Mode: driver.Exclusive}
 )
 
-// AcquireRead waits to share the mutex with other readers.
-func (m *RWMutex) AcquireRead(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aReader, FeatureShared, false)
-}
+// Name is the whole name, with the prefixes of [Space.Sub].
+func (m *RWMutex) Name() string { return m.reader.l.name }
 
-// AcquireWrite waits to have the mutex alone.
-func (m *RWMutex) AcquireWrite(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aWriter, FeatureShared, false)
-}
+// Reader is the side that any number of readers hold together.
+func (m *RWMutex) Reader() *Mutex { return &m.reader }
 
-// TryAcquireRead is AcquireRead without a wait: ErrHeld if it would be one.
-func (m *RWMutex) TryAcquireRead(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aReader, FeatureShared, true)
-}
-
-// TryAcquireWrite is AcquireWrite without a wait: ErrHeld if it would be one.
-func (m *RWMutex) TryAcquireWrite(ctx context.Context) (*Hold, error) {
-	return m.l.acquire(ctx, aWriter, FeatureShared, true)
-}
-
-// DoRead runs f while reading; see [Mutex.Do].
-func (m *RWMutex) DoRead(ctx context.Context, f func(context.Context, *Hold) error) error {
-	h, err := m.AcquireRead(ctx)
-	return do(ctx, h, err, f)
-}
-
-// DoWrite runs f while writing; see [Mutex.Do].
-func (m *RWMutex) DoWrite(ctx context.Context, f func(context.Context, *Hold) error) error {
-	h, err := m.AcquireWrite(ctx)
-	return do(ctx, h, err, f)
-}
-
-// TryDoRead is DoRead without a wait.
-func (m *RWMutex) TryDoRead(ctx context.Context, f func(context.Context, *Hold) error) error {
-	h, err := m.TryAcquireRead(ctx)
-	return do(ctx, h, err, f)
-}
-
-// TryDoWrite is DoWrite without a wait.
-func (m *RWMutex) TryDoWrite(ctx context.Context, f func(context.Context, *Hold) error) error {
-	h, err := m.TryAcquireWrite(ctx)
-	return do(ctx, h, err, f)
-}
-
-// WantRead is a reader as a part of [Space.AcquireAll].
-func (m *RWMutex) WantRead() Want { return m.l.want(aReader, FeatureShared, nil) }
-
-// WantWrite is a writer as a part of [Space.AcquireAll].
-func (m *RWMutex) WantWrite() Want { return m.l.want(aWriter, FeatureShared, nil) }
+// Writer is the side that one writer holds, alone.
+func (m *RWMutex) Writer() *Mutex { return &m.writer }
 
 // Upgrade turns a reader's hold into the writer's, waiting for the other
-// readers, before everybody who queues. The result is a new Hold with a new
+// readers, ahead of the queue. The result is a new Hold with a new
 // token, and read is over. If it fails, read stays as it is; a second upgrader
 // of the same name gets ErrConflict at once, since each would wait for the
 // other.
@@ -89,13 +50,13 @@ func (m *RWMutex) Downgrade(ctx context.Context, write *Hold) (*Hold, error) {
 
 func (m *RWMutex) change(ctx context.Context, op string, h *Hold, from, to driver.Want) (*Hold, error) {
 	defer runtime.KeepAlive(h) // a caller that only waits for the change has nothing else of it
-	err := firstError(m.l.err, m.l.s.r.ready(ctx, FeatureUpgrade), m.checkChange(h, from))
+	err := firstError(m.writer.l.err, m.writer.l.s.r.ready(ctx, driver.FeatureUpgrade), m.checkChange(h, from))
 	if err != nil {
-		return nil, wrap(op, m.l.name, err)
+		return nil, wrap(op, m.writer.l.name, err)
 	}
-	to.Name = m.l.name
+	to.Name = m.writer.l.name
 	changed, err := h.g.c.become(ctx, to)
-	return changed, m.l.s.r.wrap(op, m.l.name, FeatureUpgrade, err)
+	return changed, m.writer.l.s.r.wrap(op, m.writer.l.name, driver.FeatureUpgrade, err)
 }
 
 // checkChange refuses holds that are not what is to be changed.
@@ -107,7 +68,7 @@ func (m *RWMutex) checkChange(h *Hold, from driver.Want) error {
 		return err
 	}
 	c := h.g.c
-	if c.r != m.l.s.r || len(c.wants) != 1 || c.r.canonical(c.wants[0].Name) != c.r.canonical(m.l.name) {
+	if c.r != m.writer.l.s.r || len(c.wants) != 1 || c.r.canonical(c.wants[0].Name) != c.r.canonical(m.writer.l.name) {
 		return invalid("the hold is of %q", c.name)
 	}
 	if w := c.wants[0]; w.Kind != from.Kind || w.Mode != from.Mode {

@@ -24,6 +24,13 @@ func (s *Space) Semaphore(name string, limit int64, opts ...HoldOption) *Semapho
 	return m
 }
 
+// Name is the whole name, with the prefixes of [Space.Sub].
+func (m *Semaphore) Name() string { return m.l.name }
+
+// Limit is the limit that this value was made with; 0: the one that the
+// semaphore has, which [Space.Inspect] tells.
+func (m *Semaphore) Limit() int64 { return m.limit }
+
 func (m *Semaphore) weighing(n int64) driver.Want {
 	return driver.Want{Kind: driver.Semaphore, Mode: driver.Shared, Weight: n, Limit: m.limit}
 }
@@ -43,7 +50,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int64, try bool) (*Hold, erro
 	if err := firstError(m.l.err, m.checkWeight(n)); err != nil {
 		return nil, wrap("acquire", m.l.name, err)
 	}
-	return m.l.acquire(ctx, m.weighing(n), FeatureWeighted, try)
+	return m.l.acquire(ctx, m.weighing(n), driver.FeatureWeighted, try)
 }
 
 // Acquire waits for n of the limit.
@@ -70,18 +77,18 @@ func (m *Semaphore) TryDo(ctx context.Context, n int64, f func(context.Context, 
 
 // Want is n of the limit as a part of [Space.AcquireAll].
 func (m *Semaphore) Want(n int64) Want {
-	return m.l.want(m.weighing(n), FeatureWeighted, m.checkWeight(n))
+	return m.l.want(m.weighing(n), driver.FeatureWeighted, m.checkWeight(n))
 }
 
 // SetLimit changes the limit for everybody, at once. Nobody loses a hold;
 // nothing is granted until what is held fits, and waiters that never could are
 // refused. Values of Semaphore with another limit then answer ErrConflict.
 func (m *Semaphore) SetLimit(ctx context.Context, limit int64) error {
-	err := firstError(m.l.err, checkLimit(limit), m.l.s.r.ready(ctx, FeatureResize))
+	err := firstError(m.l.err, checkLimit(limit), m.l.s.r.ready(ctx, driver.FeatureResize))
 	if err == nil {
 		err = m.l.s.r.d.Resize(ctx, m.l.name, limit)
 	}
-	return m.l.s.r.wrap("set limit", m.l.name, FeatureResize, err)
+	return m.l.s.r.wrap("set limit", m.l.name, driver.FeatureResize, err)
 }
 
 func checkLimit(limit int64) error {
@@ -93,7 +100,7 @@ func checkLimit(limit int64) error {
 
 // Delete forgets an idle semaphore with its limit; ErrHeld if it is in use.
 func (m *Semaphore) Delete(ctx context.Context) error {
-	return m.l.s.remove(ctx, driver.Semaphore, m.l.name, FeatureWeighted, m.l.err)
+	return m.l.s.remove(ctx, driver.Semaphore, m.l.name, driver.FeatureWeighted, m.l.err)
 }
 
 // remove is Delete of every type that has one.

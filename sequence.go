@@ -22,18 +22,18 @@ type Sequence struct {
 	err   error
 }
 
-// SequenceOption is [Batch] or [Start].
+// SequenceOption is [BlockSize] or [StartAt].
 type SequenceOption interface{ sequence(*Sequence) }
 
-// Batch is how many numbers are taken from the backend at once; 100 unless set.
-type Batch uint64
+// BlockSize is how many numbers are taken from the backend at once; 100 unless set.
+type BlockSize uint64
 
-func (b Batch) sequence(s *Sequence) { s.batch = uint64(b) }
+func (b BlockSize) sequence(s *Sequence) { s.batch = uint64(b) }
 
-// Start is the first number of a new sequence; 1 unless set.
-type Start uint64
+// StartAt is the first number of a new sequence; 1 unless set.
+type StartAt uint64
 
-func (n Start) sequence(s *Sequence) { s.start = uint64(n) }
+func (n StartAt) sequence(s *Sequence) { s.start = uint64(n) }
 
 const (
 	defaultBatch = 100
@@ -54,10 +54,10 @@ func (s *Space) Sequence(name string, opts ...SequenceOption) *Sequence {
 
 func (q *Sequence) check() error {
 	if q.batch < 1 {
-		return invalid("Batch(0): a block has at least 1 number")
+		return invalid("BlockSize(0): a block has at least 1 number")
 	}
 	if q.start < 1 {
-		return invalid("Start(0): numbers begin at 1 or above, so that 0 can mean none")
+		return invalid("StartAt(0): numbers begin at 1 or above, so that 0 can mean none")
 	}
 	return nil
 }
@@ -70,13 +70,13 @@ type block struct {
 	refill *refill // on its way; nil: none is
 }
 
-// refill is one request for a block; all who wait share its outcome.
+// refill is one request for a block; all waiting callers share its outcome.
 type refill struct {
 	done chan struct{}
 	err  error
 }
 
-func (r *root) blockOf(name string) *block {
+func (r *spaceState) blockOf(name string) *block {
 	name = r.canonical(name)
 	if b, ok := r.sequences.Load(name); ok {
 		return b.(*block)
@@ -156,11 +156,11 @@ func (r *refill) wait(ctx context.Context, mine bool) error {
 
 // reserve takes n numbers from the backend.
 func (q *Sequence) reserve(ctx context.Context, n uint64) (uint64, error) {
-	if err := q.s.r.ready(ctx, FeatureSequence); err != nil {
+	if err := q.s.r.ready(ctx, driver.FeatureSequence); err != nil {
 		return 0, err
 	}
 	reply, err := q.s.r.d.Reserve(ctx, &driver.ReserveRequest{ID: newID(), Name: q.name, N: n, Start: q.start})
-	return reply.First, q.s.r.wrap("", "", FeatureSequence, err)
+	return reply.First, q.s.r.wrap("", "", driver.FeatureSequence, err)
 }
 
 // Reserve takes n numbers in a row and returns the first; they are the
@@ -184,10 +184,10 @@ func (q *Sequence) ask(ctx context.Context, op string, n uint64) (uint64, error)
 	return first, wrap(op, q.name, err)
 }
 
-// Delete forgets the sequence: the next use begins at [Start] again, with
+// Delete forgets the sequence: the next use begins at [StartAt] again, with
 // numbers that were handed out before. Other programs use up their blocks.
 func (q *Sequence) Delete(ctx context.Context) error {
-	err := q.s.remove(ctx, driver.Sequence, q.name, FeatureSequence, q.err)
+	err := q.s.remove(ctx, driver.Sequence, q.name, driver.FeatureSequence, q.err)
 	if err == nil {
 		q.block.drop()
 	}

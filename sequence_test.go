@@ -38,9 +38,9 @@ func TestSequence_Defaults(t *testing.T) {
 	}
 }
 
-func TestSequence_StartBatchReserve(t *testing.T) {
+func TestSequence_StartBlockReserve(t *testing.T) {
 	s, toy := open(t)
-	q := s.Sequence("ids", holdfast.Start(1000), holdfast.Batch(10))
+	q := s.Sequence("ids", holdfast.StartAt(1000), holdfast.BlockSize(10))
 	if n := next(t, q); n != 1000 {
 		t.Errorf("began at %d", n)
 	}
@@ -52,10 +52,10 @@ func TestSequence_StartBatchReserve(t *testing.T) {
 	}
 	_, err := q.Reserve(t.Context(), 0)
 	wantInvalid(t, err, "0 numbers")
-	_, err = s.Sequence("ids", holdfast.Batch(0)).Next(t.Context())
-	wantInvalid(t, err, "Batch(0)")
-	_, err = s.Sequence("ids", holdfast.Start(0)).Next(t.Context())
-	wantInvalid(t, err, "Start(0)")
+	_, err = s.Sequence("ids", holdfast.BlockSize(0)).Next(t.Context())
+	wantInvalid(t, err, "BlockSize(0)")
+	_, err = s.Sequence("ids", holdfast.StartAt(0)).Next(t.Context())
+	wantInvalid(t, err, "StartAt(0)")
 	if err := q.Delete(t.Context()); err != nil || toy.next["ids"] != 0 {
 		t.Errorf("Delete: %v", err)
 	}
@@ -178,7 +178,7 @@ func TestSequence_WaiterLeaves(t *testing.T) {
 // Promise: "ErrExhausted, never wraps".
 func TestSequence_Exhausted(t *testing.T) {
 	s, _ := open(t)
-	q := s.Sequence("ids", holdfast.Start(math.MaxUint64-3))
+	q := s.Sequence("ids", holdfast.StartAt(math.MaxUint64-3))
 	for i := range uint64(3) {
 		if n := next(t, q); n != math.MaxUint64-3+i {
 			t.Errorf("got %d", n)

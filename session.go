@@ -12,10 +12,11 @@ import (
 )
 
 // Session is an explicit one: holds and keys hang on it by [Under], and end
-// with it. Its owner keeps it alive by Keep, more often than its TTL, unless it
-// was made with [AutoRenew]. Safe for concurrent use.
+// with it. The library keeps it alive until Revoke, as it does holds; with
+// [ManualRenew] its owner does by Keep, more often than its TTL. Safe for
+// concurrent use.
 type Session struct {
-	r       *root
+	r       *spaceState
 	prefix  string
 	session *driver.Session
 	once    sync.Once
@@ -25,17 +26,16 @@ type Session struct {
 // Session opens a session of its own.
 func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, error) {
 	cfg := config{spec: s.cfg.spec, ttlSet: s.cfg.ttlSet, err: s.cfg.err}
-	cfg.spec.Manual = true
 	for _, o := range opts {
 		o.session(&cfg)
 	}
 	cfg.settle(s.r)
-	if err := firstError(cfg.err, s.r.readyToHold(ctx, FeatureSession, &cfg)); err != nil {
+	if err := firstError(cfg.err, s.r.readyToHold(ctx, driver.FeatureSession, &cfg)); err != nil {
 		return nil, wrap("open session", "", err)
 	}
 	session, err := s.r.d.OpenSession(ctx, cfg.spec)
 	if err != nil {
-		return nil, s.r.wrap("open session", "", FeatureSession, err)
+		return nil, s.r.wrap("open session", "", driver.FeatureSession, err)
 	}
 	return &Session{r: s.r, prefix: s.prefix, session: session}, nil
 }
@@ -66,7 +66,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	if err := firstError(s.Err(), s.r.ready(ctx, "")); err != nil {
 		return wrap("keep session", s.ID().String(), err)
 	}
-	return s.r.wrap("keep session", s.ID().String(), FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
+	return s.r.wrap("keep session", s.ID().String(), driver.FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
 }
 
 // Info tells what the backend knows of the session: what it holds, what it waits
@@ -102,7 +102,7 @@ func (s *Session) page(ctx context.Context, r *driver.SessionInfoRequest) (Sessi
 			names[i] = trim(name, s.prefix)
 		}
 	}
-	return info, s.r.wrap("session info", s.ID().String(), FeatureSession, err)
+	return info, s.r.wrap("session info", s.ID().String(), driver.FeatureSession, err)
 }
 
 // TimeToLive is what the backend's own clock leaves to the session.
@@ -141,7 +141,7 @@ func (s *Session) revoke() {
 	defer ctx.Stop()
 	err := s.r.d.EndSession(ctx, s.session)
 	s.session.End(ErrReleased)
-	s.result = s.r.wrap("revoke", s.ID().String(), FeatureSession, err)
+	s.result = s.r.wrap("revoke", s.ID().String(), driver.FeatureSession, err)
 }
 
 var errRevoked = errors.New("its session was revoked here")
@@ -154,9 +154,9 @@ func (s *Session) patience() time.Duration {
 	return min(patience, max(driver.Until(d), 0))
 }
 
-// askByHand sends a wish on a session of its own that nobody renews once it is
+// askByHand sends a request on a session of its own that nobody renews once it is
 // granted.
-func (s *Space) askByHand(ctx context.Context, c *claim, w *wish) (*Hold, error) {
+func (s *Space) askByHand(ctx context.Context, c *claim, w *request) (*Hold, error) {
 	session, err := s.r.d.OpenSession(ctx, c.cfg.spec)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Space) askByHand(ctx context.Context, c *claim, w *wish) (*Hold, error)
 
 // startFull begins the hold with most of its TTL ahead: what the wait took is
 // not the holder's.
-func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *wish) (*Hold, error) {
+func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *request) (*Hold, error) {
 	d, ok := w.Session.Deadline()
 	if ok && driver.Until(d) < c.cfg.spec.TTL*3/4 {
 		if err := s.r.d.KeepSession(ctx, w.Session, 0); err != nil {
@@ -187,7 +187,7 @@ func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *wish
 
 // endSession gives back a session that serves nobody. If it fails, the session
 // ends by its TTL.
-func (r *root) endSession(l *driver.Session) {
+func (r *spaceState) endSession(l *driver.Session) {
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
 	_ = r.d.EndSession(ctx, l)
@@ -196,7 +196,7 @@ func (r *root) endSession(l *driver.Session) {
 
 // keeper renews a session that waits for its grant.
 type keeper struct {
-	r       *root
+	r       *spaceState
 	session *driver.Session
 
 	mu      sync.Mutex
@@ -204,7 +204,7 @@ type keeper struct {
 	stopped bool
 }
 
-func (r *root) keepWhileWaiting(l *driver.Session) *keeper {
+func (r *spaceState) keepWhileWaiting(l *driver.Session) *keeper {
 	k := &keeper{r: r, session: l}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,7 +22,7 @@ func session(t *testing.T, s *holdfast.Space, opts ...holdfast.SessionOption) *h
 func TestSession_KeptByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
-		ses := session(t, s, holdfast.TTL(10*time.Second))
+		ses := session(t, s, holdfast.TTL(10*time.Second), holdfast.ManualRenew())
 		h := acquire(t, s.Mutex("a", holdfast.Under(ses)))
 		if _, err := s.KV().Put(t.Context(), "k", nil, holdfast.Under(ses)); err != nil {
 			t.Fatal(err)
@@ -63,10 +63,10 @@ func TestSession_KeptByHand(t *testing.T) {
 	})
 }
 
-func TestSession_AutoRenew(t *testing.T) {
+func TestSession_RenewsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(t)
-		ses := session(t, s, holdfast.TTL(time.Second), holdfast.AutoRenew())
+		ses := session(t, s, holdfast.TTL(time.Second))
 		time.Sleep(time.Hour)
 		if err := ses.Err(); err != nil {
 			t.Error(err)

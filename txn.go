@@ -8,29 +8,21 @@ import (
 )
 
 // Compare is a condition of a [Txn] on a key, or with Prefix on every key that
-// begins so. [Absent] and [At] make the usual ones.
+// begins so. [Absent], [ModifiedAt] and [ValueIs] make the usual ones; package
+// driver has the targets and relations of others.
 type Compare = driver.Compare
 
-// What a Compare looks at, and how.
-const (
-	CompareModified = driver.CompareMod
-	CompareCreated  = driver.CompareCreate
-	CompareVersion  = driver.CompareVersion
-	CompareValue    = driver.CompareValue
-	CompareSession  = driver.CompareSession
-
-	Equal    = driver.Equal
-	NotEqual = driver.NotEqual
-	Less     = driver.Less
-	Greater  = driver.Greater
-)
-
 // Absent is true if there is no such key.
-func Absent(key string) Compare { return At(key, 0) }
+func Absent(key string) Compare { return ModifiedAt(key, 0) }
 
-// At is true if the key's last change was at rev; 0: if there is no such key.
-func At(key string, rev Revision) Compare {
+// ModifiedAt is true if the key's last change was at rev; 0: if there is no such key.
+func ModifiedAt(key string, rev Revision) Compare {
 	return Compare{Key: key, Target: driver.CompareMod, Is: driver.Equal, Num: uint64(rev)}
+}
+
+// ValueIs is true if the key exists and has this value.
+func ValueIs(key string, value []byte) Compare {
+	return Compare{Key: key, Target: driver.CompareValue, Is: driver.Equal, Value: value}
 }
 
 // Op is one operation of a [Txn]: what GetOp, RangeOp, PutOp, DeleteOp and
@@ -73,8 +65,8 @@ func DeleteRangeOp(prefix string) Op {
 	return Op{op: driver.Op{Kind: driver.OpDelete, Key: prefix, Prefix: true}}
 }
 
-// Previous asks a put or delete for what was there before.
-func (o Op) Previous() Op {
+// WithPrevious asks a put or delete for what was there before.
+func (o Op) WithPrevious() Op {
 	o.op.Previous = true
 	return o
 }
@@ -100,7 +92,7 @@ type OpResult struct {
 	// there are, or with [Counted] how many keys begin with the prefix.
 	Count int64
 	// More: there are more keys than Entries has. A range in order of key goes on
-	// [After] the last of them, or from where it began if there is none.
+	// [AfterKey] the last of them, or from where it began if there is none.
 	More bool
 }
 
@@ -183,9 +175,9 @@ func (k *KV) checkPut(o *Op) error {
 func checkRange(op *driver.Op) error {
 	switch {
 	case op.Limit < 0:
-		return invalid("Limit(%d) is negative; 0 is none", op.Limit)
+		return invalid("MaxKeys(%d) is negative; 0 is none", op.Limit)
 	case op.After != "" && op.Sort != driver.ByKey:
-		return invalid("After(%q) in another order than that of keys; only ByKey can begin behind a key", op.After)
+		return invalid("AfterKey(%q) in another order than that of keys; only ByKey can begin behind a key", op.After)
 	}
 	return nil
 }
@@ -203,21 +195,21 @@ func featureOf(r *driver.TxnRequest) Feature {
 	var keys []string
 	for _, c := range r.If {
 		if c.Prefix {
-			return FeatureTxn
+			return driver.FeatureTxn
 		}
 		keys = append(keys, c.Key)
 	}
 	for _, op := range slices.Concat(r.Then, r.Else) {
 		if op.Prefix && (op.Kind != driver.OpGet || len(r.If)+len(r.Then)+len(r.Else) > 1) {
-			return FeatureTxn
+			return driver.FeatureTxn
 		}
 		keys = append(keys, op.Key)
 	}
 	slices.Sort(keys)
 	if len(slices.Compact(keys)) > 1 {
-		return FeatureTxn
+		return driver.FeatureTxn
 	}
-	return FeatureKV
+	return driver.FeatureKV
 }
 
 func (k *KV) result(reply *driver.TxnReply) TxnResult {

@@ -31,32 +31,3 @@ type (
 	// SessionInfo is a session as the backend knows it.
 	SessionInfo = driver.SessionInfo
 )
-
-// The features, for [Require].
-const (
-	FeatureFencing      = driver.FeatureFencing
-	FeatureFIFO         = driver.FeatureFIFO
-	FeatureLostFirst    = driver.FeatureLostFirst
-	FeatureShared       = driver.FeatureShared
-	FeatureWeighted     = driver.FeatureWeighted
-	FeatureUpgrade      = driver.FeatureUpgrade
-	FeatureResize       = driver.FeatureResize
-	FeatureForce        = driver.FeatureForce
-	FeatureMaxHold      = driver.FeatureMaxHold
-	FeatureMinHold      = driver.FeatureMinHold
-	FeatureDelay        = driver.FeatureDelay
-	FeatureAll          = driver.FeatureAll
-	FeatureAtomicAll    = driver.FeatureAtomicAll
-	FeatureCounter      = driver.FeatureCounter
-	FeatureSequence     = driver.FeatureSequence
-	FeatureKV           = driver.FeatureKV
-	FeatureTxn          = driver.FeatureTxn
-	FeatureWatch        = driver.FeatureWatch
-	FeatureHistory      = driver.FeatureHistory
-	FeatureElection     = driver.FeatureElection
-	FeatureLatch        = driver.FeatureLatch
-	FeatureSession      = driver.FeatureSession
-	FeatureDurable      = driver.FeatureDurable
-	FeatureManyMachines = driver.FeatureManyMachines
-	FeatureSweep        = driver.FeatureSweep
-)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// WatchOption narrows a Watch: [Patterns], [Glob], [Exact], [Previous].
+// WatchOption narrows a Watch: [Patterns], [Glob], [ExactName], [WithPrevious].
 type WatchOption interface{ watch(*driver.WatchRequest) }
 
 // Patterns asks only for events that match one of these, written kind:verb with
@@ -27,11 +27,11 @@ type watchFunc func(*driver.WatchRequest)
 
 func (f watchFunc) watch(r *driver.WatchRequest) { f(r) }
 
-// Exact asks only for the name that equals the prefix.
-func Exact() WatchOption { return watchFunc(func(r *driver.WatchRequest) { r.Exact = true }) }
+// ExactName asks only for the name that equals the prefix.
+func ExactName() WatchOption { return watchFunc(func(r *driver.WatchRequest) { r.Exact = true }) }
 
-// Previous asks for what a key was before, in Event.Prev.
-func Previous() WatchOption { return watchFunc(func(r *driver.WatchRequest) { r.Previous = true }) }
+// WithPrevious asks for what a key was before, in Event.Prev.
+func WithPrevious() WatchOption { return watchFunc(func(r *driver.WatchRequest) { r.Previous = true }) }
 
 // Watch yields what happens to names and keys that begin with prefix, in order,
 // until ctx ends, which is no error. from is the first revision wanted; 0 is
@@ -46,7 +46,7 @@ func (s *Space) Watch(ctx context.Context, prefix string, from Revision, opts ..
 	}
 	err := firstError(checkPrefix(r.Prefix, s.r.maxName()), checkGlob(r.Glob), checkPatterns(r.Patterns))
 	if from > 0 {
-		err = firstError(err, s.r.lacks(FeatureHistory))
+		err = firstError(err, s.r.lacks(driver.FeatureHistory))
 	}
 	if r.Glob != "" {
 		r.Glob = escapeGlob(s.prefix) + r.Glob
@@ -77,9 +77,9 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 func escapeGlob(prefix string) string { return globEscaper.Replace(prefix) }
 
 // watch asks the driver and spells out its errors.
-func (r *root) watch(ctx context.Context, op string, err error, w *driver.WatchRequest) iter.Seq2[Event, error] {
+func (r *spaceState) watch(ctx context.Context, op string, err error, w *driver.WatchRequest) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if err := firstError(err, r.ready(ctx, FeatureWatch)); err != nil {
+		if err := firstError(err, r.ready(ctx, driver.FeatureWatch)); err != nil {
 			yield(Event{}, wrap(op, w.Prefix, err))
 			return
 		}
@@ -88,7 +88,7 @@ func (r *root) watch(ctx context.Context, op string, err error, w *driver.WatchR
 				return
 			}
 			if err != nil {
-				yield(Event{}, r.wrap(op, w.Prefix, FeatureWatch, err))
+				yield(Event{}, r.wrap(op, w.Prefix, driver.FeatureWatch, err))
 				return
 			}
 			if !yield(ev, nil) {

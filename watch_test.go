@@ -72,7 +72,7 @@ func TestWatch_Break(t *testing.T) {
 func TestWatch_Request(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)
-		for range s.Sub("a*[/").Watch(t.Context(), "", 0, holdfast.Glob("x*"), holdfast.Patterns{"lock:*"}, holdfast.Exact(), holdfast.Previous()) {
+		for range s.Sub("a*[/").Watch(t.Context(), "", 0, holdfast.Glob("x*"), holdfast.Patterns{"lock:*"}, holdfast.ExactName(), holdfast.WithPrevious()) {
 			break
 		}
 		if toy.called(`watch a\*\[/x*`) != 1 {
@@ -192,7 +192,7 @@ func TestForceRelease_NeverTheNext(t *testing.T) {
 			t.Error("not freed when its holder confirmed")
 		}
 		third := acquire(t, s.Mutex("a"))
-		if _, err := s.ForceRelease(t.Context(), "a", third.Token(), holdfast.Now()); err != nil || toy.holders("a") != 0 {
+		if _, err := s.ForceRelease(t.Context(), "a", third.Token(), holdfast.ForceNow()); err != nil || toy.holders("a") != 0 {
 			t.Errorf("Now: %v, %d holders", err, toy.holders("a"))
 		}
 	})

@@ -10,7 +10,7 @@
 //   - A call that fails returns an [*Error] (or a plain error of the standard
 //     library) and has changed nothing unless Outcome says otherwise.
 //   - Ending the context of a waiting Acquire returns at once; the driver then
-//     takes the wish back in the background, also if it is granted meanwhile.
+//     takes the request back in the background, also if it is granted meanwhile.
 //   - A grant's token is greater than that of every earlier grant of the same
 //     name, for ever.
 //   - A read tells all that it was asked for, or says where it goes on, or fails
@@ -36,7 +36,7 @@ type Driver interface {
 	// at once; otherwise Acquire waits until ctx ends, or the session that it
 	// waits on. A wait on a latch or barrier is a grant too, and is released.
 	Acquire(ctx context.Context, r *Request) (Grant, error)
-	// Inspect tells who holds and who waits, by name.
+	// Inspect tells holders and waiters, by name.
 	Inspect(ctx context.Context, r *InspectRequest) (InspectReply, error)
 	// Force ends another's claim. The token is required, so that the next
 	// holder is never hit.
@@ -114,6 +114,7 @@ const (
 	FeatureDurable      Feature = "durable"       // what was answered survives a restart of the engine
 	FeatureManyMachines Feature = "many-machines" // programs on several machines can share it
 	FeatureSweep        Feature = "sweep"         // what idle names have left can be removed
+	FeatureReclaim      Feature = "reclaim"       // stale holds can be kept until they are wanted, or for ever
 )
 
 // Info says what a backend can do.
@@ -193,7 +194,7 @@ type Spec struct {
 	_      struct{}
 }
 
-// Policy says when the claims of a session whose deadline has passed are freed.
+// Policy says when the claims of a session are freed after its deadline.
 type Policy uint8
 
 const (
@@ -206,7 +207,7 @@ const (
 	Never
 )
 
-// Request is a wish to hold.
+// Request asks for a hold.
 type Request struct {
 	// ID makes a retry of the same request the same claim.
 	ID    [16]byte
@@ -249,14 +250,14 @@ type Grant struct {
 type Handle interface {
 	// Release gives it back; ErrLost if the engine knows that it had ended. It
 	// returns when ctx ends, at the latest, and is called again if nobody knows
-	// whether the engine heard it. A hold whose loss was told by Request.Lost is
+	// whether the engine heard it. A hold that was reported lost by Request.Lost is
 	// released too: that confirms that its holder knows.
 	Release(ctx context.Context) error
 	// Change alters it, as c says; only one field of c is set.
 	Change(ctx context.Context, c Change) (Grant, error)
 }
 
-// Change is a wish to alter a hold.
+// Change asks to alter a hold.
 type Change struct {
 	// Upgrade turns a shared hold into the exclusive one, waiting for other
 	// readers; the grant is a new hold with a new token, and the old one is

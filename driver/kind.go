@@ -12,9 +12,9 @@ func (k Kind) Error() string { return string(k) }
 // errors: fs.ErrInvalid, fs.ErrPermission, fs.ErrNotExist,
 // errors.ErrUnsupported, context.Canceled and context.DeadlineExceeded.
 const (
-	// ErrHeld: somebody else has it; Error.Holders says who.
+	// ErrHeld: another caller has it; Error.Holders names it.
 	ErrHeld Kind = "held"
-	// ErrLost: the hold or session ended without its holder's wish.
+	// ErrLost: the hold or session ended without its holder's doing.
 	ErrLost Kind = "lost"
 	// ErrReleased: the hold was given back.
 	ErrReleased Kind = "released"
@@ -53,7 +53,7 @@ type Error struct {
 	Name    string // what it was about; may be empty
 	Kind    error  // a Kind, or an error of the standard library; may be nil
 	Outcome Outcome
-	Holders []Claim // with ErrHeld: who has it
+	Holders []Claim // with ErrHeld: the holders
 	Waiting int     // with ErrHeld: how many wait for it
 	// RetryAfter is how long to wait before trying again; 0 if not known.
 	RetryAfter time.Duration

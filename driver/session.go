@@ -82,7 +82,7 @@ func (l *Session) look(now time.Time) {
 	}
 }
 
-// End ends the session and every hold tied to it, once: whoever ended it, all of
+// End ends the session and every hold tied to it, once: however it ended, all of
 // them know when End returns. cause is what Err says from then on; nil means
 // ErrLost.
 func (l *Session) End(cause error) {
@@ -96,7 +96,7 @@ func (l *Session) End(cause error) {
 	}
 }
 
-// end is under the lock, so that nobody finds the session ended whose holds do not
+// end is under the lock, so that no caller finds the session ended before its holds
 // know it: the next holder may be granted as soon as that is found. l.mu is held.
 func (l *Session) end(cause error) {
 	l.err = cause

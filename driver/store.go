@@ -31,7 +31,7 @@ type Store interface {
 	// how long it hears nothing from the engine: only it knows how long many keys
 	// may take.
 	List(ctx context.Context, prefix string) ([]Item, error)
-	// Changed yields first an Item without a key, whose revision is that of the
+	// Changed yields first an Item without a key, with the revision of the
 	// last change before; then every change of the key, in order; of all keys if
 	// key is empty. Another Item without a key says that changes up to its
 	// revision may be missing. It outlives a broken connection where it can, and

@@ -26,13 +26,13 @@ var refusals = []struct {
 	calls   func(ctx context.Context, s *holdfast.Space) []error
 }{
 	{driver.FeatureShared, nil, func(ctx context.Context, s *holdfast.Space) []error {
-		return []error{second(s.RWMutex("x").TryAcquireRead(ctx)), second(s.RWMutex("y").TryAcquireWrite(ctx))}
+		return []error{second(s.RWMutex("x").Reader().TryAcquire(ctx)), second(s.RWMutex("y").Writer().TryAcquire(ctx))}
 	}},
 	{driver.FeatureWeighted, nil, func(ctx context.Context, s *holdfast.Space) []error {
 		return []error{second(s.Semaphore("x", 2).TryAcquire(ctx, 1))}
 	}},
 	{driver.FeatureUpgrade, shared, func(ctx context.Context, s *holdfast.Space) []error {
-		h := must(s.RWMutex("x").AcquireRead(ctx))
+		h := must(s.RWMutex("x").Reader().Acquire(ctx))
 		err := second(s.RWMutex("x").Upgrade(ctx, h))
 		done(h.Err())
 		return []error{err}
@@ -86,6 +86,9 @@ var refusals = []struct {
 	}},
 	{driver.FeatureSession, nil, func(ctx context.Context, s *holdfast.Space) []error {
 		return []error{second(s.Session(ctx))}
+	}},
+	{driver.FeatureReclaim, nil, func(ctx context.Context, s *holdfast.Space) []error {
+		return []error{second(s.Mutex("x", holdfast.ReclaimNever()).TryAcquire(ctx)), second(s.Mutex("y", holdfast.ReclaimOnDemand(0)).TryAcquire(ctx))}
 	}},
 }
 

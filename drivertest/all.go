@@ -98,15 +98,15 @@ func allWaitsForEveryName(ctx context.Context, e *Env) {
 
 func allMixedKinds(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	h := must(a.AcquireAll(ctx, a.Mutex("m").Want(), a.RWMutex("r").WantRead(), a.RWMutex("w").WantWrite(), a.Semaphore("s", 3).Want(2)))
+	h := must(a.AcquireAll(ctx, a.Mutex("m").Want(), a.RWMutex("r").Reader().Want(), a.RWMutex("w").Writer().Want(), a.Semaphore("s", 3).Want(2)))
 	refused(second(b.Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire of the mutex")
-	done(must(b.RWMutex("r").TryAcquireRead(ctx)).Release())
-	refused(second(b.RWMutex("r").TryAcquireWrite(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside the reader")
-	refused(second(b.RWMutex("w").TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead beside the writer")
+	done(must(b.RWMutex("r").Reader().TryAcquire(ctx)).Release())
+	refused(second(b.RWMutex("r").Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside the reader")
+	refused(second(b.RWMutex("w").Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead beside the writer")
 	refused(second(b.Semaphore("s", 3).TryAcquire(ctx, 2)), holdfast.ErrHeld, "2 of 3 beside 2")
 	done(must(b.Semaphore("s", 3).TryAcquire(ctx, 1)).Release())
 	done(h.Release())
-	done(must(b.TryAcquireAll(ctx, b.Mutex("m").Want(), b.RWMutex("r").WantWrite(), b.RWMutex("w").WantWrite(), b.Semaphore("s", 3).Want(3))).Release())
+	done(must(b.TryAcquireAll(ctx, b.Mutex("m").Want(), b.RWMutex("r").Writer().Want(), b.RWMutex("w").Writer().Want(), b.Semaphore("s", 3).Want(3))).Release())
 }
 
 func allCancelTakesNothing(ctx context.Context, e *Env) {
@@ -185,10 +185,10 @@ func allBad(ctx context.Context, e *Env) {
 
 func allNoUpgrade(ctx context.Context, e *Env) {
 	s := e.Client()
-	h := must(s.AcquireAll(ctx, s.Mutex("m").Want(), s.RWMutex("rw").WantRead()))
+	h := must(s.AcquireAll(ctx, s.Mutex("m").Want(), s.RWMutex("rw").Reader().Want()))
 	refused(second(s.RWMutex("rw").Upgrade(ctx, h)), fs.ErrInvalid, "Upgrade of a hold of several names")
 	done(h.Err())
-	done(must(e.Client().RWMutex("rw").TryAcquireRead(ctx)).Release())
+	done(must(e.Client().RWMutex("rw").Reader().TryAcquire(ctx)).Release())
 	done(h.Release())
 	free(ctx, s.Mutex("m"), "after Release of all")
 }

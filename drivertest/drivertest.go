@@ -122,7 +122,7 @@ func Cases() []Case {
 	return slices.Concat(
 		featureCases, mutexCases, queueCases, nameCases, holdCases, doCases, endCases,
 		rwCases, upgradeCases, semaphoreCases, resizeCases, allCases,
-		lossCases, claimDeadlineCases, forceCases, sessionCases,
+		lossCases, claimDeadlineCases, forceCases, sessionCases, reclaimCases,
 		electionCases, latchCases, counterCases, bufferedCases, sequenceCases,
 		kvCases, rangeCases, txnCases, pageCases, watchCases, historyCases,
 		inspectCases, sweepCases, spaceCases, errorCases, absentCases())

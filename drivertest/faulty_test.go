@@ -149,12 +149,15 @@ var faults = map[string]string{
 
 	"Session/EndsWithoutKeep": "sessions never end",
 	"Session/Keep":            "keep forgets",
-	"Session/AutoRenew":       "never renews",
+	"Session/RenewsItself":    "never renews",
 	"Session/TimeToLive":      "keep forgets",
 	"Session/RevokeFreesAll":  "session keys stay",
 	"Session/Info":            "no waits told",
 	"Session/OnItsOwn":        "revoke ends all of the client",
 	"Session/ClosedClient":    "close forgets",
+
+	"Reclaim/Never":    "policies ignored",
+	"Reclaim/OnDemand": "never reclaims",
 
 	"Election/Campaign":           "value untold",
 	"Election/OneLeader":          "try always wins",

@@ -70,7 +70,7 @@ func forceReleaseConfirms(ctx context.Context, e *Env) {
 func forceNow(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
 	h := must(a.Mutex("m").Acquire(ctx))
-	must(b.ForceRelease(ctx, "m", h.Token(), holdfast.Now()))
+	must(b.ForceRelease(ctx, "m", h.Token(), holdfast.ForceNow()))
 	next := must(b.Mutex("m").TryAcquire(ctx))
 	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())
 	ends(ctx, h.Done(), "a hold that was forced out")

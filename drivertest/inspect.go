@@ -79,7 +79,7 @@ func inspectSemaphore(ctx context.Context, e *Env) {
 
 func inspectReaders(ctx context.Context, e *Env) {
 	m, other := e.Client().RWMutex("rw"), e.Client()
-	a, b := must(m.AcquireRead(ctx)), must(m.AcquireRead(ctx))
+	a, b := must(m.Reader().Acquire(ctx)), must(m.Reader().Acquire(ctx))
 	r := must(other.Inspect(ctx, "rw"))
 	want(r.Kind == driver.RWMutex && len(r.Holders) == 2, "two readers are told as %d holders of a %s", len(r.Holders), r.Kind)
 	for _, c := range r.Holders {
@@ -87,7 +87,7 @@ func inspectReaders(ctx context.Context, e *Env) {
 	}
 	done(a.Release())
 	done(b.Release())
-	w := must(m.AcquireWrite(ctx))
+	w := must(m.Writer().Acquire(ctx))
 	r = must(other.Inspect(ctx, "rw"))
 	want(len(r.Holders) == 1 && r.Holders[0].Mode == driver.Exclusive, "a writer is told as %+v", r.Holders)
 	done(w.Release())

@@ -243,7 +243,7 @@ func rangeLimit(ctx context.Context, e *Env) {
 		must(s.Put(ctx, key, nil))
 	}
 	for n, wanted := range [][]string{{"a", "b", "c", "d"}, {"a"}, {"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d"}, {"a", "b", "c", "d"}} {
-		page := must(s.Page(ctx, "", holdfast.Limit(n)))
+		page := must(s.Page(ctx, "", holdfast.MaxKeys(n)))
 		want(slices.Equal(listed(page), wanted), "the first %d of 4 keys are told as %q", n, listed(page))
 		want(page.More == (len(wanted) < 4), "with a limit of %d More is %v", n, page.More)
 	}
@@ -266,7 +266,7 @@ func rangeOrders(ctx context.Context, e *Env) {
 		down := listed(must(s.Page(ctx, "", order, holdfast.Descending())))
 		slices.Reverse(down)
 		want(slices.Equal(down, wanted), "in order %d, descending, the keys are %q from the end; want %q", order, down, wanted)
-		last := listed(must(s.Page(ctx, "", order, holdfast.Descending(), holdfast.Limit(1))))
+		last := listed(must(s.Page(ctx, "", order, holdfast.Descending(), holdfast.MaxKeys(1))))
 		want(slices.Equal(last, wanted[2:]), "in order %d the last key is told as %q", order, last)
 	}
 	rangeTies(ctx, s)

@@ -15,7 +15,7 @@ var (
 	mastery   = []driver.Feature{driver.FeatureUpgrade, driver.FeatureResize, driver.FeatureForce, driver.FeatureMaxHold, driver.FeatureMinHold, driver.FeatureDelay}
 	gathering = []driver.Feature{driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession}
 	ownEngine = slices.Concat(everyone, sharing, mastery, gathering, []driver.Feature{
-		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep})
+		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep, driver.FeatureReclaim})
 )
 
 // matrix is that table by URL scheme: what a backend may not lack.
@@ -100,7 +100,9 @@ func featuresWrapper(ctx context.Context, e *Env) {
 
 // uses has one call for each feature that has a call of its own.
 var uses = map[driver.Feature]func(ctx context.Context, s *holdfast.Space) error{
-	driver.FeatureShared:   func(ctx context.Context, s *holdfast.Space) error { return second(s.RWMutex("rw").AcquireRead(ctx)) },
+	driver.FeatureShared: func(ctx context.Context, s *holdfast.Space) error {
+		return second(s.RWMutex("rw").Reader().Acquire(ctx))
+	},
 	driver.FeatureWeighted: func(ctx context.Context, s *holdfast.Space) error { return second(s.Semaphore("s", 2).Acquire(ctx, 1)) },
 	driver.FeatureCounter:  func(ctx context.Context, s *holdfast.Space) error { return second(s.Counter("c").Add(ctx, 1)) },
 	driver.FeatureSequence: func(ctx context.Context, s *holdfast.Space) error { return second(s.Sequence("q").Next(ctx)) },

@@ -110,7 +110,7 @@ func rangeManyKeys(ctx context.Context, e *Env) {
 	down := names(entries(s.Range(ctx, "k/", holdfast.Descending(), holdfast.KeysOnly())))
 	slices.Reverse(down)
 	want(slices.Equal(down, all), "of %d keys %d are told downwards", len(all), len(down))
-	some := names(entries(s.Range(ctx, "k/", holdfast.Limit(1020), holdfast.After("k/0010"))))
+	some := names(entries(s.Range(ctx, "k/", holdfast.MaxKeys(1020), holdfast.AfterKey("k/0010"))))
 	at := slices.Index(all, "k/0010") + 1
 	want(slices.Equal(some, all[at:at+1020]), "of the 1,020 keys after the tenth %d are told", len(some))
 }
@@ -125,9 +125,9 @@ func rangePages(ctx context.Context, e *Env) {
 	all := numbered("k%02d", 12)
 	fill(ctx, e, s, 10, all...)
 	for _, limit := range []int{1, 5, 11, 12, 13} {
-		up := paged(ctx, s, holdfast.Limit(limit))
+		up := paged(ctx, s, holdfast.MaxKeys(limit))
 		want(slices.Equal(up, all), "pages of %d give %q", limit, up)
-		down := paged(ctx, s, holdfast.Limit(limit), holdfast.Descending())
+		down := paged(ctx, s, holdfast.MaxKeys(limit), holdfast.Descending())
 		slices.Reverse(down)
 		want(slices.Equal(down, all), "downwards pages of %d give, from the end, %q", limit, down)
 	}
@@ -136,7 +136,7 @@ func rangePages(ctx context.Context, e *Env) {
 // paged reads all keys page by page.
 func paged(ctx context.Context, s *holdfast.KV, opts ...holdfast.RangeOption) (list []string) {
 	for after := ""; ; {
-		page := must(s.Page(ctx, "", append([]holdfast.RangeOption{holdfast.After(after)}, opts...)...))
+		page := must(s.Page(ctx, "", append([]holdfast.RangeOption{holdfast.AfterKey(after)}, opts...)...))
 		list = append(list, listed(page)...)
 		want(page.More == (page.Next != ""), "a page says more: %v, and goes on after %q", page.More, page.Next)
 		if page.Next == "" {
@@ -161,12 +161,12 @@ func rangeAfter(ctx context.Context, e *Env) {
 		{"z", nil, []string{"k/3", "k/2", "k/1"}},
 		{"", []string{"k/1", "k/2", "k/3"}, []string{"k/3", "k/2", "k/1"}},
 	} {
-		up := names(entries(s.Range(ctx, "k/", holdfast.After(c.after))))
+		up := names(entries(s.Range(ctx, "k/", holdfast.AfterKey(c.after))))
 		want(slices.Equal(up, c.up), "after %q come %q; want %q", c.after, up, c.up)
-		down := names(entries(s.Range(ctx, "k/", holdfast.After(c.after), holdfast.Descending())))
+		down := names(entries(s.Range(ctx, "k/", holdfast.AfterKey(c.after), holdfast.Descending())))
 		want(slices.Equal(down, c.down), "downwards after %q come %q; want %q", c.after, down, c.down)
 	}
-	refused(second(s.Page(ctx, "k/", holdfast.ByValue, holdfast.After("k/1"))), fs.ErrInvalid, "a Range by value after a key")
+	refused(second(s.Page(ctx, "k/", holdfast.ByValue, holdfast.AfterKey("k/1"))), fs.ErrInvalid, "a Range by value after a key")
 }
 
 func rangeWhileOthersChange(ctx context.Context, e *Env) {
@@ -176,7 +176,7 @@ func rangeWhileOthersChange(ctx context.Context, e *Env) {
 	fill(ctx, e, s, 10, numbered("k%02d+", 20)...)
 	var seen []string
 	for after, n := "", 0; ; n++ {
-		page := must(s.Page(ctx, "k", holdfast.Limit(3), holdfast.After(after)))
+		page := must(s.Page(ctx, "k", holdfast.MaxKeys(3), holdfast.AfterKey(after)))
 		for _, key := range listed(page) {
 			if slices.Contains(stay, key) {
 				seen = append(seen, key)
@@ -197,7 +197,7 @@ func rangeWhileOthersChange(ctx context.Context, e *Env) {
 func rangeCounted(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	fill(ctx, e, s, 10, slices.Concat(numbered("k/%02d", 30), []string{"j", "l"})...)
-	for _, opts := range [][]holdfast.RangeOption{{holdfast.Limit(7)}, {holdfast.After("k/12")}, {holdfast.Limit(7), holdfast.After("k/12"), holdfast.Descending()}, {}, {holdfast.ByValue, holdfast.Limit(2)}} {
+	for _, opts := range [][]holdfast.RangeOption{{holdfast.MaxKeys(7)}, {holdfast.AfterKey("k/12")}, {holdfast.MaxKeys(7), holdfast.AfterKey("k/12"), holdfast.Descending()}, {}, {holdfast.ByValue, holdfast.MaxKeys(2)}} {
 		page := must(s.Page(ctx, "k/", append(opts, holdfast.Counted())...))
 		want(page.Count == 30, "with %v 30 keys are counted as %d", opts, page.Count)
 		page = must(s.Page(ctx, "k/", opts...))
@@ -209,7 +209,7 @@ func rangeCounted(ctx context.Context, e *Env) {
 func rangeSortedIsWhole(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	fill(ctx, e, s, near, numbered("k/%02d", 30)...)
-	for _, opts := range [][]holdfast.RangeOption{{holdfast.ByCreated}, {holdfast.ByValue, holdfast.Descending()}, {holdfast.ByVersion, holdfast.Limit(25)}} {
+	for _, opts := range [][]holdfast.RangeOption{{holdfast.ByCreated}, {holdfast.ByValue, holdfast.Descending()}, {holdfast.ByVersion, holdfast.MaxKeys(25)}} {
 		n := 0
 		var failed error
 		for _, err := range s.Range(ctx, "k/", opts...) {
@@ -218,7 +218,7 @@ func rangeSortedIsWhole(ctx context.Context, e *Env) {
 			}
 		}
 		whole := 30
-		if len(opts) > 1 && opts[1] == holdfast.Limit(25) {
+		if len(opts) > 1 && opts[1] == holdfast.MaxKeys(25) {
 			whole = 25
 		}
 		want(failed == nil && n == whole || errors.Is(failed, holdfast.ErrExhausted) && n == 0, "of %d keys %d are told, and the error is %v", whole, n, failed)
@@ -254,7 +254,7 @@ func txnPreviousIsWhole(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	all := numbered("k/%02d", 30)
 	fill(ctx, e, s, near, all...)
-	res, err := s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("k/").Previous()}})
+	res, err := s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("k/").WithPrevious()}})
 	left := names(entries(s.Range(ctx, "k/", holdfast.KeysOnly())))
 	if err != nil {
 		refused(err, holdfast.ErrExhausted, "deleting 30 large values with Previous")
@@ -341,7 +341,7 @@ func inspectManyWaiters(ctx context.Context, e *Env) {
 
 func sessionManyThings(ctx context.Context, e *Env) {
 	s := e.narrowed(ctx)
-	ses := must(s.Session(ctx, holdfast.AutoRenew()))
+	ses := must(s.Session(ctx))
 	held, kept := numbered("m%02d", 20), numbered("k%02d", 20)
 	for i := range held {
 		e.take(s.Mutex(held[i], holdfast.Under(ses)).Acquire(ctx))

@@ -43,30 +43,30 @@ func rwReadersShare(ctx context.Context, e *Env) {
 	var holds []*holdfast.Hold
 	for range 3 {
 		m := e.Client().RWMutex("rw")
-		holds = append(holds, must(m.AcquireRead(ctx)), must(m.TryAcquireRead(ctx)))
+		holds = append(holds, must(m.Reader().Acquire(ctx)), must(m.Reader().TryAcquire(ctx)))
 	}
 	for _, h := range holds {
 		done(h.Err())
 		done(h.Release())
 	}
-	done(must(e.Client().RWMutex("rw").TryAcquireWrite(ctx)).Release())
+	done(must(e.Client().RWMutex("rw").Writer().TryAcquire(ctx)).Release())
 }
 
 func rwWriterIsAlone(ctx context.Context, e *Env) {
 	a, b := e.Client().RWMutex("rw"), e.Client().RWMutex("rw")
-	h := must(a.AcquireWrite(ctx))
+	h := must(a.Writer().Acquire(ctx))
 	for _, m := range []*holdfast.RWMutex{a, b} {
-		refused(second(m.TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead beside a writer")
-		refused(second(m.TryAcquireWrite(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside a writer")
+		refused(second(m.Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead beside a writer")
+		refused(second(m.Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside a writer")
 	}
 	done(h.Release())
-	done(must(b.TryAcquireRead(ctx)).Release())
+	done(must(b.Reader().TryAcquire(ctx)).Release())
 }
 
 func rwReadersKeepWriterOut(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	first, last := must(a.RWMutex("rw").AcquireRead(ctx)), must(b.RWMutex("rw").AcquireRead(ctx))
-	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return a.RWMutex("rw", o).AcquireWrite(ctx) })
+	first, last := must(a.RWMutex("rw").Reader().Acquire(ctx)), must(b.RWMutex("rw").Reader().Acquire(ctx))
+	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return a.RWMutex("rw", o).Writer().Acquire(ctx) })
 	done(first.Release())
 	must(b.Inspect(ctx, "rw"))
 	want(!writer.over(), "a writer was granted beside a reader")
@@ -79,9 +79,9 @@ func rwCrowd(ctx context.Context, e *Env) {
 	var readers, writers atomic.Int64
 	crowd(ctx, 60, clients, func(i int, s *holdfast.Space, entered func()) {
 		m := s.RWMutex("rw")
-		act, mine := m.DoRead, &readers
+		act, mine := m.Reader().Do, &readers
 		if i%4 == 0 {
-			act, mine = m.DoWrite, &writers
+			act, mine = m.Writer().Do, &writers
 		}
 		done(act(ctx, func(context.Context, *holdfast.Hold) error {
 			mine.Add(1)
@@ -96,46 +96,48 @@ func rwCrowd(ctx context.Context, e *Env) {
 
 func rwWriterIsNotStarved(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	reader := must(a.RWMutex("rw").AcquireRead(ctx))
-	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).AcquireWrite(ctx) })
-	refused(second(a.RWMutex("rw").TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead past a waiting writer")
+	reader := must(a.RWMutex("rw").Reader().Acquire(ctx))
+	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).Writer().Acquire(ctx) })
+	refused(second(a.RWMutex("rw").Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead past a waiting writer")
 	done(reader.Release())
 	done(writer.granted(ctx).Release())
-	done(must(a.RWMutex("rw").TryAcquireRead(ctx)).Release())
+	done(must(a.RWMutex("rw").Reader().TryAcquire(ctx)).Release())
 }
 
 func rwReadersWakeTogether(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	writer := must(a.RWMutex("rw").AcquireWrite(ctx))
+	writer := must(a.RWMutex("rw").Writer().Acquire(ctx))
 	var readers []queued
 	for _, s := range []*holdfast.Space{a, b, b} {
-		readers = append(readers, queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).AcquireRead(ctx) }))
+		readers = append(readers, queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).Reader().Acquire(ctx) }))
 	}
 	done(writer.Release())
 	for _, r := range readers {
 		defer r.granted(ctx).Release()
 	}
-	refused(second(a.RWMutex("rw").TryAcquireWrite(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside readers")
+	refused(second(a.RWMutex("rw").Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside readers")
 }
 
 func rwServedInOrder(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
 	read := func(s *holdfast.Space) queued {
-		return queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).AcquireRead(ctx) })
+		return queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).Reader().Acquire(ctx) })
 	}
 	write := func(s *holdfast.Space) queued {
-		return queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).AcquireWrite(ctx) })
+		return queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return s.RWMutex("rw", o).Writer().Acquire(ctx) })
 	}
-	h := must(a.RWMutex("rw").AcquireWrite(ctx))
+	h := must(a.RWMutex("rw").Writer().Acquire(ctx))
 	inOrder(ctx, h, []queued{write(a), read(b), write(a), write(b), read(a), write(b)})
 }
 
 func rwCancelledWriter(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	first := must(a.RWMutex("rw").AcquireRead(ctx))
+	first := must(a.RWMutex("rw").Reader().Acquire(ctx))
 	waiting, cancel := context.WithCancel(ctx)
-	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).AcquireWrite(waiting) })
-	reader := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return a.RWMutex("rw", o).AcquireRead(ctx) })
+	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) {
+		return b.RWMutex("rw", o).Writer().Acquire(waiting)
+	})
+	reader := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return a.RWMutex("rw", o).Reader().Acquire(ctx) })
 	cancel()
 	refused(second(writer.wait(ctx, "a cancelled writer")), context.Canceled, "a cancelled writer")
 	done(reader.granted(ctx).Release())
@@ -145,7 +147,7 @@ func rwCancelledWriter(ctx context.Context, e *Env) {
 func rwEveryGrantHasAToken(ctx context.Context, e *Env) {
 	a, b := e.Client().RWMutex("rw"), e.Client().RWMutex("rw")
 	var last holdfast.Token
-	for _, acquire := range []func(context.Context) (*holdfast.Hold, error){a.AcquireRead, b.AcquireRead, a.AcquireRead} {
+	for _, acquire := range []func(context.Context) (*holdfast.Hold, error){a.Reader().Acquire, b.Reader().Acquire, a.Reader().Acquire} {
 		h := must(acquire(ctx))
 		defer h.Release()
 		want(h.Token() > last, "the token %d came after %d", h.Token(), last)
@@ -156,10 +158,10 @@ func rwEveryGrantHasAToken(ctx context.Context, e *Env) {
 func rwTryTellsReaders(ctx context.Context, e *Env) {
 	a, b := e.Client(holdfast.Owner("a")), e.Client(holdfast.Owner("b"))
 	holders := map[uint64]string{
-		uint64(e.take(a.RWMutex("rw").AcquireRead(ctx)).Token()): "a",
-		uint64(e.take(b.RWMutex("rw").AcquireRead(ctx)).Token()): "b",
+		uint64(e.take(a.RWMutex("rw").Reader().Acquire(ctx)).Token()): "a",
+		uint64(e.take(b.RWMutex("rw").Reader().Acquire(ctx)).Token()): "b",
 	}
-	err := second(a.RWMutex("rw").TryAcquireWrite(ctx))
+	err := second(a.RWMutex("rw").Writer().TryAcquire(ctx))
 	refused(err, holdfast.ErrHeld, "TryAcquireWrite beside readers")
 	he, _ := errors.AsType[*holdfast.Error](err)
 	want(len(he.Holders) == 2, "ErrHeld lists %d holders; there are two", len(he.Holders))
@@ -171,13 +173,13 @@ func rwTryTellsReaders(ctx context.Context, e *Env) {
 
 func rwDo(ctx context.Context, e *Env) {
 	m, other := e.Client().RWMutex("rw"), e.Client().RWMutex("rw")
-	done(m.DoRead(ctx, func(context.Context, *holdfast.Hold) error {
-		return other.TryDoRead(ctx, func(context.Context, *holdfast.Hold) error { return nil })
+	done(m.Reader().Do(ctx, func(context.Context, *holdfast.Hold) error {
+		return other.Reader().TryDo(ctx, func(context.Context, *holdfast.Hold) error { return nil })
 	}))
-	done(m.DoWrite(ctx, func(context.Context, *holdfast.Hold) error {
-		refused(other.TryDoRead(ctx, nil), holdfast.ErrHeld, "TryDoRead beside a writer")
-		refused(other.TryDoWrite(ctx, nil), holdfast.ErrHeld, "TryDoWrite beside a writer")
+	done(m.Writer().Do(ctx, func(context.Context, *holdfast.Hold) error {
+		refused(other.Reader().TryDo(ctx, nil), holdfast.ErrHeld, "TryDoRead beside a writer")
+		refused(other.Writer().TryDo(ctx, nil), holdfast.ErrHeld, "TryDoWrite beside a writer")
 		return nil
 	}))
-	done(must(other.TryAcquireWrite(ctx)).Release())
+	done(must(other.Writer().TryAcquire(ctx)).Release())
 }

@@ -35,7 +35,7 @@ var sequenceCases = []Case{
 }
 
 func sequenceCountsUp(ctx context.Context, e *Env) {
-	q := e.Client().Sequence("q", holdfast.Batch(3))
+	q := e.Client().Sequence("q", holdfast.BlockSize(3))
 	for i := range uint64(10) {
 		n := must(q.Next(ctx))
 		want(n == i+1, "number %d of the sequence is %d", i+1, n)
@@ -43,8 +43,8 @@ func sequenceCountsUp(ctx context.Context, e *Env) {
 }
 
 func sequenceStart(ctx context.Context, e *Env) {
-	want(must(e.Client().Sequence("q", holdfast.Start(1000)).Reserve(ctx, 1)) == 1000, "a sequence that starts at 1000 did not")
-	n := must(e.Client().Sequence("q", holdfast.Start(1)).Reserve(ctx, 1))
+	want(must(e.Client().Sequence("q", holdfast.StartAt(1000)).Reserve(ctx, 1)) == 1000, "a sequence that starts at 1000 did not")
+	n := must(e.Client().Sequence("q", holdfast.StartAt(1)).Reserve(ctx, 1))
 	want(n == 1001, "after 1000 came %d", n)
 }
 
@@ -52,7 +52,7 @@ func sequenceNoNumberTwice(ctx context.Context, e *Env) {
 	clients := []*holdfast.Space{e.Client(), e.Client(), e.Client()}
 	numbers := make([][]uint64, len(clients))
 	together(len(clients), func(i int) {
-		q := clients[i].Sequence("q", holdfast.Batch(i+2))
+		q := clients[i].Sequence("q", holdfast.BlockSize(i+2))
 		for range 60 {
 			n := must(q.Next(ctx))
 			want(len(numbers[i]) == 0 || n > numbers[i][len(numbers[i])-1], "after a client's numbers %v came %d", numbers[i], n)
@@ -83,7 +83,7 @@ func sequenceOneRefillAtATime(ctx context.Context, e *Env) {
 	numbers, all := make([]uint64, 100), make(chan struct{})
 	s := must(holdfast.New(crowded{must(e.Driver(ctx)), all}))
 	defer s.Close()
-	q := s.Sub(e.Prefix()).Sequence("q", holdfast.Batch(10))
+	q := s.Sub(e.Prefix()).Sequence("q", holdfast.BlockSize(10))
 	var asking atomic.Int64
 	together(len(numbers), func(i int) {
 		if asking.Add(1) == int64(len(numbers)) {
@@ -121,7 +121,7 @@ func sequenceCurrent(ctx context.Context, e *Env) {
 }
 
 func sequenceNeverWraps(ctx context.Context, e *Env) {
-	q := e.Client().Sequence("q", holdfast.Start(math.MaxUint64-9), holdfast.Batch(4))
+	q := e.Client().Sequence("q", holdfast.StartAt(math.MaxUint64-9), holdfast.BlockSize(4))
 	last := uint64(math.MaxUint64 - 10)
 	for range 10 {
 		n, err := q.Next(ctx)
@@ -148,8 +148,8 @@ func sequenceDelete(ctx context.Context, e *Env) {
 
 func sequenceBad(ctx context.Context, e *Env) {
 	s := e.Client()
-	refused(second(s.Sequence("q", holdfast.Batch(0)).Next(ctx)), fs.ErrInvalid, "Next with a batch of 0")
-	refused(second(s.Sequence("q", holdfast.Start(0)).Next(ctx)), fs.ErrInvalid, "Next with a start of 0")
+	refused(second(s.Sequence("q", holdfast.BlockSize(0)).Next(ctx)), fs.ErrInvalid, "Next with a batch of 0")
+	refused(second(s.Sequence("q", holdfast.StartAt(0)).Next(ctx)), fs.ErrInvalid, "Next with a start of 0")
 	refused(second(s.Sequence("q").Reserve(ctx, 0)), fs.ErrInvalid, "Reserve of 0")
 	want(must(s.Sequence("q").Reserve(ctx, 1)) == 1, "a refused call took a number")
 }

@@ -21,8 +21,8 @@ var sessionCases = []Case{
 		Promise: "A session that nobody keeps ends after its TTL, with the holds on it, and the next is granted."},
 	{Name: "Session/Keep", Needs: session, Uses: HasTTL, Run: timed(sessionKeep),
 		Promise: "A session that is kept outlives its TTL, and so do the holds on it."},
-	{Name: "Session/AutoRenew", Needs: session, Uses: HasTTL, Run: timed(sessionAutoRenew),
-		Promise: "A session with AutoRenew outlives its TTL without Keep."},
+	{Name: "Session/RenewsItself", Needs: session, Uses: HasTTL, Run: timed(sessionRenewsItself),
+		Promise: "A session outlives its TTL without Keep, unless it was opened with ManualRenew."},
 	{Name: "Session/TimeToLive", Needs: session, Uses: HasTTL, Run: timed(sessionTimeToLive),
 		Promise: "TimeToLive is above 0 and at most the TTL, and Keep moves it up."},
 	{Name: "Session/RevokeFreesAll", Needs: sessionKeys, Run: run(sessionRevokeFreesAll),
@@ -46,7 +46,7 @@ func (e *Env) long() time.Duration { return max(60*e.TTL, time.Minute) }
 
 func sessionEndsWithoutKeep(ctx context.Context, e *Env) {
 	s := e.Client()
-	ses := must(s.Session(ctx, e.short()))
+	ses := must(s.Session(ctx, e.short(), holdfast.ManualRenew()))
 	h := must(s.Mutex("m", holdfast.Under(ses)).Acquire(ctx))
 	next := must(e.Client().Mutex("m").Acquire(ctx))
 	ends(ctx, h.Done(), "a hold under a session that nobody keeps")
@@ -66,7 +66,7 @@ func outlives(ctx context.Context, deadline time.Time, keep func()) {
 
 func sessionKeep(ctx context.Context, e *Env) {
 	s := e.Client()
-	ses := must(s.Session(ctx, e.short()))
+	ses := must(s.Session(ctx, e.short(), holdfast.ManualRenew()))
 	h := must(s.Mutex("m", holdfast.Under(ses)).Acquire(ctx))
 	first, ok := ses.Deadline()
 	want(ok, "a session with a TTL has no deadline")
@@ -76,8 +76,8 @@ func sessionKeep(ctx context.Context, e *Env) {
 	done(ses.Revoke())
 }
 
-func sessionAutoRenew(ctx context.Context, e *Env) {
-	ses := must(e.Client().Session(ctx, e.short(), holdfast.AutoRenew()))
+func sessionRenewsItself(ctx context.Context, e *Env) {
+	ses := must(e.Client().Session(ctx, e.short()))
 	first, _ := ses.Deadline()
 	outlives(ctx, first.Add(e.TTL/2), func() { done(ses.Err()) })
 	must(ses.TimeToLive(ctx))
@@ -86,7 +86,7 @@ func sessionAutoRenew(ctx context.Context, e *Env) {
 
 func sessionTimeToLive(ctx context.Context, e *Env) {
 	ttl := 2 * e.TTL
-	ses := must(e.Client().Session(ctx, holdfast.TTL(ttl)))
+	ses := must(e.Client().Session(ctx, holdfast.TTL(ttl), holdfast.ManualRenew()))
 	left := must(ses.TimeToLive(ctx))
 	want(left > 0 && left <= ttl, "a session with a TTL of %s has %s to live", ttl, left)
 	eventually(ctx, "the time to live does not become less", func() bool { return must(ses.TimeToLive(ctx)) < ttl*3/4 })

@@ -114,7 +114,9 @@ func (e *engine) settle() {
 func (e *engine) nextDeadline() time.Time {
 	var times []time.Time
 	for _, l := range e.sessions {
-		times = append(times, l.deadline)
+		if end := l.deadline.Add(l.spec.Grace); l.spec.Policy == driver.AtDeadline || time.Until(end) > 0 {
+			times = append(times, end)
+		}
 	}
 	for _, c := range e.claims {
 		times = append(times, c.end, c.until, c.tail)
@@ -131,10 +133,23 @@ func (e *engine) nextDeadline() time.Time {
 
 func (e *engine) endSessions(now time.Time) {
 	for _, l := range e.sessions {
-		if !l.deadline.IsZero() && !now.Before(l.deadline) && !e.has("sessions never end") && !e.has("the dead are renewed") {
+		if l.lapsed(now) && e.reclaims(l, now) && !e.has("sessions never end") && !e.has("the dead are renewed") {
 			e.endSession(l, true)
 		}
 	}
+}
+
+func (l *session) lapsed(now time.Time) bool { return !l.deadline.IsZero() && !now.Before(l.deadline) }
+
+// reclaims tells whether the policy of a lapsed session lets its names go.
+func (e *engine) reclaims(l *session, now time.Time) bool {
+	switch {
+	case l.spec.Policy == driver.AtDeadline || e.has("policies ignored"):
+		return true
+	case l.spec.Policy == driver.Never || e.has("never reclaims"):
+		return false
+	}
+	return !now.Before(l.deadline.Add(l.spec.Grace)) && slices.ContainsFunc(e.claims, func(c *claim) bool { return c.token == 0 && c.session != l })
 }
 
 // endSession frees what hangs on l; lost: its holder did not wish it.

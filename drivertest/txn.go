@@ -37,13 +37,13 @@ func txnAllConditions(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	rev := must(s.Put(ctx, "a", []byte("1")))
 	res := must(s.Txn(ctx, holdfast.Txn{
-		If:   []holdfast.Compare{holdfast.At("a", rev), holdfast.Absent("b")},
+		If:   []holdfast.Compare{holdfast.ModifiedAt("a", rev), holdfast.Absent("b")},
 		Then: []holdfast.Op{holdfast.PutOp("b", []byte("then"))},
 		Else: []holdfast.Op{holdfast.PutOp("c", nil)},
 	}))
 	want(res.OK && len(res.Results) == 1, "with true conditions the result is %+v", res)
 	res = must(s.Txn(ctx, holdfast.Txn{
-		If:   []holdfast.Compare{holdfast.Absent("b"), holdfast.At("a", rev)},
+		If:   []holdfast.Compare{holdfast.Absent("b"), holdfast.ModifiedAt("a", rev)},
 		Then: []holdfast.Op{holdfast.PutOp("b", []byte("again"))},
 		Else: []holdfast.Op{holdfast.GetOp("b"), holdfast.GetOp("absent")},
 	}))
@@ -67,7 +67,7 @@ func txnConditions(ctx context.Context, e *Env) {
 	created := must(s.Create(ctx, "k", []byte("m")))
 	modified := must(s.Put(ctx, "k", []byte("m")))
 	for target, is := range map[driver.Target]uint64{
-		holdfast.CompareModified: uint64(modified), holdfast.CompareCreated: uint64(created), holdfast.CompareVersion: 2,
+		driver.CompareMod: uint64(modified), driver.CompareCreate: uint64(created), driver.CompareVersion: 2,
 	} {
 		for _, key := range []string{"k", "absent"} {
 			number := is
@@ -80,9 +80,9 @@ func txnConditions(ctx context.Context, e *Env) {
 		}
 	}
 	for _, v := range []string{"", "a", "m", "ma", "z"} {
-		checkRelations(ctx, s, holdfast.Compare{Key: "k", Target: holdfast.CompareValue, Value: []byte(v)}, strings.Compare("m", v))
+		checkRelations(ctx, s, holdfast.Compare{Key: "k", Target: driver.CompareValue, Value: []byte(v)}, strings.Compare("m", v))
 	}
-	want(!holds(ctx, s, holdfast.Compare{Key: "absent", Target: holdfast.CompareValue, Is: holdfast.Equal}), "the value of an absent key is equal to an empty one")
+	want(!holds(ctx, s, holdfast.Compare{Key: "absent", Target: driver.CompareValue, Is: driver.Equal}), "the value of an absent key is equal to an empty one")
 }
 
 func compareTo(a, b uint64) int {
@@ -98,7 +98,7 @@ func compareTo(a, b uint64) int {
 // checkRelations asks for all four relations; order is that of the key to c.
 func checkRelations(ctx context.Context, s *holdfast.KV, c holdfast.Compare, order int) {
 	for is, wanted := range map[driver.Relation]bool{
-		holdfast.Equal: order == 0, holdfast.NotEqual: order != 0, holdfast.Less: order < 0, holdfast.Greater: order > 0,
+		driver.Equal: order == 0, driver.NotEqual: order != 0, driver.Less: order < 0, driver.Greater: order > 0,
 	} {
 		c.Is = is
 		want(holds(ctx, s, c) == wanted, "the condition %+v is %v", c, !wanted)
@@ -108,7 +108,7 @@ func checkRelations(ctx context.Context, s *holdfast.KV, c holdfast.Compare, ord
 func txnPrefixCondition(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	version := func(prefix string, n uint64) holdfast.Compare {
-		return holdfast.Compare{Key: prefix, Prefix: true, Target: holdfast.CompareVersion, Num: n}
+		return holdfast.Compare{Key: prefix, Prefix: true, Target: driver.CompareVersion, Num: n}
 	}
 	must(s.Put(ctx, "p/a", nil))
 	must(s.Put(ctx, "p/b", nil))
@@ -124,7 +124,7 @@ func txnOneRevision(ctx context.Context, e *Env) {
 	s := e.Client().KV()
 	before := must(s.Put(ctx, "a", nil))
 	res := must(s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{
-		holdfast.PutOp("a", []byte("x")).Previous(), holdfast.PutOp("b", nil), holdfast.PutOp("c", nil),
+		holdfast.PutOp("a", []byte("x")).WithPrevious(), holdfast.PutOp("b", nil), holdfast.PutOp("c", nil),
 	}}))
 	want(res.Revision > before, "the transaction took the revision %d, after %d", res.Revision, before)
 	for _, key := range []string{"a", "b", "c"} {
@@ -173,7 +173,7 @@ func move(ctx context.Context, s *holdfast.KV) {
 	for {
 		x, y := both(ctx, s)
 		res := must(s.Txn(ctx, holdfast.Txn{
-			If: []holdfast.Compare{holdfast.At("x", x.Modified), holdfast.At("y", y.Modified)},
+			If: []holdfast.Compare{holdfast.ModifiedAt("x", x.Modified), holdfast.ModifiedAt("y", y.Modified)},
 			Then: []holdfast.Op{
 				holdfast.PutOp("x", strconv.AppendInt(nil, number(x)-1, 10)),
 				holdfast.PutOp("y", strconv.AppendInt(nil, number(y)+1, 10)),
@@ -207,7 +207,7 @@ func txnDeleteRange(ctx context.Context, e *Env) {
 	for _, key := range []string{"p/a", "p/b", "q"} {
 		must(s.Put(ctx, key, []byte(key)))
 	}
-	res := must(s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("p/").Previous(), holdfast.DeleteRangeOp("none/")}}))
+	res := must(s.Txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.DeleteRangeOp("p/").WithPrevious(), holdfast.DeleteRangeOp("none/")}}))
 	want(res.Results[0].Count == 2, "of 2 keys %d were deleted", res.Results[0].Count)
 	want(len(res.Results[0].Entries) == 2 && string(res.Results[0].Entries[1].Value) == "p/b", "Previous tells %+v", res.Results[0].Entries)
 	want(res.Results[1].Count == 0, "of no keys %d were deleted", res.Results[1].Count)

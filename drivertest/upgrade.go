@@ -37,34 +37,34 @@ func waiters(ctx context.Context, s *holdfast.Space, name string, n int) {
 
 func upgradeOnlyReader(ctx context.Context, e *Env) {
 	m, other := e.Client().RWMutex("rw"), e.Client().RWMutex("rw")
-	reader := must(m.AcquireRead(ctx))
+	reader := must(m.Reader().Acquire(ctx))
 	writer := must(m.Upgrade(ctx, reader))
 	want(writer.Token() > reader.Token(), "the upgrade has the token %d, the reader had %d", writer.Token(), reader.Token())
 	refused(reader.Err(), holdfast.ErrReleased, "Err of the reader's hold after its upgrade")
-	refused(second(other.TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead beside an upgraded writer")
+	refused(second(other.Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead beside an upgraded writer")
 	done(reader.Release())
 	done(writer.Err())
-	refused(second(other.TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead after a Release of the old hold")
+	refused(second(other.Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead after a Release of the old hold")
 	done(writer.Release())
-	done(must(other.TryAcquireWrite(ctx)).Release())
+	done(must(other.Writer().TryAcquire(ctx)).Release())
 }
 
 func upgradeWaitsForReaders(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	mine, others := must(a.RWMutex("rw").AcquireRead(ctx)), must(b.RWMutex("rw").AcquireRead(ctx))
+	mine, others := must(a.RWMutex("rw").Reader().Acquire(ctx)), must(b.RWMutex("rw").Reader().Acquire(ctx))
 	up := later(func() (*holdfast.Hold, error) { return a.RWMutex("rw").Upgrade(ctx, mine) })
 	waiters(ctx, b, "rw", 1)
 	want(!up.over(), "a reader was upgraded beside another")
 	done(mine.Err())
-	refused(second(b.RWMutex("rw").TryAcquireRead(ctx)), holdfast.ErrHeld, "TryAcquireRead past a waiting upgrade")
+	refused(second(b.RWMutex("rw").Reader().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireRead past a waiting upgrade")
 	done(others.Release())
 	done(must(up.wait(ctx, "Upgrade")).Release())
 }
 
 func upgradeGoesFirst(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	mine := must(a.RWMutex("rw").AcquireRead(ctx))
-	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).AcquireWrite(ctx) })
+	mine := must(a.RWMutex("rw").Reader().Acquire(ctx))
+	writer := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).Writer().Acquire(ctx) })
 	up := later(func() (*holdfast.Hold, error) { return a.RWMutex("rw").Upgrade(ctx, mine) })
 	upgraded := must(up.wait(ctx, "Upgrade before a waiting writer"))
 	want(!writer.over(), "a writer was granted beside an upgraded one")
@@ -74,7 +74,7 @@ func upgradeGoesFirst(ctx context.Context, e *Env) {
 
 func upgradeSecondIsConflict(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	first, other := must(a.RWMutex("rw").AcquireRead(ctx)), must(b.RWMutex("rw").AcquireRead(ctx))
+	first, other := must(a.RWMutex("rw").Reader().Acquire(ctx)), must(b.RWMutex("rw").Reader().Acquire(ctx))
 	up := later(func() (*holdfast.Hold, error) { return a.RWMutex("rw").Upgrade(ctx, first) })
 	waiters(ctx, b, "rw", 1)
 	refused(second(b.RWMutex("rw").Upgrade(ctx, other)), holdfast.ErrConflict, "a second Upgrade")
@@ -86,7 +86,7 @@ func upgradeSecondIsConflict(ctx context.Context, e *Env) {
 
 func upgradeCancelKeepsReader(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	mine, others := must(a.RWMutex("rw").AcquireRead(ctx)), must(b.RWMutex("rw").AcquireRead(ctx))
+	mine, others := must(a.RWMutex("rw").Reader().Acquire(ctx)), must(b.RWMutex("rw").Reader().Acquire(ctx))
 	waiting, cancel := context.WithCancel(ctx)
 	up := later(func() (*holdfast.Hold, error) { return a.RWMutex("rw").Upgrade(waiting, mine) })
 	waiters(ctx, b, "rw", 1)
@@ -95,32 +95,32 @@ func upgradeCancelKeepsReader(ctx context.Context, e *Env) {
 	waiters(ctx, b, "rw", 0)
 	done(others.Release())
 	done(mine.Err())
-	err := second(b.RWMutex("rw").TryAcquireWrite(ctx))
+	err := second(b.RWMutex("rw").Writer().TryAcquire(ctx))
 	want(holdfast.Token(heldBy(err).Token) == mine.Token(), "the reader's hold is told as %v", err)
-	done(must(b.RWMutex("rw").TryAcquireRead(ctx)).Release())
+	done(must(b.RWMutex("rw").Reader().TryAcquire(ctx)).Release())
 	done(mine.Release())
-	done(must(b.RWMutex("rw").TryAcquireWrite(ctx)).Release())
+	done(must(b.RWMutex("rw").Writer().TryAcquire(ctx)).Release())
 }
 
 func upgradeDowngrade(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
-	writer := must(a.RWMutex("rw").AcquireWrite(ctx))
-	waiting := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).AcquireRead(ctx) })
+	writer := must(a.RWMutex("rw").Writer().Acquire(ctx))
+	waiting := queue(ctx, func(o holdfast.HoldOption) (*holdfast.Hold, error) { return b.RWMutex("rw", o).Reader().Acquire(ctx) })
 	reader := must(a.RWMutex("rw").Downgrade(ctx, writer))
 	want(reader.Token() == writer.Token(), "the downgrade has the token %d, the writer had %d", reader.Token(), writer.Token())
 	refused(writer.Err(), holdfast.ErrReleased, "Err of the writer's hold after its downgrade")
 	joined := waiting.granted(ctx)
-	refused(second(b.RWMutex("rw").TryAcquireWrite(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside readers")
+	refused(second(b.RWMutex("rw").Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside readers")
 	done(joined.Release())
-	refused(second(b.RWMutex("rw").TryAcquireWrite(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside the downgraded hold")
+	refused(second(b.RWMutex("rw").Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside the downgraded hold")
 	done(reader.Release())
-	done(must(b.RWMutex("rw").TryAcquireWrite(ctx)).Release())
+	done(must(b.RWMutex("rw").Writer().TryAcquire(ctx)).Release())
 }
 
 func upgradeWrongHold(ctx context.Context, e *Env) {
 	s := e.Client()
 	m := s.RWMutex("rw")
-	writer, other, mutex := must(m.AcquireWrite(ctx)), must(s.RWMutex("other").AcquireRead(ctx)), must(s.Mutex("m").Acquire(ctx))
+	writer, other, mutex := must(m.Writer().Acquire(ctx)), must(s.RWMutex("other").Reader().Acquire(ctx)), must(s.Mutex("m").Acquire(ctx))
 	for _, h := range []*holdfast.Hold{nil, writer, other, mutex} {
 		refused(second(m.Upgrade(ctx, h)), fs.ErrInvalid, "Upgrade of a wrong hold")
 	}
@@ -129,5 +129,5 @@ func upgradeWrongHold(ctx context.Context, e *Env) {
 		done(h.Release())
 	}
 	refused(second(m.Upgrade(ctx, other)), holdfast.ErrReleased, "Upgrade of a released hold")
-	done(must(e.Client().RWMutex("rw").TryAcquireWrite(ctx)).Release())
+	done(must(e.Client().RWMutex("rw").Writer().TryAcquire(ctx)).Release())
 }

@@ -187,7 +187,7 @@ func watchNothingMissing(ctx context.Context, e *Env) {
 
 func watchPrefix(ctx context.Context, e *Env) {
 	s := e.Client()
-	prefix, exact := watch(ctx, e.Client(), "a/", 0), watch(ctx, e.Client(), "a/b", 0, holdfast.Exact())
+	prefix, exact := watch(ctx, e.Client(), "a/", 0), watch(ctx, e.Client(), "a/b", 0, holdfast.ExactName())
 	for _, key := range []string{"a", "a/b", "A/b", "b/a/b", "a/bc", "a/b/c", "a/", "a0"} {
 		must(s.KV().Put(ctx, key, nil))
 	}
@@ -224,7 +224,7 @@ func watchGlob(ctx context.Context, e *Env) {
 
 func watchPrevious(ctx context.Context, e *Env) {
 	s := e.Client().KV()
-	w := watch(ctx, e.Client(), "", 0, holdfast.Previous())
+	w := watch(ctx, e.Client(), "", 0, holdfast.WithPrevious())
 	must(s.Put(ctx, "k", []byte("one")))
 	must(s.Put(ctx, "k", []byte("two")))
 	must(s.Delete(ctx, "k"))

@@ -173,7 +173,7 @@ func (v *servant) order(verb, name string) {
 	case "lock":
 		v.take(name, func() (*holdfast.Hold, error) { return v.s.Mutex(name).Acquire(ctx) })
 	case "read":
-		v.take(name, func() (*holdfast.Hold, error) { return v.s.RWMutex(name).AcquireRead(ctx) })
+		v.take(name, func() (*holdfast.Hold, error) { return v.s.RWMutex(name).Reader().Acquire(ctx) })
 	case "flock": // a bare one, of a file with that path
 		fd, err := syscall.Open(name, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o666)
 		if err == nil {

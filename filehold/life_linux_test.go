@@ -267,7 +267,7 @@ func TestOneKind(t *testing.T) {
 		t.Errorf("a semaphore as a lock: %v", err)
 	}
 	p.do("lock m")
-	if _, err := s.RWMutex("m").TryAcquireRead(ctx); !errors.Is(err, holdfast.ErrConflict) {
+	if _, err := s.RWMutex("m").Reader().TryAcquire(ctx); !errors.Is(err, holdfast.ErrConflict) {
 		t.Errorf("a mutex as a reader-writer lock: %v", err)
 	}
 	p.do("release m")

@@ -39,7 +39,7 @@ var takers = map[string]func(ctx context.Context, s *holdfast.Space, name string
 		return s.Mutex(name, o...).Acquire(ctx)
 	},
 	"read": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
-		return s.RWMutex(name, o...).AcquireWrite(ctx)
+		return s.RWMutex(name, o...).Writer().Acquire(ctx)
 	},
 	"permit": func(ctx context.Context, s *holdfast.Space, name string, o ...holdfast.HoldOption) (*holdfast.Hold, error) {
 		return s.Semaphore(name, 2, o...).Acquire(ctx, 1)

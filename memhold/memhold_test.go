@@ -302,7 +302,7 @@ func TestDowngradedHoldIsTold(t *testing.T) {
 	s := memhold.Open()
 	defer s.Close()
 	m := s.RWMutex("m")
-	write, err := m.AcquireWrite(t.Context())
+	write, err := m.Writer().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -276,7 +276,7 @@ func TestMaxHoldOfAPushedGrant(t *testing.T) {
 func TestSessionByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		sess, err := s.Session(t.Context(), holdfast.TTL(10*time.Second))
+		sess, err := s.Session(t.Context(), holdfast.TTL(10*time.Second), holdfast.ManualRenew())
 		if err != nil {
 			t.Fatal(err)
 		}

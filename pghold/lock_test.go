@@ -70,7 +70,7 @@ func TestForeignPrograms(t *testing.T) {
 func TestForeignWriterIsNotStarved(t *testing.T) {
 	url := database(t)
 	s, other, look := open(t, url), connect(t, url), connect(t, url)
-	first := must(s.RWMutex("lock").AcquireRead(t.Context()))(t)
+	first := must(s.RWMutex("lock").Reader().Acquire(t.Context()))(t)
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := other.Exec(context.Background(), "select pg_advisory_lock(-641786185, -1)")
@@ -81,7 +81,7 @@ func TestForeignWriterIsNotStarved(t *testing.T) {
 		scan(t, look, &n, "select count(*) from pg_locks where locktype = 'advisory' and not granted and pid = $1", other.PgConn().PID())
 		return n == 1
 	})
-	_, err := s.RWMutex("lock").TryAcquireRead(t.Context())
+	_, err := s.RWMutex("lock").Reader().TryAcquire(t.Context())
 	refused(t, err, holdfast.ErrHeld)
 	check(t, first.Release())
 	check(t, <-wrote)

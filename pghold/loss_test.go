@@ -133,7 +133,7 @@ func TestForceNowEndsTheDeaf(t *testing.T) {
 	h := must(deaf.Mutex("m").Acquire(t.Context()))(t)
 	way.Cut()
 	defer way.Heal()
-	must(b.ForceRelease(t.Context(), "m", h.Token(), holdfast.Now()))(t)
+	must(b.ForceRelease(t.Context(), "m", h.Token(), holdfast.ForceNow()))(t)
 	next := must(b.Mutex("m").TryAcquire(t.Context()))(t)
 	if next.Token() <= h.Token() {
 		t.Errorf("the next token is %d after %d", next.Token(), h.Token())

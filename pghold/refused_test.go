@@ -47,7 +47,7 @@ func TestRefusedRelease(t *testing.T) {
 			a, b, look := open(t, url), open(t, url), connect(t, url)
 			holds := []*holdfast.Hold{
 				must(a.Mutex("m").Acquire(t.Context()))(t),
-				must(a.RWMutex("r").AcquireRead(t.Context()))(t),
+				must(a.RWMutex("r").Reader().Acquire(t.Context()))(t),
 				must(a.Semaphore("s", 1).Acquire(t.Context(), 1))(t),
 				must(a.Election("e").Campaign(t.Context(), nil))(t).Hold,
 			}
@@ -62,7 +62,7 @@ func TestRefusedRelease(t *testing.T) {
 			within, end := context.WithTimeout(t.Context(), patience)
 			defer end()
 			must(b.Mutex("m").Acquire(within))(t)
-			must(b.RWMutex("r").AcquireWrite(within))(t)
+			must(b.RWMutex("r").Writer().Acquire(within))(t)
 			must(b.Semaphore("s", 1).Acquire(within, 1))(t)
 			must(b.Election("e").Campaign(within, nil))(t)
 			for range holds {

@@ -36,7 +36,7 @@ func TestTransactionScope(t *testing.T) {
 	exclude(t, open(t, url), s, open(t, url+"&holdfast_scope=transaction"))
 	look := connect(t, url)
 	h := must(s.Mutex("m").Acquire(t.Context()))(t)
-	check(t, must(s.RWMutex("rw").AcquireRead(t.Context()))(t).Release())
+	check(t, must(s.RWMutex("rw").Reader().Acquire(t.Context()))(t).Release())
 	sem := must(s.Semaphore("s", 3).Acquire(t.Context(), 2))(t)
 	check(t, sem.Release())
 	must(s.KV().Txn(t.Context(), holdfast.Txn{Then: []holdfast.Op{holdfast.PutOp("a", nil), holdfast.PutOp("b", nil)}}))(t)

@@ -47,7 +47,7 @@ var scenarios = []scenario{
 	{"mutex wait", mutexWaitTrips, freeMutex},
 	{"cancelled wait", cancelTrips, freeMutex},
 	{"readers and writer", rwTrips, func(ctx context.Context, b *holdfast.Space, n string) error {
-		return released(b.RWMutex(n).AcquireWrite(ctx))
+		return released(b.RWMutex(n).Writer().Acquire(ctx))
 	}},
 	{"semaphore", semaphoreTrips, func(ctx context.Context, b *holdfast.Space, n string) error {
 		return released(b.Semaphore(n, 2).Acquire(ctx, 2))
@@ -159,13 +159,13 @@ func rwTrips(t *testing.T, a, b *holdfast.Space, n string) {
 	var readers sync.WaitGroup
 	for range 3 {
 		readers.Go(func() {
-			h, err := a.RWMutex(n).AcquireRead(t.Context())
-			giveBack(t, b, n, tolerate(t, h, err), func() (*holdfast.Hold, error) { return b.RWMutex(n).TryAcquireWrite(t.Context()) })
+			h, err := a.RWMutex(n).Reader().Acquire(t.Context())
+			giveBack(t, b, n, tolerate(t, h, err), func() (*holdfast.Hold, error) { return b.RWMutex(n).Writer().TryAcquire(t.Context()) })
 		})
 	}
 	readers.Wait()
-	h, err := a.RWMutex(n).AcquireWrite(t.Context())
-	giveBack(t, b, n, tolerate(t, h, err), func() (*holdfast.Hold, error) { return b.RWMutex(n).TryAcquireRead(t.Context()) })
+	h, err := a.RWMutex(n).Writer().Acquire(t.Context())
+	giveBack(t, b, n, tolerate(t, h, err), func() (*holdfast.Hold, error) { return b.RWMutex(n).Reader().TryAcquire(t.Context()) })
 }
 
 func semaphoreTrips(t *testing.T, a, b *holdfast.Space, n string) {
@@ -243,7 +243,7 @@ func lookTrips(t *testing.T, a, b *holdfast.Space, n string) {
 	}
 	cancel()
 	watch.Wait()
-	if _, err := a.ForceRelease(t.Context(), n, h.Token(), holdfast.Now()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := a.ForceRelease(t.Context(), n, h.Token(), holdfast.ForceNow()); !errors.Is(err, fs.ErrNotExist) {
 		tolerate(t, 0, err)
 	}
 	_ = h.Release() // it may have been forced

@@ -447,7 +447,7 @@ func TestDeadlineFromBeforeTheSend(t *testing.T) {
 	s := open(t, link.URL(server.URL())+"?holdfast_min_validity=500ms", holdfast.TTL(3*time.Second))
 	for i := range 3 {
 		before := driver.Now()
-		h, err := s.RWMutex(fmt.Sprint(name, i)).AcquireWrite(t.Context()) // extends the session
+		h, err := s.RWMutex(fmt.Sprint(name, i)).Writer().Acquire(t.Context()) // extends the session
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -511,10 +511,10 @@ func TestDeadReaderLeaves(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
-	if _, err := dying.RWMutex(name, holdfast.TTL(time.Second)).AcquireRead(t.Context()); err != nil {
+	if _, err := dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hold, err := living.RWMutex(name).AcquireRead(t.Context())
+	hold, err := living.RWMutex(name).Reader().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,9 @@ func TestFullServer(t *testing.T) {
 	holds := []*holdfast.Hold{}
 	for _, take := range []func() (*holdfast.Hold, error){
 		func() (*holdfast.Hold, error) { return s.Mutex("m").Acquire(t.Context()) },
-		func() (*holdfast.Hold, error) { return s.RWMutex("rw").AcquireRead(t.Context()) },
+		func() (*holdfast.Hold, error) { return s.RWMutex("rw").Reader().Acquire(t.Context()) },
 		func() (*holdfast.Hold, error) { return s.Semaphore("sem", 3).Acquire(t.Context(), 2) },
-		func() (*holdfast.Hold, error) { return s.RWMutex("forced").AcquireWrite(t.Context()) },
+		func() (*holdfast.Hold, error) { return s.RWMutex("forced").Writer().Acquire(t.Context()) },
 	} {
 		h, err := take()
 		if err != nil {
@@ -65,7 +65,7 @@ func TestFullServer(t *testing.T) {
 	if err := s.Counter("counter").Delete(t.Context()); err != nil {
 		t.Errorf("delete of a counter: %v", err)
 	}
-	if _, err := s.ForceRelease(t.Context(), "forced", holds[3].Token(), holdfast.Now()); err != nil {
+	if _, err := s.ForceRelease(t.Context(), "forced", holds[3].Token(), holdfast.ForceNow()); err != nil {
 		t.Errorf("force release: %v", err)
 	}
 	for i, h := range holds[:3] {

@@ -31,7 +31,7 @@ func TestGivenBackIsNotTakenAlong(t *testing.T) {
 	server := services.Redis(t)
 	ttl := holdfast.TTL(10 * time.Minute)
 	a, b, c := open(t, server.URL(), ttl), open(t, server.URL(), ttl), open(t, server.URL())
-	session, err := a.Session(t.Context(), ttl)
+	session, err := a.Session(t.Context(), ttl, holdfast.ManualRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func TestRedLockRefuses(t *testing.T) {
 	s := f.open(t)
 	for what, err := range map[string]error{
 		"counter":   second(s.Counter("c").Add(t.Context(), 1)),
-		"rwmutex":   second(s.RWMutex("r").AcquireRead(t.Context())),
+		"rwmutex":   second(s.RWMutex("r").Reader().Acquire(t.Context())),
 		"semaphore": second(s.Semaphore("s", 1).Acquire(t.Context(), 1)),
 		"kv":        second(s.KV().Put(t.Context(), "k", nil)),
 	} {

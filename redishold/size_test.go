@@ -104,7 +104,7 @@ func expire(t *testing.T, rc rueidis.Client, session *holdfast.Session) {
 // laden is a session of its own with many holds and keys.
 func laden(t *testing.T, s *holdfast.Space, many int) *holdfast.Session {
 	t.Helper()
-	session, err := s.Session(t.Context(), holdfast.TTL(long))
+	session, err := s.Session(t.Context(), holdfast.TTL(long), holdfast.ManualRenew())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func laden(t *testing.T, s *holdfast.Space, many int) *holdfast.Session {
 			return err
 		}
 		if i%10 == 1 {
-			_, err := s.RWMutex(fmt.Sprint("r", i%1000), holdfast.Under(session)).AcquireRead(t.Context())
+			_, err := s.RWMutex(fmt.Sprint("r", i%1000), holdfast.Under(session)).Reader().Acquire(t.Context())
 			return err
 		}
 		_, err := s.Mutex(fmt.Sprint("m", i), holdfast.Under(session)).Acquire(t.Context())
@@ -177,7 +177,7 @@ func freeAtOnce(t *testing.T, s *holdfast.Space, many int) {
 		if err := h.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if h, err = s.RWMutex(fmt.Sprint("r", (i+1)%1000)).TryAcquireWrite(t.Context()); err != nil {
+		if h, err = s.RWMutex(fmt.Sprint("r", (i+1)%1000)).Writer().TryAcquire(t.Context()); err != nil {
 			t.Fatalf("a reader-writer lock of a session that has ended: %v", err)
 		}
 		if err := h.Release(); err != nil {
@@ -207,12 +207,12 @@ func TestManyWait(t *testing.T) {
 	const waiters = 3000
 	for what, start := range map[string]func(s, other *holdfast.Space) (wait func() error, free func() error){
 		"readers": func(s, other *holdfast.Space) (func() error, func() error) {
-			h, err := other.RWMutex("r").AcquireWrite(t.Context())
+			h, err := other.RWMutex("r").Writer().Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			return func() error {
-				h, err := s.RWMutex("r").AcquireRead(t.Context())
+				h, err := s.RWMutex("r").Reader().Acquire(t.Context())
 				if err != nil {
 					return err
 				}
@@ -282,7 +282,7 @@ func TestManyDie(t *testing.T) {
 	const holders, waiters = 3000, 3000
 	server := services.Redis(t)
 	s, other, rc := open(t, server.URL()), open(t, server.URL()), admin(t, server.URL())
-	session, err := s.Session(t.Context(), holdfast.TTL(long))
+	session, err := s.Session(t.Context(), holdfast.TTL(long), holdfast.ManualRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

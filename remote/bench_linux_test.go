@@ -197,7 +197,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 	var mu sync.Mutex
 	sessions := make([]*holdfast.Session, 0, b.N)
 	o.measure(b, 200, func(ctx context.Context, c int) error {
-		x, err := spaces[c%len(spaces)].Session(ctx, holdfast.TTL(30*time.Second), holdfast.AutoRenew())
+		x, err := spaces[c%len(spaces)].Session(ctx, holdfast.TTL(30*time.Second))
 		mu.Lock()
 		defer mu.Unlock()
 		sessions = append(sessions, x)

@@ -392,7 +392,7 @@ func TestSilentNodeBehindOneAddress(t *testing.T) {
 // on was changed; the error comes with the answer.
 func keep(t *testing.T, s *holdfast.Space, ttl time.Duration, change func()) <-chan error {
 	t.Helper()
-	ses, err := s.Session(t.Context(), holdfast.TTL(ttl))
+	ses, err := s.Session(t.Context(), holdfast.TTL(ttl), holdfast.ManualRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

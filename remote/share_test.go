@@ -73,7 +73,7 @@ func TestWatchersShareASubscription(t *testing.T) {
 	for range watchers {
 		all.Go(func() {
 			n := -1
-			for ev, err := range s.Watch(ctx, "k", 0, holdfast.Exact()) {
+			for ev, err := range s.Watch(ctx, "k", 0, holdfast.ExactName()) {
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -137,7 +137,7 @@ func TestOnlyEqualWatchesShare(t *testing.T) {
 	s := open(t, g)
 	put(t, s, "k", "old")
 	plain, same := watch(t, s, t.Context(), "k"), watch(t, s, t.Context(), "k")
-	previous := watch(t, s, t.Context(), "k", holdfast.Previous())
+	previous := watch(t, s, t.Context(), "k", holdfast.WithPrevious())
 	locks := watch(t, s, t.Context(), "k", holdfast.Patterns{"lock:*"})
 	for _, r := range []*reader{plain, same, previous, locks} {
 		defer r.stop()

@@ -130,7 +130,7 @@ func (o *ours) fan(t *testing.T, watchers int) turn {
 // follow tells f about the events of the key, until ctx ends or one is missing.
 func follow(ctx context.Context, s *holdfast.Space, f *fan, ready chan<- struct{}) error {
 	n := 0
-	for ev, err := range s.Watch(ctx, "watched", 0, holdfast.Exact()) {
+	for ev, err := range s.Watch(ctx, "watched", 0, holdfast.ExactName()) {
 		switch {
 		case err != nil:
 			return err

@@ -57,7 +57,7 @@ func (o *ours) sessions(t *testing.T, n int, ttl time.Duration) []*holdfast.Sess
 	for i, s := range o.spaces(t, streams) {
 		g.Go(func() (err error) {
 			for j := i; j < n && err == nil; j += streams {
-				all[j], err = s.Session(t.Context(), holdfast.TTL(ttl), holdfast.AutoRenew())
+				all[j], err = s.Session(t.Context(), holdfast.TTL(ttl))
 			}
 			return err
 		})

@@ -174,7 +174,7 @@ func TestGapIsResync(t *testing.T) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			for ev := range sp.Watch(watching, "", 0, holdfast.Previous()) {
+			for ev := range sp.Watch(watching, "", 0, holdfast.WithPrevious()) {
 				text := ev.String()
 				if ev.Prev != nil {
 					text += " after " + string(ev.Prev.Value)

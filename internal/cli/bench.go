@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // workload is something to measure: prepare returns what one client does again
@@ -26,19 +27,19 @@ type workload struct {
 }
 
 var workloads = []workload{
-	{"lock", holdfast.FeatureFencing, func(s *holdfast.Space, c int) func(context.Context) error {
+	{"lock", driver.FeatureFencing, func(s *holdfast.Space, c int) func(context.Context) error {
 		return pair(s.Mutex(fmt.Sprint("lock/", c)))
 	}, nil},
-	{"contended", holdfast.FeatureFencing, func(s *holdfast.Space, _ int) func(context.Context) error {
+	{"contended", driver.FeatureFencing, func(s *holdfast.Space, _ int) func(context.Context) error {
 		return pair(s.Mutex("contended"))
 	}, nil},
-	{"counter", holdfast.FeatureCounter, func(s *holdfast.Space, _ int) func(context.Context) error {
+	{"counter", driver.FeatureCounter, func(s *holdfast.Space, _ int) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := s.Counter("counter").Add(ctx, 1); return err }
 	}, func(ctx context.Context, s *holdfast.Space, _ int) error { return s.Counter("counter").Delete(ctx) }},
-	{"seq", holdfast.FeatureSequence, func(s *holdfast.Space, _ int) func(context.Context) error {
+	{"seq", driver.FeatureSequence, func(s *holdfast.Space, _ int) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := s.Sequence("seq").Next(ctx); return err }
 	}, func(ctx context.Context, s *holdfast.Space, _ int) error { return s.Sequence("seq").Delete(ctx) }},
-	{"kv", holdfast.FeatureKV, func(s *holdfast.Space, c int) func(context.Context) error {
+	{"kv", driver.FeatureKV, func(s *holdfast.Space, c int) func(context.Context) error {
 		key := fmt.Sprint("kv/", c)
 		return func(ctx context.Context) error { _, err := s.KV().Put(ctx, key, []byte("value")); return err }
 	}, forgetKeys},

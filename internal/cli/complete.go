@@ -183,7 +183,7 @@ func aboutName(r holdfast.Resource) string {
 func (a *app) keys() cobra.CompletionFunc {
 	return a.asked(func(ctx context.Context, s *holdfast.Space, begin string) iter.Seq2[[2]string, error] {
 		return func(yield func([2]string, error) bool) {
-			for e, err := range s.KV().Range(ctx, begin, holdfast.KeysOnly(), holdfast.Limit(completeMost)) {
+			for e, err := range s.KV().Range(ctx, begin, holdfast.KeysOnly(), holdfast.MaxKeys(completeMost)) {
 				if !yield([2]string{e.Key}, err) {
 					return
 				}

@@ -167,7 +167,7 @@ Without --token the one hold that there is now is ended.`,
 		}
 		var opts []holdfast.ForceOption
 		if now {
-			opts = append(opts, holdfast.Now())
+			opts = append(opts, holdfast.ForceNow())
 		}
 		until, err := s.ForceRelease(ctx, args[0], holdfast.Token(token), opts...)
 		return a.printForced(args[0], token, until, err)

@@ -208,8 +208,8 @@ func (a *app) kvList() *cobra.Command {
 // revision of the last.
 func allPages(ctx context.Context, kv *holdfast.KV, prefix string, limit int, opts []holdfast.RangeOption) (whole holdfast.Page, err error) {
 	for more := true; more; more = whole.Next != "" && (limit == 0 || len(whole.Entries) < limit) {
-		n := holdfast.Limit(max(limit-len(whole.Entries), min(limit, 0)))
-		page, err := kv.Page(ctx, prefix, append(slices.Clone(opts), n, holdfast.After(whole.Next))...)
+		n := holdfast.MaxKeys(max(limit-len(whole.Entries), min(limit, 0)))
+		page, err := kv.Page(ctx, prefix, append(slices.Clone(opts), n, holdfast.AfterKey(whole.Next))...)
 		if err != nil {
 			return whole, err
 		}

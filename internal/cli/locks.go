@@ -31,8 +31,8 @@ func acquireAll(ctx context.Context, s *holdfast.Space, wants []holdfast.Want, t
 }
 
 func aMutex(s *holdfast.Space, name string) holdfast.Want  { return s.Mutex(name).Want() }
-func aReader(s *holdfast.Space, name string) holdfast.Want { return s.RWMutex(name).WantRead() }
-func aWriter(s *holdfast.Space, name string) holdfast.Want { return s.RWMutex(name).WantWrite() }
+func aReader(s *holdfast.Space, name string) holdfast.Want { return s.RWMutex(name).Reader().Want() }
+func aWriter(s *holdfast.Space, name string) holdfast.Want { return s.RWMutex(name).Writer().Want() }
 
 const aboutHolding = `
 

@@ -28,7 +28,7 @@ func (a *app) seqCommand() *cobra.Command {
 	var start uint64
 	c.PersistentFlags().Uint64Var(&start, "start", 1, "the first number of a new sequence")
 	of := func(s *holdfast.Space, name string) *holdfast.Sequence {
-		return s.Sequence(name, holdfast.Start(start))
+		return s.Sequence(name, holdfast.StartAt(start))
 	}
 	c.AddCommand(a.seqNext(of), a.seqCurrent(of), a.seqDelete(of))
 	return c

@@ -154,7 +154,7 @@ func (h *holding) openSession(sigs *signals, s *holdfast.Space, f *pflag.FlagSet
 	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, h.a.timeout, errTimeout)
 	defer cancel()
-	opts := []holdfast.SessionOption{h.ownerOption(path), holdfast.Meta(h.meta), holdfast.AutoRenew()}
+	opts := []holdfast.SessionOption{h.ownerOption(path), holdfast.Meta(h.meta)}
 	if f.Changed("ttl") {
 		opts = append(opts, holdfast.TTL(h.ttl))
 	}

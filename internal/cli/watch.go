@@ -94,10 +94,10 @@ left out.`,
 func (w *watching) options() []holdfast.WatchOption {
 	opts := []holdfast.WatchOption{holdfast.Patterns(w.patterns), holdfast.Glob(w.glob)}
 	if w.exact {
-		opts = append(opts, holdfast.Exact())
+		opts = append(opts, holdfast.ExactName())
 	}
 	if w.previous {
-		opts = append(opts, holdfast.Previous())
+		opts = append(opts, holdfast.WithPrevious())
 	}
 	return opts
 }

@@ -117,13 +117,13 @@ func (u *User) move(d time.Time) {
 	u.turn()
 }
 
-// lapse ends a session whose session is over: the process was stopped between the
-// look at the clock and the renewal that came just in time by it. Nobody would
-// believe in what the session holds.
+// lapse ends the machine's session after the caller's has ended: the process was
+// stopped between the look at the clock and the renewal that came just in time by
+// it. No caller believes any more in what the session holds.
 func (u *User) lapse(now int64) {
 	u.lapsed, u.ending = false, u.session.Err()
 	u.c.faulty("keep session", u.session.ID.String(), u.ending)
-	u.take(u.s.End(now))
+	u.take(u.s.Expire(now))
 }
 
 // turn wakes who waits for a turn of the session's life.

@@ -102,7 +102,7 @@ var onData = []Operation{
 	{"transaction", driver.FeatureTxn, func(x *trial) {
 		key, rev := x.key("old")
 		x.arm()
-		r, err := x.client().KV().Txn(x.ctx, holdfast.Txn{If: []holdfast.Compare{holdfast.At(key, rev)}, Then: []holdfast.Op{holdfast.PutOp(key, []byte("new"))}})
+		r, err := x.client().KV().Txn(x.ctx, holdfast.Txn{If: []holdfast.Compare{holdfast.ModifiedAt(key, rev)}, Then: []holdfast.Op{holdfast.PutOp(key, []byte("new"))}})
 		if x.said(err) == nil && !r.OK {
 			x.broken("the condition is told to be untrue")
 		}

@@ -88,17 +88,17 @@ func takeMutex(ctx context.Context, s *holdfast.Space, name string, try bool, op
 
 func takeRead(ctx context.Context, s *holdfast.Space, name string, try bool, opts ...holdfast.HoldOption) (*holdfast.Hold, error) {
 	if m := s.RWMutex(name, opts...); try {
-		return m.TryAcquireRead(ctx)
+		return m.Reader().TryAcquire(ctx)
 	} else {
-		return m.AcquireRead(ctx)
+		return m.Reader().Acquire(ctx)
 	}
 }
 
 func takeWrite(ctx context.Context, s *holdfast.Space, name string, try bool, opts ...holdfast.HoldOption) (*holdfast.Hold, error) {
 	if m := s.RWMutex(name, opts...); try {
-		return m.TryAcquireWrite(ctx)
+		return m.Writer().TryAcquire(ctx)
 	} else {
-		return m.AcquireWrite(ctx)
+		return m.Writer().Acquire(ctx)
 	}
 }
 
@@ -275,7 +275,7 @@ var others = []Operation{
 		x.must("release", hold.Release())
 	}},
 	{Name: "force release", Needs: driver.FeatureForce, Run: func(x *trial) { force(x) }},
-	{Name: "force release now", Needs: driver.FeatureForce, Run: func(x *trial) { force(x, holdfast.Now()) }},
+	{Name: "force release now", Needs: driver.FeatureForce, Run: func(x *trial) { force(x, holdfast.ForceNow()) }},
 	{Name: "session", Needs: driver.FeatureSession, Run: func(x *trial) {
 		x.warm()
 		x.arm()

@@ -32,9 +32,19 @@ func (s *Session) die(cause Cause, code core.Code, text string) {
 	s.dropCalls()
 	s.ending.giveUp = s.now + 2*max(s.ttl, s.beat.longest)
 	s.resend()
-	if !s.spoke {
+	if !s.spoke || cause == Expired && s.cfg.Policy != core.AtDeadline {
 		s.finishEnding()
 	}
+}
+
+// Expire ends the session as its deadline does: for the client at once. The
+// server is told only where that frees no more than the deadline would.
+func (s *Session) Expire(now int64) []Action {
+	s.begin(now)
+	if s.life == alive {
+		s.die(Expired, core.CodeLost, "not renewed in time")
+	}
+	return s.out
 }
 
 // dropCalls ends every call: what was never sent is not done, the rest is not

@@ -72,7 +72,7 @@ func openSessions(ctx context.Context, t *testing.T, addr string, n int) (all []
 		t.Cleanup(func() { _ = s.Close() })
 		for range min(100, n-i) {
 			work.Go(func() {
-				x, err := s.Session(ctx, holdfast.AutoRenew())
+				x, err := s.Session(ctx)
 				if err != nil {
 					t.Error(err)
 					return

@@ -69,7 +69,7 @@ func TestHold_NotAbandonedByUpgrade(t *testing.T) {
 		var f faults
 		s, _ := open(t, f.hook())
 		m := s.RWMutex("a")
-		other, r := taken(t)(m.AcquireRead(t.Context())), taken(t)(m.AcquireRead(t.Context()))
+		other, r := taken(t)(m.Reader().Acquire(t.Context())), taken(t)(m.Reader().Acquire(t.Context()))
 		up := later(func() (*holdfast.Hold, error) { return m.Upgrade(t.Context(), r) })
 		if collect(func() bool { return len(up) > 0 }) || len(f.all()) != 0 {
 			t.Errorf("while the upgrade waited: %v", f.all())

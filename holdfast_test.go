@@ -35,11 +35,11 @@ func TestOpen(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil || opened.called("ping") != 1 {
 		t.Errorf("Ping: %v", err)
 	}
-	if info := s.Info(); info.Scheme != "toy" || !info.Features[holdfast.FeatureFIFO] {
+	if info := s.Info(); info.Scheme != "toy" || !info.Features[driver.FeatureFIFO] {
 		t.Errorf("Info is %+v", info)
 	}
-	s.Info().Features[holdfast.FeatureFIFO] = false
-	if !s.Info().Features[holdfast.FeatureFIFO] {
+	s.Info().Features[driver.FeatureFIFO] = false
+	if !s.Info().Features[driver.FeatureFIFO] {
 		t.Error("a caller changed the Space's own Info")
 	}
 	if err := s.Close(); err != nil || opened.called("close") != 1 {
@@ -87,7 +87,7 @@ func TestUnsupported(t *testing.T) {
 	ctx := t.Context()
 	hold := func(_ *holdfast.Hold, err error) error { return err }
 	calls := map[driver.Feature]func() error{
-		driver.FeatureShared:   func() error { return hold(s.RWMutex("a").AcquireRead(ctx)) },
+		driver.FeatureShared:   func() error { return hold(s.RWMutex("a").Reader().Acquire(ctx)) },
 		driver.FeatureUpgrade:  func() error { return hold(s.RWMutex("a").Upgrade(ctx, nil)) },
 		driver.FeatureWeighted: func() error { return hold(s.Semaphore("a", 1).Acquire(ctx, 1)) },
 		driver.FeatureResize:   func() error { return s.Semaphore("a", 1).SetLimit(ctx, 2) },

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// beatEvery is how often a Space with holds looks for abandoned ones.
-const beatEvery = 5 * time.Second
+// leakCheckEvery is how often a Space with holds looks for abandoned ones.
+const leakCheckEvery = 5 * time.Second
 
-// beat releases Holds that became unreachable. The garbage collector's cleanup
+// leaks releases Holds that became unreachable. The garbage collector's cleanup
 // only marks them, since it may come at any time and must not wait; one timer a
 // Space, running while something is held, does the rest.
-type beat struct {
+type leaks struct {
 	timer   *time.Timer
-	running bool // both under root.mu
+	running bool // both under spaceState.mu
 
 	mu     sync.Mutex
-	marked []*grip
+	marked []*holdRef
 }
 
 // watchOver has h noticed when nobody can reach it any more.
@@ -26,27 +26,27 @@ func watchOver(h *Hold) {
 	h.cleanup = runtime.AddCleanup(h, abandoned, h.g)
 }
 
-func abandoned(g *grip) {
-	b := &g.c.r.beat
+func abandoned(g *holdRef) {
+	b := &g.c.r.leaks
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.marked = append(b.marked, g)
 }
 
-// start runs the timer; root.mu is held.
-func (b *beat) start(r *root) {
+// start runs the timer; spaceState.mu is held.
+func (b *leaks) start(r *spaceState) {
 	if b.running {
 		return
 	}
 	b.running = true
 	if b.timer == nil {
-		b.timer = time.AfterFunc(beatEvery, r.sweep)
+		b.timer = time.AfterFunc(leakCheckEvery, r.sweep)
 		return
 	}
-	b.timer.Reset(beatEvery)
+	b.timer.Reset(leakCheckEvery)
 }
 
-func (b *beat) take() []*grip {
+func (b *leaks) take() []*holdRef {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	marked := b.marked
@@ -54,36 +54,36 @@ func (b *beat) take() []*grip {
 	return marked
 }
 
-// sweep is one beat.
-func (r *root) sweep() {
+// sweep is one leaks.
+func (r *spaceState) sweep() {
 	r.spawn(func() {
-		for _, g := range r.beat.take() {
+		for _, g := range r.leaks.take() {
 			g.abandon()
 		}
 		r.rest()
 	})
 }
 
-// rest sets the next beat if there is anything to watch over.
-func (r *root) rest() {
+// rest sets the next leaks if there is anything to watch over.
+func (r *spaceState) rest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.beat.running = r.holds > 0 && r.phase.Load() != closed
-	if r.beat.running {
-		r.beat.timer.Reset(beatEvery)
+	r.leaks.running = r.holds > 0 && r.phase.Load() != closed
+	if r.leaks.running {
+		r.leaks.timer.Reset(leakCheckEvery)
 	}
 }
 
-func (r *root) stopBeat() {
+func (r *spaceState) stopLeakCheck() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.beat.timer != nil {
-		r.beat.timer.Stop()
+	if r.leaks.timer != nil {
+		r.leaks.timer.Stop()
 	}
 }
 
-// abandon releases a grip whose Hold is gone, and reports it.
-func (g *grip) abandon() {
+// abandon releases a holdRef after its Hold is gone, and reports it.
+func (g *holdRef) abandon() {
 	mine := false
 	g.once.Do(func() {
 		mine = g.err() == nil

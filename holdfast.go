@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Space is a set of names shared by all who open it. Everything is made from
+// Space is a set of names shared by all programs that open it. Everything is made from
 // one: s.Mutex("jobs/nightly"), s.Counter("orders"). Making does no I/O; what is
 // wrong with a name or an option is told by the first call.
 type Space struct {
-	r      *root
+	r      *spaceState
 	prefix string
 	cfg    *config
 	sub    bool // made from another; only the opened one closes
@@ -46,7 +46,7 @@ func New(d driver.Driver, opts ...Option) (*Space, error) {
 	for _, o := range opts {
 		o.open(&set)
 	}
-	r := newRoot(d, set.hooks)
+	r := newSpaceState(d, set.hooks)
 	set.config.settle(r)
 	if err := firstError(set.config.err, r.checkRequired(set.require)); err != nil {
 		return nil, wrap("open", "", err)
@@ -55,7 +55,7 @@ func New(d driver.Driver, opts ...Option) (*Space, error) {
 }
 
 // checkRequired names every feature that is missing at once.
-func (r *root) checkRequired(want []Feature) error {
+func (r *spaceState) checkRequired(want []Feature) error {
 	var missing []Feature
 	for _, f := range want {
 		if !r.info.Features[f] && !slices.Contains(missing, f) {
@@ -70,7 +70,7 @@ func (r *root) checkRequired(want []Feature) error {
 	return unsupported("the %s backend lacks %q; it has %q", r.info.Scheme, missing, have)
 }
 
-// Sub returns the part of the Space whose names begin with prefix: what it is
+// Sub returns the part of the Space with names that begin with prefix: what it is
 // asked for and what it tells (List, Watch, keys) goes without the prefix. It
 // shares everything with s; closing it does nothing.
 func (s *Space) Sub(prefix string) *Space {

@@ -15,15 +15,15 @@ import (
 // hooks.
 const patience = 5 * time.Second
 
-// root is what all Spaces made from one Open share.
-type root struct {
+// spaceState is what all Spaces made from one Open share.
+type spaceState struct {
 	d      driver.Driver
 	info   Info
 	hooks  []Hooks
 	traced bool // some hook looks at acquires
 
-	mourned bool // some hook looks at ends
-	endings endings
+	hasEndHook bool // some hook looks at ends
+	endings    endings
 
 	// life ends with the Space: background work hangs on it.
 	life context.Context
@@ -41,7 +41,7 @@ type root struct {
 	closing sync.Once
 	closed  error
 
-	beat      beat
+	leaks     leaks
 	sequences sync.Map // full name → *block
 }
 
@@ -52,11 +52,11 @@ const (
 	closed
 )
 
-func newRoot(d driver.Driver, hooks []Hooks) *root {
-	r := &root{d: d, hooks: hooks}
+func newSpaceState(d driver.Driver, hooks []Hooks) *spaceState {
+	r := &spaceState{d: d, hooks: hooks}
 	for _, h := range hooks {
 		r.traced = r.traced || h.Acquire != nil
-		r.mourned = r.mourned || h.End != nil
+		r.hasEndHook = r.hasEndHook || h.End != nil
 	}
 	r.life, r.kill = context.WithCancel(context.Background())
 	r.live.next, r.live.prev = &r.live, &r.live
@@ -66,7 +66,7 @@ func newRoot(d driver.Driver, hooks []Hooks) *root {
 }
 
 // ready answers what can be known before asking the backend.
-func (r *root) ready(ctx context.Context, f Feature) error {
+func (r *spaceState) ready(ctx context.Context, f Feature) error {
 	if r.phase.Load() == closed {
 		return errClosed
 	}
@@ -91,7 +91,7 @@ func causeOf(ctx context.Context, err error) error {
 }
 
 // lacks is nil if the backend has f.
-func (r *root) lacks(f Feature) error {
+func (r *spaceState) lacks(f Feature) error {
 	if r.info.Features[f] {
 		return nil
 	}
@@ -104,7 +104,7 @@ func unsupported(format string, args ...any) error {
 
 // wrap is wrap for what the driver answered: an errors.ErrUnsupported without a
 // text gets one that names backend and feature.
-func (r *root) wrap(op, name string, f Feature, err error) error {
+func (r *spaceState) wrap(op, name string, f Feature, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (r *root) wrap(op, name string, f Feature, err error) error {
 }
 
 // add notes a hold; false: the Space takes no more.
-func (r *root) add(c *claim) bool {
+func (r *spaceState) add(c *claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.phase.Load() != open {
@@ -128,12 +128,12 @@ func (r *root) add(c *claim) bool {
 	c.next, c.prev = &r.live, r.live.prev
 	c.prev.next, r.live.prev = c, c
 	r.holds++
-	r.beat.start(r)
+	r.leaks.start(r)
 	return true
 }
 
 // remove forgets a hold, once.
-func (r *root) remove(c *claim) {
+func (r *spaceState) remove(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.next == nil {
@@ -146,20 +146,20 @@ func (r *root) remove(c *claim) {
 
 // busy notes a release that is being told to the backend: for Shutdown it counts
 // like a hold until done.
-func (r *root) busy() {
+func (r *spaceState) busy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holds++
 }
 
-func (r *root) done() {
+func (r *spaceState) done() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.less()
 }
 
 // less counts one off; r.mu is held.
-func (r *root) less() {
+func (r *spaceState) less() {
 	r.holds--
 	if r.holds == 0 && r.idle != nil {
 		close(r.idle)
@@ -168,7 +168,7 @@ func (r *root) less() {
 }
 
 // snapshot lists the holds for which pick is true.
-func (r *root) snapshot(pick func(*claim) bool) []*claim {
+func (r *spaceState) snapshot(pick func(*claim) bool) []*claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var cs []*claim
@@ -181,19 +181,19 @@ func (r *root) snapshot(pick func(*claim) bool) []*claim {
 }
 
 // enter moves to a later phase; false: it is there already.
-func (r *root) enter(phase int32) {
+func (r *spaceState) enter(phase int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase.Store(max(r.phase.Load(), phase))
 }
 
-func (r *root) close() error {
+func (r *spaceState) close() error {
 	r.closing.Do(func() {
 		r.enter(closed)
 		for _, c := range r.snapshot(func(*claim) bool { return true }) {
 			c.lost(ErrClosed)
 		}
-		r.stopBeat()
+		r.stopLeakCheck()
 		r.kill()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -204,7 +204,7 @@ func (r *root) close() error {
 	return r.closed
 }
 
-func (r *root) shutdown(ctx context.Context) error {
+func (r *spaceState) shutdown(ctx context.Context) error {
 	r.enter(draining)
 	var left error
 	select {
@@ -216,7 +216,7 @@ func (r *root) shutdown(ctx context.Context) error {
 }
 
 // drained is closed when no hold is left.
-func (r *root) drained() <-chan struct{} {
+func (r *spaceState) drained() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holds == 0 {
@@ -230,7 +230,7 @@ func (r *root) drained() <-chan struct{} {
 	return r.idle
 }
 
-func (r *root) leftOver(ctx context.Context) error {
+func (r *spaceState) leftOver(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holds == 0 {

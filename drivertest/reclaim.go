@@ -1,0 +1,46 @@
+package drivertest
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+var reclaims = []driver.Feature{driver.FeatureReclaim, driver.FeatureSession, driver.FeatureForce}
+
+var reclaimCases = []Case{
+	{Name: "Reclaim/Never", Needs: reclaims, Uses: HasTTL, Run: timed(reclaimNever),
+		Promise: "With ReclaimNever a name stays taken after its holder's TTL, is shown as stale, and a forced release frees it."},
+	{Name: "Reclaim/OnDemand", Needs: reclaims, Uses: HasTTL, Run: timed(reclaimOnDemand),
+		Promise: "With ReclaimOnDemand a name stays its stale holder's until another caller wants it and the grace has passed."},
+}
+
+// lapsed is a hold whose TTL has passed: its holder knows that, and so does the
+// backend.
+func (e *Env) lapsed(ctx context.Context, policy holdfast.LivenessOption) *holdfast.Hold {
+	s := e.Client()
+	h := must(s.Mutex("m", e.short(), holdfast.ManualRenew(), policy).Acquire(ctx))
+	ends(ctx, h.Done(), "a hold that nobody renews")
+	refused(h.Err(), holdfast.ErrLost, "Err of a hold that nobody renewed")
+	eventually(ctx, "the hold is not shown as stale", func() bool {
+		held := must(e.Client().Inspect(ctx, "m")).Holders
+		return len(held) == 1 && held[0].Stale && held[0].Token == uint64(h.Token())
+	})
+	return h
+}
+
+func reclaimNever(ctx context.Context, e *Env) {
+	h := e.lapsed(ctx, holdfast.ReclaimNever())
+	s := e.Client()
+	refused(second(s.Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire of a name whose stale holder is never reclaimed")
+	must(s.ForceRelease(ctx, "m", h.Token()))
+	next := must(s.Mutex("m").Acquire(ctx))
+	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())
+}
+
+func reclaimOnDemand(ctx context.Context, e *Env) {
+	h := e.lapsed(ctx, holdfast.ReclaimOnDemand(e.TTL))
+	next := must(e.Client().Mutex("m").Acquire(ctx))
+	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())
+}
