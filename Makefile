@@ -20,7 +20,7 @@ help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 run: bin/holdfast ## start a node of your own on 127.0.0.1:7420 and print what to try; ^C stops it
-	@PATH=$(CURDIR)/bin:$$PATH bin/holdfast serve --data $(DATA)
+	@bin/holdfast serve --data $(DATA)
 
 tour: ## a short tour on files, with real processes; ends by itself
 	@$(GO) run ./examples/tour

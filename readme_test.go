@@ -1,59 +1,67 @@
 package holdfast_test
 
 import (
-	"context"
-	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-io/holdfast"
 )
 
-// takeTurns is the README's example.
-func takeTurns(ctx context.Context, work func(context.Context, holdfast.Token) error) error {
-	s, err := holdfast.Open(ctx, "mem:") // or file:, postgres:, redis:, nats:
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-
-	hold, err := s.Mutex("jobs/nightly").Acquire(ctx) // ctx bounds the wait only
-	if err != nil {
-		return err
-	}
-	defer hold.Release()
-	return work(hold.Bind(ctx), hold.Token()) // the context ends with the hold
-}
-
-func Example_readme() {
-	err := takeTurns(context.Background(), func(ctx context.Context, t holdfast.Token) error {
-		fmt.Println("working with a token:", t > 0, ctx.Err())
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// working with a token: true <nil>
-	// <nil>
-}
-
-// The code in the README is the code above.
-func TestReadmeIsAnExample(t *testing.T) {
+// The README's program runs as pasted, in a module of its own outside the
+// repository.
+func TestReadmeProgram(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("readme_test.go")
+	_, rest, _ := strings.Cut(string(readme), "```go\n")
+	code, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("the README has no Go code")
+	}
+	got := outside(t, code, "run", ".")
+	if want := "working with a token: true <nil>\n"; got != want {
+		t.Errorf("the README's program prints %q; want %q", got, want)
+	}
+}
+
+// What is behind internal is not for others: a program that imports it does not
+// build.
+func TestInternalIsInternal(t *testing.T) {
+	got := outside(t, "package main\n\nimport _ \"github.com/holdfast-io/holdfast/internal/core\"\n\nfunc main() {}\n", "build", ".")
+	if !strings.Contains(got, "use of internal package") {
+		t.Errorf("a program outside can use the core: %q", got)
+	}
+}
+
+// outside runs the go command on a program in a module of its own that requires
+// this one, and returns all that it prints.
+func outside(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```go\n")
-	code, _, ok2 := strings.Cut(rest, "```")
-	if !ok || !ok2 {
-		t.Fatal("the README has no Go code")
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
 	}
-	flat := strings.ReplaceAll(string(source), "\n\t", "\n")
-	if !strings.Contains(flat, strings.TrimSpace(code)) {
-		t.Errorf("the README's code is not that of takeTurns:\n%s", code)
+	sum, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
 	}
+	own := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(mod), "module example.org/app")
+	own += "\nrequire github.com/holdfast-io/holdfast v0.0.0\nreplace github.com/holdfast-io/holdfast => " + here + "\n"
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": own, "go.sum": string(sum), "main.go": program} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, _ := cmd.CombinedOutput() // a failure is told by what it prints
+	return string(out)
 }

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -177,12 +179,28 @@ func (a *app) greet(addr, dir string, secure bool) {
 	fmt.Fprintf(a.out, `holdfast serves on %[1]s; its data is in %[2]s
 
 Try, in another terminal:
-  holdfast --url %[3]s lock nightly -- sleep 30
-  holdfast --url %[3]s show nightly
+  %[5]s --url %[3]s lock nightly -- sleep 30
+  %[5]s --url %[3]s show nightly
   curl -s %[4]s/v1/counters/orders:add -d '{"amount":1}'
 
 Stop it with ^C.
-`, addr, dir, url, web)
+`, addr, dir, url, web, program())
+}
+
+// program is what a shell calls this program by: its name if PATH finds it, else
+// where it is.
+func program() string {
+	const name = "holdfast"
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		if real, err := filepath.EvalSymlinks(found); err == nil && real == self {
+			return name
+		}
+	}
+	return self
 }
 
 // node is the configuration of the node.
