@@ -33,6 +33,8 @@ type claim struct {
 	lease *driver.Session
 	heir  bool // the one before did not give it back
 
+	waited bool // its caller has been told that it waits
+
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.
 	rowless atomic.Bool

@@ -27,10 +27,12 @@
 // PostgreSQL's defaults, and somewhat more in practice; raise
 // max_locks_per_transaction for more. An acquire that finds the table full is
 // refused with ErrUnavailable and ends nothing else, but other programs on the
-// server may fail for lack of a place meanwhile. A
-// wait has a connection of its own, one a name and process, and keeps it for as
-// long as the lock is held; [Options].Waits bounds them, and waits beyond it ask
-// every 25 ms. Cancelling a wait costs no connection. Every connection also
+// server may fail for lack of a place meanwhile. The
+// first wait for a name in a process has a connection of its own, and the second one
+// too while at most half of [Options].Waits are in use; it keeps it for as long as the
+// lock is held. Options.Waits bounds them, and first waits beyond it ask every 25 ms.
+// Those that are not needed are ended when they have been idle for Options.Keepalive,
+// but for one. Cancelling a wait costs no connection. Every connection also
 // holds one advisory lock with a random bigint key, by which others see that it
 // is alive; one more for each name that its program waits for or uses as a
 // semaphore, latch or barrier; one while it has quick grants (below); and 32 while

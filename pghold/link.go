@@ -291,8 +291,13 @@ func (l *link) mayRead(cancel context.CancelFunc) bool {
 // sweepEvery is how many signs of life apart a home link clears up.
 const sweepEvery = 12
 
-// probe asks for a sign of life.
+// probe asks for a sign of life, or ends a link that was made for a wait and is not
+// needed.
 func (l *link) probe() {
+	if l.c.isSurplus(l) {
+		l.die(errUnused)
+		return
+	}
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
 	defer cancel()
 	sql := "select 1"

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// line is the queue of one name inside the process: its first waiter, and only
-// that, waits in the server too. Guarded by the client's mutex.
+// line is the queue of one name inside the process, in the order of its rows: its
+// first waiters, and only those, wait in the server too. Guarded by the client's mutex.
 type line struct {
 	key     Key
 	users   int
@@ -21,8 +21,13 @@ type line struct {
 // waiter is one claim in a line.
 type waiter struct {
 	cl   *claim
+	near chan struct{} // closed when it is one of the first that may wait in the server
 	turn chan struct{} // closed when it is the first
 }
+
+// ahead is how many of a line may wait in the server in session scope: the second is
+// there already when the first is granted, so that the name never waits for a program.
+const ahead = 2
 
 func (c *client) enter(k Key) *line {
 	c.mu.Lock()
@@ -48,21 +53,42 @@ func (c *client) leave(ln *line) {
 func (c *client) join(ln *line, cl *claim) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &waiter{cl: cl, turn: make(chan struct{})}
-	if ln.waiters = append(ln.waiters, w); len(ln.waiters) == 1 {
-		close(w.turn)
+	w := &waiter{cl: cl, near: make(chan struct{}), turn: make(chan struct{})}
+	ln.waiters = append(ln.waiters, w)
+	if n := len(ln.waiters); n <= ahead {
+		c.call(ln, n-1)
 	}
 	return w
 }
 
-// step takes a waiter out; the next one's turn may come.
+// step takes a waiter out; others come nearer.
 func (c *client) step(ln *line, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(ln.waiters, w)
 	ln.waiters = slices.Delete(ln.waiters, i, i+1)
-	if i == 0 && len(ln.waiters) > 0 {
-		close(ln.waiters[0].turn)
+	for n := i; n < min(ahead, len(ln.waiters)); n++ {
+		c.call(ln, n)
+	}
+}
+
+// call tells one of the first waiters of a line how near it is; the client is locked.
+func (c *client) call(ln *line, i int) {
+	w := ln.waiters[i]
+	if i == 0 {
+		close(w.turn)
+	}
+	if !isClosed(w.near) {
+		close(w.near)
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -113,20 +139,33 @@ func (c *client) lockNow(ctx context.Context, cl *claim) error {
 	}
 	ln := c.enter(cl.key)
 	defer c.leave(ln)
-	w, err := c.arrive(ctx, ln, cl)
-	if err != nil || w == nil {
-		return err
+	for {
+		w, err := c.arrive(ctx, ln, cl)
+		if err != nil || w == nil {
+			return err
+		}
+		if err := c.stand(ctx, ln, w); err != errStartAgain {
+			return err
+		}
 	}
+}
+
+// stand is the wait of a claim in its line.
+func (c *client) stand(ctx context.Context, ln *line, w *waiter) error {
 	defer c.step(ln, w)
-	ctx, cancel := c.untilOver(ctx, cl.r.Session)
+	ctx, cancel := c.untilOver(ctx, w.cl.r.Session)
 	defer cancel()
-	select {
-	case <-w.turn:
-	case <-ctx.Done():
-		c.forget(cl)
-		return c.whyStopped(ctx, cl.r.Session)
+	called := w.near
+	if c.opts.Scope == TransactionScope { // every wait is a transaction's, and wakes in the server's order
+		called = w.turn
 	}
-	return c.first(ctx, cl)
+	select {
+	case <-called:
+	case <-ctx.Done():
+		c.forget(w.cl)
+		return c.whyStopped(ctx, w.cl.r.Session)
+	}
+	return c.first(ctx, w)
 }
 
 // untilOver ends ctx with the client, and with the session that is waited on.
@@ -174,9 +213,10 @@ func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, erro
 			}
 		}
 		w := c.join(ln, cl)
-		if cl.r.Waiting != nil {
+		if cl.r.Waiting != nil && !cl.waited {
 			cl.r.Waiting(a.position)
 		}
+		cl.waited = true
 		return w, nil
 	case "kind":
 		return nil, otherKind(driver.ResourceKind(a.position))
@@ -425,15 +465,19 @@ const (
 )
 
 // first waits in the server, in turns with those whose rows are older.
-func (c *client) first(ctx context.Context, cl *claim) error {
+func (c *client) first(ctx context.Context, w *waiter) error {
 	var since time.Time // of the first failure in a row
+	cl := w.cl
 	for {
-		state, pause, err := c.turn(ctx, cl)
-		if state == "granted" {
+		state, pause, err := c.turn(ctx, w)
+		switch {
+		case state == "granted":
 			return nil
-		}
-		if ctx.Err() != nil { // the turn sees to the row
+		case ctx.Err() != nil: // the turn sees to the row
 			return c.whyStopped(ctx, cl.r.Session)
+		case state == "gone": // the row was taken for dead, since the link that made it is
+			cl.id = 0
+			return errStartAgain
 		}
 		if err == nil {
 			since = time.Time{}
@@ -454,12 +498,12 @@ func (c *client) first(ctx context.Context, cl *claim) error {
 }
 
 // turn is one wait, or one try if no connection is free to wait on.
-func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.Duration, err error) {
+func (c *client) turn(ctx context.Context, w *waiter) (state string, pause time.Duration, err error) {
 	if c.opts.Scope == TransactionScope {
-		state, err = c.turnInTx(ctx, cl)
+		state, err = c.turnInTx(ctx, w.cl)
 		pause = yieldPause
 	} else {
-		state, pause, err = c.turnInSession(ctx, cl)
+		state, pause, err = c.turnInSession(ctx, w)
 	}
 	if ctx.Err() != nil && state != "granted" {
 		return state, pause, err
@@ -467,23 +511,23 @@ func (c *client) turn(ctx context.Context, cl *claim) (state string, pause time.
 	if err != nil {
 		return state, faultPause, err
 	}
-	switch state {
-	case "gone":
-		return c.again(ctx, cl)
-	case "kind":
+	if state == "kind" {
 		return state, pause, errKind
 	}
 	return state, pause, nil
 }
 
 // turnInSession sees to it that a wait which is given up leaves no row.
-func (c *client) turnInSession(ctx context.Context, cl *claim) (string, time.Duration, error) {
-	l, err := c.waitLink(ctx)
-	if err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)) {
+func (c *client) turnInSession(ctx context.Context, w *waiter) (string, time.Duration, error) {
+	cl, isFirst := w.cl, isClosed(w.turn)
+	l, err := c.waitLink(ctx, isFirst)
+	switch {
+	case err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)):
 		c.forget(cl)
 		return "", faultPause, err
-	}
-	if l == nil {
+	case l == nil && !isFirst:
+		return c.untilFirst(ctx, w)
+	case l == nil:
 		state, err := c.retry(ctx, cl)
 		return state, pollPause, err
 	}
@@ -494,18 +538,16 @@ func (c *client) turnInSession(ctx context.Context, cl *claim) (string, time.Dur
 	return state, yieldPause, err
 }
 
-// again joins the queue anew: the row was taken for dead, since the link that
-// made it is.
-func (c *client) again(ctx context.Context, cl *claim) (string, time.Duration, error) {
-	cl.id = 0
-	a, err := c.knock(ctx, cl)
-	if err != nil {
-		return "", faultPause, err
+// untilFirst is the turn of a waiter that is not the first, and has no connection to
+// wait on.
+func (c *client) untilFirst(ctx context.Context, w *waiter) (string, time.Duration, error) {
+	select {
+	case <-w.turn:
+		return "wait", 0, nil
+	case <-ctx.Done():
+		c.forget(w.cl)
+		return "", 0, c.whyStopped(ctx, w.cl.r.Session)
 	}
-	if a.state == "kind" {
-		return "", 0, otherKind(driver.ResourceKind(a.position))
-	}
-	return a.state, 0, nil
 }
 
 // retry asks without waiting, on the home link.

@@ -32,7 +32,7 @@ var (
 )
 
 // schemaVersion is the one that the last statement of Schema notes.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // schemaLock is the first statement of Schema: it keeps programs that make the
 // schema at the same time apart.

@@ -15,7 +15,7 @@ import (
 // txLink is a connection for one hold; there are Options.Waits of them.
 func (c *client) txLink(ctx context.Context) (*link, error) {
 	for {
-		l, err := c.waitLink(ctx)
+		l, err := c.waitLink(ctx, true)
 		if l != nil || err != nil {
 			return l, err
 		}

@@ -3,15 +3,20 @@ package pghold
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
 // waitLink is a connection to wait on; nil: there are enough, or the server has
-// no room for more.
-func (c *client) waitLink(ctx context.Context) (*link, error) {
+// no room for more. Half of them are for those that are the first in their line.
+func (c *client) waitLink(ctx context.Context, isFirst bool) (*link, error) {
 	c.mu.Lock()
+	if !isFirst && c.waits-len(c.spare) >= c.opts.Waits/2 {
+		c.mu.Unlock()
+		return nil, nil
+	}
 	if n := len(c.spare); n > 0 {
 		l := c.spare[n-1]
 		c.spare = c.spare[:n-1]
@@ -34,13 +39,15 @@ func (c *client) waitLink(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// maxSpare is how many idle connections are kept for the next wait.
+// maxSpare is how many idle connections are kept for the next wait. Those beyond it are
+// ended when they have been idle for [Options].Keepalive: a name that many take in turns
+// needs several again and again, and making one takes longer than a hundred turns.
 const maxSpare = 1
 
-// park keeps a link that waits for nothing and holds nothing, or ends it.
+// park keeps a link that waits for nothing and holds nothing.
 func (c *client) park(l *link) {
 	c.mu.Lock()
-	keep := l.alive() && len(l.claims) == 0 && len(c.spare) < maxSpare && !c.closed && c.opts.Scope == SessionScope
+	keep := l.alive() && len(l.claims) == 0 && !c.closed && c.opts.Scope == SessionScope
 	if keep {
 		c.spare = append(c.spare, l)
 	}
@@ -48,6 +55,18 @@ func (c *client) park(l *link) {
 	if !keep {
 		l.die(errUnused)
 	}
+}
+
+// isSurplus takes an idle link out if there are others to wait on.
+func (c *client) isSurplus(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.spare, l)
+	if i < 0 || len(c.spare) <= maxSpare {
+		return false
+	}
+	c.spare = slices.Delete(c.spare, i, i+1)
+	return true
 }
 
 var errUnused = errors.New("it was not needed any more")

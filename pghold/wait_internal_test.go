@@ -98,6 +98,63 @@ func TestSlices(t *testing.T) {
 	}
 }
 
+// TestLostRowGoesBehindItsOwn: a waiter whose row was lost with its connection queues
+// behind those of its own program that came meanwhile, and does not wait for them while
+// they wait for it. There is one connection to wait on, so only one of them is in the
+// server.
+func TestLostRowGoesBehindItsOwn(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	url := pg.URL(pg.CreateDatabase(t))
+	a, b := newTestClient(t, url, time.Minute), newTestClient(t, url, time.Minute)
+	b.opts.Waits = 1
+	g, err := a.Acquire(t.Context(), mutexRequest("m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	errs := make(chan error)
+	for range 3 {
+		waits := make(chan struct{})
+		go func() {
+			r := mutexRequest("m")
+			r.Waiting = func(int) { close(waits) } // a second call would panic
+			g, err := b.Acquire(ctx, r)
+			if err == nil {
+				err = g.Handle.Release(ctx)
+			}
+			errs <- err
+		}()
+		<-waits
+		if l := b.living(); l != nil {
+			l.die(errUnused)
+		}
+	}
+	home(t, b)
+	waits := make(chan struct{})
+	go func() {
+		r := mutexRequest("m")
+		r.Waiting = func(int) { close(waits) }
+		g, err := b.Acquire(ctx, r)
+		if err == nil {
+			err = g.Handle.Release(ctx)
+		}
+		errs <- err
+	}()
+	<-waits
+	if _, err := a.pool.Exec(ctx, "select holdfast.sweep(0)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Handle.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Errorf("a waiter: %v", err)
+		}
+	}
+}
+
 // TestSalvage: a lock that the server granted in the moment in which the time
 // was up is found, and becomes the hold.
 func TestSalvage(t *testing.T) {
@@ -107,7 +164,7 @@ func TestSalvage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, taken := range []bool{true, false} {
-		l, err := c.waitLink(t.Context())
+		l, err := c.waitLink(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
 		}

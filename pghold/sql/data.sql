@@ -193,4 +193,4 @@ end
 $$;
 
 -- The version is what a program looks at before anything else.
-comment on schema holdfast is 'holdfast 4';
+comment on schema holdfast is 'holdfast 5';

@@ -277,31 +277,34 @@ exception when sqlstate 'HF002' then
 end
 $$;
 
--- before is the claim that the claim i waits for: one that was chosen, else the
--- newest of those that are older. If it is i itself, i was chosen.
+-- before is the claim that the claim i waits for: one that was chosen, else of the
+-- programs that have an older one in its way the newest of their first ones, since
+-- of each program only the first waits in the server. If it is i itself, i was chosen.
 create or replace function holdfast.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
 language plpgsql volatile as $$
 begin
-  select x.id, x.chosen into id, chosen from holdfast.claim x
-    where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
-      and (x.id = i or (x.mode = 0 or m = 0) and holdfast.alive(x.nonce, me))
-    order by x.chosen desc, x.id desc limit 1;
+  select coalesce(p.chosen, p.first), p.chosen is not null into id, chosen
+    from (select x.nonce, min(x.id) as first, max(x.id) filter (where x.chosen) as chosen, bool_or(x.id = i) as own
+      from holdfast.claim x where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
+      group by x.nonce having bool_or(x.id = i or x.mode = 0 or m = 0)) p
+    where p.own or holdfast.alive(p.nonce, me)
+    order by p.chosen desc nulls last, p.first desc limit 1;
 end
 $$;
 
 -- await waits for the lock in the order of the claims, and makes the claim the
 -- holder. Only who is next waits for the lock itself, so that the server wakes
 -- nobody out of turn. It returns 'wait' when it has waited for ms: a longer
--- statement would keep the server from clearing up old rows. An older claim
--- without a ticket is looked at again and again: it is about to wait, or has no
--- connection to wait on.
+-- statement would keep the server from clearing up old rows. A claim before it that
+-- has no ticket is looked at again and again: it is about to wait, which takes its
+-- program a trip, or has no connection to wait on.
 create or replace function holdfast.await(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, ms bigint,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock(holdfast.ticket(i));
-  pause float := 0.001;
+  pause float;
   b record;
   passed bigint := 0;
 begin
@@ -313,16 +316,12 @@ begin
     if clock_timestamp() > statement_timestamp() + ms * interval '1 millisecond' then state := 'wait'; return; end if;
     if b.id <> passed then
       passed := b.id;
-      perform holdfast.pass(passed);
+      pause := 0.0002;
     else
-      for b in select x.id from holdfast.claim x
-          where x.space = s and x.key = k and x.token = 0 and x.id < passed and (x.mode = 0 or m = 0) order by x.id desc loop
-        perform holdfast.pass(b.id);
-      end loop;
       perform pg_catalog.pg_sleep(pause);
       pause := least(2 * pause, 0.02);
-      passed := 0;
     end if;
+    perform holdfast.pass(passed);
   end loop;
   perform holdfast.lock(s, k, m);
   select t.state, t.tok into state, tok from holdfast.settle(s, k, m, i, me, lea, true) t;
