@@ -275,16 +275,26 @@ func (c *claim) giveBack(wait time.Duration, lost error) error {
 	if lost != nil {
 		wait = patience
 	}
-	ctx := until.In(wait)
+	ctx, began := until.In(wait), time.Now()
 	defer ctx.Stop()
 	err := c.tell(ctx)
 	if again(err) && c.r.spawn(c.insist) {
-		err = &Error{Op: "release", Name: c.name, Kind: ErrUnavailable, Err: fmt.Errorf("not answered in %s; going on in the background: %w", wait, err)}
+		err = &Error{Op: "release", Name: c.name, Kind: ErrUnavailable, Err: unanswered(ctx, time.Since(began), err)}
 	}
 	if lost != nil {
 		return lost
 	}
 	return c.r.wrap("release", c.name, "", err)
+}
+
+// unanswered tells a backend that was silent from one that could not be asked, and
+// after which time.
+func unanswered(ctx context.Context, took time.Duration, err error) error {
+	what := "failed after"
+	if ctx.Err() != nil {
+		what = "not answered in"
+	}
+	return fmt.Errorf("%s %s; going on in the background: %w", what, took.Round(time.Millisecond), err)
 }
 
 // gone: the backend's side has gone on as another claim, or ends by itself with

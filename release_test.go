@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,28 @@ func TestRelease_BlocksAtMost(t *testing.T) {
 					t.Error("the outcome is unknown, not NotDone")
 				}
 			})
+		})
+	}
+}
+
+// The error tells the time that was seen and its cause, not the time that there was.
+func TestRelease_TellsWhatWasSeen(t *testing.T) {
+	broken := &driver.Error{Kind: driver.ErrUnavailable, Err: errors.New("connection reset")}
+	for want, on := range map[string]func(context.Context, string) error{
+		"not answered in 5s; going on in the background: ": gone,
+		"failed after 30ms; going on in the background: ": func(context.Context, string) error {
+			time.Sleep(30 * time.Millisecond)
+			return broken
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, toy := open(t, holdfast.TTL(time.Hour))
+			toy.onRelease = on
+			err := acquire(t, s.Mutex("a")).Release()
+			wantErr(t, err, holdfast.ErrUnavailable)
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("got %q, want %q", err, want)
+			}
 		})
 	}
 }

@@ -113,20 +113,16 @@ func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
 		return "", c.stays(ctx, cl, err)
 	}
 	lease := c.leaseOn(l, cl.r)
-	sql, args := cl.lockSQL("pg_advisory_xact_lock")
+	got := false
 	err = c.inTx(ctx, l, func(ctx context.Context) error {
-		_, err := l.conn.Exec(ctx, sql, c.args(args...)...)
-		return err
+		return l.conn.QueryRow(ctx, "select holdfast.lock_tx_in_time($1, $2, $3)", c.args(cl.key.space(), cl.key.n, int16(cl.mode))...).Scan(&got)
 	})
 	state := "blocked"
-	if err == nil {
+	if got {
 		state, err = c.settleInTx(ctx, l, cl, lease)
 	}
 	if err != nil || state != "granted" {
 		l.die(errUnused)
-	}
-	if code(err) == "55P03" {
-		return "blocked", nil
 	}
 	return state, c.stays(ctx, cl, err)
 }

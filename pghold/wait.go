@@ -88,7 +88,7 @@ func (c *client) await(ctx context.Context, l *link, cl *claim) (string, error) 
 	if state != "granted" {
 		c.park(l)
 	}
-	if code(j.err) == "55P03" {
+	if code(j.err) == "55P03" { // for a row, not for the lock
 		return "wait", nil
 	}
 	return state, failed(ctx, j.err)
@@ -113,18 +113,15 @@ func (c *client) abort(l *link, j *job, cl *claim) {
 	c.park(l)
 }
 
-const (
-	awaitSQL  = "select state, tok, pid from holdfast.await($1, $2, $3, $4, $5, $6, $7)"
-	settleSQL = "select state, tok, pid from holdfast.settle($1, $2, $3, $4, $5, $6, true)"
-)
+const awaitSQL = "select state, tok, pid from holdfast.await($1, $2, $3, $4, $5, $6, $7)"
 
 // waitFor takes the lock and then the token, in one round trip.
 func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Session) (string, error) {
 	state, err := l.settle(ctx, cl, lease, awaitSQL, l.c.lockTimeout())
-	if err == nil {
-		return state, nil
+	if err != nil {
+		return "", l.tidy(ctx, cl, err)
 	}
-	return l.salvage(ctx, cl, lease, err)
+	return state, nil
 }
 
 // lockSQL calls a function on advisory locks for a claim.
@@ -136,23 +133,4 @@ func (cl *claim) lockSQL(function string) (string, []any) {
 		return "select pg_catalog." + function + "($1::int, $2::int)", []any{a, b}
 	}
 	return "select pg_catalog." + function + "($1::bigint)", []any{cl.key.n}
-}
-
-// salvage looks at a wait that failed: the server may have granted the lock in
-// the moment in which the time was up.
-func (l *link) salvage(ctx context.Context, cl *claim, lease *driver.Session, err error) (string, error) {
-	if l.conn.IsClosed() || code(err) != "55P03" {
-		return "", l.tidy(ctx, cl, err)
-	}
-	var mine bool
-	e := l.conn.QueryRow(ctx, "select exists (select from holdfast.locks($1, $2) where granted and pid = pg_backend_pid())",
-		cl.key.space(), cl.key.n).Scan(&mine)
-	if e != nil || !mine {
-		return "", l.tidy(ctx, cl, err)
-	}
-	state, e := l.settle(ctx, cl, lease, settleSQL)
-	if e != nil {
-		return "", l.tidy(ctx, cl, e)
-	}
-	return state, nil
 }

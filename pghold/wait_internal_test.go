@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -155,51 +154,34 @@ func TestLostRowGoesBehindItsOwn(t *testing.T) {
 	}
 }
 
-// TestSalvage: a lock that the server granted in the moment in which the time
-// was up is found, and becomes the hold.
-func TestSalvage(t *testing.T) {
+// TestGrantedAsTheTimeWasUp: of a lock that the server grants in the moment in which
+// lock_timeout ends the wait, the connection knows that it has it, and as what.
+func TestGrantedAsTheTimeWasUp(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	c := newTestClient(t, pg.URL(pg.CreateDatabase(t)), time.Minute)
-	if err := c.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, taken := range []bool{true, false} {
-		l, err := c.waitLink(t.Context(), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, _ := ParseKey("m", false)
-		cl := &claim{c: c, r: mutexRequest("m"), name: "m", key: key, kind: driver.Mutex, weigh: 1, released: make(chan struct{})}
-		lease := c.leaseOn(l, cl.r)
-		var state string
-		j := l.start(time.Minute, func(ctx context.Context) (err error) {
-			l.held[key] = tally{writers: 1} // arrive only joins the queue
-			asked := &job{ask: &arrival{l: l, cl: cl, lease: lease}}
-			l.askAll(ctx, []*job{asked})
-			delete(l.held, key)
-			if asked.err != nil {
-				return asked.err
+	l := home(t, c)
+	j := l.start(time.Minute, func(ctx context.Context) error {
+		for mode, lock := range []string{"pg_advisory_lock", "pg_advisory_lock_shared"} {
+			if _, err := l.conn.Exec(ctx, "select "+lock+"(7)"); err != nil {
+				return err
 			}
-			if taken {
-				if _, err := l.conn.Exec(ctx, key.call("pg_advisory_lock")); err != nil {
-					return err
-				}
+			var has, other bool
+			err := l.conn.QueryRow(ctx, "select holdfast.has(1::smallint, 7, $1::smallint), holdfast.has(1::smallint, 7, (1 - $1)::smallint) or holdfast.has(1::smallint, 8, $1)", mode).
+				Scan(&has, &other)
+			if err != nil {
+				return err
 			}
-			state, err = l.salvage(ctx, cl, lease, &pgconn.PgError{Code: "55P03"})
-			return err
-		})
-		<-j.done
-		switch {
-		case taken && (j.err != nil || state != "granted" || cl.token == 0):
-			t.Fatalf("a lock that we have: %q, %v, token %d", state, j.err, cl.token)
-		case !taken && code(j.err) != "55P03":
-			t.Fatalf("a lock that we do not have: %q, %v", state, j.err)
-		}
-		if taken {
-			if err := cl.Release(t.Context()); err != nil {
-				t.Fatal(err)
+			if !has || other {
+				t.Errorf("after %s: has %t, and another %t", lock, has, other)
+			}
+			if _, err := l.conn.Exec(ctx, "select pg_advisory_unlock_all()"); err != nil {
+				return err
 			}
 		}
+		return nil
+	})
+	if <-j.done; j.err != nil {
+		t.Fatal(j.err)
 	}
 }
 

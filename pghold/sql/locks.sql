@@ -45,15 +45,46 @@ language sql stable as $$
     and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
 $$;
 
+-- has: this connection has the lock.
+create or replace function holdfast.has(s smallint, k bigint, m smallint) returns boolean
+language sql volatile as $$
+  select exists (select from holdfast.locks(s, k) l
+    where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end)
+$$;
+
 -- unlock_if_held cleans up after a wait whose end is not known.
 create or replace function holdfast.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  if not exists (select from holdfast.locks(s, k) l
-                 where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end) then
-    return false;
+  return holdfast.has(s, k, m) and holdfast.unlock(s, k, m);
+end
+$$;
+
+-- lock_in_time waits for a lock until lock_timeout; false: it did not come. A time-out
+-- that is caught here leaves no ERROR in the server's log. The lock may have been granted
+-- in the moment in which the time was up.
+create or replace function holdfast.lock_in_time(s smallint, k bigint, m smallint) returns boolean
+language plpgsql volatile as $$
+begin
+  perform holdfast.lock(s, k, m);
+  return true;
+exception when lock_not_available then
+  return holdfast.has(s, k, m);
+end
+$$;
+
+-- lock_tx_in_time is lock_in_time for the rest of the caller's transaction.
+create or replace function holdfast.lock_tx_in_time(s smallint, k bigint, m smallint) returns boolean
+language plpgsql volatile as $$
+begin
+  if s = 1 and m = 0 then perform pg_catalog.pg_advisory_xact_lock(k);
+  elsif s = 1 then perform pg_catalog.pg_advisory_xact_lock_shared(k);
+  elsif m = 0 then perform pg_catalog.pg_advisory_xact_lock((k >> 32)::int, ((k << 32) >> 32)::int);
+  else perform pg_catalog.pg_advisory_xact_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int);
   end if;
-  return holdfast.unlock(s, k, m);
+  return true;
+exception when lock_not_available then
+  return false;
 end
 $$;
 
@@ -266,14 +297,14 @@ $$;
 create or replace function holdfast.ticket(i bigint) returns bigint
 language sql immutable as $$ select i # 5209599041173340521 $$;
 
--- pass returns when a claim has no ticket. What it took for that ends with the
--- block, also when the wait is cancelled.
+-- pass returns when a claim has no ticket, or after lock_timeout. What it took for that
+-- ends with the block, also when the wait is cancelled.
 create or replace function holdfast.pass(i bigint) returns void
 language plpgsql volatile as $$
 begin
   perform pg_catalog.pg_advisory_xact_lock_shared(holdfast.ticket(i));
   raise exception using errcode = 'HF002';
-exception when sqlstate 'HF002' then
+exception when sqlstate 'HF002' or lock_not_available then
 end
 $$;
 
@@ -323,7 +354,7 @@ begin
     end if;
     perform holdfast.pass(passed);
   end loop;
-  perform holdfast.lock(s, k, m);
+  if not holdfast.lock_in_time(s, k, m) then state := 'wait'; return; end if;
   select t.state, t.tok into state, tok from holdfast.settle(s, k, m, i, me, lea, true) t;
 end
 $$;
