@@ -24,7 +24,7 @@ var matrix = map[string][]driver.Feature{
 	"embed":    ownEngine,
 	"holdfast": ownEngine,
 	"file":     slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureLostFirst, driver.FeatureSweep}),
-	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn}),
+	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureSweep}),
 	"redis":    slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureTxn}),
 	"nats":     slices.Concat(everyone, []driver.Feature{driver.FeatureSweep}),
 }

@@ -72,7 +72,7 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 var features = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
-	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
+	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines, driver.FeatureSweep,
 }
 
 // Info says what PostgreSQL can do.

@@ -166,6 +166,39 @@ begin
 end
 $$;
 
+-- sweep_limits removes idle semaphores and barriers whose name begins with pre, among
+-- the first most rows after (s, k). One that somebody uses now is left alone, so that
+-- nobody is waited for.
+create or replace function holdfast.sweep_limits(
+  pre text, s smallint, k bigint, most int,
+  out removed bigint, out looked int, out last_space smallint, out last_key bigint)
+language plpgsql volatile as $$
+declare
+  r holdfast.resource;
+begin
+  removed := 0; looked := 0; last_space := s; last_key := k;
+  for r in select * from holdfast.resource x where (x.space, x.key) > (s, k) order by x.space, x.key limit most loop
+    looked := looked + 1; last_space := r.space; last_key := r.key;
+    continue when r.kind not in (3, 6) or not starts_with(r.name, pre);
+    perform from holdfast.resource x where x.space = r.space and x.key = r.key for update skip locked;
+    if found and holdfast.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
+  end loop;
+end
+$$;
+
+-- sweep_done removes the oldest of the answers that nobody asks for again.
+create or replace function holdfast.sweep_done(most int) returns bigint
+language plpgsql volatile as $$
+declare
+  n bigint;
+begin
+  delete from holdfast.done where id in (select d.id from holdfast.done d
+    where d.at < clock_timestamp() - interval '10 minutes' order by d.at limit most for update skip locked);
+  get diagnostics n = row_count;
+  return n;
+end
+$$;
+
 -- bye is the end of a program that closes in order: its claims are forgotten,
 -- and who waited for its semaphores is woken. Rows of resource are locked before
 -- those of claim, as everywhere.

@@ -179,7 +179,7 @@ language plpgsql volatile as $$
 begin
   insert into holdfast.done (id, value, ok) values (rid, v, k) on conflict do nothing;
   if random() < 0.002 then
-    delete from holdfast.done where at < clock_timestamp() - interval '10 minutes';
+    perform holdfast.sweep_done(10000);
   end if;
 end
 $$;

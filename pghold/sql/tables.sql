@@ -103,6 +103,9 @@ begin
   if pg_catalog.to_regclass('holdfast.claim_key') is null then
     create index claim_key on holdfast.claim (space, key);
   end if;
+  if pg_catalog.to_regclass('holdfast.done_at') is null then
+    create index done_at on holdfast.done (at);
+  end if;
   if pg_catalog.to_regclass('holdfast.kv_lease') is null then
     create index kv_lease on holdfast.kv (lease) where lease is not null;
     create index kv_expires on holdfast.kv (expires) where expires is not null;

@@ -1,0 +1,45 @@
+package pghold
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// sweepPage is how many rows one transaction of a sweep looks at: what it removes is
+// locked until its end.
+const sweepPage = 500
+
+// Sweep removes what programs that have ended left, answers that are kept for a
+// repeated request and are too old for one, and, if r.Limits says so, idle semaphores
+// and barriers. Tokens come from a sequence that a sweep does not touch. A semaphore or
+// barrier that somebody uses at the moment is left alone.
+func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
+	err = c.ask(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "select holdfast.sweep(0)", c.mode)
+		return err
+	})
+	for n := int64(sweepPage); err == nil && n == sweepPage; {
+		err = c.ask(ctx, func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select holdfast.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
+		})
+	}
+	if err == nil && r.Limits {
+		reply.Removed, err = c.sweepLimits(ctx, r.Prefix)
+	}
+	return reply, err
+}
+
+// sweepLimits goes through all semaphores, latches and barriers, page by page.
+func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64, err error) {
+	space, key := int16(0), int64(0)
+	for looked := sweepPage; err == nil && looked == sweepPage; {
+		var n int64
+		err = c.ask(ctx, func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast.sweep_limits($1, $2, $3, $4)",
+				c.args(prefix, space, key, sweepPage)...).Scan(&n, &looked, &space, &key)
+		})
+		removed += n
+	}
+	return removed, err
+}
