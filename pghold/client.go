@@ -343,5 +343,5 @@ func (c *client) bye(ctx context.Context, links []*link) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
 	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast.bye($1)", c.args(nonces)...)
+	_, _ = c.pool.Exec(ctx, "select holdfast_v5.bye($1)", c.args(nonces)...)
 }

@@ -18,8 +18,8 @@
 // under the keys of [ParseKey]: programs in other languages that use these rules,
 // or the keys themselves, take part. What belongs to a lock beyond that (owner,
 // token, place in the queue), semaphores, latches, barriers, counters and keys
-// are rows in the schema "holdfast", which is made on first use; see [Schema]
-// and [Grants].
+// are rows in the schema "holdfast", which is made on first use, with a second one for
+// functions, which has their version in its name; see [Schema] and [Grants].
 //
 // Locks that are free are all held on one connection. Each takes a place in the
 // server's table of locks, which has room for about max_locks_per_transaction ×

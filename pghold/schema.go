@@ -12,10 +12,12 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Schema is the SQL that makes the schema "holdfast": what pghold runs on first
-// use. Where programs have no right to do so, have an administrator run it once, in
-// one transaction (psql -1), and then the statements of [Grants]. It can be repeated,
-// also under programs that use it.
+// Schema is the SQL that makes the schema "holdfast", with the tables, and one with the
+// functions of this version, "holdfast_v5": what pghold runs on first use. Where
+// programs have no right to do so, have an administrator run it once, in one transaction
+// (psql -1), and then the statements of [Grants]. It can be repeated, also under programs
+// that use it, and under programs of other versions, which call functions of their own.
+// When no program of a version is left, its schema of functions may be dropped.
 var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL
 
 var (
@@ -31,25 +33,31 @@ var (
 	dataSQL string
 )
 
-// schemaVersion is the one that the last statement of Schema notes.
-const schemaVersion = 5
+// Versions that the last statements of Schema note. A change of a function is another
+// version of all, and another schema for them; programs of several run side by side. A
+// change of the tables that programs of the version before cannot live with is another
+// version of these too, which they refuse.
+const (
+	tablesVersion   = 5
+	functionsSchema = "holdfast_v5"
+)
 
 // schemaLock is the first statement of Schema: it keeps programs that make the
 // schema at the same time apart.
 const schemaLock = "select pg_catalog.pg_advisory_xact_lock(5209599041173340518)"
 
-const grantAdvice = "the role needs USAGE on the schema holdfast, all on its tables and sequences and EXECUTE on its functions; " +
+const grantAdvice = "the role needs USAGE on the schemas holdfast and " + functionsSchema + ", all on the tables and sequences of the one and EXECUTE on the functions of the other; " +
 	"let its owner run the statements of pghold.Grants"
 
 // Grants is the SQL that lets a role use the schema. A role that is to make the
 // schema itself needs CREATE on the database instead.
 func Grants(role string) string {
 	r := pgx.Identifier{role}.Sanitize()
-	return fmt.Sprintf(`grant usage on schema holdfast to %[1]s;
+	return fmt.Sprintf(`grant usage on schema holdfast, %[2]s to %[1]s;
 grant select, insert, update, delete on all tables in schema holdfast to %[1]s;
 grant usage, select on all sequences in schema holdfast to %[1]s;
-grant execute on all functions in schema holdfast to %[1]s;
-`, r)
+grant execute on all functions in schema %[2]s to %[1]s;
+`, r, functionsSchema)
 }
 
 // ready makes sure, once, that the schema is there.
@@ -89,17 +97,18 @@ func fitEncoding(encoding string) error {
 		"use a database with UTF8 (create database ... encoding 'UTF8' template template0)", encoding)
 }
 
-// isMade tells whether the schema has this program's version. It refuses a later
-// one, and databases and connections whose encoding or isolation does not fit.
+// isMade tells whether the tables have this program's version, and its functions are
+// there. It refuses later tables, and databases and connections whose encoding or isolation does not fit.
 func isMade(ctx context.Context, q interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) (bool, error) {
-	var comment *string
+	var comment, functions *string
 	var isolation, encoding string
 	// to_regnamespace would answer within a transaction what it was at its beginning.
 	err := q.QueryRow(ctx, `select (select pg_catalog.obj_description(n.oid, 'pg_namespace') from pg_catalog.pg_namespace n where n.nspname = 'holdfast'),
+(select pg_catalog.obj_description(n.oid, 'pg_namespace') from pg_catalog.pg_namespace n where n.nspname = '`+functionsSchema+`'),
 pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_setting('server_encoding')`, pgx.QueryExecModeExec).
-		Scan(&comment, &isolation, &encoding)
+		Scan(&comment, &functions, &isolation, &encoding)
 	if err == nil {
 		err = fitEncoding(encoding)
 	}
@@ -114,10 +123,10 @@ pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_
 	if comment != nil {
 		_, _ = fmt.Sscanf(*comment, "holdfast %d", &version) // of anything else it is 0
 	}
-	if version > schemaVersion {
-		return false, refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, schemaVersion)
+	if version > tablesVersion {
+		return false, refuse(errors.ErrUnsupported, "the schema holdfast has version %d, this program knows %d: update the program", version, tablesVersion)
 	}
-	return version == schemaVersion, nil
+	return version == tablesVersion && functions != nil, nil
 }
 
 // create runs Schema in one transaction, one program after the other. Who comes

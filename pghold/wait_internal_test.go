@@ -141,7 +141,7 @@ func TestLostRowGoesBehindItsOwn(t *testing.T) {
 		errs <- err
 	}()
 	<-waits
-	if _, err := a.pool.Exec(ctx, "select holdfast.sweep(0)"); err != nil {
+	if _, err := a.pool.Exec(ctx, "select holdfast_v5.sweep(0)"); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Handle.Release(ctx); err != nil {
@@ -166,7 +166,7 @@ func TestGrantedAsTheTimeWasUp(t *testing.T) {
 				return err
 			}
 			var has, other bool
-			err := l.conn.QueryRow(ctx, "select holdfast.has(1::smallint, 7, $1::smallint), holdfast.has(1::smallint, 7, (1 - $1)::smallint) or holdfast.has(1::smallint, 8, $1)", mode).
+			err := l.conn.QueryRow(ctx, "select holdfast_v5.has(1::smallint, 7, $1::smallint), holdfast_v5.has(1::smallint, 7, (1 - $1)::smallint) or holdfast_v5.has(1::smallint, 8, $1)", mode).
 				Scan(&has, &other)
 			if err != nil {
 				return err

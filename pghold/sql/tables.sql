@@ -1,10 +1,14 @@
--- The schema of pghold. Every statement can be repeated. What describes claims
--- is unlogged: after a crash of the server nobody holds anything.
+-- The tables of pghold, in the schema holdfast, which programs of all versions share.
+-- The functions are in a schema that has their version in its name: a program calls
+-- those that it was made with, and a later one takes none of them away. Every statement
+-- can be repeated. What describes claims is unlogged: after a crash of the server nobody
+-- holds anything.
 
 -- One at a time makes it, until the end of its transaction.
 select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 
 create schema if not exists holdfast;
+create schema if not exists holdfast_v5;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
 -- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
