@@ -3,15 +3,14 @@ package pghold
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // question is a statement that goes out together with others, in one write,
-// each a transaction of its own: what one of them meets is nothing to the rest.
-// A link that many share would else be idle while each answer is on its way.
+// each a transaction of its own, or a row of one statement for many (see parcel): one
+// failure does not affect the others. A link that many share would else be idle while
+// each answer is on its way.
 type question interface {
 	about() Key // of two about the same key the second waits for the first's answer
 	// form is what to ask, for one row, told when it goes out, by who has the
@@ -44,60 +43,36 @@ func (l *link) askAll(ctx context.Context, jobs []*job) {
 	if l.conn.IsClosed() {
 		l.die(orError(last, errors.New("the connection is closed")))
 	}
-	for i, j := range jobs {
-		if errs[i] != nil {
-			j.finish(j.ask.mishap(ctx, errs[i]))
+	for _, j := range jobs {
+		if err := errs[j]; err != nil {
+			j.finish(j.ask.mishap(ctx, err))
 		}
 	}
 }
 
 // exchange sends all questions and takes the answers. last is the last error.
-func (l *link) exchange(ctx context.Context, jobs []*job) (errs []error, last error) {
+func (l *link) exchange(ctx context.Context, jobs []*job) (errs map[*job]error, last error) {
 	l.flagging = false
-	errs = make([]error, len(jobs))
-	builders := make([]pgx.ExtendedQueryBuilder, len(jobs))
-	for i, j := range jobs {
-		j.sd, errs[i] = l.build(ctx, j.ask, &builders[i])
-	}
+	errs = map[*job]error{}
+	parcels := l.pack(ctx, jobs, errs)
 	p := l.conn.PgConn().StartPipeline(ctx)
-	for i, j := range jobs {
-		if b := &builders[i]; errs[i] == nil {
-			p.SendQueryStatement(j.sd, b.ParamValues, b.ParamFormats, b.ResultFormats)
-			p.SendPipelineSync()
-		}
+	for i := range parcels {
+		b := &parcels[i].builder
+		p.SendQueryStatement(parcels[i].sd, b.ParamValues, b.ParamFormats, b.ResultFormats)
+		p.SendPipelineSync()
 	}
 	last = p.Flush()
-	for i, j := range jobs {
-		if errs[i] == nil {
-			errs[i] = l.take(p, j.ask)
-		}
-		if errs[i] == nil {
-			j.finish(nil)
-		} else {
-			last = errs[i]
-		}
+	for i := range parcels {
+		l.takeAll(p, &parcels[i], errs)
 	}
-	if err := p.Close(); err != nil {
-		last = err
+	for _, j := range jobs {
+		last = orError(errs[j], last)
 	}
-	return errs, last
+	return errs, orError(p.Close(), last)
 }
 
 // errPassed: when it was to go out there was nothing to ask any more.
 var errPassed = errors.New("passed over")
-
-// build makes a question ready to be sent.
-func (l *link) build(ctx context.Context, q question, b *pgx.ExtendedQueryBuilder) (*pgconn.StatementDescription, error) {
-	sql, args := q.form()
-	if sql == "" {
-		return nil, errPassed
-	}
-	sd, err := l.statement(ctx, sql)
-	if err == nil {
-		err = b.Build(l.conn.TypeMap(), sd, args)
-	}
-	return sd, err
-}
 
 // statement is one that the server knows, made on first use.
 func (l *link) statement(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
@@ -109,36 +84,4 @@ func (l *link) statement(ctx context.Context, sql string) (*pgconn.StatementDesc
 		l.known[sql] = sd
 	}
 	return sd, err
-}
-
-// take reads one answer, to the end of its transaction.
-func (l *link) take(p *pgconn.Pipeline, q question) error {
-	results, err := p.GetResults()
-	if err == nil {
-		err = l.scan(results, q)
-	}
-	if _, e := p.GetResults(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	return q.answer()
-}
-
-func (l *link) scan(results any, q question) error {
-	reader, ok := results.(*pgconn.ResultReader)
-	if !ok {
-		return fmt.Errorf("the server answered a query with %T", results)
-	}
-	rows := pgx.RowsFromResultReader(l.conn.TypeMap(), reader)
-	defer rows.Close()
-	if !rows.Next() {
-		return orError(rows.Err(), pgx.ErrNoRows)
-	}
-	if err := rows.Scan(q.into()...); err != nil {
-		return err
-	}
-	rows.Close()
-	return rows.Err()
 }

@@ -1,6 +1,8 @@
 package pghold_test
 
 import (
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -52,6 +54,44 @@ func BenchmarkParallelPairs(b *testing.B) {
 			check(b, err)
 			check(b, h.Release())
 		}
+	})
+}
+
+// BenchmarkManyCallers is Acquire and Release of free mutexes by 64 callers of one
+// program, each with a name of its own, beside as many that share one bare connection.
+func BenchmarkManyCallers(b *testing.B) {
+	const callers, pairs = 64, 32
+	url := database(b)
+	s, bare := open(b, url), connect(b, url)
+	var turn sync.Mutex
+	one := func(sql string, n int) {
+		turn.Lock()
+		defer turn.Unlock()
+		_, err := bare.Exec(b.Context(), sql, n)
+		check(b, err)
+	}
+	all := func(pair func(n int)) {
+		var work sync.WaitGroup
+		for n := range callers {
+			work.Go(func() {
+				for range pairs {
+					pair(n)
+				}
+			})
+		}
+		work.Wait()
+	}
+	beside(b, func() {
+		all(func(n int) {
+			h, err := s.Mutex(strconv.Itoa(n)).Acquire(b.Context())
+			check(b, err)
+			check(b, h.Release())
+		})
+	}, func() {
+		all(func(n int) {
+			one("select pg_advisory_lock($1)", n)
+			one("select pg_advisory_unlock($1)", n)
+		})
 	})
 }
 

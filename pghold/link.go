@@ -85,7 +85,8 @@ type job struct {
 	done  chan struct{} // nil: it was over before anybody could wait for it
 	err   error
 
-	sd *pgconn.StatementDescription // of a question
+	sd     *pgconn.StatementDescription // of a question
+	shared bool                         // it was asked in one statement with others
 	// Of a question that a caller asks itself.
 	call     bool  // a function is called, no statement is run
 	answered bool  // there was a row

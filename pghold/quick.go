@@ -131,7 +131,11 @@ func (q *quick) mishap(ctx context.Context, err error) error {
 		return err
 	}
 	q.l.tidyFlag(ctx)
-	return q.l.tidy(ctx, q.cl, err)
+	err = q.l.tidy(ctx, q.cl, err)
+	if q.shared && code(err) != "" && q.l.alive() { // it may be another one that could not be had
+		return errPassed
+	}
+	return err
 }
 
 func (l *link) tookQuickly(cl *claim, lease *driver.Session, token int64, pid uint32) error {
