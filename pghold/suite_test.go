@@ -45,9 +45,9 @@ func TestConformanceInTransactions(t *testing.T) {
 	pg := services.PostgreSQL(t, services.Setting("max_connections", "400"))
 	h := drivertest.URL(pg.URL(pg.CreateDatabase(t)) + "&holdfast_scope=transaction&holdfast_waits=120")
 	h.Parallel = 4
+	h.Select = func(c drivertest.Case) bool { return c.Name != "List/ManyNames" } // 250 holds would take 250 connections
 	_ = drivertest.Check(t.Context(), h, func(c drivertest.Case, err error, _ time.Duration) {
 		switch {
-		case c.Name == "List/ManyNames": // 250 holds take 250 connections
 		case c.Name == "Features/Matrix":
 			if err == nil || !strings.Contains(err.Error(), "does not declare") {
 				t.Errorf("watches and force are declared: %v", err)

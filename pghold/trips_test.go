@@ -25,7 +25,7 @@ var allTrips = flag.Bool("pghold.trips", false, "TestTrips: every mishap at ever
 
 const (
 	// tripShare is how long the share of TestTrips takes.
-	tripShare = 12 * time.Second
+	tripShare = 6 * time.Second
 	// tripTimeout is Keepalive and Timeout of the program that meets the mishap.
 	tripTimeout = time.Second
 	// tripBound is how long a name may stay taken after a mishap: the server notices a

@@ -332,12 +332,16 @@ create or replace function holdfast_v5.await(
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
 declare
-  void text := pg_catalog.pg_advisory_xact_lock(holdfast_v5.ticket(i));
   pause float;
   b record;
   passed bigint := 0;
 begin
   pid := pg_backend_pid();
+  begin
+    perform pg_catalog.pg_advisory_xact_lock(holdfast_v5.ticket(i));
+  exception when lock_not_available then  -- somebody who passes has been stopped
+    state := 'wait'; return;
+  end;
   loop
     b := holdfast_v5.before(s, k, m, i, me);
     exit when b.id is null or b.id = i;
