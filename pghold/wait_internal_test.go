@@ -154,6 +154,27 @@ func TestLostRowGoesBehindItsOwn(t *testing.T) {
 	}
 }
 
+// TestWaitsForTheFirstOfAProgram: a claim waits for one that has a ticket, which of each
+// program only the first have, and for no claim of a program that has ended.
+func TestWaitsForTheFirstOfAProgram(t *testing.T) {
+	c := quickClients(t, 1)[0]
+	home(t, c)
+	conn := stranger(t, c)
+	for id, nonce := range []int64{101, 101, 102, 101, 102, 999, 103} { // nobody has 999
+		exec(t, conn, `insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified)
+			values (1, 7, $1, 0, 'm', 1, 0, 1, $2, gen_random_uuid(), '', '', $1)`, id+1, nonce)
+	}
+	other := stranger(t, c)
+	exec(t, other, "select pg_advisory_lock(101), pg_advisory_lock(102), pg_advisory_lock(103)")
+	for id, want := range map[int64]int64{7: 3, 5: 3, 4: 3, 3: 1, 2: 1} {
+		var got int64
+		err := conn.QueryRow(t.Context(), "select id from holdfast_v5.before(1::smallint, 7, 0::smallint, $1, 0)", id).Scan(&got)
+		if err != nil || got != want {
+			t.Errorf("the claim %d waits for %d, %v; want %d", id, got, err, want)
+		}
+	}
+}
+
 // TestGrantedAsTheTimeWasUp: of a lock that the server grants in the moment in which
 // lock_timeout ends the wait, the connection knows that it has it, and as what.
 func TestGrantedAsTheTimeWasUp(t *testing.T) {
