@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"iter"
 	"runtime"
 
@@ -79,7 +78,7 @@ func (e *Election) TryLead(ctx context.Context, value []byte, f func(context.Con
 	return during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
 }
 
-// Leader tells the present leader; fs.ErrNotExist: there is none.
+// Leader tells the present leader; ErrNotFound: there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	err := firstError(e.l.err, e.l.s.r.ready(ctx, driver.FeatureElection))
 	if err != nil {
@@ -90,7 +89,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		return Leader{}, e.l.s.r.wrap("leader", e.l.name, driver.FeatureElection, err)
 	}
 	if len(res.Resources) == 0 || len(res.Resources[0].Holders) == 0 {
-		return Leader{}, driver.Errorf("leader", e.l.name, fs.ErrNotExist, "nobody leads; Observe waits for the next leader")
+		return Leader{}, driver.Errorf("leader", e.l.name, ErrNotFound, "nobody leads; Observe waits for the next leader")
 	}
 	c := res.Resources[0].Holders[0]
 	return Leader{Owner: c.Owner, Value: c.Value, Token: Token(c.Token), Revision: Revision(c.Modified)}, nil
@@ -122,7 +121,7 @@ func (e *Election) after(ctx context.Context, err error) (Leader, error) {
 		return Leader{}, err
 	}
 	now, err := e.Leader(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, ErrNotFound) {
 		return Leader{}, nil
 	}
 	return now, err
@@ -147,7 +146,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 }
 
 // HandOver ends the leadership in favour of the first candidate that waits with
-// this [Owner]. If none does, it is fs.ErrNotExist and the leadership goes on.
+// this [Owner]. If none does, it is ErrNotFound and the leadership goes on.
 func (l *Leadership) HandOver(ctx context.Context, owner string) error {
 	if owner == "" {
 		return wrap("hand over", l.Name(), invalid("the owner is empty; Release lets anybody lead"))

@@ -14,8 +14,8 @@ import (
 type Error = driver.Error
 
 // The kinds of failure, for errors.Is. Everything else is told by the standard
-// library's fs.ErrInvalid, fs.ErrPermission, fs.ErrNotExist,
-// errors.ErrUnsupported, context.Canceled and context.DeadlineExceeded.
+// library's fs.ErrPermission, fs.ErrExist, errors.ErrUnsupported, context.Canceled
+// and context.DeadlineExceeded.
 const (
 	// ErrHeld: another caller has it; Error.Holders names it.
 	ErrHeld = driver.ErrHeld
@@ -24,8 +24,16 @@ const (
 	// ErrReleased: the hold was given back.
 	ErrReleased = driver.ErrReleased
 	// ErrConflict: a differing limit or kind, a failed compare, a second
-	// upgrader, a hold that cannot be joined; on PostgreSQL a deadlock.
+	// upgrader, a hold that cannot be joined.
 	ErrConflict = driver.ErrConflict
+	// ErrDeadlock: two callers wait for each other. It is ErrConflict too.
+	ErrDeadlock = driver.ErrDeadlock
+	// ErrNotFound: there is no such key, session or leader. It is fs.ErrNotExist
+	// too.
+	ErrNotFound = driver.ErrNotFound
+	// ErrInvalid: an argument or option is wrong; nothing was changed. It is
+	// fs.ErrInvalid too.
+	ErrInvalid = driver.ErrInvalid
 	// ErrStale: a newer token has been seen.
 	ErrStale = driver.ErrStale
 	// ErrCompacted: the history asked for is no longer kept.

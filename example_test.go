@@ -228,7 +228,7 @@ func ExampleSpace_Session() {
 	fmt.Println(err)
 	fmt.Println(shard.Err())
 	// Output:
-	// holdfast: get "members/node-7": file does not exist
+	// holdfast: get "members/node-7": not found
 	// holdfast: hold "shards/3": lost: its session was revoked here
 }
 

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"io/fs"
 	"maps"
 	"slices"
 
@@ -111,7 +110,7 @@ func (s *Space) Close() error {
 // ends, and then closes. It returns ctx's error if holds were left.
 func (s *Space) Shutdown(ctx context.Context) error {
 	if s.sub {
-		return wrap("shutdown", "", driver.Errorf("", "", fs.ErrInvalid, "only the Space that Open returned can be shut down"))
+		return wrap("shutdown", "", driver.Errorf("", "", ErrInvalid, "only the Space that Open returned can be shut down"))
 	}
 	return s.r.shutdown(ctx)
 }

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"iter"
 	"time"
 
@@ -37,14 +36,14 @@ func (k *KV) entry(kv driver.KV) Entry {
 	}
 }
 
-// Get returns a key; fs.ErrNotExist: there is none.
+// Get returns a key; ErrNotFound: there is none.
 func (k *KV) Get(ctx context.Context, key string) (Entry, error) {
 	res, err := k.one(ctx, "get", key, nil, GetOp(key))
 	if err != nil {
 		return Entry{}, err
 	}
 	if len(res.Results[0].Entries) == 0 {
-		return Entry{}, &Error{Op: "get", Name: k.s.prefix + key, Kind: fs.ErrNotExist, Outcome: driver.NotDone}
+		return Entry{}, &Error{Op: "get", Name: k.s.prefix + key, Kind: ErrNotFound, Outcome: driver.NotDone}
 	}
 	return res.Results[0].Entries[0], nil
 }

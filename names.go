@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"io/fs"
 	"unicode"
 	"unicode/utf8"
 
@@ -44,5 +43,5 @@ func checkText(what, s string) error {
 // invalid is a refusal before anything was asked of the backend; operation and
 // name are filled in by the call that returns it.
 func invalid(format string, args ...any) error {
-	return driver.Errorf("", "", fs.ErrInvalid, format, args...)
+	return driver.Errorf("", "", ErrInvalid, format, args...)
 }

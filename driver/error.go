@@ -32,7 +32,7 @@ func (e *Error) what() string {
 		return ""
 	}
 	if e.Kind != ErrHeld || len(e.Holders) == 0 {
-		return e.Kind.Error()
+		return kind(e.Kind).Error()
 	}
 	h := e.Holders[0]
 	s := fmt.Sprintf("held by %s (token %d, for %s)", orSomebody(h.Owner), h.Token, h.Held.Round(time.Millisecond))
@@ -70,7 +70,7 @@ func (e *Error) advice() string {
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e.Kind != nil {
-		errs = append(errs, e.Kind)
+		errs = append(errs, kind(e.Kind))
 	}
 	if e.Err != nil {
 		errs = append(errs, e.Err)

@@ -61,3 +61,26 @@ func TestKinds(t *testing.T) {
 		t.Errorf("kinds are %s, want %s", got, want)
 	}
 }
+
+// A missing name and a bad argument are told in our words, and the standard
+// library's errors match them.
+func TestKinds_StandardLibrary(t *testing.T) {
+	for _, tt := range []struct {
+		kind, ours, std error
+		text            string
+	}{
+		{fs.ErrNotExist, driver.ErrNotFound, fs.ErrNotExist, `holdfast: get "k": not found: why`},
+		{driver.ErrNotFound, driver.ErrNotFound, fs.ErrNotExist, `holdfast: get "k": not found: why`},
+		{fs.ErrInvalid, driver.ErrInvalid, fs.ErrInvalid, `holdfast: get "k": invalid argument: why`},
+		{driver.ErrInvalid, driver.ErrInvalid, fs.ErrInvalid, `holdfast: get "k": invalid argument: why`},
+		{driver.ErrDeadlock, driver.ErrDeadlock, driver.ErrConflict, `holdfast: get "k": deadlock: why`},
+	} {
+		err := driver.Errorf("get", "k", tt.kind, "why")
+		if !errors.Is(err, tt.ours) || !errors.Is(err, tt.std) || err.Error() != tt.text {
+			t.Errorf("%v is %v: %t, is %v: %t", err, tt.ours, errors.Is(err, tt.ours), tt.std, errors.Is(err, tt.std))
+		}
+	}
+	if errors.Is(driver.ErrNotFound, fs.ErrInvalid) || errors.Is(driver.ErrConflict, driver.ErrDeadlock) {
+		t.Error("kinds match what they are not")
+	}
+}

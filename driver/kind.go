@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"io/fs"
+	"time"
+)
 
 // Kind is a constant error with a stable name: the text is what travels on the
 // wire, so that errors.Is gives the same answer on both ends of it.
@@ -8,9 +11,35 @@ type Kind string
 
 func (k Kind) Error() string { return string(k) }
 
+// Is lets ErrNotFound be fs.ErrNotExist, ErrInvalid be fs.ErrInvalid and ErrDeadlock
+// be ErrConflict too.
+func (k Kind) Is(target error) bool {
+	switch k {
+	case ErrNotFound:
+		return target == fs.ErrNotExist
+	case ErrInvalid:
+		return target == fs.ErrInvalid
+	case ErrDeadlock:
+		return target == ErrConflict
+	}
+	return false
+}
+
+// kind is k in the words of Holdfast: drivers may use the standard library's errors
+// for a missing name and a bad argument, which speak of files there.
+func kind(k error) error {
+	switch k {
+	case fs.ErrNotExist:
+		return ErrNotFound
+	case fs.ErrInvalid:
+		return ErrInvalid
+	}
+	return k
+}
+
 // The kinds of failure. Everything else is told by the standard library's
-// errors: fs.ErrInvalid, fs.ErrPermission, fs.ErrNotExist,
-// errors.ErrUnsupported, context.Canceled and context.DeadlineExceeded.
+// errors: fs.ErrPermission, fs.ErrExist, errors.ErrUnsupported, context.Canceled and
+// context.DeadlineExceeded.
 const (
 	// ErrHeld: another caller has it; Error.Holders names it.
 	ErrHeld Kind = "held"
@@ -19,8 +48,16 @@ const (
 	// ErrReleased: the hold was given back.
 	ErrReleased Kind = "released"
 	// ErrConflict: a differing limit or kind, a failed compare, a second
-	// upgrader; on PostgreSQL a deadlock.
+	// upgrader.
 	ErrConflict Kind = "conflict"
+	// ErrDeadlock: two callers wait for each other. It is ErrConflict too.
+	ErrDeadlock Kind = "deadlock"
+	// ErrNotFound: there is no such key, session or leader. It is fs.ErrNotExist
+	// too.
+	ErrNotFound Kind = "not found"
+	// ErrInvalid: an argument or option is wrong; nothing was changed. It is
+	// fs.ErrInvalid too.
+	ErrInvalid Kind = "invalid argument"
 	// ErrStale: a newer token has been seen.
 	ErrStale Kind = "stale"
 	// ErrCompacted: the history asked for is no longer kept.

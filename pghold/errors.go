@@ -33,7 +33,7 @@ var advice = map[string]struct {
 	"28P01": {fs.ErrPermission, "check user and password"},
 	"28000": {fs.ErrPermission, "check user, pg_hba.conf and TLS settings"},
 	"3D000": {fs.ErrNotExist, "there is no such database; create it or name another"},
-	"40P01": {driver.ErrConflict, "deadlock: this program and another wait for each other's locks; take several names in one AcquireAll, or always in one order"},
+	"40P01": {driver.ErrDeadlock, "deadlock: this program and another wait for each other's locks; take several names in one AcquireAll, or always in one order"},
 	"40001": {driver.ErrConflict, "another transaction came first; try again"},
 	"HF001": {driver.ErrLost, ""},
 	"22P05": {fs.ErrInvalid, "the database's encoding lacks a character of the text; use a UTF8 database"},

@@ -97,7 +97,7 @@ func describe(f *failure, text string) errorJSON {
 	}
 	j.Op, j.Name, j.Waiting, j.RetryAfter = e.Op, e.Name, e.Waiting, e.RetryAfter.Seconds()
 	if e.Kind != nil {
-		j.Kind = e.Kind.Error()
+		j.Kind = e.Unwrap()[0].Error()
 	}
 	for _, c := range e.Holders {
 		j.Holders = append(j.Holders, claimOf(c))

@@ -20,6 +20,7 @@ var table = []struct {
 }{
 	{driver.ErrHeld, codes.Aborted},
 	{driver.ErrConflict, codes.Aborted},
+	{driver.ErrDeadlock, codes.Aborted},
 	{driver.ErrLost, codes.FailedPrecondition},
 	{driver.ErrReleased, codes.FailedPrecondition},
 	{driver.ErrStale, codes.FailedPrecondition},
