@@ -100,11 +100,12 @@ func holdAll(t *testing.T, addr string, n int) (holds []*holdfast.Hold, leave fu
 // and how many connections it has at most until all sessions must have been renewed.
 func comeBack(t *testing.T, bystander *holdfast.Space, addr string, pid int) (most int) {
 	began, waited := time.Now(), waitedFor(t, os.Getpid(), pid)
-	answer := begin(t, bystander, "x")
+	answer, answered := begin(t, bystander, "x"), false
 	for end := began.Add(herdTTL + 2*time.Second); time.Now().Before(end); <-time.After(500 * time.Millisecond) {
 		most = max(most, sockets(t, addr))
 		select {
 		case err := <-answer:
+			answered = true
 			back, busy := time.Since(began), waitedFor(t, os.Getpid(), pid)-waited
 			t.Logf("the bystander is back within %s, while threads were kept from running for %s", back.Round(time.Millisecond), busy.Round(time.Millisecond))
 			if limit := 2*time.Second + busy; err != nil || back > limit {
@@ -112,6 +113,9 @@ func comeBack(t *testing.T, bystander *holdfast.Space, addr string, pid int) (mo
 			}
 		default:
 		}
+	}
+	if !answered {
+		t.Errorf("the bystander is not answered within %s", time.Since(began))
 	}
 	return most
 }
