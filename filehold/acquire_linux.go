@@ -113,7 +113,12 @@ func (h *hold) undo(ctx context.Context) error {
 	if len(h.parts) == 0 {
 		return nil
 	}
-	return h.free(context.WithoutCancel(ctx))
+	err := h.free(context.WithoutCancel(ctx))
+	if err != nil {
+		h.c.e.ref()
+		go h.c.takeBack("acquire", "", h.free)
+	}
+	return err
 }
 
 // Release gives everything back. Close has done so for a closed client.
@@ -122,7 +127,16 @@ func (h *hold) Release(ctx context.Context) error {
 		return &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: driver.ErrClosed}
 	}
 	defer h.c.end()
-	return h.free(ctx)
+	return unanswered(h.free(ctx))
+}
+
+// unanswered makes an error of the file system one that says to try again: what was
+// refused once may be done the next time, and until then the name stays held.
+func unanswered(err error) error {
+	if _, told := errors.AsType[*driver.Error](err); err == nil || told {
+		return err
+	}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, RetryAfter: tryAgain, Err: err}
 }
 
 // free gives everything back, the last first.

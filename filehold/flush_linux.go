@@ -55,7 +55,7 @@ func (e *engine) flushNow(p position) error {
 	}
 	read := e.here()
 	e.mu.Lock()
-	fd, err := syscall.Dup(e.log.fd)
+	fd, err := dup(e.log.fd)
 	e.mu.Unlock()
 	if err == nil {
 		err = errors.Join(e.syncLog(fd), syscall.Close(fd))

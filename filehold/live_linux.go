@@ -163,7 +163,7 @@ func (e *engine) tellHolds(p procID) error {
 	if e.ctl.load(wWatchers) == 0 {
 		return nil
 	}
-	held, _ := readSlots(e.liveFile(p, claimsExt), nil)
+	held, _, _ := readSlots(e.liveFile(p, claimsExt), nil) // what cannot be read is not told: it must not keep the rest
 	for _, s := range held {
 		if s.state != slotHolds {
 			continue

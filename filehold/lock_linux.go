@@ -218,7 +218,9 @@ func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]fo
 		if e.dead(p) {
 			continue
 		}
-		held, buf = readSlots(e.liveFile(p, claimsExt), buf)
+		if held, buf, err = readSlots(e.liveFile(p, claimsExt), buf); err != nil {
+			return nil, err
+		}
 		for _, s := range held {
 			if keep(s.name) {
 				all = append(all, found{slot: s})

@@ -109,15 +109,18 @@ func isFault(p any) bool {
 
 // readSlots reads the file of a process into buf, which it returns; one that is
 // gone has none.
-func readSlots(path string, buf []byte) ([]slot, []byte) {
+func readSlots(path string, buf []byte) ([]slot, []byte, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, buf, nil
+	}
 	if err != nil {
-		return nil, buf
+		return nil, buf, err
 	}
 	defer f.Close()
 	b := bytes.NewBuffer(buf[:0])
 	if _, err := b.ReadFrom(f); err != nil {
-		return nil, buf
+		return nil, buf, err
 	}
-	return decodeSlots(b.Bytes()), b.Bytes()
+	return decodeSlots(b.Bytes()), b.Bytes(), nil
 }

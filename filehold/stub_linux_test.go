@@ -72,6 +72,18 @@ type call struct {
 // startFarm starts a process, which has to end well when the test does.
 func startFarm(t *testing.T, change ...func(*exec.Cmd)) *farm {
 	t.Helper()
+	f, end := newFarm(t, change...)
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Errorf("a process ended with %v", err)
+		}
+	})
+	return f
+}
+
+// newFarm starts a process; the second result has it end, and says how it did.
+func newFarm(t testing.TB, change ...func(*exec.Cmd)) (*farm, func() error) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "FILEHOLD_ROLE=host")
 	cmd.Stderr = os.Stderr
@@ -92,14 +104,11 @@ func startFarm(t *testing.T, change ...func(*exec.Cmd)) *farm {
 	f := &farm{w: newWire(out, in), calls: map[uint64]*call{}, stubs: map[uint64]*stub{}}
 	over := make(chan struct{})
 	go func() { defer close(over); f.listen() }()
-	t.Cleanup(func() {
+	return f, func() error {
 		_ = in.Close()
 		<-over
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("a process ended with %v", err)
-		}
-	})
-	return f
+		return cmd.Wait()
+	}
 }
 
 // listen hands out what the process says, until it is gone.

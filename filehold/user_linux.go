@@ -175,7 +175,10 @@ func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 	if err != nil {
 		return driver.SessionInfo{}, err
 	}
-	files, _ := readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt), nil)
+	files, _, err := readSlots(c.e.liveFile(procOf(core.SessionID(id)), claimsExt), nil)
+	if err != nil {
+		return driver.SessionInfo{}, err
+	}
 	for _, s := range files {
 		switch {
 		case s.session != core.SessionID(id):

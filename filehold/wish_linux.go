@@ -2,6 +2,7 @@ package filehold
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -112,10 +113,15 @@ func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.R
 		k.forget()
 		return nil, 0, err
 	}
-	if w.Kind == driver.Election {
-		err = c.e.flush(ctx, c.e.here()) // its token orders leaders, and must not come again
+	if w.Kind != driver.Election {
+		return k, token, nil
 	}
-	return k, token, err
+	if err := c.e.flush(ctx, c.e.here()); err != nil { // its token orders leaders, and must not come again
+		k.forget()
+		c.abandon(k)
+		return nil, 0, err
+	}
+	return k, token, nil
 }
 
 // unblocked is ask, which asks again if what refused it was held by the dead.
@@ -172,16 +178,34 @@ func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request
 // abandon has a claim taken back in the background.
 func (c *client) abandon(k *wish) {
 	c.e.ref()
-	go c.cancel(k)
+	go c.takeBack("cancel", k.name, k.cancel)
 }
 
 // cancel takes a claim back that nobody waits for any more, granted or not.
-func (c *client) cancel(k *wish) {
+func (k *wish) cancel(ctx context.Context) error {
+	return k.u.submit(ctx, &order{cmd: core.Command{Op: core.OpCancel, Target: k.seq}}, nil)
+}
+
+// tryAgain is the pause before something that the file system refused is done again.
+const tryAgain = 50 * time.Millisecond
+
+// takeBack takes something back until the file system lets it, for a minute at most:
+// what stays keeps its name from others as long as the process lives. The caller has
+// taken a reference to the engine.
+func (c *client) takeBack(op, name string, do func(context.Context) error) {
 	defer c.e.unref()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := k.u.submit(ctx, &order{cmd: core.Command{Op: core.OpCancel, Target: k.seq}}, nil); err != nil {
-		c.fault("cancel", k.name, err)
+	for {
+		err := unanswered(do(ctx))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+			c.fault(op, name, err)
+			return
+		}
+		time.Sleep(tryAgain)
 	}
 }
 

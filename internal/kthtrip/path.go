@@ -58,7 +58,7 @@ func NewPath(t testing.TB, p Protocol, rawURL string, targets ...string) *Path {
 		}
 		path.work.Go(func() { path.accept(l, target) })
 	}
-	t.Cleanup(path.close)
+	t.Cleanup(path.End)
 	return path
 }
 
@@ -134,7 +134,8 @@ func (p *Path) serve(c *Conn) {
 	})
 }
 
-func (p *Path) close() {
+// End closes all connections, and takes no more.
+func (p *Path) End() {
 	for _, l := range p.listeners {
 		_ = l.Close()
 	}

@@ -40,6 +40,7 @@ func (x *trial) run() bool {
 	defer cancel()
 	x.ctx, x.prefix, x.tokens = ctx, "kth/"+rand.Text()[:10]+"/", map[string]holdfast.Token{}
 	x.path = x.r.e.Proxy(x.r.t)
+	defer x.path.End()
 	defer x.stop()
 	x.op.Run(x)
 	x.disarm()
@@ -47,7 +48,7 @@ func (x *trial) run() bool {
 	defer cancel()
 	x.ctx = ctx
 	x.after()
-	if x.err == nil && !x.struck && !x.r.t.Failed() {
+	if x.err == nil && !x.r.t.Failed() {
 		x.r.succeeded(x.op.Name)
 	}
 	return x.struck
@@ -197,11 +198,14 @@ func (x *trial) got(h *holdfast.Hold, err error, names ...name) {
 	x.released(h.Release(), names...)
 }
 
+// lasts: the hold says so, to a program that still runs.
+func (x *trial) lasts(h *holdfast.Hold) bool { return h.Err() == nil && !x.path.Dead() }
+
 // excludes: while the hold says that it lasts, nobody else has the name.
 func (x *trial) excludes(n name, h *holdfast.Hold) {
 	other, err := n.all(x.ctx, x.other(), true)
 	if err == nil {
-		if h.Err() == nil && !x.path.Dead() {
+		if x.lasts(h) {
 			x.broken("%s has two holders, with the tokens %d and %d", n.text, h.TokenOf(n.text), other.TokenOf(n.text))
 		}
 		x.must("release of "+n.text, other.Release())
