@@ -46,6 +46,7 @@ var rooms = map[string]room{
 	"fence/fenceredis":                    {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                            {own: ". driver internal/convert internal/core internal/watch"},
 	"guard":                               {pure: true},
+	"guard/guardfile":                     {own: "guard", foreign: "go.yaml.in/yaml/v4"},
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},
