@@ -138,6 +138,13 @@ func (i *injector) disarm() bool {
 	return i.struck
 }
 
+// hit: the fault has come.
+func (i *injector) hit() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.struck
+}
+
 func (i *injector) isDead() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -2,6 +2,7 @@ package filehold_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -114,4 +115,45 @@ func TestKthCall(t *testing.T) {
 			return left
 		},
 	}, *kthBudget)
+}
+
+// TestCancelRefusedOnce: a wait that was given up is taken back although the file system
+// refuses that once. Else its place in the queue stays as long as its program.
+func TestCancelRefusedOnce(t *testing.T) {
+	dir := t.TempDir()
+	p := filtered(t, dir)
+	p.t = t
+	t.Cleanup(p.End)
+	other, err := holdfast.Open(t.Context(), "file://"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	s, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	h, err := other.Semaphore("s", 2).Acquire(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err = s.Semaphore("s", 2, holdfast.OnWait(func(int) {
+		p.Arm(1, "ENOLCK")
+		cancel()
+	})).Acquire(ctx, 1)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing was refused", func() bool { return p.i.hit() })
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	late, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	if _, err := other.Semaphore("s", 2).Acquire(late, 2); err != nil {
+		t.Errorf("behind a wait that was given up: %v", err)
+	}
 }
