@@ -40,6 +40,8 @@ var rooms = map[string]room{
 	"driver":                              {own: "internal/deadline"},
 	"driver/onstore":                      {own: "driver internal/deadline"},
 	"drivertest":                          {own: ". driver"},
+	"edge":                                {own: "crdt limit"},
+	"edge/edgetest":                       {},
 	"examples/tour":                       {own: ". fence filehold", inside: true},
 	"examples/toyhold":                    {own: "driver driver/onstore"},
 	"fence":                               {own: "driver"},

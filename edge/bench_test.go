@@ -1,0 +1,82 @@
+package edge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unique"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+func actorOf(node string) unique.Handle[crdt.Actor] {
+	return unique.Make(crdt.Actor{Node: node, Incarnation: 1})
+}
+
+var wide = limit.Rate{Count: limit.MaxCount, Per: time.Hour, Algorithm: limit.FixedWindow}
+
+// TestNoAllocations: a decision, an addition and a value of what is known allocate
+// nothing.
+func TestNoAllocations(t *testing.T) {
+	n := open(t, Config{Actor: "a"})
+	n.Close()
+	c, err := n.Counter("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		rate := wide
+		rate.Algorithm = a
+		l := newLimiter(n, "l", LimiterConfig{Rate: rate, LocalCap: 1 << 30})
+		now := time.Now()
+		if got := testing.AllocsPerRun(1000, func() { l.Take("k", now, 1); c.Add(1); c.Value() }); got != 0 {
+			t.Errorf("%s: %v allocations", a, got)
+		}
+	}
+}
+
+func benchmarkTake(b *testing.B, rate limit.Rate, keys int) {
+	n := open(b, Config{Actor: "a"})
+	n.Close()
+	l := newLimiter(n, "l", LimiterConfig{Rate: rate, MaxKeys: keys})
+	now := time.Now()
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)
+		l.Take(names[i], now, 1)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		l.Take(names[i], now, 1)
+		i = (i + 7919) % keys
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	sliding, denied := wide, wide
+	sliding.Algorithm = limit.SlidingWindow
+	denied.Count = 1
+	b.Run("hot", func(b *testing.B) { benchmarkTake(b, wide, 1) })
+	b.Run("sliding", func(b *testing.B) { benchmarkTake(b, sliding, 1) })
+	b.Run("denied", func(b *testing.B) { benchmarkTake(b, denied, 1) })
+	b.Run("keys=1000000", func(b *testing.B) { benchmarkTake(b, wide, 1_000_000) })
+}
+
+func BenchmarkCounter(b *testing.B) {
+	n := open(b, Config{Actor: "a"})
+	n.Close()
+	c, _ := n.Counter("x")
+	b.Run("add", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.Add(1)
+		}
+	})
+	b.Run("value", func(b *testing.B) {
+		for b.Loop() {
+			c.Value()
+		}
+	})
+}

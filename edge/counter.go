@@ -1,0 +1,223 @@
+package edge
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// Counter is a count that all nodes add to. It is kept as long as the node: what
+// counts by key and time is a [Limiter].
+type Counter struct {
+	node  *Node
+	name  string
+	own   atomic.Uint64 // what this node has counted
+	rest  atomic.Uint64 // what the others have, as far as it is known
+	dirty atomic.Bool   // in node.dirty
+
+	mu       sync.Mutex
+	known    crdt.GCounter // with an own part that is behind
+	watchers atomic.Pointer[[]chan struct{}]
+}
+
+// Counter is the counter of that name, the same on every node.
+func (n *Node) Counter(name string) (*Counter, error) {
+	if err := checkName("name of a counter", name); err != nil {
+		return nil, err
+	}
+	if c := n.counter(name); c != nil {
+		return c, nil
+	}
+	return nil, invalid("counter %q: the node has %d counters already, the most it may have; use a Limiter for many keys", name, MaxCounters)
+}
+
+// counter is nil if there is no room.
+func (n *Node) counter(name string) *Counter {
+	n.mu.RLock()
+	c := n.counters[name]
+	n.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.counters[name]; c != nil {
+		return c
+	}
+	if len(n.counters) >= MaxCounters {
+		n.tally.full.Add(1)
+		return nil
+	}
+	c = &Counter{node: n, name: name}
+	n.counters[name] = c
+	n.counted = append(n.counted, c)
+	return c
+}
+
+// Count is the value of the counter of that name, 0 if nobody has counted.
+func (n *Node) Count(name string) uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if c := n.counters[name]; c != nil {
+		return c.Value()
+	}
+	return 0
+}
+
+// AllCounts are the values of all counters by name, also of those that only other
+// nodes count.
+func (n *Node) AllCounts() map[string]uint64 {
+	counted, _ := n.all()
+	all := make(map[string]uint64, len(counted))
+	for _, c := range counted {
+		all[c.name] = c.Value()
+	}
+	return all
+}
+
+// Name is what the counter was opened by.
+func (c *Counter) Name() string { return c.name }
+
+// Add counts n. A count stays at 2⁶⁴-1 when it gets there.
+func (c *Counter) Add(n uint64) {
+	if n == 0 {
+		return
+	}
+	for {
+		old := c.own.Load()
+		if c.own.CompareAndSwap(old, addCapped(old, n)) {
+			break
+		}
+	}
+	c.mark()
+	c.tell()
+}
+
+// mark has the next flush send the own count. The flag is cleared before the count
+// is read, so an addition is either read or marks anew.
+func (c *Counter) mark() {
+	if c.dirty.Load() || !c.dirty.CompareAndSwap(false, true) {
+		return
+	}
+	c.node.dirtyMu.Lock()
+	defer c.node.dirtyMu.Unlock()
+	c.node.dirty = append(c.node.dirty, c)
+}
+
+// Value is what all nodes have counted, as far as it is known here; the node's own
+// additions are always in it.
+func (c *Counter) Value() uint64 { return addCapped(c.own.Load(), c.rest.Load()) }
+
+// ByActor are the parts of the value.
+func (c *Counter) ByActor() map[crdt.Actor]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	parts := map[crdt.Actor]uint64{}
+	for _, a := range c.known.Actors() {
+		parts[a] = c.known.Of(a)
+	}
+	if own := c.own.Load(); own > 0 {
+		parts[c.node.me] = own
+	}
+	return parts
+}
+
+// Watch has changes receive after the value has changed, by this node or another:
+// once for all changes since the last receive. stop ends it.
+func (c *Counter) Watch() (changes <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	c.setWatchers(func(list []chan struct{}) []chan struct{} { return append(list, ch) })
+	return ch, func() {
+		c.setWatchers(func(list []chan struct{}) []chan struct{} {
+			return slices.DeleteFunc(list, func(o chan struct{}) bool { return o == ch })
+		})
+	}
+}
+
+// setWatchers replaces the list by a changed copy; nil if nobody is left, so that an
+// addition that nobody watches costs one load.
+func (c *Counter) setWatchers(change func([]chan struct{}) []chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []chan struct{}
+	if p := c.watchers.Load(); p != nil {
+		list = slices.Clone(*p)
+	}
+	if list = change(list); len(list) == 0 {
+		c.watchers.Store(nil)
+		return
+	}
+	c.watchers.Store(&list)
+}
+
+func (c *Counter) tell() {
+	p := c.watchers.Load()
+	if p == nil {
+		return
+	}
+	for _, ch := range *p {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// merge joins what another node knows. If that is more of this node's own part than
+// the node has counted, the incarnation was used before: the greater stands, as on
+// all other nodes, and the conflict is told.
+func (c *Counter) merge(o crdt.GCounter) {
+	c.mu.Lock()
+	c.known.Merge(o)
+	own := c.known.Of(c.node.me)
+	rest := c.known.Value() - own
+	changed := c.rest.Swap(rest) != rest
+	reused := raise(&c.own, own)
+	c.mu.Unlock()
+	if reused && c.node.peers.reused(c.node.me) {
+		c.node.conflict(c.node.me)
+	}
+	if changed || reused {
+		c.tell()
+	}
+}
+
+// delta is this node's part.
+func (c *Counter) delta() (d crdt.GCounter) {
+	d.Add(c.node.me, c.own.Load())
+	return d
+}
+
+// state is all that is known.
+func (c *Counter) state() crdt.GCounter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.known.State()
+	if own := c.own.Load(); own > s.Of(c.node.me) {
+		s.Add(c.node.me, own-s.Of(c.node.me))
+	}
+	return s
+}
+
+// raise makes v at least n and reports that it was below.
+func raise(v *atomic.Uint64, n uint64) bool {
+	for {
+		old := v.Load()
+		if old >= n {
+			return false
+		}
+		if v.CompareAndSwap(old, n) {
+			return true
+		}
+	}
+}
+
+func addCapped(a, b uint64) uint64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint64
+}

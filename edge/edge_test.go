@@ -1,0 +1,593 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// ten is ten in ten seconds.
+var ten = limit.Rate{Count: 10, Per: 10 * time.Second, Algorithm: limit.FixedWindow}
+
+func open(t testing.TB, c Config) *Node {
+	t.Helper()
+	n, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func limiter(t testing.TB, n *Node, c LimiterConfig) *Limiter {
+	t.Helper()
+	l, err := n.Limiter("l", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func take(t testing.TB, l *Limiter, key string, cost int64) limit.Decision {
+	t.Helper()
+	d, err := l.Take(key, time.Now(), cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func add(t testing.TB, n *Node, name string, by uint64) {
+	t.Helper()
+	c, err := n.Counter(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Add(by)
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// cluster is nodes a, b, c … on a hub, with a limiter each.
+func cluster(t testing.TB, hub *edgetest.Hub, count int, c LimiterConfig) (nodes []*Node, limiters []*Limiter) {
+	for i := range count {
+		name := fmt.Sprintf("n%02d", i)
+		nodes = append(nodes, open(t, Config{Actor: name, Link: hub.Link(name)}))
+		limiters = append(limiters, limiter(t, nodes[i], c))
+	}
+	pass(time.Second)
+	return nodes, limiters
+}
+
+// TestTenthAndEleventh: ten requests spread over three nodes are allowed, the
+// eleventh is denied on each, and the next window begins empty.
+func TestTenthAndEleventh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, ls := cluster(t, edgetest.NewHub(edgetest.Faults{}), 3, LimiterConfig{Rate: ten})
+		for i := range 10 {
+			if d := take(t, ls[i%3], "k", 1); !d.Allowed || d.Remaining != int64(9-i) {
+				t.Fatalf("request %d: %+v", i+1, d)
+			}
+			pass(200 * time.Millisecond)
+		}
+		for _, l := range ls {
+			if d := take(t, l, "k", 1); d.Allowed || d.RetryAfter != 7*time.Second {
+				t.Fatalf("the eleventh: %+v", d)
+			}
+		}
+		pass(7 * time.Second)
+		if d := take(t, ls[1], "k", 10); !d.Allowed {
+			t.Fatalf("in the next window: %+v", d)
+		}
+	})
+}
+
+// TestPriceOfPartition: nodes apart admit their caps each, whatever is asked; what
+// was too much is owed once they hear of each other.
+func TestPriceOfPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		_, ls := cluster(t, hub, 5, LimiterConfig{Rate: ten, LocalCap: 4, MaxDebt: 50})
+		hub.Split("n00", "n01", "n02", "n03", "n04")
+		if got := drain(t, ls); got != 5*4 {
+			t.Fatalf("apart, %d were admitted", got)
+		}
+		d := take(t, ls[0], "k", 1)
+		if d.Allowed || d.RetryAfter != 9*time.Second {
+			t.Fatalf("above the cap: %+v", d)
+		}
+		hub.Heal()
+		pass(9 * time.Second) // the states of the first window come in the second
+		pass(8 * time.Second)
+		if d := take(t, ls[0], "k", 1); d.Allowed || d.RetryAfter != 2*time.Second {
+			t.Fatalf("a window that owes all it has: %+v", d)
+		}
+		pass(2 * time.Second)
+		if got := drain(t, ls); got < 10 {
+			t.Fatalf("after paying, %d were admitted", got)
+		}
+	})
+}
+
+// drain asks every node for more than it has and counts what is admitted.
+func drain(t testing.TB, ls []*Limiter) (admitted int) {
+	for _, l := range ls {
+		for range 20 {
+			if take(t, l, "k", 1).Allowed {
+				admitted++
+			}
+		}
+	}
+	return admitted
+}
+
+// TestAgainstModel: a model that keeps every operation and knows nothing of rolling
+// decides the same, also after pauses, with charges, caps and a clock that steps back.
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		c := LimiterConfig{Rate: limit.Rate{Count: 1 + rng.Int64N(20), Per: time.Second, Algorithm: limit.FixedWindow}}
+		c.MaxDebt = rng.Int64N(16 * c.Rate.Count)
+		if rng.IntN(2) == 0 {
+			c.LocalCap = 1 + rng.Int64N(c.Rate.Count)
+		}
+		l := newLimiter(&Node{}, "l", c)
+		used := map[int64]int64{}
+		now := time.Unix(1000, 0)
+		for range 60 {
+			now = now.Add(time.Duration(rng.IntN(1500)) * time.Millisecond)
+			if rng.IntN(10) == 0 {
+				now = now.Add(time.Duration(rng.IntN(8)) * time.Second)
+			}
+			judge(t, seed, rng, l, now, used)
+		}
+	}
+}
+
+func judge(t *testing.T, seed uint64, rng *rand.Rand, l *Limiter, now time.Time, used map[int64]int64) {
+	e, cost := now.Unix(), rng.Int64N(8)
+	if rng.IntN(6) == 0 {
+		if err := l.Charge("k", now, cost); err != nil {
+			t.Fatal(err)
+		}
+		used[e] += cost
+		return
+	}
+	d, err := l.Take("k", now, cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := admits(l, used, e, cost); d.Allowed != want {
+		t.Fatalf("seed %d: at %s with %v, %+v: a cost of %d: %+v, not %t", seed, now, used, l.config, cost, d, want)
+	}
+	if !d.Allowed && d.RetryAfter != limit.Never && !admits(l, used, now.Add(d.RetryAfter).Unix(), cost) {
+		t.Fatalf("seed %d: at %s with %v, %+v: a cost of %d does not fit after %s", seed, now, used, l.config, cost, d.RetryAfter)
+	}
+	if d.Allowed {
+		used[e] += cost
+	}
+}
+
+// admits pays the debt of every window since the beginning.
+func admits(l *Limiter, used map[int64]int64, epoch, cost int64) bool {
+	c, debt := l.config, int64(0)
+	most := c.MaxDebt
+	if most == 0 {
+		most = c.Rate.Count
+	}
+	for e := int64(1000); e < epoch; e++ {
+		debt = min(max(debt+used[e]-c.Rate.Count, 0), most)
+	}
+	alone := c.LocalCap == 0 || used[epoch]+cost <= c.LocalCap
+	return debt+used[epoch]+cost <= c.Rate.Count && alone
+}
+
+// TestFixedWindowIsLimits: a fixed window is decided as package limit does.
+func TestFixedWindowIsLimits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	allowed := 0
+	for range 100_000 {
+		rate := limit.Rate{Count: 1 + rng.Int64N(20), Per: time.Duration(1 + rng.IntN(50)), Algorithm: limit.FixedWindow, Name: "n"}
+		e := entry{epoch: rng.Int64N(40) - 20}
+		begin := e.epoch * int64(rate.Per)
+		used, now, cost := rng.Int64N(25), begin-3+rng.Int64N(int64(rate.Per)+3), rng.Int64N(25)-2
+		got := e.ask(&rate, used, 0, now, cost)
+		_, want := limit.Take(rate, limit.State{Known: true, At: begin, Used: used}, now, cost)
+		if got != want {
+			t.Fatalf("%s, %d used, %d after %d, a cost of %d: %+v, not %+v", rate, used, now, begin, cost, got, want)
+		}
+		if got.Allowed {
+			allowed++
+		}
+	}
+	if allowed < 10_000 {
+		t.Fatalf("only %d were allowed", allowed)
+	}
+}
+
+// TestSlidingWindow: half into a window, half of the one before counts, of all nodes.
+func TestSlidingWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rate := ten
+		rate.Algorithm = limit.SlidingWindow
+		_, ls := cluster(t, edgetest.NewHub(edgetest.Faults{}), 2, LimiterConfig{Rate: rate})
+		take(t, ls[0], "k", 8)
+		pass(14 * time.Second)
+		if d := take(t, ls[1], "k", 0); d.Remaining != 6 {
+			t.Fatalf("in the middle of the next window: %+v", d)
+		}
+	})
+}
+
+// TestRestart: a node that begins anew under its name is a new incarnation, and its
+// old counts stay.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b"), OnConflict: func(c crdt.Actor) { t.Errorf("conflict of %s", c) }})
+		add(t, a, "x", 5)
+		pass(time.Second)
+		a.Close()
+		a = open(t, Config{Actor: "a", Link: hub.Link("a")})
+		add(t, a, "x", 2)
+		pass(time.Second)
+		if a.Count("x") != 7 || b.Count("x") != 7 {
+			t.Fatalf("%d and %d, not 7", a.Count("x"), b.Count("x"))
+		}
+	})
+}
+
+// TestJoin: a node that comes late, and a limiter that is opened late, ask for what
+// they have missed.
+func TestJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour})
+		la := limiter(t, a, LimiterConfig{Rate: ten})
+		add(t, a, "x", 5)
+		take(t, la, "k", 3)
+		pass(time.Second)
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
+		pass(time.Second)
+		if b.Count("x") != 5 {
+			t.Fatalf("%d, not 5", b.Count("x"))
+		}
+		lb := limiter(t, b, LimiterConfig{Rate: ten})
+		pass(time.Second)
+		if got := lb.AllCounts(time.Now()); len(got) != 1 || got["k"] != 3 {
+			t.Fatalf("%v", got)
+		}
+	})
+}
+
+// TestLinkDown: what a link refused is sent when it works again, before any state.
+func TestLinkDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		hub.Down("a", true)
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
+		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
+		add(t, b, "y", 1)
+		add(t, a, "x", 5)
+		take(t, la, "k", 3)
+		pass(time.Second)
+		hub.Down("a", false)
+		pass(time.Second)
+		if b.Count("x") != 5 || lb.Count("k", time.Now()) != 3 || a.Count("y") != 1 {
+			t.Fatalf("%d, %d, %d", b.Count("x"), lb.Count("k", time.Now()), a.Count("y"))
+		}
+		if a.Stats().SendErrors == 0 {
+			t.Fatal("no failure was counted")
+		}
+	})
+}
+
+// TestConflict: a second node of one name is reported once, by all that can tell.
+func TestConflict(t *testing.T) {
+	for _, incarnation := range []uint64{0, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			hub := edgetest.NewHub(edgetest.Faults{})
+			reports := map[string][]crdt.Actor{}
+			run := func(id, actor string) *Node {
+				time.Sleep(time.Second)
+				c := Config{Actor: actor, Link: hub.Link(id), OnConflict: func(a crdt.Actor) { reports[id] = append(reports[id], a) }}
+				if actor == "twin" {
+					c.Incarnation = incarnation
+				}
+				return open(t, c)
+			}
+			run("other", "other")
+			first := run("first", "twin")
+			second := run("second", "twin")
+			for range 30 {
+				add(t, first, "x", 1)
+				add(t, second, "x", 2)
+				pass(time.Second)
+			}
+			if want := []crdt.Actor{second.Actor()}; !slices.Equal(reports["first"], want) {
+				t.Fatalf("incarnation %d: the first reported %v", incarnation, reports)
+			}
+			if incarnation != 0 && (len(reports["second"]) != 1 || len(reports["other"]) != 1) {
+				t.Fatalf("reported: %v", reports)
+			}
+			if incarnation == 0 && first.Count("x") != 90 {
+				t.Fatalf("two incarnations of one name count %d, not 90", first.Count("x"))
+			}
+		})
+	}
+}
+
+// TestReusedIncarnation: a node that lost its counts and goes on under the same
+// incarnation agrees with the others and reports it.
+func TestReusedIncarnation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Incarnation: 1, Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		add(t, a, "x", 5)
+		pass(time.Second)
+		a.Close()
+		a = open(t, Config{Actor: "a", Incarnation: 1, Link: hub.Link("a")})
+		add(t, a, "x", 2)
+		pass(30 * time.Second)
+		if a.Count("x") != 5 || b.Count("x") != 5 || a.Stats().Conflicts != 1 {
+			t.Fatalf("%d, %d, %+v", a.Count("x"), b.Count("x"), a.Stats())
+		}
+	})
+}
+
+// TestIdleKeys: many keys that are used and left are forgotten everywhere, but not
+// before they have paid; what is in use stays.
+func TestIdleKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, ls := cluster(t, edgetest.NewHub(edgetest.Faults{}), 2, LimiterConfig{Rate: ten, MaxDebt: 100})
+		for i := range 20_000 {
+			take(t, ls[0], fmt.Sprint("key", i), 1)
+		}
+		if err := ls[0].Charge("owes", time.Now(), 45); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		if ls[1].Keys() != 20_001 {
+			t.Fatalf("the other node knows %d keys", ls[1].Keys())
+		}
+		pass(30 * time.Second)
+		if ls[0].Keys() != 1 || ls[1].Keys() != 1 || nodes[0].Stats().Evicted != 20_000 {
+			t.Fatalf("%d and %d keys are left", ls[0].Keys(), ls[1].Keys())
+		}
+		pass(30 * time.Second)
+		if ls[0].Keys() != 0 || ls[1].Keys() != 0 {
+			t.Fatalf("%d and %d keys are left", ls[0].Keys(), ls[1].Keys())
+		}
+	})
+}
+
+// TestFull: beyond MaxKeys there is an error, others go on, and room comes back.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, ls := cluster(t, edgetest.NewHub(edgetest.Faults{}), 1, LimiterConfig{Rate: ten, MaxKeys: 3})
+		for i := range 3 {
+			take(t, ls[0], fmt.Sprint(i), 1)
+		}
+		if _, err := ls[0].Take("one more", time.Now(), 1); !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+		if err := ls[0].Charge("one more", time.Now(), 1); !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+		if !take(t, ls[0], "0", 1).Allowed || ls[0].Keys() != 3 {
+			t.Fatal("a known key is refused")
+		}
+		pass(time.Minute)
+		if !take(t, ls[0], "one more", 1).Allowed {
+			t.Fatal("no room came back")
+		}
+	})
+}
+
+// TestMessagesAreBounded: a large state goes in many messages of a bounded size.
+func TestMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		nodes, ls := cluster(t, hub, 1, LimiterConfig{Rate: limit.Rate{Count: 9, Per: time.Hour, Algorithm: limit.FixedWindow}})
+		for i := range 20_000 {
+			take(t, ls[0], fmt.Sprint(strings.Repeat("k", i%400), i), 1)
+		}
+		for i := range 3000 {
+			add(t, nodes[0], fmt.Sprint("counter", i), 1)
+		}
+		late := open(t, Config{Actor: "late", Link: hub.Link("late")})
+		l := limiter(t, late, ls[0].config)
+		pass(time.Second)
+		if l.Keys() != 20_000 || len(late.AllCounts()) != 3000 {
+			t.Fatalf("%d keys and %d counters came", l.Keys(), len(late.AllCounts()))
+		}
+		for _, d := range hub.Delivered() {
+			if d.Size > 48<<10+2*MaxName {
+				t.Fatalf("a message of %d bytes", d.Size)
+			}
+		}
+	})
+}
+
+// TestClockFarOff: a node in 2099 limits nobody but itself, and is well once its
+// clock is.
+func TestClockFarOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		skew := time.Duration(99*365*24) * time.Hour
+		clock := func() time.Time { return time.Now().Add(skew) }
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: clock})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
+		if d, err := la.Take("k", clock(), 10); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		pass(time.Second)
+		if d := take(t, lb, "k", 10); !d.Allowed || b.Stats().Skewed == 0 {
+			t.Fatalf("%+v, %+v", d, b.Stats())
+		}
+		skew = 0
+		pass(10 * time.Second)
+		if d := take(t, la, "k", 1); !d.Allowed {
+			t.Fatalf("the clock is right again: %+v", d)
+		}
+	})
+}
+
+// TestOtherWindows: counts of a limiter with other windows are ignored and counted.
+func TestOtherWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		minute := ten
+		minute.Per = time.Minute
+		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: minute})
+		take(t, la, "k", 10)
+		pass(time.Second)
+		if lb.Count("k", time.Now()) != 0 || b.Stats().Mismatched == 0 {
+			t.Fatalf("%+v", b.Stats())
+		}
+	})
+}
+
+// TestManyGoroutines: goroutines that count, decide, read and watch beside flushes
+// and messages lose nothing, and admit no more than the rate on one node.
+func TestManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{Repeat: 50, MaxDelay: time.Millisecond})
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Flush: time.Millisecond, State: 2 * time.Millisecond})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), Flush: time.Millisecond, State: 2 * time.Millisecond})
+		l := limiter(t, a, LimiterConfig{Rate: limit.Rate{Count: 1000, Per: time.Hour, Algorithm: limit.FixedWindow}})
+		limiter(t, b, l.config)
+		var allowed atomic.Int64
+		var done sync.WaitGroup
+		for range 8 {
+			done.Go(func() {
+				for range 200 {
+					add(t, a, "x", 1)
+					add(t, b, "x", 1)
+					if d, err := l.Take("k", time.Now(), 1); err == nil && d.Allowed {
+						allowed.Add(1)
+					}
+					a.AllCounts()
+					l.AllCounts(time.Now())
+					time.Sleep(50 * time.Microsecond)
+				}
+			})
+		}
+		done.Wait()
+		pass(time.Second)
+		if a.Count("x") != 3200 || b.Count("x") != 3200 || allowed.Load() != 1000 {
+			t.Fatalf("%d, %d, %d allowed", a.Count("x"), b.Count("x"), allowed.Load())
+		}
+	})
+}
+
+// TestWatch: a change tells once for all since the last receive, wherever it was made.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		c, err := a.Counter("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, stop := c.Watch()
+		c.Add(1)
+		c.Add(1)
+		<-changes
+		pass(time.Minute)
+		if len(changes) != 0 {
+			t.Fatal("a change was told twice, or a message without news was")
+		}
+		add(t, b, "x", 3)
+		<-changes
+		if c.Value() != 5 {
+			t.Fatalf("%d, not 5", c.Value())
+		}
+		stop()
+		c.Add(1)
+		if len(changes) != 0 {
+			t.Fatal("told after stop")
+		}
+	})
+}
+
+// TestBadInput: a clear error, and nothing has changed.
+func TestBadInput(t *testing.T) {
+	long := strings.Repeat("x", 10<<20)
+	n := open(t, Config{Actor: "a"})
+	l := limiter(t, n, LimiterConfig{Rate: ten})
+	bad := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, fs.ErrInvalid) || len(err.Error()) > 300 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, c := range []Config{{}, {Actor: long}, {Actor: "a", Flush: -1}, {Actor: "a", State: -1}, {Actor: "a", MaxMessage: -1}, {Actor: "a", Flush: time.Minute, State: time.Second}} {
+		_, err := Open(c)
+		bad("open", err)
+	}
+	rates := []limit.Rate{{}, {Count: -1, Per: time.Second}, {Count: math.MaxInt64, Per: time.Second, Algorithm: limit.FixedWindow}, {Count: 1, Per: time.Second}, {Count: 1, Per: time.Microsecond, Algorithm: limit.FixedWindow}}
+	configs := []LimiterConfig{{Rate: ten, LocalCap: -1}, {Rate: ten, LocalCap: 11}, {Rate: ten, MaxDebt: 161}, {Rate: ten, MaxKeys: -1}}
+	for _, r := range rates {
+		configs = append(configs, LimiterConfig{Rate: r})
+	}
+	for _, c := range configs {
+		_, err := n.Limiter("bad", c)
+		bad(fmt.Sprintf("%+v", c), err)
+	}
+	_, err := n.Limiter("l", LimiterConfig{Rate: ten, LocalCap: 1})
+	bad("other settings", err)
+	for _, key := range []string{"", long} {
+		_, err := n.Counter(key)
+		bad("counter", err)
+		_, err = n.Limiter(key, LimiterConfig{Rate: ten})
+		bad("limiter", err)
+		_, err = l.Take(key, time.Now(), 1)
+		bad("take", err)
+		bad("charge", l.Charge(key, time.Now(), 1))
+	}
+	bad("charge", l.Charge("k", time.Now(), -1))
+	for _, cost := range []int64{-1, 11, math.MaxInt64, math.MinInt64} {
+		if d := take(t, l, "k", cost); d.Allowed || d.RetryAfter != limit.Never {
+			t.Errorf("a cost of %d: %+v", cost, d)
+		}
+	}
+	if l.Keys() != 0 || len(n.AllCounts()) != 0 {
+		t.Error("bad input has left something")
+	}
+}
+
+// TestCountsSaturate: a count stays at the end of its range, on all nodes.
+func TestCountsSaturate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		add(t, a, "x", math.MaxUint64-1)
+		add(t, a, "x", 5)
+		add(t, b, "x", 7)
+		pass(time.Minute)
+		add(t, b, "x", 7)
+		if a.Count("x") != math.MaxUint64 || b.Count("x") != math.MaxUint64 {
+			t.Fatalf("%d, %d", a.Count("x"), b.Count("x"))
+		}
+	})
+}

@@ -1,0 +1,377 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// ErrFull says that a limiter has as many keys as it may have. Idle ones are
+// forgotten after two windows.
+var ErrFull = errors.New("the limiter is full")
+
+// maxDebtWindows is how many windows a debt can take; sums of so many stay far from
+// overflow.
+const maxDebtWindows = 16
+
+// LimiterConfig is how a [Limiter] decides. Nodes that share a limiter need the same
+// Per and Algorithm; counts of others are ignored.
+type LimiterConfig struct {
+	// Rate is what all nodes together admit for each key: a [limit.FixedWindow] or a
+	// [limit.SlidingWindow] of at least a millisecond.
+	Rate limit.Rate
+	// LocalCap is what this node admits at most for each key and window, whatever
+	// the others say; 0: as much as all together. While nodes cannot hear each other
+	// they admit at most the sum of their caps. Below a fair share it refuses what
+	// others leave unused; three times the fair share is a good start.
+	LocalCap int64
+	// MaxDebt is what windows that admitted too much take off later ones at most, up
+	// to 16 times Rate.Count; 0: Rate.Count, negative: nothing. Only of a fixed window: a sliding one counts
+	// the window before by itself.
+	MaxDebt int64
+	// MaxKeys bounds the keys that are remembered; 0: 1,000,000. A key takes about
+	// 200 bytes with three nodes.
+	MaxKeys int
+}
+
+// Limiter decides how often something may happen on all nodes together, by key.
+type Limiter struct {
+	node    *Node
+	name    string
+	config  LimiterConfig
+	rule    rule
+	maxKeys int64
+	keys    atomic.Int64
+	shards  [64]shard
+}
+
+// shard has a part of the keys.
+type shard struct {
+	mu     sync.Mutex
+	keys   map[string]*entry
+	all    []*entry
+	dirty  []*entry
+	cursor int // where the next sweep begins
+}
+
+// Limiter is the limiter of that name. Opening it again is an error if the settings
+// differ.
+func (n *Node) Limiter(name string, c LimiterConfig) (*Limiter, error) {
+	if err := c.check(name); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.limiters[name]; l != nil {
+		if l.config != c {
+			return nil, invalid("limiter %q is open with other settings", name)
+		}
+		return l, nil
+	}
+	l := newLimiter(n, name, c)
+	n.limiters[name] = l
+	n.limited = append(n.limited, l)
+	n.ask.Store(true)
+	return l, nil
+}
+
+func (c *LimiterConfig) check(name string) error {
+	if err := checkName("name of a limiter", name); err != nil {
+		return err
+	}
+	if err := c.Rate.Check(); err != nil {
+		return fmt.Errorf("edge: limiter %q: %w", name, err)
+	}
+	sliding := c.Rate.Algorithm == limit.SlidingWindow
+	switch {
+	case !sliding && c.Rate.Algorithm != limit.FixedWindow:
+		return invalid("limiter %q: %s counts cannot be shared here; use a fixed or a sliding window", name, c.Rate.Algorithm)
+	case c.Rate.Per < time.Millisecond:
+		return invalid("limiter %q: a window of %s is too short; it needs %s", name, c.Rate.Per, time.Millisecond)
+	case c.LocalCap < 0 || c.LocalCap > c.Rate.Count:
+		return invalid("limiter %q: the local cap %d is out of range: 1 to the count %d, or 0 for none", name, c.LocalCap, c.Rate.Count)
+	case sliding && c.MaxDebt > 0 || c.MaxDebt > maxDebtWindows*c.Rate.Count:
+		return invalid("limiter %q: the debt %d is out of range: of a fixed window at most %d times the count, of a sliding one none", name, c.MaxDebt, maxDebtWindows)
+	case c.MaxKeys < 0:
+		return invalid("limiter %q: MaxKeys %d is negative", name, c.MaxKeys)
+	}
+	return nil
+}
+
+func newLimiter(n *Node, name string, c LimiterConfig) *Limiter {
+	l := &Limiter{node: n, name: name, config: c, rule: rule{rate: c.Rate, cap: c.Rate, maxDebt: max(c.MaxDebt, 0)}, maxKeys: int64(c.MaxKeys)}
+	setDefault(&l.maxKeys, 1_000_000)
+	l.rule.cap.Count = c.LocalCap
+	if c.MaxDebt == 0 && c.Rate.Algorithm == limit.FixedWindow {
+		l.rule.maxDebt = c.Rate.Count
+	}
+	for i := range l.shards {
+		l.shards[i].keys = map[string]*entry{}
+	}
+	return l
+}
+
+// shard is where the key belongs, the same in every run.
+func (l *Limiter) shard(key string) *shard {
+	h := uint32(2166136261)
+	for i := 0; i < len(key); i++ {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return &l.shards[(h^h>>16)%uint32(len(l.shards))]
+}
+
+// Take decides whether cost may be taken from key at now, and takes it if so. A cost
+// of 0 only looks; one that no wait makes possible is refused with [limit.Never]. An
+// error says that nothing was decided: the key is no key, or there are too many.
+func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, error) {
+	if key == "" || len(key) > MaxName {
+		return limit.Decision{}, checkName("key", key)
+	}
+	at := now.UnixNano()
+	epoch := l.rule.epoch(at)
+	s := l.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[key]
+	if e == nil {
+		return l.takeFirst(s, key, epoch, at, cost)
+	}
+	e.roll(&l.rule, epoch)
+	d := e.decide(&l.rule, at, cost)
+	if d.Allowed && cost > 0 {
+		e.own.now += cost
+		s.mark(e)
+	}
+	return d, nil
+}
+
+// takeFirst decides about a key that is not known, and remembers it only if
+// something was taken.
+func (l *Limiter) takeFirst(s *shard, key string, epoch, at, cost int64) (limit.Decision, error) {
+	fresh := entry{epoch: epoch}
+	d := fresh.decide(&l.rule, at, cost)
+	if !d.Allowed || cost == 0 {
+		return d, nil
+	}
+	e := l.add(s, key, epoch)
+	if e == nil {
+		return limit.Decision{}, l.full()
+	}
+	e.own.now = cost
+	s.mark(e)
+	return d, nil
+}
+
+// Charge takes cost without asking, for work with a cost that was not known before. The
+// key may owe afterwards.
+func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
+	if err := checkName("key", key); err != nil {
+		return err
+	}
+	if cost < 0 || cost > limit.MaxCount {
+		return invalid("limiter %q: the cost %d is out of range: 0 to %d", l.name, cost, int64(limit.MaxCount))
+	}
+	epoch := l.rule.epoch(now.UnixNano())
+	s := l.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[key]
+	if e == nil {
+		e = l.add(s, key, epoch)
+	}
+	if e == nil {
+		return l.full()
+	}
+	e.roll(&l.rule, epoch)
+	e.own.now = min(e.own.now+cost, limit.MaxCount)
+	s.mark(e)
+	return nil
+}
+
+func (l *Limiter) full() error {
+	return fmt.Errorf("edge: limiter %q: it has %d keys, the most it may have; raise MaxKeys: %w", l.name, l.maxKeys, ErrFull)
+}
+
+// add remembers a key, or is nil if there is no room.
+func (l *Limiter) add(s *shard, key string, epoch int64) *entry {
+	if l.keys.Add(1) > l.maxKeys {
+		l.keys.Add(-1)
+		l.node.tally.full.Add(1)
+		return nil
+	}
+	e := &entry{key: key, epoch: epoch, pos: len(s.all)}
+	s.keys[key] = e
+	s.all = append(s.all, e)
+	return e
+}
+
+// mark has the next flush send the entry.
+func (s *shard) mark(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		s.dirty = append(s.dirty, e)
+	}
+}
+
+// Count is what all nodes have taken from the key in the window of now, as far as it
+// is known here.
+func (l *Limiter) Count(key string, now time.Time) int64 {
+	s := l.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[key]
+	if e == nil {
+		return 0
+	}
+	return e.count(l.rule.epoch(now.UnixNano()))
+}
+
+func (e *entry) count(epoch int64) int64 {
+	switch e.epoch - epoch {
+	case 0:
+		return e.own.now + e.rest.now
+	case 1:
+		return e.own.before + e.rest.before
+	}
+	return 0
+}
+
+// AllCounts are the counts of all keys that were used in the window of now.
+func (l *Limiter) AllCounts(now time.Time) map[string]int64 {
+	epoch := l.rule.epoch(now.UnixNano())
+	all := map[string]int64{}
+	for i := range l.shards {
+		l.shards[i].each(func(e *entry) {
+			if n := e.count(epoch); n > 0 {
+				all[e.key] = n
+			}
+		}, func() {})
+	}
+	return all
+}
+
+// chunk is how many entries are looked at under one lock, so that no decision waits
+// for all of them.
+const chunk = 256
+
+// each visits all entries, a chunk at a time, and calls between without the lock
+// after each chunk. An entry that is moved by a removal meanwhile may be left out.
+func (s *shard) each(visit func(*entry), between func()) {
+	for i := 0; ; i += chunk {
+		s.mu.Lock()
+		part := s.all[min(i, len(s.all)):min(i+chunk, len(s.all))]
+		for _, e := range part {
+			visit(e)
+		}
+		s.mu.Unlock()
+		between()
+		if len(part) < chunk {
+			return
+		}
+	}
+}
+
+// Keys is how many keys are remembered.
+func (l *Limiter) Keys() int { return int(l.keys.Load()) }
+
+// merge joins what another node knows of a key.
+func (l *Limiter) merge(w *window, now int64) {
+	epoch := l.rule.epoch(now)
+	switch {
+	case w.per != int64(l.rule.rate.Per) || w.algorithm != l.rule.rate.Algorithm:
+		l.node.tally.mismatched.Add(1)
+		return
+	case w.epoch > epoch+1:
+		l.node.tally.skewed.Add(1)
+		return
+	case w.epoch < epoch-1:
+		return
+	}
+	s := l.shard(w.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[w.key]
+	if e == nil {
+		e = l.add(s, w.key, w.epoch)
+	}
+	if e != nil {
+		e.merge(&l.rule, w, l.node.self)
+	}
+}
+
+// sweep forgets idle keys, some of each shard at a time.
+func (l *Limiter) sweep(now int64) {
+	epoch := l.rule.epoch(now)
+	for i := range l.shards {
+		l.sweepShard(&l.shards[i], epoch)
+	}
+}
+
+func (l *Limiter) sweepShard(s *shard, epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := min(4*chunk, len(s.all)); n > 0 && len(s.all) > 0; n-- {
+		s.cursor %= len(s.all)
+		if e := s.all[s.cursor]; e.idle(&l.rule, epoch) {
+			l.remove(s, e)
+		} else {
+			s.cursor++
+		}
+	}
+}
+
+// remove forgets an entry. The last one takes the tables along, since a map does not
+// shrink.
+func (l *Limiter) remove(s *shard, e *entry) {
+	last := s.all[len(s.all)-1]
+	s.all[e.pos], last.pos = last, e.pos
+	s.all[len(s.all)-1] = nil
+	s.all = s.all[:len(s.all)-1]
+	delete(s.keys, e.key)
+	if len(s.all) == 0 {
+		s.all, s.keys, s.dirty = nil, map[string]*entry{}, nil
+	}
+	l.keys.Add(-1)
+	l.node.tally.evicted.Add(1)
+}
+
+// addDirty adds this node's counts of the keys that have changed.
+func (l *Limiter) addDirty(b *batch) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		list := s.dirty
+		s.dirty = nil
+		s.mu.Unlock()
+		for part := list; len(part) > 0; part = part[min(chunk, len(part)):] {
+			s.mu.Lock()
+			for _, e := range part[:min(chunk, len(part))] {
+				e.dirty = false
+				b.addWindow(l, e, false)
+			}
+			s.mu.Unlock()
+			b.send()
+		}
+	}
+}
+
+// addState adds all that is known of all keys.
+func (l *Limiter) addState(b *batch) {
+	for i := range l.shards {
+		l.shards[i].each(func(e *entry) { b.addWindow(l, e, true) }, b.send)
+	}
+}
+
+// markAgain has a key sent that could not be.
+func (l *Limiter) markAgain(key string) {
+	s := l.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.keys[key]; e != nil {
+		s.mark(e)
+	}
+}

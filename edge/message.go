@@ -1,0 +1,369 @@
+package edge
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"unique"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// A message is: magic, version, flags, sender, run, number, sections, checksum. A
+// section is a counter or a window of a key; a window names its limiter only if the
+// section before has another. Actors are given once and then by number; 0 is the
+// sender.
+const (
+	magic   = "hfe"
+	version = 1
+
+	flagAsk = 1
+
+	sectionCounter = 1
+	sectionLimiter = 2
+	sectionWindow  = 3
+)
+
+var (
+	table      = crc32.MakeTable(crc32.Castagnoli)
+	errMessage = errors.New("edge: not a valid message")
+)
+
+// message is what came from another node.
+type message struct {
+	ask     bool
+	sender  crdt.Actor
+	run     uint64
+	seq     uint64
+	counts  []count
+	windows []window
+}
+
+type count struct {
+	name  string
+	count crdt.GCounter
+}
+
+// window is what a sender knows of one key.
+type window struct {
+	limiter   string
+	per       int64
+	algorithm limit.Algorithm
+	key       string
+	epoch     int64
+	debt      int64
+	slots     []slot
+}
+
+// batch gathers sections into packets and sends them.
+type batch struct {
+	node    *Node
+	ask     bool // the next packet asks for the others' states
+	open    packet
+	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
+	limiter *Limiter
+	ready   []packet
+}
+
+// packet is a message, and what is marked again if it cannot be sent.
+type packet struct {
+	buf      []byte
+	ask      bool
+	counters []*Counter
+	entries  []sent
+}
+
+type sent struct {
+	limiter *Limiter
+	key     string
+}
+
+// begin starts a packet unless there is one.
+func (b *batch) begin() {
+	if len(b.open.buf) > 0 {
+		return
+	}
+	n := b.node
+	n.seq++
+	flags := byte(0)
+	if b.ask {
+		flags = flagAsk
+	}
+	buf := append([]byte(magic), version, flags)
+	buf = binary.LittleEndian.AppendUint64(appendActor(buf, n.me), n.run)
+	b.open = packet{buf: binary.AppendUvarint(buf, n.seq), ask: b.ask}
+	b.ask, b.limiter = false, nil
+	b.actors = map[unique.Handle[crdt.Actor]]uint64{n.self: 0}
+}
+
+// addDelta adds this node's part of a counter.
+func (b *batch) addDelta(c *Counter) {
+	c.dirty.Store(false)
+	b.begin()
+	b.open.counters = append(b.open.counters, c)
+	b.addCounter(c, c.delta())
+}
+
+// addState adds all that is known of a counter.
+func (b *batch) addState(c *Counter) { b.addCounter(c, c.state()) }
+
+func (b *batch) addCounter(c *Counter, g crdt.GCounter) {
+	b.begin()
+	b.open.buf = appendText(append(b.open.buf, sectionCounter), c.name)
+	b.open.buf = appendText(b.open.buf, string(g.Append(nil)))
+	b.cutIfLarge()
+	b.send()
+}
+
+// addWindow adds what is known of a key, of this node or of all; the entry's shard
+// is locked.
+func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
+	b.begin()
+	if b.limiter != l {
+		b.limiter = l
+		b.open.buf = appendText(append(b.open.buf, sectionLimiter), l.name)
+		b.open.buf = append(binary.AppendUvarint(b.open.buf, uint64(l.rule.rate.Per)), byte(l.rule.rate.Algorithm))
+	}
+	b.open.buf = appendText(append(b.open.buf, sectionWindow), e.key)
+	b.open.buf = binary.AppendVarint(b.open.buf, e.epoch)
+	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(e.debt))
+	slots := e.slots
+	if !all {
+		slots = nil
+		b.open.entries = append(b.open.entries, sent{l, e.key})
+	}
+	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(len(slots)+1))
+	b.addSlot(slot{b.node.self, e.own})
+	for _, s := range slots {
+		b.addSlot(s)
+	}
+	b.cutIfLarge()
+}
+
+func (b *batch) addSlot(s slot) {
+	i, ok := b.actors[s.actor]
+	if !ok {
+		i = uint64(len(b.actors))
+		b.actors[s.actor] = i
+	}
+	b.open.buf = binary.AppendUvarint(b.open.buf, i)
+	if !ok {
+		b.open.buf = appendActor(b.open.buf, s.actor.Value())
+	}
+	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(s.n.now))
+	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(s.n.before))
+}
+
+func (b *batch) cutIfLarge() {
+	if len(b.open.buf) >= b.node.config.MaxMessage {
+		b.cut()
+	}
+}
+
+// cut ends the open packet.
+func (b *batch) cut() {
+	if len(b.open.buf) == 0 {
+		return
+	}
+	b.open.buf = binary.LittleEndian.AppendUint32(b.open.buf, crc32.Checksum(b.open.buf, table))
+	b.ready = append(b.ready, b.open)
+	b.open = packet{}
+}
+
+// send sends the packets that are ready; no lock is held. What the link refuses is
+// sent again by the next flush: its counters and keys are marked, not its bytes kept.
+func (b *batch) send() {
+	for i := range b.ready {
+		if b.node.config.Link == nil {
+			break
+		}
+		b.node.tally.sent.Add(1)
+		if b.node.config.Link.Send(b.ready[i].buf) != nil {
+			b.node.failed(&b.ready[i])
+		}
+	}
+	b.ready = b.ready[:0]
+}
+
+func (n *Node) failed(p *packet) {
+	n.tally.sendErrors.Add(1)
+	if p.ask {
+		n.ask.Store(true)
+	}
+	for _, c := range p.counters {
+		c.mark()
+	}
+	for _, s := range p.entries {
+		s.limiter.markAgain(s.key)
+	}
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendActor(dst []byte, a crdt.Actor) []byte {
+	return binary.AppendUvarint(appendText(dst, a.Node), a.Incarnation)
+}
+
+// reader takes a message apart; after the first mistake it yields zeroes.
+type reader struct {
+	b      []byte
+	bad    bool
+	actors []unique.Handle[crdt.Actor]
+	head   window // of the limiter of the windows that follow
+}
+
+// parse reads all of a message before anything is merged, so that one that is not
+// right changes nothing.
+func parse(b []byte) (m message, err error) {
+	if len(b) < len(magic)+6 || string(b[:len(magic)]) != magic || b[len(magic)] != version ||
+		crc32.Checksum(b[:len(b)-4], table) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		return m, errMessage
+	}
+	r := &reader{b: b[len(magic)+2 : len(b)-4]}
+	m.ask = b[len(magic)+1]&flagAsk != 0
+	m.sender, m.run, m.seq = r.actor(), r.fixed(), r.number()
+	r.actors = append(r.actors, unique.Make(m.sender))
+	for len(r.b) > 0 && !r.bad {
+		r.section(&m)
+	}
+	if r.bad {
+		return message{}, errMessage
+	}
+	return m, nil
+}
+
+func (r *reader) section(m *message) {
+	switch kind := r.b[0]; kind {
+	case sectionCounter:
+		r.b = r.b[1:]
+		c := count{name: r.name()}
+		if c.count.Decode(r.bytes()) != nil {
+			r.fail()
+		}
+		m.counts = append(m.counts, c)
+	case sectionLimiter:
+		r.b = r.b[1:]
+		r.head = window{limiter: r.name(), per: r.amount(), algorithm: limit.Algorithm(r.byte())}
+	case sectionWindow:
+		r.b = r.b[1:]
+		m.windows = append(m.windows, r.window())
+	default:
+		r.fail()
+	}
+}
+
+func (r *reader) window() window {
+	w := r.head
+	if w.limiter == "" {
+		r.fail()
+	}
+	w.key, w.epoch, w.debt = r.name(), r.signed(), r.amount()
+	if w.debt > limit.MaxCount {
+		r.fail()
+	}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		s := slot{r.actorRef(), pair{r.amount(), r.amount()}}
+		if s.n.now > limit.MaxCount || s.n.before > limit.MaxCount {
+			r.fail()
+		}
+		w.slots = append(w.slots, s)
+	}
+	return w
+}
+
+func (r *reader) actorRef() unique.Handle[crdt.Actor] {
+	i := r.number()
+	switch {
+	case i < uint64(len(r.actors)):
+		return r.actors[i]
+	case i > uint64(len(r.actors)):
+		r.fail()
+	}
+	a := unique.Make(r.actor())
+	r.actors = append(r.actors, a)
+	return a
+}
+
+func (r *reader) fail() { r.b, r.bad = nil, true }
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) signed() int64 {
+	n, size := binary.Varint(r.b)
+	if size <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+// amount is a number that is an int64.
+func (r *reader) amount() int64 {
+	n := r.number()
+	if n > 1<<63-1 {
+		r.fail()
+		return 0
+	}
+	return int64(n)
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) fixed() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
+// count is a number of things that take a byte each at least, so that a lie costs no
+// memory.
+func (r *reader) count() int {
+	n := r.number()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) bytes() []byte {
+	n := r.count()
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+// name is a text that could have been given to this package.
+func (r *reader) name() string {
+	s := string(r.bytes())
+	if s == "" || len(s) > MaxName {
+		r.fail()
+	}
+	return s
+}
+
+func (r *reader) actor() crdt.Actor { return crdt.Actor{Node: r.name(), Incarnation: r.number()} }

@@ -1,0 +1,150 @@
+package edge
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// tape is a link that keeps what is sent.
+type tape struct{ sent [][]byte }
+
+func (l *tape) Listen(func([]byte)) (func(), error) { return func() {}, nil }
+
+func (l *tape) Send(m []byte) error {
+	l.sent = append(l.sent, slices.Clone(m))
+	return nil
+}
+
+// recorded are messages of a node with counters and windows, relayed ones too.
+func recorded(t testing.TB) [][]byte {
+	link := &tape{}
+	n := open(t, Config{Actor: "a", Link: link})
+	n.Close()
+	l := limiter(t, n, LimiterConfig{Rate: ten})
+	add(t, n, "x", 300)
+	take(t, l, "k", 3)
+	n.flush(false)
+	other := message{sender: n.me, run: 1, windows: []window{{limiter: "l", per: int64(ten.Per), algorithm: ten.Algorithm, key: "k", epoch: l.rule.epoch(time.Now().UnixNano()), slots: []slot{{actorOf("b"), pair{2, 1}}}}}}
+	n.apply(&other)
+	n.flush(true)
+	return link.sent
+}
+
+// listener is a node that receives by hand.
+func listener(t testing.TB) (*Node, *Limiter) {
+	n := open(t, Config{Actor: "listener"})
+	return n, limiter(t, n, LimiterConfig{Rate: ten})
+}
+
+// TestGarbage: a message with a flipped bit, cut off or too long is counted and
+// changes nothing.
+func TestGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l := listener(t)
+		sent, bad := recorded(t), uint64(0)
+		for _, m := range sent {
+			for i := range m {
+				flipped := slices.Clone(m)
+				flipped[i] ^= 1 << (i % 8)
+				n.receive(flipped)
+				n.receive(m[:i])
+				bad += 2
+			}
+			n.receive(append(slices.Clone(m), 0))
+			bad++
+		}
+		if s := n.Stats(); bad < 100 || s.Garbage != bad || s.Received != bad || l.Keys() != 0 || len(n.AllCounts()) != 0 {
+			t.Fatalf("%d were bad: %+v", bad, s)
+		}
+		for _, m := range sent {
+			n.receive(m)
+		}
+		if n.Count("x") != 300 || l.Count("k", time.Now()) != 5 {
+			t.Fatalf("%d, %d", n.Count("x"), l.Count("k", time.Now()))
+		}
+	})
+}
+
+// TestReplay: messages that come again are counted and change nothing, at once and
+// after their window.
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l := listener(t)
+		sent := recorded(t)
+		for range 3 {
+			for _, m := range sent {
+				n.receive(m)
+			}
+		}
+		if s := n.Stats(); s.Repeated != uint64(2*len(sent)) || n.Count("x") != 300 || l.Count("k", time.Now()) != 5 {
+			t.Fatalf("%+v", s)
+		}
+		pass(time.Minute)
+		fresh, later := listener(t)
+		for _, m := range sent {
+			fresh.receive(m)
+		}
+		if later.Keys() != 0 || fresh.Count("x") != 300 {
+			t.Fatalf("an old window came back: %v", later.AllCounts(time.Now()))
+		}
+	})
+}
+
+// TestHalfAMessage: a message that goes wrong at its end changes nothing.
+func TestHalfAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := listener(t)
+		for _, m := range recorded(t) {
+			n.receive(seal(append(m[:len(m)-4:len(m)-4], 99)))
+		}
+		if s := n.Stats(); s.Garbage != s.Received || len(n.AllCounts()) != 0 {
+			t.Fatalf("%+v, %v", s, n.AllCounts())
+		}
+	})
+}
+
+// seal ends a message as the sender does.
+func seal(m []byte) []byte {
+	return binary.LittleEndian.AppendUint32(m, crc32.Checksum(m, table))
+}
+
+// FuzzReceive: whatever comes, with a right checksum too, a node does not panic, its
+// own counts never shrink, no amount is out of range, and the same again is nothing
+// new.
+func FuzzReceive(f *testing.F) {
+	for _, m := range recorded(f) {
+		f.Add(m[:len(m)-4])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, l := listener(t)
+		add(t, n, "x", 1)
+		take(t, l, "k", 1)
+		n.receive(b)
+		n.receive(seal(slices.Clone(b)))
+		now := time.Now()
+		counts, keys := n.AllCounts(), l.AllCounts(now)
+		if counts["x"] < 1 {
+			t.Fatalf("%v", counts)
+		}
+		for key, c := range keys {
+			if c < 0 {
+				t.Fatalf("%q has %d", key, c)
+			}
+			if d, err := l.Take(key, now, 1); err != nil || d.Allowed && c >= ten.Count || d.RetryAfter < 0 && d.RetryAfter != limit.Never {
+				t.Fatalf("%q: %+v, %v", key, d, err)
+			}
+		}
+		keys = l.AllCounts(now)
+		n.receive(seal(slices.Clone(b)))
+		if !maps.Equal(counts, n.AllCounts()) || !maps.Equal(keys, l.AllCounts(now)) {
+			t.Fatal("a message that came again changed something")
+		}
+	})
+}

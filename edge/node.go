@@ -1,0 +1,302 @@
+package edge
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unique"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// The bounds of names.
+const (
+	// MaxName bounds the name of an actor, a counter or a limiter, and the key of a
+	// limit, in bytes.
+	MaxName = 512
+	// MaxCounters bounds the counters of a node, those of the others included.
+	MaxCounters = 100_000
+)
+
+// Link carries messages between the nodes, as well as it can: it may lose, repeat,
+// delay and reorder them.
+type Link interface {
+	// Listen has receive called with each message that arrives, until stop was
+	// called; a node's own messages may be among them. receive does not keep the
+	// message, does not wait for others, and may be called by several goroutines.
+	Listen(receive func(message []byte)) (stop func(), err error)
+	// Send gives a message to all other nodes. It does not keep the message. After
+	// an error the node sends the same counts again with its next flush.
+	Send(message []byte) error
+}
+
+// Config is what a node needs.
+type Config struct {
+	// Actor names the node among all that are linked: a pod's uid, a host name.
+	Actor string
+	// Incarnation tells the runs of one actor apart and has to grow; 0: the time of
+	// Open in nanoseconds. Give one only if something else counts the runs: a run
+	// under an incarnation that was used before loses counts.
+	Incarnation uint64
+	// Link leads to the other nodes; nil: there are none.
+	Link Link
+	// Flush is the time between two messages of what has changed; 0: 100 ms.
+	Flush time.Duration
+	// State is the time between two messages of everything that is known, which
+	// repair what was lost; 0: 10 s.
+	State time.Duration
+	// MaxMessage is the size from which on a message is sent and the next one begun,
+	// in bytes; 0: 48 KiB. A message exceeds it by its last counter at most.
+	MaxMessage int
+	// Now is the clock that tells which windows are over and which counts are from a
+	// clock far off; nil: time.Now.
+	Now func() time.Time
+	// OnConflict is called once for each actor of which two were seen running, or
+	// that lost its counts under an incarnation it uses again; also if it is this
+	// one. It must not block.
+	OnConflict func(actor crdt.Actor)
+}
+
+// Node is one of the nodes that count together. Its methods may be called by many
+// goroutines.
+type Node struct {
+	config Config
+	me     crdt.Actor
+	self   unique.Handle[crdt.Actor]
+	run    uint64 // tells two processes of one actor apart
+	seq    uint64 // of the last message; the loop's own
+
+	mu       sync.RWMutex
+	counters map[string]*Counter
+	counted  []*Counter // all counters, in the order of their creation
+	limiters map[string]*Limiter
+	limited  []*Limiter
+
+	dirtyMu sync.Mutex
+	dirty   []*Counter
+
+	peers    peers
+	ask      atomic.Bool // the next message asks the others for their state
+	stateDue atomic.Bool // somebody has asked for ours
+	tally    tally
+	end      func()
+	quit     chan struct{}
+	done     chan struct{}
+}
+
+// Open starts a node: it listens, asks the others for what they know, and tells what
+// it counts, until Close.
+func Open(c Config) (*Node, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	me := crdt.Actor{Node: c.Actor, Incarnation: c.Incarnation}
+	n := &Node{
+		config: c, me: me, self: unique.Make(me), run: newRun(), end: func() {},
+		counters: map[string]*Counter{}, limiters: map[string]*Limiter{}, peers: peers{known: map[crdt.Actor]*peer{}},
+		quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	n.ask.Store(true)
+	if c.Link != nil {
+		end, err := c.Link.Listen(n.receive)
+		if err != nil {
+			return nil, fmt.Errorf("edge: open %q: listen: %w", c.Actor, err)
+		}
+		n.end = end
+	}
+	go n.loop()
+	return n, nil
+}
+
+// complete checks the settings and fills in the defaults.
+func (c *Config) complete() error {
+	if err := checkName("actor", c.Actor); err != nil {
+		return err
+	}
+	if c.Flush < 0 || c.State < 0 || c.MaxMessage < 0 {
+		return invalid("open %q: Flush, State and MaxMessage must not be negative", c.Actor)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Incarnation == 0 {
+		c.Incarnation = uint64(c.Now().UnixNano())
+	}
+	setDefault(&c.Flush, 100*time.Millisecond)
+	setDefault(&c.State, 10*time.Second)
+	setDefault(&c.MaxMessage, 48<<10)
+	if c.State < c.Flush {
+		return invalid("open %q: State %s is shorter than Flush %s", c.Actor, c.State, c.Flush)
+	}
+	return nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+func newRun() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Actor is this node and its incarnation.
+func (n *Node) Actor() crdt.Actor { return n.me }
+
+// Close tells the others what was not told yet, once and without an answer, and stops
+// listening. Counters and limiters go on by themselves, as without a link.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	select {
+	case <-n.quit:
+	default:
+		close(n.quit)
+	}
+	n.mu.Unlock()
+	<-n.done
+	return nil
+}
+
+// loop sends, and forgets idle keys.
+func (n *Node) loop() {
+	defer close(n.done)
+	defer n.end()
+	tick := time.NewTicker(n.config.Flush)
+	defer tick.Stop()
+	n.flush(false)
+	every := n.config.State / n.config.Flush
+	for ticks := n.phase(every); ; ticks++ {
+		select {
+		case <-n.quit:
+			n.flush(false)
+			return
+		case <-tick.C:
+			n.flush(n.stateDue.Swap(false) || ticks%every == 0)
+			n.sweep()
+		}
+	}
+}
+
+// phase spreads the states of nodes that start together.
+func (n *Node) phase(every time.Duration) time.Duration {
+	return time.Duration(crc32.Checksum([]byte(n.me.Node), table)) % every
+}
+
+// flush sends what has changed, and everything if asked to.
+func (n *Node) flush(state bool) {
+	b := &batch{node: n, ask: n.ask.Swap(false)}
+	for _, c := range n.takeDirty() {
+		b.addDelta(c)
+	}
+	counted, limited := n.all()
+	for _, l := range limited {
+		l.addDirty(b)
+	}
+	if state {
+		for _, c := range counted {
+			b.addState(c)
+		}
+		for _, l := range limited {
+			l.addState(b)
+		}
+	}
+	if b.ask {
+		b.begin()
+	}
+	b.cut()
+	b.send()
+}
+
+func (n *Node) takeDirty() []*Counter {
+	n.dirtyMu.Lock()
+	defer n.dirtyMu.Unlock()
+	list := n.dirty
+	n.dirty = nil
+	return list
+}
+
+// all are the counters and limiters of this moment; both lists only grow.
+func (n *Node) all() ([]*Counter, []*Limiter) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.counted, n.limited
+}
+
+func (n *Node) sweep() {
+	_, limited := n.all()
+	now := n.config.Now().UnixNano()
+	for _, l := range limited {
+		l.sweep(now)
+	}
+}
+
+// receive merges one message; what is no message changes nothing.
+func (n *Node) receive(b []byte) {
+	n.tally.received.Add(1)
+	m, err := parse(b)
+	if err != nil {
+		n.tally.garbage.Add(1)
+		return
+	}
+	if m.sender == n.me && m.run == n.run {
+		n.tally.own.Add(1)
+		return
+	}
+	repeated, conflict := n.peers.note(n.me, &m, n.config.Now())
+	if conflict {
+		n.conflict(m.sender)
+	}
+	if repeated {
+		n.tally.repeated.Add(1)
+		return
+	}
+	if m.ask {
+		n.stateDue.Store(true)
+	}
+	n.apply(&m)
+}
+
+func (n *Node) apply(m *message) {
+	for i := range m.counts {
+		if c := n.counter(m.counts[i].name); c != nil {
+			c.merge(m.counts[i].count)
+		}
+	}
+	now := n.config.Now().UnixNano()
+	for i := range m.windows {
+		w := &m.windows[i]
+		n.mu.RLock()
+		l := n.limiters[w.limiter]
+		n.mu.RUnlock()
+		if l != nil {
+			l.merge(w, now)
+		}
+	}
+}
+
+func (n *Node) conflict(a crdt.Actor) {
+	n.tally.conflicts.Add(1)
+	if n.config.OnConflict != nil {
+		n.config.OnConflict(a)
+	}
+}
+
+func checkName(what, name string) error {
+	if name == "" || len(name) > MaxName {
+		return invalid("the %s has %d bytes; it needs 1 to %d", what, len(name), MaxName)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("edge: %s: %w", fmt.Sprintf(format, args...), fs.ErrInvalid)
+}

@@ -1,0 +1,150 @@
+package edge
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// Stats counts what has happened since Open.
+type Stats struct {
+	// Sent and SendErrors are messages given to the link, and those it refused.
+	Sent, SendErrors uint64
+	// Received are all messages that came: also Own ones, Repeated ones and Garbage,
+	// which are ignored.
+	Received, Own, Repeated, Garbage uint64
+	// Skewed are keys' counts from a window too far ahead, which were ignored: the
+	// sender's clock or this one is wrong.
+	Skewed uint64
+	// Mismatched are keys' counts of a limiter that has other windows on the sender,
+	// which were ignored.
+	Mismatched uint64
+	// Full are counts that found no room: see [MaxCounters], [LimiterConfig.MaxKeys].
+	Full uint64
+	// Evicted are idle keys that were forgotten.
+	Evicted uint64
+	// Conflicts are calls of [Config.OnConflict].
+	Conflicts uint64
+}
+
+type tally struct {
+	sent, sendErrors, received, own, repeated, garbage, skewed, mismatched, full, evicted, conflicts atomic.Uint64
+}
+
+// Stats are the counts of this moment.
+func (n *Node) Stats() Stats {
+	t := &n.tally
+	return Stats{
+		Sent: t.sent.Load(), SendErrors: t.sendErrors.Load(),
+		Received: t.received.Load(), Own: t.own.Load(), Repeated: t.repeated.Load(), Garbage: t.garbage.Load(),
+		Skewed: t.skewed.Load(), Mismatched: t.mismatched.Load(), Full: t.full.Load(),
+		Evicted: t.evicted.Load(), Conflicts: t.conflicts.Load(),
+	}
+}
+
+// Peer is another node.
+type Peer struct {
+	Actor crdt.Actor
+	// Heard is when its last message came.
+	Heard time.Time
+}
+
+// Peers are the nodes heard in the last hour, in order.
+func (n *Node) Peers() []Peer { return n.peers.list(n.config.Now()) }
+
+const (
+	// maxPeers bounds what is remembered of senders.
+	maxPeers = 10_000
+	// peerTime is how long a sender is remembered.
+	peerTime = time.Hour
+)
+
+// peers remembers senders, to find repeated messages and second actors of one name.
+type peers struct {
+	mu    sync.Mutex
+	known map[crdt.Actor]*peer
+}
+
+type peer struct {
+	run      uint64
+	last     uint64 // the greatest number of a message
+	seen     uint64 // bit i: the message last-i has come
+	heard    time.Time
+	conflict bool
+}
+
+// note reports that the message has come before, and that its sender is, for the
+// first time, one of two of its name.
+func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, conflict bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.known[m.sender]
+	if s == nil {
+		if p.forget(now); len(p.known) >= maxPeers {
+			return false, false
+		}
+		s = &peer{run: m.run}
+		p.known[m.sender] = s
+	}
+	s.heard = now
+	successor := m.sender.Node == me.Node && m.sender.Incarnation >= me.Incarnation
+	if (successor || s.run != m.run) && !s.conflict {
+		s.conflict, conflict = true, true
+	}
+	return s.run == m.run && s.repeated(m.seq), conflict
+}
+
+// forget makes room once there is none.
+func (p *peers) forget(now time.Time) {
+	if len(p.known) < maxPeers {
+		return
+	}
+	for a, s := range p.known {
+		if now.Sub(s.heard) > peerTime {
+			delete(p.known, a)
+		}
+	}
+}
+
+// repeated notes a message's number. One that is too old to tell counts as new:
+// merging it again does no harm.
+func (s *peer) repeated(seq uint64) bool {
+	if seq > s.last {
+		s.seen = s.seen<<min(seq-s.last, 64) | 1
+		s.last = seq
+		return false
+	}
+	bit := uint64(1) << min(s.last-seq, 64)
+	was := s.seen&bit != 0
+	s.seen |= bit
+	return was
+}
+
+func (p *peers) list(now time.Time) (list []Peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for a, s := range p.known {
+		if now.Sub(s.heard) <= peerTime {
+			list = append(list, Peer{a, s.heard})
+		}
+	}
+	slices.SortFunc(list, func(a, b Peer) int { return a.Actor.Compare(b.Actor) })
+	return list
+}
+
+// reused reports, the first time, that the node's own incarnation was used before.
+func (p *peers) reused(me crdt.Actor) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.known[me]
+	if s == nil {
+		s = &peer{}
+		p.known[me] = s
+	}
+	first := !s.conflict
+	s.conflict = true
+	return first
+}

@@ -1,0 +1,215 @@
+package edge
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// rule is what decides about each key of a limiter.
+type rule struct {
+	rate    limit.Rate
+	cap     limit.Rate // what this node may admit alone; Count 0: as much as all
+	maxDebt int64
+}
+
+// epoch is the number of the window of now.
+func (r *rule) epoch(now int64) int64 {
+	per := int64(r.rate.Per)
+	e := now / per
+	if now%per < 0 {
+		e--
+	}
+	return e
+}
+
+// entry is what is known of one key: counts of a window and of the one before. An
+// entry decides and merges; it has no lock and no clock.
+type entry struct {
+	key   string
+	epoch int64 // number of the window
+	debt  int64 // what windows earlier than the two have left to pay
+	own   pair
+	rest  pair   // the sum of slots
+	slots []slot // what others have counted
+	pos   int    // in shard.all
+	dirty bool   // in shard.dirty
+}
+
+// pair is a count of the entry's window and of the one before.
+type pair struct{ now, before int64 }
+
+// slot is what one other actor has counted.
+type slot struct {
+	actor unique.Handle[crdt.Actor]
+	n     pair
+}
+
+// roll moves on to a later window. A window that is more than one ahead of the time
+// that is asked for comes from a clock that was wrong, and begins anew.
+func (e *entry) roll(r *rule, to int64) {
+	switch steps := to - e.epoch; {
+	case steps < -1:
+		*e = entry{key: e.key, epoch: to, pos: e.pos, dirty: e.dirty}
+	case steps == 1:
+		e.debt = e.owed(r)
+		e.own, e.rest = pair{0, e.own.now}, pair{0, e.rest.now}
+		e.slots = slices.DeleteFunc(e.slots, func(s slot) bool { return s.n.now == 0 })
+		for i := range e.slots {
+			e.slots[i].n = pair{0, e.slots[i].n.now}
+		}
+		e.epoch = to
+	case steps > 1:
+		e.debt = r.pay(e.owed(r), e.own.now+e.rest.now, 1)
+		e.debt = r.pay(e.debt, 0, steps-2)
+		e.own, e.rest, e.slots = pair{}, pair{}, nil
+		e.epoch = to
+	}
+}
+
+// owed is what the entry's window has to pay for those before it.
+func (e *entry) owed(r *rule) int64 { return r.pay(e.debt, e.own.before+e.rest.before, 1) }
+
+// pay is the debt after a number of windows, of which the first has used some.
+func (r *rule) pay(debt, used, windows int64) int64 {
+	high, paid := bits.Mul64(uint64(r.rate.Count), uint64(windows))
+	if high != 0 || paid >= uint64(debt+used) {
+		return 0
+	}
+	return min(debt+used-int64(paid), r.maxDebt)
+}
+
+// decide says whether cost may be taken, without taking it.
+func (e *entry) decide(r *rule, now, cost int64) limit.Decision {
+	used, before := e.own.now+e.rest.now+e.owed(r), e.own.before+e.rest.before
+	d := e.ask(&r.rate, used, before, now, cost)
+	if !d.Allowed {
+		d.RetryAfter = r.retry(d.RetryAfter, used, cost)
+	}
+	if r.cap.Count > 0 {
+		d = both(d, e.ask(&r.cap, e.own.now, e.own.before, now, cost))
+	}
+	return d
+}
+
+// ask is [limit.Take] of the entry's window. A fixed window is decided here, since
+// copying a rate and a state takes longer than all the rest of a decision.
+func (e *entry) ask(r *limit.Rate, used, before, now, cost int64) (d limit.Decision) {
+	begin := e.epoch * int64(r.Per)
+	if r.Algorithm == limit.SlidingWindow {
+		_, d = limit.Take(*r, limit.State{Known: true, At: begin, Used: used, Before: before}, now, cost)
+		return d
+	}
+	d.Asked, d.Limit, d.Policy = cost, r.Count, r.Name
+	left := time.Duration(begin + int64(r.Per) - max(now, begin))
+	switch {
+	case cost < 0 || cost > r.Count:
+		d.RetryAfter = limit.Never
+	case used+cost > r.Count:
+		d.RetryAfter = left
+	default:
+		d.Allowed = true
+		used += cost
+	}
+	d.Remaining = max(r.Count-used, 0)
+	if used > 0 {
+		d.ResetAfter = left
+	}
+	return d
+}
+
+// retry is how long a fixed window has to wait: what is owed takes the next windows.
+func (r *rule) retry(after time.Duration, used, cost int64) time.Duration {
+	if r.maxDebt == 0 || after == limit.Never {
+		return after
+	}
+	over := r.pay(0, used, 1) - (r.rate.Count - cost)
+	if over <= 0 {
+		return after
+	}
+	return after + time.Duration((over+r.rate.Count-1)/r.rate.Count)*r.rate.Per
+}
+
+// both is the decision of what all nodes may and of what this one may alone.
+func both(all, alone limit.Decision) limit.Decision {
+	d := all
+	d.Allowed = all.Allowed && alone.Allowed
+	d.Remaining = min(untaken(&all, d.Allowed), untaken(&alone, d.Allowed))
+	d.RetryAfter = max(all.RetryAfter, alone.RetryAfter)
+	if all.RetryAfter == limit.Never || alone.RetryAfter == limit.Never {
+		d.RetryAfter = limit.Never
+	}
+	return d
+}
+
+// untaken is what remains of a part that was allowed in vain.
+func untaken(d *limit.Decision, taken bool) int64 {
+	if d.Allowed && !taken {
+		return d.Remaining + d.Asked
+	}
+	return d.Remaining
+}
+
+// idle reports that the entry says at the window to what an unknown key would.
+func (e *entry) idle(r *rule, to int64) bool {
+	if e.dirty || to-e.epoch < 2 {
+		return false
+	}
+	debt := r.pay(e.owed(r), e.own.now+e.rest.now, 1)
+	return r.pay(debt, 0, to-e.epoch-1) == 0
+}
+
+// merge joins what another node knows. What is of the window before counts there;
+// what is older does not count any more.
+func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor]) {
+	if w.epoch > e.epoch {
+		e.roll(r, w.epoch)
+	}
+	age := e.epoch - w.epoch
+	if age > 1 {
+		return
+	}
+	if age == 0 {
+		e.debt = max(e.debt, min(w.debt, r.maxDebt))
+	}
+	for _, s := range w.slots {
+		if age == 1 {
+			s.n = pair{0, s.n.now}
+		}
+		e.raise(s, self)
+	}
+}
+
+// raise takes the greater of two reports.
+func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) {
+	if s.actor == self {
+		e.own.raise(s.n)
+		return
+	}
+	by := e.slots[e.find(s.actor)].n.raise(s.n)
+	e.rest.now += by.now
+	e.rest.before += by.before
+}
+
+// find is the place of the actor's slot, which is made if there is none.
+func (e *entry) find(a unique.Handle[crdt.Actor]) int {
+	for i := range e.slots {
+		if e.slots[i].actor == a {
+			return i
+		}
+	}
+	e.slots = append(e.slots, slot{actor: a})
+	return len(e.slots) - 1
+}
+
+// raise makes p at least to and returns by how much it grew.
+func (p *pair) raise(to pair) (by pair) {
+	by = pair{max(to.now-p.now, 0), max(to.before-p.before, 0)}
+	p.now += by.now
+	p.before += by.before
+	return by
+}
