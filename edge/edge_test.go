@@ -426,13 +426,70 @@ func TestMessagesAreBounded(t *testing.T) {
 	})
 }
 
+// TestLateCounts: what was counted at the end of a window and comes in the next one
+// counts in the window it was taken in, and what it was too much is owed.
+func TestLateCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		_, ls := cluster(t, hub, 2, LimiterConfig{Rate: ten})
+		pass(8990 * time.Millisecond)
+		take(t, ls[0], "k", 10)
+		take(t, ls[1], "k", 4)
+		hub.Split("n00", "n01")
+		pass(20 * time.Millisecond)
+		take(t, ls[1], "k", 1)
+		hub.Heal()
+		hub.Down("n01", true) // so that n00 does not move on by what it hears
+		pass(9900 * time.Millisecond)
+		if got, before := ls[1].Count("k", time.Now()), ls[1].Count("k", time.Now().Add(-10*time.Second)); got != 1 || before != 14 {
+			t.Fatalf("%d now and %d before", got, before)
+		}
+		if d := take(t, ls[1], "k", 0); d.Remaining != 5 {
+			t.Fatalf("one was taken and four are owed: %+v", d)
+		}
+	})
+}
+
+// interrupted is a link that has something done while a message is built: before it
+// is sent, the counter is added to.
+type interrupted struct {
+	tape
+	during func()
+}
+
+func (l *interrupted) Send(m []byte) error {
+	if l.during != nil {
+		l.during()
+	}
+	return l.tape.Send(m)
+}
+
+// TestAdditionDuringFlush: an addition while the flush sends is in the next one.
+func TestAdditionDuringFlush(t *testing.T) {
+	link := &interrupted{}
+	n := open(t, Config{Actor: "a", Link: link, MaxMessage: 1})
+	n.Close()
+	add(t, n, "x", 1)
+	link.during = func() { add(t, n, "x", 1); link.during = nil }
+	n.flush(false)
+	n.flush(false)
+	other, _ := listener(t)
+	for _, m := range link.sent {
+		other.receive(m)
+	}
+	if other.Count("x") != 2 {
+		t.Fatalf("%d arrived of 2", other.Count("x"))
+	}
+}
+
 // TestClockFarOff: a node in 2099 limits nobody but itself, and is well once its
 // clock is.
 func TestClockFarOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := edgetest.NewHub(edgetest.Faults{})
-		skew := time.Duration(99*365*24) * time.Hour
-		clock := func() time.Time { return time.Now().Add(skew) }
+		var skew atomic.Int64
+		skew.Store(int64(99 * 365 * 24 * time.Hour))
+		clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
 		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: clock})
 		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
 		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
@@ -443,7 +500,7 @@ func TestClockFarOff(t *testing.T) {
 		if d := take(t, lb, "k", 10); !d.Allowed || b.Stats().Skewed == 0 {
 			t.Fatalf("%+v, %+v", d, b.Stats())
 		}
-		skew = 0
+		skew.Store(0)
 		pass(10 * time.Second)
 		if d := take(t, la, "k", 1); !d.Allowed {
 			t.Fatalf("the clock is right again: %+v", d)

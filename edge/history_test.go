@@ -253,7 +253,7 @@ func history(t *testing.T, seed uint64) []edgetest.Delivery {
 // TestHistories: whatever the network does, afterwards every node has exactly what
 // callers were told.
 func TestHistories(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) { history(t, seed) })
 		if t.Failed() {
 			return
