@@ -16,7 +16,7 @@
 //
 // # What a limit promises
 //
-// A decision takes no time and knows what the others had told by then, so several
+// A decision waits for nobody and knows what the others had told by then, so several
 // nodes together can admit more than the rate: in a window at most what the others
 // admit within one [Config.Flush] and the time of a message, and while nodes cannot
 // hear each other up to the whole rate each. [LimiterConfig.LocalCap] bounds what

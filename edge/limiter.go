@@ -33,8 +33,7 @@ type LimiterConfig struct {
 	// to 16 times Rate.Count; 0: Rate.Count, negative: nothing. Only of a fixed window: a sliding one counts
 	// the window before by itself.
 	MaxDebt int64
-	// MaxKeys bounds the keys that are remembered; 0: 1,000,000. A key takes about
-	// 200 bytes with three nodes.
+	// MaxKeys bounds the keys that are remembered; 0: 1,000,000.
 	MaxKeys int
 }
 
