@@ -120,7 +120,7 @@ func TestSchemaAgrees(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 16))
 	agreed := map[bool]int{}
-	for range 20_000 {
+	for range 5_000 {
 		file := v.file(rng)
 		text, err := json.Marshal(file)
 		if err != nil {
@@ -138,7 +138,7 @@ func TestSchemaAgrees(t *testing.T) {
 		}
 		agreed[want]++
 	}
-	if agreed[true] < 2000 || agreed[false] < 2000 {
+	if agreed[true] < 500 || agreed[false] < 500 {
 		t.Errorf("good and bad files: %v, too few of one kind to judge", agreed)
 	}
 }
