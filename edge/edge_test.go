@@ -138,7 +138,7 @@ func drain(t testing.TB, ls []*Limiter) (admitted int) {
 }
 
 // TestAgainstModel: a model that keeps every operation and knows nothing of rolling
-// decides the same, also after pauses, with charges, caps and a clock that steps back.
+// decides the same, also after pauses, with charges and caps.
 func TestAgainstModel(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
