@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"runtime"
 	"sync"
 	"time"
 
@@ -219,4 +220,5 @@ func spaceHooksTellLoss(ctx context.Context, e *Env) {
 		return len(d.entries) > 0
 	})
 	refused(d.read(name, "end")[0], holdfast.ErrLost, "what the hook is told of a lost hold")
+	runtime.KeepAlive(h) // one that nobody can reach is released
 }
