@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,8 +33,14 @@ type conn struct {
 
 // attached is a session with claims that wait.
 type attached struct {
-	number uint64 // of the newest attach
-	waits  []*wait
+	number uint64  // of the newest attach
+	waits  []*wait // by claim: thousands may wait, and each table tells of all
+}
+
+// from is where the waits for a claim begin.
+func (a *attached) from(seq uint64) int {
+	at, _ := slices.BinarySearchFunc(a.waits, seq, func(w *wait, seq uint64) int { return cmp.Compare(w.seq, seq) })
+	return at
 }
 
 // wait is one claim that waits.
@@ -79,7 +86,7 @@ func (l *line) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, er
 	l.numbers++
 	a.number = l.numbers
 	w := &wait{l: x, seq: seq, queued: queued, from: a.number, done: make(chan outcome, 1)}
-	a.waits = append(a.waits, w)
+	a.waits = slices.Insert(a.waits, a.from(seq), w)
 	l.conn.Attach(x.id, a.number)
 	return w, nil
 }
@@ -122,7 +129,12 @@ func (l *line) remove(w *wait) {
 func (l *line) drop(w *wait) {
 	a := l.waits[w.l.id]
 	l.unfollow(w.l.ns)
-	a.waits = slices.DeleteFunc(a.waits, func(x *wait) bool { return x == w })
+	for i := a.from(w.seq); i < len(a.waits) && a.waits[i].seq == w.seq; i++ {
+		if a.waits[i] == w {
+			a.waits = slices.Delete(a.waits, i, i+1)
+			break
+		}
+	}
 	if len(a.waits) > 0 {
 		return
 	}
@@ -199,9 +211,9 @@ func (a *attached) table(m *session.Message) {
 // told passes news of a claim on; table is the number of the table that it is
 // from, 0: none.
 func (a *attached) told(r *core.Push, table uint64) {
-	for _, w := range a.waits {
+	for _, w := range a.waits[a.from(r.Seq):] {
 		if w.seq != r.Seq {
-			continue
+			return
 		}
 		w.seen = max(w.seen, table)
 		if r.State != core.ClaimWaiting {
