@@ -35,7 +35,7 @@ type serving struct {
 	cert, key, clientCA, ca   string
 	peerCert, peerKey, peerCA string
 	limits                    server.Limits
-	calls, waits              int
+	calls, waits, streams     int
 }
 
 // limitFlags add the limits of a node.
@@ -50,6 +50,7 @@ func (s *serving) limitFlags(f *pflag.FlagSet) {
 	f.IntVar(&l.Queue, "max-queue", d.Queue, "commands that wait for the disk; keepalives and releases are refused last")
 	f.IntVar(&s.calls, "max-calls", api.DefaultCalls, "plain calls under way")
 	f.IntVar(&s.waits, "max-waits", api.DefaultWaits, "plain calls that wait, watches and streams")
+	f.IntVar(&s.streams, "max-streams", api.DefaultStreams, "of those, on one connection")
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -106,7 +107,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits}
+	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits, Streams: s.streams}
 	if err := s.clientTLS(&web); err != nil {
 		return err
 	}

@@ -23,6 +23,10 @@ var classes = classTable(map[admission.Class]string{
 		FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
 })
 
+// mayWait are the calls that may wait for a hold.
+var mayWait = methodSet(`LockService/Lock RWLockService/AcquireRead RWLockService/AcquireWrite RWLockService/Upgrade
+	SemaphoreService/Acquire ElectionService/Campaign LatchService/Wait BarrierService/Arrive`)
+
 func classTable(names map[admission.Class]string) map[string]admission.Class {
 	all := map[string]admission.Class{}
 	for class, list := range names {

@@ -1,12 +1,18 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"net"
+	"strings"
 	"testing"
 
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
@@ -40,7 +46,7 @@ func TestEveryCallHasAClass(t *testing.T) {
 
 func TestGate(t *testing.T) {
 	var g gate
-	g.limit(8, 8)
+	g.limit(8, 8, 8)
 	var leaves []func()
 	for g.work.Used < 6 {
 		leave, err := g.enter(admission.Grant)
@@ -52,7 +58,7 @@ func TestGate(t *testing.T) {
 	if _, err := g.enter(admission.Grant); err == nil {
 		t.Error("a seventh of six")
 	}
-	resume, err := g.rest()
+	resume, err := g.rest(t.Context())
 	if err != nil || g.work.Used != 5 || g.stay.Used != 1 {
 		t.Fatalf("one waits: %v, %+v", err, &g)
 	}
@@ -66,6 +72,54 @@ func TestGate(t *testing.T) {
 		leave()
 	}
 	if g.work.Used != 0 || g.stay.Used != 0 {
+		t.Errorf("all have left, and %+v", &g)
+	}
+}
+
+// One connection has its share of the calls that stay, whatever they are, and a bit
+// more for those that keep sessions; others are none the worse, and all is given back.
+func TestGate_Connections(t *testing.T) {
+	var g gate
+	g.limit(1000, 1000, 3)
+	on := func(port int) context.Context {
+		return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{Port: port}})
+	}
+	one, other := on(1), on(2)
+	var leaves []func()
+	take := func(f func() (func(), error)) error {
+		leave, err := f()
+		if err == nil {
+			leaves = append(leaves, leave)
+		}
+		return err
+	}
+	watch := func(ctx context.Context) func() (func(), error) {
+		return func() (func(), error) { return g.settle(ctx, admission.List) }
+	}
+	wait := func() (func(), error) { return g.rest(one) }
+	pass := func() (func(), error) { return g.away(one, admission.Grant, true) }
+	for _, f := range []func() (func(), error){watch(one), wait, pass} {
+		if err := take(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, f := range []func() (func(), error){watch(one), wait, pass} {
+		if err := take(f); !errors.Is(err, driver.ErrExhausted) || !strings.Contains(err.Error(), "3 watches") || !strings.Contains(err.Error(), "--max-streams") {
+			t.Errorf("call %d of a full connection: %v", i, err)
+		}
+	}
+	for what, f := range map[string]func() (func(), error){
+		"sessions": func() (func(), error) { return g.settle(one, admission.Keep) }, "another connection": watch(other), "no connection": watch(t.Context()),
+		"a passing call": func() (func(), error) { return g.away(one, admission.Grant, false) },
+	} {
+		if err := take(f); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if g.work.Used != 0 || g.stay.Used != 0 || len(g.conns) != 0 {
 		t.Errorf("all have left, and %+v", &g)
 	}
 }

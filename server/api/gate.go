@@ -1,76 +1,151 @@
 package api
 
 import (
+	"context"
+	"net"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/peer"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // gate bounds the calls under way: those that work, and those that stay for long,
-// because they wait for a hold, watch, or carry sessions.
+// because they wait for a hold, watch, or carry sessions. Of the latter one connection
+// may have only so many: HTTP/2 has an end to what one carries at once, and whoever
+// comes then waits without a word, be it a release.
 type gate struct {
 	mu         sync.Mutex
 	work, stay admission.Room
+	streams    int              // that one connection may have
+	conns      map[net.Addr]int // that stay, by connection
 }
 
-func (g *gate) limit(calls, stays int) {
+// spareStreams are for streams that keep sessions, on a connection that has no place
+// for anything else.
+const spareStreams = 256
+
+func (g *gate) limit(calls, stays, streams int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.Limit, g.stay.Limit = calls, stays
+	g.work.Limit, g.stay.Limit, g.streams = calls, stays, streams
+	g.conns = map[net.Addr]int{}
 }
 
 // enter takes a call in; leave has to be called when it ends.
 func (g *gate) enter(c admission.Class) (leave func(), err error) {
-	return g.into(&g.work, "--max-calls", c)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if wait, ok := g.work.Takes(c); !ok {
+		return nil, busy(&g.work, "--max-calls", wait)
+	}
+	g.work.Used++
+	return g.locked(func() { g.work.Used-- }), nil
 }
 
 // settle takes a call in that will stay.
-func (g *gate) settle(c admission.Class) (leave func(), err error) {
-	return g.into(&g.stay, "--max-waits", c)
-}
-
-func (g *gate) into(r *admission.Room, flag string, c admission.Class) (leave func(), err error) {
+func (g *gate) settle(ctx context.Context, c admission.Class) (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if wait, ok := r.Takes(c); !ok {
-		return nil, busy(r, flag, wait)
+	conn, err := g.stays(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	r.Used++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		r.Used--
-	}, nil
+	g.stay.Used++
+	return g.locked(func() {
+		g.stay.Used--
+		g.unbind(conn)
+	}), nil
 }
 
 // rest turns a call that works into one that waits for a hold; resume has to be
 // called when it works again.
-func (g *gate) rest() (resume func(), err error) {
+func (g *gate) rest(ctx context.Context) (resume func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if wait, ok := g.stay.Takes(admission.Grant); !ok {
-		return nil, busy(&g.stay, "--max-waits", wait)
+	conn, err := g.stays(ctx, admission.Grant)
+	if err != nil {
+		return nil, err
 	}
 	g.move(-1)
+	return g.locked(func() {
+		g.move(1)
+		g.unbind(conn)
+	}), nil
+}
+
+// locked is f, with g locked.
+func (g *gate) locked(f func()) func() {
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.move(1)
-	}, nil
+		f()
+	}
+}
+
+// stays finds room for a call that will stay, and binds it to its connection.
+func (g *gate) stays(ctx context.Context, c admission.Class) (net.Addr, error) {
+	if wait, ok := g.stay.Takes(c); !ok {
+		return nil, busy(&g.stay, "--max-waits", wait)
+	}
+	return g.bind(ctx, c)
+}
+
+// bind counts a call that will stay for its connection; nil: that has no others.
+func (g *gate) bind(ctx context.Context, c admission.Class) (net.Addr, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, nil
+	}
+	most := g.streams
+	if c == admission.Keep {
+		most += spareStreams
+	}
+	if n := g.conns[p.Addr]; n >= most {
+		return nil, driver.Errorf("call", "", driver.ErrExhausted,
+			"this connection has %d watches, streams and calls that wait, as many as one may: end some, open another connection, or let one have more (serve --max-streams)", n)
+	}
+	g.conns[p.Addr]++
+	return p.Addr, nil
+}
+
+func (g *gate) unbind(conn net.Addr) {
+	if conn == nil {
+		return
+	}
+	if g.conns[conn]--; g.conns[conn] == 0 {
+		delete(g.conns, conn)
+	}
 }
 
 // away counts a call that the leader is asked for among those that wait, since only
 // the leader knows whether it does; while there is room, else it goes on working
-// here. back has to be called with the answer.
-func (g *gate) away(c admission.Class) (back func()) {
-	if c == admission.Grant {
-		if back, err := g.rest(); err == nil {
-			return back
+// here. One that may wait has to find a place on its connection. back has to be
+// called with the answer.
+func (g *gate) away(ctx context.Context, c admission.Class, mayWait bool) (back func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c != admission.Grant {
+		return func() {}, nil
+	}
+	var conn net.Addr
+	if mayWait {
+		if conn, err = g.bind(ctx, c); err != nil {
+			return nil, err
 		}
 	}
-	return func() {}
+	_, room := g.stay.Takes(c)
+	if room {
+		g.move(-1)
+	}
+	return g.locked(func() {
+		if room {
+			g.move(1)
+		}
+		g.unbind(conn)
+	}), nil
 }
 
 func (g *gate) move(n int) {

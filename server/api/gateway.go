@@ -43,7 +43,7 @@ type gateway struct {
 func newGateway(s *server.Server) *gateway {
 	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
 	g.line.s = s
-	g.gate.limit(DefaultCalls, DefaultWaits)
+	g.gate.limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tenures = &tenures{s: s, life: g.life}

@@ -213,7 +213,7 @@ func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error
 		return held{}, err
 	}
 	defer l.g.line.remove(x)
-	resume, err := l.g.gate.rest()
+	resume, err := l.g.gate.rest(ctx)
 	if err != nil {
 		return held{}, l.takeBack(ctx, seq, err)
 	}

@@ -109,7 +109,7 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 	began := time.Now()
 	ctx, err := withCaller(ss.Context(), metadataOf(ss.Context()))
 	if err == nil {
-		err = g.staying(method, func() error {
+		err = g.staying(ctx, method, func() error {
 			return handle(srv, calledStream{ss, ctx, method != pb.SessionStream_Attach_FullMethodName})
 		})
 	}
@@ -122,8 +122,8 @@ func (g *gateway) streaming(method string, srv any, ss grpc.ServerStream, handle
 }
 
 // staying runs a call that may stay for long, if there is room.
-func (g *gateway) staying(method string, f func() error) error {
-	leave, err := g.gate.settle(classOf(method))
+func (g *gateway) staying(ctx context.Context, method string, f func() error) error {
+	leave, err := g.gate.settle(ctx, classOf(method))
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (o overHTTP) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 		began := time.Now()
 		ctx, err := o.with(ctx, c.RequestHeader().Get)
 		if err == nil {
-			err = o.g.staying(c.Spec().Procedure, func() error { return next(ctx, c) })
+			err = o.g.staying(ctx, c.Spec().Procedure, func() error { return next(ctx, c) })
 		}
 		return o.ended(ctx, c.Spec().Procedure, began, err)
 	}

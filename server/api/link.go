@@ -70,12 +70,24 @@ func (c current) Clone() credentials.TransportCredentials { return c }
 
 // link is the way to a leader, for one tenure.
 type link struct {
-	conn *grpc.ClientConn
-	web  *http.Transport
-	url  url.URL
-	uses int // calls that wait for an answer
-	stop context.CancelFunc
+	addr  string
+	way   credentials.TransportCredentials
+	conns []*lane
+	web   *http.Transport
+	url   url.URL
+	uses  int // calls that wait for an answer
+	stop  context.CancelFunc
 }
+
+// lane is one of the connections of a link.
+type lane struct {
+	conn *grpc.ClientConn
+	uses int
+}
+
+// laneCalls is how many calls go over one connection at a time: far fewer than it
+// could carry, since some may stay for long.
+const laneCalls = 1024
 
 // use is the way to the leader of t, for one call; leave has to be called with its
 // answer.
@@ -83,18 +95,18 @@ func (r *relay) use(t *tenure) (*link, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.link == nil {
-		l, err := r.dial(t.Addr)
-		if err != nil {
+		t.link = r.link(t.Addr)
+		if _, err := t.link.lane(); err != nil { // over which it is watched
+			t.link = nil
 			return nil, err
 		}
-		t.link = l
 		context.AfterFunc(t.ctx, func() { r.ended(t) })
 	}
 	l := t.link
 	if l.uses++; l.uses == 1 {
 		var ctx context.Context
 		ctx, l.stop = context.WithCancel(t.ctx)
-		go r.watch(ctx, t, l.conn)
+		go r.watch(ctx, t, l.conns[0].conn)
 	}
 	return l, nil
 }
@@ -113,6 +125,24 @@ func (r *relay) leave(t *tenure) {
 	}
 }
 
+// invoke runs a call over one of the connections.
+func (r *relay) invoke(ctx context.Context, l *link, method string, in, out any) error {
+	r.mu.Lock()
+	x, err := l.lane()
+	if err == nil {
+		x.uses++
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = x.conn.Invoke(ctx, method, in, out)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.uses--
+	return err
+}
+
 // ended closes the way to a leader whose tenure is over. Calls under way end by
 // themselves and close it then.
 func (r *relay) ended(t *tenure) {
@@ -124,24 +154,38 @@ func (r *relay) ended(t *tenure) {
 }
 
 func (l *link) close() {
-	l.conn.Close()
+	for _, x := range l.conns {
+		x.conn.Close()
+	}
 	l.web.CloseIdleConnections()
 }
 
-// dial opens the way to a leader; nothing is sent yet. r is locked.
-func (r *relay) dial(addr string) (*link, error) {
-	l := &link{web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
-	way := insecure.NewCredentials()
+// link is a way to a leader; nothing is sent yet. r is locked.
+func (r *relay) link(addr string) *link {
+	l := &link{addr: addr, way: insecure.NewCredentials(), web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
 	if cfg, cas := r.tls, r.cas; cfg != nil {
-		way = current{credentials.NewTLS(cfg), cfg, cas}
-		l.url.Scheme = "https"
+		l.way, l.url.Scheme = current{credentials.NewTLS(cfg), cfg, cas}, "https"
 		l.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return (&tls.Dialer{Config: trusting(cfg, cas)}).DialContext(ctx, network, addr)
 		}
 	}
-	var err error
-	l.conn, err = grpc.NewClient(addr, grpc.WithTransportCredentials(way), grpc.WithStatsHandler(sentHandler{}))
-	return l, err
+	return l
+}
+
+// lane is the first connection with room for a call, or a new one.
+func (l *link) lane() (*lane, error) {
+	for _, x := range l.conns {
+		if x.uses < laneCalls {
+			return x, nil
+		}
+	}
+	conn, err := grpc.NewClient(l.addr, grpc.WithTransportCredentials(l.way), grpc.WithStatsHandler(sentHandler{}))
+	if err != nil {
+		return nil, err
+	}
+	x := &lane{conn: conn}
+	l.conns = append(l.conns, x)
+	return x, nil
 }
 
 // watch asks the leader for a sign of life again and again, while calls wait for its

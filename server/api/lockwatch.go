@@ -124,7 +124,8 @@ func (w *lockWatches) add(x *lockWatch) (err error) {
 	if len(w.live) >= maxWatches {
 		return named(driver.Errorf("", x.Key, driver.ErrExhausted, "this stream has %d watches, as many as one may: end one, or open another stream", maxWatches), "watch", x.Key)
 	}
-	if x.leave, err = w.g.gate.settle(classOf(pb.LockService_Watch_FullMethodName)); err != nil {
+	// Of its connection it takes nothing: it shares the stream of the others.
+	if x.leave, err = w.g.gate.settle(context.Background(), classOf(pb.LockService_Watch_FullMethodName)); err != nil {
 		return err
 	}
 	w.live[x] = struct{}{}

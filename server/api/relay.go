@@ -87,11 +87,15 @@ func (g *gateway) pass(ctx context.Context, t *tenure, method string, r any) (an
 			md = append(md, name, v)
 		}
 	}
-	defer g.gate.away(classOf(method))()
+	back, err := g.gate.away(ctx, classOf(method), mayWait[method])
+	if err != nil {
+		return nil, g.status(err)
+	}
+	defer back()
 	during, cancel := t.during(ctx)
 	defer cancel()
 	var sent atomic.Bool
-	err = l.conn.Invoke(context.WithValue(metadata.AppendToOutgoingContext(during, md...), sentKey{}, &sent), method, r, out)
+	err = g.relay.invoke(context.WithValue(metadata.AppendToOutgoingContext(during, md...), sentKey{}, &sent), l, method, r, out)
 	if err == nil || fromLeader(err) {
 		return out, status.Convert(err)
 	}

@@ -73,7 +73,11 @@ func (g *gateway) ask(w http.ResponseWriter, r *http.Request, t *tenure) (err er
 		return err
 	}
 	defer leave()
-	defer g.gate.away(class)()
+	back, err := g.gate.away(r.Context(), class, false) // its connection has no other call
+	if err != nil {
+		return err
+	}
+	defer back()
 	l, err := g.relay.use(t)
 	if err != nil {
 		return g.unanswered(r.Context(), t, err, false)

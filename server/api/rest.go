@@ -267,7 +267,7 @@ func (s *Service) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 		return out.Flush()
 	}
-	err = s.plain.staying("/holdfast.v1.WatchService/Watch", func() error { return s.events(ctx, req, send) })
+	err = s.plain.staying(ctx, "/holdfast.v1.WatchService/Watch", func() error { return s.events(ctx, req, send) })
 	if err != nil && !begun {
 		fail(w, plainError(err), httpCode(s.plain.status(err)), "")
 	}

@@ -50,12 +50,16 @@ type Config struct {
 	// wait for a hold, watch or carry sessions, default 32,768. Both fill in the
 	// order of package admission; who finds no room is told when to come back.
 	Calls, Waits int
+	// Streams is how many of Waits one connection of gRPC may have, default 4,096; who
+	// wants more is told so, while other calls on it go on.
+	Streams int
 }
 
-// What Calls and Waits are by default.
+// What Calls, Waits and Streams are by default.
 const (
-	DefaultCalls = 8192
-	DefaultWaits = 32_768
+	DefaultCalls   = 8192
+	DefaultWaits   = 32_768
+	DefaultStreams = 4096
 )
 
 func (c Config) filled() Config {
@@ -65,7 +69,7 @@ func (c Config) filled() Config {
 	if c.Peek == 0 {
 		c.Peek = 10 * time.Second
 	}
-	c.Calls, c.Waits = cmp.Or(c.Calls, DefaultCalls), cmp.Or(c.Waits, DefaultWaits)
+	c.Calls, c.Waits, c.Streams = cmp.Or(c.Calls, DefaultCalls), cmp.Or(c.Waits, DefaultWaits), cmp.Or(c.Streams, DefaultStreams)
 	return c
 }
 
@@ -73,8 +77,8 @@ func (c Config) filled() Config {
 // node is there.
 func (c Config) Check(ln net.Listener) error {
 	switch {
-	case c.Calls < 0 || c.Waits < 0:
-		return driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls and %d waits make no sense: give at least 1, or 0 for the default", c.Calls, c.Waits)
+	case c.Calls < 0 || c.Waits < 0 || c.Streams < 0 || c.Streams > 1<<20:
+		return driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls, %d waits and %d streams make no sense: give at least 1, or 0 for the default, and at most 2^20 streams", c.Calls, c.Waits, c.Streams)
 	case !c.Public && !loopback(ln.Addr()):
 		return driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or make it public if everybody who reaches the port may do everything")
 	case c.Admin != nil && !loopback(c.Admin.Addr()):
@@ -103,10 +107,10 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	cfg = cfg.filled()
-	svc.plain.gate.limit(cfg.Calls, cfg.Waits)
+	svc.plain.gate.limit(cfg.Calls, cfg.Waits, cfg.Streams)
 	svc.plain.relay.secure(cfg.Relay, cfg.RelayCAs)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
-	rpc, alive := svc.grpcServer(cfg.Peek)
+	rpc, alive := svc.grpcServer(cfg.Peek, cfg.Streams)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
 	ended := make(chan error, 4)
 	go func() { ended <- p.run() }()
@@ -181,11 +185,15 @@ func (s *Service) deposed(ctx context.Context) bool {
 	return false
 }
 
+// moreStreams is how many calls a connection carries beside those that stay: they
+// come and go, and who finds no place waits for one.
+const moreStreams = 4096
+
 // grpcServer is the gRPC side of the port.
-func (s *Service) grpcServer(peek time.Duration) (*grpc.Server, *health.Server) {
+func (s *Service) grpcServer(peek time.Duration, streams int) (*grpc.Server, *health.Server) {
 	rpc := grpc.NewServer(
 		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(arrivedUnary), grpc.StreamInterceptor(arrivedStream),
-		grpc.MaxHeaderListSize(maxHeader), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(8192),
+		grpc.MaxHeaderListSize(maxHeader), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(uint32(streams+moreStreams)),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

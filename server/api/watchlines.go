@@ -41,7 +41,7 @@ func (s *Service) watchTo(w http.ResponseWriter, r *http.Request, out *lines) er
 	if err := protojson.Unmarshal(body, &req); err != nil {
 		return named(invalid("", "the body is not the JSON that this call takes: %v", err), "watch", "")
 	}
-	return s.plain.staying(pb.WatchService_Watch_FullMethodName, func() error {
+	return s.plain.staying(ctx, pb.WatchService_Watch_FullMethodName, func() error {
 		return s.Watch(&req, &sender{ctx: withNamespace(ctx), send: out.send})
 	})
 }
