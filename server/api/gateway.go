@@ -43,12 +43,20 @@ type gateway struct {
 func newGateway(s *server.Server) *gateway {
 	g := &gateway{s: s, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
 	g.line.s = s
-	g.gate.limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tenures = &tenures{s: s, life: g.life}
 	g.relay = relay{tenures: g.tenures, pulse: pulse, silence: silence}
+	g.limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	return g
+}
+
+// limit sets how many calls there may be, of them waits, and waits on one connection.
+// A connection to the leader gets a quarter of what the leader takes on it: nodes of
+// one group have the same limits.
+func (g *gateway) limit(calls, waits, streams int) {
+	g.gate.limit(calls, waits, streams)
+	g.relay.laneCalls = max(1, streams/4)
 }
 
 // drain ends all waits, and returns when they are withdrawn.

@@ -28,6 +28,9 @@ type relay struct {
 	cas func() *x509.CertPool // nil: those of tls
 
 	pulse, silence time.Duration
+	// laneCalls is how many calls go over one connection to a leader at a time: far
+	// fewer than it takes, since some may stay for long.
+	laneCalls int
 }
 
 // How often a leader is asked for a sign of life while calls wait for its answer, and
@@ -85,10 +88,6 @@ type lane struct {
 	uses int
 }
 
-// laneCalls is how many calls go over one connection at a time: far fewer than it
-// could carry, since some may stay for long.
-const laneCalls = 1024
-
 // use is the way to the leader of t, for one call; leave has to be called with its
 // answer.
 func (r *relay) use(t *tenure) (*link, error) {
@@ -96,7 +95,7 @@ func (r *relay) use(t *tenure) (*link, error) {
 	defer r.mu.Unlock()
 	if t.link == nil {
 		t.link = r.link(t.Addr)
-		if _, err := t.link.lane(); err != nil { // over which it is watched
+		if _, err := t.link.lane(r.laneCalls); err != nil { // over which it is watched
 			t.link = nil
 			return nil, err
 		}
@@ -128,7 +127,7 @@ func (r *relay) leave(t *tenure) {
 // invoke runs a call over one of the connections.
 func (r *relay) invoke(ctx context.Context, l *link, method string, in, out any) error {
 	r.mu.Lock()
-	x, err := l.lane()
+	x, err := l.lane(r.laneCalls)
 	if err == nil {
 		x.uses++
 	}
@@ -172,10 +171,10 @@ func (r *relay) link(addr string) *link {
 	return l
 }
 
-// lane is the first connection with room for a call, or a new one.
-func (l *link) lane() (*lane, error) {
+// lane is the first connection with fewer calls than most, or a new one.
+func (l *link) lane(most int) (*lane, error) {
 	for _, x := range l.conns {
-		if x.uses < laneCalls {
+		if x.uses < most {
 			return x, nil
 		}
 	}

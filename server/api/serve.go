@@ -107,7 +107,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	cfg = cfg.filled()
-	svc.plain.gate.limit(cfg.Calls, cfg.Waits, cfg.Streams)
+	svc.plain.limit(cfg.Calls, cfg.Waits, cfg.Streams)
 	svc.plain.relay.secure(cfg.Relay, cfg.RelayCAs)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek, cfg.Streams)

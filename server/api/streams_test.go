@@ -116,14 +116,12 @@ func TestStreams_Waits(t *testing.T) {
 // A node that passes calls on is not one connection among others: thousands of them
 // wait at the leader through it, and those that pass by go on.
 func TestStreams_PassedOn(t *testing.T) {
-	// More than go over one of its connections; and with thousands of callers in this
-	// process a leader may be silent for longer than the tests' quick nodes wait.
-	rigs := trioOf(t, api.Config{Streams: 1100}, 0)
+	rigs := trioOf(t, api.Config{Streams: 110}, 0)
 	at := leader(t, rigs)
 	must[*pb.LockResponse](t)(rigs[at].locks().Lock(t.Context(), &pb.LockRequest{Name: "x", TtlMs: 600_000}))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const each, clients = 1000, 3
+	const each, clients = 100, 3 // together more than one connection to the leader may have
 	ended := make(chan error, each*clients)
 	var last *rig
 	for range clients {
