@@ -41,7 +41,7 @@ func TestPeers(t *testing.T) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n\nBy `make bench-peers`; %d rounds in turns with the peer, mean rates, and the ratio with its 95 %% interval. %s\n"+
 		"The last two columns are the median processor time for each, of program and server together, which depends less on what else the machine does.\n"+
-		"Who takes part and how: package comment and tests of `bench/`.\n\n%s", heading, *rounds, machine(), tableHead)
+		"The participants and how they run: package comment and tests of `bench/`.\n\n%s", heading, *rounds, machine(), tableHead)
 	for _, c := range all {
 		text.WriteString(c.row())
 	}

@@ -87,7 +87,7 @@ func publish(t *testing.T, text, drawing string) {
 // report is the section of the document.
 func (r *results) report() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n\nBy `make bench-servers`; %d rounds, all who do the same work in turns, at a scale of %s. %s\n%s\n![How many times better than each peer](%s)\n\n%s",
+	fmt.Fprintf(&text, "%s\n\nBy `make bench-servers`; %d rounds, participants of the same work in turns, at a scale of %s. %s\n%s\n![How many times better than each peer](%s)\n\n%s",
 		heading, *rounds, contest.Num(*scaled), machine(), conditions, picture, claimHead)
 	for i := range r.verdicts {
 		text.WriteString(r.verdicts[i].row())
