@@ -68,7 +68,7 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 		}
 	}
 	ctx, traces := s.r.trace(ctx, name)
-	h, err := s.ask(ctx, &claim{r: s.r, cfg: cfg, name: name, prefix: s.prefix}, w)
+	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, prefix: s.prefix}, w)
 	err = s.r.wrap(w.op, name, need, err)
 	traces.tell(h, err)
 	return h, err
@@ -89,7 +89,7 @@ func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config)
 }
 
 // ask sends the request for c.
-func (s *Space) ask(ctx context.Context, c *claim, w *request) (*Hold, error) {
+func (s *Space) ask(ctx context.Context, c *holdState, w *request) (*Hold, error) {
 	lost := c.lost
 	w.ID, w.Spec, w.Lost, w.Waiting = newID(), c.cfg.spec, lost, c.cfg.onWait
 	w.MaxHold, w.MinHold, w.Delay = c.cfg.maxHold, c.cfg.minHold, c.cfg.delay
@@ -109,7 +109,7 @@ func (s *Space) ask(ctx context.Context, c *claim, w *request) (*Hold, error) {
 
 // begin makes the hold of a grant. It fails if the hold ended on its way here:
 // a caller that gets a Hold had it.
-func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
+func (c *holdState) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 	c.since = time.Now()
 	c.first.c = c
 	c.mu.Lock()
@@ -129,7 +129,7 @@ func (c *claim) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 }
 
 // set makes the claim a hold and sets its timer, unless it has ended.
-func (c *claim) set() error {
+func (c *holdState) set() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over != nil {
@@ -143,7 +143,7 @@ func (c *claim) set() error {
 }
 
 // admit ties the claim to everything that can end it.
-func (c *claim) admit(lost func(error)) error {
+func (c *holdState) admit(lost func(error)) error {
 	if c.grant.Token >= maxToken {
 		return driver.Errorf("", "", nil, "the backend gave the token %d, which is not below 2⁵³", c.grant.Token)
 	}
@@ -158,7 +158,7 @@ func (c *claim) admit(lost func(error)) error {
 }
 
 // refuse gives back what was granted and is not wanted.
-func (c *claim) refuse(err error) {
+func (c *holdState) refuse(err error) {
 	c.end(err)
 	c.r.remove(c)
 	c.tie.Untie()

@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,4 +29,37 @@ func TestReadmeListsDocuments(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A word names one thing: a type of one of these names is declared at most twice,
+// and a second time only for its mirror in tests of the first.
+func TestTypeNames(t *testing.T) {
+	declared := map[string][]string{}
+	_, files := source(t)
+	for _, f := range files {
+		for _, d := range f.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			for _, s := range specs(g, ok && !f.test) {
+				declared[s] = append(declared[s], f.path)
+			}
+		}
+	}
+	for _, word := range []string{"claim", "watcher", "link", "line", "place", "turn", "wish", "lease", "grip", "rider", "convoy"} {
+		if in := declared[word]; len(in) > 2 {
+			t.Errorf("type %s is declared %d times, in %q; docs/glossary.md has other words", word, len(in), in)
+		}
+	}
+}
+
+// specs are the names of types that g declares.
+func specs(g *ast.GenDecl, wanted bool) (names []string) {
+	if !wanted {
+		return nil
+	}
+	for _, s := range g.Specs {
+		if ts, ok := s.(*ast.TypeSpec); ok {
+			names = append(names, ts.Name.Name)
+		}
+	}
+	return names
 }

@@ -177,7 +177,7 @@ func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (d
 }
 
 // handedOver ends a claim that the backend has ended at its holder's request.
-func (c *claim) handedOver() {
+func (c *holdState) handedOver() {
 	c.mu.Lock()
 	c.moved = true
 	c.mu.Unlock()

@@ -89,7 +89,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.Err()
 }
 
-func (c *claim) checkExtend() error {
+func (c *holdState) checkExtend() error {
 	if c.cfg.maxHold == 0 {
 		return invalid("it has no MaxHold to extend; it lasts as long as its session")
 	}
@@ -108,7 +108,7 @@ func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
 	return c.r.wrap("renew", c.name, driver.FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
 }
 
-func (c *claim) checkRenew(ttl time.Duration) error {
+func (c *holdState) checkRenew(ttl time.Duration) error {
 	if !c.cfg.spec.Manual {
 		return invalid("the library renews it; make it with ManualRenew to do so by hand")
 	}
@@ -232,7 +232,7 @@ func (g *holdRef) release() {
 
 // letGo takes g off the claim. It tells whether g was the last, and if not,
 // whether the claim was lost.
-func (c *claim) letGo(g *holdRef) (last bool, err error) {
+func (c *holdState) letGo(g *holdRef) (last bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count--
@@ -245,7 +245,7 @@ func (c *claim) letGo(g *holdRef) (last bool, err error) {
 }
 
 // lostError is why the claim ended; nil if it was released or has moved on.
-func (c *claim) lostError() error {
+func (c *holdState) lostError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over == ErrReleased {
@@ -256,7 +256,7 @@ func (c *claim) lostError() error {
 
 // patience is how long a release may block: a hold that ends in a second needs
 // no release after it.
-func (c *claim) patience() time.Duration {
+func (c *holdState) patience() time.Duration {
 	d, ok := c.deadline()
 	if !ok {
 		return patience
@@ -268,7 +268,7 @@ func (c *claim) patience() time.Duration {
 // free for others as soon as its holder confirms. Only one that its MaxHold ended
 // is not, if it has a Delay: that begins when the backend ends it, which is a
 // little later, and would not if it were given back before.
-func (c *claim) giveBack(wait time.Duration, lost error) error {
+func (c *holdState) giveBack(wait time.Duration, lost error) error {
 	if c.gone() || c.cfg.delay > 0 && errors.Is(lost, errMaxHold) {
 		return lost
 	}
@@ -299,7 +299,7 @@ func unanswered(ctx context.Context, took time.Duration, err error) error {
 
 // gone: the backend's side has gone on as another claim, or ends by itself with
 // its session.
-func (c *claim) gone() bool {
+func (c *holdState) gone() bool {
 	c.mu.Lock()
 	moved := c.moved
 	c.mu.Unlock()
@@ -307,12 +307,12 @@ func (c *claim) gone() bool {
 }
 
 // sessionOver reports that the session is over.
-func (c *claim) sessionOver() bool {
+func (c *holdState) sessionOver() bool {
 	return c.grant.Session != nil && c.grant.Session.Err() != nil
 }
 
 // tell does the backend's part of a release once.
-func (c *claim) tell(ctx context.Context) error {
+func (c *holdState) tell(ctx context.Context) error {
 	err := c.grant.Handle.Release(ctx)
 	if !c.cfg.spec.Manual || again(err) {
 		return err
@@ -323,7 +323,7 @@ func (c *claim) tell(ctx context.Context) error {
 // claim is a granted request. Sessions, drivers and the Space refer to it; the
 // caller's Hold refers to a holdRef of it and is referred to by nobody here, so
 // that its becoming unreachable can be noticed.
-type claim struct {
+type holdState struct {
 	r      *spaceState
 	cfg    *config
 	name   string // the wanted names, for people
@@ -331,7 +331,7 @@ type claim struct {
 	prefix string // of the Space that made it
 	since  time.Time
 
-	next, prev *claim // in the ring of spaceState; under spaceState.mu
+	next, prev *holdState // in the ring of spaceState; under spaceState.mu
 	tie        driver.Tie
 
 	mu    sync.Mutex
@@ -347,7 +347,7 @@ type claim struct {
 // holdRef is one Hold's share of a claim: the first one, or one that joined.
 // Guarded by its claim's mutex.
 type holdRef struct {
-	c        *claim
+	c        *holdState
 	next     *holdRef
 	released bool
 	done     chan struct{}
@@ -358,7 +358,7 @@ type holdRef struct {
 
 // lost ends the claim because of cause. Drivers and sessions call it under their
 // locks, so the hooks are told beside.
-func (c *claim) lost(cause error) {
+func (c *holdState) lost(cause error) {
 	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
 	c.mu.Lock()
 	first := c.finish(over)
@@ -384,7 +384,7 @@ func reason(cause error) error {
 }
 
 // end ends the claim once and tells the hooks; false: it had ended.
-func (c *claim) end(over error) bool {
+func (c *holdState) end(over error) bool {
 	c.mu.Lock()
 	first, begun := c.finish(over), c.begun
 	c.mu.Unlock()
@@ -401,7 +401,7 @@ func (c *claim) end(over error) bool {
 // finish ends the claim once; false: it had ended. A caller that learns here or by
 // looking that it is over finds everything bound to it ended too: that is done
 // under the lock, so that no Release can tell the backend before. c.mu is held.
-func (c *claim) finish(over error) bool {
+func (c *holdState) finish(over error) bool {
 	if c.over != nil {
 		return false
 	}
@@ -411,7 +411,7 @@ func (c *claim) finish(over error) bool {
 }
 
 // stop ends all that the claim keeps going; c.mu is held.
-func (c *claim) stop() {
+func (c *holdState) stop() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -422,7 +422,7 @@ func (c *claim) stop() {
 
 // why spells an end out. A release is kept short until somebody asks, since
 // most holds are released and nobody does.
-func (c *claim) why(over error) error {
+func (c *holdState) why(over error) error {
 	if over == ErrReleased {
 		return &Error{Op: "hold", Name: c.name, Kind: ErrReleased}
 	}
@@ -452,7 +452,7 @@ func closeOnce(ch chan struct{}) {
 var errMaxHold = errors.New("its MaxHold has passed")
 
 // look compares the clock, so that a late timer lets nobody act.
-func (c *claim) look() {
+func (c *holdState) look() {
 	c.mu.Lock()
 	over, session, deadline := c.over, c.grant.Session, c.grant.Deadline
 	c.mu.Unlock()
@@ -487,7 +487,7 @@ func (g *holdRef) state() error {
 }
 
 // deadline is when the claim ends unless something moves it; false: never.
-func (c *claim) deadline() (time.Time, bool) {
+func (c *holdState) deadline() (time.Time, bool) {
 	c.mu.Lock()
 	session, own := c.grant.Session, c.grant.Deadline
 	c.mu.Unlock()
@@ -503,7 +503,7 @@ func (c *claim) deadline() (time.Time, bool) {
 
 // extend moves the deadline of this claim alone, only forward. One that has
 // passed is not moved any more, noticed or not.
-func (c *claim) extend(d time.Time) {
+func (c *holdState) extend(d time.Time) {
 	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -515,7 +515,7 @@ func (c *claim) extend(d time.Time) {
 
 // wake has the clock looked at when the claim's own deadline has passed; c.mu
 // is held.
-func (c *claim) wake() {
+func (c *holdState) wake() {
 	in := driver.Until(c.grant.Deadline)
 	if c.timer == nil {
 		c.timer = time.AfterFunc(in, c.look)

@@ -81,7 +81,7 @@ type endings struct {
 
 // ending is what the hooks are told of a hold that is over.
 type ending struct {
-	c    *claim
+	c    *holdState
 	held time.Duration
 	over error
 }

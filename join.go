@@ -21,12 +21,12 @@ func (r *spaceState) canonical(name string) string {
 }
 
 // covers reports that the claim holds the resource, in whatever mode.
-func (c *claim) covers(k joinKey) bool {
+func (c *holdState) covers(k joinKey) bool {
 	return c.r == k.r && c.of(k.name) != nil
 }
 
 // of is the claim's want of a resource; nil: it has none.
-func (c *claim) of(canonical string) *driver.Want {
+func (c *holdState) of(canonical string) *driver.Want {
 	for i := range c.wants {
 		if c.r.canonical(c.wants[i].Name) == canonical {
 			return &c.wants[i]
@@ -51,7 +51,7 @@ func (s *Space) join(ctx context.Context, wants []driver.Want) (*Hold, error) {
 }
 
 // heldBy is the claim by which ctx holds a name; nil: it does not.
-func (s *Space) heldBy(ctx context.Context, name string) *claim {
+func (s *Space) heldBy(ctx context.Context, name string) *holdState {
 	h, _ := ctx.Value(joinKey{s.r, s.r.canonical(name)}).(*Hold)
 	if h == nil || h.Err() != nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *Space) heldBy(ctx context.Context, name string) *claim {
 }
 
 // share makes another Hold of the claim.
-func (c *claim) share(wants []driver.Want) (*Hold, error) {
+func (c *holdState) share(wants []driver.Want) (*Hold, error) {
 	for _, w := range wants {
 		if err := fits(w, c.of(c.r.canonical(w.Name))); err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ func again(err error) bool {
 // insist tells the backend until it answers, the session is over or the Space
 // is closed. Without it a lost answer would leave the name held as long as the
 // session lives.
-func (c *claim) insist() {
+func (c *holdState) insist() {
 	ctx, cancel := context.WithCancel(c.r.life)
 	defer cancel()
 	if c.grant.Session != nil {

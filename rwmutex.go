@@ -86,11 +86,11 @@ func modeName(m driver.Mode) string {
 
 // become changes the claim in the backend and makes the hold of what it is
 // then.
-func (c *claim) become(ctx context.Context, to driver.Want) (*Hold, error) {
+func (c *holdState) become(ctx context.Context, to driver.Want) (*Hold, error) {
 	if c.shared() {
 		return nil, driver.Errorf("", "", ErrConflict, "several Holds have joined it; release the others first")
 	}
-	next := &claim{r: c.r, cfg: c.cfg, name: c.name, prefix: c.prefix, wants: []driver.Want{to}}
+	next := &holdState{r: c.r, cfg: c.cfg, name: c.name, prefix: c.prefix, wants: []driver.Want{to}}
 	lost := next.lost
 	change := driver.Change{Upgrade: to.Mode == driver.Exclusive, Downgrade: to.Mode == driver.Shared, Lost: lost}
 	g, err := c.grant.Handle.Change(ctx, change)
@@ -100,7 +100,7 @@ func (c *claim) become(ctx context.Context, to driver.Want) (*Hold, error) {
 	return c.moveOn(next, g, lost)
 }
 
-func (c *claim) shared() bool {
+func (c *holdState) shared() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count > 1
@@ -108,7 +108,7 @@ func (c *claim) shared() bool {
 
 // moveOn ends c in favour of next. If c ended meanwhile nobody wants next: a
 // Release of c has to free the name, whichever of both came first.
-func (c *claim) moveOn(next *claim, g driver.Grant, lost func(error)) (*Hold, error) {
+func (c *holdState) moveOn(next *holdState, g driver.Grant, lost func(error)) (*Hold, error) {
 	c.mu.Lock()
 	c.moved = c.over == nil
 	moved := c.moved
@@ -122,7 +122,7 @@ func (c *claim) moveOn(next *claim, g driver.Grant, lost func(error)) (*Hold, er
 	return next.begin(g, lost)
 }
 
-func (c *claim) lostOrReleased() error {
+func (c *holdState) lostOrReleased() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.why(c.over)

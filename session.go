@@ -134,7 +134,7 @@ func (s *Session) revoke() {
 		s.result = wrap("revoke", s.ID().String(), err)
 		return
 	}
-	for _, c := range s.r.snapshot(func(c *claim) bool { return c.grant.Session == s.session }) {
+	for _, c := range s.r.snapshot(func(c *holdState) bool { return c.grant.Session == s.session }) {
 		c.lost(errRevoked)
 	}
 	ctx := until.In(s.patience())
@@ -156,7 +156,7 @@ func (s *Session) patience() time.Duration {
 
 // askByHand sends a request on a session of its own that nobody renews once it is
 // granted.
-func (s *Space) askByHand(ctx context.Context, c *claim, w *request) (*Hold, error) {
+func (s *Space) askByHand(ctx context.Context, c *holdState, w *request) (*Hold, error) {
 	session, err := s.r.d.OpenSession(ctx, c.cfg.spec)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Space) askByHand(ctx context.Context, c *claim, w *request) (*Hold, err
 
 // startFull begins the hold with most of its TTL ahead: what the wait took is
 // not the holder's.
-func (s *Space) startFull(ctx context.Context, c *claim, g driver.Grant, w *request) (*Hold, error) {
+func (s *Space) startFull(ctx context.Context, c *holdState, g driver.Grant, w *request) (*Hold, error) {
 	d, ok := w.Session.Deadline()
 	if ok && driver.Until(d) < c.cfg.spec.TTL*3/4 {
 		if err := s.r.d.KeepSession(ctx, w.Session, 0); err != nil {

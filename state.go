@@ -34,7 +34,7 @@ type spaceState struct {
 	phase atomic.Int32
 
 	mu    sync.Mutex
-	live  claim // head of the ring of holds that last
+	live  holdState // head of the ring of holds that last
 	holds int
 	idle  chan struct{} // closed when the last hold is given back; nil: nobody waits
 
@@ -119,7 +119,7 @@ func (r *spaceState) wrap(op, name string, f Feature, err error) error {
 }
 
 // add notes a hold; false: the Space takes no more.
-func (r *spaceState) add(c *claim) bool {
+func (r *spaceState) add(c *holdState) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.phase.Load() != open {
@@ -133,7 +133,7 @@ func (r *spaceState) add(c *claim) bool {
 }
 
 // remove forgets a hold, once.
-func (r *spaceState) remove(c *claim) {
+func (r *spaceState) remove(c *holdState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.next == nil {
@@ -168,10 +168,10 @@ func (r *spaceState) less() {
 }
 
 // snapshot lists the holds for which pick is true.
-func (r *spaceState) snapshot(pick func(*claim) bool) []*claim {
+func (r *spaceState) snapshot(pick func(*holdState) bool) []*holdState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var cs []*claim
+	var cs []*holdState
 	for c := r.live.next; c != &r.live; c = c.next {
 		if pick(c) {
 			cs = append(cs, c)
@@ -190,7 +190,7 @@ func (r *spaceState) enter(phase int32) {
 func (r *spaceState) close() error {
 	r.closing.Do(func() {
 		r.enter(closed)
-		for _, c := range r.snapshot(func(*claim) bool { return true }) {
+		for _, c := range r.snapshot(func(*holdState) bool { return true }) {
 			c.lost(ErrClosed)
 		}
 		r.stopLeakCheck()

@@ -56,7 +56,7 @@ var historyCases = []Case{
 }
 
 // watcher is a watch that runs beside the case.
-type watcher struct {
+type eventLog struct {
 	ctx    context.Context
 	events chan holdfast.Event
 	over   *background[struct{}]
@@ -64,8 +64,8 @@ type watcher struct {
 }
 
 // watch starts a watch and returns when it is ready.
-func watch(ctx context.Context, s *holdfast.Space, prefix string, from holdfast.Revision, opts ...holdfast.WatchOption) *watcher {
-	w := &watcher{ctx: ctx, events: make(chan holdfast.Event)}
+func watch(ctx context.Context, s *holdfast.Space, prefix string, from holdfast.Revision, opts ...holdfast.WatchOption) *eventLog {
+	w := &eventLog{ctx: ctx, events: make(chan holdfast.Event)}
 	w.over = later(func() (struct{}, error) {
 		for ev, err := range s.Watch(ctx, prefix, from, opts...) {
 			if err != nil {
@@ -84,7 +84,7 @@ func watch(ctx context.Context, s *holdfast.Space, prefix string, from holdfast.
 }
 
 // next is the next event.
-func (w *watcher) next() holdfast.Event {
+func (w *eventLog) next() holdfast.Event {
 	select {
 	case ev := <-w.events:
 		return ev
@@ -97,7 +97,7 @@ func (w *watcher) next() holdfast.Event {
 }
 
 // expect leaves the case unless the next event is what of name.
-func (w *watcher) expect(what, name string) holdfast.Event {
+func (w *eventLog) expect(what, name string) holdfast.Event {
 	ev := w.next()
 	want(ev.String() == what && ev.Name == name, "the next event is %s of %q; want %s of %q", ev.String(), ev.Name, what, name)
 	return ev
@@ -277,7 +277,7 @@ func watchSlowReader(ctx context.Context, e *Env) {
 
 func watchSeveral(ctx context.Context, e *Env) {
 	s := e.Client()
-	watchers := []*watcher{watch(ctx, s, "", 0), watch(ctx, s, "", 0), watch(ctx, e.Client(), "k", 0)}
+	watchers := []*eventLog{watch(ctx, s, "", 0), watch(ctx, s, "", 0), watch(ctx, e.Client(), "k", 0)}
 	for range 5 {
 		must(s.KV().Put(ctx, "k", nil))
 	}

@@ -26,7 +26,7 @@ type hold struct {
 // piece is one name of a hold: a lock file or a claim.
 type piece struct {
 	lock  *lock
-	wish  *wish
+	wish  *request
 	token uint64
 	want  int // which of the wants
 }

@@ -57,12 +57,12 @@ const maxThreads = 2000
 type gate struct {
 	gs      *gates
 	at      lockName
-	queue   []*turn
+	queue   []*gateTurn
 	blocked [2]bool // by mode: a thread waits
 }
 
 // turn is one who waits.
-type turn struct {
+type gateTurn struct {
 	mode driver.Mode
 	got  chan granted // has room for one
 }
@@ -192,7 +192,7 @@ func conflict(name string, kind driver.ResourceKind) error {
 }
 
 // queue joins the line at the file; place is 1 for the first.
-func (gs *gates) queue(n lockName, mode driver.Mode) (t *turn, place int, err error) {
+func (gs *gates) queue(n lockName, mode driver.Mode) (t *gateTurn, place int, err error) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	g := gs.byFile[n.file]
@@ -206,7 +206,7 @@ func (gs *gates) queue(n lockName, mode driver.Mode) (t *turn, place int, err er
 		gs.byFile = map[string]*gate{}
 	}
 	gs.byFile[n.file] = g
-	t = &turn{mode: mode, got: make(chan granted, 1)}
+	t = &gateTurn{mode: mode, got: make(chan granted, 1)}
 	g.queue = append(g.queue, t)
 	g.kick()
 	return t, len(g.queue), nil
@@ -251,7 +251,7 @@ func (g *gate) block(m driver.Mode) {
 
 // fail tells everybody of the mode.
 func (g *gate) fail(m driver.Mode, err error) {
-	g.queue = slices.DeleteFunc(g.queue, func(t *turn) bool {
+	g.queue = slices.DeleteFunc(g.queue, func(t *gateTurn) bool {
 		if t.mode == m {
 			t.got <- granted{err: err}
 		}
@@ -260,7 +260,7 @@ func (g *gate) fail(m driver.Mode, err error) {
 }
 
 // leave gives the place in line up, or back what was granted meanwhile.
-func (gs *gates) leave(n lockName, t *turn) {
+func (gs *gates) leave(n lockName, t *gateTurn) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if g := gs.byFile[n.file]; g != nil {

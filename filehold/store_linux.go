@@ -80,7 +80,7 @@ func (e *engine) deliver() {
 }
 
 // place orders events.
-type place struct {
+type slotPlace struct {
 	revision uint64
 	ordinal  uint32
 }
@@ -112,7 +112,7 @@ func (e *engine) publish(events []core.Event) {
 		if ev.Revision == e.last.revision {
 			ev.Ordinal = e.last.ordinal + 1
 		}
-		e.last = place{ev.Revision, ev.Ordinal}
+		e.last = slotPlace{ev.Revision, ev.Ordinal}
 	}
 	e.wake(e.hub.Publish(events, e.m.Revision()))
 }

@@ -14,7 +14,7 @@ import (
 
 // wish is a claim in the machine: of a semaphore, an election, a latch or a
 // barrier.
-type wish struct {
+type request struct {
 	u    *user
 	seq  uint64
 	name string
@@ -91,8 +91,8 @@ func (e *engine) free(cmd *core.Command) error {
 }
 
 // claim takes a want in the machine.
-func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*wish, uint64, error) {
-	k := &wish{u: u, name: w.Name, lost: r.Lost, told: make(chan core.Push, 1)}
+func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*request, uint64, error) {
+	k := &request{u: u, name: w.Name, lost: r.Lost, told: make(chan core.Push, 1)}
 	o := &order{cmd: core.Command{Op: core.OpAcquire, Value: r.Value, Wants: []core.Want{{
 		Name: w.Name, Kind: core.Kind(w.Kind), Mode: core.Mode(w.Mode), Weight: weight(w), Limit: w.Limit,
 	}}}}
@@ -139,7 +139,7 @@ func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func
 }
 
 // await waits for the grant of a claim that was submitted.
-func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request) (uint64, error) {
+func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Request) (uint64, error) {
 	switch o.result.Code {
 	case core.CodeOK:
 		return o.result.Token, nil
@@ -176,13 +176,13 @@ func (c *client) await(ctx context.Context, k *wish, o *order, r *driver.Request
 }
 
 // abandon has a claim taken back in the background.
-func (c *client) abandon(k *wish) {
+func (c *client) abandon(k *request) {
 	c.e.ref()
 	go c.takeBack("cancel", k.name, k.cancel)
 }
 
 // cancel takes a claim back that nobody waits for any more, granted or not.
-func (k *wish) cancel(ctx context.Context) error {
+func (k *request) cancel(ctx context.Context) error {
 	return k.u.submit(ctx, &order{cmd: core.Command{Op: core.OpCancel, Target: k.seq}}, nil)
 }
 
@@ -210,7 +210,7 @@ func (c *client) takeBack(op, name string, do func(context.Context) error) {
 }
 
 // forget ends the interest in pushes.
-func (k *wish) forget() {
+func (k *request) forget() {
 	k.u.e.mu.Lock()
 	defer k.u.e.mu.Unlock()
 	delete(k.u.waits, k.seq)
@@ -251,7 +251,7 @@ func weight(w *driver.Want) int64 {
 }
 
 // Release gives the claim back.
-func (k *wish) release(ctx context.Context) error {
+func (k *request) release(ctx context.Context) error {
 	o := &order{cmd: core.Command{Op: core.OpRelease, Target: k.seq}}
 	if err := k.u.submit(ctx, o, nil); err != nil {
 		return err

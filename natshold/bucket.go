@@ -19,12 +19,12 @@ import (
 const madeBy = "holdfast"
 
 // openStore finds the bucket, or makes it, and marks it.
-func openStore(ctx context.Context, l *link, o Options) (*store, error) {
+func openStore(ctx context.Context, l *natsConn, o Options) (*store, error) {
 	js, err := l.nc.JetStream()
 	if err != nil {
 		return nil, err
 	}
-	s := &store{link: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
+	s := &store{natsConn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)

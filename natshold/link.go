@@ -29,7 +29,7 @@ const (
 var errNoAnswer = fmt.Errorf("no answer from NATS within %s", patience)
 
 // link is a connection with what was asked over it and not answered yet.
-type link struct {
+type natsConn struct {
 	nc *nats.Conn
 
 	mu    sync.Mutex
@@ -44,11 +44,11 @@ type call struct {
 
 // dial connects to one of the addresses. It goes on connecting for ever when the
 // link breaks later; nothing is kept to be sent when it is back.
-func dial(ctx context.Context, user *url.Userinfo, addrs []string) (*link, error) {
+func dial(ctx context.Context, user *url.Userinfo, addrs []string) (*natsConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &driver.Error{Op: "open", Kind: err, Outcome: driver.NotDone}
 	}
-	l := &link{calls: map[*call]struct{}{}}
+	l := &natsConn{calls: map[*call]struct{}{}}
 	wait := patience
 	if at, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(at))
@@ -90,7 +90,7 @@ func unconnected(ctx context.Context, err error) error {
 
 // refused ends the calls that an error of the connection is about: the server
 // does not answer what its user has no right to.
-func (l *link) refused(err error) {
+func (l *natsConn) refused(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
@@ -111,7 +111,7 @@ func (l *link) refused(err error) {
 
 // ask runs f, which sends a request to a subject that begins so, and waits for
 // the answer as long as patience lasts.
-func (l *link) ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+func (l *natsConn) ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
 	if err := l.connected(ctx); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (l *link) ask(ctx context.Context, subject string, f func(ctx context.Conte
 	return answer(err)
 }
 
-func (l *link) note(c *call, on bool) {
+func (l *natsConn) note(c *call, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if on && l.calls != nil {
@@ -141,7 +141,7 @@ func (l *link) note(c *call, on bool) {
 
 // connected waits a moment for a link that was broken, since most come back soon.
 // What it gives an error for was not sent.
-func (l *link) connected(ctx context.Context) error {
+func (l *natsConn) connected(ctx context.Context) error {
 	if l.nc.IsConnected() {
 		return nil
 	}

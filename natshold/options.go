@@ -91,7 +91,7 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (driver.Driver, error) 
 	if err != nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
 	}
-	l := &link{nc: nc}
+	l := &natsConn{nc: nc}
 	where := orElse(nc.Opts.Url, strings.Join(nc.Opts.Servers, ","))
 	return newDriver(ctx, l, opts, where, func() error { return nil })
 }
@@ -121,7 +121,7 @@ func openWith(ctx context.Context, u *url.URL, opts Options, addrs []string) (dr
 }
 
 // newDriver finds the bucket and puts a driver on it.
-func newDriver(ctx context.Context, l *link, o Options, where string, end func() error) (driver.Driver, error) {
+func newDriver(ctx context.Context, l *natsConn, o Options, where string, end func() error) (driver.Driver, error) {
 	s, err := openStore(ctx, l, o)
 	if err != nil {
 		return nil, err

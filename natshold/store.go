@@ -17,7 +17,7 @@ import (
 
 // store is a bucket as a [driver.Store].
 type store struct {
-	*link
+	*natsConn
 	js      nats.JetStreamContext
 	bucket  string
 	stream  string

@@ -38,7 +38,7 @@ func together(queue []*job) int {
 
 // askAll asks, and finishes each job when its answer comes; those that met a
 // mishap at the end, when the connection can be used for what mends it.
-func (l *link) askAll(ctx context.Context, jobs []*job) {
+func (l *pgLink) askAll(ctx context.Context, jobs []*job) {
 	errs, last := l.exchange(ctx, jobs)
 	if l.conn.IsClosed() {
 		l.die(orError(last, errors.New("the connection is closed")))
@@ -51,7 +51,7 @@ func (l *link) askAll(ctx context.Context, jobs []*job) {
 }
 
 // exchange sends all questions and takes the answers. last is the last error.
-func (l *link) exchange(ctx context.Context, jobs []*job) (errs map[*job]error, last error) {
+func (l *pgLink) exchange(ctx context.Context, jobs []*job) (errs map[*job]error, last error) {
 	l.flagging = false
 	errs = map[*job]error{}
 	parcels := l.pack(ctx, jobs, errs)
@@ -75,7 +75,7 @@ func (l *link) exchange(ctx context.Context, jobs []*job) (errs map[*job]error, 
 var errPassed = errors.New("passed over")
 
 // statement is one that the server knows, made on first use.
-func (l *link) statement(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
+func (l *pgLink) statement(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
 	if sd := l.known[sql]; sd != nil {
 		return sd, nil
 	}

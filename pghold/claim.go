@@ -16,7 +16,7 @@ import (
 
 // claim is a wish to hold one name, and then the hold. It is the driver.Handle
 // of its grant.
-type claim struct {
+type rowClaim struct {
 	c     *client
 	r     *driver.Request
 	name  string
@@ -27,7 +27,7 @@ type claim struct {
 	limit int64
 
 	// Set by the grant.
-	l     *link
+	l     *pgLink
 	id    int64 // its row
 	token uint64
 	lease *driver.Session
@@ -47,14 +47,14 @@ type claim struct {
 	result   error // of the release
 }
 
-var _ driver.Handle = (*claim)(nil)
+var _ driver.Handle = (*rowClaim)(nil)
 
 // gathers reports that the name's state is a row, not a lock of the server.
-func (cl *claim) gathers() bool {
+func (cl *rowClaim) gathers() bool {
 	return cl.kind == driver.Semaphore || cl.kind == driver.Latch || cl.kind == driver.Barrier
 }
 
-func (cl *claim) told(cause error) {
+func (cl *rowClaim) told(cause error) {
 	if cl.r.Lost != nil {
 		cl.r.Lost(cause)
 	}
@@ -78,7 +78,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 	return cl.grant(), nil
 }
 
-func (cl *claim) grant() driver.Grant {
+func (cl *rowClaim) grant() driver.Grant {
 	return driver.Grant{Token: cl.token, Session: cl.lease, Handle: cl}
 }
 
@@ -87,12 +87,12 @@ func ended(l *driver.Session) error {
 	return &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: cmp.Or(l.Err(), errors.New("the session is not of this Space"))}
 }
 
-func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want) (*claim, error) {
+func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want) (*rowClaim, error) {
 	key, err := c.key(w.Name)
 	if err != nil {
 		return nil, err
 	}
-	cl := &claim{
+	cl := &rowClaim{
 		c: c, r: r, name: w.Name, key: key, kind: w.Kind, mode: w.Mode, weigh: max(w.Weight, 1), limit: w.Limit,
 		released: make(chan struct{}),
 	}
@@ -112,7 +112,7 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 }
 
 // leaseOn is the lease that a claim of r on l hangs on.
-func (c *client) leaseOn(l *link, r *driver.Request) *driver.Session {
+func (c *client) leaseOn(l *pgLink, r *driver.Request) *driver.Session {
 	if r.Session != nil {
 		return r.Session
 	}
@@ -133,7 +133,7 @@ const maxLeases = 64
 
 // dropIdleLeases forgets leases that nothing hangs on; the client is locked. A
 // claim that is on its way to one is told of the link's end by itself.
-func (l *link) dropIdleLeases() {
+func (l *pgLink) dropIdleLeases() {
 	if len(l.leases) < maxLeases {
 		return
 	}
@@ -146,7 +146,7 @@ func (l *link) dropIdleLeases() {
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
 // here: who told the others did not know of it. So is one that was forced before.
-func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Session) {
+func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, lease *driver.Session) {
 	c.mu.Lock()
 	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
 	_, lives := c.links[l]
@@ -170,7 +170,7 @@ func (c *client) hold(l *link, cl *claim, id, token int64, lease *driver.Session
 }
 
 // drop forgets that cl is held, and its link if it has nothing else to do.
-func (c *client) drop(cl *claim) {
+func (c *client) drop(cl *rowClaim) {
 	c.mu.Lock()
 	delete(cl.l.claims, cl)
 	delete(c.tokens, cl.token)
@@ -183,7 +183,7 @@ func (c *client) drop(cl *claim) {
 
 // Release gives the hold back. If ctx ends before the answer, the release goes
 // on, and a second call waits for the same answer.
-func (cl *claim) Release(ctx context.Context) error {
+func (cl *rowClaim) Release(ctx context.Context) error {
 	if cl.giving.CompareAndSwap(false, true) {
 		cl.giveBackNow()
 	}
@@ -201,14 +201,14 @@ func (cl *claim) Release(ctx context.Context) error {
 }
 
 // giveBack starts the release, once.
-func (c *client) giveBack(cl *claim) {
+func (c *client) giveBack(cl *rowClaim) {
 	if cl.giving.CompareAndSwap(false, true) {
 		cl.beside(cl.release)
 	}
 }
 
 // beside runs the release, or what is left of it, in the background.
-func (cl *claim) beside(f func()) {
+func (cl *rowClaim) beside(f func()) {
 	if !cl.c.spawn(f) {
 		cl.settle(&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: driver.ErrClosed})
 	}
@@ -216,7 +216,7 @@ func (cl *claim) beside(f func()) {
 
 // giveBackNow starts the release of a lock in the caller's goroutine, so that one
 // that is answered at once costs no other.
-func (cl *claim) giveBackNow() {
+func (cl *rowClaim) giveBackNow() {
 	if cl.gathers() || cl.c.opts.Scope == TransactionScope || cl.c.life.Err() != nil || !cl.l.alive() || cl.stale() {
 		cl.beside(cl.release)
 		return
@@ -237,24 +237,24 @@ func (cl *claim) giveBackNow() {
 
 // isQuiet: others may take the name quickly when it is free, and would not look
 // for the row that says who died with it.
-func (cl *claim) isQuiet() bool { return cl.rowless.Load() || cl.unheard.Load() }
+func (cl *rowClaim) isQuiet() bool { return cl.rowless.Load() || cl.unheard.Load() }
 
 // heardOf: it has a row of which others know, or is over.
-func (cl *claim) heardOf() {
+func (cl *rowClaim) heardOf() {
 	cl.rowless.Store(false)
 	cl.unheard.Store(false)
 }
 
 // stale: it is so old, and has no row, that others may not wait for one any more.
-func (cl *claim) stale() bool { return cl.rowless.Load() && time.Since(cl.since) > staleAfter }
+func (cl *rowClaim) stale() bool { return cl.rowless.Load() && time.Since(cl.since) > staleAfter }
 
-func (cl *claim) settle(err error) {
+func (cl *rowClaim) settle(err error) {
 	cl.result = err
 	close(cl.released)
 }
 
 // release frees the name in the server.
-func (cl *claim) release() {
+func (cl *rowClaim) release() {
 	l := cl.l
 	if !l.alive() {
 		cl.settle(lostBecause(l.err))
@@ -264,7 +264,7 @@ func (cl *claim) release() {
 }
 
 // releaseOnce is one attempt; again: an earlier one may have done it, or a part of it.
-func (cl *claim) releaseOnce(again bool) error {
+func (cl *rowClaim) releaseOnce(again bool) error {
 	switch {
 	case cl.gathers():
 		return cl.ungather(again)
@@ -276,7 +276,7 @@ func (cl *claim) releaseOnce(again bool) error {
 
 // insist repeats a release that failed until the server has answered: as long as the
 // connection lives nobody else can give the name back.
-func (cl *claim) insist(err error) {
+func (cl *rowClaim) insist(err error) {
 	for pause := faultPause; err != nil && !errors.Is(err, driver.ErrLost) && cl.l.alive(); pause = min(2*pause, maxPause) {
 		select {
 		case <-time.After(pause):
@@ -289,9 +289,9 @@ func (cl *claim) insist(err error) {
 
 // unlock gives a lock of the server back, after its row was written if that is
 // late.
-func (cl *claim) unlock(again bool) error {
+func (cl *rowClaim) unlock(again bool) error {
 	if l := cl.l; cl.stale() {
-		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*claim{cl}) }).done
+		<-l.start(cl.c.opts.Timeout, func(ctx context.Context) error { return l.writeRows(ctx, []*rowClaim{cl}) }).done
 	}
 	q := &unlocking{cl: cl, again: again}
 	j := cl.l.startAsking(&q.job, q)
@@ -300,7 +300,7 @@ func (cl *claim) unlock(again bool) error {
 }
 
 // freed is the end of a release.
-func (cl *claim) freed(err error) {
+func (cl *rowClaim) freed(err error) {
 	cl.c.drop(cl)
 	if err != nil && !cl.l.alive() {
 		err = lostBecause(err)
@@ -309,7 +309,7 @@ func (cl *claim) freed(err error) {
 }
 
 // Change alters the hold: only leaders can.
-func (cl *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+func (cl *rowClaim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	if cl.kind != driver.Election {
 		return driver.Grant{}, errors.ErrUnsupported
 	}
@@ -322,7 +322,7 @@ func (cl *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, er
 	return driver.Grant{}, errors.ErrUnsupported
 }
 
-func (cl *claim) proclaim(ctx context.Context, value []byte) error {
+func (cl *rowClaim) proclaim(ctx context.Context, value []byte) error {
 	return cl.c.ask(ctx, func(ctx context.Context, q querier) error {
 		var leads bool
 		err := q.QueryRow(ctx, "select holdfast_v5.proclaim($1, $2, $3, $4)", cl.c.args(cl.key.space(), cl.key.n, cl.id, value)...).Scan(&leads)
@@ -338,7 +338,7 @@ const handOverSQL = `update holdfast.claim set chosen = true where (space, key, 
   where space = $1 and key = $2 and token = 0 and owner = $3 and holdfast_v5.alive(nonce, 0) order by id limit 1)`
 
 // handOver marks the candidate: whoever else the server wakes first gives way.
-func (cl *claim) handOver(ctx context.Context, owner string) error {
+func (cl *rowClaim) handOver(ctx context.Context, owner string) error {
 	err := cl.c.ask(ctx, func(ctx context.Context, q querier) error {
 		tag, err := q.Exec(ctx, handOverSQL, cl.c.args(cl.key.space(), cl.key.n, owner)...)
 		if err == nil && tag.RowsAffected() == 0 {
@@ -358,7 +358,7 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	all := &several{claims: make([]*claim, len(order))}
+	all := &several{claims: make([]*rowClaim, len(order))}
 	part := waitingOnce(r)
 	for _, i := range order {
 		cl, err := c.acquire(ctx, part, &r.Wants[i])
@@ -408,7 +408,7 @@ func waitingOnce(r *driver.Request) *driver.Request {
 }
 
 // several is the handle of an AcquireAll.
-type several struct{ claims []*claim }
+type several struct{ claims []*rowClaim }
 
 // Release gives all back.
 func (s *several) Release(ctx context.Context) error {

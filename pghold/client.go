@@ -43,13 +43,13 @@ type client struct {
 
 	mu     sync.Mutex
 	closed bool
-	home   *link // of all that is free when it is asked for, and of sessions
-	links  map[*link]struct{}
-	spare  []*link // made for waits, idle
+	home   *pgLink // of all that is free when it is asked for, and of sessions
+	links  map[*pgLink]struct{}
+	spare  []*pgLink // made for waits, idle
 	waits  int     // links made for waits
-	lines  map[Key]*line
+	lines  map[Key]*waitQueue
 	wakes  map[Key]map[chan struct{}]struct{}
-	tokens map[uint64]*claim
+	tokens map[uint64]*rowClaim
 	early  []uint64 // tokens that were forced before anybody here held with them
 	hub    hub
 }
@@ -60,8 +60,8 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, mourning: mourning,
 		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
-		links: map[*link]struct{}{}, lines: map[Key]*line{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*claim{},
-		hub: hub{watchers: map[*watcher]struct{}{}},
+		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*rowClaim{},
+		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
 	c.life, c.kill = context.WithCancel(context.Background())
 	return c
@@ -206,7 +206,7 @@ func (c *client) spawn(f func()) bool {
 }
 
 // adopt takes a new link in and starts it; false: the client is closed.
-func (c *client) adopt(l *link) bool {
+func (c *client) adopt(l *pgLink) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -217,14 +217,14 @@ func (c *client) adopt(l *link) bool {
 	return true
 }
 
-func (c *client) isHome(l *link) bool {
+func (c *client) isHome(l *pgLink) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.home == l
 }
 
 // atHome is the link for all that is free, and of sessions.
-func (c *client) atHome(ctx context.Context) (*link, error) {
+func (c *client) atHome(ctx context.Context) (*pgLink, error) {
 	if l := c.living(); l != nil {
 		return l, nil
 	}
@@ -255,7 +255,7 @@ func (c *client) atHome(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-func (c *client) living() *link {
+func (c *client) living() *pgLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.home != nil && c.home.alive() {
@@ -265,7 +265,7 @@ func (c *client) living() *link {
 }
 
 // listenTo subscribes the link to a channel.
-func (l *link) listenTo(ctx context.Context, channel string) error {
+func (l *pgLink) listenTo(ctx context.Context, channel string) error {
 	j := l.start(l.c.opts.Timeout, func(ctx context.Context) error {
 		_, err := l.conn.Exec(ctx, "listen "+channel)
 		return err
@@ -277,7 +277,7 @@ func (l *link) listenTo(ctx context.Context, channel string) error {
 }
 
 // lost tells everybody who holds by a link that it is gone.
-func (c *client) lost(l *link, err error) {
+func (c *client) lost(l *pgLink, err error) {
 	why := lostBecause(err)
 	if errors.Is(err, driver.ErrClosed) {
 		why = driver.ErrClosed
@@ -287,7 +287,7 @@ func (c *client) lost(l *link, err error) {
 	if l.waits {
 		c.waits--
 	}
-	c.spare = slices.DeleteFunc(c.spare, func(s *link) bool { return s == l })
+	c.spare = slices.DeleteFunc(c.spare, func(s *pgLink) bool { return s == l })
 	leases, claims := slices.AppendSeq(slices.Collect(maps.Values(l.leases)), maps.Keys(l.sessions)), slices.Collect(maps.Keys(l.claims))
 	clear(l.claims)
 	for _, cl := range claims {
@@ -333,7 +333,7 @@ func (c *client) Close(ctx context.Context) error {
 
 // bye tells the others what is free now; without it they find out by
 // themselves.
-func (c *client) bye(ctx context.Context, links []*link) {
+func (c *client) bye(ctx context.Context, links []*pgLink) {
 	if len(links) == 0 || !c.made.Load() {
 		return
 	}

@@ -182,7 +182,7 @@ func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key K
 	}
 	wake := c.listenFor(key) // the guard stays
 	defer c.unlisten(key, wake)
-	return c.establish(ctx, l, &claim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
+	return c.establish(ctx, l, &rowClaim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }
 
 // Delete removes an idle object.
@@ -209,7 +209,7 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	case state == "kind":
 		return refuse(driver.ErrConflict, "the name is in use as another kind")
 	case state == "held":
-		return c.heldError(ctx, &claim{name: name, key: key, kind: kind})
+		return c.heldError(ctx, &rowClaim{name: name, key: key, kind: kind})
 	}
 	return nil
 }

@@ -34,11 +34,11 @@ select pg_catalog.set_config('synchronous_commit', 'local', %[4]t) where pg_cata
 select pg_catalog.%[5]s(%[3]d)`
 
 // dial opens a link, with its goroutine.
-func (c *client) dial(ctx context.Context, waits bool) (*link, error) {
-	l := &link{
+func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
+	l := &pgLink{
 		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
 		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*easyName{}, guards: map[Key]time.Time{},
-		leases: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*claim]struct{}{},
+		leases: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
 	}
 	conn, err := c.connect(ctx, l.heard)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *client) hangUp(conn *pgx.Conn) {
 }
 
 // prepare looks whether the connection can hold, and takes its nonce.
-func (l *link) prepare(ctx context.Context) error {
+func (l *pgLink) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.c.opts.Timeout)
 	defer cancel()
 	if l.c.opts.Scope == TransactionScope {
@@ -130,7 +130,7 @@ func (l *link) prepare(ctx context.Context) error {
 const skipTokens = "select (select pg_catalog.max(pg_catalog.nextval('holdfast.token')) from pg_catalog.generate_series(1, 4096))"
 
 // begin opens the transaction that a link of transaction scope lives in.
-func (l *link) begin(ctx context.Context) error {
+func (l *pgLink) begin(ctx context.Context) error {
 	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.lockTimeout(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
 	if err == nil && !l.waits {
 		_, err = l.conn.Exec(ctx, closeGates, pgx.QueryExecModeSimpleProtocol)

@@ -21,7 +21,7 @@ const grace = 5 * time.Millisecond
 // ask puts a question to the server: if the link is free the caller itself does,
 // which spares it two changes of goroutine, and else the link's goroutine. An
 // answer that takes longer than grace is left to the latter in any case.
-func (l *link) ask(j *job, q question) *job {
+func (l *pgLink) ask(j *job, q question) *job {
 	j.ask, j.limit = q, l.c.opts.Timeout
 	if !l.have() {
 		return l.put(j)
@@ -44,7 +44,7 @@ func (l *link) ask(j *job, q question) *job {
 }
 
 // askNow sends a question and reads its answer, for who has the link.
-func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
+func (l *pgLink) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	j.sd = sd
 	if err := l.fill(sd, args); err != nil {
 		j.failed = err
@@ -75,7 +75,7 @@ func (l *link) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 }
 
 // fill makes the question ready to be sent.
-func (l *link) fill(sd *pgconn.StatementDescription, args []any) (err error) {
+func (l *pgLink) fill(sd *pgconn.StatementDescription, args []any) (err error) {
 	var done bool
 	if l.small, done = writeSmall(&l.builder, l.small, sd, args); done {
 		return nil
@@ -85,14 +85,14 @@ func (l *link) fill(sd *pgconn.StatementDescription, args []any) (err error) {
 
 // leftOver is the question whose answer is still to be read. The link is had for
 // it, by its goroutine from now on.
-func (l *link) leftOver() *job {
+func (l *pgLink) leftOver() *job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.left
 }
 
 // finishLeft reads an answer that a caller did not wait for.
-func (l *link) finishLeft(j *job) {
+func (l *pgLink) finishLeft(j *job) {
 	err := l.limit(j.limit, j.limit) // before it can be halted
 	l.mu.Lock()
 	l.halt = func() { _ = l.conn.PgConn().Conn().SetReadDeadline(time.Unix(1, 0)) }
@@ -112,14 +112,14 @@ func (l *link) finishLeft(j *job) {
 }
 
 // why the link is dead; nil: it lives.
-func (l *link) why() error {
+func (l *pgLink) why() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
 // have takes the link for the caller, if nobody has it or waits for it.
-func (l *link) have() bool {
+func (l *pgLink) have() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.busy || len(l.queue) > 0 || l.err != nil {
@@ -131,7 +131,7 @@ func (l *link) have() bool {
 }
 
 // let gives the link up.
-func (l *link) let() {
+func (l *pgLink) let() {
 	l.mu.Lock()
 	l.busy = false
 	wanted := len(l.queue) > 0 || l.err != nil
@@ -141,7 +141,7 @@ func (l *link) let() {
 	}
 }
 
-func (l *link) used() uint {
+func (l *pgLink) used() uint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.uses
@@ -149,7 +149,7 @@ func (l *link) used() uint {
 
 // claimForGood takes a dead link from whoever has it; what is still to be read
 // never will be.
-func (l *link) claimForGood() {
+func (l *pgLink) claimForGood() {
 	for {
 		l.mu.Lock()
 		left, taken := l.left, l.busy
@@ -167,7 +167,7 @@ func (l *link) claimForGood() {
 }
 
 // send writes a question, a transaction of its own.
-func (l *link) send(j *job) error {
+func (l *pgLink) send(j *job) error {
 	b, front := &l.builder, l.conn.PgConn().Frontend()
 	if f := functionOf(j.sd.SQL); f != 0 && l.calls {
 		j.call = true
@@ -200,7 +200,7 @@ func functionOf(sql string) uint32 {
 
 // receive reads up to the end of the transaction. A time-out leaves the link as
 // it is: reading can go on later.
-func (l *link) receive(j *job) error {
+func (l *pgLink) receive(j *job) error {
 	c := l.conn.PgConn()
 	for {
 		msg, err := c.ReceiveMessage(context.Background())
@@ -225,7 +225,7 @@ func (l *link) receive(j *job) error {
 	}
 }
 
-func (l *link) scanRow(j *job, values [][]byte) error {
+func (l *pgLink) scanRow(j *job, values [][]byte) error {
 	into := j.ask.into()
 	if len(values) != len(into) {
 		return fmt.Errorf("the server answered with %d columns where %d were asked for", len(values), len(into))
@@ -242,7 +242,7 @@ func (l *link) scanRow(j *job, values [][]byte) error {
 }
 
 // conclude is what follows an answer; then the link is free.
-func (l *link) conclude(j *job) {
+func (l *pgLink) conclude(j *job) {
 	defer l.let()
 	err := j.failed
 	if err == nil {
@@ -261,7 +261,7 @@ func (l *link) conclude(j *job) {
 }
 
 // breakOff is the end of the link in the middle of a question.
-func (l *link) breakOff(j *job, err error) {
+func (l *pgLink) breakOff(j *job, err error) {
 	l.die(err)
 	j.finish(unreachable(err))
 	l.let()
@@ -269,7 +269,7 @@ func (l *link) breakOff(j *job, err error) {
 
 // limit has reading fail after some time between least and most. One that is set
 // already is left if it fits: setting it costs a system call at times.
-func (l *link) limit(least, most time.Duration) error {
+func (l *pgLink) limit(least, most time.Duration) error {
 	now := time.Now()
 	if left := l.until.Sub(now); left >= least && left <= most {
 		return nil
@@ -279,7 +279,7 @@ func (l *link) limit(least, most time.Duration) error {
 }
 
 // unlimit lets reading take as long as it takes.
-func (l *link) unlimit() {
+func (l *pgLink) unlimit() {
 	if !l.until.IsZero() {
 		l.until = time.Time{}
 		_ = l.conn.PgConn().Conn().SetReadDeadline(time.Time{}) // a connection that cannot fails at the next read

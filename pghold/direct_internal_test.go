@@ -51,7 +51,7 @@ func TestUnlockIsACall(t *testing.T) {
 
 // unlockDirectly gives a hold back as a caller does that finds the link free, and
 // tells what statement the server was asked last. A call is none.
-func unlockDirectly(t *testing.T, cl *claim) (last string) {
+func unlockDirectly(t *testing.T, cl *rowClaim) (last string) {
 	t.Helper()
 	l := cl.l
 	j := l.start(time.Minute, func(ctx context.Context) error {

@@ -22,7 +22,7 @@ const (
 // onHome runs SQL beside the nonce of the home link: on it, or in transaction
 // scope, where its transaction would hide what is written, on the pool. If ctx
 // ends first the job goes on, and undo is called when it is over.
-func (c *client) onHome(ctx context.Context, l *link, run func(ctx context.Context, q querier) error, undo func()) error {
+func (c *client) onHome(ctx context.Context, l *pgLink, run func(ctx context.Context, q querier) error, undo func()) error {
 	var j *job
 	if c.opts.Scope == SessionScope {
 		j = l.start(c.opts.Timeout, func(ctx context.Context) error { return run(ctx, l.conn) })
@@ -44,7 +44,7 @@ func (c *client) onHome(ctx context.Context, l *link, run func(ctx context.Conte
 // onPool runs SQL that writes a row which lives by l. If nobody knows whether it
 // was written, l is given up: a row that nobody knows of would keep others
 // waiting for ever.
-func (c *client) onPool(l *link, run func(ctx context.Context, q querier) error) *job {
+func (c *client) onPool(l *pgLink, run func(ctx context.Context, q querier) error) *job {
 	j := &job{done: make(chan struct{})}
 	j.state.Store(running)
 	ok := c.spawn(func() {
@@ -63,7 +63,7 @@ func (c *client) onPool(l *link, run func(ctx context.Context, q querier) error)
 }
 
 // me is the nonce that SQL on this link must not take for dead.
-func (c *client) me(l *link) int64 {
+func (c *client) me(l *pgLink) int64 {
 	if c.opts.Scope == SessionScope {
 		return l.nonce
 	}
@@ -71,7 +71,7 @@ func (c *client) me(l *link) int64 {
 }
 
 // gather takes a part of a semaphore, or waits for a latch or barrier.
-func (c *client) gather(ctx context.Context, cl *claim) error {
+func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
 	wake := c.listenFor(cl.key)
@@ -98,7 +98,7 @@ func (c *client) gather(ctx context.Context, cl *claim) error {
 	}
 }
 
-func (c *client) whyNot(ctx context.Context, cl *claim, err error) error {
+func (c *client) whyNot(ctx context.Context, cl *rowClaim, err error) error {
 	if ctx.Err() != nil {
 		return c.whyStopped(ctx, cl.r.Session)
 	}
@@ -110,7 +110,7 @@ from holdfast_v5.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
 // made: the semaphore, latch or barrier has been made before.
-func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, told *bool) (string, error) {
+func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made bool, told *bool) (string, error) {
 	var state string
 	var token, id, has *int64
 	var position int
@@ -159,7 +159,7 @@ func (c *client) gatherOn(ctx context.Context, l *link, cl *claim, made bool, to
 // establish makes the semaphore, latch or barrier of cl, unless the name is in use
 // as another kind. The guard comes first: whoever took the name quickly before it
 // is seen, and after it nobody does. It asks on a connection that has no locks.
-func (c *client) establish(ctx context.Context, l *link, cl *claim) error {
+func (c *client) establish(ctx context.Context, l *pgLink, cl *rowClaim) error {
 	if err := c.takeGuard(ctx, l, cl.key); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *client) establish(ctx context.Context, l *link, cl *claim) error {
 	return err
 }
 
-func (c *client) establishOn(ctx context.Context, cl *claim, sure bool) (state string, kind int, err error) {
+func (c *client) establishOn(ctx context.Context, cl *rowClaim, sure bool) (state string, kind int, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast_v5.establish($1, $2, $3, $4, $5, 0, $6)",
 			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), cl.limit, sure)...).Scan(&state, &kind)
@@ -184,7 +184,7 @@ func (c *client) establishOn(ctx context.Context, cl *claim, sure bool) (state s
 }
 
 // refusal is why an arrival was turned away.
-func (c *client) refusal(ctx context.Context, cl *claim, state string, position int, has *int64) error {
+func (c *client) refusal(ctx context.Context, cl *rowClaim, state string, position int, has *int64) error {
 	switch state {
 	case "kind":
 		return otherKind(driver.ResourceKind(position))
@@ -202,7 +202,7 @@ func (c *client) refusal(ctx context.Context, cl *claim, state string, position 
 var errStartAgain = errors.New("start again")
 
 // queueUp waits until the row is granted.
-func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan struct{}) error {
+func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan struct{}) error {
 	every := lookEvery
 	if c.opts.Scope == TransactionScope {
 		every = lookInTxScopes
@@ -240,7 +240,7 @@ func (c *client) queueUp(ctx context.Context, l *link, cl *claim, wake chan stru
 }
 
 // ungather removes a row that nobody wants any more, in the background.
-func (c *client) ungather(cl *claim, id int64) {
+func (c *client) ungather(cl *rowClaim, id int64) {
 	c.cleanUp(cl.name, func(ctx context.Context, q querier, me int64) error {
 		_, err := q.Exec(ctx, "select holdfast_v5.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
 		return err
@@ -282,7 +282,7 @@ func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) 
 }
 
 // ungather gives the claim back. again: an earlier attempt may have done it.
-func (cl *claim) ungather(again bool) error {
+func (cl *rowClaim) ungather(again bool) error {
 	was := again
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
@@ -343,7 +343,7 @@ func ring(ch chan struct{}) {
 }
 
 // heard takes a notification, for who has the link.
-func (l *link) heard(n *pgconn.Notification) {
+func (l *pgLink) heard(n *pgconn.Notification) {
 	c := l.c
 	if n.Channel == "holdfast_event" {
 		c.hub.publish(n.Payload)

@@ -26,7 +26,7 @@ func guardOf(k Key) int64 {
 
 // missingGuard is the guard that has to be taken if a claim is to wait; 0: the
 // link has it.
-func (l *link) missingGuard(k Key) int64 {
+func (l *pgLink) missingGuard(k Key) int64 {
 	if _, ok := l.guards[k]; ok {
 		return 0
 	}
@@ -34,7 +34,7 @@ func (l *link) missingGuard(k Key) int64 {
 }
 
 // guard is missingGuard, and notes that it is taken.
-func (l *link) guard(k Key) int64 {
+func (l *pgLink) guard(k Key) int64 {
 	g := l.missingGuard(k)
 	if g != 0 {
 		l.guards[k] = time.Time{}
@@ -47,7 +47,7 @@ func (l *link) guard(k Key) int64 {
 
 // guardNew is guard for a name that may become something that is no lock. Others
 // hear of that a moment later: it stays until they have.
-func (l *link) guardNew(k Key) int64 {
+func (l *pgLink) guardNew(k Key) int64 {
 	g := l.guard(k)
 	l.guards[k] = time.Now()
 	return g
@@ -55,7 +55,7 @@ func (l *link) guardNew(k Key) int64 {
 
 // takeGuard takes the guard of a name that the caller is about to make something
 // that is no lock.
-func (c *client) takeGuard(ctx context.Context, l *link, k Key) error {
+func (c *client) takeGuard(ctx context.Context, l *pgLink, k Key) error {
 	if c.opts.Scope != SessionScope {
 		return nil // the gates are closed
 	}
@@ -71,7 +71,7 @@ func (c *client) takeGuard(ctx context.Context, l *link, k Key) error {
 
 // tidyGuard makes sure that a failed step left no guard, if it was to take it, and
 // returns err.
-func (l *link) tidyGuard(ctx context.Context, k Key, taken int64, err error) error {
+func (l *pgLink) tidyGuard(ctx context.Context, k Key, taken int64, err error) error {
 	if err == nil || taken == 0 || l.conn.IsClosed() {
 		return err
 	}
@@ -81,16 +81,16 @@ func (l *link) tidyGuard(ctx context.Context, k Key, taken int64, err error) err
 }
 
 // unshare gives back a share of an advisory lock of ours, if the link has one.
-func (l *link) unshare(ctx context.Context, key int64) {
+func (l *pgLink) unshare(ctx context.Context, key int64) {
 	l.mustDo(ctx, "select pg_catalog.pg_advisory_unlock_shared($1::bigint)", key)
 }
 
 // relax has the link look which guards it needs.
-func (l *link) relax() { l.start(l.c.opts.Timeout, l.dropGuards) }
+func (l *pgLink) relax() { l.start(l.c.opts.Timeout, l.dropGuards) }
 
 // dropGuards gives back guards of names that nobody here waits for or shares in,
 // and that are not new.
-func (l *link) dropGuards(ctx context.Context) error {
+func (l *pgLink) dropGuards(ctx context.Context) error {
 	var drop []int64
 	idle := l.c.idleKeys(l, slices.Collect(maps.Keys(l.guards)))
 	idle = slices.DeleteFunc(idle, func(k Key) bool { return time.Since(l.guards[k]) < linger })
@@ -115,7 +115,7 @@ func (l *link) dropGuards(ctx context.Context) error {
 }
 
 // idleKeys are those that nobody waits for and nobody has a share of.
-func (c *client) idleKeys(l *link, keys []Key) []Key {
+func (c *client) idleKeys(l *pgLink, keys []Key) []Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := map[Key]bool{}

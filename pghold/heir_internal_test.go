@@ -16,7 +16,7 @@ func TestHeir(t *testing.T) {
 	c[2].mourning = time.Hour
 	for _, waits := range []bool{false, true} {
 		dead := take(t, c[0], rwRequest("m"))
-		granted := make(chan *claim, 1)
+		granted := make(chan *rowClaim, 1)
 		go func() {
 			defer close(granted)
 			if !waits {
@@ -27,7 +27,7 @@ func TestHeir(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			granted <- g.Handle.(*claim)
+			granted <- g.Handle.(*rowClaim)
 		}()
 		if waits {
 			awaitQueue(t, c[1], "m")
@@ -94,7 +94,7 @@ func TestHeirThatGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl := &claim{c: c[1], r: rwRequest("m"), name: "m", key: dead.key, kind: driver.RWMutex, weigh: 1, released: make(chan struct{})}
+	cl := &rowClaim{c: c[1], r: rwRequest("m"), name: "m", key: dead.key, kind: driver.RWMutex, weigh: 1, released: make(chan struct{})}
 	q := &arrival{l: l, cl: cl, lease: c[1].leaseOn(l, cl.r)}
 	begun := time.Now()
 	c[1].undo(l.startAsking(&q.job, q), cl)
@@ -108,17 +108,17 @@ func TestHeirThatGoes(t *testing.T) {
 // that died got it. A program that has held long and lives goes on quickly.
 func TestHeirOfAnEasyName(t *testing.T) {
 	c := quickClients(t, 3)
-	for how, hold := range map[string]func(name string) *claim{
-		"quickly": func(name string) *claim { return takeQuickly(t, c[0], name) },
-		"by row":  func(name string) *claim { return take(t, c[0], mutexRequest(name)) },
-		"waiting": func(name string) *claim {
-			before, got := take(t, c[2], mutexRequest(name)), make(chan *claim, 1)
+	for how, hold := range map[string]func(name string) *rowClaim{
+		"quickly": func(name string) *rowClaim { return takeQuickly(t, c[0], name) },
+		"by row":  func(name string) *rowClaim { return take(t, c[0], mutexRequest(name)) },
+		"waiting": func(name string) *rowClaim {
+			before, got := take(t, c[2], mutexRequest(name)), make(chan *rowClaim, 1)
 			go func() {
 				g, err := c[0].Acquire(t.Context(), mutexRequest(name))
 				if err != nil {
 					t.Error(err)
 				}
-				cl, _ := g.Handle.(*claim)
+				cl, _ := g.Handle.(*rowClaim)
 				got <- cl
 			}()
 			awaitQueue(t, c[1], name)

@@ -208,7 +208,7 @@ const maxHolders = 16
 
 // heldError is ErrHeld with those who stand in the way, other programs that use
 // the same advisory lock included.
-func (c *client) heldError(ctx context.Context, cl *claim) error {
+func (c *client) heldError(ctx context.Context, cl *rowClaim) error {
 	e := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		res, _, err := c.show(ctx, q, cl.name, cl.key, "", maxHolders)
@@ -236,7 +236,7 @@ func (c *client) heldError(ctx context.Context, cl *claim) error {
 }
 
 // strangers are holders that do not use this package.
-func (c *client) strangers(ctx context.Context, q querier, cl *claim) ([]driver.Claim, error) {
+func (c *client) strangers(ctx context.Context, q querier, cl *rowClaim) ([]driver.Claim, error) {
 	rows, err := q.Query(ctx, "select pid, mode from holdfast_v5.locks($1, $2) where granted", c.args(cl.key.space(), cl.key.n)...)
 	if err != nil {
 		return nil, err

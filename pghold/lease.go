@@ -81,7 +81,7 @@ func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Dura
 }
 
 // linkOf is the link that a session of ours lives on; nil: it has ended.
-func (c *client) linkOf(l *driver.Session) *link {
+func (c *client) linkOf(l *driver.Session) *pgLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range c.links {
@@ -119,10 +119,10 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 }
 
 // endLease ends a lease here and gives back what hangs on it.
-func (c *client) endLease(l *driver.Session, why error) []*claim {
+func (c *client) endLease(l *driver.Session, why error) []*rowClaim {
 	l.End(why)
 	c.mu.Lock()
-	var hanging []*claim
+	var hanging []*rowClaim
 	for _, cl := range c.tokens {
 		if cl.lease == l {
 			hanging = append(hanging, cl)

@@ -18,7 +18,7 @@ import (
 // own runs the jobs in order, and between them it reads, so that the end of the
 // connection is noticed when it comes and not when the connection is needed
 // next. A caller that finds it free may have it for one question (see askNow).
-type link struct {
+type pgLink struct {
 	c     *client
 	conn  *pgx.Conn
 	nonce int64 // an advisory lock of its own: while it is held, the link lives
@@ -69,7 +69,7 @@ type link struct {
 	// Guarded by the client's mutex.
 	leases   map[driver.Spec]*driver.Session
 	sessions map[*driver.Session]struct{} // that programs opened themselves
-	claims   map[*claim]struct{}
+	claims   map[*rowClaim]struct{}
 	waits    bool // made for a wait; counts against Options.Waits
 }
 
@@ -105,17 +105,17 @@ const (
 const rest = time.Millisecond
 
 // start hands run to the link's goroutine; limit bounds it, and past it the link is lost.
-func (l *link) start(limit time.Duration, run func(ctx context.Context) error) *job {
+func (l *pgLink) start(limit time.Duration, run func(ctx context.Context) error) *job {
 	return l.put(&job{run: run, limit: limit})
 }
 
 // startAsking hands a question to the link.
-func (l *link) startAsking(j *job, q question) *job {
+func (l *pgLink) startAsking(j *job, q question) *job {
 	j.ask, j.limit = q, l.c.opts.Timeout
 	return l.put(j)
 }
 
-func (l *link) put(j *job) *job {
+func (l *pgLink) put(j *job) *job {
 	j.done = make(chan struct{})
 	l.mu.Lock()
 	if l.err != nil {
@@ -174,7 +174,7 @@ func (j *job) wait(ctx context.Context) bool {
 }
 
 // loop is the link's goroutine.
-func (l *link) loop() {
+func (l *pgLink) loop() {
 	for l.alive() {
 		if j := l.leftOver(); j != nil {
 			l.finishLeft(j)
@@ -191,7 +191,7 @@ func (l *link) loop() {
 	_ = l.conn.Close(ctx)
 }
 
-func (l *link) alive() bool {
+func (l *pgLink) alive() bool {
 	select {
 	case <-l.dead:
 		return false
@@ -202,7 +202,7 @@ func (l *link) alive() bool {
 
 // next are the jobs to do now: one, or questions that go out together. If there
 // are any the link's goroutine has the link.
-func (l *link) next() []*job {
+func (l *pgLink) next() []*job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 || l.busy {
@@ -215,7 +215,7 @@ func (l *link) next() []*job {
 	return jobs
 }
 
-func (l *link) run(jobs []*job) {
+func (l *pgLink) run(jobs []*job) {
 	l.unlimit()
 	jobs = slices.DeleteFunc(jobs, func(j *job) bool { return !j.state.CompareAndSwap(queued, running) })
 	if len(jobs) == 0 {
@@ -242,7 +242,7 @@ func orError(err, otherwise error) error {
 }
 
 // idle waits for a job, and reads meanwhile.
-func (l *link) idle() {
+func (l *pgLink) idle() {
 	before := l.used()
 	pause := time.NewTimer(rest)
 	defer pause.Stop()
@@ -258,7 +258,7 @@ func (l *link) idle() {
 
 // read takes notifications until there is a job, and asks for a sign of life
 // when nothing has come for a while.
-func (l *link) read() {
+func (l *pgLink) read() {
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Keepalive)
 	defer cancel()
 	if !l.mayRead(cancel) {
@@ -279,7 +279,7 @@ func (l *link) read() {
 }
 
 // mayRead announces a read that cancel interrupts, unless there is a job.
-func (l *link) mayRead(cancel context.CancelFunc) bool {
+func (l *pgLink) mayRead(cancel context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) > 0 || l.busy || l.err != nil {
@@ -294,7 +294,7 @@ const sweepEvery = 12
 
 // probe asks for a sign of life, or ends a link that was made for a wait and is not
 // needed.
-func (l *link) probe() {
+func (l *pgLink) probe() {
 	if l.c.isSurplus(l) {
 		l.die(errUnused)
 		return
@@ -317,7 +317,7 @@ func (l *link) probe() {
 }
 
 // die is the end of the link, told to everybody before its socket is closed.
-func (l *link) die(err error) {
+func (l *pgLink) die(err error) {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -346,7 +346,7 @@ func (l *link) die(err error) {
 
 // cancelQuery makes the server give up what the link runs, without harm to the
 // connection and what it holds.
-func (l *link) cancelQuery() {
+func (l *pgLink) cancelQuery() {
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
 	defer cancel()
 	_ = l.conn.PgConn().CancelRequest(ctx) // the caller asks again if it had no effect

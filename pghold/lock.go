@@ -11,7 +11,7 @@ import (
 
 // line is the queue of one name inside the process, in the order of its rows: its
 // first waiters, and only those, wait in the server too. Guarded by the client's mutex.
-type line struct {
+type waitQueue struct {
 	key     Key
 	users   int
 	door    chan struct{} // one arrives at a time, so that the rows are in order
@@ -20,7 +20,7 @@ type line struct {
 
 // waiter is one claim in a line.
 type waiter struct {
-	cl   *claim
+	cl   *rowClaim
 	near chan struct{} // closed when it is one of the first that may wait in the server
 	turn chan struct{} // closed when it is the first
 }
@@ -29,19 +29,19 @@ type waiter struct {
 // there already when the first is granted, so that the name never waits for a program.
 const ahead = 2
 
-func (c *client) enter(k Key) *line {
+func (c *client) enter(k Key) *waitQueue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ln := c.lines[k]
 	if ln == nil {
-		ln = &line{key: k, door: make(chan struct{}, 1)}
+		ln = &waitQueue{key: k, door: make(chan struct{}, 1)}
 		c.lines[k] = ln
 	}
 	ln.users++
 	return ln
 }
 
-func (c *client) leave(ln *line) {
+func (c *client) leave(ln *waitQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ln.users--; ln.users == 0 {
@@ -50,7 +50,7 @@ func (c *client) leave(ln *line) {
 }
 
 // join puts a claim at the end of the line.
-func (c *client) join(ln *line, cl *claim) *waiter {
+func (c *client) join(ln *waitQueue, cl *rowClaim) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &waiter{cl: cl, near: make(chan struct{}), turn: make(chan struct{})}
@@ -62,7 +62,7 @@ func (c *client) join(ln *line, cl *claim) *waiter {
 }
 
 // step takes a waiter out; others come nearer.
-func (c *client) step(ln *line, w *waiter) {
+func (c *client) step(ln *waitQueue, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(ln.waiters, w)
@@ -73,7 +73,7 @@ func (c *client) step(ln *line, w *waiter) {
 }
 
 // call tells one of the first waiters of a line how near it is; the client is locked.
-func (c *client) call(ln *line, i int) {
+func (c *client) call(ln *waitQueue, i int) {
 	w := ln.waiters[i]
 	if i == 0 {
 		close(w.turn)
@@ -93,7 +93,7 @@ func isClosed(ch <-chan struct{}) bool {
 }
 
 // lock takes a lock of the server, and lets the one who died with it notice.
-func (c *client) lock(ctx context.Context, cl *claim) error {
+func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 	if err := c.lockNow(ctx, cl); err != nil || !cl.heir {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *client) lock(ctx context.Context, cl *claim) error {
 
 // giveUp gives back what was granted to a caller that has gone: not before the one
 // who died with it has had its time, since the next one is no heir.
-func (c *client) giveUp(cl *claim) {
+func (c *client) giveUp(cl *rowClaim) {
 	if cl.heir {
 		select {
 		case <-time.After(time.Until(cl.since.Add(c.mourning))):
@@ -126,14 +126,14 @@ func (c *client) giveUp(cl *claim) {
 const mourning = 50 * time.Millisecond
 
 // isGranted also takes "inherited" for "granted", and notes which it was.
-func (cl *claim) isGranted(state *string) bool {
+func (cl *rowClaim) isGranted(state *string) bool {
 	if *state == "inherited" {
 		*state, cl.heir, cl.since = "granted", true, time.Now()
 	}
 	return *state == "granted"
 }
 
-func (c *client) lockNow(ctx context.Context, cl *claim) error {
+func (c *client) lockNow(ctx context.Context, cl *rowClaim) error {
 	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (c *client) lockNow(ctx context.Context, cl *claim) error {
 }
 
 // stand is the wait of a claim in its line.
-func (c *client) stand(ctx context.Context, ln *line, w *waiter) error {
+func (c *client) stand(ctx context.Context, ln *waitQueue, w *waiter) error {
 	defer c.step(ln, w)
 	ctx, cancel := c.untilOver(ctx, w.cl.r.Session)
 	defer cancel()
@@ -191,7 +191,7 @@ func (c *client) whyStopped(ctx context.Context, lease *driver.Session) error {
 }
 
 // arrive takes the lock if it is free, or joins the line; nil: it is held.
-func (c *client) arrive(ctx context.Context, ln *line, cl *claim) (*waiter, error) {
+func (c *client) arrive(ctx context.Context, ln *waitQueue, cl *rowClaim) (*waiter, error) {
 	select {
 	case ln.door <- struct{}{}:
 		defer func() { <-ln.door }()
@@ -243,7 +243,7 @@ type answer struct {
 
 // knock asks the home link. A link that has died since it was last used is not
 // the caller's concern: nothing has happened on it that lasts.
-func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
+func (c *client) knock(ctx context.Context, cl *rowClaim) (answer, error) {
 	if c.opts.Scope == TransactionScope {
 		return c.knockInTx(ctx, cl)
 	}
@@ -265,7 +265,7 @@ func (c *client) knock(ctx context.Context, cl *claim) (answer, error) {
 }
 
 // undo takes back what a job did for a caller that has gone.
-func (c *client) undo(j *job, cl *claim) {
+func (c *client) undo(j *job, cl *rowClaim) {
 	<-j.done
 	switch {
 	case j.err != nil:
@@ -277,7 +277,7 @@ func (c *client) undo(j *job, cl *claim) {
 }
 
 // forget removes the row of a claim that waits no more.
-func (c *client) forget(cl *claim) {
+func (c *client) forget(cl *rowClaim) {
 	if cl.id == 0 {
 		return
 	}
@@ -294,8 +294,8 @@ from holdfast_v5.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 
 // out: asking the server for more of it would be granted, whoever waits.
 type arrival struct {
 	job
-	l     *link
-	cl    *claim
+	l     *pgLink
+	cl    *rowClaim
 	lease *driver.Session
 	a     answer
 }
@@ -323,7 +323,7 @@ func (q *arrival) mishap(ctx context.Context, err error) error {
 	return q.l.tidy(ctx, q.cl, err)
 }
 
-func (l *link) arrived(cl *claim, lease *driver.Session, a *answer) error {
+func (l *pgLink) arrived(cl *rowClaim, lease *driver.Session, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (l *link) arrived(cl *claim, lease *driver.Session, a *answer) error {
 }
 
 // took notes a lock that the link has.
-func (l *link) took(cl *claim, id, token int64, lease *driver.Session) {
+func (l *pgLink) took(cl *rowClaim, id, token int64, lease *driver.Session) {
 	t := l.held[cl.key]
 	if cl.mode == driver.Exclusive {
 		t.writers++
@@ -353,7 +353,7 @@ func (l *link) took(cl *claim, id, token int64, lease *driver.Session) {
 
 // tookByRow is took for a lock that has its row. If it is held for long others hear
 // of that.
-func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Session) {
+func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, lease *driver.Session) {
 	l.took(cl, id, token, lease)
 	if cl.kind == driver.Mutex {
 		cl.unheard.Store(true)
@@ -362,7 +362,7 @@ func (l *link) tookByRow(cl *claim, id, token int64, lease *driver.Session) {
 }
 
 // gave notes a lock that the link has no more.
-func (l *link) gave(cl *claim) {
+func (l *pgLink) gave(cl *rowClaim) {
 	t := l.held[cl.key]
 	if cl.mode == driver.Exclusive {
 		t.writers--
@@ -378,7 +378,7 @@ func (l *link) gave(cl *claim) {
 
 // sameServer gives the link up if another server process answers: then a pooler
 // has changed it, and nobody knows what is held.
-func (l *link) sameServer(pid uint32) error {
+func (l *pgLink) sameServer(pid uint32) error {
 	if pid == l.pid {
 		return nil
 	}
@@ -387,7 +387,7 @@ func (l *link) sameServer(pid uint32) error {
 }
 
 // tidy makes sure that a failed step left no lock, and returns err.
-func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
+func (l *pgLink) tidy(ctx context.Context, cl *rowClaim, err error) error {
 	if l.conn.IsClosed() || l.held[cl.key] != (tally{}) {
 		return err
 	}
@@ -400,7 +400,7 @@ func (l *link) tidy(ctx context.Context, cl *claim, err error) error {
 // short of something for a moment; else the link ends, since nobody knows what it holds.
 // The SQL has to call PostgreSQL's own functions only, without a table: it must work when
 // the server has no room for a lock.
-func (l *link) mustDo(ctx context.Context, sql string, args ...any) {
+func (l *pgLink) mustDo(ctx context.Context, sql string, args ...any) {
 	var err error
 	for range 3 {
 		if _, err = l.conn.Exec(ctx, sql, args...); err == nil || l.conn.IsClosed() {
@@ -413,7 +413,7 @@ func (l *link) mustDo(ctx context.Context, sql string, args ...any) {
 // unlocking asks the server to take a lock back.
 type unlocking struct {
 	job
-	cl    *claim
+	cl    *rowClaim
 	again bool // an earlier attempt may have given the lock back
 	had   bool
 	row   [1]any
@@ -551,7 +551,7 @@ func (c *client) untilFirst(ctx context.Context, w *waiter) (string, time.Durati
 }
 
 // retry asks without waiting, on the home link.
-func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
+func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	var state string // the job may write it when we have gone
 	l, err := c.atHome(ctx)
 	if err != nil {
@@ -577,7 +577,7 @@ func (c *client) retry(ctx context.Context, cl *claim) (string, error) {
 }
 
 // settle makes the claim the holder, by the SQL given, and notes it.
-func (l *link) settle(ctx context.Context, cl *claim, lease *driver.Session, sql string, more ...any) (string, error) {
+func (l *pgLink) settle(ctx context.Context, cl *rowClaim, lease *driver.Session, sql string, more ...any) (string, error) {
 	var state string
 	var token *int64
 	var pid uint32

@@ -9,7 +9,7 @@ import (
 )
 
 // noteLater has the hold noted if it lasts.
-func (l *link) noteLater(cl *claim) {
+func (l *pgLink) noteLater(cl *rowClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fresh.young = append(l.fresh.young, cl)
@@ -22,7 +22,7 @@ func (l *link) noteLater(cl *claim) {
 // tick comes every client.note while mutexes are granted: what was granted before
 // the last one and is still held gets its row, if it has none, and others hear of
 // it. When no more come the flag goes too.
-func (l *link) tick() {
+func (l *pgLink) tick() {
 	if l.turnOver() {
 		time.AfterFunc(l.c.note, l.tick)
 		return
@@ -32,11 +32,11 @@ func (l *link) tick() {
 
 // turnOver makes the young the old; false: first some of the old are to be noted,
 // or the flag is not needed any more.
-func (l *link) turnOver() bool {
+func (l *pgLink) turnOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &l.fresh
-	f.old = slices.DeleteFunc(f.old, func(cl *claim) bool { return !cl.isQuiet() })
+	f.old = slices.DeleteFunc(f.old, func(cl *rowClaim) bool { return !cl.isQuiet() })
 	if len(f.old) > 0 || len(f.young) == 0 {
 		return false
 	}
@@ -46,7 +46,7 @@ func (l *link) turnOver() bool {
 
 // note writes the rows that are due, and takes the flag away if no others will
 // be. It ends the ticks, or has them go on.
-func (l *link) note(ctx context.Context) error {
+func (l *pgLink) note(ctx context.Context) error {
 	l.mu.Lock()
 	due := l.fresh.old
 	last := len(l.fresh.young) == 0
@@ -66,7 +66,7 @@ func (l *link) note(ctx context.Context) error {
 
 // setTicking says whether the flag, if it was there, still is, and the next tick to
 // come.
-func (l *link) setTicking(on bool) {
+func (l *pgLink) setTicking(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fresh.old, l.fresh.young = l.fresh.young, nil
@@ -88,8 +88,8 @@ written as (
 select pg_catalog.pg_notify('holdfast', 'r ' || space || ' ' || key) from x`
 
 // writeRows says in the server who holds, and tells others that somebody does.
-func (l *link) writeRows(ctx context.Context, claims []*claim) error {
-	claims = slices.DeleteFunc(claims, func(cl *claim) bool { return !cl.isQuiet() })
+func (l *pgLink) writeRows(ctx context.Context, claims []*rowClaim) error {
+	claims = slices.DeleteFunc(claims, func(cl *rowClaim) bool { return !cl.isQuiet() })
 	if len(claims) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (c *client) noted(ctx context.Context) error {
 
 // sameKind refuses a claim on a name that is held as another kind by somebody
 // whose row was not there when the claim arrived.
-func (c *client) sameKind(ctx context.Context, cl *claim) error {
+func (c *client) sameKind(ctx context.Context, cl *rowClaim) error {
 	if err := c.noted(ctx); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ case when pg_catalog.pg_try_advisory_lock(%s) then pg_catalog.nextval('holdfast.
 }
 
 // pack makes the questions ready to be sent; errs has those that are not.
-func (l *link) pack(ctx context.Context, jobs []*job, errs map[*job]error) (parcels []parcel) {
+func (l *pgLink) pack(ctx context.Context, jobs []*job, errs map[*job]error) (parcels []parcel) {
 	open := map[string]int{} // where more of the form go
 	for _, j := range jobs {
 		sql, args := j.ask.form()
@@ -72,7 +72,7 @@ func (l *link) pack(ctx context.Context, jobs []*job, errs map[*job]error) (parc
 }
 
 // build fills the parcel.
-func (l *link) build(ctx context.Context, p *parcel) (err error) {
+func (l *pgLink) build(ctx context.Context, p *parcel) (err error) {
 	sql, args := p.sql, p.rows[0]
 	if len(p.jobs) > 1 {
 		many := plurals[sql]
@@ -117,7 +117,7 @@ func (p *parcel) fail(err error, errs map[*job]error) {
 
 // takeAll reads the answers to a parcel, to the end of its transaction, and finishes the
 // jobs that met no mishap.
-func (l *link) takeAll(p *pgconn.Pipeline, of *parcel, errs map[*job]error) {
+func (l *pgLink) takeAll(p *pgconn.Pipeline, of *parcel, errs map[*job]error) {
 	results, err := p.GetResults()
 	if err == nil {
 		err = l.scanAll(results, of)
@@ -139,7 +139,7 @@ func (l *link) takeAll(p *pgconn.Pipeline, of *parcel, errs map[*job]error) {
 }
 
 // scanAll reads a row for each question.
-func (l *link) scanAll(results any, of *parcel) error {
+func (l *pgLink) scanAll(results any, of *parcel) error {
 	reader, ok := results.(*pgconn.ResultReader)
 	if !ok {
 		return fmt.Errorf("the server answered a query with %T", results)
@@ -160,7 +160,7 @@ func (l *link) scanAll(results any, of *parcel) error {
 
 // scanInto reads the row of a question: numbers and truth values, which are most, as
 // fast as they can be.
-func (l *link) scanInto(rows pgx.Rows, j *job) error {
+func (l *pgLink) scanInto(rows pgx.Rows, j *job) error {
 	into, fields := j.ask.into(), rows.FieldDescriptions()
 	if j.shared && len(into) == len(fields) {
 		for i, v := range rows.RawValues() {

@@ -11,7 +11,7 @@ import (
 )
 
 // keepBusy keeps a link busy until the function returned is called.
-func keepBusy(l *link) (release func()) {
+func keepBusy(l *pgLink) (release func()) {
 	stop := make(chan struct{})
 	l.start(time.Minute, func(context.Context) error { <-stop; return nil })
 	return func() { close(stop) }
@@ -32,7 +32,7 @@ func crowdOf(t *testing.T, c *client, n int) (requests []*driver.Request) {
 }
 
 // inLine waits until so many jobs are queued on a link.
-func inLine(t *testing.T, l *link, n int) {
+func inLine(t *testing.T, l *pgLink, n int) {
 	t.Helper()
 	within(t, "the questions do not queue up", func() bool {
 		l.mu.Lock()
@@ -112,7 +112,7 @@ func TestPack(t *testing.T) {
 	var jobs []*job
 	for i := range 40 {
 		key := Key{n: int64(i), pair: i%2 == 0}
-		cl := &claim{c: c, l: l, key: key, easy: l.newEasy(key)}
+		cl := &rowClaim{c: c, l: l, key: key, easy: l.newEasy(key)}
 		cl.rowless.Store(i%10 != 9)
 		jobs = append(jobs, &job{ask: &quick{l: l, cl: cl}}, &job{ask: &unlocking{cl: cl}})
 	}

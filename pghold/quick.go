@@ -35,7 +35,7 @@ const staleAfter = 400 * time.Millisecond
 // fresh are the holds of a link that may need a row, or of whose row others have
 // to hear. Guarded by the link's mutex.
 type fresh struct {
-	young, old []*claim // by when they were granted: since the last tick, before
+	young, old []*rowClaim // by when they were granted: since the last tick, before
 	flag       bool     // the link has freshFlag
 	ticking    bool
 }
@@ -71,7 +71,7 @@ func index(b bool) int {
 
 // lockQuickly takes a mutex if it is free, nobody waits for it and nobody
 // watches; false: ask as everybody does.
-func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
+func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	if c.opts.Scope != SessionScope || cl.kind != driver.Mutex {
 		return false, nil
 	}
@@ -97,8 +97,8 @@ func (c *client) lockQuickly(ctx context.Context, cl *claim) (bool, error) {
 // quick asks for a lock quickly.
 type quick struct {
 	job
-	l     *link
-	cl    *claim
+	l     *pgLink
+	cl    *rowClaim
 	lease *driver.Session
 	token int64 // 0: not granted
 	pid   uint32
@@ -138,7 +138,7 @@ func (q *quick) mishap(ctx context.Context, err error) error {
 	return err
 }
 
-func (l *link) tookQuickly(cl *claim, lease *driver.Session, token int64, pid uint32) error {
+func (l *pgLink) tookQuickly(cl *rowClaim, lease *driver.Session, token int64, pid uint32) error {
 	if err := l.sameServer(pid); err != nil {
 		return err
 	}
@@ -159,13 +159,13 @@ func (l *link) tookQuickly(cl *claim, lease *driver.Session, token int64, pid ui
 
 // tidyFlag makes sure that a failed step left no flag that the link does not know
 // of.
-func (l *link) tidyFlag(ctx context.Context) {
+func (l *pgLink) tidyFlag(ctx context.Context) {
 	if !l.conn.IsClosed() && !l.flagged() {
 		l.unshare(ctx, freshFlag)
 	}
 }
 
-func (l *link) flagged() bool {
+func (l *pgLink) flagged() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fresh.flag
@@ -185,7 +185,7 @@ type easyName struct {
 	lock, unlock []any
 }
 
-func (l *link) newEasy(k Key) *easyName {
+func (l *pgLink) newEasy(k Key) *easyName {
 	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(guardOf(k))
 	if a, b, ok := k.Pair(); ok {
 		return &easyName{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
@@ -195,13 +195,13 @@ func (l *link) newEasy(k Key) *easyName {
 
 // isEasy: the name was last taken at once, and nobody has made it anything but a
 // lock since.
-func (l *link) isEasy(k Key) *easyName {
+func (l *pgLink) isEasy(k Key) *easyName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.easy[k]
 }
 
-func (l *link) setEasy(k Key, easy bool) {
+func (l *pgLink) setEasy(k Key, easy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if easy && l.shy > 0 {

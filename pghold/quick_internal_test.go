@@ -29,16 +29,16 @@ func quickClients(t *testing.T, n int) []*client {
 }
 
 // take acquires, and fails the test if it cannot.
-func take(t *testing.T, c *client, r *driver.Request) *claim {
+func take(t *testing.T, c *client, r *driver.Request) *rowClaim {
 	t.Helper()
 	g, err := c.Acquire(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Handle.(*claim)
+	return g.Handle.(*rowClaim)
 }
 
-func free(t *testing.T, cl *claim) {
+func free(t *testing.T, cl *rowClaim) {
 	t.Helper()
 	if err := cl.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func free(t *testing.T, cl *claim) {
 }
 
 // takeQuickly takes a mutex until it is taken quickly.
-func takeQuickly(t *testing.T, c *client, name string) *claim {
+func takeQuickly(t *testing.T, c *client, name string) *rowClaim {
 	t.Helper()
 	for range shyness + 2 {
 		r := mutexRequest(name)
@@ -105,7 +105,7 @@ func TestQuickTakesTheFlagOnce(t *testing.T) {
 		l.flagging = false
 		for i, name := range []string{"a", "b"} {
 			key := mustKey(t, name)
-			q := &quick{l: l, cl: &claim{key: key, easy: l.newEasy(key)}}
+			q := &quick{l: l, cl: &rowClaim{key: key, easy: l.newEasy(key)}}
 			asked[i], _ = q.form()
 		}
 		return nil
@@ -120,22 +120,22 @@ func TestQuickTakesTheFlagOnce(t *testing.T) {
 func TestQuickIsTold(t *testing.T) {
 	c := quickClients(t, 2)
 	ctx := t.Context()
-	for what, ask := range map[string]func(cl *claim) []driver.Claim{
-		"Inspect": func(cl *claim) []driver.Claim {
+	for what, ask := range map[string]func(cl *rowClaim) []driver.Claim{
+		"Inspect": func(cl *rowClaim) []driver.Claim {
 			r, err := c[1].Inspect(ctx, &driver.InspectRequest{Name: cl.name})
 			if err != nil || len(r.Resources) == 0 {
 				t.Fatal("Inspect tells nothing", err)
 			}
 			return r.Resources[0].Holders
 		},
-		"List": func(*claim) []driver.Claim {
+		"List": func(*rowClaim) []driver.Claim {
 			r, err := c[1].Inspect(ctx, &driver.InspectRequest{Prefix: true})
 			if err != nil || len(r.Resources) == 0 {
 				t.Fatal("List tells nothing", err)
 			}
 			return r.Resources[0].Holders
 		},
-		"ErrHeld": func(cl *claim) []driver.Claim {
+		"ErrHeld": func(cl *rowClaim) []driver.Claim {
 			_, err := c[1].Acquire(ctx, tryRequest(cl.name, driver.Mutex))
 			e, _ := errors.AsType[*driver.Error](err)
 			if e == nil || e.Kind != driver.ErrHeld {
@@ -143,7 +143,7 @@ func TestQuickIsTold(t *testing.T) {
 			}
 			return e.Holders
 		},
-		"SessionInfo": func(cl *claim) []driver.Claim {
+		"SessionInfo": func(cl *rowClaim) []driver.Claim {
 			i, err := c[1].SessionInfo(ctx, &driver.SessionInfoRequest{ID: cl.lease.ID})
 			if err != nil || len(i.Names) != 1 || i.Names[0] != cl.name {
 				t.Fatalf("the session is told as %+v, %v", i, err)
@@ -213,7 +213,7 @@ func TestQuickBecomesSemaphore(t *testing.T) {
 	within(t, "a semaphore that nobody holds is taken as a mutex", func() bool {
 		g, err := c[0].Acquire(t.Context(), tryRequest("m", driver.Mutex))
 		if err == nil {
-			free(t, g.Handle.(*claim))
+			free(t, g.Handle.(*rowClaim))
 		}
 		return errors.Is(err, driver.ErrConflict)
 	})
@@ -240,7 +240,7 @@ func TestQuickGivesWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiter := &claim{c: c[2], r: mutexRequest("m"), name: "m", key: mustKey(t, "m"), kind: driver.Mutex, weigh: 1, released: make(chan struct{})}
+	waiter := &rowClaim{c: c[2], r: mutexRequest("m"), name: "m", key: mustKey(t, "m"), kind: driver.Mutex, weigh: 1, released: make(chan struct{})}
 	ln := c[2].enter(waiter.key)
 	queueAlone(t, l, waiter)
 	l.setEasy(waiter.key, true) // as for somebody who looked before
@@ -269,7 +269,7 @@ func mustKey(t *testing.T, name string) Key {
 
 // queueAlone puts a claim into the queue although the lock is free, and does not
 // have it wait.
-func queueAlone(t *testing.T, l *link, cl *claim) {
+func queueAlone(t *testing.T, l *pgLink, cl *rowClaim) {
 	t.Helper()
 	q := &arrival{l: l, cl: cl, lease: l.c.leaseOn(l, cl.r)}
 	j := l.start(time.Minute, func(ctx context.Context) error {
@@ -382,7 +382,7 @@ func TestLongAnswer(t *testing.T) {
 }
 
 // awaken makes sure that the link is free, and does not read.
-func awaken(t *testing.T, l *link) {
+func awaken(t *testing.T, l *pgLink) {
 	t.Helper()
 	within(t, "the link is not free", func() bool {
 		<-l.start(time.Minute, func(context.Context) error { return nil }).done

@@ -71,7 +71,7 @@ func TestQuickLatch(t *testing.T) {
 		within(t, "a latch is taken as a mutex", func() bool {
 			g, err := c[0].Acquire(t.Context(), tryRequest(name, driver.Mutex))
 			if err == nil {
-				free(t, g.Handle.(*claim))
+				free(t, g.Handle.(*rowClaim))
 			}
 			return errors.Is(err, driver.ErrConflict)
 		})

@@ -13,7 +13,7 @@ import (
 // describes the claim is written outside of it, so that others see it.
 
 // txLink is a connection for one hold; there are Options.Waits of them.
-func (c *client) txLink(ctx context.Context) (*link, error) {
+func (c *client) txLink(ctx context.Context) (*pgLink, error) {
 	for {
 		l, err := c.waitLink(ctx, true)
 		if l != nil || err != nil {
@@ -29,7 +29,7 @@ func (c *client) txLink(ctx context.Context) (*link, error) {
 
 // inTx runs one step in the link's transaction. A caller that goes takes the
 // link with it.
-func (c *client) inTx(ctx context.Context, l *link, run func(ctx context.Context) error) error {
+func (c *client) inTx(ctx context.Context, l *pgLink, run func(ctx context.Context) error) error {
 	j := l.start(c.slice+c.opts.Timeout, run)
 	select {
 	case <-j.done:
@@ -42,7 +42,7 @@ func (c *client) inTx(ctx context.Context, l *link, run func(ctx context.Context
 }
 
 // knockInTx is knock: the transaction is kept only if it has the lock.
-func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
+func (c *client) knockInTx(ctx context.Context, cl *rowClaim) (answer, error) {
 	l, err := c.txLink(ctx)
 	if err != nil {
 		return answer{}, err
@@ -55,7 +55,7 @@ func (c *client) knockInTx(ctx context.Context, cl *claim) (answer, error) {
 	return a, err
 }
 
-func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.Session) (answer, error) {
+func (c *client) tryInTx(ctx context.Context, l *pgLink, cl *rowClaim, lease *driver.Session) (answer, error) {
 	sql, args := cl.lockSQL("pg_try_advisory_xact_lock")
 	var got bool
 	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
@@ -81,7 +81,7 @@ func (c *client) tryInTx(ctx context.Context, l *link, cl *claim, lease *driver.
 
 // enlist writes the claim's row; got: its transaction has the lock already. The
 // row lives by the home link, since it outlives transactions that wait.
-func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Session, got bool) (answer, error) {
+func (c *client) enlist(ctx context.Context, cl *rowClaim, lease *driver.Session, got bool) (answer, error) {
 	home, err := c.atHome(ctx)
 	if err != nil {
 		return answer{}, err
@@ -93,7 +93,7 @@ func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Session, g
 			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure)
 	}, func() {
 		if a.id != nil {
-			c.forget(&claim{name: cl.name, key: cl.key, id: *a.id})
+			c.forget(&rowClaim{name: cl.name, key: cl.key, id: *a.id})
 		}
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *client) enlist(ctx context.Context, cl *claim, lease *driver.Session, g
 
 // turnInTx is turn: one wait for the lock, in a transaction that is kept only if
 // it gets it and nobody goes first.
-func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
+func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 	l, err := c.txLink(ctx)
 	if err != nil {
 		return "", c.stays(ctx, cl, err)
@@ -128,7 +128,7 @@ func (c *client) turnInTx(ctx context.Context, cl *claim) (string, error) {
 }
 
 // stays removes the row of a wait whose caller has gone.
-func (c *client) stays(ctx context.Context, cl *claim, err error) error {
+func (c *client) stays(ctx context.Context, cl *rowClaim, err error) error {
 	if ctx.Err() != nil && err != nil {
 		c.forget(cl)
 	}
@@ -136,7 +136,7 @@ func (c *client) stays(ctx context.Context, cl *claim, err error) error {
 }
 
 // settleInTx makes the claim the holder; the link has the lock.
-func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driver.Session) (state string, err error) {
+func (c *client) settleInTx(ctx context.Context, l *pgLink, cl *rowClaim, lease *driver.Session) (state string, err error) {
 	var token *int64
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var pid uint32
@@ -151,7 +151,7 @@ func (c *client) settleInTx(ctx context.Context, l *link, cl *claim, lease *driv
 
 // endTx gives the lock back with its transaction; the connection is not used
 // again.
-func (cl *claim) endTx() error {
+func (cl *rowClaim) endTx() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
 	_, told := cl.c.pool.Exec(ctx, "select holdfast_v5.drop_claim($1, $2, $3, null)", cl.c.args(cl.key.space(), cl.key.n, cl.id)...)

@@ -11,7 +11,7 @@ import (
 
 // waitLink is a connection to wait on; nil: there are enough, or the server has
 // no room for more. Half of them are for those that are the first in their line.
-func (c *client) waitLink(ctx context.Context, isFirst bool) (*link, error) {
+func (c *client) waitLink(ctx context.Context, isFirst bool) (*pgLink, error) {
 	c.mu.Lock()
 	if !isFirst && c.waits-len(c.spare) >= c.opts.Waits/2 {
 		c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *client) waitLink(ctx context.Context, isFirst bool) (*link, error) {
 const maxSpare = 1
 
 // park keeps a link that waits for nothing and holds nothing.
-func (c *client) park(l *link) {
+func (c *client) park(l *pgLink) {
 	c.mu.Lock()
 	keep := l.alive() && len(l.claims) == 0 && !c.closed && c.opts.Scope == SessionScope
 	if keep {
@@ -58,7 +58,7 @@ func (c *client) park(l *link) {
 }
 
 // isSurplus takes an idle link out if there are others to wait on.
-func (c *client) isSurplus(l *link) bool {
+func (c *client) isSurplus(l *pgLink) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.spare, l)
@@ -72,7 +72,7 @@ func (c *client) isSurplus(l *link) bool {
 var errUnused = errors.New("it was not needed any more")
 
 // await waits for the lock in the server, on a link that has nothing else to do.
-func (c *client) await(ctx context.Context, l *link, cl *claim) (string, error) {
+func (c *client) await(ctx context.Context, l *pgLink, cl *rowClaim) (string, error) {
 	var state string // the job may write it when we have gone
 	lease := c.leaseOn(l, cl.r)
 	j := l.start(c.slice+c.opts.Timeout, func(ctx context.Context) (err error) {
@@ -96,7 +96,7 @@ func (c *client) await(ctx context.Context, l *link, cl *claim) (string, error) 
 
 // abort ends the wait of a caller that has gone: the server gives it up, the
 // connection stays.
-func (c *client) abort(l *link, j *job, cl *claim) {
+func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
 	for waiting := true; waiting; {
 		l.cancelQuery()
 		select {
@@ -116,7 +116,7 @@ func (c *client) abort(l *link, j *job, cl *claim) {
 const awaitSQL = "select state, tok, pid from holdfast_v5.await($1, $2, $3, $4, $5, $6, $7)"
 
 // waitFor takes the lock and then the token, in one round trip.
-func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Session) (string, error) {
+func (l *pgLink) waitFor(ctx context.Context, cl *rowClaim, lease *driver.Session) (string, error) {
 	state, err := l.settle(ctx, cl, lease, awaitSQL, l.c.lockTimeout())
 	if err != nil {
 		return "", l.tidy(ctx, cl, err)
@@ -125,7 +125,7 @@ func (l *link) waitFor(ctx context.Context, cl *claim, lease *driver.Session) (s
 }
 
 // lockSQL calls a function on advisory locks for a claim.
-func (cl *claim) lockSQL(function string) (string, []any) {
+func (cl *rowClaim) lockSQL(function string) (string, []any) {
 	if cl.mode == driver.Shared {
 		function += "_shared"
 	}

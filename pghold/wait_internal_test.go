@@ -46,7 +46,7 @@ func clientOf(t *testing.T, cfg *pgxpool.Config) *client {
 }
 
 // home is the link of a client that asks for the first time.
-func home(t *testing.T, c *client) *link {
+func home(t *testing.T, c *client) *pgLink {
 	t.Helper()
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)

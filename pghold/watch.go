@@ -21,7 +21,7 @@ import (
 // hub hands the notifications of the home link to the watchers.
 type hub struct {
 	mu       sync.Mutex
-	watchers map[*watcher]struct{}
+	watchers map[*rowWatch]struct{}
 }
 
 // backlog is how many events a slow reader may lie behind.
@@ -29,7 +29,7 @@ const backlog = 4096
 
 // watcher is one Watch. What it is sent waits in a list, so that a slow reader
 // keeps nobody waiting; when the list is full it is told to read anew.
-type watcher struct {
+type rowWatch struct {
 	bell chan struct{}
 
 	mu     sync.Mutex
@@ -38,8 +38,8 @@ type watcher struct {
 	broken bool // the link is gone
 }
 
-func (h *hub) add() *watcher {
-	w := &watcher{bell: make(chan struct{}, 1)}
+func (h *hub) add() *rowWatch {
+	w := &rowWatch{bell: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers[w] = struct{}{}
@@ -47,7 +47,7 @@ func (h *hub) add() *watcher {
 }
 
 // remove reports whether it was the last.
-func (h *hub) remove(w *watcher) bool {
+func (h *hub) remove(w *rowWatch) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.watchers, w)
@@ -74,7 +74,7 @@ func (h *hub) broken() {
 	}
 }
 
-func (w *watcher) put(payload string) {
+func (w *rowWatch) put(payload string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= backlog {
@@ -85,7 +85,7 @@ func (w *watcher) put(payload string) {
 }
 
 // take empties the list.
-func (w *watcher) take() (list []string, gap, broken bool) {
+func (w *rowWatch) take() (list []string, gap, broken bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list, gap, broken = w.list, w.gap, w.broken
@@ -168,7 +168,7 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 
 // subscribe runs subscribeSQL. What is left of it if it fails half way is taken
 // back: locks of a connection outlast the transaction that took them.
-func (l *link) subscribe(ctx context.Context) error {
+func (l *pgLink) subscribe(ctx context.Context) error {
 	before := l.watching
 	l.watching = true
 	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll()
@@ -183,7 +183,7 @@ func (l *link) subscribe(ctx context.Context) error {
 
 // unsubscribe undoes subscribe, all of it or a part. The gates come last, since no
 // failure closes them again.
-func (l *link) unsubscribe(ctx context.Context) error {
+func (l *pgLink) unsubscribe(ctx context.Context) error {
 	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
 	l.watching = err != nil
 	return err
@@ -216,7 +216,7 @@ func (c *client) watchNoMore() {
 type follower struct {
 	c     *client
 	r     *driver.WatchRequest
-	w     *watcher
+	w     *rowWatch
 	yield func(driver.Event, error) bool
 	rev   uint64 // position of the last event, or of what is before the first
 	ord   uint32

@@ -16,7 +16,7 @@ import (
 
 // claim is a wish for one name, and then the hold. It is the driver.Handle of
 // its grant.
-type claim struct {
+type keyClaim struct {
 	c    *client
 	u    *user
 	id   string
@@ -28,8 +28,8 @@ type claim struct {
 	token   uint64      // of a grant that was told before the queue
 	queued  bool
 	forced  bool
-	place   *place // if it has one key on the server, or is to have
-	strike  *place // what has to go for it
+	place   *queueTicket // if it has one key on the server, or is to have
+	strike  *queueTicket // what has to go for it
 
 	args    [8]string // of its scripts, one at a time
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type claim struct {
 	result  error
 }
 
-var _ driver.Handle = (*claim)(nil)
+var _ driver.Handle = (*keyClaim)(nil)
 
 // maxUnits bounds limits and weights, which the server adds as floating point.
 const maxUnits = 1 << 50
@@ -86,9 +86,9 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 }
 
 // acquire takes the i-th want.
-func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*claim, uint64, error) {
+func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*keyClaim, uint64, error) {
 	w, sent := &r.Wants[i], driver.Now()
-	k := &claim{c: c, u: u, id: claimID(r.ID, i), name: w.Name, lost: lost}
+	k := &keyClaim{c: c, u: u, id: claimID(r.ID, i), name: w.Name, lost: lost}
 	k.args = [8]string{k.id, u.sid, c.id, w.Name, "", u.details(w, r.Try), string(r.Value)}
 	args := k.args[:7]
 	if short, listed := c.enlist(k, w.Kind == driver.Mutex && c.fresh(u, sent)); short {
@@ -117,7 +117,7 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 
 // enlist puts a claim on the client's list, and gives it a place if it may go
 // the short way and there is one; listed: the server knows that place.
-func (c *client) enlist(k *claim, fresh bool) (short, listed bool) {
+func (c *client) enlist(k *keyClaim, fresh bool) (short, listed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.claims[k.id] = k
@@ -134,7 +134,7 @@ func (c *client) enlist(k *claim, fresh bool) (short, listed bool) {
 }
 
 // delist takes the place of a claim back that was not granted the short way.
-func (c *client) delist(k *claim, unheard bool) {
+func (c *client) delist(k *keyClaim, unheard bool) {
 	if k.place == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func claimID(id [16]byte, i int) string {
 }
 
 // settle follows the server's answer to the grant, or to an error.
-func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
+func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
 	r := reader{rest: reply[1:]}
 	switch reply[0] {
 	case "ok":
@@ -175,7 +175,7 @@ func (k *claim) settle(ctx context.Context, reply []string, sent time.Time, wait
 }
 
 // quickly takes the token of a grant that did not extend the session.
-func (k *claim) quickly(ctx context.Context, token int64) (uint64, error) {
+func (k *keyClaim) quickly(ctx context.Context, token int64) (uint64, error) {
 	k.c.mu.Lock()
 	k.u.places.granted(k.place, k.strike)
 	k.strike = nil
@@ -195,7 +195,7 @@ const renewals = 3
 // intime sees to it that a hold whose session was extended at sent has the
 // validity that it is to have: after a slow answer the session is renewed, and if that is
 // slow too, it is an error.
-func (k *claim) intime(ctx context.Context, sent time.Time) error {
+func (k *keyClaim) intime(ctx context.Context, sent time.Time) error {
 	ttl := k.u.lease.Spec.TTL
 	slack := k.c.opts.slack(ttl)
 	took := driver.Now().Sub(sent)
@@ -228,7 +228,7 @@ func tooSlow(name string, took, ttl time.Duration) error {
 }
 
 // wait waits in the server's queue.
-func (k *claim) wait(ctx context.Context, position int, waiting func(int)) (uint64, error) {
+func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (uint64, error) {
 	granted := k.queue()
 	defer k.unqueue()
 	if waiting != nil {
@@ -254,7 +254,7 @@ func (k *claim) wait(ctx context.Context, position int, waiting func(int)) (uint
 
 // fresh renews the session of a claim that waited, if it must be so that the
 // holder has the validity it is to have.
-func (k *claim) fresh(ctx context.Context, token uint64) (uint64, error) {
+func (k *keyClaim) fresh(ctx context.Context, token uint64) (uint64, error) {
 	if token == 0 {
 		k.forget()
 		return 0, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")}
@@ -272,7 +272,7 @@ func (k *claim) fresh(ctx context.Context, token uint64) (uint64, error) {
 
 // queue counts the claim as one that waits. The channel gets its token, which
 // may have come before.
-func (k *claim) queue() <-chan uint64 {
+func (k *keyClaim) queue() <-chan uint64 {
 	c := k.c
 	c.mu.Lock()
 	k.queued, k.granted = true, make(chan uint64, 1)
@@ -285,7 +285,7 @@ func (k *claim) queue() <-chan uint64 {
 	return k.granted
 }
 
-func (k *claim) unqueue() {
+func (k *keyClaim) unqueue() {
 	k.c.mu.Lock()
 	k.queued = false
 	k.c.waits--
@@ -294,7 +294,7 @@ func (k *claim) unqueue() {
 }
 
 // forget takes the claim off the client's list.
-func (k *claim) forget() {
+func (k *keyClaim) forget() {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	delete(k.c.claims, k.id)
@@ -315,7 +315,7 @@ func (c *client) fresh(u *user, now time.Time) bool {
 
 // withdraw takes a wish back that the server may have granted, until it has
 // heard or the session is over.
-func (k *claim) withdraw() {
+func (k *keyClaim) withdraw() {
 	k.forget()
 	k.c.spawn(func() { k.c.insist(k.u.lease.Done(), releaseScript, k.id, k.u.sid, "1", k.name) })
 }
@@ -355,7 +355,7 @@ func (c *client) served(id string, token uint64) {
 // Release gives the hold back. A call after one that nobody knows the outcome
 // of is answered as the first would have been: what is gone then is what it
 // freed, since a loss by force is remembered.
-func (k *claim) Release(ctx context.Context) error {
+func (k *keyClaim) Release(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over {
@@ -376,7 +376,7 @@ func (k *claim) Release(ctx context.Context) error {
 }
 
 // Change proclaims a value, or hands the leadership over.
-func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+func (k *keyClaim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	what, arg := "", ""
 	switch {
 	case ch.Proclaim != nil:
@@ -406,13 +406,13 @@ func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, err
 }
 
 // step ends a hold that the server may have given to another.
-func (k *claim) step(cause error) {
+func (k *keyClaim) step(cause error) {
 	k.lost(cause)
 	k.withdraw()
 }
 
 // all is the hold of several names.
-type all []*claim
+type all []*keyClaim
 
 var _ driver.Handle = all(nil)
 

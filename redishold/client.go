@@ -35,7 +35,7 @@ type client struct {
 	closed bool
 	shared map[driver.Spec]*user
 	users  map[driver.SessionID]*user
-	claims map[string]*claim // that wait or hold, by id
+	claims map[string]*keyClaim // that wait or hold, by id
 	waits  int               // claims in a queue
 	help   bool              // the server has work left over, and this client does it
 	looked time.Duration     // how long the last look took
@@ -50,7 +50,7 @@ var _ driver.Driver = (*client)(nil)
 func newClient(rc engine, own bool, opts Options) *client {
 	c := &client{
 		rc: rc, own: own, opts: opts, key: "{" + opts.Prefix + "}:", id: newName(),
-		shared: map[driver.Spec]*user{}, users: map[driver.SessionID]*user{}, claims: map[string]*claim{},
+		shared: map[driver.Spec]*user{}, users: map[driver.SessionID]*user{}, claims: map[string]*keyClaim{},
 		wakeKeeper: make(chan struct{}, 1), wakePoller: make(chan struct{}, 1),
 		fault: func(string, string, error) {},
 	}

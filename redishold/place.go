@@ -4,9 +4,9 @@ package redishold
 // may hold the short way. A name stays there when its hold is given back, so that
 // who takes the same names again and again does not write the list each time.
 // Guarded by the client's lock.
-type places map[string]*place
+type places map[string]*queueTicket
 
-type place struct {
+type queueTicket struct {
 	name    string
 	uses    int  // holds, and wishes under way
 	listed  bool // the server has it for certain
@@ -20,7 +20,7 @@ const maxPlaces = 256
 // take uses the place of a name. If the server may not have it in its list, one
 // that nobody uses may have to be struck for it; nil: none has to. false: there
 // is no room now.
-func (p places) take(name string) (at, strike *place, ok bool) {
+func (p places) take(name string) (at, strike *queueTicket, ok bool) {
 	at = p[name]
 	if at == nil {
 		if len(p) >= maxPlaces {
@@ -29,7 +29,7 @@ func (p places) take(name string) (at, strike *place, ok bool) {
 			}
 			strike.leaving = true
 		}
-		at = &place{name: name}
+		at = &queueTicket{name: name}
 		p[name] = at
 	}
 	if at.leaving {
@@ -40,7 +40,7 @@ func (p places) take(name string) (at, strike *place, ok bool) {
 }
 
 // idle is a place that nobody uses.
-func (p places) idle() *place {
+func (p places) idle() *queueTicket {
 	for _, at := range p {
 		if at.uses == 0 && !at.leaving {
 			return at
@@ -50,7 +50,7 @@ func (p places) idle() *place {
 }
 
 // granted notes that the server has at in its list, and strike no more.
-func (p places) granted(at, strike *place) {
+func (p places) granted(at, strike *queueTicket) {
 	at.listed = true
 	if strike != nil {
 		delete(p, strike.name)
@@ -59,7 +59,7 @@ func (p places) granted(at, strike *place) {
 
 // refused notes that a wish was not granted the short way. unheard: nobody knows
 // what became of it, so that the list may have both.
-func (p places) refused(at, strike *place, unheard bool) {
+func (p places) refused(at, strike *queueTicket, unheard bool) {
 	if strike != nil {
 		strike.leaving = false
 		strike.listed = strike.listed && !unheard
@@ -71,4 +71,4 @@ func (p places) refused(at, strike *place, unheard bool) {
 }
 
 // leave ends a use of a place.
-func (p places) leave(at *place) { at.uses-- }
+func (p places) leave(at *queueTicket) { at.uses-- }

@@ -4,13 +4,13 @@ import "slices"
 
 // turns are the waiters of one name in this client, the first of whom asks the
 // servers.
-type turns struct{ waiting []*turn }
+type turns struct{ waiting []*lockTurn }
 
 // turn is a place in the line; mine is closed when it is the first.
-type turn struct{ mine chan struct{} }
+type lockTurn struct{ mine chan struct{} }
 
 // line goes to the end of a name's line and tells the place, 1 being first.
-func (r *redlock) line(name string) (*turn, int) {
+func (r *redlock) line(name string) (*lockTurn, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[name]
@@ -18,7 +18,7 @@ func (r *redlock) line(name string) (*turn, int) {
 		l = &turns{}
 		r.lines[name] = l
 	}
-	t := &turn{mine: make(chan struct{})}
+	t := &lockTurn{mine: make(chan struct{})}
 	l.waiting = append(l.waiting, t)
 	if len(l.waiting) == 1 {
 		close(t.mine)
@@ -27,12 +27,12 @@ func (r *redlock) line(name string) (*turn, int) {
 }
 
 // leave goes out of the line; the next is first then.
-func (r *redlock) leave(name string, t *turn) {
+func (r *redlock) leave(name string, t *lockTurn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[name]
 	first := l.waiting[0] == t
-	l.waiting = slices.DeleteFunc(l.waiting, func(o *turn) bool { return o == t })
+	l.waiting = slices.DeleteFunc(l.waiting, func(o *lockTurn) bool { return o == t })
 	switch {
 	case len(l.waiting) == 0:
 		delete(r.lines, name)

@@ -26,7 +26,7 @@ type hub struct {
 	last     uint64        // revision of the last message; 0: none since joining
 	floor    uint64        // up to it nobody watched, and not everything was told
 	pending  bool          // the first watcher has yet to learn its revision
-	watchers map[*watcher]struct{}
+	watchers map[*keyWatch]struct{}
 }
 
 // backlog is how many unread events a watcher may have before it is told to
@@ -34,7 +34,7 @@ type hub struct {
 const backlog = 4096
 
 // watcher is one who watches; guarded by the hub's lock.
-type watcher struct {
+type keyWatch struct {
 	r      *driver.WatchRequest
 	after  uint64 // events up to this revision are not for it
 	events []driver.Event
@@ -43,7 +43,7 @@ type watcher struct {
 }
 
 func (h *hub) init(c *client) {
-	h.c, h.ready, h.watchers = c, make(chan struct{}), map[*watcher]struct{}{}
+	h.c, h.ready, h.watchers = c, make(chan struct{}), map[*keyWatch]struct{}{}
 }
 
 func (h *hub) watched() bool {
@@ -87,7 +87,7 @@ func (h *hub) gap() {
 	}
 }
 
-func (w *watcher) drop() {
+func (w *keyWatch) drop() {
 	w.events, w.resync = nil, true
 	nudge(w.wake)
 }
@@ -112,7 +112,7 @@ func (h *hub) hear(text string) {
 	}
 }
 
-func (w *watcher) take(events []driver.Event) {
+func (w *keyWatch) take(events []driver.Event) {
 	if w.resync {
 		return // what it reads anew has them, or comes after them
 	}
@@ -130,7 +130,7 @@ func (w *watcher) take(events []driver.Event) {
 	}
 }
 
-func (w *watcher) wants(e *driver.Event) bool {
+func (w *keyWatch) wants(e *driver.Event) bool {
 	if w.r.Exact && e.Name != w.r.Prefix || !strings.HasPrefix(e.Name, w.r.Prefix) {
 		return false
 	}
@@ -167,7 +167,7 @@ func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 
 // watch joins the hub, and then asks at which revision: everything after it
 // will be told.
-func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, uint64, error) {
+func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*keyWatch, uint64, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -180,7 +180,7 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, u
 	case <-c.life.Done():
 		return nil, 0, errClosed
 	}
-	w := &watcher{r: r, wake: make(chan struct{}, 1)}
+	w := &keyWatch{r: r, wake: make(chan struct{}, 1)}
 	c.hub.add(w)
 	nudge(c.wakePoller)
 	now, err := c.revision(ctx)
@@ -192,21 +192,21 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*watcher, u
 	return w, now + 1, nil
 }
 
-func (h *hub) add(w *watcher) {
+func (h *hub) add(w *keyWatch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pending = h.pending || len(h.watchers) == 0
 	h.watchers[w] = struct{}{}
 }
 
-func (h *hub) remove(w *watcher) {
+func (h *hub) remove(w *keyWatch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.watchers, w)
 }
 
 // from lets w see only what comes after a revision.
-func (h *hub) from(w *watcher, now uint64) {
+func (h *hub) from(w *keyWatch, now uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.pending {
@@ -232,7 +232,7 @@ func (c *client) revision(ctx context.Context) (uint64, error) {
 }
 
 // follow yields events until ctx, the client or the caller ends it.
-func (c *client) follow(ctx context.Context, w *watcher, yield func(driver.Event, error) bool) {
+func (c *client) follow(ctx context.Context, w *keyWatch, yield func(driver.Event, error) bool) {
 	for {
 		events, resync := c.hub.read(w)
 		if resync && !c.resync(ctx, w, yield) {
@@ -260,7 +260,7 @@ func (c *client) follow(ctx context.Context, w *watcher, yield func(driver.Event
 	}
 }
 
-func (h *hub) read(w *watcher) ([]driver.Event, bool) {
+func (h *hub) read(w *keyWatch) ([]driver.Event, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	events, resync := w.events, w.resync
@@ -270,7 +270,7 @@ func (h *hub) read(w *watcher) ([]driver.Event, bool) {
 
 // resync tells the watcher to read anew, from the revision that the server is
 // at by then.
-func (c *client) resync(ctx context.Context, w *watcher, yield func(driver.Event, error) bool) bool {
+func (c *client) resync(ctx context.Context, w *keyWatch, yield func(driver.Event, error) bool) bool {
 	now, err := c.revision(ctx)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -44,12 +44,12 @@ type engine struct {
 	done  chan struct{}
 
 	mu    sync.Mutex
-	link  *link         // nil: there is none
+	link  *serverLink         // nil: there is none
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
 	last  error         // why there is none
 
-	heir   *link          // to be used next; read when the link has ended
+	heir   *serverLink          // to be used next; read when the link has ended
 	scouts sync.WaitGroup // of every search
 
 	shares shares
@@ -58,7 +58,7 @@ type engine struct {
 var _ client.Engine = (*engine)(nil)
 
 // link is one connection to one node. Its stream is written to by one goroutine.
-type link struct {
+type serverLink struct {
 	endpoint string
 	conn     *grpc.ClientConn
 	stream   grpc.BidiStreamingClient[pb.Batch, pb.Batch]
@@ -113,7 +113,7 @@ func (e *engine) run() {
 
 // leader is a link to the node that leads: the one that whoever doubted the last
 // has found, or the one that a search finds.
-func (e *engine) leader(route *session.Route) (*link, error) {
+func (e *engine) leader(route *session.Route) (*serverLink, error) {
 	if l := e.heir; l != nil {
 		e.heir = nil
 		route.Worked()
@@ -165,7 +165,7 @@ func (e *engine) lost(route *session.Route, err error) {
 
 // dial opens a stream to a scout's endpoint when it is its turn; it ends with the
 // scout's context.
-func (e *engine) dial(x *scout) (l *link, err error) {
+func (e *engine) dial(x *scout) (l *serverLink, err error) {
 	if err := dials.enter(x.ctx, x.endpoint, x.patient); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (e *engine) dial(x *scout) (l *link, err error) {
 }
 
 // connect is dial without waiting.
-func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*link, error) {
+func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*serverLink, error) {
 	conn, err := grpc.NewClient("passthrough:///"+x.endpoint, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
 	if err != nil {
@@ -202,7 +202,7 @@ func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*lin
 	if !late.Stop() {
 		return nil, errors.Join(errors.New(x.endpoint+" does not answer"), conn.Close())
 	}
-	return &link{
+	return &serverLink{
 		endpoint: x.endpoint, conn: conn, stream: stream, cancel: x.cancel, // which ends ctx
 		wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
 		id: session.NewID(rand.Uint64(), rand.Uint64()),
@@ -210,7 +210,7 @@ func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*lin
 }
 
 // serve lets the sessions use the link until it breaks.
-func (e *engine) serve(l *link) error {
+func (e *engine) serve(l *serverLink) error {
 	l.pulse = newPulse(e.g.Now())
 	var helpers sync.WaitGroup
 	helpers.Go(func() { l.send(e.g) })
@@ -236,7 +236,7 @@ func (e *engine) serve(l *link) error {
 
 // send writes what there is: what is asked for while it writes travels together
 // in the next batch.
-func (l *link) send(g *client.Group) {
+func (l *serverLink) send(g *client.Group) {
 	var batch pb.Batch
 	for {
 		select {
@@ -257,7 +257,7 @@ func (l *link) send(g *client.Group) {
 }
 
 // add appends a message to the last batch, or begins one.
-func (l *link) add(m *session.Message) {
+func (l *serverLink) add(m *session.Message) {
 	if n := len(l.out); n > 0 && len(l.out[n-1]) < maxBatch {
 		l.out[n-1] = session.AppendMessage(l.out[n-1], m)
 		return
@@ -265,7 +265,7 @@ func (l *link) add(m *session.Message) {
 	l.out = append(l.out, session.AppendMessage(nil, m))
 }
 
-func (l *link) end() {
+func (l *serverLink) end() {
 	l.cancel()
 	_ = l.conn.Close()
 }
@@ -288,7 +288,7 @@ func (e *engine) Carry(_ int64, sends []client.Outgoing) {
 	}
 }
 
-func (l *link) signal() {
+func (l *serverLink) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -338,7 +338,7 @@ func (e *engine) Left() {
 }
 
 // current is the connection, waited for if need be.
-func (e *engine) current(ctx context.Context) (*link, error) {
+func (e *engine) current(ctx context.Context) (*serverLink, error) {
 	for {
 		e.mu.Lock()
 		l, ready := e.link, e.ready
@@ -360,7 +360,7 @@ func (e *engine) current(ctx context.Context) (*link, error) {
 
 // pingLate has a link pinged when a call over it takes long, if there is another
 // node that might lead; done is called when the call is over.
-func (e *engine) pingLate(l *link) (done func() bool) {
+func (e *engine) pingLate(l *serverLink) (done func() bool) {
 	if !slices.ContainsFunc(e.cfg.Endpoints, func(x string) bool { return x != l.endpoint }) {
 		return func() bool { return false }
 	}

@@ -34,13 +34,13 @@ type gates struct {
 // that one finds out holds for the others too. It is pure; gates lock it.
 type gate struct {
 	dialing int
-	queue   []*turn
+	queue   []*dialTurn
 	why     error     // it could not be reached; nil: it could
 	until   time.Time // nobody dials
 }
 
 // turn is that of one who wants to dial.
-type turn struct {
+type dialTurn struct {
 	come chan error // nil: it may; otherwise why nobody can
 	// patient: it knows that the address could not be reached, and waits until it can.
 	patient bool
@@ -50,7 +50,7 @@ type turn struct {
 // error is why nobody could reach the address just now, which is not told to the
 // patient.
 func (x *gates) enter(ctx context.Context, address string, patient bool) error {
-	t := &turn{make(chan error, 1), patient}
+	t := &dialTurn{make(chan error, 1), patient}
 	x.mu.Lock()
 	x.of(address).enter(time.Now(), t)
 	x.mu.Unlock()
@@ -81,7 +81,7 @@ func (x *gates) of(address string) *gate {
 }
 
 // abandon gives up a turn that has perhaps come.
-func (x *gates) abandon(address string, t *turn) {
+func (x *gates) abandon(address string, t *dialTurn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	g := x.all[address]
@@ -91,7 +91,7 @@ func (x *gates) abandon(address string, t *turn) {
 			g.leave(time.Now())
 		}
 	default:
-		g.queue = slices.DeleteFunc(g.queue, func(o *turn) bool { return o == t })
+		g.queue = slices.DeleteFunc(g.queue, func(o *dialTurn) bool { return o == t })
 	}
 }
 
@@ -122,7 +122,7 @@ func (x *gates) reached(address string) {
 }
 
 // enter answers now or later.
-func (g *gate) enter(now time.Time, t *turn) {
+func (g *gate) enter(now time.Time, t *dialTurn) {
 	if g.why != nil && now.Before(g.until) && !t.patient {
 		t.come <- g.why
 		return
@@ -160,7 +160,7 @@ func (g *gate) reached(now time.Time) {
 // failed tells those that wait, but not the patient.
 func (g *gate) failed(now time.Time, why error) {
 	g.why, g.until = why, now.Add(verdictHolds)
-	g.queue = slices.DeleteFunc(g.queue, func(t *turn) bool {
+	g.queue = slices.DeleteFunc(g.queue, func(t *dialTurn) bool {
 		if !t.patient {
 			t.come <- why
 		}

@@ -68,7 +68,7 @@ func (p *pulse) judge(now int64, unanswered bool) (wait int64) {
 }
 
 // take is what is to be sent.
-func (l *link) take(g *client.Group) (out [][]byte) {
+func (l *serverLink) take(g *client.Group) (out [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if out, l.out = l.out, nil; len(out) == 0 {
@@ -80,12 +80,12 @@ func (l *link) take(g *client.Group) (out [][]byte) {
 	return out
 }
 
-func (l *link) watch(g *client.Group, wait int64) {
+func (l *serverLink) watch(g *client.Group, wait int64) {
 	time.AfterFunc(time.Duration(wait), func() { l.look(g) })
 }
 
 // look sees whether the link is to be doubted.
-func (l *link) look(g *client.Group) {
+func (l *serverLink) look(g *client.Group) {
 	if l.stream.Context().Err() != nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (l *link) look(g *client.Group) {
 }
 
 // doubt tells who looks for another leader; l is locked.
-func (l *link) doubt() {
+func (l *serverLink) doubt() {
 	select {
 	case l.doubted <- struct{}{}:
 	default:
@@ -112,7 +112,7 @@ func (l *link) doubt() {
 
 // suspect doubts the link for a session that cannot wait for its patience, or for
 // which it was in vain to ask the others.
-func (l *link) suspect() {
+func (l *serverLink) suspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wide {
@@ -124,7 +124,7 @@ func (l *link) suspect() {
 }
 
 // calmed ends the search that there is; l is locked.
-func (l *link) calmed() {
+func (l *serverLink) calmed() {
 	if l.calm != nil {
 		l.calm()
 		l.calm = nil
@@ -133,7 +133,7 @@ func (l *link) calmed() {
 
 // doubting has calm called at the next sign of life, or when all nodes are to be
 // asked, and wide says whether they are; false: there was one.
-func (l *link) doubting(calm context.CancelFunc) (wide, doubted bool) {
+func (l *serverLink) doubting(calm context.CancelFunc) (wide, doubted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pulse.doubted {
@@ -143,7 +143,7 @@ func (l *link) doubting(calm context.CancelFunc) (wide, doubted bool) {
 }
 
 // alive notes a sign of life.
-func (l *link) alive(now int64) {
+func (l *serverLink) alive(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pinged, l.wide = false, false
@@ -153,7 +153,7 @@ func (l *link) alive(now int64) {
 }
 
 // ping asks the node for a sign of life, unless it has been asked for one.
-func (l *link) ping() {
+func (l *serverLink) ping() {
 	l.mu.Lock()
 	if l.pinged {
 		l.mu.Unlock()

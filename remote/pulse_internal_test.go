@@ -79,7 +79,7 @@ func TestPulse_Patience(t *testing.T) {
 // The first sign of life ends the search of who doubted; a doubt that comes later
 // than it begins none.
 func TestPulse_Calm(t *testing.T) {
-	l := &link{pulse: silent()}
+	l := &serverLink{pulse: silent()}
 	l.pulse.judge(11*second, true)
 	ctx, calm := context.WithCancel(t.Context())
 	defer calm()
@@ -98,7 +98,7 @@ func TestPulse_Calm(t *testing.T) {
 // A session that cannot wait ends the search on the others, for one on all nodes,
 // and teaches the link no patience: those who can wait are not to wait for longer.
 func TestPulse_Suspicion(t *testing.T) {
-	l := &link{pulse: silent(), doubted: make(chan struct{}, 1)}
+	l := &serverLink{pulse: silent(), doubted: make(chan struct{}, 1)}
 	l.pulse.doubted = true
 	ctx, calm := context.WithCancel(t.Context())
 	defer calm()

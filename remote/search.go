@@ -36,7 +36,7 @@ const (
 type search struct {
 	e      *engine
 	route  *session.Route
-	avoid  *link // to a node that is not asked; nil: to none
+	avoid  *serverLink // to a node that is not asked; nil: to none
 	words  chan word
 	scouts []*scout
 	newest *scout   // the others are asked when it has answered, or not in time; nil: it has
@@ -58,7 +58,7 @@ type scout struct {
 // word is what a scout has to tell.
 type word struct {
 	from *scout
-	link *link  // the node leads
+	link *serverLink  // the node leads
 	hint string // it does not, but perhaps this one does
 	err  error  // why it does not, or cannot be asked any more
 }
@@ -67,7 +67,7 @@ type word struct {
 var errFollows = errors.New("the node does not lead")
 
 // search finds the leader, unless ctx ends or a node refuses for good.
-func (e *engine) search(ctx context.Context, route *session.Route, avoid *link) (*link, error) {
+func (e *engine) search(ctx context.Context, route *session.Route, avoid *serverLink) (*serverLink, error) {
 	s := &search{e: e, route: route, avoid: avoid, words: make(chan word)}
 	defer s.dismiss()
 	for {
@@ -98,7 +98,7 @@ func final(err error) bool {
 
 // known: it is the node to be avoided, perhaps by another name. That it leads is
 // nothing new, and answers on their way over the link that there is would be lost.
-func (s *search) known(l *link) bool {
+func (s *search) known(l *serverLink) bool {
 	if s.avoid == nil {
 		return false
 	}
@@ -108,7 +108,7 @@ func (s *search) known(l *link) bool {
 }
 
 // take takes a link over from its scout.
-func (s *search) take(w word) *link {
+func (s *search) take(w word) *serverLink {
 	s.recall(func(x *scout) bool { return x == w.from })
 	close(w.from.taken)
 	return w.link
@@ -238,7 +238,7 @@ func (x *scout) run(e *engine, words chan<- word) {
 }
 
 // ask asks until the link is taken.
-func (x *scout) ask(l *link, words chan<- word) error {
+func (x *scout) ask(l *serverLink, words chan<- word) error {
 	for {
 		m, err := l.attach()
 		switch {
@@ -289,7 +289,7 @@ func (x *scout) rest(asked uint64) error {
 
 // attach asks the node whether it leads, by a session that there is not: who leads
 // answers with an empty table, who does not refuses.
-func (l *link) attach() (m session.Message, err error) {
+func (l *serverLink) attach() (m session.Message, err error) {
 	l.number++
 	ask := session.Message{Kind: session.KindAttach, Session: l.id, Stream: l.number}
 	if err := l.stream.Send(&pb.Batch{Messages: session.AppendMessage(nil, &ask)}); err != nil {
@@ -309,7 +309,7 @@ func (l *link) attach() (m session.Message, err error) {
 
 // doubts looks for another leader whenever the link is doubted. If there is one,
 // it is e.heir, and the link ends.
-func (e *engine) doubts(l *link) {
+func (e *engine) doubts(l *serverLink) {
 	for l.stream.Context().Err() == nil {
 		select {
 		case <-l.doubted:
@@ -326,8 +326,8 @@ func (e *engine) doubts(l *link) {
 
 // inherit looks for an heir of a link that is doubted: on the other nodes or, wide,
 // also on the same one, over another connection.
-func (e *engine) inherit(ctx context.Context, l *link, wide bool) {
-	nodes, avoid := e.cfg.Endpoints, (*link)(nil)
+func (e *engine) inherit(ctx context.Context, l *serverLink, wide bool) {
+	nodes, avoid := e.cfg.Endpoints, (*serverLink)(nil)
 	if !wide {
 		nodes, avoid = slices.DeleteFunc(slices.Clone(nodes), func(x string) bool { return x == l.endpoint }), l
 	}

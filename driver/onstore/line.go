@@ -10,10 +10,10 @@ import (
 // arrival, so that one at a time asks the engine. The zero Line is ready.
 type Line struct {
 	mu    sync.Mutex
-	names map[string][]*place
+	names map[string][]*queueEntry
 }
 
-type place struct {
+type queueEntry struct {
 	head chan struct{} // closed when it is the first
 	id   [16]byte
 }
@@ -22,7 +22,7 @@ type place struct {
 // with ctx's error. position is called with the place, 1 being next, if it is
 // not nil. Whoever got no error has to call leave.
 func (l *Line) Wait(ctx context.Context, name string, id [16]byte, position func(int)) (leave func(), err error) {
-	p := &place{head: make(chan struct{}), id: id}
+	p := &queueEntry{head: make(chan struct{}), id: id}
 	n := l.join(name, p)
 	leave = func() { l.part(name, p) }
 	if position != nil {
@@ -37,11 +37,11 @@ func (l *Line) Wait(ctx context.Context, name string, id [16]byte, position func
 	}
 }
 
-func (l *Line) join(name string, p *place) int {
+func (l *Line) join(name string, p *queueEntry) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.names == nil {
-		l.names = map[string][]*place{}
+		l.names = map[string][]*queueEntry{}
 	}
 	l.names[name] = append(l.names[name], p)
 	if len(l.names[name]) == 1 {
@@ -51,7 +51,7 @@ func (l *Line) join(name string, p *place) int {
 }
 
 // part leaves the line; if that was the first, the next one is.
-func (l *Line) part(name string, p *place) {
+func (l *Line) part(name string, p *queueEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.names[name]

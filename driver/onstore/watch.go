@@ -26,7 +26,7 @@ func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[d
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(d.life, cancel)()
-		w := &watcher{d: d, r: r, before: map[string]driver.Item{}}
+		w := &storeWatch{d: d, r: r, before: map[string]driver.Item{}}
 		for item, err := range d.store.Changed(ctx, "") {
 			if w.over(ctx) {
 				break
@@ -42,7 +42,7 @@ func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[d
 }
 
 // watcher turns changes of keys into events.
-type watcher struct {
+type storeWatch struct {
 	d      *onStore
 	r      *driver.WatchRequest
 	before map[string]driver.Item // what the keys were
@@ -51,7 +51,7 @@ type watcher struct {
 }
 
 // tell yields the events of one change; false: it is over.
-func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield func(driver.Event, error) bool) bool {
+func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yield func(driver.Event, error) bool) bool {
 	if err == nil && item.Key == "" {
 		if err = w.remember(ctx, item.Revision); err == nil {
 			return w.begin(yield)
@@ -85,10 +85,10 @@ func (w *watcher) tell(ctx context.Context, item driver.Item, err error, yield f
 
 // over: the caller or the driver has ended the watch. The driver's end comes to ctx
 // a moment later.
-func (w *watcher) over(ctx context.Context) bool { return ctx.Err() != nil || w.d.life.Err() != nil }
+func (w *storeWatch) over(ctx context.Context) bool { return ctx.Err() != nil || w.d.life.Err() != nil }
 
 // begin says from where on everything is told: at first, and after a gap.
-func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
+func (w *storeWatch) begin(yield func(driver.Event, error) bool) bool {
 	verb := driver.VerbReady
 	if w.ready {
 		verb = driver.VerbResync
@@ -99,7 +99,7 @@ func (w *watcher) begin(yield func(driver.Event, error) bool) bool {
 
 // read reads what is there. At first that fails as any call does; later it goes on,
 // since a watch outlives a broken connection, and tells that it does.
-func (w *watcher) read(ctx context.Context) ([]driver.Item, error) {
+func (w *storeWatch) read(ctx context.Context) ([]driver.Item, error) {
 	if !w.ready {
 		return w.d.all(ctx, w.d.quickly(), "")
 	}
@@ -115,7 +115,7 @@ func (w *watcher) read(ctx context.Context) ([]driver.Item, error) {
 // remember reads what is there, so that the first change of a key can be told
 // from what it was. What it has read already is not told: the watch is from after
 // that on.
-func (w *watcher) remember(ctx context.Context, last uint64) error {
+func (w *storeWatch) remember(ctx context.Context, last uint64) error {
 	items, err := w.read(ctx)
 	clear(w.before)
 	for _, i := range items {
@@ -127,7 +127,7 @@ func (w *watcher) remember(ctx context.Context, last uint64) error {
 }
 
 // events are what a change means. A value that is not ours means nothing.
-func (w *watcher) events(item, old *driver.Item) []driver.Event {
+func (w *storeWatch) events(item, old *driver.Item) []driver.Event {
 	switch {
 	case strings.HasPrefix(item.Key, lockPrefix):
 		return lockEvents(item, old)
@@ -180,7 +180,7 @@ func lockOf(item *driver.Item) *lockEntry {
 	return e
 }
 
-func (w *watcher) keyEvents(item, old *driver.Item) []driver.Event {
+func (w *storeWatch) keyEvents(item, old *driver.Item) []driver.Event {
 	name := strings.TrimPrefix(item.Key, keyPrefix)
 	ev := driver.Event{Kind: "kv", Verb: "put", Name: name, KV: keyOf(name, item), Prev: keyOf(name, old)}
 	if item.Deleted {
@@ -208,7 +208,7 @@ func keyOf(name string, item *driver.Item) *driver.KV {
 }
 
 // wants reports whether the request asks for the event.
-func (w *watcher) wants(ev *driver.Event) bool {
+func (w *storeWatch) wants(ev *driver.Event) bool {
 	r := w.r
 	if !strings.HasPrefix(ev.Name, r.Prefix) || r.Exact && ev.Name != r.Prefix {
 		return false

@@ -13,7 +13,7 @@ import (
 
 // claim is a wish to hold, and then the hold. It is the driver.Handle of its
 // grant.
-type claim struct {
+type acquisition struct {
 	op
 	c    *Client
 	u    *User
@@ -27,7 +27,7 @@ type claim struct {
 	result  error // of the release, once freed
 }
 
-var _ driver.Handle = (*claim)(nil)
+var _ driver.Handle = (*acquisition)(nil)
 
 // Acquire takes all of r.Wants or none.
 func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
@@ -72,8 +72,8 @@ func ended(l *driver.Session) error {
 	return e
 }
 
-func (c *Client) wish(r *driver.Request) *claim {
-	k := &claim{c: c, told: r.Lost, wait: r.Waiting}
+func (c *Client) wish(r *driver.Request) *acquisition {
+	k := &acquisition{c: c, told: r.Lost, wait: r.Waiting}
 	cmd := &k.call.Command
 	cmd.Op, cmd.Value = core.OpAcquire, r.Value
 	cmd.MaxHold, cmd.MinHold, cmd.Delay = int64(r.MaxHold), int64(r.MinHold), int64(r.Delay)
@@ -100,7 +100,7 @@ func weight(w *driver.Want) int64 {
 
 // await unlocks the group and waits for the grant. again: the wish was never
 // sent, since its shared session had just died, and may go to the next one.
-func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
+func (k *acquisition) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
 	if err := k.op.wait(ctx, k.u); err != nil {
 		return driver.Grant{}, false, err
 	}
@@ -110,7 +110,7 @@ func (k *claim) await(ctx context.Context, shared bool) (g driver.Grant, again b
 	return k.grant(), false, nil
 }
 
-func (k *claim) grant() driver.Grant {
+func (k *acquisition) grant() driver.Grant {
 	g := driver.Grant{Token: k.call.Result.Token, Session: k.u.session, Handle: k}
 	if k.call.Deadline != 0 {
 		g.Deadline = k.c.g.Time(k.call.Deadline)
@@ -120,7 +120,7 @@ func (k *claim) grant() driver.Grant {
 
 // queued tells the caller its place in the queue.
 func queued(g *Group, call *session.Call) {
-	k := call.Tag.(*claim)
+	k := call.Tag.(*acquisition)
 	if k.wait == nil {
 		return
 	}
@@ -130,7 +130,7 @@ func queued(g *Group, call *session.Call) {
 
 // lose tells the holder that its hold has ended, before anybody can be granted
 // it: the group is locked.
-func (k *claim) lose(code core.Code) {
+func (k *acquisition) lose(code core.Code) {
 	if k.told == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (k *claim) lose(code core.Code) {
 
 // Release gives the hold back. If ctx ends before the answer, the release goes
 // on, and a second call waits for the same answer.
-func (k *claim) Release(ctx context.Context) error {
+func (k *acquisition) Release(ctx context.Context) error {
 	g := k.c.g
 	now := g.Lock()
 	if !k.freed && k.release == nil {
@@ -171,7 +171,7 @@ func (k *claim) Release(ctx context.Context) error {
 }
 
 // free keeps the result of the release; the group is locked.
-func (k *claim) free() error {
+func (k *acquisition) free() error {
 	if k.freed {
 		return k.result
 	}
@@ -191,7 +191,7 @@ func (k *claim) free() error {
 }
 
 // Change alters the hold.
-func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
+func (k *acquisition) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	target := k.call.Seq()
 	switch {
 	case ch.Upgrade:
@@ -210,12 +210,12 @@ func (k *claim) Change(ctx context.Context, ch driver.Change) (driver.Grant, err
 }
 
 // upgrade waits for the exclusive hold, which is a claim of its own.
-func (k *claim) upgrade(ctx context.Context, lost func(error)) (driver.Grant, error) {
+func (k *acquisition) upgrade(ctx context.Context, lost func(error)) (driver.Grant, error) {
 	now, err := k.c.begin(ctx)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	up := &claim{c: k.c, u: k.u, told: lost}
+	up := &acquisition{c: k.c, u: k.u, told: lost}
 	up.call.Command = core.Command{Op: core.OpUpgrade, Target: k.call.Seq()}
 	up.call.Tag = up
 	up.start(now, k.u)
@@ -226,7 +226,7 @@ func (k *claim) upgrade(ctx context.Context, lost func(error)) (driver.Grant, er
 // change is a command about a hold.
 type change struct {
 	op
-	k    *claim
+	k    *acquisition
 	told func(error) // who is told of the hold's end if it succeeds; nil: as before
 }
 
@@ -240,7 +240,7 @@ func (ch *change) finished(g *Group) {
 }
 
 // alter runs a command about the hold and returns the grant as it is then.
-func (k *claim) alter(ctx context.Context, cmd core.Command, told func(error)) (driver.Grant, error) {
+func (k *acquisition) alter(ctx context.Context, cmd core.Command, told func(error)) (driver.Grant, error) {
 	if err := fits(&cmd); err != nil {
 		return driver.Grant{}, err
 	}

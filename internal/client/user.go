@@ -94,7 +94,7 @@ func (u *User) take(actions []session.Action) {
 		case session.Done:
 			a.Call.Tag.(finisher).finished(g)
 		case session.Lost:
-			a.Call.Tag.(*claim).lose(a.Code)
+			a.Call.Tag.(*acquisition).lose(a.Code)
 		case session.Moved:
 			g.death = min(g.death, a.Deadline)
 			u.move(g.Time(a.Deadline))

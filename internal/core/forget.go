@@ -27,7 +27,7 @@ func (m *Machine) forget(seconds int64) {
 	m.backlog, m.behind = m.backlog[:0], 0
 	m.resources.each(func(r *resource) {
 		if r.line != nil {
-			*r.line = line{}
+			*r.line = queue{}
 		}
 		r.holders, r.used, r.crowd = partList{}, 0, nil
 		if !r.idle {

@@ -224,7 +224,7 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 const maxDead = 1000
 
 // firstLive is the first in the queue whose session lives, and how many are before.
-func (l *line) firstLive(anyway bool) (p *part, n int) {
+func (l *queue) firstLive(anyway bool) (p *part, n int) {
 	p = l.queue.head
 	for p != nil && p.c.s.life == dead && (n < maxDead || anyway) {
 		p = p.next
@@ -254,7 +254,7 @@ func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 
 // waiters is how many stand in the queue, and before it. Those whose session has
 // ended count until they are gone: to leave them out is to look at all.
-func (m *Machine) waiters(l *line) uint64 {
+func (m *Machine) waiters(l *queue) uint64 {
 	n := uint64(l.queue.n)
 	for p := l.queue.head; p != nil && m.early; p = p.next {
 		if p.c.s.life == dead {

@@ -23,7 +23,7 @@ func (m *Machine) reserve(p *part) {
 	m.move(&c.many.parts[c.many.at], inQueue)
 }
 
-func (m *Machine) move(p *part, to place) {
+func (m *Machine) move(p *part, to queuePlace) {
 	p.unlist()
 	m.list(p, to)
 	m.soil(p.r)

@@ -173,7 +173,7 @@ func (r *resource) heldAfter(token uint64) *part {
 
 // inOrder calls f with the waiting parts in order of arrival, an upgrade first,
 // until it says false.
-func (l *line) inOrder(f func(*part) bool) {
+func (l *queue) inOrder(f func(*part) bool) {
 	if l.upgrade != nil && !f(&l.upgrade.one[0]) {
 		return
 	}

@@ -75,19 +75,19 @@ func (l *waitList) remove(p *part) {
 const spareLines = 1024
 
 // lineOf returns what waits for r, made if need be.
-func (m *Machine) lineOf(r *resource) *line {
+func (m *Machine) lineOf(r *resource) *queue {
 	if r.line == nil {
 		if k := len(m.lines); k > 0 {
 			r.line, m.lines = m.lines[k-1], m.lines[:k-1]
 		} else {
-			r.line = &line{}
+			r.line = &queue{}
 		}
 	}
 	return r.line
 }
 
 // list puts p where at says.
-func (m *Machine) list(p *part, at place) {
+func (m *Machine) list(p *part, at queuePlace) {
 	p.place = at
 	l := m.lineOf(p.r)
 	l.weigh(p, 1)
@@ -105,7 +105,7 @@ func (m *Machine) list(p *part, at place) {
 }
 
 // weigh counts p, or does so no more.
-func (l *line) weigh(p *part, by int) {
+func (l *queue) weigh(p *part, by int) {
 	if p.weight == 1 {
 		return
 	}
@@ -121,7 +121,7 @@ func (l *line) weigh(p *part, by int) {
 }
 
 // above is how many wait for more than limit.
-func (l *line) above(limit int64) (n int) {
+func (l *queue) above(limit int64) (n int) {
 	for weight, count := range l.weights {
 		if weight > limit {
 			n += count

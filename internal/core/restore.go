@@ -227,7 +227,7 @@ func (b *builder) parts(c *claim, ns *namespace, r *reader) {
 			return
 		}
 		parts[i] = part{
-			r: res, c: c, mode: Mode(r.enum(byte(Shared), "mode")), place: place(r.enum(byte(inUpgrade), "place")), weight: r.varint(),
+			r: res, c: c, mode: Mode(r.enum(byte(Shared), "mode")), place: queuePlace(r.enum(byte(inUpgrade), "place")), weight: r.varint(),
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (c *claim) sane(twin uint64) bool {
 		return false
 	}
 	for i, p := range c.parts() {
-		want := [...]place{granted: inHolders, revoked: inHolders, over: nowhere}
+		want := [...]queuePlace{granted: inHolders, revoked: inHolders, over: nowhere}
 		ok := p.place == inQueue && (c.many == nil || i == c.many.at) || p.place == inUpgrade && twin != 0 && c.many == nil ||
 			c.many != nil && (p.place == inSet && i < c.many.at || p.place == inLater && i > c.many.at)
 		if c.state != waiting {

@@ -31,7 +31,7 @@ type resource struct {
 	version  uint64
 	holders  partList // in order of token
 	crowd    *crowd   // nil: few, and nobody is late
-	line     *line    // nil: nobody waits
+	line     *queue    // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
 }
@@ -47,7 +47,7 @@ func (r *resource) before(o *resource) bool {
 }
 
 // line is what waits for a resource.
-type line struct {
+type queue struct {
 	queue    waitList      // the first that does not fit stops all
 	later    waitList      // parts of claims that wait for an earlier name
 	set      waitList      // parts of claims that have this name reserved
@@ -56,7 +56,7 @@ type line struct {
 	weights  map[int64]int // how many in queue, later and set have a weight above 1; nil: none
 }
 
-func (l *line) waiting() int {
+func (l *queue) waiting() int {
 	n := l.queue.n + l.later.n + l.set.n
 	if l.upgrade != nil {
 		n++
@@ -65,10 +65,10 @@ func (l *line) waiting() int {
 }
 
 // place is where a part is listed.
-type place uint8
+type queuePlace uint8
 
 const (
-	nowhere place = iota
+	nowhere queuePlace = iota
 	inQueue
 	inLater
 	inSet
@@ -83,7 +83,7 @@ type part struct {
 	prev, next *part
 	weight     int64
 	mode       Mode
-	place      place
+	place      queuePlace
 	late       bool // it is among the late holders
 }
 

@@ -24,7 +24,7 @@ type attempt struct {
 }
 
 // link is the session's stream.
-type link struct {
+type uplink struct {
 	state    linkState
 	stream   uint64 // the newest attach number; older messages are discarded
 	attach   bool   // the attach has yet to be sent
@@ -149,13 +149,13 @@ func (s *Session) redial() {
 }
 
 // hear notes a sign of life.
-func (l *link) hear(now int64) { l.heard, l.asked = now, 0 }
+func (l *uplink) hear(now int64) { l.heard, l.asked = now, 0 }
 
 // ask notes that one is due: a stream that nobody asks is not silent.
-func (l *link) ask(now int64) { l.asked = cmp.Or(l.asked, now) }
+func (l *uplink) ask(now int64) { l.asked = cmp.Or(l.asked, now) }
 
 // alive notes an answer that came this long after what it answers.
-func (l *link) alive(latency int64) {
+func (l *uplink) alive(latency int64) {
 	l.redials = 0
 	l.rtt = max(latency, l.rtt*7/8)
 }

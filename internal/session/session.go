@@ -59,7 +59,7 @@ type Session struct {
 
 	clock  clock
 	beat   beat
-	link   link
+	link   uplink
 	ending ending
 
 	calls    line[*Call] // unanswered, by number; nil: answered or given up

@@ -20,7 +20,7 @@ type cluster struct {
 	clients []*client
 	callers []*caller
 	adders  []*adder
-	watched []*watcher
+	watched []*simWatch
 	check   *checker
 	conns   map[replica.Caller]*conn
 	nextID  uint64 // of the next node

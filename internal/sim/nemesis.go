@@ -72,7 +72,7 @@ func (c *cluster) cutPair() {
 	a, b := c.nodes[c.rng.IntN(len(c.nodes))], c.nodes[c.rng.IntN(len(c.nodes))]
 	if a != b {
 		c.res.Partitions++
-		c.net.sever(link{a.id, b.id}, c.between(10*millisecond, 5*second))
+		c.net.sever(simLink{a.id, b.id}, c.between(10*millisecond, 5*second))
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *cluster) deafen() {
 	d := c.between(second, 20*second)
 	for _, o := range c.nodes {
 		if o != l {
-			c.net.sever(link{o.id, l.id}, d)
+			c.net.sever(simLink{o.id, l.id}, d)
 		}
 	}
 	if c.chance(0.3) {
@@ -102,14 +102,14 @@ func (c *cluster) isolate(n *node) {
 	d := c.between(10*millisecond, 5*second)
 	for _, o := range c.nodes {
 		if o != n {
-			c.net.sever(link{n.id, o.id}, d)
-			c.net.sever(link{o.id, n.id}, d)
+			c.net.sever(simLink{n.id, o.id}, d)
+			c.net.sever(simLink{o.id, n.id}, d)
 		}
 	}
 	if c.chance(0.3) {
 		for _, k := range c.clients {
-			c.net.sever(link{n.id, k.party()}, d)
-			c.net.sever(link{k.party(), n.id}, d)
+			c.net.sever(simLink{n.id, k.party()}, d)
+			c.net.sever(simLink{k.party(), n.id}, d)
 		}
 	}
 }
@@ -122,10 +122,10 @@ func (c *cluster) cutClient() {
 	there, back := c.chance(0.8), c.chance(0.8)
 	for _, n := range c.nodes {
 		if there {
-			c.net.sever(link{k.party(), n.id}, d)
+			c.net.sever(simLink{k.party(), n.id}, d)
 		}
 		if back {
-			c.net.sever(link{n.id, k.party()}, d)
+			c.net.sever(simLink{n.id, k.party()}, d)
 		}
 	}
 }

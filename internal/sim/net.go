@@ -2,21 +2,21 @@ package sim
 
 // link is one direction between two parties: nodes by their ID, clients by a
 // number from clientBase on.
-type link struct{ from, to uint64 }
+type simLink struct{ from, to uint64 }
 
 const clientBase = 1 << 32
 
 // network loses, repeats, delays and reorders.
 type network struct {
 	w    *world
-	cut  map[link]int // how many faults cut it
+	cut  map[simLink]int // how many faults cut it
 	loss float64
 }
 
-func (n *network) open(from, to uint64) bool { return n.cut[link{from, to}] == 0 }
+func (n *network) open(from, to uint64) bool { return n.cut[simLink{from, to}] == 0 }
 
 // sever cuts a direction for a time.
-func (n *network) sever(l link, d int64) {
+func (n *network) sever(l simLink, d int64) {
 	n.cut[l]++
 	n.w.after(d, func() {
 		if n.cut[l]--; n.cut[l] <= 0 {

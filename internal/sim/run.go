@@ -110,7 +110,7 @@ func seedRaft(seed uint64) (restore func()) {
 
 func newCluster(o Options) *cluster {
 	w := &world{rng: rand.New(rand.NewPCG(o.Seed, 0x486f6c64))}
-	c := &cluster{world: w, opts: o, clusterID: 1, net: &network{w: w, cut: map[link]int{}},
+	c := &cluster{world: w, opts: o, clusterID: 1, net: &network{w: w, cut: map[simLink]int{}},
 		conns: map[replica.Caller]*conn{}, reads: map[replica.Caller]*read{}, asks: map[replica.Caller]func(replica.Answer){}}
 	c.check = newChecker(c)
 	if c.opts.Nodes == 0 {

@@ -105,7 +105,7 @@ func (c *cluster) partition(some map[uint64]bool) {
 	for _, a := range all {
 		for _, b := range all {
 			if some[a] != some[b] {
-				c.net.sever(link{a, b}, 1000*second)
+				c.net.sever(simLink{a, b}, 1000*second)
 			}
 		}
 	}

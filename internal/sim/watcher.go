@@ -12,7 +12,7 @@ import (
 // watcher is a subscription to everything that happens, at whichever node is up,
 // and what shares it: every reader must see each event once, in order, and hear of
 // every gap. Cursor and Fan are those of package remote.
-type watcher struct {
+type simWatch struct {
 	c       *cluster
 	node    *node // nil: there is no stream
 	life    int
@@ -39,8 +39,8 @@ type reader struct {
 	told bool // and it was told so: denials before it may follow, all or the last ones
 }
 
-func newWatcher(c *cluster) *watcher {
-	return &watcher{c: c, cursor: watch.NewCursor(1), fan: watch.NewFan(watch.FanConfig[core.Event]{
+func newWatcher(c *cluster) *simWatch {
+	return &simWatch{c: c, cursor: watch.NewCursor(1), fan: watch.NewFan(watch.FanConfig[core.Event]{
 		MaxEvents: 400, MaxBytes: 1 << 20, At: at, Size: func(*core.Event) int { return 100 },
 	})}
 }
@@ -49,7 +49,7 @@ func at(e *core.Event) watch.Position {
 	return watch.Position{Revision: e.Revision, Ordinal: e.Ordinal}
 }
 
-func (x *watcher) watch() {
+func (x *simWatch) watch() {
 	x.c.after(x.c.between(20*millisecond, 300*millisecond), func() {
 		x.follow()
 		x.look()
@@ -59,7 +59,7 @@ func (x *watcher) watch() {
 
 // follow takes in what was sent, and has more sent. What is on its way is lost with
 // the stream.
-func (x *watcher) follow() {
+func (x *simWatch) follow() {
 	if x.rest = x.rest[x.fan.Add(x.rest, x.places):]; len(x.rest) > 0 {
 		return
 	}
@@ -80,7 +80,7 @@ func (x *watcher) follow() {
 
 // attach goes on where the last stream has ended, or, if no node knows that any
 // more, from now on: only a node that has applied everything can tell when that is.
-func (x *watcher) attach() {
+func (x *simWatch) attach() {
 	n := x.c.nodes[x.c.rng.IntN(len(x.c.nodes))]
 	if !n.up || n.paused || x.cursor.Ask() == 0 && n.hub.Next() != x.now() {
 		return
@@ -103,7 +103,7 @@ func (x *watcher) attach() {
 	}
 }
 
-func (x *watcher) send() {
+func (x *simWatch) send() {
 	events, resync := x.node.hub.Read(x.w, nil, 50)
 	if len(events) > 0 || resync != 0 {
 		x.sent = &told{events: events}
@@ -113,7 +113,7 @@ func (x *watcher) send() {
 	}
 }
 
-func (x *watcher) receive() {
+func (x *simWatch) receive() {
 	m := x.sent
 	if x.sent = nil; m == nil {
 		return
@@ -128,12 +128,12 @@ func (x *watcher) receive() {
 	x.rest = x.rest[x.fan.Add(x.rest, x.places):]
 }
 
-func (x *watcher) gap(next watch.Position) {
+func (x *simWatch) gap(next watch.Position) {
 	x.fan.Gap(next)
 	x.misses(&x.direct, next.Whole())
 }
 
-func (x *watcher) places(yield func(*watch.Reader) bool) {
+func (x *simWatch) places(yield func(*watch.Reader) bool) {
 	for _, r := range x.readers {
 		if !yield(&r.Reader) {
 			return
@@ -143,7 +143,7 @@ func (x *watcher) places(yield func(*watch.Reader) bool) {
 
 // look lets the readers read: the first one always, the others now and then. They
 // come and go.
-func (x *watcher) look() {
+func (x *simWatch) look() {
 	for i, r := range x.readers {
 		if i == 0 || x.c.chance(0.2) {
 			x.read(r)
@@ -159,19 +159,19 @@ func (x *watcher) look() {
 }
 
 // now is the position behind what has happened.
-func (x *watcher) now() watch.Position {
+func (x *simWatch) now() watch.Position {
 	return watch.Position{Revision: x.c.check.rev, Ordinal: x.c.check.ord + 1}
 }
 
 // join adds a reader from now on.
-func (x *watcher) join() {
+func (x *simWatch) join() {
 	r := &reader{Reader: x.fan.Join(), from: x.now()}
 	r.From(r.from)
 	x.skip(r)
 	x.readers = append(x.readers, r)
 }
 
-func (x *watcher) read(r *reader) {
+func (x *simWatch) read(r *reader) {
 	events, resync := x.fan.Read(&r.Reader, nil, 100)
 	if resync != 0 {
 		x.misses(r, resync)
@@ -180,7 +180,7 @@ func (x *watcher) read(r *reader) {
 }
 
 // misses tells a reader that it goes on at a revision.
-func (x *watcher) misses(r *reader, revision uint64) {
+func (x *simWatch) misses(r *reader, revision uint64) {
 	x.c.res.Resyncs++
 	if p := (watch.Position{Revision: revision}); r.next > 0 && p.Compare(at(&x.c.check.log[r.next-1])) <= 0 {
 		x.c.violate("a resync to %d for a watcher that has seen it", revision)
@@ -191,15 +191,15 @@ func (x *watcher) misses(r *reader, revision uint64) {
 }
 
 // skip moves a reader on to where it was told to go on.
-func (x *watcher) skip(r *reader) { r.next = x.find(r.next, r.from) }
+func (x *simWatch) skip(r *reader) { r.next = x.find(r.next, r.from) }
 
 // find is the first event, from one on, that is at or after p.
-func (x *watcher) find(from int, p watch.Position) int {
+func (x *simWatch) find(from int, p watch.Position) int {
 	log := x.c.check.log[from:]
 	return from + sort.Search(len(log), func(i int) bool { return at(&log[i]).Compare(p) >= 0 })
 }
 
-func (x *watcher) sees(r *reader, events []core.Event) {
+func (x *simWatch) sees(r *reader, events []core.Event) {
 	if x.skip(r); r.told && len(events) > 0 {
 		if e := &events[0]; e.Revision == r.from.Revision-1 && e.Ordinal > 0 {
 			r.from, r.next = at(e), x.find(0, at(e))
@@ -211,7 +211,7 @@ func (x *watcher) sees(r *reader, events []core.Event) {
 	}
 }
 
-func (x *watcher) see(r *reader, e *core.Event) {
+func (x *simWatch) see(r *reader, e *core.Event) {
 	log := x.c.check.log
 	x.c.res.Watched++
 	if r.next >= len(log) {
@@ -227,7 +227,7 @@ func (x *watcher) see(r *reader, e *core.Event) {
 
 // finish is called when all is well: what was not told to be missing was seen, or
 // is seen now.
-func (x *watcher) finish() {
+func (x *simWatch) finish() {
 	for range 10_000 {
 		x.follow()
 		for _, r := range x.readers {

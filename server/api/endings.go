@@ -23,7 +23,7 @@ type endings struct {
 
 // follow begins to watch for the ends of sessions of a namespace, if nobody does
 // yet: what ends from now on is told. l is locked.
-func (l *line) follow(ns string) error {
+func (l *waitTable) follow(ns string) error {
 	if e := l.ends[ns]; e != nil {
 		e.waits++
 		return nil
@@ -42,7 +42,7 @@ func (l *line) follow(ns string) error {
 }
 
 // unfollow ends that when nobody waits any more; l is locked.
-func (l *line) unfollow(ns string) {
+func (l *waitTable) unfollow(ns string) {
 	e := l.ends[ns]
 	if e.waits--; e.waits == 0 {
 		e.stop()
@@ -56,7 +56,7 @@ type feed interface {
 }
 
 // tellEnds tells waits of the end of their sessions, until ctx or the node ends.
-func (l *line) tellEnds(ctx context.Context, ns string, w feed) {
+func (l *waitTable) tellEnds(ctx context.Context, ns string, w feed) {
 	var events []core.Event
 	for {
 		var resync uint64
@@ -75,7 +75,7 @@ func (l *line) tellEnds(ctx context.Context, ns string, w feed) {
 
 // sessionEnded answers the waits of a session that ended at that revision. Those of
 // a later session of the same id are another's.
-func (l *line) sessionEnded(id core.SessionID, revision uint64) {
+func (l *waitTable) sessionEnded(id core.SessionID, revision uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.waits[id]; a != nil {
@@ -88,7 +88,7 @@ func (l *line) sessionEnded(id core.SessionID, revision uint64) {
 }
 
 // lookForEnded is for ends that were not told, since there was too much to tell.
-func (l *line) lookForEnded(ctx context.Context, ns string) {
+func (l *waitTable) lookForEnded(ctx context.Context, ns string) {
 	ids, ended := l.waitingIn(ns), []core.SessionID{}
 	var revision uint64
 	err := l.s.Look(ctx, func(m *core.Machine) {
@@ -107,7 +107,7 @@ func (l *line) lookForEnded(ctx context.Context, ns string) {
 }
 
 // waitingIn are the sessions of a namespace with waits.
-func (l *line) waitingIn(ns string) (ids []core.SessionID) {
+func (l *waitTable) waitingIn(ns string) (ids []core.SessionID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, a := range l.waits {

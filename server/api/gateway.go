@@ -19,7 +19,7 @@ import (
 // everything that hangs on no lease goes over a session of the gateway's own.
 type gateway struct {
 	s     *server.Server
-	line  line
+	line  waitTable
 	memo  memo
 	meter *meter
 	gate  gate

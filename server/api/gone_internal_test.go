@@ -30,7 +30,7 @@ func TestGrant_CallerHasGone(t *testing.T) {
 	for name, lease := range map[string]int64{"on a lease of its own": 0, "on a lease": 7} {
 		open := core.Command{Op: core.OpOpen, Namespace: "default", TTL: int64(time.Hour)}
 		l := g.newLease("default", cmp.Or(lease, holdLease+1), open)
-		w := &wish{want: core.Want{Name: "x", Kind: core.Mutex}, lease: lease}
+		w := &holdRequest{want: core.Want{Name: "x", Kind: core.Mutex}, lease: lease}
 		f, err := l.numbered([]core.Command{w.command()})
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // wish is what a call wants to hold.
-type wish struct {
+type holdRequest struct {
 	want      core.Want
 	lease     int64 // 0: one of its own
 	owner     string
@@ -43,8 +43,8 @@ func (h *held) message() *pb.Hold {
 }
 
 // wishOf checks what a request says about its terms.
-func (g *gateway) wishOf(want core.Want, t *pb.Terms) (w wish, err error) {
-	w = wish{want: want, lease: t.GetLeaseId(), owner: t.GetOwner(), value: t.GetMetadata()}
+func (g *gateway) wishOf(want core.Want, t *pb.Terms) (w holdRequest, err error) {
+	w = holdRequest{want: want, lease: t.GetLeaseId(), owner: t.GetOwner(), value: t.GetMetadata()}
 	if err := checkName(want.Name); err != nil {
 		return w, err
 	}
@@ -67,7 +67,7 @@ func (g *gateway) wishOf(want core.Want, t *pb.Terms) (w wish, err error) {
 }
 
 // patience sets how long to wait.
-func (w *wish) patience(timeout *int64) error {
+func (w *holdRequest) patience(timeout *int64) error {
 	if timeout == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (w *wish) patience(timeout *int64) error {
 	return nil
 }
 
-func (w *wish) check(t *pb.Terms) error {
+func (w *holdRequest) check(t *pb.Terms) error {
 	switch {
 	case len(w.owner) > maxName:
 		return invalid(w.want.Name, "the owner has %d bytes: at most %d are allowed", len(w.owner), maxName)
@@ -92,7 +92,7 @@ func (w *wish) check(t *pb.Terms) error {
 	return checkBytes("the metadata", w.value)
 }
 
-func (w *wish) command() core.Command {
+func (w *holdRequest) command() core.Command {
 	c := core.Command{
 		Op: core.OpAcquire, Wants: []core.Want{w.want}, Wait: int64(w.wait), Value: w.value,
 		MaxHold: int64(w.maxHold), MinHold: int64(w.minHold), Delay: int64(w.delay),
@@ -110,7 +110,7 @@ func (w *wish) command() core.Command {
 }
 
 // acquire takes a hold, waiting as long as the wish and the call say.
-func (g *gateway) acquire(ctx context.Context, w wish) (held, error) {
+func (g *gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 	for {
 		l, err := g.leaseFor(ctx, &w)
 		if err != nil {
@@ -130,7 +130,7 @@ var errOutOfStep = errors.New("the lease is used through another leader")
 
 // leaseFor is the lease that a wish hangs on: the one it names, or a new one of
 // its own, which no other call uses.
-func (g *gateway) leaseFor(ctx context.Context, w *wish) (*lease, error) {
+func (g *gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) {
 	if w.lease != 0 {
 		return g.lease(ctx, w.lease)
 	}
@@ -148,7 +148,7 @@ func (g *gateway) leaseFor(ctx context.Context, w *wish) (*lease, error) {
 }
 
 // acquire runs the wish on its lease.
-func (l *lease) acquire(ctx context.Context, w *wish) (held, error) {
+func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	f, err := l.numbered([]core.Command{w.command()})
 	if err != nil {
 		return held{}, err
@@ -187,7 +187,7 @@ func (l *lease) acquire(ctx context.Context, w *wish) (held, error) {
 
 // before finds the hold that a wish with a key got when it was made first, once
 // later commands have used its lease.
-func (l *lease) before(ctx context.Context, w *wish) (h held, err error) {
+func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) {
 	found := false
 	err = l.g.look(ctx, func(m *core.Machine, now int64) {
 		s, _ := m.SessionPage(l.id, core.Cursor{}, 0)
@@ -205,7 +205,7 @@ func (l *lease) before(ctx context.Context, w *wish) (h held, err error) {
 
 // await waits for a queued claim. A lease that was opened for it is renewed
 // meanwhile.
-func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error) {
+func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held, error) {
 	seq := r.Seq
 	x, err := l.g.line.add(ctx, l, seq, r.Revision)
 	if err != nil {
@@ -243,7 +243,7 @@ func (l *lease) await(ctx context.Context, w *wish, r *core.Result) (held, error
 
 // granted answers what became of a claim. A grant counts as a keepalive of the
 // lease that was opened for it.
-func (l *lease) granted(ctx context.Context, w *wish, seq uint64, o outcome) (held, error) {
+func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outcome) (held, error) {
 	switch {
 	case o.err != nil:
 		return held{}, o.err

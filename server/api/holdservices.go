@@ -89,7 +89,7 @@ func (s rwService) Downgrade(ctx context.Context, r *pb.DowngradeRequest) (*pb.D
 }
 
 func (s rwService) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
-	w := wish{want: core.Want{Name: r.Name, Kind: core.RWMutex}}
+	w := holdRequest{want: core.Want{Name: r.Name, Kind: core.RWMutex}}
 	if err := w.patience(r.TimeoutMs); err != nil {
 		return nil, named(err, "upgrade", r.Name)
 	}
@@ -107,7 +107,7 @@ func (s rwService) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.Upgra
 
 // upgrade makes a reader the writer. Without time to wait it is given up at once;
 // the cancel leaves the reader as it was.
-func (l *lease) upgrade(ctx context.Context, w *wish, target uint64) (held, error) {
+func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (held, error) {
 	c := core.Command{Op: core.OpUpgrade, Target: target, Wait: int64(w.wait)}
 	if w.try {
 		c.Wait = 1

@@ -72,7 +72,7 @@ func (c current) ClientHandshake(ctx context.Context, authority string, raw net.
 func (c current) Clone() credentials.TransportCredentials { return c }
 
 // link is the way to a leader, for one tenure.
-type link struct {
+type leaderLink struct {
 	addr  string
 	way   credentials.TransportCredentials
 	conns []*lane
@@ -90,7 +90,7 @@ type lane struct {
 
 // use is the way to the leader of t, for one call; leave has to be called with its
 // answer.
-func (r *relay) use(t *tenure) (*link, error) {
+func (r *relay) use(t *tenure) (*leaderLink, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.link == nil {
@@ -125,7 +125,7 @@ func (r *relay) leave(t *tenure) {
 }
 
 // invoke runs a call over one of the connections.
-func (r *relay) invoke(ctx context.Context, l *link, method string, in, out any) error {
+func (r *relay) invoke(ctx context.Context, l *leaderLink, method string, in, out any) error {
 	r.mu.Lock()
 	x, err := l.lane(r.laneCalls)
 	if err == nil {
@@ -152,7 +152,7 @@ func (r *relay) ended(t *tenure) {
 	}
 }
 
-func (l *link) close() {
+func (l *leaderLink) close() {
 	for _, x := range l.conns {
 		x.conn.Close()
 	}
@@ -160,8 +160,8 @@ func (l *link) close() {
 }
 
 // link is a way to a leader; nothing is sent yet. r is locked.
-func (r *relay) link(addr string) *link {
-	l := &link{addr: addr, way: insecure.NewCredentials(), web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
+func (r *relay) link(addr string) *leaderLink {
+	l := &leaderLink{addr: addr, way: insecure.NewCredentials(), web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
 	if cfg, cas := r.tls, r.cas; cfg != nil {
 		l.way, l.url.Scheme = current{credentials.NewTLS(cfg), cfg, cas}, "https"
 		l.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -172,7 +172,7 @@ func (r *relay) link(addr string) *link {
 }
 
 // lane is the first connection with fewer calls than most, or a new one.
-func (l *link) lane(most int) (*lane, error) {
+func (l *leaderLink) lane(most int) (*lane, error) {
 	for _, x := range l.conns {
 		if x.uses < most {
 			return x, nil

@@ -17,7 +17,7 @@ type tenure struct {
 	here bool // the leader is this node
 	ctx  context.Context
 	end  context.CancelCauseFunc
-	link *link // to the leader; nil: nobody has needed it. Of the relay
+	link *leaderLink // to the leader; nil: nobody has needed it. Of the relay
 }
 
 // elsewhere: the leader is another node, and it is known where.

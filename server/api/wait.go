@@ -15,7 +15,7 @@ import (
 
 // line is the gateway's stream to the node: over it come the grants of claims
 // that wait. A session is attached as long as one of its claims does.
-type line struct {
+type waitTable struct {
 	s *server.Server
 
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ var errMoved = errors.New("this node has stopped leading while the call waited: 
 // add begins to wait for a claim that the machine has answered as queued, at that
 // revision. Ends of its session are watched for before the claim table is asked for,
 // which tells of earlier ones.
-func (l *line) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, error) {
+func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func moved() error {
 }
 
 // connect opens the stream if there is none.
-func (l *line) connect(ctx context.Context) error {
+func (l *waitTable) connect(ctx context.Context) error {
 	l.mu.Lock()
 	up := l.conn != nil
 	l.mu.Unlock()
@@ -119,14 +119,14 @@ func (l *line) connect(ctx context.Context) error {
 }
 
 // remove ends a wait.
-func (l *line) remove(w *wait) {
+func (l *waitTable) remove(w *wait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(w)
 }
 
 // drop forgets a wait, and detaches a session that has none left.
-func (l *line) drop(w *wait) {
+func (l *waitTable) drop(w *wait) {
 	a := l.waits[w.l.id]
 	l.unfollow(w.l.ns)
 	for i := a.from(w.seq); i < len(a.waits) && a.waits[i].seq == w.seq; i++ {
@@ -145,7 +145,7 @@ func (l *line) drop(w *wait) {
 }
 
 // deliver runs on the node's loop.
-func (l *line) deliver(data []byte, next func()) {
+func (l *waitTable) deliver(data []byte, next func()) {
 	if next != nil {
 		defer next()
 	}
@@ -163,7 +163,7 @@ func (l *line) deliver(data []byte, next func()) {
 	}
 }
 
-func (l *line) receive(a *attached, m *session.Message) {
+func (l *waitTable) receive(a *attached, m *session.Message) {
 	switch m.Kind {
 	case session.KindPush:
 		a.told(&m.Rows[0], 0)
@@ -231,7 +231,7 @@ func (w *wait) finish(o outcome) {
 }
 
 // closed is told that a stream has ended.
-func (l *line) closed(c *conn) {
+func (l *waitTable) closed(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.ended = true
@@ -246,7 +246,7 @@ func (l *line) closed(c *conn) {
 	}
 }
 
-func (l *line) close() {
+func (l *waitTable) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {

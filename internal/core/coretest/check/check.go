@@ -25,7 +25,7 @@ type Checker struct {
 	now      int64
 	frozen   bool
 	sessions []*session
-	claims   []*claim
+	claims   []*seenClaim
 	names    []*name
 	arrivals int
 	token    uint64 // last granted
@@ -50,7 +50,7 @@ type session struct {
 }
 
 // claim is a wish that was answered granted or queued.
-type claim struct {
+type seenClaim struct {
 	s        *session
 	seq      uint64
 	cmd      core.Command
@@ -75,7 +75,7 @@ type name struct {
 
 // hold is one who may believe to have a name, or what keeps it taken.
 type hold struct {
-	c      *claim
+	c      *seenClaim
 	token  uint64
 	mode   core.Mode
 	weight int64
@@ -127,7 +127,7 @@ func (k *Checker) session(id core.SessionID) *session {
 	return nil
 }
 
-func (k *Checker) claim(s *session, seq uint64) *claim {
+func (k *Checker) claim(s *session, seq uint64) *seenClaim {
 	for _, c := range k.claims {
 		if c.s == s && c.seq == seq {
 			return c
@@ -247,7 +247,7 @@ func (k *Checker) answered(s *session, cmd core.Command, res core.Result) {
 	if k.claim(s, cmd.Seq) != nil || k.joined(s, res.Token) {
 		return
 	}
-	c := &claim{s: s, seq: cmd.Seq, cmd: cmd, wants: cmd.Wants, arrival: k.arrivals}
+	c := &seenClaim{s: s, seq: cmd.Seq, cmd: cmd, wants: cmd.Wants, arrival: k.arrivals}
 	k.arrivals++
 	if cmd.Op == core.OpUpgrade {
 		k.upgradeOf(c)
@@ -261,7 +261,7 @@ func (k *Checker) answered(s *session, cmd core.Command, res core.Result) {
 }
 
 // upgradeOf gives an upgrade the wants of what it upgrades.
-func (k *Checker) upgradeOf(c *claim) {
+func (k *Checker) upgradeOf(c *seenClaim) {
 	c.upgrade = true
 	if t := k.claim(c.s, c.cmd.Target); t != nil {
 		c.wants = slices.Clone(t.wants)
@@ -270,14 +270,14 @@ func (k *Checker) upgradeOf(c *claim) {
 	}
 }
 
-func (c *claim) grant(token uint64, deadline, now int64) {
+func (c *seenClaim) grant(token uint64, deadline, now int64) {
 	c.token, c.deadline, c.granted, c.since = token, deadline, true, now
 }
 
 // joined says whether the token is that of a claim that s has already, or gets
 // in this entry.
 func (k *Checker) joined(s *session, token uint64) bool {
-	has := func(c *claim) bool { return c.s == s && c.token == token }
+	has := func(c *seenClaim) bool { return c.s == s && c.token == token }
 	gets := func(p core.Push) bool { return p.Session == s.id && p.Token == token && p.State == core.ClaimGranted }
 	return token != 0 && (slices.ContainsFunc(k.claims, has) || slices.ContainsFunc(k.out.Pushes, gets))
 }
@@ -334,7 +334,7 @@ func (k *Checker) handsOver() bool {
 	return false
 }
 
-func (c *claim) wantsName(n string) bool {
+func (c *seenClaim) wantsName(n string) bool {
 	return slices.ContainsFunc(c.wants, func(w core.Want) bool { return w.Name == n })
 }
 

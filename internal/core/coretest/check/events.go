@@ -114,7 +114,7 @@ func (k *Checker) aliveAt(s *session) bool {
 	})
 }
 
-func (k *Checker) byToken(e core.Event) *claim {
+func (k *Checker) byToken(e core.Event) *seenClaim {
 	for _, c := range slices.Backward(k.claims) {
 		if c.token == e.Token && c.s.id == e.Session && c.wantsName(e.Name) {
 			return c
@@ -124,7 +124,7 @@ func (k *Checker) byToken(e core.Event) *claim {
 }
 
 // room is mutual exclusion: nobody who excludes the newcomer may still believe.
-func (k *Checker) room(n *name, e core.Event, c *claim) error {
+func (k *Checker) room(n *name, e core.Event, c *seenClaim) error {
 	used := max(1, e.Weight)
 	for _, h := range n.holds {
 		if h.ghost && h.until <= k.now {
@@ -152,7 +152,7 @@ func (k *Checker) room(n *name, e core.Event, c *claim) error {
 func (k *Checker) left(e core.Event) error {
 	n := k.name(e)
 	i := slices.IndexFunc(n.holds, func(h hold) bool { return h.token == e.Token })
-	forced := func(c *claim) bool { return c.token == e.Token && c.s.forced }
+	forced := func(c *seenClaim) bool { return c.token == e.Token && c.s.forced }
 	switch {
 	case i < 0 && slices.ContainsFunc(k.claims, forced):
 		return nil // some of its session's holds were not waited for

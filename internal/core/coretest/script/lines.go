@@ -17,7 +17,7 @@ func Lines(e twin.Entry) string {
 		fmt.Fprintf(&s, "%s %d\n", entryKinds[e.Kind], e.Seconds)
 	}
 	for _, r := range e.Renewals {
-		l := line{}
+		l := printLine{}
 		l.add("keep %s", Name(r.Session))
 		l.time("ttl", r.TTL)
 		s.WriteString(l.String())
@@ -39,8 +39,8 @@ func Lines(e twin.Entry) string {
 
 var entryKinds = []string{"", "forget", "freeze", "unfreeze"}
 
-func commandLine(id core.SessionID, c core.Command) *line {
-	l := &line{}
+func commandLine(id core.SessionID, c core.Command) *printLine {
+	l := &printLine{}
 	l.add("%s %s", Name(id), verbs[c.Op])
 	switch c.Op {
 	case core.OpOpen:
@@ -67,7 +67,7 @@ var verbs = map[core.Op]string{
 	core.OpDelete: "delete", core.OpCount: "count", core.OpReserve: "reserve", core.OpCountDown: "countdown", core.OpTxn: "txn",
 }
 
-func openWords(l *line, c core.Command) {
+func openWords(l *printLine, c core.Command) {
 	l.time("ttl", c.TTL)
 	l.text("ns", c.Namespace)
 	l.text("id", c.Identity)
@@ -83,7 +83,7 @@ func openWords(l *line, c core.Command) {
 
 var policies = []string{"", "next", "never"}
 
-func acquireWords(l *line, c core.Command) {
+func acquireWords(l *printLine, c core.Command) {
 	for _, w := range c.Wants {
 		l.add("%s", wantWord(w))
 	}
@@ -128,7 +128,7 @@ func modeOf(letter string) core.Mode {
 }
 
 // otherWords writes the fields that the remaining commands share.
-func otherWords(l *line, c core.Command) {
+func otherWords(l *printLine, c core.Command) {
 	switch c.Op {
 	case core.OpRelease:
 		if c.Target == 0 && c.Name != "" {

@@ -16,31 +16,31 @@ var (
 )
 
 // line collects the words of one line of output; what is zero is left out.
-type line struct{ words []string }
+type printLine struct{ words []string }
 
-func (l *line) add(format string, args ...any) {
+func (l *printLine) add(format string, args ...any) {
 	l.words = append(l.words, fmt.Sprintf(format, args...))
 }
 
-func (l *line) number(name string, n uint64) {
+func (l *printLine) number(name string, n uint64) {
 	if n != 0 {
 		l.add("%s=%d", name, n)
 	}
 }
 
-func (l *line) text(name, s string) {
+func (l *printLine) text(name, s string) {
 	if s != "" {
 		l.add("%s=%s", name, s)
 	}
 }
 
-func (l *line) time(name string, t int64) {
+func (l *printLine) time(name string, t int64) {
 	if t != 0 {
 		l.add("%s=%s", name, at(t))
 	}
 }
 
-func (l *line) String() string { return strings.Join(l.words, " ") + "\n" }
+func (l *printLine) String() string { return strings.Join(l.words, " ") + "\n" }
 
 func at(t int64) string { return time.Duration(t).String() }
 
@@ -81,7 +81,7 @@ func until(deadline int64) string {
 }
 
 func result(reply core.Reply, r core.Result) string {
-	var l line
+	var l printLine
 	l.add("%s %d %s", Name(reply.Session), r.Seq, Code(r.Code))
 	l.number("token", r.Token)
 	l.number("rev", r.Revision)
@@ -103,7 +103,7 @@ func result(reply core.Reply, r core.Result) string {
 }
 
 func holder(h core.Holder) string {
-	var l line
+	var l printLine
 	l.add("holder=%s", Name(h.Session))
 	l.text("owner", h.Owner)
 	l.text("meta", h.Meta)
@@ -116,7 +116,7 @@ func holder(h core.Holder) string {
 	return "[" + strings.TrimSpace(l.String()) + "]"
 }
 
-func claimWords(l *line, m core.Mode, weight int64, token uint64) {
+func claimWords(l *printLine, m core.Mode, weight int64, token uint64) {
 	l.number("token", token)
 	if m == core.Shared {
 		l.add("shared")
@@ -127,7 +127,7 @@ func claimWords(l *line, m core.Mode, weight int64, token uint64) {
 }
 
 func found(k core.KeyResult) string {
-	var l line
+	var l printLine
 	l.add("count=%d", k.Count)
 	for _, kv := range k.Keys {
 		l.add("%s", Key(kv))
@@ -140,7 +140,7 @@ func found(k core.KeyResult) string {
 
 // Key writes a key.
 func Key(k core.Key) string {
-	var l line
+	var l printLine
 	l.add("%s=%q c%d m%d v%d", k.Name, k.Value, k.Created, k.Modified, k.Version)
 	if k.Lease != (core.SessionID{}) {
 		l.add("lease=%s", Name(k.Lease))
@@ -151,7 +151,7 @@ func Key(k core.Key) string {
 
 // Row writes a push or a row of a claim table.
 func Row(p core.Push) string {
-	var l line
+	var l printLine
 	l.add("%s %d %s", Name(p.Session), p.Seq, states[p.State])
 	if p.Code != core.CodeOK {
 		l.add("%s", Code(p.Code))
@@ -162,7 +162,7 @@ func Row(p core.Push) string {
 }
 
 func event(e core.Event) string {
-	var l line
+	var l printLine
 	l.add("event %d.%d %s:%s", e.Revision, e.Ordinal, e.Kind, e.Verb)
 	if e.Namespace != "default" {
 		l.add("ns=%s", e.Namespace)
@@ -183,7 +183,7 @@ func event(e core.Event) string {
 	return l.String()
 }
 
-func eventNumbers(l *line, e core.Event) {
+func eventNumbers(l *printLine, e core.Event) {
 	switch e.Kind {
 	case core.EventCounter, core.EventSequence, core.EventLatch, core.EventBarrier:
 		l.add("n=%d", e.Number)

@@ -94,7 +94,7 @@ func operation(a *args) core.KeyOp {
 }
 
 // txnWords writes a transaction as txn reads it.
-func txnWords(l *line, c core.Command) {
+func txnWords(l *printLine, c core.Command) {
 	var parts []string
 	for _, i := range c.If {
 		parts = append(parts, conditionWords(i))
@@ -104,7 +104,7 @@ func txnWords(l *line, c core.Command) {
 	section(l, "else", operationWords(c.Else))
 }
 
-func section(l *line, word string, parts []string) {
+func section(l *printLine, word string, parts []string) {
 	if len(parts) > 0 {
 		l.add("%s %s", word, strings.Join(parts, " , "))
 	}
@@ -128,7 +128,7 @@ func conditionWords(c core.Compare) string {
 func operationWords(ops []core.KeyOp) []string {
 	var all []string
 	for _, op := range ops {
-		l := &line{}
+		l := &printLine{}
 		l.add("%s %q", keyOps[op.Kind], op.Key)
 		if op.Kind == core.KeyPut {
 			l.add("%s", op.Value)
