@@ -4,9 +4,13 @@ import (
 	"go/ast"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-io/holdfast"
 )
 
 // Every document is listed in the README, and every link of it leads somewhere.
@@ -62,4 +66,28 @@ func specs(g *ast.GenDecl, wanted bool) (names []string) {
 		}
 	}
 	return names
+}
+
+// Godoc shows no fields of an alias: its comment names them all.
+func TestAliasesListTheirFields(t *testing.T) {
+	_, files := source(t)
+	i := slices.IndexFunc(files, func(f file) bool { return f.path == "types.go" })
+	comments := map[string]string{}
+	ast.Inspect(files[i].ast, func(n ast.Node) bool {
+		if s, ok := n.(*ast.TypeSpec); ok {
+			comments[s.Name.Name] = s.Doc.Text()
+		}
+		return true
+	})
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[holdfast.Info](), reflect.TypeFor[holdfast.Claim](), reflect.TypeFor[holdfast.Resource](),
+		reflect.TypeFor[holdfast.Event](), reflect.TypeFor[holdfast.SessionInfo](),
+	} {
+		for j := range of.NumField() {
+			f := of.Field(j)
+			if f.IsExported() && !regexp.MustCompile(`\b`+f.Name+`\b`).MatchString(comments[of.Name()]) {
+				t.Errorf("the comment of holdfast.%s does not name the field %s", of.Name(), f.Name)
+			}
+		}
+	}
 }
