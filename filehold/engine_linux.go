@@ -56,7 +56,7 @@ type engine struct {
 	kept    uint64 // size of the last snapshot written here
 	hub     *watch.Hub
 	readers map[*watch.Watcher]chan struct{}
-	last    slotPlace                                  // of the last event
+	last    slotPlace                              // of the last event
 	procs   map[procID]map[core.SessionID]struct{} // living sessions
 	users   map[core.SessionID]*user               // of this process
 	plain   *user                                  // of calls that hang on no session

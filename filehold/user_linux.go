@@ -18,7 +18,7 @@ type user struct {
 	c       *client // nil: the engine's own
 	id      core.SessionID
 	session *driver.Session
-	seq     uint64           // of its last command; guarded by e.mu
+	seq     uint64              // of its last command; guarded by e.mu
 	waits   map[uint64]*request // by number; guarded by e.mu
 
 	mu    sync.Mutex

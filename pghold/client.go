@@ -46,7 +46,7 @@ type client struct {
 	home   *pgLink // of all that is free when it is asked for, and of sessions
 	links  map[*pgLink]struct{}
 	spare  []*pgLink // made for waits, idle
-	waits  int     // links made for waits
+	waits  int       // links made for waits
 	lines  map[Key]*waitQueue
 	wakes  map[Key]map[chan struct{}]struct{}
 	tokens map[uint64]*rowClaim

@@ -36,7 +36,7 @@ const staleAfter = 400 * time.Millisecond
 // to hear. Guarded by the link's mutex.
 type fresh struct {
 	young, old []*rowClaim // by when they were granted: since the last tick, before
-	flag       bool     // the link has freshFlag
+	flag       bool        // the link has freshFlag
 	ticking    bool
 }
 

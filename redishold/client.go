@@ -36,10 +36,10 @@ type client struct {
 	shared map[driver.Spec]*user
 	users  map[driver.SessionID]*user
 	claims map[string]*keyClaim // that wait or hold, by id
-	waits  int               // claims in a queue
-	help   bool              // the server has work left over, and this client does it
-	looked time.Duration     // how long the last look took
-	acked  []string          // requests whose answers have arrived
+	waits  int                  // claims in a queue
+	help   bool                 // the server has work left over, and this client does it
+	looked time.Duration        // how long the last look took
+	acked  []string             // requests whose answers have arrived
 	adds   adder
 
 	hub hub

@@ -44,12 +44,12 @@ type engine struct {
 	done  chan struct{}
 
 	mu    sync.Mutex
-	link  *serverLink         // nil: there is none
+	link  *serverLink   // nil: there is none
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
 	last  error         // why there is none
 
-	heir   *serverLink          // to be used next; read when the link has ended
+	heir   *serverLink    // to be used next; read when the link has ended
 	scouts sync.WaitGroup // of every search
 
 	shares shares

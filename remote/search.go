@@ -58,9 +58,9 @@ type scout struct {
 // word is what a scout has to tell.
 type word struct {
 	from *scout
-	link *serverLink  // the node leads
-	hint string // it does not, but perhaps this one does
-	err  error  // why it does not, or cannot be asked any more
+	link *serverLink // the node leads
+	hint string      // it does not, but perhaps this one does
+	err  error       // why it does not, or cannot be asked any more
 }
 
 // errFollows is what a node has said that does not lead.

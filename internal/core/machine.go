@@ -41,8 +41,8 @@ type Machine struct {
 	dirty    heap[*resource] // to be served, by name
 	idle     idleList
 	lines    []*queue // spare
-	current  *claim  // of the command that is being run
-	made     bool    // and it is the command's record
+	current  *claim   // of the command that is being run
+	made     bool     // and it is the command's record
 	wants    []Want
 	found    []*resource // what the wants of the command are now
 	traces   []*resource // and what is remembered of them

@@ -31,7 +31,7 @@ type resource struct {
 	version  uint64
 	holders  partList // in order of token
 	crowd    *crowd   // nil: few, and nobody is late
-	line     *queue    // nil: nobody waits
+	line     *queue   // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
 }
