@@ -27,6 +27,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -46,7 +47,11 @@ const limit = 15 * time.Minute
 const workers = 2
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "go run ./internal/planted [file or part of a name…] plants these bugs, or all, and runs their tests")
+	}
+	flag.Parse()
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "planted:", err)
 		os.Exit(1)
 	}
