@@ -120,6 +120,8 @@ func (c *config) checkSession(r *spaceState) error {
 		return invalid("Under: the session is of another Space")
 	case c.under != nil && c.spec.Manual:
 		return invalid("ManualRenew: a hold under a session is renewed with it; use Session.Keep")
+	case c.under != nil && c.spec.Policy != driver.AtDeadline && c.spec.Policy != c.under.session.Spec.Policy:
+		return invalid("ReclaimOnDemand and ReclaimNever: a hold under a session has its policy; give it to Space.Session")
 	case c.spec.Manual:
 		return r.lacks(driver.FeatureSession)
 	}

@@ -306,9 +306,11 @@ func (c *holdState) gone() bool {
 	return moved || c.sessionOver()
 }
 
-// sessionOver reports that the session is over.
+// sessionOver reports that the session is over, and with it all that is held. Of
+// several names others may live on, where each has a liveness of its own: they have
+// to be given back.
 func (c *holdState) sessionOver() bool {
-	return c.grant.Session != nil && c.grant.Session.Err() != nil
+	return len(c.wants) == 1 && c.grant.Session != nil && c.grant.Session.Err() != nil
 }
 
 // tell does the backend's part of a release once.

@@ -20,7 +20,7 @@ func again(err error) bool {
 func (c *holdState) insist() {
 	ctx, cancel := context.WithCancel(c.r.life)
 	defer cancel()
-	if c.grant.Session != nil {
+	if c.grant.Session != nil && len(c.wants) == 1 {
 		var tie driver.Tie
 		tie.To(c.grant.Session, func(error) { cancel() })
 		defer tie.Untie()

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -212,18 +213,33 @@ type journal struct {
 
 // listen reads a worker's lines until it is gone.
 func (j *journal) listen(worker int, p *process) {
+	last := ""
 	for p.out.Scan() {
+		if last != "" {
+			j.failed(last)
+		}
 		var what, name string
 		var n uint64
 		var at int64
 		if _, err := fmt.Sscan(p.out.Text(), &what, &name, &n, &at); err != nil {
-			j.mu.Lock()
-			j.bad = append(j.bad, p.out.Text())
-			j.mu.Unlock()
+			last = p.out.Text()
 			continue
 		}
+		last = ""
 		j.note(what, span{name: name, token: n, worker: worker, start: at})
 	}
+	if last != "" && !begun.MatchString(last) {
+		j.failed(last)
+	}
+}
+
+// begun is the beginning of a line: a worker that is killed may have written no more.
+var begun = regexp.MustCompile(`^[A-Z]( [\w./-]*( \d*){0,2})?$`)
+
+func (j *journal) failed(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.bad = append(j.bad, line)
 }
 
 func (j *journal) note(what string, s span) {

@@ -407,7 +407,8 @@ func waitingOnce(r *driver.Request) *driver.Request {
 	return &part
 }
 
-// several is the handle of an AcquireAll.
+// several is the handle of an AcquireAll. Its claims may be on several connections:
+// when one of them ends, the caller is told and gives the others back.
 type several struct{ claims []*rowClaim }
 
 // Release gives all back.

@@ -267,13 +267,11 @@ func (c *client) knock(ctx context.Context, cl *rowClaim) (answer, error) {
 // undo takes back what a job did for a caller that has gone.
 func (c *client) undo(j *job, cl *rowClaim) {
 	<-j.done
-	switch {
-	case j.err != nil:
-	case cl.token > 0:
+	if j.err == nil && cl.token > 0 {
 		c.giveUp(cl)
-	default:
-		c.forget(cl)
+		return
 	}
+	c.forget(cl) // a failed job too may have left the row that the claim had before
 }
 
 // forget removes the row of a claim that waits no more.
@@ -464,6 +462,10 @@ const (
 	faultPause = 50 * time.Millisecond
 )
 
+// leftBehind is the state of a turn that was still under way when its caller left:
+// its end sees to the row, or gives back what it was granted.
+const leftBehind = "left behind"
+
 // first waits in the server, in turns with those whose rows are older.
 func (c *client) first(ctx context.Context, w *waiter) error {
 	var since time.Time // of the first failure in a row
@@ -473,7 +475,10 @@ func (c *client) first(ctx context.Context, w *waiter) error {
 		switch {
 		case state == "granted":
 			return nil
-		case ctx.Err() != nil: // the turn sees to the row
+		case ctx.Err() != nil: // however far the turn came: its row must not stay
+			if state != leftBehind {
+				c.forget(cl)
+			}
 			return c.whyStopped(ctx, cl.r.Session)
 		case state == "gone": // the row was taken for dead, since the link that made it is
 			cl.id = 0
@@ -517,13 +522,12 @@ func (c *client) turn(ctx context.Context, w *waiter) (state string, pause time.
 	return state, pause, nil
 }
 
-// turnInSession sees to it that a wait which is given up leaves no row.
+// turnInSession is a turn where connections keep their locks.
 func (c *client) turnInSession(ctx context.Context, w *waiter) (string, time.Duration, error) {
 	cl, isFirst := w.cl, isClosed(w.turn)
 	l, err := c.waitLink(ctx, isFirst)
 	switch {
 	case err != nil && (ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable)):
-		c.forget(cl)
 		return "", faultPause, err
 	case l == nil && !isFirst:
 		return c.untilFirst(ctx, w)
@@ -545,7 +549,6 @@ func (c *client) untilFirst(ctx context.Context, w *waiter) (string, time.Durati
 	case <-w.turn:
 		return "wait", 0, nil
 	case <-ctx.Done():
-		c.forget(w.cl)
 		return "", 0, c.whyStopped(ctx, w.cl.r.Session)
 	}
 }
@@ -571,7 +574,7 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	})
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
-		return "", stopped(ctx, driver.NotDone)
+		return leftBehind, stopped(ctx, driver.NotDone)
 	}
 	return state, failed(ctx, j.err)
 }

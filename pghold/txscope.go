@@ -110,7 +110,7 @@ func (c *client) enlist(ctx context.Context, cl *rowClaim, lease *driver.Session
 func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 	l, err := c.txLink(ctx)
 	if err != nil {
-		return "", c.stays(ctx, cl, err)
+		return "", failed(ctx, err)
 	}
 	lease := c.leaseOn(l, cl.r)
 	got := false
@@ -124,15 +124,7 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 	if err != nil || state != "granted" {
 		l.die(errUnused)
 	}
-	return state, c.stays(ctx, cl, err)
-}
-
-// stays removes the row of a wait whose caller has gone.
-func (c *client) stays(ctx context.Context, cl *rowClaim, err error) error {
-	if ctx.Err() != nil && err != nil {
-		c.forget(cl)
-	}
-	return failed(ctx, err)
+	return state, failed(ctx, err)
 }
 
 // settleInTx makes the claim the holder; the link has the lock.

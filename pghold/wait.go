@@ -83,7 +83,7 @@ func (c *client) await(ctx context.Context, l *pgLink, cl *rowClaim) (string, er
 	case <-j.done:
 	case <-ctx.Done():
 		c.spawn(func() { c.abort(l, j, cl) })
-		return "", nil
+		return leftBehind, nil
 	}
 	if state != "granted" {
 		c.park(l)

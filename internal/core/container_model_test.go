@@ -228,7 +228,7 @@ func FuzzSlab(f *testing.F) {
 				continue
 			}
 			for _, slot := range slices.Sorted(maps.Keys(m.has)) {
-				if slot%uint32(x+1) != 0 {
+				if slot%(uint32(x)+1) != 0 {
 					m.take(slot)
 				}
 			}
