@@ -37,6 +37,10 @@ func reclaimNever(ctx context.Context, e *Env) {
 	must(s.ForceRelease(ctx, "m", h.Token()))
 	next := must(s.Mutex("m").Acquire(ctx))
 	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())
+	ses := must(s.Session(ctx))
+	refused(second(s.Mutex("u", holdfast.Under(ses), holdfast.ReclaimNever()).TryAcquire(ctx)), holdfast.ErrInvalid,
+		"a policy other than that of the session")
+	done(ses.Revoke())
 }
 
 func reclaimOnDemand(ctx context.Context, e *Env) {
