@@ -158,7 +158,7 @@ func TestKV_Range(t *testing.T) {
 	}
 	for e, err := range k.Range(t.Context(), "") {
 		if err != nil || e.Key == "d" {
-			break // who has enough is left in peace
+			break // a reader that has enough is asked no more
 		}
 	}
 	_, err := rangeEnd(k.Range(t.Context(), "", holdfast.MaxKeys(-1)))
@@ -190,7 +190,7 @@ func rangeEnd(seq iter.Seq2[holdfast.Entry, error]) (n int, err error) {
 	return n, err
 }
 
-// Who asks for all of a name or a session gets all, however little one answer takes.
+// A caller that asks for all of a name or a session gets all, however little one answer takes.
 func TestPagesAreJoined(t *testing.T) {
 	s, toy := open(t)
 	sub := s.Sub("x/")

@@ -124,7 +124,7 @@ func TestSession_ClockFirst(t *testing.T) {
 			var tie driver.Tie
 			tie.To(l, func(error) { told = true })
 			if !told {
-				t.Error("a hold was tied to a session whose deadline has passed")
+				t.Error("a hold was tied to a session after its deadline")
 			}
 			wantLost(t, l)
 		})
@@ -209,7 +209,7 @@ func TestSession_Concurrent(t *testing.T) {
 	}
 }
 
-// Whoever finds a session ended finds all its holds told: who ended it, and who
+// A caller that finds a session ended finds all its holds told: the one that ended it, and one that
 // comes while that goes on.
 func TestSession_EndedMeansTold(t *testing.T) {
 	look := map[string]func(l *driver.Session){

@@ -16,7 +16,7 @@ var reclaimCases = []Case{
 		Promise: "With ReclaimOnDemand a name stays its stale holder's until another caller wants it and the grace has passed."},
 }
 
-// lapsed is a hold whose TTL has passed: its holder knows that, and so does the
+// lapsed is a hold after its TTL: its holder knows that, and so does the
 // backend.
 func (e *Env) lapsed(ctx context.Context, policy holdfast.LivenessOption) *holdfast.Hold {
 	s := e.Client()
@@ -33,7 +33,7 @@ func (e *Env) lapsed(ctx context.Context, policy holdfast.LivenessOption) *holdf
 func reclaimNever(ctx context.Context, e *Env) {
 	h := e.lapsed(ctx, holdfast.ReclaimNever())
 	s := e.Client()
-	refused(second(s.Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire of a name whose stale holder is never reclaimed")
+	refused(second(s.Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire of a name that is never reclaimed from its stale holder")
 	must(s.ForceRelease(ctx, "m", h.Token()))
 	next := must(s.Mutex("m").Acquire(ctx))
 	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())

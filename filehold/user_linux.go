@@ -94,7 +94,7 @@ func (c *client) share(ctx context.Context, u *user) (*user, error) {
 	return first, u.finish(ctx)
 }
 
-// own is the session of a session that this client opened.
+// own is the user of a session that this client opened.
 func (c *client) own(l *driver.Session) (*user, error) {
 	c.e.mu.Lock()
 	u := c.e.users[core.SessionID(l.ID)]

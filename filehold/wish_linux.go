@@ -205,7 +205,10 @@ func (c *client) takeBack(op, name string, do func(context.Context) error) {
 			c.fault(op, name, err)
 			return
 		}
-		time.Sleep(tryAgain)
+		select {
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+		}
 	}
 }
 

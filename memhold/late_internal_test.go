@@ -93,7 +93,7 @@ func grantTheLost(t *testing.T, request driver.Request) {
 	all.Wait()
 }
 
-// A session whose session has ended without it (the process was stopped while a
+// A machine session that outlives its caller's session (the process was stopped while a
 // renewal was being noted) ends with the next renewal: what it holds is free, and
 // the next caller gets a session that lasts.
 func TestLapsedSession(t *testing.T) {

@@ -169,7 +169,7 @@ func (st *store) Inspect(_ context.Context, r *driver.InspectRequest) (driver.In
 	return client.InspectMachine(st.m, now, "", r)
 }
 
-// SessionInfo tells what the memory knows of a session, whoever's it is.
+// SessionInfo tells what the memory knows of a session of any client.
 func (st *store) SessionInfo(_ context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()

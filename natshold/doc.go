@@ -100,7 +100,7 @@
 //	                       tenths of a millisecond a message; three replicas that do not
 //	                       lose power together help too
 //	growing tokens         as long as the server keeps what it answered, and its clock and
-//	                       that of who makes a bucket do not go back. A client that sees
+//	                       that of the client that makes a bucket do not go back. A client that sees
 //	                       revisions go back is done: every further call of it is
 //	                       ErrUnavailable and says why. One that has seen none cannot know
 //	lost-first             not declared. A holder knows before the next is granted, as long as

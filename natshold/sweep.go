@@ -16,7 +16,7 @@ import (
 var _ driver.Sweeper = (*store)(nil)
 
 const (
-	// sweepAge is how long a key must be as it is: whoever has just changed it may
+	// sweepAge is how long a key must be as it is: a client that has just changed it may
 	// ask again whether it was done, and watches may still be told.
 	sweepAge = time.Minute
 	// sweepAtOnce is how many keys are removed at a time.
@@ -29,7 +29,7 @@ const (
 )
 
 // Forget removes the messages about a key up to a revision, the oldest first: until
-// the last is gone the key is what it was, and whoever swaps it then is refused and
+// the last is gone the key is what it was, and a client that swaps it then is refused and
 // looks again.
 func (s *store) Forget(ctx context.Context, key string, revision uint64) error {
 	return s.forget(ctx, s.prefix+toBucket(key), revision)

@@ -5,7 +5,7 @@
 //
 // A lock is one key that names its holder. Its token is the revision at which it
 // was taken, so that it grows for ever; a released lock stays for a minute as a
-// tombstone with its last token, which catches an engine whose revisions have gone
+// tombstone with its last token, which catches an engine with revisions that have gone
 // back; then its driver removes it, or Sweep does. A
 // holder renews at a third of its TTL; its own deadline counts from before the
 // request was sent. The others take a lock over when the engine's clock has

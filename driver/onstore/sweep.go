@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// restFor is how long a lock stays after it was given back: who uses it again
-	// soon finds it, and who watches has been told.
+	// restFor is how long a lock stays after it was given back: a caller that uses it
+	// again soon finds it, and watches have been told.
 	restFor = time.Minute
 	// restMost bounds how many are remembered. What was given back beyond that stays
 	// until Sweep is called.

@@ -157,7 +157,7 @@ func nodeRow(n *nodeJSON) []string {
 
 func (a *app) memberCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "member", Short: "Tell and change who belongs to a group of nodes", Args: subcommand,
+		Use: "member", Short: "List and change the nodes of a group", Args: subcommand,
 		Example: "  holdfast member ls\n  holdfast member add 4 10.0.0.4:7421 10.0.0.4:7420\n  holdfast member promote 4\n  holdfast member remove 2\n  holdfast member lead 3",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -137,7 +137,7 @@ func (c *Client) retire(u *User) {
 	}
 }
 
-// ownUser is the session of a session that this client opened; nil: it is over.
+// ownUser is the user of a session that this client opened; nil: it is over.
 func (c *Client) ownUser(now int64, l *driver.Session) *User {
 	u := c.g.users[core.SessionID(l.ID)]
 	if u == nil || u.c != c {

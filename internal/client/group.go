@@ -34,7 +34,7 @@ type Engine interface {
 	Forget(id core.SessionID)
 	// Inspect tells who holds and who waits.
 	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
-	// SessionInfo tells about a session, whoever's it is.
+	// SessionInfo tells about a session of any client.
 	SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error)
 	// Watch begins to follow what happens; first is the revision from which on
 	// the feed is complete.

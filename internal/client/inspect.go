@@ -20,7 +20,7 @@ func (c *Client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	return c.g.engine.Inspect(ctx, r)
 }
 
-// SessionInfo tells what is known of a session, whoever's it is.
+// SessionInfo tells what is known of a session of any client.
 func (c *Client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	if err := c.open(ctx); err != nil {
 		return driver.SessionInfo{}, err

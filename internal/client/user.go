@@ -20,7 +20,7 @@ type User struct {
 	session *driver.Session
 	alarm   Alarm
 	dirty   bool
-	// lapsed: the session is over, and the session does not know it.
+	// lapsed: the caller's session is over, and the machine's does not know it.
 	lapsed bool
 	// ending is what the session says when the client itself ends the session.
 	ending error

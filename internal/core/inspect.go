@@ -101,13 +101,13 @@ func (p *part) info() ClaimInfo {
 	return i
 }
 
-// Inspect tells what a name is, who holds it and who waits: the first MaxClaims of
+// Inspect tells what a name is, its holders and its waiters: the first MaxClaims of
 // them. A lock or election that nobody holds or awaits does not exist.
 func (m *Machine) Inspect(namespace, name string) (ResourceInfo, bool) {
 	return m.InspectPage(namespace, name, Cursor{}, 0)
 }
 
-// Holder tells the hold on a name with a token, whoever's it is.
+// Holder tells the hold on a name with a token, of any session.
 func (m *Machine) Holder(namespace, name string, token uint64) (ClaimInfo, bool) {
 	ns := m.known(namespace)
 	if ns == nil {

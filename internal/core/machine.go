@@ -36,7 +36,7 @@ type Machine struct {
 	behind   int             // jobs that are done
 	budget   int             // sessions, claims and keys that this entry may still end
 	deletes  int             // keys that it may still delete by prefix
-	serves   int             // steps in which it may still grant to those who wait
+	serves   int             // steps in which it may still grant to waiters
 	walks    int             // claims of which it may still see whether others wait for them
 	dirty    heap[*resource] // to be served, by name
 	idle     idleList

@@ -144,7 +144,7 @@ func (r *resource) addWaiters(i *ResourceInfo, after Cursor, b *page) {
 	})
 }
 
-// behind notes whom a claim waits behind.
+// behind notes which session a claim waits behind.
 func (i *ClaimInfo) behind(p *part) {
 	if p == nil {
 		return

@@ -336,7 +336,7 @@ func behind(prefix string) string {
 	return ""
 }
 
-// before calls f with the items whose name is less than name, or with all if that
+// before calls f with the items that have a name less than name, or with all if that
 // is empty or 0, from the last to the first, until it says false.
 func (t *tree[K, T]) before(name K, f func(T) bool) {
 	if t.root != nil {

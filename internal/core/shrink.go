@@ -8,7 +8,7 @@ const (
 	mostMoved = 1 << 13 // entries that are moved at once
 )
 
-// without takes k out of a map whose greatest length was peak, and returns the map or
+// without takes k out of a map that had at most peak items, and returns the map or
 // a smaller one with the same entries.
 func without[K comparable, V any](m map[K]V, k K, peak *int) map[K]V {
 	*peak = max(*peak, len(m))

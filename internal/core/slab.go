@@ -18,7 +18,7 @@ const pageLen = 128
 // costs no allocation of its own, and all of them can be walked in steps. A new
 // record takes the lowest free place: equal machines lay out their records in
 // the same way, whatever their past. A page without records is given back, but for
-// one: who makes and ends a record in turn must not make and end its page.
+// one: records made and ended in turn must not make and end a page.
 type slab[T any, P interface {
 	*T
 	head() *node

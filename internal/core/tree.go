@@ -228,7 +228,7 @@ func (t *tree[K, T]) find(name K) (it T, ok bool) {
 	return it, false
 }
 
-// first is the first item whose name is at least name, the zero T if there is none.
+// first is the first item with a name of at least name, the zero T if there is none.
 func (t *tree[K, T]) first(name K) (it T) {
 	t.from(name, func(x T) bool {
 		it = x

@@ -140,7 +140,7 @@ func (m *treeModel) take(prefix string) {
 	m.n--
 }
 
-// visits compares who sees an event of that name.
+// visits compares which watchers see an event of that name.
 func (m *treeModel) visits(t testing.TB, name string) {
 	t.Helper()
 	var got, want []*Watcher

@@ -348,7 +348,7 @@ func (n *Node) Status() Status {
 	}
 }
 
-// Leader is who leads, as far as this node knows, and where clients find it; 0: it
+// Leader is the leader, as far as this node knows, and where clients find it; 0: it
 // knows of nobody.
 func (n *Node) Leader() (id uint64, client string) { return n.leader, n.members.Address(n.leader) }
 
