@@ -73,7 +73,9 @@ func TestLostPartFreesTheRest(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("a hold was given although a part of it was lost")
 	}
-	check(t, must(b.Mutex(second).Acquire(t.Context()))(t).Release())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	check(t, must(b.Mutex(second).Acquire(ctx))(t).Release())
 }
 
 // inOrder are two names in the order in which an AcquireAll takes them.
