@@ -98,14 +98,17 @@ func ManualRenew() LivenessOption { return liveness(func(c *config) { c.spec.Man
 // ReclaimOnDemand keeps the names of a holder after its TTL until another
 // caller wants them and grace has passed as well: nobody waits, nothing is freed.
 // The backend shows such a hold as stale; the holder itself has lost it at its
-// TTL, as always. Backends without the feature "reclaim" refuse it.
+// TTL, as always. Its session, and the keys under it, end at most ten minutes after
+// the last name was taken, unless the holder comes back: until then it learns what
+// became of its holds. Backends without the feature "reclaim" refuse it.
 func ReclaimOnDemand(grace time.Duration) LivenessOption {
 	return liveness(func(c *config) { c.spec.Policy, c.spec.Grace, c.graceSet = driver.OnNextAcquire, grace, true })
 }
 
 // ReclaimNever keeps the names of a holder after its TTL until an operator
-// frees them by [Space.ForceRelease]. Backends without the feature "reclaim"
-// refuse it.
+// frees them by [Space.ForceRelease]. Its session, and the keys under it, end at most
+// ten minutes after the last name was freed, as with [ReclaimOnDemand]. Backends
+// without the feature "reclaim" refuse it.
 func ReclaimNever() LivenessOption {
 	return liveness(func(c *config) { c.spec.Policy = driver.Never })
 }

@@ -386,3 +386,38 @@ func TestHookOfALossUsesTheSpace(t *testing.T) {
 		}
 	})
 }
+
+// A session whose policy keeps its names ends with its keys ten minutes after the last
+// of them was freed, not before that and not later.
+func TestKeptSessionEndsOnceItsNamesAreFreed(t *testing.T) {
+	for name, policy := range map[string]holdfast.LivenessOption{"never": holdfast.ReclaimNever(), "demand": holdfast.ReclaimOnDemand(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, a, b := t.Context(), open(t), open(t)
+				ses, err := a.Session(ctx, holdfast.TTL(10*time.Second), holdfast.ManualRenew(), policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h, err := a.Mutex("m", holdfast.Under(ses)).Acquire(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.KV().Put(ctx, "k", []byte("v"), holdfast.Under(ses)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				if _, err := b.ForceRelease(ctx, "m", h.Token()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10*time.Minute - time.Second)
+				if _, err := b.KV().Get(ctx, "k"); err != nil {
+					t.Errorf("the key ended before its session: %v", err)
+				}
+				time.Sleep(2 * time.Second)
+				if _, err := b.KV().Get(ctx, "k"); !errors.Is(err, holdfast.ErrNotFound) {
+					t.Errorf("ten minutes after its last name was freed the session still keeps its key: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -29,6 +29,7 @@ type Taste struct {
 	// Of entries.
 	Retry, Renew, Jump, Kinds int // percent
 	Window                    uint64
+	Minutes                   bool // the clock jumps over minutes too, for what is kept that long
 }
 
 // Gen makes one history, entry by entry.
@@ -93,6 +94,7 @@ func (g *Gen) taste() Taste {
 	if g.chance(30) {
 		t.Window = uint64(2 + g.rand.IntN(6))
 	}
+	t.Minutes = t.Policies && g.extras.IntN(3) == 0
 	return t
 }
 
@@ -102,6 +104,9 @@ func (g *Gen) chance(percent int) bool { return g.rand.IntN(100) < percent }
 func (g *Gen) Next() twin.Entry {
 	if g.chance(g.Taste.Jump) {
 		g.now += second * int64(g.rand.IntN(12)) / 2
+	}
+	if g.Taste.Minutes && g.extras.IntN(20) == 0 {
+		g.now += second * int64(60+g.extras.IntN(240))
 	}
 	e := twin.Entry{Now: g.now}
 	if g.chance(3) {

@@ -121,7 +121,7 @@ func (t *Twin) sessionDue(s *session) {
 		t.decide(s)
 		t.walkOn()
 	default:
-		s.reclaimable = true
+		s.reclaimable, s.emptied = s.policy == core.OnNextAcquire, 0
 	}
 }
 

@@ -24,7 +24,7 @@ type session struct {
 	mark                      uint64
 	dead                      bool   // its end is decided; claims are still being freed
 	stale                     bool   // past its deadline, kept by its policy
-	emptied                   int64  // stale: since when it has nothing to keep
+	emptied                   int64  // stale: since when it had nothing to keep; it is not asked again until ten minutes later
 	reclaimable               bool   // and past its grace
 	revoked                   bool   // ended by another; no renewal counts
 	revokedNow                bool   // and its holds are not waited for

@@ -166,10 +166,8 @@ func (t *Twin) find(ns, n string) *name {
 // notes which stale sessions have nothing left to keep.
 func (t *Twin) sweep() {
 	for _, s := range t.sessions {
-		switch {
-		case !s.stale || t.keeps(s):
-			s.emptied = 0
-		case s.emptied == 0:
+		kept := s.reclaimable || s.stale && s.policy == core.Never
+		if kept && !s.dead && s.emptied == 0 && !t.keeps(s) {
 			s.emptied = t.now
 		}
 	}
