@@ -45,7 +45,7 @@ func newGateway(s *server.Server) *gateway {
 	g.line.s = s
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
-	g.tenures = &tenures{s: s, life: g.life}
+	g.tenures = &tenures{s: s, life: g.life, patience: patience(s.MinTTL())}
 	g.relay = relay{tenures: g.tenures, pulse: pulse, silence: silence}
 	g.limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	return g
@@ -113,18 +113,14 @@ func (g *gateway) later(f func(ctx context.Context)) {
 	}()
 }
 
-// leaderless is how long a call waits for a leader to be elected, and how often
-// it looks.
-const (
-	leaderless = 20
-	lookAgain  = 50 * time.Millisecond
-)
+// lookAgain is how often a call that waits for a leader looks whether it is this node.
+const lookAgain = 50 * time.Millisecond
 
 // patiently repeats what certainly did not happen while the group has no leader, as
 // right after its start, or has this node for one by now.
 func (g *gateway) patiently(ctx context.Context, f func() error) error {
 	err := f()
-	for range leaderless {
+	for waited := time.Duration(0); waited < g.tenures.patience; waited += lookAgain {
 		if !errors.Is(err, server.ErrNotLeader) || g.tenures.current().elsewhere() {
 			return err
 		}

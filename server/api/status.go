@@ -15,10 +15,7 @@ import (
 // status is an error as callers get it. Who asked a node that cannot serve is
 // told where the leader is.
 func (g *gateway) status(err error) *status.Status {
-	st, ok := status.FromError(err)
-	if !ok {
-		st = wire.Status(err)
-	}
+	st := statusOf(err)
 	f := failureOf(st)
 	if st.Code() != codes.Unavailable || f.GetLeader() != "" {
 		return st
@@ -28,6 +25,17 @@ func (g *gateway) status(err error) *status.Status {
 		return told
 	}
 	return st
+}
+
+// statusOf is the status of an error. One of ours says itself what became of the call,
+// also if its cause is the status that a way to the leader ended with.
+func statusOf(err error) *status.Status {
+	if _, ours := errors.AsType[*driver.Error](err); !ours {
+		if st, ok := status.FromError(err); ok {
+			return st
+		}
+	}
+	return wire.Status(err)
 }
 
 // failureOf is the detail of a status; empty if it has none.

@@ -48,6 +48,8 @@ var (
 type tenures struct {
 	s    *server.Server
 	life context.Context
+	// patience is how long a call waits for a leader.
+	patience time.Duration
 
 	once sync.Once
 	mu   sync.Mutex
@@ -158,8 +160,11 @@ func (t *tenures) giveUp(x *tenure, why error) {
 	x.end(why)
 }
 
-// patience is how long a call waits for a leader, as long as an election takes.
-const patience = leaderless * lookAgain
+// patience is how long a call waits for a leader: as long as the shortest lease lives,
+// which is made to outlive an election.
+func patience(minTTL time.Duration) time.Duration {
+	return min(max(minTTL, time.Second), 5*time.Second)
+}
 
 // known is the current tenure; if nobody leads, a call waits for a while.
 func (t *tenures) known(ctx context.Context) *tenure {
@@ -182,7 +187,7 @@ func (t *tenures) until(ctx context.Context, ok func(*tenure) bool) *tenure {
 	if ok(x) {
 		return x
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(t.patience)
 	defer late.Stop()
 	for !ok(x) {
 		select {
