@@ -62,6 +62,7 @@ var rooms = map[string]room{
 	"internal/core/coretest/script":       {own: "internal/core internal/core/coretest/twin", inside: true},
 	"internal/core/coretest/twin":         {own: "internal/core", pure: true, inside: true},
 	"internal/deadline":                   {pure: true},
+	"internal/host":                       {own: "internal/core", inside: true},
 	"internal/kthtrip":                    {own: ". driver", inside: true},
 	"internal/measure":                    {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
@@ -90,9 +91,9 @@ var rooms = map[string]room{
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver internal/trust", foreign: "github.com/redis/rueidis"},
-	"remote":                              {own: ". driver internal/client internal/core internal/session internal/trust internal/watch internal/wire proto/holdfast/v1", foreign: "google.golang.org/grpc"},
-	"server":                              {own: ". driver internal/client internal/convert internal/core internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
-	"server/api":                          {own: "driver internal/convert internal/core internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf"},
+	"remote":                              {own: ". driver internal/client internal/core internal/host internal/session internal/trust internal/watch internal/wire proto/holdfast/v1", foreign: "google.golang.org/grpc"},
+	"server":                              {own: ". driver internal/client internal/convert internal/core internal/host internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
+	"server/api":                          {own: "driver internal/convert internal/core internal/host internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf"},
 }
 
 // pureStd is what a pure room may use of the standard library. time is for

@@ -186,8 +186,12 @@ func (e *engine) dial(x *scout) (l *serverLink, err error) {
 
 // connect is dial without waiting.
 func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*serverLink, error) {
-	conn, err := grpc.NewClient("passthrough:///"+x.endpoint, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20))
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20)}
+	if d := e.cfg.host.Dialer(); d != nil {
+		opts = append(opts, grpc.WithContextDialer(d))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+x.endpoint, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/client"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/trust"
 )
 
@@ -26,6 +27,7 @@ const minTTL = time.Second
 func init() {
 	driver.Register("holdfast", openURL)
 	driver.Register("holdfasts", openURL)
+	host.Accept(func(c *Config, h *host.Host) { c.host = h })
 }
 
 // Config says which server.
@@ -36,6 +38,8 @@ type Config struct {
 	Namespace string
 	// TLS is for connections to the server; nil: plain TCP.
 	TLS *tls.Config
+
+	host *host.Host // nil: the real machine
 }
 
 // Open returns a Space on a server. It does not wait for a connection: the first

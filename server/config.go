@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
@@ -52,6 +53,27 @@ type Config struct {
 	// SnapshotEntries is how many log entries lie between two snapshots; 0: the
 	// default of package replica.
 	SnapshotEntries uint64
+
+	host *host.Host // nil: the real machine
+}
+
+func init() { host.Accept(func(c *Config, h *host.Host) { c.host = h }) }
+
+// files is where Dir is.
+func (c *Config) files() storage.FS {
+	if c.host == nil || c.host.Files == nil {
+		return storage.OS{}
+	}
+	return c.host.Files.(storage.FS)
+}
+
+// options are those of the node's directory.
+func (c *Config) options(salt uint64) storage.Options {
+	o := storage.Options{ClusterID: c.ClusterID, NodeID: c.ID, Salt: salt, SoftLimit: c.SoftLimit}
+	if c.host != nil {
+		o.SegmentSize = c.host.SegmentSize
+	}
+	return o
 }
 
 func (c Config) filled() (Config, error) {
@@ -64,7 +86,7 @@ func (c Config) filled() (Config, error) {
 	}
 	c.Limits = limits
 	// What is wrong with Dir is told when it is opened.
-	cluster, id, _ := storage.Owner(storage.OS{}, c.Dir)
+	cluster, id, _ := storage.Owner(c.files(), c.Dir)
 	c.ClusterID = cmp.Or(c.ClusterID, cluster, 1)
 	c.ID = cmp.Or(c.ID, id, 1)
 	if c.Tick == 0 {

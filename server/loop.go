@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
@@ -21,6 +22,7 @@ type loop struct {
 	node  *replica.Node
 	disk  *writer
 	peers *transport.Transport // nil: alone
+	host  *host.Host
 	began time.Time
 	tick  time.Duration
 
@@ -310,6 +312,7 @@ func (l *loop) drop(c replica.Caller) {
 
 // publish hands events to the watchers.
 func (l *loop) publish(events []core.Event, jumped bool) {
+	l.host.Tell(events)
 	l.hubMu.Lock()
 	defer l.hubMu.Unlock()
 	l.seen = l.node.Machine().Now()

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
-	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
@@ -62,9 +61,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 	if !cfg.Join {
 		found = replica.Bootstrap(core.Config{}, cfg.Founders)
 	}
-	return disk.Open(storage.OS{}, cfg.Dir, storage.Options{
-		ClusterID: cfg.ClusterID, NodeID: cfg.ID, Salt: binary.LittleEndian.Uint64(salt[:]), SoftLimit: cfg.SoftLimit,
-	}, found)
+	return disk.Open(cfg.files(), cfg.Dir, cfg.options(binary.LittleEndian.Uint64(salt[:])), found)
 }
 
 // start runs the loop, the writer and the transport.
@@ -78,6 +75,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
+	l.host = s.cfg.host
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
 	if err := s.listen(l); err != nil {
@@ -97,13 +95,13 @@ func (s *Server) listen(l *loop) error {
 	if s.cfg.Listen == "" {
 		return nil
 	}
-	ln, err := net.Listen("tcp", s.cfg.Listen)
+	ln, err := s.cfg.host.ListenTCP(s.cfg.Listen)
 	if err != nil {
 		return err
 	}
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
-		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot,
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
 		Deliver:     func(_ uint64, m []byte) { l.post(func(in *inbox) { in.messages = append(in.messages, m) }) },
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)

@@ -27,6 +27,8 @@ type relay struct {
 	tls *tls.Config           // nil: plain text
 	cas func() *x509.CertPool // nil: those of tls
 
+	dial dialer
+
 	pulse, silence time.Duration
 	// laneCalls is how many calls go over one connection to a leader at a time: far
 	// fewer than it takes, since some may stay for long.
@@ -42,11 +44,32 @@ const (
 
 var errSilent = errors.New("the leader does not answer: what it was asked may have been done; look before you repeat it, or repeat it with an idempotency key")
 
-// secure has the leader asked over TLS; it is called before anybody is.
-func (r *relay) secure(cfg *tls.Config, cas func() *x509.CertPool) {
+// dialer connects to a leader; nil: as usual.
+type dialer func(ctx context.Context, addr string) (net.Conn, error)
+
+// options are those of a connection for gRPC.
+func (d dialer) options(way credentials.TransportCredentials) []grpc.DialOption {
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(way), grpc.WithStatsHandler(sentHandler{})}
+	if d != nil {
+		opts = append(opts, grpc.WithContextDialer(d))
+	}
+	return opts
+}
+
+// transport is that of a connection for HTTP.
+func (d dialer) transport() *http.Transport {
+	t := &http.Transport{MaxIdleConnsPerHost: 64}
+	if d != nil {
+		t.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return d(ctx, addr) }
+	}
+	return t
+}
+
+// secure says how the leader is asked, over TLS or not; it is called before anybody is.
+func (r *relay) secure(cfg *Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tls, r.cas = cfg, cas
+	r.tls, r.cas, r.dial = cfg.Relay, cfg.RelayCAs, cfg.host.Dialer()
 }
 
 // trusting is cfg for a connection that begins now.
@@ -75,6 +98,7 @@ func (c current) Clone() credentials.TransportCredentials { return c }
 type leaderLink struct {
 	addr  string
 	way   credentials.TransportCredentials
+	dial  dialer
 	conns []*lane
 	web   *http.Transport
 	url   url.URL
@@ -161,7 +185,7 @@ func (l *leaderLink) close() {
 
 // link is a way to a leader; nothing is sent yet. r is locked.
 func (r *relay) link(addr string) *leaderLink {
-	l := &leaderLink{addr: addr, way: insecure.NewCredentials(), web: &http.Transport{MaxIdleConnsPerHost: 64}, url: url.URL{Scheme: "http", Host: addr}}
+	l := &leaderLink{addr: addr, way: insecure.NewCredentials(), dial: r.dial, web: r.dial.transport(), url: url.URL{Scheme: "http", Host: addr}}
 	if cfg, cas := r.tls, r.cas; cfg != nil {
 		l.way, l.url.Scheme = current{credentials.NewTLS(cfg), cfg, cas}, "https"
 		l.web.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -178,7 +202,7 @@ func (l *leaderLink) lane(most int) (*lane, error) {
 			return x, nil
 		}
 	}
-	conn, err := grpc.NewClient(l.addr, grpc.WithTransportCredentials(l.way), grpc.WithStatsHandler(sentHandler{}))
+	conn, err := grpc.NewClient(l.addr, l.dial.options(l.way)...)
 	if err != nil {
 		return nil, err
 	}

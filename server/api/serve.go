@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/host"
 )
 
 // Config says how a node is served. The zero value is a plain port on loopback.
@@ -53,7 +54,11 @@ type Config struct {
 	// Streams is how many of Waits one connection of gRPC may have, default 4,096; who
 	// wants more is told so, while other calls on it go on.
 	Streams int
+
+	host *host.Host // nil: the real machine
 }
+
+func init() { host.Accept(func(c *Config, h *host.Host) { c.host = h }) }
 
 // What Calls, Waits and Streams are by default.
 const (
@@ -108,7 +113,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	}
 	cfg = cfg.filled()
 	svc.plain.limit(cfg.Calls, cfg.Waits, cfg.Streams)
-	svc.plain.relay.secure(cfg.Relay, cfg.RelayCAs)
+	svc.plain.relay.secure(&cfg)
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek, cfg.Streams)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)

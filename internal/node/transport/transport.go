@@ -33,6 +33,8 @@ type Config struct {
 	// Timeout bounds a handshake, and a write that makes no progress; default
 	// 5 s.
 	Timeout time.Duration
+	// Dial connects to the address of a peer; nil: over TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Transport is a node's connections.
@@ -205,8 +207,7 @@ func (t *Transport) refuse(h hello) error {
 
 // dial opens a connection to a peer for a purpose.
 func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
-	d := net.Dialer{Timeout: t.cfg.Timeout}
-	c, err := d.DialContext(t.ctx, "tcp", p.addr)
+	c, err := t.connect(p.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +223,16 @@ func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
 		return nil, err
 	}
 	return &tracked{Conn: secured, done: func() { t.untrack(c) }}, nil
+}
+
+// connect is dial without a word.
+func (t *Transport) connect(addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Timeout)
+	defer cancel()
+	if t.cfg.Dial != nil {
+		return t.cfg.Dial(ctx, addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // tracked is a connection that the transport forgets when it is closed.
