@@ -99,6 +99,7 @@ with nothing to install.`,
 	p.BoolVar(&a.json, "json", false, "print JSON, errors too")
 	p.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long the backend may take to answer")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, flagError(cmd, err)) })
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.commands()...)
 	a.completeArguments(root)
 	return root

@@ -98,7 +98,7 @@ func (a *app) counterSwap(of counterOf) *cobra.Command {
 				return err
 			}
 			if !swapped {
-				return &failure{code: exitNo, err: fmt.Errorf("compare and swap %q: it is not %s", args[0], args[1]), hint: "holdfast counter get " + args[0] + " tells what it is"}
+				return &failure{code: exitNo, err: fmt.Errorf("compare and swap %q: it is not %s", args[0], args[1]), hint: "holdfast counter get " + argument(args[0]) + " tells what it is"}
 			}
 			return a.print().value(counterJSON{args[0], args[2], &swapped}, "%s", args[2])
 		})}

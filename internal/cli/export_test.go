@@ -30,3 +30,6 @@ func Version(info *debug.BuildInfo) string {
 	v.from(info)
 	return v.String()
 }
+
+// Argument is a name as a hint shows it behind a command.
+var Argument = argument

@@ -205,7 +205,7 @@ func find(command string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", &failure{code: exitCannotRun, err: err, hint: "make it executable: chmod +x " + command}
+		return "", &failure{code: exitCannotRun, err: err, hint: "make it executable: chmod +x " + argument(command)}
 	}
 	return "", &failure{code: exitNotFound, err: err, hint: "commands are not run by a shell; for shell syntax use -- sh -c '…'"}
 }

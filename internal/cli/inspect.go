@@ -193,7 +193,7 @@ func onlyHolder(ctx context.Context, s *holdfast.Space, name string) (uint64, er
 	case 1:
 		return r.Holders[0].Token, nil
 	}
-	return 0, usagef("holdfast show "+name+" tells the tokens; choose one with --token", "release %q: %d hold it", name, len(r.Holders))
+	return 0, usagef("holdfast show "+argument(name)+" tells the tokens; choose one with --token", "release %q: %d hold it", name, len(r.Holders))
 }
 
 func (a *app) printForced(name string, token uint64, until time.Duration, err error) error {

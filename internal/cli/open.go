@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // open opens the Space that the settings name.
@@ -23,6 +24,19 @@ func (a *app) open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Spac
 		return nil, unopened(err)
 	}
 	return s, nil
+}
+
+// openDriver opens the backend itself, for what the library does not tell.
+func (a *app) openDriver(ctx context.Context) (driver.Driver, error) {
+	where, err := a.backend()
+	if err != nil {
+		return nil, err
+	}
+	d, err := driver.Open(ctx, where)
+	if err != nil {
+		return nil, unopened(err)
+	}
+	return d, nil
 }
 
 // openSoon is open until the timeout or a signal.

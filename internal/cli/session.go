@@ -227,13 +227,9 @@ func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (wh
 func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	where, err := a.backend()
+	d, err := a.openDriver(ctx)
 	if err != nil {
 		return err
-	}
-	d, err := driver.Open(ctx, where)
-	if err != nil {
-		return unopened(err)
 	}
 	d.OnFault(func(string, string, error) {})
 	defer d.Close(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"slices"
@@ -25,18 +26,36 @@ func (a *app) sessionListCommand() *cobra.Command {
 		Long: `List the sessions that hold or wait for names, or keep keys; with a prefix, those of
 names and keys that begin with it. A session that has nothing is not listed.`,
 		Example: "  holdfast session ls\n  holdfast session ls services/",
-		RunE: a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
-			found, err := sessionsOf(ctx, s, strings.Join(args, ""))
-			if err != nil {
-				return err
-			}
-			return a.printSessions(found)
-		}),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return untilSignal(func(ctx context.Context) error { return unanswered(a.listSessions(ctx, strings.Join(args, ""))) })
+		},
 	}
 }
 
+func (a *app) listSessions(ctx context.Context, prefix string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	d, err := a.openDriver(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := holdfast.New(d)
+	if err != nil {
+		return errors.Join(err, d.Close(ctx))
+	}
+	defer s.Close()
+	found, err := sessionsOf(ctx, s, prefix)
+	if err != nil {
+		return err
+	}
+	if err := found.describe(ctx, d); err != nil {
+		return err
+	}
+	return a.printSessions(found)
+}
+
 // sessionsOf collects the sessions behind names and keys.
-func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (map[holdfast.SessionID]*sessionJSON, error) {
+func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (sessions, error) {
 	found := sessions{}
 	for r, err := range s.List(ctx, prefix) {
 		if err == nil && r.More {
@@ -84,7 +103,26 @@ func (s sessions) of(c holdfast.Claim) *sessionJSON {
 	return j
 }
 
-func (a *app) printSessions(found map[holdfast.SessionID]*sessionJSON) error {
+// describe asks the backend about sessions that only have keys, since a key tells
+// nothing about its session but its id. One that has ended meanwhile is left out.
+func (s sessions) describe(ctx context.Context, d driver.Driver) error {
+	for id, j := range s {
+		if len(j.Holds)+len(j.Waits) > 0 {
+			continue
+		}
+		info, err := d.SessionInfo(ctx, &driver.SessionInfoRequest{ID: id, Max: 1})
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, holdfast.ErrLost):
+			delete(s, id)
+		case err != nil:
+			return err
+		}
+		j.Owner, j.Meta, j.TTL, j.ExpiresIn = info.Owner, info.Meta, info.TTL.Seconds(), info.ExpiresIn.Seconds()
+	}
+	return nil
+}
+
+func (a *app) printSessions(found sessions) error {
 	ids := slices.SortedFunc(maps.Keys(found), func(x, y holdfast.SessionID) int { return bytes.Compare(x[:], y[:]) })
 	all := []*sessionJSON{}
 	var rows [][]string

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +29,41 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	return usagef(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
+// helpCommand tells about a command as --help does. One that is not there is a
+// mistake, here as elsewhere.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND…]", Short: "Tell about a command", Example: "  holdfast help lock\n  holdfast help kv get",
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // with settings that are wrong too
+		ValidArgsFunction: completeHelp,
+		RunE: func(c *cobra.Command, args []string) error {
+			at, rest, err := c.Root().Find(args)
+			if at == nil || err != nil {
+				at, rest = c.Root(), args
+			}
+			if at.HasAvailableSubCommands() && len(rest) > 0 {
+				return subcommand(at, rest)
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+	}
+}
+
+// completeHelp completes the commands below those that are given.
+func completeHelp(c *cobra.Command, args []string, begin string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+	at, _, err := c.Root().Find(args)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, sub := range at.Commands() {
+		if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begin) {
+			found = append(found, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
 // flagError adds what may have been meant to an error of a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -45,8 +82,8 @@ func flagError(cmd *cobra.Command, err error) error {
 func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	word := unknown.GetSpecifiedName()
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
-		if _, err := strconv.ParseFloat(short, 64); err == nil {
-			return "put -- before negative numbers: " + cmd.CommandPath() + " -- NAME -5"
+		if hint := negativeHint(cmd, short); hint != "" {
+			return hint
 		}
 		word = short // -wait for --wait
 	}
@@ -57,6 +94,20 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		near = append(near, "--"+n)
 	}
 	return didYouMean(near, belongsTo(cmd, word))
+}
+
+// negativeHint is how a command that takes numbers is given a negative one, or nothing.
+func negativeHint(cmd *cobra.Command, digits string) string {
+	if _, err := strconv.ParseUint(digits, 10, 64); err != nil {
+		return ""
+	}
+	words := strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(cmd.Use))
+	i := slices.IndexFunc(words, func(w string) bool { return w == "N" || w == "OLD" })
+	if i < 0 {
+		return ""
+	}
+	words[i] = "-" + digits
+	return "put -- before negative numbers: " + cmd.CommandPath() + " -- " + strings.Join(words[1:], " ")
 }
 
 // belongsTo tells which commands below have a flag that was given before them, or
@@ -81,9 +132,29 @@ func durationHint(f *pflag.Flag, how, value string) string {
 		return ""
 	}
 	if n, err := strconv.ParseFloat(value, 64); err == nil && n > 0 {
-		return "did you mean " + how + value + "s? durations have a unit"
+		seconds := strconv.FormatFloat(n, 'f', -1, 64) + "s" // 1e9 is no number of a duration
+		if _, err := time.ParseDuration(seconds); err == nil {
+			return "did you mean " + how + seconds + "? durations have a unit"
+		}
 	}
 	return "durations have a unit, such as 500ms, 5s, 10m or 24h"
+}
+
+// argument is a name as a shell takes it behind a command: quoted if need be, and not
+// mistaken for a flag.
+func argument(name string) string {
+	if strings.ContainsFunc(name, special) || name == "" {
+		return "-- '" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	if name[0] == '-' {
+		return "-- " + name
+	}
+	return name
+}
+
+// special says whether a shell may take r for anything but itself.
+func special(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-:@%+,", r)
 }
 
 // didYouMean is a hint of words that are near, or another one if none is.
