@@ -21,7 +21,7 @@ func (b *bare) Info() driver.Info { return driver.Info{Scheme: "bare"} }
 
 func (b *bare) Acquire(context.Context, *driver.Request) (driver.Grant, error) {
 	b.token++
-	return driver.Grant{Token: b.token, Session: b.session, Handle: b}, nil
+	return driver.Grant{Token: driver.Token(b.token), Session: b.session, Handle: b}, nil
 }
 
 func (b *bare) Release(context.Context) error { return nil }

@@ -92,7 +92,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		return Leader{}, driver.Errorf("leader", e.l.name, ErrNotFound, "nobody leads; Observe waits for the next leader")
 	}
 	c := res.Resources[0].Holders[0]
-	return Leader{Owner: c.Owner, Value: c.Value, Token: Token(c.Token), Revision: Revision(c.Modified)}, nil
+	return Leader{Owner: c.Owner, Value: c.Value, Token: c.Token, Revision: c.Modified}, nil
 }
 
 // Observe yields the leader and then each new one, or each new value, until ctx

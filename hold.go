@@ -39,9 +39,9 @@ func (h *Hold) TokenOf(name string) Token {
 			continue
 		}
 		if c.grant.Tokens != nil {
-			return Token(c.grant.Tokens[i])
+			return c.grant.Tokens[i]
 		}
-		return Token(c.grant.Token)
+		return c.grant.Token
 	}
 	return 0
 }

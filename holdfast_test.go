@@ -359,7 +359,7 @@ func TestTryAcquire_Held(t *testing.T) {
 	_, err := s.Mutex("jobs/nightly").TryAcquire(t.Context())
 	wantErr(t, err, holdfast.ErrHeld)
 	e, ok := errors.AsType[*holdfast.Error](err)
-	if !ok || len(e.Holders) != 1 || e.Holders[0].Owner != "node-7" || e.Holders[0].Token != uint64(h.Token()) {
+	if !ok || len(e.Holders) != 1 || e.Holders[0].Owner != "node-7" || e.Holders[0].Token != h.Token() {
 		t.Errorf("holders are %+v", e)
 	}
 	if !holdfast.NotDone(err) {

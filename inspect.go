@@ -106,7 +106,7 @@ func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts
 	if err != nil {
 		return 0, wrap("force release", full, err)
 	}
-	r := &driver.ForceRequest{Name: full, Token: uint64(token)}
+	r := &driver.ForceRequest{Name: full, Token: token}
 	for _, o := range opts {
 		o.force(r)
 	}

@@ -31,7 +31,7 @@ type Entry struct {
 func (k *KV) entry(kv driver.KV) Entry {
 	return Entry{
 		Key: trim(kv.Key, k.s.prefix), Value: kv.Value,
-		Created: Revision(kv.Created), Modified: Revision(kv.Modified), Version: kv.Version,
+		Created: kv.Created, Modified: kv.Modified, Version: kv.Version,
 		Session: kv.Session, ExpiresIn: kv.ExpiresIn,
 	}
 }

@@ -293,7 +293,7 @@ type perName struct{ driver.Driver }
 func (d perName) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
 	g, err := d.Driver.Acquire(ctx, r)
 	for i := range r.Wants {
-		g.Tokens = append(g.Tokens, g.Token+uint64(i))
+		g.Tokens = append(g.Tokens, g.Token+driver.Token(i))
 	}
 	return g, err
 }

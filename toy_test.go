@@ -159,7 +159,7 @@ func (t *toy) name(name string) *toyName {
 // emit notes a change; the lock is held.
 func (t *toy) emit(ev driver.Event) {
 	t.rev++
-	ev.Revision = t.rev
+	ev.Revision = driver.Revision(t.rev)
 	t.log = append(t.log, ev)
 	close(t.more)
 	t.more = make(chan struct{})
@@ -240,8 +240,8 @@ func (t *toy) held(c *toyClaim) error {
 func (c *toyClaim) describe(name string) driver.Claim {
 	i := slices.IndexFunc(c.wants, func(w driver.Want) bool { return w.Name == name })
 	w := c.wants[i]
-	return driver.Claim{Name: name, Kind: w.Kind, Mode: w.Mode, Weight: w.Weight, Token: c.token, Owner: c.owner,
-		Value: c.value, Session: c.session.ID, Modified: c.token, Held: time.Second}
+	return driver.Claim{Name: name, Kind: w.Kind, Mode: w.Mode, Weight: w.Weight, Token: driver.Token(c.token), Owner: c.owner,
+		Value: c.value, Session: c.session.ID, Modified: driver.Revision(c.token), Held: time.Second}
 }
 
 // settle grants what can be granted, the first in line first; lock held.
@@ -317,7 +317,7 @@ func (t *toy) drop(c *toyClaim) bool {
 		if slices.ContainsFunc(n.holders, is) {
 			found = true
 			n.holders = slices.DeleteFunc(n.holders, is)
-			t.emit(driver.Event{Kind: toyKind(w.Kind), Verb: "released", Name: w.Name, Token: c.token})
+			t.emit(driver.Event{Kind: toyKind(w.Kind), Verb: "released", Name: w.Name, Token: driver.Token(c.token)})
 		}
 		n.queue = slices.DeleteFunc(n.queue, is)
 		if len(n.holders)+len(n.queue) == 0 && w.Kind != driver.Semaphore && w.Kind != driver.Barrier {
@@ -339,7 +339,7 @@ func (t *toy) wait(ctx context.Context, c *toyClaim, maxHold time.Duration) (dri
 	case <-c.session.Done():
 		return driver.Grant{}, c.session.Err()
 	}
-	g := driver.Grant{Token: c.token, Session: c.session.Session, Handle: c}
+	g := driver.Grant{Token: driver.Token(c.token), Session: c.session.Session, Handle: c}
 	if maxHold > 0 {
 		g.Deadline = driver.Now().Add(maxHold)
 	}
@@ -427,7 +427,7 @@ func (c *toyClaim) replace(mode driver.Mode, lost func(error), newToken bool) dr
 		}
 	}
 	c.t.settle()
-	return driver.Grant{Token: next.token, Session: next.session.Session, Handle: &next}
+	return driver.Grant{Token: driver.Token(next.token), Session: next.session.Session, Handle: &next}
 }
 
 func (c *toyClaim) proclaim(v []byte) error {

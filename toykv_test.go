@@ -21,7 +21,7 @@ func (t *toy) Txn(_ context.Context, r *driver.TxnRequest) (*driver.TxnReply, er
 		ops = r.Else
 	}
 	t.rev++
-	reply := &driver.TxnReply{OK: ok, Revision: t.rev}
+	reply := &driver.TxnReply{OK: ok, Revision: driver.Revision(t.rev)}
 	for _, op := range ops {
 		reply.Results = append(reply.Results, t.do(op))
 	}
@@ -33,9 +33,9 @@ func (t *toy) holds(c driver.Compare) bool {
 	var order int
 	switch c.Target {
 	case driver.CompareMod:
-		order = cmp.Compare(kv.Modified, c.Num)
+		order = cmp.Compare(kv.Modified, driver.Revision(c.Num))
 	case driver.CompareCreate:
-		order = cmp.Compare(kv.Created, c.Num)
+		order = cmp.Compare(kv.Created, driver.Revision(c.Num))
 	case driver.CompareVersion:
 		order = cmp.Compare(kv.Version, c.Num)
 	case driver.CompareValue:
@@ -110,9 +110,9 @@ func (t *toy) put(op driver.Op) (res driver.OpResult) {
 		res.KVs = append(res.KVs, kv)
 	}
 	if !known {
-		kv = driver.KV{Key: op.Key, Created: t.rev}
+		kv = driver.KV{Key: op.Key, Created: driver.Revision(t.rev)}
 	}
-	kv.Value, kv.Modified, kv.ExpiresIn = op.Value, t.rev, op.Expire
+	kv.Value, kv.Modified, kv.ExpiresIn = op.Value, driver.Revision(t.rev), op.Expire
 	kv.Version++
 	if op.Session != nil {
 		kv.Session = op.Session.ID

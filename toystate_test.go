@@ -18,7 +18,7 @@ func (t *toy) Inspect(_ context.Context, r *driver.InspectRequest) (driver.Inspe
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls["inspect"]++
-	reply := driver.InspectReply{Revision: t.rev}
+	reply := driver.InspectReply{Revision: driver.Revision(t.rev)}
 	for _, name := range slices.Sorted(maps.Keys(t.names)) {
 		if name != r.Name && !(r.Prefix && strings.HasPrefix(name, r.Name)) || r.Prefix && name <= r.After {
 			continue
@@ -68,7 +68,7 @@ func (t *toy) resource(name string) driver.Resource {
 
 func (t *toy) Force(_ context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
 	t.mu.Lock()
-	i := slices.IndexFunc(t.name(r.Name).holders, func(c *toyClaim) bool { return c.token == r.Token })
+	i := slices.IndexFunc(t.name(r.Name).holders, func(c *toyClaim) bool { return driver.Token(c.token) == r.Token })
 	if i < 0 {
 		t.mu.Unlock()
 		return driver.ForceReply{}, driver.Errorf("", "", driver.ErrStale, "nobody holds it with the token %d", r.Token)
@@ -186,7 +186,7 @@ func (t *toy) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[drive
 		if r.From > 0 {
 			at = slices.IndexFunc(t.log, func(ev driver.Event) bool { return ev.Revision >= r.From })
 		}
-		ready := driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: t.rev + 1}
+		ready := driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: driver.Revision(t.rev + 1)}
 		log := t.log
 		t.mu.Unlock()
 		if !yield(ready, nil) {

@@ -213,7 +213,7 @@ func featureOf(r *driver.TxnRequest) Feature {
 }
 
 func (k *KV) result(reply *driver.TxnReply) TxnResult {
-	res := TxnResult{OK: reply.OK, Revision: Revision(reply.Revision)}
+	res := TxnResult{OK: reply.OK, Revision: reply.Revision}
 	for _, r := range reply.Results {
 		one := OpResult{Count: r.Count, More: r.More}
 		for _, kv := range r.KVs {

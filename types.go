@@ -2,15 +2,6 @@ package holdfast
 
 import "github.com/holdfast-io/holdfast/driver"
 
-// Token is a fencing token: the number of a grant. Of two exclusive grants of
-// one name the later has the greater token, for ever. It stays below 2⁵³, so
-// that JSON, JavaScript and database/sql take it as it is.
-type Token uint64
-
-// Revision is the backend's logical clock: every change takes the next one. It
-// stays below 2⁵³.
-type Revision uint64
-
 // maxToken is the first number that is no token any more.
 const maxToken = 1 << 53
 
@@ -18,6 +9,13 @@ const maxToken = 1 << 53
 // which documents every field; the fields are listed here because godoc shows none
 // of an alias.
 type (
+	// Token is a fencing token: the number of a grant. Of two exclusive grants of
+	// one name the later has the greater token, for ever. It stays below 2⁵³, so
+	// that JSON, JavaScript and database/sql take it as it is.
+	Token = driver.Token
+	// Revision is the backend's logical clock: every change takes the next one. It
+	// stays below 2⁵³.
+	Revision = driver.Revision
 	// Info says what a backend can do: Scheme, Features, the range MinTTL to MaxTTL,
 	// MaxName in bytes, and Canonical, which maps a name to the backend's own form.
 	Info = driver.Info

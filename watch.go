@@ -40,7 +40,7 @@ func WithPrevious() WatchOption { return watchFunc(func(r *driver.WatchRequest) 
 // the state anew) or the error ErrCompacted: never a silent gap. An error is
 // the last pair.
 func (s *Space) Watch(ctx context.Context, prefix string, from Revision, opts ...WatchOption) iter.Seq2[Event, error] {
-	r := &driver.WatchRequest{Prefix: s.prefix + prefix, From: uint64(from)}
+	r := &driver.WatchRequest{Prefix: s.prefix + prefix, From: from}
 	for _, o := range opts {
 		o.watch(r)
 	}

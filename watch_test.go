@@ -119,7 +119,7 @@ func TestInspect(t *testing.T) {
 		if err != nil || res.Name != "a" || len(res.Holders) != 1 || len(res.Waiters) != 1 {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		if c := res.Holders[0]; c.Name != "a" || c.Owner != "node-7" || c.Token != uint64(h.Token()) {
+		if c := res.Holders[0]; c.Name != "a" || c.Owner != "node-7" || c.Token != h.Token() {
 			t.Errorf("holder %+v", c)
 		}
 		if c := res.Waiters[0]; c.Name != "a" || c.Position != 1 || c.Token != 0 {

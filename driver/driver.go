@@ -236,14 +236,14 @@ type Request struct {
 
 // Grant is a granted Request.
 type Grant struct {
-	Token uint64 // below 2⁵³
+	Token Token
 	// Session ends the hold when it ends; nil: only Request.Lost does.
 	Session *Session
 	// Deadline is when this hold alone ends (max-hold); zero: with its session.
 	Deadline time.Time
 	Handle   Handle
 	// Tokens has one token a want where they differ; nil: Token serves all.
-	Tokens []uint64
+	Tokens []Token
 }
 
 // Handle is the backend's side of one hold.
@@ -281,13 +281,13 @@ type Claim struct {
 	Kind     ResourceKind
 	Mode     Mode
 	Weight   int64
-	Token    uint64 // 0: waiting
+	Token    Token // 0: waiting
 	Owner    string
 	Meta     string
 	Session  SessionID
 	Value    []byte
-	Created  uint64        // revision at which it was made
-	Modified uint64        // revision of its last change
+	Created  Revision      // at which it was made
+	Modified Revision      // of its last change
 	Version  uint64        // how often it changed
 	Held     time.Duration // since its grant, or since it was queued
 	// ExpiresIn is the time left to its session or its own deadline, whichever
@@ -307,7 +307,7 @@ type Resource struct {
 	Name              string
 	Kind              ResourceKind
 	Limit, Used       int64
-	Created, Modified uint64
+	Created, Modified Revision
 	// Holding and Waiting are how many hold it and wait for it, as far as the
 	// engine knows; Holders and Waiters those of them that this answer tells, in
 	// the order of their tokens and of their places.
@@ -333,7 +333,7 @@ type InspectRequest struct {
 // InspectReply answers it. An unknown name gives no resource and no error.
 type InspectReply struct {
 	Resources []Resource
-	Revision  uint64
+	Revision  Revision
 	// Next is where the names, or the claims of the one name, go on; empty: this
 	// is the end of them.
 	Next string
@@ -342,7 +342,7 @@ type InspectReply struct {
 // ForceRequest ends the claim on Name that has Token.
 type ForceRequest struct {
 	Name  string
-	Token uint64
+	Token Token
 	// Now frees the name at once instead of waiting until its holder knows or
 	// its deadline has passed. Only fencing protects then.
 	Now bool

@@ -6,9 +6,9 @@ import "time"
 type KV struct {
 	Key      string
 	Value    []byte
-	Created  uint64 // revision of its creation
-	Modified uint64 // revision of its last change
-	Version  uint64 // 1 when created, then counted up
+	Created  Revision // of its creation
+	Modified Revision // of its last change
+	Version  uint64   // 1 when created, then counted up
 	Session  SessionID
 	// ExpiresIn is the time left to its own expiry; 0: none.
 	ExpiresIn time.Duration
@@ -114,7 +114,7 @@ type TxnRequest struct {
 // TxnReply has one result an operation of the branch that ran.
 type TxnReply struct {
 	OK       bool // Then ran
-	Revision uint64
+	Revision Revision
 	Results  []OpResult
 }
 

@@ -24,9 +24,9 @@ type Store interface {
 	// it is at another, ErrConflict, and nothing has changed. The revision
 	// returned is the key's from then on. Any other error may mean that it was
 	// done.
-	Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error)
+	Swap(ctx context.Context, key string, old Revision, value []byte) (Revision, error)
 	// Delete deletes a key that is at the revision old, like Swap.
-	Delete(ctx context.Context, key string, old uint64) (uint64, error)
+	Delete(ctx context.Context, key string, old Revision) (Revision, error)
 	// List reads all keys that begin with prefix, in any order. It bounds itself
 	// how long it hears nothing from the engine: only it knows how long many keys
 	// may take.
@@ -53,7 +53,7 @@ type Sweeper interface {
 	Store
 	// Forget removes every trace of a key up to a revision, at which it was idle or
 	// deleted. What the key was since stays, and what nobody can remove is no error.
-	Forget(ctx context.Context, key string, revision uint64) error
+	Forget(ctx context.Context, key string, revision Revision) error
 	// Sweep forgets all keys that begin with prefix and are deleted, or idle, and
 	// were not changed for a minute. It tells how many.
 	Sweep(ctx context.Context, prefix string, idle func(Item) bool) (int64, error)
@@ -62,8 +62,8 @@ type Sweeper interface {
 // Item is a key of a [Store].
 type Item struct {
 	Key      string
-	Value    []byte // nobody changes it
-	Revision uint64 // of its last change; 0: it does not exist
+	Value    []byte   // nobody changes it
+	Revision Revision // of its last change; 0: it does not exist
 	// Deleted: the change was its end. Only Changed tells it.
 	Deleted bool
 	// Now is the engine's clock when it answered, as a time since whenever it

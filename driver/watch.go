@@ -6,7 +6,7 @@ type WatchRequest struct {
 	// Exact: only the name that equals Prefix.
 	Exact bool
 	// From is the first revision wanted; 0: from now on.
-	From uint64
+	From Revision
 	// Patterns are kind:verb with * for either; none: everything.
 	Patterns []string
 	// Glob also has to match the name, as path.Match does; "": everything.
@@ -25,7 +25,7 @@ const (
 
 // Event is something that happened, at (Revision, Ordinal), in that order.
 type Event struct {
-	Revision uint64
+	Revision Revision
 	Ordinal  uint32
 	// Kind is lock, rwlock, semaphore, election, latch, barrier, session,
 	// counter, sequence or kv; also watch.
@@ -34,7 +34,7 @@ type Event struct {
 	Verb string
 	Name string // of the resource or key; of a session its id
 	// Token, Owner, Mode, Weight, Session, Value and Reason are of the claim.
-	Token   uint64
+	Token   Token
 	Owner   string
 	Mode    Mode
 	Weight  int64

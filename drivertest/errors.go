@@ -50,7 +50,7 @@ func errorsHeldSaysByWhom(ctx context.Context, e *Env) {
 	h := must(e.Client(holdfast.Owner("the first")).Mutex("m").Acquire(ctx))
 	err := second(e.Client().Mutex("m").TryAcquire(ctx))
 	refused(err, holdfast.ErrHeld, "TryAcquire of a held mutex")
-	spells(err, "acquire", e.Prefix()+"m", "held", "the first", fmt.Sprint(uint64(h.Token())))
+	spells(err, "acquire", e.Prefix()+"m", "held", "the first", fmt.Sprint(h.Token()))
 	done(h.Release())
 }
 

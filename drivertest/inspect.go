@@ -68,7 +68,7 @@ func inspectSemaphore(ctx context.Context, e *Env) {
 	two, three := must(s.Semaphore("s", 7).Acquire(ctx, 2)), must(s.Semaphore("s", 7).Acquire(ctx, 3))
 	r := must(e.Client().Inspect(ctx, "s"))
 	want(r.Kind == driver.Semaphore && r.Limit == 7 && r.Used == 5, "5 of the semaphore's 7 are told as %d of the %s's %d", r.Used, r.Kind, r.Limit)
-	weights := map[uint64]int64{uint64(two.Token()): 2, uint64(three.Token()): 3}
+	weights := map[driver.Token]int64{two.Token(): 2, three.Token(): 3}
 	want(len(r.Holders) == 2, "%d are told to hold; two do", len(r.Holders))
 	for _, c := range r.Holders {
 		want(weights[c.Token] == c.Weight, "the holder with the token %d is told with the weight %d", c.Token, c.Weight)

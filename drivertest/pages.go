@@ -313,12 +313,12 @@ func listPages(ctx context.Context, e *Env) {
 
 func inspectManyHolders(ctx context.Context, e *Env) {
 	s := e.Client()
-	var held []uint64
+	var held []holdfast.Token
 	for range 40 {
-		held = append(held, uint64(e.take(s.Semaphore("s", 100).Acquire(ctx, 1)).Token()))
+		held = append(held, e.take(s.Semaphore("s", 100).Acquire(ctx, 1)).Token())
 	}
 	r := must(e.narrowed(ctx).Inspect(ctx, "s"))
-	var told []uint64
+	var told []holdfast.Token
 	for _, c := range r.Holders {
 		told = append(told, c.Token)
 	}

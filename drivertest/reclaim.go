@@ -25,7 +25,7 @@ func (e *Env) lapsed(ctx context.Context, policy holdfast.LivenessOption) *holdf
 	refused(h.Err(), holdfast.ErrLost, "Err of a hold that nobody renewed")
 	eventually(ctx, "the hold is not shown as stale", func() bool {
 		held := must(e.Client().Inspect(ctx, "m")).Holders
-		return len(held) == 1 && held[0].Stale && held[0].Token == uint64(h.Token())
+		return len(held) == 1 && held[0].Stale && held[0].Token == h.Token()
 	})
 	return h
 }

@@ -157,9 +157,9 @@ func rwEveryGrantHasAToken(ctx context.Context, e *Env) {
 
 func rwTryTellsReaders(ctx context.Context, e *Env) {
 	a, b := e.Client(holdfast.Owner("a")), e.Client(holdfast.Owner("b"))
-	holders := map[uint64]string{
-		uint64(e.take(a.RWMutex("rw").Reader().Acquire(ctx)).Token()): "a",
-		uint64(e.take(b.RWMutex("rw").Reader().Acquire(ctx)).Token()): "b",
+	holders := map[holdfast.Token]string{
+		e.take(a.RWMutex("rw").Reader().Acquire(ctx)).Token(): "a",
+		e.take(b.RWMutex("rw").Reader().Acquire(ctx)).Token(): "b",
 	}
 	err := second(a.RWMutex("rw").Writer().TryAcquire(ctx))
 	refused(err, holdfast.ErrHeld, "TryAcquireWrite beside readers")

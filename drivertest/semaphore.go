@@ -180,9 +180,9 @@ func semLargeCounts(ctx context.Context, e *Env) {
 
 func semTokensTellApart(ctx context.Context, e *Env) {
 	s := e.Client().Semaphore("s", 6)
-	weights := map[uint64]int64{}
+	weights := map[driver.Token]int64{}
 	for n := range int64(3) {
-		weights[uint64(e.take(s.Acquire(ctx, n+1)).Token())] = n + 1
+		weights[e.take(s.Acquire(ctx, n+1)).Token()] = n + 1
 	}
 	want(len(weights) == 3, "three holders have the tokens %v", weights)
 	err := second(s.TryAcquire(ctx, 1))

@@ -19,7 +19,7 @@ type engine struct {
 	fault string
 
 	mu       sync.Mutex
-	rev      uint64
+	rev      driver.Revision
 	claims   []*claim // in order of arrival
 	dropNext map[string]bool
 	past     map[string]driver.Claim // the last holder of a name
@@ -62,7 +62,7 @@ type claim struct {
 	driver.Request
 	session *session
 	ctx     context.Context // of its Acquire
-	token   uint64
+	token   driver.Token
 	since   time.Time
 	changes uint64
 	end     time.Time // of MaxHold
@@ -373,7 +373,7 @@ func (c *claim) want(name string) *driver.Want {
 // granted makes c a hold.
 func (e *engine) granted(c *claim, now time.Time) {
 	name := c.Wants[0].Name
-	c.token, c.since, c.changes = e.newToken(name), now, 1
+	c.token, c.since, c.changes = driver.Token(e.newToken(name)), now, 1
 	if c.MaxHold > 0 {
 		c.end = now.Add(c.MaxHold)
 	}
@@ -418,13 +418,13 @@ func (e *engine) newToken(name string) uint64 {
 	case e.has("token repeats"):
 		return 7
 	case e.has("token too great"):
-		return e.rev + 1<<53
+		return uint64(e.rev + 1<<53)
 	case e.has("token restarts"):
 		old := e.past[name].Token
 		if old != 0 && !slices.ContainsFunc(e.claims, func(c *claim) bool { return c.token != 0 && c.want(name) != nil }) {
 			return 1
 		}
-		return old + 1
+		return uint64(old + 1)
 	}
-	return e.rev
+	return uint64(e.rev)
 }

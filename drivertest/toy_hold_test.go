@@ -94,7 +94,7 @@ func (h *handle) downgrade(ch driver.Change) {
 	c.Wants[0].Mode = driver.Shared
 	if e.has("downgrade takes a token") {
 		e.rev++
-		c.token = e.rev
+		c.token = driver.Token(e.rev)
 	}
 }
 

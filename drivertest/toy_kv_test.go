@@ -42,7 +42,7 @@ func (e *engine) remove(name string) {
 	e.erase(name, e.rev, 0)
 }
 
-func (e *engine) erase(name string, rev uint64, ordinal uint32) {
+func (e *engine) erase(name string, rev driver.Revision, ordinal uint32) {
 	old := e.keys[name].read()
 	delete(e.keys, name)
 	delete(e.expiring, name)
@@ -160,7 +160,7 @@ func (e *engine) compare(k *key, c driver.Compare) bool {
 		k = &key{}
 	}
 	order := map[driver.Target]int{
-		driver.CompareMod: cmp.Compare(k.Modified, c.Num), driver.CompareCreate: cmp.Compare(k.Created, c.Num),
+		driver.CompareMod: cmp.Compare(k.Modified, driver.Revision(c.Num)), driver.CompareCreate: cmp.Compare(k.Created, driver.Revision(c.Num)),
 		driver.CompareVersion: cmp.Compare(k.Version, c.Num), driver.CompareValue: bytes.Compare(k.Value, c.Value),
 		driver.CompareSession: bytes.Compare(k.Session[:], c.Session[:]),
 	}[c.Target]
@@ -224,7 +224,7 @@ func (e *engine) store(k *key) {
 	case e.has("values are text"):
 		k.Value = bytes.TrimRight(k.Value, "\x00")
 	case e.has("revisions restart"):
-		k.Modified, k.Created = k.Version, 1
+		k.Modified, k.Created = driver.Revision(k.Version), 1
 	}
 	e.keys[k.Key] = k
 	if delete(e.expiring, k.Key); !k.expires.IsZero() {
@@ -369,7 +369,7 @@ func (e *engine) watch(r *driver.WatchRequest) (*reader, driver.Event, error) {
 		return nil, ready, refusal(driver.ErrCompacted, "events before revision %d are gone; read the state and watch from there", e.events[0].Revision)
 	}
 	ready.Revision = r.From
-	i, _ := slices.BinarySearchFunc(e.events, from, func(ev driver.Event, rev uint64) int { return cmp.Compare(ev.Revision, rev) })
+	i, _ := slices.BinarySearchFunc(e.events, from, func(ev driver.Event, rev driver.Revision) int { return cmp.Compare(ev.Revision, rev) })
 	w.next = e.dropped + i
 	return w, ready, nil
 }

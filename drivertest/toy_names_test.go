@@ -28,7 +28,7 @@ func (e *engine) describe(c *claim, name string) driver.Claim {
 	w := c.want(name)
 	d := driver.Claim{
 		Name: name, Kind: w.Kind, Mode: w.Mode, Weight: max(w.Weight, 1), Token: c.token, Owner: c.Spec.Owner, Meta: c.Spec.Meta,
-		Session: c.session.id, Value: c.Value, Created: c.token, Modified: c.token + c.changes, Version: c.changes,
+		Session: c.session.id, Value: c.Value, Created: driver.Revision(c.token), Modified: driver.Revision(c.token + driver.Token(c.changes)), Version: c.changes,
 		Held: time.Since(c.since), ExpiresIn: max(time.Until(c.session.deadline), 0), Revoked: !c.until.IsZero(),
 		Stale: c.session.lapsed(time.Now()),
 	}

@@ -183,7 +183,7 @@ func (e *engine) keepSome(c *claim) {
 		return len(holders) > 0
 	})
 	e.rev++
-	c.token = e.rev
+	c.token = driver.Token(e.rev)
 	e.claims = append(e.claims, c)
 }
 
@@ -230,7 +230,7 @@ func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
 	}
 	if len(c.Wants) > 1 && t.e.has("a token a name") {
 		for i := range c.Wants {
-			g.Tokens = append(g.Tokens, c.token+uint64(i))
+			g.Tokens = append(g.Tokens, c.token+driver.Token(i))
 		}
 	}
 	return g

@@ -10,7 +10,7 @@ import (
 
 func BenchmarkGateCheck(b *testing.B) {
 	var g fence.Gate
-	token := uint64(0)
+	token := fence.Token(0)
 	for b.Loop() {
 		token++
 		g.Check("r", token, fence.Exclusive)
@@ -19,7 +19,7 @@ func BenchmarkGateCheck(b *testing.B) {
 
 func BenchmarkGateDo(b *testing.B) {
 	var g fence.Gate
-	token := uint64(0)
+	token := fence.Token(0)
 	for b.Loop() {
 		token++
 		g.Do(b.Context(), "r", token, fence.Exclusive, nothing)
@@ -52,7 +52,7 @@ func heap() uint64 {
 // BenchmarkDirDo pays two syncs for each new token.
 func BenchmarkDirDo(b *testing.B) {
 	d := &fence.Dir{Path: b.TempDir()}
-	token := uint64(0)
+	token := fence.Token(0)
 	for b.Loop() {
 		token++
 		d.Do(b.Context(), "r", token, fence.Exclusive, nothing)

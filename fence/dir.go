@@ -46,14 +46,14 @@ var errNoPath = errors.New("Dir.Path is empty; name a directory")
 // Check lets a token pass or refuses it. It waits while an operation with a
 // conflicting mode runs, at most until ctx ends. As with [Gate.Check] a newer
 // token can pass before the caller has written; [Dir.Do] prevents that.
-func (d *Dir) Check(ctx context.Context, resource string, token uint64, mode Mode) error {
+func (d *Dir) Check(ctx context.Context, resource string, token Token, mode Mode) error {
 	return d.do(ctx, "fence check", Pass{resource, token, mode}, func(context.Context) error { return nil })
 }
 
 // Do is [Gate.Do] over the processes of this machine. Among the waiters of one
 // process the order is that of arrival; among processes who looks first wins,
 // but readers do not overtake a waiting writer.
-func (d *Dir) Do(ctx context.Context, resource string, token uint64, mode Mode, f func(context.Context) error) error {
+func (d *Dir) Do(ctx context.Context, resource string, token Token, mode Mode, f func(context.Context) error) error {
 	return d.do(ctx, "fence do", Pass{resource, token, mode}, f)
 }
 
@@ -217,7 +217,7 @@ func (d *Dir) file(resource, suffix string) string {
 }
 
 // Last tells the newest exclusive and shared token that passed; 0: none.
-func (d *Dir) Last(resource string) (exclusive, shared uint64, err error) {
+func (d *Dir) Last(resource string) (exclusive, shared Token, err error) {
 	const op = "fence last"
 	if err := checkName(resource); err != nil {
 		return 0, 0, driver.Errorf(op, resource, fs.ErrInvalid, "%w", err)

@@ -23,7 +23,7 @@ func nothing(context.Context) error { return nil }
 // reopening makes a Dir look like the other gates. Every check opens the directory
 // anew, as a restarted process does.
 func reopening(t *testing.T, path string, strict bool) check {
-	return func(resource string, token uint64, mode fence.Mode) error {
+	return func(resource string, token fence.Token, mode fence.Mode) error {
 		return (&fence.Dir{Path: path, Strict: strict}).Check(t.Context(), resource, token, mode)
 	}
 }
@@ -191,7 +191,7 @@ func TestDirLast(t *testing.T) {
 }
 
 // inside runs an operation of gate until the test calls the function it returns.
-func inside(t *testing.T, gate fence.Doer, token uint64, mode fence.Mode) (leave func()) {
+func inside(t *testing.T, gate fence.Doer, token fence.Token, mode fence.Mode) (leave func()) {
 	t.Helper()
 	entered, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -215,7 +215,7 @@ func inside(t *testing.T, gate fence.Doer, token uint64, mode fence.Mode) (leave
 }
 
 // blocked reports that an operation of gate is kept waiting.
-func blocked(t *testing.T, gate fence.Doer, token uint64, mode fence.Mode) bool {
+func blocked(t *testing.T, gate fence.Doer, token fence.Token, mode fence.Mode) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

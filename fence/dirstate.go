@@ -102,13 +102,13 @@ func parseState(lines []string) (s state, err error) {
 	return s, s.sane()
 }
 
-func stateNumber(line, prefix string) (uint64, error) {
+func stateNumber(line, prefix string) (Token, error) {
 	text, ok := strings.CutPrefix(line, prefix)
 	n, err := strconv.ParseUint(text, 10, 64)
 	if !ok || err != nil || n > MaxToken {
 		return 0, fmt.Errorf("%.40q is not %q and a number below 2^53", line, prefix)
 	}
-	return n, nil
+	return Token(n), nil
 }
 
 // sane refuses what record never leaves behind.

@@ -140,7 +140,7 @@ func TestStateFilesKeepWhatTheyAreGiven(t *testing.T) {
 		{},
 		{exclusive: 1, shared: MaxToken},
 		{exclusive: MaxToken, shared: 5},
-		{exclusive: 4, shared: 9, used: []uint64{5, 9}},
+		{exclusive: 4, shared: 9, used: []Token{5, 9}},
 	} {
 		for _, name := range []string{"r", "two\u2028lines", `quo"te\`, "\u00e9\u0301 name"} {
 			got, err := decodeState(name, encodeState(name, s))
@@ -153,7 +153,7 @@ func TestStateFilesKeepWhatTheyAreGiven(t *testing.T) {
 
 // Every single flipped bit and every shorter file is noticed.
 func TestEveryFlippedBitIsNoticed(t *testing.T) {
-	data := encodeState("r", state{exclusive: 4, shared: 9, used: []uint64{5, 9}})
+	data := encodeState("r", state{exclusive: 4, shared: 9, used: []Token{5, 9}})
 	for i := range data {
 		for bit := range 8 {
 			bad := slices.Clone(data)

@@ -19,7 +19,7 @@ import (
 // operation is not.
 type dropping struct{ fence.Gate }
 
-func (d *dropping) Do(ctx context.Context, resource string, token uint64, mode fence.Mode, f func(context.Context) error) error {
+func (d *dropping) Do(ctx context.Context, resource string, token fence.Token, mode fence.Mode, f func(context.Context) error) error {
 	if err := d.Check(resource, token, mode); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ type visitor struct {
 	done   chan error
 }
 
-func visit(ctx context.Context, gate fence.Doer, token uint64, mode fence.Mode) *visitor {
+func visit(ctx context.Context, gate fence.Doer, token fence.Token, mode fence.Mode) *visitor {
 	v := &visitor{leave: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
 		v.done <- gate.Do(ctx, "r", token, mode, func(context.Context) error {
@@ -256,13 +256,13 @@ type log struct {
 	tokens           []uint64 // of writers, in order
 }
 
-func (l *log) op(token uint64, mode fence.Mode) func(context.Context) error {
+func (l *log) op(token fence.Token, mode fence.Mode) func(context.Context) error {
 	return func(context.Context) error {
 		l.move(mode, 1)
 		runtime.Gosched()
 		l.mu.Lock()
 		if mode == fence.Exclusive {
-			l.tokens = append(l.tokens, token)
+			l.tokens = append(l.tokens, uint64(token))
 		}
 		l.mu.Unlock()
 		l.move(mode, -1)
@@ -298,7 +298,7 @@ func crowd(t *testing.T, gate fence.Doer, rounds int) {
 				if rnd.IntN(4) == 0 {
 					go cancel()
 				}
-				err := gate.Do(ctx, "r", token, mode, l.op(token, mode))
+				err := gate.Do(ctx, "r", fence.Token(token), mode, l.op(fence.Token(token), mode))
 				if err != nil && !errors.Is(err, driver.ErrStale) && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}

@@ -29,7 +29,7 @@ func ExampleExec() {
 		fmt.Println(err)
 		return
 	}
-	write := func(token uint64, text string) error {
+	write := func(token fence.Token, text string) error {
 		return fence.Exec(ctx, db, "report", token, fence.Exclusive, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO report VALUES ($1)`, text)
 			return err

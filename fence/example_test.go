@@ -18,7 +18,7 @@ import (
 func ExampleGate_Do() {
 	var gate fence.Gate
 	document := ""
-	write := func(token uint64, text string) {
+	write := func(token fence.Token, text string) {
 		err := gate.Do(context.Background(), "report", token, fence.Exclusive, func(context.Context) error {
 			document = text
 			return nil

@@ -30,7 +30,7 @@ func FuzzHeaders(f *testing.F) {
 		resp := ask(h, tokenH, token, resourceH, resource, modeH, mode)
 		switch resp.StatusCode {
 		case 200:
-			if strconv.FormatUint(seen.Token, 10) != token || seen.Token == 0 || seen.Token > fence.MaxToken {
+			if strconv.FormatUint(uint64(seen.Token), 10) != token || seen.Token == 0 || seen.Token > fence.MaxToken {
 				t.Errorf("%q was read as %d", token, seen.Token)
 			}
 			if seen.Resource == "" || len(seen.Resource) > 512 || !utf8.ValidString(seen.Resource) {
@@ -57,7 +57,7 @@ func FuzzTransport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, resource string, token uint64, mode uint8) {
 		var seen fence.Pass
 		h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen, _ = fence.FromContext(r.Context()) })
-		sent := fence.Pass{Resource: resource, Token: token, Mode: fence.Mode(mode)}
+		sent := fence.Pass{Resource: resource, Token: fence.Token(token), Mode: fence.Mode(mode)}
 		tr := fence.Transport{Pass: sent, Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 			for name, values := range r.Header {
 				if strings.ContainsFunc(values[0], func(r rune) bool { return r <= ' ' || r > '~' }) {

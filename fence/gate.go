@@ -14,7 +14,7 @@ const DefaultMaxResources = 1 << 20
 
 // Doer is a gate that keeps a resource for an operation: [*Gate] and [*Dir].
 type Doer interface {
-	Do(ctx context.Context, resource string, token uint64, mode Mode, f func(context.Context) error) error
+	Do(ctx context.Context, resource string, token Token, mode Mode, f func(context.Context) error) error
 }
 
 // Gate checks tokens in memory. The zero value is ready for use; set the fields
@@ -48,7 +48,7 @@ type resource struct {
 // before the caller has written. Use it where the storage does one thing at a
 // time anyway (one goroutine owns it); otherwise use [Gate.Do]. Check does not
 // wait for operations of Do; do not mix the two on one resource.
-func (g *Gate) Check(resource string, token uint64, mode Mode) error {
+func (g *Gate) Check(resource string, token Token, mode Mode) error {
 	const op = "fence check"
 	p := Pass{resource, token, mode}
 	if err := p.check(op); err != nil {
@@ -74,7 +74,7 @@ func (g *Gate) Check(resource string, token uint64, mode Mode) error {
 // resource, which would wait for itself. The error of f is returned as it is;
 // the token counts as seen even if f fails or panics, since f may have done part
 // of its work.
-func (g *Gate) Do(ctx context.Context, resource string, token uint64, mode Mode, f func(context.Context) error) error {
+func (g *Gate) Do(ctx context.Context, resource string, token Token, mode Mode, f func(context.Context) error) error {
 	const op = "fence do"
 	p := Pass{resource, token, mode}
 	if err := p.check(op); err != nil {
@@ -164,7 +164,7 @@ func (g *Gate) Forget(resource string) error {
 }
 
 // Last tells the newest exclusive and shared token that passed; 0: none.
-func (g *Gate) Last(resource string) (exclusive, shared uint64) {
+func (g *Gate) Last(resource string) (exclusive, shared Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r := g.resources[resource]; r != nil {

@@ -147,10 +147,10 @@ type problem struct {
 	Error         string `json:"error"`
 	Message       string `json:"message"`
 	Resource      string `json:"resource,omitempty"`
-	Token         uint64 `json:"token,omitempty"`
+	Token         Token  `json:"token,omitempty"`
 	Mode          string `json:"mode,omitempty"`
-	LastExclusive uint64 `json:"last_exclusive,omitempty"`
-	LastShared    uint64 `json:"last_shared,omitempty"`
+	LastExclusive Token  `json:"last_exclusive,omitempty"`
+	LastShared    Token  `json:"last_shared,omitempty"`
 	Repeated      bool   `json:"repeated,omitempty"`
 }
 

@@ -136,7 +136,7 @@ func TestHandlerRefusesMalformedHeaders(t *testing.T) {
 // failing is a gate that cannot be asked.
 type failing struct{ err error }
 
-func (f failing) Do(context.Context, string, uint64, fence.Mode, func(context.Context) error) error {
+func (f failing) Do(context.Context, string, fence.Token, fence.Mode, func(context.Context) error) error {
 	return f.err
 }
 
@@ -201,7 +201,7 @@ func TestMiddlewareTarget(t *testing.T) {
 // doer lets a handler take part in lateWrite.
 type doer struct{ http.Handler }
 
-func (d doer) Do(ctx context.Context, resource string, token uint64, mode fence.Mode, f func(context.Context) error) error {
+func (d doer) Do(ctx context.Context, resource string, token fence.Token, mode fence.Mode, f func(context.Context) error) error {
 	r := httptest.NewRequest("PUT", "/", nil).WithContext(context.WithValue(ctx, doer{}, f))
 	tr := fence.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
@@ -262,11 +262,11 @@ func TestTransport(t *testing.T) {
 	client := &http.Client{Transport: &fence.Transport{Base: own, Pass: fence.Pass{Resource: "fixed", Token: 7}}}
 	names := []string{"r", "a/b", " led by a space", "100%", "é", `"quoted"`, "*", "a;b,c", "%2F"}
 	for i, name := range names {
-		ctx := fence.NewContext(t.Context(), fence.Pass{Resource: name, Token: uint64(10 + i), Mode: fence.Shared})
+		ctx := fence.NewContext(t.Context(), fence.Pass{Resource: name, Token: fence.Token(10 + i), Mode: fence.Shared})
 		if err := put(ctx, client, server.URL); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		if x, s := g.Last(name); x != 0 || s != uint64(10+i) {
+		if x, s := g.Last(name); x != 0 || s != fence.Token(10+i) {
 			t.Errorf("%q: last %d, %d", name, x, s)
 		}
 	}

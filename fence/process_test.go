@@ -41,7 +41,7 @@ func runJob(job string) int {
 
 // stay keeps the resource until the process is killed.
 func stay(dir *fence.Dir, token uint64, _ string) error {
-	return dir.Do(context.Background(), "r", token, fence.Exclusive, func(context.Context) error {
+	return dir.Do(context.Background(), "r", fence.Token(token), fence.Exclusive, func(context.Context) error {
 		fmt.Println("inside")
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -54,7 +54,7 @@ func write(dir *fence.Dir, seed uint64, path string) error {
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	file, added := filepath.Join(path, "log"), 0
 	for i := range 30 {
-		token := uint64(1 + i*2 + rnd.IntN(20))
+		token := fence.Token(1 + i*2 + rnd.IntN(20))
 		err := dir.Do(context.Background(), "r", token, fence.Exclusive, func(context.Context) error {
 			old, err := os.ReadFile(file)
 			if err != nil {

@@ -14,11 +14,11 @@ const maxUsed = 4096
 // Refusal says why a token did not pass, inside a *driver.Error of kind
 // driver.ErrStale.
 type Refusal struct {
-	Token uint64
+	Token Token
 	Mode  Mode
 	// LastExclusive and LastShared are the newest tokens of each mode that the
 	// gate let pass; 0: none yet.
-	LastExclusive, LastShared uint64
+	LastExclusive, LastShared Token
 	// Repeated: the token is not too old, but it passed a strict gate before.
 	Repeated bool
 }
@@ -45,10 +45,10 @@ var errUsedFull = fmt.Errorf("%d shared tokens passed since the last exclusive o
 
 // state is what a gate remembers of one resource.
 type state struct {
-	exclusive, shared uint64 // the newest that passed; 0: none yet
+	exclusive, shared Token // the newest that passed; 0: none yet
 	// used are the shared tokens that passed a strict gate since exclusive,
 	// ascending. Older ones need no memory: they are stale.
-	used []uint64
+	used []Token
 }
 
 // check says why a token must not pass, without changing anything.
@@ -71,7 +71,7 @@ func (s *state) refusal(p Pass, strict bool) *Refusal {
 	return &Refusal{p.Token, p.Mode, s.exclusive, s.shared, strict && !s.stale(p)}
 }
 
-func (s *state) passed(token uint64) bool {
+func (s *state) passed(token Token) bool {
 	_, used := slices.BinarySearch(s.used, token)
 	return used || token == s.exclusive
 }

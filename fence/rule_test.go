@@ -13,7 +13,7 @@ import (
 )
 
 // check is what every kind of gate does with a token.
-type check func(resource string, token uint64, mode fence.Mode) error
+type check func(resource string, token fence.Token, mode fence.Mode) error
 
 // script shows tokens to a gate, one a word: x20 is exclusive, s20 shared, and a
 // '!' behind it means that it must be refused as stale.
@@ -21,7 +21,7 @@ func script(t *testing.T, f check, words string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(words) {
 		var kind rune
-		var token uint64
+		var token fence.Token
 		if _, err := fmt.Sscanf(word, "%c%d", &kind, &token); err != nil {
 			t.Fatalf("%s: %v", word, err)
 		}
@@ -164,12 +164,12 @@ func TestBadPassesAreRefusedAndNotRemembered(t *testing.T) {
 
 func TestInt64(t *testing.T) {
 	for _, token := range []uint64{1, fence.MaxToken} {
-		if n, err := fence.Int64(token); err != nil || n != int64(token) {
+		if n, err := fence.Int64(fence.Token(token)); err != nil || n != int64(token) {
 			t.Errorf("%d: %d, %v", token, n, err)
 		}
 	}
 	for _, token := range []uint64{0, fence.MaxToken + 1, 1 << 63} {
-		_, err := fence.Int64(token)
+		_, err := fence.Int64(fence.Token(token))
 		wantError(t, err, fs.ErrInvalid)
 	}
 }
@@ -222,7 +222,7 @@ func TestForgetOpensTheGate(t *testing.T) {
 func TestAStrictGateBoundsItsMemory(t *testing.T) {
 	g := fence.Gate{Strict: true}
 	for token := range uint64(4096) {
-		if err := g.Check("r", token+1, fence.Shared); err != nil {
+		if err := g.Check("r", fence.Token(token+1), fence.Shared); err != nil {
 			t.Fatal(err)
 		}
 	}

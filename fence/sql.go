@@ -77,7 +77,7 @@ type Table struct {
 // refuse with a serialization failure instead; the transaction can then be
 // repeated as usual. On SQLite set a busy timeout, or a waiting transaction fails
 // at once.
-func Tx(ctx context.Context, tx *sql.Tx, resource string, token uint64, mode Mode) error {
+func Tx(ctx context.Context, tx *sql.Tx, resource string, token Token, mode Mode) error {
 	return Table{}.Tx(ctx, tx, resource, token, mode)
 }
 
@@ -85,17 +85,17 @@ func Tx(ctx context.Context, tx *sql.Tx, resource string, token uint64, mode Mod
 // check or f fails, or f panics, everything is rolled back; the error of f is
 // returned as it is. f must not end the transaction. Only when the commit itself
 // fails is it unknown whether the writes happened.
-func Exec(ctx context.Context, db *sql.DB, resource string, token uint64, mode Mode, f func(*sql.Tx) error) error {
+func Exec(ctx context.Context, db *sql.DB, resource string, token Token, mode Mode, f func(*sql.Tx) error) error {
 	return Table{}.Exec(ctx, db, resource, token, mode, f)
 }
 
 // Tx is the function [Tx], with the table's options.
-func (t Table) Tx(ctx context.Context, tx *sql.Tx, resource string, token uint64, mode Mode) error {
+func (t Table) Tx(ctx context.Context, tx *sql.Tx, resource string, token Token, mode Mode) error {
 	return t.tx(ctx, "fence tx", tx, Pass{resource, token, mode})
 }
 
 // Exec is the function [Exec], with the table's options.
-func (t Table) Exec(ctx context.Context, db *sql.DB, resource string, token uint64, mode Mode, f func(*sql.Tx) error) error {
+func (t Table) Exec(ctx context.Context, db *sql.DB, resource string, token Token, mode Mode, f func(*sql.Tx) error) error {
 	const op = "fence exec"
 	p := Pass{resource, token, mode}
 	if err := t.check(op, p); err != nil {
@@ -167,7 +167,7 @@ func (t Table) refusal(ctx context.Context, op string, tx *sql.Tx, p Pass) error
 	if err := tx.QueryRowContext(ctx, readRow, p.Resource).Scan(&exclusive, &shared); err != nil {
 		return refuse(op, p, fmt.Errorf("token %d was refused, and the reason could not be read: %w", p.Token, err))
 	}
-	s := state{exclusive: uint64(exclusive), shared: uint64(shared)}
+	s := state{exclusive: Token(exclusive), shared: Token(shared)}
 	return refuse(op, p, s.refusal(p, t.Strict))
 }
 

@@ -48,7 +48,7 @@ func number(t *testing.T, db *sql.DB, q string, args ...any) (n int64) {
 }
 
 // write sets the document and appends to the history.
-func writeDocument(ctx context.Context, token uint64) func(*sql.Tx) error {
+func writeDocument(ctx context.Context, token fence.Token) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		n, err := fence.Int64(token)
 		if err != nil {
@@ -64,7 +64,7 @@ func writeDocument(ctx context.Context, token uint64) func(*sql.Tx) error {
 
 // inDatabase is a Table as the rules see it, with a row name for each script.
 func inDatabase(t *testing.T, db *sql.DB, prefix string, strict bool) check {
-	return func(resource string, token uint64, mode fence.Mode) error {
+	return func(resource string, token fence.Token, mode fence.Mode) error {
 		return fence.Table{Strict: strict}.Exec(t.Context(), db, prefix+resource, token, mode, func(*sql.Tx) error { return nil })
 	}
 }
@@ -205,7 +205,7 @@ func testSQLCrowd(t *testing.T, db *sql.DB, rounds int) {
 				mu.Lock()
 				greatest = max(greatest, token)
 				mu.Unlock()
-				err := fence.Exec(ctx, db, "doc", token, fence.Exclusive, writeDocument(ctx, token))
+				err := fence.Exec(ctx, db, "doc", fence.Token(token), fence.Exclusive, writeDocument(ctx, fence.Token(token)))
 				if err != nil && !errors.Is(err, driver.ErrStale) {
 					t.Error(err)
 				}

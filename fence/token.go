@@ -10,6 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
+// Token is a fencing token, as a hold has it: of two exclusive grants of one name
+// the later has the greater.
+type Token = driver.Token
+
 // MaxToken is the greatest token, 2⁵³−1: what JSON numbers, JavaScript and
 // database/sql carry without loss.
 const MaxToken = 1<<53 - 1
@@ -30,18 +34,19 @@ const (
 // the resource that was granted.
 type Pass struct {
 	Resource string // UTF-8, 1 to 512 bytes, no control characters
-	Token    uint64 // 1 to MaxToken
+	Token    Token  // 1 to MaxToken
 	Mode     Mode
 }
 
 // ParseToken reads a token from its decimal form, digits only, without leading
 // zeros: so that one token has one spelling.
-func ParseToken(s string) (uint64, error) {
-	token, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || strconv.FormatUint(token, 10) != s {
+func ParseToken(s string) (Token, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || strconv.FormatUint(n, 10) != s {
 		return 0, driver.Errorf("parse token", "", fs.ErrInvalid,
 			"%.40q is not a token; write the number in decimal, digits only", s)
 	}
+	token := Token(n)
 	if err := checkToken(token); err != nil {
 		return 0, driver.Errorf("parse token", "", fs.ErrInvalid, "%w", err)
 	}
@@ -51,14 +56,14 @@ func ParseToken(s string) (uint64, error) {
 // Int64 is the token as database/sql takes it; a uint64 with the high bit set
 // would be refused there, with a message about bits. What is no token is
 // fs.ErrInvalid.
-func Int64(token uint64) (int64, error) {
+func Int64(token Token) (int64, error) {
 	if err := checkToken(token); err != nil {
 		return 0, driver.Errorf("convert token", "", fs.ErrInvalid, "%w", err)
 	}
 	return int64(token), nil
 }
 
-func checkToken(token uint64) error {
+func checkToken(token Token) error {
 	switch {
 	case token == 0:
 		return fmt.Errorf("token 0 belongs to no grant; pass the token of the hold")

@@ -40,7 +40,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if sent.Header == nil {
 		sent.Header = http.Header{}
 	}
-	sent.Header.Set(HeaderToken, strconv.FormatUint(p.Token, 10))
+	sent.Header.Set(HeaderToken, strconv.FormatUint(uint64(p.Token), 10))
 	sent.Header.Set(HeaderResource, escape(p.Resource))
 	sent.Header.Set(HeaderMode, modeName(p.Mode))
 	base := t.Base

@@ -37,7 +37,7 @@ func agree(t *testing.T, seed uint64, n int, f check, strict, shared bool) {
 	w := twin{strict: strict}
 	passed := 0
 	for i := range n {
-		p := fence.Pass{Resource: []string{"a", "b"}[rnd.IntN(2)], Token: 1 + uint64(i/4+rnd.IntN(12))}
+		p := fence.Pass{Resource: []string{"a", "b"}[rnd.IntN(2)], Token: fence.Token(1 + uint64(i/4+rnd.IntN(12)))}
 		if shared && rnd.IntN(2) == 0 {
 			p.Mode = fence.Shared
 		}

@@ -88,13 +88,13 @@ func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver
 func (h *hold) grant(u *user, n int) driver.Grant {
 	g := driver.Grant{Session: u.session, Handle: h}
 	if n == 1 {
-		g.Token = h.parts[0].token
+		g.Token = driver.Token(h.parts[0].token)
 		return g
 	}
-	g.Tokens = make([]uint64, n)
+	g.Tokens = make([]driver.Token, n)
 	for _, p := range h.parts {
-		g.Tokens[p.want] = p.token
-		g.Token = max(g.Token, p.token)
+		g.Tokens[p.want] = driver.Token(p.token)
+		g.Token = max(g.Token, driver.Token(p.token))
 	}
 	return g
 }
@@ -198,5 +198,5 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 	if o.result.Code != core.CodeOK {
 		return driver.Grant{}, refusalOf(o)
 	}
-	return driver.Grant{Token: h.parts[0].token, Session: k.u.session, Handle: h}, nil
+	return driver.Grant{Token: driver.Token(h.parts[0].token), Session: k.u.session, Handle: h}, nil
 }

@@ -109,7 +109,7 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	if err != nil {
 		return nil, err
 	}
-	return &driver.TxnReply{OK: o.result.OK, Revision: o.result.Revision, Results: convert.Results(o.now, o.result.Keys)}, nil
+	return &driver.TxnReply{OK: o.result.OK, Revision: driver.Revision(o.result.Revision), Results: convert.Results(o.now, o.result.Keys)}, nil
 }
 
 func writes(ops []driver.Op) bool {
@@ -151,7 +151,7 @@ func (e *engine) list(ctx context.Context, r *driver.InspectRequest, reply *driv
 				reply.Resources = append(reply.Resources, resource(e.now(), &page[i]))
 			}
 			known += len(page)
-			reply.Revision = e.m.Revision()
+			reply.Revision = driver.Revision(e.m.Revision())
 		})
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (e *engine) inspect(ctx context.Context, r *driver.InspectRequest, reply *d
 		return &driver.Error{Name: r.Name, Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
 	}
 	return e.look(ctx, func() {
-		reply.Revision = e.m.Revision()
+		reply.Revision = driver.Revision(e.m.Revision())
 		if one, ok := e.m.InspectPage("", r.Name, after, r.Max); ok && len(reply.Resources) == 0 {
 			reply.Resources, reply.Next = []driver.Resource{resource(e.now(), &one)}, one.Next.String()
 		}

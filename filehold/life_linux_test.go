@@ -286,7 +286,7 @@ func TestHolderInAnotherProcess(t *testing.T) {
 	token := number(t, p.do("lock m"))
 	_, err := s.Mutex("m").TryAcquire(deadline(t))
 	he, ok := errors.AsType[*holdfast.Error](err)
-	if !ok || len(he.Holders) != 1 || he.Holders[0].Owner != "servant" || he.Holders[0].Token != token {
+	if !ok || len(he.Holders) != 1 || he.Holders[0].Owner != "servant" || uint64(he.Holders[0].Token) != token {
 		t.Errorf("ErrHeld: %v", err)
 	}
 	leader := number(t, p.do("lead e"))

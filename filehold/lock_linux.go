@@ -256,7 +256,7 @@ func (e *engine) claimsOf(ctx context.Context, name string) (holders, waiters []
 
 func (f *found) claim(now int64) driver.Claim {
 	return driver.Claim{
-		Name: f.name, Kind: driver.ResourceKind(f.kind), Mode: driver.Mode(f.mode), Weight: 1, Token: f.token, Owner: f.owner, Meta: f.meta,
-		Session: driver.SessionID(f.session), Created: f.token, Modified: f.token, Version: 1, Held: time.Duration(max(now-f.since, 0)),
+		Name: f.name, Kind: driver.ResourceKind(f.kind), Mode: driver.Mode(f.mode), Weight: 1, Token: driver.Token(f.token), Owner: f.owner, Meta: f.meta,
+		Session: driver.SessionID(f.session), Created: driver.Revision(f.token), Modified: driver.Revision(f.token), Version: 1, Held: time.Duration(max(now-f.since, 0)),
 	}
 }

@@ -32,7 +32,7 @@ func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 			return
 		}
 		defer c.unwatch(w)
-		if yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: from}, nil) {
+		if yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: driver.Revision(from)}, nil) {
 			c.follow(ctx, w, wake, r.Previous, yield)
 		}
 	}
@@ -99,7 +99,7 @@ func (c *client) follow(ctx context.Context, w *watch.Watcher, wake <-chan struc
 		events, resync = c.e.hub.Read(w, events[:0], batch)
 		now := c.e.now()
 		c.e.mu.Unlock()
-		if resync != 0 && !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: resync}, nil) {
+		if resync != 0 && !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: driver.Revision(resync)}, nil) {
 			return
 		}
 		for i := range events {

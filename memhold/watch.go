@@ -34,7 +34,7 @@ type feed struct {
 func (st *store) Watch(_ context.Context, r *driver.WatchRequest) (client.Feed, uint64, error) {
 	st.g.Lock()
 	defer st.g.Unlock()
-	w, first, err := st.hub.Add(client.Filter("default", r), r.From)
+	w, first, err := st.hub.Add(client.Filter("default", r), uint64(r.From))
 	if err != nil {
 		return nil, 0, client.WatchError(err)
 	}

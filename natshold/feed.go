@@ -34,9 +34,9 @@ type feed struct {
 	s       *store
 	sub     *nats.Subscription
 	name    string
-	count   uint64 // of messages so far
-	start   uint64 // revision of the last change before
-	pending uint64 // messages there were when it began
+	count   uint64          // of messages so far
+	start   driver.Revision // revision of the last change before
+	pending uint64          // messages there were when it began
 }
 
 // change is one message.
@@ -66,7 +66,7 @@ func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 	err = s.ask(ctx, "$JS.API.CONSUMER.CREATE."+s.stream, func(ctx context.Context) error {
 		info, err := s.js.UpdateConsumer(s.stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
 		if err == nil {
-			f.start, f.pending = info.Delivered.Stream, info.NumPending
+			f.start, f.pending = driver.Revision(info.Delivered.Stream), info.NumPending
 		}
 		return err
 	})
@@ -123,10 +123,10 @@ func (f *feed) change(m *nats.Msg) (*change, error) {
 		return nil, errMissed
 	}
 	f.count++
-	f.s.saw(meta.Sequence.Stream)
+	f.s.saw(driver.Revision(meta.Sequence.Stream))
 	key, ours := fromBucket(strings.TrimPrefix(m.Subject, f.s.prefix))
 	return &change{
-		item:    driver.Item{Key: key, Value: m.Data, Revision: meta.Sequence.Stream, Deleted: ended(m.Header)},
+		item:    driver.Item{Key: key, Value: m.Data, Revision: driver.Revision(meta.Sequence.Stream), Deleted: ended(m.Header)},
 		foreign: !ours, pending: meta.NumPending, at: meta.Timestamp,
 	}, nil
 }
@@ -154,7 +154,7 @@ type watch struct {
 	key   string
 	yield func(driver.Item, error) bool
 	feed  *feed
-	last  uint64 // the revision up to which everything was told
+	last  driver.Revision // the revision up to which everything was told
 }
 
 // errEnough is what ends a watch whose caller has left its loop.
@@ -229,7 +229,7 @@ func (w *watch) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1})
+	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: uint64(w.last + 1)})
 	if err != nil || w.key == "" {
 		return err
 	}

@@ -61,7 +61,7 @@ func (s *store) adopt(ctx context.Context, info *nats.StreamInfo) error {
 			return nil // whoever may not write takes nothing either
 		}
 		if err == nil {
-			s.mark.revision.Store(revision)
+			s.mark.revision.Store(uint64(revision))
 		}
 		if err == nil || !errors.Is(err, driver.ErrConflict) {
 			return err
@@ -83,7 +83,7 @@ func unused(info *nats.StreamInfo) bool {
 }
 
 // write writes the mark of this version over one that is at old.
-func (s *store) write(ctx context.Context, old uint64) (uint64, error) {
+func (s *store) write(ctx context.Context, old driver.Revision) (driver.Revision, error) {
 	text, err := json.Marshal(mark{s.known})
 	if err != nil {
 		return 0, err
@@ -102,10 +102,10 @@ func (s *store) meet(ctx context.Context, m *nats.RawStreamMsg) error {
 	if is.Version >= s.known {
 		return nil
 	}
-	revision, err := s.write(ctx, m.Sequence)
+	revision, err := s.write(ctx, driver.Revision(m.Sequence))
 	switch {
 	case err == nil:
-		s.mark.revision.Store(revision)
+		s.mark.revision.Store(uint64(revision))
 	case errors.Is(err, driver.ErrConflict), errors.Is(err, fs.ErrPermission):
 		return nil // another has raised it, or will
 	}

@@ -58,7 +58,7 @@ func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
 	if err != nil || m == nil || ended(m.Header) {
 		return driver.Item{Key: key}, err
 	}
-	return driver.Item{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+	return driver.Item{Key: key, Value: m.Data, Revision: driver.Revision(m.Sequence)}, nil
 }
 
 // last is the newest message about a key; nil: there is none.
@@ -81,7 +81,7 @@ func (s *store) last(ctx context.Context, key string) (m *nats.RawStreamMsg, err
 	case silent(err):
 		return nil, s.missing(ctx, err)
 	case err == nil:
-		s.saw(m.Sequence)
+		s.saw(driver.Revision(m.Sequence))
 	}
 	return m, err
 }
@@ -100,7 +100,7 @@ func (s *store) missing(ctx context.Context, err error) error {
 }
 
 // Swap sets a key that is at the revision old.
-func (s *store) Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error) {
+func (s *store) Swap(ctx context.Context, key string, old driver.Revision, value []byte) (driver.Revision, error) {
 	m := &nats.Msg{Subject: s.prefix + toBucket(key), Data: value}
 	revision, err := s.publish(ctx, m, old)
 	if old != 0 || !errors.Is(err, driver.ErrConflict) {
@@ -113,11 +113,11 @@ func (s *store) Swap(ctx context.Context, key string, old uint64, value []byte) 
 	if end == nil || !ended(end.Header) {
 		return 0, driver.ErrConflict
 	}
-	return s.publish(ctx, m, end.Sequence)
+	return s.publish(ctx, m, driver.Revision(end.Sequence))
 }
 
 // Delete deletes a key that is at the revision old.
-func (s *store) Delete(ctx context.Context, key string, old uint64) (uint64, error) {
+func (s *store) Delete(ctx context.Context, key string, old driver.Revision) (driver.Revision, error) {
 	if old == 0 {
 		return 0, driver.ErrConflict
 	}
@@ -128,7 +128,7 @@ func (s *store) Delete(ctx context.Context, key string, old uint64) (uint64, err
 
 // publish appends a message if the last one of its subject is at old, and looks
 // now and then whether the bucket still keeps it.
-func (s *store) publish(ctx context.Context, m *nats.Msg, old uint64) (uint64, error) {
+func (s *store) publish(ctx context.Context, m *nats.Msg, old driver.Revision) (driver.Revision, error) {
 	revision, err := s.send(ctx, m, old)
 	if err != nil {
 		return 0, err
@@ -136,14 +136,14 @@ func (s *store) publish(ctx context.Context, m *nats.Msg, old uint64) (uint64, e
 	return revision, s.lookNow(ctx)
 }
 
-func (s *store) send(ctx context.Context, m *nats.Msg, old uint64) (uint64, error) {
+func (s *store) send(ctx context.Context, m *nats.Msg, old driver.Revision) (driver.Revision, error) {
 	if err := s.Broken(); err != nil {
 		return 0, err
 	}
 	before := s.newest.Load()
 	var ack *nats.PubAck
 	err := s.ask(ctx, m.Subject, func(ctx context.Context) (err error) {
-		ack, err = s.js.PublishMsg(m, nats.Context(ctx), nats.ExpectLastSequencePerSubject(old), nats.RetryAttempts(0))
+		ack, err = s.js.PublishMsg(m, nats.Context(ctx), nats.ExpectLastSequencePerSubject(uint64(old)), nats.RetryAttempts(0))
 		return err
 	})
 	if silent(err) {
@@ -155,15 +155,15 @@ func (s *store) send(ctx context.Context, m *nats.Msg, old uint64) (uint64, erro
 	if ack.Sequence <= before {
 		return 0, s.rewound(before, ack.Sequence)
 	}
-	s.saw(ack.Sequence)
-	return ack.Sequence, nil
+	s.saw(driver.Revision(ack.Sequence))
+	return driver.Revision(ack.Sequence), nil
 }
 
 // saw notes a revision.
-func (s *store) saw(revision uint64) {
+func (s *store) saw(revision driver.Revision) {
 	for {
 		n := s.newest.Load()
-		if revision <= n || s.newest.CompareAndSwap(n, revision) {
+		if uint64(revision) <= n || s.newest.CompareAndSwap(n, uint64(revision)) {
 			return
 		}
 	}

@@ -31,8 +31,8 @@ const (
 // Forget removes the messages about a key up to a revision, the oldest first: until
 // the last is gone the key is what it was, and a client that swaps it then is refused and
 // looks again.
-func (s *store) Forget(ctx context.Context, key string, revision uint64) error {
-	return s.forget(ctx, s.prefix+toBucket(key), revision)
+func (s *store) Forget(ctx context.Context, key string, revision driver.Revision) error {
+	return s.forget(ctx, s.prefix+toBucket(key), uint64(revision))
 }
 
 func (s *store) forget(ctx context.Context, subject string, last uint64) error {

@@ -29,7 +29,7 @@ type rowClaim struct {
 	// Set by the grant.
 	l     *pgLink
 	id    int64 // its row
-	token uint64
+	token driver.Token
 	lease *driver.Session
 	heir  bool // the one before did not give it back
 
@@ -148,7 +148,7 @@ func (l *pgLink) dropIdleLeases() {
 // here: who told the others did not know of it. So is one that was forced before.
 func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, lease *driver.Session) {
 	c.mu.Lock()
-	cl.l, cl.id, cl.token, cl.lease = l, id, uint64(token), lease
+	cl.l, cl.id, cl.token, cl.lease = l, id, driver.Token(token), lease
 	_, lives := c.links[l]
 	if lives {
 		l.claims[cl] = struct{}{}

@@ -49,8 +49,8 @@ type client struct {
 	waits  int       // links made for waits
 	lines  map[Key]*waitQueue
 	wakes  map[Key]map[chan struct{}]struct{}
-	tokens map[uint64]*rowClaim
-	early  []uint64 // tokens that were forced before anybody here held with them
+	tokens map[driver.Token]*rowClaim
+	early  []driver.Token // tokens that were forced before anybody here held with them
 	hub    hub
 }
 
@@ -60,7 +60,7 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, mourning: mourning,
 		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
-		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[uint64]*rowClaim{},
+		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
 	c.life, c.kill = context.WithCancel(context.Background())

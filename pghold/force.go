@@ -122,7 +122,7 @@ const maxEarly = 64
 
 // forced ends a hold of ours: its holder knows before the name is free. One that
 // nobody here knows may be a grant that is still on its way: it ends when it comes.
-func (c *client) forced(token uint64) {
+func (c *client) forced(token driver.Token) {
 	c.mu.Lock()
 	cl := c.tokens[token]
 	if cl == nil {

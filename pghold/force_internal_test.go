@@ -103,7 +103,7 @@ func TestForcedBeforeItIsKnown(t *testing.T) {
 	l := c[0].living()
 	l.start(time.Minute, func(context.Context) error { <-deaf; return nil })
 	free(t, held)
-	var token uint64
+	var token driver.Token
 	within(t, "the waiter is not granted", func() bool {
 		i, err := c[1].Inspect(t.Context(), &driver.InspectRequest{Name: "s"})
 		if err != nil {

@@ -364,6 +364,6 @@ func (l *pgLink) heard(n *pgconn.Notification) {
 			l.setEasy(Key{n: b, pair: a == 2}, false)
 		}
 	case "f":
-		c.forced(uint64(a))
+		c.forced(driver.Token(a))
 	}
 }

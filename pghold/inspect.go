@@ -146,7 +146,7 @@ func (c *client) limits(ctx context.Context, q querier, res *driver.Resource, wh
 	if err == pgx.ErrNoRows {
 		return nil
 	}
-	res.Kind, res.Created, res.Modified = driver.ResourceKind(kind), uint64(made), uint64(made)
+	res.Kind, res.Created, res.Modified = driver.ResourceKind(kind), driver.Revision(made), driver.Revision(made)
 	return err
 }
 
@@ -175,8 +175,8 @@ func scanClaim(row pgx.CollectableRow) (claimRow, error) {
 	var before *[16]byte
 	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &lease, &cl.Value, &id, &modified, &version, &held, &cl.Revoked,
 		&cl.chosen, &cl.Position, &before, &cl.holding, &cl.waiting, &cl.used)
-	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Session = driver.ResourceKind(kind), driver.Mode(mode), uint64(token), string(meta), lease
-	cl.Created, cl.Modified, cl.Version, cl.Held = uint64(id), uint64(modified), uint64(version), time.Duration(max(held, 0))*time.Microsecond
+	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Session = driver.ResourceKind(kind), driver.Mode(mode), driver.Token(token), string(meta), lease
+	cl.Created, cl.Modified, cl.Version, cl.Held = driver.Revision(id), driver.Revision(modified), uint64(version), time.Duration(max(held, 0))*time.Microsecond
 	switch {
 	case token > 0:
 		cl.Position = 0

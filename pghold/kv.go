@@ -26,7 +26,7 @@ func scanKV(row pgx.CollectableRow, more ...any) (driver.KV, error) {
 	var lease *[16]byte
 	var left *int64
 	err := row.Scan(append([]any{&k.Key, &k.Value, &created, &modified, &version, &lease, &left}, more...)...)
-	k.Created, k.Modified, k.Version = uint64(created), uint64(modified), uint64(version)
+	k.Created, k.Modified, k.Version = driver.Revision(created), driver.Revision(modified), uint64(version)
 	if lease != nil {
 		k.Session = *lease
 	}
@@ -83,7 +83,7 @@ type txn struct {
 
 // run does the branch that the conditions chose.
 func (t *txn) run(ctx context.Context) (*driver.TxnReply, error) {
-	reply := &driver.TxnReply{OK: !slices.Contains(t.oks, false), Revision: uint64(t.rev)}
+	reply := &driver.TxnReply{OK: !slices.Contains(t.oks, false), Revision: driver.Revision(t.rev)}
 	ops := t.r.Then
 	if !reply.OK {
 		ops = t.r.Else
@@ -181,9 +181,9 @@ func holds(c *driver.Compare, found []driver.KV) bool {
 func order(c *driver.Compare, k *driver.KV) int {
 	switch c.Target {
 	case driver.CompareMod:
-		return cmp.Compare(k.Modified, c.Num)
+		return cmp.Compare(uint64(k.Modified), c.Num)
 	case driver.CompareCreate:
-		return cmp.Compare(k.Created, c.Num)
+		return cmp.Compare(uint64(k.Created), c.Num)
 	case driver.CompareVersion:
 		return cmp.Compare(k.Version, c.Num)
 	case driver.CompareValue:

@@ -67,7 +67,7 @@ func TestManyInOneStatement(t *testing.T) {
 	}
 	inLine(t, l, n)
 	release()
-	tokens := map[uint64]bool{}
+	tokens := map[driver.Token]bool{}
 	var held []driver.Grant
 	for range n {
 		r := <-results

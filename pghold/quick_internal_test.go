@@ -305,7 +305,7 @@ func TestQuickWatch(t *testing.T) {
 				events <- ev
 			}
 		}()
-		expect := func(verb string, token uint64) {
+		expect := func(verb string, token driver.Token) {
 			t.Helper()
 			select {
 			case ev := <-events:

@@ -148,7 +148,7 @@ end $$`
 
 // listenForEvents subscribes the home link, and returns the revision from which
 // everything follows.
-func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
+func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 	l, err := c.atHome(ctx)
 	if err != nil {
 		return 0, err
@@ -163,7 +163,7 @@ func (c *client) listenForEvents(ctx context.Context) (uint64, error) {
 	if err == nil {
 		err = c.noted(ctx) // the end of a hold without a row would be told to nobody
 	}
-	return uint64(rev), err
+	return driver.Revision(rev), err
 }
 
 // subscribe runs subscribeSQL. What is left of it if it fails half way is taken
@@ -218,7 +218,7 @@ type follower struct {
 	r     *driver.WatchRequest
 	w     *rowWatch
 	yield func(driver.Event, error) bool
-	rev   uint64 // position of the last event, or of what is before the first
+	rev   driver.Revision // position of the last event, or of what is before the first
 	ord   uint32
 }
 
@@ -338,31 +338,31 @@ func wants(r *driver.WatchRequest, ev *driver.Event) bool {
 
 // message is an event on its way.
 type message struct {
-	Kind     string      `json:"k"`
-	Verb     string      `json:"v"`
-	Name     string      `json:"n"`
-	Token    uint64      `json:"t"`
-	Owner    string      `json:"o"`
-	Mode     driver.Mode `json:"m"`
-	Weight   int64       `json:"w"`
-	Lease    string      `json:"l"`
-	Value    *string     `json:"x"`
-	Reason   string      `json:"why"`
-	Revision uint64      `json:"r"`
-	Ordinal  uint32      `json:"d"`
-	Number   string      `json:"u"`
-	KV       *keyMessage `json:"kv"`
-	Was      *keyMessage `json:"was"`
+	Kind     string          `json:"k"`
+	Verb     string          `json:"v"`
+	Name     string          `json:"n"`
+	Token    driver.Token    `json:"t"`
+	Owner    string          `json:"o"`
+	Mode     driver.Mode     `json:"m"`
+	Weight   int64           `json:"w"`
+	Lease    string          `json:"l"`
+	Value    *string         `json:"x"`
+	Reason   string          `json:"why"`
+	Revision driver.Revision `json:"r"`
+	Ordinal  uint32          `json:"d"`
+	Number   string          `json:"u"`
+	KV       *keyMessage     `json:"kv"`
+	Was      *keyMessage     `json:"was"`
 }
 
 type keyMessage struct {
-	Key      string `json:"k"`
-	Value    string `json:"x"`
-	Created  uint64 `json:"c"`
-	Modified uint64 `json:"m"`
-	Version  uint64 `json:"n"`
-	Lease    string `json:"l"`
-	Expires  int64  `json:"e"`
+	Key      string          `json:"k"`
+	Value    string          `json:"x"`
+	Created  driver.Revision `json:"c"`
+	Modified driver.Revision `json:"m"`
+	Version  uint64          `json:"n"`
+	Lease    string          `json:"l"`
+	Expires  int64           `json:"e"`
 }
 
 // decode makes an event of a notification, which may only say where it is.

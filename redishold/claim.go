@@ -24,8 +24,8 @@ type keyClaim struct {
 	lost func(cause error)
 
 	// Of the client's lock.
-	granted chan uint64 // has room for the one token; 0: it is gone; nil: not yet queued
-	token   uint64      // of a grant that was told before the queue
+	granted chan driver.Token // has room for the one token; 0: it is gone; nil: not yet queued
+	token   driver.Token      // of a grant that was told before the queue
 	queued  bool
 	forced  bool
 	place   *queueTicket // if it has one key on the server, or is to have
@@ -86,7 +86,7 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 }
 
 // acquire takes the i-th want.
-func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*keyClaim, uint64, error) {
+func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int, lost func(error), waiting func(int)) (*keyClaim, driver.Token, error) {
 	w, sent := &r.Wants[i], driver.Now()
 	k := &keyClaim{c: c, u: u, id: claimID(r.ID, i), name: w.Name, lost: lost}
 	k.args = [8]string{k.id, u.sid, c.id, w.Name, "", u.details(w, r.Try), string(r.Value)}
@@ -152,7 +152,7 @@ func claimID(id [16]byte, i int) string {
 }
 
 // settle follows the server's answer to the grant, or to an error.
-func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (uint64, error) {
+func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, waiting func(int)) (driver.Token, error) {
 	r := reader{rest: reply[1:]}
 	switch reply[0] {
 	case "ok":
@@ -162,7 +162,7 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 			k.withdraw()
 			return 0, err
 		}
-		return token, r.err
+		return driver.Token(token), r.err
 	case "queued":
 		return k.wait(ctx, int(r.int()), waiting)
 	case "nosession":
@@ -175,7 +175,7 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 }
 
 // quickly takes the token of a grant that did not extend the session.
-func (k *keyClaim) quickly(ctx context.Context, token int64) (uint64, error) {
+func (k *keyClaim) quickly(ctx context.Context, token int64) (driver.Token, error) {
 	k.c.mu.Lock()
 	k.u.places.granted(k.place, k.strike)
 	k.strike = nil
@@ -185,7 +185,7 @@ func (k *keyClaim) quickly(ctx context.Context, token int64) (uint64, error) {
 		k.withdraw()
 		return 0, err
 	}
-	return uint64(token), nil
+	return driver.Token(token), nil
 }
 
 // renewals is how often a session is renewed at most to make up for a slow
@@ -228,7 +228,7 @@ func tooSlow(name string, took, ttl time.Duration) error {
 }
 
 // wait waits in the server's queue.
-func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (uint64, error) {
+func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (driver.Token, error) {
 	granted := k.queue()
 	defer k.unqueue()
 	if waiting != nil {
@@ -254,7 +254,7 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (u
 
 // fresh renews the session of a claim that waited, if it must be so that the
 // holder has the validity it is to have.
-func (k *keyClaim) fresh(ctx context.Context, token uint64) (uint64, error) {
+func (k *keyClaim) fresh(ctx context.Context, token driver.Token) (driver.Token, error) {
 	if token == 0 {
 		k.forget()
 		return 0, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")}
@@ -272,10 +272,10 @@ func (k *keyClaim) fresh(ctx context.Context, token uint64) (uint64, error) {
 
 // queue counts the claim as one that waits. The channel gets its token, which
 // may have come before.
-func (k *keyClaim) queue() <-chan uint64 {
+func (k *keyClaim) queue() <-chan driver.Token {
 	c := k.c
 	c.mu.Lock()
-	k.queued, k.granted = true, make(chan uint64, 1)
+	k.queued, k.granted = true, make(chan driver.Token, 1)
 	c.waits++
 	if k.token > 0 {
 		k.granted <- k.token
@@ -335,7 +335,7 @@ func (c *client) lose(id string) {
 }
 
 // served hands the token of a grant to who waits for it.
-func (c *client) served(id string, token uint64) {
+func (c *client) served(id string, token driver.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.claims[id]
@@ -431,7 +431,7 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 			told.Do(func() { r.Waiting(position) })
 		}
 	}
-	g := driver.Grant{Session: u.lease, Tokens: make([]uint64, len(r.Wants))}
+	g := driver.Grant{Session: u.lease, Tokens: make([]driver.Token, len(r.Wants))}
 	held := all{}
 	for _, i := range order {
 		k, token, err := c.acquire(ctx, u, r, i, lost, waiting)

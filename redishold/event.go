@@ -11,7 +11,7 @@ import (
 // message is what one script published: everything that happened at the
 // revisions first to last.
 type message struct {
-	first, last uint64
+	first, last driver.Revision
 	events      []driver.Event // with Prev where there was something before
 }
 
@@ -24,7 +24,7 @@ func decode(text string) (message, error) {
 		return message{}, err
 	}
 	r := reader{rest: fields}
-	m := message{first: r.uint(), last: r.uint()}
+	m := message{first: r.revision(), last: r.revision()}
 	for !r.empty() {
 		e := r.event()
 		if n := len(m.events); n > 0 && m.events[n-1].Revision == e.Revision {
@@ -55,7 +55,7 @@ func split(text string) ([]string, error) {
 
 func (r *reader) event() driver.Event {
 	e := driver.Event{
-		Revision: r.uint(), Kind: r.text(), Verb: r.text(), Name: r.text(), Token: r.uint(), Owner: r.text(),
+		Revision: r.revision(), Kind: r.text(), Verb: r.text(), Name: r.text(), Token: r.token(), Owner: r.text(),
 		Mode: driver.Mode(r.int()), Weight: r.int(), Session: r.lease(), Value: []byte(r.text()), Reason: r.text(), Number: r.uint(),
 	}
 	switch e.Kind {

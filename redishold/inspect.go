@@ -32,7 +32,7 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 		return driver.InspectReply{}, err
 	}
 	in := reader{rest: reply[1:]}
-	out := driver.InspectReply{Revision: in.uint(), Next: in.text()}
+	out := driver.InspectReply{Revision: in.revision(), Next: in.text()}
 	for !in.empty() {
 		out.Resources = append(out.Resources, in.resource())
 	}
@@ -70,7 +70,7 @@ func bit(b bool) string {
 }
 
 func (r *reader) resource() driver.Resource {
-	res := driver.Resource{Name: r.text(), Kind: driver.ResourceKind(r.int()), Limit: r.int(), Used: r.int(), Created: r.uint(),
+	res := driver.Resource{Name: r.text(), Kind: driver.ResourceKind(r.int()), Limit: r.int(), Used: r.int(), Created: r.revision(),
 		Holding: int(r.int()), Waiting: int(r.int())}
 	skipped := int(r.int())
 	res.Holders = r.claims(res.Name, res.Kind)
@@ -105,7 +105,7 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	if r.Token == 0 {
 		return driver.ForceReply{}, driver.Errorf("", r.Name, fs.ErrInvalid, "the token 0 is nobody's: give the holder's, as Inspect tells it")
 	}
-	reply, err := c.ask(ctx, r.Name, forceScript, r.Name, strconv.FormatUint(r.Token, 10), bit(r.Now))
+	reply, err := c.ask(ctx, r.Name, forceScript, r.Name, strconv.FormatUint(uint64(r.Token), 10), bit(r.Now))
 	if err != nil {
 		if reply != nil && reply[0] == "noexist" {
 			err = driver.Errorf("", r.Name, fs.ErrNotExist, "nobody holds it with the token %d: look with Inspect who does", r.Token)

@@ -30,7 +30,7 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 		return nil, err
 	}
 	in := reader{rest: reply[1:]}
-	out := &driver.TxnReply{OK: in.flag(), Revision: in.uint()}
+	out := &driver.TxnReply{OK: in.flag(), Revision: in.revision()}
 	for n := in.int(); n > 0 && in.err == nil; n-- {
 		out.Results = append(out.Results, in.result())
 	}

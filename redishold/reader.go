@@ -47,6 +47,10 @@ func (r *reader) int() int64 {
 
 func (r *reader) uint() uint64 { return uint64(r.int()) }
 
+func (r *reader) token() driver.Token { return driver.Token(r.int()) }
+
+func (r *reader) revision() driver.Revision { return driver.Revision(r.int()) }
+
 func (r *reader) flag() bool { s := r.text(); return s != "" && s != "0" }
 
 func (r *reader) millis() time.Duration { return time.Duration(r.int()) * time.Millisecond }
@@ -65,8 +69,8 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 	var list []driver.Claim
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		list = append(list, driver.Claim{
-			Name: name, Kind: kind, Mode: driver.Mode(r.int()), Weight: r.int(), Token: r.uint(), Owner: r.text(), Meta: r.text(),
-			Session: r.lease(), Value: []byte(r.text()), Created: r.uint(), Modified: r.uint(), Version: r.uint(),
+			Name: name, Kind: kind, Mode: driver.Mode(r.int()), Weight: r.int(), Token: r.token(), Owner: r.text(), Meta: r.text(),
+			Session: r.lease(), Value: []byte(r.text()), Created: r.revision(), Modified: r.revision(), Version: r.uint(),
 			Held: r.millis(), ExpiresIn: r.millis(), Revoked: r.flag(),
 		})
 	}
@@ -76,7 +80,7 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 // kv takes a key.
 func (r *reader) kv() driver.KV {
 	return driver.KV{
-		Key: r.text(), Value: []byte(r.text()), Created: r.uint(), Modified: r.uint(), Version: r.uint(),
+		Key: r.text(), Value: []byte(r.text()), Created: r.revision(), Modified: r.revision(), Version: r.uint(),
 		Session: r.lease(), ExpiresIn: r.millis(),
 	}
 }

@@ -142,19 +142,19 @@ func leaseID() (id driver.SessionID) {
 // grant draws the token of a lock that a majority gave: greater than any that
 // one of them knows, and known to a majority before the grant returns, so that
 // every later majority has one that knows it.
-func (r *redlock) grant(ctx, within context.Context, k *lock, v *vote) (uint64, error) {
+func (r *redlock) grant(ctx, within context.Context, k *lock, v *vote) (driver.Token, error) {
 	if !v.passed() {
 		return 0, r.refusal(ctx, k.name, v)
 	}
-	var token uint64
+	var token driver.Token
 	for _, b := range v.got {
 		if b.reply != nil && b.reply[0] == "ok" {
 			in := reader{rest: b.reply[1:]}
-			token = max(token, in.uint())
+			token = max(token, in.token())
 		}
 	}
 	token++
-	keys, args := r.keys(k.name, k.id), []string{k.id, strconv.FormatUint(token, 10)}
+	keys, args := r.keys(k.name, k.id), []string{k.id, strconv.FormatUint(uint64(token), 10)}
 	w := r.vote(within, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
 		return tokenScript.run(ctx, rc, keys, args)
 	})
@@ -178,7 +178,7 @@ func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
 	if v.no == 0 || !v.refused() && v.faults >= hopeless(v.n) {
 		return v.verdict(ctx)
 	}
-	most, tokens := map[string]int{}, map[string]uint64{}
+	most, tokens := map[string]int{}, map[string]driver.Token{}
 	for _, b := range v.got {
 		if b.reply == nil || b.reply[0] != "held" {
 			continue
@@ -200,7 +200,7 @@ func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
 func (r *reader) holder(name string) (id string, c driver.Claim) {
 	id = r.text()
 	return id, driver.Claim{
-		Name: name, Kind: driver.Mutex, Weight: 1, Owner: r.text(), Meta: r.text(), Token: r.uint(), Held: r.millis(), ExpiresIn: max(r.millis(), 0),
+		Name: name, Kind: driver.Mutex, Weight: 1, Owner: r.text(), Meta: r.text(), Token: r.token(), Held: r.millis(), ExpiresIn: max(r.millis(), 0),
 	}
 }
 

@@ -53,7 +53,7 @@ func (r *redlock) inspect(ctx context.Context, name string) (*driver.Resource, e
 	v := r.vote(ctx, func(ctx context.Context, rc rueidis.Client) ([]string, error) {
 		return lookScript.run(ctx, rc, r.keys(name, "")[:1], nil)
 	})
-	count, token := map[string]int{}, map[string]uint64{}
+	count, token := map[string]int{}, map[string]driver.Token{}
 	for len(v.got) < v.n && v.no < hopeless(v.n) && v.faults < hopeless(v.n) {
 		var b ballot
 		select {
@@ -69,7 +69,7 @@ func (r *redlock) inspect(ctx context.Context, name string) (*driver.Resource, e
 		count[id]++
 		token[id] = max(token[id], c.Token)
 		if c.Token = token[id]; count[id] >= majority(v.n) && c.Token > 0 {
-			return &driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Used: 1, Created: c.Token, Modified: c.Token, Holding: 1, Holders: []driver.Claim{c}}, nil
+			return &driver.Resource{Name: name, Kind: driver.Mutex, Limit: 1, Used: 1, Created: driver.Revision(c.Token), Modified: driver.Revision(c.Token), Holding: 1, Holders: []driver.Claim{c}}, nil
 		}
 	}
 	if v.faults >= hopeless(v.n) {

@@ -68,7 +68,7 @@ func TestShortWay(t *testing.T) {
 	}
 	_, err := b.Mutex("tried").TryAcquire(t.Context())
 	held, ok := errors.AsType[*holdfast.Error](err)
-	if !ok || len(held.Holders) != 1 || held.Holders[0].Owner != "a" || held.Holders[0].Token != uint64(h.Token()) {
+	if !ok || len(held.Holders) != 1 || held.Holders[0].Owner != "a" || held.Holders[0].Token != h.Token() {
 		t.Errorf("who tries is told %v", err)
 	}
 	if short("tried") {
@@ -84,7 +84,7 @@ func TestShortWay(t *testing.T) {
 	h = acquire(t, a, "listed")
 	names := 0
 	for r, err := range b.List(t.Context(), "list") {
-		if err != nil || len(r.Holders) != 1 || r.Holders[0].Token != uint64(h.Token()) {
+		if err != nil || len(r.Holders) != 1 || r.Holders[0].Token != h.Token() {
 			t.Errorf("the list has %+v, %v", r, err)
 		}
 		names++
@@ -127,7 +127,7 @@ func TestShortWayEndsWithItsSession(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ev := next(t, all); ev.Verb != "released" || ev.Token != uint64(h.Token()) {
+	if ev := next(t, all); ev.Verb != "released" || ev.Token != h.Token() {
 		t.Errorf("after the end of its session: %+v", ev)
 	}
 	acquire(t, b, "m")
@@ -158,7 +158,7 @@ func TestShortWayIsWatched(t *testing.T) {
 		t.Errorf("after Release: %+v", ev)
 	}
 	h := acquire(t, a, "m")
-	if ev := next(t, all); ev.Verb != "acquired" || ev.Name != "m" || ev.Token != uint64(h.Token()) {
+	if ev := next(t, all); ev.Verb != "acquired" || ev.Name != "m" || ev.Token != h.Token() {
 		t.Errorf("after Acquire: %+v", ev)
 	}
 }

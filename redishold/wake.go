@@ -26,7 +26,7 @@ func (c *client) hear(text string) {
 		return
 	}
 	if token, err := strconv.ParseUint(number, 10, 64); err == nil && token > 0 {
-		c.served(id, token)
+		c.served(id, driver.Token(token))
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *client) look() {
 			continue
 		}
 		token, _ := strconv.ParseUint(state, 10, 64)
-		c.served(ids[i], token)
+		c.served(ids[i], driver.Token(token))
 	}
 }
 

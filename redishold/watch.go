@@ -21,11 +21,11 @@ type hub struct {
 	once sync.Once
 
 	mu       sync.Mutex
-	joined   bool          // the server has confirmed the subscription
-	ready    chan struct{} // closed when it has, for the first time
-	last     uint64        // revision of the last message; 0: none since joining
-	floor    uint64        // up to it nobody watched, and not everything was told
-	pending  bool          // the first watcher has yet to learn its revision
+	joined   bool            // the server has confirmed the subscription
+	ready    chan struct{}   // closed when it has, for the first time
+	last     driver.Revision // revision of the last message; 0: none since joining
+	floor    driver.Revision // up to it nobody watched, and not everything was told
+	pending  bool            // the first watcher has yet to learn its revision
 	watchers map[*keyWatch]struct{}
 }
 
@@ -36,7 +36,7 @@ const backlog = 4096
 // watcher is one who watches; guarded by the hub's lock.
 type keyWatch struct {
 	r      *driver.WatchRequest
-	after  uint64 // events up to this revision are not for it
+	after  driver.Revision // events up to this revision are not for it
 	events []driver.Event
 	resync bool
 	wake   chan struct{}
@@ -167,7 +167,7 @@ func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 
 // watch joins the hub, and then asks at which revision: everything after it
 // will be told.
-func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*keyWatch, uint64, error) {
+func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*keyWatch, driver.Revision, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -206,7 +206,7 @@ func (h *hub) remove(w *keyWatch) {
 }
 
 // from lets w see only what comes after a revision.
-func (h *hub) from(w *keyWatch, now uint64) {
+func (h *hub) from(w *keyWatch, now driver.Revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.pending {
@@ -218,7 +218,7 @@ func (h *hub) from(w *keyWatch, now uint64) {
 
 // revision tells the server that somebody watches, and is the last one that it
 // has given: what comes after it is published.
-func (c *client) revision(ctx context.Context) (uint64, error) {
+func (c *client) revision(ctx context.Context) (driver.Revision, error) {
 	results := c.rc.do(ctx, []string{"SET", c.key + "watch", "1", "PX", millis(watchFor)}, []string{"GET", c.key + "rev"})
 	for _, r := range results {
 		if r.err != nil {
@@ -228,7 +228,8 @@ func (c *client) revision(ctx context.Context) (uint64, error) {
 	if results[1].reply[0] == "" {
 		return 0, nil
 	}
-	return strconv.ParseUint(results[1].reply[0], 10, 64)
+	rev, err := strconv.ParseUint(results[1].reply[0], 10, 64)
+	return driver.Revision(rev), err
 }
 
 // follow yields events until ctx, the client or the caller ends it.

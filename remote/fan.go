@@ -16,7 +16,7 @@ const (
 
 // position is where an event is in the order of all.
 func position(e *driver.Event) watch.Position {
-	return watch.Position{Revision: e.Revision, Ordinal: e.Ordinal}
+	return watch.Position{Revision: uint64(e.Revision), Ordinal: e.Ordinal}
 }
 
 // size is about what an event takes.

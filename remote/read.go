@@ -36,7 +36,7 @@ func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply d
 
 func one(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
 	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name, After: r.After, Limit: limit(r.Max)})
-	if reply.Revision, reply.Next = m.GetRevision(), m.GetNext(); m.GetResource() != nil {
+	if reply.Revision, reply.Next = driver.Revision(m.GetRevision()), m.GetNext(); m.GetResource() != nil {
 		reply.Resources = append(reply.Resources, wire.ToResource(m.GetResource()))
 	}
 	return reply, err
@@ -44,7 +44,7 @@ func one(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectReques
 
 func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
 	m, err := c.List(ctx, &pb.ListRequest{Prefix: r.Name, After: r.After, Limit: cmp.Or(limit(r.Max), core.MaxNames)})
-	reply.Revision, reply.Next = m.GetRevision(), m.GetNext()
+	reply.Revision, reply.Next = driver.Revision(m.GetRevision()), m.GetNext()
 	for _, x := range m.GetResources() {
 		reply.Resources = append(reply.Resources, wire.ToResource(x))
 	}

@@ -28,7 +28,7 @@ type feed struct {
 }
 
 func newFeed(e *engine, r *driver.WatchRequest) *feed {
-	return &feed{e: e, r: *r, cursor: watch.NewCursor(r.From)}
+	return &feed{e: e, r: *r, cursor: watch.NewCursor(uint64(r.From))}
 }
 
 // Watch begins a feed. Those from now on share one; from a revision on each has
@@ -42,7 +42,7 @@ func (e *engine) Watch(ctx context.Context, r *driver.WatchRequest) (client.Feed
 		f.cancel()
 		return nil, 0, err
 	}
-	return f, r.From, nil
+	return f, uint64(r.From), nil
 }
 
 // roomWait is how long a watch that begins waits for room on a node that has as many as
@@ -54,7 +54,7 @@ const roomWait = time.Second
 func (f *feed) open(ctx context.Context, room time.Duration) (resync watch.Position, err error) {
 	f.ctx, f.cancel = context.WithCancel(f.e.ctx)
 	defer context.AfterFunc(ctx, f.cancel)()
-	f.r.From = f.cursor.Ask()
+	f.r.From = driver.Revision(f.cursor.Ask())
 	err = f.e.callFor(ctx, room, func(_ context.Context, c *grpc.ClientConn) error {
 		if f.stream, err = pb.NewWatchServiceClient(c).Watch(f.ctx, wire.WatchRequest(&f.r)); err != nil {
 			return err

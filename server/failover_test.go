@@ -198,7 +198,7 @@ func (l *load) check(p *program, reader *holdfast.Space) {
 	}
 	_, err := reader.Mutex("own/" + p.name).TryAcquire(l.ctx)
 	held, ok := errors.AsType[*holdfast.Error](err)
-	if !ok || len(held.Holders) != 1 || held.Holders[0].Token != uint64(p.own.Token()) {
+	if !ok || len(held.Holders) != 1 || held.Holders[0].Token != p.own.Token() {
 		l.t.Errorf("a try of the lock of program %s: %v, want that it is held with token %d", p.name, err, p.own.Token())
 	}
 }

@@ -45,7 +45,7 @@ type Feed struct {
 // Feed begins to follow what happens in a namespace on this node, which may be a
 // little behind the leader; first is the revision from which on it is complete.
 func (s *Server) Feed(namespace string, r *driver.WatchRequest) (f *Feed, first uint64, err error) {
-	w, first, err := s.Watch(client.Filter(namespace, r), r.From)
+	w, first, err := s.Watch(client.Filter(namespace, r), uint64(r.From))
 	if err != nil {
 		return nil, 0, client.WatchError(err)
 	}

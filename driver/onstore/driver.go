@@ -167,13 +167,13 @@ func (d *onStore) get(ctx context.Context, key string) (driver.Item, error) {
 	return d.store.Get(ctx, key)
 }
 
-func (d *onStore) swap(ctx context.Context, key string, old uint64, value any) (uint64, error) {
+func (d *onStore) swap(ctx context.Context, key string, old driver.Revision, value any) (driver.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	return d.store.Swap(ctx, key, old, encode(value))
 }
 
-func (d *onStore) remove(ctx context.Context, key string, old uint64) (uint64, error) {
+func (d *onStore) remove(ctx context.Context, key string, old driver.Revision) (driver.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	return d.store.Delete(ctx, key, old)

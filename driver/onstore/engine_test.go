@@ -151,10 +151,10 @@ func (g *gaps) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, e
 		missed := uint64(0)
 		for item, err := range g.memoryStore.Changed(ctx, key) {
 			if g.blind.Load() {
-				missed = item.Revision
+				missed = uint64(item.Revision)
 				continue
 			}
-			if missed > 0 && !yield(driver.Item{Revision: missed}, nil) {
+			if missed > 0 && !yield(driver.Item{Revision: driver.Revision(missed)}, nil) {
 				return
 			}
 			if missed = 0; !yield(item, err) {

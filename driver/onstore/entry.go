@@ -23,7 +23,7 @@ type lockEntry struct {
 	Holder string `json:"holder,omitempty"`
 	// Token is the holder's, or the last one's; 0: the revision of this very
 	// change.
-	Token uint64        `json:"token,omitempty"`
+	Token driver.Token  `json:"token,omitempty"`
 	Owner string        `json:"owner,omitempty"`
 	Meta  string        `json:"meta,omitempty"`
 	TTL   time.Duration `json:"ttl,omitempty"`
@@ -31,15 +31,15 @@ type lockEntry struct {
 	Since    time.Duration `json:"since,omitempty"`
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Last is the token before this grant.
-	Last uint64 `json:"last,omitempty"`
+	Last driver.Token `json:"last,omitempty"`
 }
 
 // token is the entry's at a revision.
-func (e *lockEntry) token(revision uint64) uint64 {
+func (e *lockEntry) token(revision driver.Revision) driver.Token {
 	if e.Token != 0 {
 		return e.Token
 	}
-	return revision
+	return driver.Token(revision)
 }
 
 // numberEntry is the value of a counter or sequence.
@@ -87,9 +87,9 @@ func (n *numberEntry) recall(id string) (done, bool) {
 
 // keyEntry is the value of a key.
 type keyEntry struct {
-	Value   []byte `json:"value,omitempty"`
-	Created uint64 `json:"created,omitempty"` // 0: the revision of this very change
-	Version uint64 `json:"version"`
+	Value   []byte          `json:"value,omitempty"`
+	Created driver.Revision `json:"created,omitempty"` // 0: the revision of this very change
+	Version uint64          `json:"version"`
 	// Expire is how long it lasts; Deadline when it ends, in engine time; 0: it
 	// has none.
 	Expire   time.Duration `json:"expire,omitempty"`

@@ -54,7 +54,7 @@ func (c *client) Get(ctx context.Context, key string) (item driver.Item, err err
 	return item, err
 }
 
-func (c *client) Swap(ctx context.Context, key string, old uint64, value []byte) (rev uint64, err error) {
+func (c *client) Swap(ctx context.Context, key string, old driver.Revision, value []byte) (rev driver.Revision, err error) {
 	err = c.faulty(ctx, "swap", key, func() error { rev, err = c.memoryStore.Swap(ctx, key, old, value); return err })
 	return rev, err
 }

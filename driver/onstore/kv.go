@@ -61,7 +61,7 @@ type change struct {
 	reply   *driver.TxnReply
 	// unsure: a write was sent from this revision and not answered.
 	unsure bool
-	from   uint64
+	from   driver.Revision
 }
 
 // try does it once.
@@ -115,7 +115,7 @@ func (x *change) count() int64 {
 }
 
 // do does one operation on the key as it is now; nil: it does not exist.
-func (d *onStore) do(ctx context.Context, key string, item *driver.Item, now *driver.KV, op *driver.Op, id string) (res driver.OpResult, revision uint64, err error) {
+func (d *onStore) do(ctx context.Context, key string, item *driver.Item, now *driver.KV, op *driver.Op, id string) (res driver.OpResult, revision driver.Revision, err error) {
 	if now != nil && (op.Kind == driver.OpGet || op.Previous) {
 		res.KVs = []driver.KV{*now}
 	}
@@ -206,9 +206,9 @@ func holds(c *driver.Compare, kv *driver.KV) bool {
 	order := 0
 	switch c.Target {
 	case driver.CompareMod:
-		order = cmp.Compare(kv.Modified, c.Num)
+		order = cmp.Compare(uint64(kv.Modified), c.Num)
 	case driver.CompareCreate:
-		order = cmp.Compare(kv.Created, c.Num)
+		order = cmp.Compare(uint64(kv.Created), c.Num)
 	case driver.CompareVersion:
 		order = cmp.Compare(kv.Version, c.Num)
 	case driver.CompareValue:
@@ -232,7 +232,7 @@ func holds(c *driver.Compare, kv *driver.KV) bool {
 // the engine's List is.
 func (d *onStore) rangeOf(ctx context.Context, op *driver.Op) (*driver.TxnReply, error) {
 	var kvs []driver.KV
-	revision := uint64(0)
+	revision := driver.Revision(0)
 	err := d.list(ctx, keyPrefix+op.Key, func(item *driver.Item) error {
 		e, err := decode[keyEntry](item)
 		if err != nil {

@@ -17,7 +17,7 @@ type hold struct {
 	d       *onStore
 	key     string
 	name    string
-	token   uint64
+	token   driver.Token
 	session *driver.Session
 	life    context.Context    // ends with the first Release
 	stop    context.CancelFunc // and with it a renewal that is on its way
@@ -25,7 +25,7 @@ type hold struct {
 
 	turn     chan struct{} // has room for the one who may use the rest
 	entry    lockEntry
-	revision uint64
+	revision driver.Revision
 	freed    bool
 	buried   bool  // a tombstone was sent, and may have been taken
 	err      error // of the release
@@ -37,7 +37,7 @@ func (d *onStore) newHold(key, name string, e lockEntry) *hold {
 
 // sight is a revision as it was first seen, a time of driver.Now.
 type sight struct {
-	revision uint64
+	revision driver.Revision
 	at       time.Time
 }
 
@@ -77,12 +77,12 @@ func byName(wants []driver.Want) []int {
 // bundle is what one Acquire took.
 type bundle struct {
 	holds  []*hold
-	tokens []uint64
+	tokens []driver.Token
 }
 
 func (b *bundle) add(i int, h *hold, n int) {
 	if b.tokens == nil {
-		b.tokens = make([]uint64, n)
+		b.tokens = make([]driver.Token, n)
 	}
 	b.holds, b.tokens[i] = append(b.holds, h), h.token
 }
@@ -199,7 +199,7 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 	if err != nil {
 		return nil, sent, err
 	}
-	if revision <= next.Last {
+	if driver.Token(revision) <= next.Last {
 		return nil, sent, final{driver.Errorf("", a.name, driver.ErrUnavailable,
 			"the engine's revision %d is not above the last token %d: it has lost its history, and tokens would repeat", revision, next.Last)}
 	}
@@ -252,13 +252,13 @@ func (a *attempt) held(item *driver.Item, e *lockEntry) error {
 func (d *onStore) holder(name string, item *driver.Item, e *lockEntry) driver.Claim {
 	c := driver.Claim{
 		Name: name, Kind: driver.Mutex, Weight: 1, Token: e.token(item.Revision), Owner: e.Owner, Meta: e.Meta,
-		Created: e.token(item.Revision), Modified: item.Revision, Version: 1,
+		Created: driver.Revision(e.token(item.Revision)), Modified: item.Revision, Version: 1,
 	}
 	if e.Deadline != 0 && item.Now != 0 {
 		c.Held, c.ExpiresIn = max(item.Now-e.Since, 0), max(e.Deadline-item.Now, 0)
 		return c
 	}
-	c.Held = d.unchanged("token of "+name, c.Token) // as far as was seen
+	c.Held = d.unchanged("token of "+name, c.Created) // as far as was seen
 	c.ExpiresIn = max(e.TTL-d.unchanged(lockPrefix+name, item.Revision), 0)
 	return c
 }
@@ -284,7 +284,7 @@ func grace(ttl time.Duration) time.Duration { return ttl + ttl*deadline.Rho/100 
 const sights = 10_000
 
 // unchanged is how long this driver has seen the key at the revision.
-func (d *onStore) unchanged(key string, revision uint64) time.Duration {
+func (d *onStore) unchanged(key string, revision driver.Revision) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := driver.Now()

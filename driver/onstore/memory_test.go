@@ -17,7 +17,7 @@ type memoryStore struct {
 	clock bool // it has one
 
 	mu       sync.Mutex
-	revision uint64
+	revision driver.Revision
 	items    map[string]driver.Item
 	log      []driver.Item
 	grown    chan struct{}
@@ -103,26 +103,26 @@ func (s *memoryStore) change(item driver.Item) uint64 {
 	s.log = append(s.log, item)
 	close(s.grown)
 	s.grown = make(chan struct{})
-	return s.revision
+	return uint64(s.revision)
 }
 
-func (s *memoryStore) Swap(ctx context.Context, key string, old uint64, value []byte) (rev uint64, err error) {
+func (s *memoryStore) Swap(ctx context.Context, key string, old driver.Revision, value []byte) (rev driver.Revision, err error) {
 	err = s.ask(ctx, "swap", key, func() error {
 		if s.items[key].Revision != old {
 			return driver.ErrConflict
 		}
-		rev = s.change(driver.Item{Key: key, Value: slices.Clone(value)})
+		rev = driver.Revision(s.change(driver.Item{Key: key, Value: slices.Clone(value)}))
 		return nil
 	})
 	return rev, err
 }
 
-func (s *memoryStore) Delete(ctx context.Context, key string, old uint64) (rev uint64, err error) {
+func (s *memoryStore) Delete(ctx context.Context, key string, old driver.Revision) (rev driver.Revision, err error) {
 	err = s.ask(ctx, "delete", key, func() error {
 		if s.items[key].Revision != old || old == 0 {
 			return driver.ErrConflict
 		}
-		rev = s.change(driver.Item{Key: key, Deleted: true})
+		rev = driver.Revision(s.change(driver.Item{Key: key, Deleted: true}))
 		return nil
 	})
 	return rev, err

@@ -89,7 +89,7 @@ func (h *hold) extend(ctx context.Context) (progress, error) {
 func (h *hold) direct() bool { return h.revision != 0 && h.entry.Deadline == 0 }
 
 // extended notes how the swap went: after any failure the next one looks first.
-func (h *hold) extended(start time.Time, next lockEntry, revision uint64, err error) error {
+func (h *hold) extended(start time.Time, next lockEntry, revision driver.Revision, err error) error {
 	if err != nil {
 		h.revision = 0
 		return err
@@ -158,7 +158,7 @@ func (h *hold) bury(ctx context.Context) (progress, error) {
 }
 
 // lay swaps the tombstone in.
-func (h *hold) lay(ctx context.Context, old, token uint64) error {
+func (h *hold) lay(ctx context.Context, old driver.Revision, token driver.Token) error {
 	h.buried = true
 	revision, err := h.d.swap(ctx, h.key, old, &lockEntry{Token: token})
 	if err == nil {

@@ -20,7 +20,7 @@ const (
 
 // rest notes a lock that was given back at a revision, to be forgotten if nobody
 // here has taken it for a while.
-func (d *onStore) rest(key string, revision uint64) {
+func (d *onStore) rest(key string, revision driver.Revision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || d.untidy || len(d.idle) >= restMost {
@@ -61,7 +61,7 @@ func (d *onStore) tidyUp() {
 // spot is a key at a revision.
 type spot struct {
 	name     string
-	revision uint64
+	revision driver.Revision
 }
 
 // rested takes those that nobody here has used for a while.
@@ -79,7 +79,7 @@ func (d *onStore) rested() []spot {
 }
 
 // forget removes a tombstone. If the lock is held again, it stays.
-func (d *onStore) forget(ctx context.Context, key string, revision uint64) error {
+func (d *onStore) forget(ctx context.Context, key string, revision driver.Revision) error {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	if s, ok := d.store.(driver.Sweeper); ok {

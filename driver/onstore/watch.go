@@ -46,7 +46,7 @@ type storeWatch struct {
 	d      *onStore
 	r      *driver.WatchRequest
 	before map[string]driver.Item // what the keys were
-	from   uint64                 // the first revision to tell of
+	from   driver.Revision        // the first revision to tell of
 	ready  bool
 }
 
@@ -115,7 +115,7 @@ func (w *storeWatch) read(ctx context.Context) ([]driver.Item, error) {
 // remember reads what is there, so that the first change of a key can be told
 // from what it was. What it has read already is not told: the watch is from after
 // that on.
-func (w *storeWatch) remember(ctx context.Context, last uint64) error {
+func (w *storeWatch) remember(ctx context.Context, last driver.Revision) error {
 	items, err := w.read(ctx)
 	clear(w.before)
 	for _, i := range items {

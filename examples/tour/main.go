@@ -86,7 +86,7 @@ func hang(ctx context.Context, s *holdfast.Space) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(uint64(h.Token()))
+	fmt.Println(h.Token())
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -147,7 +147,7 @@ func killed(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return inherit(ctx, dir, cmd, stale)
+	return inherit(ctx, dir, cmd, uint64(stale))
 }
 
 // inherit has bob take the ledger from ann, whose process is killed.
@@ -173,10 +173,10 @@ func inherit(ctx context.Context, dir string, cmd *exec.Cmd, stale uint64) error
 	defer hold.Release()
 	fmt.Printf("  ann is killed; bob holds it %s later with token %d\n", time.Since(began).Round(100*time.Microsecond), hold.Token())
 	var gate fence.Gate
-	if err := gate.Check("ledger", uint64(hold.Token()), fence.Exclusive); err != nil {
+	if err := gate.Check("ledger", hold.Token(), fence.Exclusive); err != nil {
 		return err
 	}
-	err = gate.Check("ledger", stale, fence.Exclusive)
+	err = gate.Check("ledger", fence.Token(stale), fence.Exclusive)
 	if !errors.Is(err, holdfast.ErrStale) {
 		return fmt.Errorf("the stale write should have been refused: %w", err)
 	}

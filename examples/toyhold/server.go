@@ -7,19 +7,21 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // message is what goes over the line, in both directions, as JSON.
 type message struct {
-	Op       string        `json:"op,omitempty"` // get, swap, delete, list, watch
-	Key      string        `json:"key,omitempty"`
-	Old      uint64        `json:"old,omitempty"`
-	Value    []byte        `json:"value,omitempty"`
-	Revision uint64        `json:"revision,omitempty"`
-	Deleted  bool          `json:"deleted,omitempty"`
-	Now      time.Duration `json:"now,omitempty"`
-	Conflict bool          `json:"conflict,omitempty"`
-	Items    []message     `json:"items,omitempty"`
+	Op       string          `json:"op,omitempty"` // get, swap, delete, list, watch
+	Key      string          `json:"key,omitempty"`
+	Old      driver.Revision `json:"old,omitempty"`
+	Value    []byte          `json:"value,omitempty"`
+	Revision driver.Revision `json:"revision,omitempty"`
+	Deleted  bool            `json:"deleted,omitempty"`
+	Now      time.Duration   `json:"now,omitempty"`
+	Conflict bool            `json:"conflict,omitempty"`
+	Items    []message       `json:"items,omitempty"`
 }
 
 // Server is an engine that can compare and swap, and no more.
@@ -30,7 +32,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	revision uint64
+	revision driver.Revision
 	items    map[string]message
 	conns    map[net.Conn]struct{}
 	watchers map[chan message]string // to the key they watch, or ""

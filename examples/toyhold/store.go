@@ -19,16 +19,16 @@ func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
 }
 
 // Swap sets a key that is at the revision old.
-func (s *store) Swap(ctx context.Context, key string, old uint64, value []byte) (uint64, error) {
+func (s *store) Swap(ctx context.Context, key string, old driver.Revision, value []byte) (driver.Revision, error) {
 	return s.change(ctx, &message{Op: "swap", Key: key, Old: old, Value: value})
 }
 
 // Delete deletes a key that is at the revision old.
-func (s *store) Delete(ctx context.Context, key string, old uint64) (uint64, error) {
+func (s *store) Delete(ctx context.Context, key string, old driver.Revision) (driver.Revision, error) {
 	return s.change(ctx, &message{Op: "delete", Key: key, Old: old})
 }
 
-func (s *store) change(ctx context.Context, m *message) (uint64, error) {
+func (s *store) change(ctx context.Context, m *message) (driver.Revision, error) {
 	reply, err := s.ask(ctx, m)
 	if err == nil && reply.Conflict {
 		err = driver.ErrConflict

@@ -86,7 +86,7 @@ func (g *Gate) run(ctx context.Context, op string, p fence.Pass, script string, 
 		mode = "1"
 	}
 	lua := rueidis.NewLuaScript(check + script)
-	result := lua.Exec(ctx, g.Client, append([]string{Key(p.Resource)}, keys...), append([]string{strconv.FormatUint(p.Token, 10), mode}, args...))
+	result := lua.Exec(ctx, g.Client, append([]string{Key(p.Resource)}, keys...), append([]string{strconv.FormatUint(uint64(p.Token), 10), mode}, args...))
 	m, err := result.ToMessage()
 	return m, refusal(op, p, err)
 }
@@ -121,7 +121,7 @@ func refusal(op string, p fence.Pass, err error) error {
 	}
 	var last, read uint64
 	if _, scanErr := fmt.Sscanf(re.Error(), stale+" %d %d", &last, &read); scanErr == nil {
-		return driver.Errorf(op, p.Resource, driver.ErrStale, "%w", &fence.Refusal{Token: p.Token, Mode: p.Mode, LastExclusive: last, LastShared: read})
+		return driver.Errorf(op, p.Resource, driver.ErrStale, "%w", &fence.Refusal{Token: p.Token, Mode: p.Mode, LastExclusive: fence.Token(last), LastShared: fence.Token(read)})
 	}
 	return re
 }

@@ -38,7 +38,7 @@ func TestTwin(t *testing.T) {
 	gate := fenceredis.Gate{Client: client(t, services.Redis(t).URL())}
 	var twin fence.Gate
 	for i := range 2000 {
-		p := fence.Pass{Resource: fmt.Sprint("r", rand.IntN(3)), Token: 1<<52 + rand.Uint64N(1+uint64(i/4)), Mode: fence.Mode(rand.IntN(2))}
+		p := fence.Pass{Resource: fmt.Sprint("r", rand.IntN(3)), Token: fence.Token(1<<52 + rand.Uint64N(1+uint64(i/4))), Mode: fence.Mode(rand.IntN(2))}
 		want, got := twin.Check(p.Resource, p.Token, p.Mode), gate.Check(t.Context(), p)
 		if fmt.Sprint(want) != fmt.Sprint(got) || errors.Is(want, driver.ErrStale) != errors.Is(got, driver.ErrStale) {
 			t.Fatalf("%+v: got %v; want %v", p, got, want)
@@ -52,7 +52,7 @@ const set = `redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]`
 func TestStaleWritesNothing(t *testing.T) {
 	rc := client(t, services.Redis(t).URL())
 	gate := fenceredis.Gate{Client: rc}
-	write := func(token uint64, value string) error {
+	write := func(token fence.Token, value string) error {
 		m, err := gate.Run(t.Context(), fence.Pass{Resource: "a", Token: token}, set, []string{"{a}:x"}, []string{value})
 		if err == nil {
 			if got, _ := m.ToString(); got != value {
@@ -77,7 +77,7 @@ func TestNewestWins(t *testing.T) {
 	rc := client(t, services.Redis(t).URL())
 	gate := fenceredis.Gate{Client: rc}
 	var all sync.WaitGroup
-	for token := uint64(1); token <= 50; token++ {
+	for token := fence.Token(1); token <= 50; token++ {
 		all.Go(func() {
 			_, err := gate.Run(t.Context(), fence.Pass{Resource: "a", Token: token}, set, []string{"{a}:x"}, []string{fmt.Sprint(token)})
 			if err != nil && !errors.Is(err, driver.ErrStale) {

@@ -15,19 +15,19 @@ import (
 
 // claimJSON is a holder or waiter for programs.
 type claimJSON struct {
-	Owner     string  `json:"owner,omitempty"`
-	Meta      string  `json:"meta,omitempty"`
-	Mode      string  `json:"mode,omitempty"`
-	Weight    int64   `json:"weight,omitempty"`
-	Token     uint64  `json:"token,omitempty"`
-	Session   string  `json:"session,omitempty"`
-	Value     *string `json:"value,omitempty"`
-	Base64    []byte  `json:"value_base64,omitempty"`
-	For       float64 `json:"for_seconds"`
-	ExpiresIn float64 `json:"expires_in_seconds,omitempty"`
-	Position  int     `json:"position,omitempty"`
-	Revoked   bool    `json:"revoked,omitempty"`
-	Stale     bool    `json:"stale,omitempty"`
+	Owner     string         `json:"owner,omitempty"`
+	Meta      string         `json:"meta,omitempty"`
+	Mode      string         `json:"mode,omitempty"`
+	Weight    int64          `json:"weight,omitempty"`
+	Token     holdfast.Token `json:"token,omitempty"`
+	Session   string         `json:"session,omitempty"`
+	Value     *string        `json:"value,omitempty"`
+	Base64    []byte         `json:"value_base64,omitempty"`
+	For       float64        `json:"for_seconds"`
+	ExpiresIn float64        `json:"expires_in_seconds,omitempty"`
+	Position  int            `json:"position,omitempty"`
+	Revoked   bool           `json:"revoked,omitempty"`
+	Stale     bool           `json:"stale,omitempty"`
 }
 
 func claimOf(c holdfast.Claim) claimJSON {
@@ -100,7 +100,7 @@ func row(r holdfast.Resource) []string {
 	owner, token, held := "-", "-", "-"
 	if len(r.Holders) > 0 {
 		h := r.Holders[0]
-		owner, token, held = dash(h.Owner), strconv.FormatUint(h.Token, 10), span(h.Held)
+		owner, token, held = dash(h.Owner), strconv.FormatUint(uint64(h.Token), 10), span(h.Held)
 	}
 	if n := r.Holding - 1; n > 0 {
 		owner += fmt.Sprintf(" and %d more", n)
@@ -129,7 +129,7 @@ func (a *app) showCommand() *cobra.Command {
 func claimRows(r holdfast.Resource) [][]string {
 	var rows [][]string
 	for _, c := range r.Holders {
-		rows = append(rows, claimRow("holds", strconv.FormatUint(c.Token, 10), c))
+		rows = append(rows, claimRow("holds", strconv.FormatUint(uint64(c.Token), 10), c))
 	}
 	for _, c := range r.Waiters {
 		rows = append(rows, claimRow(strconv.Itoa(c.Position), "-", c))
@@ -191,7 +191,7 @@ func onlyHolder(ctx context.Context, s *holdfast.Space, name string) (uint64, er
 	case 0:
 		return 0, &failure{code: exitNo, err: fmt.Errorf("release %q: nobody holds it", name), hint: "holdfast ls tells what is held"}
 	case 1:
-		return r.Holders[0].Token, nil
+		return uint64(r.Holders[0].Token), nil
 	}
 	return 0, usagef("holdfast show "+argument(name)+" tells the tokens; choose one with --token", "release %q: %d hold it", name, len(r.Holders))
 }

@@ -16,23 +16,23 @@ import (
 
 // eventJSON is an event for programs.
 type eventJSON struct {
-	Revision uint64     `json:"revision"`
-	Event    string     `json:"event"`
-	Name     string     `json:"name,omitempty"`
-	Token    uint64     `json:"token,omitempty"`
-	Owner    string     `json:"owner,omitempty"`
-	Number   uint64     `json:"number,string,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Value    *string    `json:"value,omitempty"`
-	Base64   []byte     `json:"value_base64,omitempty"`
-	Previous *eventPrev `json:"previous,omitempty"`
+	Revision holdfast.Revision `json:"revision"`
+	Event    string            `json:"event"`
+	Name     string            `json:"name,omitempty"`
+	Token    holdfast.Token    `json:"token,omitempty"`
+	Owner    string            `json:"owner,omitempty"`
+	Number   uint64            `json:"number,string,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Value    *string           `json:"value,omitempty"`
+	Base64   []byte            `json:"value_base64,omitempty"`
+	Previous *eventPrev        `json:"previous,omitempty"`
 }
 
 // eventPrev is what a key was before.
 type eventPrev struct {
-	Value    *string `json:"value,omitempty"`
-	Base64   []byte  `json:"value_base64,omitempty"`
-	Modified uint64  `json:"modified"`
+	Value    *string           `json:"value,omitempty"`
+	Base64   []byte            `json:"value_base64,omitempty"`
+	Modified holdfast.Revision `json:"modified"`
 }
 
 func eventOf(e holdfast.Event) eventJSON {
@@ -131,7 +131,7 @@ func (a *app) watch(w *watching, prefix string) error {
 
 // eventText is an event in one line.
 func eventText(e holdfast.Event) string {
-	parts := []string{strconv.FormatUint(e.Revision, 10), e.String()}
+	parts := []string{strconv.FormatUint(uint64(e.Revision), 10), e.String()}
 	add := func(format string, is bool, v any) {
 		if is {
 			parts = append(parts, fmt.Sprintf(format, v))

@@ -11,7 +11,7 @@ import (
 
 // Force ends the claim on a name that has a token.
 func (c *Client) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceReply, error) {
-	cmd := core.Command{Op: core.OpForce, Name: r.Name, Token: r.Token}
+	cmd := core.Command{Op: core.OpForce, Name: r.Name, Token: uint64(r.Token)}
 	if r.Now {
 		cmd.Flags = core.Now
 	}

@@ -111,7 +111,7 @@ func (k *acquisition) await(ctx context.Context, shared bool) (g driver.Grant, a
 }
 
 func (k *acquisition) grant() driver.Grant {
-	g := driver.Grant{Token: k.call.Result.Token, Session: k.u.session, Handle: k}
+	g := driver.Grant{Token: driver.Token(k.call.Result.Token), Session: k.u.session, Handle: k}
 	if k.call.Deadline != 0 {
 		g.Deadline = k.c.g.Time(k.call.Deadline)
 	}

@@ -30,7 +30,7 @@ func (c *Client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 
 // InspectMachine answers an Inspect from a machine, as of the cluster time now.
 func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) (driver.InspectReply, error) {
-	reply := driver.InspectReply{Revision: m.Revision()}
+	reply := driver.InspectReply{Revision: driver.Revision(m.Revision())}
 	if r.Prefix {
 		var list []core.ResourceInfo
 		list, reply.Next = m.List(namespace, r.Name, r.After, cmp.Or(max(r.Max, 0), core.MaxNames))

@@ -15,5 +15,5 @@ func (c *Client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	if err != nil {
 		return nil, err
 	}
-	return &driver.TxnReply{OK: res.OK, Revision: res.Revision, Results: convert.Results(at, res.Keys)}, nil
+	return &driver.TxnReply{OK: res.OK, Revision: driver.Revision(res.Revision), Results: convert.Results(at, res.Keys)}, nil
 }

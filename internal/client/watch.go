@@ -28,7 +28,7 @@ func (c *Client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 			return
 		}
 		defer f.Close()
-		if !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: first}, nil) {
+		if !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: driver.Revision(first)}, nil) {
 			return
 		}
 		c.follow(ctx, f, yield)
@@ -52,7 +52,7 @@ func (c *Client) follow(caller context.Context, f Feed, yield func(driver.Event,
 			yield(driver.Event{}, err)
 			return
 		}
-		if resync != 0 && !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: resync}, nil) {
+		if resync != 0 && !yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: driver.Revision(resync)}, nil) {
 			return
 		}
 		for i := range events {

@@ -24,7 +24,7 @@ func Left(now, deadline int64) time.Duration {
 // Resource is a name with those who hold and await it.
 func Resource(now int64, r *core.ResourceInfo) driver.Resource {
 	return driver.Resource{
-		Name: r.Name, Kind: driver.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, Created: r.Created, Modified: r.Modified,
+		Name: r.Name, Kind: driver.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, Created: driver.Revision(r.Created), Modified: driver.Revision(r.Modified),
 		Holding: r.Holding, Waiting: r.Waiting,
 		Holders: Claims(now, r.Holders), Waiters: Claims(now, r.Waiters), More: r.Next != core.Cursor{},
 	}
@@ -36,9 +36,9 @@ func Claims(now int64, infos []core.ClaimInfo) []driver.Claim {
 	for i := range infos {
 		k := &infos[i]
 		list = append(list, driver.Claim{
-			Name: k.Name, Kind: driver.ResourceKind(k.Kind), Mode: driver.Mode(k.Mode), Weight: k.Weight, Token: k.Token,
+			Name: k.Name, Kind: driver.ResourceKind(k.Kind), Mode: driver.Mode(k.Mode), Weight: k.Weight, Token: driver.Token(k.Token),
 			Owner: k.Owner, Meta: k.Meta, Session: driver.SessionID(k.Session), Value: slices.Clone(k.Value),
-			Created: k.Created, Modified: k.Modified, Version: k.Version,
+			Created: driver.Revision(k.Created), Modified: driver.Revision(k.Modified), Version: k.Version,
 			Held: time.Duration(max(now-k.Since, 0)), ExpiresIn: Left(now, k.Ends),
 			Position: k.Position, Before: driver.SessionID(k.Before), Revoked: k.Revoked, Stale: k.Stale,
 		})
@@ -53,7 +53,7 @@ func Holders(now int64, holders []core.Holder, wants []core.Want) []driver.Claim
 	for i := range holders {
 		h := &holders[i]
 		list[i] = driver.Claim{
-			Mode: driver.Mode(h.Mode), Weight: h.Weight, Token: h.Token, Owner: h.Owner, Meta: h.Meta,
+			Mode: driver.Mode(h.Mode), Weight: h.Weight, Token: driver.Token(h.Token), Owner: h.Owner, Meta: h.Meta,
 			Session: driver.SessionID(h.Session), Held: time.Duration(max(now-h.Since, 0)), Revoked: h.Revoked,
 			ExpiresIn: Left(now, h.Deadline),
 		}
@@ -112,7 +112,7 @@ func Results(now int64, keys []core.KeyResult) []driver.OpResult {
 // KV is a key.
 func KV(now int64, k *core.Key) *driver.KV {
 	return &driver.KV{
-		Key: k.Name, Value: bytes.Clone(k.Value), Created: k.Created, Modified: k.Modified, Version: k.Version,
+		Key: k.Name, Value: bytes.Clone(k.Value), Created: driver.Revision(k.Created), Modified: driver.Revision(k.Modified), Version: k.Version,
 		Session: driver.SessionID(k.Lease), ExpiresIn: Left(now, k.Deadline),
 	}
 }
@@ -120,8 +120,8 @@ func KV(now int64, k *core.Key) *driver.KV {
 // Event is an event; previous: with what was there before.
 func Event(now int64, e *core.Event, previous bool) driver.Event {
 	d := driver.Event{
-		Revision: e.Revision, Ordinal: e.Ordinal, Kind: e.Kind.String(), Verb: e.Verb.String(), Name: e.Name,
-		Token: e.Token, Owner: e.Owner, Mode: driver.Mode(e.Mode), Weight: e.Weight, Session: driver.SessionID(e.Session),
+		Revision: driver.Revision(e.Revision), Ordinal: e.Ordinal, Kind: e.Kind.String(), Verb: e.Verb.String(), Name: e.Name,
+		Token: driver.Token(e.Token), Owner: e.Owner, Mode: driver.Mode(e.Mode), Weight: e.Weight, Session: driver.SessionID(e.Session),
 		Value: bytes.Clone(e.Value), Reason: reasons[e.Reason], Number: e.Number,
 	}
 	if e.Kind == core.EventSession {

@@ -269,7 +269,7 @@ var others = []Operation{
 		x.client()
 		x.arm()
 		r, err := x.client().Inspect(x.ctx, n.text)
-		if x.said(err) == nil && (len(r.Holders) != 1 || r.Holders[0].Token != uint64(hold.Token())) {
+		if x.said(err) == nil && (len(r.Holders) != 1 || r.Holders[0].Token != hold.Token()) {
 			x.broken("Inspect tells %+v of a name that is held with the token %d", r.Holders, hold.Token())
 		}
 		x.must("release", hold.Release())

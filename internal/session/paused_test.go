@@ -55,10 +55,10 @@ func TestPausedMachine(t *testing.T) {
 		t.Fatalf("a holder that cannot know of its loss has a deadline of %d, %t", d, ok)
 	}
 	var gate fence.Gate
-	if err := gate.Check("a", second, fence.Exclusive); err != nil {
+	if err := gate.Check("a", fence.Token(second), fence.Exclusive); err != nil {
 		t.Fatal(err)
 	}
-	if err := gate.Check("a", first, fence.Exclusive); first == 0 || !errors.Is(err, driver.ErrStale) {
+	if err := gate.Check("a", fence.Token(first), fence.Exclusive); first == 0 || !errors.Is(err, driver.ErrStale) {
 		t.Errorf("the token %d after %d: %v", first, second, err)
 	}
 }

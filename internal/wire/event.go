@@ -11,7 +11,7 @@ func KeyValue(k *driver.KV) *pb.KeyValue {
 		return nil
 	}
 	return &pb.KeyValue{
-		Key: k.Key, Value: k.Value, CreateRevision: k.Created, ModRevision: k.Modified, Version: k.Version,
+		Key: k.Key, Value: k.Value, CreateRevision: uint64(k.Created), ModRevision: uint64(k.Modified), Version: k.Version,
 		Session: Session(k.Session), ExpiresInMs: ms(k.ExpiresIn),
 	}
 }
@@ -21,7 +21,7 @@ func keyValue(k *pb.KeyValue) *driver.KV {
 		return nil
 	}
 	return &driver.KV{
-		Key: k.GetKey(), Value: k.GetValue(), Created: k.GetCreateRevision(), Modified: k.GetModRevision(), Version: k.GetVersion(),
+		Key: k.GetKey(), Value: k.GetValue(), Created: driver.Revision(k.GetCreateRevision()), Modified: driver.Revision(k.GetModRevision()), Version: k.GetVersion(),
 		Session: LeaseID(k.GetSession()), ExpiresIn: duration(k.GetExpiresInMs()),
 	}
 }
@@ -32,7 +32,7 @@ func Events(list []driver.Event) []*pb.Event {
 	for i := range list {
 		e := &list[i]
 		out[i] = &pb.Event{
-			Revision: e.Revision, Ordinal: e.Ordinal, Kind: e.Kind, Verb: e.Verb, Name: e.Name, Token: e.Token, Owner: e.Owner,
+			Revision: uint64(e.Revision), Ordinal: e.Ordinal, Kind: e.Kind, Verb: e.Verb, Name: e.Name, Token: uint64(e.Token), Owner: e.Owner,
 			Mode: Mode(e.Mode), Weight: e.Weight, Session: Session(e.Session), Value: e.Value, Reason: e.Reason, Number: e.Number,
 			Kv: KeyValue(e.KV), PrevKv: KeyValue(e.Prev),
 		}
@@ -45,7 +45,7 @@ func ToEvents(list []*pb.Event) []driver.Event {
 	out := make([]driver.Event, len(list))
 	for i, e := range list {
 		out[i] = driver.Event{
-			Revision: e.GetRevision(), Ordinal: e.GetOrdinal(), Kind: e.GetKind(), Verb: e.GetVerb(), Name: e.GetName(), Token: e.GetToken(),
+			Revision: driver.Revision(e.GetRevision()), Ordinal: e.GetOrdinal(), Kind: e.GetKind(), Verb: e.GetVerb(), Name: e.GetName(), Token: driver.Token(e.GetToken()),
 			Owner: e.GetOwner(), Mode: mode(e.GetMode()), Weight: e.GetWeight(), Session: LeaseID(e.GetSession()), Value: e.GetValue(),
 			Reason: e.GetReason(), Number: e.GetNumber(), KV: keyValue(e.GetKv()), Prev: keyValue(e.GetPrevKv()),
 		}
@@ -56,13 +56,13 @@ func ToEvents(list []*pb.Event) []driver.Event {
 // WatchRequest is what to follow.
 func WatchRequest(r *driver.WatchRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{
-		Prefix: r.Prefix, Exact: r.Exact, FromRevision: r.From, Patterns: r.Patterns, Glob: r.Glob, Previous: r.Previous,
+		Prefix: r.Prefix, Exact: r.Exact, FromRevision: uint64(r.From), Patterns: r.Patterns, Glob: r.Glob, Previous: r.Previous,
 	}
 }
 
 // ToWatchRequest is what to follow.
 func ToWatchRequest(r *pb.WatchRequest) *driver.WatchRequest {
 	return &driver.WatchRequest{
-		Prefix: r.GetPrefix(), Exact: r.GetExact(), From: r.GetFromRevision(), Patterns: r.GetPatterns(), Glob: r.GetGlob(), Previous: r.GetPrevious(),
+		Prefix: r.GetPrefix(), Exact: r.GetExact(), From: driver.Revision(r.GetFromRevision()), Patterns: r.GetPatterns(), Glob: r.GetGlob(), Previous: r.GetPrevious(),
 	}
 }

@@ -55,8 +55,8 @@ func Claims(list []driver.Claim) []*pb.Claim {
 	for i := range list {
 		c := &list[i]
 		out[i] = &pb.Claim{
-			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: c.Token, Owner: c.Owner, Meta: c.Meta,
-			Session: Session(c.Session), Value: c.Value, CreateRevision: c.Created, ModRevision: c.Modified, Version: c.Version,
+			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: uint64(c.Token), Owner: c.Owner, Meta: c.Meta,
+			Session: Session(c.Session), Value: c.Value, CreateRevision: uint64(c.Created), ModRevision: uint64(c.Modified), Version: c.Version,
 			HeldMs: ms(c.Held), ExpiresInMs: ms(c.ExpiresIn), Position: int32(c.Position), Before: Session(c.Before), Revoked: c.Revoked, Stale: c.Stale,
 		}
 	}
@@ -67,9 +67,9 @@ func claims(list []*pb.Claim) []driver.Claim {
 	var out []driver.Claim
 	for _, c := range list {
 		out = append(out, driver.Claim{
-			Name: c.GetName(), Kind: driver.ResourceKind(c.GetKind()), Mode: mode(c.GetMode()), Weight: c.GetWeight(), Token: c.GetToken(),
+			Name: c.GetName(), Kind: driver.ResourceKind(c.GetKind()), Mode: mode(c.GetMode()), Weight: c.GetWeight(), Token: driver.Token(c.GetToken()),
 			Owner: c.GetOwner(), Meta: c.GetMeta(), Session: LeaseID(c.GetSession()), Value: c.GetValue(),
-			Created: c.GetCreateRevision(), Modified: c.GetModRevision(), Version: c.GetVersion(),
+			Created: driver.Revision(c.GetCreateRevision()), Modified: driver.Revision(c.GetModRevision()), Version: c.GetVersion(),
 			Held: duration(c.GetHeldMs()), ExpiresIn: duration(c.GetExpiresInMs()), Position: int(c.GetPosition()),
 			Before: LeaseID(c.GetBefore()), Revoked: c.GetRevoked(), Stale: c.GetStale(),
 		})
@@ -80,7 +80,7 @@ func claims(list []*pb.Claim) []driver.Claim {
 // Resource is one name.
 func Resource(r *driver.Resource) *pb.Resource {
 	return &pb.Resource{
-		Name: r.Name, Kind: pb.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, CreateRevision: r.Created, ModRevision: r.Modified,
+		Name: r.Name, Kind: pb.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, CreateRevision: uint64(r.Created), ModRevision: uint64(r.Modified),
 		Holders: Claims(r.Holders), Waiters: Claims(r.Waiters), Holding: int32(r.Holding), Waiting: int32(r.Waiting), More: r.More,
 	}
 }
@@ -89,7 +89,7 @@ func Resource(r *driver.Resource) *pb.Resource {
 func ToResource(r *pb.Resource) driver.Resource {
 	return driver.Resource{
 		Name: r.GetName(), Kind: driver.ResourceKind(r.GetKind()), Limit: r.GetLimit(), Used: r.GetUsed(),
-		Created: r.GetCreateRevision(), Modified: r.GetModRevision(), Holders: claims(r.GetHolders()), Waiters: claims(r.GetWaiters()),
+		Created: driver.Revision(r.GetCreateRevision()), Modified: driver.Revision(r.GetModRevision()), Holders: claims(r.GetHolders()), Waiters: claims(r.GetWaiters()),
 		Holding: int(r.GetHolding()), Waiting: int(r.GetWaiting()), More: r.GetMore(),
 	}
 }

@@ -16,7 +16,7 @@ func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspec
 		return nil, wire.Status(named(err, "inspect", r.GetName())).Err()
 	}
 	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{Name: r.GetName(), After: r.GetAfter(), Max: int(r.GetLimit())})
-	out := &pb.InspectResponse{Revision: reply.Revision, Next: reply.Next}
+	out := &pb.InspectResponse{Revision: uint64(reply.Revision), Next: reply.Next}
 	if len(reply.Resources) > 0 {
 		out.Resource = wire.Resource(&reply.Resources[0])
 	}
@@ -28,7 +28,7 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	reply, err := s.node.Inspect(ctx, namespace(ctx), &driver.InspectRequest{
 		Name: r.GetPrefix(), Prefix: true, After: r.GetAfter(), Max: cmp.Or(int(max(r.GetLimit(), 0)), 100),
 	})
-	out := &pb.ListResponse{Revision: reply.Revision, More: reply.Next != "", Next: reply.Next}
+	out := &pb.ListResponse{Revision: uint64(reply.Revision), More: reply.Next != "", Next: reply.Next}
 	for i := range reply.Resources {
 		out.Resources = append(out.Resources, wire.Resource(&reply.Resources[i]))
 	}

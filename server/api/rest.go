@@ -197,7 +197,7 @@ func restClaims(list []driver.Claim) (out []restClaim) {
 			mode = "shared"
 		}
 		out = append(out, restClaim{
-			HolderID: c.Owner, Token: c.Token, Weight: c.Weight, Mode: mode, HeldMS: c.Held.Milliseconds(),
+			HolderID: c.Owner, Token: uint64(c.Token), Weight: c.Weight, Mode: mode, HeldMS: c.Held.Milliseconds(),
 			ExpiresInMS: c.ExpiresIn.Milliseconds(), Position: c.Position, Revoked: c.Revoked,
 		})
 	}
