@@ -68,7 +68,7 @@ func (c *config) with(opts []HoldOption, r *spaceState) *config {
 		return c
 	}
 	changed := *c
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.hold(&changed)
 	}
 	changed.settle(r)

@@ -42,7 +42,7 @@ func New(d driver.Driver, opts ...Option) (*Space, error) {
 	}
 	var set setup
 	set.config.spec.Owner = defaultOwner()
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.open(&set)
 	}
 	r := newSpaceState(d, set.hooks)

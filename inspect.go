@@ -107,7 +107,7 @@ func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts
 		return 0, wrap("force release", full, err)
 	}
 	r := &driver.ForceRequest{Name: full, Token: token}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.force(r)
 	}
 	reply, err := s.r.d.Force(ctx, r)

@@ -1,12 +1,14 @@
 package holdfast
 
 import (
+	"iter"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Option sets up a Space: [TTL], [Owner], [Meta], [Require], [Hooks].
+// Option sets up a Space: [TTL], [Owner], [Meta], [Require], [Hooks]. A nil option, of
+// this or any other kind, sets nothing: a program may leave one out by a condition.
 type Option interface{ open(*setup) }
 
 // HoldOption shapes what is held: [TTL], [Owner], [Meta], [MaxHold], [MinHold],
@@ -26,6 +28,17 @@ type PutOption interface{ put(*putting) }
 type UnderOption interface {
 	HoldOption
 	PutOption
+}
+
+// given are the options that are not nil.
+func given[O any](opts []O) iter.Seq[O] {
+	return func(yield func(O) bool) {
+		for _, o := range opts {
+			if any(o) != nil && !yield(o) {
+				return
+			}
+		}
+	}
 }
 
 // TTL is how long a session outlives its last sign of life: 1 second to 24

@@ -43,7 +43,7 @@ const (
 // Sequence names a sequence; it does no I/O.
 func (s *Space) Sequence(name string, opts ...SequenceOption) *Sequence {
 	q := &Sequence{s: s, name: s.prefix + name, batch: defaultBatch, start: defaultStart}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.sequence(q)
 	}
 	if q.err = firstError(checkName(q.name, s.r.maxName()), s.cfg.err, q.check()); q.err == nil {

@@ -26,7 +26,7 @@ type Session struct {
 // Session opens a session of its own.
 func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, error) {
 	cfg := config{spec: s.cfg.spec, ttlSet: s.cfg.ttlSet, err: s.cfg.err}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.session(&cfg)
 	}
 	cfg.settle(s.r)

@@ -40,7 +40,7 @@ func GetOp(key string) Op { return Op{op: driver.Op{Kind: driver.OpGet, Key: key
 // answer beside all else; [OpResult.More] says whether that is all.
 func RangeOp(prefix string, opts ...RangeOption) Op {
 	op := driver.Op{Kind: driver.OpGet, Key: prefix, Prefix: true}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.ranging(&op)
 	}
 	return Op{op: op}
@@ -49,7 +49,7 @@ func RangeOp(prefix string, opts ...RangeOption) Op {
 // PutOp sets a key.
 func PutOp(key string, value []byte, opts ...PutOption) Op {
 	op := Op{op: driver.Op{Kind: driver.OpPut, Key: key, Value: value}}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.put(&op.put)
 	}
 	return op

@@ -41,7 +41,7 @@ func WithPrevious() WatchOption { return watchFunc(func(r *driver.WatchRequest) 
 // the last pair.
 func (s *Space) Watch(ctx context.Context, prefix string, from Revision, opts ...WatchOption) iter.Seq2[Event, error] {
 	r := &driver.WatchRequest{Prefix: s.prefix + prefix, From: from}
-	for _, o := range opts {
+	for o := range given(opts) {
 		o.watch(r)
 	}
 	err := firstError(checkPrefix(r.Prefix, s.r.maxName()), checkGlob(r.Glob), checkPatterns(r.Patterns))

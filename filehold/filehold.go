@@ -20,7 +20,12 @@ func Open(dir string, opts ...holdfast.Option) (*holdfast.Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	return holdfast.New(d, opts...)
+	s, err := holdfast.New(d, opts...)
+	if err != nil {
+		_ = d.Close(context.Background())
+		return nil, err
+	}
+	return s, nil
 }
 
 // New returns a driver on dir, for [holdfast.New].

@@ -56,6 +56,17 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+// An Open that refuses an option leaves nothing open.
+func TestRefusedOpenLeavesNothing(t *testing.T) {
+	dir, before := t.TempDir(), openFiles(t)
+	for range 20 {
+		if _, err := filehold.Open(dir, holdfast.TTL(5)); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Fatalf("a TTL of 5 ns: %v", err)
+		}
+	}
+	eventually(t, "files are open", func() bool { return openFiles(t) <= before })
+}
+
 func openFiles(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")

@@ -49,7 +49,12 @@ func Open(cfg Config, opts ...holdfast.Option) (*holdfast.Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	return holdfast.New(d, opts...)
+	s, err := holdfast.New(d, opts...)
+	if err != nil {
+		_ = d.Close(context.Background())
+		return nil, err
+	}
+	return s, nil
 }
 
 // New returns a driver on a server, for [holdfast.New].

@@ -19,7 +19,13 @@ import (
 // until the node leads, or answer ErrUnavailable. When the node stops, calls
 // answer ErrClosed and all holds end.
 func (s *Server) Space(opts ...holdfast.Option) (*holdfast.Space, error) {
-	return holdfast.New(s.Driver(), opts...)
+	d := s.Driver()
+	space, err := holdfast.New(d, opts...)
+	if err != nil {
+		_ = d.Close(context.Background())
+		return nil, err
+	}
+	return space, nil
 }
 
 // Driver is what Space is made of, for [holdfast.New].
