@@ -98,7 +98,7 @@ func sweepBesideOthers(ctx context.Context, e *Env) {
 	for i := range spaces {
 		spaces[i] = e.Client()
 	}
-	end := e.sweepOn(ctx)
+	whole, end := e.sweepOn(ctx)
 	defer end()
 	together(clients, func(c int) {
 		for i := range rounds {
@@ -107,6 +107,9 @@ func sweepBesideOthers(ctx context.Context, e *Env) {
 			want(inside[n].Add(1) == 1, "two hold a name at a time")
 			before := last[n].Swap(uint64(h.Token()))
 			want(before < uint64(h.Token()), "after the token %d came %d", before, h.Token())
+			if i == 0 {
+				done(whole(ctx))
+			}
 			inside[n].Add(-1)
 			done(h.Release())
 		}
@@ -114,20 +117,37 @@ func sweepBesideOthers(ctx context.Context, e *Env) {
 	done(end())
 }
 
-// sweepOn sweeps again and again until the function returned is called, which
-// tells what failed.
-func (e *Env) sweepOn(ctx context.Context) (end func() error) {
+// sweepOn sweeps again and again until end is called, which tells what failed. One
+// sweep at least begins and ends while a call of whole lasts.
+func (e *Env) sweepOn(ctx context.Context) (whole func(context.Context) error, end func() error) {
 	d := must(e.Driver(ctx))
 	sweeping, stop := context.WithCancel(ctx)
+	swept := make(chan struct{})
 	b := later(func() (struct{}, error) {
 		for {
 			_, err := d.Sweep(sweeping, &driver.SweepRequest{Prefix: e.Prefix()})
 			if sweeping.Err() != nil || err != nil {
 				return struct{}{}, err
 			}
+			select {
+			case swept <- struct{}{}:
+			default:
+			}
 		}
 	})
-	return sync.OnceValue(func() error {
+	whole = func(ctx context.Context) error {
+		for range 2 { // the first may have begun before
+			select {
+			case <-swept:
+			case <-b.ended:
+				return b.err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	return whole, sync.OnceValue(func() error {
 		stop()
 		<-b.ended
 		if errors.Is(b.err, context.Canceled) {

@@ -63,7 +63,11 @@ func (e *engine) appear() error {
 	if err := flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return &fs.PathError{Op: "flock", Path: path, Err: err}
 	}
-	return e.slots.open(e.liveFile(e.proc, claimsExt), e.perm)
+	claims := e.liveFile(e.proc, claimsExt)
+	if err := e.linkNew(lockTemp, claims); err != nil { // others read it as soon as it is there
+		return err
+	}
+	return e.slots.open(claims)
 }
 
 // vanish removes the files of a process, the pipe last.

@@ -16,7 +16,7 @@ import (
 // it too, whatever the umask is then. What others may open by its name appears there
 // with its mode, since between making and changing it they would be refused.
 
-// lockTemp is what a lock file is called before it has its mode.
+// lockTemp is what a lock file or a list of claims is called before it has its mode.
 const lockTemp = "lock"
 
 // dirPerm is the mode of directories beside files of a mode. What is made in one

@@ -22,11 +22,8 @@ type slots struct {
 // chunkSlots is by how many slots the file grows.
 const chunkSlots = 64
 
-func (s *slots) open(path string, perm fs.FileMode) (err error) {
-	if s.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o666); err != nil {
-		return err
-	}
-	if _, err := setPerm(s.f, perm); err != nil {
+func (s *slots) open(path string) (err error) {
+	if s.f, err = os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0); err != nil {
 		return err
 	}
 	return s.grow()
