@@ -118,6 +118,19 @@ guards:
 	}
 }
 
+// A file may say of which version of YAML it is, where YAML lets it; what looks like that
+// further down is text.
+func TestDirective(t *testing.T) {
+	for _, head := range []string{"%YAML 1.2\n---\n", "%YAML 1.1\n---\n", "%YAML\t1.2 # new\n---\n", "\ufeff%YAML 1.2\n---\n", "# a\n\n  # b\n%YAML 1.2\r\n---\n", "%TAG !a! tag:a,2000:\n%YAML 1.2\n---\n", ""} {
+		text := head + "guards:\n  g:\n    when:\n      file_exists: >-\n        %YAML 1.2\n"
+		same(t, "f.yaml", text, guard.FileExists("%YAML 1.2"))
+		data := []byte(text)
+		if _, err := guardfile.Parse("f.yaml", data); err != nil || string(data) != text {
+			t.Errorf("%q: the caller's bytes are %q", text, data)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ file, text, want string }{
 		// keys
@@ -139,7 +152,7 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", wrap("{1: a}"), `f.yaml:3:12: a key wants a text, this is a whole number; write it in quotes: "1"`},
 		// types
 		{"f.yaml", wrap("{lock_free: 12}"), `f.yaml:3:23: lock_free.name wants a text, this is a whole number; write it in quotes: "12"`},
-		{"f.yaml", wrap("{branch_exists: 1.20}"), `f.yaml:3:27: branch_exists.branch wants a text, this is a number with a fraction; write it in quotes: "1.20"`},
+		{"f.yaml", wrap("{branch_exists: 1.20}"), `f.yaml:3:27: branch_exists.branch wants a text, this is a number with a point or an exponent; write it in quotes: "1.20"`},
 		{"f.yaml", wrap("{branch_exists: 2026-01-02}"), `f.yaml:3:27: branch_exists.branch wants a text, this is a date; write it in quotes: "2026-01-02"`},
 		{"f.yaml", wrap("{file_exists: true}"), `f.yaml:3:25: file_exists.path wants a text, this is true or false; write it in quotes: "true"`},
 		{"f.yaml", wrap("{file_exists: }"), `f.yaml:3:25: file_exists.path wants a text, this is nothing`},
@@ -154,7 +167,13 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", wrap("{semaphore_available: {name: a, weight: 0}}"), `f.yaml:3:51: semaphore_available.weight: 0 is below 1`},
 		{"f.yaml", wrap("{semaphore_available: {name: a, weight: 010}}"), `f.yaml:3:51: semaphore_available.weight: 010 is not a plain decimal number of 64 bits`},
 		{"f.json", `{"guards":{"g":{"when":{"counter":{"name":"a","equals":9223372036854775808}}}}}`, `f.json:1:56: counter.equals: 9223372036854775808 is not a plain decimal number of 64 bits`},
-		{"f.json", `{"guards":{"g":{"when":{"counter":{"name":"a","equals":1e3}}}}}`, `f.json:1:56: counter.equals wants a whole number, this is a number with a fraction`},
+		{"f.json", `{"guards":{"g":{"when":{"counter":{"name":"a","equals":1e3}}}}}`, `f.json:1:56: counter.equals wants a whole number, this is a number with a point or an exponent`},
+		{"f.yaml", wrap("{counter: {name: a, equals: 1e3}}"), `f.yaml:3:39: counter.equals wants a whole number, this is a number with a point or an exponent`},
+		{"f.yaml", wrap("{counter: {name: a, equals: 123456789012345678901234567890}}"), `f.yaml:3:39: counter.equals: 123456789012345678901234567890 is not a plain decimal number of 64 bits`},
+		{"f.yaml", wrap("{counter: {name: a, equals: -99999999999999999999}}"), `f.yaml:3:39: counter.equals: -99999999999999999999 is not a plain decimal number of 64 bits`},
+		{"f.yaml", wrap("{lock_free: 99999999999999999999}"), `f.yaml:3:23: lock_free.name wants a text, this is a whole number; write it in quotes: "99999999999999999999"`},
+		{"f.yaml", "%YAML 2.0\n---\nguards: {}\n", `f.yaml:1:1: not YAML: found incompatible YAML document`},
+		{"f.yaml", "# a\n%YAML 1.2\n---\nguards: {g: 1}\n", `f.yaml:4:13: the guard "g" wants a mapping, this is a whole number`},
 		{"f.yaml", wrap(`{lock_free: ""}`), `f.yaml:3:23: lock_free.name: the text is empty`},
 		{"f.yaml", wrap(`{lock_free: "a\nb"}`), `f.yaml:3:12: guard: lock_free: a text has more than 4096 bytes or a control character: invalid argument`},
 		{"f.yaml", wrap(`{time_window: {from: "24:00", to: "8:00"}}`), `f.yaml:3:32: time_window.from: "24:00" is not a time of the day such as "08:30"` + "\n" + `f.yaml:3:45: time_window.to: "8:00" is not a time of the day such as "08:30"`},

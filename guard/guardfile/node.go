@@ -23,7 +23,7 @@ const (
 	isList     shape = "a list"
 	isText     shape = "a text"
 	isInteger  shape = "a whole number"
-	isFraction shape = "a number with a fraction"
+	isFraction shape = "a number with a point or an exponent"
 	isBoolean  shape = "true or false"
 	isNothing  shape = "nothing"
 	isDate     shape = "a date"

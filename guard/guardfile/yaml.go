@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -15,7 +16,7 @@ var shapes = map[string]shape{
 }
 
 func (p *parser) readYAML(data []byte) *node {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec := yaml.NewDecoder(bytes.NewReader(asVersion11(data)))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); err == io.EOF {
 		p.fail(place{1, 1}, "a file begins with guards:", "the file is empty")
@@ -32,6 +33,38 @@ func (p *parser) readYAML(data []byte) *node {
 		return nil
 	}
 	return plant(doc.Content[0], map[*yaml.Node]*node{})
+}
+
+// version12 is the directive of YAML 1.2 before a document, behind comments and other
+// directives only.
+var version12 = regexp.MustCompile(`^(?:\x{FEFF})?(?:[ \t]*(?:#.*)?\r?\n|%.*\n)*?%YAML[ \t]+1\.(2)[ \t]*(?:[ \t]#.*)?\r?\n`)
+
+// asVersion11 has a document of YAML 1.2 say 1.1, the one directive that our reader of
+// YAML takes; it reads both alike. Places stay what they are.
+func asVersion11(data []byte) []byte {
+	m := version12.FindSubmatchIndex(data)
+	if m == nil {
+		return data
+	}
+	changed := bytes.Clone(data)
+	changed[m[2]] = '1'
+	return changed
+}
+
+// whole are numbers without a point or an exponent, of any size.
+var whole = regexp.MustCompile(`^[-+]?[0-9][0-9_]*$`)
+
+// shapeOf is that of a scalar, list or mapping. A whole number that has no place in 64
+// bits is a float for the reader of YAML, and still whole.
+func shapeOf(y *yaml.Node) shape {
+	tag := y.ShortTag()
+	switch is := shapes[tag]; {
+	case is == isFraction && whole.MatchString(y.Value):
+		return isInteger
+	case is != "":
+		return is
+	}
+	return shape("a value with the tag " + tag)
 }
 
 // syntax notes what the parser of YAML has to say.
@@ -52,10 +85,7 @@ func plant(y *yaml.Node, done map[*yaml.Node]*node) *node {
 	if n := done[y]; n != nil {
 		return n
 	}
-	n := &node{place: place{y.Line, y.Column}, text: y.Value, is: shapes[y.ShortTag()]}
-	if n.is == "" {
-		n.is = shape("a value with the tag " + y.ShortTag())
-	}
+	n := &node{place: place{y.Line, y.Column}, text: y.Value, is: shapeOf(y)}
 	done[y] = n
 	for i, c := range y.Content {
 		if y.Kind == yaml.MappingNode && i%2 == 0 {
