@@ -23,10 +23,11 @@ const (
 	ErrLost = driver.ErrLost
 	// ErrReleased: the hold was given back.
 	ErrReleased = driver.ErrReleased
-	// ErrConflict: a differing limit or kind, a failed compare, a second
-	// upgrader, a hold that cannot be joined.
+	// ErrConflict: a differing limit or kind, a failed compare, a hold that cannot
+	// be joined.
 	ErrConflict = driver.ErrConflict
-	// ErrDeadlock: two callers wait for each other. It is ErrConflict too.
+	// ErrDeadlock: two callers wait for each other, or would, as a second upgrader
+	// does. It is ErrConflict too.
 	ErrDeadlock = driver.ErrDeadlock
 	// ErrNotFound: there is no such key, session or leader. It is fs.ErrNotExist
 	// too.

@@ -36,7 +36,7 @@ func (m *RWMutex) Writer() *Mutex { return &m.writer }
 // Upgrade turns a reader's hold into the writer's, waiting for the other
 // readers, ahead of the queue. The result is a new Hold with a new
 // token, and read is over. If it fails, read stays as it is; a second upgrader
-// of the same name gets ErrConflict at once, since each would wait for the
+// of the same name gets ErrDeadlock at once, since each would wait for the
 // other.
 func (m *RWMutex) Upgrade(ctx context.Context, read *Hold) (*Hold, error) {
 	return m.change(ctx, "upgrade", read, aReader, aWriter)

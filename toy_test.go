@@ -384,7 +384,7 @@ func (c *toyClaim) up(ctx context.Context, lost func(error)) (driver.Grant, erro
 	n := t.name(c.wants[0].Name)
 	if slices.ContainsFunc(n.holders, func(o *toyClaim) bool { return o.upgrade }) {
 		t.mu.Unlock()
-		return driver.Grant{}, driver.Errorf("", "", driver.ErrConflict, "another reader upgrades; release and start over")
+		return driver.Grant{}, driver.Errorf("", "", driver.ErrDeadlock, "another reader upgrades; release and start over")
 	}
 	c.upgrade = true
 	for len(n.holders) > 1 {

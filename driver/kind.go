@@ -47,10 +47,10 @@ const (
 	ErrLost Kind = "lost"
 	// ErrReleased: the hold was given back.
 	ErrReleased Kind = "released"
-	// ErrConflict: a differing limit or kind, a failed compare, a second
-	// upgrader.
+	// ErrConflict: a differing limit or kind, a failed compare.
 	ErrConflict Kind = "conflict"
-	// ErrDeadlock: two callers wait for each other. It is ErrConflict too.
+	// ErrDeadlock: two callers wait for each other, or would, as a second upgrader
+	// does. It is ErrConflict too.
 	ErrDeadlock Kind = "deadlock"
 	// ErrNotFound: there is no such key, session or leader. It is fs.ErrNotExist
 	// too.

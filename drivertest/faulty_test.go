@@ -95,7 +95,7 @@ var faults = map[string]string{
 	"Upgrade/OnlyReader":        "upgrade keeps the token",
 	"Upgrade/WaitsForReaders":   "upgrade waits for nobody",
 	"Upgrade/GoesFirst":         "upgrade queues",
-	"Upgrade/SecondIsConflict":  "second upgrader waits",
+	"Upgrade/SecondIsDeadlock":  "second upgrader waits",
 	"Upgrade/CancelKeepsReader": "cancelled upgrade drops",
 	"Upgrade/Downgrade":         "downgrade takes a token",
 

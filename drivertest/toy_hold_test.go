@@ -138,7 +138,7 @@ func (h *handle) upgrade(ctx context.Context, ch driver.Change) (driver.Grant, e
 			return c.token == 0 && c.upgrade != nil && c.want(up.Wants[0].Name) != nil
 		})
 		if second && !e.has("second upgrader waits") {
-			err = refusal(driver.ErrConflict, "another reader is upgrading; release and begin anew")
+			err = refusal(driver.ErrDeadlock, "another reader is upgrading; release and begin anew")
 			return
 		}
 		e.claims = append(e.claims, up)

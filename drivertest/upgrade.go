@@ -17,8 +17,8 @@ var upgradeCases = []Case{
 		Promise: "An upgrade waits for the other readers and keeps new ones out."},
 	{Name: "Upgrade/GoesFirst", Needs: upgrade, Run: run(upgradeGoesFirst),
 		Promise: "An upgrade goes before the writers that wait."},
-	{Name: "Upgrade/SecondIsConflict", Needs: upgrade, Run: run(upgradeSecondIsConflict),
-		Promise: "A second upgrader gets ErrConflict at once, and both keep what they hold."},
+	{Name: "Upgrade/SecondIsDeadlock", Needs: upgrade, Run: run(upgradeSecondIsDeadlock),
+		Promise: "A second upgrader gets ErrDeadlock at once, and both keep what they hold."},
 	{Name: "Upgrade/CancelKeepsReader", Needs: upgrade, Run: run(upgradeCancelKeepsReader),
 		Promise: "An upgrade that is cancelled leaves the reader's hold with its token."},
 	{Name: "Upgrade/Downgrade", Needs: upgrade, Run: run(upgradeDowngrade),
@@ -72,12 +72,12 @@ func upgradeGoesFirst(ctx context.Context, e *Env) {
 	want(writer.granted(ctx).Token() > upgraded.Token(), "the writer that waited has an older token than the upgrade")
 }
 
-func upgradeSecondIsConflict(ctx context.Context, e *Env) {
+func upgradeSecondIsDeadlock(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
 	first, other := must(a.RWMutex("rw").Reader().Acquire(ctx)), must(b.RWMutex("rw").Reader().Acquire(ctx))
 	up := later(func() (*holdfast.Hold, error) { return a.RWMutex("rw").Upgrade(ctx, first) })
 	waiters(ctx, b, "rw", 1)
-	refused(second(b.RWMutex("rw").Upgrade(ctx, other)), holdfast.ErrConflict, "a second Upgrade")
+	refused(second(b.RWMutex("rw").Upgrade(ctx, other)), holdfast.ErrDeadlock, "a second Upgrade")
 	done(other.Err())
 	want(!up.over(), "the first upgrader was granted beside another reader")
 	done(other.Release())

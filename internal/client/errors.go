@@ -18,7 +18,7 @@ func failure(c *Client, u *User, call *session.Call) error {
 	if r.Code == core.CodeOK {
 		return nil
 	}
-	e := convert.Refusal(r.Code, r.Text)
+	e := convert.RefusalOf(call.Command.Op, r.Code, r.Text)
 	if r.Code == core.CodeHeld {
 		e.Holders, e.Waiting = convert.Holders(call.Now, r.Holders, call.Command.Wants), int(r.Waiting)
 	}

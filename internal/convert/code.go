@@ -60,3 +60,13 @@ func Refusal(code core.Code, text string) *driver.Error {
 	}
 	return e
 }
+
+// RefusalOf is Refusal of a command: an upgrade conflicts with another's upgrade only,
+// and the two would wait for each other.
+func RefusalOf(op core.Op, code core.Code, text string) *driver.Error {
+	e := Refusal(code, text)
+	if op == core.OpUpgrade && code == core.CodeConflict {
+		e.Kind = driver.ErrDeadlock
+	}
+	return e
+}

@@ -55,11 +55,8 @@ func Status(err error) *status.Status {
 		return st
 	}
 	f := &pb.Failure{
-		Op: e.Op, Name: e.Name, NotDone: e.Outcome == driver.NotDone, RetryAfterMs: ms(e.RetryAfter),
+		Kind: KindOf(e), Op: e.Op, Name: e.Name, NotDone: e.Outcome == driver.NotDone, RetryAfterMs: ms(e.RetryAfter),
 		Holders: Claims(e.Holders), Waiting: int32(e.Waiting),
-	}
-	if k, ok := e.Kind.(driver.Kind); ok {
-		f.Kind = string(k)
 	}
 	if e.Err != nil {
 		f.Cause = e.Err.Error()
@@ -68,6 +65,20 @@ func Status(err error) *status.Status {
 		return detailed
 	}
 	return st
+}
+
+// KindOf is the stable name of an error's kind; "": it has none of ours, and the code
+// says it. What the standard library has an error for goes by our name, too.
+func KindOf(e *driver.Error) string {
+	if k, ok := e.Kind.(driver.Kind); ok {
+		return string(k)
+	}
+	for _, k := range []driver.Kind{driver.ErrNotFound, driver.ErrInvalid} {
+		if e.Kind != nil && k.Is(e.Kind) {
+			return string(k)
+		}
+	}
+	return ""
 }
 
 // Error is what a status means to a caller; nil stays nil. A status without a

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"io/fs"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -14,10 +15,16 @@ const (
 	headerKey       = "idempotency-key"
 )
 
+// headerCrowded is of nodes: how many calls stay on a connection that is full.
+const headerCrowded = "holdfast-crowded"
+
 // caller is what a call says beside its request.
 type caller struct {
 	namespace string
 	key       string // makes a repeated call the same call; "": none
+	// crowded is how many calls stay on the caller's connection to the node that has
+	// passed the call on, if there is no place for one more; 0: there is.
+	crowded int
 	// tried is set when the node was asked for a change that may have happened.
 	tried *atomic.Bool
 }
@@ -56,6 +63,7 @@ const defaultNamespace = "default"
 // value or header.
 func withCaller(ctx context.Context, get func(name string) string) (context.Context, error) {
 	c := caller{namespace: get(headerNamespace), key: get(headerKey), tried: new(atomic.Bool)}
+	c.crowded, _ = strconv.Atoi(get(headerCrowded)) // absent: 0
 	if c.namespace == "" {
 		c.namespace = defaultNamespace
 	}

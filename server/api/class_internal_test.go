@@ -97,7 +97,14 @@ func TestGate_Connections(t *testing.T) {
 		return func() (func(), error) { return g.settle(ctx, admission.List) }
 	}
 	wait := func() (func(), error) { return g.rest(one) }
-	pass := func() (func(), error) { return g.away(one, admission.Grant, true) }
+	pass := func() (func(), error) {
+		crowded, back := g.away(one, admission.Grant, true)
+		if crowded == 0 {
+			return back, nil
+		}
+		back()
+		return g.rest(context.WithValue(t.Context(), callerKey{}, caller{crowded: crowded})) // at the leader
+	}
 	for _, f := range []func() (func(), error){watch(one), wait, pass} {
 		if err := take(f); err != nil {
 			t.Fatal(err)
@@ -110,7 +117,7 @@ func TestGate_Connections(t *testing.T) {
 	}
 	for what, f := range map[string]func() (func(), error){
 		"sessions": func() (func(), error) { return g.settle(one, admission.Keep) }, "another connection": watch(other), "no connection": watch(t.Context()),
-		"a passing call": func() (func(), error) { return g.away(one, admission.Grant, false) },
+		"a passing call": func() (func(), error) { _, back := g.away(one, admission.Grant, false); return back, nil },
 	} {
 		if err := take(f); err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -109,6 +109,17 @@ func amountOf(n *uint64) uint64 {
 	return *n
 }
 
+// atLeastOne is a number that is 1, unless the caller gives another one above 0.
+func atLeastOne[N int64 | uint64](field string, n *N) (N, error) {
+	switch {
+	case n == nil:
+		return 1, nil
+	case *n <= 0:
+		return 0, invalid("", "a %s of %d makes no sense: give at least 1, or leave it out for 1", field, *n)
+	}
+	return *n, nil
+}
+
 // either is a number as the machine has it. The field that the counter does not
 // have must be empty: whoever fills it means the other kind of counter.
 func either(field string, unsigned bool, s int64, u uint64) (uint64, error) {
@@ -137,8 +148,12 @@ func (s sequenceService) Reserve(ctx context.Context, r *pb.ReserveRequest) (*pb
 	if err := checkName(r.Name); err != nil {
 		return nil, named(err, "reserve", r.Name)
 	}
-	n := max(1, r.Count)
-	res, _, err := s.do(ctx, core.Command{Op: core.OpReserve, Name: r.Name, A: n, B: r.Start})
+	n, err1 := atLeastOne("count", r.Count)
+	_, err2 := atLeastOne("start", r.Start)
+	if err := cmp.Or(err1, err2); err != nil {
+		return nil, named(err, "reserve", r.Name)
+	}
+	res, _, err := s.do(ctx, core.Command{Op: core.OpReserve, Name: r.Name, A: n, B: r.GetStart()})
 	if err != nil {
 		return nil, named(err, "reserve", r.Name)
 	}
@@ -149,7 +164,10 @@ func (s sequenceService) Current(ctx context.Context, r *pb.CurrentRequest) (*pb
 	if err := checkName(r.Name); err != nil {
 		return nil, named(err, "current", r.Name)
 	}
-	res, _, err := s.read(ctx, core.Command{Op: core.OpReserve, Name: r.Name, B: r.Start})
+	if _, err := atLeastOne("start", r.Start); err != nil {
+		return nil, named(err, "current", r.Name)
+	}
+	res, _, err := s.read(ctx, core.Command{Op: core.OpReserve, Name: r.Name, B: r.GetStart()})
 	if err != nil {
 		return nil, named(err, "current", r.Name)
 	}

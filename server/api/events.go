@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -44,6 +45,8 @@ func checkWatch(q url.Values) error {
 			return invalid("", "%q is nothing that a watch takes: give prefix, exact, from or pattern", clip(name))
 		case name != "pattern" && len(values) > 1:
 			return invalid("", "%s is given %d times: give it once", name, len(values))
+		case slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }):
+			return invalid("", "%s is not valid UTF-8", name)
 		case name == "exact" && values[0] != "true" && values[0] != "false":
 			return invalid("", "exact is %q: give true or false", clip(values[0]))
 		}

@@ -131,7 +131,7 @@ func FuzzProto(f *testing.F) {
 	add("LockService/Lock", &pb.LockRequest{Name: "a", TtlMs: 5000, TimeoutMs: proto.Int64(0)})
 	add("LockService/Unlock", &pb.UnlockRequest{Key: "a/7"})
 	add("LockService/LeaseGrant", &pb.LeaseGrantRequest{Ttl: 5, Id: 7})
-	add("SemaphoreService/Acquire", &pb.SemaphoreAcquireRequest{Name: "s", Weight: 2, Limit: 3, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
+	add("SemaphoreService/Acquire", &pb.SemaphoreAcquireRequest{Name: "s", Weight: proto.Int64(2), Limit: 3, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
 	add("CounterService/CompareAndSet", &pb.CounterCompareAndSetRequest{Name: "n"})
 	add("KVService/Put", &pb.PutRequest{Key: "k", LeaseId: 7})
 	f.Fuzz(func(t *testing.T, i uint, body []byte) {

@@ -90,25 +90,38 @@ func (g *gate) stays(ctx context.Context, c admission.Class) (net.Addr, error) {
 	if wait, ok := g.stay.Takes(c); !ok {
 		return nil, busy(&g.stay, "--max-waits", wait)
 	}
-	return g.bind(ctx, c)
+	crowded := callerOf(ctx).crowded
+	if crowded > 0 {
+		return nil, crowdedError(crowded)
+	}
+	conn, crowded := g.bind(ctx, c)
+	if crowded > 0 {
+		return nil, crowdedError(crowded)
+	}
+	return conn, nil
 }
 
-// bind counts a call that will stay for its connection; nil: that has no others.
-func (g *gate) bind(ctx context.Context, c admission.Class) (net.Addr, error) {
+func crowdedError(n int) error {
+	return driver.Errorf("call", "", driver.ErrExhausted,
+		"this connection has %d watches, streams and calls that wait, as many as one may: end some, open another connection, or let one have more (serve --max-streams)", n)
+}
+
+// bind counts a call that will stay for its connection; nil: that has no others, or no
+// place left beside those that crowd it.
+func (g *gate) bind(ctx context.Context, c admission.Class) (conn net.Addr, crowded int) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil, nil
+		return nil, 0
 	}
 	most := g.streams
 	if c == admission.Keep {
 		most += spareStreams
 	}
 	if n := g.conns[p.Addr]; n >= most {
-		return nil, driver.Errorf("call", "", driver.ErrExhausted,
-			"this connection has %d watches, streams and calls that wait, as many as one may: end some, open another connection, or let one have more (serve --max-streams)", n)
+		return nil, n
 	}
 	g.conns[p.Addr]++
-	return p.Addr, nil
+	return p.Addr, 0
 }
 
 func (g *gate) unbind(conn net.Addr) {
@@ -122,30 +135,29 @@ func (g *gate) unbind(conn net.Addr) {
 
 // away counts a call that the leader is asked for among those that wait, since only
 // the leader knows whether it does; while there is room, else it goes on working
-// here. One that may wait has to find a place on its connection. back has to be
-// called with the answer.
-func (g *gate) away(ctx context.Context, c admission.Class, mayWait bool) (back func(), err error) {
+// here. One that may wait takes a place on its connection; crowded is how many are
+// there if none is left, for the leader to refuse the call if it has to wait. back has
+// to be called with the answer.
+func (g *gate) away(ctx context.Context, c admission.Class, mayWait bool) (crowded int, back func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c != admission.Grant {
-		return func() {}, nil
+		return 0, func() {}
 	}
 	var conn net.Addr
 	if mayWait {
-		if conn, err = g.bind(ctx, c); err != nil {
-			return nil, err
-		}
+		conn, crowded = g.bind(ctx, c)
 	}
 	_, room := g.stay.Takes(c)
 	if room {
 		g.move(-1)
 	}
-	return g.locked(func() {
+	return crowded, g.locked(func() {
 		if room {
 			g.move(1)
 		}
 		g.unbind(conn)
-	}), nil
+	})
 }
 
 func (g *gate) move(n int) {

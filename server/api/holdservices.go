@@ -129,7 +129,7 @@ func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (hel
 		return l.await(ctx, w, &r)
 	case r.Code != core.CodeOK:
 		l.settle(seq)
-		return held{}, refusal(&r, reply.Now, nil)
+		return held{}, convert.RefusalOf(core.OpUpgrade, r.Code, r.Text)
 	}
 	l.settle(seq)
 	return held{name: w.want.Name, token: r.Token, lease: l.number, revision: r.Revision, left: convert.Left(reply.Now, reply.Deadline), ends: convert.Left(reply.Now, r.Deadline)}, nil
@@ -142,10 +142,14 @@ type semaphoreService struct {
 }
 
 func (s semaphoreService) Acquire(ctx context.Context, r *pb.SemaphoreAcquireRequest) (*pb.SemaphoreAcquireResponse, error) {
-	if r.Weight < 0 || r.Limit < 0 {
-		return nil, named(invalid("", "weight %d or limit %d is negative", r.Weight, r.Limit), "acquire", r.Name)
+	weight, err := atLeastOne("weight", r.Weight)
+	if err == nil && r.Limit < 0 {
+		err = invalid("", "limit %d is negative", r.Limit)
 	}
-	want := core.Want{Name: r.Name, Kind: core.Semaphore, Mode: core.Shared, Weight: max(1, r.Weight), Limit: r.Limit}
+	if err != nil {
+		return nil, named(err, "acquire", r.Name)
+	}
+	want := core.Want{Name: r.Name, Kind: core.Semaphore, Mode: core.Shared, Weight: weight, Limit: r.Limit}
 	h, hold, err := s.take(ctx, "acquire", want, r.Terms)
 	if err != nil {
 		return nil, err

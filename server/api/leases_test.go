@@ -115,7 +115,7 @@ func TestLease_HoldersAreNamed(t *testing.T) {
 		if out["holder"] != c.owner || !strings.Contains(out["error"].(string), "held by "+c.owner) {
 			t.Errorf("%s is refused with %v, want %s", name, out, c.owner)
 		}
-		late := r.want(409, "POST", "/v1/locks/"+name+":acquire", `{"timeout_ms":1}`)
+		late := r.want(504, "POST", "/v1/locks/"+name+":acquire", `{"timeout_ms":1}`)
 		if late["holder"] != c.owner {
 			t.Errorf("%s is refused with %v after a wait, want %s", name, late, c.owner)
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -87,11 +88,11 @@ func (g *gateway) pass(ctx context.Context, t *tenure, method string, r any) (an
 			md = append(md, name, v)
 		}
 	}
-	back, err := g.gate.away(ctx, classOf(method), mayWait[method])
-	if err != nil {
-		return nil, g.status(err)
-	}
+	crowded, back := g.gate.away(ctx, classOf(method), mayWait[method])
 	defer back()
+	if crowded > 0 {
+		md = append(md, headerCrowded, strconv.Itoa(crowded))
+	}
 	during, cancel := t.during(ctx)
 	defer cancel()
 	var sent atomic.Bool

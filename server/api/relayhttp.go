@@ -73,10 +73,7 @@ func (g *gateway) ask(w http.ResponseWriter, r *http.Request, t *tenure) (err er
 		return err
 	}
 	defer leave()
-	back, err := g.gate.away(r.Context(), class, false) // its connection has no other call
-	if err != nil {
-		return err
-	}
+	_, back := g.gate.away(r.Context(), class, false) // its connection has no other call
 	defer back()
 	l, err := g.relay.use(t)
 	if err != nil {

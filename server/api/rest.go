@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,23 +51,6 @@ func on[I, O any](method, kind, verb, says string, f func(ctx context.Context, g
 			return f(ctx, g, name, in)
 		},
 	}
-}
-
-// decode reads a request; no body is an empty one. Fields that nobody knows are
-// mistakes.
-func decode(body []byte, in any) error {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(in); err != nil {
-		return invalid("", "the body is not the JSON that this call takes: %v", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return invalid("", "something follows the JSON of the body")
-	}
-	return nil
 }
 
 // restHandler serves the short paths.
@@ -169,7 +151,7 @@ var (
 // failure is the JSON of an error.
 type failure struct {
 	Error        string      `json:"error" doc:"what went wrong, and what to do"`
-	Kind         string      `json:"kind,omitempty" doc:"held, lost, released, conflict, stale, compacted, exhausted, unavailable or closed; else the status says it"`
+	Kind         string      `json:"kind,omitempty" doc:"held, lost, released, conflict, deadlock, not found, invalid argument, stale, compacted, exhausted, unavailable or closed; absent: the status says it"`
 	NotDone      bool        `json:"not_done" doc:"the call certainly changed nothing"`
 	Holder       string      `json:"holder,omitempty" doc:"who has it"`
 	RetryAfterMS int64       `json:"retry_after_ms,omitempty" doc:"when to try again"`
@@ -209,9 +191,7 @@ func fail(w http.ResponseWriter, err error, code int, leader string) {
 	f := failure{Error: err.Error(), Leader: leader}
 	if e, ok := errors.AsType[*driver.Error](err); ok {
 		f.NotDone, f.RetryAfterMS, f.Holders = e.Outcome == driver.NotDone, e.RetryAfter.Milliseconds(), restClaims(e.Holders)
-		if k, ok := e.Kind.(driver.Kind); ok {
-			f.Kind = string(k)
-		}
+		f.Kind = wire.KindOf(e)
 		if len(e.Holders) > 0 {
 			f.Holder = e.Holders[0].Owner
 		}

@@ -7,9 +7,9 @@ type none struct{}
 
 type restTerms struct {
 	HolderID  string `json:"holder_id" doc:"who wants it, for people"`
-	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; default 30000; not with lease_id"`
+	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; 0 or absent: 30000; not with lease_id"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; 0: one try; absent: as long as the call lasts"`
-	LeaseID   int64  `json:"lease_id" doc:"the lease to hang it on; absent: one of its own, with ttl_ms"`
+	LeaseID   int64  `json:"lease_id" doc:"the lease to hang it on; 0 or absent: one of its own, with ttl_ms"`
 	Metadata  string `json:"metadata" doc:"kept with it, at most 4 KiB"`
 }
 
@@ -53,7 +53,7 @@ type restName struct {
 // restPage says which part of a long answer is wanted.
 type restPage struct {
 	After string `json:"after" doc:"go on from there: the next of an earlier answer"`
-	Limit int64  `json:"limit" doc:"at most so many; default and most 1000"`
+	Limit int64  `json:"limit" doc:"at most so many; 0 or absent: 1000, which is the most"`
 }
 
 type restMode struct {
@@ -63,8 +63,8 @@ type restMode struct {
 
 type restShare struct {
 	restTerms
-	Weight int64 `json:"weight" doc:"how much; default 1"`
-	Limit  int64 `json:"limit" doc:"its limit when it is new; absent: the one it has"`
+	Weight *int64 `json:"weight" doc:"how much, at least 1; absent: 1"`
+	Limit  int64  `json:"limit" doc:"its limit when it is new; 0 or absent: the one it has"`
 }
 
 type restLimit struct {
@@ -94,7 +94,7 @@ type restUpgrade struct {
 }
 
 type restAmount struct {
-	Amount   *uint64 `json:"amount" doc:"how much; default 1"`
+	Amount   *uint64 `json:"amount" doc:"how much; absent: 1"`
 	Unsigned bool    `json:"unsigned" doc:"the counter is unsigned: 0 to 2^64-1"`
 }
 
@@ -125,8 +125,8 @@ type restSwapped struct {
 }
 
 type restReserve struct {
-	Count uint64 `json:"count" doc:"how many; default 1"`
-	Start uint64 `json:"start" doc:"the first number of a new sequence; default 1"`
+	Count *uint64 `json:"count" doc:"how many, at least 1; absent: 1"`
+	Start *uint64 `json:"start" doc:"the first number of a new sequence, at least 1; absent: 1"`
 }
 
 type restRange struct {
@@ -139,8 +139,8 @@ type restNext struct {
 }
 
 type restCountDown struct {
-	By    *int64 `json:"by" doc:"how much; default 1; 0: only tell what is left"`
-	Count int64  `json:"count" doc:"the count of a new latch; absent: it must exist"`
+	By    *int64 `json:"by" doc:"how much; absent: 1; 0: only tell what is left"`
+	Count int64  `json:"count" doc:"the count of a new latch; 0 or absent: it must exist"`
 }
 
 type restLeft struct {
@@ -148,20 +148,20 @@ type restLeft struct {
 }
 
 type restWait struct {
-	Count     int64  `json:"count" doc:"the count of a new latch; absent: it must exist"`
+	Count     int64  `json:"count" doc:"the count of a new latch; 0 or absent: it must exist"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; absent: as long as the call lasts"`
 }
 
 type restArrive struct {
-	Parties   int64  `json:"parties" doc:"how many have to come; absent: as many as it has"`
+	Parties   int64  `json:"parties" doc:"how many have to come; 0 or absent: as many as it has"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; absent: as long as the call lasts"`
 }
 
 type restPut struct {
 	Value          *string `json:"value" doc:"the value as text"`
 	ValueBase64    []byte  `json:"value_base64" doc:"or any bytes, in base64"`
-	LeaseID        int64   `json:"lease_id" doc:"the lease that it ends with; absent: none"`
-	ExpireMS       int64   `json:"expire_ms" doc:"it ends by itself after so long; absent: it does not"`
+	LeaseID        int64   `json:"lease_id" doc:"the lease that it ends with; 0 or absent: none"`
+	ExpireMS       int64   `json:"expire_ms" doc:"it ends by itself after so long; 0 or absent: it does not"`
 	ExpectRevision *uint64 `json:"expect_revision" doc:"write only if its mod_revision is this one; 0: only if it is absent"`
 }
 
@@ -184,7 +184,7 @@ type restKey struct {
 }
 
 type restList struct {
-	Limit    int64  `json:"limit" doc:"at most so many; default: as many as fit into about 1 MiB, at most 10000"`
+	Limit    int64  `json:"limit" doc:"at most so many; 0 or absent: as many as fit into about 1 MiB, at most 10000"`
 	After    string `json:"after" doc:"begin behind this key"`
 	KeysOnly bool   `json:"keys_only" doc:"leave out the values"`
 	Count    bool   `json:"count" doc:"count all keys with the prefix, at most 10000"`
@@ -200,7 +200,7 @@ type restKeys struct {
 
 type restOpen struct {
 	HolderID string `json:"holder_id" doc:"who, for people"`
-	TTLMS    int64  `json:"ttl_ms" doc:"how long it lives unless kept; default 30000"`
+	TTLMS    int64  `json:"ttl_ms" doc:"how long it lives unless kept; 0 or absent: 30000"`
 }
 
 type restSession struct {
@@ -219,5 +219,5 @@ type restLease struct {
 }
 
 type restTTL struct {
-	TTLMS int64 `json:"ttl_ms" doc:"how long from now; absent: as when it was opened"`
+	TTLMS int64 `json:"ttl_ms" doc:"how long from now; 0 or absent: as when it was opened"`
 }

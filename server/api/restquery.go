@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 )
 
 // request is the JSON of a call: its body, or what stands behind the ? of its path.
@@ -24,6 +25,8 @@ func (r *route) request(body []byte, query url.Values) ([]byte, error) {
 			return nil, invalid("", "%q behind the ? of the path is nothing that this call takes: see /openapi.json", clip(name))
 		case len(values) > 1:
 			return nil, invalid("", "%q is given %d times behind the ? of the path: give it once", name, len(values))
+		case !utf8.ValidString(values[0]):
+			return nil, invalid("", "%q behind the ? of the path is not valid UTF-8", name)
 		}
 		fields[name] = jsonOf(t, values[0])
 	}

@@ -124,19 +124,9 @@ var routes = []route{
 func acquireLock(ctx context.Context, g *gateway, name string, in *restTerms) (restHold, error) {
 	h, err := g.lock(ctx, name, in.message())
 	if err != nil {
-		return restHold{}, asHeld(err)
+		return restHold{}, err
 	}
 	return restHold{Name: name, Token: h.token, LeaseID: h.lease, TTLMS: h.left.Milliseconds(), Revision: int64(h.revision)}, nil
-}
-
-// asHeld says of a wait whose time has passed who stood in its way.
-func asHeld(err error) error {
-	if !notAcquired(err) {
-		return err
-	}
-	e := *err.(*driver.Error)
-	e.Kind, e.Err = driver.ErrHeld, nil
-	return &e
 }
 
 func acquireRW(ctx context.Context, g *gateway, name string, in *restMode) (restHold, error) {
@@ -148,8 +138,7 @@ func acquireRW(ctx context.Context, g *gateway, name string, in *restMode) (rest
 	default:
 		return restHold{}, invalid(name, "mode %q: give read or write", in.Mode)
 	}
-	x, err := holdOf(g.take(ctx, "", want, in.message()))
-	return x, asHeld(err)
+	return holdOf(g.take(ctx, "", want, in.message()))
 }
 
 func upgradeRW(ctx context.Context, g *gateway, name string, in *restUpgrade) (restHold, error) {
@@ -164,8 +153,7 @@ func downgradeRW(ctx context.Context, g *gateway, name string, in *restToken) (r
 
 func acquireShare(ctx context.Context, g *gateway, name string, in *restShare) (restHold, error) {
 	r, err := semaphoreService{gateway: g}.Acquire(ctx, &pb.SemaphoreAcquireRequest{Name: name, Weight: in.Weight, Limit: in.Limit, Terms: in.message()})
-	x, err := holdOf(r.GetHeader(), r.GetHold(), err)
-	return x, asHeld(err)
+	return holdOf(r.GetHeader(), r.GetHold(), err)
 }
 
 func resizeSemaphore(ctx context.Context, g *gateway, name string, in *restLimit) (restDone, error) {
@@ -175,8 +163,7 @@ func resizeSemaphore(ctx context.Context, g *gateway, name string, in *restLimit
 
 func campaign(ctx context.Context, g *gateway, name string, in *restCandidate) (restHold, error) {
 	r, err := electionService{gateway: g}.Campaign(ctx, &pb.CampaignRequest{Name: name, Value: []byte(in.Value), Terms: in.message()})
-	x, err := holdOf(r.GetHeader(), r.GetHold(), err)
-	return x, asHeld(err)
+	return holdOf(r.GetHeader(), r.GetHold(), err)
 }
 
 func proclaim(ctx context.Context, g *gateway, name string, in *restProclaim) (restDone, error) {

@@ -69,7 +69,7 @@ func TestSemaphores(t *testing.T) {
 	r := serve(t)
 	c := pb.NewSemaphoreServiceClient(r.conn)
 	take := func(weight, limit int64) (*pb.SemaphoreAcquireResponse, error) {
-		return c.Acquire(r.ctx, &pb.SemaphoreAcquireRequest{Name: "gpu", Weight: weight, Limit: limit, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
+		return c.Acquire(r.ctx, &pb.SemaphoreAcquireRequest{Name: "gpu", Weight: &weight, Limit: limit, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
 	}
 	_, err := take(1, 0)
 	wantCode(t, err, codes.NotFound)
@@ -225,15 +225,15 @@ func TestManyCallsAtOnce(t *testing.T) {
 func TestSequences(t *testing.T) {
 	r := serve(t)
 	c := pb.NewSequenceServiceClient(r.conn)
-	if n := must[*pb.CurrentResponse](t)(c.Current(r.ctx, &pb.CurrentRequest{Name: "s", Start: 10})); n.Next != 10 {
+	if n := must[*pb.CurrentResponse](t)(c.Current(r.ctx, &pb.CurrentRequest{Name: "s", Start: proto.Uint64(10)})); n.Next != 10 {
 		t.Errorf("next %d", n.Next)
 	}
-	a := must[*pb.ReserveResponse](t)(c.Reserve(r.ctx, &pb.ReserveRequest{Name: "s", Start: 10, Count: 5}))
+	a := must[*pb.ReserveResponse](t)(c.Reserve(r.ctx, &pb.ReserveRequest{Name: "s", Start: proto.Uint64(10), Count: proto.Uint64(5)}))
 	b := must[*pb.ReserveResponse](t)(c.Reserve(r.ctx, &pb.ReserveRequest{Name: "s"}))
 	if a.First != 10 || a.Count != 5 || b.First != 15 || b.Count != 1 {
 		t.Errorf("reserved %v, then %v", a, b)
 	}
-	_, err := c.Reserve(r.ctx, &pb.ReserveRequest{Name: "s", Count: math.MaxUint64})
+	_, err := c.Reserve(r.ctx, &pb.ReserveRequest{Name: "s", Count: proto.Uint64(math.MaxUint64)})
 	wantCode(t, err, codes.ResourceExhausted)
 	must[*pb.DeleteResponse](t)(c.Delete(r.ctx, &pb.DeleteRequest{Name: "s"}))
 }

@@ -100,7 +100,9 @@ func TestStreams_Waits(t *testing.T) {
 		began := time.Now()
 		_, err := r.locks().Lock(ctx, &pb.LockRequest{Name: name})
 		crowded(t, err, began)
-		r.waiters(name, 50) // it was taken out of the queue before it was told
+		r.waiters(name, 50)                                                                            // it was taken out of the queue before it was told
+		free := must[*pb.LockResponse](t)(r.locks().Lock(ctx, &pb.LockRequest{Name: "free" + r.addr})) // one that need not wait is not refused
+		must[*pb.UnlockResponse](t)(r.locks().Unlock(ctx, &pb.UnlockRequest{Key: free.Key}))
 		must[*pb.CounterAddResponse](t)(pb.NewCounterServiceClient(r.conn).Add(r.ctx, &pb.CounterAddRequest{Name: "n"}))
 		must[*pb.UnlockResponse](t)(r.locks().Unlock(r.ctx, &pb.UnlockRequest{Key: held.Key}))
 		if err := <-ended; err != nil {

@@ -26,8 +26,8 @@ type SemaphoreAcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The semaphore, 1 to 512 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How much of it; 0: 1.
-	Weight int64 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	// How much of it, at least 1; absent: 1.
+	Weight *int64 `protobuf:"varint,2,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// Its limit when it is new; 0: the one it has. Another one is refused.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// On what terms.
@@ -74,8 +74,8 @@ func (x *SemaphoreAcquireRequest) GetName() string {
 }
 
 func (x *SemaphoreAcquireRequest) GetWeight() int64 {
-	if x != nil {
-		return x.Weight
+	if x != nil && x.Weight != nil {
+		return *x.Weight
 	}
 	return 0
 }
@@ -254,12 +254,13 @@ var File_holdfast_v1_semaphore_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_semaphore_proto_rawDesc = "" +
 	"\n" +
-	"\x1bholdfast/v1/semaphore.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"\x85\x01\n" +
+	"\x1bholdfast/v1/semaphore.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"\x95\x01\n" +
 	"\x17SemaphoreAcquireRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x14\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\x06weight\x18\x02 \x01(\x03H\x00R\x06weight\x88\x01\x01\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12(\n" +
-	"\x05terms\x18\x04 \x01(\v2\x12.holdfast.v1.TermsR\x05terms\"n\n" +
+	"\x05terms\x18\x04 \x01(\v2\x12.holdfast.v1.TermsR\x05termsB\t\n" +
+	"\a_weight\"n\n" +
 	"\x18SemaphoreAcquireResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12%\n" +
 	"\x04hold\x18\x02 \x01(\v2\x11.holdfast.v1.HoldR\x04hold\"9\n" +
@@ -326,6 +327,7 @@ func file_holdfast_v1_semaphore_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_semaphore_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -26,10 +26,10 @@ type ReserveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sequence, 1 to 512 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How many; 0: 1.
-	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// The first number of a new sequence; 0: 1.
-	Start         uint64 `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
+	// How many, at least 1; absent: 1.
+	Count *uint64 `protobuf:"varint,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	// The first number of a new sequence, at least 1; absent: 1.
+	Start         *uint64 `protobuf:"varint,3,opt,name=start,proto3,oneof" json:"start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -72,15 +72,15 @@ func (x *ReserveRequest) GetName() string {
 }
 
 func (x *ReserveRequest) GetCount() uint64 {
-	if x != nil {
-		return x.Count
+	if x != nil && x.Count != nil {
+		return *x.Count
 	}
 	return 0
 }
 
 func (x *ReserveRequest) GetStart() uint64 {
-	if x != nil {
-		return x.Start
+	if x != nil && x.Start != nil {
+		return *x.Start
 	}
 	return 0
 }
@@ -154,8 +154,8 @@ type CurrentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sequence, 1 to 512 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The first number of a new sequence; 0: 1.
-	Start         uint64 `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
+	// The first number of a new sequence, at least 1; absent: 1.
+	Start         *uint64 `protobuf:"varint,2,opt,name=start,proto3,oneof" json:"start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,8 +198,8 @@ func (x *CurrentRequest) GetName() string {
 }
 
 func (x *CurrentRequest) GetStart() uint64 {
-	if x != nil {
-		return x.Start
+	if x != nil && x.Start != nil {
+		return *x.Start
 	}
 	return 0
 }
@@ -263,18 +263,21 @@ var File_holdfast_v1_sequence_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_sequence_proto_rawDesc = "" +
 	"\n" +
-	"\x1aholdfast/v1/sequence.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"P\n" +
+	"\x1aholdfast/v1/sequence.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"n\n" +
 	"\x0eReserveRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x14\n" +
-	"\x05start\x18\x03 \x01(\x04R\x05start\"j\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05count\x18\x02 \x01(\x04H\x00R\x05count\x88\x01\x01\x12\x19\n" +
+	"\x05start\x18\x03 \x01(\x04H\x01R\x05start\x88\x01\x01B\b\n" +
+	"\x06_countB\b\n" +
+	"\x06_start\"j\n" +
 	"\x0fReserveResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x04R\x05count\":\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"I\n" +
 	"\x0eCurrentRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"R\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05start\x18\x02 \x01(\x04H\x00R\x05start\x88\x01\x01B\b\n" +
+	"\x06_start\"R\n" +
 	"\x0fCurrentResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next2\xe0\x01\n" +
@@ -327,6 +330,8 @@ func file_holdfast_v1_sequence_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_sequence_proto_msgTypes[0].OneofWrappers = []any{}
+	file_holdfast_v1_sequence_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -582,8 +582,9 @@ func (x *KeyValue) GetExpiresInMs() int64 {
 // Failure is the detail of every error status: what the code alone does not say.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind, by its stable name: held, lost, released, conflict, stale,
-	// compacted, exhausted, unavailable, closed; empty: the status code says it.
+	// The kind, by its stable name: held, lost, released, conflict, deadlock,
+	// not found, invalid argument, stale, compacted, exhausted, unavailable, closed;
+	// empty: the status code says it.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The call.
 	Op string `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
