@@ -32,6 +32,9 @@ type Config struct {
 	Join bool
 	// Listen is the address for other nodes; "": there are none.
 	Listen string
+	// Client is where clients find this node, for a group that does not know: it
+	// tells the other nodes, which pass calls on to it. "": nothing to tell.
+	Client string
 	// PeerTLS authenticates nodes to each other, in both directions. nil: only
 	// loopback addresses are allowed.
 	PeerTLS *tls.Config
@@ -96,7 +99,7 @@ func (c Config) filled() (Config, error) {
 		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s or a MinTTL of %s makes no sense", c.Tick, c.MinTTL)
 	}
 	if len(c.Founders) == 0 && !c.Join {
-		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen}}
+		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
 	}
 	if c.MinTTL == 0 && c.alone() {
 		c.MinTTL = time.Second

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type loop struct {
 	calls   map[replica.Caller]func(replica.Answer)
 	reads   map[replica.Caller]func(*core.Machine)
 	backups []awaited
+	failed  error // why this node cannot go on
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -154,7 +156,7 @@ func (l *loop) run() {
 		l.spare = in.frames[:0]
 		l.act(l.node.Output())
 		l.rest()
-		if err := l.node.Err(); err != nil {
+		if err := cmp.Or(l.failed, l.node.Err()); err != nil {
 			l.end(err)
 			return
 		}
@@ -225,6 +227,9 @@ func (l *loop) receiveFrame(now int64, f inFrame) {
 // act does what the node asks for. A write that it does itself comes last: nobody
 // who has been answered waits for it.
 func (l *loop) act(out replica.Output) {
+	if l.follow(out.Members); l.failed != nil {
+		return
+	}
 	last := l.idle(&out)
 	if len(out.Writes) > 0 && !last {
 		l.disk.add(disk.Job{Writes: out.Writes})
@@ -250,7 +255,6 @@ func (l *loop) act(out replica.Output) {
 	}
 	l.snapshots(&out)
 	l.wakeBackups()
-	l.follow(out.Members)
 	l.lead.set(l.node.Leader())
 	if last && !l.disk.now(out.Writes) {
 		l.disk.add(disk.Job{Writes: out.Writes})

@@ -68,7 +68,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 func (s *Server) start(rec replica.Recovered) error {
 	revision, ordinal := rec.Machine.Revision(), rec.Machine.Ordinal() // watchers can go back to here: what follows is applied by New
 	node, err := replica.New(replica.Config{
-		ID: s.cfg.ID, Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix(),
+		ID: s.cfg.ID, Peer: s.cfg.Listen, Client: s.cfg.Client, Solo: s.cfg.Listen == "", Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix(),
 		Quota: s.cfg.Limits.quota(), Namespaces: s.cfg.Limits.Namespaces, MaxCommands: s.cfg.Limits.Queue,
 	}, rec)
 	if err != nil {
@@ -86,8 +86,22 @@ func (s *Server) start(rec replica.Recovered) error {
 	if l.peers != nil {
 		l.peers.SetPeers(addresses(s.cfg.Founders))
 	}
-	l.act(node.Output())
+	if l.act(node.Output()); l.failed != nil {
+		l.disk.close()
+		return l.failed
+	}
 	go l.run()
+	return nil
+}
+
+// alone says what is wrong with a membership that has others, on a node that has no
+// address for them.
+func alone(self uint64, m *replica.Membership) error {
+	for _, e := range m.Endpoints {
+		if e.ID != self {
+			return fmt.Errorf("the group has a node %d at %s, and this node has no address for other nodes: start it with one (Config.Listen; holdfast serve --peer HOST:PORT)", e.ID, e.Peer)
+		}
+	}
 	return nil
 }
 
@@ -146,8 +160,10 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 	return <-st, nil
 }
 
-// Members asks for a change of the membership; only the leader can do it. An
-// error whose outcome is not NotDone leaves open whether it happened.
+// Members asks for a change of the membership; only the leader can do it. What the
+// group would not survive is refused before anything is written: fs.ErrInvalid if
+// it never makes sense, driver.ErrConflict if it does not as the group stands now.
+// An error whose outcome is not NotDone leaves open whether it happened.
 func (s *Server) Members(ctx context.Context, c replica.Change) error {
 	_, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })
 	e, ok := errors.AsType[*driver.Error](err)
@@ -155,9 +171,6 @@ func (s *Server) Members(ctx context.Context, c replica.Change) error {
 		return err
 	}
 	e.Op, e.Name = "change members", s.cfg.String()
-	if e.Outcome == driver.NotDone && errors.Is(e, driver.ErrUnavailable) {
-		e.Err = errors.New("this node does not lead, another change is under way, or the change makes no sense: ask the leader")
-	}
 	return e
 }
 

@@ -177,7 +177,11 @@ func (l *loop) arrived(message []byte, machine *core.Machine) (wanted bool, err 
 // follow tells the transport that the membership has changed. A node that has
 // yet to join knows none, and goes on with the addresses it was given.
 func (l *loop) follow(members *replica.Membership) {
-	if members != nil && l.peers != nil && len(members.Endpoints) > 0 {
+	switch {
+	case members == nil || len(members.Endpoints) == 0:
+	case l.peers == nil:
+		l.failed = alone(l.node.ID(), members)
+	default:
 		l.peers.SetPeers(addresses(members.Endpoints))
 	}
 }

@@ -176,6 +176,15 @@ func (a *app) memberCommand() *cobra.Command {
 			RunE: a.change("node %d votes", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Promote: []uint64{id}} })},
 		&cobra.Command{Use: "remove NUMBER", Short: "Remove a node; its number is never used again", Args: cobra.ExactArgs(1), Example: "  holdfast member remove 2",
 			RunE: a.change("node %d was removed", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Remove: []uint64{id}} })},
+		&cobra.Command{Use: "update NUMBER PEER CLIENT", Short: "Tell the group a node's new addresses", Args: cobra.ExactArgs(3), Example: "  holdfast member update 2 10.0.0.9:7421 10.0.0.9:7420",
+			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+				id, err := nodeNumber(args[0])
+				if err != nil {
+					return err
+				}
+				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Update: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
+				return a.changed(err, "node %d is found at %s, and by clients at %s", id, args[1], args[2])
+			})},
 		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1), Example: "  holdfast member lead 3",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])

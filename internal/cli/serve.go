@@ -115,6 +115,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
+	cfg.Client = reachable(ln.Addr())
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()
@@ -126,6 +127,15 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		err = nil // asked for
 	}
 	return errors.Join(err, node.Close())
+}
+
+// reachable is an address at which others find what listens there; "": that cannot
+// be told from the address.
+func reachable(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return a.String()
 }
 
 // unstarted says what to change for a node that could not start.

@@ -33,7 +33,8 @@ type checker struct {
 	opened    map[core.SessionID]bool
 	undone    map[core.SessionID]bool // calls that were answered as not done, by the session they open
 	refused   map[uint64]bool         // nodes whose addition was answered as not done
-	fenced    bool                    // since the last restore only tokens protect from earlier holders
+	roll      roll
+	fenced    bool // since the last restore only tokens protect from earlier holders
 }
 
 // uncertain is an Add that may have happened in each of some epochs: one that a
@@ -85,6 +86,7 @@ func (k *checker) applied(n *node, out *replica.Output) {
 		k.leaders[s.Term] = n.id
 	}
 	if out.Members != nil {
+		k.roll.given(n)
 		k.members(n)
 	}
 	for i := range out.Events {

@@ -268,7 +268,7 @@ func (c *cluster) promote(l *node, id uint64, voters []uint64) {
 	if l.replica.Status().Applied-n.replica.Status().Applied > 50 {
 		return
 	}
-	out := slices.IndexFunc(voters, func(v uint64) bool { return c.node(v).gone })
+	out := slices.IndexFunc(voters, func(v uint64) bool { return c.node(v) == nil || c.node(v).gone })
 	if out < 0 && len(voters) < c.opts.Nodes {
 		c.change(l, replica.Change{Promote: []uint64{id}})
 		return

@@ -17,6 +17,8 @@ type Options struct {
 	Nodes int
 	// Clients is how many programs use the group; 0: 8.
 	Clients int
+	// Operators give member commands that may make no sense.
+	Operators bool
 	// Time is how long faults go on; 0: two minutes. The healing comes on top.
 	Time time.Duration
 }
@@ -39,7 +41,7 @@ type Result struct {
 	SessionsLost                                 int
 	Crashes, Partitions, Pauses, FullDisks       int
 	Flips, Damaged, Changes, Snapshots, Installs int
-	Restores, WallSteps, Renewals                int
+	Restores, WallSteps, Renewals, Commands      int
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -65,7 +67,7 @@ func (r *Result) Add(o Result) {
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
-		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands},
 	} {
 		*f.to += *f.from
 	}
@@ -161,6 +163,9 @@ func (c *cluster) begin() {
 		x.watch()
 	}
 	c.after(2*second, c.nemesis)
+	if c.opts.Operators {
+		c.after(2*second, c.operate)
+	}
 	c.backUp()
 }
 

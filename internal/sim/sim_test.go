@@ -11,10 +11,11 @@ import (
 )
 
 var (
-	budget = flag.Duration("sim.budget", 0, "simulate new seeds for this long")
-	first  = flag.Uint64("sim.first", 1, "the first seed")
-	count  = flag.Int("sim.seeds", share, "how many seeds to simulate without a budget")
-	replay = flag.Uint64("sim.seed", 0, "replay this seed")
+	budget   = flag.Duration("sim.budget", 0, "simulate new seeds for this long")
+	first    = flag.Uint64("sim.first", 1, "the first seed")
+	count    = flag.Int("sim.seeds", share, "how many seeds to simulate without a budget")
+	operated = flag.Int("sim.operated", 20, "how many seeds to simulate with operators")
+	replay   = flag.Uint64("sim.seed", 0, "replay this seed")
 )
 
 // share is how many seeds an ordinary test run simulates.
@@ -40,6 +41,27 @@ func TestSeeds(t *testing.T) {
 	report(t, seeds, total, time.Since(began), cpu()-busy)
 }
 
+// TestOperators adds operators that give any member command at any time, for any
+// number: the group refuses what it would not survive.
+func TestOperators(t *testing.T) {
+	o := sim.Options{Operators: true}
+	if o.Seed = *replay; o.Seed != 0 {
+		runWith(t, o, true)
+		return
+	}
+	debug.SetGCPercent(400)
+	began, busy, total := time.Now(), cpu(), sim.Result{}
+	for i := range *operated {
+		o.Seed = *first + uint64(i)
+		total.Add(runWith(t, o, i%10 == 0))
+		if t.Failed() {
+			return
+		}
+	}
+	report(t, *operated, total, time.Since(began), cpu()-busy)
+	t.Logf("proof: %d commands of operators, seeds %d to %d", total.Commands, *first, o.Seed)
+}
+
 // found are seeds that once showed a bug, with the load of then or of now: they
 // stay.
 var found = []uint64{36, 500047, 2040067, 2110038, 3000080, 8500773}
@@ -53,9 +75,14 @@ func TestSeedsThatFailed(t *testing.T) {
 // run simulates a seed, twice if asked: the same seed must do the same.
 func run(t *testing.T, seed uint64, twice bool) sim.Result {
 	t.Helper()
-	res := sim.Run(sim.Options{Seed: seed})
+	return runWith(t, sim.Options{Seed: seed}, twice)
+}
+
+func runWith(t *testing.T, o sim.Options, twice bool) sim.Result {
+	t.Helper()
+	seed, res := o.Seed, sim.Run(o)
 	if res.Violation != "" {
-		t.Errorf("seed %d: %s\nreplay with: go test ./sim -run TestSeeds -sim.seed=%d", seed, res.Violation, seed)
+		t.Errorf("seed %d: %s\nreplay with: go test ./internal/sim -run %s -sim.seed=%d", seed, res.Violation, t.Name(), seed)
 	}
 	if res.Violation == "" {
 		linearizable(t, seed, res.History)
@@ -63,7 +90,7 @@ func run(t *testing.T, seed uint64, twice bool) sim.Result {
 	if !twice {
 		return res
 	}
-	if again := sim.Run(sim.Options{Seed: seed}); again.Trace != res.Trace {
+	if again := sim.Run(o); again.Trace != res.Trace {
 		t.Errorf("seed %d went two ways: %x and %x", seed, res.Trace, again.Trace)
 	}
 	return res

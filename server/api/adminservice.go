@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -66,52 +65,27 @@ func (s adminService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.Stat
 
 func (s adminService) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
 	c := replica.Change{Promote: r.Promote, Remove: r.Remove}
-	for _, m := range r.Add {
-		if m.GetId() == 0 || m.GetPeerAddress() == "" {
-			return nil, named(invalid("", "a new member needs a number and a peer_address"), "change members", "")
-		}
-		c.Add = append(c.Add, replica.Endpoint{ID: m.Id, Peer: m.PeerAddress, Client: m.ClientAddress})
+	var err error
+	if c.Add, err = endpoints(r.Add); err != nil {
+		return nil, err
 	}
-	if len(c.Add)+len(c.Promote)+len(c.Remove) == 0 {
-		return nil, named(invalid("", "nothing is to change"), "change members", "")
+	if c.Update, err = endpoints(r.Update); err != nil {
+		return nil, err
 	}
 	if err := s.s.Members(ctx, c); err != nil {
-		return nil, s.whyNot(ctx, c, err)
+		return nil, err
 	}
 	return &pb.ChangeMembersResponse{Header: s.header(ctx, s.revision(ctx))}, nil
 }
 
-// whyNot tells what is wrong with a change that the leader did not make; err if it is
-// not the change.
-func (s adminService) whyNot(ctx context.Context, c replica.Change, err error) error {
-	st, unknown := s.s.Status(ctx)
-	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome != driver.NotDone {
-		return err // it may have been made, which would look like a mistake of the caller's now
-	}
-	if unknown != nil || !st.Serving {
-		return err
-	}
-	voters, learners := st.Members.Conf.GetVoters(), st.Members.Conf.GetLearners()
-	bad := func(format string, args ...any) error {
-		return named(invalid("", format, args...), "change members", "")
-	}
-	for _, e := range c.Add {
-		if slices.Contains(voters, e.ID) || slices.Contains(learners, e.ID) {
-			return bad("node %d is a member already", e.ID)
+func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {
+	for _, m := range list {
+		if m.GetId() == 0 || m.GetPeerAddress() == "" {
+			return nil, named(invalid("", "a member needs a number and a peer_address"), "change members", "")
 		}
+		all = append(all, replica.Endpoint{ID: m.Id, Peer: m.PeerAddress, Client: m.ClientAddress})
 	}
-	for _, id := range c.Promote {
-		switch {
-		case slices.Contains(voters, id):
-			return bad("node %d votes already", id)
-		case !slices.Contains(learners, id):
-			return bad("node %d is no member: add it first", id)
-		}
-	}
-	if !slices.ContainsFunc(slices.Concat(voters, c.Promote), func(id uint64) bool { return !slices.Contains(c.Remove, id) }) {
-		return bad("nobody would be left who votes")
-	}
-	return err
+	return all, nil
 }
 
 func (s adminService) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {

@@ -151,7 +151,7 @@ func TestHostileMembers(t *testing.T) {
 	admin := pb.NewAdminServiceClient(r.conn)
 	for _, q := range []*pb.ChangeMembersRequest{
 		{}, {Add: []*pb.Member{nil}}, {Add: []*pb.Member{{Id: 7}}}, {Add: []*pb.Member{{PeerAddress: "x:1"}}},
-		{Promote: []uint64{math.MaxUint64}}, {Remove: []uint64{1}}, {Promote: []uint64{0}},
+		{Add: []*pb.Member{{Id: 7, PeerAddress: "x:1"}}}, {Promote: []uint64{math.MaxUint64}}, {Remove: []uint64{1}}, {Promote: []uint64{0}},
 		{Add: []*pb.Member{{Id: 7, PeerAddress: strings.Repeat("x", 70_000)}}}, {Add: []*pb.Member{{Id: 1, PeerAddress: "x:1"}}}, {Promote: []uint64{1}},
 	} {
 		_, err := admin.ChangeMembers(r.ctx, q)
@@ -160,8 +160,9 @@ func TestHostileMembers(t *testing.T) {
 		}
 	}
 	for _, id := range []uint64{0, 2, math.MaxUint64} {
-		must[*pb.ChangeMembersResponse](t)(admin.ChangeMembers(r.ctx, &pb.ChangeMembersRequest{Remove: []uint64{id}})) // who is not there is gone
-		_, err := admin.MoveLeader(r.ctx, &pb.MoveLeaderRequest{Id: id})
+		_, err := admin.ChangeMembers(r.ctx, &pb.ChangeMembersRequest{Remove: []uint64{id}})
+		wantCode(t, err, codes.InvalidArgument)
+		_, err = admin.MoveLeader(r.ctx, &pb.MoveLeaderRequest{Id: id})
 		wantCode(t, err, codes.InvalidArgument)
 	}
 	if st := must[*pb.StatusResponse](t)(admin.Status(r.ctx, &pb.StatusRequest{})); len(st.Members) != 1 || !st.Serving {

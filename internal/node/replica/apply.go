@@ -45,6 +45,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.serving = true
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
+		n.aimed, n.goal = 0, [2]uint64{n.applied, n.applied}
 		n.proposeFirst()
 		n.proposeQuota()
 		n.ask()

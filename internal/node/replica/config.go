@@ -15,6 +15,11 @@ type Config struct {
 	// them without a leader begin an election; default 10.
 	Tick          time.Duration
 	ElectionTicks int
+	// Peer and Client are the node's addresses, for a group that does not know
+	// them: while it leads, it notes them in the membership. "": nothing to note.
+	Peer, Client string
+	// Solo: the node has no way to others, so that it refuses to add any.
+	Solo bool
 	// Rounds is how many entries the leader may have proposed but not applied:
 	// more only make smaller batches. Default 2.
 	Rounds int
@@ -74,6 +79,8 @@ func (c Config) filled() (Config, error) {
 	}
 	return c, nil
 }
+
+func (c *Config) electionTimeout() time.Duration { return time.Duration(c.ElectionTicks) * c.Tick }
 
 func def[T comparable](field *T, value T) {
 	var zero T

@@ -1,13 +1,17 @@
 package replica
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // Membership is who belongs to the group: the raft configuration, and where each
@@ -19,6 +23,9 @@ type Membership struct {
 	// held something in the group that this one began from may not know yet; 0:
 	// there is no such wait.
 	Held int64
+	// Used are the numbers of nodes that were removed, sorted: a number is given
+	// once.
+	Used []uint64
 }
 
 // Endpoint is a node's addresses.
@@ -49,8 +56,7 @@ func (m *Membership) solitary(id uint64) bool {
 	return m.alone(id) && len(m.Conf.GetLearners()) == 0
 }
 
-// set notes a node's addresses; remove forgets nodes that are not in the
-// configuration any more.
+// set notes a node's addresses.
 func (m *Membership) set(e Endpoint) {
 	m.Endpoints = slices.Clone(m.Endpoints)
 	i, found := slices.BinarySearchFunc(m.Endpoints, e.ID, func(x Endpoint, id uint64) int { return compare(x.ID, id) })
@@ -71,10 +77,15 @@ func compare(a, b uint64) int {
 	return 0
 }
 
+// prune forgets the endpoints of nodes that left.
 func (m *Membership) prune() {
+	m.Endpoints = slices.DeleteFunc(slices.Clone(m.Endpoints), func(e Endpoint) bool { return !m.has(e.ID) })
+}
+
+// has reports whether a node is in the configuration.
+func (m *Membership) has(id uint64) bool {
 	c := m.Conf
-	known := slices.Concat(c.GetVoters(), c.GetVotersOutgoing(), c.GetLearners(), c.GetLearnersNext())
-	m.Endpoints = slices.DeleteFunc(slices.Clone(m.Endpoints), func(e Endpoint) bool { return !slices.Contains(known, e.ID) })
+	return slices.Contains(c.GetVoters(), id) || slices.Contains(c.GetVotersOutgoing(), id) || slices.Contains(c.GetLearners(), id) || slices.Contains(c.GetLearnersNext(), id)
 }
 
 // Encode gives the membership as it stands in a snapshot's header.
@@ -83,40 +94,95 @@ func (m *Membership) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := binary.LittleEndian.AppendUint64([]byte{formatVersion}, uint64(m.Held))
+	b := binary.LittleEndian.AppendUint64([]byte{membersVersion}, uint64(m.Held))
 	b = appendString(b, string(conf))
-	for _, e := range m.Endpoints {
-		b = binary.LittleEndian.AppendUint64(b, e.ID)
-		b = appendString(appendString(b, e.Peer), e.Client)
+	b = binary.AppendUvarint(b, uint64(len(m.Endpoints)))
+	for i := range m.Endpoints {
+		b = appendEndpoint(b, &m.Endpoints[i])
+	}
+	for i, id := range m.Used {
+		b = binary.AppendUvarint(b, id-before(m.Used, i))
 	}
 	return b, nil
 }
 
-// DecodeMembership is the reverse of Encode.
+// before is the number in front of the one at i; 0 in front of the first.
+func before(ids []uint64, i int) uint64 {
+	if i == 0 {
+		return 0
+	}
+	return ids[i-1]
+}
+
+// membersVersion is the form of an encoded membership. Version 1 had no numbers
+// that were used, and as many endpoints as there are bytes.
+const membersVersion = 2
+
+// DecodeMembership is the reverse of Encode. It reads version 1, too.
 func DecodeMembership(b []byte) (Membership, error) {
 	m := Membership{Conf: &raftpb.ConfState{}}
-	if len(b) == 0 || b[0] != formatVersion {
+	if len(b) == 0 || b[0] == 0 || b[0] > membersVersion {
 		return m, errors.New("replica: a membership of unknown form: this program is older than the one that wrote it")
 	}
 	if len(b) < 9 {
-		return m, errors.New("replica: a membership that is cut off")
+		return m, errCutOff
 	}
 	m.Held = int64(binary.LittleEndian.Uint64(b[1:]))
-	conf, b, ok := cutString(b[9:])
+	conf, rest, ok := cutString(b[9:])
 	if !ok {
-		return m, errors.New("replica: a membership that is cut off")
+		return m, errCutOff
 	}
 	if err := proto.Unmarshal([]byte(conf), m.Conf); err != nil {
 		return m, fmt.Errorf("replica: a membership that does not decode: %w", err)
 	}
+	if b[0] == 1 {
+		return m, m.cutEndpoints(rest)
+	}
+	return m, m.cutRest(rest)
+}
+
+var errCutOff = errors.New("replica: a membership that is cut off")
+
+// cutEndpoints reads endpoints to the end.
+func (m *Membership) cutEndpoints(b []byte) error {
 	for len(b) > 0 {
 		e, rest, ok := cutEndpoint(b)
 		if !ok {
-			return m, errors.New("replica: a membership that is cut off")
+			return errCutOff
 		}
 		m.Endpoints, b = append(m.Endpoints, e), rest
 	}
-	return m, nil
+	return nil
+}
+
+// cutRest reads what follows the configuration since version 2.
+func (m *Membership) cutRest(b []byte) error {
+	count, k := binary.Uvarint(b)
+	if k <= 0 {
+		return errCutOff
+	}
+	b = b[k:]
+	for range count {
+		e, rest, ok := cutEndpoint(b)
+		if !ok {
+			return errCutOff
+		}
+		m.Endpoints, b = append(m.Endpoints, e), rest
+	}
+	for id := uint64(0); len(b) > 0; {
+		d, k := binary.Uvarint(b)
+		if k <= 0 || d == 0 || id+d < id {
+			return errCutOff
+		}
+		id += d
+		m.Used, b = append(m.Used, id), b[k:]
+	}
+	return nil
+}
+
+func appendEndpoint(b []byte, e *Endpoint) []byte {
+	b = binary.LittleEndian.AppendUint64(b, e.ID)
+	return appendString(appendString(b, e.Peer), e.Client)
 }
 
 func cutEndpoint(b []byte) (e Endpoint, rest []byte, ok bool) {
@@ -149,15 +215,29 @@ type Change struct {
 	Add     []Endpoint // as learners, which do not vote
 	Promote []uint64   // learners that have caught up become voters
 	Remove  []uint64
+	Update  []Endpoint // addresses of members
 }
 
 // ChangeMembers asks for a change. The caller is answered Done when it is
-// applied, NotDone if it was refused: there is no leader here, another change is
-// under way, or it makes no sense; Unknown if a snapshot came instead of the
-// entries that would tell.
+// applied; NotDone if it was refused, with a code and a text if the change is at
+// fault, and without if this node does not lead; Unknown if a snapshot came instead
+// of the entries that would tell.
 func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
-	if !n.begin(now) || !n.serving || !n.sensible(c) {
+	if !n.begin(now) || !n.serving {
 		n.answer(caller, NotDone, nil)
+		return
+	}
+	if _, news := n.selfNews(); news && len(c.Add) > 0 {
+		n.deny(caller, core.CodeConflict, "the group has yet to note the addresses of this node, without which a new one could not answer it: try again in a moment")
+		return
+	}
+	n.proposeChange(caller, c)
+	n.process()
+}
+
+func (n *Node) proposeChange(caller Caller, c Change) {
+	if code, text := n.standing().refuse(c); code != core.CodeOK {
+		n.deny(caller, code, text)
 		return
 	}
 	n.number++
@@ -166,26 +246,35 @@ func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 		return
 	}
 	n.flying = append(n.flying, proposal{number: n.number, term: n.currentTerm(), conf: caller, change: true})
-	n.process()
 }
 
-// sensible refuses what raft would take but the group would not survive: an ID
-// that was used before, a promotion of a stranger, the end of the last voter.
-func (n *Node) sensible(c Change) bool {
-	conf := n.members.Conf
-	for _, e := range c.Add {
-		if e.ID == 0 || slices.Contains(conf.GetVoters(), e.ID) || slices.Contains(conf.GetLearners(), e.ID) {
-			return false
-		}
+// proposeSelf notes the leader's own addresses if the group does not know them: a
+// node that was founded or restored alone may get some later.
+func (n *Node) proposeSelf() {
+	if e, news := n.selfNews(); news && n.serving && n.transfer == 0 && !n.changing() {
+		n.proposeChange(nobody, Change{Update: []Endpoint{e}})
 	}
-	for _, id := range c.Promote {
-		if !slices.Contains(conf.GetLearners(), id) {
-			return false
-		}
-	}
-	left := slices.DeleteFunc(slices.Concat(conf.GetVoters(), c.Promote), func(id uint64) bool { return slices.Contains(c.Remove, id) })
-	return len(left) > 0 && len(c.Add)+len(c.Promote)+len(c.Remove) > 0
 }
+
+// selfNews is this member with the addresses that the group does not know yet;
+// false: it knows them.
+func (n *Node) selfNews() (Endpoint, bool) {
+	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return e.ID == n.cfg.ID })
+	if i < 0 {
+		return Endpoint{}, false
+	}
+	was := n.members.Endpoints[i]
+	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: cmp.Or(was.Client, n.cfg.Client)}
+	return e, e != was
+}
+
+// changing reports whether a change of the members is not complete.
+func (n *Node) changing() bool {
+	return len(n.members.Conf.GetVotersOutgoing()) > 0 || slices.ContainsFunc(n.flying, func(p proposal) bool { return p.change })
+}
+
+// nobody is the caller of what a node asks of itself.
+const nobody Caller = 0
 
 func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
 	cc := &raftpb.ConfChangeV2{Context: header{kindCore, n.cfg.ID, n.number}.append(nil)}
@@ -200,8 +289,11 @@ func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
 	}
 	for _, e := range c.Add {
 		one(raftpb.ConfChangeAddLearnerNode, e.ID)
-		cc.Context = binary.LittleEndian.AppendUint64(cc.Context, e.ID)
-		cc.Context = appendString(appendString(cc.Context, e.Peer), e.Client)
+		cc.Context = appendEndpoint(cc.Context, &e)
+	}
+	for _, e := range c.Update {
+		one(raftpb.ConfChangeUpdateNode, e.ID)
+		cc.Context = appendEndpoint(cc.Context, &e)
 	}
 	return cc
 }
@@ -213,8 +305,10 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 		n.fail(fmt.Errorf("replica: entry %d: a membership change that does not decode: %w", e.GetIndex(), err))
 		return
 	}
+	n.members.retire(cc)
 	n.members.Conf = n.raft.ApplyConfChange(cc)
 	n.members.prune()
+	maps.DeleteFunc(n.heard, func(id uint64, _ int64) bool { return !n.members.has(id) })
 	n.tellMembers()
 	if len(cc.GetContext()) < headerSize {
 		return
@@ -224,7 +318,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 		n.fail(err)
 		return
 	}
-	if len(rest) > 0 {
+	if adds(cc) {
 		n.snap.atLeast = e.GetIndex()
 	}
 	n.noteEndpoints(rest)
@@ -233,6 +327,20 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 		n.answer(n.flying[0].conf, Done, nil)
 		n.flying = n.flying[1:]
 	}
+}
+
+// retire remembers the numbers of members that a change removes.
+func (m *Membership) retire(cc *raftpb.ConfChangeV2) {
+	for _, c := range cc.GetChanges() {
+		i, used := slices.BinarySearch(m.Used, c.GetNodeId())
+		if c.GetType() == raftpb.ConfChangeRemoveNode && m.has(c.GetNodeId()) && !used {
+			m.Used = slices.Insert(slices.Clone(m.Used), i, c.GetNodeId())
+		}
+	}
+}
+
+func adds(cc *raftpb.ConfChangeV2) bool {
+	return slices.ContainsFunc(cc.GetChanges(), func(c *raftpb.ConfChangeSingle) bool { return c.GetType() == raftpb.ConfChangeAddLearnerNode })
 }
 
 func (n *Node) tellMembers() {

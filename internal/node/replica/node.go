@@ -46,6 +46,10 @@ type Node struct {
 	handing  int    // ticks since that was asked for
 	thawed   uint64 // the term in which this node proposed to end the wait
 
+	heard map[uint64]int64 // when a member last sent something
+	goal  [2]uint64        // what was applied an election timeout ago at least, and since
+	aimed int              // ticks since the goal moved
+
 	writes  []Write
 	writeID uint64
 	quiet   int // ticks since anything was to be written
@@ -65,7 +69,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term}
+	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -142,7 +146,9 @@ func (n *Node) Tick(now int64) {
 		n.tickMark()
 		n.tickReads()
 		n.tickTransfer()
+		n.tickGoal()
 		n.proposeThaw()
+		n.proposeSelf()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()
@@ -161,6 +167,7 @@ func (n *Node) Step(now int64, data []byte) error {
 	if m.GetTo() != n.cfg.ID || m.GetType() == raftpb.MsgSnap || raft.IsLocalMsg(m.GetType()) {
 		return fmt.Errorf("replica: a %s for node %d came to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
 	}
+	n.hear(m.GetFrom())
 	n.step(m)
 	n.process()
 	return nil
@@ -347,6 +354,9 @@ func (n *Node) Status() Status {
 		SnapshotIndex: n.snap.index, Streams: uint64(len(n.streams.attached)),
 	}
 }
+
+// ID is the node's number.
+func (n *Node) ID() uint64 { return n.cfg.ID }
 
 // Leader is the leader, as far as this node knows, and where clients find it; 0: it
 // knows of nobody.

@@ -42,8 +42,8 @@ func splitEntry(data []byte) (h header, entry []byte, err error) {
 	return h, data[headerSize:], nil
 }
 
-// Caller is who waits for an answer; the shell chooses the numbers. A stream is
-// a caller for all its frames.
+// Caller is who waits for an answer; the shell chooses the numbers, from 1 on. A
+// stream is a caller for all its frames.
 type Caller uint64
 
 // proposal is an entry that this node proposed and has not seen applied.

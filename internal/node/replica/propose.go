@@ -45,6 +45,9 @@ func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
 }
 
 func (n *Node) deny(c Caller, code core.Code, text string) {
+	if c == nobody {
+		return
+	}
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: NotDone, Code: code, Text: text})
 }
 
@@ -95,6 +98,9 @@ func (n *Node) overload(i *item, wait int64) {
 }
 
 func (n *Node) answer(c Caller, o Outcome, data []byte) {
+	if c == nobody {
+		return
+	}
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: o, Data: data})
 }
 

@@ -18,6 +18,8 @@ type couple struct {
 	slow   bool   // a snapshot is begun and not finished
 	chunks [][]byte
 	sent   int // snapshots
+	told   []replica.Answer
+	silent uint64 // this node gets nothing and says nothing
 }
 
 func newCouple(t *testing.T, cfg replica.Config) *couple {
@@ -70,12 +72,13 @@ func (c *couple) settle() {
 }
 
 func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
+	c.told = append(c.told, out.Answers...)
 	if len(out.Writes) > 0 {
 		n.Written(c.now, out.Writes[len(out.Writes)-1].ID)
 		busy = true
 	}
 	for _, m := range out.Messages {
-		if to := c.nodes[m.To]; to != nil {
+		if to := c.nodes[m.To]; to != nil && m.To != c.silent && n.ID() != c.silent {
 			busy = true
 			if err := to.Step(c.now, m.Data); err != nil {
 				c.t.Fatal(err)

@@ -469,8 +469,10 @@ type ChangeMembersRequest struct {
 	Add []*Member `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
 	// Learners that have caught up and are to vote.
 	Promote []uint64 `protobuf:"varint,2,rep,packed,name=promote,proto3" json:"promote,omitempty"`
-	// Nodes that leave.
-	Remove        []uint64 `protobuf:"varint,3,rep,packed,name=remove,proto3" json:"remove,omitempty"`
+	// Nodes that leave. Their numbers are never used again.
+	Remove []uint64 `protobuf:"varint,3,rep,packed,name=remove,proto3" json:"remove,omitempty"`
+	// Members whose addresses have changed.
+	Update        []*Member `protobuf:"bytes,4,rep,name=update,proto3" json:"update,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -522,6 +524,13 @@ func (x *ChangeMembersRequest) GetPromote() []uint64 {
 func (x *ChangeMembersRequest) GetRemove() []uint64 {
 	if x != nil {
 		return x.Remove
+	}
+	return nil
+}
+
+func (x *ChangeMembersRequest) GetUpdate() []*Member {
+	if x != nil {
+		return x.Update
 	}
 	return nil
 }
@@ -778,11 +787,12 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +
 	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12\x18\n" +
-	"\alearner\x18\x04 \x01(\bR\alearner\"o\n" +
+	"\alearner\x18\x04 \x01(\bR\alearner\"\x9c\x01\n" +
 	"\x14ChangeMembersRequest\x12%\n" +
 	"\x03add\x18\x01 \x03(\v2\x13.holdfast.v1.MemberR\x03add\x12\x18\n" +
 	"\apromote\x18\x02 \x03(\x04R\apromote\x12\x16\n" +
-	"\x06remove\x18\x03 \x03(\x04R\x06remove\"D\n" +
+	"\x06remove\x18\x03 \x03(\x04R\x06remove\x12+\n" +
+	"\x06update\x18\x04 \x03(\v2\x13.holdfast.v1.MemberR\x06update\"D\n" +
 	"\x15ChangeMembersResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"#\n" +
 	"\x11MoveLeaderRequest\x12\x0e\n" +
@@ -836,25 +846,26 @@ var file_holdfast_v1_admin_proto_depIdxs = []int32{
 	13, // 2: holdfast.v1.StatusResponse.header:type_name -> holdfast.v1.Header
 	6,  // 3: holdfast.v1.StatusResponse.members:type_name -> holdfast.v1.Member
 	6,  // 4: holdfast.v1.ChangeMembersRequest.add:type_name -> holdfast.v1.Member
-	13, // 5: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
-	13, // 6: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
-	0,  // 7: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
-	2,  // 8: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
-	4,  // 9: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
-	7,  // 10: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
-	9,  // 11: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
-	11, // 12: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
-	1,  // 13: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
-	3,  // 14: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
-	5,  // 15: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
-	8,  // 16: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
-	10, // 17: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
-	12, // 18: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	6,  // 5: holdfast.v1.ChangeMembersRequest.update:type_name -> holdfast.v1.Member
+	13, // 6: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
+	13, // 7: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
+	0,  // 8: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
+	2,  // 9: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
+	4,  // 10: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
+	7,  // 11: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
+	9,  // 12: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
+	11, // 13: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
+	1,  // 14: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
+	3,  // 15: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
+	5,  // 16: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
+	8,  // 17: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
+	10, // 18: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
+	12, // 19: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_admin_proto_init() }

@@ -40,8 +40,9 @@ type AdminServiceClient interface {
 	RevokeSession(ctx context.Context, in *RevokeSessionRequest, opts ...grpc.CallOption) (*RevokeSessionResponse, error)
 	// Status tells where a node stands; every node answers for itself.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// ChangeMembers adds, promotes and removes nodes in one step; only the leader
-	// can.
+	// ChangeMembers adds, promotes, moves and removes nodes in one step; only the
+	// leader can. It refuses what the group would not survive, before anything is
+	// written, and says what would have happened.
 	ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(ctx context.Context, in *MoveLeaderRequest, opts ...grpc.CallOption) (*MoveLeaderResponse, error)
@@ -140,8 +141,9 @@ type AdminServiceServer interface {
 	RevokeSession(context.Context, *RevokeSessionRequest) (*RevokeSessionResponse, error)
 	// Status tells where a node stands; every node answers for itself.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// ChangeMembers adds, promotes and removes nodes in one step; only the leader
-	// can.
+	// ChangeMembers adds, promotes, moves and removes nodes in one step; only the
+	// leader can. It refuses what the group would not survive, before anything is
+	// written, and says what would have happened.
 	ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderResponse, error)

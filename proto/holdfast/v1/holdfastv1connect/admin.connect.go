@@ -59,8 +59,9 @@ type AdminServiceClient interface {
 	RevokeSession(context.Context, *v1.RevokeSessionRequest) (*v1.RevokeSessionResponse, error)
 	// Status tells where a node stands; every node answers for itself.
 	Status(context.Context, *v1.StatusRequest) (*v1.StatusResponse, error)
-	// ChangeMembers adds, promotes and removes nodes in one step; only the leader
-	// can.
+	// ChangeMembers adds, promotes, moves and removes nodes in one step; only the
+	// leader can. It refuses what the group would not survive, before anything is
+	// written, and says what would have happened.
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
@@ -188,8 +189,9 @@ type AdminServiceHandler interface {
 	RevokeSession(context.Context, *v1.RevokeSessionRequest) (*v1.RevokeSessionResponse, error)
 	// Status tells where a node stands; every node answers for itself.
 	Status(context.Context, *v1.StatusRequest) (*v1.StatusResponse, error)
-	// ChangeMembers adds, promotes and removes nodes in one step; only the leader
-	// can.
+	// ChangeMembers adds, promotes, moves and removes nodes in one step; only the
+	// leader can. It refuses what the group would not survive, before anything is
+	// written, and says what would have happened.
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)

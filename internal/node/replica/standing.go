@@ -1,0 +1,192 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// standing is what a leader knows of its group when a change is asked for. Raft
+// takes every change that it can carry out; this decides which of them the group
+// would survive.
+type standing struct {
+	members  *Membership
+	self     uint64
+	solo     bool // this node has no way to others
+	changing bool // an earlier change is not complete
+	answers  map[uint64]bool
+	current  map[uint64]bool // has what was applied an election timeout ago
+	silence  time.Duration   // after it a node does not answer any more
+}
+
+func (n *Node) standing() *standing {
+	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, current: map[uint64]bool{}, silence: n.cfg.electionTimeout()}
+	s.changing = n.changing()
+	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		s.answers[id] = n.answering(id)
+		s.current[id] = pr.Match >= n.goal[0]
+	})
+	return s
+}
+
+// answering reports whether a node has been heard within an election timeout.
+func (n *Node) answering(id uint64) bool {
+	at, heard := n.heard[id]
+	return id == n.cfg.ID || heard && n.now-at <= int64(n.cfg.electionTimeout())
+}
+
+// hear notes that a member has sent something.
+func (n *Node) hear(id uint64) {
+	if n.members.has(id) {
+		n.heard[id] = n.now
+	}
+}
+
+// tickGoal moves the goal that a learner has to reach before it may vote: what was
+// applied one to two election timeouts ago. Under load nobody has all of now.
+func (n *Node) tickGoal() {
+	if n.aimed++; n.aimed >= n.cfg.ElectionTicks {
+		n.aimed, n.goal = 0, [2]uint64{n.goal[1], n.applied}
+	}
+}
+
+// refuse says what would be wrong with a change. CodeInvalid: always; CodeConflict:
+// as the group stands now.
+func (s *standing) refuse(c Change) (core.Code, string) {
+	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers} {
+		if text := check(c); text != "" {
+			return core.CodeInvalid, text
+		}
+	}
+	if s.changing {
+		return core.CodeConflict, "another change of the members is under way: two at once could leave two majorities that do not know of each other; try again when it is complete"
+	}
+	for _, check := range []func(Change) string{s.unready, s.leftover} {
+		if text := check(c); text != "" {
+			return core.CodeConflict, text
+		}
+	}
+	return core.CodeOK, ""
+}
+
+// unnamed refuses a change of nothing, and of one node in two ways.
+func (s *standing) unnamed(c Change) string {
+	ids := slices.Concat(c.Promote, c.Remove)
+	for _, e := range slices.Concat(c.Add, c.Update) {
+		ids = append(ids, e.ID)
+	}
+	if len(ids) == 0 {
+		return "nothing is to change: name a node"
+	}
+	slices.Sort(ids)
+	for i, id := range ids {
+		if i > 0 && ids[i-1] == id {
+			return fmt.Sprintf("node %d is named twice: name it once", id)
+		}
+	}
+	return ""
+}
+
+// badAdds refuses numbers that are not new, and nodes that this one could not reach.
+func (s *standing) badAdds(c Change) string {
+	for _, e := range c.Add {
+		_, used := slices.BinarySearch(s.members.Used, e.ID)
+		switch {
+		case e.ID == 0:
+			return "a node's number begins with 1"
+		case s.members.has(e.ID):
+			return fmt.Sprintf("node %d is a member already", e.ID)
+		case used:
+			return fmt.Sprintf("number %d was given to a node that was removed: the group would take the new node for the old one, and believe promises that it never made; use a number that is new, such as %d", e.ID, s.free())
+		case s.solo:
+			return fmt.Sprintf("this node has no address for other nodes, so that node %d could never hear from it: start it with an address for them (holdfast serve --peer HOST:PORT), then add node %d", e.ID, e.ID)
+		}
+	}
+	return ""
+}
+
+// free is the least number above all that were ever used.
+func (s *standing) free() uint64 {
+	c := s.members.Conf
+	return 1 + slices.Max(slices.Concat(s.members.Used, c.GetVoters(), c.GetVotersOutgoing(), c.GetLearners(), c.GetLearnersNext(), []uint64{0}))
+}
+
+// strangers refuses what needs a member, or a learner, and has none.
+func (s *standing) strangers(c Change) string {
+	for _, id := range c.Promote {
+		switch {
+		case slices.Contains(s.members.Conf.GetVoters(), id):
+			return fmt.Sprintf("node %d votes already", id)
+		case !s.members.has(id):
+			return fmt.Sprintf("node %d is no member: add it first", id)
+		}
+	}
+	for _, id := range c.Remove {
+		if !s.members.has(id) {
+			return fmt.Sprintf("node %d is no member, so that it cannot be removed: the members are %s", id, numbers(s.all()))
+		}
+	}
+	for _, e := range c.Update {
+		if !s.members.has(e.ID) {
+			return fmt.Sprintf("node %d is no member: add it first", e.ID)
+		}
+	}
+	if len(s.voters(c)) == 0 {
+		return fmt.Sprintf("no voter would be left (now: %s): nothing could be decided any more, not even to add a node; add and promote a successor first", numbers(s.members.Conf.GetVoters()))
+	}
+	return ""
+}
+
+// unready refuses to promote a node that would not vote.
+func (s *standing) unready(c Change) string {
+	for _, id := range c.Promote {
+		switch {
+		case !s.answers[id]:
+			return fmt.Sprintf("node %d has not answered for %s: as a voter it would count without ever voting, and the group would stand still when one node more is away; start it with --join, or look why it cannot be reached at its peer address", id, s.silence)
+		case !s.current[id]:
+			return fmt.Sprintf("node %d has not caught up: as a voter it would keep the group waiting until it has; try again when it has", id)
+		}
+	}
+	return ""
+}
+
+// leftover refuses a change after which those that answer now are no majority.
+func (s *standing) leftover(c Change) string {
+	if len(c.Promote)+len(c.Remove) == 0 {
+		return ""
+	}
+	voters := s.voters(c)
+	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return s.answers[id] })
+	if need := len(voters)/2 + 1; len(voters)-len(silent) < need {
+		return fmt.Sprintf("the voters would be %s, and %s did not answer within %s: a majority needs %d of them, so that the group would stand still at once; bring back the silent ones, or remove them first",
+			numbers(voters), numbers(silent), s.silence, need)
+	}
+	return ""
+}
+
+// voters are those that vote after a change.
+func (s *standing) voters(c Change) []uint64 {
+	return slices.DeleteFunc(slices.Concat(s.members.Conf.GetVoters(), c.Promote), func(id uint64) bool { return slices.Contains(c.Remove, id) })
+}
+
+func (s *standing) all() []uint64 {
+	return slices.Concat(s.members.Conf.GetVoters(), s.members.Conf.GetLearners())
+}
+
+// numbers lists nodes for a reader: 1, 2 and 3.
+func numbers(ids []uint64) string {
+	var text []string
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		text = append(text, fmt.Sprint(id))
+	}
+	if n := len(text); n > 1 {
+		return strings.Join(text[:n-1], ", ") + " and " + text[n-1]
+	}
+	return strings.Join(text, "")
+}

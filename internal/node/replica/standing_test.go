@@ -1,0 +1,183 @@
+package replica_test
+
+import (
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// change asks node 1 for a change and returns its answer.
+func (c *couple) change(ch replica.Change) replica.Answer {
+	c.t.Helper()
+	c.settle()
+	c.told = nil
+	c.nodes[1].ChangeMembers(c.now, 9, ch)
+	c.settle()
+	if len(c.told) != 1 {
+		c.t.Fatalf("%+v is answered %+v", ch, c.told)
+	}
+	return c.told[0]
+}
+
+// done asks for a change that has to be made.
+func (c *couple) done(ch replica.Change) {
+	c.t.Helper()
+	if a := c.change(ch); a.Outcome != replica.Done {
+		c.t.Fatalf("%+v is not done: %s", ch, a.Text)
+	}
+}
+
+// refused asks for a change that must not be made, and changes nothing.
+func (c *couple) refused(ch replica.Change, code core.Code, why string) {
+	c.t.Helper()
+	before := c.nodes[1].Status()
+	a := c.change(ch)
+	if a.Outcome != replica.NotDone || a.Code != code || !strings.Contains(a.Text, why) {
+		c.t.Errorf("%+v: outcome %d, code %d, %q; want it refused with code %d and %q", ch, a.Outcome, a.Code, a.Text, code, why)
+	}
+	if after := c.nodes[1].Status(); after.Applied != before.Applied || after.Flying > 0 {
+		c.t.Errorf("%+v was refused, and left an entry", ch)
+	}
+}
+
+func adding(id uint64) replica.Change {
+	return replica.Change{Add: []replica.Endpoint{{ID: id, Peer: "peer", Client: "client"}}}
+}
+
+func promoting(id uint64) replica.Change { return replica.Change{Promote: []uint64{id}} }
+func removing(id uint64) replica.Change  { return replica.Change{Remove: []uint64{id}} }
+
+// grown is a group of three voters, led by node 1.
+func grown(t *testing.T) *couple {
+	t.Helper()
+	c := newCouple(t, replica.Config{})
+	for id := uint64(2); id <= 3; id++ {
+		c.start(id, replica.Config{}, replica.Joining(core.Config{}))
+		c.done(adding(id))
+		c.ticks(20)
+		c.done(promoting(id))
+	}
+	return c
+}
+
+// A learner votes only if it exists, answers and has caught up: one that was never
+// started would count for the majority for ever.
+func TestPromoteOnlyWhoCanVote(t *testing.T) {
+	c := newCouple(t, replica.Config{})
+	c.put(10)
+	c.refused(promoting(2), core.CodeInvalid, "no member: add it first")
+	c.slow = true // the snapshot that it needs is not finished
+	c.done(adding(2))
+	c.ticks(20)
+	c.refused(promoting(2), core.CodeConflict, "has not answered")
+	c.refused(promoting(1), core.CodeInvalid, "votes already")
+	c.put(1) // the group of one goes on
+
+	c.start(2, replica.Config{}, replica.Joining(core.Config{}))
+	c.ticks(20)
+	c.refused(promoting(2), core.CodeConflict, "has not caught up")
+	c.slow = false
+	c.save(c.nodes[1], c.making)
+	c.ticks(20)
+	c.done(promoting(2))
+	c.put(1)
+	if voters := c.nodes[2].Status().Members.Conf.GetVoters(); len(voters) != 2 {
+		t.Errorf("the voters are %v, want two", voters)
+	}
+}
+
+// Those that answer now must be a majority after a removal.
+func TestRemoveLeavesAMajorityThatAnswers(t *testing.T) {
+	c := grown(t)
+	c.silent = 3
+	c.ticks(11)
+	c.refused(removing(2), core.CodeConflict, "the voters would be 1 and 3, and 3 did not answer within 1s: a majority needs 2 of them")
+	c.refused(removing(1), core.CodeConflict, "the voters would be 2 and 3, and 3 did not answer")
+	c.done(removing(3)) // the silent one is no loss
+	c.refused(replica.Change{Remove: []uint64{1, 2}}, core.CodeInvalid, "no voter would be left (now: 1 and 2)")
+	c.done(removing(2))
+	c.refused(removing(1), core.CodeInvalid, "no voter would be left (now: 1)")
+	c.put(1)
+}
+
+// A number is given once: not while its node is a member, and not afterwards, also
+// when the memory of it went through a snapshot's header.
+func TestNumbersAreGivenOnce(t *testing.T) {
+	c := grown(t)
+	c.refused(adding(2), core.CodeInvalid, "node 2 is a member already")
+	c.refused(adding(0), core.CodeInvalid, "begins with 1")
+	c.refused(removing(9), core.CodeInvalid, "the members are 1, 2 and 3")
+	c.done(removing(2))
+	c.refused(adding(2), core.CodeInvalid, "number 2 was given to a node that was removed")
+	c.done(adding(7))
+	c.done(removing(7))
+	c.refused(adding(7), core.CodeInvalid, "such as 8")
+	for id := uint64(1); id <= 3; id += 2 {
+		m := c.nodes[id].Status().Members
+		b, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := replica.DecodeMembership(b)
+		if err != nil || len(again.Used) != 2 || again.Used[0] != 2 || again.Used[1] != 7 {
+			t.Errorf("node %d remembers %v (%v), want 2 and 7", id, again.Used, err)
+		}
+	}
+}
+
+// A change that names a node twice, or nothing, or that comes during another is
+// refused.
+func TestOneChangeAtATime(t *testing.T) {
+	c := grown(t)
+	c.refused(replica.Change{}, core.CodeInvalid, "nothing is to change")
+	c.refused(replica.Change{Add: adding(4).Add, Remove: []uint64{4}}, core.CodeInvalid, "node 4 is named twice")
+	c.told = nil
+	c.nodes[1].ChangeMembers(c.now, 8, adding(4))
+	c.nodes[1].ChangeMembers(c.now, 9, adding(5))
+	c.settle()
+	if len(c.told) != 2 || c.told[0].Caller != 9 || c.told[0].Code != core.CodeConflict || c.told[1].Outcome != replica.Done {
+		t.Errorf("of two changes at once: %+v; want the second refused, and the first done", c.told)
+	}
+}
+
+// A node without a way to others adds none: the change would be durable, and the
+// node could not send what follows from it.
+func TestSoloNodeAddsNobody(t *testing.T) {
+	c := newCouple(t, replica.Config{Solo: true})
+	c.refused(adding(2), core.CodeInvalid, "no address for other nodes")
+	c.put(1)
+}
+
+// A leader whose addresses the group does not know notes them; those that it knows
+// stay, and an operator can change them.
+func TestLeaderNotesItsAddresses(t *testing.T) {
+	c := newCouple(t, replica.Config{Peer: "peer 1", Client: "client 1"})
+	c.ticks(2)
+	if m := c.nodes[1].Status().Members; len(m.Endpoints) != 1 || m.Endpoints[0] != (replica.Endpoint{ID: 1, Peer: "peer 1", Client: "client 1"}) {
+		t.Fatalf("the membership has %+v", m.Endpoints)
+	}
+	moved := replica.Endpoint{ID: 1, Peer: "elsewhere", Client: "here"}
+	c.done(replica.Change{Update: []replica.Endpoint{moved}})
+	c.ticks(2)
+	if m := c.nodes[1].Status().Members; m.Endpoints[0] != moved || len(m.Conf.GetVoters()) != 1 {
+		t.Errorf("the membership has %+v, want %+v", m.Endpoints, moved)
+	}
+	c.refused(replica.Change{Update: []replica.Endpoint{{ID: 5}}}, core.CodeInvalid, "no member")
+}
+
+// A membership of version 1 is read.
+func TestMembershipOfVersionOne(t *testing.T) {
+	old := []byte("\x01\x05\x00\x00\x00\x00\x00\x00\x00\x04\x08\x01\x08\x02\x01\x00\x00\x00\x00\x00\x00\x00\x01p\x01c\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	m, err := replica.DecodeMembership(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &raftpb.ConfState{Voters: []uint64{1, 2}}
+	if m.Held != 5 || m.Conf.String() != want.String() || len(m.Endpoints) != 2 || m.Endpoints[0] != (replica.Endpoint{ID: 1, Peer: "p", Client: "c"}) || len(m.Used) != 0 {
+		t.Errorf("it is %+v", m)
+	}
+}
