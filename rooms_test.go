@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},
-	"internal/cli":                        {own: ". all driver drivertest internal/child internal/node/replica internal/node/storage internal/wire proto/holdfast/v1 remote server server/api", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
+	"internal/cli":                        {own: ". all driver drivertest internal/child internal/node/api internal/node/replica internal/node/storage internal/wire proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                     {own: "driver internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                    {pure: true, inside: true},
 	"internal/convert":                    {own: "driver internal/core", inside: true},
@@ -67,6 +67,7 @@ var rooms = map[string]room{
 	"internal/measure":                    {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
 	"internal/node/admission":             {own: "internal/core", pure: true},
+	"internal/node/api":                   {own: "driver internal/convert internal/core internal/host internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/node/disk":                  {own: "internal/core internal/node/replica internal/node/storage", foreign: "go.etcd.io/raft/v3"},
 	"internal/node/replica":               {own: "internal/core internal/node/admission internal/session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"internal/node/storage":               {},
@@ -93,7 +94,7 @@ var rooms = map[string]room{
 	"redishold":                           {own: ". driver internal/trust", foreign: "github.com/redis/rueidis"},
 	"remote":                              {own: ". driver internal/client internal/core internal/host internal/session internal/trust internal/watch internal/wire proto/holdfast/v1", foreign: "google.golang.org/grpc"},
 	"server":                              {own: ". driver internal/client internal/convert internal/core internal/host internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
-	"server/api":                          {own: "driver internal/convert internal/core internal/host internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf"},
+	"server/api":                          {own: "internal/node/api server"},
 }
 
 // pureStd is what a pure room may use of the standard library. time is for

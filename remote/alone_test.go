@@ -8,8 +8,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/api"
 )
 
 // addrEnv is the address of that server, if it is to have a certain one.

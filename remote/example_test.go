@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 
-	"google.golang.org/grpc"
-
 	"github.com/holdfast-io/holdfast/remote"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
@@ -30,12 +28,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := grpc.NewServer()
-	svc := api.New(node)
-	defer svc.Close()
-	svc.Register(g)
-	go g.Serve(ln)
-	defer g.Stop()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go api.Serve(ctx, ln, node, api.Config{})
 
 	s, err := remote.Open(remote.Config{Endpoints: []string{ln.Addr().String()}})
 	if err != nil {

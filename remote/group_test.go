@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/api"
 )
 
 // group is some nodes with their services, on addresses of their own.

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/session"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
-	"github.com/holdfast-io/holdfast/server/api"
 )
 
 // follower is a node that does not lead. It names one as the leader at first, and

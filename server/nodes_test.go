@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/api"
 )
 
 func init() { roles["node"] = nodeChild }

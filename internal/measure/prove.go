@@ -24,7 +24,7 @@ var proofs = []proof{
 	{"Whole clusters under faults", "./sim -run TestSeeds -sim.first=1000 -sim.budget=BUDGET"},
 	{"Nodes killed and stopped under load", "./server -run TestNodesDie -server.kills=100 -server.stops=20"},
 	{"The suite on one directory, killed between its cases", "./server -run TestKilledBetweenCases -server.batch=1"},
-	{"A node under three times the load that it can bear", "./server/api -run TestOverload -api.sessions=10000 -api.overload=60s"},
+	{"A node under three times the load that it can bear", "./internal/node/api -run TestOverload -api.sessions=10000 -api.overload=60s"},
 	{"A node's memory under full load", "./server -run - -bench Memory$ -benchtime 1x -server.load=10m"},
 	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
 	{"PostgreSQL: cut links, stopped servers, killed backends", "./pghold -run TestProof -pghold.trials=200"},

@@ -1,71 +1,43 @@
-// Package api lets programs in any language use a Holdfast node: gRPC for
-// Holdfast's own clients and everybody else's, and JSON over HTTP for the rest,
+// Package api lets programs in any language use a node that runs inside your own:
+// gRPC for Holdfast's clients and everybody else's, and JSON over HTTP for the rest,
 // all on one port.
 //
 //	ln, err := net.Listen("tcp", "127.0.0.1:7420")
-//	err = api.Serve(ctx, ln, api.New(node), api.Config{})
+//	err = api.Serve(ctx, ln, node, api.Config{})
 //
 // What is there, with examples for curl, is in docs/wire.md.
 package api
 
 import (
 	"context"
+	"net"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-
-	"github.com/holdfast-io/holdfast/internal/wire"
-	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/server"
 )
 
-// NamespaceHeader names the tenant of a call, in gRPC metadata (in lower case)
-// and HTTP headers; absent: default.
-const NamespaceHeader = "Holdfast-Namespace"
+// Config says how a node is served. The zero value is a plain port on loopback.
+//
+//	TLS      *tls.Config             spoken on the port, beside plain text; nil: plain text only.
+//	                                 If it demands certificates of clients, plain text is refused.
+//	Relay    *tls.Config             for calls that are passed on to the leader's port; nil: plain text
+//	RelayCAs func() *x509.CertPool   signers of the leader's certificate, asked with each connection;
+//	                                 nil: Relay.RootCAs
+//	Public   bool                    allows addresses other than loopback. There are no access rules
+//	                                 yet: whoever reaches the port can do everything.
+//	Admin    net.Listener            profiles (pprof) and metrics, on loopback; nil: none. Serve closes it.
+//	Grace    time.Duration           how long calls may go on when the node stops; default 5 s
+//	Peek     time.Duration           how long a connection may take for its first bytes, a handshake,
+//	                                 the header and the body of a request each; default 10 s
+//	Calls    int                     calls under way, default 8,192
+//	Waits    int                     calls that wait, watches and streams, default 32,768
+//	Streams  int                     of those, on one connection of gRPC, default 4,096
+type Config = api.Config
 
-// Service is the services of one node.
-type Service struct {
-	node  *server.Server
-	plain *gateway
-	pb.UnimplementedSessionStreamServer
-	pb.UnimplementedInspectServiceServer
-	pb.UnimplementedWatchServiceServer
-}
-
-// New returns the services of a node. Make one for each node, whatever the number
-// of ports: it keeps account of the calls that wait.
-func New(node *server.Server) *Service { return &Service{node: node, plain: newGateway(node)} }
-
-// Close ends the waits of calls and withdraws what they waited for. Serve does it
-// itself; the node goes on.
-func (s *Service) Close() {
-	s.plain.drain()
-	s.plain.close()
-}
-
-// Register adds the services to a gRPC server.
-func (s *Service) Register(r grpc.ServiceRegistrar) {
-	r = around{r, s.plain}
-	pb.RegisterSessionStreamServer(r, s)
-	pb.RegisterInspectServiceServer(r, s)
-	pb.RegisterWatchServiceServer(r, s)
-	s.plain.register(r)
-}
-
-// namespace is the tenant that a call names.
-func namespace(ctx context.Context) string {
-	md, _ := metadata.FromIncomingContext(ctx)
-	if v := md.Get(NamespaceHeader); len(v) > 0 && v[0] != "" {
-		return v[0]
-	}
-	return "default"
-}
-
-// answered is a response, or the status of an error.
-func answered[R any](r R, err error) (R, error) {
-	if err != nil {
-		var none R
-		return none, wire.Status(err).Err()
-	}
-	return r, nil
+// Serve serves a node on one port: gRPC, HTTP with JSON, health, metrics. It
+// returns when ctx ends, after it has handed leadership over to another node if
+// there is one and has answered the calls under way, or when the node stops. It
+// closes ln, not the node.
+func Serve(ctx context.Context, ln net.Listener, node *server.Server, cfg Config) error {
+	return api.Serve(ctx, ln, api.New(node), cfg)
 }

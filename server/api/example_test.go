@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/server/api"
 )
 
-// A node's services on a gRPC server, and a client of one of them.
+// A node on a port, and a client of one of its services.
 func Example() {
 	dir, err := os.MkdirTemp("", "holdfast")
 	if err != nil {
@@ -31,12 +31,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := grpc.NewServer()
-	svc := api.New(node)
-	defer svc.Close()
-	svc.Register(g)
-	go g.Serve(ln)
-	defer g.Stop()
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(ctx, ln, node, api.Config{}) }()
 
 	conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -45,5 +42,9 @@ func Example() {
 	defer conn.Close()
 	r, err := pb.NewInspectServiceClient(conn).Inspect(context.Background(), &pb.InspectRequest{Name: "jobs/nightly"})
 	fmt.Println(r.GetResource() == nil, err)
-	// Output: true <nil>
+	stop()
+	fmt.Println(<-served)
+	// Output:
+	// true <nil>
+	// <nil>
 }

@@ -48,7 +48,7 @@ type wireExample struct {
 
 func wireExamples(t *testing.T) (list []wireExample) {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/wire.md")
+	b, err := os.ReadFile("../../../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
-	"github.com/holdfast-io/holdfast/server/api"
 )
 
 // A prefix of more keys than one transaction deletes is deleted by the call that is

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-io/holdfast/server/api"
+	"github.com/holdfast-io/holdfast/internal/node/api"
 )
 
 // rowsOf are the rows of a document's table, by the first cell.
@@ -37,7 +37,7 @@ func rowsOf(t *testing.T, doc, heading string) map[string][]string {
 
 func monitoringDoc(t *testing.T) string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/monitoring.md")
+	doc, err := os.ReadFile("../../../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}

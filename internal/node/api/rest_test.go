@@ -237,7 +237,7 @@ func TestOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "../../docs/openapi.json"
+	const file = "../../../docs/openapi.json"
 	if os.Getenv("HOLDFAST_WRITE_OPENAPI") != "" {
 		if err := os.WriteFile(file, append(want, '\n'), 0o644); err != nil {
 			t.Fatal(err)
