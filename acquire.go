@@ -83,7 +83,7 @@ func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config)
 		return err
 	}
 	if cfg.under != nil {
-		return cfg.under.Err()
+		return cfg.under.over()
 	}
 	return nil
 }

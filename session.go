@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -58,12 +59,29 @@ func (s *Session) Err() error {
 	return &Error{Op: "session", Name: s.ID().String(), Kind: ErrLost, Err: reason(err)}
 }
 
+// over is Err for calls that need the session, which put their operation and name to it:
+// nothing was sent, and another session is needed.
+func (s *Session) over() error {
+	err := s.session.Err()
+	if err == nil {
+		return nil
+	}
+	kind, why := ErrLost, reason(err)
+	if errors.Is(err, ErrReleased) {
+		kind, why = ErrReleased, errors.New("it was revoked here")
+	}
+	if why == nil {
+		why = err
+	}
+	return &Error{Kind: kind, Outcome: driver.NotDone, Err: fmt.Errorf("session %s is over: %w; open another with Space.Session", s.ID(), why)}
+}
+
 // Deadline is when the session ends unless it is kept; false: it has none.
 func (s *Session) Deadline() (time.Time, bool) { return s.session.Deadline() }
 
 // Keep keeps the session for another TTL from now.
 func (s *Session) Keep(ctx context.Context) error {
-	if err := firstError(s.Err(), s.r.ready(ctx, "")); err != nil {
+	if err := firstError(s.over(), s.r.ready(ctx, "")); err != nil {
 		return wrap("keep session", s.ID().String(), err)
 	}
 	return s.r.wrap("keep session", s.ID().String(), driver.FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
@@ -130,7 +148,7 @@ func (s *Session) Revoke() error {
 }
 
 func (s *Session) revoke() {
-	if err := s.Err(); err != nil {
+	if err := s.over(); err != nil {
 		s.result = wrap("revoke", s.ID().String(), err)
 		return
 	}

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,9 @@ func TestSession_KeptByHand(t *testing.T) {
 		wantErr(t, ses.Revoke(), holdfast.ErrLost)
 		_, err = s.Mutex("b", holdfast.Under(ses)).Acquire(t.Context())
 		wantErr(t, err, holdfast.ErrLost)
+		if text := fmt.Sprintf(`holdfast: acquire "b": lost: session %s is over: not renewed in time; open another with Space.Session`, ses.ID()); err.Error() != text || !holdfast.NotDone(err) {
+			t.Errorf("an Acquire under an ended session: %v, want %s", err, text)
+		}
 		_, err = s.KV().Put(t.Context(), "k2", nil, holdfast.Under(ses))
 		wantErr(t, err, holdfast.ErrLost)
 		if toy.holders("a") != 0 || len(toy.keys) != 0 {

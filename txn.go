@@ -169,7 +169,7 @@ func (k *KV) checkPut(o *Op) error {
 	case s.r != k.s.r:
 		return invalid("Under: the session is of another Space")
 	}
-	return s.Err()
+	return s.over()
 }
 
 func checkRange(op *driver.Op) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -32,7 +33,7 @@ var sessionCases = []Case{
 	{Name: "Session/OnItsOwn", Needs: session, Run: run(sessionOnItsOwn),
 		Promise: "A session's end leaves the Space's other holds and sessions alone; every session has an id of its own."},
 	{Name: "Session/NothingAfterItsEnd", Needs: sessionKeys, Run: run(sessionNothingAfterItsEnd),
-		Promise: "Nothing can be taken, put or kept under a session that has ended."},
+		Promise: "Nothing can be taken, put or kept under a session that has ended; the error names the call, the session and what to do."},
 	{Name: "Session/ClosedClient", Needs: sessionKeys, Run: run(sessionClosedClient),
 		Promise: "Closing a client ends its sessions with their keys."},
 	{Name: "Hold/ManualRenew", Needs: session, Uses: HasTTL, Run: timed(holdManualRenew),
@@ -152,11 +153,23 @@ func sessionNothingAfterItsEnd(ctx context.Context, e *Env) {
 	s := e.Client()
 	ses := must(s.Session(ctx))
 	done(ses.Revoke())
-	want(second(s.Mutex("m", holdfast.Under(ses)).Acquire(ctx)) != nil, "Acquire under an ended session succeeded")
-	want(second(s.KV().Put(ctx, "k", nil, holdfast.Under(ses))) != nil, "Put under an ended session succeeded")
-	want(ses.Keep(ctx) != nil, "Keep of an ended session succeeded")
+	id := ses.ID().String()
+	tells(second(s.Mutex("m", holdfast.Under(ses)).Acquire(ctx)), "acquire", "m", id, "Space.Session")
+	tells(second(s.KV().Put(ctx, "k", nil, holdfast.Under(ses))), "put", "k", id, "Space.Session")
+	tells(ses.Keep(ctx), "keep session", id, "Space.Session")
 	free(ctx, e.Client().Mutex("m"), "after an Acquire under an ended session")
 	refused(second(s.KV().Get(ctx, "k")), fs.ErrNotExist, "Get of a key under an ended session")
+}
+
+// tells leaves the case unless err names the operation, what it is about, and parts.
+func tells(err error, op, name string, parts ...string) {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Op != op || !strings.HasSuffix(e.Name, name) {
+		fail("%s %q under an ended session: %w", op, name, err)
+	}
+	for _, part := range parts {
+		want(strings.Contains(err.Error(), part), "%v does not say %q", err, part)
+	}
 }
 
 func sessionClosedClient(ctx context.Context, e *Env) {
