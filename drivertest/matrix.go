@@ -18,15 +18,19 @@ var (
 		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep, driver.FeatureReclaim})
 )
 
-// matrix is that table by URL scheme: what a backend may not lack.
+// matrix is that table by URL scheme: what a backend may not lack, and has nothing
+// beyond, but for what [Harness.Require] asks of it.
 var matrix = map[string][]driver.Feature{
 	"mem":      ownEngine,
-	"embed":    ownEngine,
-	"holdfast": ownEngine,
-	"file":     slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureLostFirst, driver.FeatureSweep}),
-	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureSweep}),
-	"redis":    slices.Concat(everyone, sharing, gathering, []driver.Feature{driver.FeatureForce, driver.FeatureTxn}),
-	"nats":     slices.Concat(everyone, []driver.Feature{driver.FeatureSweep}),
+	"embed":    append(slices.Clone(ownEngine), driver.FeatureDurable),
+	"holdfast": append(slices.Clone(ownEngine), driver.FeatureDurable, driver.FeatureManyMachines),
+	"file": slices.Concat(everyone, sharing, gathering, []driver.Feature{
+		driver.FeatureResize, driver.FeatureLostFirst, driver.FeatureTxn, driver.FeatureDurable, driver.FeatureSweep}),
+	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{
+		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
+	"redis": slices.Concat(everyone, sharing, gathering, []driver.Feature{
+		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
+	"nats": slices.Concat(everyone, []driver.Feature{driver.FeatureManyMachines, driver.FeatureSweep}),
 }
 
 // Required lists the features that a backend with this URL scheme has to
@@ -41,7 +45,7 @@ func Required(scheme string) []driver.Feature {
 
 var featureCases = []Case{
 	{Name: "Features/Matrix", Run: run(featuresMatrix),
-		Promise: "A backend declares every feature that the table of backends demands of its URL scheme."},
+		Promise: "A backend declares every feature that the table of backends demands of its URL scheme, and none that it denies."},
 	{Name: "Features/Require", Run: run(featuresRequire),
 		Promise: "Open with Require succeeds for everything that the backend declares."},
 	{Name: "Features/SameForAll", Run: run(featuresSameForAll),
@@ -52,8 +56,15 @@ var featureCases = []Case{
 
 func featuresMatrix(_ context.Context, e *Env) {
 	want(e.Info().Scheme != "", "Info.Scheme is empty")
-	for _, f := range slices.Concat(Required(e.Info().Scheme), e.Require) {
+	demanded := slices.Concat(Required(e.Info().Scheme), e.Require)
+	for _, f := range demanded {
 		want(e.Has(f), "the %s backend does not declare %q", e.Info().Scheme, f)
+	}
+	if _, ours := matrix[e.Info().Scheme]; !ours {
+		return
+	}
+	for f := range e.Info().Features {
+		want(!e.Has(f) || slices.Contains(demanded, f), "the %s backend declares %q, which the table of backends denies", e.Info().Scheme, f)
 	}
 }
 
