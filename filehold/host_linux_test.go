@@ -178,7 +178,7 @@ func (r *room) keep(l *driver.Session) {
 	r.sessions[l.ID] = l
 	r.mu.Unlock()
 	if !known {
-		new(driver.Tie).To(l, func(why error) { r.h.tell(&packet{Space: r.id, Body: leaseEnded{l, packed(why)}}) })
+		new(driver.Tie).To(l, func(why error) { r.h.tell(&packet{Space: r.id, Body: sessionEnded{l, packed(why)}}) })
 	}
 }
 

@@ -175,7 +175,7 @@ var _ driver.Driver = (*stub)(nil)
 // note takes what the process tells on its own.
 func (s *stub) note(body any) {
 	switch n := body.(type) {
-	case leaseEnded:
+	case sessionEnded:
 		s.session(n.Session).End(n.Why.unpacked())
 	case faultTold:
 		s.fault(n.Op, n.Name, n.Why.unpacked())

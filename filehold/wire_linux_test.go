@@ -59,7 +59,7 @@ type (
 	}
 	sessionReply struct{ Session *driver.Session }
 	queuedAt     struct{ Position int }
-	leaseEnded   struct {
+	sessionEnded struct {
 		Session *driver.Session
 		Why     *failure
 	}
@@ -72,7 +72,7 @@ type (
 func init() {
 	for _, body := range []any{
 		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openSession{}, keepSession{}, endSession{}, ping{}, closing{},
-		nothing{}, grantReply{}, sessionReply{}, queuedAt{}, leaseEnded{}, faultTold{},
+		nothing{}, grantReply{}, sessionReply{}, queuedAt{}, sessionEnded{}, faultTold{},
 		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.SessionInfoRequest{}, driver.ForceRequest{}, driver.ForceReply{}, driver.SessionInfo{},
 		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{},
 		driver.TxnRequest{}, driver.TxnReply{}, driver.SweepRequest{}, driver.SweepReply{}, driver.WatchRequest{}, driver.Event{},

@@ -27,11 +27,11 @@ type rowClaim struct {
 	limit int64
 
 	// Set by the grant.
-	l     *pgLink
-	id    int64 // its row
-	token driver.Token
-	lease *driver.Session
-	heir  bool // the one before did not give it back
+	l       *pgLink
+	id      int64 // its row
+	token   driver.Token
+	session *driver.Session
+	heir    bool // the one before did not give it back
 
 	waited bool // its caller has been told that it waits
 
@@ -79,10 +79,10 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 }
 
 func (cl *rowClaim) grant() driver.Grant {
-	return driver.Grant{Token: cl.token, Session: cl.lease, Handle: cl}
+	return driver.Grant{Token: cl.token, Session: cl.session, Handle: cl}
 }
 
-// ended says that a lease is over.
+// ended says that a session is over.
 func ended(l *driver.Session) error {
 	return &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: cmp.Or(l.Err(), errors.New("the session is not of this Space"))}
 }
@@ -111,44 +111,44 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 	return cl, nil
 }
 
-// leaseOn is the lease that a claim of r on l hangs on.
-func (c *client) leaseOn(l *pgLink, r *driver.Request) *driver.Session {
+// sessionOn is the session that a claim of r on l hangs on.
+func (c *client) sessionOn(l *pgLink, r *driver.Request) *driver.Session {
 	if r.Session != nil {
 		return r.Session
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lease := l.leases[r.Spec]
-	if lease == nil {
-		l.dropIdleLeases()
-		lease = driver.NewSession(newID(), r.Spec)
-		l.leases[r.Spec] = lease
+	session := l.holdSessions[r.Spec]
+	if session == nil {
+		l.dropIdleSessions()
+		session = driver.NewSession(newID(), r.Spec)
+		l.holdSessions[r.Spec] = session
 	}
-	return lease
+	return session
 }
 
-// maxLeases is how many leases a link keeps before it looks which are of use: a
+// maxSessions is how many sessions a link keeps before it looks which are of use: a
 // program may give each hold metadata of its own.
-const maxLeases = 64
+const maxSessions = 64
 
-// dropIdleLeases forgets leases that nothing hangs on; the client is locked. A
+// dropIdleSessions forgets sessions that nothing hangs on; the client is locked. A
 // claim that is on its way to one is told of the link's end by itself.
-func (l *pgLink) dropIdleLeases() {
-	if len(l.leases) < maxLeases {
+func (l *pgLink) dropIdleSessions() {
+	if len(l.holdSessions) < maxSessions {
 		return
 	}
 	used := map[*driver.Session]bool{}
 	for cl := range l.claims {
-		used[cl.lease] = true
+		used[cl.session] = true
 	}
-	maps.DeleteFunc(l.leases, func(_ driver.Spec, lease *driver.Session) bool { return !used[lease] })
+	maps.DeleteFunc(l.holdSessions, func(_ driver.Spec, session *driver.Session) bool { return !used[session] })
 }
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
 // here: who told the others did not know of it. So is one that was forced before.
-func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, lease *driver.Session) {
+func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, session *driver.Session) {
 	c.mu.Lock()
-	cl.l, cl.id, cl.token, cl.lease = l, id, driver.Token(token), lease
+	cl.l, cl.id, cl.token, cl.session = l, id, driver.Token(token), session
 	_, lives := c.links[l]
 	if lives {
 		l.claims[cl] = struct{}{}
@@ -164,7 +164,7 @@ func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, lease *driver.Se
 	}
 	why := lostBecause(errors.New("it broke off before the answer was taken"))
 	if cl.r.Session == nil {
-		lease.End(why)
+		session.End(why)
 	}
 	cl.told(why)
 }
@@ -373,7 +373,7 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 		}
 		all.claims[i] = cl
 	}
-	g := driver.Grant{Session: all.claims[0].lease, Handle: all}
+	g := driver.Grant{Session: all.claims[0].session, Handle: all}
 	for _, cl := range all.claims {
 		g.Tokens = append(g.Tokens, cl.token)
 		g.Token = max(g.Token, cl.token)

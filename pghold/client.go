@@ -288,7 +288,7 @@ func (c *client) lost(l *pgLink, err error) {
 		c.waits--
 	}
 	c.spare = slices.DeleteFunc(c.spare, func(s *pgLink) bool { return s == l })
-	leases, claims := slices.AppendSeq(slices.Collect(maps.Values(l.leases)), maps.Keys(l.sessions)), slices.Collect(maps.Keys(l.claims))
+	sessions, claims := slices.AppendSeq(slices.Collect(maps.Values(l.holdSessions)), maps.Keys(l.sessions)), slices.Collect(maps.Keys(l.claims))
 	clear(l.claims)
 	for _, cl := range claims {
 		delete(c.tokens, cl.token)
@@ -298,9 +298,9 @@ func (c *client) lost(l *pgLink, err error) {
 		c.home = nil
 	}
 	c.mu.Unlock()
-	for _, lease := range leases {
+	for _, session := range sessions {
 		if err != errUnused { // else nothing hangs on it
-			c.endLease(lease, why)
+			c.endSession(session, why)
 		}
 	}
 	for _, cl := range claims {

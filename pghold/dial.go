@@ -38,7 +38,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 	l := &pgLink{
 		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
 		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*easyName{}, guards: map[Key]time.Time{},
-		leases: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
+		holdSessions: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
 	}
 	conn, err := c.connect(ctx, l.heard)
 	if err != nil {

@@ -114,7 +114,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 	var state string
 	var token, id, has *int64
 	var position int
-	lease := c.leaseOn(l, cl.r)
+	session := c.sessionOn(l, cl.r)
 	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
 		guard := int64(0)
 		if c.opts.Scope == SessionScope {
@@ -125,7 +125,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 			guard = l.guardNew(cl.key)
 		}
 		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
-			l.nonce, uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), !cl.r.Try, guard)...).
+			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
 		return l.tidyGuard(ctx, cl.key, guard, err)
 	}, func() {
@@ -143,7 +143,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 		}
 		return c.gatherOn(ctx, l, cl, true, told)
 	case "granted":
-		c.hold(l, cl, *id, *token, lease)
+		c.hold(l, cl, *id, *token, session)
 	case "queued":
 		cl.id = *id
 		if cl.r.Waiting != nil && !*told {
@@ -207,7 +207,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 	if c.opts.Scope == TransactionScope {
 		every = lookInTxScopes
 	}
-	lease := c.leaseOn(l, cl.r)
+	session := c.sessionOn(l, cl.r)
 	for {
 		sweep := false
 		select {
@@ -228,7 +228,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 		}, nil)
 		switch {
 		case err == nil && state == "granted":
-			c.hold(l, cl, cl.id, *token, lease)
+			c.hold(l, cl, cl.id, *token, session)
 			return nil
 		case err == nil && state == "gone" || err != nil && !l.alive():
 			return errStartAgain

@@ -3,10 +3,13 @@ package pghold_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast"
 )
@@ -54,34 +57,63 @@ func takeTurns(ctx context.Context, t testing.TB, m *holdfast.Mutex, grants *ato
 	}
 }
 
-// TestHandOverOfManyWaiters: two programs with several waiters each hand a mutex over
-// about as fast as two with one each, at the same time on the same machine. It goes on
-// until that is seen: a busy machine may favour one of them for a while.
+// traffic is what the connections of a crowd's programs did.
+type traffic struct{ dials, writes atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	n *traffic
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.n.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// openCounted is a program whose connections are counted.
+func openCounted(t testing.TB, url string, n *traffic) *holdfast.Space {
+	cfg, err := pgxpool.ParseConfig(url)
+	check(t, err)
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		n.dials.Add(1)
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return countedConn{c, n}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	check(t, err)
+	return openOn(t, pool, nil)
+}
+
+// TestHandOverOfManyWaiters: programs with several waiters each hand a mutex over with
+// the connections that they have, and with a request or so more than those with one
+// waiter each. How fast that is, BenchmarkHandOver tells.
 func TestHandOverOfManyWaiters(t *testing.T) {
 	url := database(t)
-	one, two, eight := newCrowd(t, url, 2, 1), newCrowd(t, url, 2, 2), newCrowd(t, url, 2, 8)
-	var work sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	defer work.Wait()
-	defer cancel()
-	for _, c := range []*crowd{one, two, eight} {
+	for _, callers := range []int{2, 8} {
+		n, c := &traffic{}, &crowd{callers: callers}
+		for range 2 {
+			c.programs = append(c.programs, openCounted(t, url, n))
+		}
+		var work sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
 		c.run(ctx, t, &work)
-	}
-	var from, got [3]int64
-	for i, c := range []*crowd{one, two, eight} {
 		c.warm()
-		from[i] = c.grants.Load()
-	}
-	for range 10 {
-		time.Sleep(time.Second)
-		for i, c := range []*crowd{one, two, eight} {
-			got[i] = c.grants.Load() - from[i]
+		grants, dials, writes := c.grants.Load(), n.dials.Load(), n.writes.Load()
+		for c.grants.Load() < grants+1000 {
+			time.Sleep(time.Millisecond)
 		}
-		if min(got[1], got[2]) >= got[0]/2 {
-			return
+		grants, dials, writes = c.grants.Load()-grants, n.dials.Load()-dials, n.writes.Load()-writes
+		cancel()
+		work.Wait()
+		t.Logf("%v: %d grants, %d connections made, %.2f writes a grant", c, grants, dials, float64(writes)/float64(grants))
+		if dials > 8 || writes > 13*grants/4 {
+			t.Errorf("%v: %d grants took %d new connections and %d writes", c, grants, dials, writes)
 		}
 	}
-	t.Errorf("grants in the same time: %d of %v, %d of %v, %d of %v", got[0], one, got[1], two, got[2], eight)
 }
 
 // warm waits until every connection is made: a hundred grants need them all.

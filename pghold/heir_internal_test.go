@@ -95,7 +95,7 @@ func TestHeirThatGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cl := &rowClaim{c: c[1], r: rwRequest("m"), name: "m", key: dead.key, kind: driver.RWMutex, weigh: 1, released: make(chan struct{})}
-	q := &arrival{l: l, cl: cl, lease: c[1].leaseOn(l, cl.r)}
+	q := &arrival{l: l, cl: cl, session: c[1].sessionOn(l, cl.r)}
 	begun := time.Now()
 	c[1].undo(l.startAsking(&q.job, q), cl)
 	if !cl.heir || time.Since(begun) < mourning {

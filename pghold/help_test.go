@@ -39,6 +39,12 @@ func openPool(t testing.TB, url string, o *pghold.Options) *holdfast.Space {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	check(t, err)
+	return openOn(t, pool, o)
+}
+
+// openOn is a Space on a pool, which it closes.
+func openOn(t testing.TB, pool *pgxpool.Pool, o *pghold.Options) *holdfast.Space {
+	t.Helper()
 	t.Cleanup(pool.Close)
 	d, err := pghold.New(pool, o)
 	check(t, err)

@@ -171,11 +171,11 @@ func scanClaim(row pgx.CollectableRow) (claimRow, error) {
 	var kind, mode int16
 	var token, id, modified, version, held int64
 	var meta []byte
-	var lease [16]byte
+	var session [16]byte
 	var before *[16]byte
-	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &lease, &cl.Value, &id, &modified, &version, &held, &cl.Revoked,
+	err := row.Scan(&cl.Name, &kind, &mode, &cl.Weight, &token, &cl.Owner, &meta, &session, &cl.Value, &id, &modified, &version, &held, &cl.Revoked,
 		&cl.chosen, &cl.Position, &before, &cl.holding, &cl.waiting, &cl.used)
-	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Session = driver.ResourceKind(kind), driver.Mode(mode), driver.Token(token), string(meta), lease
+	cl.Kind, cl.Mode, cl.Token, cl.Meta, cl.Session = driver.ResourceKind(kind), driver.Mode(mode), driver.Token(token), string(meta), session
 	cl.Created, cl.Modified, cl.Version, cl.Held = driver.Revision(id), driver.Revision(modified), uint64(version), time.Duration(max(held, 0))*time.Microsecond
 	switch {
 	case token > 0:

@@ -23,12 +23,12 @@ const kvColumns = `x.key, x.value, x.created, x.modified, x.version, x.lease,
 func scanKV(row pgx.CollectableRow, more ...any) (driver.KV, error) {
 	var k driver.KV
 	var created, modified, version int64
-	var lease *[16]byte
+	var session *[16]byte
 	var left *int64
-	err := row.Scan(append([]any{&k.Key, &k.Value, &created, &modified, &version, &lease, &left}, more...)...)
+	err := row.Scan(append([]any{&k.Key, &k.Value, &created, &modified, &version, &session, &left}, more...)...)
 	k.Created, k.Modified, k.Version = driver.Revision(created), driver.Revision(modified), uint64(version)
-	if lease != nil {
-		k.Session = *lease
+	if session != nil {
+		k.Session = *session
 	}
 	if left != nil {
 		k.ExpiresIn = max(time.Duration(*left)*time.Microsecond, time.Microsecond)
@@ -228,15 +228,15 @@ var sorts = map[driver.SortBy]string{
 func (t *txn) queue(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResult) {
 	switch o.Kind {
 	case driver.OpPut:
-		var lease any
+		var session any
 		if o.Session != nil {
-			lease = uuid(o.Session.ID)
+			session = uuid(o.Session.ID)
 		}
 		var ms any
 		if o.Expire > 0 {
 			ms = max(o.Expire.Milliseconds(), 1)
 		}
-		b.Queue("select "+kvColumns+" from holdfast_v5.kv_put($1, $2, $3::text::uuid, $4, $5) x", o.Key, orEmpty(o.Value), lease, ms, i<<16).
+		b.Queue("select "+kvColumns+" from holdfast_v5.kv_put($1, $2, $3::text::uuid, $4, $5) x", o.Key, orEmpty(o.Value), session, ms, i<<16).
 			Query(func(rows pgx.Rows) error { return previous(rows, o, res) })
 	case driver.OpDelete:
 		b.Queue("select "+kvColumns+" from holdfast_v5.kv_drop($1, $2, $3, null) x order by x.key", o.Key, o.Prefix, i<<16).

@@ -67,10 +67,10 @@ type pgLink struct {
 	until time.Time
 
 	// Guarded by the client's mutex.
-	leases   map[driver.Spec]*driver.Session
-	sessions map[*driver.Session]struct{} // that programs opened themselves
-	claims   map[*rowClaim]struct{}
-	waits    bool // made for a wait; counts against Options.Waits
+	holdSessions map[driver.Spec]*driver.Session
+	sessions     map[*driver.Session]struct{} // that programs opened themselves
+	claims       map[*rowClaim]struct{}
+	waits        bool // made for a wait; counts against Options.Waits
 }
 
 // tally counts the holds of a key.

@@ -169,23 +169,23 @@ func (c *client) stand(ctx context.Context, ln *waitQueue, w *waiter) error {
 }
 
 // untilOver ends ctx with the client, and with the session that is waited on.
-func (c *client) untilOver(ctx context.Context, lease *driver.Session) (context.Context, context.CancelFunc) {
+func (c *client) untilOver(ctx context.Context, session *driver.Session) (context.Context, context.CancelFunc) {
 	ctx, cancel := c.within(ctx)
-	if lease == nil {
+	if session == nil {
 		return ctx, cancel
 	}
 	tie := new(driver.Tie)
-	tie.To(lease, func(error) { cancel() })
+	tie.To(session, func(error) { cancel() })
 	return ctx, func() { tie.Untie(); cancel() }
 }
 
 // whyStopped is the error of a wait that did not end with a grant.
-func (c *client) whyStopped(ctx context.Context, lease *driver.Session) error {
+func (c *client) whyStopped(ctx context.Context, session *driver.Session) error {
 	switch {
 	case c.life.Err() != nil:
 		return errClosed
-	case lease != nil && lease.Err() != nil:
-		return ended(lease)
+	case session != nil && session.Err() != nil:
+		return ended(session)
 	}
 	return stopped(ctx, driver.NotDone)
 }
@@ -252,7 +252,7 @@ func (c *client) knock(ctx context.Context, cl *rowClaim) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		q := &arrival{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+		q := &arrival{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
 		j := l.ask(&q.job, q)
 		if !j.wait(ctx) {
 			c.spawn(func() { c.undo(j, cl) })
@@ -292,10 +292,10 @@ from holdfast_v5.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 
 // out: asking the server for more of it would be granted, whoever waits.
 type arrival struct {
 	job
-	l     *pgLink
-	cl    *rowClaim
-	lease *driver.Session
-	a     answer
+	l       *pgLink
+	cl      *rowClaim
+	session *driver.Session
+	a       answer
 }
 
 func (q *arrival) about() Key { return q.cl.key }
@@ -305,14 +305,14 @@ func (q *arrival) form() (string, []any) {
 	t := l.held[cl.key]
 	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
 	return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
-		uuid(q.lease.ID), q.lease.Spec.Owner, []byte(q.lease.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
+		uuid(q.session.ID), q.session.Spec.Owner, []byte(q.session.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
 }
 
 func (q *arrival) into() []any {
 	return []any{&q.a.state, &q.a.token, &q.a.id, &q.a.position, &q.a.pid, &q.a.unsure}
 }
 
-func (q *arrival) answer() error { return q.l.arrived(q.cl, q.lease, &q.a) }
+func (q *arrival) answer() error { return q.l.arrived(q.cl, q.session, &q.a) }
 
 func (q *arrival) mishap(ctx context.Context, err error) error {
 	if g := q.l.missingGuard(q.cl.key); g != 0 && !q.l.conn.IsClosed() {
@@ -321,13 +321,13 @@ func (q *arrival) mishap(ctx context.Context, err error) error {
 	return q.l.tidy(ctx, q.cl, err)
 }
 
-func (l *pgLink) arrived(cl *rowClaim, lease *driver.Session, a *answer) error {
+func (l *pgLink) arrived(cl *rowClaim, session *driver.Session, a *answer) error {
 	if err := l.sameServer(a.pid); err != nil {
 		return err
 	}
 	switch cl.isGranted(&a.state); a.state {
 	case "granted":
-		l.tookByRow(cl, *a.id, *a.token, lease)
+		l.tookByRow(cl, *a.id, *a.token, session)
 		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
 	case "queued":
 		cl.id = *a.id
@@ -338,7 +338,7 @@ func (l *pgLink) arrived(cl *rowClaim, lease *driver.Session, a *answer) error {
 }
 
 // took notes a lock that the link has.
-func (l *pgLink) took(cl *rowClaim, id, token int64, lease *driver.Session) {
+func (l *pgLink) took(cl *rowClaim, id, token int64, session *driver.Session) {
 	t := l.held[cl.key]
 	if cl.mode == driver.Exclusive {
 		t.writers++
@@ -346,13 +346,13 @@ func (l *pgLink) took(cl *rowClaim, id, token int64, lease *driver.Session) {
 		t.readers++
 	}
 	l.held[cl.key] = t
-	l.c.hold(l, cl, id, token, lease)
+	l.c.hold(l, cl, id, token, session)
 }
 
 // tookByRow is took for a lock that has its row. If it is held for long others hear
 // of that.
-func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, lease *driver.Session) {
-	l.took(cl, id, token, lease)
+func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, session *driver.Session) {
+	l.took(cl, id, token, session)
 	if cl.kind == driver.Mutex {
 		cl.unheard.Store(true)
 		l.noteLater(cl)
@@ -560,13 +560,13 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lease := c.leaseOn(l, cl.r)
+	session := c.sessionOn(l, cl.r)
 	j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
 		if l.held[cl.key] != (tally{}) {
 			state = "blocked"
 			return nil
 		}
-		state, err = l.settle(ctx, cl, lease, "select state, tok, pid from holdfast_v5.retry($1, $2, $3, $4, $5, $6)")
+		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v5.retry($1, $2, $3, $4, $5, $6)")
 		if err != nil {
 			return l.tidy(ctx, cl, err)
 		}
@@ -580,11 +580,11 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 }
 
 // settle makes the claim the holder, by the SQL given, and notes it.
-func (l *pgLink) settle(ctx context.Context, cl *rowClaim, lease *driver.Session, sql string, more ...any) (string, error) {
+func (l *pgLink) settle(ctx context.Context, cl *rowClaim, session *driver.Session, sql string, more ...any) (string, error) {
 	var state string
 	var token *int64
 	var pid uint32
-	args := append([]any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID)}, more...)
+	args := append([]any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(session.ID)}, more...)
 	if err := l.conn.QueryRow(ctx, sql, args...).Scan(&state, &token, &pid); err != nil {
 		return "", err
 	}
@@ -592,7 +592,7 @@ func (l *pgLink) settle(ctx context.Context, cl *rowClaim, lease *driver.Session
 		return "", err
 	}
 	if cl.isGranted(&state) {
-		l.tookByRow(cl, cl.id, *token, lease)
+		l.tookByRow(cl, cl.id, *token, session)
 	}
 	return state, nil
 }

@@ -95,14 +95,14 @@ func (l *pgLink) writeRows(ctx context.Context, claims []*rowClaim) error {
 	}
 	n := len(claims)
 	spaces, keys, tokens, ages := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	names, leases, owners, metas := make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	names, sessions, owners, metas := make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
 	rowless := make([]bool, n)
 	for i, cl := range claims {
 		spaces[i], keys[i], tokens[i], ages[i] = cl.key.space(), cl.key.n, cl.id, time.Since(cl.since).Microseconds()
-		names[i], leases[i], owners[i], metas[i] = cl.name, uuid(cl.lease.ID), cl.lease.Spec.Owner, []byte(cl.lease.Spec.Meta)
+		names[i], sessions[i], owners[i], metas[i] = cl.name, uuid(cl.session.ID), cl.session.Spec.Owner, []byte(cl.session.Spec.Meta)
 		rowless[i] = cl.rowless.Load()
 	}
-	_, err := l.conn.Exec(ctx, noteSQL, spaces, keys, tokens, names, leases, owners, metas, int16(driver.Mutex), l.nonce, ages, rowless)
+	_, err := l.conn.Exec(ctx, noteSQL, spaces, keys, tokens, names, sessions, owners, metas, int16(driver.Mutex), l.nonce, ages, rowless)
 	if err != nil {
 		l.c.fault("acquire", claims[0].name, failed(ctx, err))
 		return err

@@ -82,7 +82,7 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	if cl.easy = l.isEasy(cl.key); cl.easy == nil {
 		return false, nil
 	}
-	q := &quick{l: l, cl: cl, lease: c.leaseOn(l, cl.r)}
+	q := &quick{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
 	j := l.ask(&q.job, q)
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
@@ -97,12 +97,12 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 // quick asks for a lock quickly.
 type quick struct {
 	job
-	l     *pgLink
-	cl    *rowClaim
-	lease *driver.Session
-	token int64 // 0: not granted
-	pid   uint32
-	row   [2]any
+	l       *pgLink
+	cl      *rowClaim
+	session *driver.Session
+	token   int64 // 0: not granted
+	pid     uint32
+	row     [2]any
 }
 
 func (q *quick) about() Key { return q.cl.key }
@@ -124,7 +124,7 @@ func (q *quick) into() []any {
 	return q.row[:]
 }
 
-func (q *quick) answer() error { return q.l.tookQuickly(q.cl, q.lease, q.token, q.pid) }
+func (q *quick) answer() error { return q.l.tookQuickly(q.cl, q.session, q.token, q.pid) }
 
 func (q *quick) mishap(ctx context.Context, err error) error {
 	if err == errPassed {
@@ -138,7 +138,7 @@ func (q *quick) mishap(ctx context.Context, err error) error {
 	return err
 }
 
-func (l *pgLink) tookQuickly(cl *rowClaim, lease *driver.Session, token int64, pid uint32) error {
+func (l *pgLink) tookQuickly(cl *rowClaim, session *driver.Session, token int64, pid uint32) error {
 	if err := l.sameServer(pid); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (l *pgLink) tookQuickly(cl *rowClaim, lease *driver.Session, token int64, p
 	}
 	cl.since = time.Now()
 	cl.rowless.Store(true)
-	l.took(cl, token, token, lease)
+	l.took(cl, token, token, session)
 	l.mu.Lock()
 	l.fresh.flag = true
 	l.mu.Unlock()

@@ -144,7 +144,7 @@ func TestQuickIsTold(t *testing.T) {
 			return e.Holders
 		},
 		"SessionInfo": func(cl *rowClaim) []driver.Claim {
-			i, err := c[1].SessionInfo(ctx, &driver.SessionInfoRequest{ID: cl.lease.ID})
+			i, err := c[1].SessionInfo(ctx, &driver.SessionInfoRequest{ID: cl.session.ID})
 			if err != nil || len(i.Names) != 1 || i.Names[0] != cl.name {
 				t.Fatalf("the session is told as %+v, %v", i, err)
 			}
@@ -271,7 +271,7 @@ func mustKey(t *testing.T, name string) Key {
 // have it wait.
 func queueAlone(t *testing.T, l *pgLink, cl *rowClaim) {
 	t.Helper()
-	q := &arrival{l: l, cl: cl, lease: l.c.leaseOn(l, cl.r)}
+	q := &arrival{l: l, cl: cl, session: l.c.sessionOn(l, cl.r)}
 	j := l.start(time.Minute, func(ctx context.Context) error {
 		before := l.held[cl.key]
 		l.held[cl.key] = tally{writers: 1}

@@ -47,26 +47,26 @@ func (c *client) knockInTx(ctx context.Context, cl *rowClaim) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	lease := c.leaseOn(l, cl.r)
-	a, err := c.tryInTx(ctx, l, cl, lease)
+	session := c.sessionOn(l, cl.r)
+	a, err := c.tryInTx(ctx, l, cl, session)
 	if err != nil || a.state != "granted" {
 		l.die(errUnused)
 	}
 	return a, err
 }
 
-func (c *client) tryInTx(ctx context.Context, l *pgLink, cl *rowClaim, lease *driver.Session) (answer, error) {
+func (c *client) tryInTx(ctx context.Context, l *pgLink, cl *rowClaim, session *driver.Session) (answer, error) {
 	sql, args := cl.lockSQL("pg_try_advisory_xact_lock")
 	var got bool
 	err := c.inTx(ctx, l, func(ctx context.Context) error { return l.conn.QueryRow(ctx, sql, c.args(args...)...).Scan(&got) })
 	if err != nil {
 		return answer{}, failed(ctx, err)
 	}
-	a, err := c.enlist(ctx, cl, lease, got)
+	a, err := c.enlist(ctx, cl, session, got)
 	if err != nil || !got || a.state != "queued" {
 		return a, err
 	}
-	state, err := c.settleInTx(ctx, l, cl, lease)
+	state, err := c.settleInTx(ctx, l, cl, session)
 	switch {
 	case err != nil:
 		c.forget(cl)
@@ -81,7 +81,7 @@ func (c *client) tryInTx(ctx context.Context, l *pgLink, cl *rowClaim, lease *dr
 
 // enlist writes the claim's row; got: its transaction has the lock already. The
 // row lives by the home link, since it outlives transactions that wait.
-func (c *client) enlist(ctx context.Context, cl *rowClaim, lease *driver.Session, got bool) (answer, error) {
+func (c *client) enlist(ctx context.Context, cl *rowClaim, session *driver.Session, got bool) (answer, error) {
 	home, err := c.atHome(ctx)
 	if err != nil {
 		return answer{}, err
@@ -89,7 +89,7 @@ func (c *client) enlist(ctx context.Context, cl *rowClaim, lease *driver.Session
 	var a answer
 	err = c.onHome(ctx, home, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, arriveSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), home.nonce,
-			uuid(lease.ID), lease.Spec.Owner, []byte(lease.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try, int64(0))...).
+			uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try, int64(0))...).
 			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure)
 	}, func() {
 		if a.id != nil {
@@ -112,14 +112,14 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 	if err != nil {
 		return "", failed(ctx, err)
 	}
-	lease := c.leaseOn(l, cl.r)
+	session := c.sessionOn(l, cl.r)
 	got := false
 	err = c.inTx(ctx, l, func(ctx context.Context) error {
 		return l.conn.QueryRow(ctx, "select holdfast_v5.lock_tx_in_time($1, $2, $3)", c.args(cl.key.space(), cl.key.n, int16(cl.mode))...).Scan(&got)
 	})
 	state := "blocked"
 	if got {
-		state, err = c.settleInTx(ctx, l, cl, lease)
+		state, err = c.settleInTx(ctx, l, cl, session)
 	}
 	if err != nil || state != "granted" {
 		l.die(errUnused)
@@ -128,15 +128,15 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 }
 
 // settleInTx makes the claim the holder; the link has the lock.
-func (c *client) settleInTx(ctx context.Context, l *pgLink, cl *rowClaim, lease *driver.Session) (state string, err error) {
+func (c *client) settleInTx(ctx context.Context, l *pgLink, cl *rowClaim, session *driver.Session) (state string, err error) {
 	var token *int64
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var pid uint32
 		return q.QueryRow(ctx, "select state, tok, pid from holdfast_v5.settle($1, $2, $3, $4, $5, $6::text::uuid, false)",
-			c.args(cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(lease.ID))...).Scan(&state, &token, &pid)
+			c.args(cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(session.ID))...).Scan(&state, &token, &pid)
 	})
 	if err == nil && cl.isGranted(&state) {
-		c.hold(l, cl, cl.id, *token, lease)
+		c.hold(l, cl, cl.id, *token, session)
 	}
 	return state, err
 }

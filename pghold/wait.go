@@ -74,9 +74,9 @@ var errUnused = errors.New("it was not needed any more")
 // await waits for the lock in the server, on a link that has nothing else to do.
 func (c *client) await(ctx context.Context, l *pgLink, cl *rowClaim) (string, error) {
 	var state string // the job may write it when we have gone
-	lease := c.leaseOn(l, cl.r)
+	session := c.sessionOn(l, cl.r)
 	j := l.start(c.slice+c.opts.Timeout, func(ctx context.Context) (err error) {
-		state, err = l.waitFor(ctx, cl, lease)
+		state, err = l.waitFor(ctx, cl, session)
 		return err
 	})
 	select {
@@ -116,8 +116,8 @@ func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
 const awaitSQL = "select state, tok, pid from holdfast_v5.await($1, $2, $3, $4, $5, $6, $7)"
 
 // waitFor takes the lock and then the token, in one round trip.
-func (l *pgLink) waitFor(ctx context.Context, cl *rowClaim, lease *driver.Session) (string, error) {
-	state, err := l.settle(ctx, cl, lease, awaitSQL, l.c.lockTimeout())
+func (l *pgLink) waitFor(ctx context.Context, cl *rowClaim, session *driver.Session) (string, error) {
+	state, err := l.settle(ctx, cl, session, awaitSQL, l.c.lockTimeout())
 	if err != nil {
 		return "", l.tidy(ctx, cl, err)
 	}

@@ -345,7 +345,7 @@ type message struct {
 	Owner    string          `json:"o"`
 	Mode     driver.Mode     `json:"m"`
 	Weight   int64           `json:"w"`
-	Lease    string          `json:"l"`
+	Session  string          `json:"l"`
 	Value    *string         `json:"x"`
 	Reason   string          `json:"why"`
 	Revision driver.Revision `json:"r"`
@@ -361,7 +361,7 @@ type keyMessage struct {
 	Created  driver.Revision `json:"c"`
 	Modified driver.Revision `json:"m"`
 	Version  uint64          `json:"n"`
-	Lease    string          `json:"l"`
+	Session  string          `json:"l"`
 	Expires  int64           `json:"e"`
 }
 
@@ -403,7 +403,7 @@ func decodeEvent(body string, previous bool) (*driver.Event, error) {
 	}
 	ev := &driver.Event{
 		Revision: m.Revision, Ordinal: m.Ordinal, Kind: m.Kind, Verb: m.Verb, Name: m.Name, Token: m.Token, Owner: m.Owner,
-		Mode: m.Mode, Weight: m.Weight, Session: leaseID(m.Lease), Reason: m.Reason, KV: m.KV.kv(),
+		Mode: m.Mode, Weight: m.Weight, Session: sessionID(m.Session), Reason: m.Reason, KV: m.KV.kv(),
 	}
 	ev.Number, _ = strconv.ParseUint(m.Number, 10, 64)
 	if m.Value != nil {
@@ -421,7 +421,7 @@ func (k *keyMessage) kv() *driver.KV {
 	}
 	return &driver.KV{
 		Key: k.Key, Value: plain(k.Value), Created: k.Created, Modified: k.Modified, Version: k.Version,
-		Session: leaseID(k.Lease), ExpiresIn: time.Duration(max(k.Expires, 0)) * time.Millisecond,
+		Session: sessionID(k.Session), ExpiresIn: time.Duration(max(k.Expires, 0)) * time.Millisecond,
 	}
 }
 
@@ -431,8 +431,8 @@ func plain(s string) []byte {
 	return v
 }
 
-// leaseID reads a uuid; anything else is no lease.
-func leaseID(s string) (id driver.SessionID) {
+// sessionID reads a uuid; anything else is no session.
+func sessionID(s string) (id driver.SessionID) {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
 	if err == nil && len(b) == len(id) {
 		copy(id[:], b)

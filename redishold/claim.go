@@ -68,7 +68,7 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return driver.Grant{Token: token, Session: u.lease, Handle: k}, nil
+	return driver.Grant{Token: token, Session: u.session, Handle: k}, nil
 }
 
 // userFor is the session that a request hangs on.
@@ -157,7 +157,7 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 	switch reply[0] {
 	case "ok":
 		token := r.uint()
-		k.u.lease.Extend(sent, k.u.lease.Spec.TTL)
+		k.u.session.Extend(sent, k.u.session.Spec.TTL)
 		if err := k.intime(ctx, sent); err != nil {
 			k.withdraw()
 			return 0, err
@@ -168,7 +168,7 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 	case "nosession":
 		k.forget()
 		k.c.retire(k.u, errNoSession)
-		return 0, ended(k.u.lease)
+		return 0, ended(k.u.session)
 	}
 	k.forget()
 	return 0, refusal(k.name, reply)
@@ -180,8 +180,8 @@ func (k *keyClaim) quickly(ctx context.Context, token int64) (driver.Token, erro
 	k.u.places.granted(k.place, k.strike)
 	k.strike = nil
 	k.c.mu.Unlock()
-	d, _ := k.u.lease.Deadline()
-	if err := k.intime(ctx, d.Add(-k.u.lease.Spec.TTL)); err != nil {
+	d, _ := k.u.session.Deadline()
+	if err := k.intime(ctx, d.Add(-k.u.session.Spec.TTL)); err != nil {
 		k.withdraw()
 		return 0, err
 	}
@@ -196,7 +196,7 @@ const renewals = 3
 // validity that it is to have: after a slow answer the session is renewed, and if that is
 // slow too, it is an error.
 func (k *keyClaim) intime(ctx context.Context, sent time.Time) error {
-	ttl := k.u.lease.Spec.TTL
+	ttl := k.u.session.Spec.TTL
 	slack := k.c.opts.slack(ttl)
 	took := driver.Now().Sub(sent)
 	for range renewals {
@@ -240,12 +240,12 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 	case <-ctx.Done():
 		k.withdraw()
 		return 0, stopped(ctx, driver.NotDone)
-	case <-k.u.lease.Done():
+	case <-k.u.session.Done():
 		k.forget()
 		if k.c.life.Err() != nil {
 			return 0, errClosed
 		}
-		return 0, ended(k.u.lease)
+		return 0, ended(k.u.session)
 	case <-k.c.life.Done():
 		k.forget()
 		return 0, errClosed
@@ -259,8 +259,8 @@ func (k *keyClaim) fresh(ctx context.Context, token driver.Token) (driver.Token,
 		k.forget()
 		return 0, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")}
 	}
-	ttl := k.u.lease.Spec.TTL
-	d, ok := k.u.lease.Deadline()
+	ttl := k.u.session.Spec.TTL
+	d, ok := k.u.session.Deadline()
 	if ok && driver.Until(d) < ttl-k.c.opts.slack(ttl)-ttl/20 {
 		if err := k.c.renewNow(ctx, k.u, ttl); err != nil {
 			k.withdraw()
@@ -308,8 +308,8 @@ func (k *keyClaim) forget() {
 // the session need not be extended, and leaves the answer a quarter of the time
 // that it may take.
 func (c *client) fresh(u *user, now time.Time) bool {
-	ttl := u.lease.Spec.TTL
-	d, ok := u.lease.Deadline()
+	ttl := u.session.Spec.TTL
+	d, ok := u.session.Deadline()
 	return ok && d.Sub(now) >= ttl-c.opts.slack(ttl)*3/4
 }
 
@@ -317,7 +317,7 @@ func (c *client) fresh(u *user, now time.Time) bool {
 // heard or the session is over.
 func (k *keyClaim) withdraw() {
 	k.forget()
-	k.c.spawn(func() { k.c.insist(k.u.lease.Done(), releaseScript, k.id, k.u.sid, "1", k.name) })
+	k.c.spawn(func() { k.c.insist(k.u.session.Done(), releaseScript, k.id, k.u.sid, "1", k.name) })
 }
 
 // lose tells the holder that its hold was taken by force.
@@ -431,7 +431,7 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 			told.Do(func() { r.Waiting(position) })
 		}
 	}
-	g := driver.Grant{Session: u.lease, Tokens: make([]driver.Token, len(r.Wants))}
+	g := driver.Grant{Session: u.session, Tokens: make([]driver.Token, len(r.Wants))}
 	held := all{}
 	for _, i := range order {
 		k, token, err := c.acquire(ctx, u, r, i, lost, waiting)

@@ -204,13 +204,13 @@ func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	tasks := make([]task, 0, len(c.users))
-	leases := make([]*driver.Session, 0, len(c.users))
+	sessions := make([]*driver.Session, 0, len(c.users))
 	for _, u := range c.users {
 		tasks = append(tasks, task{c.keys, []string{u.sid}})
-		leases = append(leases, u.lease)
+		sessions = append(sessions, u.session)
 	}
 	c.mu.Unlock()
-	for _, l := range leases {
+	for _, l := range sessions {
 		l.End(driver.ErrClosed)
 	}
 	c.kill()

@@ -180,7 +180,7 @@ func refusal(name string, reply []string) error {
 		return driver.Errorf("", name, fs.ErrInvalid, "the weight is above the limit %s: it could never be granted", reply[1])
 	case "noexist":
 		return driver.Errorf("", name, fs.ErrNotExist, "there is none: give a limit or count to make it, and a token that holds")
-	case "nolease":
+	case "nosession":
 		return driver.Errorf("", reply[1], driver.ErrLost, "the session of the key has ended: open a new one")
 	case "exhausted":
 		return driver.Errorf("", name, driver.ErrExhausted, "the sequence is at its end")

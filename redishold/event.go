@@ -56,7 +56,7 @@ func split(text string) ([]string, error) {
 func (r *reader) event() driver.Event {
 	e := driver.Event{
 		Revision: r.revision(), Kind: r.text(), Verb: r.text(), Name: r.text(), Token: r.token(), Owner: r.text(),
-		Mode: driver.Mode(r.int()), Weight: r.int(), Session: r.lease(), Value: []byte(r.text()), Reason: r.text(), Number: r.uint(),
+		Mode: driver.Mode(r.int()), Weight: r.int(), Session: r.session(), Value: []byte(r.text()), Reason: r.text(), Number: r.uint(),
 	}
 	switch e.Kind {
 	case "counter":

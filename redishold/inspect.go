@@ -138,7 +138,7 @@ func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (dri
 	return driver.CountDownReply{Left: in.int()}, in.err
 }
 
-// remaining is the time to a deadline of a lease in whole milliseconds, for
+// remaining is the time to a deadline of a session in whole milliseconds, for
 // scripts; 0: none.
 func remaining(d time.Duration) string {
 	if d <= 0 {

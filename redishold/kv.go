@@ -38,23 +38,23 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 }
 
 func compareArgs(x *driver.Compare) []string {
-	var lease string
+	var session string
 	if x.Session != (driver.SessionID{}) {
-		lease = x.Session.String()
+		session = x.Session.String()
 	}
 	// No revision or version reaches 2⁵³, so that a greater number may as well
 	// be that: the server's numbers are exact only so far.
 	num := min(x.Num, 1<<53)
-	return []string{x.Key, bit(x.Prefix), strconv.Itoa(int(x.Target)), strconv.Itoa(int(x.Is)), strconv.FormatUint(num, 10), string(x.Value), lease}
+	return []string{x.Key, bit(x.Prefix), strconv.Itoa(int(x.Target)), strconv.Itoa(int(x.Is)), strconv.FormatUint(num, 10), string(x.Value), session}
 }
 
 func opArgs(x *driver.Op) []string {
-	var lease string
+	var session string
 	if x.Session != nil {
-		lease = x.Session.ID.String()
+		session = x.Session.ID.String()
 	}
 	return []string{
-		strconv.Itoa(int(x.Kind)), x.Key, bit(x.Prefix), string(x.Value), lease, remaining(x.Expire),
+		strconv.Itoa(int(x.Kind)), x.Key, bit(x.Prefix), string(x.Value), session, remaining(x.Expire),
 		strconv.Itoa(x.Limit), strconv.Itoa(int(x.Sort)), bit(x.Desc), bit(x.KeysOnly), bit(x.Previous),
 		x.After, bit(x.Count),
 	}

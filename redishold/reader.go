@@ -55,7 +55,7 @@ func (r *reader) flag() bool { s := r.text(); return s != "" && s != "0" }
 
 func (r *reader) millis() time.Duration { return time.Duration(r.int()) * time.Millisecond }
 
-func (r *reader) lease() (id driver.SessionID) {
+func (r *reader) session() (id driver.SessionID) {
 	if s := r.text(); s != "" {
 		if n, err := hex.Decode(id[:], []byte(s[:min(len(s), 2*len(id))])); err != nil || n != len(id) {
 			r.err = fmt.Errorf("the server's answer has %q where a session belongs", s)
@@ -70,7 +70,7 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		list = append(list, driver.Claim{
 			Name: name, Kind: kind, Mode: driver.Mode(r.int()), Weight: r.int(), Token: r.token(), Owner: r.text(), Meta: r.text(),
-			Session: r.lease(), Value: []byte(r.text()), Created: r.revision(), Modified: r.revision(), Version: r.uint(),
+			Session: r.session(), Value: []byte(r.text()), Created: r.revision(), Modified: r.revision(), Version: r.uint(),
 			Held: r.millis(), ExpiresIn: r.millis(), Revoked: r.flag(),
 		})
 	}
@@ -81,6 +81,6 @@ func (r *reader) claims(name string, kind driver.ResourceKind) []driver.Claim {
 func (r *reader) kv() driver.KV {
 	return driver.KV{
 		Key: r.text(), Value: []byte(r.text()), Created: r.revision(), Modified: r.revision(), Version: r.uint(),
-		Session: r.lease(), ExpiresIn: r.millis(),
+		Session: r.session(), ExpiresIn: r.millis(),
 	}
 }

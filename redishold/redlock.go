@@ -239,7 +239,7 @@ func (r *redlock) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	var all sync.WaitGroup
 	for _, k := range holds {
-		k.lease.End(driver.ErrClosed)
+		k.session.End(driver.ErrClosed)
 		all.Go(func() { r.freeAll(ctx, k) })
 	}
 	r.kill()

@@ -24,7 +24,7 @@ type debt struct {
 // owe has a server told that a lock is not wanted, until it has heard.
 func (r *redlock) owe(i int, k *lock) {
 	n := r.nodes[i]
-	d := debt{task{r.keys(k.name, k.id), k.freeArgs()}, driver.Now().Add(2 * k.lease.Spec.TTL)}
+	d := debt{task{r.keys(k.name, k.id), k.freeArgs()}, driver.Now().Add(2 * k.session.Spec.TTL)}
 	n.debts.mu.Lock()
 	defer n.debts.mu.Unlock()
 	n.debts.owed = append(n.debts.owed, d)

@@ -16,11 +16,11 @@ import (
 
 // lock is a hold on a majority of the servers, and its driver.Handle.
 type lock struct {
-	r     *redlock
-	id    string
-	name  string
-	lease *driver.Session
-	next  time.Time // when to extend it; of the client's lock
+	r       *redlock
+	id      string
+	name    string
+	session *driver.Session
+	next    time.Time // when to extend it; of the client's lock
 
 	mu      sync.Mutex
 	over    bool
@@ -109,7 +109,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Grant, split bool, err error) {
 	name, ttl := q.Wants[0].Name, q.Spec.TTL
 	id := hex.EncodeToString(q.ID[:]) + "." + newName()[:8]
-	k := &lock{r: r, id: id, name: name, lease: driver.NewSession(leaseID(), q.Spec)}
+	k := &lock{r: r, id: id, name: name, session: driver.NewSession(sessionID(), q.Spec)}
 	within, cancel := context.WithTimeoutCause(ctx, r.opts.slack(ttl), errSlow)
 	defer cancel()
 	sent := driver.Now()
@@ -124,17 +124,17 @@ func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Gran
 		r.takeBack(k, v)
 		return driver.Grant{}, v.split(), err
 	}
-	k.lease.Extend(sent, ttl)
+	k.session.Extend(sent, ttl)
 	if !r.add(k) {
 		r.takeBack(k, v)
 		return driver.Grant{}, false, errClosed
 	}
-	return driver.Grant{Token: token, Session: k.lease, Handle: k}, false, nil
+	return driver.Grant{Token: token, Session: k.session, Handle: k}, false, nil
 }
 
 var errSlow = errors.New("the servers were too slow: too little of the TTL would be left")
 
-func leaseID() (id driver.SessionID) {
+func sessionID() (id driver.SessionID) {
 	_, _ = hex.Decode(id[:], []byte(newName())) // it was encoded just now
 	return id
 }
@@ -237,7 +237,7 @@ func (r *redlock) add(k *lock) bool {
 	if r.closed {
 		return false
 	}
-	k.next = driver.Now().Add(r.opts.extension(k.lease.Spec.TTL))
+	k.next = driver.Now().Add(r.opts.extension(k.session.Spec.TTL))
 	r.holds[k.id] = k
 	nudge(r.wake)
 	return true
@@ -255,7 +255,7 @@ func (r *redlock) free(k *lock, nodes []int) *vote {
 	v.n = len(nodes)
 	for _, i := range nodes {
 		r.work.Go(func() {
-			within, cancel := context.WithTimeout(context.Background(), r.opts.slack(k.lease.Spec.TTL))
+			within, cancel := context.WithTimeout(context.Background(), r.opts.slack(k.session.Spec.TTL))
 			defer cancel()
 			b := ballot{node: i}
 			rc, err := r.nodes[i].client()
@@ -285,7 +285,7 @@ func (r *redlock) freeAll(ctx context.Context, k *lock) *vote {
 	return v
 }
 
-func (k *lock) freeArgs() []string { return []string{k.id, millis(k.lease.Spec.TTL)} }
+func (k *lock) freeArgs() []string { return []string{k.id, millis(k.session.Spec.TTL)} }
 
 // Release frees the lock; ErrLost if a majority no longer has it.
 func (k *lock) Release(ctx context.Context) error {
@@ -305,7 +305,7 @@ func (k *lock) Release(ctx context.Context) error {
 		return v.verdict(ctx)
 	}
 	k.over = true
-	k.lease.End(driver.ErrReleased)
+	k.session.End(driver.ErrReleased)
 	return k.result
 }
 
@@ -341,7 +341,7 @@ func (r *redlock) dueLocks() (due []*lock, wait time.Duration) {
 	defer r.mu.Unlock()
 	for id, k := range r.holds {
 		switch {
-		case over(k.lease):
+		case over(k.session):
 			delete(r.holds, id)
 		case k.next.After(now):
 			wait = min(wait, k.next.Sub(now))
@@ -356,11 +356,11 @@ func (r *redlock) dueLocks() (due []*lock, wait time.Duration) {
 // extended lasts; one that so many have lost that no majority can be left ends
 // at once; what is unknown is tried again until its deadline.
 func (r *redlock) extend(locks []*lock) {
-	ttl := locks[0].lease.Spec.TTL
+	ttl := locks[0].session.Spec.TTL
 	tasks := make([]task, len(locks))
 	for i, k := range locks {
-		ttl = min(ttl, k.lease.Spec.TTL)
-		tasks[i] = task{r.keys(k.name, k.id), []string{k.id, millis(k.lease.Spec.TTL)}}
+		ttl = min(ttl, k.session.Spec.TTL)
+		tasks[i] = task{r.keys(k.name, k.id), []string{k.id, millis(k.session.Spec.TTL)}}
 	}
 	ctx, cancel := context.WithTimeout(r.life, min(ttl/12, r.opts.slack(ttl)))
 	defer cancel()
@@ -392,14 +392,14 @@ func (r *redlock) extend(locks []*lock) {
 }
 
 func (r *redlock) extended(k *lock, v *vote, sent time.Time) {
-	pause := r.opts.extension(k.lease.Spec.TTL)
+	pause := r.opts.extension(k.session.Spec.TTL)
 	switch {
 	case v.passed():
-		k.lease.Extend(sent, k.lease.Spec.TTL)
+		k.session.Extend(sent, k.session.Spec.TTL)
 	case v.refused():
-		k.lease.End(&driver.Error{Kind: driver.ErrLost, Err: errors.New("a majority of the servers does not have it any more")})
+		k.session.End(&driver.Error{Kind: driver.ErrLost, Err: errors.New("a majority of the servers does not have it any more")})
 	default:
-		pause = min(k.lease.Spec.TTL/24, time.Second)
+		pause = min(k.session.Spec.TTL/24, time.Second)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,8 +47,8 @@ var (
 	endLua string
 	//go:embed lua/poll.lua
 	pollLua string
-	//go:embed lua/lease.lua
-	leaseLua string
+	//go:embed lua/session.lua
+	sessionLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
 	//go:embed lua/unfold.lua
@@ -89,7 +89,7 @@ var (
 	renewScript     = newScript(prelude, renewLua)
 	endScript       = newScript(prelude, endLua)
 	pollScript      = newScript(prelude, pollLua)
-	leaseScript     = newScript(prelude, leaseLua)
+	sessionScript   = newScript(prelude, sessionLua)
 	inspectScript   = newScript(prelude, inspectLua)
 	unfoldScript    = newScript(prelude, unfoldLua)
 	changeScript    = newScript(prelude, changeLua)

@@ -18,13 +18,13 @@ import (
 // user is a session: one entry on the server that everything held hangs on, so
 // that one command renews any number of holds.
 type user struct {
-	lease *driver.Session
-	sid   string
-	ready chan struct{} // closed when the server has answered
-	err   error         // if it did not open
-	next  time.Time     // when to renew it; of the keeper
-	tries int           // renewals without an answer; of the keeper
-	clock clock
+	session *driver.Session
+	sid     string
+	ready   chan struct{} // closed when the server has answered
+	err     error         // if it did not open
+	next    time.Time     // when to renew it; of the keeper
+	tries   int           // renewals without an answer; of the keeper
+	clock   clock
 
 	places places    // of the client's lock
 	mutex  [2]string // details of a wish for a mutex: one that waits, one that tries
@@ -70,7 +70,7 @@ func (c *client) newUser(spec driver.Spec) *user {
 	sid := newName()
 	var id driver.SessionID
 	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
-	u := &user{lease: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
+	u := &user{session: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
 	for i, try := range []bool{false, true} {
 		u.mutex[i] = details(spec.TTL, &driver.Want{Kind: driver.Mutex}, try)
 	}
@@ -81,7 +81,7 @@ func (c *client) newUser(spec driver.Spec) *user {
 func (u *user) details(w *driver.Want, try bool) string {
 	switch {
 	case w.Kind != driver.Mutex || w.Mode != 0 || w.Weight > 1 || w.Limit != 0:
-		return details(u.lease.Spec.TTL, w, try)
+		return details(u.session.Spec.TTL, w, try)
 	case try:
 		return u.mutex[1]
 	}
@@ -113,7 +113,7 @@ func (c *client) sharedUser(ctx context.Context, spec driver.Spec) (*user, error
 		c.mu.Unlock()
 		return nil, errClosed
 	}
-	if u == nil || over(u.lease) {
+	if u == nil || over(u.session) {
 		u = c.newUser(spec)
 		c.shared[spec] = u
 		c.work.Go(func() { c.open(u) })
@@ -141,9 +141,9 @@ func (c *client) opened(ctx context.Context, u *user) error {
 // its holds too little time, so that it is renewed at once.
 func (c *client) open(u *user) {
 	c.start()
-	ctx, cancel := context.WithTimeout(c.life, patience+u.lease.Spec.TTL)
+	ctx, cancel := context.WithTimeout(c.life, patience+u.session.Spec.TTL)
 	defer cancel()
-	spec := u.lease.Spec
+	spec := u.session.Spec
 	err := c.admit(ctx)
 	sent := driver.Now()
 	var reply []string
@@ -155,7 +155,7 @@ func (c *client) open(u *user) {
 	}
 	if err == nil {
 		u.clock.set(sent, reply[1])
-		u.lease.Extend(sent, spec.TTL)
+		u.session.Extend(sent, spec.TTL)
 		c.add(u)
 		if driver.Now().Sub(sent) > c.opts.slack(spec.TTL) {
 			err = c.renewNow(ctx, u, spec.TTL)
@@ -176,7 +176,7 @@ func (c *client) open(u *user) {
 
 func (c *client) add(u *user) {
 	c.mu.Lock()
-	c.users[u.lease.ID] = u
+	c.users[u.session.ID] = u
 	u.next = driver.Now().Add(c.pause(u))
 	c.mu.Unlock()
 	nudge(c.wakeKeeper)
@@ -185,7 +185,7 @@ func (c *client) add(u *user) {
 // pause is the time to the next renewal of a session, a little different each
 // time so that many clients do not renew together.
 func (c *client) pause(u *user) time.Duration {
-	d := c.opts.extension(u.lease.Spec.TTL)
+	d := c.opts.extension(u.session.Spec.TTL)
 	return d*9/10 + rand.N(d/5)
 }
 
@@ -193,12 +193,12 @@ func (c *client) pause(u *user) time.Duration {
 // still knows it.
 func (c *client) retire(u *user, cause error) {
 	c.mu.Lock()
-	delete(c.users, u.lease.ID)
-	if c.shared[u.lease.Spec] == u {
-		delete(c.shared, u.lease.Spec)
+	delete(c.users, u.session.ID)
+	if c.shared[u.session.Spec] == u {
+		delete(c.shared, u.session.Spec)
 	}
 	c.mu.Unlock()
-	u.lease.End(cause)
+	u.session.End(cause)
 }
 
 // OpenSession opens a session of its own.
@@ -217,7 +217,7 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 		c.spawn(func() { c.giveUp(u) })
 		return nil, err
 	}
-	return u.lease, nil
+	return u.session, nil
 }
 
 // giveUp ends a session that nobody waits for any more.
@@ -230,7 +230,7 @@ func (c *client) giveUp(u *user) {
 // tellEnd tells the server that a session is over, unless it forgets it by itself
 // before it hears.
 func (c *client) tellEnd(u *user) {
-	ctx, cancel := context.WithTimeout(c.life, u.lease.Spec.TTL)
+	ctx, cancel := context.WithTimeout(c.life, u.session.Spec.TTL)
 	defer cancel()
 	c.insist(ctx.Done(), endScript, u.sid)
 }
@@ -254,18 +254,18 @@ func (c *client) insist(stop <-chan struct{}, s *script, args ...string) {
 	}
 }
 
-// ownUser is the session of a lease that this client opened; nil: it is over.
+// ownUser is the server side of a session that this client opened; nil: it is over.
 func (c *client) ownUser(l *driver.Session) *user {
 	c.mu.Lock()
 	u := c.users[l.ID]
 	c.mu.Unlock()
-	if u == nil || u.lease != l || l.Err() != nil {
+	if u == nil || u.session != l || l.Err() != nil {
 		return nil
 	}
 	return u
 }
 
-// over is whether a lease has ended, for those who hold a lock: Err would call
+// over is whether a session has ended, for those who hold a lock: Err would call
 // whoever hangs on it.
 func over(l *driver.Session) bool {
 	select {
@@ -277,7 +277,7 @@ func over(l *driver.Session) bool {
 	return ok && driver.Until(d) <= 0
 }
 
-// ended says that a lease is over.
+// ended says that a session is over.
 func ended(l *driver.Session) error {
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: l.Err()}
 	if e.Err == nil {
@@ -311,8 +311,8 @@ func (c *client) renewNow(ctx context.Context, u *user, ttl time.Duration) error
 			break
 		}
 	}
-	if err := u.lease.Err(); err != nil {
-		return ended(u.lease)
+	if err := u.session.Err(); err != nil {
+		return ended(u.session)
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []str
 		c.helps()
 	}
 	if reply[0] == "ok" {
-		u.lease.Extend(sent, ttl)
+		u.session.Extend(sent, ttl)
 		return nil
 	}
 	for _, id := range reply[3:] {
@@ -372,7 +372,7 @@ func (c *client) SessionInfo(ctx context.Context, q *driver.SessionInfoRequest) 
 	if _, err := strconv.ParseUint(cmp.Or(q.After, "0"), 10, 64); err != nil {
 		return driver.SessionInfo{}, driver.Errorf("", q.ID.String(), fs.ErrInvalid, "%q is no place to go on from: give the one that the last answer named, or none", q.After[:min(len(q.After), 40)])
 	}
-	reply, err := c.call(ctx, leaseScript, q.ID.String(), cmp.Or(q.After, "0"), strconv.Itoa(most))
+	reply, err := c.call(ctx, sessionScript, q.ID.String(), cmp.Or(q.After, "0"), strconv.Itoa(most))
 	if err != nil {
 		return driver.SessionInfo{}, err
 	}
@@ -427,12 +427,12 @@ func (c *client) dueUsers() (due []*user, wait time.Duration) {
 	defer c.mu.Unlock()
 	for id, u := range c.users {
 		switch {
-		case over(u.lease):
+		case over(u.session):
 			delete(c.users, id)
-			if c.shared[u.lease.Spec] == u {
-				delete(c.shared, u.lease.Spec)
+			if c.shared[u.session.Spec] == u {
+				delete(c.shared, u.session.Spec)
 			}
-		case u.lease.Spec.Manual:
+		case u.session.Spec.Manual:
 		case u.next.After(now):
 			wait = min(wait, u.next.Sub(now))
 		default:
@@ -446,19 +446,19 @@ func (c *client) dueUsers() (due []*user, wait time.Duration) {
 // twelfth of its TTL counts as missed and is tried again soon, until its
 // deadline passes.
 func (c *client) renewAll(users []*user) {
-	ttl := users[0].lease.Spec.TTL
+	ttl := users[0].session.Spec.TTL
 	tasks := make([]task, len(users))
 	for i, u := range users {
-		ttl = min(ttl, u.lease.Spec.TTL)
-		tasks[i] = task{c.keys, []string{u.sid, millis(u.lease.Spec.TTL)}}
+		ttl = min(ttl, u.session.Spec.TTL)
+		tasks[i] = task{c.keys, []string{u.sid, millis(u.session.Spec.TTL)}}
 	}
 	ctx, cancel := context.WithTimeout(c.life, ttl/12)
 	defer cancel()
 	sent := driver.Now()
 	for i, a := range c.rc.runAll(ctx, renewScript, tasks) {
 		u := users[i]
-		if a.err == nil && c.renewed(u, sent, u.lease.Spec.TTL, a.reply) != nil {
-			a.err = c.renewNow(ctx, u, u.lease.Spec.TTL)
+		if a.err == nil && c.renewed(u, sent, u.session.Spec.TTL, a.reply) != nil {
+			a.err = c.renewNow(ctx, u, u.session.Spec.TTL)
 		}
 		if a.err == nil {
 			u.tries = 0
@@ -468,7 +468,7 @@ func (c *client) renewAll(users []*user) {
 		if u.tries++; u.tries == 2 && c.life.Err() == nil {
 			c.fault("keep session", u.sid, fmt.Errorf("two renewals went unanswered: %w", failure(ctx, a.err)))
 		}
-		pause := min(10*time.Millisecond<<min(u.tries, 6), u.lease.Spec.TTL/24)
+		pause := min(10*time.Millisecond<<min(u.tries, 6), u.session.Spec.TTL/24)
 		c.later(u, pause/2+rand.N(pause))
 	}
 }

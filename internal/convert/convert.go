@@ -71,7 +71,7 @@ func Compares(list []driver.Compare) []core.Compare {
 		x := &list[i]
 		out = append(out, core.Compare{
 			Key: x.Key, Prefix: x.Prefix, Target: core.CompareTarget(x.Target), Is: core.Relation(x.Is),
-			Num: x.Num, Value: x.Value, Lease: core.SessionID(x.Session),
+			Num: x.Num, Value: x.Value, Session: core.SessionID(x.Session),
 		})
 	}
 	return out
@@ -88,7 +88,7 @@ func KeyOps(list []driver.Op) []core.KeyOp {
 			After: x.After, Count: x.Count,
 		}
 		if x.Session != nil {
-			o.Lease = core.SessionID(x.Session.ID)
+			o.Session = core.SessionID(x.Session.ID)
 		}
 		out = append(out, o)
 	}
@@ -113,7 +113,7 @@ func Results(now int64, keys []core.KeyResult) []driver.OpResult {
 func KV(now int64, k *core.Key) *driver.KV {
 	return &driver.KV{
 		Key: k.Name, Value: bytes.Clone(k.Value), Created: driver.Revision(k.Created), Modified: driver.Revision(k.Modified), Version: k.Version,
-		Session: driver.SessionID(k.Lease), ExpiresIn: Left(now, k.Deadline),
+		Session: driver.SessionID(k.Session), ExpiresIn: Left(now, k.Deadline),
 	}
 }
 

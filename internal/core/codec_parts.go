@@ -43,7 +43,7 @@ func appendCompares(dst []byte, list []Compare) []byte {
 		dst = append(dst, byte(c.Target), byte(c.Is))
 		dst = binary.AppendUvarint(dst, c.Num)
 		dst = appendString(dst, c.Value)
-		dst = append(dst, c.Lease[:]...)
+		dst = append(dst, c.Session[:]...)
 	}
 	return dst
 }
@@ -51,13 +51,13 @@ func appendCompares(dst []byte, list []Compare) []byte {
 func (r *reader) compares(dst []Compare) []Compare {
 	for range r.count() {
 		dst = append(dst, Compare{
-			Key:    r.string(),
-			Prefix: r.flag(r.byte()),
-			Target: CompareTarget(r.enum(byte(CompareSession), "compare target")),
-			Is:     Relation(r.enum(byte(Greater), "relation")),
-			Num:    r.uvarint(),
-			Value:  r.bytes(),
-			Lease:  r.id(),
+			Key:     r.string(),
+			Prefix:  r.flag(r.byte()),
+			Target:  CompareTarget(r.enum(byte(CompareSession), "compare target")),
+			Is:      Relation(r.enum(byte(Greater), "relation")),
+			Num:     r.uvarint(),
+			Value:   r.bytes(),
+			Session: r.id(),
 		})
 		if r.err != nil {
 			return dst[:0]
@@ -70,7 +70,7 @@ func (r *reader) compares(dst []Compare) []Compare {
 const (
 	keyPrefix = 1 << iota
 	keyValue
-	keyLease
+	keySession
 	keyExpire
 	keyLimit
 	keySort
@@ -83,7 +83,7 @@ const (
 )
 
 func keyOpFields(o *KeyOp) uint64 {
-	return mask(o.Prefix, keyPrefix) | mask(len(o.Value) > 0, keyValue) | mask(o.Lease != SessionID{}, keyLease) |
+	return mask(o.Prefix, keyPrefix) | mask(len(o.Value) > 0, keyValue) | mask(o.Session != SessionID{}, keySession) |
 		mask(o.Expire != 0, keyExpire) | mask(o.Limit != 0, keyLimit) | mask(o.Sort != 0, keySort) |
 		mask(o.Desc, keyDesc) | mask(o.KeysOnly, keyOnly) | mask(o.Previous, keyPrevious) |
 		mask(o.After != "", keyAfter) | mask(o.Count, keyCount)
@@ -105,8 +105,8 @@ func appendKeyOp(dst []byte, o *KeyOp) []byte {
 	if fields&keyValue != 0 {
 		dst = appendString(dst, o.Value)
 	}
-	if fields&keyLease != 0 {
-		dst = append(dst, o.Lease[:]...)
+	if fields&keySession != 0 {
+		dst = append(dst, o.Session[:]...)
 	}
 	if fields&keyExpire != 0 {
 		dst = binary.AppendVarint(dst, o.Expire)
@@ -147,8 +147,8 @@ func (r *reader) keyOp(o *KeyOp) {
 	if fields&keyValue != 0 {
 		o.Value = r.bytes()
 	}
-	if fields&keyLease != 0 {
-		o.Lease = r.id()
+	if fields&keySession != 0 {
+		o.Session = r.id()
 	}
 	if fields&keyExpire != 0 {
 		o.Expire = r.varint()

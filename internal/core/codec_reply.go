@@ -154,7 +154,7 @@ func appendKey(dst []byte, k *Key) []byte {
 	dst = binary.AppendUvarint(dst, k.Created)
 	dst = binary.AppendUvarint(dst, k.Modified)
 	dst = binary.AppendUvarint(dst, k.Version)
-	dst = append(dst, k.Lease[:]...)
+	dst = append(dst, k.Session[:]...)
 	return binary.AppendVarint(dst, k.Deadline)
 }
 
@@ -165,7 +165,7 @@ func (r *reader) key() Key {
 		Created:  r.uvarint(),
 		Modified: r.uvarint(),
 		Version:  r.uvarint(),
-		Lease:    r.id(),
+		Session:  r.id(),
 		Deadline: r.varint(),
 	}
 }

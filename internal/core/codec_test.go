@@ -11,7 +11,7 @@ import (
 
 // full has every field set.
 func full() core.Command {
-	lease := sessionID(7)
+	session := sessionID(7)
 	return core.Command{
 		Op: core.OpTxn, Seq: 1 << 60, Target: 9, Flags: core.Try | core.Fleeting,
 		Wants: []core.Want{{Name: "a", Kind: core.Semaphore, Mode: core.Shared, Weight: -3, Limit: 40}, {Name: "b"}},
@@ -19,8 +19,8 @@ func full() core.Command {
 		Name: "näme", Kind: core.Latch, Token: 5, Limit: -6, Count: core.CountSwap, Unsigned: true, A: 1 << 63, B: 8,
 		Session: sessionID(1), Namespace: "ns", Identity: "id", Owner: "owner", Meta: "meta", TTL: 30e9, Window: 64,
 		Policy: core.Never, Grace: 9,
-		If: []core.Compare{{Key: "k", Prefix: true, Target: core.CompareSession, Is: core.Greater, Num: 1, Value: []byte("x"), Lease: lease}, {}},
-		Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Prefix: true, Value: []byte("v"), Lease: lease, Expire: -5, Limit: 6,
+		If: []core.Compare{{Key: "k", Prefix: true, Target: core.CompareSession, Is: core.Greater, Num: 1, Value: []byte("x"), Session: session}, {}},
+		Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Prefix: true, Value: []byte("v"), Session: session, Expire: -5, Limit: 6,
 			Sort: core.ByValue, Desc: true, KeysOnly: true, Previous: true}, {}},
 		Else: []core.KeyOp{{Kind: core.KeyDelete, Key: "k"}},
 	}
@@ -31,7 +31,7 @@ func fullFrame() core.Frame {
 }
 
 func fullReply() core.Reply {
-	k := core.Key{Name: "k", Value: []byte("v"), Created: 1, Modified: 2, Version: 3, Lease: sessionID(1), Deadline: -4}
+	k := core.Key{Name: "k", Value: []byte("v"), Created: 1, Modified: 2, Version: 3, Session: sessionID(1), Deadline: -4}
 	return core.Reply{Session: sessionID(3), Attempt: 4, Now: 5, Deadline: 6, Results: []core.Result{{
 		Seq: 1, Code: core.CodeHeld, Text: "why", Revision: 2, Token: 3, Deadline: -4, Number: 5, OK: true, Window: 6,
 		Holders: []core.Holder{{Session: sessionID(9), Owner: "o", Meta: "m", Mode: core.Shared, Weight: 2, Token: 3, Since: 4, Deadline: 5, Revoked: true}},

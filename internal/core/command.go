@@ -184,7 +184,7 @@ type Command struct {
 // Target of a Compare. The numbers are those of package driver.
 type CompareTarget uint8
 
-// The targets: modification and creation revision, version, value, lease.
+// The targets: modification and creation revision, version, value, session.
 const (
 	CompareMod CompareTarget = iota
 	CompareCreate
@@ -205,16 +205,16 @@ const (
 )
 
 // Compare is one condition of a transaction. An absent key has the numbers 0;
-// its value and lease compare false. With Prefix it must hold for every key
+// its value and session compare false. With Prefix it must hold for every key
 // with that prefix, and if there is none, for an absent key.
 type Compare struct {
-	Key    string
-	Prefix bool
-	Target CompareTarget
-	Is     Relation
-	Num    uint64
-	Value  []byte
-	Lease  SessionID
+	Key     string
+	Prefix  bool
+	Target  CompareTarget
+	Is      Relation
+	Num     uint64
+	Value   []byte
+	Session SessionID
 }
 
 // KeyOpKind is what one operation of a transaction does.
@@ -245,7 +245,7 @@ type KeyOp struct {
 	Key      string
 	Prefix   bool
 	Value    []byte
-	Lease    SessionID // put: the key ends with this session; zero: none
+	Session  SessionID // put: the key ends with this session; zero: none
 	Expire   int64     // put: ns until the key ends by itself; 0: never
 	Limit    uint64    // at most so many; 0: get: as many as one result takes, delete of a prefix: all
 	Sort     SortBy

@@ -47,7 +47,7 @@ const (
 	VerbChanged                    // a counter changed
 	VerbReserved                   // numbers of a sequence were taken
 	VerbPut                        // a key was written
-	VerbDelete                     // a key was removed, by wish, expiry or with its lease; Reason says which
+	VerbDelete                     // a key was removed, by wish, expiry or with its session; Reason says which
 )
 
 func (v Verb) String() string {

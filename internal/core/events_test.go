@@ -66,7 +66,7 @@ func wrongFields(e *core.Event) string {
 		return "token"
 	case e.Verb == core.VerbAcquired && e.Token != e.Revision:
 		return "a grant's token is its revision"
-	case e.Kind == core.EventKV && (e.Key.Name != e.Name || e.Session != e.Key.Lease):
+	case e.Kind == core.EventKV && (e.Key.Name != e.Name || e.Session != e.Key.Session):
 		return "key"
 	}
 	return ""

@@ -70,7 +70,7 @@ func (m *Machine) free(s *session) bool {
 	switch c := s.has.head(); {
 	case c != nil && c.state == over:
 		m.endTwin(c.twin)
-	case c == nil && s.has.leased() == nil:
+	case c == nil && s.has.boundKeys() == nil:
 		m.vanish(s)
 	case m.budget <= 0:
 		return false

@@ -9,7 +9,7 @@ func (m *Machine) forget(seconds int64) {
 	m.sessions.each(m.touchSession)
 	m.claims.each(m.forgetClaim)
 	m.keys.each(func(k *key) {
-		if k.lease != nil {
+		if k.session != nil {
 			m.touchKey(k)
 			m.keyDue.remove(k)
 			k.ns.keys = without(k.ns.keys, k.name, &k.ns.mostKeys)

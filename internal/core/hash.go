@@ -121,7 +121,7 @@ func (d *digest) addKey(k *Key) {
 	addBytes(d, k.Value)
 	d.add2(k.Created, k.Modified)
 	d.add2(k.Version, uint64(k.Deadline))
-	d.addID(&k.Lease)
+	d.addID(&k.Session)
 }
 
 func (d *digest) addEvent(e *Event) {

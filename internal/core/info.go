@@ -1,6 +1,6 @@
 package core
 
-// SessionInfo is a session as the machine has it, with every field of a lease
+// SessionInfo is a session as the machine has it, with every field of its
 // record.
 type SessionInfo struct {
 	ID        SessionID

@@ -9,8 +9,8 @@ import (
 // row is the key as it is told.
 func (k *key) row() Key {
 	r := Key{Name: k.name, Value: k.value, Created: k.created, Modified: k.modified, Version: k.version, Deadline: k.deadline}
-	if k.lease != nil {
-		r.Lease = k.lease.id
+	if k.session != nil {
+		r.Session = k.session.id
 	}
 	return r
 }
@@ -43,7 +43,7 @@ func (m *Machine) put(ns *namespace, o *KeyOp) (prev Key) {
 	}
 	k.value, k.modified = slices.Clone(o.Value), m.revision
 	k.version++
-	m.bind(k, m.byID[o.Lease])
+	m.bind(k, m.byID[o.Session])
 	k.deadline = 0
 	if o.Expire > 0 {
 		k.deadline = m.now + o.Expire
@@ -53,19 +53,19 @@ func (m *Machine) put(ns *namespace, o *KeyOp) (prev Key) {
 	}
 	e := m.emit()
 	e.Kind, e.Verb, e.Namespace, e.Name = EventKV, VerbPut, ns.name, k.name
-	e.Session, e.KeyChange = o.Lease, &KeyChange{Key: k.row(), Prev: prev}
+	e.Session, e.KeyChange = o.Session, &KeyChange{Key: k.row(), Prev: prev}
 	return prev
 }
 
 // bind makes k end with s; nil: with nobody.
 func (m *Machine) bind(k *key, s *session) {
-	if k.lease == s {
+	if k.session == s {
 		return
 	}
-	if k.lease != nil {
-		k.lease.has.keys.remove(k.name)
+	if k.session != nil {
+		k.session.has.keys.remove(k.name)
 	}
-	if k.lease = s; s == nil {
+	if k.session = s; s == nil {
 		return
 	}
 	own := m.stock(s)
@@ -81,7 +81,7 @@ func (m *Machine) dropKey(k *key, why Code) {
 	e := m.emit()
 	e.Kind, e.Verb, e.Namespace, e.Name, e.Reason = EventKV, VerbDelete, k.ns.name, k.name, why
 	row := k.row()
-	e.Session, e.KeyChange = row.Lease, &KeyChange{Key: row, Prev: row}
+	e.Session, e.KeyChange = row.Session, &KeyChange{Key: row, Prev: row}
 	m.bind(k, nil)
 	m.keyDue.remove(k)
 	k.ns.keys = without(k.ns.keys, k.name, &k.ns.mostKeys)
@@ -100,11 +100,11 @@ func (k *key) compare(c *Compare) int {
 	case CompareValue:
 		return bytes.Compare(k.value, c.Value)
 	}
-	var lease SessionID
-	if k.lease != nil {
-		lease = k.lease.id
+	var session SessionID
+	if k.session != nil {
+		session = k.session.id
 	}
-	return bytes.Compare(lease[:], c.Lease[:])
+	return bytes.Compare(session[:], c.Session[:])
 }
 
 func order(a, b uint64) int {

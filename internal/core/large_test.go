@@ -24,12 +24,12 @@ func (r *rig) drained() (entries int) {
 }
 
 // put writes keys, as many to a transaction as there may be.
-func (r *rig) put(id core.SessionID, keys []string, lease core.SessionID) {
+func (r *rig) put(id core.SessionID, keys []string, session core.SessionID) {
 	for len(keys) > 0 {
 		n := min(len(keys), 128)
 		ops := make([]core.KeyOp, n)
 		for i, k := range keys[:n] {
-			ops[i] = core.KeyOp{Kind: core.KeyPut, Key: k, Lease: lease}
+			ops[i] = core.KeyOp{Kind: core.KeyPut, Key: k, Session: session}
 		}
 		if res := r.do(id, core.Command{Op: core.OpTxn, Then: ops}); res.Code != core.CodeOK {
 			panic(res.Text)
@@ -51,12 +51,12 @@ func (r *rig) count(prefix string) (n uint64) {
 	}
 }
 
-// TestLeaseOfManyKeys: a lease with any number of keys, put in either order, ends
+// TestSessionOfManyKeys: a session with any number of keys, put in either order, ends
 // with all of them, however it ends.
-func TestLeaseOfManyKeys(t *testing.T) {
-	ends := map[string]func(r *rig, by, lease core.SessionID){
-		"end":    func(r *rig, _, lease core.SessionID) { r.do(lease, core.Command{Op: core.OpEnd}) },
-		"revoke": func(r *rig, by, lease core.SessionID) { r.do(by, core.Command{Op: core.OpRevoke, Session: lease}) },
+func TestSessionOfManyKeys(t *testing.T) {
+	ends := map[string]func(r *rig, by, session core.SessionID){
+		"end":    func(r *rig, _, session core.SessionID) { r.do(session, core.Command{Op: core.OpEnd}) },
+		"revoke": func(r *rig, by, session core.SessionID) { r.do(by, core.Command{Op: core.OpRevoke, Session: session}) },
 		"expiry": func(r *rig, _, _ core.SessionID) { r.now = int64(time.Minute) },
 	}
 	for name, end := range ends {
@@ -64,7 +64,7 @@ func TestLeaseOfManyKeys(t *testing.T) {
 			for _, down := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, n, down), func(t *testing.T) {
 					r := newRig(core.Config{})
-					by, lease := r.open(1, time.Hour), r.open(2, time.Minute)
+					by, session := r.open(1, time.Hour), r.open(2, time.Minute)
 					keys := make([]string, n)
 					for i := range keys {
 						at := i
@@ -73,12 +73,12 @@ func TestLeaseOfManyKeys(t *testing.T) {
 						}
 						keys[i] = fmt.Sprintf("service/%06d", at)
 					}
-					r.put(lease, keys, lease)
+					r.put(session, keys, session)
 					r.put(by, []string{"service/mine"}, core.SessionID{})
-					end(r, by, lease)
+					end(r, by, session)
 					r.drained()
 					if left := r.count("service/"); left != 1 {
-						t.Errorf("%d keys are left of %d, want the one without a lease", left, n)
+						t.Errorf("%d keys are left of %d, want the one without a session", left, n)
 					}
 				})
 			}

@@ -184,7 +184,7 @@ func (l *load) txn() core.Command {
 	}
 	put := core.KeyOp{Kind: core.KeyPut, Key: l.pick("k1", "k2", "k3"), Value: []byte(l.pick("x", "y")), Expire: l.some(9), Previous: true}
 	if l.r.IntN(2) == 0 {
-		put.Lease = l.id(l.r.IntN(6))
+		put.Session = l.id(l.r.IntN(6))
 	}
 	c.Then = []core.KeyOp{put, {Kind: core.KeyGet, Key: "k", Prefix: true, Sort: core.SortBy(l.r.IntN(5)), Desc: l.r.IntN(2) == 0, Limit: uint64(l.r.IntN(3))}}
 	c.Else = []core.KeyOp{{Kind: core.KeyDelete, Key: l.pick("k", "k1"), Prefix: l.r.IntN(2) == 0, Previous: true}}

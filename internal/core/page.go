@@ -234,7 +234,7 @@ func (k *stock) addClaims(i *SessionInfo, after Cursor, b *page) bool {
 
 // addKeys tells the keys that end with the session.
 func (k *stock) addKeys(i *SessionInfo, after Cursor, b *page) {
-	keys := k.leased()
+	keys := k.boundKeys()
 	if keys == nil {
 		return
 	}

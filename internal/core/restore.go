@@ -385,10 +385,10 @@ func (b *builder) key(r *reader) {
 	if k.deadline != 0 {
 		m.keyDue.set(k, k.deadline)
 	}
-	if row.Lease == (SessionID{}) {
+	if row.Session == (SessionID{}) {
 		return
 	}
-	s := m.byID[row.Lease]
+	s := m.byID[row.Session]
 	if s == nil {
 		r.fail("a key of no session")
 		return

@@ -76,7 +76,7 @@ type Key struct {
 	Created  uint64
 	Modified uint64
 	Version  uint64
-	Lease    SessionID
+	Session  SessionID
 	Deadline int64 // cluster time of its own expiry; 0: none
 }
 

@@ -257,7 +257,7 @@ type key struct {
 	created  uint64
 	modified uint64
 	version  uint64
-	lease    *session
+	session  *session
 	deadline int64
 }
 

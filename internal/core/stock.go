@@ -68,8 +68,8 @@ func (k *stock) table() []*done {
 	return k.results
 }
 
-// leased are the keys that end with the session; nil: none.
-func (k *stock) leased() *tree[string, *key] {
+// boundKeys are the keys that end with the session; nil: none.
+func (k *stock) boundKeys() *tree[string, *key] {
 	if k == nil || k.keys == nil || k.keys.n == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (k *stock) leased() *tree[string, *key] {
 }
 
 func (k *stock) empty() bool {
-	if k.claims > 0 || k.leased() != nil {
+	if k.claims > 0 || k.boundKeys() != nil {
 		return false
 	}
 	for _, d := range k.results {

@@ -42,7 +42,7 @@ func TestStock(t *testing.T) {
 	want("holding", true)
 	do(t, m, id, 2, Command{Op: OpRelease, Seq: 2, Target: 1})
 	want("with a result that is not acknowledged", true)
-	put := KeyOp{Kind: KeyPut, Key: "k", Lease: id}
+	put := KeyOp{Kind: KeyPut, Key: "k", Session: id}
 	do(t, m, id, 3, Command{Op: OpTxn, Seq: 3, Then: []KeyOp{put}})
 	do(t, m, id, 4, Command{Op: OpCount, Seq: 4, Name: "n", Count: CountAdd, A: 1})
 	m.acknowledge(m.session(id), 5)

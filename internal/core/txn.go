@@ -92,10 +92,10 @@ func (m *Machine) validBranch(ns *namespace, ops []KeyOp, r *Result) bool {
 		if ns.keys[o.Key] == nil {
 			made++
 		}
-		if o.Lease == (SessionID{}) {
+		if o.Session == (SessionID{}) {
 			continue
 		}
-		if s := m.session(o.Lease); s == nil || s.ns != ns {
+		if s := m.session(o.Session); s == nil || s.ns != ns {
 			r.refuse(CodeNotExist, "the lease of %q does not exist (any more): open a session first", o.Key)
 			return false
 		}

@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 		{"end of a sequence", core.Command{Op: core.OpReserve, Name: "s", A: 1 << 63, B: 1 << 63}, core.CodeExhausted},
 		{"no such latch", core.Command{Op: core.OpCountDown, Name: "l", A: 1}, core.CodeNotExist},
 		{"put of a prefix", core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Prefix: true}}}, core.CodeInvalid},
-		{"lease of nobody", core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Lease: sessionID(99)}}}, core.CodeNotExist},
+		{"session of nobody", core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Session: sessionID(99)}}}, core.CodeNotExist},
 		{"too many keys", core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k2"}}}, core.CodeExhausted},
 		{"too many operations", core.Command{Op: core.OpTxn, If: make([]core.Compare, 100), Then: make([]core.KeyOp, 29)}, core.CodeInvalid},
 	}

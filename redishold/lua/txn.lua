@@ -48,14 +48,14 @@ end
 
 local absent = {v = '', cr = 0, mo = 0, ve = 0, s = ''}
 
-local function holds(k, target, is, num, value, lease)
+local function holds(k, target, is, num, value, session)
   local o
   if target == 0 then o = k.mo - num
   elseif target == 1 then o = k.cr - num
   elseif target == 2 then o = k.ve - num
   elseif k == absent then return false
   elseif target == 3 then o = order(k.v, value)
-  else o = k.s == lease and 0 or 1 end
+  else o = k.s == session and 0 or 1 end
   if is == 0 then return o == 0 end
   if is == 1 then return o ~= 0 end
   if is == 2 then return o < 0 end
@@ -65,9 +65,9 @@ end
 -- compare reads one condition and tells whether it is true.
 local function compare()
   local name, prefix, target, is = arg(), arg() == '1', tonumber(arg()), tonumber(arg())
-  local num, value, lease = tonumber(arg()), arg(), arg()
+  local num, value, session = tonumber(arg()), arg(), arg()
   local read = target == 3 and key or bare
-  if not prefix then return holds(read(name) or absent, target, is, num, value, lease) end
+  if not prefix then return holds(read(name) or absent, target, is, num, value, session) end
   local any = false
   for _, n in ipairs(range(name, looks + 1)) do
     if looks == 0 then
@@ -76,10 +76,10 @@ local function compare()
     end
     looks = looks - 1
     local k = read(n)
-    if k and not holds(k, target, is, num, value, lease) then return false end
+    if k and not holds(k, target, is, num, value, session) then return false end
     any = any or k
   end
-  return any or holds(absent, target, is, num, value, lease)
+  return any or holds(absent, target, is, num, value, session)
 end
 
 -- counted is how many keys with a prefix there are, if that may be looked at.
@@ -109,7 +109,7 @@ end
 local function ops()
   local list = {}
   for i = 1, tonumber(arg()) do
-    list[i] = {kind = arg(), name = arg(), prefix = arg() == '1', value = arg(), lease = arg(), expire = tonumber(arg()),
+    list[i] = {kind = arg(), name = arg(), prefix = arg() == '1', value = arg(), session = arg(), expire = tonumber(arg()),
       limit = tonumber(arg()), sort = tonumber(arg()), desc = arg() == '1', bare = arg() == '1', prev = arg() == '1',
       after = arg(), count = arg() == '1'}
   end
@@ -126,9 +126,9 @@ local run = ok and yes or no
 local writes, puts, before = false, false, 0
 for _, o in ipairs(run) do
   writes, puts = writes or o.kind ~= '0', puts or o.kind == '1'
-  if o.lease ~= '' and not alive(o.lease) then
+  if o.session ~= '' and not alive(o.session) then
     finish()
-    return {'nolease', o.name}
+    return {'nosession', o.name}
   end
   if o.kind == '1' then before = before + 1 end
   if o.kind == '1' and behind then lapse(o.name) end
@@ -240,12 +240,12 @@ end
 local function put(o)
   local was, r = key(o.name), once()
   if was then unbind(was) end
-  local k = {name = o.name, v = o.value, cr = was and was.cr or r, mo = r, ve = was and was.ve + 1 or 1, s = o.lease, x = ''}
+  local k = {name = o.name, v = o.value, cr = was and was.cr or r, mo = r, ve = was and was.ve + 1 or 1, s = o.session, x = ''}
   if o.expire > 0 then
     k.x = int(now + o.expire)
     call('ZADD', due, k.x, 'k' .. o.name)
   end
-  if o.lease ~= '' then call('HSET', P .. 's:' .. o.lease, 'k' .. o.name, 1) end
+  if o.session ~= '' then call('HSET', P .. 's:' .. o.session, 'k' .. o.name, 1) end
   call('HSET', P .. 'k:' .. o.name, 'v', k.v, 'cr', int(k.cr), 'mo', int(k.mo), 've', int(k.ve), 's', k.s, 'x', k.x)
   call('ZADD', P .. 'keys', 0, o.name)
   event('kv', 'put', o.name, 0, '', 0, 0, k.s, '', '', 0, was and 2 or 1)

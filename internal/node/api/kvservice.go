@@ -179,8 +179,8 @@ func keyValue(now int64, k *core.Key) *pb.KeyValue {
 		Key: k.Name, Value: k.Value, CreateRevision: k.Created, ModRevision: k.Modified, Version: k.Version,
 		ExpiresInMs: convert.Left(now, k.Deadline).Milliseconds(),
 	}
-	if k.Lease != (core.SessionID{}) {
-		kv.Session = k.Lease[:]
+	if k.Session != (core.SessionID{}) {
+		kv.Session = k.Session[:]
 	}
 	return kv
 }
@@ -218,7 +218,7 @@ func compareOf(ns string, x *pb.Compare) (core.Compare, error) {
 		Key: x.Key, Prefix: x.Prefix, Target: core.CompareTarget(x.Target), Is: core.Relation(x.Relation), Num: x.Number, Value: x.Value,
 	}
 	if x.LeaseId != 0 {
-		c.Lease = sessionOf(ns, x.LeaseId)
+		c.Session = sessionOf(ns, x.LeaseId)
 	}
 	return c, nil
 }
@@ -273,7 +273,7 @@ func putOp(ns string, r *pb.PutRequest) (core.KeyOp, error) {
 	case ofHold(r.GetLeaseId()) || r.GetLeaseId() < 0:
 		return k, invalid(k.Key, "lease %d belongs to a hold, or is negative: grant one", r.GetLeaseId())
 	case r.GetLeaseId() != 0:
-		k.Lease = sessionOf(ns, r.GetLeaseId())
+		k.Session = sessionOf(ns, r.GetLeaseId())
 	}
 	return k, checkName(k.Key)
 }

@@ -291,6 +291,6 @@ func lockKeyValue(ns string, k *core.Key) *pb.LockKeyValue {
 	kv := &pb.LockKeyValue{
 		Key: k.Name, Value: k.Value, CreateRevision: int64(k.Created), ModRevision: int64(k.Modified), Version: int64(k.Version),
 	}
-	kv.Lease, _ = leaseOf(ns, k.Lease)
+	kv.Lease, _ = leaseOf(ns, k.Session)
 	return kv
 }

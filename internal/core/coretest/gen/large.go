@@ -50,7 +50,7 @@ func (g *large) send(id core.SessionID, c core.Command) {
 
 func (g *large) command(n int) core.Command {
 	if g.rand.IntN(4) == 0 {
-		put := core.KeyOp{Kind: core.KeyPut, Key: fmt.Sprint("k/", g.rand.IntN(n)), Lease: g.pick()}
+		put := core.KeyOp{Kind: core.KeyPut, Key: fmt.Sprint("k/", g.rand.IntN(n)), Session: g.pick()}
 		return core.Command{Op: core.OpTxn, Then: []core.KeyOp{put}}
 	}
 	return core.Command{Op: core.OpAcquire, Wants: g.wants(n)}

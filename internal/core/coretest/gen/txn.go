@@ -31,7 +31,7 @@ func (g *Gen) compare() core.Compare {
 	case core.CompareValue:
 		c.Value = g.value()
 	case core.CompareSession:
-		c.Lease, c.Is = g.lease(), core.Relation(g.rand.IntN(2))
+		c.Session, c.Is = g.anySession(), core.Relation(g.rand.IntN(2))
 	case core.CompareVersion:
 		c.Num = g.rand.Uint64N(3)
 	default:
@@ -40,7 +40,7 @@ func (g *Gen) compare() core.Compare {
 	return c
 }
 
-func (g *Gen) lease() core.SessionID {
+func (g *Gen) anySession() core.SessionID {
 	if g.chance(50) {
 		return core.SessionID{}
 	}
@@ -60,7 +60,7 @@ func (g *Gen) keyOp() core.KeyOp {
 			op.After = "k" + string(rune('0'+g.rand.IntN(g.Taste.Names+1)))
 		}
 	case core.KeyPut:
-		op.Value, op.Lease, op.Expire, op.Previous = g.value(), g.lease(), g.span(30), g.chance(30)
+		op.Value, op.Session, op.Expire, op.Previous = g.value(), g.anySession(), g.span(30), g.chance(30)
 		if op.Prefix {
 			op.Key, op.Prefix = op.Key+"0", g.chance(2)
 		}

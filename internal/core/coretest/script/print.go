@@ -142,8 +142,8 @@ func found(k core.KeyResult) string {
 func Key(k core.Key) string {
 	var l printLine
 	l.add("%s=%q c%d m%d v%d", k.Name, k.Value, k.Created, k.Modified, k.Version)
-	if k.Lease != (core.SessionID{}) {
-		l.add("lease=%s", Name(k.Lease))
+	if k.Session != (core.SessionID{}) {
+		l.add("session=%s", Name(k.Session))
 	}
 	l.time("ends", k.Deadline)
 	return strings.TrimSpace(l.String())

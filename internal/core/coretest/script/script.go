@@ -18,7 +18,7 @@
 //	A resize gpu 5 · A delete semaphore gpu
 //	A count orders add 5 unsigned      load, add, sub, store, swap
 //	A reserve ids 10 start=100 · A countdown gate 1 limit=3
-//	A txn if k version = 0 , k value = x then put k v lease=A expire=5s , get k else del k
+//	A txn if k version = 0 , k value = x then put k v session=A expire=5s , get k else del k
 //	A end
 //	retry                              the last frame again; "retry A 3": the one with A's number 3
 //	table A · inspect jobs · due       what the machine knows

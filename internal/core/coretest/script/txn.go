@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	targets   = []string{"mod", "create", "version", "value", "lease"}
+	targets   = []string{"mod", "create", "version", "value", "session"}
 	relations = []string{"=", "!=", "<", ">"}
 	keyOps    = []string{"get", "put", "del"}
 	sorts     = []string{"key", "version", "create", "mod", "value"}
@@ -67,7 +67,7 @@ func condition(a *args) core.Compare {
 	case core.CompareValue:
 		c.Value = []byte(what)
 	case core.CompareSession:
-		c.Lease = ID(what)
+		c.Session = ID(what)
 	default:
 		c.Num = a.parse(what)
 	}
@@ -82,8 +82,8 @@ func operation(a *args) core.KeyOp {
 	if by := a.text("sort"); by != "" {
 		op.Sort = core.SortBy(slices.Index(sorts, by))
 	}
-	if lease := a.text("lease"); lease != "" {
-		op.Lease = ID(lease)
+	if session := a.text("session"); session != "" {
+		op.Session = ID(session)
 	}
 	op.After = a.text("after")
 	op.Key = strings.Trim(a.take(), `"`)
@@ -116,7 +116,7 @@ func conditionWords(c core.Compare) string {
 	case core.CompareValue:
 		what = string(c.Value)
 	case core.CompareSession:
-		what = Name(c.Lease)
+		what = Name(c.Session)
 	}
 	s := fmt.Sprintf("%s %s %s %s", c.Key, targets[c.Target], relations[c.Is], what)
 	if c.Prefix {
@@ -139,8 +139,8 @@ func operationWords(ops []core.KeyOp) []string {
 			l.text("sort", sorts[op.Sort])
 		}
 		l.text("after", op.After)
-		if op.Lease != (core.SessionID{}) {
-			l.text("lease", Name(op.Lease))
+		if op.Session != (core.SessionID{}) {
+			l.text("session", Name(op.Session))
 		}
 		for i, is := range []bool{op.Prefix, op.Previous, op.KeysOnly, op.Desc, op.Count} {
 			if is {

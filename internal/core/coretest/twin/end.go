@@ -154,7 +154,7 @@ func (t *Twin) walkOn() {
 			s.walked = c.seq
 			t.visit(s, c)
 		}
-		if s.dead && !t.dropLeased(s) {
+		if s.dead && !t.dropBoundKeys(s) {
 			return
 		}
 		s.walking = false

@@ -29,7 +29,7 @@ func (t *Twin) txn(s *session, c core.Command) core.Result {
 	if w.broke {
 		return core.Result{Code: core.CodeExhausted}
 	}
-	if code := t.checkLeases(s, ops); code != core.CodeOK {
+	if code := t.checkSessions(s, ops); code != core.CodeOK {
 		return core.Result{Code: code}
 	}
 	if code := t.checkDeletes(s, ops); code != core.CodeOK {
@@ -68,12 +68,12 @@ func (t *Twin) checkTxn(s *session, c core.Command) core.Code {
 
 func goodKey(k string, prefix bool) bool { return prefix && k == "" || goodName(k) }
 
-func (t *Twin) checkLeases(s *session, ops []core.KeyOp) core.Code {
+func (t *Twin) checkSessions(s *session, ops []core.KeyOp) core.Code {
 	for _, op := range ops {
-		if op.Kind != core.KeyPut || op.Lease == (core.SessionID{}) {
+		if op.Kind != core.KeyPut || op.Session == (core.SessionID{}) {
 			continue
 		}
-		if l := t.session(op.Lease); l == nil || l.ns != s.ns {
+		if l := t.session(op.Session); l == nil || l.ns != s.ns {
 			return core.CodeNotExist
 		}
 	}
@@ -112,7 +112,7 @@ func (k *key) compare(c core.Compare) int {
 	case core.CompareValue:
 		return bytes.Compare(k.Value, c.Value)
 	}
-	return bytes.Compare(k.Lease[:], c.Lease[:])
+	return bytes.Compare(k.Session[:], c.Session[:])
 }
 
 func compareTo(sign int, is core.Relation) bool {
@@ -198,12 +198,12 @@ func (w *writer) put(op core.KeyOp) core.KeyResult {
 		}
 	}
 	k := found[0]
-	k.Value, k.Lease, k.Modified, k.Version = bytes.Clone(op.Value), op.Lease, rev, k.Version+1
+	k.Value, k.Session, k.Modified, k.Version = bytes.Clone(op.Value), op.Session, rev, k.Version+1
 	k.Deadline = 0
 	if op.Expire > 0 {
 		k.Deadline = w.t.now + op.Expire
 	}
-	w.t.event(core.Event{Kind: core.EventKV, Verb: core.VerbPut, Namespace: w.ns, Name: k.Name, Session: k.Lease,
+	w.t.event(core.Event{Kind: core.EventKV, Verb: core.VerbPut, Namespace: w.ns, Name: k.Name, Session: k.Session,
 		KeyChange: &core.KeyChange{Key: k.Key, Prev: prev}})
 	return r
 }
@@ -240,7 +240,7 @@ func (w *writer) delete(op core.KeyOp) core.KeyResult {
 func (t *Twin) dropKey(k *key, why core.Code) {
 	t.keys = slices.DeleteFunc(t.keys, func(o *key) bool { return o == k })
 	t.event(core.Event{
-		Kind: core.EventKV, Verb: core.VerbDelete, Namespace: k.ns, Name: k.Name, Session: k.Lease, Reason: why,
+		Kind: core.EventKV, Verb: core.VerbDelete, Namespace: k.ns, Name: k.Name, Session: k.Session, Reason: why,
 		KeyChange: &core.KeyChange{Key: k.Key, Prev: k.Key},
 	})
 }
@@ -251,9 +251,9 @@ func (t *Twin) keyDue(k *key) {
 	t.dropKey(k, core.CodeTimeout)
 }
 
-// dropLeased removes the keys that end with s; false: the budget ended first.
-func (t *Twin) dropLeased(s *session) bool {
-	own := slices.DeleteFunc(t.match(s.ns, "", true), func(k *key) bool { return k.Lease != s.id })
+// dropBoundKeys removes the keys that end with s; false: the budget ended first.
+func (t *Twin) dropBoundKeys(s *session) bool {
+	own := slices.DeleteFunc(t.match(s.ns, "", true), func(k *key) bool { return k.Session != s.id })
 	for _, k := range own {
 		if t.budget <= 0 {
 			return false

@@ -117,7 +117,7 @@ func (t *Twin) unfreeze() {
 // forget ends all sessions with everything that hangs on them, and jumps to a
 // revision that no earlier token can have.
 func (t *Twin) forget(seconds int64) {
-	t.keys = slices.DeleteFunc(t.keys, func(k *key) bool { return k.Lease != core.SessionID{} })
+	t.keys = slices.DeleteFunc(t.keys, func(k *key) bool { return k.Session != core.SessionID{} })
 	for _, s := range t.sessions {
 		if !s.dead {
 			t.gone = append(t.gone, tombstone{s.id, t.now + remember})

@@ -34,12 +34,12 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 	if err != nil {
 		return nil, err
 	}
-	lease := driver.NewSession(newID(), spec)
+	session := driver.NewSession(newID(), spec)
 	err = c.onHome(ctx, l, func(ctx context.Context, q querier) error {
 		_, err := q.Exec(ctx, "insert into holdfast.session (id, nonce, owner, meta, ttl) values ($1::uuid, $2, $3, $4, $5)",
-			c.args(uuid(lease.ID), l.nonce, spec.Owner, []byte(spec.Meta), int64(spec.TTL))...)
+			c.args(uuid(session.ID), l.nonce, spec.Owner, []byte(spec.Meta), int64(spec.TTL))...)
 		return err
-	}, func() { c.forgetLease(lease) })
+	}, func() { c.forgetSession(session) })
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 	if _, lives := c.links[l]; !lives {
 		return nil, lostBecause(errors.New("it broke off before the answer was taken"))
 	}
-	l.sessions[lease] = struct{}{}
-	return lease, nil
+	l.sessions[session] = struct{}{}
+	return session, nil
 }
 
-func (c *client) forgetLease(lease *driver.Session) {
+func (c *client) forgetSession(session *driver.Session) {
 	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
 	defer cancel()
-	_, _ = c.pool.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(lease.ID))...)
+	_, _ = c.pool.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(session.ID))...)
 }
 
 // KeepSession asks for a sign of life: there is no deadline to move.
@@ -105,7 +105,7 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 		delete(k.sessions, l)
 	}
 	c.mu.Unlock()
-	for _, cl := range c.endLease(l, driver.ErrReleased) {
+	for _, cl := range c.endSession(l, driver.ErrReleased) {
 		select {
 		case <-cl.released:
 		case <-ctx.Done():
@@ -118,13 +118,13 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	})
 }
 
-// endLease ends a lease here and gives back what hangs on it.
-func (c *client) endLease(l *driver.Session, why error) []*rowClaim {
+// endSession ends a session here and gives back what hangs on it.
+func (c *client) endSession(l *driver.Session, why error) []*rowClaim {
 	l.End(why)
 	c.mu.Lock()
 	var hanging []*rowClaim
 	for _, cl := range c.tokens {
-		if cl.lease == l {
+		if cl.session == l {
 			hanging = append(hanging, cl)
 		}
 	}
