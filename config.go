@@ -123,9 +123,17 @@ func (c *config) checkSession(r *spaceState) error {
 	case c.under != nil && c.spec.Policy != driver.AtDeadline && c.spec.Policy != c.under.session.Spec.Policy:
 		return invalid("ReclaimOnDemand and ReclaimNever: a hold under a session has its policy; give it to Space.Session")
 	case c.spec.Manual:
-		return r.lacks(driver.FeatureSession)
+		return firstError(r.lacks(driver.FeatureSession), r.lacksTTL())
 	}
 	return nil
+}
+
+// lacksTTL refuses what makes sense only where a session ends by its TTL.
+func (r *spaceState) lacksTTL() error {
+	if r.info.MinTTL > 0 || r.info.MaxTTL > 0 {
+		return nil
+	}
+	return unsupported("ManualRenew: on %s: a session has no TTL after which it would end, but lives as long as its connection or process; leave ManualRenew out", r.info.Scheme)
 }
 
 // checkGrace lets a grace of 0 be: reclaim as soon as the TTL has passed.

@@ -105,7 +105,8 @@ func (f holdFunc) hold(c *config) { f(c) }
 
 // ManualRenew leaves renewal to the caller. A hold gets a session of its own,
 // which ends after TTL unless [Hold.Renew] is called; until the grant it is kept
-// alive. A [Session] ends after TTL unless [Session.Keep] is called.
+// alive. A [Session] ends after TTL unless [Session.Keep] is called. Backends on
+// which the kernel or a connection is the liveness (files, PostgreSQL) refuse it.
 func ManualRenew() LivenessOption { return liveness(func(c *config) { c.spec.Manual = true }) }
 
 // ReclaimOnDemand keeps the names of a holder after its TTL until another

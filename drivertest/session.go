@@ -38,6 +38,8 @@ var sessionCases = []Case{
 		Promise: "Closing a client ends its sessions with their keys."},
 	{Name: "Hold/ManualRenew", Needs: session, Uses: HasTTL, Run: timed(holdManualRenew),
 		Promise: "A hold with ManualRenew ends after its TTL unless Renew is called."},
+	{Name: "Hold/ManualRenewNeedsTTL", Run: run(holdManualRenewNeedsTTL),
+		Promise: "A backend without sessions that end by a TTL refuses ManualRenew, which would mean nothing there: errors.ErrUnsupported."},
 	{Name: "Hold/RenewOnlyForward", Needs: session, Uses: HasTTL, Run: timed(holdRenewOnlyForward),
 		Promise: "Renew moves a hold's end on, and a shorter Renew does not move it back."},
 }
@@ -163,6 +165,7 @@ func sessionNothingAfterItsEnd(ctx context.Context, e *Env) {
 
 // tells leaves the case unless err names the operation, what it is about, and parts.
 func tells(err error, op, name string, parts ...string) {
+	want(err != nil, "%s %q under an ended session succeeded", op, name)
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok || e.Op != op || !strings.HasSuffix(e.Name, name) {
 		fail("%s %q under an ended session: %w", op, name, err)
@@ -183,6 +186,18 @@ func sessionClosedClient(ctx context.Context, e *Env) {
 	eventually(ctx, "the key of a closed client's session stays", func() bool {
 		return errors.Is(second(other.KV().Get(ctx, "k")), fs.ErrNotExist)
 	})
+}
+
+func holdManualRenewNeedsTTL(ctx context.Context, e *Env) {
+	s, i := e.Client(), e.Info()
+	m := s.Mutex("m", holdfast.ManualRenew())
+	if i.Features[driver.FeatureSession] && i.MaxTTL > 0 {
+		done(must(m.Acquire(ctx)).Release())
+		return
+	}
+	refused(second(m.Acquire(ctx)), errors.ErrUnsupported, "Acquire with ManualRenew")
+	refused(second(s.Session(ctx, holdfast.ManualRenew())), errors.ErrUnsupported, "Session with ManualRenew")
+	free(ctx, e.Client().Mutex("m"), "after an Acquire that was refused")
 }
 
 func holdManualRenew(ctx context.Context, e *Env) {

@@ -194,7 +194,7 @@ func TestRequired(t *testing.T) {
 		}
 	}
 	for scheme, f := range map[string]driver.Feature{
-		"file": driver.FeatureTxn, "postgres": driver.FeatureLostFirst, "redis": driver.FeatureFIFO, "nats": driver.FeatureShared, "another": driver.FeatureKV,
+		"file": driver.FeatureForce, "postgres": driver.FeatureLostFirst, "redis": driver.FeatureLostFirst, "nats": driver.FeatureShared, "another": driver.FeatureKV,
 	} {
 		if slices.Contains(drivertest.Required(scheme), f) {
 			t.Errorf("%s has to have %q", scheme, f)

@@ -35,7 +35,7 @@ func newToy(e *engine) *toy {
 	for _, f := range allFeatures {
 		features[f] = !(e.has("declares too little") && f == driver.FeatureFIFO) && !e.has("declares nothing")
 	}
-	t.info = driver.Info{Scheme: "mem", MinTTL: time.Second, MaxTTL: 24 * time.Hour, Features: features}
+	t.info = driver.Info{Scheme: "holdfast", MinTTL: time.Second, MaxTTL: 24 * time.Hour, Features: features}
 	if e.has("long names") {
 		t.info.MaxName = 4096
 	}

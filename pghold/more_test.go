@@ -100,7 +100,7 @@ func TestSequenceHasNoCache(t *testing.T) {
 func TestSessionWithoutTTL(t *testing.T) {
 	url := database(t)
 	s, look := open(t, url), connect(t, url)
-	ses := must(s.Session(t.Context(), holdfast.TTL(time.Second), holdfast.ManualRenew()))(t)
+	ses := must(s.Session(t.Context(), holdfast.TTL(time.Second)))(t)
 	h := must(s.Mutex("m", holdfast.Under(ses)).Acquire(t.Context()))(t)
 	if at, ok := ses.Deadline(); ok {
 		t.Errorf("the session has the deadline %s", at)

@@ -251,6 +251,14 @@ var others = []Operation{
 	}},
 	{Name: "renew", Needs: driver.FeatureSession, Run: func(x *trial) {
 		n := x.name(mutexes, "mine")
+		if x.client().Info().MaxTTL == 0 { // then there is nothing to renew but a session
+			s, h := x.session(n)
+			x.arm()
+			_ = x.said(s.Keep(x.ctx))
+			x.excludes(n, h)
+			x.released(h.Release(), n)
+			return
+		}
 		h := x.has(takeMutex, n.text, holdfast.ManualRenew())
 		before, ends := h.Deadline()
 		x.arm()
