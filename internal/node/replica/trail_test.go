@@ -3,6 +3,9 @@ package replica_test
 import (
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
@@ -20,6 +23,9 @@ type couple struct {
 	sent   int // snapshots
 	told   []replica.Answer
 	silent uint64 // this node gets nothing and says nothing
+	fail   int    // so many snapshots do not get through
+	failed int
+	guess  int // appends that a node refused after that
 }
 
 func newCouple(t *testing.T, cfg replica.Config) *couple {
@@ -80,6 +86,9 @@ func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
 	for _, m := range out.Messages {
 		if to := c.nodes[m.To]; to != nil && m.To != c.silent && n.ID() != c.silent {
 			busy = true
+			if c.failed > 0 && refusal(m.Data) {
+				c.guess++
+			}
 			if err := to.Step(c.now, m.Data); err != nil {
 				c.t.Fatal(err)
 			}
@@ -104,8 +113,19 @@ func (c *couple) save(n *replica.Node, index uint64) {
 	n.SnapshotSaved(c.now, index, true)
 }
 
+// refusal says whether a message is the answer to an append that did not fit.
+func refusal(data []byte) bool {
+	m := &raftpb.Message{}
+	return proto.Unmarshal(data, m) == nil && m.GetType() == raftpb.MsgAppResp && m.GetReject()
+}
+
 func (c *couple) send(s replica.SendSnapshot) {
 	c.t.Helper()
+	if c.failed < c.fail {
+		c.failed++
+		c.nodes[1].SnapshotSent(c.now, s.To, false)
+		return
+	}
 	restorer := core.NewRestorer()
 	for _, chunk := range c.chunks {
 		if err := restorer.Write(chunk); err != nil {
@@ -167,6 +187,26 @@ func TestJoinAfterTheLogIsGone(t *testing.T) {
 	}
 	if kept := c.nodes[1].InMemory(); kept < 1000 {
 		t.Errorf("%d entries are in memory, want the 1000 that a slow follower may still want", kept)
+	}
+}
+
+// A snapshot that did not get through is sent again, as often as need be, and nothing is
+// sent meanwhile that would only fit behind it.
+func TestFailedSnapshotIsSentAgain(t *testing.T) {
+	for _, fail := range []int{1, 20} {
+		c := newCouple(t, replica.Config{})
+		c.fail = fail
+		c.put(2000)
+		c.start(2, replica.Config{}, replica.Joining(core.Config{}))
+		c.nodes[1].ChangeMembers(c.now, 9, replica.Change{Add: []replica.Endpoint{{ID: 2}}})
+		c.ticks(10 * (fail + 1))
+		one, two := c.nodes[1].Status(), c.nodes[2].Status()
+		if c.failed != fail || c.sent != 1 || two.Hash != one.Hash {
+			t.Errorf("%d snapshots failed, %d were sent, node 2 is at %d, node 1 at %d; want %d, one, and both at the same", c.failed, c.sent, two.Applied, one.Applied, fail)
+		}
+		if c.guess > 0 {
+			t.Errorf("after a snapshot that failed node 2 was sent %d appends that only fit behind it", c.guess)
+		}
 	}
 }
 
