@@ -4,6 +4,8 @@ BUDGET   ?= 5m
 DATA     ?= $(CURDIR)/data
 SIM_BUDGET ?= 10m
 SIM_FIRST  ?= 1000
+WORLD_BUDGET ?= 10m
+WORLD_FIRST  ?= 1000
 ROUNDS   ?= 10
 ONLY     ?=
 PKG      := ./...
@@ -14,7 +16,7 @@ PURE     := ./internal/core/... ./crdt/... ./guard/... ./limit/... ./internal/se
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim proto
+.PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -69,7 +71,10 @@ prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 	$(GO) run ./internal/measure prove -budget $(BUDGET)
 
 sim: ## simulate new seeds for SIM_BUDGET=10m, from SIM_FIRST on
-	$(GO) test ./sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
+	$(GO) test ./internal/sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
+
+worlds: ## run worlds of production nodes on new seeds for WORLD_BUDGET=10m, from WORLD_FIRST on
+	$(GO) test ./internal/world -run TestWorlds -v -timeout 24h -world.budget=$(WORLD_BUDGET) -world.first=$(WORLD_FIRST)
 
 proto: bin/protoc-gen-go ## generate the Go code of proto/ anew (needs protoc: Debian's protobuf-compiler)
 	PATH=$(CURDIR)/bin:$$PATH protoc -I proto --go_out=proto --go_opt=paths=source_relative --go-grpc_out=proto --go-grpc_opt=paths=source_relative \

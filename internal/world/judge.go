@@ -1,0 +1,44 @@
+package world
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// leftover is how long a hold may last that nobody knows of: as long as the longest
+// TTL, and what a busy group takes to notice.
+const leftover = 15 * time.Second
+
+// judge looks at the end of a world in which every call has been answered.
+func (w *World) judge() {
+	time.Sleep(leftover)
+	l := w.leader()
+	if l == nil {
+		w.violate("nobody leads after everything has healed")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := l.srv.Look(ctx, func(m *core.Machine) {
+		w.tally.judge(func(name string) int64 {
+			return int64(m.Read("default", &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: name}).Number)
+		})
+	})
+	if err != nil {
+		w.violate("a healed group cannot be read: %v", err)
+	}
+	w.truth.free()
+}
+
+// free: nobody holds anything any more.
+func (t *truth) free() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, h := range t.names {
+		if len(h.now) > 0 {
+			t.w.violate("%s is still held by %d of %q although everybody has given it back", name, h.now[0].Token, h.now[0].Owner)
+		}
+	}
+}
