@@ -25,6 +25,8 @@ type caller struct {
 	// crowded is how many calls stay on the caller's connection to the node that has
 	// passed the call on, if there is no place for one more; 0: there is.
 	crowded int
+	// earlier: a leader was asked before this one, and may have done it.
+	earlier bool
 	// tried is set when the node was asked for a change that may have happened.
 	tried *atomic.Bool
 }
@@ -44,7 +46,7 @@ func (c caller) withdrawn() {
 }
 
 // changed: a change was asked for that may have happened.
-func (c caller) changed() bool { return c.tried != nil && c.tried.Load() }
+func (c caller) changed() bool { return c.earlier || c.tried != nil && c.tried.Load() }
 
 type callerKey struct{}
 
@@ -62,7 +64,7 @@ const defaultNamespace = "default"
 // withCaller reads what a call says beside its request; get gives a metadata
 // value or header.
 func withCaller(ctx context.Context, get func(name string) string) (context.Context, error) {
-	c := caller{namespace: get(headerNamespace), key: get(headerKey), tried: new(atomic.Bool)}
+	c := caller{namespace: get(headerNamespace), key: get(headerKey), earlier: get(headerTried) != "", tried: new(atomic.Bool)}
 	c.crowded, _ = strconv.Atoi(get(headerCrowded)) // absent: 0
 	if c.namespace == "" {
 		c.namespace = defaultNamespace

@@ -166,8 +166,8 @@ func (o overHTTP) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err == nil {
 			defer leave()
 			out, err = next(ctx, r)
-			err = honest(ctx, err)
 		}
+		err = honest(ctx, err)
 		return out, o.ended(ctx, r.Spec().Procedure, began, err)
 	}
 }

@@ -21,6 +21,10 @@ import (
 // headerRelayed marks a call that another node passed on: it goes no further.
 const headerRelayed = "holdfast-relayed"
 
+// headerTried marks a call that an earlier leader may have done: whatever becomes of
+// it now, nobody may be told that it was not done.
+const headerTried = "holdfast-tried"
+
 // maxAsked is how many leaders one call is brought before.
 const maxAsked = 4
 
@@ -28,13 +32,17 @@ const maxAsked = 4
 // the leader goes, the next one is asked, provided that the call certainly has not
 // happened yet or may happen twice; otherwise the caller has to know.
 func (g *gateway) anywhere(ctx context.Context, method string, r any, here func(context.Context) (any, error)) (out any, st *status.Status) {
-	t := g.tenures.known(ctx)
+	t, tried := g.tenures.known(ctx), false
 	for range maxAsked {
 		if !t.elsewhere() || metadataOf(ctx)(headerRelayed) != "" {
 			out, st = g.answered(ctx, here)
 		} else {
 			out, st = g.pass(ctx, t, method, r)
 		}
+		if tried {
+			st = doubtful(st)
+		}
+		tried = tried || !failureOf(st).GetNotDone()
 		if !mayAsk(ctx, st, repeatable(ctx, method, r)) {
 			return out, st
 		}
@@ -57,6 +65,31 @@ func (g *gateway) answered(ctx context.Context, here func(context.Context) (any,
 		return nil, g.status(err)
 	}
 	return out, nil
+}
+
+// doubtful is a failure of a call that an earlier leader may have done: that the
+// last one could not do it does not say that it was not done. What the group itself
+// has decided holds for both.
+func doubtful(st *status.Status) *status.Status {
+	f := failureOf(st)
+	if !f.GetNotDone() || decided(st.Code()) {
+		return st
+	}
+	f.NotDone = false
+	if told, err := status.New(st.Code(), st.Message()).WithDetails(f); err == nil {
+		return told
+	}
+	return st
+}
+
+// decided: a failure of that code comes from the group, not from a node that is busy,
+// does not lead or cannot be reached.
+func decided(c codes.Code) bool {
+	switch c {
+	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled, codes.DeadlineExceeded:
+		return false
+	}
+	return true
 }
 
 // mayAsk reports whether the next leader may be asked: the last one could not serve,
@@ -148,11 +181,18 @@ func answerOf(full string) (proto.Message, error) {
 	return t.New().Interface(), nil
 }
 
+// doubts: that a call failed with a code does not say that it was not done, since it
+// may have been, before it failed or by an earlier leader.
+func (c caller) doubts(code codes.Code) bool {
+	return c.changed() && code == codes.Unavailable || c.earlier && !decided(code)
+}
+
 // honest takes back that something was not done, if the node was asked for a change
-// on the way which may have happened: what failed then was only a later step.
+// on the way which may have happened: what failed then was only a later step. The
+// same holds if an earlier leader was asked.
 func honest(ctx context.Context, err error) error {
 	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Outcome != driver.NotDone || wire.Code(e) != codes.Unavailable || !callerOf(ctx).changed() {
+	if !ok || e.Outcome != driver.NotDone || !callerOf(ctx).doubts(wire.Code(e)) {
 		return err
 	}
 	c := *e

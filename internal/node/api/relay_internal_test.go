@@ -3,8 +3,11 @@ package api
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -189,6 +192,76 @@ func TestRelay_PassesOnNothingDone(t *testing.T) {
 		var n uint64
 		if err := p.nodes[p.leader()].Look(p.ctx, func(m *core.Machine) { i, _ := m.Inspect("default", "n"); n = i.Number }); err != nil || n != 1 {
 			t.Errorf("counted to %d, %v", n, err)
+		}
+	}
+}
+
+// A call with a key that one leader may have done is brought before the next. If that
+// one cannot do it, nobody knows whether it was done.
+func TestRelay_TriedBefore(t *testing.T) {
+	p := newPack(t)
+	at := p.leader()
+	for i, l := range p.links {
+		if i != at {
+			l.Cut() // before anybody has connected: the next leader cannot be reached
+		}
+	}
+	g, in := p.all[at], &pb.CounterAddRequest{Name: "n"}
+	ctx := metadata.NewIncomingContext(p.ctx, metadata.Pairs(headerKey, "once"))
+	_, st := g.routed(ctx, pb.CounterService_Add_FullMethodName, in, func(ctx context.Context, _ any) (any, error) {
+		if _, err := (counterService{gateway: g}).Add(ctx, in); err != nil {
+			t.Error(err)
+		}
+		p.moveFrom(at)
+		return nil, &driver.Error{Kind: driver.ErrUnavailable, Err: errors.New("another node took over")}
+	})
+	if st.Code() != codes.Unavailable || failureOf(st).NotDone {
+		t.Errorf("done, then not reached: %v %v", st, failureOf(st))
+	}
+}
+
+// Over HTTP the next leader is told that an earlier one may have done it, and does not
+// say that it was not done.
+func TestRelay_TriedBeforeOverHTTP(t *testing.T) {
+	p := newPack(t)
+	at := p.leader()
+	follower := p.all[(at+1)%3]
+	var told []string
+	next := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" { // gRPC asks for a sign of life
+			told = append(told, r.Header.Get(headerTried))
+		}
+	}))
+	defer next.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "POST" {
+			return
+		}
+		told = append(told, r.Header.Get(headerTried))
+		follower.tenures.set(server.Leader{ID: 8, Addr: next.Listener.Addr().String()})
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.Close()
+	}))
+	defer first.Close()
+	follower.tenures.current()
+	follower.tenures.set(server.Leader{ID: 9, Addr: first.Listener.Addr().String()})
+	r := httptest.NewRequest("POST", "/v1/counters/n:add", strings.NewReader("{}"))
+	r.Header.Set(headerKey, "once")
+	if !follower.passed(httptest.NewRecorder(), r) || !slices.Equal(told, []string{"", "1"}) {
+		t.Errorf("two leaders were told %q", told)
+	}
+	for tried, want := range map[string]bool{"": true, "1": false} {
+		r := httptest.NewRequest("POST", "/v1/counters/n:add", strings.NewReader("{}"))
+		r.Header.Set(headerRelayed, "1")
+		r.Header.Set(headerTried, tried)
+		w := httptest.NewRecorder()
+		restHandler{&Service{node: p.nodes[(at+1)%3], plain: follower}}.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), `"not_done":true`) != want {
+			t.Errorf("a node that does not lead, asked as the next (%q): %d %s", tried, w.Code, w.Body)
 		}
 	}
 }

@@ -14,7 +14,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
+	"github.com/holdfast-io/holdfast/internal/wire"
 )
 
 // passed passes a request over HTTP on to the leader, if another node leads; false:
@@ -35,6 +37,9 @@ func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
 		if err = g.ask(w, r, t); err == nil {
 			return true
 		}
+		if !notDone(err) {
+			r.Header.Set(headerTried, "1")
+		}
 		if asked == maxAsked || !mayAsk(r.Context(), g.status(err), repeatableHTTP(r, body)) {
 			break
 		}
@@ -45,11 +50,22 @@ func (g *gateway) passed(w http.ResponseWriter, r *http.Request) bool {
 		t, err = next, nil
 	}
 	if err != nil {
-		g.refuse(w, r, began, err)
+		g.refuse(w, r, began, tried(r, err))
 		return true
 	}
 	setBody(r, body) // this node leads by now
 	return false
+}
+
+// tried is an error of a request that an earlier leader may have done.
+func tried(r *http.Request, err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || r.Header.Get(headerTried) == "" || decided(wire.Code(e)) {
+		return err
+	}
+	c := *e
+	c.Outcome = driver.Unknown
+	return &c
 }
 
 // relayed reports whether a path is the leader's: every call but those about the

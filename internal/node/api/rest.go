@@ -107,7 +107,7 @@ func (h restHandler) answer(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	leave, err := h.s.plain.gate.enter(rt.class())
 	if err != nil {
-		return nil, label, err
+		return nil, label, honest(ctx, err)
 	}
 	defer leave()
 	out, err = rt.serve(ctx, h.s.plain, name, body)
