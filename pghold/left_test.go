@@ -2,6 +2,7 @@ package pghold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -42,15 +43,19 @@ func TestCancelledWaitsLeaveNothing(t *testing.T) {
 // cancelled takes m and gives it back, if its patience, which is short now and then,
 // suffices.
 func cancelled(t *testing.T, m *holdfast.Mutex) {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // nobody holds for long
 	defer cancel()
 	if rand.IntN(3) == 0 {
 		defer time.AfterFunc(rand.N(6*time.Millisecond), cancel).Stop()
 	}
-	if h, err := m.Acquire(ctx); err == nil {
+	h, err := m.Acquire(ctx)
+	switch {
+	case err == nil:
 		if err := h.Release(); err != nil {
 			t.Error(err)
 		}
+	case errors.Is(err, context.DeadlineExceeded):
+		t.Errorf("a wait for nobody: %v", err)
 	}
 }
 
