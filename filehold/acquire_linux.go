@@ -25,10 +25,10 @@ type hold struct {
 
 // piece is one name of a hold: a lock file or a claim.
 type piece struct {
-	lock  *lock
-	wish  *request
-	token uint64
-	want  int // which of the wants
+	lock    *lock
+	request *request
+	token   uint64
+	want    int // which of the wants
 }
 
 var _ driver.Handle = (*hold)(nil)
@@ -81,7 +81,7 @@ func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver
 		return piece{lock: k, token: k.token}, nil
 	}
 	k, token, err := c.claim(ctx, u, w, r)
-	return piece{wish: k, token: token}, err
+	return piece{request: k, token: token}, err
 }
 
 // grant tells the tokens in the order of the wants.
@@ -162,8 +162,8 @@ func (h *hold) free(ctx context.Context) error {
 }
 
 func (p *piece) release(ctx context.Context) error {
-	if p.wish != nil {
-		return p.wish.release(ctx)
+	if p.request != nil {
+		return p.request.release(ctx)
 	}
 	if !p.lock.release() {
 		return convert.Refusal(core.CodeLost, "")
@@ -179,10 +179,10 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 	defer h.c.end()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.parts) != 1 || h.parts[0].wish == nil {
+	if len(h.parts) != 1 || h.parts[0].request == nil {
 		return driver.Grant{}, errors.ErrUnsupported
 	}
-	k := h.parts[0].wish
+	k := h.parts[0].request
 	o := &order{cmd: core.Command{Target: k.seq}}
 	switch {
 	case ch.Proclaim != nil:

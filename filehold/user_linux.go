@@ -114,7 +114,7 @@ func ended(l *driver.Session) error {
 	return e
 }
 
-// finish ends a session by its owner's wish, for the holders first.
+// finish ends a session as its owner asks, for the holders first.
 func (u *user) finish(ctx context.Context) error {
 	u.session.End(driver.ErrReleased)
 	u.dropLocks()

@@ -15,7 +15,7 @@ import (
 // time, so that a stamp is never older than what was sent before it.
 type store struct {
 	name    string // "": a memory of its own
-	g       *client.Group
+	g       *client.SessionMux
 	m       *core.Machine
 	hub     *watch.Hub
 	readers map[*watch.Watcher]chan struct{}
@@ -34,7 +34,7 @@ var _ client.Engine = (*store)(nil)
 
 // stream is where the messages for a session go, as of its newest attach.
 type stream struct {
-	u      *client.User
+	u      *client.ClientSession
 	number uint64
 	pushes uint64
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// claim is a wish to hold one name, and then the hold. It is the driver.Handle
+// rowClaim is a request to hold one name, and then the hold. It is the driver.Handle
 // of its grant.
 type rowClaim struct {
 	c     *client
@@ -27,19 +27,19 @@ type rowClaim struct {
 	limit int64
 
 	// Set by the grant.
-	l       *pgLink
-	id      int64 // its row
-	token   driver.Token
-	session *driver.Session
-	heir    bool // the one before did not give it back
+	l          *pgLink
+	id         int64 // its row
+	token      driver.Token
+	session    *driver.Session
+	afterCrash bool // the one before did not give it back
 
 	waited bool // its caller has been told that it waits
 
 	// rowless: it was taken quickly, and has no row yet. Changed by who has the
 	// link.
 	rowless atomic.Bool
-	easy    *easyName // of a quick grant
-	since   time.Time // of a quick grant, and of an heir's
+	easy    *cachedLockArgs // of a quick grant
+	since   time.Time       // of a quick grant, and of one after a crash
 
 	unheard  atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within

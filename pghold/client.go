@@ -21,14 +21,14 @@ import (
 // client is one Space's driver.
 type client struct {
 	driver.Base
-	pool     *pgxpool.Pool
-	own      bool // close the pool at the end
-	opts     Options
-	config   *pgx.ConnConfig
-	mode     pgx.QueryExecMode
-	slice    time.Duration // how long one wait in the server lasts
-	mourning time.Duration
-	note     time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
+	pool            *pgxpool.Pool
+	own             bool // close the pool at the end
+	opts            Options
+	config          *pgx.ConnConfig
+	mode            pgx.QueryExecMode
+	slice           time.Duration // how long one wait in the server lasts
+	graceAfterCrash time.Duration
+	note            time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
 
 	made     atomic.Bool   // the schema is there
 	making   chan struct{} // who makes it
@@ -58,7 +58,7 @@ var _ driver.Driver = (*client)(nil)
 
 func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
-		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, mourning: mourning,
+		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
 		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
 		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},

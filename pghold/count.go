@@ -180,7 +180,7 @@ func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key K
 	if err != nil {
 		return err
 	}
-	wake := c.listenFor(key) // the guard stays
+	wake := c.listenFor(key) // the waiters' lock stays
 	defer c.unlisten(key, wake)
 	return c.establish(ctx, l, &rowClaim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }

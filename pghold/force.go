@@ -46,7 +46,7 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	}
 	var nonce, id int64
 	var kind int16
-	if err := c.noted(ctx); err != nil {
+	if err := c.recorded(ctx); err != nil {
 		return driver.ForceReply{}, err
 	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {

@@ -122,12 +122,12 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 				state = "unsure"
 				return nil
 			}
-			guard = l.guardNew(cl.key)
+			guard = l.waitersLockNew(cl.key)
 		}
 		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
 			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
-		return l.tidyGuard(ctx, cl.key, guard, err)
+		return l.tidyWaitersLock(ctx, cl.key, guard, err)
 	}, func() {
 		if id != nil {
 			c.ungather(cl, *id)
@@ -157,15 +157,15 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 }
 
 // establish makes the semaphore, latch or barrier of cl, unless the name is in use
-// as another kind. The guard comes first: whoever took the name quickly before it
+// as another kind. The waiters' lock comes first: whoever took the name quickly before it
 // is seen, and after it nobody does. It asks on a connection that has no locks.
 func (c *client) establish(ctx context.Context, l *pgLink, cl *rowClaim) error {
-	if err := c.takeGuard(ctx, l, cl.key); err != nil {
+	if err := c.takeWaitersLock(ctx, l, cl.key); err != nil {
 		return err
 	}
 	state, kind, err := c.establishOn(ctx, cl, false)
 	if err == nil && state == "unsure" {
-		if err = c.noted(ctx); err == nil {
+		if err = c.recorded(ctx); err == nil {
 			state, kind, err = c.establishOn(ctx, cl, true)
 		}
 	}

@@ -51,7 +51,7 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	if err != nil && !r.Prefix {
 		return reply, err
 	}
-	if err := c.noted(ctx); err != nil {
+	if err := c.recorded(ctx); err != nil {
 		return reply, err
 	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
@@ -213,7 +213,7 @@ func (c *client) heldError(ctx context.Context, cl *rowClaim) error {
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		res, _, err := c.show(ctx, q, cl.name, cl.key, "", maxHolders)
 		if err == nil && len(res.Holders) == 0 { // its row may be on the way
-			if err = c.noted(ctx); err == nil {
+			if err = c.recorded(ctx); err == nil {
 				res, _, err = c.show(ctx, q, cl.name, cl.key, "", maxHolders)
 			}
 		}

@@ -29,16 +29,16 @@ type pgLink struct {
 	dead  chan struct{}
 	bell  chan struct{}
 
-	mu        sync.Mutex
-	queue     []*job
-	busy      bool               // somebody has it
-	uses      uint               // how often callers had it
-	left      *job               // a caller's, whose answer is still to be read
-	interrupt context.CancelFunc // of the read under way, for a job
-	halt      context.CancelFunc // of the read under way, if the link dies
-	err       error              // why it is dead
-	easy      map[Key]*easyName  // names that may be taken quickly
-	fresh     fresh
+	mu         sync.Mutex
+	queue      []*job
+	busy       bool                    // somebody has it
+	uses       uint                    // how often callers had it
+	left       *job                    // a caller's, whose answer is still to be read
+	interrupt  context.CancelFunc      // of the read under way, for a job
+	halt       context.CancelFunc      // of the read under way, if the link dies
+	err        error                   // why it is dead
+	easy       map[Key]*cachedLockArgs // names that may be taken quickly
+	unrecorded unrecorded
 
 	// For who has the link. held is what it holds: PostgreSQL would grant a lock
 	// twice to one connection.
@@ -47,13 +47,13 @@ type pgLink struct {
 	known map[string]*pgconn.StatementDescription
 	// probes counts signs of life, for what is done now and then.
 	probes int
-	// guards are the names whose guard it holds, and from when on each has to stay
+	// waitersLocks are the names whose waiters' lock it holds, and from when on each has to stay
 	// for a while; zero: it is not needed longer than it is used.
-	guards map[Key]time.Time
-	// relaxing is when it looks next which guards it needs; nil: it has none.
+	waitersLocks map[Key]time.Time
+	// relaxing is when it looks next which waiters' locks it needs; nil: it has none.
 	relaxing *time.Timer
 	// shy is how many grants are not to be followed by quick ones.
-	shy int
+	slowGrants int
 	// flagging: one of the questions that go out together takes the flag of quick
 	// grants.
 	flagging bool

@@ -94,13 +94,13 @@ func isClosed(ch <-chan struct{}) bool {
 
 // lock takes a lock of the server, and lets the one who died with it notice.
 func (c *client) lock(ctx context.Context, cl *rowClaim) error {
-	if err := c.lockNow(ctx, cl); err != nil || !cl.heir {
+	if err := c.lockNow(ctx, cl); err != nil || !cl.afterCrash {
 		return err
 	}
 	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
 	select {
-	case <-time.After(time.Until(cl.since.Add(c.mourning))):
+	case <-time.After(time.Until(cl.since.Add(c.graceAfterCrash))):
 		return nil
 	case <-ctx.Done():
 		c.spawn(func() { c.giveUp(cl) })
@@ -109,26 +109,26 @@ func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 }
 
 // giveUp gives back what was granted to a caller that has gone: not before the one
-// who died with it has had its time, since the next one is no heir.
+// who died with it has had its time, since the next one is not granted after a crash.
 func (c *client) giveUp(cl *rowClaim) {
-	if cl.heir {
+	if cl.afterCrash {
 		select {
-		case <-time.After(time.Until(cl.since.Add(c.mourning))):
+		case <-time.After(time.Until(cl.since.Add(c.graceAfterCrash))):
 		case <-c.life.Done():
 		}
 	}
 	c.giveBack(cl)
 }
 
-// mourning is how long a grant is kept from its caller if the holder before has
+// graceAfterCrash is how long a grant is kept from its caller if the holder before has
 // not given the name back. The server frees what a connection had before its
 // program can know that the connection has ended.
-const mourning = 50 * time.Millisecond
+const graceAfterCrash = 50 * time.Millisecond
 
 // isGranted also takes "inherited" for "granted", and notes which it was.
 func (cl *rowClaim) isGranted(state *string) bool {
 	if *state == "inherited" {
-		*state, cl.heir, cl.since = "granted", true, time.Now()
+		*state, cl.afterCrash, cl.since = "granted", true, time.Now()
 	}
 	return *state == "granted"
 }
@@ -140,7 +140,7 @@ func (c *client) lockNow(ctx context.Context, cl *rowClaim) error {
 	ln := c.enter(cl.key)
 	defer c.leave(ln)
 	for {
-		w, err := c.arrive(ctx, ln, cl)
+		w, err := c.enqueue(ctx, ln, cl)
 		if err != nil || w == nil {
 			return err
 		}
@@ -190,15 +190,15 @@ func (c *client) whyStopped(ctx context.Context, session *driver.Session) error 
 	return stopped(ctx, driver.NotDone)
 }
 
-// arrive takes the lock if it is free, or joins the line; nil: it is held.
-func (c *client) arrive(ctx context.Context, ln *waitQueue, cl *rowClaim) (*waiter, error) {
+// enqueue takes the lock if it is free, or joins the queue; nil: it is held.
+func (c *client) enqueue(ctx context.Context, ln *waitQueue, cl *rowClaim) (*waiter, error) {
 	select {
 	case ln.door <- struct{}{}:
 		defer func() { <-ln.door }()
 	case <-ctx.Done():
 		return nil, stopped(ctx, driver.NotDone)
 	}
-	a, err := c.knock(ctx, cl)
+	a, err := c.enqueueRow(ctx, cl)
 	if err != nil {
 		return nil, err
 	}
@@ -241,11 +241,11 @@ type answer struct {
 	unsure   bool // who holds it has no row yet, which would tell as what; if granted: somebody watches, or left rows
 }
 
-// knock asks the home link. A link that has died since it was last used is not
+// enqueueRow asks the home link. A link that has died since it was last used is not
 // the caller's concern: nothing has happened on it that lasts.
-func (c *client) knock(ctx context.Context, cl *rowClaim) (answer, error) {
+func (c *client) enqueueRow(ctx context.Context, cl *rowClaim) (answer, error) {
 	if c.opts.Scope == TransactionScope {
-		return c.knockInTx(ctx, cl)
+		return c.enqueueInTx(ctx, cl)
 	}
 	for attempt := 0; ; attempt++ {
 		l, err := c.atHome(ctx)
@@ -305,7 +305,7 @@ func (q *arrival) form() (string, []any) {
 	t := l.held[cl.key]
 	mine := t.writers > 0 || t.readers > 0 && cl.mode == driver.Exclusive
 	return arriveSQL, []any{cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), l.nonce,
-		uuid(q.session.ID), q.session.Spec.Owner, []byte(q.session.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingGuard(cl.key)}
+		uuid(q.session.ID), q.session.Spec.Owner, []byte(q.session.Spec.Meta), cl.r.Value, !mine, t.readers > 0, !cl.r.Try, l.missingWaitersLock(cl.key)}
 }
 
 func (q *arrival) into() []any {
@@ -315,7 +315,7 @@ func (q *arrival) into() []any {
 func (q *arrival) answer() error { return q.l.arrived(q.cl, q.session, &q.a) }
 
 func (q *arrival) mishap(ctx context.Context, err error) error {
-	if g := q.l.missingGuard(q.cl.key); g != 0 && !q.l.conn.IsClosed() {
+	if g := q.l.missingWaitersLock(q.cl.key); g != 0 && !q.l.conn.IsClosed() {
 		q.l.unshare(ctx, g)
 	}
 	return q.l.tidy(ctx, q.cl, err)
@@ -331,7 +331,7 @@ func (l *pgLink) arrived(cl *rowClaim, session *driver.Session, a *answer) error
 		l.setEasy(cl.key, cl.kind == driver.Mutex && !a.unsure)
 	case "queued":
 		cl.id = *a.id
-		l.guard(cl.key)
+		l.waitersLock(cl.key)
 		l.setEasy(cl.key, false)
 	}
 	return nil
@@ -355,7 +355,7 @@ func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, session *driver.Sessio
 	l.took(cl, id, token, session)
 	if cl.kind == driver.Mutex {
 		cl.unheard.Store(true)
-		l.noteLater(cl)
+		l.recordLater(cl)
 	}
 }
 

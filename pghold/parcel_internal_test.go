@@ -114,12 +114,12 @@ func TestPack(t *testing.T) {
 		key := Key{n: int64(i), pair: i%2 == 0}
 		cl := &rowClaim{c: c, l: l, key: key, easy: l.newEasy(key)}
 		cl.rowless.Store(i%10 != 9)
-		jobs = append(jobs, &job{ask: &quick{l: l, cl: cl}}, &job{ask: &unlocking{cl: cl}})
+		jobs = append(jobs, &job{ask: &fastGrant{l: l, cl: cl}}, &job{ask: &unlocking{cl: cl}})
 	}
 	var got int
 	<-l.start(time.Minute, func(ctx context.Context) error {
 		l.mu.Lock()
-		l.fresh.flag = true
+		l.unrecorded.flag = true
 		l.mu.Unlock()
 		errs := map[*job]error{}
 		parcels := l.pack(ctx, jobs, errs)

@@ -12,15 +12,15 @@ import (
 // but the sequence of tokens. The row that says who holds it follows if it is
 // still held a moment later. Who wants rows to be complete closes the gates, which
 // ends quick grants everywhere, and waits until no program has one without a row
-// (holdfast.noted). Who waits for a name has its guard, which does the same for
+// (holdfast.noted). Who waits for a name has its waiters' lock, which does the same for
 // that name.
 
 // Advisory locks of ours, bigint form.
 const (
-	gate       = 5209599041173340544 // the first of the gates; a quick grant needs one of them alone, for its transaction
-	gates      = 32
-	freshFlag  = 5209599041173340522 // had by programs that may have holds without a row
-	closeGates = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
+	gate           = 5209599041173340544 // the first of the gates; a quick grant needs one of them alone, for its transaction
+	gates          = 32
+	unrecordedFlag = 5209599041173340522 // had by programs that may have holds without a row
+	closeGates     = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
 )
 
 // noteAfter is the age at which a quick hold gets its row: most are over by then,
@@ -32,15 +32,15 @@ const noteAfter = 5 * time.Millisecond
 // given up to wait for: it gets its row before it ends, so that its end is told.
 const staleAfter = 400 * time.Millisecond
 
-// fresh are the holds of a link that may need a row, or of whose row others have
+// unrecorded are the holds of a link that may need a row, or of whose row others have
 // to hear. Guarded by the link's mutex.
-type fresh struct {
+type unrecorded struct {
 	young, old []*rowClaim // by when they were granted: since the last tick, before
-	flag       bool        // the link has freshFlag
+	flag       bool        // the link has unrecordedFlag
 	ticking    bool
 }
 
-// quickSQL takes the gate and the guard for its transaction, then the lock, and
+// quickSQL takes the gate and the waiters' lock for its transaction, then the lock, and
 // then draws the token. The first quick grant takes the flag, which cannot fail:
 // only who has closed the gates has it alone.
 func quickSQL(pair, flagged bool) string {
@@ -50,7 +50,7 @@ func quickSQL(pair, flagged bool) string {
 	}
 	token := "pg_catalog.nextval('holdfast.token')"
 	if !flagged {
-		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", int64(freshFlag), token, unlock)
+		token = fmt.Sprintf("case when pg_catalog.pg_try_advisory_lock_shared(%d) then %s when %s then null end", int64(unrecordedFlag), token, unlock)
 	}
 	return fmt.Sprintf(`select coalesce(case when pg_catalog.pg_try_advisory_xact_lock($1) then case when pg_catalog.pg_try_advisory_xact_lock($2) then
 case when %s then %s end end end, 0), pg_catalog.pg_backend_pid()`, lock, token)
@@ -82,7 +82,7 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	if cl.easy = l.isEasy(cl.key); cl.easy == nil {
 		return false, nil
 	}
-	q := &quick{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
+	q := &fastGrant{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
 	j := l.ask(&q.job, q)
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
@@ -94,8 +94,8 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	return cl.token > 0, failed(ctx, j.err)
 }
 
-// quick asks for a lock quickly.
-type quick struct {
+// fastGrant asks for a lock quickly.
+type fastGrant struct {
 	job
 	l       *pgLink
 	cl      *rowClaim
@@ -105,13 +105,13 @@ type quick struct {
 	row     [2]any
 }
 
-func (q *quick) about() Key { return q.cl.key }
+func (q *fastGrant) about() Key { return q.cl.key }
 
-// form passes if this link has the lock, or its guard, or watches: a connection is
+// form passes if this link has the lock, or its waiters' lock, or watches: a connection is
 // never in its own way.
-func (q *quick) form() (string, []any) {
+func (q *fastGrant) form() (string, []any) {
 	l, key := q.l, q.cl.key
-	if _, guarded := l.guards[key]; guarded || l.watching || l.held[key] != (tally{}) || l.flagging {
+	if _, guarded := l.waitersLocks[key]; guarded || l.watching || l.held[key] != (tally{}) || l.flagging {
 		return "", nil
 	}
 	flagged := l.flagged()
@@ -119,14 +119,14 @@ func (q *quick) form() (string, []any) {
 	return quickSQLs[index(q.cl.easy.pair)][index(flagged)], q.cl.easy.lock
 }
 
-func (q *quick) into() []any {
+func (q *fastGrant) into() []any {
 	q.row = [2]any{&q.token, &q.pid}
 	return q.row[:]
 }
 
-func (q *quick) answer() error { return q.l.tookQuickly(q.cl, q.session, q.token, q.pid) }
+func (q *fastGrant) answer() error { return q.l.tookQuickly(q.cl, q.session, q.token, q.pid) }
 
-func (q *quick) mishap(ctx context.Context, err error) error {
+func (q *fastGrant) mishap(ctx context.Context, err error) error {
 	if err == errPassed {
 		return err
 	}
@@ -144,16 +144,16 @@ func (l *pgLink) tookQuickly(cl *rowClaim, session *driver.Session, token int64,
 	}
 	if token == 0 {
 		l.setEasy(cl.key, false)
-		l.shy = shyness
+		l.slowGrants = slowGrantsAfterMiss
 		return nil
 	}
 	cl.since = time.Now()
 	cl.rowless.Store(true)
 	l.took(cl, token, token, session)
 	l.mu.Lock()
-	l.fresh.flag = true
+	l.unrecorded.flag = true
 	l.mu.Unlock()
-	l.noteLater(cl)
+	l.recordLater(cl)
 	return nil
 }
 
@@ -161,41 +161,41 @@ func (l *pgLink) tookQuickly(cl *rowClaim, session *driver.Session, token int64,
 // of.
 func (l *pgLink) tidyFlag(ctx context.Context) {
 	if !l.conn.IsClosed() && !l.flagged() {
-		l.unshare(ctx, freshFlag)
+		l.unshare(ctx, unrecordedFlag)
 	}
 }
 
 func (l *pgLink) flagged() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.fresh.flag
+	return l.unrecorded.flag
 }
 
-// shyness is how many grants a link takes as everybody does after a quick one
+// slowGrantsAfterMiss is how many grants a link takes as everybody does after a quick one
 // failed: if the gates are closed for long, trying each time would be a trip more.
-const shyness = 8
+const slowGrantsAfterMiss = 8
 
 // maxEasy bounds the names that a link remembers.
 const maxEasy = 4096
 
-// easyName is what is sent to take a name quickly and to give it back. It is kept
+// cachedLockArgs is what is sent to take a name quickly and to give it back. It is kept
 // since making it takes longer than sending it.
-type easyName struct {
+type cachedLockArgs struct {
 	pair         bool
 	lock, unlock []any
 }
 
-func (l *pgLink) newEasy(k Key) *easyName {
-	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(guardOf(k))
+func (l *pgLink) newEasy(k Key) *cachedLockArgs {
+	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(waitersLockOf(k))
 	if a, b, ok := k.Pair(); ok {
-		return &easyName{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
+		return &cachedLockArgs{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
 	}
-	return &easyName{lock: []any{own, guard, k.n}, unlock: []any{k.n}}
+	return &cachedLockArgs{lock: []any{own, guard, k.n}, unlock: []any{k.n}}
 }
 
 // isEasy: the name was last taken at once, and nobody has made it anything but a
 // lock since.
-func (l *pgLink) isEasy(k Key) *easyName {
+func (l *pgLink) isEasy(k Key) *cachedLockArgs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.easy[k]
@@ -204,8 +204,8 @@ func (l *pgLink) isEasy(k Key) *easyName {
 func (l *pgLink) setEasy(k Key, easy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if easy && l.shy > 0 {
-		l.shy--
+	if easy && l.slowGrants > 0 {
+		l.slowGrants--
 		easy = false
 	}
 	if !easy {

@@ -48,7 +48,7 @@ func free(t *testing.T, cl *rowClaim) {
 // takeQuickly takes a mutex until it is taken quickly.
 func takeQuickly(t *testing.T, c *client, name string) *rowClaim {
 	t.Helper()
-	for range shyness + 2 {
+	for range slowGrantsAfterMiss + 2 {
 		r := mutexRequest(name)
 		r.Spec.Owner = "who"
 		cl := take(t, c, r)
@@ -105,7 +105,7 @@ func TestQuickTakesTheFlagOnce(t *testing.T) {
 		l.flagging = false
 		for i, name := range []string{"a", "b"} {
 			key := mustKey(t, name)
-			q := &quick{l: l, cl: &rowClaim{key: key, easy: l.newEasy(key)}}
+			q := &fastGrant{l: l, cl: &rowClaim{key: key, easy: l.newEasy(key)}}
 			asked[i], _ = q.form()
 		}
 		return nil
@@ -207,7 +207,7 @@ func TestQuickBecomesSemaphore(t *testing.T) {
 	l := held.l
 	free(t, held)
 	within(t, "the guard is kept", func() (dropped bool) {
-		<-l.start(time.Minute, func(context.Context) error { dropped = len(l.guards) == 0; return nil }).done
+		<-l.start(time.Minute, func(context.Context) error { dropped = len(l.waitersLocks) == 0; return nil }).done
 		return dropped
 	})
 	within(t, "a semaphore that nobody holds is taken as a mutex", func() bool {

@@ -116,9 +116,9 @@ func TestNewLatchIsGuarded(t *testing.T) {
 		}
 		l := c.living()
 		j := l.start(time.Minute, func(ctx context.Context) error {
-			made := l.guards[key]
-			err := l.dropGuards(ctx)
-			if _, guarded = l.guards[key]; !guarded && time.Since(made) < linger {
+			made := l.waitersLocks[key]
+			err := l.dropWaitersLocks(ctx)
+			if _, guarded = l.waitersLocks[key]; !guarded && time.Since(made) < linger {
 				t.Error("the guard of a latch that was just made is given back")
 			}
 			return err
@@ -131,7 +131,7 @@ func TestNewLatchIsGuarded(t *testing.T) {
 }
 
 // TestGuardComesBeforeRows: who makes a semaphore of a name that its own program
-// has as a lock guards it before it waits for rows: else another one could take
+// has as a lock locks it for waiters before it waits for rows: else another one could take
 // the name after that.
 func TestGuardComesBeforeRows(t *testing.T) {
 	c := quickClients(t, 1)[0]
@@ -139,7 +139,7 @@ func TestGuardComesBeforeRows(t *testing.T) {
 	conn := stranger(t, c)
 	exec(t, conn, "select pg_advisory_lock($1)", int64(gate)) // nobody can close the gates, which is where rows are waited for
 	got := acquiring(t, c, tryRequest("m", driver.Semaphore))
-	within(t, "the name is not guarded", func() bool { return seen(t, conn, guardOf(cl.key), true, "ShareLock") })
+	within(t, "the name is not guarded", func() bool { return seen(t, conn, waitersLockOf(cl.key), true, "ShareLock") })
 	exec(t, conn, "select pg_advisory_unlock($1)", int64(gate))
 	if err := outcomeOf(t, got); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("a mutex that is held is a semaphore: %v", err)
@@ -147,7 +147,7 @@ func TestGuardComesBeforeRows(t *testing.T) {
 	free(t, cl)
 }
 
-// TestGuardThatDidNotCome: a guard that could not be had is asked for again.
+// TestGuardThatDidNotCome: a waiters' lock that could not be had is asked for again.
 func TestGuardThatDidNotCome(t *testing.T) {
 	c, conn := impatient(t)
 	for what, ask := range map[string]func() error{
@@ -155,7 +155,7 @@ func TestGuardThatDidNotCome(t *testing.T) {
 		"latch":     func() error { _, err := countDown(c, t.Context(), "latch", 1); return err },
 	} {
 		key := mustKey(t, what)
-		guard := guardOf(key)
+		guard := waitersLockOf(key)
 		defer c.unlisten(key, c.listenFor(key)) // once there, it stays
 		exec(t, conn, "select pg_advisory_lock($1)", guard)
 		if err := ask(); err == nil {
@@ -171,7 +171,7 @@ func TestGuardThatDidNotCome(t *testing.T) {
 	}
 }
 
-// TestGuardStays: a program needs the guard of a semaphore from before it asks for
+// TestGuardStays: a program needs the waiters' lock of a semaphore from before it asks for
 // it until it has given it back.
 func TestGuardStays(t *testing.T) {
 	c := quickClients(t, 2)

@@ -138,7 +138,7 @@ func (c *client) endSession(l *driver.Session, why error) []*rowClaim {
 // SessionInfo tells what the server knows of a session.
 func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	info := driver.SessionInfo{ID: r.ID}
-	if err := c.noted(ctx); err != nil {
+	if err := c.recorded(ctx); err != nil {
 		return info, err
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {

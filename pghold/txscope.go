@@ -41,8 +41,8 @@ func (c *client) inTx(ctx context.Context, l *pgLink, run func(ctx context.Conte
 	}
 }
 
-// knockInTx is knock: the transaction is kept only if it has the lock.
-func (c *client) knockInTx(ctx context.Context, cl *rowClaim) (answer, error) {
+// enqueueInTx is enqueueRow: the transaction is kept only if it has the lock.
+func (c *client) enqueueInTx(ctx context.Context, cl *rowClaim) (answer, error) {
 	l, err := c.txLink(ctx)
 	if err != nil {
 		return answer{}, err

@@ -161,7 +161,7 @@ func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
 	}, nil)
 	if err == nil {
-		err = c.noted(ctx) // the end of a hold without a row would be told to nobody
+		err = c.recorded(ctx) // the end of a hold without a row would be told to nobody
 	}
 	return driver.Revision(rev), err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// claim is a wish for one name, and then the hold. It is the driver.Handle of
+// keyClaim is a request for one name, and then the hold. It is the driver.Handle of
 // its grant.
 type keyClaim struct {
 	c    *client
@@ -313,7 +313,7 @@ func (c *client) fresh(u *user, now time.Time) bool {
 	return ok && d.Sub(now) >= ttl-c.opts.slack(ttl)*3/4
 }
 
-// withdraw takes a wish back that the server may have granted, until it has
+// withdraw takes a request back that the server may have granted, until it has
 // heard or the session is over.
 func (k *keyClaim) withdraw() {
 	k.forget()

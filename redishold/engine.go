@@ -123,21 +123,21 @@ type engine interface {
 // byRueidis is the engine of URLs, and of callers' clients of rueidis.
 type byRueidis struct {
 	rueidis.Client
-	own    bool    // the client is closed with the Space
-	lone   *lone   // nil: there is none
-	convoy *convoy // nil: each call goes by itself
+	own       bool           // the client is closed with the Space
+	dedicated *dedicatedConn // nil: there is none
+	batcher   *batcher       // nil: each call goes by itself
 }
 
-// send is Do, by the lone connection where that is quicker.
+// send is Do, by the dedicated connection where that is quicker.
 func (e byRueidis) send(ctx context.Context, command rueidis.Completed) (r rueidis.RedisResult) {
-	if e.lone == nil || ctx.Err() != nil {
+	if e.dedicated == nil || ctx.Err() != nil {
 		return e.share(ctx, command)
 	}
-	defer e.lone.leave()
-	if !e.lone.enter() {
+	defer e.dedicated.leave()
+	if !e.dedicated.enter() {
 		return e.share(ctx, command)
 	}
-	e.lone.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+	e.dedicated.do(ctx, func(ctx context.Context, c rueidis.Client) error {
 		r = c.Do(ctx, command)
 		return r.NonRedisError()
 	})
@@ -146,22 +146,22 @@ func (e byRueidis) send(ctx context.Context, command rueidis.Completed) (r rueid
 
 // share sends a command on the shared connections.
 func (e byRueidis) share(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	if e.convoy == nil {
+	if e.batcher == nil {
 		return e.Do(ctx, command)
 	}
-	return e.convoy.do(ctx, e.Client, command)
+	return e.batcher.do(ctx, e.Client, command)
 }
 
 // sendAll is send for several commands in one pipeline.
 func (e byRueidis) sendAll(ctx context.Context, commands rueidis.Commands) (list []rueidis.RedisResult) {
-	if e.lone == nil || ctx.Err() != nil {
+	if e.dedicated == nil || ctx.Err() != nil {
 		return e.DoMulti(ctx, commands...)
 	}
-	defer e.lone.leave()
-	if !e.lone.enter() {
+	defer e.dedicated.leave()
+	if !e.dedicated.enter() {
 		return e.DoMulti(ctx, commands...)
 	}
-	e.lone.do(ctx, func(ctx context.Context, c rueidis.Client) error {
+	e.dedicated.do(ctx, func(ctx context.Context, c rueidis.Client) error {
 		list = c.DoMulti(ctx, commands...)
 		return list[len(list)-1].NonRedisError()
 	})
@@ -265,8 +265,8 @@ func (e byRueidis) cluster() bool { return e.Mode() == rueidis.ClientModeCluster
 
 func (e byRueidis) close() {
 	e.Client.Close()
-	if e.lone != nil {
-		e.lone.close()
+	if e.dedicated != nil {
+		e.dedicated.close()
 	}
 }
 

@@ -110,7 +110,7 @@ func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	if rc == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the client is nil")
 	}
-	return newClient(byRueidis{Client: rc, convoy: newConvoy(rc)}, false, opts), nil
+	return newClient(byRueidis{Client: rc, batcher: newBatcher(rc)}, false, opts), nil
 }
 
 // NewWith is New for a client of any other library. What stands behind it is not
@@ -147,7 +147,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	c := newClient(byRueidis{rc, true, newLone(opt, rc.Mode()), newConvoy(rc)}, true, opts)
+	c := newClient(byRueidis{rc, true, newDedicatedConn(opt, rc.Mode()), newBatcher(rc)}, true, opts)
 	if err := c.admit(ctx); err != nil {
 		_ = c.Close(ctx)
 		return nil, named("open", driver.Redacted(u), err)

@@ -8,7 +8,7 @@ type places map[string]*queueTicket
 
 type queueTicket struct {
 	name    string
-	uses    int  // holds, and wishes under way
+	uses    int  // holds, and requests under way
 	listed  bool // the server has it for certain
 	leaving bool // it is being struck for another
 }
@@ -57,7 +57,7 @@ func (p places) granted(at, strike *queueTicket) {
 	}
 }
 
-// refused notes that a wish was not granted the short way. unheard: nobody knows
+// refused notes that a request was not granted the short way. unheard: nobody knows
 // what became of it, so that the list may have both.
 func (p places) refused(at, strike *queueTicket, unheard bool) {
 	if strike != nil {

@@ -27,7 +27,7 @@ type user struct {
 	clock   clock
 
 	places places    // of the client's lock
-	mutex  [2]string // details of a wish for a mutex: one that waits, one that tries
+	mutex  [2]string // details of a request for a mutex: one that waits, one that tries
 }
 
 // clock is the server's, as it was told last by an answer that came soon.

@@ -334,7 +334,7 @@ func TestBarrierServesAgain(t *testing.T) {
 	}
 }
 
-// TestHandOverToTheLast: a leader finds its heir among thousands of candidates.
+// TestHandOverToTheLast: a leader finds its successor among thousands of candidates.
 func TestHandOverToTheLast(t *testing.T) {
 	const candidates = 3000
 	server := services.Redis(t)

@@ -38,7 +38,7 @@ const electing = 100 * time.Millisecond
 // its reads.
 type engine struct {
 	cfg   Config
-	g     *client.Group
+	g     *client.SessionMux
 	ctx   context.Context // ends with the Space
 	close context.CancelFunc
 	done  chan struct{}
@@ -49,8 +49,8 @@ type engine struct {
 	hint  string        // where to go next
 	last  error         // why there is none
 
-	heir   *serverLink    // to be used next; read when the link has ended
-	scouts sync.WaitGroup // of every search
+	successor *serverLink    // to be used next; read when the link has ended
+	scouts    sync.WaitGroup // of every search
 
 	shares shares
 }
@@ -92,7 +92,7 @@ func newEngine(cfg Config) *engine {
 func (e *engine) run() {
 	defer close(e.done)
 	defer e.scouts.Wait()
-	defer e.disinherit()
+	defer e.closeSuccessor()
 	route := session.NewRoute(rand.Uint64(), e.cfg.Endpoints...)
 	for {
 		l, err := e.leader(route)
@@ -114,8 +114,8 @@ func (e *engine) run() {
 // leader is a link to the node that leads: the one that whoever doubted the last
 // has found, or the one that a search finds.
 func (e *engine) leader(route *session.Route) (*serverLink, error) {
-	if l := e.heir; l != nil {
-		e.heir = nil
+	if l := e.successor; l != nil {
+		e.successor = nil
 		route.Worked()
 		return l, nil
 	}
@@ -133,10 +133,10 @@ func (e *engine) leader(route *session.Route) (*serverLink, error) {
 	return l, nil
 }
 
-// disinherit ends a link that nobody will use.
-func (e *engine) disinherit() {
-	if e.heir != nil {
-		e.heir.end()
+// closeSuccessor ends a link that nobody will use.
+func (e *engine) closeSuccessor() {
+	if e.successor != nil {
+		e.successor.end()
 	}
 }
 
@@ -240,7 +240,7 @@ func (e *engine) serve(l *serverLink) error {
 
 // send writes what there is: what is asked for while it writes travels together
 // in the next batch.
-func (l *serverLink) send(g *client.Group) {
+func (l *serverLink) send(g *client.SessionMux) {
 	var batch pb.Batch
 	for {
 		select {

@@ -68,7 +68,7 @@ func (p *pulse) judge(now int64, unanswered bool) (wait int64) {
 }
 
 // take is what is to be sent.
-func (l *serverLink) take(g *client.Group) (out [][]byte) {
+func (l *serverLink) take(g *client.SessionMux) (out [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if out, l.out = l.out, nil; len(out) == 0 {
@@ -80,12 +80,12 @@ func (l *serverLink) take(g *client.Group) (out [][]byte) {
 	return out
 }
 
-func (l *serverLink) watch(g *client.Group, wait int64) {
+func (l *serverLink) watch(g *client.SessionMux, wait int64) {
 	time.AfterFunc(time.Duration(wait), func() { l.look(g) })
 }
 
 // look sees whether the link is to be doubted.
-func (l *serverLink) look(g *client.Group) {
+func (l *serverLink) look(g *client.SessionMux) {
 	if l.stream.Context().Err() != nil {
 		return
 	}

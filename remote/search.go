@@ -308,7 +308,7 @@ func (l *serverLink) attach() (m session.Message, err error) {
 }
 
 // doubts looks for another leader whenever the link is doubted. If there is one,
-// it is e.heir, and the link ends.
+// it is e.successor, and the link ends.
 func (e *engine) doubts(l *serverLink) {
 	for l.stream.Context().Err() == nil {
 		select {
@@ -324,7 +324,7 @@ func (e *engine) doubts(l *serverLink) {
 	}
 }
 
-// inherit looks for an heir of a link that is doubted: on the other nodes or, wide,
+// inherit looks for a successor of a link that is doubted: on the other nodes or, wide,
 // also on the same one, over another connection.
 func (e *engine) inherit(ctx context.Context, l *serverLink, wide bool) {
 	nodes, avoid := e.cfg.Endpoints, (*serverLink)(nil)
@@ -337,7 +337,7 @@ func (e *engine) inherit(ctx context.Context, l *serverLink, wide bool) {
 	l.ping()
 	found, err := e.search(ctx, session.NewRoute(rand.Uint64(), nodes...), avoid)
 	if err == nil {
-		e.heir = found
+		e.successor = found
 	}
 	if err == nil || wide && final(err) {
 		l.cancel()

@@ -36,7 +36,7 @@ func (s *Server) Driver() driver.Driver {
 // engine carries the sessions of this process to the node, over one stream.
 type engine struct {
 	s    *Server
-	g    *client.Group
+	g    *client.SessionMux
 	left func()
 	wake chan struct{}
 

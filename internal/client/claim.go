@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/session"
 )
 
-// claim is a wish to hold, and then the hold. It is the driver.Handle of its
+// acquisition is a request to hold, and then the hold. It is the driver.Handle of its
 // grant.
 type acquisition struct {
 	op
 	c    *Client
-	u    *User
+	u    *ClientSession
 	one  [1]core.Want
 	told func(cause error)
 	wait func(position int)
@@ -41,7 +41,7 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 			c.g.Unlock()
 			return driver.Grant{}, ended(r.Session)
 		}
-		k := c.wish(r)
+		k := c.newAcquisition(r)
 		if err := fits(&k.call.Command); err != nil {
 			c.g.Unlock()
 			return driver.Grant{}, err
@@ -56,7 +56,7 @@ func (c *Client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 }
 
 // userFor is the session that a request hangs on; nil: it has ended.
-func (c *Client) userFor(now int64, r *driver.Request) *User {
+func (c *Client) userFor(now int64, r *driver.Request) *ClientSession {
 	if r.Session != nil {
 		return c.ownUser(now, r.Session)
 	}
@@ -72,7 +72,7 @@ func ended(l *driver.Session) error {
 	return e
 }
 
-func (c *Client) wish(r *driver.Request) *acquisition {
+func (c *Client) newAcquisition(r *driver.Request) *acquisition {
 	k := &acquisition{c: c, told: r.Lost, wait: r.Waiting}
 	cmd := &k.call.Command
 	cmd.Op, cmd.Value = core.OpAcquire, r.Value
@@ -98,7 +98,7 @@ func weight(w *driver.Want) int64 {
 	return min(w.Weight, 1)
 }
 
-// await unlocks the group and waits for the grant. again: the wish was never
+// await unlocks the group and waits for the grant. again: the request was never
 // sent, since its shared session had just died, and may go to the next one.
 func (k *acquisition) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
 	if err := k.op.wait(ctx, k.u); err != nil {
@@ -119,7 +119,7 @@ func (k *acquisition) grant() driver.Grant {
 }
 
 // queued tells the caller its place in the queue.
-func queued(g *Group, call *session.Call) {
+func queued(g *SessionMux, call *session.Call) {
 	k := call.Tag.(*acquisition)
 	if k.wait == nil {
 		return
@@ -232,7 +232,7 @@ type change struct {
 
 // finished hands the hold over under the lock: its end, should it come next, is
 // told to the right one.
-func (ch *change) finished(g *Group) {
+func (ch *change) finished(g *SessionMux) {
 	if ch.told != nil && ch.call.Outcome == session.Answered && ch.call.Result.Code == core.CodeOK {
 		ch.k.told = ch.told
 	}

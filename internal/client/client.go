@@ -12,11 +12,11 @@ import (
 // sets.
 type Client struct {
 	driver.Base
-	g      *Group
+	g      *SessionMux
 	info   driver.Info
 	fault  func(op, name string, err error)
-	shared map[driver.Spec]*User
-	users  map[*User]struct{}
+	shared map[driver.Spec]*ClientSession
+	users  map[*ClientSession]struct{}
 	// repeats are the calls that may be made again, by id, until their callers
 	// know the answer; swept is when old ones were last looked for.
 	repeats map[[16]byte]*repeat
@@ -34,8 +34,8 @@ type Client struct {
 var _ driver.Driver = (*Client)(nil)
 
 // New returns a client of the group that tells info about itself.
-func (g *Group) New(info driver.Info) *Client {
-	c := &Client{g: g, info: info, shared: map[driver.Spec]*User{}, users: map[*User]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
+func (g *SessionMux) New(info driver.Info) *Client {
+	c := &Client{g: g, info: info, shared: map[driver.Spec]*ClientSession{}, users: map[*ClientSession]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,12 +113,12 @@ func stopped(ctx context.Context, o driver.Outcome) error {
 	return e
 }
 
-// plain is the session of calls that hang on none: it makes them happen exactly
+// defaultSpec is of the session behind calls outside any session: it makes them happen exactly
 // once.
-var plain = driver.Spec{TTL: 30 * time.Second}
+var defaultSpec = driver.Spec{TTL: 30 * time.Second}
 
 // sharedUser is the living session of a spec, made if need be.
-func (c *Client) sharedUser(now int64, spec driver.Spec) *User {
+func (c *Client) sharedUser(now int64, spec driver.Spec) *ClientSession {
 	u := c.shared[spec]
 	if u != nil {
 		u.take(u.s.Tick(now))
@@ -131,14 +131,14 @@ func (c *Client) sharedUser(now int64, spec driver.Spec) *User {
 }
 
 // retire takes a dead session out of use.
-func (c *Client) retire(u *User) {
+func (c *Client) retire(u *ClientSession) {
 	if c.shared[u.session.Spec] == u {
 		delete(c.shared, u.session.Spec)
 	}
 }
 
 // ownUser is the user of a session that this client opened; nil: it is over.
-func (c *Client) ownUser(now int64, l *driver.Session) *User {
+func (c *Client) ownUser(now int64, l *driver.Session) *ClientSession {
 	u := c.g.users[core.SessionID(l.ID)]
 	if u == nil || u.c != c {
 		return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // failure is the error of an answered call; nil: it succeeded.
-func failure(c *Client, u *User, call *session.Call) error {
+func failure(c *Client, u *ClientSession, call *session.Call) error {
 	if call.Outcome != session.Answered {
 		return unanswered(c, u, call)
 	}
@@ -26,7 +26,7 @@ func failure(c *Client, u *User, call *session.Call) error {
 }
 
 // unanswered is the error of a call that the end of its session ended.
-func unanswered(c *Client, u *User, call *session.Call) error {
+func unanswered(c *Client, u *ClientSession, call *session.Call) error {
 	if err := c.ended(known(call.Outcome)); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // it does may have arrived or not, and answers are lost. It is for a bubble, in
 // which time costs nothing.
 type far struct {
-	g    *client.Group
+	g    *client.SessionMux
 	s    *holdfast.Space
 	rnd  *rand.Rand
 	mu   sync.Mutex // of the machine and all below

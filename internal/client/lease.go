@@ -31,7 +31,7 @@ func (c *Client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 
 // until unlocks the store and waits until ok, which looks at the session's
 // life.
-func (u *User) until(ctx context.Context, ok func() bool) error {
+func (u *ClientSession) until(ctx context.Context, ok func() bool) error {
 	for !ok() {
 		next := u.next()
 		u.c.g.Unlock()
@@ -47,7 +47,7 @@ func (u *User) until(ctx context.Context, ok func() bool) error {
 }
 
 // end gives a session up that nobody waits for.
-func (c *Client) end(u *User) {
+func (c *Client) end(u *ClientSession) {
 	now := c.g.Lock()
 	defer c.g.Unlock()
 	u.ending = driver.ErrReleased

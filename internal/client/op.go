@@ -17,9 +17,9 @@ type op struct {
 }
 
 // finisher is the Tag of every call.
-type finisher interface{ finished(g *Group) }
+type finisher interface{ finished(g *SessionMux) }
 
-func (o *op) finished(g *Group) {
+func (o *op) finished(g *SessionMux) {
 	o.done = true
 	if o.ready != nil {
 		g.later = append(g.later, task{wake: o.ready})
@@ -27,13 +27,13 @@ func (o *op) finished(g *Group) {
 }
 
 // start sends the command on the session u.
-func (o *op) start(now int64, u *User) {
+func (o *op) start(now int64, u *ClientSession) {
 	u.take(u.s.Submit(now, &o.call))
 	u.c.g.soon(now, u)
 }
 
 // waitable gets something when o is done; the group is locked.
-func (o *op) waitable(g *Group) chan struct{} {
+func (o *op) waitable(g *SessionMux) chan struct{} {
 	if o.ready == nil {
 		o.ready = g.waits.channel()
 	}
@@ -42,7 +42,7 @@ func (o *op) waitable(g *Group) chan struct{} {
 
 // wait unlocks the group and waits for the answer. If ctx ends before, nobody
 // waits for the answer any more; what was sent is carried to it nevertheless.
-func (o *op) wait(ctx context.Context, u *User) error {
+func (o *op) wait(ctx context.Context, u *ClientSession) error {
 	g := u.c.g
 	if o.done {
 		g.Unlock()
@@ -61,7 +61,7 @@ func (o *op) wait(ctx context.Context, u *User) error {
 // abandon gives up a call, unless it is answered by now. Where answers are
 // immediate, what is not stalled and unanswered is a wait, and that is withdrawn
 // when abandon returns.
-func (o *op) abandon(ctx context.Context, u *User) error {
+func (o *op) abandon(ctx context.Context, u *ClientSession) error {
 	g := u.c.g
 	now := g.Lock()
 	if o.done {
@@ -115,7 +115,7 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 		if err != nil {
 			return core.Result{}, 0, err
 		}
-		u := c.sharedUser(now, plain)
+		u := c.sharedUser(now, defaultSpec)
 		o := newOp(cmd)
 		o.start(now, u)
 		if err := o.wait(ctx, u); err != nil {
@@ -132,7 +132,7 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 
 // anew reports whether a call that was never sent, since its session had just
 // died, may go to the next one. A session that was refused would be again.
-func (c *Client) anew(u *User, call *session.Call) bool {
+func (c *Client) anew(u *ClientSession, call *session.Call) bool {
 	return call.Outcome == session.NotDone && u.refused == nil && c.ended(driver.NotDone) == nil
 }
 

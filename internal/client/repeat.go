@@ -29,13 +29,13 @@ const (
 // repeat is a call that may be made again. Guarded by the group's mutex.
 type repeat struct {
 	op
-	u       *User
+	u       *ClientSession
 	ended   chan struct{} // closed when the call is done
 	waiters int
 	left    int64 // when the last waiter went
 }
 
-func (r *repeat) finished(*Group) {
+func (r *repeat) finished(*SessionMux) {
 	r.done = true
 	close(r.ended)
 }
@@ -79,7 +79,7 @@ func (c *Client) firstTime(now int64, id [16]byte, cmd *core.Command) *repeat {
 	if len(c.repeats) >= maxRepeats {
 		return nil
 	}
-	r := &repeat{u: c.sharedUser(now, plain), ended: make(chan struct{})}
+	r := &repeat{u: c.sharedUser(now, defaultSpec), ended: make(chan struct{})}
 	r.call = session.Call{Command: *cmd, Tag: r}
 	c.repeats[id] = r
 	r.start(now, r.u)

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// aSpace is a driver as a URL makes it, and its lone connection.
-func aSpace(t *testing.T, raw string) (*client, *lone) {
+// aSpace is a driver as a URL makes it, and its dedicated connection.
+func aSpace(t *testing.T, raw string) (*client, *dedicatedConn) {
 	t.Helper()
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -25,7 +25,7 @@ func aSpace(t *testing.T, raw string) (*client, *lone) {
 	}
 	t.Cleanup(func() { _ = d.Close(context.Background()) })
 	c := d.(*client)
-	return c, c.rc.(byRueidis).lone
+	return c, c.rc.(byRueidis).dedicated
 }
 
 func addOne(t *testing.T, c *client) {
@@ -35,8 +35,8 @@ func addOne(t *testing.T, c *client) {
 	}
 }
 
-// alone reports that the last call was answered on the lone connection.
-func (l *lone) alone() bool {
+// alone reports that the last call was answered on the dedicated connection.
+func (l *dedicatedConn) alone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.answered.IsZero() && l.answered.Equal(l.last)
@@ -76,7 +76,7 @@ func TestLoneCaller(t *testing.T) {
 	l.mu.Unlock()
 }
 
-// TestLoneCallerGivesUp: a call on the lone connection ends with its context, and
+// TestLoneCallerGivesUp: a call on the dedicated connection ends with its context, and
 // the connection with it; the next time it is another one.
 func TestLoneCallerGivesUp(t *testing.T) {
 	server := services.Redis(t)
@@ -127,16 +127,16 @@ func TestNoLoneConnection(t *testing.T) {
 	one := rueidis.ClientOption{InitAddress: []string{"a:1"}}
 	behind := one
 	behind.Sentinel.MasterSet = "main"
-	for what, l := range map[string]*lone{
-		"cluster":  newLone(one, rueidis.ClientModeCluster),
-		"Sentinel": newLone(behind, rueidis.ClientModeStandalone),
-		"several":  newLone(rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}, rueidis.ClientModeStandalone),
+	for what, l := range map[string]*dedicatedConn{
+		"cluster":  newDedicatedConn(one, rueidis.ClientModeCluster),
+		"Sentinel": newDedicatedConn(behind, rueidis.ClientModeStandalone),
+		"several":  newDedicatedConn(rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}, rueidis.ClientModeStandalone),
 	} {
 		if l != nil {
 			t.Errorf("%s: there is one", what)
 		}
 	}
-	if newLone(one, rueidis.ClientModeStandalone) == nil {
+	if newDedicatedConn(one, rueidis.ClientModeStandalone) == nil {
 		t.Error("one server: there is none")
 	}
 }

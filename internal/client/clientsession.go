@@ -13,8 +13,8 @@ import (
 
 const never = session.Never
 
-// User is one session of a client. Guarded by the group's mutex.
-type User struct {
+// ClientSession is one session of a client. Guarded by the group's mutex.
+type ClientSession struct {
 	c       *Client
 	s       *session.Session
 	session *driver.Session
@@ -34,9 +34,9 @@ type User struct {
 }
 
 // newUser makes a session; it opens with the next pump.
-func (c *Client) newUser(now int64, spec driver.Spec) *User {
+func (c *Client) newUser(now int64, spec driver.Spec) *ClientSession {
 	id := session.NewID(rand.Uint64(), rand.Uint64())
-	u := &User{c: c, session: driver.NewSession(driver.SessionID(id), spec)}
+	u := &ClientSession{c: c, session: driver.NewSession(driver.SessionID(id), spec)}
 	u.s = session.New(session.Config{
 		ID: id, Namespace: c.g.opts.Namespace, Owner: spec.Owner, Meta: spec.Meta, TTL: spec.TTL, Manual: spec.Manual,
 		Policy: core.Policy(spec.Policy), Grace: spec.Grace, Merge: c.g.opts.Merge, Seed: rand.Uint64(),
@@ -52,7 +52,7 @@ func (c *Client) newUser(now int64, spec driver.Spec) *User {
 }
 
 // touch has the session flushed by the next pump.
-func (u *User) touch() {
+func (u *ClientSession) touch() {
 	if !u.dirty {
 		u.dirty = true
 		u.c.g.dirty = append(u.c.g.dirty, u)
@@ -60,7 +60,7 @@ func (u *User) touch() {
 }
 
 // ring is the session's alarm: a keepalive, or its deadline.
-func (u *User) ring() {
+func (u *ClientSession) ring() {
 	g := u.c.g
 	now := g.Lock()
 	defer g.Unlock()
@@ -73,16 +73,16 @@ func (u *User) ring() {
 }
 
 // Stalled reports whether the session is cut off for the time being.
-func (u *User) Stalled() bool { return u.c.stalled() }
+func (u *ClientSession) Stalled() bool { return u.c.stalled() }
 
 // Deliver gives the session a message of the machine; the group is locked.
-func (u *User) Deliver(now int64, m *session.Message) {
+func (u *ClientSession) Deliver(now int64, m *session.Message) {
 	u.take(u.s.Receive(now, m))
 	u.touch()
 }
 
 // take does what the session asks for.
-func (u *User) take(actions []session.Action) {
+func (u *ClientSession) take(actions []session.Action) {
 	g := u.c.g
 	for i := range actions {
 		a := &actions[i]
@@ -111,7 +111,7 @@ func (u *User) take(actions []session.Action) {
 }
 
 // move moves the session's deadline.
-func (u *User) move(d time.Time) {
+func (u *ClientSession) move(d time.Time) {
 	u.session.MoveTo(d)
 	u.lapsed = u.session.Err() != nil
 	u.turn()
@@ -120,14 +120,14 @@ func (u *User) move(d time.Time) {
 // lapse ends the machine's session after the caller's has ended: the process was
 // stopped between the look at the clock and the renewal that came just in time by
 // it. No caller believes any more in what the session holds.
-func (u *User) lapse(now int64) {
+func (u *ClientSession) lapse(now int64) {
 	u.lapsed, u.ending = false, u.session.Err()
 	u.c.faulty("keep session", u.session.ID.String(), u.ending)
 	u.take(u.s.Expire(now))
 }
 
 // turn wakes who waits for a turn of the session's life.
-func (u *User) turn() {
+func (u *ClientSession) turn() {
 	if u.changed != nil {
 		close(u.changed)
 		u.changed = nil
@@ -135,7 +135,7 @@ func (u *User) turn() {
 }
 
 // next is closed at the next turn.
-func (u *User) next() <-chan struct{} {
+func (u *ClientSession) next() <-chan struct{} {
 	if u.changed == nil {
 		u.changed = make(chan struct{})
 	}
@@ -143,7 +143,7 @@ func (u *User) next() <-chan struct{} {
 }
 
 // die ends the session: it comes before the Done of the calls that this ends.
-func (u *User) die(a *session.Action) {
+func (u *ClientSession) die(a *session.Action) {
 	err := u.ending
 	if a.Cause == session.Refused {
 		u.refused = convert.Refusal(a.Code, a.Text)
@@ -161,7 +161,7 @@ func (u *User) die(a *session.Action) {
 }
 
 // forget is the end of everything about the session.
-func (u *User) forget() {
+func (u *ClientSession) forget() {
 	u.over = true
 	u.alarm.Stop()
 	delete(u.c.g.users, u.s.ID())

@@ -13,7 +13,7 @@ import (
 // not give it back, having waited for it or not, is kept waiting, and may go.
 func TestHeir(t *testing.T) {
 	c := quickClients(t, 3)
-	c[2].mourning = time.Hour
+	c[2].graceAfterCrash = time.Hour
 	for _, waits := range []bool{false, true} {
 		dead := take(t, c[0], rwRequest("m"))
 		granted := make(chan *rowClaim, 1)
@@ -37,12 +37,12 @@ func TestHeir(t *testing.T) {
 		if !ok {
 			return
 		}
-		if !heir.heir {
+		if !heir.afterCrash {
 			t.Errorf("waiting %t: the grant after a dead holder comes at once", waits)
 		}
 		free(t, heir)
 		next := take(t, c[1], rwRequest("m"))
-		if next.heir {
+		if next.afterCrash {
 			t.Errorf("waiting %t: the grant after a release is kept back", waits)
 		}
 		free(t, next)
@@ -83,7 +83,7 @@ func keeps(c *client) (n int) {
 	return n
 }
 
-// TestHeirThatGoes: an heir whose caller did not wait for the answer keeps the lock
+// TestHeirThatGoes: a grant after a crash whose caller did not wait for the answer keeps the lock
 // for as long as any other, and no longer.
 func TestHeirThatGoes(t *testing.T) {
 	c := quickClients(t, 2)
@@ -98,8 +98,8 @@ func TestHeirThatGoes(t *testing.T) {
 	q := &arrival{l: l, cl: cl, session: c[1].sessionOn(l, cl.r)}
 	begun := time.Now()
 	c[1].undo(l.startAsking(&q.job, q), cl)
-	if !cl.heir || time.Since(begun) < mourning {
-		t.Errorf("the heir's caller has gone, and it gives back at once; an heir: %t", cl.heir)
+	if !cl.afterCrash || time.Since(begun) < graceAfterCrash {
+		t.Errorf("the heir's caller has gone, and it gives back at once; an heir: %t", cl.afterCrash)
 	}
 	within(t, "who went has the lock", func() bool { return !held(t, c[0], dead.key) })
 }
@@ -135,7 +135,7 @@ func TestHeirOfAnEasyName(t *testing.T) {
 		dead.l.die(errUnused)
 		within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
 		heir := take(t, c[1], mutexRequest(how))
-		if !heir.heir {
+		if !heir.afterCrash {
 			t.Errorf("held %s: the grant after a dead holder comes at once", how)
 		}
 		free(t, heir)

@@ -3,7 +3,7 @@
 // the sessions alive, and maps their deadlines.
 //
 // A backend implements [Engine], which carries messages and answers reads, makes
-// one [Group] for it, and hands what comes back to [Group.Receive]. Every Space
+// one [SessionMux] for it, and hands what comes back to [SessionMux.Receive]. Every Space
 // is a [Client] of the group.
 package client
 
@@ -56,7 +56,7 @@ type Feed interface {
 
 // Outgoing is a message on its way from a session to the machine.
 type Outgoing struct {
-	User    *User
+	User    *ClientSession
 	Message session.Message
 }
 
@@ -78,17 +78,17 @@ type Options struct {
 	Namespace string
 }
 
-// Group is the sessions of all clients of one engine in this process. One mutex
+// SessionMux is the sessions of all clients of one engine in this process. One mutex
 // guards all of it. Losses are told under it, so that nobody is granted anything
 // before; what must not run under it (callbacks of callers) is noted and run by
 // Unlock.
-type Group struct {
+type SessionMux struct {
 	engine Engine
 	opts   Options
 	start  time.Time
 
 	mu      sync.Mutex
-	users   map[core.SessionID]*User
+	users   map[core.SessionID]*ClientSession
 	clients map[*Client]struct{}
 	down    bool
 	err     error // why the engine has ended for good
@@ -97,7 +97,7 @@ type Group struct {
 	death int64
 
 	sends []Outgoing
-	dirty []*User
+	dirty []*ClientSession
 	later []task
 	spare []task // room for later
 
@@ -105,22 +105,22 @@ type Group struct {
 }
 
 // NewGroup returns a group without clients.
-func NewGroup(e Engine, o Options) *Group {
-	return &Group{
+func NewGroup(e Engine, o Options) *SessionMux {
+	return &SessionMux{
 		engine: e, opts: o, start: driver.Now(), down: o.Down, death: never,
-		users: map[core.SessionID]*User{}, clients: map[*Client]struct{}{},
+		users: map[core.SessionID]*ClientSession{}, clients: map[*Client]struct{}{},
 	}
 }
 
 // Now is the clock of the sessions, in nanoseconds.
-func (g *Group) Now() int64 { return int64(driver.Now().Sub(g.start)) + 1 }
+func (g *SessionMux) Now() int64 { return int64(driver.Now().Sub(g.start)) + 1 }
 
 // Time is a point of Now as a time of driver.Now.
-func (g *Group) Time(now int64) time.Time { return g.start.Add(time.Duration(now - 1)) }
+func (g *SessionMux) Time(now int64) time.Time { return g.start.Add(time.Duration(now - 1)) }
 
 // Shift lets d pass at once, as if the process had been stopped so long and all
 // its timers were late. It is for tests.
-func (g *Group) Shift(d time.Duration) {
+func (g *SessionMux) Shift(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.start = g.start.Add(-d)
@@ -129,7 +129,7 @@ func (g *Group) Shift(d time.Duration) {
 // Lock returns the time, at which nobody believes in a session whose deadline
 // has passed: such holders are told first. Nothing can be granted before, however
 // late the timers of a process are that was stopped.
-func (g *Group) Lock() int64 {
+func (g *SessionMux) Lock() int64 {
 	g.mu.Lock()
 	now := g.Now()
 	if now >= g.death {
@@ -139,7 +139,7 @@ func (g *Group) Lock() int64 {
 }
 
 // bury lets the sessions notice that their deadline has passed.
-func (g *Group) bury(now int64) {
+func (g *SessionMux) bury(now int64) {
 	g.death = never
 	for _, u := range g.users {
 		u.take(u.s.Tick(now))
@@ -165,7 +165,7 @@ func (t *task) run() {
 }
 
 // Unlock runs what was noted meanwhile.
-func (g *Group) Unlock() {
+func (g *SessionMux) Unlock() {
 	if len(g.later) == 0 {
 		g.mu.Unlock()
 		return
@@ -191,7 +191,7 @@ const crowd = 32
 // Pump lets everything that is due go its way: from the sessions to the engine
 // and, if that is immediate, back, until nothing moves any more. The group is
 // locked.
-func (g *Group) Pump(now int64) {
+func (g *SessionMux) Pump(now int64) {
 	for len(g.dirty) > 0 {
 		for i := 0; i < len(g.dirty); i++ {
 			u := g.dirty[i]
@@ -214,7 +214,7 @@ const stuck = int64(time.Second)
 
 // soon lets what u was asked for go its way, with what others are asked for until
 // the engine can send. The group is locked.
-func (g *Group) soon(now int64, u *User) {
+func (g *SessionMux) soon(now int64, u *ClientSession) {
 	u.touch()
 	if g.opts.Later == nil || !g.opts.Later() {
 		g.Pump(now)
@@ -225,13 +225,13 @@ func (g *Group) soon(now int64, u *User) {
 
 // Flush lets everything that is due go its way: Carry is called before it returns,
 // if there is anything to carry.
-func (g *Group) Flush() {
+func (g *SessionMux) Flush() {
 	now := g.Lock()
 	defer g.Unlock()
 	g.Pump(now)
 }
 
-func (g *Group) carry(now int64) {
+func (g *SessionMux) carry(now int64) {
 	if len(g.sends) == 0 {
 		return
 	}
@@ -242,7 +242,7 @@ func (g *Group) carry(now int64) {
 
 // Receive hands messages of the engine to their sessions, in their order. It
 // runs callbacks of callers and may take as long as they do.
-func (g *Group) Receive(messages []byte) error {
+func (g *SessionMux) Receive(messages []byte) error {
 	now := g.Lock()
 	defer g.Unlock()
 	for len(messages) > 0 {
@@ -260,12 +260,12 @@ func (g *Group) Receive(messages []byte) error {
 }
 
 // Connect says that there is a stream to the engine.
-func (g *Group) Connect() { g.link(false, (*session.Session).Connect) }
+func (g *SessionMux) Connect() { g.link(false, (*session.Session).Connect) }
 
 // Disconnect says that the stream is gone. That alone loses nothing.
-func (g *Group) Disconnect() { g.link(true, (*session.Session).Disconnect) }
+func (g *SessionMux) Disconnect() { g.link(true, (*session.Session).Disconnect) }
 
-func (g *Group) link(down bool, turn func(*session.Session, int64) []session.Action) {
+func (g *SessionMux) link(down bool, turn func(*session.Session, int64) []session.Action) {
 	now := g.Lock()
 	defer g.Unlock()
 	g.down = down
@@ -279,7 +279,7 @@ func (g *Group) link(down bool, turn func(*session.Session, int64) []session.Act
 }
 
 // Unanswered reports whether a session waits for an answer of the engine.
-func (g *Group) Unanswered() bool {
+func (g *SessionMux) Unanswered() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, u := range g.users {
@@ -292,7 +292,7 @@ func (g *Group) Unanswered() bool {
 
 // Fail says that the engine has ended for good: calls answer ErrClosed because
 // of err, and all holds end.
-func (g *Group) Fail(err error) {
+func (g *SessionMux) Fail(err error) {
 	now := g.Lock()
 	defer g.Unlock()
 	g.err = err

@@ -11,30 +11,30 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// busy is a convoy whose ways are all taken, and its engine.
-func busy(t *testing.T) (*convoy, byRueidis) {
+// busy is a batcher whose ways are all taken, and its engine.
+func busy(t *testing.T) (*batcher, byRueidis) {
 	t.Helper()
 	c, _ := aSpace(t, services.Redis(t).URL())
 	e := c.rc.(byRueidis)
-	e.convoy.under = minWays
-	return e.convoy, e
+	e.batcher.under = minWays
+	return e.batcher, e
 }
 
-func (c *convoy) waits() int {
+func (c *batcher) waits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting)
 }
 
 // freeWay ends what was under way.
-func (c *convoy) freeWay(e byRueidis) {
+func (c *batcher) freeWay(e byRueidis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next(e.Client)
 }
 
 // until waits for a number of calls that wait.
-func (c *convoy) until(t *testing.T, n int) {
+func (c *batcher) until(t *testing.T, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); c.waits() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -44,7 +44,7 @@ func (c *convoy) until(t *testing.T, n int) {
 }
 
 // TestConvoy: calls that wait go together when a way is free, more than fit into
-// one convoy in several, and each gets its own answer.
+// one batch in several, and each gets its own answer.
 func TestConvoy(t *testing.T) {
 	c, e := busy(t)
 	const many = 2*maxConvoy + 1

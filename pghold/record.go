@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// noteLater has the hold noted if it lasts.
-func (l *pgLink) noteLater(cl *rowClaim) {
+// recordLater has the hold noted if it lasts.
+func (l *pgLink) recordLater(cl *rowClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fresh.young = append(l.fresh.young, cl)
-	if !l.fresh.ticking {
-		l.fresh.ticking = true
+	l.unrecorded.young = append(l.unrecorded.young, cl)
+	if !l.unrecorded.ticking {
+		l.unrecorded.ticking = true
 		time.AfterFunc(l.c.note, l.tick)
 	}
 }
@@ -27,7 +27,7 @@ func (l *pgLink) tick() {
 		time.AfterFunc(l.c.note, l.tick)
 		return
 	}
-	l.start(l.c.opts.Timeout, l.note)
+	l.start(l.c.opts.Timeout, l.recordHolds)
 }
 
 // turnOver makes the young the old; false: first some of the old are to be noted,
@@ -35,7 +35,7 @@ func (l *pgLink) tick() {
 func (l *pgLink) turnOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := &l.fresh
+	f := &l.unrecorded
 	f.old = slices.DeleteFunc(f.old, func(cl *rowClaim) bool { return !cl.isQuiet() })
 	if len(f.old) > 0 || len(f.young) == 0 {
 		return false
@@ -44,17 +44,17 @@ func (l *pgLink) turnOver() bool {
 	return true
 }
 
-// note writes the rows that are due, and takes the flag away if no others will
+// recordHolds writes the rows that are due, and takes the flag away if no others will
 // be. It ends the ticks, or has them go on.
-func (l *pgLink) note(ctx context.Context) error {
+func (l *pgLink) recordHolds(ctx context.Context) error {
 	l.mu.Lock()
-	due := l.fresh.old
-	last := len(l.fresh.young) == 0
-	flag := l.fresh.flag
+	due := l.unrecorded.old
+	last := len(l.unrecorded.young) == 0
+	flag := l.unrecorded.flag
 	l.mu.Unlock()
 	err := l.writeRows(ctx, slices.Clone(due))
 	if err == nil && last && flag {
-		_, err = l.conn.Exec(ctx, "select pg_catalog.pg_advisory_unlock_shared($1)", int64(freshFlag))
+		_, err = l.conn.Exec(ctx, "select pg_catalog.pg_advisory_unlock_shared($1)", int64(unrecordedFlag))
 	}
 	if err == nil {
 		l.setTicking(!last)
@@ -69,8 +69,8 @@ func (l *pgLink) note(ctx context.Context) error {
 func (l *pgLink) setTicking(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fresh.old, l.fresh.young = l.fresh.young, nil
-	l.fresh.flag, l.fresh.ticking = l.fresh.flag && on, on
+	l.unrecorded.old, l.unrecorded.young = l.unrecorded.young, nil
+	l.unrecorded.flag, l.unrecorded.ticking = l.unrecorded.flag && on, on
 	if on {
 		time.AfterFunc(l.c.note, l.tick)
 	}
@@ -113,8 +113,8 @@ func (l *pgLink) writeRows(ctx context.Context, claims []*rowClaim) error {
 	return nil
 }
 
-// noted returns when what was held before the call has its row.
-func (c *client) noted(ctx context.Context) error {
+// recorded returns when what was held before the call has its row.
+func (c *client) recorded(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.Exec(ctx, "select holdfast_v5.noted()", c.mode)
 		return err
@@ -124,7 +124,7 @@ func (c *client) noted(ctx context.Context) error {
 // sameKind refuses a claim on a name that is held as another kind by somebody
 // whose row was not there when the claim arrived.
 func (c *client) sameKind(ctx context.Context, cl *rowClaim) error {
-	if err := c.noted(ctx); err != nil {
+	if err := c.recorded(ctx); err != nil {
 		return err
 	}
 	var other *int16

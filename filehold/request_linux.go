@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// wish is a claim in the machine: of a semaphore, an election, a latch or a
+// request is a claim in the machine: of a semaphore, an election, a latch or a
 // barrier.
 type request struct {
 	u    *user

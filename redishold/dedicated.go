@@ -11,11 +11,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// lone is a connection for a program whose calls come one at a time and close
+// dedicatedConn is a connection for a program whose calls come one at a time and close
 // together. Who calls writes and reads itself there, where the shared connections
 // have a goroutine each to write and to read. It serves one call at a time, and a
 // call that is given up breaks it.
-type lone struct {
+type dedicatedConn struct {
 	opt   rueidis.ClientOption
 	calls atomic.Int32 // under way, here or on the shared connections
 
@@ -42,12 +42,12 @@ const (
 	enough = 8
 )
 
-// newLone is nil where rueidis finds its servers itself, or by means of its own.
-func newLone(opt rueidis.ClientOption, mode rueidis.ClientMode) *lone {
+// newDedicatedConn is nil where rueidis finds its servers itself, or by means of its own.
+func newDedicatedConn(opt rueidis.ClientOption, mode rueidis.ClientMode) *dedicatedConn {
 	if mode != rueidis.ClientModeStandalone || opt.Sentinel.MasterSet != "" || len(opt.InitAddress) != 1 || opt.DialCtxFn != nil {
 		return nil
 	}
-	l := &lone{opt: opt}
+	l := &dedicatedConn{opt: opt}
 	l.life, l.kill = context.WithCancel(context.Background())
 	l.opt.DialCtxFn = l.dial
 	l.opt.ForceSingleClient = true
@@ -57,7 +57,7 @@ func newLone(opt rueidis.ClientOption, mode rueidis.ClientMode) *lone {
 }
 
 // dial is called while the lock is held.
-func (l *lone) dial(_ context.Context, addr string, d *net.Dialer, secret *tls.Config) (conn net.Conn, err error) {
+func (l *dedicatedConn) dial(_ context.Context, addr string, d *net.Dialer, secret *tls.Config) (conn net.Conn, err error) {
 	if secret != nil {
 		conn, err = (&tls.Dialer{NetDialer: d, Config: secret}).DialContext(l.life, "tcp", addr)
 	} else {
@@ -74,7 +74,7 @@ func (l *lone) dial(_ context.Context, addr string, d *net.Dialer, secret *tls.C
 }
 
 // enter begins a call; true: it goes by this connection, and the lock is held.
-func (l *lone) enter() bool {
+func (l *dedicatedConn) enter() bool {
 	if l.calls.Add(1) > 1 || !l.mu.TryLock() {
 		return false
 	}
@@ -96,10 +96,10 @@ func (l *lone) enter() bool {
 }
 
 // leave ends a call.
-func (l *lone) leave() { l.calls.Add(-1) }
+func (l *dedicatedConn) leave() { l.calls.Add(-1) }
 
 // wake sees to it that the connection stands.
-func (l *lone) wake() {
+func (l *dedicatedConn) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waking = false
@@ -118,7 +118,7 @@ func (l *lone) wake() {
 
 // do sends commands and gives the lock back. send returns why there was no
 // answer.
-func (l *lone) do(ctx context.Context, send func(context.Context, rueidis.Client) error) {
+func (l *dedicatedConn) do(ctx context.Context, send func(context.Context, rueidis.Client) error) {
 	defer l.mu.Unlock()
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
@@ -135,7 +135,7 @@ func (l *lone) do(ctx context.Context, send func(context.Context, rueidis.Client
 }
 
 // close ends a call that is under way, too.
-func (l *lone) close() {
+func (l *dedicatedConn) close() {
 	l.kill()
 	l.mu.Lock()
 	l.closed = true

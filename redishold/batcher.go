@@ -9,39 +9,39 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// convoy has calls that come while others are under way go together, in one
+// batcher has calls that come while others are under way go together, in one
 // pipeline: each by itself costs a write here, a read and a write there, and a
 // read here. Some at a time still go at once; the further away the server is, the
-// more, so that nobody waits long for a convoy to leave.
-type convoy struct {
+// more, so that nobody waits long for a batch to leave.
+type batcher struct {
 	mu      sync.Mutex
-	under   int // calls and convoys that are under way
-	waiting []*rider
-	spare   []*rider // memory for the next list
-	far     distance
+	under   int // calls and batches that are under way
+	waiting []*batchedCall
+	spare   []*batchedCall // memory for the next list
+	rtt     distance
 }
 
-// rider is a call that waits for the others.
-type rider struct {
+// batchedCall is a call that waits for the others.
+type batchedCall struct {
 	command rueidis.Completed
 	answer  chan rueidis.RedisResult // has room for it
 }
 
-var riders = sync.Pool{New: func() any { return &rider{answer: make(chan rueidis.RedisResult, 1)} }}
+var riders = sync.Pool{New: func() any { return &batchedCall{answer: make(chan rueidis.RedisResult, 1)} }}
 
 // maxConvoy is how many calls go together at most: the first is answered with
 // the last.
 const maxConvoy = 128
 
-// newConvoy is nil for a cluster: there the client has to see each call.
-func newConvoy(rc rueidis.Client) *convoy {
+// newBatcher is nil for a cluster: there the client has to see each call.
+func newBatcher(rc rueidis.Client) *batcher {
 	if rc.Mode() == rueidis.ClientModeCluster {
 		return nil
 	}
-	return &convoy{}
+	return &batcher{}
 }
 
-func (c *convoy) do(ctx context.Context, rc rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
+func (c *batcher) do(ctx context.Context, rc rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
 	r := c.join(command)
 	if r == nil {
 		return c.alone(ctx, rc, command)
@@ -58,42 +58,42 @@ func (c *convoy) do(ctx context.Context, rc rueidis.Client, command rueidis.Comp
 }
 
 // join begins to wait; nil: it may go at once.
-func (c *convoy) join(command rueidis.Completed) *rider {
+func (c *batcher) join(command rueidis.Completed) *batchedCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.under < c.far.ways() {
+	if c.under < c.rtt.ways() {
 		c.under++
 		return nil
 	}
-	r := riders.Get().(*rider)
+	r := riders.Get().(*batchedCall)
 	r.command = command
 	c.waiting = append(c.waiting, r)
 	return r
 }
 
 // leave takes a call back; it may be under way by now.
-func (c *convoy) leave(r *rider) {
+func (c *batcher) leave(r *batchedCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(o *rider) bool { return o == r })
+	c.waiting = slices.DeleteFunc(c.waiting, func(o *batchedCall) bool { return o == r })
 }
 
 // alone sends one command.
-func (c *convoy) alone(ctx context.Context, rc rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
+func (c *batcher) alone(ctx context.Context, rc rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
 	sent := time.Now()
 	answer := rc.Do(ctx, command)
 	took := time.Since(sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if answer.NonRedisError() == nil {
-		c.far.see(took)
+		c.rtt.see(took)
 	}
 	c.next(rc)
 	return answer
 }
 
 // carry sends commands together. It ends when the client answers, or is closed.
-func (c *convoy) carry(rc rueidis.Client, all []*rider) {
+func (c *batcher) carry(rc rueidis.Client, all []*batchedCall) {
 	commands := make(rueidis.Commands, len(all))
 	for i, r := range all {
 		commands[i] = r.command
@@ -109,7 +109,7 @@ func (c *convoy) carry(rc rueidis.Client, all []*rider) {
 }
 
 // next lets those go who wait; the lock is held.
-func (c *convoy) next(rc rueidis.Client) {
+func (c *batcher) next(rc rueidis.Client) {
 	if len(c.waiting) == 0 {
 		c.under--
 		return
@@ -133,7 +133,7 @@ type distance struct {
 
 const (
 	perRound = 64
-	// perWay is about how long a call waits for a convoy to leave.
+	// perWay is about how long a call waits for a batch to leave.
 	perWay           = 50 * time.Microsecond
 	minWays, maxWays = 2, 64
 )
@@ -148,7 +148,7 @@ func (d *distance) see(took time.Duration) {
 	}
 }
 
-// ways is how many calls and convoys are under way at a time.
+// ways is how many calls and batches are under way at a time.
 func (d *distance) ways() int {
 	far := d.least
 	if d.before > 0 && d.before < far {
