@@ -25,7 +25,8 @@ type Config struct {
 	// Dir is of, 1 if that is new.
 	ID uint64
 	// Founders are the members that a new group begins with, this node among
-	// them; none: this node alone. Once Dir has a state it knows better.
+	// them; none: this node alone. A new group begins when all of them are there:
+	// none of them votes before. Once Dir has a state it knows better.
 	Founders []replica.Endpoint
 	// Join: a new node waits to be added to a group that exists; Founders are
 	// the members that it can answer to until it knows them all.
@@ -53,6 +54,10 @@ type Config struct {
 	SoftLimit int64
 	// Limits bound what clients may take up.
 	Limits Limits
+	// Notice is told what an operator should know and no call returns: a peer that
+	// was refused, a founder that is missing. It must not block; the same text comes
+	// at most once a minute. nil: nobody is told.
+	Notice func(error)
 	// SnapshotEntries is how many log entries lie between two snapshots; 0: the
 	// default of package replica.
 	SnapshotEntries uint64

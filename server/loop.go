@@ -37,13 +37,15 @@ type loop struct {
 	stop    bool
 
 	// The loop's own.
-	spare   []inFrame // for the next inbox
-	caller  replica.Caller
-	streams map[replica.Caller]*stream
-	calls   map[replica.Caller]func(replica.Answer)
-	reads   map[replica.Caller]func(*core.Machine)
-	backups []awaited
-	failed  error // why this node cannot go on
+	spare    []inFrame // for the next inbox
+	caller   replica.Caller
+	streams  map[replica.Caller]*stream
+	calls    map[replica.Caller]func(replica.Answer)
+	reads    map[replica.Caller]func(*core.Machine)
+	backups  []awaited
+	founding founding
+	removed  []uint64 // nodes that are not to be heard any more
+	failed   error    // why this node cannot go on
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -227,7 +229,7 @@ func (l *loop) receiveFrame(now int64, f inFrame) {
 // act does what the node asks for. A write that it does itself comes last: nobody
 // who has been answered waits for it.
 func (l *loop) act(out replica.Output) {
-	if l.follow(out.Members); l.failed != nil {
+	if l.follow(&out); l.failed != nil {
 		return
 	}
 	last := l.idle(&out)

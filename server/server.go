@@ -27,6 +27,7 @@ type Server struct {
 	engineOnce sync.Once
 	engine     *engine // of the Spaces in this process
 	running    sync.WaitGroup
+	notices    notices
 }
 
 // New starts a node on its directory. The node leads at once if it is alone;
@@ -58,7 +59,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 		return nil, replica.Recovered{}, err
 	}
 	found := replica.Joining(core.Config{})
-	if !cfg.Join {
+	if cfg.alone() {
 		found = replica.Bootstrap(core.Config{}, cfg.Founders)
 	}
 	return disk.Open(cfg.files(), cfg.Dir, cfg.options(binary.LittleEndian.Uint64(salt[:])), found)
@@ -67,15 +68,13 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
 	revision, ordinal := rec.Machine.Revision(), rec.Machine.Ordinal() // watchers can go back to here: what follows is applied by New
-	node, err := replica.New(replica.Config{
-		ID: s.cfg.ID, Peer: s.cfg.Listen, Client: s.cfg.Client, Solo: s.cfg.Listen == "", Tick: s.cfg.Tick, MinTTL: s.cfg.MinTTL, SnapshotEntries: s.cfg.SnapshotEntries, Seconds: time.Now().Unix(),
-		Quota: s.cfg.Limits.quota(), Namespaces: s.cfg.Limits.Namespaces, MaxCommands: s.cfg.Limits.Queue,
-	}, rec)
+	node, err := replica.New(s.node(), rec)
 	if err != nil {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
 	l.host = s.cfg.host
+	l.founding.asking.Store(s.cfg.asks(&rec))
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
 	if err := s.listen(l); err != nil {
@@ -83,7 +82,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	s.loop = l
-	if l.peers != nil {
+	if l.peers != nil && !l.founding.asking.Load() {
 		l.peers.SetPeers(addresses(s.cfg.Founders))
 	}
 	if l.act(node.Output()); l.failed != nil {
@@ -91,7 +90,20 @@ func (s *Server) start(rec replica.Recovered) error {
 		return l.failed
 	}
 	go l.run()
+	if l.founding.asking.Load() {
+		l.founding.wg.Go(s.askFounders)
+	}
 	return nil
+}
+
+// node is the configuration of the replica.
+func (s *Server) node() replica.Config {
+	c := &s.cfg
+	return replica.Config{
+		ID: c.ID, Peer: c.Listen, Client: c.Client, Dir: s.disk.Directory(), Solo: c.Listen == "",
+		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Seconds: time.Now().Unix(),
+		Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
+	}
 }
 
 // alone says what is wrong with a membership that has others, on a node that has no
@@ -116,7 +128,7 @@ func (s *Server) listen(l *loop) error {
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
 		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
-		Deliver:     func(_ uint64, m []byte) { l.post(func(in *inbox) { in.messages = append(in.messages, m) }) },
+		Dir: s.disk.Directory(), Met: l.met, Refused: s.refused(l), Word: l.word, Deliver: l.hear,
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)
 	if err != nil {
@@ -134,6 +146,7 @@ func (s *Server) Close() error {
 	if s.loop.peers != nil {
 		s.loop.peers.Close()
 	}
+	s.loop.founding.wg.Wait()
 	s.loop.disk.close()
 	return errors.Join(s.Err(), s.disk.Close())
 }

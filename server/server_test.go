@@ -216,17 +216,19 @@ type group struct {
 
 func newGroup(t *testing.T, n int) *group {
 	t.Helper()
-	g := &group{t: t}
-	var founders []replica.Endpoint
-	for i := range n {
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
-	}
-	for i := range n {
-		g.cfgs = append(g.cfgs, server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer,
-			Tick: 20 * time.Millisecond, SnapshotEntries: 20})
-		g.nodes = append(g.nodes, start(t, g.cfgs[i]))
+	g := &group{t: t, cfgs: founderConfigs(t, n)}
+	for _, cfg := range g.cfgs {
+		g.nodes = append(g.nodes, start(t, cfg))
 	}
 	return g
+}
+
+func founderEndpoints(t *testing.T, n int) (all []replica.Endpoint) {
+	t.Helper()
+	for i := range n {
+		all = append(all, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+	}
+	return all
 }
 
 func (g *group) up() []*server.Server { return g.nodes }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
 // chunk is how much of a snapshot is taken from the machine at once: small
@@ -117,6 +118,9 @@ func decodeParcel(b []byte) (m storage.SnapshotMeta, sum [sha256.Size]byte, mess
 // receiveSnapshot takes a snapshot from a peer. It becomes the node's state only
 // if raft wants it.
 func (l *loop) receiveSnapshot(_ uint64, head []byte, next func() ([]byte, error)) error {
+	if l.founding.asking.Load() {
+		return errors.New("this node has yet to ask the other founders what it is")
+	}
 	meta, sum, message, err := decodeParcel(head)
 	if err != nil {
 		return err
@@ -176,14 +180,33 @@ func (l *loop) arrived(message []byte, machine *core.Machine) (wanted bool, err 
 
 // follow tells the transport that the membership has changed. A node that has
 // yet to join knows none, and goes on with the addresses it was given.
-func (l *loop) follow(members *replica.Membership) {
+func (l *loop) follow(out *replica.Output) {
+	if out.Removed != nil {
+		l.removed = out.Removed
+	}
+	members := out.Members
 	switch {
-	case members == nil || len(members.Endpoints) == 0:
-	case l.peers == nil:
+	case l.peers == nil && members != nil:
 		l.failed = alone(l.node.ID(), members)
-	default:
+	case members != nil && len(members.Endpoints) > 0:
 		l.peers.SetPeers(addresses(members.Endpoints))
 	}
+	if l.peers != nil && (members != nil || out.Removed != nil) {
+		l.peers.Know(l.directories())
+	}
+}
+
+// directories are those that the group knows, and the numbers that are not to be
+// heard any more.
+func (l *loop) directories() map[uint64]uint64 {
+	dirs := map[uint64]uint64{}
+	for _, e := range l.node.Word().Members.Endpoints {
+		dirs[e.ID] = e.Dir
+	}
+	for _, id := range l.removed {
+		dirs[id] = transport.Removed
+	}
+	return dirs
 }
 
 func addresses(members []replica.Endpoint) map[uint64]string {

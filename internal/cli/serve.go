@@ -116,6 +116,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return err
 	}
 	cfg.Client = reachable(ln.Addr())
+	cfg.Notice = func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()

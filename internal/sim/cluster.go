@@ -78,9 +78,9 @@ func (c *cluster) node(id uint64) *node {
 }
 
 // deliver brings a message to a node.
-func (c *cluster) deliver(to uint64, data []byte) {
+func (c *cluster) deliver(from hello, to uint64, data []byte) {
 	n := c.node(to)
-	if n == nil {
+	if n == nil || !n.hears(from) {
 		return
 	}
 	n.input(func() {

@@ -210,7 +210,7 @@ func (c *cluster) checkIdle(n *node) {
 
 // recovered is how much a start would find.
 func (n *node) recovered() (point, error) {
-	s, rec, err := storage.Open(n.files.Clone(), "data", diskOptions(n.cluster, n.id))
+	s, rec, err := storage.Open(n.files.Clone(), "data", diskOptions(n.cluster, n.id, n.wipes))
 	if err != nil {
 		return point{}, err
 	}
@@ -230,7 +230,7 @@ func (c *cluster) spare() int {
 	voters := l.replica.Status().Members.Conf.GetVoters()
 	well := 0
 	for _, id := range voters {
-		if n := c.node(id); n != nil && !n.gone && !n.flipped {
+		if n := c.node(id); n != nil && !n.gone && !n.flipped && !n.wiped {
 			well++
 		}
 	}

@@ -21,6 +21,7 @@ type node struct {
 	cluster uint64
 	clock   clock
 	found   replica.Recovered // what it begins with on an empty disk
+	founding
 
 	files  *simdisk.Disk
 	faults *simdisk.Faults
@@ -52,17 +53,19 @@ func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 // start opens the disk and runs the node. A damaged disk keeps it down.
 func (n *node) start() {
 	n.faults = &simdisk.Faults{FS: n.files, Check: n.fault}
-	d, rec, err := disk.Open(n.faults, "data", diskOptions(n.cluster, n.id), n.found)
+	d, rec, err := disk.Open(n.faults, "data", diskOptions(n.cluster, n.id, n.wipes), n.found)
 	if err != nil {
 		n.openFailed(err)
 		return
 	}
-	cfg := replica.Config{ID: n.id, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Machine: n.c.machine}
+	n.dir = n.c.directory(d)
+	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
 		return
 	}
+	n.cfg = cfg
 	n.life++
 	n.up, n.paused, n.waiting = true, false, nil
 	n.began = n.c.now
@@ -70,8 +73,13 @@ func (n *node) start() {
 	n.hub = watch.NewHub(4096, rec.Machine.Revision())
 	n.hub.Begun(rec.Machine.Ordinal())
 	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
+	n.removed = nil
+	n.asking, n.proposal = len(n.founders) > 0 && rec.Snapshot.Index == 0, 0
 	n.act()
 	n.ticks()
+	if n.asking {
+		n.ask()
+	}
 }
 
 // openFailed decides what a failed start means.
@@ -151,9 +159,15 @@ func (n *node) pause(d int64) {
 // act does what the replica asks for.
 func (n *node) act() {
 	out := n.replica.Output()
-	if err := n.replica.Err(); err != nil {
+	if err := n.replica.Err(); errors.Is(err, replica.ErrStranger) && n.wiped {
+		n.strange(0)
+		return
+	} else if err != nil {
 		n.c.violate("node %d stopped: %v", n.id, err)
 		return
+	}
+	if out.Removed != nil {
+		n.removed = out.Removed
 	}
 	n.c.check.applied(n, &out)
 	n.hub.Publish(out.Events, n.replica.Machine().Revision())
@@ -165,7 +179,8 @@ func (n *node) act() {
 		n.add(disk.Job{Writes: out.Writes})
 	}
 	for _, m := range out.Messages {
-		n.c.net.send(n.id, m.To, func() { n.c.deliver(m.To, m.Data) })
+		h := n.greet(m.To)
+		n.c.net.send(n.id, m.To, func() { n.c.deliver(h, m.To, m.Data) })
 	}
 	for _, f := range out.Frames {
 		n.c.toClient(f.Stream, f.Data)
@@ -369,10 +384,10 @@ func (n *node) sendSnapshot(s replica.SendSnapshot) {
 		n.c.violate("node %d cannot read its snapshot at %d: %v", n.id, s.Index, err)
 		return
 	}
-	meta, sum, life := r.Meta(), r.Sum(), n.life
+	meta, sum, life, h := r.Meta(), r.Sum(), n.life, n.greet(s.To)
 	n.c.after(n.c.between(5*millisecond, 300*millisecond), func() {
 		to := n.c.node(s.To)
-		if !n.c.net.open(n.id, s.To) || to == nil || !to.up || to.paused {
+		if !n.c.net.open(n.id, s.To) || to == nil || !to.up || to.paused || !to.hears(h) {
 			report(life, false)
 			return
 		}

@@ -14,7 +14,9 @@ func (c *cluster) operate() {
 		if c.healing {
 			return
 		}
-		if l := c.leader(); l != nil {
+		if l := c.leader(); l != nil && c.chance(0.15) {
+			c.loseDisk(l)
+		} else if l != nil {
 			c.res.Commands++
 			l.input(func() { l.replica.ChangeMembers(l.now(), c.newCaller(), c.anyChange(l)) })
 		}

@@ -112,14 +112,14 @@ func (c *cluster) restored(id uint64, backup []byte, wait time.Duration) (*simdi
 		return nil, disk.Origin{}, err
 	}
 	from, err := disk.Restore(files, "backup/file", disk.Start{
-		Dir: "data", Options: diskOptions(c.clusterID+1, id),
+		Dir: "data", Options: diskOptions(c.clusterID+1, id, 0),
 		Self: replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)}, Seconds: c.wall(), Wait: wait,
 	})
 	return files, from, err
 }
 
-func diskOptions(cluster, id uint64) storage.Options {
-	return storage.Options{ClusterID: cluster, NodeID: id, Salt: id * 0x9e37, SegmentSize: 64 << 10}
+func diskOptions(cluster, id, wipes uint64) storage.Options {
+	return storage.Options{ClusterID: cluster, NodeID: id, Salt: id*0x9e37 + wipes<<32, SegmentSize: 64 << 10}
 }
 
 // grow adds nodes to a cluster that began anew until it is as large as the one

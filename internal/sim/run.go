@@ -41,7 +41,8 @@ type Result struct {
 	SessionsLost                                 int
 	Crashes, Partitions, Pauses, FullDisks       int
 	Flips, Damaged, Changes, Snapshots, Installs int
-	Restores, WallSteps, Renewals, Commands      int
+	Restores, WallSteps, Renewals                int
+	Commands, Wipes, Strangers                   int
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -67,7 +68,7 @@ func (r *Result) Add(o Result) {
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
-		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers},
 	} {
 		*f.to += *f.from
 	}
@@ -139,7 +140,7 @@ func (c *cluster) begin() {
 	}
 	c.nextID = uint64(c.opts.Nodes) + 1
 	for _, id := range founders {
-		c.addNode(id, c.found(founders)).start()
+		c.addFounder(id, founders)
 	}
 	for id := range uint64(c.opts.Clients) {
 		k := &client{c: c, id: id, clock: c.clock(), stays: id%4 == 0, ttl: time.Duration(c.between(second, []int64{2, 8}[id%2]*second))}
@@ -165,6 +166,7 @@ func (c *cluster) begin() {
 	c.after(2*second, c.nemesis)
 	if c.opts.Operators {
 		c.after(2*second, c.operate)
+		c.wipeEarly()
 	}
 	c.backUp()
 }

@@ -42,7 +42,8 @@ func TestSeeds(t *testing.T) {
 }
 
 // TestOperators adds operators that give any member command at any time, for any
-// number: the group refuses what it would not survive.
+// number, and that lose disks: the group refuses what it would not survive, and a
+// node that was wiped.
 func TestOperators(t *testing.T) {
 	o := sim.Options{Operators: true}
 	if o.Seed = *replay; o.Seed != 0 {
@@ -59,7 +60,7 @@ func TestOperators(t *testing.T) {
 		}
 	}
 	report(t, *operated, total, time.Since(began), cpu()-busy)
-	t.Logf("proof: %d commands of operators, seeds %d to %d", total.Commands, *first, o.Seed)
+	t.Logf("proof: %d commands of operators, %d disks wiped, %d nodes refused as strangers, seeds %d to %d", total.Commands, total.Wipes, total.Strangers, *first, o.Seed)
 }
 
 // found are seeds that once showed a bug, with the load of then or of now: they

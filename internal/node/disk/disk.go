@@ -69,6 +69,10 @@ func (d *Disk) recover(rec storage.Recovered, found replica.Recovered) (replica.
 	return node, nil
 }
 
+// Found makes an empty directory one of a founder. It is what Open does with a
+// state to begin with, for a node that had to ask others first.
+func (d *Disk) Found(found replica.Recovered) error { return d.begin(found) }
+
 // begin writes the state that a new group begins with. A node that joins later
 // has none, and writes nothing.
 func (d *Disk) begin(found replica.Recovered) error {
@@ -179,6 +183,9 @@ func raftEntry(e storage.Entry) *raftpb.Entry {
 
 // Compact frees the log up to and with index.
 func (d *Disk) Compact(index uint64) error { return d.store.Compact(index) }
+
+// Directory tells this directory from every other.
+func (d *Disk) Directory() uint64 { return d.store.Directory() }
 
 // Full reports that the directory has reached its soft limit.
 func (d *Disk) Full() bool { return d.store.Full() }

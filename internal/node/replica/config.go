@@ -18,6 +18,8 @@ type Config struct {
 	// Peer and Client are the node's addresses, for a group that does not know
 	// them: while it leads, it notes them in the membership. "": nothing to note.
 	Peer, Client string
+	// Dir tells the node's directory from every other; 0: it has none that counts.
+	Dir uint64
 	// Solo: the node has no way to others, so that it refuses to add any.
 	Solo bool
 	// Rounds is how many entries the leader may have proposed but not applied:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -26,6 +27,9 @@ type Membership struct {
 	// Used are the numbers of nodes that were removed, sorted: a number is given
 	// once.
 	Used []uint64
+	// Founding is what the founders agreed on before the first of them voted; 0:
+	// there was one founder, or it is of a time before they did.
+	Founding uint64
 }
 
 // Endpoint is a node's addresses.
@@ -33,17 +37,34 @@ type Endpoint struct {
 	ID uint64
 	// Peer is where other nodes find it, Client where clients do.
 	Peer, Client string
+	// Dir tells its directory from every other: a node whose disk was lost is not
+	// the one that made the promises of before. 0: not known yet.
+	Dir uint64
+}
+
+// Removed is what [Membership.Directory] says of a node that was removed.
+const Removed = math.MaxUint64
+
+// Directory is the directory that belongs to a number; 0: none is known.
+func (m *Membership) Directory(id uint64) uint64 {
+	if _, used := slices.BinarySearch(m.Used, id); used {
+		return Removed
+	}
+	return m.endpoint(id).Dir
+}
+
+// endpoint is what is known of a node; zeros if nothing is.
+func (m *Membership) endpoint(id uint64) Endpoint {
+	for _, e := range m.Endpoints {
+		if e.ID == id {
+			return e
+		}
+	}
+	return Endpoint{}
 }
 
 // Address is where clients find a node; "" if it is not known.
-func (m *Membership) Address(id uint64) string {
-	for _, e := range m.Endpoints {
-		if e.ID == id {
-			return e.Client
-		}
-	}
-	return ""
-}
+func (m *Membership) Address(id uint64) string { return m.endpoint(id).Client }
 
 // alone reports whether a node is the only voter.
 func (m *Membership) alone(id uint64) bool {
@@ -83,9 +104,12 @@ func (m *Membership) prune() {
 }
 
 // has reports whether a node is in the configuration.
-func (m *Membership) has(id uint64) bool {
+func (m *Membership) has(id uint64) bool { return slices.Contains(m.all(), id) }
+
+// all are the numbers in the configuration, some of them twice while it changes.
+func (m *Membership) all() []uint64 {
 	c := m.Conf
-	return slices.Contains(c.GetVoters(), id) || slices.Contains(c.GetVotersOutgoing(), id) || slices.Contains(c.GetLearners(), id) || slices.Contains(c.GetLearnersNext(), id)
+	return slices.Concat(c.GetVoters(), c.GetVotersOutgoing(), c.GetLearners(), c.GetLearnersNext())
 }
 
 // Encode gives the membership as it stands in a snapshot's header.
@@ -96,6 +120,7 @@ func (m *Membership) Encode() ([]byte, error) {
 	}
 	b := binary.LittleEndian.AppendUint64([]byte{membersVersion}, uint64(m.Held))
 	b = appendString(b, string(conf))
+	b = binary.LittleEndian.AppendUint64(b, m.Founding)
 	b = binary.AppendUvarint(b, uint64(len(m.Endpoints)))
 	for i := range m.Endpoints {
 		b = appendEndpoint(b, &m.Endpoints[i])
@@ -114,8 +139,9 @@ func before(ids []uint64, i int) uint64 {
 	return ids[i-1]
 }
 
-// membersVersion is the form of an encoded membership. Version 1 had no numbers
-// that were used, and as many endpoints as there are bytes.
+// membersVersion is the form of an encoded membership. Version 1 had neither a
+// founding, nor directories, nor numbers that were used, and as many endpoints as
+// there are bytes.
 const membersVersion = 2
 
 // DecodeMembership is the reverse of Encode. It reads version 1, too.
@@ -136,17 +162,17 @@ func DecodeMembership(b []byte) (Membership, error) {
 		return m, fmt.Errorf("replica: a membership that does not decode: %w", err)
 	}
 	if b[0] == 1 {
-		return m, m.cutEndpoints(rest)
+		return m, m.cutOld(rest)
 	}
 	return m, m.cutRest(rest)
 }
 
 var errCutOff = errors.New("replica: a membership that is cut off")
 
-// cutEndpoints reads endpoints to the end.
-func (m *Membership) cutEndpoints(b []byte) error {
+// cutOld reads endpoints without a directory to the end.
+func (m *Membership) cutOld(b []byte) error {
 	for len(b) > 0 {
-		e, rest, ok := cutEndpoint(b)
+		e, rest, ok := cutOldEndpoint(b)
 		if !ok {
 			return errCutOff
 		}
@@ -157,6 +183,10 @@ func (m *Membership) cutEndpoints(b []byte) error {
 
 // cutRest reads what follows the configuration since version 2.
 func (m *Membership) cutRest(b []byte) error {
+	if len(b) < 8 {
+		return errCutOff
+	}
+	m.Founding, b = binary.LittleEndian.Uint64(b), b[8:]
 	count, k := binary.Uvarint(b)
 	if k <= 0 {
 		return errCutOff
@@ -182,10 +212,20 @@ func (m *Membership) cutRest(b []byte) error {
 
 func appendEndpoint(b []byte, e *Endpoint) []byte {
 	b = binary.LittleEndian.AppendUint64(b, e.ID)
-	return appendString(appendString(b, e.Peer), e.Client)
+	b = appendString(appendString(b, e.Peer), e.Client)
+	return binary.LittleEndian.AppendUint64(b, e.Dir)
 }
 
 func cutEndpoint(b []byte) (e Endpoint, rest []byte, ok bool) {
+	e, b, ok = cutOldEndpoint(b)
+	if !ok || len(b) < 8 {
+		return e, nil, false
+	}
+	e.Dir = binary.LittleEndian.Uint64(b)
+	return e, b[8:], true
+}
+
+func cutOldEndpoint(b []byte) (e Endpoint, rest []byte, ok bool) {
 	if len(b) < 8 {
 		return e, nil, false
 	}
@@ -227,10 +267,6 @@ func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 		n.answer(caller, NotDone, nil)
 		return
 	}
-	if _, news := n.selfNews(); news && len(c.Add) > 0 {
-		n.deny(caller, core.CodeConflict, "the group has yet to note the addresses of this node, without which a new one could not answer it: try again in a moment")
-		return
-	}
 	n.proposeChange(caller, c)
 	n.process()
 }
@@ -248,24 +284,45 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 	n.flying = append(n.flying, proposal{number: n.number, term: n.currentTerm(), conf: caller, change: true})
 }
 
-// proposeSelf notes the leader's own addresses if the group does not know them: a
-// node that was founded or restored alone may get some later.
-func (n *Node) proposeSelf() {
-	if e, news := n.selfNews(); news && n.serving && n.transfer == 0 && !n.changing() {
+// proposeNews notes what the group does not know of this leader, or of the
+// directories of its nodes: addresses that a node which was founded or restored
+// alone got later, and the directory with which a new node came first.
+func (n *Node) proposeNews() {
+	if !n.serving || n.transfer != 0 || n.changing() {
+		return
+	}
+	if e, news := n.selfNews(); news {
 		n.proposeChange(nobody, Change{Update: []Endpoint{e}})
+		return
+	}
+	for _, e := range n.members.Endpoints {
+		if dir := n.dirs[e.ID]; e.Dir == 0 && dir != 0 {
+			e.Dir = dir
+			n.proposeChange(nobody, Change{Update: []Endpoint{e}})
+			return
+		}
 	}
 }
 
-// selfNews is this member with the addresses that the group does not know yet;
-// false: it knows them.
+// selfNews is this member with what the group does not know yet; false: it knows
+// all.
 func (n *Node) selfNews() (Endpoint, bool) {
-	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return e.ID == n.cfg.ID })
-	if i < 0 {
-		return Endpoint{}, false
+	was := n.members.endpoint(n.cfg.ID)
+	if was.ID == 0 {
+		return was, false
 	}
-	was := n.members.Endpoints[i]
-	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: cmp.Or(was.Client, n.cfg.Client)}
+	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: cmp.Or(was.Client, n.cfg.Client), Dir: was.Dir}
+	if !n.cfg.Solo {
+		e.Dir = cmp.Or(was.Dir, n.cfg.Dir)
+	}
 	return e, e != was
+}
+
+// Met tells that a peer has shown itself with its directory.
+func (n *Node) Met(now int64, id, dir uint64) {
+	if n.begin(now) && n.members.has(id) {
+		n.dirs[id] = dir
+	}
 }
 
 // changing reports whether a change of the members is not complete.
@@ -277,7 +334,7 @@ func (n *Node) changing() bool {
 const nobody Caller = 0
 
 func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
-	cc := &raftpb.ConfChangeV2{Context: header{kindCore, n.cfg.ID, n.number}.append(nil)}
+	cc := &raftpb.ConfChangeV2{Context: header{kindMembers, n.cfg.ID, n.number}.append(nil)}
 	one := func(t raftpb.ConfChangeType, id uint64) {
 		cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: t.Enum(), NodeId: new(id)})
 	}
@@ -293,6 +350,7 @@ func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
 	}
 	for _, e := range c.Update {
 		one(raftpb.ConfChangeUpdateNode, e.ID)
+		e.Dir = cmp.Or(n.members.endpoint(e.ID).Dir, e.Dir) // known once, known for ever
 		cc.Context = appendEndpoint(cc.Context, &e)
 	}
 	return cc
@@ -305,10 +363,14 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 		n.fail(fmt.Errorf("replica: entry %d: a membership change that does not decode: %w", e.GetIndex(), err))
 		return
 	}
-	n.members.retire(cc)
+	before := n.members.Conf
 	n.members.Conf = n.raft.ApplyConfChange(cc)
+	if n.members.retire(before) {
+		n.removed.at = e.GetIndex()
+	}
 	n.members.prune()
 	maps.DeleteFunc(n.heard, func(id uint64, _ int64) bool { return !n.members.has(id) })
+	maps.DeleteFunc(n.dirs, func(id, _ uint64) bool { return !n.members.has(id) })
 	n.tellMembers()
 	if len(cc.GetContext()) < headerSize {
 		return
@@ -321,7 +383,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	if adds(cc) {
 		n.snap.atLeast = e.GetIndex()
 	}
-	n.noteEndpoints(rest)
+	n.noteEndpoints(rest, h.kind == kindMembers)
 	n.tellMembers()
 	if h.node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == h.number && n.flying[0].term == e.GetTerm() {
 		n.answer(n.flying[0].conf, Done, nil)
@@ -329,13 +391,42 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 }
 
-// retire remembers the numbers of members that a change removes.
-func (m *Membership) retire(cc *raftpb.ConfChangeV2) {
-	for _, c := range cc.GetChanges() {
-		i, used := slices.BinarySearch(m.Used, c.GetNodeId())
-		if c.GetType() == raftpb.ConfChangeRemoveNode && m.has(c.GetNodeId()) && !used {
-			m.Used = slices.Insert(slices.Clone(m.Used), i, c.GetNodeId())
+// retire remembers the numbers of nodes that were members before a change: not while
+// one still votes, in a change that is not complete. It reports whether there are
+// any.
+func (m *Membership) retire(before *raftpb.ConfState) (any bool) {
+	was := Membership{Conf: before}
+	for _, id := range was.all() {
+		if i, used := slices.BinarySearch(m.Used, id); !used && !m.has(id) {
+			m.Used, any = slices.Insert(slices.Clone(m.Used), i, id), true
 		}
+	}
+	return any
+}
+
+// removals is when nodes that were removed may be refused. Not before their
+// removal is known to be committed on this very disk: a node that crashes forgets
+// what it only knew, and may need the vote of the node that it had sent away.
+type removals struct {
+	at      uint64 // the index of the last
+	told    uint64 // of the last that Output.Removed has told
+	written uint64 // the commit index in what was written last
+	durable uint64 // and in what is durable
+}
+
+func (n *Node) tellRemoved() {
+	r := &n.removed
+	if r.durable >= r.at && (r.told < r.at || r.told == 0) {
+		r.told = max(r.at, 1)
+		n.out.Removed = n.members.Used
+	}
+}
+
+// proposeRemoved writes something after a removal, so that it is known for sure to
+// be committed.
+func (n *Node) proposeRemoved() {
+	if n.serving && n.transfer == 0 && len(n.flying) == 0 && n.removed.durable < n.removed.at {
+		n.proposeEntry(nil)
 	}
 }
 
@@ -348,9 +439,15 @@ func (n *Node) tellMembers() {
 	n.out.Members = &members
 }
 
-func (n *Node) noteEndpoints(b []byte) {
+// noteEndpoints takes the endpoints of a change; those of an older one have no
+// directories.
+func (n *Node) noteEndpoints(b []byte, dirs bool) {
+	cut := cutOldEndpoint
+	if dirs {
+		cut = cutEndpoint
+	}
 	for len(b) > 0 {
-		e, rest, ok := cutEndpoint(b)
+		e, rest, ok := cut(b)
 		if !ok {
 			n.fail(errors.New("replica: a membership change that is cut off"))
 			return

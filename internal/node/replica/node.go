@@ -46,9 +46,11 @@ type Node struct {
 	handing  int    // ticks since that was asked for
 	thawed   uint64 // the term in which this node proposed to end the wait
 
-	heard map[uint64]int64 // when a member last sent something
-	goal  [2]uint64        // what was applied an election timeout ago at least, and since
-	aimed int              // ticks since the goal moved
+	heard   map[uint64]int64 // when a member last sent something
+	removed removals
+	dirs    map[uint64]uint64 // with which directory a member showed itself
+	goal    [2]uint64         // what was applied an election timeout ago at least, and since
+	aimed   int               // ticks since the goal moved
 
 	writes  []Write
 	writeID uint64
@@ -69,7 +71,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}}
+	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, dirs: map[uint64]uint64{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -81,12 +83,14 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: start raft: %w", err)
 	}
+	n.process() // what is known to be committed: nobody may lead before its changes of members are applied
 	if n.members.alone(cfg.ID) {
 		if err := n.raft.Campaign(); err != nil {
 			return nil, fmt.Errorf("replica: lead a group of one: %w", err)
 		}
 	}
 	n.process()
+	n.tellRemoved()
 	return n, n.err
 }
 
@@ -98,7 +102,9 @@ func (n *Node) load(rec Recovered) error {
 			return err
 		}
 	}
+	n.removed.durable = rec.Snapshot.Index
 	if rec.HardState != nil {
+		n.removed.durable = max(n.removed.durable, rec.HardState.GetCommit())
 		if err := n.log.SetHardState(rec.HardState); err != nil {
 			return err
 		}
@@ -148,7 +154,8 @@ func (n *Node) Tick(now int64) {
 		n.tickTransfer()
 		n.tickGoal()
 		n.proposeThaw()
-		n.proposeSelf()
+		n.proposeNews()
+		n.proposeRemoved()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()
@@ -166,6 +173,9 @@ func (n *Node) Step(now int64, data []byte) error {
 	}
 	if m.GetTo() != n.cfg.ID || m.GetType() == raftpb.MsgSnap || raft.IsLocalMsg(m.GetType()) {
 		return fmt.Errorf("replica: a %s for node %d came to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
+	}
+	if !n.may(m) {
+		return n.err
 	}
 	n.hear(m.GetFrom())
 	n.step(m)
@@ -192,6 +202,7 @@ func (n *Node) Written(now int64, id uint64) {
 		n.settle(w)
 	}
 	n.process()
+	n.tellRemoved()
 }
 
 // settle brings raft's view of the log up to a write that is done, and only then
@@ -201,7 +212,11 @@ func (n *Node) settle(w Write) {
 		n.install(w.Install)
 	}
 	if w.HardState != nil {
+		n.removed.written = w.HardState.GetCommit()
 		n.check(n.log.SetHardState(w.HardState))
+	}
+	if w.Sync {
+		n.removed.durable = max(n.removed.durable, n.removed.written)
 	}
 	n.check(n.log.Append(w.Entries))
 	for _, m := range w.responses {

@@ -35,6 +35,9 @@ type Output struct {
 	SendSnapshots []SendSnapshot
 	// Members is the membership, when it has changed and at the beginning.
 	Members *Membership
+	// Removed are the numbers whose nodes are not to be heard any more, when there is
+	// another, and at the beginning.
+	Removed []uint64
 	// Compact, if not 0, frees the log up to and with this index.
 	Compact uint64
 	// Mark: there is nothing to write, so that the disk can vouch for what is

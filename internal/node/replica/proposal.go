@@ -9,7 +9,7 @@ import (
 // answer its callers, and an entry of package core.
 //
 //	version  1 byte   formatVersion
-//	kind     1 byte   kindCore, or kindThaw
+//	kind     1 byte   kindCore, kindThaw or kindMembers
 //	node     8 bytes  little endian: the proposer
 //	number   8 bytes  little endian: its number for the proposal
 //	entry    the rest
@@ -17,6 +17,7 @@ const (
 	formatVersion = 1
 	kindCore      = 1
 	kindThaw      = 2 // ends the wait of a forgetting start
+	kindMembers   = 3 // of a change of the members, whose endpoints have directories
 	headerSize    = 18
 )
 
@@ -35,7 +36,7 @@ func (h header) append(dst []byte) []byte {
 // splitEntry takes the header off. A node that meets a newer version stops
 // before applying what it does not know.
 func splitEntry(data []byte) (h header, entry []byte, err error) {
-	if len(data) < headerSize || data[0] != formatVersion || data[1] < kindCore || data[1] > kindThaw {
+	if len(data) < headerSize || data[0] != formatVersion || data[1] < kindCore || data[1] > kindMembers {
 		return h, nil, fmt.Errorf("replica: a log entry of unknown form (% x…): this program is older than the one that wrote it", data[:min(len(data), 2)])
 	}
 	h = header{data[1], binary.LittleEndian.Uint64(data[2:]), binary.LittleEndian.Uint64(data[10:])}

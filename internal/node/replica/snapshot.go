@@ -171,6 +171,7 @@ func (n *Node) install(meta *SnapshotMeta) {
 	}
 	n.machine, n.members = s.arrived[at].machine, meta.Conf
 	n.applied, n.term = meta.Index, meta.Term
+	n.removed.at, n.removed.durable = meta.Index, max(n.removed.durable, meta.Index)
 	n.loseTrack()
 	later := slices.DeleteFunc(s.arrived, func(a arrival) bool { return a.index <= meta.Index })
 	*s = snapshots{index: meta.Index, freed: meta.Index, arrived: later}
@@ -207,9 +208,9 @@ func Joining(machine core.Config) Recovered {
 }
 
 // Bootstrap is what a new group begins with: an empty machine, and a snapshot of
-// it at index 1. Every founding node must be given the same.
+// it at index 1. Every founding node must be given the same: see [Found].
 func Bootstrap(machine core.Config, founders []Endpoint) Recovered {
-	conf := Membership{Conf: &raftpb.ConfState{}}
+	conf := Membership{Conf: &raftpb.ConfState{}, Founding: foundingOf(founders)}
 	for _, e := range founders {
 		conf.Conf.Voters = append(conf.Conf.Voters, e.ID)
 		conf.set(e)

@@ -20,6 +20,7 @@ type standing struct {
 	self     uint64
 	solo     bool // this node has no way to others
 	changing bool // an earlier change is not complete
+	hidden   bool // the group has yet to note this node's address
 	answers  map[uint64]bool
 	current  map[uint64]bool // has what was applied an election timeout ago
 	silence  time.Duration   // after it a node does not answer any more
@@ -28,6 +29,7 @@ type standing struct {
 func (n *Node) standing() *standing {
 	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, current: map[uint64]bool{}, silence: n.cfg.electionTimeout()}
 	s.changing = n.changing()
+	s.hidden = n.cfg.Peer != "" && n.members.endpoint(n.cfg.ID).Peer == ""
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		s.answers[id] = n.answering(id)
 		s.current[id] = pr.Match >= n.goal[0]
@@ -66,6 +68,9 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 	}
 	if s.changing {
 		return core.CodeConflict, "another change of the members is under way: two at once could leave two majorities that do not know of each other; try again when it is complete"
+	}
+	if s.hidden && len(c.Add) > 0 {
+		return core.CodeConflict, "the group has yet to note the address of this node, without which a new one could not answer it: try again in a moment"
 	}
 	for _, check := range []func(Change) string{s.unready, s.leftover} {
 		if text := check(c); text != "" {
@@ -113,8 +118,7 @@ func (s *standing) badAdds(c Change) string {
 
 // free is the least number above all that were ever used.
 func (s *standing) free() uint64 {
-	c := s.members.Conf
-	return 1 + slices.Max(slices.Concat(s.members.Used, c.GetVoters(), c.GetVotersOutgoing(), c.GetLearners(), c.GetLearnersNext(), []uint64{0}))
+	return 1 + slices.Max(slices.Concat(s.members.Used, s.members.all(), []uint64{0}))
 }
 
 // strangers refuses what needs a member, or a learner, and has none.
@@ -129,7 +133,7 @@ func (s *standing) strangers(c Change) string {
 	}
 	for _, id := range c.Remove {
 		if !s.members.has(id) {
-			return fmt.Sprintf("node %d is no member, so that it cannot be removed: the members are %s", id, numbers(s.all()))
+			return fmt.Sprintf("node %d is no member, so that it cannot be removed: the members are %s", id, numbers(s.members.all()))
 		}
 	}
 	for _, e := range c.Update {
@@ -149,6 +153,8 @@ func (s *standing) unready(c Change) string {
 		switch {
 		case !s.answers[id]:
 			return fmt.Sprintf("node %d has not answered for %s: as a voter it would count without ever voting, and the group would stand still when one node more is away; start it with --join, or look why it cannot be reached at its peer address", id, s.silence)
+		case s.members.endpoint(id).Dir == 0 && s.members.endpoint(s.self).Dir != 0:
+			return fmt.Sprintf("the group has yet to note the directory of node %d, by which it would know that the node was not wiped: try again in a moment", id)
 		case !s.current[id]:
 			return fmt.Sprintf("node %d has not caught up: as a voter it would keep the group waiting until it has; try again when it has", id)
 		}
@@ -173,10 +179,6 @@ func (s *standing) leftover(c Change) string {
 // voters are those that vote after a change.
 func (s *standing) voters(c Change) []uint64 {
 	return slices.DeleteFunc(slices.Concat(s.members.Conf.GetVoters(), c.Promote), func(id uint64) bool { return slices.Contains(c.Remove, id) })
-}
-
-func (s *standing) all() []uint64 {
-	return slices.Concat(s.members.Conf.GetVoters(), s.members.Conf.GetLearners())
 }
 
 // numbers lists nodes for a reader: 1, 2 and 3.

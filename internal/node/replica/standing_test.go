@@ -156,6 +156,7 @@ func TestSoloNodeAddsNobody(t *testing.T) {
 // stay, and an operator can change them.
 func TestLeaderNotesItsAddresses(t *testing.T) {
 	c := newCouple(t, replica.Config{Peer: "peer 1", Client: "client 1"})
+	c.refused(adding(2), core.CodeConflict, "yet to note the address")
 	c.ticks(2)
 	if m := c.nodes[1].Status().Members; len(m.Endpoints) != 1 || m.Endpoints[0] != (replica.Endpoint{ID: 1, Peer: "peer 1", Client: "client 1"}) {
 		t.Fatalf("the membership has %+v", m.Endpoints)

@@ -13,19 +13,20 @@ import (
 // couple is a node alone, and one that may join it, with perfect disks. What
 // snapshots hold goes the way it goes between machines.
 type couple struct {
-	t      *testing.T
-	nodes  map[uint64]*replica.Node
-	now    int64
-	seq    uint64
-	making uint64 // the newest snapshot that a node asked for
-	slow   bool   // a snapshot is begun and not finished
-	chunks [][]byte
-	sent   int // snapshots
-	told   []replica.Answer
-	silent uint64 // this node gets nothing and says nothing
-	fail   int    // so many snapshots do not get through
-	failed int
-	guess  int // appends that a node refused after that
+	t       *testing.T
+	nodes   map[uint64]*replica.Node
+	now     int64
+	seq     uint64
+	making  uint64 // the newest snapshot that a node asked for
+	slow    bool   // a snapshot is begun and not finished
+	chunks  [][]byte
+	sent    int // snapshots
+	told    []replica.Answer
+	silent  uint64 // this node gets nothing and says nothing
+	fail    int    // so many snapshots do not get through
+	failed  int
+	guess   int      // appends that a node refused after that
+	removed []uint64 // whom node 1 refuses
 }
 
 func newCouple(t *testing.T, cfg replica.Config) *couple {
@@ -79,6 +80,9 @@ func (c *couple) settle() {
 
 func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
 	c.told = append(c.told, out.Answers...)
+	if out.Removed != nil && n.ID() == 1 {
+		c.removed = out.Removed
+	}
 	if len(out.Writes) > 0 {
 		n.Written(c.now, out.Writes[len(out.Writes)-1].ID)
 		busy = true

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"hash/crc32"
 )
@@ -50,6 +51,17 @@ func exact(got, want []byte) error {
 		return fmt.Errorf("%w: reserved bytes are set", ErrDamaged)
 	}
 	return nil
+}
+
+// directory tells this directory from every other that was ever made, also for the
+// same node. It is derived from the salt, which nobody else may know.
+func (id identity) directory() uint64 {
+	b := []byte("holdfast directory")
+	for _, v := range []uint64{id.cluster, id.node, id.salt} {
+		b = le.AppendUint64(b, v)
+	}
+	sum := sha256.Sum256(b)
+	return max(1, le.Uint64(sum[:])>>1)
 }
 
 // matches refuses a directory that is not the one the caller thinks it is.

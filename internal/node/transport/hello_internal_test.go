@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 )
@@ -110,5 +111,68 @@ func TestStrangersAreNotTold(t *testing.T) {
 		}
 		here.Close()
 		there.Close()
+	}
+}
+
+// told is what two nodes of one cluster say after a handshake of theirs.
+type told struct {
+	mu      sync.Mutex
+	refused map[uint64]error // by the node that refuses
+	met     map[uint64]uint64
+}
+
+func (x *told) start(t *testing.T, id, dir uint64) *Transport {
+	t.Helper()
+	n, err := New(Config{ID: id, Cluster: 7, Dir: dir, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {},
+		Word:    func() ([]byte, error) { return []byte("word"), nil },
+		Met:     func(_, dir uint64) { x.mu.Lock(); x.met[id] = dir; x.mu.Unlock() },
+		Refused: func(_ uint64, err error) { x.mu.Lock(); x.refused[id] = err; x.mu.Unlock() }}, listen(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// A node whose number belongs to another directory, or was removed, is refused,
+// whoever of the two dials and whoever of them knows; both are told why, and the one
+// that must not come that it is itself. A question is answered all the same.
+func TestDirectoriesAreCompared(t *testing.T) {
+	for name, c := range map[string]struct {
+		one, two map[uint64]uint64 // what each knows
+		impostor uint64
+	}{
+		"all is known":              {one: map[uint64]uint64{2: 22}, two: map[uint64]uint64{1: 11}},
+		"nothing is known":          {},
+		"the dialler knows better":  {one: map[uint64]uint64{2: 99}, impostor: 2},
+		"the answerer knows better": {two: map[uint64]uint64{1: 99}, impostor: 1},
+		"the dialler was removed":   {two: map[uint64]uint64{1: Removed}, impostor: 1},
+		"the answerer was removed":  {one: map[uint64]uint64{2: Removed}, impostor: 2},
+	} {
+		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+		a, b := x.start(t, 1, 11), x.start(t, 2, 22)
+		a.Know(c.one)
+		b.Know(c.two)
+		conn, err := a.dial(&peer{id: 2, addr: b.ln.Addr().String()}, forMessages)
+		if err == nil {
+			conn.Close()
+		}
+		if word, err := a.Ask(2, b.ln.Addr().String()); err != nil || string(word) != "word" {
+			t.Errorf("%s: a question is answered %q, %v", name, word, err)
+		}
+		a.Close()
+		b.Close()
+		if (err != nil) != (c.impostor != 0) {
+			t.Errorf("%s: the dialler gets %v", name, err)
+		}
+		for id := uint64(1); id <= 2; id++ {
+			why := x.refused[id]
+			if (why != nil) != (c.impostor != 0) || errors.Is(why, ErrStranger) != (c.impostor == id) {
+				t.Errorf("%s: node %d is told %v; the impostor is %d", name, id, why, c.impostor)
+			}
+		}
+		if c.impostor == 0 && (x.met[1] != 22 || x.met[2] != 11) {
+			t.Errorf("%s: they met %v", name, x.met)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -14,6 +15,15 @@ import (
 // Config says who this node is and what to do with what arrives.
 type Config struct {
 	Cluster, Group, ID uint64
+	// Dir tells this node's directory from every other; 0: it has none that counts.
+	Dir uint64
+	// Met is told the directory of a peer at each handshake, and Refused why a
+	// handshake failed that a peer began or answered: the kind is ErrStranger if it
+	// is this node that the peer must refuse. Neither may block; nil: nobody is told.
+	Met     func(peer, dir uint64)
+	Refused func(peer uint64, err error)
+	// Word answers a node that asks. nil: there is no answer.
+	Word func() ([]byte, error)
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config
@@ -46,7 +56,8 @@ type Transport struct {
 
 	mu    sync.Mutex
 	peers map[uint64]*peer
-	conns map[net.Conn]bool
+	dirs  map[uint64]uint64
+	conns map[net.Conn]caller
 	ln    net.Listener
 }
 
@@ -62,7 +73,7 @@ func New(cfg Config, ln net.Listener) (*Transport, error) {
 		return nil, fmt.Errorf("transport: %s is not loopback: peers there must be authenticated; set TLS", ln.Addr())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, conns: map[net.Conn]bool{}, ln: ln}
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -105,6 +116,40 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 	}
 }
 
+// Know says which directory belongs to which number, [Removed] for those that must
+// not come any more. Peers that show another are refused.
+func (t *Transport) Know(dirs map[uint64]uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dirs = dirs
+	for c, from := range t.conns {
+		if dir := dirs[from.id]; dir != 0 && dir != from.dir {
+			c.Close() // it dials again, and is told
+		}
+	}
+}
+
+// caller is the peer that a connection came from; zeros before it said who it is,
+// and for those that this node made.
+type caller struct{ id, dir uint64 }
+
+// came notes from whom a connection came; false: that peer is refused by now.
+func (t *Transport) came(c net.Conn, h hello) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conns[c] = caller{h.from, h.dir}
+	return t.dirs[h.from] == 0 || t.dirs[h.from] == h.dir
+}
+
+// Removed is the directory of a number that was removed.
+const Removed = math.MaxUint64
+
+func (t *Transport) known(id uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dirs[id]
+}
+
 func (t *Transport) peer(id uint64) *peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +172,7 @@ func (t *Transport) track(c net.Conn) bool {
 		c.Close()
 		return false
 	}
-	t.conns[c] = true
+	t.conns[c] = caller{}
 	return true
 }
 
@@ -169,7 +214,8 @@ func (t *Transport) pause(d time.Duration) {
 
 // serve answers one connection. Nothing beyond the hello is read before both
 // ends agree.
-func (t *Transport) serve(c net.Conn) {
+func (t *Transport) serve(raw net.Conn) {
+	c := raw
 	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
 	if t.cfg.TLS != nil {
 		c = tls.Server(c, t.currentTLS())
@@ -178,16 +224,38 @@ func (t *Transport) serve(c net.Conn) {
 	if err != nil {
 		return
 	}
-	answer := hello{purpose: h.purpose, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: h.from}
-	if _, err := c.Write(answer.encode()); err != nil || t.refuse(h) != nil {
+	if _, err := c.Write(t.hello(h.purpose, h.from).encode()); err != nil {
+		return
+	}
+	if err := t.judge(h); err != nil || h.purpose != forQuestion && !t.came(raw, h) {
 		return
 	}
 	c.SetDeadline(time.Time{})
-	if h.purpose == forSnapshot {
+	switch h.purpose {
+	case forSnapshot:
 		t.serveSnapshot(c, h.from)
-		return
+	case forQuestion:
+		t.serveQuestion(c)
+	default:
+		t.serveMessages(c, h.from)
 	}
-	t.serveMessages(c, h.from)
+}
+
+// hello is what this node says to a peer.
+func (t *Transport) hello(why purpose, to uint64) hello {
+	return hello{purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to, dir: t.cfg.Dir, known: t.known(to)}
+}
+
+// judge refuses a hello and tells why, or tells whom it has met.
+func (t *Transport) judge(h hello) error {
+	err := t.refuse(h)
+	switch {
+	case err != nil && t.cfg.Refused != nil:
+		t.cfg.Refused(h.from, err)
+	case err == nil && h.purpose != forQuestion && t.cfg.Met != nil:
+		t.cfg.Met(h.from, h.dir)
+	}
+	return err
 }
 
 // refuse says why a hello is not for this node.
@@ -197,10 +265,29 @@ func (t *Transport) refuse(h hello) error {
 		return fmt.Errorf("%w: the other side belongs to cluster %x, this is %x", ErrHandshake, h.cluster, t.cfg.Cluster)
 	case h.group != t.cfg.Group:
 		return fmt.Errorf("%w: the other side serves group %d, this is %d", ErrHandshake, h.group, t.cfg.Group)
+	case h.purpose == forQuestion:
+		return nil // whoever asks does not know yet who is who
 	case h.to != t.cfg.ID:
 		return fmt.Errorf("%w: the other side means node %d, this is %d", ErrHandshake, h.to, t.cfg.ID)
 	case h.from == t.cfg.ID || h.from == 0:
 		return fmt.Errorf("%w: the other side calls itself node %d", ErrHandshake, h.from)
+	}
+	return t.refuseDirectory(h)
+}
+
+// refuseDirectory refuses a node that is not the one its number belongs to: its
+// promises were made by another directory. Either side knows it of the other.
+func (t *Transport) refuseDirectory(h hello) error {
+	mine := t.known(h.from)
+	switch {
+	case h.known == Removed:
+		return fmt.Errorf("%w: %w: node %d was removed from the group", ErrHandshake, ErrRemoved, t.cfg.ID)
+	case h.known != 0 && h.known != t.cfg.Dir:
+		return fmt.Errorf("%w: %w: node %d knows node %d by another", ErrHandshake, ErrStranger, h.from, t.cfg.ID)
+	case mine == Removed:
+		return fmt.Errorf("%w: node %d was removed from the group and still runs: stop it", ErrHandshake, h.from)
+	case mine != 0 && mine != h.dir:
+		return fmt.Errorf("%w: what calls itself node %d has another directory than the node that the group knows by this number", ErrHandshake, h.from)
 	}
 	return nil
 }
@@ -266,18 +353,17 @@ func (t *Transport) clientTLS(addr string) *tls.Config {
 
 func (t *Transport) greet(c net.Conn, to uint64, why purpose) error {
 	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
-	h := hello{purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to}
-	if _, err := c.Write(h.encode()); err != nil {
+	if _, err := c.Write(t.hello(why, to).encode()); err != nil {
 		return err
 	}
 	answer, err := readHello(c)
 	if err != nil {
 		return err
 	}
-	if answer.from != to {
+	if answer.from != to && why != forQuestion {
 		return fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
 	}
-	if err := t.refuse(answer); err != nil {
+	if err := t.judge(answer); err != nil {
 		return err
 	}
 	return c.SetDeadline(time.Time{})

@@ -12,11 +12,13 @@ import (
 //
 //	magic    4 bytes  "HFPT"
 //	version  1 byte
-//	purpose  1 byte   messages or a snapshot
+//	purpose  1 byte   messages, a snapshot or a question
 //	cluster  8 bytes  little endian, like all numbers here
 //	group    8 bytes
 //	from     8 bytes
 //	to       8 bytes
+//	dir      8 bytes  the sender's directory
+//	known    8 bytes  what the sender knows to be the other's; 0: nothing
 //	check    4 bytes  CRC-32C of the above
 //
 // Then follow frames:
@@ -25,8 +27,8 @@ import (
 //	check    4 bytes  CRC-32C of length and payload
 //	payload
 const (
-	version   = 1
-	helloSize = 42
+	version   = 2
+	helloSize = 58
 	frameHead = 8
 	// MaxFrame bounds what one frame may hold; a longer one is garbage.
 	MaxFrame = 16 << 20
@@ -42,19 +44,21 @@ type purpose uint8
 const (
 	forMessages purpose = 1 + iota
 	forSnapshot
+	forQuestion
 )
 
 // hello says who dials whom.
 type hello struct {
 	purpose                  purpose
 	cluster, group, from, to uint64
+	dir, known               uint64
 }
 
 func (h hello) encode() []byte {
 	b := make([]byte, 0, helloSize)
 	b = append(b, magic[:]...)
 	b = append(b, version, byte(h.purpose))
-	for _, v := range []uint64{h.cluster, h.group, h.from, h.to} {
+	for _, v := range []uint64{h.cluster, h.group, h.from, h.to, h.dir, h.known} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, table))
@@ -62,6 +66,14 @@ func (h hello) encode() []byte {
 
 // ErrHandshake is the kind of every refusal at the door.
 var ErrHandshake = errors.New("refused at the handshake")
+
+// ErrStranger is the kind of a refusal that says that this very node is not the one
+// that the other side knows by its number: its directory was lost, or it was
+// removed.
+var ErrStranger = errors.New("the group does not know this directory")
+
+// ErrRemoved is ErrStranger for a node that was removed.
+var ErrRemoved = fmt.Errorf("%w any more", ErrStranger)
 
 func decodeHello(b []byte) (hello, error) {
 	var h hello
@@ -74,10 +86,10 @@ func decodeHello(b []byte) (hello, error) {
 		return h, fmt.Errorf("%w: the hello arrived damaged", ErrHandshake)
 	}
 	h.purpose = purpose(b[5])
-	for i, v := range []*uint64{&h.cluster, &h.group, &h.from, &h.to} {
+	for i, v := range []*uint64{&h.cluster, &h.group, &h.from, &h.to, &h.dir, &h.known} {
 		*v = binary.LittleEndian.Uint64(b[6+8*i:])
 	}
-	if h.purpose != forMessages && h.purpose != forSnapshot {
+	if h.purpose < forMessages || h.purpose > forQuestion {
 		return h, fmt.Errorf("%w: unknown purpose %d", ErrHandshake, h.purpose)
 	}
 	return h, nil

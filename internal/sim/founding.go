@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
+)
+
+// founding is what the shell of a node knows about directories.
+type founding struct {
+	cfg      replica.Config
+	founders []replica.Endpoint // whom it asks on an empty disk; nil: nobody
+	asking   bool               // it has yet to hear what it is
+	proposal uint64
+	dir      uint64 // 0: nobody looks at directories
+	wipes    uint64
+	wiped    bool // what it has promised is lost
+	removed  []uint64
+}
+
+// directory is that of a disk, in a run with operators.
+func (c *cluster) directory(d *disk.Disk) uint64 {
+	if !c.opts.Operators {
+		return 0
+	}
+	return d.Directory()
+}
+
+// addFounder starts a founder. In a run with operators it asks the others first.
+func (c *cluster) addFounder(id uint64, founders []uint64) {
+	n := c.addNode(id, c.found(founders))
+	if c.opts.Operators && len(founders) > 1 {
+		n.found = replica.Joining(c.machine)
+		for _, f := range founders {
+			n.founders = append(n.founders, replica.Endpoint{ID: f, Peer: endpoint(f), Client: endpoint(f)})
+		}
+	}
+	n.start()
+}
+
+// hello is what a node says at a handshake: who it is, and what it knows of the
+// other.
+type hello struct{ id, dir, known uint64 }
+
+func (n *node) greet(to uint64) hello { return hello{n.id, n.dir, n.known(to)} }
+
+// known is the directory that belongs to a number, as this node knows it.
+func (n *node) known(id uint64) uint64 {
+	if n.dir == 0 {
+		return 0
+	}
+	members := n.replica.Word().Members
+	dir := members.Directory(id)
+	if dir == replica.Removed && !slices.Contains(n.removed, id) {
+		return 0
+	}
+	return dir
+}
+
+// hears is a handshake: each side refuses a directory that its number does not
+// belong to, and a node that is refused as a stranger stops.
+func (n *node) hears(h hello) bool {
+	if !n.up || n.asking {
+		return false
+	}
+	known := n.known(h.id)
+	switch from := n.c.node(h.id); {
+	case h.known != 0 && h.known != n.dir:
+		n.strange(h.known)
+		return false
+	case known != 0 && known != h.dir:
+		if from != nil && from.up && from.dir == h.dir {
+			from.strange(known)
+		}
+		return false
+	}
+	if n.dir != 0 {
+		n.input(func() { n.replica.Met(n.now(), h.id, h.dir) })
+	}
+	return n.up
+}
+
+// strange stops a node that the group does not know by its directory. One that was
+// removed is started again: those that it meets then may need its vote to learn of
+// the removal themselves.
+func (n *node) strange(known uint64) {
+	n.c.res.Strangers++
+	n.crash()
+	if n.gone = known != replica.Removed; !n.gone {
+		n.c.after(n.c.between(second, 10*second), n.restart)
+	}
+}
+
+// ask asks all other founders, and decides by what has come after a while.
+func (n *node) ask() {
+	words, life := map[uint64]replica.Word{}, n.life
+	for _, e := range n.founders {
+		n.c.net.once(n.id, e.ID, func() {
+			o := n.c.node(e.ID)
+			if o == nil || !o.up || o.paused {
+				return
+			}
+			w := o.replica.Word()
+			w.Proposal = o.proposal
+			n.c.net.once(e.ID, n.id, func() { words[e.ID] = w })
+		})
+	}
+	n.c.after(n.c.between(10*millisecond, 300*millisecond), func() {
+		if n.life == life && n.up {
+			n.decide(words)
+		}
+	})
+}
+
+func (n *node) decide(words map[uint64]replica.Word) {
+	f := replica.Found(replica.Endpoint{ID: n.id, Dir: n.dir}, n.founders, words)
+	n.proposal = f.Proposal
+	switch {
+	case f.Stranger != nil:
+		n.strange(0)
+	case f.Join:
+		n.asking = false
+	case f.Found != nil:
+		n.become(replica.Bootstrap(n.c.machine, f.Found))
+	default:
+		n.ask()
+	}
+}
+
+// become makes the node a founder.
+func (n *node) become(rec replica.Recovered) {
+	n.add(disk.Job{Run: func(d *disk.Disk) error { return d.Found(rec) }, Then: n.must(func() {
+		r, err := replica.New(n.cfg, rec)
+		if err != nil {
+			n.c.violate("node %d cannot found a group: %v", n.id, err)
+			return
+		}
+		n.replica, n.asking, n.wiped = r, false, false
+	})})
+}
+
+// wipe takes a node's disk away and starts it by its usual command line.
+func (c *cluster) wipe(n *node) {
+	c.res.Wipes++
+	n.crash()
+	n.files, n.wiped, n.flipped = simdisk.New(), true, false
+	n.wipes++
+	c.after(c.between(10*millisecond, 2*second), n.restart)
+}
+
+// wipeEarly takes a disk while the group is being founded, at most one.
+func (c *cluster) wipeEarly() {
+	if len(c.nodes) > 1 && c.chance(0.5) {
+		n := c.nodes[c.rng.IntN(len(c.nodes))]
+		c.after(c.between(0, 2*second), func() { c.wipe(n) })
+	}
+}
+
+// loseDisk takes the disk of a node that the others can do without, often of one
+// that has acknowledged what a third has not, and when the leader goes down too.
+func (c *cluster) loseDisk(l *node) {
+	n := c.nodes[c.rng.IntN(len(c.nodes))]
+	if c.spare() < 1 || n.gone || !c.settledMembers(l) {
+		return
+	}
+	c.wipe(n)
+	if l != n && c.chance(0.5) {
+		c.crash(l)
+	}
+}
+
+// settledMembers: all voters that run have the leader's members, so that those that
+// the others can do without are known.
+func (c *cluster) settledMembers(l *node) bool {
+	conf := l.replica.Word().Members.Conf
+	for _, id := range conf.GetVoters() {
+		if n := c.node(id); n == nil || !n.up || n.replica.Word().Members.Conf.String() != conf.String() {
+			return false
+		}
+	}
+	return true
+}

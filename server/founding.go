@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+)
+
+// founding is the part of a node that asks the other founders, as long as its
+// directory is empty: until then it hears no message and takes no snapshot, so that
+// it votes for nobody.
+type founding struct {
+	asking   atomic.Bool
+	proposal atomic.Uint64
+	wg       sync.WaitGroup
+}
+
+// asks reports whether a node has to ask the other founders what it is.
+func (c *Config) asks(rec *replica.Recovered) bool {
+	return !c.Join && len(c.Founders) > 1 && rec.Snapshot.Index == 0
+}
+
+// askFounders asks until it is clear what this node is: a founder, a member that the
+// group waits for, or a stranger, which stops.
+func (s *Server) askFounders() {
+	self := replica.Endpoint{ID: s.cfg.ID, Dir: s.disk.Directory()}
+	for {
+		f := replica.Found(self, s.cfg.Founders, s.words())
+		s.loop.founding.proposal.Store(f.Proposal)
+		switch {
+		case f.Stranger != nil:
+			s.loop.must(s.stranger(f.Stranger))
+			return
+		case f.Join:
+			s.loop.hearPeers(s.cfg.Founders)
+			return
+		case f.Found != nil:
+			s.loop.must(s.found(f.Found))
+			return
+		}
+		s.notice(errors.New(f.Waiting))
+		select {
+		case <-time.After(s.cfg.Tick):
+		case <-s.loop.stopped:
+			return
+		}
+	}
+}
+
+// words are what the other founders say; those that do not answer say nothing.
+func (s *Server) words() map[uint64]replica.Word {
+	words := map[uint64]replica.Word{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, e := range s.cfg.Founders {
+		if e.ID == s.cfg.ID {
+			continue
+		}
+		wg.Go(func() {
+			w, err := s.ask(e)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			words[e.ID] = w
+		})
+	}
+	wg.Wait()
+	return words
+}
+
+func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
+	b, err := s.loop.peers.Ask(e.ID, e.Peer)
+	if err != nil {
+		return replica.Word{}, err
+	}
+	return replica.DecodeWord(b)
+}
+
+// word is what this node says when another asks.
+func (l *loop) word() ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var w replica.Word
+	if err := l.do(ctx, func() { w = l.node.Word() }); err != nil {
+		return nil, err
+	}
+	w.Proposal = l.founding.proposal.Load()
+	return w.Encode()
+}
+
+// stranger says what to do with a directory that is not of the group.
+func (s *Server) stranger(err error) error {
+	if errors.Is(err, transport.ErrRemoved) {
+		return fmt.Errorf("%w. Its number is never used again: to let it in once more, empty this directory and start it under a number that is new (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err)
+	}
+	return fmt.Errorf("%w. This node does not vote, since it does not know what node %[2]d has promised. If the disk of node %[2]d was lost: "+
+		"remove that number (holdfast member remove %[2]d), empty this directory, and let the node join under a number that is new "+
+		"(holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err, s.cfg.ID)
+}
+
+// found makes this node a founder of a group.
+func (s *Server) found(founders []replica.Endpoint) error {
+	rec := replica.Bootstrap(core.Config{}, founders)
+	if err := s.loop.disk.do(func(d *disk.Disk) error { return d.Found(rec) }); err != nil {
+		return err
+	}
+	node, err := replica.New(s.node(), rec)
+	if err != nil {
+		return err
+	}
+	s.loop.post(func(in *inbox) { in.todo = append(in.todo, func() { s.loop.become(node) }) })
+	return nil
+}
+
+// become goes on with a node that has a state, in the place of one that had none and
+// that could do nothing for anybody.
+func (l *loop) become(node *replica.Node) {
+	for c := range l.streams {
+		l.drop(c)
+	}
+	for c := range l.reads {
+		l.answer(replica.Answer{Caller: c, Outcome: replica.NotDone})
+	}
+	for c := range l.calls {
+		l.answer(replica.Answer{Caller: c, Outcome: replica.NotDone})
+	}
+	l.node = node
+	l.founding.asking.Store(false)
+}
+
+// hearPeers ends the asking of a node that waits for the group to send its state.
+func (l *loop) hearPeers(founders []replica.Endpoint) {
+	l.founding.asking.Store(false)
+	l.peers.SetPeers(addresses(founders))
+}
+
+// hear takes a message from a peer.
+func (l *loop) hear(_ uint64, m []byte) {
+	if !l.founding.asking.Load() {
+		l.post(func(in *inbox) { in.messages = append(in.messages, m) })
+	}
+}
+
+// met notes the directory with which a peer has shown itself.
+func (l *loop) met(peer, dir uint64) {
+	l.post(func(in *inbox) { in.todo = append(in.todo, func() { l.node.Met(l.now(), peer, dir) }) })
+}
+
+// refused is told why a handshake failed. A node that the group does not know by its
+// directory stops: nothing it does can be right.
+func (s *Server) refused(l *loop) func(peer uint64, err error) {
+	return func(_ uint64, err error) {
+		if errors.Is(err, transport.ErrStranger) && !l.founding.asking.Load() {
+			l.must(s.stranger(err))
+			return
+		}
+		s.notice(err)
+	}
+}
+
+// notices are what an operator was told, and when.
+type notices struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// again is how long a notice is not repeated.
+const again = time.Minute
+
+// notice tells the operator something that no call returns.
+func (s *Server) notice(err error) {
+	if s.cfg.Notice == nil {
+		return
+	}
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	now := time.Now()
+	for text, at := range s.notices.last {
+		if now.Sub(at) >= again {
+			delete(s.notices.last, text)
+		}
+	}
+	if _, told := s.notices.last[err.Error()]; told {
+		return
+	}
+	if s.notices.last == nil {
+		s.notices.last = map[string]time.Time{}
+	}
+	s.notices.last[err.Error()] = now
+	s.cfg.Notice(err)
+}
