@@ -52,10 +52,11 @@ func (f *Fan[E]) end() uint64 { return f.base + uint64(f.len()) }
 func (f *Fan[E]) len() int { return len(f.items) - f.head }
 
 // Add takes in events and returns how many. It stops where the foremost of the
-// readers would lose what it has yet to read: the rest has to wait for it.
+// readers would lose what it has yet to read: the rest has to wait for it. Without
+// readers it takes all.
 func (f *Fan[E]) Add(events []E, readers iter.Seq[*Reader]) (n int) {
-	foremost := f.foremost(readers)
-	for n < len(events) && f.room(foremost) {
+	foremost, none := f.foremost(readers)
+	for n < len(events) && (none || f.room(foremost)) {
 		f.add(events[n])
 		n++
 	}
@@ -119,16 +120,13 @@ func (f *Fan[E]) Trim(readers iter.Seq[*Reader]) {
 	f.drop(int(read - f.base))
 }
 
-// foremost is the place of the reader that has read the most; of no reader the end.
-func (f *Fan[E]) foremost(readers iter.Seq[*Reader]) uint64 {
-	none, at := true, f.base
+// foremost is the place of the reader that has read the most; none: there is no reader.
+func (f *Fan[E]) foremost(readers iter.Seq[*Reader]) (at uint64, none bool) {
+	none, at = true, f.base
 	for r := range readers {
 		none, at = false, max(at, r.at)
 	}
-	if none {
-		return f.end()
-	}
-	return at
+	return at, none
 }
 
 // room reports whether a reader at that place has so little to read that another

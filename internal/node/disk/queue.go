@@ -36,6 +36,7 @@ func (q *Queue) Add(j Job) {
 // Next takes the first job out of the queue; there must be one.
 func (q *Queue) Next() Job {
 	j := q.jobs[0]
+	q.jobs[0] = Job{} // what it wrote may be large
 	q.jobs = q.jobs[1:]
 	return j
 }
