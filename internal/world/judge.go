@@ -11,9 +11,27 @@ import (
 // TTL, and what a busy group takes to notice.
 const leftover = 15 * time.Second
 
+// seen is how long it may take until a watcher has seen what happened: as long as its
+// client takes to notice that its stream is silent, and to begin another.
+const seen = 45 * time.Second
+
+func (t *truth) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.log)
+}
+
 // judge looks at the end of a world in which every call has been answered.
 func (w *World) judge() {
 	time.Sleep(leftover)
+	until := w.truth.len()
+	time.Sleep(seen)
+	for _, s := range w.spectators {
+		s.judge(until)
+	}
+	w.truth.mu.Lock()
+	w.marks.judge(w.truth.log)
+	w.truth.mu.Unlock()
 	l := w.leader()
 	if l == nil {
 		w.violate("nobody leads after everything has healed")

@@ -19,10 +19,11 @@ type ledger struct {
 	mu      sync.Mutex
 	calls   map[*call]struct{}
 	beliefs map[string][]*belief // by name
+	given   map[string]map[uint64]bool
 }
 
 func newLedger(w *World) *ledger {
-	return &ledger{w: w, calls: map[*call]struct{}{}, beliefs: map[string][]*belief{}}
+	return &ledger{w: w, calls: map[*call]struct{}{}, beliefs: map[string][]*belief{}, given: map[string]map[uint64]bool{}}
 }
 
 // call is one that a client has begun.
@@ -40,6 +41,19 @@ type call struct {
 // slack is how long after its limit a call may be answered: a client gives up at
 // once, but what it runs on may be busy with the same instant.
 const slack = time.Second
+
+// giveBack is how long the Go API takes at most to give a hold back, whatever the
+// caller's limit: waits for latches and barriers end with that.
+const giveBack = 5 * time.Second
+
+// late: the call was answered later than it may be.
+func (c *call) late() bool {
+	most := c.limit + slack
+	if c.protocol == "go" && (c.command == "arrive" || c.command == "wait for latch") {
+		most += giveBack
+	}
+	return c.limit > 0 && time.Since(c.began) > most
+}
 
 // begin notes a call. One without a limit is answered when the world is well again.
 func (w *World) begin(protocol, command, name string, limit time.Duration) *call {
@@ -74,8 +88,8 @@ func (c *call) answered(err error) answer {
 	a := verdict(err)
 	c.w.count(fmt.Sprintf("answer %s %s: %s", c.protocol, c.command, a))
 	c.w.count(fmt.Sprintf("kind %s", kindOf(err)))
-	if took := time.Since(c.began); c.limit > 0 && took > c.limit+slack {
-		c.w.violate("%s %s %s with a limit of %s was answered after %s: %v", c.protocol, c.command, c.name, c.limit, took, err)
+	if c.late() {
+		c.w.violate("%s %s %s with a limit of %s was answered after %s: %v", c.protocol, c.command, c.name, c.limit, time.Since(c.began), err)
 	}
 	return a
 }
@@ -122,6 +136,21 @@ func (l *ledger) abandon() {
 	defer l.mu.Unlock()
 	for c := range l.calls {
 		c.cancel()
+	}
+}
+
+// numbers notes those that a sequence gave out: each only once.
+func (l *ledger) numbers(name string, first, n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.given[name] == nil {
+		l.given[name] = map[uint64]bool{}
+	}
+	for i := first; i < first+n; i++ {
+		if l.given[name][i] {
+			l.w.violate("%s gave %d out twice", name, i)
+		}
+		l.given[name][i] = true
 	}
 }
 

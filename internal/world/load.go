@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -11,7 +12,34 @@ func (w *World) load() {
 	for i := range uint64(3 + rng.IntN(4)) {
 		p := w.party(i)
 		w.clients.Go(p.run)
+		if i < 2 { // one by the Go API and one by gRPC
+			w.watch(firstWatcher+i, 1+rng.IntN(4))
+		}
 	}
+}
+
+// firstWatcher is the number of the first client that only watches.
+const firstWatcher = 9
+
+// watch starts a client that watches several times.
+func (w *World) watch(id uint64, times int) {
+	p := w.party(id)
+	var all sync.WaitGroup
+	for i := range times {
+		k := &worker{party: p, rng: w.rng(fmt.Sprint("watcher ", id), uint64(i))}
+		all.Go(func() {
+			switch x := p.speaker.(type) {
+			case *gopher:
+				k.watchGo(x.s)
+			case *plain:
+				k.watchPlain(x)
+			}
+		})
+	}
+	w.watchers.Go(func() {
+		all.Wait()
+		p.close()
+	})
 }
 
 // run works on several things at a time until the load ends, and then gives back

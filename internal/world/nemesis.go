@@ -25,7 +25,7 @@ func between(rng *rand.Rand, a, b time.Duration) time.Duration {
 
 func (w *World) bad(rng *rand.Rand) {
 	n := w.nodes[rng.IntN(len(w.nodes))]
-	switch rng.IntN(16) {
+	switch rng.IntN(17) {
 	case 0:
 		w.crash(rng, n)
 	case 1:
@@ -67,6 +67,8 @@ func (w *World) bad(rng *rand.Rand) {
 		}
 	case 15:
 		w.lag(rng, n)
+	case 16:
+		w.lose(rng, n)
 	}
 }
 
@@ -94,6 +96,14 @@ func (w *World) lag(rng *rand.Rand, n *node) {
 		if o != n {
 			w.net.cut(o.ip, n.ip, d)
 		}
+	}
+}
+
+// lose takes a file away from a node that is down, and brings it back after the node
+// has tried to start: without the file it must find everything, or refuse.
+func (w *World) lose(rng *rand.Rand, n *node) {
+	if l := n.alive(); l != nil && l.order(end{"lost file", between(rng, 10*time.Millisecond, time.Second)}) {
+		w.count("fault lost file")
 	}
 }
 

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 	"github.com/holdfast-io/holdfast/server"
 	"github.com/holdfast-io/holdfast/server/api"
@@ -23,6 +25,7 @@ type node struct {
 	rng       *rand.Rand
 	snapshots uint64
 	disk      *simdisk.Disk // what the next start finds
+	whole     *simdisk.Disk // what it was before a file was lost; nil: it is whole
 
 	mu   sync.Mutex
 	life *life // nil: it is down
@@ -63,6 +66,11 @@ func (n *node) run() {
 	for {
 		l, err := n.start()
 		if err != nil {
+			if n.whole != nil && errors.Is(err, storage.ErrDamaged) {
+				n.w.count("a start without a file is refused")
+				n.disk, n.whole = n.whole, nil
+				continue
+			}
 			if !injected(err) {
 				n.w.violate("node %d does not start: %v", n.id, err)
 				return
@@ -75,7 +83,10 @@ func (n *node) run() {
 		n.set(l)
 		e := l.wait()
 		n.set(nil)
-		n.disk = l.end(e)
+		n.disk, n.whole = l.end(e), nil
+		if e.kind == "lost file" {
+			n.loseFile()
+		}
 		if !n.rest(e.down) {
 			return
 		}
@@ -91,6 +102,44 @@ func (n *node) rest(d time.Duration) bool {
 		return false
 	}
 }
+
+// loseFile takes one of the node's files away. A start that does not need it finds as
+// much as before.
+func (n *node) loseFile() {
+	names, err := n.disk.List("data")
+	if err != nil || len(names) == 0 {
+		return
+	}
+	before, err := n.found(n.disk)
+	if err != nil {
+		n.w.violate("node %d: its disk is unusable after an ordinary end: %v", n.id, err)
+		return
+	}
+	less := n.disk.Clone()
+	name := names[n.rng.IntN(len(names))]
+	_ = less.Remove("data/" + name) // it is there
+	_ = less.SyncDir("data")
+	if after, err := n.found(less); err == nil && after != before {
+		n.w.violate("node %d starts without %s, and has lost something: %+v, before %+v", n.id, name, after, before)
+		return
+	}
+	n.disk, n.whole = less, n.disk
+}
+
+// contents is how much a start finds.
+type contents struct{ last, term, vote uint64 }
+
+func (n *node) found(d *simdisk.Disk) (contents, error) {
+	s, rec, err := storage.Open(d.Clone(), "data", storage.Options{ClusterID: 7, NodeID: n.id, SegmentSize: segment})
+	if err != nil {
+		return contents{}, err
+	}
+	defer s.Close()
+	return contents{rec.Last, rec.HardState.Term, rec.HardState.Vote}, nil
+}
+
+// segment is the size of a log file.
+const segment = 64 << 10
 
 func (n *node) set(l *life) {
 	n.mu.Lock()
@@ -108,7 +157,7 @@ func (n *node) alive() *life {
 // start runs a node with its port.
 func (n *node) start() (*life, error) {
 	l := &life{n: n, m: n.w.net.machine(n.ip), files: newFiles(n.disk, n.rng), ended: make(chan struct{}), kill: make(chan end, 1)}
-	h := &host.Host{Files: l.files, SegmentSize: 64 << 10, Listen: l.m.listen, Dial: l.m.dial, Applied: l.applied}
+	h := &host.Host{Files: l.files, SegmentSize: segment, Listen: l.m.listen, Dial: l.m.dial, Applied: l.applied}
 	cfg := server.Config{Dir: "data", ClusterID: 7, ID: n.id, Founders: n.w.founders(), Listen: n.peer(), SnapshotEntries: n.snapshots}
 	host.Put(&cfg, h)
 	srv, err := server.New(cfg)

@@ -25,11 +25,40 @@ type speaker interface {
 	protocol() string
 	// add adds to a counter. A key, if there is one, makes a repeated call the same.
 	add(ctx context.Context, name string, amount int64, key string) (int64, error)
-	// lock takes a mutex; with try it does not wait.
-	lock(ctx context.Context, name string, try bool) (*grip, error)
+	// acquire takes a hold of any kind.
+	acquire(ctx context.Context, x want) (*grip, error)
+	// put writes a key, and set, swap and reserve do what their names say.
+	put(ctx context.Context, name, value, key string) error
+	set(ctx context.Context, name string, value int64) error
+	swap(ctx context.Context, name string, old, value int64) (bool, error)
+	reserve(ctx context.Context, name string, n uint64) (uint64, error)
+	// countDown counts a latch of so many down by one, open waits for it, and arrive
+	// waits for the other parties of a barrier.
+	countDown(ctx context.Context, name string, count int64) error
+	open(ctx context.Context, name string, count int64) error
+	arrive(ctx context.Context, name string, parties int64) error
 	// close ends the party's connections.
 	close()
 }
+
+// want is what is to be held.
+type want struct {
+	kind  kind
+	name  string
+	try   bool  // without waiting
+	lease int64 // the plain session that it hangs on; 0: one of its own
+}
+
+// kind is what can be held.
+type kind string
+
+const (
+	mutex     kind = "lock"
+	reader    kind = "read"
+	writer    kind = "write"
+	semaphore kind = "semaphore"
+	election  kind = "election"
+)
 
 // grip is a hold.
 type grip struct {
@@ -38,6 +67,14 @@ type grip struct {
 	holds func() bool
 	// release gives it back.
 	release func(ctx context.Context) error
+	// renew, upgrade, downgrade, proclaim, handOver and extend are nil where they make
+	// no sense. An upgrade is another grip, which takes the place of this one.
+	renew     func(ctx context.Context) error
+	upgrade   func(ctx context.Context) (*grip, error)
+	downgrade func(ctx context.Context) error
+	proclaim  func(ctx context.Context, value string) error
+	handOver  func(ctx context.Context, owner string) error
+	extend    func(ctx context.Context) error
 }
 
 const firstClient = 100
@@ -56,6 +93,9 @@ func (w *World) party(i uint64) *party {
 	}
 	return p
 }
+
+// owner is the name of one of the parties that use the Go API.
+func (w *World) owner(i int) string { return fmt.Sprint("go-", 3*i) }
 
 func (p *party) String() string { return fmt.Sprintf("client %d (%s)", p.id, p.protocol()) }
 
@@ -91,29 +131,4 @@ func (g *gopher) close()           { _ = g.s.Close() }
 
 func (g *gopher) add(ctx context.Context, name string, amount int64, _ string) (int64, error) {
 	return g.s.Counter(name).Add(ctx, amount)
-}
-
-func (g *gopher) lock(ctx context.Context, name string, try bool) (*grip, error) {
-	m := g.s.Mutex(name)
-	do := m.Acquire
-	if try {
-		do = m.TryAcquire
-	}
-	h, err := do(ctx)
-	return gripOf(h), err
-}
-
-// gripOf is a hold of the Go API.
-func gripOf(h *holdfast.Hold) *grip {
-	if h == nil {
-		return nil
-	}
-	return &grip{
-		token: uint64(h.Token()),
-		holds: func() bool {
-			d, ok := h.Deadline()
-			return h.Err() == nil && (!ok || time.Now().Before(d))
-		},
-		release: func(context.Context) error { return h.Release() },
-	}
 }

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,7 +39,8 @@ func (x *plain) conn() *grpc.ClientConn {
 	defer x.mu.Unlock()
 	addr := x.p.node()
 	if x.conns[addr] == nil {
-		c, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(x.p.m.dial))
+		c, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(x.p.m.dial),
+			grpc.WithDefaultCallOptions(grpc.WaitForReady(x.p.rng.IntN(3) > 0)))
 		if err != nil {
 			panic(err) // nothing is dialled yet
 		}
@@ -64,32 +66,17 @@ func (x *plain) add(ctx context.Context, name string, amount int64, key string) 
 	return r.GetValue(), wire.Error(err)
 }
 
-func (x *plain) lock(ctx context.Context, name string, try bool) (*grip, error) {
-	c, ttl, asked := pb.NewLockServiceClient(x.conn()), x.p.ttl(), time.Now()
-	r := &pb.LockRequest{Name: name, TtlMs: ttl.Milliseconds(), Owner: x.p.String()}
-	if try {
-		r.TimeoutMs = new(int64(0))
-	}
-	got, err := c.Lock(ctx, r)
-	if err != nil {
-		return nil, wire.Error(err)
-	}
-	if !got.Acquired {
-		return nil, errNotAcquired
-	}
-	return &grip{
-		token: uint64(got.FencingToken),
-		holds: until(asked, got.TtlMs),
-		release: func(ctx context.Context) error {
-			_, err := pb.NewLockServiceClient(x.conn()).Unlock(ctx, &pb.UnlockRequest{Name: name, FencingToken: got.FencingToken})
-			return wire.Error(err)
-		},
-	}, nil
+// lasting is the belief of a hold that lasts for some time from when it was asked for.
+type lasting struct{ end atomic.Int64 }
+
+func until(asked time.Time, ms int64) *lasting {
+	l := &lasting{}
+	l.renewed(asked, ms)
+	return l
 }
 
-// until is the belief of a hold that lasts so many milliseconds from when it was
-// asked for.
-func until(asked time.Time, ms int64) func() bool {
-	end := asked.Add(time.Duration(ms) * time.Millisecond)
-	return func() bool { return time.Now().Before(end) }
+func (l *lasting) renewed(asked time.Time, ms int64) {
+	l.end.Store(max(l.end.Load(), asked.Add(time.Duration(ms)*time.Millisecond).UnixNano()))
 }
+
+func (l *lasting) holds() bool { return time.Now().UnixNano() < l.end.Load() }

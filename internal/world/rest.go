@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -94,24 +93,4 @@ func (x *rester) add(ctx context.Context, name string, amount int64, key string)
 	}
 	r, err := x.post(ctx, "POST", "/v1/counters/"+name+":"+verb, body{"amount": amount}, key)
 	return r.number("value"), err
-}
-
-func (x *rester) lock(ctx context.Context, name string, try bool) (*grip, error) {
-	in, asked := body{"holder_id": x.p.String(), "ttl_ms": x.p.ttl().Milliseconds()}, time.Now()
-	if try {
-		in["timeout_ms"] = 0
-	}
-	got, err := x.post(ctx, "POST", "/v1/locks/"+name+":acquire", in, "")
-	if err != nil {
-		return nil, err
-	}
-	token := got.number("token")
-	return &grip{
-		token: uint64(token),
-		holds: until(asked, got.number("ttl_ms")),
-		release: func(ctx context.Context) error {
-			_, err := x.post(ctx, "POST", "/v1/locks/"+name+":release", body{"token": token}, "")
-			return err
-		},
-	}, nil
 }

@@ -2,8 +2,10 @@ package world
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -90,6 +92,37 @@ func (t *truth) find(p watch.Position) int {
 	return sort.Search(len(t.log), func(i int) bool { return place(&t.log[i]).Compare(p) >= 0 })
 }
 
+// happened reports whether something did.
+func (t *truth) happened(kind core.EventKind, verb core.Verb, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.log, func(e core.Event) bool { return e.Kind == kind && e.Verb == verb && e.Name == name })
+}
+
+// number is what a counter was last seen to be.
+func (t *truth) number(name string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := len(t.log) - 1; i >= 0; i-- {
+		if e := &t.log[i]; e.Kind == core.EventCounter && e.Name == name {
+			return int64(e.Number)
+		}
+	}
+	return 0
+}
+
+// recent is what last happened to a name; t is locked.
+func (t *truth) recent(name string) string {
+	var out []string
+	for i := len(t.log) - 1; i >= 0 && len(out) < 12; i-- {
+		if e := &t.log[i]; e.Name == name {
+			out = append(out, fmt.Sprintf("%d %s %s of %x by %d", e.Revision, e.Verb, e.Mode, e.Session[:4], e.Token))
+		}
+	}
+	slices.Reverse(out)
+	return strings.Join(out, ", ")
+}
+
 // claim follows who holds what, and checks each grant.
 func (t *truth) claim(e *core.Event) {
 	h := t.names[e.Namespace+"/"+e.Name]
@@ -101,16 +134,22 @@ func (t *truth) claim(e *core.Event) {
 	case core.VerbAcquired, core.VerbUpgraded:
 		t.grant(h, e)
 	case core.VerbDowngraded:
-		for i := range h.now {
-			if h.now[i].Token == e.Token {
-				h.now[i].Mode = core.Shared
-			}
-		}
+		h.downgraded(e)
 	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed, core.VerbRevoked:
 		if e.Verb == core.VerbRevoked && !t.ended[e.Session] {
 			return // its holder is yet to confirm it
 		}
 		h.now = slices.DeleteFunc(h.now, func(x core.Event) bool { return x.Token == e.Token })
+	}
+}
+
+// downgraded makes the one who holds it alone a reader. An upgrade that was given up
+// as it was granted goes back to the token of the reader that it was.
+func (h *holders) downgraded(e *core.Event) {
+	for i := range h.now {
+		if x := &h.now[i]; x.Session == e.Session && x.Mode == core.Exclusive {
+			x.Mode, x.Token = core.Shared, e.Token
+		}
 	}
 }
 
@@ -123,9 +162,12 @@ func (t *truth) grant(h *holders, e *core.Event) {
 		h.now = slices.DeleteFunc(h.now, func(x core.Event) bool { return x.Session == e.Session })
 	}
 	h.now = append(h.now, *e)
+	if e.Kind == core.EventSemaphore && len(h.now) > limit {
+		t.w.violate("%s: %d of %d are taken", e.Name, len(h.now), limit)
+	}
 	exclusive := slices.ContainsFunc(h.now, func(x core.Event) bool { return x.Mode == core.Exclusive })
 	if e.Kind != core.EventSemaphore && exclusive && len(h.now) > 1 {
-		t.w.violate("%s: %d holders, one of them alone, at %d", e.Name, len(h.now), e.Revision)
+		t.w.violate("%s: %d holders, one of them alone, at %d: %s", e.Name, len(h.now), e.Revision, t.recent(e.Name))
 	}
 	t.w.ledger.granted(e, h.now)
 }

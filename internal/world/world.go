@@ -70,19 +70,25 @@ type World struct {
 	truth  *truth
 	ledger *ledger
 	tally  *tally
+	marks  *marks
 	nodes  []*node
 	fate   dice // of snapshots on their way
 
 	// ctx ends with the load, which no call outlives that has a limit.
-	ctx     context.Context
-	stop    context.CancelFunc
-	over    chan struct{} // closed when nodes are to end
-	clients sync.WaitGroup
-	ending  sync.WaitGroup
+	ctx  context.Context
+	stop context.CancelFunc
+	// watching ends when the world has been judged.
+	watching context.Context
+	unwatch  context.CancelFunc
+	watchers sync.WaitGroup
+	over     chan struct{} // closed when nodes are to end
+	clients  sync.WaitGroup
+	ending   sync.WaitGroup
 
 	mu         sync.Mutex
 	counts     map[string]int
 	violations []string
+	spectators []*spectator
 }
 
 var worlds atomic.Uint32
@@ -99,6 +105,8 @@ func Run(o Options) Result {
 	w.heal()
 	w.quiesce()
 	w.judge()
+	w.unwatch()
+	w.watchers.Wait()
 	close(w.over)
 	w.ending.Wait()
 	return Result{Violations: w.violations, Simulated: time.Since(w.began), Counts: w.counts}
@@ -114,10 +122,12 @@ func newWorld(o Options) *World {
 		w.opts.Nodes = []int{1, 3, 3, 3, 3, 5}[rng.IntN(6)]
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
+	w.watching, w.unwatch = context.WithCancel(context.Background())
 	w.net = newNetwork(w.rng("net", 0))
 	w.net.transfer = w.transfer
 	w.fate.Rand = w.rng("fate", 0)
 	w.truth, w.ledger, w.tally = newTruth(w), newLedger(w), newTally(w)
+	w.marks = newMarks(w)
 	snapshots := uint64(30 + rng.IntN(300))
 	for i := range w.opts.Nodes {
 		w.nodes = append(w.nodes, newNode(w, uint64(i+1), snapshots))
