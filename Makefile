@@ -2,6 +2,7 @@
 GO       ?= go
 BUDGET   ?= 5m
 DATA     ?= $(CURDIR)/data
+SEED     ?= 1
 SIM_BUDGET ?= 10m
 SIM_FIRST  ?= 1000
 WORLD_BUDGET ?= 10m
@@ -16,7 +17,7 @@ PURE     := ./internal/core/... ./crdt/... ./guard/... ./limit/... ./internal/se
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check deps bench bench-peers bench-servers planted prove sim worlds proto
+.PHONY: help run tour test check deps bench bench-peers bench-servers planted mutate prove sim worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -66,6 +67,9 @@ bench-servers: bin/staticcheck ## measure the server beside etcd, ZooKeeper, Red
 
 planted: ## prove that the tests still catch the bugs they were written for
 	$(GO) run ./internal/planted
+
+mutate: ## change the code at random for BUDGET=5m, in the order of SEED=1, in PKG=internal/node/disk or all, and list what no test notices
+	nice -n 19 $(GO) run ./internal/mutate -budget $(BUDGET) -seed $(SEED) $(filter-out ./...,$(PKG))
 
 prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 	$(GO) run ./internal/measure prove -budget $(BUDGET)

@@ -65,6 +65,7 @@ var rooms = map[string]room{
 	"internal/host":                       {own: "internal/core", inside: true},
 	"internal/kthtrip":                    {own: ". driver", inside: true},
 	"internal/measure":                    {inside: true},
+	"internal/mutate":                     {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
 	"internal/node/admission":             {own: "internal/core", pure: true},
 	"internal/node/api":                   {own: "driver internal/convert internal/core internal/host internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf", inside: true},
