@@ -101,7 +101,7 @@ func (s *Server) node() replica.Config {
 	c := &s.cfg
 	return replica.Config{
 		ID: c.ID, Peer: c.Listen, Client: c.Client, Dir: s.disk.Directory(), Solo: c.Listen == "",
-		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Seconds: time.Now().Unix(),
+		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Trailing: c.host.Entries(), Seconds: time.Now().Unix(),
 		Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
 	}
 }

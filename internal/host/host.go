@@ -25,6 +25,9 @@ type Host struct {
 	// SegmentSize is the size of a log file in bytes; 0: the default of package
 	// storage.
 	SegmentSize int64
+	// Trailing is how many entries of its log a node keeps for others; 0: the default
+	// of package replica.
+	Trailing uint64
 	// Listen and Dial are the network, of TCP addresses.
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
@@ -72,6 +75,14 @@ func (h *Host) Dialer() func(ctx context.Context, addr string) (net.Conn, error)
 		return nil
 	}
 	return h.Dial
+}
+
+// Entries is Trailing.
+func (h *Host) Entries() uint64 {
+	if h == nil {
+		return 0
+	}
+	return h.Trailing
 }
 
 // Tell tells what a node has applied.

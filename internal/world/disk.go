@@ -101,7 +101,7 @@ func (f *files) cutSoon(n int) {
 // took sleeps as long as an operation takes, and longer while the disk is held.
 func (f *files) took(sync bool) {
 	f.mu.Lock()
-	d := time.Until(f.still)
+	d := max(time.Until(f.still), 0) + f.slow/4
 	if sync {
 		d = max(d, 0) + f.slow + 100*time.Microsecond + time.Duration(f.rng.Int64N(int64(2*time.Millisecond)))
 		if f.rng.IntN(400) == 0 {

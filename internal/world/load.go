@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -9,6 +10,9 @@ import (
 // load starts the clients.
 func (w *World) load() {
 	rng := w.rng("load", 0)
+	if rng.IntN(4) == 0 {
+		w.clients.Go(w.bulk)
+	}
 	for i := range uint64(3 + rng.IntN(4)) {
 		p := w.party(i)
 		w.clients.Go(p.run)
@@ -17,6 +21,19 @@ func (w *World) load() {
 		}
 	}
 }
+
+// bulk writes so much that a snapshot has many pieces.
+func (w *World) bulk() {
+	p := w.party(bulkClient)
+	defer p.close()
+	for i := range 40 {
+		c := w.begin(p.protocol(), "bulk put", "bulk", 30*time.Second)
+		c.answered(p.put(c.ctx, fmt.Sprintf("bulk/%d", i), strings.Repeat("x", 60<<10), ""))
+	}
+}
+
+// bulkClient is the number of the client that does so, by the Go API.
+const bulkClient = 12
 
 // firstWatcher is the number of the first client that only watches.
 const firstWatcher = 9

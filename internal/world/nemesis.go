@@ -59,7 +59,10 @@ func (w *World) bad(rng *rand.Rand) {
 	case 13:
 		w.powerSoon(rng, n)
 	case 14:
-		if rng.IntN(4) == 0 {
+		switch rng.IntN(4) {
+		case 1, 2:
+			w.slowLag(rng, n)
+		case 0:
 			w.count("fault all at once")
 			for _, n := range w.nodes {
 				w.crash(rng, n)
@@ -92,6 +95,24 @@ func (w *World) deafen(rng *rand.Rand) {
 func (w *World) lag(rng *rand.Rand, n *node) {
 	w.count("fault lag")
 	d := between(rng, 5*time.Second, 15*time.Second)
+	for _, o := range w.nodes {
+		if o != n {
+			w.net.cut(o.ip, n.ip, d)
+		}
+	}
+}
+
+// slowLag makes the disk of a node so slow that its own snapshot takes long, and cuts
+// the way to it, so that it needs one of the leader meanwhile.
+func (w *World) slowLag(rng *rand.Rand, n *node) {
+	l := n.alive()
+	if l == nil {
+		return
+	}
+	w.count("fault slow disk that lags")
+	l.files.slowDown(between(rng, 50*time.Millisecond, 500*time.Millisecond))
+	d := between(rng, 3*time.Second, 8*time.Second)
+	time.AfterFunc(2*d, func() { l.files.slowDown(0) })
 	for _, o := range w.nodes {
 		if o != n {
 			w.net.cut(o.ip, n.ip, d)

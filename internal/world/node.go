@@ -157,7 +157,7 @@ func (n *node) alive() *life {
 // start runs a node with its port.
 func (n *node) start() (*life, error) {
 	l := &life{n: n, m: n.w.net.machine(n.ip), files: newFiles(n.disk, n.rng), ended: make(chan struct{}), kill: make(chan end, 1)}
-	h := &host.Host{Files: l.files, SegmentSize: segment, Listen: l.m.listen, Dial: l.m.dial, Applied: l.applied}
+	h := &host.Host{Files: l.files, SegmentSize: segment, Trailing: n.snapshots / 5, Listen: l.m.listen, Dial: l.m.dial, Applied: l.applied}
 	cfg := server.Config{Dir: "data", ClusterID: 7, ID: n.id, Founders: n.w.founders(), Listen: n.peer(), SnapshotEntries: n.snapshots}
 	host.Put(&cfg, h)
 	srv, err := server.New(cfg)

@@ -63,7 +63,7 @@ func (s *spectator) end() {
 
 // ofMine: an event that the watcher is to see.
 func (s *spectator) ofMine(e *core.Event) bool {
-	return e.Namespace == "default" && strings.HasPrefix(e.Name, s.prefix) && (e.Kind != core.EventSession || s.prefix == "")
+	return place(e).Compare(s.from) >= 0 && e.Namespace == "default" && strings.HasPrefix(e.Name, s.prefix) && (e.Kind != core.EventSession || s.prefix == "")
 }
 
 // sees compares an event with the truth.
@@ -75,7 +75,7 @@ func (s *spectator) sees(e *driver.Event) {
 	s.w.count("watch event")
 	log, at := s.w.truth.log, watch.Position{Revision: uint64(e.Revision), Ordinal: e.Ordinal}
 	if s.fresh && at.Revision+1 == s.from.Revision && e.Ordinal > 0 { // what takes no revision
-		s.next = s.w.truth.find(at)
+		s.from, s.next = at, s.w.truth.find(at)
 	}
 	s.fresh = false
 	for s.next < len(log) && !s.ofMine(&log[s.next]) {
