@@ -18,15 +18,40 @@ import (
 // mutant is one small change of one file.
 type mutant struct {
 	pkg, file  string // from the root of the module
+	clause     string // the package's name in its files
 	name       string // the same as long as the lines around it are
 	what       string // the change, in one line
 	start, end int    // the part of the file to replace
-	text       string // what to put there
+	text       string // what to put there; sign stands for "this mutant is on"
 }
 
-// apply is the file's text with the change made.
-func (m mutant) apply(src []byte) []byte {
-	return slices.Concat(src[:m.start], []byte(m.text), src[m.end:])
+// sign stands in a mutant's text for the condition that switches it on.
+const sign = "\x00"
+
+// overlaps reports whether two mutants cannot be in the same program.
+func (m mutant) overlaps(o mutant) bool {
+	return m.file == o.file && m.start < o.end && o.start < m.end
+}
+
+// apply is the file's text with its mutants in it, each with its place in all,
+// from 1 on, as its number.
+func apply(src []byte, file string, all []mutant) []byte {
+	type numbered struct {
+		mutant
+		n int
+	}
+	var here []numbered
+	for i, m := range all {
+		if m.file == file {
+			here = append(here, numbered{m, i + 1})
+		}
+	}
+	slices.SortFunc(here, func(a, b numbered) int { return b.start - a.start })
+	for _, m := range here {
+		code := strings.ReplaceAll(m.text, sign, fmt.Sprintf("(%s == %d)", switchName, m.n))
+		src = slices.Concat(src[:m.start], []byte(code), src[m.end:])
+	}
+	return src
 }
 
 // draw puts the mutants in the order of the seed, without those that need no
@@ -113,7 +138,7 @@ func findFile(pkg, file string, src []byte) ([]mutant, error) {
 		if !ok || fn.Body == nil || forPeople[fn.Name.Name] {
 			continue
 		}
-		s := finder{src: src, base: fset.File(f.FileStart).Base(), pkg: pkg, file: file, fn: funcName(fn)}
+		s := finder{src: src, base: fset.File(f.FileStart).Base(), pkg: pkg, file: file, clause: f.Name.Name, fn: funcName(fn)}
 		s.body(fn.Type, fn.Body)
 		all = append(all, s.found...)
 	}
@@ -147,22 +172,33 @@ func funcName(f *ast.FuncDecl) string {
 
 // finder collects the mutants of one function.
 type finder struct {
-	src           []byte
-	base          int // of the file's positions
-	pkg, file, fn string
-	found         []mutant
+	src               []byte
+	base              int // of the file's positions
+	pkg, file, clause string
+	fn                string
+	found             []mutant
 }
 
-// add notes the change of from…to into text.
-func (s *finder) add(kind string, from, to token.Pos, text string) {
-	start, end := int(from)-s.base, int(to)-s.base
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", s.around(start, end), s.src[start:end], text))
+// add notes the change of the node from into text: in the program it stands at
+// the place of the node at, as code.
+func (s *finder) add(kind string, from span, text string, at ast.Node, code string) {
+	old := s.src[from.start:from.end]
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", s.around(from.start, from.end), old, text))
+	place := s.span(at)
 	s.found = append(s.found, mutant{
-		pkg: s.pkg, file: s.file, start: start, end: end, text: text,
+		pkg: s.pkg, file: s.file, clause: s.clause, start: place.start, end: place.end, text: code,
 		name: strings.Join([]string{s.pkg, s.fn, kind, hex.EncodeToString(sum[:4])}, " "),
-		what: oneLine(string(s.src[start:end])) + " => " + oneLine(text),
+		what: oneLine(string(old)) + " => " + oneLine(text),
 	})
 }
+
+// span is a part of the file.
+type span struct{ start, end int }
+
+func (s *finder) span(n ast.Node) span { return span{int(n.Pos()) - s.base, int(n.End()) - s.base} }
+
+// code is the text of a node.
+func (s *finder) code(n ast.Node) string { return string(s.src[s.span(n).start:s.span(n).end]) }
 
 // around is the change's own lines with one before and one after.
 func (s *finder) around(start, end int) string {

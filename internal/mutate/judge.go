@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,16 @@ import (
 const (
 	slack = 4
 	spare = 10 * time.Second
+)
+
+// most is how many mutants one program has.
+const most = 100
+
+// switchName is the variable with the number of the mutant that is on, and
+// switchEnv the environment variable that it comes from.
+const (
+	switchName = "mutantThatIsOn"
+	switchEnv  = "HOLDFAST_MUTANT"
 )
 
 // judge runs tests on mutants of the tree at root.
@@ -38,17 +49,75 @@ func newJudge(root string, tests map[string][]string) (*judge, error) {
 
 func (j *judge) close() { os.RemoveAll(j.tmp) }
 
-// judge runs the tests that are to notice the mutant, until one does.
-func (j *judge) judge(ctx context.Context, m mutant) (line, error) {
-	overlay, err := j.overlay(m)
-	if err != nil {
-		return line{}, err
+// cut takes mutants that can be in one program off the list: those of the first
+// one's package that do not overlap.
+func cut(list []mutant) (batch, rest []mutant) {
+	for _, m := range list {
+		fits := len(batch) < most && (len(batch) == 0 || m.pkg == batch[0].pkg)
+		for _, o := range batch {
+			fits = fits && !m.overlaps(o)
+		}
+		if fits {
+			batch = append(batch, m)
+		} else {
+			rest = append(rest, m)
+		}
 	}
+	return batch, rest
+}
+
+// judge compiles a batch into one program and tells the verdict on each mutant.
+// A batch that does not compile is halved until the mutant that is to blame is
+// alone.
+func (j *judge) judge(ctx context.Context, batch []mutant, tell func(mutant, line) error) error {
+	if err := j.overlay(batch); err != nil {
+		return err
+	}
+	compiled := map[string]bool{}
+	own := j.tests[batch[0].pkg][0]
+	if _, err := j.compile(ctx, own); err != nil {
+		return j.halve(ctx, batch, tell)
+	}
+	compiled[own] = true
+	for i, m := range batch {
+		l, err := j.verdict(ctx, m, i+1, compiled)
+		if err != nil {
+			return err
+		}
+		if err := tell(m, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *judge) halve(ctx context.Context, batch []mutant, tell func(mutant, line) error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if len(batch) == 1 {
+		return tell(batch[0], line{invalid, batch[0].what, ""})
+	}
+	half := len(batch) / 2
+	if err := j.judge(ctx, batch[:half], tell); err != nil {
+		return err
+	}
+	return j.judge(ctx, batch[half:], tell)
+}
+
+// verdict runs the tests that are to notice the mutant, until one does.
+func (j *judge) verdict(ctx context.Context, m mutant, n int, compiled map[string]bool) (line, error) {
 	for _, pkg := range j.tests[m.pkg] {
+		if !compiled[pkg] {
+			if out, err := j.compile(ctx, pkg); err != nil {
+				return line{}, errors.Join(ctx.Err(), fmt.Errorf("the tests of %s do not compile: %w\n%s", pkg, err, out))
+			}
+			compiled[pkg] = true
+		}
 		if err := j.measure(ctx, pkg); err != nil {
 			return line{}, err
 		}
-		l, err := j.try(ctx, pkg, overlay)
+		l, err := j.try(ctx, pkg, n)
 		if err != nil || l.verdict != survived {
 			l.what = m.what
 			return l, err
@@ -57,35 +126,44 @@ func (j *judge) judge(ctx context.Context, m mutant) (line, error) {
 	return line{survived, m.what, "?"}, nil
 }
 
-// overlay writes the changed file and what tells the go command to use it.
-func (j *judge) overlay(m mutant) (string, error) {
-	orig := filepath.Join(j.root, filepath.FromSlash(m.file))
-	src, err := os.ReadFile(orig)
+// overlay writes the changed files and what tells the go command to use them.
+func (j *judge) overlay(batch []mutant) error {
+	replace := map[string]string{}
+	add := func(file string, text []byte) error {
+		changed := filepath.Join(j.tmp, strings.ReplaceAll(file, "/", "_"))
+		replace[filepath.Join(j.root, filepath.FromSlash(file))] = changed
+		return os.WriteFile(changed, text, 0o644)
+	}
+	for _, m := range batch {
+		src, err := os.ReadFile(filepath.Join(j.root, filepath.FromSlash(m.file)))
+		if err != nil {
+			return err
+		}
+		if err := add(m.file, apply(src, m.file, batch)); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar %s, _ = strconv.Atoi(os.Getenv(%q))\n", batch[0].clause, switchName, switchEnv)
+	if err := add(batch[0].pkg+"/mutant_that_is_on.go", []byte(text)); err != nil {
+		return err
+	}
+	spec, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
-		return "", err
+		return err
 	}
-	changed, overlay := filepath.Join(j.tmp, "changed.go"), filepath.Join(j.tmp, "overlay.json")
-	spec, err := json.Marshal(map[string]map[string]string{"Replace": {orig: changed}})
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(changed, m.apply(src), 0o644); err != nil {
-		return "", err
-	}
-	return overlay, os.WriteFile(overlay, spec, 0o644)
+	return os.WriteFile(j.overlayPath(), spec, 0o644)
 }
 
-// measure runs a package's tests once without a mutant: they have to pass, and
-// their time bounds the time with one.
+func (j *judge) overlayPath() string { return filepath.Join(j.tmp, "overlay.json") }
+
+// measure runs a package's tests once with every mutant off: they have to pass,
+// and their time bounds the time with one on.
 func (j *judge) measure(ctx context.Context, pkg string) error {
 	if j.plain[pkg] != 0 {
 		return nil
 	}
-	if out, err := j.compile(ctx, pkg); err != nil {
-		return fmt.Errorf("%s does not compile without a mutant: %w\n%s", pkg, err, out)
-	}
 	began := time.Now()
-	out, err := j.run(ctx, pkg, 10*time.Minute)
+	out, err := j.run(ctx, pkg, 0, 10*time.Minute)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -96,12 +174,9 @@ func (j *judge) measure(ctx context.Context, pkg string) error {
 	return nil
 }
 
-// try compiles and runs one package's tests with the mutant.
-func (j *judge) try(ctx context.Context, pkg, overlay string) (line, error) {
-	if _, err := j.compile(ctx, pkg, "-overlay="+overlay); err != nil {
-		return line{verdict: invalid}, ctx.Err()
-	}
-	out, err := j.run(ctx, pkg, slack*j.plain[pkg]+spare)
+// try runs one package's tests with mutant n on.
+func (j *judge) try(ctx context.Context, pkg string, n int) (line, error) {
+	out, err := j.run(ctx, pkg, n, slack*j.plain[pkg]+spare)
 	switch {
 	case ctx.Err() != nil:
 		return line{}, ctx.Err()
@@ -113,23 +188,25 @@ func (j *judge) try(ctx context.Context, pkg, overlay string) (line, error) {
 	return line{verdict: killed, note: "by " + pkg + " " + failure(out)}, nil
 }
 
-// compile builds the package's test program.
-func (j *judge) compile(ctx context.Context, pkg string, flags ...string) ([]byte, error) {
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", j.program()}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
+// compile builds the package's test program with the batch in it.
+func (j *judge) compile(ctx context.Context, pkg string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+j.overlayPath(), "-o", j.program(pkg), "./"+pkg)
 	cmd.Dir = j.root
 	return cmd.CombinedOutput()
 }
 
-func (j *judge) program() string { return filepath.Join(j.tmp, "tests") }
+func (j *judge) program(pkg string) string {
+	return filepath.Join(j.tmp, strings.ReplaceAll(pkg, "/", "_")+".test")
+}
 
 // run runs the test program where go test would. The program ends itself when
 // the time is over; it is stopped from outside only when it no longer can.
-func (j *judge) run(ctx context.Context, pkg string, limit time.Duration) ([]byte, error) {
+func (j *judge) run(ctx context.Context, pkg string, n int, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+spare, errHangs)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, j.program(), "-test.failfast", "-test.timeout="+limit.String())
+	cmd := exec.CommandContext(ctx, j.program(pkg), "-test.failfast", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(j.root, pkg)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", switchEnv, n))
 	cmd.WaitDelay = spare
 	out, err := cmd.CombinedOutput()
 	if cause := context.Cause(ctx); cause != nil {

@@ -16,6 +16,8 @@ func (s *finder) body(typ *ast.FuncType, body *ast.BlockStmt) {
 			return false
 		case *ast.CallExpr:
 			return !onlyText(n)
+		case *ast.GenDecl:
+			return n.Tok != token.CONST
 		case *ast.ReturnStmt:
 			s.results(typ, n)
 		}
@@ -49,7 +51,7 @@ func (s *finder) negate(cond ast.Expr) {
 	if e, ok := cond.(*ast.BinaryExpr); cond == nil || ok && (e.Op == token.EQL || e.Op == token.NEQ) {
 		return
 	}
-	s.add("negate", cond.Pos(), cond.End(), "!("+string(s.src[int(cond.Pos())-s.base:int(cond.End())-s.base])+")")
+	s.add("negate", s.span(cond), "!("+s.code(cond)+")", cond, "("+sign+" != ("+s.code(cond)+"))")
 }
 
 // swaps are the operators that one change turns into another.
@@ -69,21 +71,33 @@ func (s *finder) operator(e *ast.BinaryExpr) {
 	if e.Op == token.LAND || e.Op == token.LOR {
 		kind = "logic"
 	}
-	s.add(kind, e.OpPos, e.OpPos+token.Pos(len(e.Op.String())), other.String())
+	at := int(e.OpPos) - s.base
+	s.either(kind, e, span{at, at + len(e.Op.String())}, other.String())
 	for _, side := range []ast.Expr{e.X, e.Y} {
 		if lit, ok := side.(*ast.BasicLit); ok && lit.Kind == token.INT {
-			s.byOne(lit)
+			s.byOne(e, lit)
 		}
 	}
 }
 
-func (s *finder) byOne(lit *ast.BasicLit) {
+// either is the expression with a part of it changed, or as it is.
+func (s *finder) either(kind string, e *ast.BinaryExpr, part span, text string) {
+	whole := s.span(e)
+	changed := string(s.src[whole.start:part.start]) + text + string(s.src[part.end:whole.end])
+	s.add(kind, part, text, e, "("+sign+" && ("+changed+") || !"+sign+" && ("+s.code(e)+"))")
+}
+
+// byOne moves an integer by one. Below zero it would not compile for unsigned
+// types.
+func (s *finder) byOne(e *ast.BinaryExpr, lit *ast.BasicLit) {
 	n, err := strconv.ParseInt(lit.Value, 0, 64)
 	if err != nil {
 		return
 	}
 	for _, moved := range []int64{n - 1, n + 1} {
-		s.add("by-one", lit.Pos(), lit.End(), strconv.FormatInt(moved, 10))
+		if moved >= 0 {
+			s.either("by-one", e, s.span(lit), strconv.FormatInt(moved, 10))
+		}
 	}
 }
 
@@ -91,9 +105,9 @@ func (s *finder) byOne(lit *ast.BasicLit) {
 func (s *finder) truth(id *ast.Ident) {
 	switch id.Name {
 	case "true":
-		s.add("truth", id.Pos(), id.End(), "false")
+		s.add("truth", s.span(id), "false", id, "(!"+sign+")")
 	case "false":
-		s.add("truth", id.Pos(), id.End(), "true")
+		s.add("truth", s.span(id), "true", id, sign)
 	}
 }
 
@@ -107,7 +121,9 @@ func (s *finder) results(typ *ast.FuncType, ret *ast.ReturnStmt) {
 		if id, ok := r.(*ast.Ident); ok && id.Name == "nil" || !nillable(types[i]) {
 			continue
 		}
-		s.add("nil", r.Pos(), r.End(), "nil")
+		whole, part := s.span(ret), s.span(r)
+		changed := string(s.src[whole.start:part.start]) + "nil" + string(s.src[part.end:whole.end])
+		s.add("nil", part, "nil", ret, "if "+sign+" { "+changed+" }; "+s.code(ret))
 	}
 }
 
@@ -142,20 +158,24 @@ func (s *finder) statements(list []ast.Stmt) {
 		switch st := st.(type) {
 		case *ast.ExprStmt:
 			if call, ok := st.X.(*ast.CallExpr); ok && !onlyText(call) && !locks(call) {
-				s.add("drop", st.Pos(), st.End(), "")
+				s.drop("drop", st)
 			}
 		case *ast.AssignStmt:
 			if st.Tok != token.DEFINE {
-				s.add("drop", st.Pos(), st.End(), "")
+				s.drop("drop", st)
 			}
 		case *ast.IncDecStmt:
-			s.add("drop", st.Pos(), st.End(), "")
+			s.drop("drop", st)
 		case *ast.DeferStmt:
 			if !locks(st.Call) {
-				s.add("undefer", st.Pos(), st.End(), "")
+				s.drop("undefer", st)
 			}
 		}
 	}
+}
+
+func (s *finder) drop(kind string, st ast.Stmt) {
+	s.add(kind, s.span(st), "", st, "if !"+sign+" { "+s.code(st)+" }")
 }
 
 // called is the name of what a call calls, and the package or variable before it.

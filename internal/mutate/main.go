@@ -4,8 +4,9 @@
 //
 //	go run ./internal/mutate [-budget 10m] [-seed 1] [-only text] [package…]
 //
-// A mutant is compiled in place of the file it changes (go test -overlay), so
-// the tree stays as it is. Its name is package, function, kind and a hash of the
+// Many mutants are compiled into one test program, each behind a condition, and
+// switched on one at a time; the changed files take the place of the true ones
+// (go test -overlay), so the tree stays as it is. A mutant's name is package, function, kind and a hash of the
 // lines around it: the name stays when code moves, so a run continues where the
 // last one stopped, on a later revision too.
 //
@@ -24,7 +25,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -62,6 +62,7 @@ type options struct {
 	seed   uint64
 	only   string // part of the names to judge; "": any
 	again  bool   // judge survivors without a reason, instead of new mutants
+	own    bool   // run no neighbour's tests
 }
 
 func main() {
@@ -70,6 +71,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "which order the mutants are drawn in")
 	flag.StringVar(&o.only, "only", "", "judge only mutants with this text in their names, whatever the record says of them")
 	flag.BoolVar(&o.again, "again", false, "judge anew the survivors without a reason")
+	flag.BoolVar(&o.own, "own", false, "run the package's own tests only; -again asks the neighbours later")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -102,6 +104,18 @@ func run(ctx context.Context, o options, packages []string) error {
 	return rec.write(recordPath)
 }
 
+// judges says which packages' tests to run.
+func (o options) judges() map[string][]string {
+	if !o.own {
+		return tests
+	}
+	own := map[string][]string{}
+	for pkg := range tests {
+		own[pkg] = []string{pkg}
+	}
+	return own
+}
+
 // known checks the packages' names, which may be written as ./dir; none means
 // all.
 func known(packages []string) ([]string, error) {
@@ -124,22 +138,24 @@ func known(packages []string) ([]string, error) {
 func judgeAll(ctx context.Context, o options, drawn []mutant, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, o.budget)
 	defer cancel()
-	j, err := newJudge(".", tests)
+	j, err := newJudge(".", o.judges())
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	for _, m := range drawn {
-		v, err := j.judge(ctx, m)
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	tell := func(m mutant, l line) error {
+		fmt.Printf("%-8s %s: %s %s\n", l.verdict, m.name, m.what, l.note)
+		rec[m.name] = l
+		return rec.write(recordPath)
+	}
+	for len(drawn) > 0 {
+		var batch []mutant
+		batch, drawn = cut(drawn)
+		err := j.judge(ctx, batch, tell)
+		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			return err
-		}
-		fmt.Printf("%-8s %s: %s %s\n", v.verdict, m.name, m.what, v.note)
-		rec[m.name] = v
-		if err := rec.write(recordPath); err != nil {
 			return err
 		}
 	}
