@@ -26,6 +26,9 @@ type room struct {
 	// pure rooms decide and do nothing else: no goroutine, channel, clock,
 	// random number or I/O.
 	pure bool
+	// plain rooms answer calls and know no protocol: no network and no HTTP. Of gRPC
+	// they know nothing either, since it is not in foreign.
+	plain bool
 	// inside: not meant for users, so it needs no Example.
 	inside bool
 }
@@ -68,8 +71,12 @@ var rooms = map[string]room{
 	"internal/mutate":                     {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
 	"internal/node/admission":             {own: "internal/core", pure: true},
-	"internal/node/api":                   {own: "driver internal/convert internal/core internal/host internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect github.com/prometheus/client_golang google.golang.org/grpc google.golang.org/protobuf", inside: true},
+	"internal/node/api":                   {own: "driver internal/host internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/node/relay server", foreign: "github.com/prometheus/client_golang google.golang.org/grpc", inside: true},
+	"internal/node/dialect/rest":          {own: "driver internal/core internal/node/admission internal/node/gateway internal/node/relay internal/wire proto/holdfast/v1", foreign: "google.golang.org/protobuf", inside: true},
+	"internal/node/dialect/rpc":           {own: "driver internal/node/admission internal/node/gateway internal/node/relay internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/node/disk":                  {own: "internal/core internal/node/replica internal/node/storage", foreign: "go.etcd.io/raft/v3"},
+	"internal/node/gateway":               {own: "driver internal/convert internal/core internal/node/admission internal/node/replica internal/session internal/watch internal/wire proto/holdfast/v1 server", foreign: "github.com/prometheus/client_golang google.golang.org/protobuf", inside: true, plain: true},
+	"internal/node/relay":                 {own: "internal/node/gateway internal/wire", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/node/replica":               {own: "internal/core internal/node/admission internal/session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"internal/node/storage":               {},
 	"internal/node/storage/simdisk":       {own: "internal/node/storage"},
@@ -191,6 +198,8 @@ func (r room) forbids(path string) string {
 			}
 		}
 		return "library packages use the standard library only"
+	case r.plain && (path == "net" || strings.HasPrefix(path, "net/")):
+		return "a plain room knows no protocol"
 	case r.pure && !pureStd[path]:
 		return "a pure room has no use for it"
 	}

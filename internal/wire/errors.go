@@ -81,12 +81,74 @@ func KindOf(e *driver.Error) string {
 	return ""
 }
 
+// Told is an error that another node has told: it is passed on as it came.
+type Told struct {
+	Status *status.Status
+	means  error
+}
+
+// Tell is what another node has told.
+func Tell(err error) error {
+	st, e := status.Convert(err), toError(err)
+	f := FailureOf(st)
+	e.Op, e.Name = f.GetOp(), f.GetName()
+	return &Told{st, e}
+}
+
+func (t *Told) Error() string { return t.means.Error() }
+
+// Unwrap is what it means.
+func (t *Told) Unwrap() error { return t.means }
+
+// StatusOf is an error as callers by gRPC get it; leader is where they find the leader,
+// if this node does not lead and cannot serve them. An error of ours says itself what
+// became of the call, also if its cause is the status that a way to the leader ended
+// with.
+func StatusOf(err error, leader string) *status.Status {
+	st := statusOf(err)
+	f := FailureOf(st)
+	if st.Code() != codes.Unavailable || f.GetLeader() != "" || leader == "" {
+		return st
+	}
+	f.Leader = leader
+	if told, err := status.New(st.Code(), st.Message()).WithDetails(f); err == nil {
+		return told
+	}
+	return st
+}
+
+func statusOf(err error) *status.Status {
+	if told, ok := errors.AsType[*Told](err); ok {
+		return told.Status
+	}
+	if _, ours := errors.AsType[*driver.Error](err); !ours {
+		if st, ok := status.FromError(err); ok {
+			return st
+		}
+	}
+	return Status(err)
+}
+
+// FailureOf is the detail of a status; empty if it has none.
+func FailureOf(st *status.Status) *pb.Failure {
+	for _, d := range st.Details() {
+		if f, ok := d.(*pb.Failure); ok {
+			return f
+		}
+	}
+	return &pb.Failure{}
+}
+
 // Error is what a status means to a caller; nil stays nil. A status without a
 // Failure comes from the way, not from a Holdfast server.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
+	return toError(err)
+}
+
+func toError(err error) *driver.Error {
 	st := status.Convert(err)
 	e := &driver.Error{Kind: kindOf(st.Code()), Err: errors.New(st.Message())}
 	for _, d := range st.Details() {

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/session"
+	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -63,7 +65,7 @@ func FuzzHTTP(f *testing.F) {
 		if w.Code == http.StatusInternalServerError {
 			t.Errorf("%s %s %q: %d %s", method, path, body, w.Code, w.Body)
 		}
-		if (restHandler{s}).serves(r) && r.URL.EscapedPath() != "/v1/watch" && !json.Valid(w.Body.Bytes()) {
+		if strings.HasPrefix(r.URL.EscapedPath(), "/v1/") && r.URL.EscapedPath() != "/v1/watch" && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s %s %q: no JSON: %s", method, path, body, w.Body)
 		}
 	})
@@ -87,8 +89,10 @@ func FuzzTxn(f *testing.F) {
 		if proto.Unmarshal(b, &r) != nil {
 			return
 		}
-		out, err := s.plain.checked(t.Context(), &r, func(ctx context.Context, _ any) (any, error) { return kvService{gateway: s.plain}.Txn(ctx, &r) })
-		if st := s.plain.status(err); err != nil && httpCode(st) == http.StatusInternalServerError {
+		out, err := s.rpc.Call(t.Context(), pb.KVService_Txn_FullMethodName, &r, func(ctx context.Context, _ any) (any, error) {
+			return gateway.Keys{Gateway: s.gateway}.Txn(ctx, &r)
+		})
+		if err != nil && wire.HTTPCode(err) == http.StatusInternalServerError {
 			t.Errorf("%v: %v", &r, err)
 		}
 		if err == nil && out.(*pb.TxnResponse).Header == nil {

@@ -114,13 +114,13 @@ func TestQuotaOfKeysAndNamespaces(t *testing.T) {
 	if k := must[*pb.GetResponse](t)(kv.Get(r.ctx, &pb.GetRequest{Key: "k"})).Kv; k.GetVersion() != 2 {
 		t.Errorf("a refused transaction has done its half: %v", k)
 	}
-	r.want(200, "POST", "/v1/counters/n:add", "", api.NamespaceHeader, "second")
-	out := r.want(429, "POST", "/v1/counters/n:add", "", api.NamespaceHeader, "third")
+	r.want(200, "POST", "/v1/counters/n:add", "", "Holdfast-Namespace", "second")
+	out := r.want(429, "POST", "/v1/counters/n:add", "", "Holdfast-Namespace", "third")
 	if !strings.Contains(out["error"].(string), "--max-namespaces") {
 		t.Errorf("HTTP says %v", out)
 	}
-	r.want(200, "GET", "/v1/counters/n", "", api.NamespaceHeader, "third") // looking makes none
-	r.want(200, "POST", "/v1/counters/n:add", "", api.NamespaceHeader, "second")
+	r.want(200, "GET", "/v1/counters/n", "", "Holdfast-Namespace", "third") // looking makes none
+	r.want(200, "POST", "/v1/counters/n:add", "", "Holdfast-Namespace", "second")
 }
 
 // A node that has all the calls it takes refuses with a time to come back, in

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/host"
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
 )
 
 // Config says how a node is served. The zero value is a plain port on loopback.
@@ -62,9 +62,9 @@ func init() { host.Accept(func(c *Config, h *host.Host) { c.host = h }) }
 
 // What Calls, Waits and Streams are by default.
 const (
-	DefaultCalls   = 8192
-	DefaultWaits   = 32_768
-	DefaultStreams = 4096
+	DefaultCalls   = gateway.DefaultCalls
+	DefaultWaits   = gateway.DefaultWaits
+	DefaultStreams = gateway.DefaultStreams
 )
 
 func (c Config) filled() Config {
@@ -112,8 +112,9 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 		return err
 	}
 	cfg = cfg.filled()
-	svc.plain.limit(cfg.Calls, cfg.Waits, cfg.Streams)
-	svc.plain.relay.secure(&cfg)
+	svc.gateway.Limit(cfg.Calls, cfg.Waits, cfg.Streams)
+	svc.relay.Limit(cfg.Streams)
+	svc.relay.Secure(cfg.Relay, cfg.RelayCAs, cfg.host.Dialer())
 	p := newPort(ln, cfg.TLS, cfg.Peek)
 	rpc, alive := svc.grpcServer(cfg.Peek, cfg.Streams)
 	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
@@ -127,14 +128,14 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	case <-svc.node.Done():
 	}
 	alive.Shutdown()
-	svc.plain.drain() // while this node can still withdraw what they waited for
+	svc.gateway.Drain() // while this node can still withdraw what they waited for
 	svc.handOver(cfg.Grace)
 	p.close()
 	p.stop(rpc, web, admin, cfg.Grace)
 	for range cap(ended) {
 		<-ended
 	}
-	svc.plain.close()
+	svc.gateway.Close()
 	return svc.node.Err()
 }
 
@@ -190,29 +191,14 @@ func (s *Service) deposed(ctx context.Context) bool {
 	return false
 }
 
-// moreStreams is how many calls a connection carries beside those that stay: they
-// come and go, and who finds no place waits for one.
-const moreStreams = 4096
-
 // grpcServer is the gRPC side of the port.
 func (s *Service) grpcServer(peek time.Duration, streams int) (*grpc.Server, *health.Server) {
-	rpc := grpc.NewServer(
-		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(arrivedUnary), grpc.StreamInterceptor(arrivedStream),
-		grpc.MaxHeaderListSize(maxHeader), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(uint32(streams+moreStreams)),
-		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
-	s.Register(rpc)
+	server := s.rpc.Server(peek, streams, maxHeader)
 	alive := health.NewServer()
-	healthpb.RegisterHealthServer(rpc, alive)
-	reflection.Register(rpc)
-	return rpc, alive
+	healthpb.RegisterHealthServer(server, alive)
+	reflection.Register(server)
+	return server, alive
 }
-
-// maxBatch is the longest message of a session stream; plain requests have a
-// limit of their own.
-const maxBatch = 16 << 20
 
 // maxHeader is how many bytes of metadata or headers a call may have.
 const maxHeader = 16 << 10

@@ -73,28 +73,34 @@ func stoppable(t *testing.T) (rigs []*rig, pid int) {
 		t.Cleanup(func() { node.Close() })
 		rigs = append(rigs, serveOn(t, lns[i], node, api.Config{}))
 	}
-	for _, r := range rigs {
-		r.led(1)
-	}
+	led(rigs, 1)
 	return rigs, pid
 }
 
-// led waits until a node leads, as this one sees it, and has it lead if it does not.
-// It leaves the nodes time to elect one: asking without a pause would take the
+// led waits until a node leads, as all of these see it; if one of these leads it hands
+// over. It leaves the nodes time to elect one: asking without a pause would take the
 // processors from them.
-func (r *rig) led(id uint64) {
-	r.t.Helper()
-	for ; ; <-time.After(50 * time.Millisecond) {
-		st := must[replica.Status](r.t)(r.node.Status(r.ctx))
-		switch {
-		case st.Leader == id:
-			return
-		case st.Serving:
-			if err := r.node.Transfer(r.ctx, id); err != nil {
-				r.t.Fatal(err)
+func led(rigs []*rig, id uint64) {
+	for agreed := 0; agreed < len(rigs); <-time.After(50 * time.Millisecond) {
+		agreed = 0
+		for _, r := range rigs {
+			if r.sees(id) {
+				agreed++
 			}
 		}
 	}
+}
+
+// sees reports whether a node leads, as this one sees it, and has it lead if this does.
+func (r *rig) sees(id uint64) bool {
+	r.t.Helper()
+	st := must[replica.Status](r.t)(r.node.Status(r.ctx))
+	if st.Serving {
+		if err := r.node.Transfer(r.ctx, id); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return st.Leader == id
 }
 
 func signal(t *testing.T, pid int, s syscall.Signal) {

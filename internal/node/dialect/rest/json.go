@@ -1,0 +1,124 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+)
+
+// decode reads a request; no body is an empty one. It is stricter than package json,
+// which would store another text than the caller sent: text that is not UTF-8 is
+// refused, and so is a field that the call does not have in exactly these letters, or
+// that is given twice.
+func decode(body []byte, in any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	if err := checkText(body); err != nil {
+		return err
+	}
+	if err := checkFields(body, reflect.TypeOf(in).Elem()); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, in); err != nil {
+		return notTheJSON(err)
+	}
+	return nil
+}
+
+func notTheJSON(err error) error {
+	return gateway.Invalid("", "the body is not the JSON that this call takes: %v", err)
+}
+
+// checkText refuses JSON whose text package json would replace.
+func checkText(body []byte) error {
+	if !utf8.Valid(body) {
+		return gateway.Invalid("", "the body is not valid UTF-8: give other bytes in base64, where the call takes that")
+	}
+	if at := loneSurrogate(body); at >= 0 {
+		return gateway.Invalid("", "the body has half of a surrogate pair at byte %d, which is no character: escape both halves", at)
+	}
+	return nil
+}
+
+// loneSurrogate is where JSON escapes one half of a surrogate pair alone; -1: nowhere.
+func loneSurrogate(body []byte) int {
+	for i := 0; i < len(body); i++ {
+		if body[i] != '\\' {
+			continue
+		}
+		first, ok := escaped(body[i:])
+		switch {
+		case !ok:
+			i++ // another escape, of one character
+		case !utf16.IsSurrogate(first):
+			i += 5
+		default:
+			second, _ := escaped(body[min(i+6, len(body)):])
+			if utf16.DecodeRune(first, second) == utf8.RuneError {
+				return i
+			}
+			i += 11
+		}
+	}
+	return -1
+}
+
+// escaped is the code unit that JSON escapes at its beginning, as \uXXXX.
+func escaped(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n), err == nil
+}
+
+// checkFields refuses JSON that is no object of a call's fields, each at most once.
+func checkFields(body []byte, of reflect.Type) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil {
+		return notTheJSON(err)
+	} else if t != json.Delim('{') {
+		return gateway.Invalid("", "the body has to be a JSON object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if err := checkField(d, of, seen); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return notTheJSON(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return gateway.Invalid("", "something follows the JSON of the body")
+	}
+	return nil
+}
+
+// checkField reads one field.
+func checkField(d *json.Decoder, of reflect.Type, seen map[string]bool) error {
+	t, err := d.Token()
+	if err != nil {
+		return notTheJSON(err)
+	}
+	name, _ := t.(string) // of an object
+	if _, ok := fieldOf(of, name); !ok {
+		return gateway.Invalid("", "unknown field %q: see /openapi.json, where names are written as they have to be", gateway.Clip(name))
+	}
+	if seen[name] {
+		return gateway.Invalid("", "%q is given twice: give it once", name)
+	}
+	seen[name] = true
+	var value json.RawMessage
+	if err := d.Decode(&value); err != nil {
+		return notTheJSON(err)
+	}
+	return nil
+}

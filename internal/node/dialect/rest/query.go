@@ -1,0 +1,59 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+)
+
+// request is the JSON of a call: its body, or what stands behind the ? of its path.
+// Both at once would have one of them ignored.
+func (r *route) request(body []byte, query url.Values) ([]byte, error) {
+	switch {
+	case len(query) == 0:
+		return body, nil
+	case len(body) > 0:
+		return nil, gateway.Invalid("", "there is a body and something behind the ? of the path: give one")
+	}
+	fields := map[string]json.RawMessage{}
+	for name, values := range query {
+		t, ok := fieldOf(r.in, name)
+		switch {
+		case !ok:
+			return nil, gateway.Invalid("", "%q behind the ? of the path is nothing that this call takes: see /openapi.json", gateway.Clip(name))
+		case len(values) > 1:
+			return nil, gateway.Invalid("", "%q is given %d times behind the ? of the path: give it once", name, len(values))
+		case !utf8.ValidString(values[0]):
+			return nil, gateway.Invalid("", "%q behind the ? of the path is not valid UTF-8", name)
+		}
+		fields[name] = jsonOf(t, values[0])
+	}
+	return json.Marshal(fields)
+}
+
+// fieldOf is the type of a field of a body.
+func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return f.Type, true
+		}
+	}
+	return nil, false
+}
+
+// jsonOf is a text as JSON: of a number or truth value as it stands, if it is one,
+// so that decoding says what is wrong with it.
+func jsonOf(t reflect.Type, text string) json.RawMessage {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.String && t.Kind() != reflect.Slice && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, _ := json.Marshal(text) // of a string
+	return quoted
+}

@@ -1,0 +1,54 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/node/admission"
+)
+
+// Every short path has its place in the order of an overload.
+func TestEveryRouteHasAClass(t *testing.T) {
+	for i := range routes {
+		r := &routes[i]
+		if gives := r.verb == "release" || r.verb == "renew" || r.verb == "resign"; gives != (r.class() == admission.Keep) &&
+			r.kind != "leases" && r.verb != "downgrade" && r.verb != "hand-over" {
+			t.Errorf("%s %s is of class %s", r.method, r.path(), r.class())
+		}
+	}
+}
+
+// Which short paths may happen twice, without and with an idempotency key.
+func TestRepeatable_Routes(t *testing.T) {
+	for path, want := range map[string][2]bool{ // without and with a key
+		"GET /v1/locks/x": {true, true}, "POST /v1/locks/x:acquire {}": {false, true}, `POST /v1/locks/x:acquire {"lease_id":5}`: {false, false},
+		"POST /v1/locks/x:acquire?lease_id=5 ": {false, false}, `POST /v1/locks/x:acquire {"lea\u0073e_id":5}`: {false, false},
+		"POST /v1/locks/x:release {}": {false, false}, "POST /v1/locks/x:renew {}": {true, true}, "POST /v1/counters/x:add {}": {false, true},
+		"PUT /v1/kv/x {}": {false, true}, "DELETE /v1/kv/x ": {false, true}, "DELETE /v1/leases/5 ": {false, false},
+		"POST /v1/leases/:open {}": {false, true}, "POST /v1/leases/5:open {}": {false, false}, "POST /v1/leases/5:keep {}": {true, true},
+		"POST /v1/barriers/x:arrive {}": {false, false}, "POST /v1/latches/x:wait {}": {false, false},
+	} {
+		method, rest, _ := strings.Cut(path, " ")
+		where, body, _ := strings.Cut(rest, " ")
+		for i, key := range []string{"", "k"} {
+			r := mustRequest(t, method, where)
+			rt, name, err := find(method, r.URL.EscapedPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := rt.repeatable(key != "", name, r.URL.Query(), []byte(body)); got != want[i] {
+				t.Errorf("%s with key %q: %v", path, key, got)
+			}
+		}
+	}
+}
+
+func mustRequest(t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://localhost"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

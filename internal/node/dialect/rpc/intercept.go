@@ -1,0 +1,119 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/wire"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// around is a registrar that puts the gateway's door before every call, on any gRPC
+// server.
+type around struct {
+	grpc.ServiceRegistrar
+	s *Services
+}
+
+// RegisterService is of grpc.ServiceRegistrar.
+func (a around) RegisterService(d *grpc.ServiceDesc, impl any) {
+	c := *d
+	c.Methods, c.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	for i := range c.Methods {
+		c.Methods[i].Handler = a.method(c.Methods[i].Handler)
+	}
+	for i := range c.Streams {
+		c.Streams[i].Handler = a.stream("/"+d.ServiceName+"/"+c.Streams[i].StreamName, c.Streams[i].Handler)
+	}
+	a.ServiceRegistrar.RegisterService(&c, impl)
+}
+
+func (a around) method(handle grpc.MethodHandler) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
+		if outer == nil {
+			return handle(srv, ctx, dec, a.s.unary)
+		}
+		return handle(srv, ctx, dec, func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return outer(ctx, r, info, func(ctx context.Context, r any) (any, error) { return a.s.unary(ctx, r, info, next) })
+		})
+	}
+}
+
+func (a around) stream(method string, handle grpc.StreamHandler) grpc.StreamHandler {
+	return func(srv any, ss grpc.ServerStream) error { return a.s.streaming(method, srv, ss, handle) }
+}
+
+// unary is around every plain gRPC call.
+func (s *Services) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	out, err := s.Call(ctx, info.FullMethod, r, handle)
+	st := s.status(err)
+	if ms := wire.FailureOf(st).GetRetryAfterMs(); ms > 0 {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
+	}
+	return out, st.Err()
+}
+
+// Call brings a request through the door; handle answers it here.
+func (s *Services) Call(ctx context.Context, method string, r any, handle func(context.Context, any) (any, error)) (any, error) {
+	return s.g.Through(ctx, gateway.CallOf(method, r, metadataOf(ctx), connOf(ctx)), func(ctx context.Context) (any, error) {
+		if m, ok := r.(proto.Message); ok && proto.Size(m) > gateway.MaxRequest {
+			return nil, gateway.ErrTooLarge
+		}
+		return handle(ctx, r)
+	}, s.relay.Ask(method, r))
+}
+
+// connOf is the connection of a call; nil: it is not known.
+func connOf(ctx context.Context) any {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr
+	}
+	return nil
+}
+
+// metadataOf reads metadata by name.
+func metadataOf(ctx context.Context) func(string) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return func(name string) string {
+		if v := md.Get(name); len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+}
+
+// streaming is around every gRPC stream.
+func (s *Services) streaming(method string, srv any, ss grpc.ServerStream, handle grpc.StreamHandler) error {
+	c := gateway.CallOf(method, nil, metadataOf(ss.Context()), connOf(ss.Context()))
+	err := s.g.Stay(ss.Context(), c, func(ctx context.Context) error {
+		return handle(srv, calledStream{ss, ctx, method != pb.SessionStream_Attach_FullMethodName})
+	})
+	return s.status(err).Err()
+}
+
+// calledStream is a stream whose caller is known.
+type calledStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	plain bool // its messages are requests like others
+}
+
+// RecvMsg refuses what is longer than a request may be.
+func (s calledStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil || !s.plain {
+		return err
+	}
+	if p, ok := m.(proto.Message); ok && proto.Size(p) > gateway.MaxRequest {
+		return gateway.ErrTooLarge
+	}
+	return nil
+}
+
+func (s calledStream) Context() context.Context { return s.ctx }

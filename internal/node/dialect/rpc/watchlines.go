@@ -1,0 +1,64 @@
+package rpc
+
+import (
+	"context"
+	"mime"
+	"net/http"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// watchLines serves WatchService/Watch to who asks in plain JSON, as every other
+// call: a line of JSON for each response. All else, which has envelopes, goes to
+// connect.
+func (s *Services) watchLines(connect http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" || r.Method != http.MethodPost {
+			connect.ServeHTTP(w, r)
+			return
+		}
+		out := &lines{w: w}
+		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
+		err := s.g.Stay(r.Context(), c, func(ctx context.Context) error { return s.watchTo(ctx, w, r, out) })
+		if err != nil && !out.begun {
+			_ = errorWriter.Write(w, r, s.connectError(err)) // who is gone needs no answer
+		}
+	})
+}
+
+// watchTo reads the request and runs it.
+func (s *Services) watchTo(ctx context.Context, w http.ResponseWriter, r *http.Request, out *lines) error {
+	body, err := takeBody(w, r)
+	if err != nil {
+		return err
+	}
+	var req pb.WatchRequest
+	if err := protojson.Unmarshal(body, &req); err != nil {
+		return gateway.Named(gateway.Invalid("", "the body is not the JSON that this call takes: %v", err), "watch", "")
+	}
+	return s.g.Follow(ctx, &req, out.send)
+}
+
+// lines are responses, one a line.
+type lines struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (l *lines) send(m *pb.WatchResponse) error {
+	line, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "application/x-ndjson")
+	}
+	if _, err := l.w.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.w).Flush()
+}

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// Admin is pb.AdminService.
+type Admin struct {
+	*Gateway
+}
+
+func (s Admin) ForceRelease(ctx context.Context, r *pb.ForceReleaseRequest) (*pb.ForceReleaseResponse, error) {
+	if err := CheckName(r.Name); err != nil {
+		return nil, Named(err, "force release", r.Name)
+	}
+	res, now, err := s.do(ctx, core.Command{Op: core.OpForce, Name: r.Name, Token: r.Token, Flags: atOnce(r.Now)})
+	if err != nil {
+		return nil, Named(err, "force release", r.Name)
+	}
+	return &pb.ForceReleaseResponse{Header: s.Header(ctx, res.Revision), UntilMs: convert.Left(now, res.Deadline).Milliseconds()}, nil
+}
+
+func atOnce(now bool) core.Flags {
+	if now {
+		return core.Now
+	}
+	return 0
+}
+
+func (s Admin) RevokeSession(ctx context.Context, r *pb.RevokeSessionRequest) (*pb.RevokeSessionResponse, error) {
+	if len(r.Session) != 16 {
+		return nil, Named(Invalid("", "a session has 16 bytes, not %d", len(r.Session)), "revoke session", "")
+	}
+	res, now, err := s.do(ctx, core.Command{Op: core.OpRevoke, Session: core.SessionID(r.Session), Flags: atOnce(r.Now)})
+	if err != nil {
+		return nil, Named(err, "revoke session", "")
+	}
+	return &pb.RevokeSessionResponse{Header: s.Header(ctx, res.Revision), UntilMs: convert.Left(now, res.Deadline).Milliseconds()}, nil
+}
+
+func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	st, err := s.s.Status(ctx)
+	if err != nil {
+		return nil, Named(err, "status", "")
+	}
+	out := &pb.StatusResponse{
+		Header: &pb.Header{ClusterId: s.s.ClusterID(), MemberId: st.ID, Revision: int64(st.Revision), RaftTerm: st.Term},
+		Leader: st.Leader, Serving: st.Serving, Applied: st.Applied, Snapshot: st.SnapshotIndex, Waiting: int64(st.Waiting),
+	}
+	for _, e := range st.Members.Endpoints {
+		out.Members = append(out.Members, &pb.Member{
+			Id: e.ID, PeerAddress: e.Peer, ClientAddress: e.Client, Learner: !slices.Contains(st.Members.Conf.GetVoters(), e.ID),
+		})
+	}
+	return out, nil
+}
+
+func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
+	c := replica.Change{Promote: r.Promote, Remove: r.Remove}
+	var err error
+	if c.Add, err = endpoints(r.Add); err != nil {
+		return nil, err
+	}
+	if c.Update, err = endpoints(r.Update); err != nil {
+		return nil, err
+	}
+	if err := s.s.Members(ctx, c); err != nil {
+		return nil, err
+	}
+	return &pb.ChangeMembersResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+}
+
+func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {
+	for _, m := range list {
+		if m.GetId() == 0 || m.GetPeerAddress() == "" {
+			return nil, Named(Invalid("", "a member needs a number and a peer_address"), "change members", "")
+		}
+		all = append(all, replica.Endpoint{ID: m.Id, Peer: m.PeerAddress, Client: m.ClientAddress})
+	}
+	return all, nil
+}
+
+func (s Admin) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	st, err := s.s.Status(ctx)
+	switch {
+	case err != nil:
+		return nil, Named(err, "move leader", "")
+	case !st.Leading:
+		return nil, driver.Errorf("move leader", "", driver.ErrUnavailable, "this node does not lead: ask the leader")
+	case !slices.Contains(st.Members.Conf.GetVoters(), r.Id):
+		return nil, Named(Invalid("", "%d is no voter of this group", r.Id), "move leader", "")
+	}
+	if err := s.s.Transfer(ctx, r.Id); err != nil {
+		return nil, Named(err, "move leader", "")
+	}
+	return &pb.MoveLeaderResponse{Header: s.Header(ctx, st.Revision)}, nil
+}
+
+// BackUp writes everything that the node knows.
+func (s Admin) BackUp(ctx context.Context, w io.Writer) error {
+	return Named(s.s.Backup(ctx, w), "backup", "")
+}

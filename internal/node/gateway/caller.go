@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"io/fs"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// The names of what a caller may say beside its request, as metadata or header.
+const (
+	HeaderNamespace = "holdfast-namespace"
+	HeaderKey       = "idempotency-key"
+)
+
+// The names of what nodes say to each other beside a request: that it was passed on and
+// goes no further; how many calls stay on a connection that is full; and that an earlier
+// leader may have done it, so that nobody may be told that it was not done.
+const (
+	HeaderRelayed = "holdfast-relayed"
+	HeaderCrowded = "holdfast-crowded"
+	HeaderTried   = "holdfast-tried"
+)
+
+// caller is what a call says beside its request.
+type caller struct {
+	namespace string
+	key       string // makes a repeated call the same call; "": none
+	// crowded is how many calls stay on the caller's connection to the node that has
+	// passed the call on, if there is no place for one more; 0: there is.
+	crowded int
+	// conn is the connection that the call shares with others; nil: it has its own.
+	conn any
+	// relayed: another node has passed the call on.
+	relayed bool
+	// beside is what the call says beside its request, by name.
+	beside func(name string) string
+	// earlier: a leader was asked before this one, and may have done it.
+	earlier bool
+	// tried is set when the node was asked for a change that may have happened.
+	tried *atomic.Bool
+}
+
+// note notes what became of a change that the node was asked for.
+func (c caller) note(err error) {
+	if c.tried != nil && !notDone(err) {
+		c.tried.Store(true)
+	}
+}
+
+// withdrawn notes that what was tried is taken back.
+func (c caller) withdrawn() {
+	if c.tried != nil {
+		c.tried.Store(false)
+	}
+}
+
+// changed: a change was asked for that may have happened.
+func (c caller) changed() bool { return c.earlier || c.tried != nil && c.tried.Load() }
+
+type callerKey struct{}
+
+// callerOf is the caller of a call.
+func callerOf(ctx context.Context) caller {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	if !ok {
+		c.namespace = defaultNamespace
+	}
+	return c
+}
+
+const defaultNamespace = "default"
+
+// Tried reports that an earlier leader may have done a call.
+func Tried(ctx context.Context) bool { return callerOf(ctx).earlier }
+
+// triedBefore is ctx of a call that a leader may have done.
+func triedBefore(ctx context.Context) context.Context {
+	c := callerOf(ctx)
+	c.earlier = true
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Beside is what a call says beside its request; "": nothing of that name.
+func Beside(ctx context.Context, name string) string {
+	if c := callerOf(ctx); c.beside != nil {
+		return c.beside(name)
+	}
+	return ""
+}
+
+// withCaller reads what a call says beside its request.
+func withCaller(ctx context.Context, beside func(name string) string, conn any) (context.Context, error) {
+	c := caller{
+		namespace: beside(HeaderNamespace), key: beside(HeaderKey), relayed: beside(HeaderRelayed) != "",
+		earlier: beside(HeaderTried) != "", conn: conn, beside: beside, tried: new(atomic.Bool),
+	}
+	c.crowded, _ = strconv.Atoi(beside(HeaderCrowded)) // absent: 0
+	if c.namespace == "" {
+		c.namespace = defaultNamespace
+	}
+	if err := checkNamespace(c.namespace); err != nil {
+		return ctx, err
+	}
+	if len(c.key) > MaxName {
+		return ctx, driver.Errorf("call", "", fs.ErrInvalid, "the idempotency key has %d bytes: at most %d are allowed", len(c.key), MaxName)
+	}
+	return context.WithValue(ctx, callerKey{}, c), nil
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// Limits of what one call may say.
+const (
+	MaxName    = 512
+	maxMeta    = 4 << 10
+	MaxRequest = 64 << 10
+	MaxTTL     = 24 * time.Hour
+	maxTimeout = math.MaxInt32 // ms
+	defaultTTL = 30 * time.Second
+)
+
+// reserved is what namespaces of our own begin with.
+const reserved = replica.Reserved
+
+// ErrTooLarge: a request is longer than MaxRequest.
+var ErrTooLarge error = driver.Errorf("call", "", driver.ErrExhausted, "the request has more than %d bytes: split it", MaxRequest)
+
+// Invalid refuses a request that makes no sense.
+func Invalid(name, format string, args ...any) error {
+	return driver.Errorf("", Clip(name), fs.ErrInvalid, format, args...)
+}
+
+func checkNamespace(ns string) error {
+	if strings.HasPrefix(ns, reserved) {
+		return Invalid("", "namespaces that begin with %q are the server's own: choose another", reserved)
+	}
+	// Room for the server's own namespace beside it.
+	if bad := badName(ns, MaxName-len(registers)); bad != "" {
+		return Invalid("", "namespace: %s", bad)
+	}
+	return nil
+}
+
+// CheckName refuses a name before anything is done with it.
+func CheckName(name string) error {
+	if bad := badName(name, MaxName); bad != "" {
+		return Invalid("", "name: %s", bad)
+	}
+	return nil
+}
+
+func badName(name string, limit int) string {
+	switch {
+	case name == "":
+		return fmt.Sprintf("it is empty: give 1 to %d bytes", limit)
+	case len(name) > limit:
+		return fmt.Sprintf("it has %d bytes: at most %d are allowed", len(name), limit)
+	case !utf8.ValidString(name):
+		return "it is not valid UTF-8"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Sprintf("%q has a control character", name)
+	}
+	return ""
+}
+
+// CheckSpan turns milliseconds into a duration.
+func CheckSpan(what string, ms int64, limit time.Duration) (time.Duration, error) {
+	if ms < 0 || ms > limit.Milliseconds() {
+		return 0, Invalid("", "%s of %d ms is out of range: give 0 to %d", what, ms, limit.Milliseconds())
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// checkTTL turns a TTL in milliseconds into a duration, 0 into the default.
+func checkTTL(ms int64, least time.Duration) (time.Duration, error) {
+	if ms == 0 {
+		return max(defaultTTL, least), nil
+	}
+	if ms < least.Milliseconds() || ms > MaxTTL.Milliseconds() {
+		return 0, Invalid("", "a time to live of %d ms is out of range: give %d to %d", ms, least.Milliseconds(), MaxTTL.Milliseconds())
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func checkBytes(what string, b []byte) error {
+	if len(b) > maxMeta {
+		return Invalid("", "%s has %d bytes: at most %d are allowed", what, len(b), maxMeta)
+	}
+	return nil
+}

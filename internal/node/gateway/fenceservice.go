@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// Fences is pb.FenceService.
+type Fences struct {
+	*Gateway
+}
+
+// registers is the namespace of fenced registers beside each namespace: a
+// register is a key there, whose value begins with the token that wrote it.
+const registers = reserved + "registers."
+
+// inRegisters makes a call one about the registers of its namespace.
+func inRegisters(ctx context.Context) context.Context {
+	c := callerOf(ctx)
+	c.namespace = registers + c.namespace
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+func (s Fences) CheckToken(ctx context.Context, r *pb.CheckTokenRequest) (*pb.CheckTokenResponse, error) {
+	if err := CheckName(r.Name); err != nil {
+		return nil, Named(err, "check token", r.Name)
+	}
+	out := &pb.CheckTokenResponse{}
+	ns := callerOf(ctx).namespace
+	var revision uint64
+	err := s.look(ctx, func(m *core.Machine, _ int64) {
+		revision = m.Revision()
+		h, held := m.Holder(ns, r.Name, r.Token)
+		out.Held, out.Revoked = held, h.Revoked
+	})
+	if err != nil {
+		return nil, Named(err, "check token", r.Name)
+	}
+	out.Header = s.Header(ctx, revision)
+	return out, nil
+}
+
+// Write compares and writes in one transaction: values are compared as bytes, and
+// the token stands first in them, so that "not newer than token" is "less than
+// the next token". The first write of a register is one on its absence.
+func (s Fences) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.FenceWriteResponse, error) {
+	if r.Token == 0 || r.Token == math.MaxUint64 {
+		return nil, Named(Invalid("", "token %d is none that a hold can have", r.Token), "write register", r.Register)
+	}
+	value := append(binary.BigEndian.AppendUint64(nil, r.Token), r.Value...)
+	older := &pb.Compare{Key: r.Register, Target: pb.Compare_TARGET_VALUE, Relation: pb.Compare_RELATION_LESS, Value: binary.BigEndian.AppendUint64(nil, r.Token+1)}
+	absent := &pb.Compare{Key: r.Register}
+	for round := 0; ; round++ {
+		for _, condition := range []*pb.Compare{older, absent} {
+			res, revision, err := s.writeIf(ctx, round, condition, r.Register, value)
+			if err != nil {
+				return nil, err
+			}
+			if res.Succeeded {
+				return &pb.FenceWriteResponse{Header: s.Header(ctx, revision)}, nil
+			}
+			if kvs := res.Results[0].Kvs; len(kvs) > 0 && tokenIn(kvs[0].Value) > r.Token {
+				return nil, driver.Errorf("write register", r.Register, driver.ErrStale, "token %d has written it after token %d was granted: another holds it now", tokenIn(kvs[0].Value), r.Token)
+			}
+		}
+	}
+}
+
+// writeIf writes a register, or tells what is in it.
+func (g *Gateway) writeIf(ctx context.Context, round int, condition *pb.Compare, register string, value []byte) (*pb.TxnResponse, uint64, error) {
+	ctx = inRegisters(ctx)
+	c := callerOf(ctx)
+	if c.key != "" { // each transaction is a request of its own
+		c.key = fmt.Sprintf("%s %s %d", c.key, condition.Target, round)
+		ctx = context.WithValue(ctx, callerKey{}, c)
+	}
+	return g.txn(ctx, "write register", register, &pb.TxnRequest{
+		If:   []*pb.Compare{condition},
+		Then: []*pb.Op{{Op: &pb.Op_Put{Put: &pb.PutRequest{Key: register, Value: value}}}},
+		Else: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: register}}}},
+	})
+}
+
+func tokenIn(value []byte) uint64 {
+	if len(value) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
+func (s Fences) Read(ctx context.Context, r *pb.FenceReadRequest) (*pb.FenceReadResponse, error) {
+	res, revision, err := s.txn(inRegisters(ctx), "read register", r.Register, &pb.TxnRequest{Then: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: r.Register}}}}})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.FenceReadResponse{Header: s.Header(ctx, revision)}
+	if kvs := res.Results[0].Kvs; len(kvs) > 0 && len(kvs[0].Value) >= 8 {
+		out.Token, out.Value = tokenIn(kvs[0].Value), kvs[0].Value[8:]
+	}
+	return out, nil
+}

@@ -1,0 +1,236 @@
+// Package gateway answers the plain calls of a node, whatever dialect they come in:
+// leases that are kept by hand, waits, idempotency keys, and which node a call goes to.
+// Each call passes one door, [Gateway.Through], or [Gateway.Stay] if it stays for long.
+// It knows no protocol: the dialects beside it map gRPC and HTTP to its calls.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// Gateway turns plain calls into commands on sessions. A plain caller keeps no
+// stream: its leases are sessions that this node numbers the commands of, and
+// everything that hangs on no lease goes over a session of the gateway's own.
+type Gateway struct {
+	s     *server.Server
+	line  waitTable
+	memo  memo
+	meter *meter
+	gate  gate
+
+	tenures *tenures
+	label   func(error) string // what metrics call an outcome
+
+	mu     sync.Mutex
+	leases map[core.SessionID]*lease
+	plain  map[string]*lease // by namespace
+	ids    uint64            // of leases made here
+
+	// draining is closed when waits have to end, life ends with close.
+	draining chan struct{}
+	once     sync.Once
+	life     context.Context
+	end      context.CancelFunc
+	work     tasks
+}
+
+// New is the gateway of a node. Make one for each node: it keeps account of the calls
+// that wait. label is what metrics call an outcome.
+func New(s *server.Server, label func(error) string) *Gateway {
+	g := &Gateway{s: s, label: label, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
+	g.line.s = s
+	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
+	g.life, g.end = context.WithCancel(context.Background())
+	g.tenures = &tenures{s: s, life: g.life, patience: patience(s.MinTTL())}
+	g.Limit(DefaultCalls, DefaultWaits, DefaultStreams)
+	return g
+}
+
+// What Limit sets by default.
+const (
+	DefaultCalls   = 8192
+	DefaultWaits   = 32_768
+	DefaultStreams = 4096
+)
+
+// Limit sets how many calls there may be, of them waits, and waits on one connection.
+func (g *Gateway) Limit(calls, waits, streams int) { g.gate.limit(calls, waits, streams) }
+
+// Node is the node behind the gateway.
+func (g *Gateway) Node() *server.Server { return g.s }
+
+// Metrics are those of the node and of the calls that came through the door.
+func (g *Gateway) Metrics() prometheus.Gatherer { return g.meter.registry }
+
+// Drain ends all waits, and returns when they are withdrawn.
+func (g *Gateway) Drain() {
+	g.once.Do(func() { close(g.draining) })
+	g.work.wait()
+}
+
+// Close is the end, after Drain.
+func (g *Gateway) Close() {
+	g.work.wait()
+	g.end()
+	g.line.close()
+}
+
+// tasks counts waits, and what goes on after them.
+type tasks struct {
+	mu    sync.Mutex
+	n     int
+	empty *sync.Cond
+}
+
+func (t *tasks) add(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n += n; t.n == 0 && t.empty != nil {
+		t.empty.Broadcast()
+	}
+}
+
+func (t *tasks) wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.empty == nil {
+		t.empty = sync.NewCond(&t.mu)
+	}
+	for t.n > 0 {
+		t.empty.Wait()
+	}
+}
+
+// settle is how long the gateway itself tries to bring something to its end that
+// nobody waits for: the session's own end does it otherwise.
+const settle = 5 * time.Second
+
+// later runs f when its caller does not wait any more.
+func (g *Gateway) later(f func(ctx context.Context)) {
+	g.work.add(1)
+	go func() {
+		defer g.work.add(-1)
+		ctx, cancel := context.WithTimeout(g.life, settle)
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// lookAgain is how often a call that waits for a leader looks whether it is this node.
+const lookAgain = 50 * time.Millisecond
+
+// patiently repeats what certainly did not happen while the group has no leader, as
+// right after its start, or has this node for one by now.
+func (g *Gateway) patiently(ctx context.Context, f func() error) error {
+	err := f()
+	for waited := time.Duration(0); waited < g.tenures.patience; waited += lookAgain {
+		if !errors.Is(err, server.ErrNotLeader) || g.tenures.current().elsewhere() {
+			return err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone}
+		}
+		err = f()
+	}
+	return err
+}
+
+// submit runs a frame.
+func (g *Gateway) submit(ctx context.Context, f *core.Frame) (r core.Reply, err error) {
+	t := g.tenures.current()
+	if t.here {
+		var cancel context.CancelFunc
+		ctx, cancel = t.During(ctx)
+		defer cancel()
+	}
+	err = g.patiently(ctx, func() error {
+		r, err = g.s.Submit(ctx, f)
+		callerOf(ctx).note(err)
+		return err
+	})
+	if errors.Is(context.Cause(ctx), errIsolated) {
+		err = &driver.Error{Kind: driver.ErrUnavailable, Err: errIsolated}
+	}
+	return r, err
+}
+
+// look reads the machine.
+func (g *Gateway) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
+	return g.s.LookAt(ctx, f)
+}
+
+// read answers a command that changes nothing.
+func (g *Gateway) read(ctx context.Context, c core.Command) (r core.Result, now int64, err error) {
+	ns := callerOf(ctx).namespace
+	err = g.look(ctx, func(m *core.Machine, at int64) {
+		r, now = m.Read(ns, &c), at
+	})
+	if err == nil {
+		err = refusal(&r, now, nil)
+	}
+	return r, now, err
+}
+
+// do runs a command that hangs on no lease, with the caller's idempotency key if
+// it has one.
+func (g *Gateway) do(ctx context.Context, c core.Command) (core.Result, int64, error) {
+	if key := callerOf(ctx).key; key != "" {
+		return g.doKeyed(ctx, key, c)
+	}
+	reply, r, err := g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)
+	for errors.Is(err, errWindow) && ctx.Err() == nil { // many calls at the same time: there is room soon, or in the next session
+		reply, r, err = g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)
+	}
+	if err != nil {
+		return core.Result{}, 0, err
+	}
+	return r, reply.Now, refusal(&r, reply.Now, c.Wants)
+}
+
+// refusal is the error of a result; nil: it is none.
+func refusal(r *core.Result, now int64, wants []core.Want) error {
+	if r.Code == core.CodeOK || r.Code == core.CodeQueued {
+		return nil
+	}
+	e := convert.Refusal(r.Code, r.Text)
+	if r.Code == core.CodeHeld {
+		e.Holders, e.Waiting = convert.Holders(now, r.Holders, wants), int(r.Waiting)
+		e.RetryAfter = retryAfter(e.Holders)
+	}
+	return e
+}
+
+// retryAfter is when a try may do better: at the latest when a holder has to
+// renew, and before that after a second, since it may release at any time.
+func retryAfter(holders []driver.Claim) time.Duration {
+	d := time.Second
+	for i := range holders {
+		if left := holders[i].ExpiresIn; left > 0 {
+			d = min(d, left)
+		}
+	}
+	return d
+}
+
+// Header tells where an answer of that revision comes from.
+func (g *Gateway) Header(ctx context.Context, revision uint64) *pb.Header {
+	h := &pb.Header{ClusterId: g.s.ClusterID(), Revision: int64(revision)}
+	if st, err := g.s.Status(ctx); err == nil {
+		h.MemberId, h.RaftTerm = st.ID, st.Term
+	}
+	return h
+}

@@ -1,0 +1,422 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// wish is what a call wants to hold.
+type holdRequest struct {
+	want      core.Want
+	lease     int64 // 0: one of its own
+	owner     string
+	ttl       time.Duration // of its own lease
+	try       bool
+	wait      time.Duration // 0: unbounded
+	reentrant bool
+	value     []byte
+	maxHold   time.Duration
+	minHold   time.Duration
+	delay     time.Duration
+}
+
+// held is a hold.
+type held struct {
+	name     string
+	token    uint64
+	lease    int64
+	left     time.Duration // to its lease
+	ends     time.Duration // to its own end; 0: as its lease
+	revision uint64
+}
+
+func (h *held) message() *pb.Hold {
+	return &pb.Hold{Name: h.name, Token: h.token, LeaseId: h.lease, TtlMs: h.left.Milliseconds(), EndsInMs: h.ends.Milliseconds()}
+}
+
+// wishOf checks what a request says about its terms.
+func (g *Gateway) wishOf(want core.Want, t *pb.Terms) (w holdRequest, err error) {
+	w = holdRequest{want: want, lease: t.GetLeaseId(), owner: t.GetOwner(), value: t.GetMetadata()}
+	if err := CheckName(want.Name); err != nil {
+		return w, err
+	}
+	if err := w.patience(t.TimeoutMs); err != nil {
+		return w, err
+	}
+	if w.ttl, err = checkTTL(t.GetTtlMs(), g.s.MinTTL()); err != nil {
+		return w, err
+	}
+	if w.maxHold, err = CheckSpan("a max_hold_ms", t.GetMaxHoldMs(), MaxTTL); err != nil {
+		return w, err
+	}
+	if w.minHold, err = CheckSpan("a min_hold_ms", t.GetMinHoldMs(), MaxTTL); err != nil {
+		return w, err
+	}
+	if w.delay, err = CheckSpan("a delay_ms", t.GetDelayMs(), MaxTTL); err != nil {
+		return w, err
+	}
+	return w, w.check(t)
+}
+
+// patience sets how long to wait.
+func (w *holdRequest) patience(timeout *int64) error {
+	if timeout == nil {
+		return nil
+	}
+	if *timeout < 0 || *timeout > maxTimeout {
+		return Invalid(w.want.Name, "a timeout of %d ms is out of range: give 0 for one try, up to %d, or none to wait without bound", *timeout, int64(maxTimeout))
+	}
+	w.try, w.wait = *timeout == 0, time.Duration(*timeout)*time.Millisecond
+	return nil
+}
+
+func (w *holdRequest) check(t *pb.Terms) error {
+	switch {
+	case len(w.owner) > MaxName:
+		return Invalid(w.want.Name, "the owner has %d bytes: at most %d are allowed", len(w.owner), MaxName)
+	case w.lease < 0:
+		return Invalid(w.want.Name, "lease %d: numbers of leases are positive", w.lease)
+	case w.lease != 0 && t.GetTtlMs() != 0:
+		return Invalid(w.want.Name, "a ttl_ms of %d beside lease_id %d: the time to live is that of the lease", t.GetTtlMs(), w.lease)
+	case ofHold(w.lease):
+		return Invalid(w.want.Name, "lease %d belongs to the hold that it was opened for: grant one to share", w.lease)
+	}
+	return checkBytes("the metadata", w.value)
+}
+
+func (w *holdRequest) command() core.Command {
+	c := core.Command{
+		Op: core.OpAcquire, Wants: []core.Want{w.want}, Wait: int64(w.wait), Value: w.value,
+		MaxHold: int64(w.maxHold), MinHold: int64(w.minHold), Delay: int64(w.delay),
+	}
+	if w.try {
+		c.Flags |= core.Try
+	}
+	if w.reentrant {
+		c.Flags |= core.Reentrant
+	}
+	if w.lease != 0 {
+		c.Owner = w.owner // else its lease has it
+	}
+	return c
+}
+
+// acquire takes a hold, waiting as long as the wish and the call say.
+func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
+	for {
+		l, err := g.leaseFor(ctx, &w)
+		if err != nil {
+			return held{}, err
+		}
+		h, err := l.acquire(ctx, &w)
+		g.release(l)
+		if !errors.Is(err, errOutOfStep) {
+			return h, err
+		}
+	}
+}
+
+// errOutOfStep: another leader has numbered the commands of this lease; nothing
+// was done, and the lease has to be looked up anew.
+var errOutOfStep = errors.New("the lease is used through another leader")
+
+// leaseFor is the lease that a wish hangs on: the one it names, or a new one of
+// its own, which no other call uses.
+func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) {
+	if w.lease != 0 {
+		return g.lease(ctx, w.lease)
+	}
+	who := callerOf(ctx)
+	open := core.Command{Op: core.OpOpen, Flags: core.Fleeting, Namespace: who.namespace, TTL: int64(w.ttl), Owner: w.owner}
+	if who.key == "" {
+		return g.newLease(who.namespace, holdLease+g.newNumber(), open), nil
+	}
+	// The same key is the same lease, whose end is remembered, and the wish its
+	// first command: the machine does it once.
+	open.Flags, open.Meta = 0, fingerprint(w.command())
+	l := g.newLease(who.namespace, holdLease+keyNumber(who.key), open)
+	l.keyed = true
+	return l, nil
+}
+
+// acquire runs the wish on its lease.
+func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
+	f, err := l.numbered([]core.Command{w.command()})
+	if err != nil {
+		return held{}, err
+	}
+	seq := f.Commands[len(f.Commands)-1].Seq
+	reply, results, err := l.send(ctx, &f, 1)
+	if err != nil {
+		l.abandon(seq)
+		return held{}, err
+	}
+	if l.keyed {
+		if err := l.g.sameRequest(ctx, l.id, l.open.Meta); err != nil {
+			return held{}, err
+		}
+	}
+	r := results[0]
+	switch {
+	case outOfStep(r) && l.keyed:
+		return l.before(ctx, w)
+	case outOfStep(r):
+		return held{}, errOutOfStep
+	case r.Code == core.CodeNoSession && l.open == nil:
+		return held{}, noLease(l.number)
+	case r.Code == core.CodeQueued:
+		return l.await(ctx, w, &r)
+	case r.Code != core.CodeOK:
+		l.abandon(seq)
+		return held{}, refusal(&r, reply.Now, []core.Want{w.want})
+	}
+	l.settle(seq)
+	return held{
+		name: w.want.Name, token: r.Token, lease: l.number, revision: r.Revision,
+		left: convert.Left(reply.Now, reply.Deadline), ends: convert.Left(reply.Now, r.Deadline),
+	}, nil
+}
+
+// before finds the hold that a wish with a key got when it was made first, once
+// later commands have used its lease.
+func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) {
+	found := false
+	err = l.g.look(ctx, func(m *core.Machine, now int64) {
+		s, _ := m.SessionPage(l.id, core.Cursor{}, 0)
+		for i := range s.Claims {
+			c := &s.Claims[i]
+			found = true
+			h = held{name: c.Name, token: c.Token, lease: l.number, revision: c.Modified, left: convert.Left(now, s.Deadline), ends: convert.Left(now, c.Deadline)}
+		}
+	})
+	if err == nil && !found {
+		err = driver.Errorf("", w.want.Name, driver.ErrLost, "what was granted with this idempotency key has ended")
+	}
+	return h, err
+}
+
+// errDraining is told to those who wait when the node is about to stop.
+var errDraining = errors.New("the node is about to stop: ask another, or try again")
+
+// await waits for a queued claim. A lease that was opened for it is renewed
+// meanwhile.
+func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held, error) {
+	seq := r.Seq
+	x, err := l.g.line.add(ctx, l, seq, r.Revision)
+	if err != nil {
+		l.abandon(seq)
+		return held{}, err
+	}
+	defer l.g.line.remove(x)
+	resume, err := l.g.gate.rest(ctx)
+	if err != nil {
+		return held{}, l.takeBack(ctx, seq, err)
+	}
+	defer resume()
+	l.g.work.add(1)
+	defer l.g.work.add(-1)
+	l.g.meter.waiting.Inc()
+	defer l.g.meter.waiting.Dec()
+	renew := time.NewTicker(max(l.ttl/3, time.Millisecond))
+	defer renew.Stop()
+	for {
+		select {
+		case o := <-x.done:
+			return l.granted(ctx, w, seq, o)
+		case <-ctx.Done():
+			l.abandon(seq)
+			return held{}, &driver.Error{Kind: ctx.Err(), Err: context.Cause(ctx)}
+		case <-l.g.draining:
+			return held{}, l.takeBack(ctx, seq, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: errDraining})
+		case <-renew.C:
+			if w.lease == 0 {
+				_, _ = l.g.s.Renew(ctx, l.id, 0) // the stream tells if that was in vain
+			}
+		}
+	}
+}
+
+// granted answers what became of a claim. A grant counts as a keepalive of the
+// lease that was opened for it.
+func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outcome) (held, error) {
+	switch {
+	case o.err != nil:
+		return held{}, o.err
+	case o.row.Code == core.CodeNoSession || o.row.Code == core.CodeRevoked:
+		return held{}, driver.Errorf("", w.want.Name, driver.ErrLost, "lease %d ended while the call waited: it expired, or was revoked; grant a new one", l.number)
+	case o.row.State != core.ClaimGranted:
+		l.abandon(seq)
+		e := convert.Refusal(o.row.Code, "")
+		e.Holders = l.g.holders(ctx, l.ns, w.want.Name)
+		e.RetryAfter = retryAfter(e.Holders)
+		return held{}, e
+	}
+	h := held{name: w.want.Name, token: o.row.Token, lease: l.number, revision: o.row.Token}
+	var err error
+	if w.lease == 0 {
+		err = l.keep(ctx, &h, o.row.Deadline)
+	} else {
+		err = l.leftOf(ctx, &h, o.row.Deadline)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		l.abandon(seq)
+		return held{}, err
+	}
+	l.settle(seq)
+	return h, nil
+}
+
+// keep renews the lease of a hold.
+func (l *lease) keep(ctx context.Context, h *held, deadline int64) error {
+	r, err := l.g.s.Renew(ctx, l.id, 0)
+	if err == nil && r.Deadline == 0 {
+		err = &driver.Error{Kind: driver.ErrLost, Err: errors.New("its lease has ended meanwhile")}
+	}
+	h.left, h.ends = convert.Left(r.Now, r.Deadline), convert.Left(r.Now, deadline)
+	return err
+}
+
+// leftOf tells how much time a hold has.
+func (l *lease) leftOf(ctx context.Context, h *held, deadline int64) error {
+	return l.g.look(ctx, func(m *core.Machine, now int64) {
+		info, _ := m.Session(l.id)
+		h.left, h.ends = convert.Left(now, info.Deadline), convert.Left(now, deadline)
+	})
+}
+
+// abandon takes a wish back that nobody waits for, whatever has become of it. A
+// caller with an idempotency key may come back for it until its lease ends by itself.
+func (l *lease) abandon(seq uint64) {
+	if !l.keyed {
+		l.g.later(func(ctx context.Context) { _ = l.undo(ctx, seq) })
+	}
+}
+
+// takeBack takes a wish back before its caller is told why: err says that nothing was
+// done, which has to be so by then.
+func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	if l.keyed || l.undo(within, seq) != nil {
+		return Honest(ctx, err)
+	}
+	callerOf(ctx).withdrawn()
+	return err
+}
+
+// undo ends a lease that was opened for a wish alone, and settles the number of a wish
+// on another by its cancel: of a granted upgrade the shared claim stays.
+func (l *lease) undo(ctx context.Context, seq uint64) error {
+	if l.open != nil {
+		_, err := l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
+		return err
+	}
+	defer l.settle(seq)
+	_, _, err := l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
+	return err
+}
+
+// holders are who has a name now, as far as that can be told.
+func (g *Gateway) holders(ctx context.Context, ns, name string) (list []driver.Claim) {
+	_ = g.look(ctx, func(m *core.Machine, now int64) {
+		if r, ok := m.InspectPage(ns, name, core.Cursor{}, 16); ok {
+			list = convert.Claims(now, r.Holders)
+		}
+	})
+	return list
+}
+
+// owner finds the lease whose hold on a name has a token.
+func (g *Gateway) owner(ctx context.Context, name string, token uint64, kinds ...core.Kind) (*lease, core.ClaimInfo, error) {
+	if err := CheckName(name); err != nil {
+		return nil, core.ClaimInfo{}, err
+	}
+	if token == 0 {
+		return nil, core.ClaimInfo{}, Invalid(name, "the token is missing: give the one that the hold was granted with")
+	}
+	ns := callerOf(ctx).namespace
+	var claim core.ClaimInfo
+	err := g.look(ctx, func(m *core.Machine, _ int64) {
+		if c, ok := m.Holder(ns, name, token); ok && slices.Contains(kinds, c.Kind) {
+			claim = c
+		}
+	})
+	if err != nil {
+		return nil, claim, err
+	}
+	number, ours := leaseOf(ns, claim.Session)
+	switch {
+	case claim.Token == 0 || claim.Session == core.SessionID{}:
+		return nil, claim, notHeld(name, token)
+	case !ours:
+		return nil, claim, driver.Errorf("", name, fs.ErrPermission, "its holder keeps its session itself: only that, or force, can release it")
+	}
+	l, err := g.lease(ctx, number)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = notHeld(name, token)
+	}
+	return l, claim, err
+}
+
+func notHeld(name string, token uint64) error {
+	return driver.Errorf("", name, driver.ErrLost, "it is not held with token %d (any more): it may be another's by now", token)
+}
+
+// alter runs a command about a hold, on its lease.
+func (g *Gateway) alter(ctx context.Context, name string, token uint64, command func(core.ClaimInfo) core.Command, kinds ...core.Kind) (core.Result, error) {
+	for {
+		l, claim, err := g.owner(ctx, name, token, kinds...)
+		if err != nil {
+			return core.Result{}, err
+		}
+		c := command(claim)
+		commands := []core.Command{c}
+		if c.Op == core.OpRelease && ofHold(l.number) {
+			commands = append(commands, core.Command{Op: core.OpEnd, Namespace: l.ns})
+		}
+		reply, results, err := l.run(ctx, commands...)
+		g.release(l)
+		if err != nil {
+			return core.Result{}, err
+		}
+		if r := results[0]; !outOfStep(r) {
+			return r, refusal(&r, reply.Now, nil)
+		}
+	}
+}
+
+// GiveBack releases a hold by its token.
+func (g *Gateway) GiveBack(ctx context.Context, name string, token uint64, kinds ...core.Kind) (*pb.Header, error) {
+	r, err := g.alter(ctx, name, token, func(core.ClaimInfo) core.Command {
+		return core.Command{Op: core.OpRelease, Name: name, Token: token}
+	}, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	return g.Header(ctx, r.Revision), nil
+}
+
+// Renew keeps the lease of a hold by its token.
+func (g *Gateway) Renew(ctx context.Context, name string, token uint64, ttl time.Duration, kinds ...core.Kind) (time.Duration, error) {
+	l, _, err := g.owner(ctx, name, token, kinds...)
+	if err != nil {
+		return 0, err
+	}
+	g.release(l)
+	r, err := g.s.Renew(ctx, l.id, ttl)
+	if err == nil && r.Deadline == 0 {
+		err = driver.Errorf("", name, driver.ErrLost, "its lease has ended")
+	}
+	return convert.Left(r.Now, r.Deadline), err
+}

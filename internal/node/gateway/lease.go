@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
+)
+
+// A lease is named by a number, its session by 16 bytes: 8 that stand for the
+// namespace and say that it is a lease, and the number. So a lease can be told
+// from a session that a client keeps over a stream, which cannot take it by
+// attaching to it, and numbers of different namespaces never meet.
+func sessionOf(ns string, number int64) core.SessionID {
+	id := prefixOf(ns)
+	binary.BigEndian.PutUint64(id[8:], uint64(number))
+	return id
+}
+
+func prefixOf(ns string) (p core.SessionID) {
+	sum := sha256.Sum256([]byte("holdfast lease " + ns))
+	copy(p[:8], sum[:8])
+	return session.Reserve(p)
+}
+
+// leaseOf is the number of a lease; false: the session is none of that
+// namespace.
+func leaseOf(ns string, id core.SessionID) (int64, bool) {
+	p := prefixOf(ns)
+	if [8]byte(id[:8]) != [8]byte(p[:8]) {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(id[8:])), true
+}
+
+// Numbers from holdLease up to below 2·holdLease are those of leases that a lock
+// call opened for its hold alone: they end with it. All numbers made here are
+// safe in JSON.
+const holdLease = int64(1) << 52
+
+func ofHold(number int64) bool { return number >= holdLease && number < 2*holdLease }
+
+// newNumber makes the number of a lease. Numbers count up from a random one, so
+// that those of two lives of a node do not meet.
+func (g *Gateway) newNumber() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ids++
+	return max(1, int64(g.ids%uint64(holdLease)))
+}
+
+// lease numbers the commands of one session that is kept by hand.
+type lease struct {
+	g      *Gateway
+	ns     string
+	number int64
+	id     core.SessionID
+	ttl    time.Duration
+	// open is sent before every command; nil: the session is there.
+	open *core.Command
+	// keyed: it is made of an idempotency key, and its wish is number one.
+	keyed bool
+
+	mu     sync.Mutex
+	window uint64
+	next   uint64
+	unsure []uint64 // numbers whose results are wanted, in order
+	// orphans are waits that a call at an earlier leader left behind.
+	orphans []uint64
+	calls   int
+}
+
+// keepLeases is how many leases are remembered between calls; who is forgotten is
+// looked up again.
+const keepLeases = 10_000
+
+// lease finds a lease that exists in the caller's namespace. Release it.
+func (g *Gateway) lease(ctx context.Context, number int64) (*lease, error) {
+	ns := callerOf(ctx).namespace
+	id := sessionOf(ns, number)
+	if l := g.known(id); l != nil {
+		return l, nil
+	}
+	info, ok, err := g.survey(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || info.Namespace != ns {
+		return nil, noLease(number)
+	}
+	return g.remember(g.takeOver(ns, number, &info)), nil
+}
+
+// survey tells about a session and all that it waits for, in as many looks as that
+// takes.
+func (g *Gateway) survey(ctx context.Context, id core.SessionID) (info core.SessionInfo, ok bool, err error) {
+	for {
+		var page core.SessionInfo
+		err = g.look(ctx, func(m *core.Machine, _ int64) { page, ok = m.SessionPage(id, info.Next, 0) })
+		page.Waits = append(info.Waits, page.Waits...)
+		if info = page; err != nil || info.Next == (core.Cursor{}) {
+			return info, ok, err
+		}
+	}
+}
+
+func noLease(number int64) error {
+	return driver.Errorf("", "", fs.ErrNotExist, "there is no lease %d (any more): grant a new one", number)
+}
+
+// ranges counts the ranges of numbers that were begun in this process.
+var ranges atomic.Uint64
+
+// takeOver continues a session whose commands somebody else may have numbered:
+// nothing was ever accepted beyond the window, so what comes after it is new; and
+// of two that take over at the same time here, each has numbers of its own, and
+// the machine refuses the lower ones.
+func (g *Gateway) takeOver(ns string, number int64, info *core.SessionInfo) *lease {
+	next := max(info.Mark+info.Window, ranges.Add(1)<<20)
+	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next}
+	for i := range info.Waits {
+		l.orphans = append(l.orphans, info.Waits[i].Seq)
+	}
+	slices.Sort(l.orphans)
+	l.orphans = slices.Compact(l.orphans)
+	return l
+}
+
+// newLease is a lease that begins with its first command.
+func (g *Gateway) newLease(ns string, number int64, open core.Command) *lease {
+	return &lease{g: g, ns: ns, number: number, id: sessionOf(ns, number), ttl: time.Duration(open.TTL), open: &open, window: 1024, next: 1}
+}
+
+func (g *Gateway) known(id core.SessionID) *lease {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.leases[id]
+	if l != nil {
+		l.calls++
+	}
+	return l
+}
+
+// remember keeps a lease for the calls to come; if another call was faster, its
+// is taken.
+func (g *Gateway) remember(l *lease) *lease {
+	if ofHold(l.number) {
+		return l // its next use, if any, is its last
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if other := g.leases[l.id]; other != nil {
+		other.calls++
+		return other
+	}
+	if len(g.leases) >= keepLeases {
+		g.sweep()
+	}
+	l.calls++
+	g.leases[l.id] = l
+	return l
+}
+
+// sweep forgets the leases that nobody uses right now.
+func (g *Gateway) sweep() {
+	for id, l := range g.leases {
+		if l.calls == 0 {
+			delete(g.leases, id)
+		}
+	}
+}
+
+// release ends the use of a lease by a call.
+func (g *Gateway) release(l *lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l.calls--
+}
+
+// forget drops what is known of a lease, because it has ended or another leader
+// has numbered its commands meanwhile.
+func (g *Gateway) forget(l *lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leases[l.id] == l {
+		delete(g.leases, l.id)
+	}
+}
+
+// plainTTL is how long a session of the gateway outlives its last command.
+const plainTTL = time.Minute
+
+// plainLease is the gateway's own session of a namespace. It is opened with
+// every command, so that it need not be renewed, and its id is nobody else's.
+func (g *Gateway) plainLease(ns string) *lease {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.plain[ns]
+	if l == nil || l.full() {
+		if len(g.plain) >= keepLeases {
+			clear(g.plain)
+		}
+		g.ids++
+		l = g.newLease(ns, int64(g.ids%uint64(holdLease)), core.Command{
+			Op: core.OpOpen, Flags: core.Fleeting, Namespace: ns, TTL: int64(max(plainTTL, g.s.MinTTL())), Owner: "gateway",
+		})
+		sum := sha256.Sum256(l.id[:])
+		l.id = session.Reserve(core.SessionID(sum[:16])) // no lease that anybody can name
+		g.plain[ns] = l
+	}
+	return l
+}
+
+// full reports whether a lease has no numbers left until older calls end.
+func (l *lease) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next-l.mark() >= l.window
+}
+
+// mark is the lowest number whose result is wanted; l is locked.
+func (l *lease) mark() uint64 {
+	if len(l.unsure) > 0 {
+		return l.unsure[0]
+	}
+	return l.next
+}
+
+// errWindow: nothing was done.
+var errWindow = errors.New("too many calls of this lease are under way")
+
+func noRoom() error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: 100 * time.Millisecond, Err: errWindow}
+}
+
+// numbered makes a frame of commands and of what has to go before them.
+func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	orphans := min(len(l.orphans), 64)
+	if need := uint64(len(commands) + orphans); l.next+need-l.mark() > l.window {
+		return f, noRoom()
+	}
+	f = core.Frame{Session: l.id, Mark: l.mark()}
+	if l.open != nil {
+		f.Commands = append(f.Commands, *l.open)
+	}
+	for _, seq := range l.orphans[:orphans] {
+		f.Commands = append(f.Commands, core.Command{Op: core.OpCancel, Target: seq, Seq: l.next})
+		l.next++
+	}
+	l.orphans = l.orphans[orphans:]
+	for i := range commands {
+		c := commands[i]
+		if c.Op != core.OpEnd {
+			c.Seq = l.next
+			l.unsure = append(l.unsure, c.Seq)
+			l.next++
+		}
+		f.Commands = append(f.Commands, c)
+	}
+	return f, nil
+}
+
+// settle says that the results of numbers are not wanted any more.
+func (l *lease) settle(seqs ...uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsure = slices.DeleteFunc(l.unsure, func(n uint64) bool { return slices.Contains(seqs, n) })
+}
+
+// run sends commands and returns their results.
+func (l *lease) run(ctx context.Context, commands ...core.Command) (core.Reply, []core.Result, error) {
+	f, err := l.numbered(commands)
+	if err != nil {
+		return core.Reply{}, nil, err
+	}
+	reply, results, err := l.send(ctx, &f, len(commands))
+	for i := range f.Commands {
+		l.settle(f.Commands[i].Seq)
+	}
+	return reply, results, err
+}
+
+// runAlone is run for one command of a session that nobody else numbers: it has room
+// as soon as the results of other calls are taken.
+func (l *lease) runAlone(ctx context.Context, c core.Command) (core.Reply, core.Result, error) {
+	reply, results, err := l.run(ctx, c)
+	if err != nil {
+		return reply, core.Result{}, err
+	}
+	if results[0].Code == core.CodeWindow {
+		err = noRoom()
+	}
+	return reply, results[0], err
+}
+
+// send submits a frame and splits the results of its last n commands off. A
+// refused Open refuses them all.
+func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []core.Result, error) {
+	reply, err := l.g.submit(ctx, f)
+	if err != nil {
+		return reply, nil, err
+	}
+	if first := &reply.Results[0]; f.Commands[0].Op == core.OpOpen && first.Code != core.CodeOK {
+		return reply, nil, refusal(first, reply.Now, nil)
+	}
+	results := reply.Results[len(reply.Results)-n:]
+	if reply.Deadline == 0 || slices.ContainsFunc(results, outOfStep) {
+		l.g.forget(l)
+	}
+	return reply, results, nil
+}
+
+// outOfStep says that another leader has numbered the session's commands
+// meanwhile; nothing was done.
+func outOfStep(r core.Result) bool {
+	return r.Code == core.CodeForgotten || r.Code == core.CodeWindow
+}

@@ -1,0 +1,92 @@
+package gateway_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/node/dialect/rest"
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/node/relay"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// lonely is the gateway of a node that never hears of the others.
+func lonely(t *testing.T) *gateway.Gateway {
+	t.Helper()
+	var founders []replica.Endpoint
+	for i := range 3 {
+		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+	}
+	node, err := server.New(server.Config{Dir: t.TempDir(), ID: 1, Founders: founders, Listen: founders[0].Peer, Tick: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	g := gateway.New(node, func(error) string { return "" })
+	t.Cleanup(func() { g.Drain(); g.Close() })
+	return g
+}
+
+// Over HTTP the next leader is told that an earlier one may have done it.
+func TestTriedBefore(t *testing.T) {
+	g := lonely(t)
+	h := rest.New(g, relay.New(g))
+	var told []string
+	next := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" { // gRPC asks for a sign of life
+			told = append(told, r.Header.Get(gateway.HeaderTried))
+		}
+	}))
+	defer next.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "POST" {
+			return
+		}
+		told = append(told, r.Header.Get(gateway.HeaderTried))
+		g.Lead(server.Leader{ID: 8, Addr: next.Listener.Addr().String()})
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.Close()
+	}))
+	defer first.Close()
+	g.Lead(server.Leader{ID: 9, Addr: first.Listener.Addr().String()})
+	r := httptest.NewRequest("POST", "/v1/counters/n:add", strings.NewReader("{}"))
+	r.Header.Set(gateway.HeaderKey, "once")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != 200 || !slices.Equal(told, []string{"", "1"}) {
+		t.Errorf("two leaders were told %q: %d %s", told, w.Code, w.Body)
+	}
+}
+
+// A node that is asked as the next one, and does not lead or has no place, does not say
+// that nothing was done.
+func TestTriedBefore_Refused(t *testing.T) {
+	g := lonely(t)
+	h := rest.New(g, relay.New(g))
+	for what, code := range map[string]int{"it does not lead": 503, "it has no place": 429} {
+		if code == 429 {
+			g.Limit(1, 1, 1)
+		} else {
+			g.Limit(100, 100, 100)
+		}
+		for tried, want := range map[string]bool{"": true, "1": false} {
+			r := httptest.NewRequest("POST", "/v1/counters/n:add", strings.NewReader("{}"))
+			r.Header.Set(gateway.HeaderRelayed, "1")
+			r.Header.Set(gateway.HeaderTried, tried)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != code || strings.Contains(w.Body.String(), `"not_done":true`) != want {
+				t.Errorf("%s, asked as the next (%q): %d %s", what, tried, w.Code, w.Body)
+			}
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"sync/atomic"
+
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
+)
+
+// Proxy has the leader answer a request over HTTP to its caller itself; body is all of
+// the request's. There returns gateway.ErrPassed if it did.
+func (r *Relay) Proxy(w http.ResponseWriter, req *http.Request, body []byte) gateway.There {
+	return func(ctx context.Context, t *gateway.Tenure, _ int) (any, error) {
+		l, err := r.use(t)
+		if err != nil {
+			return nil, gateway.Unanswered(ctx, t, err, false)
+		}
+		defer r.leave(t, l)
+		during, cancel := t.During(ctx)
+		defer cancel()
+		if err := l.proxy(w, withBody(during, req, body), t); err != nil {
+			return nil, err
+		}
+		return nil, gateway.ErrPassed
+	}
+}
+
+// withBody is a request with its body, to be read once more.
+func withBody(ctx context.Context, req *http.Request, body []byte) *http.Request {
+	req = req.WithContext(ctx)
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return req
+}
+
+// quiet drops what net/http says about callers' mistakes: they are told.
+var quiet = log.New(io.Discard, "", 0)
+
+// proxy asks the leader; an error is still to be told.
+func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.Tenure) (err error) {
+	var sent atomic.Bool
+	during := req.Context()
+	p := httputil.ReverseProxy{
+		Transport: l.web, FlushInterval: -1, ErrorLog: quiet,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&l.url)
+			p.Out.Host = p.In.Host
+			p.Out.Header.Set(gateway.HeaderRelayed, "1")
+			if gateway.Tried(during) {
+				p.Out.Header.Set(gateway.HeaderTried, "1")
+			}
+			unrepeated(p.Out.Header)
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, cause error) {
+			err = gateway.Unanswered(during, t, cause, sent.Load())
+		},
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
+	p.ServeHTTP(w, req.WithContext(httptrace.WithClientTrace(during, trace)))
+	return err
+}
+
+// unrepeated writes the idempotency key so that the transport does not know it: it
+// would send a request with one again by itself, but not all of them may be.
+func unrepeated(h http.Header) {
+	if v := h.Get(gateway.HeaderKey); v != "" {
+		h.Del(gateway.HeaderKey)
+		h[gateway.HeaderKey] = []string{v}
+	}
+}
