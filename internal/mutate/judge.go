@@ -14,12 +14,9 @@ import (
 	"time"
 )
 
-// A run with a mutant may take slack times as long as one without, and spare on
-// top: other programs use the machine too.
-const (
-	slack = 4
-	spare = 10 * time.Second
-)
+// slack is how many times as long as without it a run with a mutant may take;
+// the judge's spare comes on top: other programs use the machine too.
+const slack = 4
 
 // most is how many mutants one program has.
 const most = 100
@@ -36,6 +33,7 @@ type judge struct {
 	root, tmp string
 	tests     map[string][]string      // by the mutant's package
 	plain     map[string]time.Duration // how long a package's tests take without a mutant
+	spare     time.Duration
 }
 
 func newJudge(root string, tests map[string][]string) (*judge, error) {
@@ -44,7 +42,7 @@ func newJudge(root string, tests map[string][]string) (*judge, error) {
 		return nil, err
 	}
 	tmp, err := os.MkdirTemp("", "mutate")
-	return &judge{root, tmp, tests, map[string]time.Duration{}}, err
+	return &judge{root, tmp, tests, map[string]time.Duration{}, 10 * time.Second}, err
 }
 
 func (j *judge) close() { os.RemoveAll(j.tmp) }
@@ -108,13 +106,7 @@ func (j *judge) halve(ctx context.Context, batch []mutant, tell func(mutant, lin
 // verdict runs the tests that are to notice the mutant, until one does.
 func (j *judge) verdict(ctx context.Context, m mutant, n int, compiled map[string]bool) (line, error) {
 	for _, pkg := range j.tests[m.pkg] {
-		if !compiled[pkg] {
-			if out, err := j.compile(ctx, pkg); err != nil {
-				return line{}, errors.Join(ctx.Err(), fmt.Errorf("the tests of %s do not compile: %w\n%s", pkg, err, out))
-			}
-			compiled[pkg] = true
-		}
-		if err := j.measure(ctx, pkg); err != nil {
+		if err := j.ready(ctx, pkg, compiled); err != nil {
 			return line{}, err
 		}
 		l, err := j.try(ctx, pkg, n)
@@ -124,6 +116,20 @@ func (j *judge) verdict(ctx context.Context, m mutant, n int, compiled map[strin
 		}
 	}
 	return line{survived, m.what, "?"}, nil
+}
+
+// ready compiles a package's tests, once for each batch, and measures them, once.
+func (j *judge) ready(ctx context.Context, pkg string, compiled map[string]bool) error {
+	if !compiled[pkg] {
+		if out, err := j.compile(ctx, pkg); err != nil {
+			return fmt.Errorf("the tests of %s do not compile: %w\n%s", pkg, err, out)
+		}
+		compiled[pkg] = true
+	}
+	if j.plain[pkg] != 0 {
+		return nil
+	}
+	return j.measure(ctx, pkg)
 }
 
 // overlay writes the changed files and what tells the go command to use them.
@@ -156,12 +162,9 @@ func (j *judge) overlay(batch []mutant) error {
 
 func (j *judge) overlayPath() string { return filepath.Join(j.tmp, "overlay.json") }
 
-// measure runs a package's tests once with every mutant off: they have to pass,
-// and their time bounds the time with one on.
+// measure runs a package's tests with every mutant off: they have to pass, and
+// their time bounds the time with one on.
 func (j *judge) measure(ctx context.Context, pkg string) error {
-	if j.plain[pkg] != 0 {
-		return nil
-	}
 	began := time.Now()
 	out, err := j.run(ctx, pkg, 0, 10*time.Minute)
 	if ctx.Err() != nil {
@@ -174,9 +177,26 @@ func (j *judge) measure(ctx context.Context, pkg string) error {
 	return nil
 }
 
-// try runs one package's tests with mutant n on.
+// try runs one package's tests with mutant n on. When they take too long, the
+// machine may have become slow since the tests were measured: then they are
+// measured and run again.
 func (j *judge) try(ctx context.Context, pkg string, n int) (line, error) {
-	out, err := j.run(ctx, pkg, n, slack*j.plain[pkg]+spare)
+	before := j.plain[pkg]
+	l, err := j.tryOnce(ctx, pkg, n)
+	if err != nil || l.verdict != timeout {
+		return l, err
+	}
+	if err := j.measure(ctx, pkg); err != nil {
+		return line{}, err
+	}
+	if j.plain[pkg] > 2*before {
+		return j.tryOnce(ctx, pkg, n)
+	}
+	return l, nil
+}
+
+func (j *judge) tryOnce(ctx context.Context, pkg string, n int) (line, error) {
+	out, err := j.run(ctx, pkg, n, slack*j.plain[pkg]+j.spare)
 	switch {
 	case ctx.Err() != nil:
 		return line{}, ctx.Err()
@@ -202,12 +222,12 @@ func (j *judge) program(pkg string) string {
 // run runs the test program where go test would. The program ends itself when
 // the time is over; it is stopped from outside only when it no longer can.
 func (j *judge) run(ctx context.Context, pkg string, n int, limit time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit+spare, errHangs)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+j.spare, errHangs)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, j.program(pkg), "-test.failfast", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(j.root, pkg)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", switchEnv, n))
-	cmd.WaitDelay = spare
+	cmd.WaitDelay = j.spare
 	out, err := cmd.CombinedOutput()
 	if cause := context.Cause(ctx); cause != nil {
 		return out, cause
