@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,6 +22,7 @@ type mutant struct {
 	clause     string // the package's name in its files
 	name       string // the same as long as the lines around it are
 	what       string // the change, in one line
+	line       int    // where it is now
 	start, end int    // the part of the file to replace
 	text       string // what to put there; sign stands for "this mutant is on"
 }
@@ -186,7 +188,7 @@ func (s *finder) add(kind string, from span, text string, at ast.Node, code stri
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", s.around(from.start, from.end), old, text))
 	place := s.span(at)
 	s.found = append(s.found, mutant{
-		pkg: s.pkg, file: s.file, clause: s.clause, start: place.start, end: place.end, text: code,
+		pkg: s.pkg, file: s.file, clause: s.clause, line: 1 + bytes.Count(s.src[:from.start], []byte("\n")), start: place.start, end: place.end, text: code,
 		name: strings.Join([]string{s.pkg, s.fn, kind, hex.EncodeToString(sum[:4])}, " "),
 		what: oneLine(string(old)) + " => " + oneLine(text),
 	})

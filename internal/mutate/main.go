@@ -144,7 +144,7 @@ func judgeAll(ctx context.Context, o options, drawn []mutant, rec record) error 
 	}
 	defer j.close()
 	tell := func(m mutant, l line) error {
-		fmt.Printf("%-8s %s: %s %s\n", l.verdict, m.name, m.what, l.note)
+		fmt.Printf("%-8s %s (%s:%d): %s %s\n", l.verdict, m.name, m.file, m.line, m.what, l.note)
 		rec[m.name] = l
 		return rec.write(recordPath)
 	}
