@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,9 +26,9 @@ func entriesOf(from, to uint64) (all []*raftpb.Entry) {
 }
 
 // life is what a node does with its directory: it founds a group, writes, makes a
-// snapshot, compacts, takes a leader's snapshot, and starts again. It ends with
-// the first error.
-func life(fsys storage.FS, p *parcel) (err error) {
+// snapshot, compacts and takes a leader's snapshot. It ends with the first error,
+// or when a step says nothing of a fault that it hit.
+func life(fsys storage.FS, p *parcel, hit func() bool) (err error) {
 	d, _, err := disk.Open(fsys, "data", options, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
 	if err != nil {
 		return err
@@ -38,8 +39,8 @@ func life(fsys storage.FS, p *parcel) (err error) {
 			return d.Write([]replica.Write{{ID: 1, Entries: entriesOf(2, 12), HardState: &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(12))}, Sync: true}})
 		},
 		func() error { return d.BeginSnapshot(replica.SnapshotMeta{Index: 8, Term: 1, Conf: p.node.Conf}) },
-		func() error { _, err := d.SaveChunk(replica.Chunk{Index: 8, Data: make([]byte, 100)}); return err },
-		func() error { _, err := d.SaveChunk(replica.Chunk{Index: 8, Last: true}); return err },
+		func() error { return save(d, replica.Chunk{Index: 8, Data: make([]byte, 100)}) },
+		func() error { return save(d, replica.Chunk{Index: 8, Last: true}) },
 		func() error { return d.Compact(8) },
 		func() error { return arrive(d, p) },
 		func() error {
@@ -53,8 +54,20 @@ func life(fsys storage.FS, p *parcel) (err error) {
 		if err := step(); err != nil {
 			return err
 		}
+		if hit() {
+			return errSilent
+		}
 	}
 	return nil
+}
+
+// save adds a chunk; the snapshot is saved with the last one, and not before.
+func save(d *disk.Disk, c replica.Chunk) error {
+	saved, err := d.SaveChunk(c)
+	if err == nil && saved != c.Last {
+		return errSilent
+	}
+	return err
 }
 
 // arrive takes a parcel to its end.
@@ -66,7 +79,10 @@ func arrive(d *disk.Disk, p *parcel) error {
 	if _, err := in.Write(p.body); err != nil {
 		return err
 	}
-	_, err = in.End(p.sum)
+	machine, err := in.End(p.sum)
+	if err == nil && machine == nil {
+		return errSilent
+	}
 	return err
 }
 
@@ -90,7 +106,17 @@ func later(fsys storage.FS) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Found(replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}})), d.Close())
+	if err := errors.Join(d.Found(replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}})), d.Close()); err != nil {
+		return err
+	}
+	d, rec, err := disk.Open(fsys, "data", options, replica.Joining(core.Config{}))
+	if err != nil {
+		return err
+	}
+	if rec.Snapshot.Index == 0 {
+		return errors.Join(errSilent, d.Close())
+	}
+	return d.Close()
 }
 
 // No failure of the disk goes unnoticed: whichever operation fails, the call that
@@ -98,19 +124,19 @@ func later(fsys storage.FS) error {
 func TestEveryFaultIsTold(t *testing.T) {
 	p := newParcel(t)
 	whole := simdisk.New()
-	must(t, life(whole, &p))
-	tellsAll(t, func(check func(simdisk.Op) error) error {
-		return life(&simdisk.Faults{FS: simdisk.New(), Check: check}, &p)
+	must(t, life(whole, &p, func() bool { return false }))
+	tellsAll(t, func(check func(simdisk.Op) error, hit func() bool) error {
+		return life(&simdisk.Faults{FS: simdisk.New(), Check: check}, &p, hit)
 	})
-	tellsAll(t, func(check func(simdisk.Op) error) error {
+	tellsAll(t, func(check func(simdisk.Op) error, _ func() bool) error {
 		return again(&simdisk.Faults{FS: whole.Clone(), Check: check}, &p)
 	})
-	tellsAll(t, func(check func(simdisk.Op) error) error {
+	tellsAll(t, func(check func(simdisk.Op) error, _ func() bool) error {
 		return later(&simdisk.Faults{FS: simdisk.New(), Check: check})
 	})
 	left := simdisk.New()
 	must(t, survivor(t, left))
-	tellsAll(t, func(check func(simdisk.Op) error) error {
+	tellsAll(t, func(check func(simdisk.Op) error, _ func() bool) error {
 		_, err := disk.ForceNewCluster(&simdisk.Faults{FS: left.Clone(), Check: check}, "survivor", anew("new", 0))
 		return err
 	})
@@ -130,7 +156,7 @@ func TestInstall_DropsOlder(t *testing.T) {
 }
 
 // tellsAll has each operation fail in turn.
-func tellsAll(t *testing.T, do func(check func(simdisk.Op) error) error) {
+func tellsAll(t *testing.T, do func(check func(simdisk.Op) error, hit func() bool) error) {
 	t.Helper()
 	for k := 1; ; k++ {
 		var hit simdisk.Op
@@ -140,7 +166,7 @@ func tellsAll(t *testing.T, do func(check func(simdisk.Op) error) error) {
 				return syscall.EIO
 			}
 			return nil
-		})
+		}, func() bool { return hit.N > 0 })
 		if hit.N == 0 {
 			must(t, err)
 			return
@@ -150,6 +176,24 @@ func tellsAll(t *testing.T, do func(check func(simdisk.Op) error) error) {
 		if !unneeded && err == nil || errors.Is(err, errSilent) {
 			t.Errorf("operation %d, %s %s, failed, and the answer is %v", k, hit.Kind, hit.Name, err)
 		}
+	}
+}
+
+// Compact gives back the files of entries that a snapshot holds.
+func TestCompact(t *testing.T) {
+	p := newParcel(t)
+	d, files := joining(t)
+	defer d.Close()
+	must(t, d.Write([]replica.Write{{ID: 1, Entries: entriesOf(1, 20), HardState: &raftpb.HardState{Term: new(uint64(1))}, Sync: true}}))
+	must(t, d.BeginSnapshot(replica.SnapshotMeta{Index: 20, Term: 1, Conf: p.node.Conf}))
+	must(t, save(d, replica.Chunk{Index: 20, Last: true}))
+	const first = "data/log-0000000000000001"
+	if files.Bytes(first) == 0 {
+		t.Fatalf("there is no %s", first)
+	}
+	must(t, d.Compact(20))
+	if names, err := files.List("data"); err != nil || slices.Contains(names, "log-0000000000000001") {
+		t.Errorf("the files are %v, %v", names, err)
 	}
 }
 
@@ -175,6 +219,28 @@ func TestIncoming_EndAfterAbort(t *testing.T) {
 	in.Abort()
 	if _, err := in.End(p.sum); err == nil || !strings.Contains(err.Error(), "another snapshot has come") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A snapshot does not come to its end on a disk that has failed meanwhile.
+func TestIncoming_EndOnFailedDisk(t *testing.T) {
+	p := newParcel(t)
+	var failing error
+	files := &simdisk.Faults{FS: simdisk.New(), Check: func(op simdisk.Op) error { return failing }}
+	d, _, err := disk.Open(files, "data", options, replica.Joining(core.Config{}))
+	must(t, err)
+	defer d.Close()
+	in, err := d.Receive(p.meta)
+	must(t, err)
+	_, err = in.Write(p.body)
+	must(t, err)
+	failing = syscall.EIO
+	if err := d.Write([]replica.Write{{ID: 1, Entries: entriesOf(1, 2), Sync: true}}); err == nil {
+		t.Fatal("a write to a failing disk is said to be done")
+	}
+	failing = nil
+	if _, err := in.End(p.sum); err == nil {
+		t.Error("the snapshot was taken")
 	}
 }
 
