@@ -68,6 +68,59 @@ func specs(g *ast.GenDecl, wanted bool) (names []string) {
 	return names
 }
 
+// words has those that no identifier is made of, with the word of docs/glossary.md
+// and the rooms that may use the word all the same.
+var words = map[string]struct{ better, rooms string }{
+	"lease":    {better: "session", rooms: "internal/cli internal/node/api internal/wire"},
+	"leases":   {better: "sessions", rooms: "internal/node/api"},
+	"wish":     {better: "request", rooms: "internal/node/api"},
+	"convoy":   {better: "batch"},
+	"rider":    {better: "batched call"},
+	"grip":     {better: "hold", rooms: "internal/world"},
+	"heir":     {better: "successor"},
+	"inherit":  {better: "successor", rooms: "examples/tour"}, // its standard streams
+	"mourning": {better: "grace"},
+	"knock":    {better: "enqueue"},
+	"bury":     {better: "end"},
+	"buried":   {better: "ended"},
+	"die":      {better: "end", rooms: "internal/world"},
+	"death":    {better: "end"},
+}
+
+// TestWords: an identifier is made of the glossary's words; the exceptions are known.
+func TestWords(t *testing.T) {
+	_, files := source(t)
+	used := map[string]bool{}
+	for _, f := range files {
+		room := filepath.ToSlash(filepath.Dir(f.path))
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok || f.test || strings.HasPrefix(room, "proto/") {
+				return true
+			}
+			for _, w := range camel.FindAllString(id.Name, -1) {
+				w = strings.ToLower(w)
+				rule, known := words[w]
+				used[w+" "+room] = true
+				if known && !slices.Contains(strings.Fields(rule.rooms), room) {
+					t.Errorf("%s: %s; the word is %q, see docs/glossary.md", f.path, id.Name, rule.better)
+				}
+			}
+			return true
+		})
+	}
+	for w, rule := range words {
+		for _, room := range strings.Fields(rule.rooms) {
+			if !used[w+" "+room] {
+				t.Errorf("%s does not use %q any more: take it off the list", room, w)
+			}
+		}
+	}
+}
+
+// camel matches the words of an identifier.
+var camel = regexp.MustCompile(`[A-Z]+[a-z0-9]*|^[a-z0-9]+`)
+
 // Godoc shows no fields of an alias: its comment names them all.
 func TestAliasesListTheirFields(t *testing.T) {
 	_, files := source(t)

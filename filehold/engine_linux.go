@@ -232,7 +232,7 @@ func (e *engine) enter() error {
 	}
 	e.plain = u
 	e.began, e.beganAt = driver.Now(), e.now()
-	return e.bury()
+	return e.endSessionsOfGone()
 }
 
 // closeFiles closes everything that is open.

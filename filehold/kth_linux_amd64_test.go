@@ -57,10 +57,10 @@ func (p *filePath) Open(ctx context.Context, opts ...holdfast.Option) (*holdfast
 
 func (p *filePath) Arm(k int, f kthtrip.Fault) { p.i.arm(k, string(f)) }
 func (p *filePath) Disarm() bool               { return p.i.disarm() }
-func (p *filePath) Dead() bool                 { return p.i.isDead() }
+func (p *filePath) Killed() bool               { return p.i.isDead() }
 
 func (p *filePath) End() {
-	if err := p.end(); err != nil && !p.Dead() {
+	if err := p.end(); err != nil && !p.Killed() {
 		p.t.Errorf("the process ended with %v", err)
 	}
 	p.i.over.Wait()

@@ -87,9 +87,9 @@ func (e *engine) openPipe(p procID) (*os.File, error) {
 	return os.OpenFile(e.liveFile(p, pipeExt), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 }
 
-// dead reports that a process has certainly ended: the kernel has closed its
+// gone reports that a process has certainly ended: the kernel has closed its
 // pipe. A pipe that somebody removed proves nothing.
-func (e *engine) dead(p procID) bool {
+func (e *engine) gone(p procID) bool {
 	if p == e.proc {
 		return false
 	}
@@ -125,17 +125,17 @@ func parseProc(file string) (p procID, ok bool) {
 	return p, decodeProc(&p, text)
 }
 
-// bury ends the sessions of all processes that are dead. The store is locked,
+// endSessionsOfGone ends the sessions of all processes that have ended. The store is locked,
 // e.mu is held.
-func (e *engine) bury() error {
+func (e *engine) endSessionsOfGone() error {
 	list, err := e.processes()
 	if err != nil {
 		return err
 	}
 	alone := true
 	for _, p := range list {
-		if e.dead(p) {
-			err = errors.Join(err, e.buryOne(p))
+		if e.gone(p) {
+			err = errors.Join(err, e.endSessionsOf(p))
 		} else if p != e.proc {
 			alone = false
 		}
@@ -146,9 +146,9 @@ func (e *engine) bury() error {
 	return err
 }
 
-// buryOne ends the sessions of a dead process, tells its lock files' ends to
+// endSessionsOf ends the sessions of a dead process, tells its lock files' ends to
 // those who watch, and removes its files.
-func (e *engine) buryOne(p procID) error {
+func (e *engine) endSessionsOf(p procID) error {
 	err := e.endSessions(p)
 	if err == nil {
 		err = e.tellHolds(p)
@@ -200,13 +200,13 @@ func (e *engine) endSessions(p procID) error {
 // reap buries a process that was seen to end, unless another has. The store is
 // not locked.
 func (e *engine) reap(ctx context.Context, p procID) error {
-	if !e.dead(p) {
+	if !e.gone(p) {
 		return nil
 	}
 	return e.locked(ctx, func() error {
-		if !e.dead(p) {
+		if !e.gone(p) {
 			return nil
 		}
-		return e.buryOne(p)
+		return e.endSessionsOf(p)
 	})
 }

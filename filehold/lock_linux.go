@@ -215,7 +215,7 @@ func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]fo
 	var held []slot
 	var buf []byte
 	for _, p := range list {
-		if e.dead(p) {
+		if e.gone(p) {
 			continue
 		}
 		if held, buf, err = readSlots(e.liveFile(p, claimsExt), buf); err != nil {

@@ -131,7 +131,7 @@ func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func
 			return err
 		}
 		before := e.end()
-		if e.locked(ctx, e.bury) != nil || e.end() == before {
+		if e.locked(ctx, e.endSessionsOfGone) != nil || e.end() == before {
 			return nil
 		}
 		return ask()

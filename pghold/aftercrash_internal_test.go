@@ -20,7 +20,7 @@ func TestHeir(t *testing.T) {
 		go func() {
 			defer close(granted)
 			if !waits {
-				<-dead.l.dead
+				<-dead.l.down
 			}
 			g, err := c[1].Acquire(t.Context(), rwRequest("m"))
 			if err != nil {
@@ -32,7 +32,7 @@ func TestHeir(t *testing.T) {
 		if waits {
 			awaitQueue(t, c[1], "m")
 		}
-		dead.l.die(errUnused)
+		dead.l.fail(errUnused)
 		heir, ok := <-granted
 		if !ok {
 			return
@@ -49,7 +49,7 @@ func TestHeir(t *testing.T) {
 	}
 
 	dead := take(t, c[0], rwRequest("m"))
-	dead.l.die(errUnused)
+	dead.l.fail(errUnused)
 	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
@@ -88,7 +88,7 @@ func keeps(c *client) (n int) {
 func TestHeirThatGoes(t *testing.T) {
 	c := quickClients(t, 2)
 	dead := take(t, c[0], rwRequest("m"))
-	dead.l.die(errUnused)
+	dead.l.fail(errUnused)
 	within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
 	l, err := c[1].atHome(t.Context())
 	if err != nil {
@@ -132,7 +132,7 @@ func TestHeirOfAnEasyName(t *testing.T) {
 			return
 		}
 		within(t, "who may take a name quickly does not hear that it is held "+how, func() bool { return c[1].living().isEasy(dead.key) == nil })
-		dead.l.die(errUnused)
+		dead.l.fail(errUnused)
 		within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
 		heir := take(t, c[1], mutexRequest(how))
 		if !heir.afterCrash {

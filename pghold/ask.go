@@ -41,7 +41,7 @@ func together(queue []*job) int {
 func (l *pgLink) askAll(ctx context.Context, jobs []*job) {
 	errs, last := l.exchange(ctx, jobs)
 	if l.conn.IsClosed() {
-		l.die(orError(last, errors.New("the connection is closed")))
+		l.fail(orError(last, errors.New("the connection is closed")))
 	}
 	for _, j := range jobs {
 		if err := errs[j]; err != nil {

@@ -281,7 +281,7 @@ func (cl *rowClaim) insist(err error) {
 		select {
 		case <-time.After(pause):
 			err = cl.releaseOnce(true)
-		case <-cl.l.dead:
+		case <-cl.l.down:
 		}
 	}
 	cl.freed(err)

@@ -245,7 +245,7 @@ func (c *client) atHome(ctx context.Context) (*pgLink, error) {
 	}
 	if c.opts.Scope == SessionScope {
 		if err := l.listenTo(within, "holdfast"); err != nil {
-			l.die(err)
+			l.fail(err)
 			return nil, failed(within, err)
 		}
 	}
@@ -322,7 +322,7 @@ func (c *client) Close(ctx context.Context) error {
 	c.kill()
 	c.bye(ctx, links)
 	for _, l := range links {
-		l.die(errClosed)
+		l.fail(errClosed)
 	}
 	c.work.Wait()
 	if c.own {

@@ -36,7 +36,7 @@ select pg_catalog.%[5]s(%[3]d)`
 // dial opens a link, with its goroutine.
 func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 	l := &pgLink{
-		c: c, nonce: int64(rand.Uint64()), waits: waits, dead: make(chan struct{}), bell: make(chan struct{}, 1),
+		c: c, nonce: int64(rand.Uint64()), waits: waits, down: make(chan struct{}), bell: make(chan struct{}, 1),
 		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*cachedLockArgs{}, waitersLocks: map[Key]time.Time{},
 		holdSessions: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
 	}

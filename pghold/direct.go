@@ -255,14 +255,14 @@ func (l *pgLink) conclude(j *job) {
 		err = j.ask.mishap(ctx, err)
 	}
 	if l.conn.IsClosed() {
-		l.die(orError(err, errors.New("the connection is closed")))
+		l.fail(orError(err, errors.New("the connection is closed")))
 	}
 	j.finish(err)
 }
 
 // breakOff is the end of the link in the middle of a question.
 func (l *pgLink) breakOff(j *job, err error) {
-	l.die(err)
+	l.fail(err)
 	j.finish(unreachable(err))
 	l.let()
 }

@@ -52,7 +52,7 @@ func (c *client) onPool(l *pgLink, run func(ctx context.Context, q querier) erro
 		defer cancel()
 		err := run(ctx, c.pool)
 		if err != nil && outcome(err) == driver.Unknown {
-			l.die(err)
+			l.fail(err)
 		}
 		j.finish(err)
 	})
@@ -214,7 +214,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 		case <-wake:
 		case <-time.After(every):
 			sweep = true
-		case <-l.dead:
+		case <-l.down:
 			return errStartAgain
 		case <-ctx.Done():
 			c.ungather(cl, cl.id)

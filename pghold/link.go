@@ -26,7 +26,7 @@ type pgLink struct {
 	calls bool // the server itself answers, no pooler, which may not know calls of functions
 	life  context.Context
 	kill  context.CancelFunc
-	dead  chan struct{}
+	down  chan struct{}
 	bell  chan struct{}
 
 	mu         sync.Mutex
@@ -193,7 +193,7 @@ func (l *pgLink) loop() {
 
 func (l *pgLink) alive() bool {
 	select {
-	case <-l.dead:
+	case <-l.down:
 		return false
 	default:
 		return true
@@ -229,7 +229,7 @@ func (l *pgLink) run(jobs []*job) {
 	}
 	err := jobs[0].run(ctx)
 	if l.conn.IsClosed() {
-		l.die(orError(err, errors.New("the connection is closed")))
+		l.fail(orError(err, errors.New("the connection is closed")))
 	}
 	jobs[0].finish(err)
 }
@@ -248,7 +248,7 @@ func (l *pgLink) idle() {
 	defer pause.Stop()
 	select {
 	case <-l.bell:
-	case <-l.dead:
+	case <-l.down:
 	case <-pause.C:
 		if l.used() == before {
 			l.read()
@@ -272,7 +272,7 @@ func (l *pgLink) read() {
 	l.mu.Unlock()
 	switch {
 	case l.conn.IsClosed():
-		l.die(orError(err, errors.New("the server closed it")))
+		l.fail(orError(err, errors.New("the server closed it")))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		l.probe()
 	}
@@ -296,7 +296,7 @@ const sweepEvery = 12
 // needed.
 func (l *pgLink) probe() {
 	if l.c.isSurplus(l) {
-		l.die(errUnused)
+		l.fail(errUnused)
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
@@ -312,12 +312,12 @@ func (l *pgLink) probe() {
 		_, err = l.conn.Exec(ctx, sql, l.nonce)
 	}
 	if l.conn.IsClosed() {
-		l.die(orError(err, errors.New("no sign of life")))
+		l.fail(orError(err, errors.New("no sign of life")))
 	}
 }
 
-// die is the end of the link, told to everybody before its socket is closed.
-func (l *pgLink) die(err error) {
+// fail is the end of the link, told to everybody before its socket is closed.
+func (l *pgLink) fail(err error) {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -332,7 +332,7 @@ func (l *pgLink) die(err error) {
 	}
 	l.mu.Unlock()
 	l.c.lost(l, err)
-	close(l.dead)
+	close(l.down)
 	l.kill()
 	if stop != nil {
 		stop()

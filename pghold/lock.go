@@ -380,7 +380,7 @@ func (l *pgLink) sameServer(pid uint32) error {
 	if pid == l.pid {
 		return nil
 	}
-	l.die(errPooled)
+	l.fail(errPooled)
 	return errPooled
 }
 
@@ -405,7 +405,7 @@ func (l *pgLink) mustDo(ctx context.Context, sql string, args ...any) {
 			return
 		}
 	}
-	l.die(err)
+	l.fail(err)
 }
 
 // unlocking asks the server to take a lock back.

@@ -375,7 +375,7 @@ func TestLongAnswer(t *testing.T) {
 	if j.wait(ctx) {
 		t.Errorf("the caller does not get away: %v", j.err)
 	}
-	l.die(errUnused)
+	l.fail(errUnused)
 	if <-j.done; j.err == nil {
 		t.Error("a question on a dead link was answered")
 	}

@@ -35,7 +35,7 @@ func (c *client) inTx(ctx context.Context, l *pgLink, run func(ctx context.Conte
 	case <-j.done:
 		return j.err
 	case <-ctx.Done():
-		l.die(errUnused)
+		l.fail(errUnused)
 		<-j.done
 		return stopped(ctx, driver.NotDone)
 	}
@@ -50,7 +50,7 @@ func (c *client) enqueueInTx(ctx context.Context, cl *rowClaim) (answer, error) 
 	session := c.sessionOn(l, cl.r)
 	a, err := c.tryInTx(ctx, l, cl, session)
 	if err != nil || a.state != "granted" {
-		l.die(errUnused)
+		l.fail(errUnused)
 	}
 	return a, err
 }
@@ -122,7 +122,7 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 		state, err = c.settleInTx(ctx, l, cl, session)
 	}
 	if err != nil || state != "granted" {
-		l.die(errUnused)
+		l.fail(errUnused)
 	}
 	return state, failed(ctx, err)
 }

@@ -53,7 +53,7 @@ func (c *client) park(l *pgLink) {
 	}
 	c.mu.Unlock()
 	if !keep {
-		l.die(errUnused)
+		l.fail(errUnused)
 	}
 }
 

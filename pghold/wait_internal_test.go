@@ -126,7 +126,7 @@ func TestLostRowGoesBehindItsOwn(t *testing.T) {
 		}()
 		<-waits
 		if l := b.living(); l != nil {
-			l.die(errUnused)
+			l.fail(errUnused)
 		}
 	}
 	home(t, b)

@@ -176,7 +176,7 @@ func (l *pgLink) subscribe(ctx context.Context) error {
 		return err
 	}
 	if e := l.unsubscribe(ctx); e != nil {
-		l.die(e)
+		l.fail(e)
 	}
 	return err
 }

@@ -29,9 +29,9 @@ type batchedCall struct {
 
 var riders = sync.Pool{New: func() any { return &batchedCall{answer: make(chan rueidis.RedisResult, 1)} }}
 
-// maxConvoy is how many calls go together at most: the first is answered with
+// maxBatch is how many calls go together at most: the first is answered with
 // the last.
-const maxConvoy = 128
+const maxBatch = 128
 
 // newBatcher is nil for a cluster: there the client has to see each call.
 func newBatcher(rc rueidis.Client) *batcher {
@@ -116,10 +116,10 @@ func (c *batcher) next(rc rueidis.Client) {
 	}
 	all := c.waiting
 	c.waiting, c.spare = c.spare, nil
-	if len(all) > maxConvoy {
-		c.waiting = append(c.waiting, all[maxConvoy:]...)
-		clear(all[maxConvoy:])
-		all = all[:maxConvoy]
+	if len(all) > maxBatch {
+		c.waiting = append(c.waiting, all[maxBatch:]...)
+		clear(all[maxBatch:])
+		all = all[:maxBatch]
 	}
 	go c.carry(rc, all)
 }

@@ -47,7 +47,7 @@ func (c *batcher) until(t *testing.T, n int) {
 // one batch in several, and each gets its own answer.
 func TestConvoy(t *testing.T) {
 	c, e := busy(t)
-	const many = 2*maxConvoy + 1
+	const many = 2*maxBatch + 1
 	var all sync.WaitGroup
 	for i := range many {
 		all.Go(func() {

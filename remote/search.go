@@ -318,15 +318,15 @@ func (e *engine) doubts(l *serverLink) {
 		}
 		ctx, cancel := context.WithCancel(l.stream.Context())
 		if wide, ok := l.doubting(cancel); ok {
-			e.inherit(ctx, l, wide)
+			e.findSuccessor(ctx, l, wide)
 		}
 		cancel()
 	}
 }
 
-// inherit looks for a successor of a link that is doubted: on the other nodes or, wide,
+// findSuccessor looks for a successor of a link that is doubted: on the other nodes or, wide,
 // also on the same one, over another connection.
-func (e *engine) inherit(ctx context.Context, l *serverLink, wide bool) {
+func (e *engine) findSuccessor(ctx context.Context, l *serverLink, wide bool) {
 	nodes, avoid := e.cfg.Endpoints, (*serverLink)(nil)
 	if !wide {
 		nodes, avoid = slices.DeleteFunc(slices.Clone(nodes), func(x string) bool { return x == l.endpoint }), l

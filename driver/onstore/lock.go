@@ -23,12 +23,12 @@ type hold struct {
 	stop    context.CancelFunc // and with it a renewal that is on its way
 	timer   *time.Timer        // of the next renewal
 
-	turn     chan struct{} // has room for the one who may use the rest
-	entry    lockEntry
-	revision driver.Revision
-	freed    bool
-	buried   bool  // a tombstone was sent, and may have been taken
-	err      error // of the release
+	turn       chan struct{} // has room for the one who may use the rest
+	entry      lockEntry
+	revision   driver.Revision
+	freed      bool
+	tombstoned bool  // a tombstone was sent, and may have been taken
+	err        error // of the release
 }
 
 func (d *onStore) newHold(key, name string, e lockEntry) *hold {

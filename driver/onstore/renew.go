@@ -118,7 +118,7 @@ func (h *hold) free(ctx context.Context) error {
 		h.timer.Stop()
 	}
 	err := plain(retry(ctx, patient, func() (progress, error) {
-		p, err := h.bury(ctx)
+		p, err := h.leaveTombstone(ctx)
 		return p, h.d.passing(err)
 	}))
 	if err == nil || errors.Is(err, driver.ErrLost) {
@@ -133,8 +133,8 @@ func (h *hold) free(ctx context.Context) error {
 	return err
 }
 
-// bury leaves a tombstone, in its turn.
-func (h *hold) bury(ctx context.Context) (progress, error) {
+// leaveTombstone leaves a tombstone, in its turn.
+func (h *hold) leaveTombstone(ctx context.Context) (progress, error) {
 	if h.direct() {
 		revision := h.revision
 		h.revision = 0 // whatever comes of it, the next one looks
@@ -149,7 +149,7 @@ func (h *hold) bury(ctx context.Context) (progress, error) {
 	case e.Holder == h.entry.Holder && e.Holder != "":
 	case e.Holder == "" && h.token != 0 && token == h.token: // our own, whose answer was lost
 		return looked, nil
-	case item.Revision == 0 && h.buried: // and it was swept since
+	case item.Revision == 0 && h.tombstoned: // and it was swept since
 		return looked, nil
 	default:
 		return looked, final{&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}}
@@ -159,7 +159,7 @@ func (h *hold) bury(ctx context.Context) (progress, error) {
 
 // lay swaps the tombstone in.
 func (h *hold) lay(ctx context.Context, old driver.Revision, token driver.Token) error {
-	h.buried = true
+	h.tombstoned = true
 	revision, err := h.d.swap(ctx, h.key, old, &lockEntry{Token: token})
 	if err == nil {
 		h.d.rest(h.key, revision)

@@ -107,7 +107,7 @@ func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driv
 // sweepStore lets the store do it.
 func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix string, reply *driver.SweepReply) error {
 	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix} {
-		n, err := s.Sweep(ctx, kind+prefix, buried)
+		n, err := s.Sweep(ctx, kind+prefix, isTombstone)
 		reply.Removed += n
 		if err != nil {
 			return unread(ctx, err)
@@ -123,7 +123,7 @@ func (d *onStore) sweepEach(ctx context.Context, prefix string, reply *driver.Sw
 		return err
 	}
 	for _, item := range items {
-		if !buried(item) {
+		if !isTombstone(item) {
 			continue
 		}
 		if err := d.forget(ctx, item.Key, item.Revision); err != nil {
@@ -134,9 +134,9 @@ func (d *onStore) sweepEach(ctx context.Context, prefix string, reply *driver.Sw
 	return nil
 }
 
-// buried reports whether an item is a lock that nobody holds. A value that is not
+// isTombstone reports whether an item is a lock that nobody holds. A value that is not
 // ours is somebody's.
-func buried(item driver.Item) bool {
+func isTombstone(item driver.Item) bool {
 	if !strings.HasPrefix(item.Key, lockPrefix) {
 		return false
 	}

@@ -96,10 +96,10 @@ func (u *ClientSession) take(actions []session.Action) {
 		case session.Lost:
 			a.Call.Tag.(*acquisition).lose(a.Code)
 		case session.Moved:
-			g.death = min(g.death, a.Deadline)
+			g.expiry = min(g.expiry, a.Deadline)
 			u.move(g.Time(a.Deadline))
-		case session.Dead:
-			u.die(a)
+		case session.SessionOver:
+			u.finish(a)
 		case session.Redial:
 			g.engine.Redial(a.Endpoint)
 		case session.Silent:
@@ -142,8 +142,8 @@ func (u *ClientSession) next() <-chan struct{} {
 	return u.changed
 }
 
-// die ends the session: it comes before the Done of the calls that this ends.
-func (u *ClientSession) die(a *session.Action) {
+// finish ends the session: it comes before the Done of the calls that this ends.
+func (u *ClientSession) finish(a *session.Action) {
 	err := u.ending
 	if a.Cause == session.Refused {
 		u.refused = convert.Refusal(a.Code, a.Text)

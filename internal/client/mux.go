@@ -92,9 +92,9 @@ type SessionMux struct {
 	clients map[*Client]struct{}
 	down    bool
 	err     error // why the engine has ended for good
-	// death is when the first session might be dead: not later than the first
+	// expiry is when the first session might be over: not later than the first
 	// of their deadlines.
-	death int64
+	expiry int64
 
 	sends []Outgoing
 	dirty []*ClientSession
@@ -107,7 +107,7 @@ type SessionMux struct {
 // NewGroup returns a group without clients.
 func NewGroup(e Engine, o Options) *SessionMux {
 	return &SessionMux{
-		engine: e, opts: o, start: driver.Now(), down: o.Down, death: never,
+		engine: e, opts: o, start: driver.Now(), down: o.Down, expiry: never,
 		users: map[core.SessionID]*ClientSession{}, clients: map[*Client]struct{}{},
 	}
 }
@@ -132,19 +132,19 @@ func (g *SessionMux) Shift(d time.Duration) {
 func (g *SessionMux) Lock() int64 {
 	g.mu.Lock()
 	now := g.Now()
-	if now >= g.death {
-		g.bury(now)
+	if now >= g.expiry {
+		g.expire(now)
 	}
 	return now
 }
 
-// bury lets the sessions notice that their deadline has passed.
-func (g *SessionMux) bury(now int64) {
-	g.death = never
+// expire lets the sessions notice that their deadline has passed.
+func (g *SessionMux) expire(now int64) {
+	g.expiry = never
 	for _, u := range g.users {
 		u.take(u.s.Tick(now))
 		if d, ok := u.s.Deadline(); ok && u.s.Alive() {
-			g.death = min(g.death, d)
+			g.expiry = min(g.expiry, d)
 		}
 		u.touch()
 	}

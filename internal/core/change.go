@@ -70,7 +70,7 @@ func (s *session) toRelease(c *Command, r *Result) *claim {
 	return nil
 }
 
-// giveBack ends a hold by its session's own wish.
+// giveBack ends a hold that its session gives back.
 func (m *Machine) giveBack(c *claim, gone, why Code, r *Result) {
 	r.Revision = m.next()
 	m.tell(c, VerbReleased, why)
@@ -144,7 +144,7 @@ func (m *Machine) proclaim(s *session, c *Command, r *Result) {
 	}
 	m.touchClaim(cl)
 	m.touchResource(cl.one[0].r)
-	with := rare{}
+	with := claimOptions{}
 	if cl.rare != nil {
 		with = *cl.rare
 	}
@@ -164,7 +164,7 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	if cl == nil {
 		return
 	}
-	heir, ok := m.heirOf(cl.one[0].r, c.Owner)
+	successor, ok := m.successorOf(cl.one[0].r, c.Owner)
 	switch {
 	case m.frozen:
 		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
@@ -175,7 +175,7 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	case !ok:
 		r.walkBusy()
 		return
-	case heir == nil:
+	case successor == nil:
 		r.refuse(CodeNotExist, "no candidate of owner %q waits: hand over to another, or release", c.Owner)
 		return
 	}
@@ -183,18 +183,18 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	m.tell(cl, VerbReleased, CodeOK)
 	m.unhold(cl)
 	m.retire(cl, CodeLost)
-	m.grant(heir, VerbAcquired)
+	m.grant(successor, VerbAcquired)
 }
 
-// heirOf is the first candidate with an owner; false: it is not among those that this
+// successorOf is the first candidate with an owner; false: it is not among those that this
 // entry can look at.
-func (m *Machine) heirOf(r *resource, owner string) (heir *claim, ok bool) {
+func (m *Machine) successorOf(r *resource, owner string) (successor *claim, ok bool) {
 	if r.line == nil {
 		return nil, true
 	}
 	n := 0
 	for p := r.line.queue.head; p != nil; p = p.next {
-		if p.c.many == nil && p.c.s.life != dead && p.c.owner() == owner {
+		if p.c.many == nil && p.c.s.life != ending && p.c.owner() == owner {
 			return p.c, true
 		}
 		if n++; !m.walkTo(n) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// acquire grants, queues or refuses a wish.
+// acquire grants, queues or refuses a request.
 func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	wants := m.sorted(c.Wants)
 	if !m.validAcquire(c, wants, r) || !m.validNames(s.ns, wants, r) {
@@ -84,7 +84,7 @@ func (m *Machine) full() bool {
 	return false
 }
 
-// joins finds the granted claim of the session that a re-entrant wish joins, or
+// joins finds the granted claim of the session that a re-entrant request joins, or
 // refuses because it would have to look at too many.
 func (m *Machine) joins(s *session, c *Command, wants []Want, r *Result) *claim {
 	if c.Flags&Reentrant == 0 || len(wants) != 1 || m.found[0] == nil {
@@ -104,7 +104,7 @@ func (m *Machine) joins(s *session, c *Command, wants []Want, r *Result) *claim 
 	return nil
 }
 
-// joined is the first holder of s that a wish can join.
+// joined is the first holder of s that a request can join.
 func (r *resource) joined(s *session, w *Want) *claim {
 	for p := r.holders.head; p != nil; p = p.next {
 		if p.c.s == s && p.joinable(w) {
@@ -114,8 +114,8 @@ func (r *resource) joined(s *session, w *Want) *claim {
 	return nil
 }
 
-// joined is the first claim on r that a wish can join.
-func (k *stock) joined(r *resource, w *Want) *claim {
+// joined is the first claim on r that a request can join.
+func (k *sessionData) joined(r *resource, w *Want) *claim {
 	for c := k.head(); c != nil; c = c.next {
 		if c.one[0].r == r && c.one[0].joinable(w) {
 			return c
@@ -135,7 +135,7 @@ func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
 		cl.many = &several{parts: make([]part, len(wants))}
 	}
 	if c.MaxHold != 0 || c.MinHold != 0 || c.Delay != 0 || len(c.Value) > 0 || c.Owner != "" {
-		cl.rare = &rare{maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value), owner: clone(c.Owner)}
+		cl.rare = &claimOptions{maxHold: c.MaxHold, minHold: c.MinHold, delay: c.Delay, value: slices.Clone(c.Value), owner: clone(c.Owner)}
 	}
 	if c.Wait > 0 {
 		cl.deadline, cl.reason = m.now+c.Wait, endWait
@@ -159,7 +159,7 @@ func (m *Machine) newClaim(s *session, c *Command, wants []Want) *claim {
 func (m *Machine) bareClaim(s *session, seq uint64) *claim {
 	c := m.claims.alloc(m.epoch)
 	c.s, c.seq, c.state, c.arrival, c.since = s, seq, waiting, m.arrival(), m.now
-	m.stock(s).link(c)
+	m.dataOf(s).link(c)
 	return c
 }
 
@@ -237,7 +237,7 @@ func (m *Machine) claimResult(c *claim, r *Result) {
 }
 
 // link files c, by its number.
-func (k *stock) link(c *claim) {
+func (k *sessionData) link(c *claim) {
 	at := k.lastBefore(c.seq)
 	c.prev = at
 	if at == nil {
@@ -255,7 +255,7 @@ func (k *stock) link(c *claim) {
 }
 
 // lastBefore is the claim with the greatest number below seq.
-func (k *stock) lastBefore(seq uint64) *claim {
+func (k *sessionData) lastBefore(seq uint64) *claim {
 	at := k.last
 	if k.index.n > 0 && at.seq >= seq {
 		at = nil
@@ -274,7 +274,7 @@ func (k *stock) lastBefore(seq uint64) *claim {
 // indexFrom is the number of claims from which a session finds them by a tree.
 const indexFrom = 24
 
-func (k *stock) addIndex(c *claim) {
+func (k *sessionData) addIndex(c *claim) {
 	switch {
 	case k.index.n > 0:
 		k.index.insert(c)
@@ -313,7 +313,7 @@ func (m *Machine) unlink(c *claim) {
 }
 
 // find returns the claim with that number.
-func (k *stock) find(seq uint64) *claim {
+func (k *sessionData) find(seq uint64) *claim {
 	if k == nil {
 		return nil
 	}
@@ -336,7 +336,7 @@ func (m *Machine) retire(c *claim, code Code) {
 	m.claimDue.remove(c)
 	if s := c.s; s != nil {
 		m.unlink(c)
-		if s.life != dead && c.seq >= s.mark {
+		if s.life != ending && c.seq >= s.mark {
 			d := m.newDone(s, c.seq, code)
 			d.gone, d.token = true, c.token
 			if c.state == over {

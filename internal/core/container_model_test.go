@@ -310,7 +310,7 @@ func FuzzWaitList(f *testing.F) {
 	})
 }
 
-// stockModel is the stock of a session beside what is in it, by number.
+// stockModel is the data of a session beside what is in it, by number.
 type stockModel struct {
 	m   *Machine
 	s   *session

@@ -41,13 +41,13 @@ const (
 	VerbResized                    // a semaphore's limit changed
 	VerbDeleted                    // an object was removed
 	VerbOpened                     // a session was opened; a latch reached zero
-	VerbEnded                      // a session ended by its own wish
+	VerbEnded                      // a session that asked for its end
 	VerbCounted                    // a latch was counted down
 	VerbTripped                    // a barrier's parties were all there
 	VerbChanged                    // a counter changed
 	VerbReserved                   // numbers of a sequence were taken
 	VerbPut                        // a key was written
-	VerbDelete                     // a key was removed, by wish, expiry or with its session; Reason says which
+	VerbDelete                     // a key was removed, as asked, by expiry or with its session; Reason says which
 )
 
 func (v Verb) String() string {

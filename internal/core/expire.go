@@ -43,7 +43,7 @@ func (m *Machine) step(s *session) bool {
 	if c == nil {
 		s.work = noWork
 		if s.revoked && s.has.holds() == 0 {
-			m.bury(s, VerbEnded)
+			m.beginEnd(s, VerbEnded)
 		}
 		return true
 	}
@@ -64,7 +64,7 @@ func (m *Machine) step(s *session) bool {
 	return true
 }
 
-// free ends one of the claims or keys of a dead session, and the session itself
+// free ends one of the claims or keys of a session that ends, and the session itself
 // when it has nothing left.
 func (m *Machine) free(s *session) bool {
 	switch c := s.has.head(); {
@@ -90,7 +90,7 @@ func (m *Machine) freeClaim(c *claim) {
 	switch {
 	case c.state == waiting:
 		m.drop(c, CodeNoSession)
-	case c.s.wish:
+	case c.s.asked:
 		m.next()
 		m.tell(c, VerbReleased, CodeOK)
 		m.leave(c, CodeLost, false)
@@ -215,7 +215,7 @@ func (m *Machine) endSession(s *session) {
 	s.due = 0
 	switch keeps := s.policy != AtDeadline && !s.revoked && s.has.holds() > 0; {
 	case !keeps:
-		m.bury(s, VerbExpired)
+		m.beginEnd(s, VerbExpired)
 	case s.life == alive:
 		m.turnStale(s)
 	case s.life == stale && s.policy == OnNextAcquire:

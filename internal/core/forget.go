@@ -19,7 +19,7 @@ func (m *Machine) forget(seconds int64) {
 	})
 	m.sessions.each(func(s *session) {
 		m.sessionDue.remove(s)
-		if s.life != dead && !s.fleeting {
+		if s.life != ending && !s.fleeting {
 			m.refuseID(s.id, s.ns)
 		}
 		m.vanish(s)

@@ -34,7 +34,7 @@ func (m *Machine) serve(r *resource) bool {
 	switch {
 	case p == nil:
 		return false
-	case p.c.s.life == dead:
+	case p.c.s.life == ending:
 		m.drop(p.c, CodeNoSession)
 		return true
 	case r.kind == Barrier:
@@ -159,16 +159,16 @@ func (m *Machine) leave(c *claim, gone Code, lost bool) {
 		m.retire(c, gone)
 		return
 	}
-	m.orphan(c, gone)
+	m.detach(c, gone)
 	m.setDeadline(c, until, endLinger)
 }
 
-// orphan parts c from its session; to that it is gone.
-func (m *Machine) orphan(c *claim, gone Code) {
+// detach parts c from its session; to that it is gone.
+func (m *Machine) detach(c *claim, gone Code) {
 	m.touchClaim(c)
 	s := c.s
 	m.unlink(c)
-	if s.life != dead && c.seq >= s.mark {
+	if s.life != ending && c.seq >= s.mark {
 		d := m.newDone(s, c.seq, gone)
 		d.gone, d.token = true, c.token
 	}
@@ -219,14 +219,14 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 	return n == 0, steps + n
 }
 
-// maxDead is how many waiters of ended sessions are looked past. A queue that begins
+// maxEnded is how many waiters of ended sessions are looked past. A queue that begins
 // with more is taken until they are gone, as they soon are.
-const maxDead = 1000
+const maxEnded = 1000
 
 // firstLive is the first in the queue whose session lives, and how many are before.
 func (l *queue) firstLive(anyway bool) (p *part, n int) {
 	p = l.queue.head
-	for p != nil && p.c.s.life == dead && (n < maxDead || anyway) {
+	for p != nil && p.c.s.life == ending && (n < maxEnded || anyway) {
 		p = p.next
 		n++
 	}
@@ -257,7 +257,7 @@ func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 func (m *Machine) waiters(l *queue) uint64 {
 	n := uint64(l.queue.n)
 	for p := l.queue.head; p != nil && m.early; p = p.next {
-		if p.c.s.life == dead {
+		if p.c.s.life == ending {
 			n--
 		}
 	}

@@ -68,7 +68,7 @@ func (m *Machine) bind(k *key, s *session) {
 	if k.session = s; s == nil {
 		return
 	}
-	own := m.stock(s)
+	own := m.dataOf(s)
 	if own.keys == nil {
 		own.keys = &tree[string, *key]{}
 	}

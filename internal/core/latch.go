@@ -56,7 +56,7 @@ func (m *Machine) serveBarrier(r *resource) bool {
 	}
 	there := make([]*claim, 0, r.limit)
 	for p := r.line.queue.head; p != nil && int64(len(there)) < r.limit; p = p.next {
-		if p.c.s.life != dead {
+		if p.c.s.life != ending {
 			there = append(there, p.c)
 		}
 	}

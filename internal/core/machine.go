@@ -26,7 +26,7 @@ type Machine struct {
 	mostSessions, mostEnded int
 
 	recent recentTerms
-	stocks stocks
+	spare  dataPool
 
 	sessionDue heap[*session]
 	claimDue   heap[*claim]

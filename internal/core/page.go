@@ -193,7 +193,7 @@ func (l *queue) inOrder(f func(*part) bool) {
 }
 
 // after is the first claim with a greater number.
-func (k *stock) after(seq uint64) *claim {
+func (k *sessionData) after(seq uint64) *claim {
 	if k != nil && k.index.n > 0 {
 		c := k.index.first(seq)
 		if c != nil && c.seq == seq {
@@ -209,7 +209,7 @@ func (k *stock) after(seq uint64) *claim {
 }
 
 // addClaims tells what the session holds and awaits, by the numbers of its claims.
-func (k *stock) addClaims(i *SessionInfo, after Cursor, b *page) bool {
+func (k *sessionData) addClaims(i *SessionInfo, after Cursor, b *page) bool {
 	for c := k.after(after.n); c != nil; c = c.next {
 		if c.state == over {
 			continue
@@ -233,7 +233,7 @@ func (k *stock) addClaims(i *SessionInfo, after Cursor, b *page) bool {
 }
 
 // addKeys tells the keys that end with the session.
-func (k *stock) addKeys(i *SessionInfo, after Cursor, b *page) {
+func (k *sessionData) addKeys(i *SessionInfo, after Cursor, b *page) {
 	keys := k.boundKeys()
 	if keys == nil {
 		return

@@ -155,7 +155,7 @@ func (b *builder) session(r *reader) {
 	}
 	m.byID[s.id] = s
 	s.ns.sessions++
-	if s.due != 0 && s.life != dead {
+	if s.due != 0 && s.life != ending {
 		m.sessionDue.set(s, s.due)
 	}
 	if cursor != 0 {
@@ -189,7 +189,7 @@ func (b *builder) claim(r *reader) {
 	c.seq, c.token, c.created, c.modified, c.version = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint(), uint32(r.uvarint())
 	c.since, c.deadline = r.varint(), r.varint()
 	if f&2 != 0 {
-		c.rare = &rare{maxHold: r.duration(), minHold: r.duration(), delay: r.duration()}
+		c.rare = &claimOptions{maxHold: r.duration(), minHold: r.duration(), delay: r.duration()}
 		c.rare.value = bytes.Clone(r.bytes())
 	}
 	if f&8 != 0 {
@@ -294,7 +294,7 @@ func (b *builder) linkClaim(c *claim) {
 			b.fail("a claim twice")
 			return
 		}
-		b.m.stock(c.s).link(c)
+		b.m.dataOf(c.s).link(c)
 		if c.state == granted || c.state == revoked {
 			c.s.has.held++
 		}
@@ -362,7 +362,7 @@ func (b *builder) done(r *reader) {
 		return
 	}
 	d.s, d.seq, d.code = s, seq, code
-	m.stock(s).keep(d)
+	m.dataOf(s).keep(d)
 	d.ok, d.gone = f&1 != 0, f&2 != 0
 	d.revision, d.token, d.deadline, d.number = r.uvarint(), r.uvarint(), int64(r.uvarint()), r.uvarint()
 	d.rest = bytes.Clone(r.bytes())

@@ -2,7 +2,7 @@ package core
 
 // session returns a session that has not ended.
 func (m *Machine) session(id SessionID) *session {
-	if s := m.byID[id]; s != nil && s.life != dead {
+	if s := m.byID[id]; s != nil && s.life != ending {
 		return s
 	}
 	return nil
@@ -32,7 +32,7 @@ func (m *Machine) refresh(s *session, ttl int64) {
 	s.deadline = max(s.deadline, m.now+ttl)
 	s.due = s.deadline
 	if s.has != nil && s.has.empty() {
-		m.stocks.take(s)
+		m.spare.take(s)
 	}
 	if s.life == alive {
 		return // the heap finds out when the old deadline comes up
@@ -100,7 +100,7 @@ func (m *Machine) reopen(s *session, c *Command, r *Result) {
 	}
 }
 
-// end ends the session by its own wish. An id that was never seen is refused
+// end ends the session as it asks. An id that was never seen is refused
 // from now on, so that an Open that was overtaken cannot make it later.
 func (m *Machine) end(f *Frame, c *Command, r *Result) {
 	s := m.session(f.Session)
@@ -109,8 +109,8 @@ func (m *Machine) end(f *Frame, c *Command, r *Result) {
 		r.refuse(CodeInvalid, "End has no number: it may be sent as often as need be")
 	case s != nil:
 		m.touchSession(s)
-		s.wish = true
-		m.bury(s, VerbEnded)
+		s.asked = true
+		m.beginEnd(s, VerbEnded)
 		m.budget--
 		r.Revision = m.revision
 		m.drain()
@@ -119,11 +119,11 @@ func (m *Machine) end(f *Frame, c *Command, r *Result) {
 	}
 }
 
-// bury applies the end of a session: it is dead at once, and what it has is
+// beginEnd applies the end of a session: it is over at once, and what it has is
 // freed as far as the budget goes.
-func (m *Machine) bury(s *session, v Verb) {
+func (m *Machine) beginEnd(s *session, v Verb) {
 	m.touchSession(s)
-	s.life = dead
+	s.life = ending
 	m.sessionDue.remove(s)
 	if !s.fleeting {
 		m.refuseID(s.id, s.ns)
@@ -142,7 +142,7 @@ func (m *Machine) vanish(s *session) {
 			m.dones.release(d)
 		}
 	}
-	m.stocks.take(s)
+	m.spare.take(s)
 	s.ns.sessions--
 	m.byID = without(m.byID, s.id, &m.mostSessions)
 	m.sessions.release(s)

@@ -86,7 +86,7 @@ func flags(bits ...bool) (b byte) {
 
 func (s *session) encode(dst []byte) []byte {
 	dst = append(dst, s.id[:]...)
-	dst = append(dst, byte(s.life), byte(s.work), byte(s.policy), flags(s.fleeting, s.revoked, s.wish, s.atOnce, s.told))
+	dst = append(dst, byte(s.life), byte(s.work), byte(s.policy), flags(s.fleeting, s.revoked, s.asked, s.atOnce, s.told))
 	for _, text := range [...]string{s.ns.name, s.identity, s.owner, s.meta} {
 		dst = appendString(dst, text)
 	}
@@ -103,10 +103,10 @@ func (s *session) encode(dst []byte) []byte {
 
 func (r *reader) session(m *Machine, s *session) (cursor uint64) {
 	s.id = r.id()
-	s.life, s.work = life(r.enum(byte(dead), "life")), work(r.enum(byte(freeing), "work"))
+	s.life, s.work = life(r.enum(byte(ending), "life")), work(r.enum(byte(freeing), "work"))
 	t := terms{policy: Policy(r.enum(byte(Never), "policy"))}
 	f := r.enum(31, "flags")
-	t.fleeting, s.revoked, s.wish, s.atOnce, s.told = f&1 != 0, f&2 != 0, f&4 != 0, f&8 != 0, f&16 != 0
+	t.fleeting, s.revoked, s.asked, s.atOnce, s.told = f&1 != 0, f&2 != 0, f&4 != 0, f&8 != 0, f&16 != 0
 	t.ns = m.space(r.string())
 	t.identity, t.owner, t.meta = r.string(), r.string(), r.string()
 	s.deadline, s.due, t.ttl, t.grace, s.openedAt = r.varint(), r.varint(), r.varint(), r.varint(), r.varint()

@@ -121,7 +121,7 @@ const (
 	endLinger // nobody's any more: min-hold or delay
 )
 
-// claim is a wish to hold, waiting or granted as a whole.
+// claim is a request to hold, waiting or granted as a whole.
 type claim struct {
 	node
 	state    state
@@ -139,13 +139,13 @@ type claim struct {
 	prev     *claim // in the session, by seq
 	next     *claim
 	twin     *claim // the upgrade of a shared claim and the other way round
-	rare     *rare
+	rare     *claimOptions
 	one      [1]part
 	many     *several // if it is on several names
 }
 
-// rare is what few claims have.
-type rare struct {
+// claimOptions is what few claims have.
+type claimOptions struct {
 	maxHold, minHold, delay int64
 	value                   []byte
 	owner                   string // "": that of its session
@@ -207,7 +207,7 @@ const (
 	alive  life = iota
 	stale       // its deadline has passed, and its policy keeps its claims
 	lapsed      // and its grace has passed
-	dead        // its end is applied as far as the budget allows
+	ending      // its end is applied as far as the budget allows
 )
 
 // work is what is still to be done for a session, claim by claim.
@@ -228,7 +228,7 @@ type session struct {
 	work    work
 	revoked bool // ended by another: no renewal counts
 	atOnce  bool // and without waiting for its holder to know
-	wish    bool // ended by its own wish
+	asked   bool // that asked for its end
 	told    bool // that its claims are stale
 	heapPos int32
 	*terms
@@ -238,8 +238,8 @@ type session struct {
 	mark     uint64
 	opened   uint64
 	openedAt int64
-	order    uint64 // of its work
-	has      *stock // nil: nothing
+	order    uint64       // of its work
+	has      *sessionData // nil: nothing
 }
 
 func (s *session) pos() *int32 { return &s.heapPos }

@@ -121,7 +121,7 @@ func TestResizeAmongVeryMany(t *testing.T) {
 	resize(1, core.CodeOK)
 }
 
-// TestJoinAmongVeryMany: a re-entrant wish that would have to look at too many claims
+// TestJoinAmongVeryMany: a re-entrant request that would have to look at too many claims
 // is refused, for good or for this entry.
 func TestJoinAmongVeryMany(t *testing.T) {
 	for n, want := range map[int][]core.Code{

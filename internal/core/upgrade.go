@@ -28,7 +28,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 		u.deadline, u.reason = m.now+c.Wait, endWait
 	}
 	if base.rare != nil {
-		u.rare = &rare{minHold: base.rare.minHold, delay: base.rare.delay, value: base.rare.value, owner: base.rare.owner}
+		u.rare = &claimOptions{minHold: base.rare.minHold, delay: base.rare.delay, value: base.rare.value, owner: base.rare.owner}
 	}
 	m.touchClaim(base)
 	u.twin, base.twin = base, u
@@ -46,7 +46,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 // one after the other, and grants an upgrade when its shared claim is the only holder.
 func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 	switch {
-	case u.s.life == dead:
+	case u.s.life == ending:
 		m.drop(u, CodeNoSession)
 		return true
 	case r.line.set.head != nil:
@@ -134,7 +134,7 @@ func (m *Machine) endTwin(c *claim) {
 		m.retire(t, CodeLost)
 		return
 	}
-	if t.s.life != dead {
+	if t.s.life != ending {
 		m.push(t, ClaimGone, CodeLost)
 	}
 	m.drop(t, CodeLost)

@@ -55,8 +55,8 @@ type Proxy interface {
 	Disarm() (struck bool)
 	// Conns is how many connections the client has open.
 	Conns() int
-	// Dead: the fault was the end of the client's process.
-	Dead() bool
+	// Killed: the fault was the end of the client's process.
+	Killed() bool
 	// End ends the path, when its client is closed.
 	End()
 }

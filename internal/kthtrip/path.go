@@ -70,8 +70,8 @@ func (p *Path) Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Spa
 	return holdfast.Open(ctx, p.url, opts...)
 }
 
-// Dead is false: the client lives on.
-func (p *Path) Dead() bool { return false }
+// Killed is false: the client lives on.
+func (p *Path) Killed() bool { return false }
 
 // Arm has the k-th round trip meet f.
 func (p *Path) Arm(k int, f Fault) {

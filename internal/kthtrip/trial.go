@@ -133,7 +133,7 @@ func (x *trial) after() {
 	for _, n := range x.names {
 		x.free(n)
 	}
-	if x.subject != nil && x.path.Dead() {
+	if x.subject != nil && x.path.Killed() {
 		_ = x.subject.Close()
 	} else if x.subject != nil {
 		x.serves()
@@ -199,7 +199,7 @@ func (x *trial) got(h *holdfast.Hold, err error, names ...name) {
 }
 
 // lasts: the hold says so, to a program that still runs.
-func (x *trial) lasts(h *holdfast.Hold) bool { return h.Err() == nil && !x.path.Dead() }
+func (x *trial) lasts(h *holdfast.Hold) bool { return h.Err() == nil && !x.path.Killed() }
 
 // excludes: while the hold says that it lasts, nobody else has the name.
 func (x *trial) excludes(n name, h *holdfast.Hold) {

@@ -21,9 +21,9 @@ const (
 	Lost
 	// Moved: the session's deadline is now Deadline.
 	Moved
-	// Dead: the session and all its holds are over for ever, because of Cause.
+	// SessionOver: the session and all its holds are over for ever, because of Cause.
 	// It comes before the Done of the calls that this ends.
-	Dead
+	SessionOver
 	// Redial: the stream does not come from where it should, or makes no sense;
 	// use another one, Endpoint if it is not empty.
 	Redial

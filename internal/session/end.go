@@ -20,15 +20,15 @@ type ending struct {
 func (s *Session) End(now int64) []Action {
 	s.begin(now)
 	if s.life == alive {
-		s.die(Closed, core.CodeOK, "")
+		s.endNow(Closed, core.CodeOK, "")
 	}
 	return s.out
 }
 
-// die ends the session for ever.
-func (s *Session) die(cause Cause, code core.Code, text string) {
+// endNow ends the session for ever.
+func (s *Session) endNow(cause Cause, code core.Code, text string) {
 	s.life = dying
-	s.do(Action{Kind: Dead, Cause: cause, Code: code, Text: text})
+	s.do(Action{Kind: SessionOver, Cause: cause, Code: code, Text: text})
 	s.dropCalls()
 	s.ending.giveUp = s.now + 2*max(s.ttl, s.beat.longest)
 	s.resend()
@@ -42,7 +42,7 @@ func (s *Session) die(cause Cause, code core.Code, text string) {
 func (s *Session) Expire(now int64) []Action {
 	s.begin(now)
 	if s.life == alive {
-		s.die(Expired, core.CodeLost, "not renewed in time")
+		s.endNow(Expired, core.CodeLost, "not renewed in time")
 	}
 	return s.out
 }

@@ -168,7 +168,7 @@ func (s *Session) table(m *Message) {
 	}
 	l.piece++
 	if !m.Known && s.opened && s.life == alive {
-		s.die(Ended, core.CodeNoSession, "the server does not know the session any more")
+		s.endNow(Ended, core.CodeNoSession, "the server does not know the session any more")
 	}
 	for i := range m.Rows {
 		s.row(&m.Rows[i])

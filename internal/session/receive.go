@@ -80,7 +80,7 @@ func (s *Session) renewed(number uint64, n, x int64) {
 	switch {
 	case s.life != alive || !a.open:
 	case x == 0:
-		s.die(Ended, core.CodeNoSession, "the server has ended the session")
+		s.endNow(Ended, core.CodeNoSession, "the server has ended the session")
 		s.finishEnding()
 	default:
 		s.beaten(a.sent)
@@ -137,7 +137,7 @@ func (s *Session) progress() {
 func (s *Session) unknown() {
 	r := s.reply.Results
 	if s.opened || len(r) == 0 || r[0].Seq != 0 || r[0].Code == core.CodeNoSession {
-		s.die(Ended, core.CodeNoSession, "the server has ended the session")
+		s.endNow(Ended, core.CodeNoSession, "the server has ended the session")
 		s.finishEnding()
 		return
 	}
@@ -148,7 +148,7 @@ func (s *Session) unknown() {
 			}
 		}
 	}
-	s.die(Refused, r[0].Code, strings.Clone(r[0].Text))
+	s.endNow(Refused, r[0].Code, strings.Clone(r[0].Text))
 	s.finishEnding()
 }
 
@@ -276,7 +276,7 @@ func (s *Session) refused(m *Message) {
 		s.later(m)
 	case RefusedNoSession:
 		if s.opened && s.life == alive {
-			s.die(Ended, core.CodeNoSession, m.Text)
+			s.endNow(Ended, core.CodeNoSession, m.Text)
 			return
 		}
 		s.later(m)
@@ -325,7 +325,7 @@ func (s *Session) denied(m *Message) {
 
 func (s *Session) refuseAll(m *Message) {
 	if s.life == alive {
-		s.die(Refused, m.Code, m.Text)
+		s.endNow(Refused, m.Code, m.Text)
 		return
 	}
 	s.finishEnding()

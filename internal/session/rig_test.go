@@ -68,7 +68,7 @@ func (r *rig) take(actions []session.Action) {
 			r.done = append(r.done, a.Call)
 		case session.Lost:
 			r.lost, r.codes = append(r.lost, a.Call), append(r.codes, a.Code)
-		case session.Dead:
+		case session.SessionOver:
 			r.dead = append(r.dead, a.Cause)
 		case session.Redial, session.Silent:
 			r.redials++

@@ -108,7 +108,7 @@ func (s *Session) begin(now int64) {
 	s.now = max(s.now, now)
 	s.out = s.out[:0]
 	if s.life == alive && s.clock.anchored && s.now >= s.clock.deadline {
-		s.die(Expired, core.CodeLost, "not renewed in time")
+		s.endNow(Expired, core.CodeLost, "not renewed in time")
 	}
 }
 

@@ -218,7 +218,7 @@ func (u *user) take(actions []session.Action) {
 			u.c.w.tally.lost++
 			u.c.w.say("client %d: %v lost, code %d", u.c.index, a.Call.Tag.(*hold).names, a.Code)
 			a.Call.Tag.(*hold).end(a.Code == core.CodeRevoked)
-		case session.Dead:
+		case session.SessionOver:
 			dead = true
 			u.die(a)
 		case session.Redial, session.Silent:

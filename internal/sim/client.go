@@ -122,7 +122,7 @@ func (k *client) redial(hint string) {
 	}
 	k.do(k.session.Disconnect(k.now()))
 	_, at := k.route.Dial()
-	k.c.at(max(k.clock.true1(at), k.c.now+k.c.between(millisecond, 50*millisecond)), func() {
+	k.c.at(max(k.clock.toTrueTime(at), k.c.now+k.c.between(millisecond, 50*millisecond)), func() {
 		k.input(func() {
 			if k.conn == nil {
 				k.dial()
@@ -211,7 +211,7 @@ func (k *client) flush() {
 	}
 	k.wake++
 	number := k.wake
-	k.c.at(max(k.clock.true1(at), k.c.now+1), func() {
+	k.c.at(max(k.clock.toTrueTime(at), k.c.now+1), func() {
 		if k.wake == number {
 			k.input(func() {})
 		}
@@ -245,8 +245,8 @@ func (k *client) step(s *session.Session, a *session.Action, send []byte) {
 		k.done(a.Call)
 	case session.Lost:
 		k.lost(a.Call, a.Code)
-	case session.Dead:
-		k.dead(s)
+	case session.SessionOver:
+		k.sessionEnded(s)
 	case session.Redial, session.Silent:
 		if k.session == s {
 			k.turnTo(a.Endpoint)
@@ -300,8 +300,8 @@ func (k *client) submit(o *op, cmd core.Command) {
 	k.do(k.session.Submit(k.now(), o.call))
 }
 
-// dead ends every hold and call of a session, and begins anew when it is over.
-func (k *client) dead(s *session.Session) {
+// sessionEnded ends every hold and call of a session, and begins anew when it is over.
+func (k *client) sessionEnded(s *session.Session) {
 	k.c.res.SessionsLost++
 	for _, o := range k.calls {
 		if o.s == s {

@@ -113,7 +113,7 @@ func (n *node) fault(op simdisk.Op) error {
 // ticks calls Tick at the node's own pace.
 func (n *node) ticks() {
 	life := n.life
-	n.c.at(n.c.now+n.clock.true1(tick), func() {
+	n.c.at(n.c.now+n.clock.toTrueTime(tick), func() {
 		if n.life == life && n.up {
 			n.input(func() {
 				n.calm++

@@ -111,7 +111,7 @@ func (c clock) local(t int64) int64 { return t + t/1_000_000*c.ppm + t%1_000_000
 
 // true1 is a true time at which the local time is reached, at most a
 // microsecond after the first one.
-func (c clock) true1(local int64) int64 {
+func (c clock) toTrueTime(local int64) int64 {
 	t := local - local/(1_000_000+c.ppm)*c.ppm
 	for c.local(t) < local {
 		t += local - c.local(t) + 1

@@ -42,14 +42,14 @@ type session struct {
 	policy   core.Policy
 	alive    bool
 	over     bool               // an event told so
-	wish     bool               // sent something in this entry that gives back
-	ended    bool               // by its wish: what it has may be freed later
+	gaveBack bool               // sent something in this entry that gives back
+	ended    bool               // as it asked: what it has may be freed later
 	revoked  bool               // by another
 	used     map[uint64]core.Op // what each number was first used for
 	forced   bool               // and its holds were not waited for
 }
 
-// claim is a wish that was answered granted or queued.
+// claim is a request that was answered granted or queued.
 type seenClaim struct {
 	s        *session
 	seq      uint64
@@ -89,7 +89,7 @@ func (k *Checker) Entry(e twin.Entry, out twin.Output) error {
 	k.entry, k.out = e, out
 	k.now = max(k.now, e.Now)
 	for _, s := range k.sessions {
-		s.wish = false
+		s.gaveBack = false
 	}
 	for _, c := range k.claims {
 		c.granted, c.extended = false, 0
@@ -192,7 +192,7 @@ func (k *Checker) result(f core.Frame, cmd core.Command, res core.Result) {
 		k.opened(f, cmd, res)
 	case core.OpEnd, core.OpRelease, core.OpCancel, core.OpHandOver, core.OpDowngrade:
 		if s != nil && res.Code == core.CodeOK {
-			s.wish = true
+			s.gaveBack = true
 			k.withdrawn(s, cmd)
 		}
 	case core.OpAcquire, core.OpUpgrade:
@@ -309,7 +309,7 @@ func (k *Checker) overtaken() error {
 		return nil
 	}
 	for _, x := range k.claims {
-		if x.token != 0 || x.over || x.upgrade || !x.s.alive || x.s.wish || len(x.wants) != 1 || x.wants[0].Kind > core.Election {
+		if x.token != 0 || x.over || x.upgrade || !x.s.alive || x.s.gaveBack || len(x.wants) != 1 || x.wants[0].Kind > core.Election {
 			continue
 		}
 		for _, y := range k.claims {
@@ -349,7 +349,7 @@ func (k *Checker) late() error {
 		}
 	}
 	for _, c := range k.claims {
-		if c.token == 0 && !c.over && c.s.alive && !c.s.wish && c.deadline != 0 && c.deadline <= k.now {
+		if c.token == 0 && !c.over && c.s.alive && !c.s.gaveBack && c.deadline != 0 && c.deadline <= k.now {
 			return fmt.Errorf("%s %d still waits at %d although its wait ended at %d", c.s.id[:3], c.seq, k.now, c.deadline)
 		}
 	}

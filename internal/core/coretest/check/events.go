@@ -61,10 +61,10 @@ func (k *Checker) sessionEvent(e core.Event) error {
 		}
 		s.alive, s.over = false, true
 	case core.VerbEnded:
-		if !s.wish && !s.revoked {
+		if !s.gaveBack && !s.revoked {
 			return fmt.Errorf("nobody asked for it")
 		}
-		s.alive, s.over, s.ended = false, true, s.wish
+		s.alive, s.over, s.ended = false, true, s.gaveBack
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (k *Checker) room(n *name, e core.Event, c *seenClaim) error {
 	return nil
 }
 
-// left checks that a hold ended by wish, or not before its holder must know.
+// left checks that a hold ended as asked, or not before its holder must know.
 func (k *Checker) left(e core.Event) error {
 	n := k.name(e)
 	i := slices.IndexFunc(n.holds, func(h hold) bool { return h.token == e.Token })
@@ -171,7 +171,7 @@ func (k *Checker) left(e core.Event) error {
 	if e.Verb == core.VerbReclaimed { // may come before a command that renews
 		known = h.c.s.start <= k.now
 	}
-	asked := h.c.s.wish || h.c.s.ended
+	asked := h.c.s.gaveBack || h.c.s.ended
 	switch {
 	case e.Verb == core.VerbReleased && !asked:
 		return fmt.Errorf("nobody released token %d", e.Token)

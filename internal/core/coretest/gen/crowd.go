@@ -137,7 +137,7 @@ func (c *crowd) upgrade(m *member) error {
 	return c.ask(m, core.Command{Op: core.OpUpgrade, Target: m.upgrade}, h)
 }
 
-// ask sends a wish and waits for it.
+// ask sends a request and waits for it.
 func (c *crowd) ask(m *member, cmd core.Command, h hold) error {
 	m.seq++
 	cmd.Seq, h.seq = m.seq, m.seq

@@ -9,7 +9,7 @@ import (
 )
 
 // Large is a history of few sessions with n claims and keys between them: many hold
-// and wait for the same names, and then sessions end by wish and by time, a semaphore
+// and wait for the same names, and then sessions end as asked and by time, a semaphore
 // shrinks and names are given back, all in one entry. Bare entries follow.
 func Large(seed uint64, n int) []twin.Entry {
 	g := &large{rand: rand.New(rand.NewPCG(seed, 0x6c61726765)), seq: map[core.SessionID]uint64{}}

@@ -81,7 +81,7 @@ func (t *Twin) toRelease(s *session, cmd core.Command) (*claim, core.Code) {
 	}
 }
 
-// giveBack ends a hold by its session's own wish.
+// giveBack ends a hold that its session gives back.
 func (t *Twin) giveBack(c *claim, gone, reason core.Code) core.Result {
 	r := core.Result{Revision: t.next()}
 	t.tell(c, core.VerbReleased, reason)
@@ -233,17 +233,17 @@ func (t *Twin) handOver(s *session, cmd core.Command) core.Result {
 	}
 	n := t.find(c.ns, c.wants[0].Name)
 	i := slices.IndexFunc(t.claims, func(o *claim) bool {
-		return o.standsAt(n) && !o.s.dead && len(o.wants) == 1 && o.owner == cmd.Owner
+		return o.standsAt(n) && !o.s.ending && len(o.wants) == 1 && o.owner == cmd.Owner
 	})
 	if i < 0 {
 		return core.Result{Code: core.CodeNotExist}
 	}
-	heir := t.claims[i]
+	successor := t.claims[i]
 	r := core.Result{Revision: t.next()}
 	t.tell(c, core.VerbReleased, core.CodeOK)
 	t.record(c, core.CodeLost)
 	t.remove(c)
-	t.reserve(heir)
+	t.reserve(successor)
 	t.settle()
 	return r
 }
@@ -274,11 +274,11 @@ func (t *Twin) revokeClaim(c *claim, now bool) {
 	}
 	t.next()
 	t.tell(c, core.VerbRevoked, core.CodeRevoked)
-	if now || c.s == nil || c.s.dead {
+	if now || c.s == nil || c.s.ending {
 		t.tell(c, core.VerbExpired, core.CodeRevoked)
 		t.push(c, core.ClaimGone, core.CodeRevoked)
 		t.record(c, core.CodeRevoked)
-		t.orphanUpgrade(c)
+		t.endUpgrade(c)
 		t.remove(c)
 		return
 	}
@@ -288,7 +288,7 @@ func (t *Twin) revokeClaim(c *claim, now bool) {
 	}
 	c.state, c.deadline, c.reason = core.ClaimRevoked, until, core.CodeRevoked
 	c.change(t.revision)
-	t.orphanUpgrade(c)
+	t.endUpgrade(c)
 	t.push(c, core.ClaimRevoked, core.CodeRevoked)
 }
 

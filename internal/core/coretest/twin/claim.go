@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// claim is a wish that waits, or a hold, or what is left of one.
+// claim is a request that waits, or a hold, or what is left of one.
 type claim struct {
 	arrival  uint64
 	ns       string
@@ -161,7 +161,7 @@ func (t *Twin) run(s *session, c core.Command) core.Result {
 	return t.runObject(s, c)
 }
 
-// acquire grants, queues or refuses a wish.
+// acquire grants, queues or refuses a request.
 func (t *Twin) acquire(s *session, c core.Command) core.Result {
 	wants := slices.Clone(c.Wants)
 	for i, w := range wants {
@@ -255,7 +255,7 @@ func (t *Twin) alone(c *claim) bool {
 	return !t.frozen
 }
 
-// joinable finds the granted claim that a re-entrant wish joins.
+// joinable finds the granted claim that a re-entrant request joins.
 func (t *Twin) joinable(s *session, c core.Command, wants []core.Want) *claim {
 	if c.Flags&core.Reentrant == 0 || len(wants) != 1 {
 		return nil
@@ -280,7 +280,7 @@ func (t *Twin) makeNames(s *session, wants []core.Want) (made int) {
 	return made
 }
 
-// check says what is wrong with a wish before anything changes.
+// check says what is wrong with a request before anything changes.
 func (t *Twin) check(s *session, c core.Command, wants []core.Want) core.Code {
 	if len(wants) == 0 || c.Wait < 0 || c.MaxHold < 0 || c.MinHold < 0 || c.Delay < 0 {
 		return core.CodeInvalid

@@ -38,12 +38,12 @@ func (t *Twin) endPass() {
 func (t *Twin) firstDue() (due, bool) {
 	var all []due
 	for _, s := range t.sessions {
-		if at := s.due(); !s.dead && at != 0 && at <= t.now {
+		if at := s.due(); !s.ending && at != 0 && at <= t.now {
 			all = append(all, due{deadline: at, s: s})
 		}
 	}
 	for _, c := range t.claims {
-		if c.deadline != 0 && c.deadline <= t.now && (c.s == nil || !c.s.dead) {
+		if c.deadline != 0 && c.deadline <= t.now && (c.s == nil || !c.s.ending) {
 			all = append(all, due{deadline: c.deadline, c: c})
 		}
 	}
@@ -114,7 +114,7 @@ func (t *Twin) end(d due) {
 func (t *Twin) sessionDue(s *session) {
 	switch {
 	case s.policy == core.AtDeadline || s.revoked || !t.keeps(s):
-		t.bury(s, core.VerbExpired)
+		t.beginEnd(s, core.VerbExpired)
 		t.walkOn()
 	case !s.stale:
 		s.stale = true
@@ -154,7 +154,7 @@ func (t *Twin) walkOn() {
 			s.walked = c.seq
 			t.visit(s, c)
 		}
-		if s.dead && !t.dropBoundKeys(s) {
+		if s.ending && !t.dropBoundKeys(s) {
 			return
 		}
 		s.walking = false
@@ -166,10 +166,10 @@ func (t *Twin) walkOn() {
 // that anybody could believe in.
 func (t *Twin) walked(s *session) {
 	switch {
-	case s.dead:
+	case s.ending:
 		t.sessions = slices.DeleteFunc(t.sessions, func(o *session) bool { return o == s })
 	case s.revoked && !t.keeps(s):
-		t.bury(s, core.VerbEnded)
+		t.beginEnd(s, core.VerbEnded)
 		t.walkOn()
 	}
 }
@@ -200,7 +200,7 @@ func (t *Twin) decided() []*session {
 // visit ends or tells one claim of a session that is dead or late.
 func (t *Twin) visit(s *session, c *claim) {
 	switch {
-	case s.dead:
+	case s.ending:
 		t.freeWithSession(c)
 	case s.revoked && c.state == core.ClaimWaiting:
 		t.push(c, core.ClaimGone, core.CodeRevoked)
@@ -221,7 +221,7 @@ func (t *Twin) freeWithSession(c *claim) {
 		t.drop(c, core.CodeNoSession)
 		return
 	}
-	if c.s.wish {
+	if c.s.asked {
 		t.next()
 		t.tell(c, core.VerbReleased, core.CodeOK)
 		t.leave(c, false)
@@ -260,7 +260,7 @@ func (t *Twin) drop(c *claim, why core.Code) {
 // leave takes a hold from its session. The name stays taken, ownerless, while
 // min-hold or, after a loss, delay lasts.
 func (t *Twin) leave(c *claim, lost bool) {
-	t.orphanUpgrade(c)
+	t.endUpgrade(c)
 	until := int64(0)
 	if c.s != nil && c.minHold > 0 {
 		until = c.since + c.minHold
@@ -276,11 +276,11 @@ func (t *Twin) leave(c *claim, lost bool) {
 	c.deadline, c.reason = until, core.CodeOK
 }
 
-// orphanUpgrade denies the upgrade that waits to replace c.
-func (t *Twin) orphanUpgrade(c *claim) {
+// endUpgrade denies the upgrade that waits to replace c.
+func (t *Twin) endUpgrade(c *claim) {
 	for _, u := range slices.Clone(t.claims) {
 		if u.target == c {
-			if !u.s.dead {
+			if !u.s.ending {
 				t.push(u, core.ClaimGone, core.CodeLost)
 			}
 			t.drop(u, core.CodeLost)

@@ -39,9 +39,9 @@ func (t *Twin) serve(n *name) bool {
 	case t.overbooked(n):
 		t.yield(n, t.lastReserved(n))
 		return true
-	case head == nil || head.s.dead && !n.touched:
+	case head == nil || head.s.ending && !n.touched:
 		return false
-	case head.s.dead:
+	case head.s.ending:
 		t.drop(head, core.CodeNoSession)
 		return true
 	case head.target != nil:
@@ -180,7 +180,7 @@ func (t *Twin) standing(n *name) (count int) {
 // liveHead is the first in the queue of n whose session lives.
 func (t *Twin) liveHead(n *name) *claim {
 	for _, c := range t.claims {
-		if c.standsAt(n) && !c.s.dead {
+		if c.standsAt(n) && !c.s.ending {
 			return c
 		}
 	}
@@ -251,7 +251,7 @@ func (t *Twin) overbooked(n *name) bool {
 func (t *Twin) serveBarrier(n *name) bool {
 	var there []*claim
 	for _, c := range t.claims {
-		if c.standsAt(n) && !c.s.dead {
+		if c.standsAt(n) && !c.s.ending {
 			there = append(there, c)
 		}
 	}
@@ -331,7 +331,7 @@ func (t *Twin) remove(c *claim) {
 
 // record keeps what became of c for as long as its client may ask.
 func (t *Twin) record(c *claim, code core.Code) {
-	if c.s == nil || c.s.dead || c.seq < c.s.mark {
+	if c.s == nil || c.s.ending || c.seq < c.s.mark {
 		return
 	}
 	r := core.Result{Seq: c.seq, Code: code, Revision: t.revision, Token: c.token}

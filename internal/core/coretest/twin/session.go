@@ -22,13 +22,13 @@ type session struct {
 	grace                     int64
 	deadline                  int64
 	mark                      uint64
-	dead                      bool   // its end is decided; claims are still being freed
+	ending                    bool   // its end is decided; claims are still being freed
 	stale                     bool   // past its deadline, kept by its policy
 	emptied                   int64  // stale: since when it had nothing to keep; it is not asked again until ten minutes later
 	reclaimable               bool   // and past its grace
 	revoked                   bool   // ended by another; no renewal counts
 	revokedNow                bool   // and its holds are not waited for
-	wish                      bool   // dead by its own wish
+	asked                     bool   // it asked for its end
 	walking                   bool   // over its claims, to free them or to tell of them
 	walked                    uint64 // so far
 	decided                   int    // in which turn that was decided
@@ -49,7 +49,7 @@ type tombstone struct {
 
 func (t *Twin) session(id core.SessionID) *session {
 	for _, s := range t.sessions {
-		if s.id == id && !s.dead {
+		if s.id == id && !s.ending {
 			return s
 		}
 	}
@@ -108,7 +108,7 @@ func (t *Twin) command(f core.Frame, c core.Command) core.Result {
 	case c.Op == core.OpOpen:
 		return t.open(f, c)
 	case c.Op == core.OpEnd:
-		return t.endByWish(f.Session, s)
+		return t.endAsAsked(f.Session, s)
 	case s == nil:
 		return t.refuse(c, core.CodeNoSession)
 	case c.Seq == 0:
@@ -203,24 +203,24 @@ func (t *Twin) windowFor(asked uint64) uint64 {
 // or whose claims are still being freed.
 func (t *Twin) ended(id core.SessionID) bool {
 	for _, s := range t.sessions {
-		if s.id == id && s.dead {
+		if s.id == id && s.ending {
 			return true
 		}
 	}
 	return slices.ContainsFunc(t.gone, func(g tombstone) bool { return g.id == id && t.now < g.until })
 }
 
-// endByWish ends the session with all that hangs on it, now. The id of one that
+// endAsAsked ends the session with all that hangs on it, now. The id of one that
 // was never seen is refused from now on: its Open may still be under way.
-func (t *Twin) endByWish(id core.SessionID, s *session) core.Result {
+func (t *Twin) endAsAsked(id core.SessionID, s *session) core.Result {
 	if s == nil {
 		if !t.ended(id) {
 			t.gone = append(t.gone, tombstone{id, t.now + remember})
 		}
 		return core.Result{Revision: t.revision}
 	}
-	s.wish = true
-	t.bury(s, core.VerbEnded)
+	s.asked = true
+	t.beginEnd(s, core.VerbEnded)
 	t.budget--
 	r := core.Result{Revision: t.revision}
 	t.walkOn()
@@ -228,9 +228,9 @@ func (t *Twin) endByWish(id core.SessionID, s *session) core.Result {
 	return r
 }
 
-// bury decides a session's end: from now on it is dead, and its id refused.
-func (t *Twin) bury(s *session, v core.Verb) {
-	s.dead = true
+// beginEnd decides the end of a session: from now on it is over, and its id refused.
+func (t *Twin) beginEnd(s *session, v core.Verb) {
+	s.ending = true
 	t.decide(s)
 	t.gone = append(t.gone, tombstone{s.id, t.now + remember})
 	t.next()

@@ -119,7 +119,7 @@ func (t *Twin) unfreeze() {
 func (t *Twin) forget(seconds int64) {
 	t.keys = slices.DeleteFunc(t.keys, func(k *key) bool { return k.Session != core.SessionID{} })
 	for _, s := range t.sessions {
-		if !s.dead {
+		if !s.ending {
 			t.gone = append(t.gone, tombstone{s.id, t.now + remember})
 		}
 	}
@@ -167,7 +167,7 @@ func (t *Twin) find(ns, n string) *name {
 func (t *Twin) sweep() {
 	for _, s := range t.sessions {
 		kept := s.reclaimable || s.stale && s.policy == core.Never
-		if kept && !s.dead && s.emptied == 0 && !t.keeps(s) {
+		if kept && !s.ending && s.emptied == 0 && !t.keeps(s) {
 			s.emptied = t.now
 		}
 	}

@@ -25,7 +25,7 @@ func renew(t *testing.T, m *Machine, id SessionID) {
 	}
 }
 
-// A session has a stock as long as there is something in it, and one that did
+// A session has data as long as there is something in it, and one that did
 // something once costs no more than one that never did.
 func TestStock(t *testing.T) {
 	m, id := New(Config{}), SessionID{1}
@@ -50,8 +50,8 @@ func TestStock(t *testing.T) {
 	do(t, m, id, 5, Command{Op: OpTxn, Seq: 5, Then: []KeyOp{{Kind: KeyDelete, Key: "k"}}})
 	m.acknowledge(m.session(id), 6)
 	want("idle again", false)
-	if len(m.stocks) != 1 {
-		t.Errorf("%d stocks are kept for the next, want 1", len(m.stocks))
+	if len(m.spare) != 1 {
+		t.Errorf("%d stocks are kept for the next, want 1", len(m.spare))
 	}
 }
 

@@ -1,10 +1,10 @@
 package core
 
-// stock is what a session has beside its life: claims, kept results and keys.
+// sessionData is what a session has beside its life: claims, kept results and keys.
 // Most sessions have nothing most of the time, so it is a record of its own. It
 // is made when it is first needed, and taken back by a renewal that finds nothing
-// in it. To ask for something in no stock is to find nothing.
-type stock struct {
+// in it. To ask for something in no data is to find nothing.
+type sessionData struct {
 	first   *claim // by seq
 	last    *claim
 	cursor  *claim // of the session's work
@@ -16,52 +16,52 @@ type stock struct {
 	keys    *tree[string, *key]
 }
 
-// stocks are stocks that nobody uses.
-type stocks []*stock
+// dataPool has the data that no session uses.
+type dataPool []*sessionData
 
-// spareStocks is how many of them are kept: as many as busy sessions may open and
+// spareData is how many of them are kept: as many as busy sessions may open and
 // end in turn.
-const spareStocks = 64
+const spareData = 64
 
-// leastResults is how many results the table of a stock has room for at first.
+// leastResults is how many results the table of a session has room for at first.
 const leastResults = 4
 
-func (k *stock) head() *claim {
+func (k *sessionData) head() *claim {
 	if k == nil {
 		return nil
 	}
 	return k.first
 }
 
-func (k *stock) at() *claim {
+func (k *sessionData) at() *claim {
 	if k == nil {
 		return nil
 	}
 	return k.cursor
 }
 
-// point moves the cursor, to a claim of this stock.
-func (k *stock) point(c *claim) {
+// point moves the cursor, to a claim of this session.
+func (k *sessionData) point(c *claim) {
 	if k != nil {
 		k.cursor = c
 	}
 }
 
-func (k *stock) size() int {
+func (k *sessionData) size() int {
 	if k == nil {
 		return 0
 	}
 	return k.claims
 }
 
-func (k *stock) holds() int {
+func (k *sessionData) holds() int {
 	if k == nil {
 		return 0
 	}
 	return k.held
 }
 
-func (k *stock) table() []*done {
+func (k *sessionData) table() []*done {
 	if k == nil {
 		return nil
 	}
@@ -69,14 +69,14 @@ func (k *stock) table() []*done {
 }
 
 // boundKeys are the keys that end with the session; nil: none.
-func (k *stock) boundKeys() *tree[string, *key] {
+func (k *sessionData) boundKeys() *tree[string, *key] {
 	if k == nil || k.keys == nil || k.keys.n == 0 {
 		return nil
 	}
 	return k.keys
 }
 
-func (k *stock) empty() bool {
+func (k *sessionData) empty() bool {
 	if k.claims > 0 || k.boundKeys() != nil {
 		return false
 	}
@@ -88,23 +88,23 @@ func (k *stock) empty() bool {
 	return true
 }
 
-// stock returns that of s, made if need be.
-func (m *Machine) stock(s *session) *stock {
+// dataOf returns the data of s, made if need be.
+func (m *Machine) dataOf(s *session) *sessionData {
 	if s.has == nil {
-		if n := len(m.stocks); n > 0 {
-			s.has, m.stocks = m.stocks[n-1], m.stocks[:n-1]
+		if n := len(m.spare); n > 0 {
+			s.has, m.spare = m.spare[n-1], m.spare[:n-1]
 		} else {
-			s.has = &stock{}
+			s.has = &sessionData{}
 		}
 	}
 	return s.has
 }
 
-// take takes the stock of s, which has nothing any more, back.
-func (l *stocks) take(s *session) {
+// take takes the data of s, which has nothing any more, back.
+func (l *dataPool) take(s *session) {
 	k := s.has
 	s.has = nil
-	if k == nil || len(*l) == spareStocks {
+	if k == nil || len(*l) == spareData {
 		return
 	}
 	results := k.results
@@ -112,6 +112,6 @@ func (l *stocks) take(s *session) {
 		results = nil
 	}
 	clear(results)
-	*k = stock{results: results}
+	*k = sessionData{results: results}
 	*l = append(*l, k)
 }

@@ -159,7 +159,7 @@ func (m *Machine) remember(s *session, r *Result) {
 func (m *Machine) newDone(s *session, seq uint64, code Code) *done {
 	d := m.dones.alloc(m.epoch)
 	d.s, d.seq, d.code, d.revision = s, seq, code, m.revision
-	m.stock(s).keep(d)
+	m.dataOf(s).keep(d)
 	return d
 }
 
@@ -191,7 +191,7 @@ func (m *Machine) dropDone(s *session, d *done, mark uint64) {
 	m.dones.release(d)
 }
 
-func (k *stock) result(seq uint64) *done {
+func (k *sessionData) result(seq uint64) *done {
 	if k == nil || len(k.results) == 0 {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (k *stock) result(seq uint64) *done {
 
 // keep files a result. All numbers lie within one window, so that doubling the
 // table ends every collision.
-func (k *stock) keep(d *done) {
+func (k *sessionData) keep(d *done) {
 	if len(k.results) == 0 {
 		k.results = make([]*done, leastResults)
 	}
