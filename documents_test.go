@@ -71,9 +71,9 @@ func specs(g *ast.GenDecl, wanted bool) (names []string) {
 // words has those that no identifier is made of, with the word of docs/glossary.md
 // and the rooms that may use the word all the same.
 var words = map[string]struct{ better, rooms string }{
-	"lease":    {better: "session", rooms: "internal/cli internal/node/api internal/wire"},
-	"leases":   {better: "sessions", rooms: "internal/node/api"},
-	"wish":     {better: "request", rooms: "internal/node/api"},
+	"lease":    {better: "session", rooms: "internal/cli internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/wire internal/world"},
+	"leases":   {better: "sessions", rooms: "internal/node/gateway"},
+	"wish":     {better: "request", rooms: "internal/node/gateway"},
 	"convoy":   {better: "batch"},
 	"rider":    {better: "batched call"},
 	"grip":     {better: "hold", rooms: "internal/world"},
