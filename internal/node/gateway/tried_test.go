@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -8,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/dialect/rest"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/node/relay"
@@ -88,5 +92,29 @@ func TestTriedBefore_Refused(t *testing.T) {
 				t.Errorf("%s, asked as the next (%q): %d %s", what, tried, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// If the next leader cannot do what an earlier one may have done, nobody knows whether it
+// was done.
+func TestTriedBefore_NextCannot(t *testing.T) {
+	g := lonely(t)
+	g.Lead(server.Leader{ID: 9, Addr: "first"})
+	var asked []string
+	there := func(ctx context.Context, x *gateway.Tenure, _ int) (any, error) {
+		asked = append(asked, x.Addr)
+		if x.Addr == "first" {
+			g.Lead(server.Leader{ID: 8, Addr: "next"})
+			return nil, &driver.Error{Kind: driver.ErrUnavailable}
+		}
+		if !gateway.Tried(ctx) {
+			t.Error("the next leader is not told")
+		}
+		return nil, driver.Errorf("ask the leader", x.Addr, driver.ErrUnavailable, "it could not be reached")
+	}
+	c := &gateway.Call{Method: "REST/test", Class: admission.Grant, Twice: true, Beside: func(string) string { return "" }}
+	_, err := g.Through(t.Context(), c, nil, there)
+	if e, ok := errors.AsType[*driver.Error](err); !ok || e.Outcome != driver.Unknown || !slices.Equal(asked, []string{"first", "next"}) {
+		t.Errorf("%q were asked: %v", asked, err)
 	}
 }
