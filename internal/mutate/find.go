@@ -74,7 +74,7 @@ func (o options) wants(m mutant, rec record) bool {
 	case o.only != "":
 		return strings.Contains(m.name, o.only)
 	case o.again:
-		return line.unexplained()
+		return line.open()
 	}
 	return !judged
 }

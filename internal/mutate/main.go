@@ -15,12 +15,12 @@
 //
 //	killed     a test failed; the line names it
 //	timeout    the tests took far longer than without the mutant; counts as killed
-//	survived   every test passed; the line gives the reason, or "?" while nobody
-//	           has looked: then a test is missing, or the reason
+//	survived   every test passed; the line gives the reason why that is right, or
+//	           "open: " and what is missing, or "?" while nobody has looked
 //	invalid    does not compile; not counted
 //
-// Mutants that survived without a reason are judged anew by -again, to see that
-// a new test kills them.
+// Survivors that are open are judged anew by -again, to see that a new test kills
+// them.
 package main
 
 import (
@@ -61,7 +61,7 @@ type options struct {
 	budget time.Duration
 	seed   uint64
 	only   string // part of the names to judge; "": any
-	again  bool   // judge survivors without a reason, instead of new mutants
+	again  bool   // judge open survivors, instead of new mutants
 	own    bool   // run no neighbour's tests
 }
 
@@ -70,7 +70,7 @@ func main() {
 	flag.DurationVar(&o.budget, "budget", 10*time.Minute, "stop after this time")
 	flag.Uint64Var(&o.seed, "seed", 1, "which order the mutants are drawn in")
 	flag.StringVar(&o.only, "only", "", "judge only mutants with this text in their names, whatever the record says of them")
-	flag.BoolVar(&o.again, "again", false, "judge anew the survivors without a reason")
+	flag.BoolVar(&o.again, "again", false, "judge anew the survivors that are open")
 	flag.BoolVar(&o.own, "own", false, "run the package's own tests only; -again asks the neighbours later")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -25,8 +25,13 @@ type line struct {
 	note    string // the test that failed, or the reason why none does
 }
 
-// unexplained reports a survivor without a reason.
-func (l line) unexplained() bool { return l.verdict == survived && l.note == "?" }
+// unseen reports a survivor that nobody has looked at.
+func (l line) unseen() bool { return l.verdict == survived && l.note == "?" }
+
+// open reports a survivor that is to be judged again: unseen, or a test is missing.
+func (l line) open() bool {
+	return l.unseen() || l.verdict == survived && strings.HasPrefix(l.note, "open: ")
+}
 
 // record is all verdicts, by the mutants' names.
 type record map[string]line
@@ -92,7 +97,7 @@ func packageOf(name string) string {
 }
 
 // counts are the verdicts of one package.
-type counts struct{ killed, survived, unexplained, invalid int }
+type counts struct{ killed, survived, open, invalid int }
 
 func (c *counts) add(l line) {
 	switch {
@@ -102,15 +107,15 @@ func (c *counts) add(l line) {
 		c.killed++
 	default:
 		c.survived++
-		if l.unexplained() {
-			c.unexplained++
+		if l.open() {
+			c.open++
 		}
 	}
 }
 
 func (c counts) String() string {
-	return fmt.Sprintf("%4d mutants, %4d killed (%3d %%), %3d survived (%d without a reason), %3d did not compile",
-		c.killed+c.survived, c.killed, 100*c.killed/max(1, c.killed+c.survived), c.survived, c.unexplained, c.invalid)
+	return fmt.Sprintf("%4d mutants, %4d killed (%3d %%), %3d survived (%d open), %3d did not compile",
+		c.killed+c.survived, c.killed, 100*c.killed/max(1, c.killed+c.survived), c.survived, c.open, c.invalid)
 }
 
 // summary is the counts by package and in all.

@@ -47,4 +47,11 @@ func TestMembershipCutOff(t *testing.T) {
 	if _, err := replica.DecodeMembership(b); err != nil {
 		t.Error(err)
 	}
+	if _, err := replica.DecodeMembership(append(b, 0)); err == nil {
+		t.Error("a used number of 0 was taken")
+	}
+	old := append([]byte{1}, b[1:9]...) // version 1, without voters, with an endpoint of three bytes
+	if _, err := replica.DecodeMembership(append(old, 0, 1, 2, 3)); err == nil {
+		t.Error("an endpoint of version 1 that is cut off was taken")
+	}
 }
