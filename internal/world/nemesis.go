@@ -25,7 +25,7 @@ func between(rng *rand.Rand, a, b time.Duration) time.Duration {
 
 func (w *World) bad(rng *rand.Rand) {
 	n := w.nodes[rng.IntN(len(w.nodes))]
-	switch rng.IntN(17) {
+	switch rng.IntN(18) {
 	case 0:
 		w.crash(rng, n)
 	case 1:
@@ -72,6 +72,8 @@ func (w *World) bad(rng *rand.Rand) {
 		w.lag(rng, n)
 	case 16:
 		w.lose(rng, n)
+	case 17:
+		w.deafen(rng)
 	}
 }
 
@@ -83,22 +85,34 @@ func (w *World) deafen(rng *rand.Rand) {
 		return
 	}
 	w.count("fault deaf leader")
-	d := between(rng, time.Second, 15*time.Second)
+	d := between(rng, 2*time.Second, 12*time.Second)
+	w.outage(l, d, rng.IntN(4) > 0)
+}
+
+// outage cuts the way to a node. If the connections do not outlive it, what was sent
+// meanwhile is lost; else it comes late.
+func (w *World) outage(l *life, d time.Duration, broken bool) {
 	for _, o := range w.nodes {
 		if o != l.n {
 			w.net.cut(o.ip, l.n.ip, d)
 		}
 	}
+	if broken {
+		time.AfterFunc(d-time.Millisecond, func() {
+			for c := range l.m.all() {
+				if c.local.Port == peerPort {
+					c.reset(0, 0)
+				}
+			}
+		})
+	}
 }
 
 // lag cuts the way to a node, so long that it needs a snapshot.
 func (w *World) lag(rng *rand.Rand, n *node) {
-	w.count("fault lag")
-	d := between(rng, 5*time.Second, 15*time.Second)
-	for _, o := range w.nodes {
-		if o != n {
-			w.net.cut(o.ip, n.ip, d)
-		}
+	if l := n.alive(); l != nil {
+		w.count("fault lag")
+		w.outage(l, between(rng, 5*time.Second, 15*time.Second), rng.IntN(4) > 0)
 	}
 }
 
@@ -113,11 +127,7 @@ func (w *World) slowLag(rng *rand.Rand, n *node) {
 	l.files.slowDown(between(rng, 50*time.Millisecond, 500*time.Millisecond))
 	d := between(rng, 3*time.Second, 8*time.Second)
 	time.AfterFunc(2*d, func() { l.files.slowDown(0) })
-	for _, o := range w.nodes {
-		if o != n {
-			w.net.cut(o.ip, n.ip, d)
-		}
-	}
+	w.outage(l, d, true)
 }
 
 // lose takes a file away from a node that is down, and brings it back after the node

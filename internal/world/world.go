@@ -129,6 +129,9 @@ func newWorld(o Options) *World {
 	w.truth, w.ledger, w.tally = newTruth(w), newLedger(w), newTally(w)
 	w.marks = newMarks(w)
 	snapshots := uint64(30 + rng.IntN(300))
+	if rng.IntN(2) == 0 {
+		snapshots = uint64(8 + rng.IntN(12)) // who lags a little needs a snapshot
+	}
 	for i := range w.opts.Nodes {
 		w.nodes = append(w.nodes, newNode(w, uint64(i+1), snapshots))
 	}
