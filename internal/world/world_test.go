@@ -2,6 +2,7 @@ package world_test
 
 import (
 	"flag"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,50 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	report(t, seeds, &total, time.Since(began))
+	if *budget >= 10*time.Minute {
+		covered(t, &total)
+	}
+}
+
+// covered: a long run has seen every command by every protocol, every answer, fault
+// and turn of a watch.
+func covered(t *testing.T, r *world.Result) {
+	t.Helper()
+	want := []string{"repeated by key", "buffered again", "not swapped", "a start without a file is refused", "snapshot sent",
+		"watch ready", "watch resync", "watch compacted", "watch event",
+		"kind ok", "kind held", "kind lost", "kind unavailable", "kind context deadline exceeded"}
+	for _, x := range strings.Split(faults, ", ") {
+		want = append(want, "fault "+x)
+	}
+	for protocol, list := range commands {
+		for _, x := range strings.Split(everywhere+", "+list, ", ") {
+			want = append(want, "answer "+protocol+" "+x+": done")
+		}
+		for _, a := range []string{"add: not done", "add: unknown", "lock: unknown", "put: unknown"} {
+			want = append(want, "answer "+protocol+" "+a)
+		}
+	}
+	for _, name := range want {
+		if r.Counts[name] == 0 {
+			t.Errorf("never seen: %s", name)
+		}
+	}
+}
+
+// What a long run has to see.
+const (
+	faults = "kill, power, stop, isolate, one-way cut, client cut, connections broken, deaf leader, lag, lost file, pause, slow disk, slow disk that lags, " +
+		"EIO at sync, EIO at read, EIO at write, EIO at open, EIO at create, EIO at rename, EIO at sync directory, delay, corrupt, power during a write, " +
+		"all at once, snapshot corrupted, snapshot broken off, snapshot delayed"
+	everywhere = "add, lock, try lock, read, try read, write, try write, semaphore, try semaphore, election, try election, release lock, release read, " +
+		"release write, release semaphore, release election, proclaim, upgrade, downgrade, put, set, compare and set, reserve, count down, wait for latch, arrive"
+)
+
+// commands are those that only one protocol has here.
+var commands = map[string]string{
+	"go":   "acquire all, release all, buffered add, flush, open session, keep session, revoke session, txn, extend, force release, hand over, bulk put",
+	"grpc": "open session, keep session, end session, lock on a session, hand over",
+	"rest": "renew",
 }
 
 func run(t *testing.T, seed uint64) (res world.Result) {
