@@ -1,0 +1,39 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// All events of an output are told, in order, up to a bound; beyond it watchers
+// are told that some are missing.
+func TestKeepEvents(t *testing.T) {
+	n := &Node{}
+	const step = maxEvents / 4
+	for k := range uint64(5) {
+		var out core.Output
+		for i := range uint64(step) {
+			out.Events = append(out.Events, core.Event{Revision: k*step + i})
+		}
+		n.keepEvents(&out)
+	}
+	if n.out.Jumped || len(n.out.Events) != 5*step || n.out.Events[5*step-1].Revision != 5*step-1 {
+		t.Fatalf("%d events are kept, missing: %v", len(n.out.Events), n.out.Jumped)
+	}
+	n.keepEvents(&core.Output{Events: []core.Event{{Revision: 7}}})
+	if !n.out.Jumped || len(n.out.Events) != 1 || n.out.Events[0].Revision != 7 {
+		t.Errorf("%d events are kept, missing: %v; want the newest, and that others are missing", len(n.out.Events), n.out.Jumped)
+	}
+}
+
+// A node does not go on with a membership that it could not read.
+func TestNoteEndpoints_CutOff(t *testing.T) {
+	for _, dirs := range []bool{true, false} {
+		n := &Node{}
+		n.noteEndpoints([]byte{1, 2, 3}, dirs)
+		if n.Err() == nil {
+			t.Errorf("with directories: %v: three bytes were taken for an endpoint", dirs)
+		}
+	}
+}
