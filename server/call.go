@@ -39,11 +39,15 @@ func (s *Server) Renew(ctx context.Context, id core.SessionID, ttl time.Duration
 
 // call asks the node for something that it answers once.
 func (s *Server) call(ctx context.Context, ask func(now int64, id replica.Caller)) ([]byte, error) {
+	return s.loop.call(ctx, ask)
+}
+
+func (l *loop) call(ctx context.Context, ask func(now int64, id replica.Caller)) ([]byte, error) {
 	done := make(chan replica.Answer, 1)
-	err := s.loop.do(ctx, func() {
-		id := s.loop.newCaller()
-		s.loop.calls[id] = func(a replica.Answer) { done <- a }
-		ask(s.loop.now(), id)
+	err := l.do(ctx, func() {
+		id := l.newCaller()
+		l.calls[id] = func(a replica.Answer) { done <- a }
+		ask(l.now(), id)
 	})
 	if err != nil {
 		return nil, err

@@ -54,6 +54,10 @@ type Config struct {
 	SoftLimit int64
 	// Limits bound what clients may take up.
 	Limits Limits
+	// NoReplace: a node whose directory was lost waits until an operator replaces it
+	// (holdfast member replace). Default: it asks the group for a new number itself,
+	// which then forgets the old one.
+	NoReplace bool
 	// Notice is told what an operator should know and no call returns: a peer that
 	// was refused, a founder that is missing. It must not block; the same text comes
 	// at most once a minute. nil: nobody is told.
@@ -96,6 +100,9 @@ func (c Config) filled() (Config, error) {
 	// What is wrong with Dir is told when it is opened.
 	cluster, id, _ := storage.Owner(c.files(), c.Dir)
 	c.ClusterID = cmp.Or(c.ClusterID, cluster, 1)
+	if former, _ := storage.Former(c.files(), c.Dir); former != 0 && (c.ID == former || c.ID == 0) {
+		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
+	}
 	c.ID = cmp.Or(c.ID, id, 1)
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond

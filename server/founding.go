@@ -19,6 +19,7 @@ import (
 // it votes for nobody.
 type founding struct {
 	asking   atomic.Bool
+	empty    atomic.Bool // the directory has no state
 	proposal atomic.Uint64
 	wg       sync.WaitGroup
 }
@@ -29,26 +30,32 @@ func (c *Config) asks(rec *replica.Recovered) bool {
 }
 
 // askFounders asks until it is clear what this node is: a founder, a member that the
-// group waits for, or a stranger, which stops.
+// group waits for, or a stranger, which asks to be let in under a new number.
 func (s *Server) askFounders() {
 	self := replica.Endpoint{ID: s.cfg.ID, Dir: s.disk.Directory()}
 	for {
-		f := replica.Found(self, s.cfg.Founders, s.words())
+		words := s.words()
+		f, pause := replica.Found(self, s.cfg.Founders, words), s.cfg.Tick
 		s.loop.founding.proposal.Store(f.Proposal)
 		switch {
 		case f.Stranger != nil:
-			s.loop.must(s.stranger(f.Stranger))
-			return
+			if s.replaced(f.Stranger, words) {
+				return
+			}
+			pause = s.pause()
 		case f.Join:
-			s.loop.hearPeers(s.cfg.Founders)
+			s.loop.founding.asking.Store(false)
+			s.findPeers()
 			return
 		case f.Found != nil:
 			s.loop.must(s.found(f.Found))
 			return
 		}
-		s.notice(errors.New(f.Waiting))
+		if f.Waiting != "" {
+			s.notice(errors.New(f.Waiting))
+		}
 		select {
-		case <-time.After(s.cfg.Tick):
+		case <-time.After(pause):
 		case <-s.loop.stopped:
 			return
 		}
@@ -79,14 +86,23 @@ func (s *Server) words() map[uint64]replica.Word {
 }
 
 func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
-	b, err := s.loop.peers.Ask(e.ID, e.Peer)
+	b, err := s.loop.peers.Ask(e.ID, e.Peer, nil)
 	if err != nil {
 		return replica.Word{}, err
 	}
 	return replica.DecodeWord(b)
 }
 
-// word is what this node says when another asks.
+// reply answers another node: with this node's word, or to its wish for a number.
+func (s *Server) reply(l *loop) func(question []byte) ([]byte, error) {
+	return func(question []byte) ([]byte, error) {
+		if len(question) > 0 {
+			return s.place(l, question)
+		}
+		return l.word()
+	}
+}
+
 func (l *loop) word() ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -104,8 +120,8 @@ func (s *Server) stranger(err error) error {
 		return fmt.Errorf("%w. Its number is never used again: to let it in once more, empty this directory and start it under a number that is new (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err)
 	}
 	return fmt.Errorf("%w. This node does not vote, since it does not know what node %[2]d has promised. If the disk of node %[2]d was lost: "+
-		"remove that number (holdfast member remove %[2]d), empty this directory, and let the node join under a number that is new "+
-		"(holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err, s.cfg.ID)
+		"empty this directory and start the node by the command line of its founding, and the group lets it in under another number; "+
+		"or remove that number (holdfast member remove %[2]d) and let the node join under a new one (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err, s.cfg.ID)
 }
 
 // found makes this node a founder of a group.
@@ -135,13 +151,8 @@ func (l *loop) become(node *replica.Node) {
 		l.answer(replica.Answer{Caller: c, Outcome: replica.NotDone})
 	}
 	l.node = node
+	l.founding.empty.Store(false)
 	l.founding.asking.Store(false)
-}
-
-// hearPeers ends the asking of a node that waits for the group to send its state.
-func (l *loop) hearPeers(founders []replica.Endpoint) {
-	l.founding.asking.Store(false)
-	l.peers.SetPeers(addresses(founders))
 }
 
 // hear takes a message from a peer.
@@ -157,14 +168,21 @@ func (l *loop) met(peer, dir uint64) {
 }
 
 // refused is told why a handshake failed. A node that the group does not know by its
-// directory stops: nothing it does can be right.
+// directory stops, since nothing it does can be right, unless it is empty: then it
+// asks to be let in.
 func (s *Server) refused(l *loop) func(peer uint64, err error) {
 	return func(_ uint64, err error) {
-		if errors.Is(err, transport.ErrStranger) && !l.founding.asking.Load() {
+		f := &l.founding
+		switch {
+		case !errors.Is(err, transport.ErrStranger):
+			s.notice(err)
+		case f.asking.Load():
+		case errors.Is(err, transport.ErrRemoved) || !f.empty.Load():
 			l.must(s.stranger(err))
-			return
+		case f.asking.CompareAndSwap(false, true):
+			f.wg.Add(1)
+			go s.askAgain(l, err)
 		}
-		s.notice(err)
 	}
 }
 

@@ -3,12 +3,15 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -25,25 +28,65 @@ func wipe(t *testing.T, dir string) {
 	}
 }
 
-// refusal waits until a node stops by itself, and returns why.
-func refusal(t *testing.T, cfg server.Config) string {
+// noticed is a configuration with what its node tells the operator.
+func noticed(cfg server.Config) (server.Config, chan string) {
+	notices := make(chan string, 1000)
+	cfg.Notice = func(err error) { notices <- err.Error() }
+	return cfg, notices
+}
+
+// hear waits for a notice with a text.
+func hear(t *testing.T, notices chan string, text string) {
 	t.Helper()
-	s, err := server.New(cfg)
-	if err != nil {
-		return err.Error()
+	for ctx := within(t); ; {
+		select {
+		case got := <-notices:
+			if strings.Contains(got, text) {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("nobody is told that %q", text)
+		}
 	}
-	defer s.Close()
+}
+
+// replaced waits until a node that lost its disk stops to be started under another
+// number, and starts it by the same configuration.
+func replaced(t *testing.T, s *server.Server, cfg server.Config, number uint64) *server.Server {
+	t.Helper()
 	select {
 	case <-s.Done():
-		return s.Err().Error()
 	case <-within(t).Done():
-		t.Fatal("the node does not stop")
+		t.Fatal("the node is not let in")
 	}
-	return ""
+	if err := s.Close(); !errors.Is(err, server.ErrReplaced) {
+		t.Fatalf("it stopped with %v", err)
+	}
+	s = start(t, cfg)
+	if s.ID() != number {
+		t.Fatalf("it is node %d now, want %d", s.ID(), number)
+	}
+	return s
+}
+
+// whole waits until a group has these voters.
+func (g *group) whole(voters ...uint64) {
+	g.t.Helper()
+	for ctx := within(g.t); ; {
+		st, err := g.nodes[g.leader()].Status(ctx)
+		got := slices.Sorted(slices.Values(st.Members.Conf.GetVoters()))
+		if err == nil && slices.Equal(got, voters) && len(st.Members.Conf.GetVotersOutgoing()) == 0 {
+			return
+		}
+		if ctx.Err() != nil {
+			g.t.Fatalf("the voters are %v, want %v", got, voters)
+		}
+	}
 }
 
 // What was acknowledged by two of three nodes stays when the disk of one of them is
-// lost: started by its usual command line it does not vote in its own place.
+// lost: started by its usual command line it does not vote in its own place. When
+// there is a leader again, the node is let in under another number, and votes.
 func TestLostDiskDoesNotVote(t *testing.T) {
 	g := newGroup(t, 3)
 	c := newClient(t, 1, g.up)
@@ -65,44 +108,114 @@ func TestLostDiskDoesNotVote(t *testing.T) {
 	c.hangUp()
 	wipe(t, g.cfgs[second].Dir)
 	g.nodes[third] = start(t, g.cfgs[third])
-	if why := refusal(t, g.cfgs[second]); !strings.Contains(why, "by another directory") || !strings.Contains(why, "member remove") {
-		t.Errorf("the wiped node says %q, want that it is not known, and what to do", why)
-	}
-	if st, err := g.nodes[third].Status(within(t)); err != nil || st.Leading {
+	cfg, notices := noticed(g.cfgs[second])
+	lost := start(t, cfg)
+	hear(t, notices, "by another directory")
+	st, err := g.nodes[third].Status(within(t))
+	if err != nil || st.Leading {
 		t.Errorf("the node that lacks what was acknowledged leads: %+v, %v", st, err)
+	}
+	if st, err := lost.Status(within(t)); err != nil || st.Term > 0 || len(st.Members.Conf.GetVoters()) > 0 {
+		t.Errorf("the wiped node has taken part: %+v, %v", st, err)
 	}
 	g.nodes[first] = start(t, g.cfgs[first])
 	g.nodes[second] = g.nodes[first]
 	if r := c.do(add()); r.Number != 11 {
 		t.Errorf("the counter is %d after all, want 11", r.Number)
 	}
+	g.nodes[second] = replaced(t, lost, cfg, 4)
+	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(second+1) }), 4)...)
+	g.sameState()
 }
 
-// A node whose disk is lost while the others run is refused, also if it says that
-// it joins; so is one that was removed, which stops by itself.
-func TestStrangersStop(t *testing.T) {
+// A node that was lost is let in again by itself, however often: from its own
+// command line, and as one that joins.
+func TestLostDisksAreReplaced(t *testing.T) {
 	g := newGroup(t, 3)
 	c := newClient(t, 1, g.up)
 	c.do(add())
-	lost := (g.leader() + 1) % 3
-	g.nodes[lost].Close()
-	wipe(t, g.cfgs[lost].Dir)
-	joining := g.cfgs[lost]
-	joining.Join = true
-	if why := refusal(t, joining); !strings.Contains(why, "by another") {
-		t.Errorf("a wiped node that joins says %q", why)
+	i := (g.leader() + 1) % 3
+	left := slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(i+1) })
+	for number := uint64(4); number < 7; number++ {
+		if err := g.nodes[i].Close(); err != nil {
+			t.Fatal(err)
+		}
+		g.nodes[i] = g.nodes[(i+1)%3]
+		wipe(t, g.cfgs[i].Dir)
+		cfg := g.cfgs[i]
+		cfg.Join = number == 5
+		if cfg.Join {
+			cfg.ID = number - 1
+		}
+		g.nodes[i] = replaced(t, start(t, cfg), cfg, number)
+		g.whole(append(slices.Clone(left), number)...)
+		c.do(add())
+		g.sameState()
+		if err := g.nodes[i].Close(); err != nil { // and it stays what it is
+			t.Fatal(err)
+		}
+		g.nodes[i] = start(t, cfg)
+		if g.nodes[i].ID() != number {
+			t.Fatalf("after a restart it is node %d, want %d", g.nodes[i].ID(), number)
+		}
 	}
-	wipe(t, g.cfgs[lost].Dir)
-	if why := refusal(t, g.cfgs[lost]); !strings.Contains(why, "by another directory") {
-		t.Errorf("a wiped founder says %q", why)
+}
+
+// A node that is not to ask for a number itself waits for the operator.
+func TestReplaceByHand(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	id := uint64(i + 1)
+	if _, err := g.nodes[g.leader()].Members(within(t), replica.Change{Replace: []replica.Endpoint{{ID: id}}}); !errors.Is(err, driver.ErrConflict) || !strings.Contains(err.Error(), "is not lost") {
+		t.Errorf("replacing a node that answers gives %v", err)
 	}
-	id := g.cfgs[lost].ID
-	g.nodes = append(g.nodes[:lost], g.nodes[lost+1:]...)
-	g.members(replica.Change{Remove: []uint64{id}}, func(m replica.Membership) bool { return len(m.Conf.GetVoters()) == 2 })
-	if why := refusal(t, g.cfgs[lost]); !strings.Contains(why, "was removed") {
-		t.Errorf("a wiped node that was removed says %q", why)
+	g.nodes[i].Close()
+	g.nodes[i] = g.nodes[(i+1)%3]
+	wipe(t, g.cfgs[i].Dir)
+	g.cfgs[i].NoReplace = true
+	cfg, notices := noticed(g.cfgs[i])
+	s := start(t, cfg)
+	hear(t, notices, fmt.Sprintf("holdfast member replace %d", id))
+	for ctx := within(t); ; {
+		number, err := g.nodes[g.leader()].Members(ctx, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
+		if err == nil && number == 4 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(number, err)
+		}
 	}
-	c.do(add())
+	g.nodes[i] = replaced(t, s, cfg, 4)
+	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(x uint64) bool { return x == id }), 4)...)
+}
+
+// When two of three disks are lost nobody votes, and the operator is told.
+func TestTwoLostDisks(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	g.sameState()
+	for i := range g.nodes {
+		if err := g.nodes[i].Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wipe(t, g.cfgs[0].Dir)
+	wipe(t, g.cfgs[1].Dir)
+	g.nodes[2] = start(t, g.cfgs[2])
+	for i := range 2 {
+		cfg, notices := noticed(g.cfgs[i])
+		g.nodes[i] = start(t, cfg)
+		hear(t, notices, "does not vote")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*g.cfgs[0].Tick)
+	defer cancel()
+	<-ctx.Done()
+	for i, n := range g.nodes {
+		if st, err := n.Status(within(t)); err != nil || st.Leading || i < 2 && st.Term > 0 {
+			t.Errorf("node %d: %+v, %v", i+1, st, err)
+		}
+	}
 }
 
 // A node that runs and is removed stops with that word.

@@ -19,7 +19,7 @@ func TestNodeWithoutPeersAddsNobody(t *testing.T) {
 	s := start(t, cfg)
 	c := newClient(t, 1, one(s))
 	c.do(add())
-	err := s.Members(within(t), replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: "127.0.0.1:1"}}})
+	_, err := s.Members(within(t), replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: "127.0.0.1:1"}}})
 	if e, ok := errors.AsType[*driver.Error](err); !ok || !errors.Is(err, fs.ErrInvalid) || e.Outcome != driver.NotDone || !strings.Contains(err.Error(), "--peer") {
 		t.Errorf("adding a node gives %v, want it refused with what to do", err)
 	}
@@ -42,7 +42,7 @@ func TestGroupNeedsAnAddress(t *testing.T) {
 	s := start(t, cfg)
 	other := services.Addr(t)
 	for ctx := within(t); ; {
-		if err := s.Members(ctx, replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: other}}}); err == nil {
+		if _, err := s.Members(ctx, replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: other}}}); err == nil {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestLoneServerGrows(t *testing.T) {
 	ctx := within(t)
 	for _, ch := range []replica.Change{{Add: []replica.Endpoint{{ID: 2, Peer: addr}}}, {Promote: []uint64{2}}} {
 		var why error
-		for err := s.Members(ctx, ch); err != nil; err = s.Members(ctx, ch) {
+		for _, err := s.Members(ctx, ch); err != nil; _, err = s.Members(ctx, ch) {
 			if ctx.Err() != nil {
 				t.Fatal(why)
 			}

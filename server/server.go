@@ -74,6 +74,7 @@ func (s *Server) start(rec replica.Recovered) error {
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
 	l.host = s.cfg.host
+	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
@@ -90,8 +91,11 @@ func (s *Server) start(rec replica.Recovered) error {
 		return l.failed
 	}
 	go l.run()
-	if l.founding.asking.Load() {
+	switch {
+	case l.founding.asking.Load():
 		l.founding.wg.Go(s.askFounders)
+	case l.peers != nil && s.cfg.Join && l.founding.empty.Load():
+		l.founding.wg.Go(s.findPeers)
 	}
 	return nil
 }
@@ -128,7 +132,7 @@ func (s *Server) listen(l *loop) error {
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
 		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
-		Dir: s.disk.Directory(), Met: l.met, Refused: s.refused(l), Word: l.word, Deliver: l.hear,
+		Dir: s.disk.Directory(), Met: l.met, Refused: s.refused(l), Word: s.reply(l), Deliver: l.hear,
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)
 	if err != nil {
@@ -176,15 +180,18 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 // Members asks for a change of the membership; only the leader can do it. What the
 // group would not survive is refused before anything is written: fs.ErrInvalid if
 // it never makes sense, driver.ErrConflict if it does not as the group stands now.
-// An error whose outcome is not NotDone leaves open whether it happened.
-func (s *Server) Members(ctx context.Context, c replica.Change) error {
-	_, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok {
-		return err
+// An error whose outcome is not NotDone leaves open whether it happened. The number is
+// the new one of the first node that was replaced.
+func (s *Server) Members(ctx context.Context, c replica.Change) (number uint64, err error) {
+	data, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		e.Op, e.Name = "change members", s.cfg.String()
+		return 0, e
 	}
-	e.Op, e.Name = "change members", s.cfg.String()
-	return e
+	if err != nil || len(data) != 8 {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(data), nil
 }
 
 // Transfer asks the node to hand leadership to another.

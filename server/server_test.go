@@ -299,7 +299,7 @@ func (g *group) members(c replica.Change, changed func(replica.Membership) bool)
 	g.t.Helper()
 	for ctx := within(g.t); ; {
 		leader := g.nodes[g.leader()]
-		err := leader.Members(ctx, c)
+		_, err := leader.Members(ctx, c)
 		if err == nil {
 			return
 		}

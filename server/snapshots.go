@@ -189,6 +189,7 @@ func (l *loop) follow(out *replica.Output) {
 	case l.peers == nil && members != nil:
 		l.failed = alone(l.node.ID(), members)
 	case members != nil && len(members.Endpoints) > 0:
+		l.founding.empty.Store(false)
 		l.peers.SetPeers(addresses(members.Endpoints))
 	}
 	if l.peers != nil && (members != nil || out.Removed != nil) {

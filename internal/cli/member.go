@@ -185,6 +185,8 @@ func (a *app) memberCommand() *cobra.Command {
 				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Update: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
 				return a.changed(err, "node %d is found at %s, and by clients at %s", id, args[1], args[2])
 			})},
+		&cobra.Command{Use: "replace NUMBER [PEER CLIENT]", Short: "Give a node that lost its data a new number", Args: cobra.RangeArgs(1, 3), Example: "  holdfast member replace 2",
+			RunE: a.administering(a.replaceMember)},
 		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1), Example: "  holdfast member lead 3",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])
@@ -196,6 +198,23 @@ func (a *app) memberCommand() *cobra.Command {
 			})},
 	)
 	return cmd
+}
+
+// replaceMember takes a number out whose data is lost, and gives its node another.
+func (a *app) replaceMember(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+	id, err := nodeNumber(args[0])
+	if err != nil {
+		return err
+	}
+	m := &pb.Member{Id: id}
+	switch len(args) {
+	case 2:
+		return usagef("name both, or none if they are as before", "a node has two addresses, for other nodes and for clients")
+	case 3:
+		m.PeerAddress, m.ClientAddress = args[1], args[2]
+	}
+	r, err := c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Replace: []*pb.Member{m}})
+	return a.changed(err, "node %d is node %d from now on: start it with an empty directory, and it votes when it has caught up", id, r.GetNumber())
 }
 
 func nodeNumber(s string) (uint64, error) {

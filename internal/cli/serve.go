@@ -28,7 +28,7 @@ const defaultListen = "127.0.0.1:7420"
 // serving is what a node is told.
 type serving struct {
 	data, listen, admin       string
-	public, join              bool
+	public, join, noReplace   bool
 	id, clusterID             uint64
 	peer                      string
 	members                   []string
@@ -86,6 +86,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.peer, "peer", "", "address for other nodes (default: there are none)")
 	f.StringSliceVar(&s.members, "members", nil, "founders of the group: NUMBER=PEER/CLIENT,…")
 	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
+	f.BoolVar(&s.noReplace, "no-replace", false, "after the loss of the data wait for holdfast member replace, instead of asking the group for a new number")
 	f.StringVar(&s.peerCert, "peer-cert", "", "certificate for other nodes, in PEM; needed beyond loopback")
 	f.StringVar(&s.peerKey, "peer-key", "", "its key")
 	f.StringVar(&s.peerCA, "peer-ca", "", "who signs the nodes' certificates, in PEM")
@@ -111,6 +112,17 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err := s.clientTLS(&web); err != nil {
 		return err
 	}
+	for {
+		err := a.serveOnce(ctx, s, cfg, web)
+		if !errors.Is(err, server.ErrReplaced) || ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintln(a.errOut, "holdfast:", err)
+	}
+}
+
+// serveOnce runs a node until ctx ends or it stops by itself.
+func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web api.Config) error {
 	ln, err := s.open(&web)
 	if err != nil {
 		return err
@@ -124,8 +136,12 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	}
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
 	err = api.Serve(ctx, ln, api.New(node), web)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		err = nil // asked for
+	case err != nil:
+		_ = node.Close() // which says the same
+		return err
 	}
 	return errors.Join(err, node.Close())
 }
@@ -217,7 +233,7 @@ func program() string {
 
 // node is the configuration of the node.
 func (s *serving) node() (server.Config, error) {
-	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, Limits: s.limits}
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, Limits: s.limits}
 	var err error
 	if cfg.Dir == "" {
 		base, err := stateDir()

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ type node struct {
 	t    *testing.T
 	args []string
 	cmd  *exec.Cmd
+	says io.Writer // beside the test's own output
 }
 
 // start runs the node, waits until it serves, and returns how it greets.
@@ -30,6 +32,9 @@ func (n *node) start() (greeting string) {
 		n.t.Fatal(err)
 	}
 	n.cmd.Stderr = n.t.Output()
+	if n.says != nil {
+		n.cmd.Stderr = io.MultiWriter(n.t.Output(), n.says)
+	}
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -349,6 +349,7 @@ func (k *checker) finish() {
 		k.c.violate("no leader after everything has healed")
 		return
 	}
+	k.c.allIn(n)
 	k.undecided()
 	k.resolve()
 	for i := range counters {

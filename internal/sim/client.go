@@ -74,7 +74,7 @@ func (k *client) open() {
 func (k *client) dial() {
 	var known []string
 	for _, n := range k.c.nodes {
-		known = append(known, endpoint(n.id))
+		known = append(known, n.addr)
 	}
 	if k.route == nil {
 		k.route = session.NewRoute(k.c.rng.Uint64(), known...)

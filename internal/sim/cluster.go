@@ -64,6 +64,7 @@ func (c *cluster) found(founders []uint64) replica.Recovered {
 // addNode makes a node with an empty disk.
 func (c *cluster) addNode(id uint64, found replica.Recovered) *node {
 	n := &node{c: c, id: id, cluster: c.clusterID, clock: c.clock(), found: found, files: simdisk.New()}
+	n.addr, n.home = endpoint(id), id
 	c.nodes = append(c.nodes, n)
 	return n
 }

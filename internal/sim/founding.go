@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
@@ -18,6 +19,8 @@ type founding struct {
 	wipes    uint64
 	wiped    bool // what it has promised is lost
 	removed  []uint64
+	addr     string // where others find it, whatever its number is
+	home     uint64 // the number of its command line
 }
 
 // directory is that of a disk, in a run with operators.
@@ -87,6 +90,10 @@ func (n *node) hears(h hello) bool {
 // the removal themselves.
 func (n *node) strange(known uint64) {
 	n.c.res.Strangers++
+	if n.dir != 0 && known != replica.Removed && len(n.replica.Word().Members.Conf.GetVoters()) == 0 {
+		n.plead() // it joins, and was wiped
+		return
+	}
 	n.crash()
 	if n.gone = known != replica.Removed; !n.gone {
 		n.c.after(n.c.between(second, 10*second), n.restart)
@@ -97,14 +104,18 @@ func (n *node) strange(known uint64) {
 func (n *node) ask() {
 	words, life := map[uint64]replica.Word{}, n.life
 	for _, e := range n.founders {
-		n.c.net.once(n.id, e.ID, func() {
-			o := n.c.node(e.ID)
-			if o == nil || !o.up || o.paused {
+		i := slices.IndexFunc(n.c.nodes, func(o *node) bool { return o.addr == e.Peer })
+		if i < 0 {
+			continue
+		}
+		o := n.c.nodes[i]
+		n.c.net.once(n.id, o.id, func() {
+			if !o.up || o.paused {
 				return
 			}
 			w := o.replica.Word()
 			w.Proposal = o.proposal
-			n.c.net.once(e.ID, n.id, func() { words[e.ID] = w })
+			n.c.net.once(o.id, n.id, func() { words[e.ID] = w })
 		})
 	}
 	n.c.after(n.c.between(10*millisecond, 300*millisecond), func() {
@@ -119,7 +130,7 @@ func (n *node) decide(words map[uint64]replica.Word) {
 	n.proposal = f.Proposal
 	switch {
 	case f.Stranger != nil:
-		n.strange(0)
+		n.plead()
 	case f.Join:
 		n.asking = false
 	case f.Found != nil:
@@ -141,11 +152,61 @@ func (n *node) become(rec replica.Recovered) {
 	})})
 }
 
+// plead asks whoever leads to let the node in under another number, until it is. A
+// node that pleads hears nothing.
+func (n *node) plead() {
+	n.asking = true
+	if l := n.c.leader(); l != nil && l != n {
+		n.c.net.once(n.id, l.id, func() { n.pleadTo(l) })
+	}
+	life := n.life
+	n.c.after(n.c.between(300*millisecond, 2*second), func() {
+		if n.life == life && n.up {
+			n.plead()
+		}
+	})
+}
+
+func (n *node) pleadTo(l *node) {
+	id, life := n.c.newCaller(), n.life
+	n.c.asks[id] = func(a replica.Answer) {
+		if a.Outcome != replica.Done {
+			return
+		}
+		n.c.net.once(l.id, n.id, func() {
+			if n.life == life && n.up {
+				n.renumber(binary.LittleEndian.Uint64(a.Data))
+			}
+		})
+	}
+	at := replica.Endpoint{Peer: n.addr, Client: n.addr}
+	l.input(func() { l.replica.Place(l.now(), id, at, true) })
+}
+
+// renumber starts the node anew under the number that it was given.
+func (n *node) renumber(number uint64) {
+	n.c.res.Replaced++
+	n.add(disk.Job{Run: func(d *disk.Disk) error { return d.Renumber(number) }, Then: func(err error) {
+		if err != nil {
+			n.failed(err)
+			return
+		}
+		n.crash()
+		if other := n.c.node(number); other != nil { // started by hand, and not added yet
+			other.crash()
+			other.gone, other.id = true, clientBase-number
+		}
+		n.c.nextID = max(n.c.nextID, number+1)
+		n.id, n.found, n.wiped = number, replica.Joining(n.c.machine), false
+		n.restart()
+	}})
+}
+
 // wipe takes a node's disk away and starts it by its usual command line.
 func (c *cluster) wipe(n *node) {
 	c.res.Wipes++
 	n.crash()
-	n.files, n.wiped, n.flipped = simdisk.New(), true, false
+	n.files, n.wiped, n.flipped, n.id = simdisk.New(), true, false, n.home
 	n.wipes++
 	c.after(c.between(10*millisecond, 2*second), n.restart)
 }
@@ -169,6 +230,25 @@ func (c *cluster) loseDisk(l *node) {
 	if l != n && c.chance(0.5) {
 		c.crash(l)
 	}
+}
+
+// allIn: no node waits to be let in where the group expects one.
+func (c *cluster) allIn(l *node) {
+	members := l.replica.Word().Members
+	for _, n := range c.nodes {
+		expected := slices.ContainsFunc(members.Endpoints, func(e replica.Endpoint) bool { return e.Peer == n.addr })
+		if n.up && n.asking && expected && n.finds() {
+			c.violate("node %d at %s still waits to be let in", n.id, n.addr)
+		}
+	}
+}
+
+// finds: a founder that the node can ask has a state.
+func (n *node) finds() bool {
+	return n.founders == nil || slices.ContainsFunc(n.c.nodes, func(o *node) bool {
+		known := slices.ContainsFunc(n.founders, func(e replica.Endpoint) bool { return e.Peer == o.addr })
+		return known && o.up && !o.asking
+	})
 }
 
 // settledMembers: all voters that run have the leader's members, so that those that

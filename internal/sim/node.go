@@ -74,7 +74,7 @@ func (n *node) start() {
 	n.hub.Begun(rec.Machine.Ordinal())
 	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
 	n.removed = nil
-	n.asking, n.proposal = len(n.founders) > 0 && rec.Snapshot.Index == 0, 0
+	n.asking, n.proposal = len(n.founders) > 0 && n.id == n.home && rec.Snapshot.Index == 0, 0
 	n.act()
 	n.ticks()
 	if n.asking {

@@ -31,14 +31,17 @@ func (c *cluster) anyChange(l *node) (ch replica.Change) {
 		id := c.anyNumber(l)
 		switch c.rng.IntN(4) {
 		case 0:
-			delete(c.check.refused, id)
 			ch.Add = append(ch.Add, replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)})
 		case 1:
 			ch.Promote = append(ch.Promote, id)
 		case 2:
 			ch.Remove = append(ch.Remove, id)
 		case 3:
-			ch.Update = append(ch.Update, replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)})
+			addr := endpoint(id)
+			if n := c.node(id); n != nil {
+				addr = n.addr
+			}
+			ch.Update = append(ch.Update, replica.Endpoint{ID: id, Peer: addr, Client: addr})
 		}
 	}
 	return ch

@@ -60,7 +60,7 @@ func TestOperators(t *testing.T) {
 		}
 	}
 	report(t, *operated, total, time.Since(began), cpu()-busy)
-	t.Logf("proof: %d commands of operators, %d disks wiped, %d nodes refused as strangers, seeds %d to %d", total.Commands, total.Wipes, total.Strangers, *first, o.Seed)
+	t.Logf("proof: %d commands of operators, %d disks wiped, %d nodes refused as strangers, %d replaced, seeds %d to %d", total.Commands, total.Wipes, total.Strangers, total.Replaced, *first, o.Seed)
 }
 
 // found are seeds that once showed a bug, with the load of then or of now: they

@@ -187,6 +187,9 @@ func (d *Disk) Compact(index uint64) error { return d.store.Compact(index) }
 // Directory tells this directory from every other.
 func (d *Disk) Directory() uint64 { return d.store.Directory() }
 
+// Renumber gives the node of an empty directory the number that a group gave it.
+func (d *Disk) Renumber(node uint64) error { return d.store.Renumber(node) }
+
 // Full reports that the directory has reached its soft limit.
 func (d *Disk) Full() bool { return d.store.Full() }
 

@@ -72,10 +72,14 @@ func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*
 	if c.Update, err = endpoints(r.Update); err != nil {
 		return nil, err
 	}
-	if err := s.s.Members(ctx, c); err != nil {
+	for _, m := range r.Replace {
+		c.Replace = append(c.Replace, replica.Endpoint{ID: m.GetId(), Peer: m.GetPeerAddress(), Client: m.GetClientAddress()})
+	}
+	number, err := s.s.Members(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	return &pb.ChangeMembersResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+	return &pb.ChangeMembersResponse{Header: s.Header(ctx, s.revision(ctx)), Number: number}, nil
 }
 
 func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {

@@ -40,6 +40,8 @@ type Endpoint struct {
 	// Dir tells its directory from every other: a node whose disk was lost is not
 	// the one that made the promises of before. 0: not known yet.
 	Dir uint64
+	// Voter: it is promoted as soon as it has caught up, without being asked.
+	Voter bool
 }
 
 // Removed is what [Membership.Directory] says of a node that was removed.
@@ -213,16 +215,20 @@ func (m *Membership) cutRest(b []byte) error {
 func appendEndpoint(b []byte, e *Endpoint) []byte {
 	b = binary.LittleEndian.AppendUint64(b, e.ID)
 	b = appendString(appendString(b, e.Peer), e.Client)
-	return binary.LittleEndian.AppendUint64(b, e.Dir)
+	b = binary.LittleEndian.AppendUint64(b, e.Dir)
+	if e.Voter {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func cutEndpoint(b []byte) (e Endpoint, rest []byte, ok bool) {
 	e, b, ok = cutOldEndpoint(b)
-	if !ok || len(b) < 8 {
+	if !ok || len(b) < 9 || b[8] > 1 {
 		return e, nil, false
 	}
-	e.Dir = binary.LittleEndian.Uint64(b)
-	return e, b[8:], true
+	e.Dir, e.Voter = binary.LittleEndian.Uint64(b), b[8] == 1
+	return e, b[9:], true
 }
 
 func cutOldEndpoint(b []byte) (e Endpoint, rest []byte, ok bool) {
@@ -256,6 +262,11 @@ type Change struct {
 	Promote []uint64   // learners that have caught up become voters
 	Remove  []uint64
 	Update  []Endpoint // addresses of members
+	// Replace are members whose directory is lost. Each is removed, and a node that
+	// has a new number is added in its place, at these addresses or, if they are
+	// "", at those of before; if the old one voted, the new one will when it has
+	// caught up. The answer is the new number of the first, 8 bytes, little endian.
+	Replace []Endpoint
 }
 
 // ChangeMembers asks for a change. The caller is answered Done when it is
@@ -272,16 +283,20 @@ func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 }
 
 func (n *Node) proposeChange(caller Caller, c Change) {
+	given := uint64(0)
+	if len(c.Replace) > 0 {
+		given = n.standing().free()
+	}
 	if code, text := n.standing().refuse(c); code != core.CodeOK {
 		n.deny(caller, code, text)
 		return
 	}
 	n.number++
-	if err := n.raft.ProposeConfChange(n.confChange(c)); err != nil {
+	if err := n.raft.ProposeConfChange(n.confChange(n.standing().expand(c))); err != nil {
 		n.answer(caller, NotDone, nil)
 		return
 	}
-	n.flying = append(n.flying, proposal{number: n.number, term: n.currentTerm(), conf: caller, change: true})
+	n.flying = append(n.flying, proposal{number: n.number, term: n.currentTerm(), conf: caller, change: true, given: given})
 }
 
 // proposeNews notes what the group does not know of this leader, or of the
@@ -302,6 +317,45 @@ func (n *Node) proposeNews() {
 			return
 		}
 	}
+	n.proposeVoter()
+}
+
+// proposeVoter promotes a learner that is to vote, as soon as that is right.
+func (n *Node) proposeVoter() {
+	for _, e := range n.members.Endpoints {
+		if !e.Voter || !slices.Contains(n.members.Conf.GetLearners(), e.ID) {
+			continue
+		}
+		promote := Change{Promote: []uint64{e.ID}}
+		if code, _ := n.standing().refuse(promote); code == core.CodeOK {
+			n.proposeChange(nobody, promote)
+			return
+		}
+	}
+}
+
+// Place asks for a number for a node with an empty directory, which the group knew
+// at that peer address: the one that was given to it, or if anew is set a new one, in
+// the place of the number whose directory is lost. It is answered like
+// [Node.ChangeMembers] with [Change.Replace].
+func (n *Node) Place(now int64, caller Caller, at Endpoint, anew bool) {
+	if !n.begin(now) || !n.serving {
+		n.answer(caller, NotDone, nil)
+		return
+	}
+	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return e.Peer == at.Peer })
+	switch {
+	case i < 0:
+		n.deny(caller, core.CodeNotExist, fmt.Sprintf("the group knows no node at %s: add it (holdfast member add)", at.Peer))
+	case n.members.Endpoints[i].Dir == 0 && slices.Contains(n.members.Conf.GetLearners(), n.members.Endpoints[i].ID):
+		n.answer(caller, Done, binary.LittleEndian.AppendUint64(nil, n.members.Endpoints[i].ID))
+	case !anew:
+		n.deny(caller, core.CodeConflict, fmt.Sprintf("node %d at %s has lost its directory: let it in again with holdfast member replace %d", n.members.Endpoints[i].ID, at.Peer, n.members.Endpoints[i].ID))
+	default:
+		at.ID = n.members.Endpoints[i].ID
+		n.proposeChange(caller, Change{Replace: []Endpoint{at}})
+	}
+	n.process()
 }
 
 // selfNews is this member with what the group does not know yet; false: it knows
@@ -311,7 +365,7 @@ func (n *Node) selfNews() (Endpoint, bool) {
 	if was.ID == 0 {
 		return was, false
 	}
-	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: cmp.Or(was.Client, n.cfg.Client), Dir: was.Dir}
+	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: cmp.Or(was.Client, n.cfg.Client), Dir: was.Dir, Voter: was.Voter}
 	if !n.cfg.Solo {
 		e.Dir = cmp.Or(was.Dir, n.cfg.Dir)
 	}
@@ -351,6 +405,7 @@ func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
 	for _, e := range c.Update {
 		one(raftpb.ConfChangeUpdateNode, e.ID)
 		e.Dir = cmp.Or(n.members.endpoint(e.ID).Dir, e.Dir) // known once, known for ever
+		e.Voter = e.Voter || n.members.endpoint(e.ID).Voter
 		cc.Context = appendEndpoint(cc.Context, &e)
 	}
 	return cc
@@ -386,7 +441,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	n.noteEndpoints(rest, h.kind == kindMembers)
 	n.tellMembers()
 	if h.node == n.cfg.ID && len(n.flying) > 0 && n.flying[0].number == h.number && n.flying[0].term == e.GetTerm() {
-		n.answer(n.flying[0].conf, Done, nil)
+		n.answer(n.flying[0].conf, Done, binary.LittleEndian.AppendUint64(nil, n.flying[0].given))
 		n.flying = n.flying[1:]
 	}
 }

@@ -54,4 +54,5 @@ type proposal struct {
 	items  []item // its renewals and frames, each in the order of the entry
 	conf   Caller // with change: who asked for it
 	change bool   // a membership change instead
+	given  uint64 // and the number that it gives
 }

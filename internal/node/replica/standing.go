@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,6 +62,15 @@ func (n *Node) tickGoal() {
 // refuse says what would be wrong with a change. CodeInvalid: always; CodeConflict:
 // as the group stands now.
 func (s *standing) refuse(c Change) (core.Code, string) {
+	for _, e := range c.Replace {
+		if !s.members.has(e.ID) {
+			return core.CodeInvalid, fmt.Sprintf("node %d is no member, so that it cannot be replaced: the members are %s", e.ID, numbers(s.members.all()))
+		}
+	}
+	if text := s.living(c); text != "" {
+		return core.CodeConflict, text
+	}
+	c = s.expand(c)
 	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers} {
 		if text := check(c); text != "" {
 			return core.CodeInvalid, text
@@ -78,6 +88,30 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 		}
 	}
 	return core.CodeOK, ""
+}
+
+// living refuses to replace a node that answers: its directory is not lost.
+func (s *standing) living(c Change) string {
+	for _, e := range c.Replace {
+		if s.answers[e.ID] {
+			return fmt.Sprintf("node %d has answered within %s, so that its directory is not lost: it would be sent away; stop it first, or remove it", e.ID, s.silence)
+		}
+	}
+	return ""
+}
+
+// expand says what replacing nodes means: each leaves, and another comes.
+func (s *standing) expand(c Change) Change {
+	for i, r := range c.Replace {
+		old := s.members.endpoint(r.ID)
+		c.Remove = append(slices.Clone(c.Remove), r.ID)
+		c.Add = append(slices.Clone(c.Add), Endpoint{
+			ID: s.free() + uint64(i), Peer: cmp.Or(r.Peer, old.Peer), Client: cmp.Or(r.Client, old.Client),
+			Voter: old.Voter || slices.Contains(s.members.Conf.GetVoters(), r.ID),
+		})
+	}
+	c.Replace = nil
+	return c
 }
 
 // unnamed refuses a change of nothing, and of one node in two ways.

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -29,7 +31,7 @@ func (s *Store) prepare(m *image) error {
 			m.leftovers = append(m.leftovers, name)
 		}
 	}
-	s.id = identity{s.opts.ClusterID, s.opts.NodeID, s.opts.Salt}
+	s.id = identity{cluster: s.opts.ClusterID, node: s.opts.NodeID, salt: s.opts.Salt}
 	if err := s.clear(m.leftovers); err != nil {
 		return err
 	}
@@ -73,6 +75,20 @@ func (s *Store) createIdentity() error {
 		step{"rename", temp, func() error { return s.fs.Rename(temp, name) }},
 		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
 	)
+}
+
+// Renumber gives the node of an empty store another number: one that a group gave
+// it in the place of the one that it came with, which [Former] remembers. A store
+// that has ever promised anything is refused.
+func (s *Store) Renumber(node uint64) error {
+	if s.err != nil {
+		return s.err
+	}
+	if rec := s.recovered(); rec.Last != 0 || rec.HardState != (HardState{}) {
+		return failed("renumber", s.dir, errors.New("the store is not empty"), "let the node join with an empty directory")
+	}
+	s.id.former, s.id.node = cmp.Or(s.id.former, s.id.node), node
+	return s.createIdentity()
 }
 
 // virgin refuses a directory that has lost its identity: anything in it that a

@@ -100,3 +100,17 @@ func Owner(fsys FS, dir string) (clusterID, nodeID uint64, err error) {
 	}
 	return m.id.cluster, m.id.node, m.err()
 }
+
+// Former tells the number that the node of dir was started with before its group
+// gave it another; 0 if there is none.
+func Former(fsys FS, dir string) (uint64, error) {
+	m := &image{fs: fsys, dir: dir}
+	var err error
+	if m.names, err = fsys.List(dir); err != nil || !slices.Contains(m.names, identityName) {
+		return 0, nil // told when it is opened
+	}
+	if err := m.loadIdentity(); err != nil {
+		return 0, err
+	}
+	return m.id.former, m.err()
+}

@@ -18,17 +18,28 @@ const (
 // made: without it nothing in the directory has ever been promised.
 type identity struct {
 	cluster, node, salt uint64
+	former              uint64 // the number that it was made for; 0: its own
 }
 
 func encodeIdentity(id identity) []byte {
 	b := make([]byte, identitySize)
 	copy(b[4:], identityMagic)
-	b[8] = formatVersion
+	b[8] = id.version()
 	le.PutUint64(b[16:], id.cluster)
 	le.PutUint64(b[24:], id.node)
 	le.PutUint64(b[32:], id.salt)
+	le.PutUint64(b[40:], id.former)
 	le.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
 	return b
+}
+
+// version is the format that an identity needs: only a number that was given later
+// is unknown to version 1.
+func (id identity) version() byte {
+	if id.former != 0 {
+		return formatVersion + 1
+	}
+	return formatVersion
 }
 
 func decodeIdentity(b []byte) (identity, error) {
@@ -38,10 +49,10 @@ func decodeIdentity(b []byte) (identity, error) {
 	if le.Uint32(b) != crc32.Checksum(b[4:], castagnoli) {
 		return identity{}, fmt.Errorf("%w: checksum of the identity file", ErrDamaged)
 	}
-	if b[8] != formatVersion {
+	if b[8] != formatVersion && b[8] != formatVersion+1 {
 		return identity{}, fmt.Errorf("%w: format %d, this program knows %d", ErrVersion, b[8], formatVersion)
 	}
-	id := identity{le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])}
+	id := identity{le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:]), le.Uint64(b[40:])}
 	return id, exact(b, encodeIdentity(id))
 }
 

@@ -19,7 +19,7 @@ func TestNewerVersion(t *testing.T) {
 		off, end int
 		change   func(b []byte)
 	}{
-		{"identity", 0, 64, func(b []byte) { b[storage.VersionAt] = 2; storage.SealFixed(b, 0) }},
+		{"identity", 0, 64, func(b []byte) { b[storage.VersionAt] = 3; storage.SealFixed(b, 0) }},
 		{"vote", 0, storage.SlotSize, func(b []byte) {
 			b[storage.SlotVersionAt] = 2
 			storage.SealFixed(b, storage.SlotSeed(salt, 0))

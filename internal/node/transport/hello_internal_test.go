@@ -124,7 +124,7 @@ type told struct {
 func (x *told) start(t *testing.T, id, dir uint64) *Transport {
 	t.Helper()
 	n, err := New(Config{ID: id, Cluster: 7, Dir: dir, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {},
-		Word:    func() ([]byte, error) { return []byte("word"), nil },
+		Word:    func(q []byte) ([]byte, error) { return append(q, " answered"...), nil },
 		Met:     func(_, dir uint64) { x.mu.Lock(); x.met[id] = dir; x.mu.Unlock() },
 		Refused: func(_ uint64, err error) { x.mu.Lock(); x.refused[id] = err; x.mu.Unlock() }}, listen(t))
 	if err != nil {
@@ -157,7 +157,7 @@ func TestDirectoriesAreCompared(t *testing.T) {
 		if err == nil {
 			conn.Close()
 		}
-		if word, err := a.Ask(2, b.ln.Addr().String()); err != nil || string(word) != "word" {
+		if word, err := a.Ask(2, b.ln.Addr().String(), []byte("question")); err != nil || string(word) != "question answered" {
 			t.Errorf("%s: a question is answered %q, %v", name, word, err)
 		}
 		a.Close()

@@ -5,27 +5,31 @@ import (
 	"time"
 )
 
-// Ask asks the node at an address for its word: also one that is not a peer yet, or
-// not the one that it was.
-func (t *Transport) Ask(id uint64, addr string) ([]byte, error) {
+// Ask puts a question to the node at an address: also to one that is not a peer yet,
+// or not the one that it was.
+func (t *Transport) Ask(id uint64, addr string, question []byte) ([]byte, error) {
 	c, err := t.dial(&peer{id: id, addr: addr}, forQuestion)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(t.cfg.Timeout))
+	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
+	if _, err := c.Write(appendFrame(nil, question)); err != nil {
+		return nil, err
+	}
 	return readFrame(c)
 }
 
-// serveQuestion gives this node's word.
+// serveQuestion answers one question.
 func (t *Transport) serveQuestion(c net.Conn) {
-	if t.cfg.Word == nil {
+	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
+	question, err := readFrame(c)
+	if err != nil || t.cfg.Word == nil {
 		return
 	}
-	word, err := t.cfg.Word()
+	word, err := t.cfg.Word(question)
 	if err != nil {
 		return
 	}
-	c.SetWriteDeadline(time.Now().Add(t.cfg.Timeout))
 	c.Write(appendFrame(nil, word))
 }

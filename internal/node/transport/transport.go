@@ -23,7 +23,7 @@ type Config struct {
 	Met     func(peer, dir uint64)
 	Refused func(peer uint64, err error)
 	// Word answers a node that asks. nil: there is no answer.
-	Word func() ([]byte, error)
+	Word func(question []byte) ([]byte, error)
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config

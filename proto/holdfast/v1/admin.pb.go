@@ -472,7 +472,12 @@ type ChangeMembersRequest struct {
 	// Nodes that leave. Their numbers are never used again.
 	Remove []uint64 `protobuf:"varint,3,rep,packed,name=remove,proto3" json:"remove,omitempty"`
 	// Members whose addresses have changed.
-	Update        []*Member `protobuf:"bytes,4,rep,name=update,proto3" json:"update,omitempty"`
+	Update []*Member `protobuf:"bytes,4,rep,name=update,proto3" json:"update,omitempty"`
+	// Nodes whose directories are lost, by their old numbers: each leaves, and the
+	// node at these addresses, or at those of before, gets a new number when it is
+	// started with an empty directory. It votes if the old one did, when it has
+	// caught up. Refused while the old node answers.
+	Replace       []*Member `protobuf:"bytes,5,rep,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,11 +540,20 @@ func (x *ChangeMembersRequest) GetUpdate() []*Member {
 	return nil
 }
 
+func (x *ChangeMembersRequest) GetReplace() []*Member {
+	if x != nil {
+		return x.Replace
+	}
+	return nil
+}
+
 // ChangeMembersResponse says that the change is in effect.
 type ChangeMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the answer comes from.
-	Header        *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Header *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// The new number of the first node that was replaced.
+	Number        uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,6 +593,13 @@ func (x *ChangeMembersResponse) GetHeader() *Header {
 		return x.Header
 	}
 	return nil
+}
+
+func (x *ChangeMembersResponse) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // MoveLeaderRequest names the next leader.
@@ -787,14 +808,16 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +
 	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12\x18\n" +
-	"\alearner\x18\x04 \x01(\bR\alearner\"\x9c\x01\n" +
+	"\alearner\x18\x04 \x01(\bR\alearner\"\xcb\x01\n" +
 	"\x14ChangeMembersRequest\x12%\n" +
 	"\x03add\x18\x01 \x03(\v2\x13.holdfast.v1.MemberR\x03add\x12\x18\n" +
 	"\apromote\x18\x02 \x03(\x04R\apromote\x12\x16\n" +
 	"\x06remove\x18\x03 \x03(\x04R\x06remove\x12+\n" +
-	"\x06update\x18\x04 \x03(\v2\x13.holdfast.v1.MemberR\x06update\"D\n" +
+	"\x06update\x18\x04 \x03(\v2\x13.holdfast.v1.MemberR\x06update\x12-\n" +
+	"\areplace\x18\x05 \x03(\v2\x13.holdfast.v1.MemberR\areplace\"\\\n" +
 	"\x15ChangeMembersResponse\x12+\n" +
-	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"#\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"#\n" +
 	"\x11MoveLeaderRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"A\n" +
 	"\x12MoveLeaderResponse\x12+\n" +
@@ -847,25 +870,26 @@ var file_holdfast_v1_admin_proto_depIdxs = []int32{
 	6,  // 3: holdfast.v1.StatusResponse.members:type_name -> holdfast.v1.Member
 	6,  // 4: holdfast.v1.ChangeMembersRequest.add:type_name -> holdfast.v1.Member
 	6,  // 5: holdfast.v1.ChangeMembersRequest.update:type_name -> holdfast.v1.Member
-	13, // 6: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
-	13, // 7: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
-	0,  // 8: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
-	2,  // 9: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
-	4,  // 10: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
-	7,  // 11: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
-	9,  // 12: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
-	11, // 13: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
-	1,  // 14: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
-	3,  // 15: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
-	5,  // 16: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
-	8,  // 17: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
-	10, // 18: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
-	12, // 19: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	6,  // 6: holdfast.v1.ChangeMembersRequest.replace:type_name -> holdfast.v1.Member
+	13, // 7: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
+	13, // 8: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
+	0,  // 9: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
+	2,  // 10: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
+	4,  // 11: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
+	7,  // 12: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
+	9,  // 13: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
+	11, // 14: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
+	1,  // 15: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
+	3,  // 16: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
+	5,  // 17: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
+	8,  // 18: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
+	10, // 19: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
+	12, // 20: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_admin_proto_init() }

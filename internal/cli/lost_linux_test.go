@@ -1,0 +1,138 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+)
+
+// lines are what a process says, one by one.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
+// await waits until a process has said something.
+func (l lines) await(t *testing.T, text string) {
+	t.Helper()
+	for timeout := time.After(time.Minute); ; {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("nobody says %q", text)
+		}
+	}
+}
+
+// counted adds to a counter until it is stopped, and returns how often that was
+// answered, and how often not.
+func counted(t *testing.T, url string) (stop func() (done, failed int64)) {
+	space, err := holdfast.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done, failed atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if _, err := space.Counter("load").Add(t.Context(), 1); err != nil {
+				failed.Add(1)
+			} else {
+				done.Add(1)
+			}
+		}
+	}()
+	return func() (int64, int64) {
+		cancel()
+		<-ended
+		space.Close()
+		return done.Load(), failed.Load()
+	}
+}
+
+// A disk is lost under load: the node, started as always, is let in under another
+// number and votes, without an operator. With two lost disks nobody votes, and what
+// is left of the third becomes a new cluster, as docs/operate.md says.
+func TestGroup_LostDisks(t *testing.T) {
+	dir := t.TempDir()
+	nodes, _, hosts := group(t, dir, 3)
+	for _, n := range nodes {
+		n.start()
+		t.Cleanup(func() { _ = n.cmd.Process.Kill(); _ = n.cmd.Wait() })
+	}
+	data := func(i int) string { return filepath.Join(dir, fmt.Sprint(i+1)) }
+	lose := func(i int) {
+		_ = nodes[i].signal(syscall.SIGKILL)
+		if err := os.RemoveAll(data(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := "holdfast://" + strings.Join(hosts, ",")
+	does(t, url, "counter", "add", "n", "1")
+	stop := counted(t, url)
+	for round := range 3 { // the leader is among them, or becomes it
+		began := time.Now()
+		lose(round)
+		nodes[round].start()
+		for out := ""; strings.Count(out, "votes") != 3 || !strings.Contains(out, fmt.Sprintf("\n%d ", 4+round)); {
+			b, _ := program(t, dir, "--url", url, "member", "ls").CombinedOutput() // fails while nobody leads
+			if out = string(b); time.Since(began) > time.Minute {
+				st, _ := program(t, dir, "--url", url, "status").CombinedOutput()
+				t.Fatalf("after a minute the members are\n%s\nand the nodes\n%s", out, st)
+			}
+		}
+		t.Logf("proof: node %d of three lost its disk under load: full strength after %s", round+1, time.Since(began).Round(time.Millisecond))
+	}
+	done, failed := stop()
+	if got := does(t, url, "counter", "get", "load"); got != fmt.Sprint(done) || failed > 0 {
+		t.Errorf("the counter is %s, after %d that were answered and %d that failed", got, done, failed)
+	}
+	for _, n := range nodes {
+		_ = n.signal(syscall.SIGKILL)
+	}
+	for i := range 2 {
+		if err := os.RemoveAll(data(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes[2].start()
+	for i := range 2 {
+		says := make(lines, 100)
+		nodes[i].says = says
+		nodes[i].start()
+		says.await(t, "does not vote")
+	}
+	out, _ := program(t, t.TempDir(), "--url", url, "status").CombinedOutput()
+	if strings.Contains(string(out), "leads") {
+		t.Errorf("somebody leads:\n%s", out)
+	}
+	for _, n := range nodes {
+		_ = n.signal(syscall.SIGKILL)
+	}
+	anew := filepath.Join(dir, "anew")
+	does(t, url, "snapshot", "restore", data(2), "--force-new-cluster", "--data", anew)
+	alone := &node{t: t, args: []string{"serve", "--data", anew, "--listen", hosts[2]}}
+	alone.start()
+	t.Cleanup(func() { _ = alone.cmd.Process.Kill(); _ = alone.cmd.Wait() })
+	if got := does(t, "holdfast://"+hosts[2], "counter", "get", "load"); got != fmt.Sprint(done) {
+		t.Errorf("in the new cluster the counter is %s, want %d", got, done)
+	}
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// ErrReplaced is why a node stops that had lost its directory, and that its group
+// has let in under another number: start it again, with the same Config.
+var ErrReplaced = errors.New("the group has let this node in under another number: start it again")
+
+// A wish for a number is a byte, 1 if an old number may be taken out for it, and the
+// node's addresses. The answer is a byte, 1 if there is a number; then the number,
+// else a text.
+
+func encodeWish(at replica.Endpoint, anew bool) []byte {
+	b := []byte{0}
+	if anew {
+		b[0] = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(at.Peer)))
+	return append(append(b, at.Peer...), at.Client...)
+}
+
+func decodeWish(b []byte) (at replica.Endpoint, anew bool, err error) {
+	if len(b) < 5 || b[0] > 1 || uint64(binary.LittleEndian.Uint32(b[1:])) > uint64(len(b)-5) {
+		return at, false, errors.New("a question of unknown form: run the same version on all nodes")
+	}
+	size := int(binary.LittleEndian.Uint32(b[1:]))
+	at.Peer, at.Client = string(b[5:5+size]), string(b[5+size:])
+	return at, b[0] == 1, nil
+}
+
+// place answers a wish for a number.
+func (s *Server) place(l *loop, question []byte) ([]byte, error) {
+	at, anew, err := decodeWish(question)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	data, err := l.call(ctx, func(now int64, id replica.Caller) { l.node.Place(now, id, at, anew) })
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Err != nil {
+		err = e.Err
+	}
+	if err != nil {
+		return append([]byte{0}, err.Error()...), nil
+	}
+	return append([]byte{1}, data...), nil
+}
+
+// replaced asks the group to let this node in under another number; true: nothing
+// is left to ask, and the node stops.
+func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
+	whom := s.whom(words)
+	for _, addr := range slices.Sorted(maps.Keys(whom)) {
+		number, err := s.wish(whom[addr], addr)
+		if err == nil {
+			s.loop.must(s.renumber(number))
+			return true
+		}
+		why = fmt.Errorf("%w; %s says: %w", why, addr, err)
+	}
+	s.notice(fmt.Errorf("%w. This node does not vote, since it does not know what node %d has promised; it waits to be let in", why, s.cfg.ID))
+	return false
+}
+
+// askAgain asks the group to let this node in until it does: one that joins, has
+// nothing, and is refused since the group knows its number by another directory.
+func (s *Server) askAgain(l *loop, why error) {
+	defer l.founding.wg.Done()
+	for !s.replaced(why, nil) {
+		select {
+		case <-time.After(s.pause()):
+		case <-l.stopped:
+			return
+		}
+	}
+}
+
+// findPeers looks who is at the addresses that a node was given which has nothing
+// yet: their numbers may be others by now, and without knowing them it could not
+// answer.
+func (s *Server) findPeers() {
+	l := s.loop
+	for l.founding.empty.Load() {
+		peers := s.peersOf(s.words())
+		l.post(func(in *inbox) {
+			in.todo = append(in.todo, func() {
+				if l.founding.empty.Load() && !l.founding.asking.Load() {
+					l.peers.SetPeers(peers)
+				}
+			})
+		})
+		select {
+		case <-time.After(s.pause()):
+		case <-l.stopped:
+			return
+		}
+	}
+}
+
+// peersOf are the founders under the numbers that they say, and the members that
+// they know.
+func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
+	peers := map[uint64]string{}
+	for _, e := range s.cfg.Founders {
+		w, ok := words[e.ID]
+		if !ok {
+			peers[e.ID] = e.Peer
+			continue
+		}
+		peers[w.Node] = e.Peer
+		maps.Copy(peers, addresses(w.Members.Endpoints))
+	}
+	return peers
+}
+
+// pause is how long a node waits that the group does not let in.
+func (s *Server) pause() time.Duration { return 5 * s.cfg.Tick }
+
+// whom are the addresses that may lead to the leader.
+func (s *Server) whom(words map[uint64]replica.Word) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, w := range words {
+		for _, e := range w.Members.Endpoints {
+			all[e.Peer] = e.ID
+		}
+	}
+	for _, e := range s.cfg.Founders {
+		all[e.Peer] = e.ID
+	}
+	delete(all, s.self().Peer)
+	delete(all, "")
+	return all
+}
+
+// self is this node as its founders are told of it.
+func (s *Server) self() replica.Endpoint {
+	for _, e := range s.cfg.Founders {
+		if e.ID == s.cfg.ID {
+			return e
+		}
+	}
+	return replica.Endpoint{ID: s.cfg.ID, Peer: s.cfg.Listen, Client: s.cfg.Client}
+}
+
+func (s *Server) wish(id uint64, addr string) (uint64, error) {
+	b, err := s.loop.peers.Ask(id, addr, encodeWish(s.self(), !s.cfg.NoReplace))
+	switch {
+	case err != nil:
+		return 0, err
+	case len(b) == 9 && b[0] == 1:
+		return binary.LittleEndian.Uint64(b[1:]), nil
+	case len(b) == 0:
+		return 0, errors.New("an answer of unknown form")
+	}
+	return 0, errors.New(string(b[1:]))
+}
+
+// renumber makes the empty directory one of another number.
+func (s *Server) renumber(number uint64) error {
+	if err := s.loop.disk.do(func(d *disk.Disk) error { return d.Renumber(number) }); err != nil {
+		return err
+	}
+	return fmt.Errorf("node %d had lost its directory and is node %d now: %w", s.cfg.ID, number, ErrReplaced)
+}
