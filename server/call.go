@@ -104,5 +104,6 @@ func (st *Stream) Detach(id core.SessionID, number uint64) {
 // ClusterID is the group's number.
 func (s *Server) ClusterID() uint64 { return s.cfg.ClusterID }
 
-// MinTTL is the shortest TTL that a session may have here.
-func (s *Server) MinTTL() time.Duration { return s.cfg.shortest() }
+// MinTTL is the shortest TTL that a session may have here. It changes as the node
+// gets or loses others that vote.
+func (s *Server) MinTTL() time.Duration { return time.Duration(s.loop.minTTL.Load()) }

@@ -45,8 +45,8 @@ type Config struct {
 	PeerCAs func() *x509.CertPool
 	// Tick is the unit of the node's clock, default 100 ms; an election begins
 	// after ten of them without a leader, and no session may have a TTL of less
-	// than MinTTL, default five election timeouts (for a node without peers
-	// 1 s).
+	// than MinTTL, default five election timeouts (1 s as long as the node is the
+	// only voter). Give a MinTTL to all nodes of a group or to none: the leader's counts.
 	Tick   time.Duration
 	MinTTL time.Duration
 	// SoftLimit is how many bytes Dir may take before nothing new is accepted;
@@ -113,18 +113,7 @@ func (c Config) filled() (Config, error) {
 	if len(c.Founders) == 0 && !c.Join {
 		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
 	}
-	if c.MinTTL == 0 && c.alone() {
-		c.MinTTL = time.Second
-	}
 	return c, c.checkFounders()
-}
-
-// shortest is the least TTL that the node takes.
-func (c *Config) shortest() time.Duration {
-	if c.MinTTL > 0 {
-		return c.MinTTL
-	}
-	return 5 * 10 * c.Tick
 }
 
 // alone reports whether the node needs nobody's vote but its own.

@@ -93,7 +93,7 @@ func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
 	return replica.DecodeWord(b)
 }
 
-// reply answers another node: with this node's word, or to its wish for a number.
+// reply answers another node: with this node's word, or to its request for a number.
 func (s *Server) reply(l *loop) func(question []byte) ([]byte, error) {
 	return func(question []byte) ([]byte, error) {
 		if len(question) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -26,6 +27,8 @@ type loop struct {
 	host  *host.Host
 	began time.Time
 	tick  time.Duration
+	// minTTL is the node's, for callers outside the loop.
+	minTTL atomic.Int64
 
 	mu      sync.Mutex
 	inbox   inbox
@@ -156,7 +159,9 @@ func (l *loop) run() {
 		l.feed(&in, ticked)
 		clear(in.frames)
 		l.spare = in.frames[:0]
-		l.act(l.node.Output())
+		out := l.node.Output()
+		l.minTTL.Store(int64(l.node.MinTTL())) // before anybody hears of new members
+		l.act(out)
 		l.rest()
 		if err := cmp.Or(l.failed, l.node.Err()); err != nil {
 			l.end(err)

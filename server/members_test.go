@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -73,6 +74,9 @@ func TestLoneServerGrows(t *testing.T) {
 	cfg := server.Config{Dir: t.TempDir()}
 	s := start(t, cfg)
 	newClient(t, 1, one(s)).do(add())
+	if got := s.MinTTL(); got != time.Second {
+		t.Errorf("the least TTL of a lone node is %s, want 1 s", got)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,5 +105,9 @@ func TestLoneServerGrows(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("the second node knows %v", st.Members)
 		}
+	}
+	// However each was started, the least TTL is that of a group.
+	if one, two := s.MinTTL(), second.MinTTL(); one != 5*time.Second || two != one {
+		t.Errorf("the least TTL of two nodes is %s and %s, want 5 s", one, two)
 	}
 }

@@ -18,11 +18,11 @@ import (
 // has let in under another number: start it again, with the same Config.
 var ErrReplaced = errors.New("the group has let this node in under another number: start it again")
 
-// A wish for a number is a byte, 1 if an old number may be taken out for it, and the
+// A request for a number is a byte, 1 if an old number may be taken out for it, and the
 // node's addresses. The answer is a byte, 1 if there is a number; then the number,
 // else a text.
 
-func encodeWish(at replica.Endpoint, anew bool) []byte {
+func encodeNumberRequest(at replica.Endpoint, anew bool) []byte {
 	b := []byte{0}
 	if anew {
 		b[0] = 1
@@ -31,7 +31,7 @@ func encodeWish(at replica.Endpoint, anew bool) []byte {
 	return append(append(b, at.Peer...), at.Client...)
 }
 
-func decodeWish(b []byte) (at replica.Endpoint, anew bool, err error) {
+func decodeNumberRequest(b []byte) (at replica.Endpoint, anew bool, err error) {
 	if len(b) < 5 || b[0] > 1 || uint64(binary.LittleEndian.Uint32(b[1:])) > uint64(len(b)-5) {
 		return at, false, errors.New("a question of unknown form: run the same version on all nodes")
 	}
@@ -40,9 +40,9 @@ func decodeWish(b []byte) (at replica.Endpoint, anew bool, err error) {
 	return at, b[0] == 1, nil
 }
 
-// place answers a wish for a number.
+// place answers a request for a number.
 func (s *Server) place(l *loop, question []byte) ([]byte, error) {
-	at, anew, err := decodeWish(question)
+	at, anew, err := decodeNumberRequest(question)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) place(l *loop, question []byte) ([]byte, error) {
 func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
 	whom := s.whom(words)
 	for _, addr := range slices.Sorted(maps.Keys(whom)) {
-		number, err := s.wish(whom[addr], addr)
+		number, err := s.requestNumber(whom[addr], addr)
 		if err == nil {
 			s.loop.must(s.renumber(number))
 			return true
@@ -154,8 +154,8 @@ func (s *Server) self() replica.Endpoint {
 	return replica.Endpoint{ID: s.cfg.ID, Peer: s.cfg.Listen, Client: s.cfg.Client}
 }
 
-func (s *Server) wish(id uint64, addr string) (uint64, error) {
-	b, err := s.loop.peers.Ask(id, addr, encodeWish(s.self(), !s.cfg.NoReplace))
+func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
+	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.self(), !s.cfg.NoReplace))
 	switch {
 	case err != nil:
 		return 0, err

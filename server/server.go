@@ -74,6 +74,7 @@ func (s *Server) start(rec replica.Recovered) error {
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
 	l.host = s.cfg.host
+	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
 	l.hub.Begun(ordinal)

@@ -30,7 +30,7 @@ func (s *Server) Space(opts ...holdfast.Option) (*holdfast.Space, error) {
 
 // Driver is what Space is made of, for [holdfast.New].
 func (s *Server) Driver() driver.Driver {
-	return s.near().g.New(client.Full("embed", s.cfg.shortest(), driver.FeatureDurable))
+	return s.near().g.New(client.Full("embed", s.MinTTL(), driver.FeatureDurable))
 }
 
 // engine carries the sessions of this process to the node, over one stream.

@@ -53,7 +53,7 @@ func New(s *server.Server, label func(error) string) *Gateway {
 	g.line.s = s
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
-	g.tenures = &tenures{s: s, life: g.life, patience: patience(s.MinTTL())}
+	g.tenures = &tenures{s: s, life: g.life}
 	g.Limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	return g
 }
@@ -135,7 +135,7 @@ const lookAgain = 50 * time.Millisecond
 // right after its start, or has this node for one by now.
 func (g *Gateway) patiently(ctx context.Context, f func() error) error {
 	err := f()
-	for waited := time.Duration(0); waited < g.tenures.patience; waited += lookAgain {
+	for waited := time.Duration(0); waited < g.tenures.patience(); waited += lookAgain {
 		if !errors.Is(err, server.ErrNotLeader) || g.tenures.current().elsewhere() {
 			return err
 		}

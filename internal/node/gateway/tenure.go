@@ -51,8 +51,6 @@ var (
 type tenures struct {
 	s    *server.Server
 	life context.Context
-	// patience is how long a call waits for a leader.
-	patience time.Duration
 
 	once sync.Once
 	mu   sync.Mutex
@@ -165,8 +163,8 @@ func (t *tenures) giveUp(x *Tenure, why error) {
 
 // patience is how long a call waits for a leader: as long as the shortest lease lives,
 // which is made to outlive an election.
-func patience(minTTL time.Duration) time.Duration {
-	return min(max(minTTL, time.Second), 5*time.Second)
+func (t *tenures) patience() time.Duration {
+	return min(max(t.s.MinTTL(), time.Second), 5*time.Second)
 }
 
 // known is the current tenure; if nobody leads, a call waits for a while.
@@ -190,7 +188,7 @@ func (t *tenures) until(ctx context.Context, ok func(*Tenure) bool) *Tenure {
 	if ok(x) {
 		return x
 	}
-	late := time.NewTimer(t.patience)
+	late := time.NewTimer(t.patience())
 	defer late.Stop()
 	for !ok(x) {
 		select {

@@ -27,12 +27,24 @@ func forbidden(f *core.Frame) (core.Code, string) {
 	return core.CodeOK, ""
 }
 
+// MinTTL is the shortest session that Open may ask for. It follows the members and
+// not the flags of the node that leads, so that what one leader grants the next does.
+func (n *Node) MinTTL() time.Duration {
+	switch {
+	case n.cfg.MinTTL > 0:
+		return n.cfg.MinTTL
+	case n.members.alone(n.cfg.ID):
+		return time.Second
+	}
+	return 5 * n.cfg.electionTimeout()
+}
+
 // admit refuses a frame that must not enter the log.
 func (n *Node) admit(f *core.Frame) (core.Code, string) {
 	for i := range f.Commands {
 		c := &f.Commands[i]
-		if c.Op == core.OpOpen && c.TTL < int64(n.cfg.MinTTL) {
-			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), n.cfg.MinTTL)
+		if least := n.MinTTL(); c.Op == core.OpOpen && c.TTL < int64(least) {
+			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), least)
 		}
 		if c.Op == core.OpOpen && n.cfg.Namespaces > 0 && n.machine.Namespaces() >= n.cfg.Namespaces && !n.machine.HasNamespace(c.Namespace) {
 			return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", n.machine.Namespaces())

@@ -45,8 +45,8 @@ type Config struct {
 	// Default 10,000 and 16 MiB.
 	Trailing      uint64
 	TrailingBytes int
-	// MinTTL is the shortest session that Open may ask for; default five
-	// election timeouts.
+	// MinTTL is the shortest session that Open may ask for; default as the members
+	// are: 1 s for a node that is the only voter, five election timeouts in a group.
 	MinTTL time.Duration
 	// Seconds is the Unix time of the start. A new group begins at revision
 	// Seconds·2²⁰, so that one that was wiped and made again does not repeat its
@@ -75,7 +75,6 @@ func (c Config) filled() (Config, error) {
 	def(&c.SnapshotBytes, 64<<20)
 	def(&c.Trailing, 10_000)
 	def(&c.TrailingBytes, 16<<20)
-	def(&c.MinTTL, 5*time.Duration(c.ElectionTicks)*c.Tick)
 	if c.ID == 0 || c.Tick < 0 || c.ElectionTicks < 2 || c.Rounds < 1 || c.MaxEntry < 1<<10 {
 		return c, fmt.Errorf("replica: a node needs an ID, a positive Tick, at least 2 ElectionTicks, a Round and a MaxEntry of 1 KiB")
 	}

@@ -261,7 +261,7 @@ func TestSubmitRefuses(t *testing.T) {
 	}
 	settle(n)
 	n.Submit(0, 1, []byte("garbage"))
-	n.Submit(0, 2, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{{Op: core.OpOpen, TTL: 1e9}}}))
+	n.Submit(0, 2, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{{Op: core.OpOpen, TTL: 1e9 - 1}}}))
 	n.SetFull(true)
 	n.Submit(0, 3, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{open()}}))
 	answers := settle(n)
