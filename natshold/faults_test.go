@@ -196,6 +196,20 @@ func TestWaiterLeavesEarly(t *testing.T) {
 	eventually(t, "a waiter that left is told", func() bool { return len(consumers(js, "b")) == 0 })
 }
 
+// TestWatchEndsAsItBegins: a watch whose context ends with its first event leaves
+// nothing at the server that would be pushed to it.
+func TestWatchEndsAsItBegins(t *testing.T) {
+	server := services.NATS(t)
+	js := streams(t, connect(t, server.URL()))
+	s := open(t, server.URL()+"/b")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range s.Watch(ctx, "", 0) {
+		cancel()
+	}
+	eventually(t, "a watch that ended is told", func() bool { return len(consumers(js, "b")) == 0 })
+}
+
 // TestLeavesNothing: a closed Space has no goroutine left, and the server
 // nothing that would be sent to it.
 func TestLeavesNothing(t *testing.T) {

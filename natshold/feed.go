@@ -136,7 +136,7 @@ func (s *store) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, 
 	return func(yield func(driver.Item, error) bool) {
 		w := &watch{s: s, key: key, yield: yield}
 		err := w.begin(ctx)
-		for err == nil && ctx.Err() == nil {
+		for err == nil { // also if ctx has ended by now: follow ends the feed
 			err = w.follow(ctx)
 			for w.lost(ctx, err) {
 				err = w.resume(ctx)
