@@ -12,7 +12,7 @@ ONLY     ?=
 PKG      := ./...
 PLATFORMS := windows/amd64 darwin/arm64 freebsd/amd64 linux/386
 # Packages without goroutines run without the race detector: nothing to find,
-# and it costs them ten times the time. So do worlds, whose code is raced elsewhere.
+# and it costs them ten times the time. So do worlds; their code is raced elsewhere.
 PURE     := ./internal/core/... ./crdt/... ./guard/... ./limit/... ./internal/session/... ./internal/watch/... ./internal/deadline/... ./internal/node/storage/... ./internal/node/replica/... ./internal/node/disk/... ./internal/node/admission/... ./internal/sim/... ./internal/world/...
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 

@@ -387,7 +387,7 @@ func TestHookOfALossUsesTheSpace(t *testing.T) {
 	})
 }
 
-// A session whose policy keeps its names ends with its keys ten minutes after the last
+// A session with a policy that keeps its names ends with its keys ten minutes after the last
 // of them was freed, not before that and not later.
 func TestKeptSessionEndsOnceItsNamesAreFreed(t *testing.T) {
 	for name, policy := range map[string]holdfast.LivenessOption{"never": holdfast.ReclaimNever(), "demand": holdfast.ReclaimOnDemand(time.Second)} {

@@ -196,7 +196,7 @@ func TestWaiterLeavesEarly(t *testing.T) {
 	eventually(t, "a waiter that left is told", func() bool { return len(consumers(js, "b")) == 0 })
 }
 
-// TestWatchEndsAsItBegins: a watch whose context ends with its first event leaves
+// TestWatchEndsAsItBegins: a watch that is cancelled at its first event leaves
 // nothing at the server that would be pushed to it.
 func TestWatchEndsAsItBegins(t *testing.T) {
 	server := services.NATS(t)

@@ -83,7 +83,7 @@ func keeps(c *client) (n int) {
 	return n
 }
 
-// TestHeirThatGoes: a grant after a crash whose caller did not wait for the answer keeps the lock
+// TestHeirThatGoes: a grant after a crash, of a caller that did not wait for the answer, keeps the lock
 // for as long as any other, and no longer.
 func TestHeirThatGoes(t *testing.T) {
 	c := quickClients(t, 2)

@@ -157,7 +157,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 }
 
 // establish makes the semaphore, latch or barrier of cl, unless the name is in use
-// as another kind. The waiters' lock comes first: whoever took the name quickly before it
+// as another kind. The waiters' lock comes first: a program that took the name quickly before it
 // is seen, and after it nobody does. It asks on a connection that has no locks.
 func (c *client) establish(ctx context.Context, l *pgLink, cl *rowClaim) error {
 	if err := c.takeWaitersLock(ctx, l, cl.key); err != nil {

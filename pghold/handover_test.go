@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -19,7 +18,39 @@ import (
 type crowd struct {
 	programs []*holdfast.Space
 	callers  int
-	grants   atomic.Int64
+	grants   counted
+}
+
+// counted is a number that can be waited for.
+type counted struct {
+	mu   sync.Mutex
+	n    int64
+	want int64
+	met  chan struct{} // closed when n is want; nil: no test waits
+}
+
+func (c *counted) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n++; c.met != nil && c.n == c.want {
+		close(c.met)
+		c.met = nil
+	}
+}
+
+func (c *counted) load() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// more waits for so many more.
+func (c *counted) more(n int64) {
+	c.mu.Lock()
+	met := make(chan struct{})
+	c.met, c.want = met, c.n+n
+	c.mu.Unlock()
+	<-met
 }
 
 func newCrowd(t testing.TB, url string, programs, callers int) *crowd {
@@ -41,7 +72,7 @@ func (c *crowd) run(ctx context.Context, t testing.TB, work *sync.WaitGroup) {
 	}
 }
 
-func takeTurns(ctx context.Context, t testing.TB, m *holdfast.Mutex, grants *atomic.Int64) {
+func takeTurns(ctx context.Context, t testing.TB, m *holdfast.Mutex, grants *counted) {
 	for ctx.Err() == nil {
 		h, err := m.Acquire(ctx)
 		if err != nil {
@@ -50,7 +81,7 @@ func takeTurns(ctx context.Context, t testing.TB, m *holdfast.Mutex, grants *ato
 			}
 			return
 		}
-		grants.Add(1)
+		grants.add()
 		if err := h.Release(); err != nil {
 			t.Errorf("release: %v", err)
 		}
@@ -70,7 +101,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// openCounted is a program whose connections are counted.
+// openCounted is a program with connections that are counted.
 func openCounted(t testing.TB, url string, n *traffic) *holdfast.Space {
 	cfg, err := pgxpool.ParseConfig(url)
 	check(t, err)
@@ -102,11 +133,9 @@ func TestHandOverOfManyWaiters(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c.run(ctx, t, &work)
 		c.warm()
-		grants, dials, writes := c.grants.Load(), n.dials.Load(), n.writes.Load()
-		for c.grants.Load() < grants+1000 {
-			time.Sleep(time.Millisecond)
-		}
-		grants, dials, writes = c.grants.Load()-grants, n.dials.Load()-dials, n.writes.Load()-writes
+		grants, dials, writes := c.grants.load(), n.dials.Load(), n.writes.Load()
+		c.grants.more(1000)
+		grants, dials, writes = c.grants.load()-grants, n.dials.Load()-dials, n.writes.Load()-writes
 		cancel()
 		work.Wait()
 		t.Logf("%v: %d grants, %d connections made, %.2f writes a grant", c, grants, dials, float64(writes)/float64(grants))
@@ -118,9 +147,7 @@ func TestHandOverOfManyWaiters(t *testing.T) {
 
 // warm waits until every connection is made: a hundred grants need them all.
 func (c *crowd) warm() {
-	for want := c.grants.Load() + 100; c.grants.Load() < want; {
-		time.Sleep(time.Millisecond)
-	}
+	c.grants.more(100)
 }
 
 // BenchmarkHandOver is one grant of a mutex that several programs take in turns.
@@ -133,13 +160,11 @@ func BenchmarkHandOver(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			c.run(ctx, b, &work)
 			c.warm()
-			before := c.grants.Load()
+			before := c.grants.load()
 			for b.Loop() {
-				for want := c.grants.Load() + 1; c.grants.Load() < want; {
-					time.Sleep(10 * time.Microsecond)
-				}
+				c.grants.more(1)
 			}
-			b.ReportMetric(float64(c.grants.Load()-before)/b.Elapsed().Seconds(), "grants/s")
+			b.ReportMetric(float64(c.grants.load()-before)/b.Elapsed().Seconds(), "grants/s")
 			cancel()
 			work.Wait()
 		})

@@ -33,7 +33,7 @@ type pgLink struct {
 	queue      []*job
 	busy       bool                    // somebody has it
 	uses       uint                    // how often callers had it
-	left       *job                    // a caller's, whose answer is still to be read
+	left       *job                    // a caller's; its answer is still to be read
 	interrupt  context.CancelFunc      // of the read under way, for a job
 	halt       context.CancelFunc      // of the read under way, if the link dies
 	err        error                   // why it is dead
@@ -47,7 +47,7 @@ type pgLink struct {
 	known map[string]*pgconn.StatementDescription
 	// probes counts signs of life, for what is done now and then.
 	probes int
-	// waitersLocks are the names whose waiters' lock it holds, and from when on each has to stay
+	// waitersLocks are the names of the waiters' locks that it holds, and from when on each has to stay
 	// for a while; zero: it is not needed longer than it is used.
 	waitersLocks map[Key]time.Time
 	// relaxing is when it looks next which waiters' locks it needs; nil: it has none.

@@ -109,7 +109,7 @@ func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 }
 
 // giveUp gives back what was granted to a caller that has gone: not before the one
-// who died with it has had its time, since the next one is not granted after a crash.
+// a holder that ended with it has had its time, since the next one is not granted after a crash.
 func (c *client) giveUp(cl *rowClaim) {
 	if cl.afterCrash {
 		select {

@@ -12,7 +12,7 @@ import (
 // but the sequence of tokens. The row that says who holds it follows if it is
 // still held a moment later. Who wants rows to be complete closes the gates, which
 // ends quick grants everywhere, and waits until no program has one without a row
-// (holdfast.noted). Who waits for a name has its waiters' lock, which does the same for
+// (holdfast.noted). A program that waits for a name has its waiters' lock, which does the same for
 // that name.
 
 // Advisory locks of ours, bigint form.
@@ -32,7 +32,7 @@ const noteAfter = 5 * time.Millisecond
 // given up to wait for: it gets its row before it ends, so that its end is told.
 const staleAfter = 400 * time.Millisecond
 
-// unrecorded are the holds of a link that may need a row, or of whose row others have
+// unrecorded are the holds of a link that may need a row, or have a row of which others have
 // to hear. Guarded by the link's mutex.
 type unrecorded struct {
 	young, old []*rowClaim // by when they were granted: since the last tick, before

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// busy is a batcher whose ways are all taken, and its engine.
+// busy is a batcher with all its ways taken, and its engine.
 func busy(t *testing.T) (*batcher, byRueidis) {
 	t.Helper()
 	c, _ := aSpace(t, services.Redis(t).URL())

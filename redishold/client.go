@@ -39,7 +39,7 @@ type client struct {
 	waits  int                  // claims in a queue
 	help   bool                 // the server has work left over, and this client does it
 	looked time.Duration        // how long the last look took
-	acked  []string             // requests whose answers have arrived
+	acked  []string             // requests that were answered
 	adds   adder
 
 	hub hub

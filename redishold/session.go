@@ -265,7 +265,7 @@ func (c *client) ownUser(l *driver.Session) *user {
 	return u
 }
 
-// over is whether a session has ended, for those who hold a lock: Err would call
+// over is whether a session has ended, for callers that hold a lock: Err would call
 // whoever hangs on it.
 func over(l *driver.Session) bool {
 	select {

@@ -54,7 +54,7 @@ type Config struct {
 	SoftLimit int64
 	// Limits bound what clients may take up.
 	Limits Limits
-	// NoReplace: a node whose directory was lost waits until an operator replaces it
+	// NoReplace: a node that lost its directory waits until an operator replaces it
 	// (holdfast member replace). Default: it asks the group for a new number itself,
 	// which then forgets the old one.
 	NoReplace bool

@@ -36,7 +36,7 @@ func TestNodeWithoutPeersAddsNobody(t *testing.T) {
 	}
 }
 
-// A directory whose group has other nodes starts without an address for them with
+// A directory of a group with other nodes starts without an address for them with
 // an error that says what is missing; with one it goes on.
 func TestGroupNeedsAnAddress(t *testing.T) {
 	cfg := server.Config{Dir: t.TempDir(), Listen: services.Addr(t)}

@@ -87,7 +87,7 @@ func (s *Server) askAgain(l *loop, why error) {
 	}
 }
 
-// findPeers looks who is at the addresses that a node was given which has nothing
+// findPeers looks for the nodes at the addresses of a node that has nothing
 // yet: their numbers may be others by now, and without knowing them it could not
 // answer.
 func (s *Server) findPeers() {

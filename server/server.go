@@ -181,7 +181,7 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 // Members asks for a change of the membership; only the leader can do it. What the
 // group would not survive is refused before anything is written: fs.ErrInvalid if
 // it never makes sense, driver.ErrConflict if it does not as the group stands now.
-// An error whose outcome is not NotDone leaves open whether it happened. The number is
+// An error with another outcome than NotDone leaves open whether it happened. The number is
 // the new one of the first node that was replaced.
 func (s *Server) Members(ctx context.Context, c replica.Change) (number uint64, err error) {
 	data, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })

@@ -23,7 +23,7 @@ type hold struct {
 	stop    context.CancelFunc // and with it a renewal that is on its way
 	timer   *time.Timer        // of the next renewal
 
-	turn       chan struct{} // has room for the one who may use the rest
+	turn       chan struct{} // has room for the one caller that may use the rest
 	entry      lockEntry
 	revision   driver.Revision
 	freed      bool

@@ -200,7 +200,7 @@ func (a *app) memberCommand() *cobra.Command {
 	return cmd
 }
 
-// replaceMember takes a number out whose data is lost, and gives its node another.
+// replaceMember takes out the number of a node that lost its data, and gives the node another.
 func (a *app) replaceMember(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 	id, err := nodeNumber(args[0])
 	if err != nil {

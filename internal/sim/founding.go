@@ -43,7 +43,7 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 	n.start()
 }
 
-// hello is what a node says at a handshake: who it is, and what it knows of the
+// hello is what a node says at a handshake: its number, and what it knows of the
 // other.
 type hello struct{ id, dir, known uint64 }
 
@@ -152,7 +152,7 @@ func (n *node) become(rec replica.Recovered) {
 	})})
 }
 
-// plead asks whoever leads to let the node in under another number, until it is. A
+// plead asks the leader to let the node in under another number, until it is. A
 // node that pleads hears nothing.
 func (n *node) plead() {
 	n.asking = true

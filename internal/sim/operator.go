@@ -59,7 +59,7 @@ func (c *cluster) anyNumber(l *node) uint64 {
 	return c.rng.Uint64N(c.nextID)
 }
 
-// roll is who was ever a member of the group, as the newest membership has it.
+// roll is every node that was ever a member of the group, as the newest membership has it.
 type roll struct {
 	cluster, index uint64
 	now, left      map[uint64]bool

@@ -176,7 +176,7 @@ func (l *ledger) doubt(name string, b *belief) {
 	l.beliefs[name] = slices.DeleteFunc(l.beliefs[name], func(x *belief) bool { return x == b })
 }
 
-// granted: when a name is granted, nobody believes to hold it who does not.
+// granted: when a name is granted, no client believes to hold it without a grant.
 func (l *ledger) granted(e *core.Event, now []core.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -123,7 +123,7 @@ func (t *truth) recent(name string) string {
 	return strings.Join(out, ", ")
 }
 
-// claim follows who holds what, and checks each grant.
+// claim follows the holders of each name, and checks each grant.
 func (t *truth) claim(e *core.Event) {
 	h := t.names[e.Namespace+"/"+e.Name]
 	if h == nil {
@@ -143,7 +143,7 @@ func (t *truth) claim(e *core.Event) {
 	}
 }
 
-// downgraded makes the one who holds it alone a reader. An upgrade that was given up
+// downgraded makes the only holder a reader. An upgrade that was given up
 // as it was granted goes back to the token of the reader that it was.
 func (h *holders) downgraded(e *core.Event) {
 	for i := range h.now {

@@ -92,7 +92,7 @@ func (s *spectator) sees(e *driver.Event) {
 	s.next++
 }
 
-// judge: whoever still watches has seen everything that is not new.
+// judge: a watcher that is still there has seen everything that is not new.
 func (s *spectator) judge(until int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (k *worker) stream(p *plain, x *spectator, prefix string, at bookmark) book
 	if k.w.ctx.Err() == nil && k.chance(0.3) {
 		defer time.AfterFunc(k.between(time.Second, 20*time.Second), cancel).Stop()
 	}
-	idle := time.AfterFunc(20*time.Second, cancel) // a stream whose node was cut off is silent for ever
+	idle := time.AfterFunc(20*time.Second, cancel) // a stream from a node that was cut off is silent for ever
 	defer idle.Stop()
 	s, err := pb.NewWatchServiceClient(p.conn()).Watch(ctx, &pb.WatchRequest{Prefix: prefix, FromRevision: at.from})
 	for err == nil {

@@ -41,7 +41,7 @@ func (r *Result) Add(o Result) {
 	}
 }
 
-// Sum is the sum of the counts whose names begin with prefix.
+// Sum is the sum of the counts with names that begin with prefix.
 func (r *Result) Sum(prefix string) (n int) {
 	for k, c := range r.Counts {
 		if strings.HasPrefix(k, prefix) {
@@ -130,7 +130,7 @@ func newWorld(o Options) *World {
 	w.marks = newMarks(w)
 	snapshots := uint64(30 + rng.IntN(300))
 	if rng.IntN(2) == 0 {
-		snapshots = uint64(8 + rng.IntN(12)) // who lags a little needs a snapshot
+		snapshots = uint64(8 + rng.IntN(12)) // a node that lags a little needs a snapshot
 	}
 	for i := range w.opts.Nodes {
 		w.nodes = append(w.nodes, newNode(w, uint64(i+1), snapshots))

@@ -24,7 +24,7 @@ import (
 //	RelayCAs func() *x509.CertPool   signers of the leader's certificate, asked with each connection;
 //	                                 nil: Relay.RootCAs
 //	Public   bool                    allows addresses other than loopback. There are no access rules
-//	                                 yet: whoever reaches the port can do everything.
+//	                                 yet: every program that reaches the port can do everything.
 //	Admin    net.Listener            profiles (pprof) and metrics, on loopback; nil: none. Serve closes it.
 //	Grace    time.Duration           how long calls may go on when the node stops; default 5 s
 //	Peek     time.Duration           how long a connection may take for its first bytes, a handshake,

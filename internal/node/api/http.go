@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"io"
 	"log"
 	"net/http"
@@ -22,7 +21,7 @@ func (s *Service) handler(peek time.Duration) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.metrics())
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, rest.OpenAPI()) })
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { rest.WriteJSON(w, http.StatusOK, rest.OpenAPI()) })
 	services := s.rpc.Handler()
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = inTime(w, r, peek)
@@ -44,7 +43,7 @@ func (s *Service) metrics() http.Handler {
 	return promhttp.HandlerFor(s.gateway.Metrics(), promhttp.HandlerOpts{})
 }
 
-// ready tells whether the node can serve: it leads, or knows who does.
+// ready tells whether the node can serve: it leads, or knows the leader.
 func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
 	st, err := s.node.Status(r.Context())
 	code, answer := http.StatusOK, map[string]any{"ready": true, "leader": st.Leader, "member": st.ID, "serving": st.Serving}
@@ -55,13 +54,7 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
 			answer["reason"] = "the node has stopped"
 		}
 	}
-	writeJSON(w, code, answer)
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who is gone needs no answer
+	rest.WriteJSON(w, code, answer)
 }
 
 // inTime cuts a caller off that sends its request too slowly. Once all of it is

@@ -70,7 +70,7 @@ func newPack(t *testing.T) *pack {
 	return p
 }
 
-// leader waits until all nodes agree on who leads.
+// leader waits until all nodes agree on the leader.
 func (p *pack) leader() int {
 	p.t.Helper()
 	for p.ctx.Err() == nil {
@@ -106,7 +106,7 @@ func (s *Service) call(ctx context.Context, method string, in any, handle func(c
 	return out, nil
 }
 
-// A leader whose port has gone silent is given up, although it leads: what was sent
+// A leader behind a port that has gone silent is given up, although it leads: what was sent
 // may have been done. When it is back it is asked again.
 func TestRelay_Silence(t *testing.T) {
 	p := newPack(t)
@@ -150,7 +150,7 @@ func TestRelay_Unreachable(t *testing.T) {
 	t.Error("the leader is not asked again")
 }
 
-// A leader that takes its time is not silent: who waits at it waits on.
+// A leader that takes its time is not silent: its waiters wait on.
 func TestRelay_WaitsAreNoSilence(t *testing.T) {
 	p := newPack(t)
 	at := p.leader()

@@ -231,7 +231,7 @@ func judge(t *testing.T, a answer) {
 	}
 }
 
-// A leader that was killed before it was asked has done nothing: whoever writes through
+// A leader that was killed before it was asked has done nothing: a caller that writes through
 // another node has the next leader do it, by gRPC as over HTTP, and once.
 func TestRelay_LeaderIsKilled(t *testing.T) {
 	rigs, pid := stoppable(t)

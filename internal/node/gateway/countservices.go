@@ -120,7 +120,7 @@ func AtLeastOne[N int64 | uint64](field string, n *N) (N, error) {
 }
 
 // either is a number as the machine has it. The field that the counter does not
-// have must be empty: whoever fills it means the other kind of counter.
+// have must be empty: a caller that fills it means the other kind of counter.
 func either(field string, unsigned bool, s int64, u uint64) (uint64, error) {
 	switch {
 	case unsigned && s != 0:

@@ -219,7 +219,7 @@ func Unanswered(ctx context.Context, t *Tenure, err error, sent bool) error {
 
 var errUnreached = errors.New("it could not be reached")
 
-// GiveUp ends the tenure of a leader that does not answer. Who asks from now on tries
+// GiveUp ends the tenure of a leader that does not answer. A call from now on tries
 // anew.
 func (g *Gateway) GiveUp(t *Tenure) { g.tenures.giveUp(t, errSilent) }
 

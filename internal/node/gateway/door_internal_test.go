@@ -17,6 +17,20 @@ import (
 // label is what no metric of a test is looked at for.
 func label(error) string { return "" }
 
+// alone is the gateway of a node without others.
+func alone(t *testing.T) *Gateway {
+	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(node, label)
+	t.Cleanup(func() {
+		g.Close()
+		node.Close()
+	})
+	return g
+}
+
 // saying is one thing that a call says beside its request.
 func saying(name, value string) func(string) string {
 	return func(asked string) string { return map[string]string{name: value}[asked] }
@@ -25,13 +39,7 @@ func saying(name, value string) func(string) string {
 // A wait that a node gives up, because it is about to stop, is out of the queue when
 // its caller is told that it was not done.
 func TestDrainedWaitsAreNotDone(t *testing.T) {
-	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer node.Close()
-	g := New(node, label)
-	defer g.Close()
+	g := alone(t)
 	lock := func(key string, in *pb.LockRequest) error {
 		c := CallOf(pb.LockService_Lock_FullMethodName, in, saying(HeaderKey, key), nil)
 		_, err := g.Through(t.Context(), c, func(ctx context.Context) (any, error) { return Locks{Gateway: g}.Lock(ctx, in) }, nil)
@@ -41,7 +49,7 @@ func TestDrainedWaitsAreNotDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting := func() (n int) {
-		if err := node.Look(t.Context(), func(m *core.Machine) { i, _ := m.Inspect("default", "x"); n = len(i.Waiters) }); err != nil {
+		if err := g.s.Look(t.Context(), func(m *core.Machine) { i, _ := m.Inspect("default", "x"); n = len(i.Waiters) }); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -153,15 +161,9 @@ func TestRepeatable(t *testing.T) {
 }
 
 // A write of a register with an idempotency key comes to an end, also if another's
-// write fell between its transactions, whose answers are kept for its key.
+// write fell between its transactions; their answers are kept for its key.
 func TestFence_KeyedWriteEnds(t *testing.T) {
-	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer node.Close()
-	g := New(node, label)
-	defer g.Close()
+	g := alone(t)
 	ctx, err := withCaller(t.Context(), saying(HeaderKey, "k"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
-	"github.com/holdfast-io/holdfast/server"
 )
 
 // heard is a watch that left out what happened, and then has nothing more.
@@ -24,13 +23,7 @@ func (h *heard) Next(context.Context, []core.Event, int) ([]core.Event, uint64, 
 // An end of a session that the watch left out is found all the same; sessions that
 // live, and those that came after an end of their id, wait on.
 func TestEndings_LeftOut(t *testing.T) {
-	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer node.Close()
-	g := New(node, label)
-	defer g.Close()
+	g := alone(t)
 	open := core.Command{Op: core.OpOpen, Namespace: "default", TTL: int64(time.Hour)}
 	lives := g.newLease("default", 1, open)
 	if _, err := g.submit(t.Context(), &core.Frame{Session: lives.id, Mark: 1, Commands: []core.Command{open}}); err != nil {

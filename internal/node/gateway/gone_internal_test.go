@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
-	"github.com/holdfast-io/holdfast/server"
 )
 
 // gone is the context of a caller that goes in the moment of its grant: calls with it
@@ -19,13 +18,7 @@ func (gone) Err() error { return context.Canceled }
 
 // A grant that comes when its caller has gone is given back: nobody else would.
 func TestGrant_CallerHasGone(t *testing.T) {
-	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer node.Close()
-	g := New(node, label)
-	defer g.Close()
+	g := alone(t)
 	ctx := context.Background() // never done, so that only Err tells
 	for name, lease := range map[string]int64{"on a lease of its own": 0, "on a lease": 7} {
 		open := core.Command{Op: core.OpOpen, Namespace: "default", TTL: int64(time.Hour)}
@@ -48,7 +41,7 @@ func TestGrant_CallerHasGone(t *testing.T) {
 			t.Errorf("%s: the caller that has gone gets %+v, %v", name, h, err)
 		}
 		g.work.wait()
-		if err := node.Look(t.Context(), func(m *core.Machine) {
+		if err := g.s.Look(t.Context(), func(m *core.Machine) {
 			if i, _ := m.Inspect("default", "x"); len(i.Holders) > 0 {
 				t.Errorf("%s: the grant is kept", name)
 			}

@@ -203,7 +203,7 @@ func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) 
 	return h, err
 }
 
-// errDraining is told to those who wait when the node is about to stop.
+// errDraining is told to the waiters when the node is about to stop.
 var errDraining = errors.New("the node is about to stop: ask another, or try again")
 
 // await waits for a queued claim. A lease that was opened for it is renewed

@@ -47,7 +47,7 @@ func (g *Gateway) Remove(ctx context.Context, kind core.Kind, r *pb.DeleteReques
 	return &pb.DeleteResponse{Header: h}, nil
 }
 
-// plainCall runs a command whose result is of no interest.
+// plainCall runs a command and drops its result.
 func (g *Gateway) plainCall(ctx context.Context, op string, c core.Command) (*pb.Header, error) {
 	if err := CheckName(c.Name); err != nil {
 		return nil, Named(err, op, c.Name)

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -12,6 +13,19 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 )
+
+// TakeBody reads all of a request, at most so many bytes: a slow sender keeps no call
+// under way, and the body can be sent to the leader, and to the next one.
+func TakeBody(w http.ResponseWriter, r *http.Request, name string, most int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, gateway.ErrTooLarge
+	}
+	if err != nil {
+		return nil, gateway.Invalid(name, "the body could not be read: %v", err)
+	}
+	return body, nil
+}
 
 // Proxy has the leader answer a request over HTTP to its caller itself; body is all of
 // the request's. There returns gateway.ErrPassed if it did.

@@ -24,7 +24,7 @@ type Word struct {
 	// Proposal is what the node would found a group with; 0: it does not know yet,
 	// or is no founder.
 	Proposal uint64
-	// Members are who it knows: no voters if its directory is empty.
+	// Members are the nodes that it knows: no voters if its directory is empty.
 	Members Membership
 }
 

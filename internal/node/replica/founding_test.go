@@ -134,7 +134,7 @@ func TestEmptyNodeDoesNotVote(t *testing.T) {
 	}
 }
 
-// A node whose directory is an older copy stops when a leader has its word for more.
+// A node on an older copy of its directory stops when a leader has its word for more.
 func TestOlderCopyStops(t *testing.T) {
 	n, err := replica.New(replica.Config{ID: 2}, replica.Bootstrap(core.Config{}, founders))
 	if err != nil {

@@ -37,7 +37,7 @@ type Endpoint struct {
 	ID uint64
 	// Peer is where other nodes find it, Client where clients do.
 	Peer, Client string
-	// Dir tells its directory from every other: a node whose disk was lost is not
+	// Dir tells its directory from every other: a node that lost its disk is not
 	// the one that made the promises of before. 0: not known yet.
 	Dir uint64
 	// Voter: it is promoted as soon as it has caught up, without being asked.
@@ -262,7 +262,7 @@ type Change struct {
 	Promote []uint64   // learners that have caught up become voters
 	Remove  []uint64
 	Update  []Endpoint // addresses of members
-	// Replace are members whose directory is lost. Each is removed, and a node that
+	// Replace are members that lost their directory. Each is removed, and a node that
 	// has a new number is added in its place, at these addresses or, if they are
 	// "", at those of before; if the old one voted, the new one will when it has
 	// caught up. The answer is the new number of the first, 8 bytes, little endian.
@@ -336,7 +336,7 @@ func (n *Node) proposeVoter() {
 
 // Place asks for a number for a node with an empty directory, which the group knew
 // at that peer address: the one that was given to it, or if anew is set a new one, in
-// the place of the number whose directory is lost. It is answered like
+// the place of the number that lost its directory. It is answered like
 // [Node.ChangeMembers] with [Change.Replace].
 func (n *Node) Place(now int64, caller Caller, at Endpoint, anew bool) {
 	if !n.begin(now) || !n.serving {

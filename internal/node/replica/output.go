@@ -35,7 +35,7 @@ type Output struct {
 	SendSnapshots []SendSnapshot
 	// Members is the membership, when it has changed and at the beginning.
 	Members *Membership
-	// Removed are the numbers whose nodes are not to be heard any more, when there is
+	// Removed are the numbers of nodes that are not to be heard any more, when there is
 	// another, and at the beginning.
 	Removed []uint64
 	// Compact, if not 0, frees the log up to and with this index.

@@ -17,7 +17,7 @@ const (
 	formatVersion = 1
 	kindCore      = 1
 	kindThaw      = 2 // ends the wait of a forgetting start
-	kindMembers   = 3 // of a change of the members, whose endpoints have directories
+	kindMembers   = 3 // of a change of the members; their endpoints have directories
 	headerSize    = 18
 )
 
@@ -43,7 +43,7 @@ func splitEntry(data []byte) (h header, entry []byte, err error) {
 	return h, data[headerSize:], nil
 }
 
-// Caller is who waits for an answer; the shell chooses the numbers, from 1 on. A
+// Caller is one call that waits for an answer; the shell chooses the numbers, from 1 on. A
 // stream is a caller for all its frames.
 type Caller uint64
 

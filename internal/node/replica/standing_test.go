@@ -152,7 +152,7 @@ func TestSoloNodeAddsNobody(t *testing.T) {
 	c.put(1)
 }
 
-// A leader whose addresses the group does not know notes them; those that it knows
+// A leader notes its addresses if the group does not know them; those that it knows
 // stay, and an operator can change them.
 func TestLeaderNotesItsAddresses(t *testing.T) {
 	c := newCouple(t, replica.Config{Peer: "peer 1", Client: "client 1"})

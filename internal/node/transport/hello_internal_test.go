@@ -134,8 +134,8 @@ func (x *told) start(t *testing.T, id, dir uint64) *Transport {
 	return n
 }
 
-// A node whose number belongs to another directory, or was removed, is refused,
-// whoever of the two dials and whoever of them knows; both are told why, and the one
+// A node is refused if its number belongs to another directory, or was removed,
+// whichever of the two dials and whichever of them knows; both are told why, and the one
 // that must not come that it is itself. A question is answered all the same.
 func TestDirectoriesAreCompared(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -129,7 +129,7 @@ func (t *Transport) Know(dirs map[uint64]uint64) {
 	}
 }
 
-// caller is the peer that a connection came from; zeros before it said who it is,
+// caller is the peer that a connection came from; zeros before its hello,
 // and for those that this node made.
 type caller struct{ id, dir uint64 }
 
@@ -266,7 +266,7 @@ func (t *Transport) refuse(h hello) error {
 	case h.group != t.cfg.Group:
 		return fmt.Errorf("%w: the other side serves group %d, this is %d", ErrHandshake, h.group, t.cfg.Group)
 	case h.purpose == forQuestion:
-		return nil // whoever asks does not know yet who is who
+		return nil // a node that asks does not know the numbers yet
 	case h.to != t.cfg.ID:
 		return fmt.Errorf("%w: the other side means node %d, this is %d", ErrHandshake, h.to, t.cfg.ID)
 	case h.from == t.cfg.ID || h.from == 0:

@@ -471,9 +471,9 @@ type ChangeMembersRequest struct {
 	Promote []uint64 `protobuf:"varint,2,rep,packed,name=promote,proto3" json:"promote,omitempty"`
 	// Nodes that leave. Their numbers are never used again.
 	Remove []uint64 `protobuf:"varint,3,rep,packed,name=remove,proto3" json:"remove,omitempty"`
-	// Members whose addresses have changed.
+	// Members with addresses that have changed.
 	Update []*Member `protobuf:"bytes,4,rep,name=update,proto3" json:"update,omitempty"`
-	// Nodes whose directories are lost, by their old numbers: each leaves, and the
+	// Nodes that lost their directories, by their old numbers: each leaves, and the
 	// node at these addresses, or at those of before, gets a new number when it is
 	// started with an empty directory. It votes if the old one did, when it has
 	// caught up. Refused while the old node answers.

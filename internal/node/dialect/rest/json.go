@@ -36,7 +36,7 @@ func notTheJSON(err error) error {
 	return gateway.Invalid("", "the body is not the JSON that this call takes: %v", err)
 }
 
-// checkText refuses JSON whose text package json would replace.
+// checkText refuses JSON with text that package json would replace.
 func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return gateway.Invalid("", "the body is not valid UTF-8: give other bytes in base64, where the call takes that")

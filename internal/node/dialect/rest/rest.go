@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -75,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out, err := h.answer(w, r)
 	switch err {
 	case nil:
-		writeJSON(w, http.StatusOK, out)
+		WriteJSON(w, http.StatusOK, out)
 	case gateway.ErrPassed:
 	default:
 		fail(w, err, h.g.AskInstead(err))
@@ -89,7 +88,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	var body []byte
 	if err == nil {
 		c.Method, c.Class = "REST/"+rt.label(), admission.Keep // it is only refused
-		body, err = takeBody(w, r, name)
+		body, err = relay.TakeBody(w, r, name, gateway.MaxRequest)
 	}
 	if err == nil {
 		c.Local, c.Class, c.Twice = false, rt.class(), rt.repeatable(r.Header.Get(gateway.HeaderKey) != "", name, r.URL.Query(), body)
@@ -111,18 +110,6 @@ func (h *Handler) here(ctx context.Context, rt *route, name string, body []byte,
 	}
 	out, err := rt.serve(ctx, h.g, name, body)
 	return out, gateway.Named(err, op, name)
-}
-
-// takeBody reads all of a request, so that none is under way whose sender is slow.
-func takeBody(w http.ResponseWriter, r *http.Request, name string) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, gateway.MaxRequest))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, gateway.ErrTooLarge
-	}
-	if err != nil {
-		return nil, gateway.Invalid(name, "the body could not be read: %v", err)
-	}
-	return body, nil
 }
 
 // class is what a short path is under overload.
@@ -256,7 +243,7 @@ func fail(w http.ResponseWriter, err error, leader string) {
 	case err == gateway.ErrTooLarge:
 		code = http.StatusRequestEntityTooLarge
 	}
-	writeJSON(w, code, f)
+	WriteJSON(w, code, f)
 }
 
 // retrySeconds is a time to wait as HTTP says it.
@@ -280,8 +267,9 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
+// WriteJSON answers a request with v.
+func WriteJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who is gone needs no answer
+	_ = json.NewEncoder(w).Encode(v) // a caller that is gone needs no answer
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/node/relay"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/proto/holdfast/v1/holdfastv1connect"
@@ -65,7 +66,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 		mux.ServeHTTP(w, r)
 		return
 	}
-	body, err := takeBody(w, r)
+	body, err := relay.TakeBody(w, r, "", gateway.MaxRequest+envelope)
 	c := gateway.CallOf(path, nil, r.Header.Get, nil)
 	c.Told, c.MayWait = true, false // its connection has no other call
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 		return nil, x.serve(ctx, mux, w, r, body)
 	}, s.relay.Proxy(w, r, body))
 	if err != nil && err != gateway.ErrPassed && !x.told {
-		_ = errorWriter.Write(w, r, s.connectError(err)) // who is gone needs no answer
+		_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
 	}
 }
 
@@ -111,18 +112,6 @@ func (x *exchange) serve(ctx context.Context, mux http.Handler, w http.ResponseW
 
 // envelope is what gRPC-Web puts before a message.
 const envelope = 5
-
-// takeBody reads all of a request, so that none is under way whose sender is slow.
-func takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, gateway.MaxRequest+envelope))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, gateway.ErrTooLarge
-	}
-	if err != nil {
-		return nil, gateway.Invalid("", "the body could not be read: %v", err)
-	}
-	return body, nil
-}
 
 // errorWriter tells an error in the protocol of a request.
 var errorWriter = connect.NewErrorWriter()

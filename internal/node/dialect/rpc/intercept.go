@@ -98,7 +98,7 @@ func (s *Services) streaming(method string, srv any, ss grpc.ServerStream, handl
 	return s.status(err).Err()
 }
 
-// calledStream is a stream whose caller is known.
+// calledStream is a stream of a known caller.
 type calledStream struct {
 	grpc.ServerStream
 	ctx   context.Context

@@ -41,7 +41,7 @@ func Label(err error) string {
 	return wire.StatusOf(err, "").Code().String()
 }
 
-// status is an error as callers get it; nil stays nil. Who asked a node that cannot
+// status is an error as callers get it; nil stays nil. A caller that asked a node that cannot
 // serve is told where the leader is.
 func (s *Services) status(err error) *status.Status {
 	if err == nil {
@@ -51,7 +51,7 @@ func (s *Services) status(err error) *status.Status {
 }
 
 // moreStreams is how many calls a connection carries beside those that stay: they
-// come and go, and who finds no place waits for one.
+// come and go, and a caller that finds no place waits for one.
 const moreStreams = 4096
 
 // maxBatch is the longest message of a session stream; plain requests have a

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/node/relay"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -24,14 +25,14 @@ func (s *Services) watchLines(connect http.Handler) http.Handler {
 		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
 		err := s.g.Stay(r.Context(), c, func(ctx context.Context) error { return s.watchTo(ctx, w, r, out) })
 		if err != nil && !out.begun {
-			_ = errorWriter.Write(w, r, s.connectError(err)) // who is gone needs no answer
+			_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
 		}
 	})
 }
 
 // watchTo reads the request and runs it.
 func (s *Services) watchTo(ctx context.Context, w http.ResponseWriter, r *http.Request, out *lines) error {
-	body, err := takeBody(w, r)
+	body, err := relay.TakeBody(w, r, "", gateway.MaxRequest+envelope)
 	if err != nil {
 		return err
 	}
