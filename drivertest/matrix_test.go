@@ -23,6 +23,7 @@ var rowFeatures = map[string][]driver.Feature{
 	"counters, sequences, keys":                            {driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV},
 	"transactions over several keys":                       {driver.FeatureTxn},
 	"watch":                                                {driver.FeatureWatch},
+	"events `denied`, `queued`, `stale`, `reclaimed`":      {}, // no feature of their own: what tells them has those above
 	"elections, latches, barriers, sessions":               {driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession},
 	"survives a restart of the engine":                     {driver.FeatureDurable},
 	"many machines":                                        {driver.FeatureManyMachines},

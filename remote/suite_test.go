@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if url := os.Getenv(holdEnv); url != "" {
+		if err := holdAlone(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -56,7 +57,18 @@ func (g *Gateway) checkOpen(r *pb.OpenRequest) error {
 	case len(r.Owner) > MaxName:
 		return Invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), MaxName)
 	}
-	return checkBytes("the metadata", []byte(r.Meta))
+	return cmp.Or(checkReclaim(r.Policy, r.GraceMs), checkBytes("the metadata", []byte(r.Meta)))
+}
+
+func checkReclaim(policy pb.ReclaimPolicy, grace int64) error {
+	switch {
+	case policy < pb.ReclaimPolicy_RECLAIM_POLICY_AT_DEADLINE || policy > pb.ReclaimPolicy_RECLAIM_POLICY_NEVER:
+		return Invalid("", "the policy %d is unknown: give 0 (at-deadline), 1 (on-next-acquire) or 2 (never)", policy)
+	case grace != 0 && policy != pb.ReclaimPolicy_RECLAIM_POLICY_ON_NEXT_ACQUIRE:
+		return Invalid("", "a grace_ms of %d without the policy on-next-acquire: nothing is reclaimed on demand", grace)
+	}
+	_, err := CheckSpan("a grace_ms", grace, MaxTTL)
+	return err
 }
 
 // opening is the command that opens a lease. Everybody gets a name, so that
@@ -64,7 +76,8 @@ func (g *Gateway) checkOpen(r *pb.OpenRequest) error {
 // its own leaves its print in the lease, by which it is known when it comes again.
 func (g *Gateway) opening(who *caller, r *pb.OpenRequest, number int64) core.Command {
 	ttl, _ := checkTTL(r.TtlMs, g.s.MinTTL())
-	c := core.Command{Op: core.OpOpen, Flags: core.Fresh, Namespace: who.namespace, TTL: int64(ttl), Owner: r.Owner, Meta: r.Meta}
+	c := core.Command{Op: core.OpOpen, Flags: core.Fresh, Namespace: who.namespace, TTL: int64(ttl), Owner: r.Owner, Meta: r.Meta,
+		Policy: core.Policy(r.Policy), Grace: r.GraceMs * int64(time.Millisecond)}
 	if c.Owner == "" {
 		c.Owner = fmt.Sprintf("lease %d", number)
 	}
@@ -85,7 +98,7 @@ func (g *Gateway) reopen(ctx context.Context, id core.SessionID, c core.Command,
 	var info core.SessionInfo
 	err := g.look(ctx, func(m *core.Machine, _ int64) { info, _ = m.Session(id) })
 	key := callerOf(ctx).key
-	same := key != "" && info.Owner == c.Owner && info.Meta == c.Meta && info.TTL == c.TTL && (r.LeaseId == 0 || r.Meta == "")
+	same := key != "" && info.Owner == c.Owner && info.Meta == c.Meta && info.TTL == c.TTL && info.Policy == c.Policy && info.Grace == c.Grace && (r.LeaseId == 0 || r.Meta == "")
 	switch {
 	case err != nil:
 		return core.Reply{}, err

@@ -139,7 +139,7 @@ func (s Locks) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.Lea
 	if r.Ttl <= 0 || r.Ttl > int64(MaxTTL/time.Second) {
 		return nil, Named(Invalid("", "a ttl of %d s is out of range: give 1 to %d", r.Ttl, int64(MaxTTL/time.Second)), "grant lease", "")
 	}
-	o, err := s.OpenLease(ctx, &pb.OpenRequest{TtlMs: r.Ttl * 1000, LeaseId: r.Id, Owner: r.Owner})
+	o, err := s.OpenLease(ctx, &pb.OpenRequest{TtlMs: r.Ttl * 1000, LeaseId: r.Id, Owner: r.Owner, Policy: r.Policy, GraceMs: r.GraceMs})
 	if err != nil {
 		return nil, Named(err, "grant lease", "")
 	}

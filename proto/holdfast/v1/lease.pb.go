@@ -33,7 +33,12 @@ type OpenRequest struct {
 	// its id.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Kept with it, at most 4 KiB.
-	Meta          string `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`
+	// When its claims are freed if it is not renewed in time.
+	Policy ReclaimPolicy `protobuf:"varint,5,opt,name=policy,proto3,enum=holdfast.v1.ReclaimPolicy" json:"policy,omitempty"`
+	// How long stale claims are left alone, in milliseconds, up to 24 hours; with
+	// RECLAIM_POLICY_ON_NEXT_ACQUIRE only.
+	GraceMs       int64 `protobuf:"varint,6,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -94,6 +99,20 @@ func (x *OpenRequest) GetMeta() string {
 		return x.Meta
 	}
 	return ""
+}
+
+func (x *OpenRequest) GetPolicy() ReclaimPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return ReclaimPolicy_RECLAIM_POLICY_AT_DEADLINE
+}
+
+func (x *OpenRequest) GetGraceMs() int64 {
+	if x != nil {
+		return x.GraceMs
+	}
+	return 0
 }
 
 // OpenResponse answers it.
@@ -376,12 +395,14 @@ var File_holdfast_v1_lease_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_lease_proto_rawDesc = "" +
 	"\n" +
-	"\x17holdfast/v1/lease.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"i\n" +
+	"\x17holdfast/v1/lease.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\x1a\x17holdfast/v1/types.proto\"\xb8\x01\n" +
 	"\vOpenRequest\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x03R\x05ttlMs\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x03R\aleaseId\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04meta\x18\x04 \x01(\tR\x04meta\"\x87\x01\n" +
+	"\x04meta\x18\x04 \x01(\tR\x04meta\x122\n" +
+	"\x06policy\x18\x05 \x01(\x0e2\x1a.holdfast.v1.ReclaimPolicyR\x06policy\x12\x19\n" +
+	"\bgrace_ms\x18\x06 \x01(\x03R\agraceMs\"\x87\x01\n" +
 	"\fOpenResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x03R\aleaseId\x12\x15\n" +
@@ -423,23 +444,25 @@ var file_holdfast_v1_lease_proto_goTypes = []any{
 	(*KeepResponse)(nil), // 3: holdfast.v1.KeepResponse
 	(*EndRequest)(nil),   // 4: holdfast.v1.EndRequest
 	(*EndResponse)(nil),  // 5: holdfast.v1.EndResponse
-	(*Header)(nil),       // 6: holdfast.v1.Header
+	(ReclaimPolicy)(0),   // 6: holdfast.v1.ReclaimPolicy
+	(*Header)(nil),       // 7: holdfast.v1.Header
 }
 var file_holdfast_v1_lease_proto_depIdxs = []int32{
-	6, // 0: holdfast.v1.OpenResponse.header:type_name -> holdfast.v1.Header
-	6, // 1: holdfast.v1.KeepResponse.header:type_name -> holdfast.v1.Header
-	6, // 2: holdfast.v1.EndResponse.header:type_name -> holdfast.v1.Header
-	0, // 3: holdfast.v1.SessionService.Open:input_type -> holdfast.v1.OpenRequest
-	2, // 4: holdfast.v1.SessionService.Keep:input_type -> holdfast.v1.KeepRequest
-	4, // 5: holdfast.v1.SessionService.End:input_type -> holdfast.v1.EndRequest
-	1, // 6: holdfast.v1.SessionService.Open:output_type -> holdfast.v1.OpenResponse
-	3, // 7: holdfast.v1.SessionService.Keep:output_type -> holdfast.v1.KeepResponse
-	5, // 8: holdfast.v1.SessionService.End:output_type -> holdfast.v1.EndResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	6, // 0: holdfast.v1.OpenRequest.policy:type_name -> holdfast.v1.ReclaimPolicy
+	7, // 1: holdfast.v1.OpenResponse.header:type_name -> holdfast.v1.Header
+	7, // 2: holdfast.v1.KeepResponse.header:type_name -> holdfast.v1.Header
+	7, // 3: holdfast.v1.EndResponse.header:type_name -> holdfast.v1.Header
+	0, // 4: holdfast.v1.SessionService.Open:input_type -> holdfast.v1.OpenRequest
+	2, // 5: holdfast.v1.SessionService.Keep:input_type -> holdfast.v1.KeepRequest
+	4, // 6: holdfast.v1.SessionService.End:input_type -> holdfast.v1.EndRequest
+	1, // 7: holdfast.v1.SessionService.Open:output_type -> holdfast.v1.OpenResponse
+	3, // 8: holdfast.v1.SessionService.Keep:output_type -> holdfast.v1.KeepResponse
+	5, // 9: holdfast.v1.SessionService.End:output_type -> holdfast.v1.EndResponse
+	7, // [7:10] is the sub-list for method output_type
+	4, // [4:7] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_lease_proto_init() }
@@ -448,6 +471,7 @@ func file_holdfast_v1_lease_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -551,7 +551,12 @@ type LeaseGrantRequest struct {
 	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	// Who, for people: whoever finds its locks taken is told. Empty: "lease" and its
 	// id.
-	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	// When its claims are freed if it is not renewed in time.
+	Policy ReclaimPolicy `protobuf:"varint,4,opt,name=policy,proto3,enum=holdfast.v1.ReclaimPolicy" json:"policy,omitempty"`
+	// How long stale claims are left alone, in milliseconds, up to 24 hours; with
+	// RECLAIM_POLICY_ON_NEXT_ACQUIRE only.
+	GraceMs       int64 `protobuf:"varint,5,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +610,20 @@ func (x *LeaseGrantRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *LeaseGrantRequest) GetPolicy() ReclaimPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return ReclaimPolicy_RECLAIM_POLICY_AT_DEADLINE
+}
+
+func (x *LeaseGrantRequest) GetGraceMs() int64 {
+	if x != nil {
+		return x.GraceMs
+	}
+	return 0
 }
 
 // LeaseGrantResponse answers it.
@@ -1239,7 +1258,7 @@ var File_holdfast_v1_lock_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16holdfast/v1/lock.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\"\xb8\x01\n" +
+	"\x16holdfast/v1/lock.proto\x12\vholdfast.v1\x1a\x16holdfast/v1/hold.proto\x1a\x17holdfast/v1/types.proto\"\xb8\x01\n" +
 	"\vLockRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x03R\aleaseId\x12\x1a\n" +
@@ -1274,11 +1293,13 @@ const file_holdfast_v1_lock_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12#\n" +
 	"\rfencing_token\x18\x03 \x01(\x03R\ffencingToken\"=\n" +
 	"\x0eUnlockResponse\x12+\n" +
-	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"K\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x9a\x01\n" +
 	"\x11LeaseGrantRequest\x12\x10\n" +
 	"\x03ttl\x18\x01 \x01(\x03R\x03ttl\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x14\n" +
-	"\x05owner\x18\x03 \x01(\tR\x05owner\"}\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x122\n" +
+	"\x06policy\x18\x04 \x01(\x0e2\x1a.holdfast.v1.ReclaimPolicyR\x06policy\x12\x19\n" +
+	"\bgrace_ms\x18\x05 \x01(\x03R\agraceMs\"}\n" +
 	"\x12LeaseGrantResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x10\n" +
@@ -1366,39 +1387,41 @@ var file_holdfast_v1_lock_proto_goTypes = []any{
 	(*LockEvent)(nil),              // 15: holdfast.v1.LockEvent
 	(*LockKeyValue)(nil),           // 16: holdfast.v1.LockKeyValue
 	(*Header)(nil),                 // 17: holdfast.v1.Header
+	(ReclaimPolicy)(0),             // 18: holdfast.v1.ReclaimPolicy
 }
 var file_holdfast_v1_lock_proto_depIdxs = []int32{
 	17, // 0: holdfast.v1.LockResponse.header:type_name -> holdfast.v1.Header
 	17, // 1: holdfast.v1.TryLockResponse.header:type_name -> holdfast.v1.Header
 	17, // 2: holdfast.v1.UnlockResponse.header:type_name -> holdfast.v1.Header
-	17, // 3: holdfast.v1.LeaseGrantResponse.header:type_name -> holdfast.v1.Header
-	17, // 4: holdfast.v1.LeaseRevokeResponse.header:type_name -> holdfast.v1.Header
-	17, // 5: holdfast.v1.LeaseKeepAliveResponse.header:type_name -> holdfast.v1.Header
-	0,  // 6: holdfast.v1.LockWatchRequest.types:type_name -> holdfast.v1.LockEvent.Type
-	17, // 7: holdfast.v1.LockWatchResponse.header:type_name -> holdfast.v1.Header
-	15, // 8: holdfast.v1.LockWatchResponse.events:type_name -> holdfast.v1.LockEvent
-	0,  // 9: holdfast.v1.LockEvent.type:type_name -> holdfast.v1.LockEvent.Type
-	16, // 10: holdfast.v1.LockEvent.kv:type_name -> holdfast.v1.LockKeyValue
-	16, // 11: holdfast.v1.LockEvent.prev_kv:type_name -> holdfast.v1.LockKeyValue
-	1,  // 12: holdfast.v1.LockService.Lock:input_type -> holdfast.v1.LockRequest
-	3,  // 13: holdfast.v1.LockService.TryLock:input_type -> holdfast.v1.TryLockRequest
-	5,  // 14: holdfast.v1.LockService.Unlock:input_type -> holdfast.v1.UnlockRequest
-	7,  // 15: holdfast.v1.LockService.LeaseGrant:input_type -> holdfast.v1.LeaseGrantRequest
-	9,  // 16: holdfast.v1.LockService.LeaseRevoke:input_type -> holdfast.v1.LeaseRevokeRequest
-	11, // 17: holdfast.v1.LockService.LeaseKeepAlive:input_type -> holdfast.v1.LeaseKeepAliveRequest
-	13, // 18: holdfast.v1.LockService.Watch:input_type -> holdfast.v1.LockWatchRequest
-	2,  // 19: holdfast.v1.LockService.Lock:output_type -> holdfast.v1.LockResponse
-	4,  // 20: holdfast.v1.LockService.TryLock:output_type -> holdfast.v1.TryLockResponse
-	6,  // 21: holdfast.v1.LockService.Unlock:output_type -> holdfast.v1.UnlockResponse
-	8,  // 22: holdfast.v1.LockService.LeaseGrant:output_type -> holdfast.v1.LeaseGrantResponse
-	10, // 23: holdfast.v1.LockService.LeaseRevoke:output_type -> holdfast.v1.LeaseRevokeResponse
-	12, // 24: holdfast.v1.LockService.LeaseKeepAlive:output_type -> holdfast.v1.LeaseKeepAliveResponse
-	14, // 25: holdfast.v1.LockService.Watch:output_type -> holdfast.v1.LockWatchResponse
-	19, // [19:26] is the sub-list for method output_type
-	12, // [12:19] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	18, // 3: holdfast.v1.LeaseGrantRequest.policy:type_name -> holdfast.v1.ReclaimPolicy
+	17, // 4: holdfast.v1.LeaseGrantResponse.header:type_name -> holdfast.v1.Header
+	17, // 5: holdfast.v1.LeaseRevokeResponse.header:type_name -> holdfast.v1.Header
+	17, // 6: holdfast.v1.LeaseKeepAliveResponse.header:type_name -> holdfast.v1.Header
+	0,  // 7: holdfast.v1.LockWatchRequest.types:type_name -> holdfast.v1.LockEvent.Type
+	17, // 8: holdfast.v1.LockWatchResponse.header:type_name -> holdfast.v1.Header
+	15, // 9: holdfast.v1.LockWatchResponse.events:type_name -> holdfast.v1.LockEvent
+	0,  // 10: holdfast.v1.LockEvent.type:type_name -> holdfast.v1.LockEvent.Type
+	16, // 11: holdfast.v1.LockEvent.kv:type_name -> holdfast.v1.LockKeyValue
+	16, // 12: holdfast.v1.LockEvent.prev_kv:type_name -> holdfast.v1.LockKeyValue
+	1,  // 13: holdfast.v1.LockService.Lock:input_type -> holdfast.v1.LockRequest
+	3,  // 14: holdfast.v1.LockService.TryLock:input_type -> holdfast.v1.TryLockRequest
+	5,  // 15: holdfast.v1.LockService.Unlock:input_type -> holdfast.v1.UnlockRequest
+	7,  // 16: holdfast.v1.LockService.LeaseGrant:input_type -> holdfast.v1.LeaseGrantRequest
+	9,  // 17: holdfast.v1.LockService.LeaseRevoke:input_type -> holdfast.v1.LeaseRevokeRequest
+	11, // 18: holdfast.v1.LockService.LeaseKeepAlive:input_type -> holdfast.v1.LeaseKeepAliveRequest
+	13, // 19: holdfast.v1.LockService.Watch:input_type -> holdfast.v1.LockWatchRequest
+	2,  // 20: holdfast.v1.LockService.Lock:output_type -> holdfast.v1.LockResponse
+	4,  // 21: holdfast.v1.LockService.TryLock:output_type -> holdfast.v1.TryLockResponse
+	6,  // 22: holdfast.v1.LockService.Unlock:output_type -> holdfast.v1.UnlockResponse
+	8,  // 23: holdfast.v1.LockService.LeaseGrant:output_type -> holdfast.v1.LeaseGrantResponse
+	10, // 24: holdfast.v1.LockService.LeaseRevoke:output_type -> holdfast.v1.LeaseRevokeResponse
+	12, // 25: holdfast.v1.LockService.LeaseKeepAlive:output_type -> holdfast.v1.LeaseKeepAliveResponse
+	14, // 26: holdfast.v1.LockService.Watch:output_type -> holdfast.v1.LockWatchResponse
+	20, // [20:27] is the sub-list for method output_type
+	13, // [13:20] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_lock_proto_init() }
@@ -1407,6 +1430,7 @@ func file_holdfast_v1_lock_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_types_proto_init()
 	file_holdfast_v1_lock_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -143,6 +143,60 @@ func (Mode) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_v1_types_proto_rawDescGZIP(), []int{1}
 }
 
+// ReclaimPolicy is when the claims of a lease that was not renewed in time are freed.
+type ReclaimPolicy int32
+
+const (
+	// At the deadline, and the lease ends.
+	ReclaimPolicy_RECLAIM_POLICY_AT_DEADLINE ReclaimPolicy = 0
+	// When another wants them and the grace has passed as well. Until then they are
+	// stale, and a renewal revives the lease.
+	ReclaimPolicy_RECLAIM_POLICY_ON_NEXT_ACQUIRE ReclaimPolicy = 1
+	// By a release, a revocation or by force only.
+	ReclaimPolicy_RECLAIM_POLICY_NEVER ReclaimPolicy = 2
+)
+
+// Enum value maps for ReclaimPolicy.
+var (
+	ReclaimPolicy_name = map[int32]string{
+		0: "RECLAIM_POLICY_AT_DEADLINE",
+		1: "RECLAIM_POLICY_ON_NEXT_ACQUIRE",
+		2: "RECLAIM_POLICY_NEVER",
+	}
+	ReclaimPolicy_value = map[string]int32{
+		"RECLAIM_POLICY_AT_DEADLINE":     0,
+		"RECLAIM_POLICY_ON_NEXT_ACQUIRE": 1,
+		"RECLAIM_POLICY_NEVER":           2,
+	}
+)
+
+func (x ReclaimPolicy) Enum() *ReclaimPolicy {
+	p := new(ReclaimPolicy)
+	*p = x
+	return p
+}
+
+func (x ReclaimPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReclaimPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_v1_types_proto_enumTypes[2].Descriptor()
+}
+
+func (ReclaimPolicy) Type() protoreflect.EnumType {
+	return &file_holdfast_v1_types_proto_enumTypes[2]
+}
+
+func (x ReclaimPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReclaimPolicy.Descriptor instead.
+func (ReclaimPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
 // Claim is a holder or a waiter.
 type Claim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -766,7 +820,11 @@ const file_holdfast_v1_types_proto_rawDesc = "" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMODE_EXCLUSIVE\x10\x01\x12\x0f\n" +
-	"\vMODE_SHARED\x10\x02B>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
+	"\vMODE_SHARED\x10\x02*m\n" +
+	"\rReclaimPolicy\x12\x1e\n" +
+	"\x1aRECLAIM_POLICY_AT_DEADLINE\x10\x00\x12\"\n" +
+	"\x1eRECLAIM_POLICY_ON_NEXT_ACQUIRE\x10\x01\x12\x18\n" +
+	"\x14RECLAIM_POLICY_NEVER\x10\x02B>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_types_proto_rawDescOnce sync.Once
@@ -780,23 +838,24 @@ func file_holdfast_v1_types_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_types_proto_rawDescData
 }
 
-var file_holdfast_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_holdfast_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_holdfast_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_holdfast_v1_types_proto_goTypes = []any{
-	(ResourceKind)(0), // 0: holdfast.v1.ResourceKind
-	(Mode)(0),         // 1: holdfast.v1.Mode
-	(*Claim)(nil),     // 2: holdfast.v1.Claim
-	(*Resource)(nil),  // 3: holdfast.v1.Resource
-	(*KeyValue)(nil),  // 4: holdfast.v1.KeyValue
-	(*Failure)(nil),   // 5: holdfast.v1.Failure
+	(ResourceKind)(0),  // 0: holdfast.v1.ResourceKind
+	(Mode)(0),          // 1: holdfast.v1.Mode
+	(ReclaimPolicy)(0), // 2: holdfast.v1.ReclaimPolicy
+	(*Claim)(nil),      // 3: holdfast.v1.Claim
+	(*Resource)(nil),   // 4: holdfast.v1.Resource
+	(*KeyValue)(nil),   // 5: holdfast.v1.KeyValue
+	(*Failure)(nil),    // 6: holdfast.v1.Failure
 }
 var file_holdfast_v1_types_proto_depIdxs = []int32{
 	0, // 0: holdfast.v1.Claim.kind:type_name -> holdfast.v1.ResourceKind
 	1, // 1: holdfast.v1.Claim.mode:type_name -> holdfast.v1.Mode
 	0, // 2: holdfast.v1.Resource.kind:type_name -> holdfast.v1.ResourceKind
-	2, // 3: holdfast.v1.Resource.holders:type_name -> holdfast.v1.Claim
-	2, // 4: holdfast.v1.Resource.waiters:type_name -> holdfast.v1.Claim
-	2, // 5: holdfast.v1.Failure.holders:type_name -> holdfast.v1.Claim
+	3, // 3: holdfast.v1.Resource.holders:type_name -> holdfast.v1.Claim
+	3, // 4: holdfast.v1.Resource.waiters:type_name -> holdfast.v1.Claim
+	3, // 5: holdfast.v1.Failure.holders:type_name -> holdfast.v1.Claim
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
@@ -814,7 +873,7 @@ func file_holdfast_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_types_proto_rawDesc), len(file_holdfast_v1_types_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,

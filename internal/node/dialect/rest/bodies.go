@@ -201,6 +201,8 @@ type restKeys struct {
 type restOpen struct {
 	HolderID string `json:"holder_id" doc:"who, for people"`
 	TTLMS    int64  `json:"ttl_ms" doc:"how long it lives unless kept; 0 or absent: 30000"`
+	Policy   string `json:"policy" doc:"when its holds are freed if it is not kept: at-deadline (or absent), on-next-acquire, never"`
+	GraceMS  int64  `json:"grace_ms" doc:"how long stale holds are left alone; with on-next-acquire only"`
 }
 
 type restSession struct {

@@ -319,8 +319,25 @@ func openLease(ctx context.Context, g *gateway.Gateway, name string, in *restOpe
 	if err != nil {
 		return restLease{}, err
 	}
-	r, err := g.OpenLease(ctx, &pb.OpenRequest{LeaseId: n, TtlMs: in.TTLMS, Owner: in.HolderID})
+	policy, err := policyOf(in.Policy)
+	if err != nil {
+		return restLease{}, err
+	}
+	r, err := g.OpenLease(ctx, &pb.OpenRequest{LeaseId: n, TtlMs: in.TTLMS, Owner: in.HolderID, Policy: policy, GraceMs: in.GraceMS})
 	return restLease{r.GetLeaseId(), r.GetTtlMs()}, err
+}
+
+// policyOf is the reclaim policy that a call names; "" is at-deadline.
+func policyOf(name string) (pb.ReclaimPolicy, error) {
+	switch name {
+	case "", "at-deadline":
+		return pb.ReclaimPolicy_RECLAIM_POLICY_AT_DEADLINE, nil
+	case "on-next-acquire":
+		return pb.ReclaimPolicy_RECLAIM_POLICY_ON_NEXT_ACQUIRE, nil
+	case "never":
+		return pb.ReclaimPolicy_RECLAIM_POLICY_NEVER, nil
+	}
+	return 0, gateway.Invalid("", "the policy %q is unknown: give at-deadline, on-next-acquire or never", gateway.Clip(name))
 }
 
 func showLease(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restSession, error) {
