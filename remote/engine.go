@@ -395,6 +395,9 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 		if ctx.Err() != nil {
 			return &driver.Error{Kind: ctx.Err(), Err: err}
 		}
+		if err != nil && e.ctx.Err() != nil {
+			return &driver.Error{Kind: driver.ErrClosed, Err: err}
+		}
 		wait := busyFor(err)
 		switch {
 		case wait > 0 && wait > most-time.Since(began):
@@ -411,6 +414,7 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 		case <-ctx.Done():
 			return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: err}
 		case <-e.ctx.Done():
+			return &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: err}
 		}
 	}
 }

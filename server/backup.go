@@ -31,6 +31,9 @@ func (s *Server) Backup(ctx context.Context, w io.Writer) error {
 func (s *Server) backup(ctx context.Context, w io.Writer) error {
 	for {
 		index, err := s.loop.snapshot(ctx)
+		if err == nil {
+			err = s.loop.disk.settled(ctx)
+		}
 		if err != nil {
 			return err
 		}

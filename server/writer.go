@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
@@ -104,11 +105,25 @@ func (w *writer) work(j disk.Job) {
 	w.done(j, err)
 }
 
+// settled waits until everything is done that was asked for before: a snapshot that
+// the node has installed is in a file then.
+func (w *writer) settled(ctx context.Context) error {
+	select {
+	case err := <-w.ask(func(*disk.Disk) error { return nil }):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // do runs f on the writer's goroutine and waits for it.
-func (w *writer) do(f func(*disk.Disk) error) error {
+func (w *writer) do(f func(*disk.Disk) error) error { return <-w.ask(f) }
+
+// ask has f run on the writer's goroutine, which then tells how it went.
+func (w *writer) ask(f func(*disk.Disk) error) <-chan error {
 	done := make(chan error, 1)
 	w.add(disk.Job{Run: f, Then: func(err error) { done <- err }})
-	return <-done
+	return done
 }
 
 // close does what is queued, then ends.

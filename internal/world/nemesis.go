@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"syscall"
 	"time"
@@ -25,7 +26,7 @@ func between(rng *rand.Rand, a, b time.Duration) time.Duration {
 
 func (w *World) bad(rng *rand.Rand) {
 	n := w.nodes[rng.IntN(len(w.nodes))]
-	switch rng.IntN(18) {
+	switch rng.IntN(19) {
 	case 0:
 		w.crash(rng, n)
 	case 1:
@@ -74,6 +75,11 @@ func (w *World) bad(rng *rand.Rand) {
 		w.lose(rng, n)
 	case 17:
 		w.deafen(rng)
+	case 18:
+		if l := n.alive(); l != nil {
+			later := between(rng, 0, time.Second)
+			w.ending.Go(func() { w.backUp(l, later) })
+		}
 	}
 }
 
@@ -128,6 +134,21 @@ func (w *World) slowLag(rng *rand.Rand, n *node) {
 	d := between(rng, 3*time.Second, 8*time.Second)
 	time.AfterFunc(2*d, func() { l.files.slowDown(0) })
 	w.outage(l, d, true)
+}
+
+// backUp has a node save its state some time later. It makes a snapshot of its own
+// for that, also while one of the leader is on its way.
+func (w *World) backUp(l *life, later time.Duration) {
+	if sleep(w.ctx, later) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), healthy)
+	defer cancel()
+	if err := l.srv.Backup(ctx, io.Discard); err != nil {
+		w.count("backup failed")
+	} else {
+		w.count("backup saved")
+	}
 }
 
 // lose takes a file away from a node that is down, and brings it back after the node
@@ -211,12 +232,12 @@ func (w *World) powerSoon(rng *rand.Rand, n *node) {
 }
 
 // transfer is what happens to a snapshot on its way: as often as not something.
-func (w *World) transfer() mishap {
+func (w *World) transfer(to string) mishap {
 	if w.ctx.Err() != nil {
 		return mishap{}
 	}
 	w.count("snapshot sent")
-	switch w.fate.IntN(6) {
+	switch w.fate.IntN(8) {
 	case 0:
 		w.count("fault snapshot corrupted")
 		return mishap{flip: 43 + w.fate.IntN(8000)}
@@ -226,8 +247,23 @@ func (w *World) transfer() mishap {
 	case 2:
 		w.count("fault snapshot delayed")
 		return mishap{drags: time.Duration(w.fate.IntN(3000)) * time.Millisecond}
+	case 3, 4:
+		w.count("fault snapshot meets another")
+		w.meet(to)
 	}
 	return mishap{}
+}
+
+// meet has the node that a snapshot is on its way to make one of its own, slowly.
+func (w *World) meet(ip string) {
+	for _, n := range w.nodes {
+		if l := n.alive(); l != nil && n.ip == ip {
+			l.files.slowDown(time.Duration(50+w.fate.IntN(500)) * time.Millisecond)
+			time.AfterFunc(4*time.Second, func() { l.files.slowDown(0) })
+			later := time.Duration(w.fate.IntN(1500)) * time.Millisecond
+			w.ending.Go(func() { w.backUp(l, later) })
+		}
+	}
 }
 
 // crash ends a node, in one of the ways that nodes end.

@@ -1,7 +1,9 @@
 package world
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -22,8 +24,8 @@ type network struct {
 	cuts      map[direction]time.Time // until when
 	slow      map[direction]time.Duration
 	port      int
-	// transfer is asked what is to become of a snapshot that is sent; nil: nothing.
-	transfer func() mishap
+	// transfer is asked what is to become of a snapshot that is sent to an address; nil: nothing.
+	transfer func(to string) mishap
 }
 
 // mishap is what happens to one direction of a connection.
@@ -247,10 +249,18 @@ func (c *conn) reset(forth, back int) {
 }
 
 // Read is of net.Conn, as are the following.
-func (c *conn) Read(p []byte) (int, error)  { return c.in.read(p) }
-func (c *conn) Write(p []byte) (int, error) { return c.out.write(p) }
-func (c *conn) LocalAddr() net.Addr         { return c.local }
-func (c *conn) RemoteAddr() net.Addr        { return c.remote }
+func (c *conn) Read(p []byte) (int, error) { return c.in.read(p) }
+func (c *conn) LocalAddr() net.Addr        { return c.local }
+func (c *conn) RemoteAddr() net.Addr       { return c.remote }
+
+// Write fails only after a reset has come, after which nothing can be read any more.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.out.write(p)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		c.in.fail(err, 0)
+	}
+	return n, err
+}
 
 // Close ends both directions: the other end reads what was sent, then EOF.
 func (c *conn) Close() error {
@@ -339,10 +349,7 @@ func (p *pipe) close(err error) {
 func (p *pipe) fail(err error, keep int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed != nil {
-		return
-	}
-	p.failed, p.size = err, 0
+	p.failed, p.size = cmp.Or(p.failed, err), 0
 	for i := range p.parts {
 		x := &p.parts[i]
 		x.data = x.data[:min(len(x.data), keep)]
@@ -482,7 +489,7 @@ func (p *pipe) send(b []byte) {
 	if !p.begun {
 		p.begun = true
 		if len(b) > 5 && string(b[:4]) == "HFPT" && b[5] == 2 && p.n.transfer != nil {
-			p.bad = p.n.transfer()
+			p.bad = p.n.transfer(p.to)
 		}
 	}
 	at := p.n.arrival(p.from, p.to).Add(p.bad.drags)
