@@ -43,6 +43,7 @@ type spaceState struct {
 
 	leaks     leaks
 	sequences sync.Map // full name → *block
+	turns     turns    // of waits for limiters without a queue of their own
 }
 
 // The phases of a Space.

@@ -67,6 +67,11 @@ func (Base) CountDown(context.Context, *CountDownRequest) (CountDownReply, error
 	return CountDownReply{}, errors.ErrUnsupported
 }
 
+// Limit is unsupported.
+func (Base) Limit(context.Context, *LimitRequest) (LimitReply, error) {
+	return LimitReply{}, errors.ErrUnsupported
+}
+
 // Txn is unsupported.
 func (Base) Txn(context.Context, *TxnRequest) (*TxnReply, error) {
 	return nil, errors.ErrUnsupported

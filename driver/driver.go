@@ -42,7 +42,7 @@ type Driver interface {
 	// holder is never hit.
 	Force(ctx context.Context, r *ForceRequest) (ForceReply, error)
 	// Resize sets a semaphore's limit; Delete removes an idle semaphore, latch
-	// or barrier, a counter or a sequence.
+	// or barrier, a counter, a sequence or a limiter.
 	Resize(ctx context.Context, name string, limit int64) error
 	Delete(ctx context.Context, kind ResourceKind, name string) error
 
@@ -59,6 +59,8 @@ type Driver interface {
 	Count(ctx context.Context, r *CountRequest) (CountReply, error)
 	Reserve(ctx context.Context, r *ReserveRequest) (ReserveReply, error)
 	CountDown(ctx context.Context, r *CountDownRequest) (CountDownReply, error)
+	// Limit decides by the engine's clock, or by the caller's where it has none.
+	Limit(ctx context.Context, r *LimitRequest) (LimitReply, error)
 	Txn(ctx context.Context, r *TxnRequest) (*TxnReply, error)
 	// Watch yields a Ready event first, then everything that matches, in
 	// order. It ends with ctx, or with an error as its last pair.
@@ -115,6 +117,7 @@ const (
 	FeatureManyMachines Feature = "many-machines" // programs on several machines can share it
 	FeatureSweep        Feature = "sweep"         // what idle names have left can be removed
 	FeatureReclaim      Feature = "reclaim"       // stale holds can be kept until they are wanted, or for ever
+	FeatureLimit        Feature = "limit"         // rate limits
 )
 
 // Info says what a backend can do.
@@ -146,10 +149,11 @@ const (
 	Barrier
 	Counter
 	Sequence
+	Limiter
 )
 
 func (k ResourceKind) String() string {
-	names := [...]string{"", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence"}
+	names := [...]string{"", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence", "limiter"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // qualities are features without a call of their own: a program can only ask
@@ -65,6 +66,10 @@ var refusals = []struct {
 	}},
 	{driver.FeatureSequence, nil, func(ctx context.Context, s *holdfast.Space) []error {
 		return []error{second(s.Sequence("x").Next(ctx))}
+	}},
+	{driver.FeatureLimit, nil, func(ctx context.Context, s *holdfast.Space) []error {
+		l := s.Limiter("x", limit.Rate{Count: 1, Per: time.Second})
+		return []error{second(l.Allow(ctx, "k")), l.Wait(ctx, "k"), l.Reset(ctx, "k"), l.Delete(ctx)}
 	}},
 	{driver.FeatureKV, nil, func(ctx context.Context, s *holdfast.Space) []error {
 		return []error{second(s.KV().Put(ctx, "x", nil))}

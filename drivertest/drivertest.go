@@ -123,7 +123,7 @@ func Cases() []Case {
 		featureCases, mutexCases, queueCases, nameCases, holdCases, doCases, endCases,
 		rwCases, upgradeCases, semaphoreCases, resizeCases, allCases,
 		lossCases, claimDeadlineCases, forceCases, sessionCases, reclaimCases,
-		electionCases, latchCases, counterCases, bufferedCases, sequenceCases,
+		electionCases, latchCases, counterCases, bufferedCases, sequenceCases, limiterCases,
 		kvCases, rangeCases, txnCases, pageCases, watchCases, historyCases,
 		inspectCases, sweepCases, spaceCases, errorCases, absentCases())
 }

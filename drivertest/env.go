@@ -25,7 +25,11 @@ type Env struct {
 // Root opens another client. Its names are the store's own: put Prefix before
 // them.
 func (e *Env) Root(opts ...holdfast.Option) *holdfast.Space {
-	s := must(e.Open(e.ctx, opts...))
+	return e.keep(must(e.Open(e.ctx, opts...)))
+}
+
+// keep has s closed when the case ends.
+func (e *Env) keep(s *holdfast.Space) *holdfast.Space {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.opened = append(e.opened, s)

@@ -3,9 +3,11 @@ package drivertest
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // What the rows of the table in docs/backends.md ask for.
@@ -30,12 +32,12 @@ var matrix = map[string][]driver.Feature{
 		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
 	"redis": slices.Concat(everyone, sharing, gathering, []driver.Feature{
 		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
-	"nats": slices.Concat(everyone, []driver.Feature{driver.FeatureManyMachines, driver.FeatureSweep}),
+	"nats": slices.Concat(everyone, []driver.Feature{driver.FeatureManyMachines, driver.FeatureSweep, driver.FeatureLimit}),
 }
 
 // depends is what a backend has in some of its setups only: Redis tells losses first
 // on a single server. [Harness.Require] asks for it there.
-var depends = map[string][]driver.Feature{"redis": {driver.FeatureLostFirst}}
+var depends = map[string][]driver.Feature{"redis": {driver.FeatureLostFirst}, "holdfast": {driver.FeatureLimit}}
 
 // Required lists the features that a backend with this URL scheme has to
 // declare. Of a scheme that is not one of ours only tokens are asked for.
@@ -121,6 +123,9 @@ var uses = map[driver.Feature]func(ctx context.Context, s *holdfast.Space) error
 	driver.FeatureWeighted: func(ctx context.Context, s *holdfast.Space) error { return second(s.Semaphore("s", 2).Acquire(ctx, 1)) },
 	driver.FeatureCounter:  func(ctx context.Context, s *holdfast.Space) error { return second(s.Counter("c").Add(ctx, 1)) },
 	driver.FeatureSequence: func(ctx context.Context, s *holdfast.Space) error { return second(s.Sequence("q").Next(ctx)) },
+	driver.FeatureLimit: func(ctx context.Context, s *holdfast.Space) error {
+		return second(s.Limiter("l", limit.Rate{Count: 1, Per: time.Second}).Allow(ctx, "k"))
+	},
 	driver.FeatureKV:       func(ctx context.Context, s *holdfast.Space) error { return second(s.KV().Put(ctx, "k", nil)) },
 	driver.FeatureElection: func(ctx context.Context, s *holdfast.Space) error { return second(s.Election("e").Campaign(ctx, nil)) },
 	driver.FeatureLatch:    func(ctx context.Context, s *holdfast.Space) error { return second(s.Latch("l", 1).CountDown(ctx, 1)) },

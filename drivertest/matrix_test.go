@@ -28,6 +28,7 @@ var rowFeatures = map[string][]driver.Feature{
 	"survives a restart of the engine":                     {driver.FeatureDurable},
 	"many machines":                                        {driver.FeatureManyMachines},
 	"what idle names leave can be swept":                   {driver.FeatureSweep},
+	"rate limits":                                          {driver.FeatureLimit},
 }
 
 // cellSays is what a cell that is neither a tick nor a dash says of a scheme.

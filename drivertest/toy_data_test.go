@@ -48,6 +48,8 @@ func (t *toy) Delete(ctx context.Context, kind driver.ResourceKind, name string)
 		case len(holders)+len(waiters) > 0 && !t.e.has("deletes what is used"):
 			err = refusal(driver.ErrHeld, "it is in use")
 		case t.e.has("delete forgets"):
+		case kind == driver.Limiter:
+			err = t.e.deleteLimiter(name)
 		default:
 			delete(t.e.objects, object{kind, name})
 		}

@@ -25,6 +25,7 @@ type engine struct {
 	past     map[string]driver.Claim // the last holder of a name
 	sessions map[driver.SessionID]*session
 	objects  map[object]*value // semaphores, latches, barriers, counters, sequences
+	limiters map[string]*toyLimiter
 	keys     map[string]*key
 	expiring map[string]*key // those of keys that end by themselves
 	events   []driver.Event

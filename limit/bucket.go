@@ -82,28 +82,48 @@ func (s State) full(r Rate, now int64) moment {
 }
 
 // takeBucket lets a cost pass that leaves the bucket no emptier than empty: it
-// must be full again within the time that a whole burst takes.
-func takeBucket(r Rate, s State, now, cost int64, d Decision) (State, Decision) {
+// must be full again within the time that a whole burst takes, or, with a wait,
+// so much later.
+func takeBucket(r Rate, s State, now int64, a Ask, d Decision) (State, Decision) {
 	full := s.full(r, now)
 	empty := moment{now, 0}.plus(r, r.burst())
-	after := full.plus(r, cost)
-	if d.Allowed = !empty.before(after); d.Allowed {
-		full = after
-	} else {
+	after := r.ahead(full, empty, now, a).plus(r, a.Cost)
+	if empty.before(after) {
 		d.RetryAfter = time.Duration(after.minus(r, empty).ceil())
+	}
+	if d.Allowed = d.RetryAfter <= max(a.Wait, 0); d.Allowed {
+		full = after
 	}
 	d.Remaining = r.units(full, empty)
 	d.ResetAfter = time.Duration(full.ceil() - now)
-	if cost > 0 && (d.Allowed || r.initial() < r.burst()) { // a key with less to begin with fills from its first use on, refused or not
+	if a.Cost > 0 && (d.Allowed || r.initial() < r.burst()) { // a key with less to begin with fills from its first use on, refused or not
 		s = s.fullAt(full, now)
 	}
+	if d.Allowed && (a.Ahead > 0 || d.RetryAfter > 0) {
+		s.Leased = s.At
+	}
 	return s, d
+}
+
+// ahead is full, moved as far ahead as a asks and the burst allows.
+func (r Rate) ahead(full, empty moment, now int64, a Ask) moment {
+	if a.Ahead <= 0 || a.Cost <= 0 {
+		return full
+	}
+	least := moment{ns: now + int64(min(a.Ahead, maxFill))}
+	if most := empty.minus(r, r.fill(a.Cost)); most.before(least) {
+		least = most
+	}
+	if full.before(least) {
+		return least
+	}
+	return full
 }
 
 // fullAt notes when the bucket is full again.
 func (s State) fullAt(m moment, now int64) State {
 	if s.settled(now) {
-		s.Given = 0
+		s.Given, s.Leased = 0, 0
 	}
 	s.At, s.Part, s.Known = m.ns, m.part, true
 	return s
@@ -128,12 +148,18 @@ func chargeBucket(r Rate, s State, now, cost int64) State {
 // since. Without other cancellations the reservation keeps at least v.Until less
 // now from it, and every other one that was cancelled since makes that less.
 func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
-	if s.Given < v.given || s.Given > maxGiven { // it was settled before now
+	if s.Given < v.Given || s.Given > maxGiven { // it was settled before now
 		return s
 	}
 	span := r.fill(n)
-	if left := (moment{ns: max(v.Until-(s.Given-v.given)-now, 0)}); left.before(span) {
+	if left := (moment{ns: max(v.Until-(s.Given-v.Given)-now, 0)}); left.before(span) {
 		span = left
+	}
+	if s.Leased == v.Until { // it is the last of those itself
+		s.Leased = moment{ns: v.Until + 1}.minus(r, span).ns
+	}
+	if above := (moment{max(s.At-s.Leased, 0), s.Part}); above.before(span) {
+		span = above
 	}
 	m := moment{s.At, s.Part}.minus(r, span)
 	s.At, s.Part, s.Given = m.ns, m.part, s.Given+span.ceil()

@@ -16,7 +16,8 @@ type Decision struct {
 	// Limit is the most that the key can have: [Rate.Limit].
 	Limit int64
 	// RetryAfter is how long to wait until the cost could be taken if nothing else
-	// is; 0 if it was allowed, [Never] if it is above Limit.
+	// is; 0 if it was allowed, [Never] if it is above Limit. Of a cost that was
+	// allowed by [Ask.Wait] it is how long the caller has to wait before it goes on.
 	RetryAfter time.Duration
 	// ResetAfter is how long until the key is as if it had never been used.
 	ResetAfter time.Duration
@@ -31,6 +32,20 @@ type Reservation struct {
 	// At is when, and Until when its trace would have gone by itself; both are
 	// times of the caller's clock in nanoseconds.
 	At, Until int64
+	// Given is State.Given when it was made.
+	Given int64
+}
 
-	given int64 // State.Given when it was made
+// Ask is a question of [Decide].
+type Ask struct {
+	// Cost is what is asked for.
+	Cost int64
+	// Wait lets a cost pass that is there only later, at most so much later, and
+	// takes it now: whatever is asked for afterwards comes after it. Only of
+	// buckets; others decide as if it were 0.
+	Wait time.Duration
+	// Ahead takes the cost as if the bucket needed at least so long to be full
+	// again, as far as the burst allows, so that [Reservation.Until] is that much
+	// later: for a caller that takes more than it uses at once. Only of buckets.
+	Ahead time.Duration
 }

@@ -177,6 +177,19 @@ func (r Rate) Limit() int64 {
 	return r.Count
 }
 
+// Equal reports that two rates decide alike: their names and the spelling of
+// defaults do not count.
+func (r Rate) Equal(o Rate) bool { return r.plain() == o.plain() }
+
+// plain is the rate without a name and with its defaults spelled out.
+func (r Rate) plain() Rate {
+	r.Name = ""
+	if r.bucket() {
+		r.Burst, r.Initial = r.burst(), r.initial()
+	}
+	return r
+}
+
 // String is the rate for people: "100 per 1m0s, burst 20".
 func (r Rate) String() string {
 	s := fmt.Sprintf("%d per %s", r.Count, r.Per)

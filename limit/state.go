@@ -5,33 +5,45 @@ package limit
 type State struct {
 	// At is a time in nanoseconds: of a bucket when it is full again, of a window
 	// when it began, of a log when it was last used.
-	At int64
+	At int64 `json:"at,omitempty"`
 	// Part is what a bucket's At lacks, in parts of a nanosecond: Part/Count.
-	Part int64
+	Part int64 `json:"part,omitempty"`
 	// Given is what cancelled reservations have taken off a bucket's At.
-	Given int64
+	Given int64 `json:"given,omitempty"`
+	// Leased is until when what was taken from a bucket to be used later can be used,
+	// by [Ask.Ahead] and [Ask.Wait]: nothing that others give back moves At before
+	// it, since that would be used beside what is taken anew.
+	Leased int64 `json:"leased,omitempty"`
 	// Used and Before are what was taken in this window and in the one before.
-	Used, Before int64
+	Used   int64 `json:"used,omitempty"`
+	Before int64 `json:"before,omitempty"`
 	// Log has the admissions that still count, oldest first.
-	Log []Admission
+	Log []Admission `json:"log,omitempty"`
 	// Known is true once the key was used: a bucket with an Initial below its
 	// burst begins with less.
-	Known bool
+	Known bool `json:"known,omitempty"`
 }
 
 // Admission is one entry of a [SlidingLog].
-type Admission struct{ At, Cost int64 }
+type Admission struct {
+	At   int64 `json:"at"`
+	Cost int64 `json:"cost"`
+}
 
 // Take decides whether cost may be taken at now, and takes it if so. A cost of 0
 // only looks; a negative one is refused, as [Never].
 func Take(r Rate, s State, now, cost int64) (State, Decision) {
-	d := Decision{Asked: cost, Limit: r.Limit(), Policy: r.Name}
-	if cost < 0 || cost > d.Limit {
+	return decide(r, s, now, Ask{Cost: cost})
+}
+
+func decide(r Rate, s State, now int64, a Ask) (State, Decision) {
+	d := Decision{Asked: a.Cost, Limit: r.Limit(), Policy: r.Name}
+	if a.Cost < 0 || a.Cost > d.Limit {
 		d = look(r, s, now, d)
 		d.RetryAfter = Never
 		return s, d
 	}
-	return take(r, s, now, cost, d)
+	return take(r, s, now, a, d)
 }
 
 // Peek decides as [Take] would, and takes nothing.
@@ -45,22 +57,49 @@ func Peek(r Rate, s State, now, cost int64) Decision {
 // Reserve is [Take] for a cost that is only estimated: what it returns lets
 // [Settle] correct the amount once it is known, and [Cancel] give it back.
 func Reserve(r Rate, s State, now, cost int64) (State, Reservation, Decision) {
-	s, d := Take(r, s, now, cost)
+	return Decide(r, s, now, Ask{Cost: cost})
+}
+
+// Decide is [Reserve] for every kind of question.
+func Decide(r Rate, s State, now int64, a Ask) (State, Reservation, Decision) {
+	s, d := decide(r, s, now, a)
 	if !d.Allowed {
 		return s, Reservation{}, d
 	}
-	v := Reservation{Cost: cost, At: now}
+	v := Reservation{Cost: a.Cost, At: now}
 	if r.bucket() {
-		v.Until, v.given = s.At, s.Given
+		v.Until, v.Given = s.At, s.Given
 	} else {
 		v.At = max(now, s.At)
+		v.Until = r.until(v.At)
 	}
 	return s, v, d
 }
 
+// Usable is how much of a block, a reservation made with [Ask.Ahead], can still
+// be used at now: as much as has left a trace that has not gone yet, so that no
+// time has more than the rate, by when it was used. What cannot be used any more
+// goes first: a caller that has used n has max(n, Cost - Usable) less from then
+// on. Of sliding windows and logs
+// that is nothing once time has passed.
+func Usable(r Rate, v Reservation, now int64) int64 {
+	switch {
+	case now <= v.At:
+		return v.Cost
+	case r.bucket():
+		return min(v.Cost, r.units(moment{ns: now}, moment{ns: v.Until}))
+	case r.Algorithm == FixedWindow || r.Algorithm == CalendarWindow:
+		if now < v.Until {
+			return v.Cost
+		}
+	}
+	return 0
+}
+
 // Settle replaces what was reserved by the actual cost. More than was reserved is
 // taken in any case and may leave the key in debt, which is paid by waiting; less
-// is given back as far as the reservation still counts.
+// is given back as far as the reservation still counts, and does not come before
+// what others have taken since to use it later.
 func Settle(r Rate, s State, now int64, v Reservation, actual int64) State {
 	actual = max(actual, 0)
 	switch {
@@ -75,6 +114,15 @@ func Settle(r Rate, s State, now int64, v Reservation, actual int64) State {
 // Cancel gives back what was reserved, as far as it still counts: what time has
 // given back already is not given twice.
 func Cancel(r Rate, s State, now int64, v Reservation) State { return Settle(r, s, now, v, 0) }
+
+// Return gives back what was not used of a block, as far as it could still be
+// used.
+func Return(r Rate, s State, now int64, v Reservation, unused int64) State {
+	if n := min(unused, Usable(r, v, now)); n > 0 {
+		return refund(r, s, now, v, n)
+	}
+	return s
+}
 
 // Charge takes cost without asking; the key may be in debt afterwards. A cost
 // above [MaxCount] counts as MaxCount.
@@ -125,21 +173,21 @@ func (s State) clone() State {
 }
 
 // take, look, charge and refund are dealt out to the algorithms.
-func take(r Rate, s State, now, cost int64, d Decision) (State, Decision) {
+func take(r Rate, s State, now int64, a Ask, d Decision) (State, Decision) {
 	switch r.Algorithm {
 	case FixedWindow, CalendarWindow:
-		return takeWindow(r, s, now, cost, d)
+		return takeWindow(r, s, now, a.Cost, d)
 	case SlidingWindow:
-		return takeSliding(r, s, now, cost, d)
+		return takeSliding(r, s, now, a.Cost, d)
 	case SlidingLog:
-		return takeLog(r, s, now, cost, d)
+		return takeLog(r, s, now, a.Cost, d)
 	}
-	return takeBucket(r, s, now, cost, d)
+	return takeBucket(r, s, now, a, d)
 }
 
 // look fills in what remains.
 func look(r Rate, s State, now int64, d Decision) Decision {
-	_, seen := take(r, s.clone(), now, 0, Decision{})
+	_, seen := take(r, s.clone(), now, Ask{}, Decision{})
 	d.Remaining, d.ResetAfter = seen.Remaining, seen.ResetAfter
 	return d
 }

@@ -18,6 +18,19 @@ func (r Rate) window(now int64) (begin, length int64) {
 	return begin, per
 }
 
+// until is when what is taken at a time stops to count.
+func (r Rate) until(at int64) int64 {
+	switch r.Algorithm {
+	case SlidingLog:
+		return at + int64(r.Per)
+	case SlidingWindow:
+		begin, length := r.window(at)
+		return begin + 2*length
+	}
+	begin, length := r.window(at)
+	return begin + length
+}
+
 func (r Rate) calendar(now int64) (begin, length int64) {
 	t := time.Unix(0, now).UTC().Add(r.Offset)
 	y, m, d := t.Date()

@@ -34,7 +34,7 @@ func New(s driver.Store, o Options) driver.Driver {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Second
 	}
-	d := &onStore{store: s, Options: o, line: borrow(o.Place), holds: map[*hold]struct{}{}, seen: map[string]sight{}, fault: func(string, string, error) {}}
+	d := &onStore{store: s, Options: o, line: borrow(o.Place), holds: map[*hold]struct{}{}, seen: map[string]sight{}, fault: func(string, string, error) {}, wall: time.Now}
 	d.life, d.kill = context.WithCancel(context.Background())
 	return d
 }
@@ -48,6 +48,7 @@ type onStore struct {
 	kill  context.CancelFunc
 	fault func(op, name string, err error)
 	work  sync.WaitGroup
+	wall  func() time.Time // this machine's clock
 
 	mu     sync.Mutex
 	holds  map[*hold]struct{}
@@ -68,7 +69,7 @@ func (d *onStore) Info() driver.Info {
 		i.Features = map[driver.Feature]bool{}
 	}
 	for _, f := range []driver.Feature{
-		driver.FeatureFencing, driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureWatch, driver.FeatureSweep,
+		driver.FeatureFencing, driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureWatch, driver.FeatureSweep, driver.FeatureLimit,
 	} {
 		i.Features[f] = true
 	}

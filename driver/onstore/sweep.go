@@ -92,8 +92,12 @@ func (d *onStore) forget(ctx context.Context, key string, revision driver.Revisi
 	return err
 }
 
-// Sweep removes the locks that nobody holds, and what is left of keys, counters and
-// sequences that were deleted.
+// isIdle reports that callers cannot tell an item from one that is not there.
+func (d *onStore) isIdle(item driver.Item) bool { return isTombstone(item) || d.idleUsage(item) }
+
+// Sweep removes the locks that nobody holds, the keys of limiters that are as if they
+// had never been used, and what is left of keys, counters,
+// sequences and limiters that were deleted.
 func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
 		if s, ok := d.store.(driver.Sweeper); ok {
@@ -106,8 +110,8 @@ func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driv
 
 // sweepStore lets the store do it.
 func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix string, reply *driver.SweepReply) error {
-	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix} {
-		n, err := s.Sweep(ctx, kind+prefix, isTombstone)
+	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix, ratePrefix, usagePrefix} {
+		n, err := s.Sweep(ctx, kind+prefix, d.isIdle)
 		reply.Removed += n
 		if err != nil {
 			return unread(ctx, err)
@@ -118,12 +122,21 @@ func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix strin
 
 // sweepEach deletes tombstones one by one.
 func (d *onStore) sweepEach(ctx context.Context, prefix string, reply *driver.SweepReply) error {
-	items, err := d.all(ctx, d.quickly(), lockPrefix+prefix)
+	for _, kind := range []string{lockPrefix, usagePrefix} {
+		if err := d.sweepKind(ctx, kind+prefix, reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *onStore) sweepKind(ctx context.Context, prefix string, reply *driver.SweepReply) error {
+	items, err := d.all(ctx, d.quickly(), prefix)
 	if err != nil {
 		return err
 	}
 	for _, item := range items {
-		if !isTombstone(item) {
+		if !d.isIdle(item) {
 			continue
 		}
 		if err := d.forget(ctx, item.Key, item.Revision); err != nil {

@@ -137,6 +137,8 @@ func (w *storeWatch) events(item, old *driver.Item) []driver.Event {
 		return numberEvents("counter", "changed", counterPrefix, item)
 	case strings.HasPrefix(item.Key, sequencePrefix):
 		return numberEvents("sequence", "reserved", sequencePrefix, item)
+	case strings.HasPrefix(item.Key, ratePrefix):
+		return limitEvents(item)
 	}
 	return nil
 }

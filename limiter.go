@@ -1,0 +1,282 @@
+package holdfast
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// Limiter lets something happen at most at a rate, over all programs that ask it,
+// for each key by itself: a user, an address, or "" for all together. Every
+// decision is made by the backend and its clock, so that never more is allowed
+// than the rate says. A failed call may have taken what it asked for: [NotDone]
+// tells when it surely did not. Safe for concurrent use.
+type Limiter struct {
+	s    *Space
+	name string
+	rate atomic.Pointer[limit.Rate]
+	err  error
+}
+
+// Limiter names a limiter; it does no I/O. The first call that reaches the backend
+// makes it, with this rate; from then on a rate that differs is ErrConflict. The
+// zero Rate is that of the limiter, which has to exist.
+func (s *Space) Limiter(name string, rate limit.Rate) *Limiter {
+	l := &Limiter{s: s, name: s.prefix + name}
+	l.rate.Store(&rate)
+	l.err = firstError(checkName(l.name, s.r.maxName()), s.cfg.err)
+	if rate != (limit.Rate{}) {
+		l.err = firstError(l.err, checkRate(rate))
+	}
+	return l
+}
+
+func checkRate(rate limit.Rate) error {
+	if err := rate.Check(); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}
+
+// Allow asks whether key may do one more, and takes it if so. A refusal is a
+// Decision, not an error.
+func (l *Limiter) Allow(ctx context.Context, key string) (limit.Decision, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN is [Limiter.Allow] for a cost of n, all or nothing.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (limit.Decision, error) {
+	reply, err := l.ask(ctx, "allow", &driver.LimitRequest{Key: key, Cost: n})
+	return reply.Decision, err
+}
+
+// Peek decides as [Limiter.AllowN] would, and takes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string, n int64) (limit.Decision, error) {
+	reply, err := l.ask(ctx, "peek", &driver.LimitRequest{Key: key, Op: driver.LimitPeek, Cost: n})
+	return reply.Decision, err
+}
+
+// Available is what key could take at once.
+func (l *Limiter) Available(ctx context.Context, key string) (int64, error) {
+	d, err := l.Peek(ctx, key, 0)
+	return d.Remaining, err
+}
+
+// Reset makes key as if it had never been used.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	_, err := l.ask(ctx, "reset", &driver.LimitRequest{Key: key, Op: driver.LimitReset})
+	return err
+}
+
+// SetRate sets the rate for everybody, and makes a limiter that does not exist.
+// Every key begins anew, as if it had never been used. This Limiter goes on with
+// the new rate; others that were made with another one get ErrConflict.
+func (l *Limiter) SetRate(ctx context.Context, rate limit.Rate) error {
+	if err := checkRate(rate); err != nil {
+		return wrap("set rate", l.name, err)
+	}
+	_, err := l.send(ctx, "set rate", &driver.LimitRequest{Op: driver.LimitSetRate, Rate: rate})
+	if err == nil {
+		l.rate.Store(&rate)
+	}
+	return err
+}
+
+// Delete forgets the limiter, its rate and all its keys.
+func (l *Limiter) Delete(ctx context.Context) error {
+	return l.s.remove(ctx, driver.Limiter, l.name, driver.FeatureLimit, l.err)
+}
+
+// ask sends a request about a key with the limiter's rate.
+func (l *Limiter) ask(ctx context.Context, op string, r *driver.LimitRequest) (driver.LimitReply, error) {
+	r.Rate = *l.rate.Load()
+	return l.send(ctx, op, r)
+}
+
+func (l *Limiter) send(ctx context.Context, op string, r *driver.LimitRequest) (driver.LimitReply, error) {
+	err := firstError(l.err, checkLimitKey(r.Key, l.s.r.maxName()), checkCost(r.Cost), l.s.r.ready(ctx, driver.FeatureLimit))
+	if err != nil {
+		return driver.LimitReply{}, wrap(op, l.name, err)
+	}
+	r.ID, r.Name = newID(), l.name
+	reply, err := l.s.r.d.Limit(ctx, r)
+	return reply, l.s.r.wrap(op, l.name, driver.FeatureLimit, err)
+}
+
+func checkLimitKey(key string, longest int) error {
+	if len(key) > longest {
+		return invalid("the key has %d bytes; at most %d are allowed", len(key), longest)
+	}
+	return checkText("key", key)
+}
+
+func checkCost(n int64) error {
+	if n < 0 {
+		return invalid("a cost of %d is negative; to give something back, use Reserve and Settle", n)
+	}
+	return nil
+}
+
+// Reservation is what [Limiter.Reserve] took, until it is settled.
+type Reservation struct {
+	// Decision tells whether anything was taken.
+	Decision limit.Decision
+
+	l     *Limiter
+	key   string
+	taken limit.Reservation
+}
+
+// Reserve is [Limiter.AllowN] for a cost that is only estimated. Settle corrects it
+// once it is known, Cancel gives it back; without either it stays.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
+	reply, err := l.ask(ctx, "reserve", &driver.LimitRequest{Key: key, Cost: n})
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{Decision: reply.Decision, l: l, key: key, taken: reply.Reservation}, nil
+}
+
+// Settle replaces what was reserved by the actual cost. More is taken in any case:
+// the key may be in debt then, which it pays by waiting. Less is given back, as far
+// as time has not done so. Call it once; of a refusal it does nothing.
+func (r *Reservation) Settle(ctx context.Context, actual int64) error {
+	if !r.Decision.Allowed {
+		return nil
+	}
+	_, err := r.l.ask(ctx, "settle", &driver.LimitRequest{Key: r.key, Op: driver.LimitSettle, Cost: actual, Reservation: r.taken})
+	return err
+}
+
+// Cancel gives back what was reserved, as far as time has not done so.
+func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
+
+// Wait waits until key may do one more, and takes it.
+func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
+
+// WaitN is [Limiter.Wait] for a cost of n. Callers are served in the order in which
+// they ask: of GCRA and token bucket over all programs, of the others within a
+// Space. If the wait would be longer than ctx allows, it fails at once with
+// context.DeadlineExceeded, and [RetryAfter] says how long it would be. A caller
+// that leaves gives back what it took unless others wait behind it; then its
+// share passes unused.
+func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
+	rate, err := l.known(ctx, key)
+	if err != nil {
+		return err
+	}
+	if rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
+		leave, err := l.s.r.turns.wait(ctx, l.name+"\x00"+key)
+		if err != nil {
+			return l.ended(ctx)
+		}
+		defer leave()
+	}
+	for {
+		again, err := l.waitOnce(ctx, key, n)
+		if !again {
+			return err
+		}
+	}
+}
+
+// known is the limiter's rate, by the backend if it was not said.
+func (l *Limiter) known(ctx context.Context, key string) (limit.Rate, error) {
+	if rate := *l.rate.Load(); rate.Count != 0 {
+		return rate, nil
+	}
+	reply, err := l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitPeek})
+	return reply.Rate, err
+}
+
+// longestWait bounds a wait without a deadline.
+const longestWait = 10 * 366 * 24 * time.Hour
+
+// waitOnce asks once and waits as long as it is told; again: it has to ask again.
+func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool, err error) {
+	within := longestWait
+	if at, ok := ctx.Deadline(); ok {
+		within = min(within, max(time.Until(at), 0))
+	}
+	reply, err := l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Cost: n, Wait: within})
+	d := reply.Decision
+	switch {
+	case err != nil || d.Allowed && d.RetryAfter == 0:
+		return false, err
+	case d.RetryAfter == limit.Never:
+		return false, wrap("wait", l.name, invalid("a cost of %d can never be taken: the most is %d", n, d.Limit))
+	case d.RetryAfter > within:
+		return false, wrap("wait", l.name, &Error{Kind: context.DeadlineExceeded, Outcome: driver.NotDone, RetryAfter: d.RetryAfter})
+	}
+	t := time.NewTimer(d.RetryAfter)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return !d.Allowed, nil
+	case <-l.s.r.life.Done():
+		return false, wrap("wait", l.name, errClosed)
+	case <-ctx.Done():
+		if d.Allowed {
+			l.abandon(ctx, key, reply.Reservation)
+		}
+		return false, l.ended(ctx)
+	}
+}
+
+// ended is the error of a wait whose context has ended.
+func (l *Limiter) ended(ctx context.Context) error {
+	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
+}
+
+// abandonFor bounds how long a caller that leaves gives back what it took.
+const abandonFor = 2 * time.Second
+
+// abandon gives back what a wait took; what cannot be given back passes unused.
+func (l *Limiter) abandon(ctx context.Context, key string, v limit.Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonFor)
+	defer cancel()
+	_, _ = l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
+}
+
+// turns lets callers of one name go one after the other, in order of arrival.
+type turns struct {
+	mu   sync.Mutex
+	last map[string]chan struct{} // closed when the last one in line has left
+}
+
+// wait returns when all before have left, or with ctx's error.
+func (t *turns) wait(ctx context.Context, name string) (leave func(), err error) {
+	before, own := t.join(name)
+	part := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if close(own); t.last[name] == own {
+			delete(t.last, name)
+		}
+	}
+	if before == nil {
+		return part, nil
+	}
+	select {
+	case <-before:
+		return part, nil
+	case <-ctx.Done():
+		go func() { <-before; part() }()
+		return nil, ctx.Err()
+	}
+}
+
+func (t *turns) join(name string) (before, own chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[string]chan struct{}{}
+	}
+	before, own = t.last[name], make(chan struct{})
+	t.last[name] = own
+	return before, own
+}

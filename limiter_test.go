@@ -1,0 +1,164 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/limits"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// limitDriver has limiters and nothing else.
+type limitDriver struct {
+	driver.Base
+	mu    sync.Mutex
+	rates map[string]limit.Rate
+	keys  map[string]limit.State
+	asked int
+}
+
+func (d *limitDriver) Info() driver.Info {
+	return driver.Info{Scheme: "limits", Features: map[driver.Feature]bool{driver.FeatureLimit: true}}
+}
+
+func (d *limitDriver) Limit(_ context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	has, exists := d.rates[r.Name]
+	rate, err := limits.Agree(has, exists, r)
+	if err != nil {
+		return driver.LimitReply{}, err
+	}
+	d.rates[r.Name] = rate
+	s, reply, _ := limits.Decide(rate, d.keys[r.Key], time.Now().UnixNano(), r)
+	d.keys[r.Key] = s
+	return reply, nil
+}
+
+func limiting(t *testing.T) (*holdfast.Space, *limitDriver) {
+	d := &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}
+	s, err := holdfast.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, d
+}
+
+func TestLimiterRefusesBadInput(t *testing.T) {
+	s, d := limiting(t)
+	fine := limit.Rate{Count: 5, Per: time.Second}
+	for what, call := range map[string]func() error{
+		"rate 0":            func() error { return allow(s.Limiter("l", limit.Rate{Per: time.Second}), "k") },
+		"a negative rate":   func() error { return allow(s.Limiter("l", limit.Rate{Count: -1, Per: time.Second}), "k") },
+		"no time":           func() error { return allow(s.Limiter("l", limit.Rate{Count: 1}), "k") },
+		"an overflow":       func() error { return allow(s.Limiter("l", limit.Rate{Count: 1 << 62, Per: time.Second}), "k") },
+		"a key of 10 MB":    func() error { return allow(s.Limiter("l", fine), strings.Repeat("k", 10<<20)) },
+		"a control byte":    func() error { return allow(s.Limiter("l", fine), "a\x00b") },
+		"an empty name":     func() error { return allow(s.Limiter("", fine), "k") },
+		"a negative cost":   func() error { _, err := s.Limiter("l", fine).AllowN(t.Context(), "k", -1); return err },
+		"a negative settle": func() error { return settleBelow(t, s.Limiter("l", fine)) },
+		"a bad SetRate":     func() error { return s.Limiter("l", fine).SetRate(t.Context(), limit.Rate{}) },
+		"a wait for more than there is": func() error {
+			return s.Limiter("l", fine).WaitN(t.Context(), "k", 6)
+		},
+	} {
+		if err := call(); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("%s is answered with %v", what, err)
+		}
+	}
+	if d.asked != 2 { // a reservation before its settle, and the wait, which only the limiter's rate refuses
+		t.Errorf("the backend was asked %d times", d.asked)
+	}
+}
+
+func allow(l *holdfast.Limiter, key string) error {
+	_, err := l.Allow(context.Background(), key)
+	return err
+}
+
+func settleBelow(t *testing.T, l *holdfast.Limiter) error {
+	r, err := l.Reserve(t.Context(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Settle(t.Context(), -1)
+}
+
+// TestLimiterWaitsInOrder: of every algorithm, within a Space.
+func TestLimiterWaitsInOrder(t *testing.T) {
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { limiterWaitsInOrder(t, a) })
+		})
+	}
+}
+
+func limiterWaitsInOrder(t *testing.T, a limit.Algorithm) {
+	s, _ := limiting(t)
+	rate := limit.Rate{Count: 2, Per: time.Minute, Algorithm: a}
+	if a == limit.CalendarWindow {
+		rate.Per, rate.Every = 0, limit.Hour
+	}
+	l := s.Limiter("l", rate)
+	var (
+		mu    sync.Mutex
+		order []int
+	)
+	for i := range 10 {
+		go func() {
+			if err := l.Wait(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, i)
+		}()
+		synctest.Wait()
+	}
+	time.Sleep(10 * time.Hour)
+	mu.Lock()
+	defer mu.Unlock()
+	if got := fmt.Sprint(order); got != "[0 1 2 3 4 5 6 7 8 9]" {
+		t.Errorf("the waiters were served in the order %s", got)
+	}
+}
+
+// TestLimiterWaitEnds: with its context, whoever is before it, and with the Space.
+func TestLimiterWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Minute, Algorithm: limit.FixedWindow})
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		first, second, third := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { first <- l.Wait(t.Context(), "k") }()
+		synctest.Wait()
+		go func() { second <- l.Wait(ctx, "k") }()
+		synctest.Wait()
+		go func() { third <- l.Wait(t.Context(), "k") }()
+		synctest.Wait()
+		cancel()
+		if err := <-second; !errors.Is(err, context.Canceled) || !holdfast.NotDone(err) {
+			t.Errorf("a wait that was cancelled in line ends with %v", err)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		_ = s.Close()
+		if err := <-third; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("the wait of a closed Space ends with %v", err)
+		}
+	})
+}
