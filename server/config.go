@@ -92,6 +92,9 @@ func (c Config) filled() (Config, error) {
 	if c.Dir == "" {
 		return c, driver.Errorf("start server", "", fs.ErrInvalid, "Config.Dir is empty: name a directory for the node's state")
 	}
+	if c.host == nil {
+		c.host = host.Here
+	}
 	limits, err := c.Limits.filled()
 	if err != nil {
 		return c, err

@@ -48,7 +48,7 @@ func (s *Server) askFounders() {
 			s.findPeers()
 			return
 		case f.Found != nil:
-			s.loop.must(s.found(f.Found))
+			s.loop.must(s.found(f.Found, words))
 			return
 		}
 		if f.Waiting != "" {
@@ -124,8 +124,8 @@ func (s *Server) stranger(err error) error {
 		"or remove that number (holdfast member remove %[2]d) and let the node join under a new one (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err, s.cfg.ID)
 }
 
-// found makes this node a founder of a group.
-func (s *Server) found(founders []replica.Endpoint) error {
+// found makes this node a founder of a group; words are what the others have said.
+func (s *Server) found(founders []replica.Endpoint, words map[uint64]replica.Word) error {
 	rec := replica.Bootstrap(core.Config{}, founders)
 	if err := s.loop.disk.do(func(d *disk.Disk) error { return d.Found(rec) }); err != nil {
 		return err
@@ -133,6 +133,9 @@ func (s *Server) found(founders []replica.Endpoint) error {
 	node, err := replica.New(s.node(), rec)
 	if err != nil {
 		return err
+	}
+	for id, w := range words {
+		node.Met(0, id, w.Dir, w.Versions)
 	}
 	s.loop.post(func(in *inbox) { in.todo = append(in.todo, func() { s.loop.become(node) }) })
 	return nil
@@ -162,9 +165,11 @@ func (l *loop) hear(_ uint64, m []byte) {
 	}
 }
 
-// met notes the directory with which a peer has shown itself.
-func (l *loop) met(peer, dir uint64) {
-	l.post(func(in *inbox) { in.todo = append(in.todo, func() { l.node.Met(l.now(), peer, dir) }) })
+// met notes the directory and the versions with which a peer has shown itself.
+func (l *loop) met(peer, dir uint64, v transport.Versions) {
+	l.post(func(in *inbox) {
+		in.todo = append(in.todo, func() { l.node.Met(l.now(), peer, dir, replica.Versions(v)) })
+	})
 }
 
 // refused is told why a handshake failed. A node that the group does not know by its
@@ -174,6 +179,8 @@ func (s *Server) refused(l *loop) func(peer uint64, err error) {
 	return func(_ uint64, err error) {
 		f := &l.founding
 		switch {
+		case errors.Is(err, transport.ErrVersion):
+			l.must(err) // nothing that the group writes could be applied here
 		case !errors.Is(err, transport.ErrStranger):
 			s.notice(err)
 		case f.asking.Load():

@@ -107,7 +107,7 @@ func (s *Server) node() replica.Config {
 	return replica.Config{
 		ID: c.ID, Peer: c.Listen, Client: c.Client, Dir: s.disk.Directory(), Solo: c.Listen == "",
 		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Trailing: c.host.Entries(), Seconds: time.Now().Unix(),
-		Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
+		Newest: c.host.Version(), Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *Server) listen(l *loop) error {
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
 		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
-		Dir: s.disk.Directory(), Met: l.met, Refused: s.refused(l), Word: s.reply(l), Deliver: l.hear,
+		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: l.met, Refused: s.refused(l), Word: s.reply(l), Deliver: l.hear,
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)
 	if err != nil {

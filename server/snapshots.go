@@ -152,6 +152,9 @@ func (l *loop) takeIn(in *disk.Incoming, sum [sha256.Size]byte, message []byte, 
 	}
 	var machine *core.Machine
 	if err := l.disk.do(func(*disk.Disk) (err error) { machine, err = in.End(sum); return err }); err != nil {
+		if errors.Is(err, core.ErrVersion) {
+			l.must(err) // without it this node can never go on
+		}
 		return false, err
 	}
 	return l.arrived(message, machine)
@@ -191,6 +194,9 @@ func (l *loop) follow(out *replica.Output) {
 	case members != nil && len(members.Endpoints) > 0:
 		l.founding.empty.Store(false)
 		l.peers.SetPeers(addresses(members.Endpoints))
+	}
+	if l.peers != nil && out.Version != 0 {
+		l.peers.Raise(out.Version)
 	}
 	if l.peers != nil && (members != nil || out.Removed != nil) {
 		l.peers.Know(l.directories())

@@ -93,6 +93,10 @@ type nodeJSON struct {
 	Applied  uint64 `json:"applied,omitempty"`
 	Snapshot uint64 `json:"snapshot,omitempty"`
 	Waiting  int64  `json:"waiting"`
+	// Version is that of the group; the node supports those from Least to Newest.
+	Version uint32 `json:"version,omitempty"`
+	Least   uint32 `json:"least_version,omitempty"`
+	Newest  uint32 `json:"newest_version,omitempty"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -118,7 +122,7 @@ func (a *app) status(ctx context.Context) error {
 		all = append(all, n)
 		rows = append(rows, nodeRow(&n))
 	}
-	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING"}, rows); err != nil {
+	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS"}, rows); err != nil {
 		return err
 	}
 	return failed
@@ -133,6 +137,12 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 		h := st.GetHeader()
 		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
 		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
+		n.Version = st.GetVersion()
+		for _, m := range st.GetMembers() {
+			if m.GetId() == n.ID {
+				n.Least, n.Newest = m.GetLeastVersion(), m.GetNewestVersion()
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -146,13 +156,14 @@ func nodeRow(n *nodeJSON) []string {
 	role := "follows " + number(n.Leader)
 	switch {
 	case n.Error != "":
-		return []string{n.Address, "-", "does not answer", "-", "-", "-", "-", "-"}
+		return []string{n.Address, "-", "does not answer", "-", "-", "-", "-", "-", "-", "-"}
 	case n.Serving:
 		role = "leads"
 	case n.Leader == 0:
 		role = "knows no leader"
 	}
-	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10)}
+	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10),
+		number(uint64(n.Version)), fmt.Sprintf("%d-%d", n.Least, n.Newest)}
 }
 
 func (a *app) memberCommand() *cobra.Command {

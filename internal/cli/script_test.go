@@ -14,6 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdfast-io/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
@@ -24,6 +26,11 @@ const raceEnds = "atexit_sleep_ms=0"
 // played are the programs that scripts and tests find in their PATH.
 var played = map[string]func(){
 	"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
+	// The program as it was one version ago.
+	"holdfast-before": func() {
+		host.Here = &host.Host{Newest: core.EntryVersion - 1}
+		os.Exit(cli.Main(os.Args[1:]))
+	},
 }
 
 // TestMain plays the programs, too.

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,16 +17,17 @@ import (
 
 // node is a serve process.
 type node struct {
-	t    *testing.T
-	args []string
-	cmd  *exec.Cmd
-	says io.Writer // beside the test's own output
+	t     *testing.T
+	args  []string
+	cmd   *exec.Cmd
+	says  io.Writer // beside the test's own output
+	plays string    // the program; "": holdfast
 }
 
 // start runs the node, waits until it serves, and returns how it greets.
 func (n *node) start() (greeting string) {
 	n.t.Helper()
-	n.cmd = exec.Command("holdfast", n.args...)
+	n.cmd = exec.Command(cmp.Or(n.plays, "holdfast"), n.args...)
 	n.cmd.Env = append(n.cmd.Environ(), "XDG_CONFIG_HOME="+n.t.TempDir())
 	out, err := n.cmd.StdoutPipe()
 	if err != nil {

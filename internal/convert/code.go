@@ -25,6 +25,7 @@ var kinds = map[core.Code]error{
 	core.CodePermission:  fs.ErrPermission,
 	core.CodeUnavailable: driver.ErrUnavailable,
 	core.CodeExists:      fs.ErrExist,
+	core.CodeUnsupported: errors.ErrUnsupported,
 }
 
 // texts say more where the machine itself says nothing.

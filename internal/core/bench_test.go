@@ -65,7 +65,9 @@ func (r *rig) do(id core.SessionID, c core.Command) *core.Result {
 }
 
 func (r *rig) apply(e core.Entry) {
-	e.Early = r.early
+	if r.early {
+		e.Version = 1
+	}
 	r.entry = core.AppendEntry(r.entry[:0], &e)
 	r.out.Reset()
 	if err := r.m.Apply(r.entry, &r.out); err != nil {

@@ -39,9 +39,9 @@ func DecodeFrame(b []byte, f *Frame) error {
 
 // AppendEntry appends the encoding of e to dst; the frames go in as they are.
 func AppendEntry(dst []byte, e *Entry) []byte {
-	version := byte(EntryVersion)
-	if e.Early {
-		version = 1
+	version := e.Version
+	if version == 0 {
+		version = EntryVersion
 	}
 	dst = append(dst, version, tagEntry, byte(e.Kind))
 	dst = binary.AppendUvarint(dst, uint64(e.Now))
@@ -69,8 +69,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
 	r := reader{b: b, i: 2}
-	e.Early = len(b) > 0 && b[0] == 1
-	if len(b) < 2 || b[0] != EntryVersion && !e.Early || b[1] != tagEntry {
+	if e.Version = VersionOf(b); len(b) < 2 || e.Version == 0 || e.Version > EntryVersion || b[1] != tagEntry {
 		r = unopened(b, tagEntry, EntryVersion)
 	}
 	e.Kind = EntryKind(r.enum(byte(EntryQuota), "entry kind"))

@@ -40,7 +40,7 @@ func fullReply() core.Reply {
 }
 
 func TestRoundTrip(t *testing.T) {
-	f, entry := fullFrame(), core.Entry{Now: 1 << 40, Renewals: []core.Renewal{{Session: sessionID(2), Attempt: 3, TTL: 4}}}
+	f, entry := fullFrame(), core.Entry{Version: core.EntryVersion, Now: 1 << 40, Renewals: []core.Renewal{{Session: sessionID(2), Attempt: 3, TTL: 4}}}
 	entry.Frames = [][]byte{core.AppendFrame(nil, &f), {}}
 	r, p := fullReply(), core.Push{Session: sessionID(1), Seq: 2, State: core.ClaimGone, Code: core.CodeMaxHold, Token: 3, Deadline: 4}
 	n := core.Renewed{Session: sessionID(1), Attempt: 2, Now: 3, Deadline: 4}
@@ -158,7 +158,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add(l.next(m, nil))
 	}
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryForget, Seconds: 9}))
-	f.Add(core.AppendEntry(nil, &core.Entry{Early: true, Now: 9}))
+	f.Add(core.AppendEntry(nil, &core.Entry{Version: 1, Now: 9}))
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Waiters: 1 << 30}}))
 	var got core.Entry
 	f.Fuzz(func(t *testing.T, b []byte) {

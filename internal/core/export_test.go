@@ -73,3 +73,14 @@ func Reserved(m *Machine, ns, name string) int {
 
 // EndedIDs is how many ids of ended sessions are remembered.
 func EndedIDs(m *Machine) int { return len(m.endedIDs) }
+
+// RestoredVersion is what is wrong with a snapshot that tells that version.
+func RestoredVersion(version uint8) error {
+	m := New(Config{})
+	m.version = BaseVersion + 1
+	own := m.appendSelf(nil)
+	own[len(own)-1] = version
+	r := reader{b: own}
+	New(Config{}).readSelf(&r)
+	return r.end()
+}

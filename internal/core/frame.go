@@ -4,16 +4,6 @@ package core
 // frames, messages and snapshots begin with it. A decoder refuses what is newer.
 const Version = 1
 
-// EntryVersion is the version of entries, and with it of the rules by which one is
-// applied. Bytes and rules are two things: what stands in a log was answered when it
-// was applied first, and has to come out the same when it is applied again. So
-// whatever changes the outcome of an entry, a new bound too, is for entries from
-// some version on, and those of before keep their rules:
-//
-//	1  no bounds but those of Config
-//	2  no command does more than the budget: see Config.Budget
-const EntryVersion = 2
-
 // Frame is what a client sends: commands of one session, which go verbatim into
 // the log.
 type Frame struct {
@@ -52,8 +42,9 @@ const (
 // Entry is one log entry.
 type Entry struct {
 	Kind EntryKind
-	// Early says that it is of version 1, by whose rules it is applied.
-	Early bool
+	// Version is the one whose rules it is applied by; 0: the newest, [EntryVersion].
+	// A machine is of the greatest version that an entry brought.
+	Version uint8
 	// Now is cluster time, sampled after the last command of the entry arrived:
 	// 0 to 2⁶² nanoseconds.
 	Now int64

@@ -1,5 +1,7 @@
 package core
 
+import "fmt"
+
 // Machine is the whole state of one group. It is not safe for concurrent use:
 // whoever owns it applies entries, reads and steps views one after the other.
 type Machine struct {
@@ -10,6 +12,7 @@ type Machine struct {
 	serial   uint64 // orders arrivals
 	hash     uint64
 	frozen   bool
+	version  uint8
 	early    bool // the entry that is being applied is of version 1
 
 	sessions  slab[session, *session]
@@ -63,7 +66,7 @@ func New(c Config) *Machine {
 		byID:     map[SessionID]*session{},
 		endedIDs: map[SessionID]*ended{},
 	}
-	m.revision = m.cfg.Revision - 1
+	m.revision, m.version = m.cfg.Revision-1, BaseVersion
 	return m
 }
 
@@ -97,7 +100,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 		m.out = &m.scratch
 	}
 	from := m.out.lengths()
-	m.now, m.early = max(m.now, m.entry.Now), m.entry.Early
+	m.now, m.early, m.version = max(m.now, m.entry.Now), m.entry.Version == 1, max(m.version, m.entry.Version)
 	m.budget, m.deletes, m.serves, m.walks = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, m.cfg.Budget
 	if m.early {
 		m.walks = maxWalk
@@ -130,8 +133,12 @@ func (m *Machine) decode(entry []byte) error {
 	m.frames = m.frames[:0]
 	for _, b := range m.entry.Frames {
 		m.frames = grow(m.frames)
-		if err := DecodeFrame(b, &m.frames[len(m.frames)-1]); err != nil {
+		f := &m.frames[len(m.frames)-1]
+		if err := DecodeFrame(b, f); err != nil {
 			return err
+		}
+		if needs := f.Since(); needs > m.entry.Version {
+			return fmt.Errorf("%w: a command of version %d in an entry of version %d", ErrFrame, needs, m.entry.Version)
 		}
 	}
 	return nil

@@ -24,8 +24,9 @@ const (
 	CodePermission  Code = 15 // not yours
 	CodeUnavailable Code = 16 // frozen, or full; try later
 	CodeExists      Code = 17 // OpOpen, Fresh: the session is there already
+	CodeUnsupported Code = 18 // the group is of a version that does not know this yet: upgrade its nodes
 
-	lastCode = CodeExists
+	lastCode = CodeUnsupported
 )
 
 // Result answers one command.

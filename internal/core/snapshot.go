@@ -1,6 +1,9 @@
 package core
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // What a snapshot holds of each record. References are by id and name; lists,
 // sums, heaps and indexes are not written: they follow from the rest.
@@ -34,13 +37,21 @@ func (m *Machine) appendSelf(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, m.now)
 	dst = uvarints(dst, m.revision, uint64(m.ordinal), m.serial, m.hash)
 	dst = appendBool(dst, m.frozen)
-	return append(dst, selfDirty)
+	if m.version == BaseVersion {
+		return append(dst, selfDirty)
+	}
+	return append(dst, selfVersion, m.version)
 }
 
-// selfDirty at the end of the machine's own record says that names tell whether they
-// are to be served. Snapshots of before do not: they were never left with any, except
-// while frozen.
-const selfDirty = 1
+// What follows in the machine's own record.
+const (
+	// selfDirty: names tell whether they are to be served. Snapshots of before do not:
+	// they were never left with any, except while frozen.
+	selfDirty = 1
+	// selfVersion: that, and the machine's version follows. Without it that is
+	// BaseVersion.
+	selfVersion = 2
+)
 
 func (r *reader) size() int {
 	n := r.uvarint()
@@ -69,10 +80,27 @@ func (m *Machine) readSelf(r *reader) (early bool) {
 	if r.rest() == 0 {
 		return true
 	}
-	if r.byte() != selfDirty {
+	switch r.byte() {
+	case selfDirty:
+	case selfVersion:
+		m.version = r.version()
+	default:
 		r.fail("unknown kind of snapshot")
 	}
 	return false
+}
+
+// version reads that of a machine.
+func (r *reader) version() uint8 {
+	v := r.byte()
+	switch {
+	case r.err != nil:
+	case v > EntryVersion:
+		r.err = fmt.Errorf("%w %d of a snapshot: this program knows version %d", ErrVersion, v, EntryVersion)
+	case v <= BaseVersion:
+		r.fail("a version that is told by silence")
+	}
+	return v
 }
 
 func flags(bits ...bool) (b byte) {

@@ -28,6 +28,9 @@ type Host struct {
 	// Trailing is how many entries of its log a node keeps for others; 0: the default
 	// of package replica.
 	Trailing uint64
+	// Newest is the newest version of a group that a node supports; 0: that of the
+	// program.
+	Newest uint8
 	// Listen and Dial are the network, of TCP addresses.
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
@@ -84,6 +87,18 @@ func (h *Host) Entries() uint64 {
 	}
 	return h.Trailing
 }
+
+// Version is Newest.
+func (h *Host) Version() uint8 {
+	if h == nil {
+		return 0
+	}
+	return h.Newest
+}
+
+// Here is the machine of what knows no other: the real one, unless a test has this
+// whole process run elsewhere.
+var Here *Host
 
 // Tell tells what a node has applied.
 func (h *Host) Tell(events []core.Event) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
@@ -19,6 +20,7 @@ type founding struct {
 	wipes    uint64
 	wiped    bool // what it has promised is lost
 	removed  []uint64
+	upgraded bool   // by its second start
 	addr     string // where others find it, whatever its number is
 	home     uint64 // the number of its command line
 }
@@ -34,6 +36,7 @@ func (c *cluster) directory(d *disk.Disk) uint64 {
 // addFounder starts a founder. In a run with operators it asks the others first.
 func (c *cluster) addFounder(id uint64, founders []uint64) {
 	n := c.addNode(id, c.found(founders))
+	n.upgraded = (c.opts.Seed+id)%3 == 0
 	if c.opts.Operators && len(founders) > 1 {
 		n.found = replica.Joining(c.machine)
 		for _, f := range founders {
@@ -43,11 +46,25 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 	n.start()
 }
 
-// hello is what a node says at a handshake: its number, and what it knows of the
-// other.
-type hello struct{ id, dir, known uint64 }
+// hello is what a node says at a handshake: its number, what it knows of the other, and
+// which versions it supports.
+type hello struct {
+	id, dir, known uint64
+	versions       replica.Versions
+}
 
-func (n *node) greet(to uint64) hello { return hello{n.id, n.dir, n.known(to)} }
+func (n *node) greet(to uint64) hello {
+	return hello{n.id, n.dir, n.known(to), n.replica.Versions()}
+}
+
+// newest is the newest version that a node supports. One founder of three, on the
+// average, is upgraded when it is started for the second time.
+func (n *node) newest() uint8 {
+	if n.life == 0 && n.upgraded {
+		return core.BaseVersion
+	}
+	return core.EntryVersion
+}
 
 // known is the directory that belongs to a number, as this node knows it.
 func (n *node) known(id uint64) uint64 {
@@ -79,9 +96,7 @@ func (n *node) hears(h hello) bool {
 		}
 		return false
 	}
-	if n.dir != 0 {
-		n.input(func() { n.replica.Met(n.now(), h.id, h.dir) })
-	}
+	n.input(func() { n.replica.Met(n.now(), h.id, h.dir, h.versions) })
 	return n.up
 }
 

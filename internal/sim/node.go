@@ -59,7 +59,7 @@ func (n *node) start() {
 		return
 	}
 	n.dir = n.c.directory(d)
-	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Machine: n.c.machine}
+	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)

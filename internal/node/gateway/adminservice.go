@@ -53,11 +53,12 @@ func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRespo
 	}
 	out := &pb.StatusResponse{
 		Header: &pb.Header{ClusterId: s.s.ClusterID(), MemberId: st.ID, Revision: int64(st.Revision), RaftTerm: st.Term},
-		Leader: st.Leader, Serving: st.Serving, Applied: st.Applied, Snapshot: st.SnapshotIndex, Waiting: int64(st.Waiting),
+		Leader: st.Leader, Serving: st.Serving, Applied: st.Applied, Snapshot: st.SnapshotIndex, Waiting: int64(st.Waiting), Version: uint32(st.Version),
 	}
 	for _, e := range st.Members.Endpoints {
 		out.Members = append(out.Members, &pb.Member{
 			Id: e.ID, PeerAddress: e.Peer, ClientAddress: e.Client, Learner: !slices.Contains(st.Members.Conf.GetVoters(), e.ID),
+			LeastVersion: uint32(st.Versions[e.ID].Least), NewestVersion: uint32(st.Versions[e.ID].Newest),
 		})
 	}
 	return out, nil

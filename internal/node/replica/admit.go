@@ -41,6 +41,9 @@ func (n *Node) MinTTL() time.Duration {
 
 // admit refuses a frame that must not enter the log.
 func (n *Node) admit(f *core.Frame) (core.Code, string) {
+	if since := f.Since(); since > n.machine.Version() {
+		return core.CodeUnsupported, n.tooNew(since)
+	}
 	for i := range f.Commands {
 		c := &f.Commands[i]
 		if least := n.MinTTL(); c.Op == core.OpOpen && c.TTL < int64(least) {

@@ -23,8 +23,8 @@ const maxRevision = 1 << 53
 // is from the revision that machine has: whoever begins twice from the same old
 // state depends on a clock that has gone on in between.
 func Anew(machine *core.Machine, self Endpoint, seconds int64, wait time.Duration) (Recovered, error) {
-	forget := core.Entry{Kind: core.EntryForget, Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}
-	grants := core.Entry{Kind: core.EntryUnfreeze, Now: machine.Now()}
+	forget := core.Entry{Kind: core.EntryForget, Version: machine.Version(), Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}
+	grants := core.Entry{Kind: core.EntryUnfreeze, Version: machine.Version(), Now: machine.Now()}
 	conf := Membership{Conf: &raftpb.ConfState{Voters: []uint64{self.ID}}, Endpoints: []Endpoint{self}}
 	if wait > 0 {
 		grants.Kind, conf.Held = core.EntryFreeze, machine.Now()+int64(wait)
@@ -54,13 +54,15 @@ func Replay(machine *core.Machine, e *raftpb.Entry) error {
 }
 
 // proposeFirst lets a new group begin at a revision that the wall clock gives,
-// before anything else is proposed.
+// before anything else is proposed, and in the newest version that all founders have
+// shown to support.
 func (n *Node) proposeFirst() {
 	if n.machine.Revision() != 0 || n.cfg.Seconds <= 0 {
 		return
 	}
 	n.number++
-	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryForget, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
+	n.raised = raise{n.currentTerm(), max(n.common(), n.machine.Version())}
+	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryForget, Version: n.raised.version, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
 }
 
 // proposeThaw ends the wait of a group that began anew, once it is over.

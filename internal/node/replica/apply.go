@@ -47,6 +47,7 @@ func (n *Node) begunTerm(e *raftpb.Entry) {
 		n.stamped = n.now
 		n.aimed, n.goal = 0, [2]uint64{n.applied, n.applied}
 		n.proposeFirst()
+		n.proposeRaise()
 		n.proposeQuota()
 		n.ask()
 	}
@@ -89,6 +90,10 @@ func (n *Node) giveUp(p *proposal, o Outcome) {
 func (n *Node) applyEntry(e *raftpb.Entry) {
 	h, entry, err := splitEntry(e.GetData())
 	if err != nil {
+		n.fail(err)
+		return
+	}
+	if err := n.cfg.supported(fmt.Sprintf("entry %d", e.GetIndex()), core.VersionOf(entry)); err != nil {
 		n.fail(err)
 		return
 	}

@@ -21,6 +21,7 @@ import (
 // Word is what a node says of itself to a founder that asks.
 type Word struct {
 	Node, Dir uint64
+	Versions  Versions // that it supports
 	// Proposal is what the node would found a group with; 0: it does not know yet,
 	// or is no founder.
 	Proposal uint64
@@ -34,7 +35,7 @@ func (w *Word) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := []byte{1}
+	b := []byte{2, w.Versions.Least, w.Versions.Newest}
 	for _, v := range []uint64{w.Node, w.Dir, w.Proposal} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
@@ -43,18 +44,21 @@ func (w *Word) Encode() ([]byte, error) {
 
 // DecodeWord is the reverse of Encode.
 func DecodeWord(b []byte) (w Word, err error) {
-	if len(b) < 25 || b[0] != 1 {
+	if len(b) < 27 || b[0] != 2 {
 		return w, errors.New("replica: a node's word of unknown form: run the same version on all nodes")
 	}
 	for i, v := range []*uint64{&w.Node, &w.Dir, &w.Proposal} {
-		*v = binary.LittleEndian.Uint64(b[1+8*i:])
+		*v = binary.LittleEndian.Uint64(b[3+8*i:])
 	}
-	w.Members, err = DecodeMembership(b[25:])
+	w.Versions = Versions{b[1], b[2]}
+	w.Members, err = DecodeMembership(b[27:])
 	return w, err
 }
 
 // Word is what this node says of itself.
-func (n *Node) Word() Word { return Word{Node: n.cfg.ID, Dir: n.cfg.Dir, Members: n.members} }
+func (n *Node) Word() Word {
+	return Word{Node: n.cfg.ID, Dir: n.cfg.Dir, Versions: n.Versions(), Members: n.members}
+}
 
 // empty: the node has no state.
 func (w *Word) empty() bool { return len(w.Members.Conf.GetVoters()) == 0 }

@@ -103,7 +103,7 @@ func TestDecodeWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range len(b) - 1 {
-		if _, err := replica.DecodeWord(b[:i]); err == nil && i < 34 {
+		if _, err := replica.DecodeWord(b[:i]); err == nil && i < 36 {
 			t.Errorf("%d bytes of %d decode", i, len(b))
 		}
 	}
@@ -173,7 +173,7 @@ func TestDirectoriesAreNoted(t *testing.T) {
 	c.ticks(20)
 	c.refused(promoting(2), core.CodeConflict, "yet to note the directory")
 	for _, dir := range []uint64{22, 23} {
-		c.nodes[1].Met(c.now, 2, dir)
+		c.nodes[1].Met(c.now, 2, dir, replica.Versions{})
 		c.ticks(2)
 	}
 	c.done(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "moved", Dir: 24}}})

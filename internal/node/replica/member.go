@@ -311,7 +311,7 @@ func (n *Node) proposeNews() {
 		return
 	}
 	for _, e := range n.members.Endpoints {
-		if dir := n.dirs[e.ID]; e.Dir == 0 && dir != 0 {
+		if dir := n.met[e.ID].dir; e.Dir == 0 && dir != 0 {
 			e.Dir = dir
 			n.proposeChange(nobody, Change{Update: []Endpoint{e}})
 			return
@@ -372,13 +372,6 @@ func (n *Node) selfNews() (Endpoint, bool) {
 	return e, e != was
 }
 
-// Met tells that a peer has shown itself with its directory.
-func (n *Node) Met(now int64, id, dir uint64) {
-	if n.begin(now) && n.members.has(id) {
-		n.dirs[id] = dir
-	}
-}
-
 // changing reports whether a change of the members is not complete.
 func (n *Node) changing() bool {
 	return len(n.members.Conf.GetVotersOutgoing()) > 0 || slices.ContainsFunc(n.flying, func(p proposal) bool { return p.change })
@@ -425,7 +418,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 	n.members.prune()
 	maps.DeleteFunc(n.heard, func(id uint64, _ int64) bool { return !n.members.has(id) })
-	maps.DeleteFunc(n.dirs, func(id, _ uint64) bool { return !n.members.has(id) })
+	maps.DeleteFunc(n.met, func(id uint64, _ meeting) bool { return !n.members.has(id) })
 	n.tellMembers()
 	if len(cc.GetContext()) < headerSize {
 		return

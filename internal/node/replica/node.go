@@ -48,9 +48,11 @@ type Node struct {
 
 	heard   map[uint64]int64 // when a member last sent something
 	removed removals
-	dirs    map[uint64]uint64 // with which directory a member showed itself
-	goal    [2]uint64         // what was applied an election timeout ago at least, and since
-	aimed   int               // ticks since the goal moved
+	met     map[uint64]meeting // how a member showed itself
+	raised  raise
+	told    uint8     // the version that the shell knows
+	goal    [2]uint64 // what was applied an election timeout ago at least, and since
+	aimed   int       // ticks since the goal moved
 
 	writes  []Write
 	writeID uint64
@@ -71,7 +73,10 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, dirs: map[uint64]uint64{}}
+	if err := cfg.supported("the snapshot of this directory", rec.Machine.Version()); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -156,6 +161,7 @@ func (n *Node) Tick(now int64) {
 		n.proposeThaw()
 		n.proposeNews()
 		n.proposeRemoved()
+		n.proposeRaise()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()
@@ -358,11 +364,20 @@ type Status struct {
 	Revision, Hash         uint64
 	ClusterTime            int64
 	SnapshotIndex, Streams uint64
+	// Version is that of the group, Versions are those that each member supports, as
+	// far as this node has met it.
+	Version  uint8
+	Versions map[uint64]Versions
 }
 
 // Status tells where the node stands.
 func (n *Node) Status() Status {
+	versions := map[uint64]Versions{n.cfg.ID: n.Versions()}
+	for id, m := range n.met {
+		versions[id] = m.versions
+	}
 	return Status{
+		Version: n.version(), Versions: versions,
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),

@@ -15,28 +15,33 @@ const tick = int64(100e6)
 // trio is three nodes with perfect disks, and messages that go where the test
 // lets them.
 type trio struct {
-	t     *testing.T
-	nodes map[uint64]*replica.Node
-	mail  []replica.Message
-	out   map[uint64]replica.Output // of the last round, for the leader's frames
-	made  map[uint64][][]byte       // the newest snapshot of each node
-	sent  []replica.SendSnapshot    // that arrived
-	more  []replica.Caller          // streams that have to ask for their next page
-	now   int64
-	hold  bool   // messages stay in mail
-	deaf  uint64 // this node gets no message, and is heard by all
-	stuck uint64 // the disk of this node does nothing
+	t       *testing.T
+	nodes   map[uint64]*replica.Node
+	mail    []replica.Message
+	out     map[uint64]replica.Output // of the last round, for the leader's frames
+	made    map[uint64][][]byte       // the newest snapshot of each node
+	sent    []replica.SendSnapshot    // that arrived
+	more    []replica.Caller          // streams that have to ask for their next page
+	replied []replica.Answer          // of node 1
+	now     int64
+	hold    bool   // messages stay in mail
+	deaf    uint64 // this node gets no message, and is heard by all
+	stuck   uint64 // the disk of this node does nothing
 }
 
 func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
 
-func newTrioOf(t *testing.T, cfg replica.Config) *trio {
+func newTrioOf(t *testing.T, cfg replica.Config, each ...func(*replica.Config)) *trio {
 	t.Helper()
 	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}}
 	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
 		cfg.ID, cfg.MinTTL = e.ID, 1
-		n, err := replica.New(cfg, replica.Bootstrap(core.Config{}, ends))
+		own := cfg
+		for _, f := range each {
+			f(&own)
+		}
+		n, err := replica.New(own, replica.Bootstrap(core.Config{}, ends))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,6 +67,9 @@ func (x *trio) settle() (frames []session.Message) {
 		for id := uint64(1); id <= 3; id++ {
 			out := x.nodes[id].Output()
 			x.mail = append(x.mail, out.Messages...)
+			if id == 1 {
+				x.replied = append(x.replied, out.Answers...)
+			}
 			for _, f := range out.Frames {
 				frames = append(frames, x.decode(f.Data)...)
 				if f.More {
@@ -80,7 +88,7 @@ func (x *trio) settle() (frames []session.Message) {
 		x.mail = nil
 		for _, m := range mail {
 			busy = true
-			if err := x.nodes[m.To].Step(x.now, m.Data); err != nil {
+			if err := x.nodes[m.To].Step(x.now, m.Data); err != nil && x.nodes[m.To].Err() == nil {
 				x.t.Fatal(err)
 			}
 		}

@@ -38,6 +38,8 @@ type Output struct {
 	// Removed are the numbers of nodes that are not to be heard any more, when there is
 	// another, and at the beginning.
 	Removed []uint64
+	// Version is that of the group, when it has changed and at the beginning; else 0.
+	Version uint8
 	// Compact, if not 0, frees the log up to and with this index.
 	Compact uint64
 	// Mark: there is nothing to write, so that the disk can vouch for what is
@@ -126,6 +128,7 @@ type SendSnapshot struct {
 func (n *Node) Output() Output {
 	n.process()
 	n.flushStreams()
+	n.tellVersion()
 	out := n.out
 	n.out = Output{Events: n.spare[:0]}
 	n.spare = nil

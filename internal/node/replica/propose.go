@@ -152,6 +152,9 @@ const maxSpareEntry = 1 << 20
 
 // fly hands an entry of about size bytes to raft; false: raft does not take it.
 func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
+	if e.Version == 0 {
+		e.Version = n.machine.Version()
+	}
 	n.entry = core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(slices.Grow(n.entry[:0], size)), e)
 	err := n.raft.Propose(n.entry) // which makes a copy
 	if cap(n.entry) > maxSpareEntry {

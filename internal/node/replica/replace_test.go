@@ -22,7 +22,7 @@ func lost(t *testing.T) *couple {
 	for id := uint64(2); id <= 3; id++ {
 		c.start(id, replica.Config{Dir: 11 * id}, replica.Joining(core.Config{}))
 		c.done(replica.Change{Add: []replica.Endpoint{{ID: id, Peer: "p" + string(rune('0'+id)), Client: "c"}}})
-		c.nodes[1].Met(c.now, id, 11*id)
+		c.nodes[1].Met(c.now, id, 11*id, replica.Versions{})
 		c.ticks(20)
 		c.done(promoting(id))
 	}
@@ -71,7 +71,7 @@ func TestLostNodeGetsANumber(t *testing.T) {
 		t.Errorf("asked again it gets number %d, want 4", n)
 	}
 	c.start(4, replica.Config{Dir: 44}, replica.Joining(core.Config{}))
-	c.nodes[1].Met(c.now, 4, 44)
+	c.nodes[1].Met(c.now, 4, 44, replica.Versions{})
 	c.ticks(60)
 	m := c.nodes[1].Status().Members
 	if got := slices.Sorted(slices.Values(m.Conf.GetVoters())); !slices.Equal(got, []uint64{1, 2, 4}) || len(m.Conf.GetLearners()) > 0 || len(m.Conf.GetVotersOutgoing()) > 0 {

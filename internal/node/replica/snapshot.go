@@ -142,6 +142,10 @@ func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) (wanted
 		return false, fmt.Errorf("replica: a %s for node %d came with a snapshot to node %d", m.GetType(), m.GetTo(), n.cfg.ID)
 	}
 	index := m.GetSnapshot().GetMetadata().GetIndex()
+	if err := n.cfg.supported(fmt.Sprintf("the snapshot at %d of node %d", index, m.GetFrom()), machine.Version()); err != nil {
+		n.fail(err)
+		return false, err
+	}
 	n.snap.arrived = append(n.snap.arrived, arrival{index, machine})
 	n.step(m)
 	n.process()

@@ -17,10 +17,13 @@ type Config struct {
 	Cluster, Group, ID uint64
 	// Dir tells this node's directory from every other; 0: it has none that counts.
 	Dir uint64
-	// Met is told the directory of a peer at each handshake, and Refused why a
-	// handshake failed that a peer began or answered: the kind is ErrStranger if it
-	// is this node that the peer must refuse. Neither may block; nil: nobody is told.
-	Met     func(peer, dir uint64)
+	// Versions are those that this node supports.
+	Versions Versions
+	// Met is told the directory of a peer and its versions at each handshake, and
+	// Refused why a handshake failed that a peer began or answered: the kind is
+	// ErrStranger or ErrVersion if it is this node that the peer must refuse. Neither
+	// may block; nil: nobody is told.
+	Met     func(peer, dir uint64, v Versions)
 	Refused func(peer uint64, err error)
 	// Word answers a node that asks. nil: there is no answer.
 	Word func(question []byte) ([]byte, error)
@@ -47,6 +50,14 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
+// Versions are the cluster versions that a node supports.
+type Versions struct{ Least, Newest uint8 }
+
+// supports reports whether a node can be in a group of a version; 0: that is not known.
+func (v Versions) supports(version uint8) bool {
+	return version == 0 || v.Least <= version && version <= v.Newest
+}
+
 // Transport is a node's connections.
 type Transport struct {
 	cfg    Config
@@ -54,11 +65,12 @@ type Transport struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex
-	peers map[uint64]*peer
-	dirs  map[uint64]uint64
-	conns map[net.Conn]caller
-	ln    net.Listener
+	mu      sync.Mutex
+	peers   map[uint64]*peer
+	dirs    map[uint64]uint64
+	version uint8 // of the group; 0: not known
+	conns   map[net.Conn]caller
+	ln      net.Listener
 }
 
 // New listens on ln, which the transport closes in the end.
@@ -129,25 +141,40 @@ func (t *Transport) Know(dirs map[uint64]uint64) {
 	}
 }
 
+// Raise says which version the group has. Peers that do not support it are refused.
+func (t *Transport) Raise(version uint8) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.version = version
+	for c, from := range t.conns {
+		if from.id != 0 && !from.versions.supports(version) {
+			c.Close() // it dials again, and is told
+		}
+	}
+}
+
 // caller is the peer that a connection came from; zeros before its hello,
 // and for those that this node made.
-type caller struct{ id, dir uint64 }
+type caller struct {
+	id, dir  uint64
+	versions Versions
+}
 
 // came notes from whom a connection came; false: that peer is refused by now.
 func (t *Transport) came(c net.Conn, h hello) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.conns[c] = caller{h.from, h.dir}
-	return t.dirs[h.from] == 0 || t.dirs[h.from] == h.dir
+	t.conns[c] = caller{h.from, h.dir, h.versions}
+	return (t.dirs[h.from] == 0 || t.dirs[h.from] == h.dir) && h.versions.supports(t.version)
 }
 
 // Removed is the directory of a number that was removed.
 const Removed = math.MaxUint64
 
-func (t *Transport) known(id uint64) uint64 {
+func (t *Transport) known(id uint64) (dir uint64, version uint8) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.dirs[id]
+	return t.dirs[id], t.version
 }
 
 func (t *Transport) peer(id uint64) *peer {
@@ -243,7 +270,11 @@ func (t *Transport) serve(raw net.Conn) {
 
 // hello is what this node says to a peer.
 func (t *Transport) hello(why purpose, to uint64) hello {
-	return hello{purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to, dir: t.cfg.Dir, known: t.known(to)}
+	known, version := t.known(to)
+	return hello{
+		purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to, dir: t.cfg.Dir, known: known,
+		versions: t.cfg.Versions, current: version,
+	}
 }
 
 // judge refuses a hello and tells why, or tells whom it has met.
@@ -253,7 +284,7 @@ func (t *Transport) judge(h hello) error {
 	case err != nil && t.cfg.Refused != nil:
 		t.cfg.Refused(h.from, err)
 	case err == nil && h.purpose != forQuestion && t.cfg.Met != nil:
-		t.cfg.Met(h.from, h.dir)
+		t.cfg.Met(h.from, h.dir, h.versions)
 	}
 	return err
 }
@@ -272,13 +303,32 @@ func (t *Transport) refuse(h hello) error {
 	case h.from == t.cfg.ID || h.from == 0:
 		return fmt.Errorf("%w: the other side calls itself node %d", ErrHandshake, h.from)
 	}
-	return t.refuseDirectory(h)
+	if err := t.refuseDirectory(h); err != nil {
+		return err
+	}
+	return t.refuseVersion(h)
 }
+
+// refuseVersion refuses a node that does not support the version of the group: it
+// could not apply what the others write. Either side knows it of the other.
+func (t *Transport) refuseVersion(h hello) error {
+	_, current := t.known(h.from)
+	switch {
+	case !t.cfg.Versions.supports(h.current):
+		return fmt.Errorf("%w: %w: node %d says that the group is of version %d, and node %d supports %s: upgrade node %[5]d",
+			ErrHandshake, ErrVersion, h.from, h.current, t.cfg.ID, t.cfg.Versions)
+	case !h.versions.supports(current):
+		return fmt.Errorf("%w: the group is of version %d, and node %d supports %s: upgrade node %[3]d", ErrHandshake, current, h.from, h.versions)
+	}
+	return nil
+}
+
+func (v Versions) String() string { return fmt.Sprintf("versions %d to %d", v.Least, v.Newest) }
 
 // refuseDirectory refuses a node that is not the one its number belongs to: its
 // promises were made by another directory. Either side knows it of the other.
 func (t *Transport) refuseDirectory(h hello) error {
-	mine := t.known(h.from)
+	mine, _ := t.known(h.from)
 	switch {
 	case h.known == Removed:
 		return fmt.Errorf("%w: %w: node %d was removed from the group", ErrHandshake, ErrRemoved, t.cfg.ID)

@@ -19,6 +19,9 @@ import (
 //	to       8 bytes
 //	dir      8 bytes  the sender's directory
 //	known    8 bytes  what the sender knows to be the other's; 0: nothing
+//	least    1 byte   the versions that the sender supports
+//	newest   1 byte
+//	current  1 byte   the cluster version as the sender knows it; 0: not at all
 //	check    4 bytes  CRC-32C of the above
 //
 // Then follow frames:
@@ -27,8 +30,8 @@ import (
 //	check    4 bytes  CRC-32C of length and payload
 //	payload
 const (
-	version   = 2
-	helloSize = 58
+	version   = 3
+	helloSize = 61
 	frameHead = 8
 	// MaxFrame bounds what one frame may hold; a longer one is garbage.
 	MaxFrame = 16 << 20
@@ -52,6 +55,8 @@ type hello struct {
 	purpose                  purpose
 	cluster, group, from, to uint64
 	dir, known               uint64
+	versions                 Versions
+	current                  uint8
 }
 
 func (h hello) encode() []byte {
@@ -61,6 +66,7 @@ func (h hello) encode() []byte {
 	for _, v := range []uint64{h.cluster, h.group, h.from, h.to, h.dir, h.known} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
+	b = append(b, h.versions.Least, h.versions.Newest, h.current)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, table))
 }
 
@@ -71,6 +77,10 @@ var ErrHandshake = errors.New("refused at the handshake")
 // that the other side knows by its number: its directory was lost, or it was
 // removed.
 var ErrStranger = errors.New("the group does not know this directory")
+
+// ErrVersion is the kind of a refusal that says that this very node does not support
+// the version of the group.
+var ErrVersion = errors.New("this node has to be upgraded")
 
 // ErrRemoved is ErrStranger for a node that was removed.
 var ErrRemoved = fmt.Errorf("%w any more", ErrStranger)
@@ -89,6 +99,7 @@ func decodeHello(b []byte) (hello, error) {
 	for i, v := range []*uint64{&h.cluster, &h.group, &h.from, &h.to, &h.dir, &h.known} {
 		*v = binary.LittleEndian.Uint64(b[6+8*i:])
 	}
+	h.versions, h.current = Versions{b[54], b[55]}, b[56]
 	if h.purpose < forMessages || h.purpose > forQuestion {
 		return h, fmt.Errorf("%w: unknown purpose %d", ErrHandshake, h.purpose)
 	}

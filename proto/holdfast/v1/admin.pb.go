@@ -305,7 +305,9 @@ type StatusResponse struct {
 	// Commands that wait to be proposed.
 	Waiting int64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The members of the group.
-	Members       []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	Members []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	// The version of the group, which says what it can be asked for; 0: not known.
+	Version       uint32 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +391,13 @@ func (x *StatusResponse) GetMembers() []*Member {
 	return nil
 }
 
+func (x *StatusResponse) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // Member is a node of the group.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -399,7 +408,11 @@ type Member struct {
 	// Where clients find it.
 	ClientAddress string `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
 	// It does not vote.
-	Learner       bool `protobuf:"varint,4,opt,name=learner,proto3" json:"learner,omitempty"`
+	Learner bool `protobuf:"varint,4,opt,name=learner,proto3" json:"learner,omitempty"`
+	// The versions that it supports, as far as the node that answers knows; 0: it does
+	// not. No part of a request.
+	LeastVersion  uint32 `protobuf:"varint,5,opt,name=least_version,json=leastVersion,proto3" json:"least_version,omitempty"`
+	NewestVersion uint32 `protobuf:"varint,6,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +473,20 @@ func (x *Member) GetLearner() bool {
 		return x.Learner
 	}
 	return false
+}
+
+func (x *Member) GetLeastVersion() uint32 {
+	if x != nil {
+		return x.LeastVersion
+	}
+	return 0
+}
+
+func (x *Member) GetNewestVersion() uint32 {
+	if x != nil {
+		return x.NewestVersion
+	}
+	return 0
 }
 
 // ChangeMembersRequest is a change in one step.
@@ -795,7 +822,7 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x15RevokeSessionResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\"\x0f\n" +
-	"\rStatusRequest\"\xee\x01\n" +
+	"\rStatusRequest\"\x88\x02\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x18\n" +
@@ -803,12 +830,15 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\aapplied\x18\x04 \x01(\x04R\aapplied\x12\x1a\n" +
 	"\bsnapshot\x18\x05 \x01(\x04R\bsnapshot\x12\x18\n" +
 	"\awaiting\x18\x06 \x01(\x03R\awaiting\x12-\n" +
-	"\amembers\x18\a \x03(\v2\x13.holdfast.v1.MemberR\amembers\"|\n" +
+	"\amembers\x18\a \x03(\v2\x13.holdfast.v1.MemberR\amembers\x12\x18\n" +
+	"\aversion\x18\b \x01(\rR\aversion\"\xc8\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +
 	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12\x18\n" +
-	"\alearner\x18\x04 \x01(\bR\alearner\"\xcb\x01\n" +
+	"\alearner\x18\x04 \x01(\bR\alearner\x12#\n" +
+	"\rleast_version\x18\x05 \x01(\rR\fleastVersion\x12%\n" +
+	"\x0enewest_version\x18\x06 \x01(\rR\rnewestVersion\"\xcb\x01\n" +
 	"\x14ChangeMembersRequest\x12%\n" +
 	"\x03add\x18\x01 \x03(\v2\x13.holdfast.v1.MemberR\x03add\x12\x18\n" +
 	"\apromote\x18\x02 \x03(\x04R\apromote\x12\x16\n" +

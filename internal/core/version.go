@@ -1,0 +1,60 @@
+package core
+
+// EntryVersion is the newest version of entries that this program knows, and with it
+// of the rules by which one is applied. Bytes and rules are two things: what stands in
+// a log was answered when it was applied first, and has to come out the same when it
+// is applied again. So whatever changes the outcome of an entry, a new bound too, is
+// for entries from some version on, and those of before keep their rules:
+//
+//	1  no bounds but those of Config
+//	2  no command does more than the budget: see Config.Budget
+//	3  a snapshot tells the version of its machine
+const EntryVersion = 3
+
+// BaseVersion is that of a new machine, and of one whose snapshot does not tell. It
+// is the least that this program writes.
+const BaseVersion = 2
+
+// OpSince says from which version on there is an op; what is not listed is of
+// BaseVersion or before. A new op is one line here. It changes only in tests.
+var OpSince = [256]uint8{}
+
+// fieldsSince says the same of the fields of a command, by their bits.
+var fieldsSince = []struct {
+	fields  uint64
+	version uint8
+}{}
+
+// Since is the least version of an entry in which the frame can stand.
+func (f *Frame) Since() (version uint8) {
+	for i := range f.Commands {
+		version = max(version, f.Commands[i].since())
+	}
+	return version
+}
+
+func (c *Command) since() uint8 {
+	version := OpSince[c.Op]
+	if len(fieldsSince) == 0 {
+		return version
+	}
+	has := fieldsOf(c)
+	for _, f := range fieldsSince {
+		if has&f.fields != 0 {
+			version = max(version, f.version)
+		}
+	}
+	return version
+}
+
+// Version is the machine's: the greatest that an entry brought. Its snapshots are
+// written in it.
+func (m *Machine) Version() uint8 { return m.version }
+
+// VersionOf is the version of an encoded entry, known or not; 0: it is none.
+func VersionOf(entry []byte) uint8 {
+	if len(entry) == 0 {
+		return 0
+	}
+	return entry[0]
+}
