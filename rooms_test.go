@@ -51,6 +51,8 @@ var rooms = map[string]room{
 	"fence/fenceredis":                    {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                            {own: ". driver internal/convert internal/core internal/watch"},
 	"guard":                               {pure: true},
+	"guard/gather":                        {own: ". driver guard"},
+	"guard/guardtest":                     {own: "guard guard/gather"},
 	"guard/guardfile":                     {own: "guard", foreign: "go.yaml.in/yaml/v4"},
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},

@@ -1,0 +1,215 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// coordination reads a Space, and is woken by its events.
+type coordination struct {
+	space *holdfast.Space
+	now   func() time.Time
+
+	mu sync.Mutex
+	// prefix is what the watch tells of; again ends it, so that it begins anew with a
+	// wider one.
+	prefix string
+	again  context.CancelFunc
+}
+
+func (c *coordination) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	return each(ctx, inputs, c.ask)
+}
+
+func (c *coordination) ask(ctx context.Context, in guard.Input) (guard.Fact, error) {
+	switch in.Source {
+	case guard.SourceCounter:
+		n, err := c.space.Counter(in.Name).Load(ctx)
+		return guard.Fact{Number: n, From: "the counter"}, err
+	case guard.SourceKey:
+		return c.key(ctx, in.Name)
+	}
+	r, err := c.space.Inspect(ctx, in.Name)
+	if err != nil {
+		return guard.Fact{}, err
+	}
+	f := guard.Fact{From: "Inspect", Revision: uint64(r.Modified)}
+	switch in.Source {
+	case guard.SourceSemaphore:
+		return c.semaphore(f, &r)
+	case guard.SourceElection:
+		return c.held(f, &r, driver.Election)
+	}
+	return c.held(f, &r, driver.Mutex, driver.RWMutex)
+}
+
+func (c *coordination) key(ctx context.Context, key string) (guard.Fact, error) {
+	e, err := c.space.KV().Get(ctx, key)
+	if errors.Is(err, holdfast.ErrNotFound) {
+		return guard.Fact{From: "the key"}, nil
+	}
+	return guard.Fact{Is: err == nil, Text: string(e.Value), Revision: uint64(e.Modified), From: "the key"}, err
+}
+
+// held is the fact of a lock or an election. A name that nobody holds may be unknown; one
+// of another kind is a mistake of the condition.
+func (c *coordination) held(f guard.Fact, r *holdfast.Resource, kinds ...driver.ResourceKind) (guard.Fact, error) {
+	if err := isOf(r, kinds...); err != nil {
+		return f, err
+	}
+	if len(r.Holders) > 0 {
+		first := &r.Holders[0]
+		f.Is, f.Text, f.Since = true, first.Owner, c.now().Add(-first.Held)
+		if first.Stale {
+			f.From = "Inspect; the holder is stale"
+		}
+	}
+	return f, nil
+}
+
+func (c *coordination) semaphore(f guard.Fact, r *holdfast.Resource) (guard.Fact, error) {
+	if r.Kind == 0 {
+		return f, fmt.Errorf("there is no semaphore %q yet: its first user sets its limit", r.Name)
+	}
+	f.Number = r.Limit - r.Used
+	return f, isOf(r, driver.Semaphore)
+}
+
+func isOf(r *holdfast.Resource, kinds ...driver.ResourceKind) error {
+	if r.Kind == 0 {
+		return nil
+	}
+	for _, k := range kinds {
+		if r.Kind == k {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is a %s", r.Name, r.Kind)
+}
+
+// Follow is not used: the hub calls follow.
+func (c *coordination) Follow(ctx context.Context, _ func() []guard.Input, _ func(...guard.Input)) {
+	<-ctx.Done()
+}
+
+// widen begins the watch anew if it does not tell of everything that is wanted.
+func (c *coordination) widen(h *hub) {
+	p := c.prefixOf(h)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.again != nil && !strings.HasPrefix(p, c.prefix) {
+		c.again()
+	}
+}
+
+// prefixOf is what all names that are wanted begin with.
+func (c *coordination) prefixOf(h *hub) string {
+	var all []string
+	for _, in := range h.of(c) {
+		all = append(all, in.Name)
+	}
+	h.mu.Lock()
+	for i := range h.events {
+		for _, p := range i.Events {
+			all = append(all, p.prefix())
+		}
+	}
+	h.mu.Unlock()
+	return common(all)
+}
+
+func common(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	p := all[0]
+	for _, s := range all[1:] {
+		for !strings.HasPrefix(s, p) {
+			p = p[:len(p)-1]
+		}
+	}
+	return strings.ToValidUTF8(p, "")
+}
+
+// follow watches until ctx ends. Each time that a watch begins, everything may have
+// changed before it.
+func (c *coordination) follow(ctx context.Context, h *hub) {
+	var counters sync.WaitGroup
+	defer counters.Wait()
+	if !c.space.Info().Features[driver.FeatureHistory] {
+		counters.Go(func() { c.pollCounters(ctx, h) })
+	}
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		during, again := context.WithCancel(ctx)
+		c.mu.Lock() // both, so that widen sees a watch with the prefix that it has
+		prefix := c.prefixOf(h)
+		c.again, c.prefix = again, prefix
+		c.mu.Unlock()
+		err := c.watch(during, h, prefix, &pause)
+		again()
+		if err != nil {
+			pause = min(max(2*pause, 50*time.Millisecond), 5*time.Second)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	}
+}
+
+// pollCounters looks at counters every second: only our own engine tells of them.
+func (c *coordination) pollCounters(ctx context.Context, h *hub) {
+	poll(ctx, time.Second, func() []guard.Input {
+		return slices.DeleteFunc(h.of(c), func(in guard.Input) bool { return in.Source != guard.SourceCounter })
+	}, h.changed)
+}
+
+// watch tells the hub what happens, until the watch breaks or is begun anew.
+func (c *coordination) watch(ctx context.Context, h *hub, prefix string, pause *time.Duration) error {
+	for e, err := range c.space.Watch(ctx, prefix, 0) {
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.Kind == "watch": // ready or resync
+			*pause = 0
+			h.changed(h.of(c)...)
+			h.happened(nil)
+		case quiet[e.Verb]:
+			h.happened(&e)
+		default:
+			h.changed(inputsOf(&e)...)
+			h.happened(&e)
+		}
+	}
+	return nil
+}
+
+// quiet are the verbs after which every fact is as before.
+var quiet = map[string]bool{"denied": true, "queued": true, "stale": true, "extended": true, "revoked": true}
+
+// inputsOf are the inputs that an event touches.
+func inputsOf(e *holdfast.Event) []guard.Input {
+	switch e.Kind {
+	case "lock", "rwlock":
+		return []guard.Input{{Source: guard.SourceLock, Name: e.Name}}
+	case "semaphore":
+		return []guard.Input{{Source: guard.SourceSemaphore, Name: e.Name}}
+	case "election":
+		return []guard.Input{{Source: guard.SourceElection, Name: e.Name}}
+	case "counter":
+		return []guard.Input{{Source: guard.SourceCounter, Name: e.Name}}
+	case "kv":
+		return []guard.Input{{Source: guard.SourceKey, Name: e.Name}}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package gather_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/guard/guardtest"
+)
+
+// must is a call that has to succeed.
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// outcomes evaluates each condition.
+func outcomes(t *testing.T, g *gather.Gatherer, want map[guard.Outcome][]guard.Condition) {
+	t.Helper()
+	for o, list := range want {
+		for _, c := range list {
+			if r := g.Evaluate(t.Context(), &c); r.Outcome != o {
+				t.Errorf("%+v is %s", c, r)
+			}
+		}
+	}
+}
+
+// The seed: "GuardExecutor gathers inputs correctly", of the coordination leaves.
+func TestCoordination(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, b := open(t, backend)
+			ctx := t.Context()
+			defer must[*holdfast.Hold](t)(a.Mutex("held", holdfast.Owner("w1")).Acquire(ctx)).Release()
+			defer must[*holdfast.Hold](t)(a.Semaphore("agents", 5).Acquire(ctx, 3)).Release()
+			defer must[*holdfast.Leadership](t)(a.Election("chief", holdfast.Owner("w2")).Campaign(ctx, nil)).Resign()
+			must[int64](t)(a.Counter("n").Add(ctx, 7))
+			must[holdfast.Revision](t)(a.KV().Put(ctx, "k", []byte("v")))
+			outcomes(t, gather.New(gather.Config{Space: b}), map[guard.Outcome][]guard.Condition{
+				guard.Passed: {guard.LockFree("other"), guard.LockHeldBy("held", "w1"), guard.SemaphoreAvailable("agents", 2), guard.Leader("chief", "w2"),
+					guard.Leader("chief", ""), guard.Counter("n", guard.Equal, 7), guard.Counter("none", guard.Equal, 0), guard.KeyEquals("k", "v"), guard.KeyAbsent("none")},
+				guard.Failed: {guard.LockFree("held"), guard.LockHeldBy("held", "w2"), guard.LockHeldBy("other", "w1"), guard.SemaphoreAvailable("agents", 3),
+					guard.Leader("chief", "w1"), guard.Leader("none", ""), guard.Counter("n", guard.AtLeast, 8), guard.KeyEquals("k", "w"), guard.KeyExists("none")},
+				guard.Error:      {guard.SemaphoreAvailable("none", 1), guard.LockFree("agents"), guard.SemaphoreAvailable("held", 1)},
+				guard.NeedsInput: {guard.LimitAvailable("api", "k", 1), guard.CustomCheck("true", ""), guard.IssueStatus("1", "open")},
+			})
+		})
+	}
+}
+
+// A backend that is gone is an error of each leaf, never a refusal or a hang.
+func TestCoordination_Gone(t *testing.T) {
+	s, _ := open(t, "memory")
+	s.Close()
+	outcomes(t, gather.New(gather.Config{Space: s}), map[guard.Outcome][]guard.Condition{
+		guard.Error: {guard.LockFree("x"), guard.Counter("x", guard.Equal, 0), guard.KeyAbsent("x")},
+	})
+}
+
+// The seed: "Guards wake on relevant events". Nothing but events can wake here: the
+// re-check is an hour away.
+func TestWait(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, b := open(t, backend)
+			ctx := t.Context()
+			g := gather.New(gather.Config{Space: b})
+			lock := must[*holdfast.Hold](t)(a.Mutex("main-branch").Acquire(ctx))
+			slots := must[*holdfast.Hold](t)(a.Semaphore("agents", 3).Acquire(ctx, 3))
+			c := guard.All(guard.LockFree("main-branch"), guard.SemaphoreAvailable("agents", 2), guard.Leader("chief", ""),
+				guard.Counter("n", guard.AtLeast, 2), guard.KeyAbsent("freeze"))
+			must[holdfast.Revision](t)(a.KV().Put(ctx, "freeze", nil))
+			results, done := make(chan guard.Result, 100), make(chan error, 1)
+			go func() {
+				_, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { results <- r }})
+				done <- err
+			}()
+			open := func() (n int) {
+				for _, r := range (<-results).Reasons {
+					if r.Decides {
+						n++
+					}
+				}
+				return n
+			}
+			until := func(n int) {
+				for open() != n {
+				}
+			}
+			until(5)
+			must[int64](t)(a.Counter("n").Add(ctx, 2))
+			until(4)
+			ok(t, lock.Release())
+			until(3)
+			must[bool](t)(a.KV().Delete(ctx, "freeze"))
+			until(2)
+			defer must[*holdfast.Leadership](t)(a.Election("chief").Campaign(ctx, nil)).Resign()
+			until(1)
+			ok(t, slots.Release())
+			ok(t, <-done)
+		})
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A wait for a name whose watch is not wide enough begins a wider one, and loses nothing.
+func TestWait_Widens(t *testing.T) {
+	a, b := open(t, "memory")
+	g := gather.New(gather.Config{Space: b})
+	var all sync.WaitGroup
+	names := []string{"jobs/1", "jobs/2", "other", "jobs/1/x", "z"}
+	for _, name := range names {
+		h := must[*holdfast.Hold](t)(a.Mutex(name).Acquire(t.Context()))
+		looked := make(chan struct{})
+		all.Go(func() {
+			c := guard.LockFree(name)
+			if _, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) {
+				if r.Outcome == guard.Failed {
+					close(looked)
+				}
+			}}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-looked
+		go h.Release()
+	}
+	all.Wait()
+}
+
+// Only those whose inputs an event touches look again.
+func TestWait_OnlyTouched(t *testing.T) {
+	facts := guardtest.New()
+	g := gather.New(gather.Config{Sources: facts.Sources()})
+	const n = 200
+	input := func(i int) guard.Input { return guard.Input{Source: guard.SourceFile, Name: fmt.Sprint(i)} }
+	looked, passed := make(chan int, 10*n), make(chan int, n)
+	for i := range n {
+		facts.Set(input(i), guard.Fact{})
+		go func() {
+			c := guard.All(guard.FileExists(fmt.Sprint(i)), guard.FileNotExists("common"))
+			_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { looked <- i }})
+			if err == nil {
+				passed <- i
+			}
+		}()
+	}
+	facts.Set(guard.Input{Source: guard.SourceFile, Name: "common"}, guard.Fact{})
+	for seen := map[int]bool{}; len(seen) < n; {
+		seen[<-looked] = true
+	}
+	before := make([]int, n)
+	for i := range n {
+		before[i] = facts.Asked(input(i))
+	}
+	common := facts.Asked(guard.Input{Source: guard.SourceFile, Name: "common"})
+	facts.Set(input(7), guard.Fact{Is: true})
+	if i := <-passed; i != 7 {
+		t.Errorf("%d passed", i)
+	}
+	for i := range n {
+		if again := facts.Asked(input(i)) - before[i]; again > 0 && i != 7 || again > 1 {
+			t.Errorf("%d was looked at %d times more", i, again)
+		}
+	}
+	if again := facts.Asked(guard.Input{Source: guard.SourceFile, Name: "common"}) - common; again != 0 {
+		t.Errorf("what had not changed was asked %d times more", again)
+	}
+}
+
+// Without events the re-check heals.
+func TestWait_Recheck(t *testing.T) {
+	facts := guardtest.New()
+	g := gather.New(gather.Config{Sources: facts.Sources()})
+	in := guard.Input{Source: guard.SourceBranch, Name: "b"}
+	facts.Set(in, guard.Fact{})
+	c := guard.BranchExists("b")
+	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: 20 * time.Millisecond, Told: func(r guard.Result) {
+		facts.Lose(true)
+		if r.Outcome == guard.Failed {
+			go facts.Set(in, guard.Fact{Is: true})
+		}
+	}})
+	ok(t, err)
+}
+
+// The end of its context ends a wait with the last result.
+func TestWait_Ends(t *testing.T) {
+	facts := guardtest.New()
+	g := gather.New(gather.Config{Sources: facts.Sources()})
+	in := guard.Input{Source: guard.SourceBranch, Name: "b"}
+	facts.Set(in, guard.Fact{})
+	c := guard.BranchExists("b")
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := g.Wait(ctx, &c, gather.WaitOptions{Told: func(guard.Result) { cancel() }})
+	if !errors.Is(err, context.Canceled) || r.Outcome != guard.Failed || len(r.Reasons) != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+	bad := guard.LockFree("")
+	if _, err := g.Wait(t.Context(), &bad, gather.WaitOptions{}); err == nil {
+		t.Error("a condition without a name is waited for")
+	}
+}
+
+// A source that does not answer is an error of its leaf, in time; the others decide
+// without it.
+func TestGather_Timeout(t *testing.T) {
+	facts := guardtest.New()
+	slow := guard.Input{Source: guard.SourceCommand, Name: "slow"}
+	facts.Slow(slow, true)
+	facts.Set(guard.Input{Source: guard.SourceFile, Name: "f"}, guard.Fact{})
+	g := gather.New(gather.Config{Sources: facts.Sources(), Timeout: 50 * time.Millisecond})
+	c := guard.Any(guard.CustomCheck("slow", ""), guard.FileExists("f"))
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Error || r.Reasons[0].Outcome != guard.Error || r.Reasons[1].Outcome != guard.Failed {
+		t.Errorf("%+v", r)
+	}
+	stuck := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: stuckSource{t}}, Timeout: 50 * time.Millisecond})
+	if r := stuck.Evaluate(t.Context(), &guard.Condition{Kind: guard.KindCustomCheck, Name: "x"}); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, "no answer within 50ms") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// stuckSource does not obey its context.
+type stuckSource struct{ t *testing.T }
+
+func (s stuckSource) Find(context.Context, []guard.Input) guard.Inputs {
+	<-s.t.Context().Done()
+	return nil
+}
+func (stuckSource) Follow(context.Context, func() []guard.Input, func(...guard.Input)) {}
+
+// A window wakes by its own instant.
+func TestWait_Window(t *testing.T) {
+	began := time.Now()
+	opens := time.Date(2026, 11, 16, 22, 0, 0, 0, time.UTC)
+	now := func() time.Time { return opens.Add(-50 * time.Millisecond).Add(time.Since(began)) }
+	g := gather.New(gather.Config{Now: now})
+	c := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour})
+	var told []guard.Outcome
+	r, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { told = append(told, r.Outcome) }})
+	ok(t, err)
+	if r.Outcome != guard.Passed || now().Before(opens) || !slices.Equal(told, []guard.Outcome{guard.Failed, guard.Passed}) {
+		t.Errorf("%v at %s after %v", r, now(), told)
+	}
+}
+
+func TestParsePattern(t *testing.T) {
+	for text, want := range map[string]gather.Pattern{
+		"lock:released":       {Kind: "lock", Verb: "released"},
+		"semaphore:agents:*":  {Kind: "semaphore", Verb: "*", Glob: "agents"},
+		"lock:jobs/*:expired": {Kind: "lock", Verb: "expired", Glob: "jobs/*"},
+		"kv:a:b:put":          {Kind: "kv", Verb: "put", Glob: "a:b"},
+		"guard:passed":        {Kind: "guard", Verb: "passed"},
+	} {
+		if p := must[gather.Pattern](t)(gather.ParsePattern(text)); p != want || p.String() != text {
+			t.Errorf("%s is %+v", text, p)
+		}
+	}
+	for _, text := range []string{"", "lock", "lok:released", "lock:", "lock:[:released"} {
+		if p, err := gather.ParsePattern(text); err == nil {
+			t.Errorf("%q is %+v", text, p)
+		}
+	}
+	for _, tt := range []struct {
+		pattern, kind, verb, name string
+		is                        bool
+	}{
+		{"lock:released", "lock", "released", "x", true}, {"lock:released", "lock", "acquired", "x", false}, {"lock:*", "semaphore", "acquired", "x", false},
+		{"semaphore:agents:*", "semaphore", "released", "agents", true}, {"semaphore:agents:*", "semaphore", "released", "agents2", false},
+		{"*:*", "kv", "put", "x", true}, {"guard:passed", "kv", "put", gather.EventPrefix + "guard/passed/g1", true},
+		{"guard:g1:passed", "kv", "put", gather.EventPrefix + "guard/passed/g2", false}, {"guard:passed", "kv", "put", "guard/passed/g1", false},
+	} {
+		if got := must[gather.Pattern](t)(gather.ParsePattern(tt.pattern)).Match(&holdfast.Event{Kind: tt.kind, Verb: tt.verb, Name: tt.name}); got != tt.is {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// A pattern wakes a wait by an event of a name that no input has.
+func TestWait_Events(t *testing.T) {
+	a, b := open(t, "memory")
+	facts := guardtest.New()
+	g := gather.New(gather.Config{Space: b, Sources: map[guard.Source]gather.Source{guard.SourceBranch: facts}})
+	in := guard.Input{Source: guard.SourceBranch, Name: "b"}
+	facts.Set(in, guard.Fact{})
+	c := guard.BranchExists("b")
+	p := must[gather.Pattern](t)(gather.ParsePattern("lock:merge:released"))
+	h := must[*holdfast.Hold](t)(a.Mutex("merge").Acquire(t.Context()))
+	facts.Lose(true)
+	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Events: []gather.Pattern{p}, Told: func(r guard.Result) {
+		if r.Outcome == guard.Failed {
+			go func() {
+				facts.Set(in, guard.Fact{Is: true})
+				h.Release()
+			}()
+		}
+	}})
+	ok(t, err)
+}

@@ -1,0 +1,51 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// files looks for files, and for those that are waited for four times a second.
+type files struct{ dir string }
+
+func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	return each(ctx, inputs, func(_ context.Context, in guard.Input) (guard.Fact, error) {
+		path := under(s.dir, in.Name)
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return guard.Fact{From: path}, nil
+		}
+		if err != nil {
+			return guard.Fact{From: path}, err
+		}
+		return guard.Fact{Is: true, Since: info.ModTime(), From: path}, nil
+	})
+}
+
+func (s *files) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
+	const every = 250 * time.Millisecond
+	was := guard.Inputs{}
+	poll(ctx, every, wanted, func(inputs ...guard.Input) {
+		now := s.Find(ctx, inputs)
+		for in, f := range now {
+			if before, known := was[in]; !known || before.Is != f.Is || before.Err != f.Err {
+				changed(in)
+			}
+		}
+		was = now
+	})
+}
+
+// under is a path that begins in dir, unless it begins at the root.
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}

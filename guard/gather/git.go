@@ -1,0 +1,202 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// Git asks a repository by the git program, which is given full names of refs only.
+//
+// A branch is merged if its last commit is an ancestor of the other's, if each of its
+// commits is there as a copy (rebase), or if one of the last 1,000 commits since they
+// parted changes the same as the whole branch (squash). A branch that does not exist is
+// an error: nothing is known of its commits any more.
+type Git struct {
+	// Dir is the repository, or a directory within; empty: the working directory.
+	Dir string
+	// Every is how often refs are looked at while somebody waits for them; default 1 s.
+	Every time.Duration
+}
+
+// Find asks git.
+func (s *Git) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
+		f := guard.Fact{From: "git in " + orText(s.Dir, ".")}
+		hash, err := s.commit(ctx, in.Name)
+		switch {
+		case err != nil:
+			return f, err
+		case in.Source == guard.SourceBranch:
+			f.Is = hash != ""
+			return f, nil
+		}
+		into, err := s.commit(ctx, in.Other)
+		if err == nil {
+			err = both(hash, in.Name, into, in.Other)
+		}
+		if err == nil {
+			f.Is, f.Text, err = s.merged(ctx, hash, into)
+		}
+		return f, err
+	})
+}
+
+// Follow looks every so often whether a ref has changed: that costs one run of git,
+// however many branches are waited for.
+func (s *Git) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
+	before := ""
+	poll(ctx, orElse(s.Every, time.Second), wanted, func(inputs ...guard.Input) {
+		a, err := s.git(ctx, "", "for-each-ref", "--format=%(objectname) %(refname)")
+		now := fmt.Sprint(a.out, a.code, err)
+		if now != before {
+			before = now
+			changed(inputs...)
+		}
+	})
+}
+
+func orText(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func both(a, nameA, b, nameB string) error {
+	switch {
+	case a == "":
+		return fmt.Errorf("there is no branch %q (any more)", nameA)
+	case b == "":
+		return fmt.Errorf("there is no branch %q", nameB)
+	}
+	return nil
+}
+
+// refOf is the full name of a branch: refs/… is one already.
+func refOf(branch string) (string, error) {
+	ref := branch
+	if !strings.HasPrefix(ref, "refs/") {
+		ref = "refs/heads/" + branch
+	}
+	bad := strings.ContainsAny(branch, " ~^:?*[\\\x7f") || strings.Contains(branch, "..") || strings.Contains(branch, "@{") ||
+		strings.Contains(ref, "//") || strings.HasSuffix(branch, "/") || strings.HasSuffix(branch, ".") || strings.HasSuffix(branch, ".lock") || branch == ""
+	for part := range strings.SplitSeq(ref, "/") {
+		bad = bad || strings.HasPrefix(part, ".")
+	}
+	for _, r := range branch {
+		bad = bad || r < ' '
+	}
+	if bad || strings.HasPrefix(branch, "-") {
+		return "", fmt.Errorf("%q is no name of a branch", branch)
+	}
+	return ref, nil
+}
+
+// commit is the hash of a branch's last commit; empty: there is no such branch.
+func (s *Git) commit(ctx context.Context, branch string) (string, error) {
+	ref, err := refOf(branch)
+	if err != nil {
+		return "", err
+	}
+	a, err := s.git(ctx, "", "show-ref", "--verify", "--hash", "--", ref)
+	if err == nil && a.code == 0 {
+		a, err = s.git(ctx, "", "rev-parse", "--verify", "--quiet", "--end-of-options", strings.TrimSpace(a.out)+"^{commit}")
+		if err == nil && a.code != 0 {
+			err = fmt.Errorf("%s points to no commit", ref)
+		}
+		return strings.TrimSpace(a.out), err
+	}
+	if err == nil && strings.Contains(a.errOut, "not a valid ref") {
+		return "", nil
+	}
+	return "", failed("show-ref", a, err)
+}
+
+// merged says how, as the text.
+func (s *Git) merged(ctx context.Context, branch, into string) (bool, string, error) {
+	a, err := s.git(ctx, "", "merge-base", "--is-ancestor", branch, into)
+	if err != nil || a.code > 1 {
+		return false, "", failed("merge-base", a, err)
+	}
+	if a.code == 0 {
+		return true, "an ancestor", nil
+	}
+	a, err = s.git(ctx, "", "cherry", into, branch)
+	if err != nil || a.code != 0 {
+		return false, "", failed("cherry", a, err)
+	}
+	if out := strings.TrimSpace(a.out); out != "" && !strings.Contains("\n"+out, "\n+") {
+		return true, "rebased", nil
+	}
+	return s.squashed(ctx, branch, into)
+}
+
+func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, error) {
+	a, err := s.git(ctx, "", "merge-base", branch, into)
+	if err != nil || a.code != 0 {
+		return false, "no common commit", err
+	}
+	base := strings.TrimSpace(a.out)
+	whole, err := s.patches(ctx, "diff", "--no-ext-diff", "--no-textconv", "--no-color", base, branch, "--")
+	if err != nil || len(whole) != 1 {
+		return false, "", err
+	}
+	there, err := s.patches(ctx, "log", "--no-ext-diff", "--no-textconv", "--no-color", "--no-merges", "--max-count=1000", "--format=commit %H", "-p", base+".."+into, "--")
+	for _, id := range there {
+		if id == whole[0] {
+			return true, "squashed", err
+		}
+	}
+	return false, "", err
+}
+
+// patches are the patch ids of what a command of git says.
+func (s *Git) patches(ctx context.Context, args ...string) (ids []string, err error) {
+	a, err := s.git(ctx, "", args...)
+	if err != nil || a.code != 0 {
+		return nil, failed(args[0], a, err)
+	}
+	if len(a.out) >= gitOutput {
+		return nil, fmt.Errorf("git %s says more than %d MiB: whether it was squashed is not known", args[0], gitOutput>>20)
+	}
+	if strings.TrimSpace(a.out) == "" {
+		return nil, nil
+	}
+	if a, err = s.git(ctx, a.out, "patch-id", "--stable"); err != nil || a.code != 0 {
+		return nil, failed("patch-id", a, err)
+	}
+	for line := range strings.Lines(a.out) {
+		id, _, _ := strings.Cut(line, " ")
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func failed(what string, a answer, err error) error {
+	if err == nil {
+		err = errors.New(lastLine(a.errOut))
+	}
+	return fmt.Errorf("git %s: %w", what, err)
+}
+
+// gitOutput is the most that git may say.
+const gitOutput = 16 << 20
+
+// git runs it without what its environment, or a terminal, might add.
+func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error) {
+	p := process{argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
+	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	if dir, err := filepath.Abs(orText(s.Dir, ".")); err == nil {
+		if _, err := os.Stat(dir); err != nil {
+			return answer{}, err
+		}
+	}
+	return p.run(ctx)
+}

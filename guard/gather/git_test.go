@@ -1,0 +1,153 @@
+package gather_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+)
+
+// repo is a repository with the branch main and one commit.
+type repo struct {
+	t   *testing.T
+	dir string
+}
+
+func newRepo(t *testing.T) *repo {
+	r := &repo{t, t.TempDir()}
+	r.git("init", "-q", "-b", "main")
+	r.commit("a", "first")
+	return r
+}
+
+func (r *repo) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"}, args...)...)
+	cmd.Dir = r.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *repo) commit(file, text string) {
+	r.t.Helper()
+	ok(r.t, os.WriteFile(filepath.Join(r.dir, file), []byte(text+"\n"), 0o644))
+	r.git("add", file)
+	r.git("commit", "-q", "-m", file+": "+text)
+}
+
+// on makes a branch with two commits.
+func (r *repo) on(branch string) {
+	r.git("checkout", "-q", "-b", branch, "main")
+	r.commit(branch+"-1", "one")
+	r.commit(branch+"-2", "two")
+	r.git("checkout", "-q", "main")
+}
+
+func TestGit(t *testing.T) {
+	r := newRepo(t)
+	for _, b := range []string{"ancestor", "rebased", "squashed", "half", "open"} {
+		r.on(b)
+	}
+	r.git("merge", "-q", "--no-ff", "-m", "merge", "ancestor")
+	r.git("cherry-pick", "rebased~1", "rebased")
+	r.git("merge", "-q", "--squash", "squashed")
+	r.git("commit", "-q", "-m", "squash")
+	r.git("cherry-pick", "half~1")
+	r.commit("b", "later")
+	r.git("tag", "v1")
+	r.git("update-ref", "refs/remotes/origin/theirs", "main")
+	r.git("pack-refs", "--all")
+	g := gather.New(gather.Config{Dir: r.dir})
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchExists("main"), guard.BranchExists("refs/remotes/origin/theirs"), guard.BranchNotExists("mai"), guard.BranchNotExists("v1"),
+			guard.BranchMerged("ancestor", "main"), guard.BranchMerged("rebased", "main"), guard.BranchMerged("squashed", "main"), guard.BranchMerged("main", "main")},
+		guard.Failed: {guard.BranchExists("none"), guard.BranchExists("origin/theirs"), guard.BranchNotExists("main"), guard.BranchMerged("open", "main"), guard.BranchMerged("half", "main")},
+		guard.Error:  {guard.BranchMerged("gone", "main"), guard.BranchMerged("main", "gone")},
+	})
+}
+
+// Text that tries to become an option, another revision or a path is no branch.
+func TestGit_BadNames(t *testing.T) {
+	r := newRepo(t)
+	evil := filepath.Join(r.dir, "evil")
+	g := gather.New(gather.Config{Dir: r.dir})
+	for _, name := range []string{
+		"--help", "-d", "--upload-pack=touch " + evil, "--output=" + evil, "main~1", "main^", "main:a", "@{-1}", "a..main", "main evil", "a/../b", ".hidden",
+		"a/.b", "x.lock", "a//b", "a/", "*", "[a]", "refs/", "a\\b", "$(touch " + evil + ")", "`touch " + evil + "`",
+	} {
+		for _, c := range []guard.Condition{guard.BranchExists(name), guard.BranchMerged(name, "main"), guard.BranchMerged("main", name)} {
+			if res := g.Evaluate(t.Context(), &c); res.Outcome == guard.Passed || res.Outcome == guard.NeedsInput {
+				t.Errorf("%q: %s", name, res)
+			}
+		}
+	}
+	if _, err := os.Stat(evil); err == nil {
+		t.Error("a name was run")
+	}
+}
+
+// A repository that is missing is an error; one that is locked by another git is read all
+// the same; what its configuration wants to run is not run.
+func TestGit_BadRepositories(t *testing.T) {
+	bare := gather.New(gather.Config{Dir: t.TempDir()})
+	gone := gather.New(gather.Config{Dir: filepath.Join(t.TempDir(), "gone")})
+	for _, g := range []*gather.Gatherer{bare, gone} {
+		outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Error: {guard.BranchExists("main"), guard.BranchMerged("a", "main")}})
+	}
+	r := newRepo(t)
+	r.on("open")
+	evil := filepath.Join(r.dir, "evil")
+	r.git("config", "diff.external", "touch "+evil)
+	r.git("config", "core.fsmonitor", "touch "+evil)
+	ok(t, os.WriteFile(filepath.Join(r.dir, ".git", "index.lock"), nil, 0o644))
+	ok(t, os.WriteFile(filepath.Join(r.dir, ".git", "packed-refs.lock"), nil, 0o644))
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchExists("main")}, guard.Failed: {guard.BranchMerged("open", "main")},
+	})
+	if _, err := os.Stat(evil); err == nil {
+		t.Error("a program of the repository's configuration was run")
+	}
+}
+
+// Many branches and commits take bounded time.
+func TestGit_Huge(t *testing.T) {
+	r := newRepo(t)
+	r.on("open")
+	var b strings.Builder
+	hash := r.git("rev-parse", "main")
+	for i := range 20000 {
+		b.WriteString("create refs/heads/many/" + strings.Repeat("x", i%50) + "/" + time.Duration(i).String() + " " + hash + "\n")
+	}
+	cmd := exec.Command("git", "update-ref", "--stdin")
+	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader(strings.ReplaceAll(b.String(), "//", "/o/"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchExists("main")}, guard.Failed: {guard.BranchMerged("open", "main")},
+	})
+}
+
+// A merge wakes what waits for it.
+func TestGit_Wakes(t *testing.T) {
+	r := newRepo(t)
+	r.on("b")
+	g := gather.New(gather.Config{Git: &gather.Git{Dir: r.dir, Every: 20 * time.Millisecond}})
+	c := guard.BranchMerged("b", "main")
+	merged := false
+	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) {
+		if !merged {
+			merged = true
+			r.git("merge", "-q", "b")
+		}
+	}})
+	ok(t, err)
+}

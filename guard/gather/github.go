@@ -1,0 +1,270 @@
+package gather
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// GitHub reads issues by the REST interface of GitHub, or of a server that speaks it. An
+// issue is "12" or "owner/repo#12"; a filter has milestone:, label:, assignee: and repo:.
+// Pull requests are no issues.
+//
+// What was read before is asked for by its ETag: an answer that has not changed costs
+// nothing of the quota. After a refusal (403, 429) nothing is asked until the server
+// wants to be asked again.
+type GitHub struct {
+	// URL is the base; default https://api.github.com.
+	URL string
+	// Repo is owner/name, for issues and filters that name none.
+	Repo string
+	// Token goes into the header Authorization; empty: none.
+	Token string
+	// Client is the HTTP client; default one of its own.
+	Client *http.Client
+	// Every is how often it is asked while somebody waits; default 1 min.
+	Every time.Duration
+
+	mu    sync.Mutex
+	known map[string]page // by URL
+	until time.Time       // nothing is asked before
+	why   string
+}
+
+// page is an answer that is kept for its ETag.
+type page struct {
+	etag string
+	body []byte
+}
+
+const (
+	maxPages    = 50
+	perPage     = 100
+	maxBody     = 8 << 20
+	maxKnown    = 200
+	defaultWait = time.Minute
+	longestWait = time.Hour
+)
+
+// Find asks the server.
+func (s *GitHub) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
+		f := guard.Fact{From: s.base()}
+		if in.Source == guard.SourceIssues {
+			want, err := parseFilter(in.Name)
+			if err != nil {
+				return f, err
+			}
+			return f, s.count(ctx, &want, &f)
+		}
+		return f, s.status(ctx, in.Name, &f)
+	})
+}
+
+// Follow asks every so often.
+func (s *GitHub) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
+	poll(ctx, orElse(s.Every, time.Minute), wanted, changed)
+}
+
+func (s *GitHub) base() string {
+	return strings.TrimSuffix(cmp.Or(s.URL, "https://api.github.com"), "/")
+}
+
+var (
+	repoForm  = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*$`)
+	issueForm = regexp.MustCompile(`^([^#]*#)?([0-9]{1,12})$`)
+)
+
+func (s *GitHub) repo(name string) (string, error) {
+	name = cmp.Or(name, s.Repo)
+	if !repoForm.MatchString(name) {
+		return "", fmt.Errorf("%q is no repository: give owner/name", name)
+	}
+	return s.base() + "/repos/" + name, nil
+}
+
+// remote is an issue as the server tells it.
+type remote struct {
+	Number    int64
+	State     string
+	Milestone *struct{ Title string }
+	Labels    []struct{ Name string }
+	Assignees []struct{ Login string }
+	Pull      json.RawMessage `json:"pull_request"`
+}
+
+func (r *remote) issue() Issue {
+	i := Issue{ID: strconv.FormatInt(r.Number, 10), Status: r.State}
+	if r.Milestone != nil {
+		i.Milestone = r.Milestone.Title
+	}
+	for _, l := range r.Labels {
+		i.Labels = append(i.Labels, l.Name)
+	}
+	for _, a := range r.Assignees {
+		i.Assignees = append(i.Assignees, a.Login)
+	}
+	return i
+}
+
+func (s *GitHub) status(ctx context.Context, name string, f *guard.Fact) error {
+	m := issueForm.FindStringSubmatch(name)
+	if m == nil {
+		return fmt.Errorf("%q is no issue: give its number, or owner/repo#number", name)
+	}
+	repo, err := s.repo(strings.TrimSuffix(m[1], "#"))
+	if err != nil {
+		return err
+	}
+	var got remote
+	if err := s.get(ctx, repo+"/issues/"+m[2], &got); err != nil {
+		return err
+	}
+	if got.State == "" {
+		return fmt.Errorf("%s: the answer is no issue", s.base())
+	}
+	f.Is, f.Text = true, got.State
+	return nil
+}
+
+// count counts the issues of a filter, page by page.
+func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
+	repo, err := s.repo(want.repo)
+	if err != nil {
+		return err
+	}
+	q := url.Values{"state": {"all"}, "per_page": {strconv.Itoa(perPage)}, "sort": {"created"}, "direction": {"asc"}}
+	if len(want.labels) > 0 {
+		q.Set("labels", strings.Join(want.labels, ","))
+	}
+	if want.assignee != "" {
+		q.Set("assignee", want.assignee)
+	}
+	for n := 1; n <= maxPages; n++ {
+		q.Set("page", strconv.Itoa(n))
+		var got []remote
+		if err := s.get(ctx, repo+"/issues?"+q.Encode(), &got); err != nil {
+			return err
+		}
+		var list []Issue
+		for i := range got {
+			if len(got[i].Pull) == 0 || string(got[i].Pull) == "null" {
+				list = append(list, got[i].issue())
+			}
+		}
+		if want.count(list, f); len(got) < perPage {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: the filter has more than %d issues: narrow it by a label", s.base(), maxPages*perPage)
+}
+
+// get reads one answer.
+func (s *GitHub) get(ctx context.Context, address string, into any) error {
+	before, err := s.before(address)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/vnd.github+json")
+	if s.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+	if before.etag != "" {
+		req.Header.Set("If-None-Match", before.etag)
+	}
+	res, err := s.client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := s.body(res, address, before)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s: the answer is not the JSON of GitHub: %w", s.base(), err)
+	}
+	return nil
+}
+
+func (s *GitHub) client() *http.Client {
+	if s.Client != nil {
+		return s.Client
+	}
+	return http.DefaultClient
+}
+
+// before is what is known of an address; an error: the server wants to be left alone.
+func (s *GitHub) before(address string) (page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := time.Until(s.until); left > 0 {
+		return page{}, fmt.Errorf("%s; it is asked again in %s", s.why, left.Round(time.Second))
+	}
+	return s.known[address], nil
+}
+
+func (s *GitHub) body(res *http.Response, address string, before page) ([]byte, error) {
+	switch res.StatusCode {
+	case http.StatusNotModified:
+		if before.etag != "" {
+			return before.body, nil
+		}
+	case http.StatusOK:
+		b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+		if err == nil && len(b) > maxBody {
+			err = fmt.Errorf("%s: the answer has more than %d MiB", s.base(), maxBody>>20)
+		}
+		if err == nil {
+			s.keep(address, page{res.Header.Get("ETag"), b})
+		}
+		return b, err
+	case http.StatusForbidden, http.StatusTooManyRequests:
+		return nil, s.leaveAlone(res)
+	case http.StatusNotFound, http.StatusUnauthorized:
+		return nil, fmt.Errorf("%s: %s: it is not there, or the token may not see it", address, res.Status)
+	}
+	return nil, fmt.Errorf("%s: %s", address, res.Status)
+}
+
+func (s *GitHub) keep(address string, p page) {
+	if p.etag == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || len(s.known) >= maxKnown {
+		s.known = map[string]page{}
+	}
+	s.known[address] = p
+}
+
+// leaveAlone notes when to ask again.
+func (s *GitHub) leaveAlone(res *http.Response) error {
+	wait := defaultWait
+	if n, err := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 32); err == nil && n >= 0 {
+		wait = time.Duration(n) * time.Second
+	} else if at, err := strconv.ParseInt(res.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && res.Header.Get("X-RateLimit-Remaining") == "0" {
+		wait = time.Until(time.Unix(at, 0))
+	}
+	wait = min(max(wait, time.Second), longestWait)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until, s.why = time.Now().Add(wait), fmt.Sprintf("%s refused with %s", s.base(), res.Status)
+	return fmt.Errorf("%s; it is asked again in %s", s.why, wait.Round(time.Second))
+}

@@ -1,0 +1,162 @@
+package gather
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// Issue is one issue of a tracker.
+type Issue struct {
+	ID string `json:"id"`
+	// Status is open or closed, or what else the tracker says. Every status but closed,
+	// done and completed counts as open.
+	Status    string   `json:"status"`
+	Milestone string   `json:"milestone,omitempty"`
+	Labels    []string `json:"labels,omitempty"`
+	Assignees []string `json:"assignees,omitempty"`
+}
+
+func (i *Issue) open() bool {
+	return !slices.Contains([]string{"closed", "done", "completed"}, strings.ToLower(i.Status))
+}
+
+// filter is what issues_complete asks for: words such as milestone:v2 label:bug, all of
+// which have to match. Quote a value with blanks: milestone:"spring 26".
+type filter struct {
+	milestone string
+	labels    []string
+	assignee  string
+	repo      string
+}
+
+func parseFilter(text string) (f filter, err error) {
+	words, err := words(text)
+	if err != nil {
+		return f, err
+	}
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, ":")
+		if value == "" {
+			return f, fmt.Errorf("the filter %q: %q is not key:value", text, w)
+		}
+		switch key {
+		case "milestone":
+			f.milestone = value
+		case "label":
+			f.labels = append(f.labels, value)
+		case "assignee":
+			f.assignee = value
+		case "repo":
+			f.repo = value
+		default:
+			return f, fmt.Errorf("the filter %q: %q is none of milestone, label, assignee, repo", text, key)
+		}
+	}
+	return f, nil
+}
+
+// words parts a text at blanks outside of double quotes.
+func words(text string) (list []string, err error) {
+	quoted := false
+	var word strings.Builder
+	for _, r := range text + " " {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case r == ' ' && !quoted:
+			if word.Len() > 0 {
+				list = append(list, word.String())
+			}
+			word.Reset()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	if quoted {
+		return nil, fmt.Errorf("the filter %q: a quote has no end", text)
+	}
+	return list, nil
+}
+
+func (f *filter) match(i *Issue) bool {
+	for _, l := range f.labels {
+		if !slices.Contains(i.Labels, l) {
+			return false
+		}
+	}
+	return (f.milestone == "" || f.milestone == i.Milestone) && (f.assignee == "" || slices.Contains(i.Assignees, f.assignee))
+}
+
+// complete counts the issues of a filter.
+func (f *filter) count(list []Issue, into *guard.Fact) {
+	for i := range list {
+		if !f.match(&list[i]) {
+			continue
+		}
+		if into.Total++; list[i].open() {
+			into.Number++
+		}
+	}
+}
+
+// IssueFile is a tracker in a JSON file: a list of [Issue].
+type IssueFile struct {
+	Path string
+	// Every is how often the file is looked at while somebody waits; default 1 s.
+	Every time.Duration
+}
+
+// maxIssueFile bounds the file.
+const maxIssueFile = 16 << 20
+
+// Find reads the file.
+func (s *IssueFile) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	list, err := s.read()
+	return each(ctx, inputs, func(_ context.Context, in guard.Input) (guard.Fact, error) {
+		f := guard.Fact{From: s.Path}
+		switch {
+		case err != nil:
+			return f, err
+		case in.Source == guard.SourceIssues:
+			want, err := parseFilter(in.Name)
+			want.count(list, &f)
+			return f, err
+		}
+		i := slices.IndexFunc(list, func(i Issue) bool { return i.ID == in.Name })
+		if i < 0 {
+			return f, fmt.Errorf("%s has no issue %q", s.Path, in.Name)
+		}
+		f.Is, f.Text = true, list[i].Status
+		return f, nil
+	})
+}
+
+func (s *IssueFile) read() (list []Issue, err error) {
+	info, err := os.Stat(s.Path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxIssueFile {
+		return nil, fmt.Errorf("%s is no file of at most %d MiB", s.Path, maxIssueFile>>20)
+	}
+	b, err := os.ReadFile(s.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("%s is no list of issues: %w", s.Path, err)
+	}
+	return list, nil
+}
+
+// Follow looks every so often.
+func (s *IssueFile) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
+	poll(ctx, orElse(s.Every, time.Second), wanted, changed)
+}

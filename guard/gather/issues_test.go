@@ -1,0 +1,162 @@
+package gather_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+)
+
+func TestIssueFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "issues.json")
+	write := func(text string) { ok(t, os.WriteFile(path, []byte(text), 0o644)) }
+	write(`[{"id":"1","status":"closed","milestone":"v2","labels":["bug","ui"]},{"id":"2","status":"open","milestone":"v3","assignees":["ann"]},{"id":"3","status":"done","milestone":"spring 26"}]`)
+	g := gather.New(gather.Config{Issues: &gather.IssueFile{Path: path, Every: 10 * time.Millisecond}})
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.IssuesComplete("milestone:v2"), guard.IssuesComplete("label:bug label:ui"), guard.IssuesComplete(`milestone:"spring 26"`), guard.IssueStatus("1", "closed"), guard.IssueStatus("2", "open")},
+		guard.Failed: {guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("assignee:ann"), guard.IssuesComplete("milestone:none"), guard.IssueStatus("1", "open")},
+		guard.Error:  {guard.IssueStatus("9", "open"), guard.IssuesComplete("mile:v2"), guard.IssuesComplete("v2"), guard.IssuesComplete(`milestone:"v2`)},
+	})
+	c := guard.IssuesComplete("milestone:v3")
+	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { write(`[{"id":"2","status":"Closed","milestone":"v3"}]`) }})
+	ok(t, err)
+	for _, bad := range []string{"", "{", `{"id":1}`, `[{"id":1}]`} {
+		write(bad)
+		outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Error: {guard.IssuesComplete("milestone:v2"), guard.IssueStatus("1", "open")}})
+	}
+	ok(t, os.Remove(path))
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Error: {guard.IssuesComplete("milestone:v2")}})
+}
+
+// gitHub is a server that speaks like GitHub.
+func gitHub(t *testing.T, h http.HandlerFunc) (*gather.Gatherer, *atomic.Int64) {
+	n := &atomic.Int64{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); h(w, r) }))
+	t.Cleanup(srv.Close)
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	return gather.New(gather.Config{Issues: &gather.GitHub{URL: srv.URL + "/", Repo: "acme/app", Token: "t0ken", Client: client}, Timeout: time.Second}), n
+}
+
+func TestGitHub(t *testing.T) {
+	g, asked := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		tag := `"` + r.URL.String() + `"`
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("Authorization") != "Bearer t0ken" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		switch r.URL.Path {
+		case "/repos/acme/app/issues/12", "/repos/other/x/issues/3":
+			fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+		case "/repos/acme/app/issues":
+			list := []map[string]any{}
+			for i := range 100 {
+				if r.URL.Query().Get("page") == "2" && i > 3 {
+					break
+				}
+				list = append(list, map[string]any{"number": i, "state": "closed", "milestone": map[string]any{"title": "v2"}, "labels": []any{map[string]any{"name": "bug"}}})
+			}
+			if r.URL.Query().Get("labels") == "open" {
+				list = []map[string]any{{"number": 1, "state": "open", "labels": []any{map[string]any{"name": "open"}}}}
+			}
+			if r.URL.Query().Get("labels") == "pulls" {
+				list = []map[string]any{{"number": 1, "state": "open", "labels": []any{map[string]any{"name": "pulls"}}, "pull_request": map[string]any{"url": "x"}}}
+			}
+			_ = json.NewEncoder(w).Encode(list)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	for range 2 {
+		outcomes(t, g, map[guard.Outcome][]guard.Condition{
+			guard.Passed: {guard.IssueStatus("12", "closed"), guard.IssueStatus("#12", "closed"), guard.IssueStatus("other/x#3", "closed"), guard.IssuesComplete("milestone:v2 label:bug")},
+			guard.Failed: {guard.IssueStatus("12", "open"), guard.IssuesComplete("label:open"), guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("label:pulls")},
+			guard.Error: {guard.IssueStatus("13", "open"), guard.IssueStatus("x", "open"), guard.IssueStatus("a/b/c#1", "open"), guard.IssueStatus("../x#1", "open"), guard.IssueStatus("acme12", "open"),
+				guard.IssuesComplete("repo:../../user milestone:v2"), guard.IssuesComplete("repo:none/x")},
+		})
+	}
+	c := guard.IssuesComplete("milestone:v2 label:bug")
+	if r := g.Evaluate(t.Context(), &c); r.Reasons[0].Got != "0 of 104 open" {
+		t.Errorf("got %q", r.Reasons[0].Got)
+	}
+	if asked.Load() == 0 {
+		t.Error("nobody was asked")
+	}
+}
+
+// What a server can answer besides: each is a reason, within the time.
+func TestGitHub_Trouble(t *testing.T) {
+	for name, tt := range map[string]struct {
+		h    http.HandlerFunc
+		want string
+	}{
+		"403":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "30"); w.WriteHeader(403) }, "asked again in 30s"},
+		"429":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, "asked again in 1m0s"},
+		"404":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "it is not there"},
+		"500":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500"},
+		"304":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, "304"},
+		"garbage":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "not the JSON"},
+		"no issue":  {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }, ""},
+		"huge":      {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%s", strings.Repeat(" ", 9<<20)) }, "more than 8 MiB"},
+		"slow":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) }, "redirects"},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "issues/") {
+				w.WriteHeader(500)
+			}
+			fmt.Fprintf(w, "[%s{\"state\":\"closed\"}]", strings.Repeat(`{"state":"closed"},`, 99))
+		}, "more than 5000 issues"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, asked := gitHub(t, tt.h)
+			all := guard.IssuesComplete("label:x")
+			one := guard.IssueStatus("1", "open")
+			r1, n := g.Evaluate(t.Context(), &all), asked.Load()
+			r2 := g.Evaluate(t.Context(), &one)
+			if r1.Outcome != guard.Error || !strings.Contains(r1.Reasons[0].Got, tt.want) || r2.Outcome != guard.Error {
+				t.Errorf("%s, %s", r1, r2)
+			}
+			if (name == "403" || name == "429") && asked.Load() != n {
+				t.Error("a server that refused was asked again")
+			}
+		})
+	}
+}
+
+// An answer that has not changed is not sent again.
+func TestGitHub_ETag(t *testing.T) {
+	var fresh, old atomic.Int64
+	g, _ := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") == `"1"` {
+			old.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fresh.Add(1)
+		w.Header().Set("ETag", `"1"`)
+		fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+	})
+	c := guard.IssueStatus("12", "closed")
+	for range 3 {
+		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Passed {
+			t.Fatal(r)
+		}
+	}
+	if fresh.Load() != 1 || old.Load() != 2 {
+		t.Errorf("%d fresh answers and %d by their ETag", fresh.Load(), old.Load())
+	}
+}

@@ -1,0 +1,92 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// process is a program that is run for an answer.
+type process struct {
+	argv []string
+	dir  string
+	env  []string // the whole environment
+	in   string   // its standard input
+	// most bounds what is kept of its output; the rest of a longer one is dropped at
+	// the front.
+	most int
+}
+
+// answer is how it ended.
+type answer struct {
+	code   int
+	out    string // standard output, its end if there was more
+	errOut string
+}
+
+// run runs it until ctx ends, and ends its whole process group then. What it left behind
+// in the background does not keep the answer waiting.
+func (p *process) run(ctx context.Context) (a answer, err error) {
+	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	if p.in != "" {
+		cmd.Stdin = strings.NewReader(p.in)
+	}
+	out, errOut := &tail{most: p.most}, &tail{most: p.most}
+	cmd.Stdout, cmd.Stderr = out, errOut
+	group(cmd)
+	cmd.WaitDelay = 500 * time.Millisecond
+	err = cmd.Run()
+	endGroup(cmd)
+	a = answer{out: out.String(), errOut: errOut.String()}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return a, fmt.Errorf("%s did not end in time and was ended", p.argv[0])
+	case errors.As(err, &exit):
+		if a.code = exit.ExitCode(); a.code < 0 {
+			return a, fmt.Errorf("%s: %s", p.argv[0], exit)
+		}
+		return a, nil
+	case errors.Is(err, exec.ErrWaitDelay): // it ended well, and left something in the background
+		return a, nil
+	}
+	return a, err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	most int
+	b    []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.b = append(t.b, b...); len(t.b) > 2*t.most {
+		t.b = append([]byte(nil), t.b[len(t.b)-t.most:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(t.b[max(0, len(t.b)-t.most):]), "�")
+}
+
+// lastLine is the last line that says something, for reasons.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
+	const most = 200
+	if len(line) > most {
+		line = "…" + strings.ToValidUTF8(line[len(line)-most:], "")
+	}
+	return line
+}

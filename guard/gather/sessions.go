@@ -1,0 +1,122 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// Sessions tell whether a tmux session or a process is there. The name says which:
+//
+//	build, tmux:build    the tmux session with exactly that name
+//	pid:1234@567890      the process that has the pid and started at that tick, the 22nd
+//	                     field of /proc/1234/stat; without @ any process that has the pid
+//	pidfile:run/web.pid  the process whose pid the file has. One that began after the
+//	                     file was written has got the pid of another and does not count
+//
+// Processes need Linux. One that has ended and was not waited for yet is not there.
+type Sessions struct {
+	// Dir is where relative paths of pid files begin.
+	Dir string
+	// Tmux is the program; default tmux. Socket is its -S; empty: its default.
+	Tmux, Socket string
+	// Every is how often sessions are looked at while somebody waits; default 1 s.
+	Every time.Duration
+}
+
+// Find looks for the sessions.
+func (s *Sessions) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
+		kind, name, ok := strings.Cut(in.Name, ":")
+		switch {
+		case ok && kind == "pid":
+			return s.process(name)
+		case ok && kind == "pidfile":
+			return s.pidFile(name)
+		case ok && kind == "tmux":
+			return s.tmux(ctx, name)
+		}
+		return s.tmux(ctx, in.Name)
+	})
+}
+
+// Follow looks every so often.
+func (s *Sessions) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
+	poll(ctx, orElse(s.Every, time.Second), wanted, changed)
+}
+
+func (s *Sessions) tmux(ctx context.Context, name string) (guard.Fact, error) {
+	f := guard.Fact{From: "tmux"}
+	if name == "" || strings.ContainsAny(name, ":.*?[") {
+		return f, fmt.Errorf("%q is no name of a tmux session", name)
+	}
+	argv := []string{orText(s.Tmux, "tmux")}
+	if s.Socket != "" {
+		argv = append(argv, "-S", s.Socket)
+	}
+	env := plainEnv()
+	if v, ok := os.LookupEnv("TMUX_TMPDIR"); ok {
+		env = append(env, "TMUX_TMPDIR="+v)
+	}
+	p := process{argv: append(argv, "has-session", "-t", "="+name), env: env, most: 4096}
+	a, err := p.run(ctx)
+	if err == nil && a.code > 1 {
+		err = fmt.Errorf("tmux: exit code %d: %s", a.code, lastLine(a.errOut))
+	}
+	f.Is = err == nil && a.code == 0
+	return f, err
+}
+
+func (s *Sessions) process(name string) (guard.Fact, error) {
+	number, tick, dated := strings.Cut(name, "@")
+	pid, err1 := strconv.ParseUint(number, 10, 31)
+	var start uint64
+	var err2 error
+	if dated {
+		start, err2 = strconv.ParseUint(tick, 10, 64)
+	}
+	if err := errors.Join(err1, err2); err != nil || pid == 0 {
+		return guard.Fact{}, fmt.Errorf("%q is no pid, or pid@start", name)
+	}
+	p, err := processOf(int(pid))
+	return guard.Fact{Is: p.alive && (!dated || p.start == start), From: fmt.Sprintf("process %d", pid)}, err
+}
+
+func (s *Sessions) pidFile(name string) (guard.Fact, error) {
+	path := under(s.Dir, name)
+	f := guard.Fact{From: path}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > 4096 {
+		return f, fmt.Errorf("%s is no pid file", path)
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	number, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	pid, err := strconv.ParseUint(strings.TrimSpace(number), 10, 31)
+	if err != nil || pid == 0 {
+		return f, fmt.Errorf("%s has no pid in its first line", path)
+	}
+	p, err := processOf(int(pid))
+	const tick = 2 * time.Second // clocks of files and of processes are coarse
+	f.Is = p.alive && !p.began.After(info.ModTime().Add(tick))
+	f.Since = p.began
+	return f, err
+}

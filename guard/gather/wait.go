@@ -1,0 +1,145 @@
+package gather
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// WaitOptions are those of [Gatherer.Wait].
+type WaitOptions struct {
+	// Recheck is how often everything is looked at anew, whatever was told; default 30 s,
+	// give or take a tenth.
+	Recheck time.Duration
+	// Events wake besides the inputs.
+	Events []Pattern
+	// Told has every result, the first and those that differ from the one before. It
+	// must not block.
+	Told func(guard.Result)
+}
+
+// Wait returns when the condition has passed, or with the error of ctx and the last
+// result. It is woken by what the inputs tell and by the instants of time windows, and
+// looks only at the inputs that may have changed. What is true then may not be true any
+// more when the caller acts: what has to stay true has to be held.
+func (g *Gatherer) Wait(ctx context.Context, c *guard.Condition, o WaitOptions) (guard.Result, error) {
+	if err := c.Check(); err != nil {
+		return guard.Result{Outcome: guard.Error}, err
+	}
+	w := g.newWaiting(c, &o)
+	defer g.Subscribe(Interest{Inputs: w.inputs, Events: o.Events, Changed: w.changed})()
+	for {
+		r := w.look(ctx)
+		if r.Outcome == guard.Passed || ctx.Err() != nil {
+			return r, passedOr(ctx, r)
+		}
+		w.pause(ctx)
+	}
+}
+
+func passedOr(ctx context.Context, r guard.Result) error {
+	if r.Outcome == guard.Passed {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// waiting is one wait.
+type waiting struct {
+	g      *Gatherer
+	c      *guard.Condition
+	told   func(guard.Result)
+	inputs []guard.Input
+	facts  guard.Inputs
+	last   string
+
+	recheck time.Duration
+	again   time.Time // of the next re-check, by the monotonic clock
+	wake    chan struct{}
+	mu      sync.Mutex
+	dirty   map[guard.Input]bool
+}
+
+func (g *Gatherer) newWaiting(c *guard.Condition, o *WaitOptions) *waiting {
+	w := &waiting{g: g, c: c, told: o.Told, inputs: c.RequiredInputs(), facts: guard.Inputs{}, recheck: o.Recheck, wake: make(chan struct{}, 1)}
+	if w.recheck <= 0 {
+		w.recheck = 30 * time.Second
+	}
+	w.all()
+	return w
+}
+
+// changed notes what to look at; no input at all: everything.
+func (w *waiting) changed(inputs ...guard.Input) {
+	if len(inputs) == 0 {
+		inputs = w.inputs
+	}
+	w.mu.Lock()
+	for _, in := range inputs {
+		w.dirty[in] = true
+	}
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// all marks everything, for a re-check.
+func (w *waiting) all() {
+	w.again = time.Now().Add(w.recheck - w.recheck/10 + rand.N(w.recheck/5+1))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty = map[guard.Input]bool{}
+	for _, in := range w.inputs {
+		w.dirty[in] = true
+	}
+}
+
+// look finds out what may have changed, and decides.
+func (w *waiting) look(ctx context.Context) guard.Result {
+	w.mu.Lock()
+	var list []guard.Input
+	for in := range w.dirty {
+		list = append(list, in)
+	}
+	clear(w.dirty)
+	w.mu.Unlock()
+	found := w.g.Gather(ctx, list)
+	if ctx.Err() != nil && len(w.facts) > 0 {
+		return w.c.Explain(w.facts) // what was known before the end
+	}
+	for _, in := range list {
+		delete(w.facts, in)
+	}
+	for in, f := range found {
+		w.facts[in] = f
+	}
+	r := w.c.Explain(w.facts)
+	if text := r.String(); w.told != nil && text != w.last {
+		w.last = text
+		w.told(r)
+	}
+	return r
+}
+
+// pause returns when there is something to look at.
+func (w *waiting) pause(ctx context.Context) {
+	var window <-chan time.Time
+	now := w.g.now()
+	next := w.c.NextChange(now)
+	if !next.IsZero() {
+		window = time.After(next.Sub(now))
+	}
+	select {
+	case <-ctx.Done():
+	case <-w.wake:
+	case <-window:
+		w.changed(guard.Input{Source: guard.SourceClock})
+	case <-time.After(time.Until(w.again)):
+		w.all()
+	}
+}
