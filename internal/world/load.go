@@ -16,7 +16,7 @@ func (w *World) load() {
 	for i := range uint64(3 + rng.IntN(4)) {
 		p := w.party(i)
 		w.clients.Go(p.run)
-		if i < 2 { // one by the Go API and one by gRPC
+		if i < 3 { // one by the Go API, one by gRPC and one by REST
 			w.watch(firstWatcher+i, 1+rng.IntN(4))
 		}
 	}
@@ -48,7 +48,7 @@ func (w *World) watch(id uint64, times int) {
 			switch x := p.speaker.(type) {
 			case *gopher:
 				k.watchGo(x.s)
-			case *plain:
+			case follower:
 				k.watchPlain(x)
 			}
 		})

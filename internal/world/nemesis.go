@@ -26,7 +26,7 @@ func between(rng *rand.Rand, a, b time.Duration) time.Duration {
 
 func (w *World) bad(rng *rand.Rand) {
 	n := w.nodes[rng.IntN(len(w.nodes))]
-	switch rng.IntN(19) {
+	switch rng.IntN(20) {
 	case 0:
 		w.crash(rng, n)
 	case 1:
@@ -80,7 +80,24 @@ func (w *World) bad(rng *rand.Rand) {
 			later := between(rng, 0, time.Second)
 			w.ending.Go(func() { w.backUp(l, later) })
 		}
+	case 19:
+		w.transferLead(rng)
 	}
+}
+
+// transferLead has the leader hand over to some node, which may be itself or gone.
+func (w *World) transferLead(rng *rand.Rand) {
+	l := w.leader()
+	if l == nil {
+		return
+	}
+	w.count("fault leadership handed over")
+	to := w.nodes[rng.IntN(len(w.nodes))].id
+	w.ending.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), healthy)
+		defer cancel()
+		_ = l.srv.Transfer(ctx, to) // it may fail
+	})
 }
 
 // deafen cuts the way to the leader, so long that the others may elect another, take

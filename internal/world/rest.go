@@ -56,8 +56,17 @@ func (x *rester) post(ctx context.Context, method, path string, in body, key str
 	if err != nil {
 		return nil, &driver.Error{Kind: driver.ErrUnavailable, Err: err}
 	}
+	out, err := answerOf(resp)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return out, err
+	}
+	return nil, failure(out)
+}
+
+// answerOf reads an answer to its end.
+func answerOf(resp *http.Response) (body, error) {
 	defer resp.Body.Close()
-	data, err = io.ReadAll(resp.Body)
+	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, &driver.Error{Kind: driver.ErrUnavailable, Err: err}
 	}
@@ -67,10 +76,16 @@ func (x *rester) post(ctx context.Context, method, path string, in body, key str
 	if err := d.Decode(&out); err != nil {
 		return nil, &driver.Error{Kind: driver.ErrUnavailable, Err: err}
 	}
-	if resp.StatusCode == http.StatusOK {
-		return out, nil
+	return out, nil
+}
+
+// refusal is the error that an answer tells.
+func refusal(resp *http.Response) error {
+	out, err := answerOf(resp)
+	if err != nil {
+		return err
 	}
-	return nil, failure(out)
+	return failure(out)
 }
 
 // failure is an error as REST tells it.

@@ -155,9 +155,16 @@ func (k *worker) watchOnce(s *holdfast.Space, prefix string, from holdfast.Revis
 	return from
 }
 
-// watchPlain watches by gRPC. Its client goes on by itself where a stream broke: from
-// the revision of the last event, of which it skips what it has seen.
-func (k *worker) watchPlain(p *plain) {
+// follower is a protocol that can watch.
+type follower interface {
+	// follow begins a watch from a revision, or from now on if that is 0, and returns
+	// what waits for the next message.
+	follow(ctx context.Context, prefix string, from uint64) (next func() (*pb.WatchResponse, error), err error)
+}
+
+// watchPlain watches by gRPC or REST. Its client goes on by itself where a stream broke:
+// from the revision of the last event, of which it skips what it has seen.
+func (k *worker) watchPlain(p follower) {
 	prefix := prefixes[k.rng.IntN(len(prefixes))]
 	x := k.w.spectate(fmt.Sprintf("%s, watching %q", k.party, prefix), prefix)
 	defer x.end()
@@ -175,7 +182,7 @@ type bookmark struct {
 }
 
 // stream is one stream of a plain watch.
-func (k *worker) stream(p *plain, x *spectator, prefix string, at bookmark) bookmark {
+func (k *worker) stream(p follower, x *spectator, prefix string, at bookmark) bookmark {
 	ctx, cancel := context.WithCancel(k.w.watching)
 	defer cancel()
 	if k.w.ctx.Err() == nil && k.chance(0.3) {
@@ -183,33 +190,48 @@ func (k *worker) stream(p *plain, x *spectator, prefix string, at bookmark) book
 	}
 	idle := time.AfterFunc(20*time.Second, cancel) // a stream from a node that was cut off is silent for ever
 	defer idle.Stop()
-	s, err := pb.NewWatchServiceClient(p.conn()).Watch(ctx, &pb.WatchRequest{Prefix: prefix, FromRevision: at.from})
+	next, err := p.follow(ctx, prefix, at.from)
 	for err == nil {
 		var m *pb.WatchResponse
-		if m, err = s.Recv(); err != nil {
-			break
-		}
-		idle.Reset(20 * time.Second)
-		if r := m.GetReadyRevision(); r != 0 && at.from == 0 {
-			x.goOn("ready", r)
-			at = bookmark{from: r}
-		}
-		if r := m.GetResyncRevision(); r != 0 {
-			x.goOn("resync", r)
-			at = bookmark{from: r}
-		}
-		for _, e := range wire.ToEvents(m.GetEvents()) {
-			p := watch.Position{Revision: uint64(e.Revision), Ordinal: e.Ordinal}
-			if at.seen == (watch.Position{}) || p.Compare(at.seen) > 0 {
-				x.sees(&e)
-				at = bookmark{p.Revision, p}
-			}
+		if m, err = next(); err == nil {
+			idle.Reset(20 * time.Second)
+			at = x.takes(m, at)
 		}
 	}
-	if errors.Is(wire.Error(err), driver.ErrCompacted) {
+	if errors.Is(err, driver.ErrCompacted) {
 		k.w.count("watch compacted")
 		x.end()
 		return bookmark{}
 	}
 	return at
+}
+
+// takes compares a message with the truth, and returns where the watch goes on if it
+// breaks.
+func (s *spectator) takes(m *pb.WatchResponse, at bookmark) bookmark {
+	if r := m.GetReadyRevision(); r != 0 && at.from == 0 {
+		s.goOn("ready", r)
+		at = bookmark{from: r}
+	}
+	if r := m.GetResyncRevision(); r != 0 {
+		s.goOn("resync", r)
+		at = bookmark{from: r}
+	}
+	for _, e := range wire.ToEvents(m.GetEvents()) {
+		p := watch.Position{Revision: uint64(e.Revision), Ordinal: e.Ordinal}
+		if at.seen == (watch.Position{}) || p.Compare(at.seen) > 0 {
+			s.sees(&e)
+			at = bookmark{p.Revision, p}
+		}
+	}
+	return at
+}
+
+// follow watches by gRPC.
+func (x *plain) follow(ctx context.Context, prefix string, from uint64) (func() (*pb.WatchResponse, error), error) {
+	s, err := pb.NewWatchServiceClient(x.conn()).Watch(ctx, &pb.WatchRequest{Prefix: prefix, FromRevision: from})
+	return func() (*pb.WatchResponse, error) {
+		m, err := s.Recv()
+		return m, wire.Error(err)
+	}, wire.Error(err)
 }

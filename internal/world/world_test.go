@@ -68,7 +68,7 @@ func covered(t *testing.T, r *world.Result) {
 const (
 	faults = "kill, power, stop, isolate, one-way cut, client cut, connections broken, deaf leader, lag, lost file, pause, slow disk, slow disk that lags, " +
 		"EIO at sync, EIO at read, EIO at write, EIO at open, EIO at create, EIO at rename, EIO at sync directory, delay, corrupt, power during a write, " +
-		"all at once, snapshot corrupted, snapshot broken off, snapshot delayed, snapshot meets another"
+		"all at once, snapshot corrupted, snapshot broken off, snapshot delayed, snapshot meets another, leadership handed over"
 	everywhere = "add, lock, try lock, read, try read, write, try write, semaphore, try semaphore, election, try election, release lock, release read, " +
 		"release write, release semaphore, release election, proclaim, upgrade, downgrade, put, set, compare and set, reserve, count down, wait for latch, arrive"
 )
