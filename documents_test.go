@@ -76,14 +76,14 @@ var words = map[string]struct{ better, rooms string }{
 	"wish":     {better: "request", rooms: "internal/node/gateway"},
 	"convoy":   {better: "batch"},
 	"rider":    {better: "batched call"},
-	"grip":     {better: "hold", rooms: "internal/world"},
+	"grip":     {better: "hold"},
 	"heir":     {better: "successor"},
 	"inherit":  {better: "successor", rooms: "examples/tour"}, // its standard streams
 	"mourning": {better: "grace"},
 	"knock":    {better: "enqueue"},
 	"bury":     {better: "end"},
 	"buried":   {better: "ended"},
-	"die":      {better: "end", rooms: "internal/world"},
+	"die":      {better: "end"},
 	"death":    {better: "end"},
 }
 

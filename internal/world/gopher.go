@@ -11,7 +11,7 @@ import (
 // limit is that of every semaphore.
 const limit = 3
 
-func (g *gopher) acquire(ctx context.Context, x want) (*grip, error) {
+func (g *gopher) acquire(ctx context.Context, x want) (*holding, error) {
 	switch x.kind {
 	case reader, writer:
 		return g.acquireRW(ctx, x)
@@ -22,12 +22,12 @@ func (g *gopher) acquire(ctx context.Context, x want) (*grip, error) {
 			do = m.TryAcquire
 		}
 		h, err := do(ctx, 1)
-		return gripOf(h), err
+		return holdingOf(h), err
 	case election:
 		return g.campaign(ctx, x)
 	}
 	h, err := acquireBy(ctx, g.s.Mutex(x.name, holdfast.MaxHold(time.Minute)), x.try)
-	return gripOf(h), err
+	return holdingOf(h), err
 }
 
 func acquireBy(ctx context.Context, m *holdfast.Mutex, try bool) (*holdfast.Hold, error) {
@@ -37,21 +37,21 @@ func acquireBy(ctx context.Context, m *holdfast.Mutex, try bool) (*holdfast.Hold
 	return m.Acquire(ctx)
 }
 
-func (g *gopher) acquireRW(ctx context.Context, x want) (*grip, error) {
+func (g *gopher) acquireRW(ctx context.Context, x want) (*holding, error) {
 	m := g.s.RWMutex(x.name)
 	if x.kind == reader {
 		h, err := acquireBy(ctx, m.Reader(), x.try)
-		r := gripOf(h)
+		r := holdingOf(h)
 		if r != nil {
-			r.upgrade = func(ctx context.Context) (*grip, error) {
+			r.upgrade = func(ctx context.Context) (*holding, error) {
 				w, err := m.Upgrade(ctx, h)
-				return gripOf(w), err
+				return holdingOf(w), err
 			}
 		}
 		return r, err
 	}
 	h, err := acquireBy(ctx, m.Writer(), x.try)
-	w := gripOf(h)
+	w := holdingOf(h)
 	if w != nil {
 		w.downgrade = func(ctx context.Context) error {
 			r, err := m.Downgrade(ctx, h)
@@ -64,7 +64,7 @@ func (g *gopher) acquireRW(ctx context.Context, x want) (*grip, error) {
 	return w, err
 }
 
-func (g *gopher) campaign(ctx context.Context, x want) (*grip, error) {
+func (g *gopher) campaign(ctx context.Context, x want) (*holding, error) {
 	e := g.s.Election(x.name)
 	do := e.Campaign
 	if x.try {
@@ -74,18 +74,18 @@ func (g *gopher) campaign(ctx context.Context, x want) (*grip, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := gripOf(l.Hold)
+	r := holdingOf(l.Hold)
 	r.proclaim = func(ctx context.Context, value string) error { return l.Proclaim(ctx, []byte(value)) }
 	r.handOver = l.HandOver
 	return r, nil
 }
 
-// gripOf is a hold of the Go API.
-func gripOf(h *holdfast.Hold) *grip {
+// holdingOf is a hold of the Go API.
+func holdingOf(h *holdfast.Hold) *holding {
 	if h == nil {
 		return nil
 	}
-	return &grip{
+	return &holding{
 		token: uint64(h.Token()),
 		holds: func() bool {
 			d, ok := h.Deadline()
@@ -134,7 +134,7 @@ func (k *worker) several(g *gopher) {
 	if c.answered(err) != done {
 		return
 	}
-	x := gripOf(h)
+	x := holdingOf(h)
 	beliefs := map[string]*belief{}
 	for _, name := range []string{a, b} {
 		beliefs[name] = &belief{owner: k.party.String(), token: uint64(h.TokenOf(name)), exclusive: true, holds: x.holds}

@@ -189,9 +189,9 @@ func (m *machine) disown(c *conn) {
 	delete(m.conns, c)
 }
 
-// die ends the machine's part in the network at once. With silence the others hear
+// unplug ends the machine's part in the network at once. With silence the others hear
 // of it only when the machine is started again, or after that time.
-func (m *machine) die(silence time.Duration) {
+func (m *machine) unplug(silence time.Duration) {
 	m.mu.Lock()
 	m.dead = true
 	conns, ports := m.conns, m.ports

@@ -162,7 +162,7 @@ func (n *node) start() (*life, error) {
 	host.Put(&cfg, h)
 	srv, err := server.New(cfg)
 	if err != nil {
-		l.m.die(0)
+		l.m.unplug(0)
 		n.disk = l.files.powerOff(n.rng, true)
 		return nil, err
 	}
@@ -220,14 +220,14 @@ func (l *life) wait() end {
 func (l *life) end(e end) *simdisk.Disk {
 	if e.kind == "stop" || e.kind == "over" {
 		l.close()
-		l.m.die(0)
+		l.m.unplug(0)
 		return l.files.powerOff(l.n.rng, true)
 	}
 	silence := time.Duration(0)
 	if e.kind == "power" {
 		silence = e.down
 	}
-	l.m.die(silence)
+	l.m.unplug(silence)
 	left := l.files.powerOff(l.n.rng, e.kind == "kill")
 	l.n.w.ending.Go(l.close)
 	return left

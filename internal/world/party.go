@@ -26,7 +26,7 @@ type speaker interface {
 	// add adds to a counter. A key, if there is one, makes a repeated call the same.
 	add(ctx context.Context, name string, amount int64, key string) (int64, error)
 	// acquire takes a hold of any kind.
-	acquire(ctx context.Context, x want) (*grip, error)
+	acquire(ctx context.Context, x want) (*holding, error)
 	// put writes a key, and set, swap and reserve do what their names say.
 	put(ctx context.Context, name, value, key string) error
 	set(ctx context.Context, name string, value int64) error
@@ -60,17 +60,17 @@ const (
 	election  kind = "election"
 )
 
-// grip is a hold.
-type grip struct {
+// holding is a hold.
+type holding struct {
 	token uint64
 	// holds reports whether the client may still act on it; it does not block.
 	holds func() bool
 	// release gives it back.
 	release func(ctx context.Context) error
 	// renew, upgrade, downgrade, proclaim, handOver and extend are nil where they make
-	// no sense. An upgrade is another grip, which takes the place of this one.
+	// no sense. An upgrade is another holding, which takes the place of this one.
 	renew     func(ctx context.Context) error
-	upgrade   func(ctx context.Context) (*grip, error)
+	upgrade   func(ctx context.Context) (*holding, error)
 	downgrade func(ctx context.Context) error
 	proclaim  func(ctx context.Context, value string) error
 	handOver  func(ctx context.Context, owner string) error

@@ -19,7 +19,7 @@ func (x *plain) terms(w want) *pb.Terms {
 	return t
 }
 
-func (x *plain) acquire(ctx context.Context, w want) (*grip, error) {
+func (x *plain) acquire(ctx context.Context, w want) (*holding, error) {
 	conn, t, asked := x.conn(), x.terms(w), time.Now()
 	var h *pb.Hold
 	var err error
@@ -51,12 +51,12 @@ func (x *plain) acquire(ctx context.Context, w want) (*grip, error) {
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	return x.grip(w, h, asked), nil
+	return x.holding(w, h, asked), nil
 }
 
-// grip is a hold with what can be done to it.
-func (x *plain) grip(w want, h *pb.Hold, asked time.Time) *grip {
-	g := &grip{token: h.Token, holds: until(asked, h.TtlMs).holds}
+// holding is a hold with what can be done to it.
+func (x *plain) holding(w want, h *pb.Hold, asked time.Time) *holding {
+	g := &holding{token: h.Token, holds: until(asked, h.TtlMs).holds}
 	back := &pb.ReleaseRequest{Name: w.name, Token: h.Token}
 	g.release = func(ctx context.Context) error {
 		conn := x.conn()
@@ -75,13 +75,13 @@ func (x *plain) grip(w want, h *pb.Hold, asked time.Time) *grip {
 	}
 	switch w.kind {
 	case reader:
-		g.upgrade = func(ctx context.Context) (*grip, error) {
+		g.upgrade = func(ctx context.Context) (*holding, error) {
 			asked := time.Now()
 			r, err := pb.NewRWLockServiceClient(x.conn()).Upgrade(ctx, &pb.UpgradeRequest{Name: w.name, Token: h.Token})
 			if err != nil {
 				return nil, wire.Error(err)
 			}
-			return x.grip(want{kind: writer, name: w.name}, r.Hold, asked), nil
+			return x.holding(want{kind: writer, name: w.name}, r.Hold, asked), nil
 		}
 	case writer:
 		g.downgrade = func(ctx context.Context) error {

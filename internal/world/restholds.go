@@ -19,7 +19,7 @@ func (k kind) path() (kind, acquire, release string) {
 	return "locks", "acquire", "release"
 }
 
-func (x *rester) acquire(ctx context.Context, w want) (*grip, error) {
+func (x *rester) acquire(ctx context.Context, w want) (*holding, error) {
 	kind, acquire, _ := w.kind.path()
 	in, asked := body{"holder_id": x.p.String(), "ttl_ms": x.p.ttl().Milliseconds()}, time.Now()
 	switch w.kind {
@@ -39,10 +39,10 @@ func (x *rester) acquire(ctx context.Context, w want) (*grip, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.grip(w, got, asked), nil
+	return x.holding(w, got, asked), nil
 }
 
-func (x *rester) grip(w want, got body, asked time.Time) *grip {
+func (x *rester) holding(w want, got body, asked time.Time) *holding {
 	kind, _, release := w.kind.path()
 	token := got.number("token")
 	do := func(ctx context.Context, verb string, in body) (body, error) {
@@ -50,7 +50,7 @@ func (x *rester) grip(w want, got body, asked time.Time) *grip {
 		return x.post(ctx, "POST", fmt.Sprintf("/v1/%s/%s:%s", kind, w.name, verb), in, "")
 	}
 	lasts := until(asked, got.number("ttl_ms"))
-	g := &grip{token: uint64(token), holds: lasts.holds}
+	g := &holding{token: uint64(token), holds: lasts.holds}
 	g.release = func(ctx context.Context) error {
 		_, err := do(ctx, release, body{})
 		return err
@@ -65,13 +65,13 @@ func (x *rester) grip(w want, got body, asked time.Time) *grip {
 	}
 	switch w.kind {
 	case reader:
-		g.upgrade = func(ctx context.Context) (*grip, error) {
+		g.upgrade = func(ctx context.Context) (*holding, error) {
 			asked := time.Now()
 			r, err := do(ctx, "upgrade", body{})
 			if err != nil {
 				return nil, err
 			}
-			return x.grip(want{kind: writer, name: w.name}, r, asked), nil
+			return x.holding(want{kind: writer, name: w.name}, r, asked), nil
 		}
 	case writer:
 		g.downgrade = func(ctx context.Context) error {

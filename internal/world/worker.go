@@ -120,7 +120,7 @@ func (k *worker) hold() {
 }
 
 // keep keeps a hold for a while, does this and that with it, and gives it back.
-func (k *worker) keep(w want, g *grip) {
+func (k *worker) keep(w want, g *holding) {
 	b := &belief{owner: k.party.String(), token: g.token, exclusive: w.kind != reader && w.kind != semaphore, holds: g.holds}
 	if w.kind != semaphore {
 		k.w.ledger.believe(w.name, b)
