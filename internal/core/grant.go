@@ -177,6 +177,9 @@ func (m *Machine) detach(c *claim, gone Code) {
 	for i := range parts {
 		p := &parts[i]
 		p.r.orphaned(p)
+		if p.r.line != nil && m.version >= 3 {
+			m.soil(p.r) // with what goes by itself stale claims beside it may do for the first waiter
+		}
 	}
 }
 

@@ -8,7 +8,8 @@ package core
 //
 //	1  no bounds but those of Config
 //	2  no command does more than the budget: see Config.Budget
-//	3  a snapshot tells the version of its machine
+//	3  a snapshot tells the version of its machine; a hold that is lost and keeps its
+//	   names for a while lets the stale ones beside it be reclaimed at once
 const EntryVersion = 3
 
 // BaseVersion is that of a new machine, and of one whose snapshot does not tell. It

@@ -274,6 +274,7 @@ func (t *Twin) leave(c *claim, lost bool) {
 	}
 	c.s, c.state = nil, core.ClaimGranted
 	c.deadline, c.reason = until, core.CodeOK
+	t.touch(c, 0)
 }
 
 // endUpgrade denies the upgrade that waits to replace c.
