@@ -202,7 +202,7 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
 	}
-	reply, err := l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Cost: n, Wait: within})
+	reply, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within})
 	d := reply.Decision
 	switch {
 	case err != nil || d.Allowed && d.RetryAfter == 0:
@@ -232,12 +232,44 @@ func (l *Limiter) ended(ctx context.Context) error {
 	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
 }
 
-// abandonFor bounds how long a caller that leaves gives back what it took.
-const abandonFor = 2 * time.Second
+// askWait is ask for a wait. If ctx ends before the answer is here, it returns at
+// once, and what was taken is given back when the answer comes.
+func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	type answer struct {
+		reply driver.LimitReply
+		err   error
+	}
+	if err := l.s.r.ready(ctx, driver.FeatureLimit); err != nil {
+		return driver.LimitReply{}, wrap("wait", l.name, err)
+	}
+	answers, left := make(chan answer), make(chan struct{})
+	defer close(left)
+	started := l.s.r.spawn(func() {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		reply, err := l.ask(asking, "wait", r)
+		select {
+		case answers <- answer{reply, err}:
+		case <-left:
+			if err == nil && reply.Decision.Allowed {
+				l.abandon(ctx, r.Key, reply.Reservation)
+			}
+		}
+	})
+	if !started {
+		return driver.LimitReply{}, wrap("wait", l.name, errClosed)
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return driver.LimitReply{}, l.ended(ctx)
+	}
+}
 
 // abandon gives back what a wait took; what cannot be given back passes unused.
 func (l *Limiter) abandon(ctx context.Context, key string, v limit.Reservation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	_, _ = l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
 }

@@ -223,6 +223,7 @@ var faults = map[string]string{
 	"Limiter/Waits":            "limiter never waits",
 	"Limiter/WaitsInOrder":     "limiter never waits",
 	"Limiter/WaitLeaves":       "settle forgets",
+	"Limiter/Exact":            "blocks are ordinary",
 	"Limiter/EveryWindow":      "limiter refills too fast",
 	"Limiter/Changed":          "decisions are told",
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -56,6 +58,8 @@ var limiterCases = []Case{
 		Promise: "Waiters of several clients are served in the order in which they asked."},
 	{Name: "Limiter/WaitLeaves", Needs: limiting, Run: run(limiterWaitLeaves),
 		Promise: "A wait that ends with its context gives back what it took, and one that would be too long fails at once."},
+	{Name: "Limiter/Exact", Needs: limiting, Uses: HasDriver, Run: run(limiterExact),
+		Promise: "Every decision is the one of package limit at the time that the engine tells, to the nanosecond."},
 	{Name: "Limiter/EveryWindow", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterEveryWindow),
 		Promise: "Fifty clients together are allowed no more in any time than burst and rate, by the engine's clock, and under load nearly all of it."},
 	{Name: "Limiter/Changed", Needs: limitingWatched, Run: run(limiterChanged),
@@ -316,7 +320,81 @@ func limiterWaitLeaves(ctx context.Context, e *Env) {
 	leave()
 	<-wait.ended
 	refused(wait.err, context.Canceled, "a wait that was cancelled")
-	want(must(l.Peek(ctx, "k", 1)).RetryAfter <= 30*time.Second, "a waiter that has left still has its place")
+	soon, cancel := context.WithTimeout(ctx, 10*time.Second) // before time alone has done it
+	defer cancel()
+	eventually(soon, "a waiter that has left still has its place", func() bool {
+		return must(l.Peek(ctx, "k", 1)).RetryAfter <= 30*time.Second
+	})
+}
+
+// exactRates are rates whose units do not refill in whole nanoseconds, or begin with
+// less, or are as great as they can be.
+var exactRates = []limit.Rate{
+	{Count: 7, Per: 100 * time.Millisecond, Burst: 30},
+	{Count: 333, Per: 10 * time.Millisecond, Burst: 1000, Initial: 3},
+	{Count: limit.MaxCount, Per: time.Second, Burst: limit.MaxCount},
+	{Count: 1, Per: limit.MaxPer, Burst: 9},
+	{Count: 9, Per: 20 * time.Millisecond, Algorithm: limit.FixedWindow},
+	{Count: 9, Per: 20 * time.Millisecond, Algorithm: limit.SlidingWindow},
+	{Count: 9, Per: 20 * time.Millisecond, Algorithm: limit.SlidingLog},
+}
+
+func limiterExact(ctx context.Context, e *Env) {
+	d := limitDrivers(ctx, e, 1)[0]
+	rnd := mathrand.New(mathrand.NewPCG(1, 2))
+	for i, rate := range exactRates {
+		x := exactly{d: d, name: fmt.Sprint(e.Prefix(), i), rate: rate}
+		for range 60 {
+			x.step(ctx, rnd)
+		}
+	}
+}
+
+// exactly asks one key at random, and package limit beside it.
+type exactly struct {
+	d     driver.Driver
+	name  string
+	rate  limit.Rate
+	state limit.State
+	taken []limit.Reservation
+}
+
+func (x *exactly) step(ctx context.Context, rnd *mathrand.Rand) {
+	r := limitRequest(x.name, x.rate)
+	r.Key, r.Cost = "k", 1+rnd.Int64N(x.rate.Limit())/3
+	switch n := rnd.IntN(8); {
+	case n == 0:
+		r.Op = driver.LimitPeek
+	case n < 3 && len(x.taken) > 0:
+		last := len(x.taken) - 1
+		r.Op, r.Reservation = driver.LimitSettle+driver.LimitOp(n-1), x.taken[last]
+		r.Cost = rnd.Int64N(2 * r.Reservation.Cost)
+		x.taken = x.taken[:last]
+	case n == 3:
+		r.Wait = time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))
+	case n == 4:
+		r.Ahead = time.Duration(1 + rnd.Int64N(int64(50*time.Millisecond)))
+	}
+	x.compare(r, must(x.d.Limit(ctx, r)))
+}
+
+func (x *exactly) compare(r *driver.LimitRequest, got driver.LimitReply) {
+	var v limit.Reservation
+	var d limit.Decision
+	switch r.Op {
+	case driver.LimitTake:
+		x.state, v, d = limit.Decide(x.rate, x.state, got.Now, limit.Ask{Cost: r.Cost, Wait: r.Wait, Ahead: r.Ahead})
+	case driver.LimitPeek:
+		d = limit.Peek(x.rate, x.state, got.Now, r.Cost)
+	case driver.LimitSettle:
+		x.state = limit.Settle(x.rate, x.state, got.Now, r.Reservation, r.Cost)
+	case driver.LimitReturn:
+		x.state = limit.Return(x.rate, x.state, got.Now, r.Reservation, r.Cost)
+	}
+	want(got.Decision == d && got.Reservation == v, "%s: %+v is answered %+v, and should be %+v with %+v", x.rate, *r, got, d, v)
+	if d.Allowed && v.Cost > 0 {
+		x.taken = append(x.taken, v)
+	}
 }
 
 // windowClients, windowFor and windowRate are the load of Limiter/EveryWindow: each

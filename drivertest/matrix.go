@@ -29,9 +29,9 @@ var matrix = map[string][]driver.Feature{
 	"file": slices.Concat(everyone, sharing, gathering, []driver.Feature{
 		driver.FeatureResize, driver.FeatureLostFirst, driver.FeatureTxn, driver.FeatureDurable, driver.FeatureSweep}),
 	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{
-		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
+		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep, driver.FeatureLimit}),
 	"redis": slices.Concat(everyone, sharing, gathering, []driver.Feature{
-		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep}),
+		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep, driver.FeatureLimit}),
 	"nats": slices.Concat(everyone, []driver.Feature{driver.FeatureManyMachines, driver.FeatureSweep, driver.FeatureLimit}),
 }
 

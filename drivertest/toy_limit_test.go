@@ -101,6 +101,8 @@ func (e *engine) twist(l *toyLimiter, r *driver.LimitRequest) *driver.LimitReque
 		q.Cost = min(q.Cost, max(left, 1))
 	case e.has("peek takes") && q.Op == driver.LimitPeek:
 		q.Op = driver.LimitTake
+	case e.has("blocks are ordinary"):
+		q.Ahead = 0
 	case e.has("limiter never waits"):
 		q.Cost = 0
 	}

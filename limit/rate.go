@@ -168,6 +168,13 @@ func (r Rate) initial() int64 {
 	return r.burst()
 }
 
+// Fill is the time that n units of a bucket take to refill: whole nanoseconds, and
+// part/Count of one; for engines that decide by adding and comparing times.
+func (r Rate) Fill(n int64) (ns, part int64) {
+	m := r.fill(n)
+	return m.ns, m.part
+}
+
 // Limit is the most that a key can be allowed at once: Burst of a bucket, else
 // Count. A greater cost can never be taken.
 func (r Rate) Limit() int64 {

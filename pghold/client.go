@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/limits"
 )
 
 // client is one Space's driver.
@@ -40,6 +41,7 @@ type client struct {
 	work sync.WaitGroup
 
 	homing chan struct{} // who dials home
+	rates  limits.Rates
 
 	mu     sync.Mutex
 	closed bool
@@ -73,6 +75,7 @@ var features = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
 	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines, driver.FeatureSweep,
+	driver.FeatureLimit,
 }
 
 // Info says what PostgreSQL can do.
@@ -343,5 +346,5 @@ func (c *client) bye(ctx context.Context, links []*pgLink) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
 	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v5.bye($1)", c.args(nonces)...)
+	_, _ = c.pool.Exec(ctx, "select holdfast_v6.bye($1)", c.args(nonces)...)
 }

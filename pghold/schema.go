@@ -13,12 +13,12 @@ import (
 )
 
 // Schema is the SQL that makes the schema "holdfast", with the tables, and one with the
-// functions of this version, "holdfast_v5": what pghold runs on first use. Where
+// functions of this version, "holdfast_v6": what pghold runs on first use. Where
 // programs have no right to do so, have an administrator run it once, in one transaction
 // (psql -1), and then the statements of [Grants]. It can be repeated, also under programs
 // that use it, and under programs of other versions, which call functions of their own.
 // When no program of a version is left, its schema of functions may be dropped.
-var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL
+var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL + limitSQL
 
 var (
 	//go:embed sql/tables.sql
@@ -31,6 +31,8 @@ var (
 	gatheringSQL string
 	//go:embed sql/data.sql
 	dataSQL string
+	//go:embed sql/limit.sql
+	limitSQL string
 )
 
 // Versions that the last statements of Schema note. A change of a function is another
@@ -39,7 +41,7 @@ var (
 // version of these too, which they refuse.
 const (
 	tablesVersion   = 5
-	functionsSchema = "holdfast_v5"
+	functionsSchema = "holdfast_v6"
 )
 
 // schemaLock is the first statement of Schema: it keeps programs that make the

@@ -11,21 +11,29 @@ import (
 const sweepPage = 500
 
 // Sweep removes what programs that have ended left, answers that are kept for a
-// repeated request and are too old for one, and, if r.Limits says so, idle semaphores
+// repeated request and are too old for one, keys of limiters that are as if they had
+// never been used, and, if r.Limits says so, idle semaphores
 // and barriers. Tokens come from a sequence that a sweep does not touch. A semaphore or
 // barrier that somebody uses at the moment is left alone.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v5.sweep(0)", c.mode)
+		_, err := q.Exec(ctx, "select holdfast_v6.sweep(0)", c.mode)
 		return err
 	})
 	for n := int64(sweepPage); err == nil && n == sweepPage; {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v5.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v6.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
+		})
+	}
+	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
+		err = c.ask(ctx, func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select holdfast_v6.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
 		})
 	}
 	if err == nil && r.Limits {
-		reply.Removed, err = c.sweepLimits(ctx, r.Prefix)
+		var n int64
+		n, err = c.sweepLimits(ctx, r.Prefix)
+		reply.Removed += n
 	}
 	return reply, err
 }
@@ -36,7 +44,7 @@ func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64,
 	for looked := sweepPage; err == nil && looked == sweepPage; {
 		var n int64
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v5.sweep_limits($1, $2, $3, $4)",
+			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v6.sweep_limits($1, $2, $3, $4)",
 				c.args(prefix, space, key, sweepPage)...).Scan(&n, &looked, &space, &key)
 		})
 		removed += n

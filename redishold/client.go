@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/limits"
 )
 
 // client is one Space's driver.
@@ -41,6 +42,7 @@ type client struct {
 	looked time.Duration        // how long the last look took
 	acked  []string             // requests that were answered
 	adds   adder
+	rates  limits.Rates
 
 	hub hub
 }
@@ -76,7 +78,7 @@ var features = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureFIFO, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureForce,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn,
 	driver.FeatureWatch, driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureManyMachines,
-	driver.FeatureSweep,
+	driver.FeatureSweep, driver.FeatureLimit,
 }
 
 // Info says what Redis can do. Behind Sentinel or in a cluster a failover may

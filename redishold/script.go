@@ -57,6 +57,10 @@ var (
 	changeLua string
 	//go:embed lua/count.lua
 	countLua string
+	//go:embed lua/limit.lua
+	limitLua string
+	//go:embed lua/limit_set.lua
+	limitSetLua string
 	//go:embed lua/tellcount.lua
 	tellCountLua string
 	//go:embed lua/reserve.lua
@@ -95,6 +99,8 @@ var (
 	changeScript    = newScript(prelude, changeLua)
 	deleteScript    = newScript(prelude, deleteLua)
 	tellCountScript = newScript(prelude, tellCountLua)
+	limitScript     = newScript(limitLua)
+	limitSetScript  = newScript(prelude, limitSetLua)
 	countScript     = newScript(prelude, onceLua, countLua)
 	reserveScript   = newScript(prelude, onceLua, reserveLua)
 	countdownScript = newScript(prelude, onceLua, countdownLua)

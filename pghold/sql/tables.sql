@@ -8,7 +8,7 @@
 select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 
 create schema if not exists holdfast;
-create schema if not exists holdfast_v5;
+create schema if not exists holdfast_v6;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
 -- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
@@ -82,6 +82,27 @@ create table if not exists holdfast.sequence (
   next numeric(20, 0) not null
 ) with (fillfactor = 50);
 
+create table if not exists holdfast.limiter (
+  name text collate "C" primary key,
+  rate text not null -- an epoch of 32 characters, and the rate
+);
+
+-- What the keys of limiters have used. idle is when one is as if it had never been used,
+-- in nanoseconds; null: never.
+create table if not exists holdfast.usage (
+  name   text collate "C",
+  key    text collate "C",
+  epoch  text not null,
+  at     bigint not null,
+  part   bigint not null,
+  given  bigint not null,
+  leased bigint not null,
+  rest   text, -- of all but buckets
+  v      bigint not null,
+  idle   bigint,
+  primary key (name, key)
+) with (fillfactor = 50);
+
 -- Answers to requests that may be repeated, kept for ten minutes.
 create table if not exists holdfast.done (
   id    uuid primary key,
@@ -109,6 +130,9 @@ begin
   end if;
   if pg_catalog.to_regclass('holdfast.done_at') is null then
     create index done_at on holdfast.done (at);
+  end if;
+  if pg_catalog.to_regclass('holdfast.usage_idle') is null then
+    create index usage_idle on holdfast.usage (idle) where idle is not null;
   end if;
   if pg_catalog.to_regclass('holdfast.kv_lease') is null then
     create index kv_lease on holdfast.kv (lease) where lease is not null;

@@ -26,6 +26,12 @@ if k == 7 then
   event('counter', 'deleted', name, 0, '', 0, 0, '', '', '', 0, 0)
   return answer({'ok'})
 end
+if k == 9 then
+  if call('DEL', P .. 'L:' .. name) == 0 then return answer({'noexist'}) end
+  tick()
+  event('limit', 'changed', name, 0, '', 0, 0, '', '', '', 0, 0)
+  return answer({'ok'})
+end
 if k == 8 then return gone('sequence', P .. '#:' .. name) end
 unfold(name)
 if not tidy(name) then return answer({'more'}) end

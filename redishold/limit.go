@@ -1,0 +1,171 @@
+package redishold
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/limits"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// A limiter's rate is a key of its own (L:), with an epoch before it; what each of its
+// keys used is another (U:), which ends by itself when it is as if it had never been
+// used. A bucket is taken from by the script alone. For all else the client decides
+// by the server's time and swaps what was used, if nobody has changed it meanwhile.
+
+// Limit asks a limiter.
+func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	if err := c.begin(ctx); err != nil {
+		return driver.LimitReply{}, err
+	}
+	if r.Op == driver.LimitSetRate {
+		set := limits.Fresh(r)
+		_, err := c.call(ctx, limitSetScript, "rate", r.Name, set.Text)
+		if err == nil {
+			c.rates.Note(r.Name, set)
+		}
+		return driver.LimitReply{Rate: r.Rate}, err
+	}
+	k, reply, err := c.limiter(ctx, r)
+	switch {
+	case err != nil:
+		return driver.LimitReply{}, err
+	case r.Op == driver.LimitReset:
+		_, err = c.call(ctx, limitSetScript, "reset", r.Name, r.Key)
+		return driver.LimitReply{Rate: k.Rate}, err
+	case limits.Takes(k.Rate, r):
+		return taken(k, r, reply)
+	}
+	return c.swapped(ctx, k, r, reply)
+}
+
+// limiter runs the script for r until client and server agree on the rate. A rate that
+// has to be made is in an epoch of its own, so that nothing of a limiter that was
+// deleted counts for it.
+func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Known, []string, error) {
+	k, fresh := c.rates.Guess(r)
+	for {
+		reply, err := c.call(ctx, limitScript, limitArgs(k, fresh.Text, r)...)
+		switch {
+		case err != nil:
+			return k, nil, err
+		case reply[0] == "rate":
+			if k, err = limits.Agreed(reply[1], r); err != nil {
+				return k, nil, err
+			}
+			continue
+		case reply[0] == "made":
+			k = fresh
+		}
+		c.rates.Note(r.Name, k)
+		return k, reply, nil
+	}
+}
+
+// limitArgs are those of the script: to take from a bucket, or to read.
+func limitArgs(k limits.Known, make string, r *driver.LimitRequest) []string {
+	if !limits.Takes(k.Rate, r) {
+		return []string{"read", r.Name, r.Key, k.Text, make}
+	}
+	args := []string{"take", r.Name, r.Key, k.Text, make, strconv.FormatInt(k.Rate.Count, 10)}
+	for _, n := range []int64{r.Cost, k.Rate.Limit(), limits.Lacks(k.Rate)} {
+		ns, part := k.Rate.Fill(n)
+		args = append(args, seconds(ns), nanoseconds(ns), strconv.FormatInt(part, 10))
+	}
+	for _, d := range []time.Duration{max(r.Wait, 0), max(r.Ahead, 0)} {
+		args = append(args, seconds(int64(d)), nanoseconds(int64(d)))
+	}
+	return append(args, bit(r.Cost > 0))
+}
+
+const second = int64(time.Second)
+
+func seconds(ns int64) string     { return strconv.FormatInt(ns/second, 10) }
+func nanoseconds(ns int64) string { return strconv.FormatInt(ns%second, 10) }
+
+// usageFound is what the script has found: the state of the key, its text, and the time.
+type usageFound struct {
+	text  string
+	state limit.State
+	now   int64
+}
+
+func readUsage(reply []string) (u usageFound, err error) {
+	in := reader{rest: reply[1:]}
+	u.text = in.text()
+	u.now = in.int()*second + in.int()*1000
+	if in.err != nil || u.text == "" {
+		return u, in.err
+	}
+	_, rest, _ := strings.Cut(u.text, " ")
+	if rest != "" && rest[0] == '{' {
+		return u, json.Unmarshal([]byte(rest), &u.state)
+	}
+	f := reader{rest: strings.Split(rest, " ")}
+	u.state = limit.State{At: f.int()*second + f.int(), Part: f.int(), Given: f.int()*second + f.int(), Leased: f.int()*second + f.int(), Known: true}
+	return u, f.err
+}
+
+// writeUsage is a state as the script reads it.
+func writeUsage(k limits.Known, s limit.State) string {
+	epoch := k.Epoch()
+	if !limits.Bucket(k.Rate) {
+		text, _ := json.Marshal(s) // numbers
+		return epoch + " " + string(text)
+	}
+	return strings.Join([]string{epoch, seconds(s.At), nanoseconds(s.At), strconv.FormatInt(s.Part, 10),
+		seconds(s.Given), nanoseconds(s.Given), seconds(s.Leased), nanoseconds(s.Leased)}, " ")
+}
+
+var errDisagree = errors.New("the server's script and this program decide differently: another version wrote it")
+
+// taken is what the script has decided, spelled out.
+func taken(k limits.Known, r *driver.LimitRequest, reply []string) (driver.LimitReply, error) {
+	u, err := readUsage(reply)
+	if err != nil {
+		return driver.LimitReply{}, err
+	}
+	k.Rate.Name = r.Rate.Name
+	_, answer, _ := limits.Decide(k.Rate, u.state, u.now, r)
+	if len(reply) < 5 || answer.Decision.Allowed != (reply[4] == "1") {
+		return answer, errDisagree
+	}
+	return answer, nil
+}
+
+// swapped decides by what was read, and again until nobody has changed it meanwhile.
+func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitRequest, reply []string) (driver.LimitReply, error) {
+	rate := k.Rate
+	rate.Name = r.Rate.Name
+	for {
+		u, err := readUsage(reply)
+		if err != nil {
+			return driver.LimitReply{}, err
+		}
+		s, answer, keep := limits.Decide(rate, u.state, u.now, r)
+		if !keep {
+			return answer, nil
+		}
+		reply, err = c.call(ctx, limitScript, "swap", r.Name, r.Key, k.Text, "", u.text, writeUsage(k, s), lasts(rate, s, u.now))
+		switch {
+		case err != nil:
+			return driver.LimitReply{}, err
+		case reply[0] != "again": // "rate": it was changed, and this came before
+			return answer, nil
+		}
+	}
+}
+
+// lasts is how long a state counts, in milliseconds; "0": for good.
+func lasts(rate limit.Rate, s limit.State, now int64) string {
+	until, ends := limits.Until(rate, s, now)
+	if !ends {
+		return "0"
+	}
+	return strconv.FormatInt((until-now)/int64(time.Millisecond)+2, 10)
+}
