@@ -93,13 +93,17 @@ func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
 	return replica.DecodeWord(b)
 }
 
-// reply answers another node: with this node's word, or to its request for a number.
+// reply answers another node: with this node's word, to its request for a number, or
+// to the order of an operator that it passes on.
 func (s *Server) reply(l *loop) func(question []byte) ([]byte, error) {
 	return func(question []byte) ([]byte, error) {
-		if len(question) > 0 {
-			return s.place(l, question)
+		switch {
+		case len(question) == 0:
+			return l.word()
+		case question[0] == orderMark:
+			return s.takeOrder(l, question[1:])
 		}
-		return l.word()
+		return s.place(l, question)
 	}
 }
 

@@ -178,26 +178,34 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 	return <-st, nil
 }
 
-// Members asks for a change of the membership; only the leader can do it. What the
+// Members asks for a change of the membership; a node that does not lead asks the
+// leader. What the
 // group would not survive is refused before anything is written: fs.ErrInvalid if
 // it never makes sense, driver.ErrConflict if it does not as the group stands now.
 // An error with another outcome than NotDone leaves open whether it happened. The number is
 // the new one of the first node that was replaced.
 func (s *Server) Members(ctx context.Context, c replica.Change) (number uint64, err error) {
-	data, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.ChangeMembers(now, id, c) })
+	number, err = s.carryOut(ctx, order{Change: &c})
 	if e, ok := errors.AsType[*driver.Error](err); ok {
 		e.Op, e.Name = "change members", s.cfg.String()
 		return 0, e
 	}
+	return number, err
+}
+
+// changeMembers asks for a change of the membership, which only the leader can do.
+func changeMembers(ctx context.Context, l *loop, c replica.Change) (uint64, error) {
+	data, err := l.call(ctx, func(now int64, id replica.Caller) { l.node.ChangeMembers(now, id, c) })
 	if err != nil || len(data) != 8 {
 		return 0, err
 	}
 	return binary.LittleEndian.Uint64(data), nil
 }
 
-// Transfer asks the node to hand leadership to another.
+// Transfer asks the leader to hand leadership to another voter.
 func (s *Server) Transfer(ctx context.Context, to uint64) error {
-	return s.loop.do(ctx, func() { s.loop.node.Transfer(s.loop.now(), to) })
+	_, err := s.carryOut(ctx, order{Lead: to})
+	return err
 }
 
 // Look runs f on the state of the machine, which then has everything that was

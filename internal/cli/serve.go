@@ -29,6 +29,7 @@ const defaultListen = "127.0.0.1:7420"
 type serving struct {
 	data, listen, admin       string
 	public, join, noReplace   bool
+	hosts                     []string
 	id, clusterID             uint64
 	peer                      string
 	members                   []string
@@ -75,7 +76,8 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f := cmd.Flags()
 	f.StringVar(&s.data, "data", "", "directory of the node's state (default: holdfast-server in your state directory)")
 	f.StringVar(&s.listen, "listen", defaultListen, "address for clients: gRPC, HTTP and JSON on one port")
-	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: whoever reaches it can do everything")
+	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: whoever reaches it can do everything but change the members")
+	f.StringSliceVar(&s.hosts, "host", nil, "names that clients call the node by, beside its addresses: calls that name another host are refused")
 	f.StringVar(&s.admin, "admin", "", "loopback address for profiles and metrics (default: none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "its key")
@@ -108,7 +110,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	web := api.Config{Public: s.public, Calls: s.calls, Waits: s.waits, Streams: s.streams}
+	web := api.Config{Public: s.public, Hosts: append([]string{s.listen}, s.hosts...), PeerCAs: cfg.PeerCAs, Calls: s.calls, Waits: s.waits, Streams: s.streams}
 	if err := s.clientTLS(&web); err != nil {
 		return err
 	}

@@ -24,7 +24,12 @@ import (
 //	RelayCAs func() *x509.CertPool   signers of the leader's certificate, asked with each connection;
 //	                                 nil: Relay.RootCAs
 //	Public   bool                    allows addresses other than loopback. There are no access rules
-//	                                 yet: every program that reaches the port can do everything.
+//	                                 yet: every program that reaches the port can do everything
+//	                                 but change the members.
+//	Hosts    []string                names that callers may call the node by, beside its addresses,
+//	                                 which it knows; calls that name another host are refused
+//	PeerCAs  func() *x509.CertPool   signers of the nodes' certificates, with which members can be
+//	                                 changed over TLS; nil: only from the machine of the node
 //	Admin    net.Listener            profiles (pprof) and metrics, on loopback; nil: none. Serve closes it.
 //	Grace    time.Duration           how long calls may go on when the node stops; default 5 s
 //	Peek     time.Duration           how long a connection may take for its first bytes, a handshake,

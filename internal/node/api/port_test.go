@@ -88,9 +88,9 @@ func TestGarbageAndSilence(t *testing.T) {
 	r := serveWith(t, api.Config{Peek: 100 * time.Millisecond})
 	for _, text := range []string{
 		"", "G", "GE", "\x16", "\x16\x03\x01", "\x16\x03\x01\x00\x05hello", "\x00\x00\x00\x00", "PRI * HTTP/2.0\r\n\r\nnonsense\r\n\r\n" + strings.Repeat("x", 100),
-		"\xff\xfe\xfd garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST /v1/locks/x:acquire HTTP/1.1\r\nHost: h\r\nContent-Length: -5\r\n\r\n",
-		"POST /v1/locks/x:acquire HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-		"GET /" + strings.Repeat("a", 40_000) + " HTTP/1.1\r\nHost: h\r\n\r\n",
+		"\xff\xfe\xfd garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+		"POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		"GET /" + strings.Repeat("a", 40_000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		c := r.dial(text)
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -114,7 +114,7 @@ func TestSlowCallers(t *testing.T) {
 	for range 100 {
 		r.dial("")
 		r.dial("POST /v1/locks/x:acquire HTTP/1.1\r\nHo")
-		r.dial("POST /v1/locks/x:acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
+		r.dial("POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 		r.dial("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	}
 	r.want(200, "POST", "/v1/locks/y:acquire", "")
@@ -136,7 +136,7 @@ func TestStopWithSilentCallers(t *testing.T) {
 func TestBrokenConnection(t *testing.T) {
 	r := serve(t)
 	r.want(200, "POST", "/v1/locks/x:acquire", "")
-	c := r.dial("POST /v1/locks/x:acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+	c := r.dial("POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 	r.waiters("x", 1)
 	c.Close()
 	r.waiters("x", 0)
@@ -276,7 +276,7 @@ func TestRelay(t *testing.T) {
 	if st.Header.MemberId == uint64(at+1) || st.Leader != uint64(at+1) {
 		t.Errorf("status %v", st)
 	}
-	c := r.dial("POST /v1/locks/other:acquire HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+	c := r.dial("POST /v1/locks/other:acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 	rigs[at].waiters("other", 1)
 	c.Close()
 	rigs[at].waiters("other", 0)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -36,8 +37,15 @@ type Config struct {
 	// connection, so that it can change while the node runs; nil: Relay.RootCAs.
 	RelayCAs func() *x509.CertPool
 	// Public allows addresses other than loopback. Whoever reaches the port can
-	// do everything: there are no access rules yet.
+	// do everything but change the members: there are no access rules yet.
 	Public bool
+	// Hosts are names that callers may call the node by, beside its addresses, which
+	// it knows: a call that names another is refused, since a page in a browser may have
+	// made it (DNS rebinding).
+	Hosts []string
+	// PeerCAs says who signs the nodes' certificates: over TLS the members are changed
+	// with one of them only. nil: only from the machine of the node.
+	PeerCAs func() *x509.CertPool
 	// Admin is where profiles (pprof) and metrics are, on loopback; nil: no
 	// profiles. Serve closes it.
 	Admin net.Listener
@@ -115,14 +123,15 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	svc.gateway.Limit(cfg.Calls, cfg.Waits, cfg.Streams)
 	svc.relay.Limit(cfg.Streams)
 	svc.relay.Secure(cfg.Relay, cfg.RelayCAs, cfg.host.Dialer())
-	p := newPort(ln, cfg.TLS, cfg.Peek)
-	rpc, alive := svc.grpcServer(cfg.Peek, cfg.Streams)
-	web := svc.httpServer(svc.handler(cfg.Peek), cfg.Peek)
+	d := svc.door(&cfg, ln.Addr())
+	p := newPort(ln, d.asking(cfg.TLS), cfg.Peek)
+	rpc, alive := svc.grpcServer(d, cfg.Peek, cfg.Streams)
+	web := svc.httpServer(d, cfg.Peek)
 	ended := make(chan error, 4)
 	go func() { ended <- p.run() }()
 	go func() { ended <- rpc.Serve(p.grpc) }()
 	go func() { ended <- web.Serve(p.http) }()
-	admin := svc.admin(cfg.Admin, ended)
+	admin := svc.admin(d, cfg.Admin, ended)
 	select {
 	case <-ctx.Done():
 	case <-svc.node.Done():
@@ -192,8 +201,8 @@ func (s *Service) deposed(ctx context.Context) bool {
 }
 
 // grpcServer is the gRPC side of the port.
-func (s *Service) grpcServer(peek time.Duration, streams int) (*grpc.Server, *health.Server) {
-	server := s.rpc.Server(peek, streams, maxHeader)
+func (s *Service) grpcServer(d *door, peek time.Duration, streams int) (*grpc.Server, *health.Server) {
+	server := s.rpc.Server(peek, streams, maxHeader, visits{insecure.NewCredentials(), d})
 	alive := health.NewServer()
 	healthpb.RegisterHealthServer(server, alive)
 	reflection.Register(server)
@@ -205,15 +214,15 @@ const maxHeader = 16 << 10
 
 // httpServer is the HTTP side of the port. A caller that sends its request too
 // slowly is cut off; answers may take as long as a wait does.
-func (s *Service) httpServer(h http.Handler, peek time.Duration) *http.Server {
+func (s *Service) httpServer(d *door, peek time.Duration) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
+		Handler: d.around(s.handler(peek)), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 	}
 }
 
 // admin serves profiles and metrics.
-func (s *Service) admin(ln net.Listener, ended chan<- error) *http.Server {
+func (s *Service) admin(d *door, ln net.Listener, ended chan<- error) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -221,7 +230,7 @@ func (s *Service) admin(ln net.Listener, ended chan<- error) *http.Server {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.Handle("/metrics", s.metrics())
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	srv := &http.Server{Handler: d.around(mux), ConnContext: d.connected, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	if ln == nil {
 		ended <- nil
 		return srv

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -65,6 +64,9 @@ func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRespo
 }
 
 func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
+	if err := onlyOperators(ctx); err != nil {
+		return nil, err
+	}
 	c := replica.Change{Promote: r.Promote, Remove: r.Remove}
 	var err error
 	if c.Add, err = endpoints(r.Add); err != nil {
@@ -80,7 +82,13 @@ func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ChangeMembersResponse{Header: s.Header(ctx, s.revision(ctx)), Number: number}, nil
+	return &pb.ChangeMembersResponse{Header: s.ownHeader(ctx), Number: number}, nil
+}
+
+// ownHeader tells the revision of this node, be it the leader or not.
+func (s Admin) ownHeader(ctx context.Context) *pb.Header {
+	st, _ := s.s.Status(ctx) // a node that has stopped has none
+	return s.Header(ctx, st.Revision)
 }
 
 func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {
@@ -94,19 +102,13 @@ func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {
 }
 
 func (s Admin) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
-	st, err := s.s.Status(ctx)
-	switch {
-	case err != nil:
-		return nil, Named(err, "move leader", "")
-	case !st.Leading:
-		return nil, driver.Errorf("move leader", "", driver.ErrUnavailable, "this node does not lead: ask the leader")
-	case !slices.Contains(st.Members.Conf.GetVoters(), r.Id):
-		return nil, Named(Invalid("", "%d is no voter of this group", r.Id), "move leader", "")
+	if err := onlyOperators(ctx); err != nil {
+		return nil, err
 	}
 	if err := s.s.Transfer(ctx, r.Id); err != nil {
 		return nil, Named(err, "move leader", "")
 	}
-	return &pb.MoveLeaderResponse{Header: s.Header(ctx, st.Revision)}, nil
+	return &pb.MoveLeaderResponse{Header: s.ownHeader(ctx)}, nil
 }
 
 // BackUp writes everything that the node knows.

@@ -55,6 +55,10 @@ func withBody(ctx context.Context, req *http.Request, body []byte) *http.Request
 // quiet drops what net/http says about callers' mistakes: they are told.
 var quiet = log.New(io.Discard, "", 0)
 
+// judgedHere are the headers by which the door of this node has judged the page that a
+// request comes from: to the leader it is a node that asks.
+var judgedHere = []string{"Origin", "Sec-Fetch-Site"}
+
 // proxy asks the leader; an error is still to be told.
 func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.Tenure) (err error) {
 	var sent atomic.Bool
@@ -63,7 +67,9 @@ func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.
 		Transport: l.web, FlushInterval: -1, ErrorLog: quiet,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&l.url)
-			p.Out.Host = p.In.Host
+			for _, name := range judgedHere {
+				p.Out.Header.Del(name)
+			}
 			p.Out.Header.Set(gateway.HeaderRelayed, "1")
 			if gateway.Tried(during) {
 				p.Out.Header.Set(gateway.HeaderTried, "1")

@@ -222,6 +222,9 @@ func restClaims(list []driver.Claim) (out []restClaim) {
 	return out
 }
 
+// Refusal is the JSON of an error of a call that certainly changed nothing.
+func Refusal(err error) any { return failure{Error: err.Error(), NotDone: true} }
+
 // fail answers with an error.
 func fail(w http.ResponseWriter, err error, leader string) {
 	f, code := failure{Error: err.Error(), Leader: leader}, wire.HTTPCode(err)

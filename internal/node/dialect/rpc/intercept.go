@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strconv"
 
@@ -62,12 +63,61 @@ func (s *Services) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo,
 
 // Call brings a request through the door; handle answers it here.
 func (s *Services) Call(ctx context.Context, method string, r any, handle func(context.Context, any) (any, error)) (any, error) {
+	if operates(ctx) {
+		ctx = gateway.ByOperator(ctx)
+	}
 	return s.g.Through(ctx, gateway.CallOf(method, r, metadataOf(ctx), connOf(ctx)), func(ctx context.Context) (any, error) {
 		if m, ok := r.(proto.Message); ok && proto.Size(m) > gateway.MaxRequest {
 			return nil, gateway.ErrTooLarge
 		}
 		return handle(ctx, r)
 	}, s.relay.Ask(method, r))
+}
+
+// Visit is what the port knows of a connection; credentials.AuthInfo carries it.
+type Visit interface {
+	// Operator reports whether the caller may change the members of the group.
+	Operator() bool
+	// Admit refuses a call by the host that it names and the page that it comes from.
+	Admit(ctx context.Context, host, origin string) error
+}
+
+// admit asks the port whether a call may come in. A server of another's has its own door.
+func admit(ctx context.Context) error {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return nil
+	}
+	v, ok := p.AuthInfo.(Visit)
+	if !ok {
+		return nil
+	}
+	told := metadataOf(ctx)
+	return v.Admit(ctx, told(":authority"), told("origin"))
+}
+
+// operates reports whether the caller may change the members of the group. On a server
+// of another's only the addresses say so.
+func operates(ctx context.Context) bool {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return false
+	}
+	if v, ok := p.AuthInfo.(Visit); ok {
+		return v.Operator()
+	}
+	return SameMachine(p.Addr, p.LocalAddr)
+}
+
+// SameMachine reports whether both ends of a connection are on one machine: no other
+// can answer from a loopback address, or from the one that it calls.
+func SameMachine(remote, local net.Addr) bool {
+	r, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return remote != nil && remote.Network() == "unix"
+	}
+	l, ok := local.(*net.TCPAddr)
+	return r.IP.IsLoopback() || ok && r.IP.Equal(l.IP)
 }
 
 // connOf is the connection of a call; nil: it is not known.

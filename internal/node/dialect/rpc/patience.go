@@ -32,14 +32,20 @@ func arrived(ctx context.Context) {
 	}
 }
 
-func arrivedUnary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (s *Services) arrivedUnary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	arrived(ctx)
+	if err := admit(ctx); err != nil {
+		return nil, s.status(err).Err()
+	}
 	return next(ctx, r)
 }
 
 // arrivedStream waits for the request of calls that have one; a client's stream
 // may be silent.
-func arrivedStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (s *Services) arrivedStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := admit(ss.Context()); err != nil {
+		return s.status(err).Err()
+	}
 	if info.IsClientStream {
 		arrived(ss.Context())
 		return next(srv, ss)

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -60,10 +61,10 @@ const maxBatch = 16 << 20
 
 // Server is a gRPC server with the services. peek is how long a request may take to
 // come, streams how many calls may stay on one connection, header how many bytes of
-// metadata a call may have.
-func (s *Services) Server(peek time.Duration, streams, header int) *grpc.Server {
-	rpc := grpc.NewServer(
-		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(arrivedUnary), grpc.StreamInterceptor(arrivedStream),
+// metadata a call may have. The info of creds is a [Visit].
+func (s *Services) Server(peek time.Duration, streams, header int, creds credentials.TransportCredentials) *grpc.Server {
+	rpc := grpc.NewServer(grpc.Creds(creds),
+		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(s.arrivedUnary), grpc.StreamInterceptor(s.arrivedStream),
 		grpc.MaxHeaderListSize(uint32(header)), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(uint32(streams+moreStreams)),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+)
+
+// order is what an operator asks of the leader. A node that does not lead passes it on
+// over the connections of the nodes, on which nobody else can ask.
+type order struct {
+	Change *replica.Change `json:",omitempty"`
+	Lead   uint64          `json:",omitempty"` // the node that shall lead
+}
+
+// reply is the leader's answer to an order.
+type reply struct {
+	Number  uint64 `json:",omitempty"`
+	Refused string `json:",omitempty"`
+	Kind    string `json:",omitempty"`
+	NotDone bool   `json:",omitempty"`
+}
+
+// orderMark is the first byte of a question that is an order; those of requests for a
+// number are 0 and 1.
+const orderMark = 2
+
+// kinds are those that a refusal of an order can have.
+var kinds = []error{fs.ErrInvalid, driver.ErrConflict, driver.ErrUnavailable, driver.ErrExhausted, driver.ErrClosed}
+
+// carryOut does what an operator asks, here or by the leader.
+func (s *Server) carryOut(ctx context.Context, o order) (uint64, error) {
+	number, err := s.obey(ctx, s.loop, o)
+	if !errors.Is(err, ErrNotLeader) || s.loop.peers == nil {
+		return number, err
+	}
+	st, unknown := s.Status(ctx)
+	for _, e := range st.Members.Endpoints {
+		if unknown == nil && e.ID == st.Leader && e.ID != st.ID {
+			return s.forward(e, o)
+		}
+	}
+	return 0, err
+}
+
+// obey does what an operator asks, if this node leads.
+func (s *Server) obey(ctx context.Context, l *loop, o order) (uint64, error) {
+	if o.Change != nil {
+		return changeMembers(ctx, l, *o.Change)
+	}
+	answer := make(chan error, 1)
+	if err := l.do(ctx, func() { answer <- l.handTo(o.Lead) }); err != nil {
+		return 0, err
+	}
+	return 0, <-answer
+}
+
+// handTo hands leadership to a node.
+func (l *loop) handTo(to uint64) error {
+	st := l.node.Status()
+	switch {
+	case !st.Leading:
+		return answerError(&replica.Answer{Outcome: replica.NotDone})
+	case !slices.Contains(st.Members.Conf.GetVoters(), to):
+		return driver.Errorf("", "", fs.ErrInvalid, "%d is no voter of this group: see holdfast member ls", to)
+	}
+	l.node.Transfer(l.now(), to)
+	return nil
+}
+
+// forward has the leader do it.
+func (s *Server) forward(leader replica.Endpoint, o order) (uint64, error) {
+	question, err := json.Marshal(o)
+	if err != nil {
+		return 0, err
+	}
+	b, err := s.loop.peers.Ask(leader.ID, leader.Peer, append([]byte{orderMark}, question...))
+	if err != nil {
+		return 0, unasked(leader, err)
+	}
+	var r reply
+	if err := json.Unmarshal(b, &r); err != nil {
+		return 0, unasked(leader, fmt.Errorf("its answer has an unknown form: run the same version on all nodes: %w", err))
+	}
+	return r.Number, r.err()
+}
+
+// unasked is the error of an order that the leader has not answered.
+func unasked(leader replica.Endpoint, err error) error {
+	e := &driver.Error{Kind: driver.ErrUnavailable, Err: fmt.Errorf("node %d, which leads, does not answer at %s: %w", leader.ID, leader.Peer, err)}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || errors.Is(err, transport.ErrHandshake) {
+		e.Outcome = driver.NotDone
+	}
+	return e
+}
+
+func (r *reply) err() error {
+	if r.Refused == "" {
+		return nil
+	}
+	e := &driver.Error{Err: errors.New(r.Refused)}
+	for _, k := range kinds {
+		if k.Error() == r.Kind {
+			e.Kind = k
+		}
+	}
+	if r.NotDone {
+		e.Outcome = driver.NotDone
+	}
+	return e
+}
+
+// takeOrder answers a node that passes an order on.
+func (s *Server) takeOrder(l *loop, question []byte) ([]byte, error) {
+	var o order
+	if err := json.Unmarshal(question, &o); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	number, err := s.obey(ctx, l, o)
+	r := reply{Number: number}
+	if err != nil {
+		r.Refused = err.Error()
+	}
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		r.NotDone = e.Outcome == driver.NotDone
+		if e.Kind != nil {
+			r.Kind = e.Kind.Error()
+		}
+		if e.Err != nil {
+			r.Refused = e.Err.Error()
+		}
+	}
+	return json.Marshal(r)
+}
