@@ -50,8 +50,14 @@ type Config struct {
 	Tick   time.Duration
 	MinTTL time.Duration
 	// SoftLimit is how many bytes Dir may take before nothing new is accepted;
-	// 0: no limit.
+	// 0: no limit. The log and two snapshots are part of it: give several times the state,
+	// and not less than 256 MiB.
 	SoftLimit int64
+	// Reserve is how many bytes have to be free on the disk of Dir, beside those of
+	// another snapshot, or nothing new is accepted; default 64 MiB, negative: none.
+	// Releases, keepalives, the ends of sessions and reads go on, and everything else as
+	// soon as there is room again.
+	Reserve int64
 	// Limits bound what clients may take up.
 	Limits Limits
 	// NoReplace: a node that lost its directory waits until an operator replaces it
@@ -81,7 +87,7 @@ func (c *Config) files() storage.FS {
 
 // options are those of the node's directory.
 func (c *Config) options(salt uint64) storage.Options {
-	o := storage.Options{ClusterID: c.ClusterID, NodeID: c.ID, Salt: salt, SoftLimit: c.SoftLimit}
+	o := storage.Options{ClusterID: c.ClusterID, NodeID: c.ID, Salt: salt, SoftLimit: c.SoftLimit, Reserve: max(0, c.Reserve)}
 	if c.host != nil {
 		o.SegmentSize = c.host.SegmentSize
 	}
@@ -107,6 +113,7 @@ func (c Config) filled() (Config, error) {
 		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
 	}
 	c.ID = cmp.Or(c.ID, id, 1)
+	c.Reserve = cmp.Or(c.Reserve, storage.DefaultReserve)
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond
 	}

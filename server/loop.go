@@ -47,8 +47,10 @@ type loop struct {
 	reads    map[replica.Caller]func(*core.Machine)
 	backups  []awaited
 	founding founding
-	removed  []uint64 // nodes that are not to be heard any more
-	failed   error    // why this node cannot go on
+	probing  atomic.Bool // somebody looks how much room the disk has
+	ticks    int         // since somebody looked
+	removed  []uint64    // nodes that are not to be heard any more
+	failed   error       // why this node cannot go on
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -216,8 +218,28 @@ func (l *loop) feed(in *inbox, ticked bool) {
 		f()
 	}
 	if ticked {
+		l.probe()
 		l.node.Tick(now)
 	}
+}
+
+// probeTicks is how many ticks lie between two looks at the room on the disk.
+const probeTicks = 5
+
+// probe has somebody look how much room the disk has, which may take long.
+func (l *loop) probe() {
+	if l.ticks++; l.ticks < probeTicks || !l.probing.CompareAndSwap(false, true) {
+		return
+	}
+	l.ticks = 0
+	go func() {
+		defer l.probing.Store(false)
+		l.disk.disk.Probe()
+		full := l.disk.disk.Full()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.inbox.full = full // the loop looks at it when it next has something to do
+	}()
 }
 
 // receiveFrame hands on what came over a stream, unless that has ended meanwhile:

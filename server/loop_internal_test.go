@@ -79,7 +79,7 @@ func TestNodeHearsOfAFullDisk(t *testing.T) {
 	l.post(func(in *inbox) { in.full = true })
 	for range 2 {
 		round()
-		if a := submit(); a.Outcome != replica.NotDone || a.Code != core.CodeUnavailable {
+		if a := submit(); a.Outcome != replica.NotDone || a.Code != core.CodeFull {
 			t.Errorf("with a full disk the node answers %+v", a)
 		}
 	}

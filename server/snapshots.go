@@ -26,11 +26,15 @@ func (l *loop) snapshots(out *replica.Output) {
 	}
 	if out.Compact > 0 {
 		index := out.Compact
-		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: l.must})
+		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.Compact(index) }, Then: func(err error) {
+			if !errors.Is(err, storage.ErrNoRoom) { // the next one frees that, too
+				l.must(err)
+			}
+		}})
 	}
 	if out.Snapshot != nil {
 		meta := *out.Snapshot
-		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, Then: l.nextChunk(meta.Index)})
+		l.disk.add(disk.Job{Run: func(d *disk.Disk) error { return d.BeginSnapshot(meta) }, Then: l.unlessFull(meta.Index, l.nextChunk(meta.Index))})
 	}
 	for _, s := range out.SendSnapshots {
 		go l.sendSnapshot(s)
@@ -68,7 +72,19 @@ func (l *loop) takeChunk(index uint64) {
 	if c.Last {
 		then = l.then(func() { l.node.SnapshotSaved(l.now(), index, saved) })
 	}
-	l.disk.add(disk.Job{Run: func(d *disk.Disk) (err error) { saved, err = d.SaveChunk(c); return err }, Then: then})
+	l.disk.add(disk.Job{Run: func(d *disk.Disk) (err error) { saved, err = d.SaveChunk(c); return err }, Then: l.unlessFull(index, then)})
+}
+
+// unlessFull gives the snapshot at index up if the disk has no room for it: the log goes
+// on without it.
+func (l *loop) unlessFull(index uint64, then func(error)) func(error) {
+	return func(err error) {
+		if errors.Is(err, storage.ErrNoRoom) {
+			l.then(func() { l.node.SnapshotSaved(l.now(), index, false) })(nil)
+			return
+		}
+		then(err)
+	}
 }
 
 // sendSnapshot brings the newest snapshot to a peer; raft must hear how it went.

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // writer uses the disk, one job at a time and in order, on a goroutine of its own
@@ -19,6 +22,7 @@ type writer struct {
 	cond   sync.Cond
 	queue  disk.Queue
 	busy   bool // somebody uses the disk
+	direct bool // and it is the loop, which may not wait
 	closed bool
 	ended  chan struct{}
 }
@@ -26,6 +30,7 @@ type writer struct {
 func newWriter(d *disk.Disk, done func(disk.Job, error)) *writer {
 	w := &writer{disk: d, done: done, ended: make(chan struct{})}
 	w.cond.L = &w.mu
+	d.Wait = w.await
 	go w.loop()
 	return w
 }
@@ -62,24 +67,46 @@ func (w *writer) next() (disk.Job, bool) {
 func (w *writer) free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy = false
+	w.busy, w.direct = false, false
 	if w.queue.Len() > 0 || w.closed {
 		w.cond.Signal()
 	}
 }
 
+// noRoomFor is how long a write waits for room on the disk before it looks again.
+const noRoomFor = 100 * time.Millisecond
+
+// await waits for room on the disk; false: there is no time for that.
+func (w *writer) await() bool {
+	if w.hurried() {
+		return false
+	}
+	time.Sleep(noRoomFor)
+	w.disk.Probe()
+	return !w.hurried()
+}
+
+func (w *writer) hurried() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed || w.direct
+}
+
 // now does a job on the caller's goroutine, which spares two changes of goroutine
-// and as many system calls; false: the disk is at work.
+// and as many system calls; false: the disk is at work, or may have to wait for room.
 func (w *writer) now(writes []replica.Write) bool {
 	w.mu.Lock()
 	idle := !w.busy && !w.closed && w.queue.Len() == 0
-	w.busy = w.busy || idle
+	w.busy, w.direct = w.busy || idle, idle
 	w.mu.Unlock()
 	if !idle {
 		return false
 	}
 	err := w.disk.Write(writes)
 	w.free()
+	if errors.Is(err, storage.ErrNoRoom) {
+		return false
+	}
 	w.done(disk.Job{Writes: writes}, err)
 	return true
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -37,6 +38,7 @@ type serving struct {
 	peerCert, peerKey, peerCA string
 	limits                    server.Limits
 	calls, waits, streams     int
+	maxData, reserve          size
 }
 
 // limitFlags add the limits of a node.
@@ -49,6 +51,9 @@ func (s *serving) limitFlags(f *pflag.FlagSet) {
 	f.IntVar(&l.Waiters, "max-waiters", d.Waiters, "waiters for a name")
 	f.IntVar(&l.Namespaces, "max-namespaces", d.Namespaces, "namespaces, about")
 	f.IntVar(&l.Queue, "max-queue", d.Queue, "commands that wait for the disk; keepalives and releases are refused last")
+	s.reserve = storage.DefaultReserve
+	f.Var(&s.reserve, "reserve", "free space on the disk of --data, beside a snapshot's, below which nothing new is taken; 0: none")
+	f.Var(&s.maxData, "max-data", "size of --data from which on nothing new is taken, 256MiB at least (default: no limit)")
 	f.IntVar(&s.calls, "max-calls", api.DefaultCalls, "plain calls under way")
 	f.IntVar(&s.waits, "max-waits", api.DefaultWaits, "plain calls that wait, watches and streams")
 	f.IntVar(&s.streams, "max-streams", api.DefaultStreams, "of those, on one connection")
@@ -235,7 +240,13 @@ func program() string {
 
 // node is the configuration of the node.
 func (s *serving) node() (server.Config, error) {
-	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, Limits: s.limits}
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, Limits: s.limits, SoftLimit: int64(s.maxData), Reserve: int64(s.reserve)}
+	if s.reserve == 0 {
+		cfg.Reserve = -1
+	}
+	if s.maxData > 0 && s.maxData < leastData {
+		return cfg, usagef("give --max-data at least "+leastData.String(), "--max-data %s is less than an empty node may take", s.maxData)
+	}
 	var err error
 	if cfg.Dir == "" {
 		base, err := stateDir()

@@ -11,14 +11,17 @@ import (
 
 // failure is the error of an answered call; nil: it succeeded.
 func failure(c *Client, u *ClientSession, call *session.Call) error {
-	if call.Outcome != session.Answered {
+	r := &call.Result
+	if call.Outcome != session.Answered && !call.Denied {
 		return unanswered(c, u, call)
 	}
-	r := &call.Result
 	if r.Code == core.CodeOK {
 		return nil
 	}
 	e := convert.RefusalOf(call.Command.Op, r.Code, r.Text)
+	if call.Outcome == session.Unknown { // the server refuses it now, and may have done it before
+		e.Outcome = driver.Unknown
+	}
 	if r.Code == core.CodeHeld {
 		e.Holders, e.Waiting = convert.Holders(call.Now, r.Holders, call.Command.Wants), int(r.Waiting)
 	}

@@ -133,7 +133,7 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 // anew reports whether a call that was never sent, since its session had just
 // died, may go to the next one. A session that was refused would be again.
 func (c *Client) anew(u *ClientSession, call *session.Call) bool {
-	return call.Outcome == session.NotDone && u.refused == nil && c.ended(driver.NotDone) == nil
+	return call.Outcome == session.NotDone && !call.Denied && u.refused == nil && c.ended(driver.NotDone) == nil
 }
 
 // ended is the error of a call with that outcome if the client takes no more of

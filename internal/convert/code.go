@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -26,6 +27,7 @@ var kinds = map[core.Code]error{
 	core.CodeUnavailable: driver.ErrUnavailable,
 	core.CodeExists:      fs.ErrExist,
 	core.CodeUnsupported: errors.ErrUnsupported,
+	core.CodeFull:        driver.ErrExhausted,
 }
 
 // texts say more where the machine itself says nothing.
@@ -50,9 +52,16 @@ var reasons = map[core.Code]string{
 	core.CodeMaxHold:   "max-hold",
 }
 
+// fullFor is when to ask again after the leader's disk was full: a node looks at it
+// more often than that.
+const fullFor = time.Second
+
 // Refusal is the error of a code, with the machine's text or our own.
 func Refusal(code core.Code, text string) *driver.Error {
 	e := &driver.Error{Kind: kinds[code], Outcome: driver.NotDone}
+	if code == core.CodeFull {
+		e.RetryAfter = fullFor
+	}
 	if text == "" {
 		text = texts[code]
 	}

@@ -22,9 +22,10 @@ const (
 	CodeRevoked     Code = 13 // forced or revoked by another
 	CodeMaxHold     Code = 14 // the max-hold deadline passed
 	CodePermission  Code = 15 // not yours
-	CodeUnavailable Code = 16 // frozen, or full; try later
+	CodeUnavailable Code = 16 // frozen; try later
 	CodeExists      Code = 17 // OpOpen, Fresh: the session is there already
 	CodeUnsupported Code = 18 // the group is of a version that does not know this yet: upgrade its nodes
+	CodeFull        Code = 19 // the leader's disk is full; told by a node, never by the machine
 
 	lastCode = CodeUnsupported
 )

@@ -85,12 +85,16 @@ type Call struct {
 
 	// Outcome, and with Answered the Result, count once the call is Done.
 	Outcome Outcome
-	state   callState
-	alone   bool // an Add that does not travel with others
+	// Denied: the server has refused it, for the reason in Result.
+	Denied bool
+	state  callState
+	alone  bool // an Add that does not travel with others
 	// unsettled: an upgrade of this hold is under way, so its absence from a
 	// table proves nothing; doubted: it was absent from one meanwhile.
 	unsettled, doubted bool
 	sends              int32 // how often it was sent, over all streams
+	void               int32 // how often of that nothing of its frame was taken
+	single             bool  // it travels in a frame of its own
 
 	Result core.Result
 	// Now is the cluster time of the answer; with it the times in Result can be

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -315,12 +314,36 @@ func (s *Session) denied(m *Message) {
 		s.refuseAll(m)
 		return
 	}
-	for _, c := range slices.Clone(s.calls.all()) {
-		if c != nil && c.state == sent && c.attempt == m.Attempt {
+	calls := s.sentWith(m.Attempt)
+	if len(calls) > 1 && m.Code == core.CodeFull {
+		s.separate(calls)
+	} else {
+		for _, c := range calls {
 			s.deny(c, m)
 		}
 	}
 	s.progress()
+}
+
+// sentWith are the calls of one frame that were not answered.
+func (s *Session) sentWith(number uint64) (calls []*Call) {
+	for _, c := range s.calls.all() {
+		if c != nil && c.state == sent && c.attempt == number {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// separate sends the calls of a frame again, each in its own: the frame was refused for
+// one of them, and nothing of it was taken.
+func (s *Session) separate(calls []*Call) {
+	for _, c := range calls {
+		c.state, c.single = unsent, true
+		c.void++
+		s.inflight--
+		s.unsent = min(s.unsent, c.Command.Seq)
+	}
 }
 
 func (s *Session) refuseAll(m *Message) {
@@ -333,7 +356,7 @@ func (s *Session) refuseAll(m *Message) {
 
 func (s *Session) deny(c *Call, m *Message) {
 	outcome := NotDone
-	if c.sends == 1 {
+	if c.sends-c.void == 1 {
 		s.settle(c)
 	} else {
 		s.cancel(c.Command.Seq, c.base)
@@ -341,7 +364,7 @@ func (s *Session) deny(c *Call, m *Message) {
 	}
 	for x := range c.party() {
 		s.remove(x)
-		x.Result = core.Result{Seq: x.Command.Seq, Code: m.Code, Text: m.Text}
+		x.Result, x.Denied = core.Result{Seq: x.Command.Seq, Code: m.Code, Text: m.Text}, true
 		s.finish(x, outcome)
 	}
 }

@@ -159,3 +159,34 @@ func TestUnanswered(t *testing.T) {
 	r.take(r.s.Disconnect(r.now))
 	want("no stream", false)
 }
+
+// A frame that a full server refuses for one of its commands is sent again command by
+// command: what frees something is taken, and what is refused was certainly not done.
+func TestFullServerTakesWhatFrees(t *testing.T) {
+	r := opened(t, session.Config{})
+	h := r.hold("a", 0, sec(30))
+	grows, frees, more := r.acquire("b"), r.submit(core.Command{Op: core.OpRelease, Target: h.Seq()}), r.acquire("c")
+	r.flush()
+	full := func(attempt uint64) {
+		r.receive(session.Message{Kind: session.KindRefused, Attempt: attempt, Refusal: session.RefusedDenied, Code: core.CodeFull, Text: "full"})
+	}
+	if len(r.commands()) != 3 {
+		t.Fatalf("%d commands in the frame", len(r.commands()))
+	}
+	full(r.last().Attempt)
+	if sends := r.flush(); len(sends) != 3 || len(r.done) != 1 {
+		t.Fatalf("%d frames, %d answers", len(sends), len(r.done))
+	}
+	last := r.last().Attempt
+	full(last - 2)
+	full(last)
+	r.reply(last-1, 0, sec(30), core.Result{Seq: frees.Seq()})
+	for c, want := range map[*session.Call]session.Outcome{grows: session.NotDone, more: session.NotDone, frees: session.Answered} {
+		if c.Outcome != want {
+			t.Errorf("number %d: outcome %v, want %v", c.Seq(), c.Outcome, want)
+		}
+	}
+	if r.flush(); len(r.done) != 4 || len(r.dead) != 0 {
+		t.Errorf("%d answers, dead %v", len(r.done), r.dead)
+	}
+}

@@ -174,7 +174,7 @@ func (s *Session) fill() {
 		if s.join(c) {
 			continue
 		}
-		if size += weight(&c.Command); size > maxBytes && size != weight(&c.Command) {
+		if size += weight(&c.Command); size > maxBytes && size != weight(&c.Command) || c.single && len(f.Commands) > 0 {
 			break
 		}
 		fresh := s.merges(c)
@@ -183,6 +183,9 @@ func (s *Session) fill() {
 		s.inflight++
 		f.Commands = append(f.Commands, c.wire())
 		s.offer(c, fresh)
+		if c.single {
+			break
+		}
 	}
 	clear(s.leads)
 	s.leads = s.leads[:0]

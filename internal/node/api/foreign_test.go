@@ -221,8 +221,8 @@ func TestMembersFromOtherMachines(t *testing.T) {
 		}
 		r.want(200, "POST", "/v1/counters/n:add", "{}") // everything else is taken
 	}
-	if now := rigs[at].membership(); now != before {
-		t.Errorf("a stranger has changed %s to %s", before, now)
+	if now := rigs[at].membership(); now != before || t.Failed() {
+		t.Fatalf("a stranger has changed %s to %s", before, now)
 	}
 	follower, third := rigs[(at+1)%3], uint64((at+2)%3+1)
 	st, err := follower.node.Status(follower.ctx)

@@ -7,6 +7,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -24,6 +25,10 @@ type Disk struct {
 	own   *storage.SnapshotWriter // being made of our own state
 	in    *Incoming               // being received
 	ended []*Incoming             // received, and not yet wanted, in order
+
+	// Wait is called when the log finds no room on the disk; true: look again. nil: the
+	// write fails with storage.ErrNoRoom.
+	Wait func() bool
 }
 
 // Open recovers the node in dir. A new directory begins with found, which all
@@ -155,6 +160,9 @@ func (d *Disk) flush(b *storage.Batch) error {
 		return nil
 	}
 	err := d.store.Append(*b)
+	for errors.Is(err, storage.ErrNoRoom) && d.Wait != nil && d.Wait() {
+		err = d.store.Append(*b)
+	}
 	*b = storage.Batch{}
 	return err
 }
@@ -190,8 +198,12 @@ func (d *Disk) Directory() uint64 { return d.store.Directory() }
 // Renumber gives the node of an empty directory the number that a group gave it.
 func (d *Disk) Renumber(node uint64) error { return d.store.Renumber(node) }
 
-// Full reports that the directory has reached its soft limit.
+// Full reports that the directory has reached its soft limit, or that there was too
+// little room beside it when it was last probed.
 func (d *Disk) Full() bool { return d.store.Full() }
+
+// Probe looks how much room there is; it may run beside everything else.
+func (d *Disk) Probe() { d.store.Probe() }
 
 // Mark vouches for the last record; call it when there is nothing else to do.
 func (d *Disk) Mark() error { return d.store.Mark() }

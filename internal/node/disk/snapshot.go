@@ -58,8 +58,12 @@ func (d *Disk) SaveChunk(c replica.Chunk) (saved bool, err error) {
 		}
 		return false, err
 	}
-	if _, err := w.Write(appendChunk(nil, c.Data)); err != nil || !c.Last {
+	if _, err := w.Write(appendChunk(nil, c.Data)); err != nil {
+		d.abortOwn()
 		return false, err
+	}
+	if !c.Last {
+		return false, nil
 	}
 	d.own = nil
 	defer w.Abort()

@@ -13,6 +13,19 @@ import (
 // itself.
 func (n *Node) SetFull(full bool) { n.full = full }
 
+// fullSnapshots is how many election timeouts lie between two snapshots that are made
+// because the disk is full: only then is what was freed on it again.
+const fullSnapshots = 5
+
+// tickFull has a full disk freed of what is not needed any more.
+func (n *Node) tickFull() {
+	s := &n.snap
+	if n.full && n.applied > s.index && n.now-s.begun >= fullSnapshots*int64(n.cfg.electionTimeout()) {
+		s.wanted = n.applied
+		n.maybeSnapshot()
+	}
+}
+
 // Reserved is what namespaces begin with that no client's session may be opened
 // in: the server keeps its own state there.
 const Reserved = "holdfast."
@@ -53,7 +66,7 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 			return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", n.machine.Namespaces())
 		}
 		if n.full && grows(c) {
-			return core.CodeUnavailable, "the server's disk is full: only what frees something is taken"
+			return core.CodeFull, "the leader's disk is full: what frees something, keepalives and reads go on; release or delete something, or make room on the disk (serve --reserve, --max-data)"
 		}
 	}
 	return core.CodeOK, ""

@@ -157,6 +157,8 @@ func (n *Node) Tick(now int64) {
 		n.tickMark()
 		n.tickReads()
 		n.tickTransfer()
+		n.tickDisk()
+		n.tickFull()
 		n.tickGoal()
 		n.proposeThaw()
 		n.proposeNews()
@@ -297,7 +299,7 @@ func (n *Node) tickMark() {
 func (n *Node) append(m *raftpb.Message) {
 	n.writeID++
 	n.quiet = 0
-	w := Write{ID: n.writeID, Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0, responses: m.GetResponses()}
+	w := Write{asked: n.now, ID: n.writeID, Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0, responses: m.GetResponses()}
 	if m.Term != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}

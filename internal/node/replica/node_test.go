@@ -273,7 +273,7 @@ func TestSubmitRefuses(t *testing.T) {
 	n.SetFull(true)
 	n.Submit(0, 3, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{open()}}))
 	answers := settle(n)
-	want := []core.Code{core.CodeInvalid, core.CodeInvalid, core.CodeUnavailable}
+	want := []core.Code{core.CodeInvalid, core.CodeInvalid, core.CodeFull}
 	if len(answers) != 3 {
 		t.Fatalf("%d answers, want 3", len(answers))
 	}

@@ -63,6 +63,7 @@ type Write struct {
 	// Sync is false if it need not be durable before Written is called.
 	Sync bool
 
+	asked     int64 // when
 	responses []*raftpb.Message
 }
 

@@ -22,6 +22,8 @@ type snapshots struct {
 	trail   trail
 	view    *core.View
 	making  SnapshotMeta
+	begun   int64     // when the newest was begun
+	after   int64     // when the next may be begun, since the last found no room
 	arrived []arrival // in order; raft installs them
 }
 
@@ -71,9 +73,10 @@ func (h history) Snapshot() (*raftpb.Snapshot, error) {
 func (n *Node) maybeSnapshot() {
 	s := &n.snap
 	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted)
-	if s.view != nil || !enough {
+	if s.view != nil || !enough || n.now < s.after {
 		return
 	}
+	s.begun = n.now
 	s.view = n.machine.View()
 	s.bytes = 0
 	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
@@ -103,7 +106,8 @@ func (n *Node) SnapshotNext(index uint64, dst []byte, limit int) Chunk {
 }
 
 // SnapshotSaved tells that the last chunk of the snapshot at index was taken; ok:
-// and that the snapshot is durable.
+// and that the snapshot is durable; if it is not, the disk had no room for it, and the
+// node tries again after a while.
 func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 	s := &n.snap
 	if s.view == nil || s.making.Index != index {
@@ -111,7 +115,11 @@ func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 	}
 	s.view.Close()
 	s.view = nil
-	if !n.begin(now) || !ok || s.making.Index <= s.index {
+	if !n.begin(now) || s.making.Index <= s.index {
+		return
+	}
+	if !ok {
+		s.after = n.now + fullSnapshots*int64(n.cfg.electionTimeout())
 		return
 	}
 	snap, err := s.making.raft()

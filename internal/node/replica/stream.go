@@ -293,14 +293,9 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	return nil
 }
 
-// denyStream tells that a frame is not wanted: for ever, or while the disk is
-// full.
+// denyStream tells that a frame is not wanted.
 func (n *Node) denyStream(stream Caller, number uint64, f *core.Frame, code core.Code, text string) {
-	m := &session.Message{Kind: session.KindRefused, Session: f.Session, Stream: number, Attempt: f.Attempt, Refusal: session.RefusedDenied, Code: code, Text: text}
-	if code == core.CodeUnavailable {
-		m.Refusal, m.RetryAfter = session.RefusedBusy, 10*busyFor
-	}
-	n.frame(stream, m)
+	n.frame(stream, &session.Message{Kind: session.KindRefused, Session: f.Session, Stream: number, Attempt: f.Attempt, Refusal: session.RefusedDenied, Code: code, Text: text})
 }
 
 // replyStream answers a frame, if its session is still attached as it was when

@@ -24,6 +24,8 @@ var (
 	ErrCompacted = errors.New("compacted")
 	// ErrUnavailable: the entry is not in the log yet.
 	ErrUnavailable = errors.New("not in the log")
+	// ErrNoRoom: the disk is full, and nothing was changed: try again when there is room.
+	ErrNoRoom = errors.New("no room on the disk")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("closed")
 )

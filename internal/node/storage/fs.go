@@ -32,6 +32,13 @@ type FS interface {
 	Lock(name string) (io.Closer, error)
 }
 
+// Space is an FS that knows how much room is left.
+type Space interface {
+	// Free is how many bytes can still be written below dir; a negative number says
+	// that this is not known.
+	Free(dir string) (int64, error)
+}
+
 // File is one open file.
 type File interface {
 	io.ReaderAt

@@ -108,17 +108,27 @@ func (s *Store) rawSegment(size int64) (File, string, error) {
 	temp := s.tempName()
 	f, err := s.fs.Create(temp)
 	if err != nil {
-		return nil, "", s.fail("create", temp, err)
+		return nil, "", s.unmade(temp, err)
 	}
 	zeros := make([]byte, min(zeroChunk, size))
 	for off := int64(0); off < size; off += zeroChunk {
 		if _, err := f.WriteAt(zeros[:min(zeroChunk, size-off)], off); err != nil {
 			f.Close()
-			return nil, "", s.fail("write", temp, err)
+			return nil, "", s.unmade(temp, err)
 		}
 	}
 	s.addUsed(size)
 	return f, temp, nil
+}
+
+// unmade is why a file could not be made. The log does not know it yet: if there is no
+// room for it, it is taken away, and nothing has happened.
+func (s *Store) unmade(temp string, err error) error {
+	if !lacksRoom(err) {
+		return s.fail("write", temp, err)
+	}
+	_ = s.fs.Remove(temp) // what is left of it, the next start clears away
+	return s.noRoom("make segment", temp, err)
 }
 
 // takeSpare brings a recycled file to the wanted size.

@@ -107,14 +107,14 @@ func (s *Store) NewSnapshot(meta SnapshotMeta) (*SnapshotWriter, error) {
 	temp := s.tempName()
 	f, err := s.fs.Create(temp)
 	if err != nil {
-		return nil, s.fail("create", temp, err)
+		return nil, s.unmade(temp, err)
 	}
 	meta.Conf = slices.Clone(meta.Conf)
 	w := &SnapshotWriter{s: s, file: f, temp: temp, hash: sha256.New()}
 	w.head = snapHead{cluster: s.id.cluster, group: s.opts.Group, meta: meta}
 	if _, err := f.WriteAt(meta.Conf, snapHeader); err != nil {
 		f.Close()
-		return nil, s.fail("write", temp, err)
+		return nil, s.unmade(temp, err)
 	}
 	return w, nil
 }
@@ -122,14 +122,15 @@ func (s *Store) NewSnapshot(meta SnapshotMeta) (*SnapshotWriter, error) {
 // Meta returns what the snapshot is of.
 func (w *SnapshotWriter) Meta() SnapshotMeta { return w.head.meta }
 
-// Write appends a piece of any size.
+// Write appends a piece of any size. With ErrNoRoom the snapshot is given up, and the
+// store goes on.
 func (w *SnapshotWriter) Write(p []byte) (int, error) {
 	if err := w.usable(); err != nil {
 		return 0, err
 	}
 	n, err := w.file.WriteAt(p, snapHeader+int64(len(w.head.meta.Conf))+w.head.body)
 	if err != nil {
-		return n, w.s.fail("write", w.temp, err)
+		return n, w.unwritten("write", err)
 	}
 	w.hash.Write(p)
 	w.head.body += int64(n)
@@ -139,7 +140,24 @@ func (w *SnapshotWriter) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	w.dirty = 0
-	return n, w.s.step("sync", w.temp, w.file.Sync())
+	w.s.Probe()
+	if err := w.file.Sync(); err != nil {
+		return n, w.unwritten("sync", err)
+	}
+	return n, nil
+}
+
+// unwritten is why a piece could not be written. Nobody knows the snapshot yet: if there
+// is no room for it, it is taken away, and nothing has happened.
+func (w *SnapshotWriter) unwritten(op string, err error) error {
+	if !lacksRoom(err) {
+		return w.s.fail(op, w.temp, err)
+	}
+	if err := w.Abort(); err != nil {
+		return err
+	}
+	w.err = w.s.noRoom(op, w.temp, err)
+	return w.err
 }
 
 func (w *SnapshotWriter) usable() error {
@@ -183,11 +201,16 @@ func (w *SnapshotWriter) publish() error {
 		return err
 	}
 	s, f, name := w.s, w.file, w.s.path(snapName(w.head.meta.Index))
+	_, err := f.WriteAt(w.head.encode(len(w.head.meta.Conf)), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return w.unwritten("end", err)
+	}
 	w.file = nil
 	defer f.Close()
-	err := s.steps(
-		step{"write", w.temp, func() error { _, err := f.WriteAt(w.head.encode(len(w.head.meta.Conf)), 0); return err }},
-		step{"sync", w.temp, f.Sync},
+	err = s.steps(
 		step{"rename", w.temp, func() error { return s.fs.Rename(w.temp, name) }},
 		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
 	)

@@ -74,7 +74,7 @@ func (s *Store) InstallSnapshot(w *SnapshotWriter, b Batch) error {
 	hs.Commit = max(hs.Commit, point.Index)
 	r := &record{header: header{flags: flagReset, hs: hs}, point: point, entries: b.Entries}
 	if err := s.write(r); err != nil {
-		return err
+		return s.step("install", "", err) // the snapshot has its name already
 	}
 	return s.afterInstall()
 }

@@ -5,11 +5,12 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 )
 
 // Store is an open directory. One goroutine at a time may call the methods that
 // write. Those that only look (FirstIndex, LastIndex, Term, Entries, Replay,
-// HardState, Snapshot, OpenSnapshot, Size, Full) may run beside it.
+// HardState, Snapshot, OpenSnapshot, Size, Full, Probe) may run beside it.
 type Store struct {
 	fs   FS
 	dir  string
@@ -36,6 +37,8 @@ type Store struct {
 	snaps []snapFile // newest first
 	used  int64
 	memo  memo
+
+	low atomic.Bool // there is less room than Options.Reserve
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
@@ -109,14 +112,8 @@ func (s *Store) Size() int64 {
 	return s.used
 }
 
-// Full reports that the files take Options.SoftLimit bytes or more: refuse what
-// makes the state grow, go on with what shrinks it, then snapshot and compact.
-// The store itself goes on until the disk is really full.
-func (s *Store) Full() bool {
-	return s.opts.SoftLimit > 0 && s.Size() >= s.opts.SoftLimit
-}
-
-// Append makes a batch durable: one record, one sync. A batch that changes term
+// Append makes a batch durable: one record, one sync. If it fails with ErrNoRoom
+// nothing was appended, and it can be called again. A batch that changes term
 // or vote also goes through SaveVote; one that changes only Commit is kept in
 // memory and goes with the next record, since raft does not need it durable.
 func (s *Store) Append(b Batch) error {
@@ -178,7 +175,8 @@ func (s *Store) Mark() error {
 }
 
 // Compact lets go of the entries up to index, which a durable snapshot must
-// cover. Whole files become free; the first index after it is index+1.
+// cover. Whole files become free; the first index after it is index+1. If it fails with
+// ErrNoRoom nothing has changed.
 func (s *Store) Compact(index uint64) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -262,6 +260,7 @@ func (s *Store) roll(size int64) error {
 	s.idx.st.enter(head)
 	s.off = segmentHeader
 	s.mu.Unlock()
+	s.Probe()
 	return s.vouch(s.idx.st.hs.Term, s.idx.st.hs.Vote)
 }
 

@@ -59,7 +59,14 @@ type Options struct {
 	CacheBytes int64
 	// SoftLimit in bytes makes Full true once the files take as much; 0 = never.
 	SoftLimit int64
+	// Reserve makes Full true while the file system has fewer free bytes than these
+	// and another snapshot like the newest take; 0 = never. It needs an FS that is a
+	// [Space].
+	Reserve int64
 }
+
+// DefaultReserve is the Reserve of a node that is told nothing else.
+const DefaultReserve = 64 << 20
 
 const (
 	defaultSegment = 16 << 20
@@ -78,9 +85,9 @@ func (o Options) filled() (Options, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
 	}
-	if o.SegmentSize < minSegment || o.CacheBytes < 0 || o.SoftLimit < 0 {
-		return o, invalid("open", "SegmentSize %d (at least %d), CacheBytes %d, SoftLimit %d",
-			o.SegmentSize, minSegment, o.CacheBytes, o.SoftLimit)
+	if o.SegmentSize < minSegment || o.CacheBytes < 0 || o.SoftLimit < 0 || o.Reserve < 0 {
+		return o, invalid("open", "SegmentSize %d (at least %d), CacheBytes %d, SoftLimit %d, Reserve %d",
+			o.SegmentSize, minSegment, o.CacheBytes, o.SoftLimit, o.Reserve)
 	}
 	o.SegmentSize = align(o.SegmentSize)
 	return o, nil

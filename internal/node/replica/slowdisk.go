@@ -1,0 +1,28 @@
+package replica
+
+// tickDisk hands leadership over if this node's disk has not written for an election
+// timeout what that of another voter has: everything that is asked of a leader waits for
+// its disk, also where the others could have gone on long ago. If all disks are slow,
+// nobody is better, and nothing changes hands.
+func (n *Node) tickDisk() {
+	if !n.serving || n.transfer != 0 || len(n.writes) == 0 || n.now-n.writes[0].asked <= int64(n.cfg.electionTimeout()) {
+		return
+	}
+	if to := n.quicker(); to != 0 {
+		n.transfer, n.handing = to, 0
+		n.raft.TransferLeader(to) // what flies stays so: this node cannot apply what it has not written
+	}
+}
+
+// quicker is the voter that answers and has the most of the log on its disk, more than
+// this node; 0: there is none.
+func (n *Node) quicker() (best uint64) {
+	progress := n.raft.Status().Progress
+	most := progress[n.cfg.ID].Match
+	for _, id := range n.members.Conf.GetVoters() {
+		if p, ok := progress[id]; ok && id != n.cfg.ID && n.answering(id) && p.Match > most {
+			best, most = id, p.Match
+		}
+	}
+	return best
+}

@@ -1,0 +1,272 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/host"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// cramped is a disk that can be full to the last byte, and slow.
+type cramped struct {
+	storage.OS
+	full atomic.Bool
+	slow atomic.Int64 // ns, of each sync
+}
+
+func (c *cramped) Free(string) (int64, error) {
+	if c.full.Load() {
+		return 0, nil
+	}
+	return 1 << 40, nil
+}
+
+func (c *cramped) Create(name string) (storage.File, error) {
+	if c.full.Load() {
+		return nil, fmt.Errorf("create %s: %w", name, syscall.ENOSPC)
+	}
+	f, err := c.OS.Create(name)
+	return crampedFile{f, c}, err
+}
+
+func (c *cramped) Open(name string) (storage.File, error) {
+	f, err := c.OS.Open(name)
+	return crampedFile{f, c}, err
+}
+
+type crampedFile struct {
+	storage.File
+	c *cramped
+}
+
+func (f crampedFile) WriteAt(b []byte, off int64) (int, error) {
+	if size, err := f.Size(); f.c.full.Load() && (err != nil || off+int64(len(b)) > size) {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f crampedFile) Sync() error {
+	time.Sleep(time.Duration(f.c.slow.Load()))
+	return f.File.Sync()
+}
+
+// crampedGroup is a group whose disks can be full.
+func crampedGroup(t *testing.T, n int, change ...func(*server.Config)) (*group, []*cramped) {
+	t.Helper()
+	g := &group{t: t, cfgs: founderConfigs(t, n)}
+	var disks []*cramped
+	for i := range g.cfgs {
+		d := &cramped{}
+		g.cfgs[i].Tick, g.cfgs[i].MinTTL = 100*time.Millisecond, time.Second
+		host.Put(&g.cfgs[i], &host.Host{Files: d, SegmentSize: 256 << 10})
+		for _, f := range change {
+			f(&g.cfgs[i])
+		}
+		disks = append(disks, d)
+		g.nodes = append(g.nodes, start(t, g.cfgs[i]))
+	}
+	return g, disks
+}
+
+// space is one on the leader.
+func (g *group) space(at int) *holdfast.Space {
+	g.t.Helper()
+	s, err := g.nodes[at].Space()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// On a full disk releases, keepalives, the ends of sessions and reads go on, and nothing
+// else; two seconds after there is room everything does.
+func TestFullDisk(t *testing.T) {
+	for name, nodes := range map[string]int{"alone": 1, "leader": 3, "follower": 3, "all": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, disks := crampedGroup(t, nodes)
+			at := g.leader()
+			s := g.space(at)
+			before := occupy(t, s)
+			for i, d := range disks {
+				d.full.Store(name == "all" || (i == at) == (name != "follower"))
+			}
+			if name == "follower" {
+				before.goesOn(t, s)
+			} else {
+				before.refused(t, s)
+			}
+			before.freed(t, s)
+			for _, d := range disks {
+				d.full.Store(false)
+			}
+			room := time.Now()
+			before.backBy(t, s, room.Add(2*time.Second))
+			for i, n := range g.nodes {
+				if err := n.Err(); err != nil {
+					t.Errorf("node %d has stopped: %v", i+1, err)
+				}
+			}
+		})
+	}
+}
+
+// possessions are what was there before the disk was full.
+type possessions struct {
+	kept, given *holdfast.Hold
+	session     *holdfast.Session
+}
+
+func occupy(t *testing.T, s *holdfast.Space) *possessions {
+	t.Helper()
+	p := &possessions{}
+	var err error
+	if p.kept, err = s.Mutex("kept", holdfast.TTL(time.Second)).Acquire(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if p.given, err = s.Mutex("given").Acquire(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if p.session, err = s.Session(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Counter("n").Add(within(t), 5); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// refused waits until nothing new is taken, and says so.
+func (p *possessions) refused(t *testing.T, s *holdfast.Space) {
+	t.Helper()
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = s.Mutex(fmt.Sprint("new", i)).TryAcquire(within(t))
+	}
+	wantFull(t, "a lock", err)
+	_, err = s.Counter("n").Add(within(t), 1)
+	wantFull(t, "a count", err)
+	_, err = s.KV().Put(within(t), "k", []byte("v"))
+	wantFull(t, "a key", err)
+	_, err = s.Session(within(t))
+	wantFull(t, "a session", err)
+}
+
+func wantFull(t *testing.T, what string, err error) {
+	t.Helper()
+	e, ok := errors.AsType[*holdfast.Error](err)
+	if !ok || !errors.Is(err, holdfast.ErrExhausted) || !holdfast.NotDone(err) || e.RetryAfter <= 0 {
+		t.Errorf("%s on a full disk: %v (%+v)", what, err, e)
+	}
+}
+
+// goesOn expects everything to be taken.
+func (p *possessions) goesOn(t *testing.T, s *holdfast.Space) {
+	t.Helper()
+	for i := range 50 { // and snapshots, which the others have no room for
+		if _, err := s.KV().Put(within(t), fmt.Sprint("k", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// freed gives back and reads on a full disk, and lives through several TTLs.
+func (p *possessions) freed(t *testing.T, s *holdfast.Space) {
+	t.Helper()
+	if n, err := s.Counter("n").Load(within(t)); err != nil || n != 5 {
+		t.Errorf("a read on a full disk: %d, %v", n, err)
+	}
+	if err := p.given.Release(); err != nil {
+		t.Errorf("a release on a full disk: %v", err)
+	}
+	if err := p.session.Revoke(); err != nil {
+		t.Errorf("the end of a session on a full disk: %v", err)
+	}
+	select {
+	case <-time.After(3 * time.Second):
+	case <-p.kept.Done():
+		t.Errorf("a hold was lost on a full disk: %v", p.kept.Err())
+	}
+}
+
+// backBy expects everything to be taken by then.
+func (p *possessions) backBy(t *testing.T, s *holdfast.Space, then time.Time) {
+	t.Helper()
+	ctx, cancel := context.WithDeadline(t.Context(), then)
+	defer cancel()
+	_, err := s.Mutex("after").TryAcquire(ctx)
+	for err != nil && errors.Is(err, holdfast.ErrExhausted) && ctx.Err() == nil {
+		_, err = s.Mutex("after").TryAcquire(ctx)
+	}
+	if err != nil {
+		t.Errorf("two seconds after there was room: %v", err)
+	}
+	if err := p.kept.Release(); err != nil {
+		t.Errorf("what was held all the time: %v", err)
+	}
+}
+
+// A node whose log finds no room waits for it, and goes on where it was.
+func TestLogWithoutRoom(t *testing.T) {
+	g, disks := crampedGroup(t, 1, func(c *server.Config) { c.Reserve = -1 }) // nothing is refused in time
+	s := g.space(g.leader())
+	disks[0].full.Store(true)
+	put := func(ctx context.Context) error {
+		_, err := s.KV().Put(ctx, "k", make([]byte, 8<<10))
+		return err
+	}
+	n := 0
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := put(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		n++
+	}
+	if n < 5 || n > 64 {
+		t.Errorf("%d writes of 8 KiB found room in a segment of 256 KiB", n)
+	}
+	if err := g.nodes[0].Err(); err != nil {
+		t.Fatalf("it has stopped: %v", err)
+	}
+	disks[0].full.Store(false)
+	if err := put(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A leader whose disk is slower than an election hands over to another, which serves.
+func TestSlowDisk(t *testing.T) {
+	g, disks := crampedGroup(t, 3)
+	at := g.leader()
+	disks[at].slow.Store(int64(3 * time.Second))
+	ctx, s := within(t), g.space(at)
+	go s.Counter("n").Add(ctx, 1)
+	for {
+		st, err := g.nodes[at].Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Leader != 0 && st.Leader != uint64(at+1) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	next := g.leader()
+	if _, err := g.space(next).Counter("m").Add(ctx, 1); err != nil || next == at {
+		t.Errorf("node %d, which leads now: %v", next+1, err)
+	}
+	disks[at].slow.Store(0)
+}
