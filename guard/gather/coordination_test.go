@@ -77,7 +77,8 @@ func TestWait(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			a, b := open(t, backend)
-			ctx := t.Context()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
 			g := gather.New(gather.Config{Space: b})
 			lock := must[*holdfast.Hold](t)(a.Mutex("main-branch").Acquire(ctx))
 			slots := must[*holdfast.Hold](t)(a.Semaphore("agents", 3).Acquire(ctx, 3))
@@ -90,10 +91,15 @@ func TestWait(t *testing.T) {
 				done <- err
 			}()
 			open := func() (n int) {
-				for _, r := range (<-results).Reasons {
-					if r.Decides {
-						n++
+				select {
+				case r := <-results:
+					for _, r := range r.Reasons {
+						if r.Decides {
+							n++
+						}
 					}
+				case <-ctx.Done():
+					t.Fatal("no event woke the wait")
 				}
 				return n
 			}
@@ -127,6 +133,8 @@ func ok(t *testing.T, err error) {
 func TestWait_Widens(t *testing.T) {
 	a, b := open(t, "memory")
 	g := gather.New(gather.Config{Space: b})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var all sync.WaitGroup
 	names := []string{"jobs/1", "jobs/2", "other", "jobs/1/x", "z"}
 	for _, name := range names {
@@ -134,7 +142,7 @@ func TestWait_Widens(t *testing.T) {
 		looked := make(chan struct{})
 		all.Go(func() {
 			c := guard.LockFree(name)
-			if _, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) {
+			if _, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) {
 				if r.Outcome == guard.Failed {
 					close(looked)
 				}
@@ -231,13 +239,26 @@ func TestGather_Timeout(t *testing.T) {
 	facts.Set(guard.Input{Source: guard.SourceFile, Name: "f"}, guard.Fact{})
 	g := gather.New(gather.Config{Sources: facts.Sources(), Timeout: 50 * time.Millisecond})
 	c := guard.Any(guard.CustomCheck("slow", ""), guard.FileExists("f"))
-	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Error || r.Reasons[0].Outcome != guard.Error || r.Reasons[1].Outcome != guard.Failed {
+	if r := soon(t, g, &c); r.Outcome != guard.Error || r.Reasons[0].Outcome != guard.Error || r.Reasons[1].Outcome != guard.Failed {
 		t.Errorf("%+v", r)
 	}
 	stuck := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: stuckSource{t}}, Timeout: 50 * time.Millisecond})
-	if r := stuck.Evaluate(t.Context(), &guard.Condition{Kind: guard.KindCustomCheck, Name: "x"}); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, "no answer within 50ms") {
+	if r := soon(t, stuck, &guard.Condition{Kind: guard.KindCustomCheck, Name: "x"}); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, "no answer within 50ms") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// soon evaluates, and fails if that does not end.
+func soon(t *testing.T, g *gather.Gatherer, c *guard.Condition) (r guard.Result) {
+	t.Helper()
+	done := make(chan guard.Result, 1)
+	go func() { done <- g.Evaluate(t.Context(), c) }()
+	select {
+	case r = <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	return r
 }
 
 // stuckSource does not obey its context.
@@ -257,7 +278,9 @@ func TestWait_Window(t *testing.T) {
 	g := gather.New(gather.Config{Now: now})
 	c := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour})
 	var told []guard.Outcome
-	r, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { told = append(told, r.Outcome) }})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { told = append(told, r.Outcome) }})
 	ok(t, err)
 	if r.Outcome != guard.Passed || now().Before(opens) || !slices.Equal(told, []guard.Outcome{guard.Failed, guard.Passed}) {
 		t.Errorf("%v at %s after %v", r, now(), told)

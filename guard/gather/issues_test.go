@@ -73,7 +73,8 @@ func TestGitHub(t *testing.T) {
 				list = []map[string]any{{"number": 1, "state": "open", "labels": []any{map[string]any{"name": "open"}}}}
 			}
 			if r.URL.Query().Get("labels") == "pulls" {
-				list = []map[string]any{{"number": 1, "state": "open", "labels": []any{map[string]any{"name": "pulls"}}, "pull_request": map[string]any{"url": "x"}}}
+				list = []map[string]any{{"number": 1, "state": "open", "labels": []any{map[string]any{"name": "pulls"}}, "pull_request": map[string]any{"url": "x"}},
+					{"number": 2, "state": "closed", "labels": []any{map[string]any{"name": "pulls"}}}}
 			}
 			_ = json.NewEncoder(w).Encode(list)
 		default:
@@ -82,8 +83,8 @@ func TestGitHub(t *testing.T) {
 	})
 	for range 2 {
 		outcomes(t, g, map[guard.Outcome][]guard.Condition{
-			guard.Passed: {guard.IssueStatus("12", "closed"), guard.IssueStatus("#12", "closed"), guard.IssueStatus("other/x#3", "closed"), guard.IssuesComplete("milestone:v2 label:bug")},
-			guard.Failed: {guard.IssueStatus("12", "open"), guard.IssuesComplete("label:open"), guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("label:pulls")},
+			guard.Passed: {guard.IssueStatus("12", "closed"), guard.IssueStatus("#12", "closed"), guard.IssueStatus("other/x#3", "closed"), guard.IssuesComplete("milestone:v2 label:bug"), guard.IssuesComplete("label:pulls")},
+			guard.Failed: {guard.IssueStatus("12", "open"), guard.IssuesComplete("label:open"), guard.IssuesComplete("milestone:v3")},
 			guard.Error: {guard.IssueStatus("13", "open"), guard.IssueStatus("x", "open"), guard.IssueStatus("a/b/c#1", "open"), guard.IssueStatus("../x#1", "open"), guard.IssueStatus("acme12", "open"),
 				guard.IssuesComplete("repo:../../user milestone:v2"), guard.IssuesComplete("repo:none/x")},
 		})

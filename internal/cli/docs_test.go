@@ -48,7 +48,31 @@ func TestDocument(t *testing.T) {
 	if len(examples) < 30 {
 		t.Fatalf("only %d examples are found", len(examples))
 	}
-	dir := t.TempDir()
+	runExamples(t, t.TempDir(), examples)
+}
+
+// What docs/guards.md shows is what happens, with the files that it shows.
+func TestDocument_Guards(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/guards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, files := t.TempDir(), regexp.MustCompile("(?s)```yaml\n# ([a-z]+.yaml)\n.*?```").FindAllStringSubmatch(string(doc), -1)
+	for _, m := range files {
+		text := strings.TrimSuffix(strings.TrimPrefix(m[0], "```yaml\n"), "```")
+		if err := os.WriteFile(filepath.Join(dir, m[1]), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if examples := examplesOf(string(doc)); len(examples) < 12 || len(files) != 3 {
+		t.Fatalf("only %d examples and %d files are found", len(examples), len(files))
+	}
+	runExamples(t, dir, examplesOf(string(doc)))
+}
+
+// runExamples types the examples into a shell, and compares.
+func runExamples(t *testing.T, dir string, examples []example) {
+	t.Helper()
 	for _, e := range examples {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", e.command)
 		cmd.Dir = dir

@@ -1,0 +1,218 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+)
+
+// Guard is one that is registered.
+type Guard struct {
+	ID string
+	// Pipeline is told in events; the manager does not know pipelines.
+	Pipeline  string
+	Condition guard.Condition
+	// WakeOn are events that have it look again, besides those of its inputs: kind:verb
+	// or kind:name:verb, see [gather.ParsePattern].
+	WakeOn []string
+}
+
+// watched is a guard that is waited for.
+type watched struct {
+	Guard
+	cancel context.CancelFunc
+	done   chan struct{}
+	result guard.Result // when done
+	err    error
+}
+
+// RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
+// An id in use is refused.
+func (m *Manager) RegisterGuard(g Guard) error {
+	events, err := patterns(g.WakeOn)
+	if err := errors.Join(err, g.Condition.Check(), checkID(g.ID)); err != nil {
+		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
+	}
+	ctx, cancel := context.WithCancel(m.ctx)
+	w := &watched{Guard: g, cancel: cancel, done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.guards[g.ID] != nil {
+		cancel()
+		return fmt.Errorf("guard manager: register %q: %w", g.ID, fs.ErrExist)
+	}
+	if err := m.ctx.Err(); err != nil {
+		cancel()
+		return fmt.Errorf("guard manager: register %q: the manager is closed: %w", g.ID, err)
+	}
+	m.guards[g.ID] = w
+	m.all.Go(func() { m.follow(ctx, w, events) })
+	return nil
+}
+
+func checkID(id string) error {
+	if id == "" || strings.ContainsAny(id, "/\x00") || len(id) > 256 {
+		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", fs.ErrInvalid)
+	}
+	return nil
+}
+
+func patterns(list []string) (all []gather.Pattern, err error) {
+	for _, text := range list {
+		p, err := gather.ParsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// follow waits and tells.
+func (m *Manager) follow(ctx context.Context, w *watched, events []gather.Pattern) {
+	defer close(w.done)
+	m.tell(ctx, Event{Kind: "guard", Verb: "evaluating", Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn})
+	last := guard.Passed
+	w.result, w.err = m.gatherer.Wait(ctx, &w.Condition, gather.WaitOptions{Recheck: m.recheck, Events: events, Told: func(r guard.Result) {
+		if r.Outcome != last && r.Outcome != guard.Passed {
+			m.tell(ctx, w.event("failed", r))
+		}
+		last = r.Outcome
+	}})
+	if w.err == nil {
+		m.tell(ctx, w.event("passed", w.result))
+	}
+}
+
+// event tells a result: what is waited for are the leaves that stand in the way.
+func (w *watched) event(verb string, r guard.Result) Event {
+	e := Event{Kind: "guard", Verb: verb, Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn}
+	for _, reason := range r.Reasons {
+		if reason.Decides && r.Outcome != guard.Passed && len(e.WaitingOn) < 16 {
+			e.WaitingOn = append(e.WaitingOn, reason.Want)
+			if e.Reason == "" {
+				e.Reason = reason.String()
+			}
+		}
+	}
+	return e
+}
+
+// GetGuard tells of a guard; false: it is not registered.
+func (m *Manager) GetGuard(id string) (Guard, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.guards[id]; w != nil {
+		return w.Guard, true
+	}
+	return Guard{}, false
+}
+
+// WaitGuard returns when the guard has passed, was unregistered, or ctx ends.
+func (m *Manager) WaitGuard(ctx context.Context, id string) (guard.Result, error) {
+	m.mu.Lock()
+	w := m.guards[id]
+	m.mu.Unlock()
+	if w == nil {
+		return guard.Result{}, fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
+	}
+	select {
+	case <-w.done:
+		return w.result, w.err
+	case <-ctx.Done():
+		return guard.Result{}, context.Cause(ctx)
+	}
+}
+
+// UnregisterGuard ends the wait for a guard, and forgets it with its events.
+func (m *Manager) UnregisterGuard(ctx context.Context, id string) error {
+	m.mu.Lock()
+	w := m.guards[id]
+	delete(m.guards, id)
+	m.mu.Unlock()
+	if w == nil {
+		return fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
+	}
+	w.cancel()
+	<-w.done
+	for _, verb := range []string{"evaluating", "failed", "passed"} {
+		if _, err := m.space.KV().Delete(ctx, keyOf("guard", verb, id)); err != nil {
+			return fmt.Errorf("guard manager: unregister %q: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Event is what became of a guard, or a refusal that the backend does not tell.
+type Event struct {
+	Kind string `json:"-"`
+	Verb string `json:"-"`
+	// Name is the guard, or the lock or semaphore that was refused.
+	Name      string     `json:"-"`
+	GuardID   string     `json:"guard_id,omitempty"`
+	Pipeline  string     `json:"pipeline_id,omitempty"`
+	Holder    string     `json:"holder,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	WaitingOn []string   `json:"waiting_on,omitempty"`
+	Condition guard.Kind `json:"condition,omitempty"`
+	WakeOn    []string   `json:"wake_on,omitempty"`
+}
+
+// String is kind:verb.
+func (e *Event) String() string { return e.Kind + ":" + e.Verb }
+
+func keyOf(kind, verb, name string) string {
+	return gather.EventPrefix + kind + "/" + verb + "/" + name
+}
+
+// tell puts the event. There is one key for each name and verb, so that they are bounded;
+// one that cannot be put is not told: guards are decided without it.
+func (m *Manager) tell(ctx context.Context, e Event) {
+	if e.Kind == "guard" {
+		e.GuardID = e.Name
+	}
+	if b, err := json.Marshal(e); err == nil {
+		_, _ = m.space.KV().Put(ctx, keyOf(e.Kind, e.Verb, e.Name), b)
+	}
+}
+
+// Events yields the events of all managers of the Space, from now on, until ctx ends; the
+// first pair has neither: it has begun. Where events are missing, holdfast.ErrCompacted
+// tells so, and it goes on. Another error is the last pair.
+func (m *Manager) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for e, err := range m.space.Watch(ctx, gather.EventPrefix, 0) {
+			event, lost := eventOf(&e)
+			switch {
+			case err != nil:
+				yield(Event{}, err)
+				return
+			case e.Kind == "watch" && e.Verb != "ready":
+				lost = holdfast.ErrCompacted
+			case e.Kind != "watch" && event.Kind == "":
+				continue
+			}
+			if !yield(event, lost) {
+				return
+			}
+		}
+	}
+}
+
+func eventOf(e *holdfast.Event) (event Event, _ error) {
+	rest, ok := strings.CutPrefix(e.Name, gather.EventPrefix)
+	parts := strings.SplitN(rest, "/", 3)
+	if !ok || e.Verb != "put" || len(parts) < 3 || e.KV == nil || json.Unmarshal(e.KV.Value, &event) != nil {
+		return Event{}, nil
+	}
+	event.Kind, event.Verb, event.Name = parts[0], parts[1], parts[2]
+	return event, nil
+}

@@ -1,0 +1,217 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+)
+
+// AcquireLock takes the lock for a holder, or fails with ErrHeld; it does not wait. A
+// holder that has it already gets the token that it has. A stale holder is reclaimed.
+func (m *Manager) AcquireLock(ctx context.Context, name, holder, metadata string) (holdfast.Token, error) {
+	return m.acquire(ctx, m.locks, name, holder, metadata, 1, false)
+}
+
+// AcquireSemaphore takes weight slots for a holder, or fails with ErrHeld; it does not
+// wait. A holder that has some already gets the token that it has, if the weight is the
+// same, else ErrConflict. Stale holders are reclaimed first.
+func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, weight int64, metadata string) (holdfast.Token, error) {
+	return m.acquire(ctx, m.semaphores, name, holder, metadata, weight, false)
+}
+
+func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, who, metadata string, weight int64, wait bool) (holdfast.Token, error) {
+	r, h, err := m.begin(list, name, who, metadata, weight)
+	if err != nil || h == nil {
+		return 0, err
+	}
+	if h.hold != nil {
+		return h.hold.Token(), nil
+	}
+	began := time.Now() // not after the backend's own clock began to count
+	hold, err := m.take(ctx, r, h, wait)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		if r.holders[who] == h {
+			delete(r.holders, who)
+		}
+		return 0, err
+	}
+	if h.hold, h.last = hold, began; wait {
+		h.last = time.Now()
+	}
+	return hold.Token(), nil
+}
+
+// begin finds the holder, or a place for it. One that has lost its hold begins anew.
+func (m *Manager) begin(list map[string]*resource, name, who, metadata string, weight int64) (*resource, *holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := list[name]
+	switch {
+	case r == nil:
+		return nil, nil, unknown(name)
+	case who == "":
+		return nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, fs.ErrInvalid)
+	case weight < 1 || r.slots > 0 && weight > r.slots:
+		return nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, weight, fs.ErrInvalid)
+	}
+	if h := r.holders[who]; h != nil && (h.hold == nil || h.session.Err() == nil) {
+		switch {
+		case h.hold == nil:
+			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, who, holdfast.ErrConflict)
+		case h.weight != weight:
+			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", who, h.weight, name, weight, holdfast.ErrConflict)
+		}
+		return r, h, nil
+	}
+	h := &holder{name: who, metadata: metadata, weight: weight}
+	r.holders[who] = h
+	return r, h, nil
+}
+
+func unknown(name string) error {
+	return fmt.Errorf("guard manager: %q is not known: ensure it first: %w", name, fs.ErrNotExist)
+}
+
+// take opens the session of (name, holder) and acquires under it.
+func (m *Manager) take(ctx context.Context, r *resource, h *holder, wait bool) (hold *holdfast.Hold, err error) {
+	opts := []holdfast.SessionOption{holdfast.Owner(h.name), holdfast.Meta(h.metadata)}
+	if r.threshold > 0 {
+		opts = append(opts, holdfast.TTL(r.threshold), holdfast.ManualRenew(), holdfast.ReclaimOnDemand(0))
+	}
+	s, err := m.space.Session(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	h.session = s
+	m.mu.Unlock()
+	if wait && r.threshold > 0 {
+		defer keep(ctx, s, r.threshold/4)()
+	}
+	under := []holdfast.HoldOption{holdfast.Under(s), holdfast.Owner(h.name), holdfast.Meta(h.metadata)}
+	switch {
+	case r.slots > 0 && wait:
+		hold, err = m.space.Semaphore(r.name, r.slots, under...).Acquire(ctx, h.weight)
+	case r.slots > 0:
+		hold, err = m.space.Semaphore(r.name, r.slots, under...).TryAcquire(ctx, h.weight)
+	case wait:
+		hold, err = m.space.Mutex(r.name, under...).Acquire(ctx)
+	default:
+		hold, err = m.space.Mutex(r.name, under...).TryAcquire(ctx)
+	}
+	if err != nil {
+		_ = s.Revoke() // nothing hangs on it
+		m.deny(ctx, r, h, err)
+		return nil, err
+	}
+	return hold, nil
+}
+
+// keep sends heartbeats for a holder that waits, until stop; the last one gives it a full
+// threshold.
+func keep(ctx context.Context, s *holdfast.Session, every time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(every):
+				_ = s.Keep(ctx) // the wait fails if it could not
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		_ = s.Keep(context.WithoutCancel(ctx))
+	}
+}
+
+// deny tells of a refusal where the backend does not.
+func (m *Manager) deny(ctx context.Context, r *resource, h *holder, err error) {
+	if m.reclaims || !errors.Is(err, holdfast.ErrHeld) {
+		return
+	}
+	kind := "lock"
+	if r.slots > 0 {
+		kind = "semaphore"
+	}
+	m.tell(ctx, Event{Kind: kind, Verb: "denied", Name: r.name, Holder: h.name, Reason: err.Error()})
+}
+
+// ReleaseLock gives the lock back. One that the holder does not have, or has lost, is
+// ErrLost, and changes nothing.
+func (m *Manager) ReleaseLock(ctx context.Context, name, holder string) error {
+	return m.release(m.locks, name, holder)
+}
+
+// ReleaseSemaphore gives all slots of the holder back, as [Manager.ReleaseLock] does.
+func (m *Manager) ReleaseSemaphore(ctx context.Context, name, holder string) error {
+	return m.release(m.semaphores, name, holder)
+}
+
+func (m *Manager) release(list map[string]*resource, name, who string) error {
+	h, err := m.holding(list, name, who)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	delete(list[name].holders, who)
+	m.mu.Unlock()
+	err = h.hold.Release()
+	return errors.Join(err, h.end())
+}
+
+// holding is a holder that has something.
+func (m *Manager) holding(list map[string]*resource, name, who string) (*holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := list[name]
+	if r == nil {
+		return nil, unknown(name)
+	}
+	h := r.holders[who]
+	if h == nil || h.hold == nil {
+		return nil, fmt.Errorf("guard manager: %q does not hold %q (any more): %w", who, name, holdfast.ErrLost)
+	}
+	return h, nil
+}
+
+// HeartbeatLock says that the holder is there: the lock is its own for another threshold.
+// One that comes too late is ErrLost: acquire it again.
+func (m *Manager) HeartbeatLock(ctx context.Context, name, holder string) error {
+	return m.heartbeat(ctx, m.locks, name, holder)
+}
+
+// HeartbeatSemaphore is [Manager.HeartbeatLock] for slots.
+func (m *Manager) HeartbeatSemaphore(ctx context.Context, name, holder string) error {
+	return m.heartbeat(ctx, m.semaphores, name, holder)
+}
+
+func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name, who string) error {
+	h, err := m.holding(list, name, who)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if m.reclaims {
+		err = h.session.Keep(ctx)
+	} else {
+		err = h.session.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("guard manager: heartbeat of %q for %q: %w", who, name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.last = began
+	return nil
+}

@@ -1,0 +1,516 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/guard/guardtest"
+	"github.com/holdfast-io/holdfast/guard/manager"
+	"github.com/holdfast-io/holdfast/memhold"
+)
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refused(t *testing.T, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("got %v, want %v", err, kind)
+	}
+}
+
+// manage is a manager of s, closed with the test.
+func manage(t *testing.T, s *holdfast.Space) *manager.Manager {
+	t.Helper()
+	m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s, Recheck: time.Hour}))
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// The seed: "Lock acquisition succeeds when free", "Lock acquisition fails when held by
+// another", "Release (matching holder) → Free", and "Full lock acquire/heartbeat/release
+// cycle".
+func TestLock(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, b := open(t, backend)
+			m, other, ctx := manage(t, a), manage(t, b), t.Context()
+			_, err := m.AcquireLock(ctx, "main", "w1", "")
+			refused(t, err, fs.ErrNotExist)
+			for _, m := range []*manager.Manager{m, other} {
+				ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+				ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			}
+			token := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", "why"))
+			if again := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", "")); again != token {
+				t.Errorf("the holder acquired it again with %d, not %d", again, token)
+			}
+			_, err = m.AcquireLock(ctx, "main", "w2", "")
+			refused(t, err, holdfast.ErrHeld)
+			_, err = other.AcquireLock(ctx, "main", "w1", "")
+			refused(t, err, holdfast.ErrHeld)
+			refused(t, m.ReleaseLock(ctx, "main", "w2"), holdfast.ErrLost)
+			refused(t, m.HeartbeatLock(ctx, "main", "w2"), holdfast.ErrLost)
+			ok(t, m.HeartbeatLock(ctx, "main", "w1"))
+			if l, known := m.GetLock("main"); !known || l.Holder == nil || l.Holder.ID != "w1" || l.Holder.Metadata != "why" || l.Holder.Token != token || l.Heartbeat != 15*time.Second {
+				t.Errorf("the lock is %+v with %+v", l, l.Holder)
+			}
+			ok(t, m.ReleaseLock(ctx, "main", "w1"))
+			refused(t, m.ReleaseLock(ctx, "main", "w1"), holdfast.ErrLost)
+			if next := must[holdfast.Token](t)(other.AcquireLock(ctx, "main", "w2", "")); next <= token {
+				t.Errorf("the next token is %d after %d", next, token)
+			}
+			if l, _ := m.GetLock("main"); l.Holder != nil {
+				t.Errorf("the lock has %+v", l.Holder)
+			}
+			if _, known := m.GetLock("none"); known || !slices.Equal(m.LockNames(), []string{"main"}) {
+				t.Errorf("locks %v", m.LockNames())
+			}
+		})
+	}
+}
+
+// The seed: "Weighted acquisition respects weight", "Acquisition fails when insufficient
+// slots", "Multiple holders can hold slots concurrently".
+func TestSemaphore(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, _ := open(t, backend)
+			m, ctx := manage(t, a), t.Context()
+			refused(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents"}), fs.ErrInvalid)
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 5}))
+			refused(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 6}), holdfast.ErrConflict)
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 3, ""))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w2", 1, ""))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 3, "")) // the same again
+			_, err := m.AcquireSemaphore(ctx, "agents", "w3", 2, "")
+			refused(t, err, holdfast.ErrHeld)
+			_, err = m.AcquireSemaphore(ctx, "agents", "w1", 1, "")
+			refused(t, err, holdfast.ErrConflict)
+			for _, weight := range []int64{0, -1, 6} {
+				_, err = m.AcquireSemaphore(ctx, "agents", "w4", weight, "")
+				refused(t, err, fs.ErrInvalid)
+			}
+			if s, _ := m.GetSemaphore("agents"); s.Used() != 4 || len(s.Holders) != 2 || s.MaxSlots != 5 {
+				t.Errorf("%+v", s)
+			}
+			ok(t, m.HeartbeatSemaphore(ctx, "agents", "w2"))
+			ok(t, m.ReleaseSemaphore(ctx, "agents", "w1"))
+			refused(t, m.ReleaseSemaphore(ctx, "agents", "w1"), holdfast.ErrLost)
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w3", 4, ""))
+			if !slices.Equal(m.SemaphoreNames(), []string{"agents"}) {
+				t.Errorf("semaphores %v", m.SemaphoreNames())
+			}
+		})
+	}
+}
+
+// Stale holders are known on memory and a node; elsewhere a threshold is refused.
+func TestStale_Backends(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, _ := open(t, backend)
+			m, ctx := manage(t, a), t.Context()
+			err := m.EnsureLock(manager.LockConfig{Name: "main", StaleThreshold: time.Second})
+			if backend == "file" || backend == "PostgreSQL" {
+				refused(t, err, errors.ErrUnsupported)
+				refused(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "s", MaxSlots: 1, StaleThreshold: time.Second}), errors.ErrUnsupported)
+				return
+			}
+			ok(t, err)
+			token := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", ""))
+			next := must[*holdfast.Hold](t)(a.Mutex("main").Acquire(ctx)) // granted when w1 is stale
+			defer next.Release()
+			if next.Token() <= token {
+				t.Errorf("the token %d came after %d", next.Token(), token)
+			}
+			refused(t, m.HeartbeatLock(ctx, "main", "w1"), holdfast.ErrLost)
+			if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 1 || found[0].Holder != "w1" {
+				t.Errorf("maintenance found %+v", found)
+			}
+			if err := next.Err(); err != nil {
+				t.Errorf("maintenance hit the next holder: %v", err)
+			}
+		})
+	}
+}
+
+// The seed: "Stale locks can be reclaimed", "Heartbeat refreshes extend lock validity",
+// "Stale resources are reclaimed". A threshold of 60 s, by the clock of the test.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		ctx := t.Context()
+		ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+		first := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", ""))
+		for range 4 {
+			time.Sleep(50 * time.Second)
+			ok(t, m.HeartbeatLock(ctx, "main", "w1"))
+		}
+		time.Sleep(59*time.Second + 900*time.Millisecond)
+		_, err := m.AcquireLock(ctx, "main", "w2", "")
+		refused(t, err, holdfast.ErrHeld)
+		if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 0 {
+			t.Errorf("stale before 60 s: %+v", found)
+		}
+		time.Sleep(time.Second)
+		if l, _ := m.GetLock("main"); l.Holder == nil || !l.Holder.Stale {
+			t.Fatal("after 61 s the holder is not stale")
+		}
+		second := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w2", "")) // reclaims
+		refused(t, m.ReleaseLock(ctx, "main", "w1"), holdfast.ErrLost)
+		if l, _ := m.GetLock("main"); l.Holder.ID != "w2" || second <= first {
+			t.Errorf("%+v with %d after %d", l.Holder, second, first)
+		}
+		time.Sleep(61 * time.Second)
+		if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 1 || found[0] != (manager.Stale{Name: "main", Holder: "w2", Token: second, Reclaimed: true}) {
+			t.Errorf("maintenance: %+v", found)
+		}
+		if r := must[holdfast.Resource](t)(s.Inspect(ctx, "main")); len(r.Holders) != 0 {
+			t.Errorf("after maintenance %+v", r.Holders)
+		}
+	})
+}
+
+// With reclaim off a stale holder is told once and keeps the name until another wants it.
+// The seed: "Maintenance task runs at configured interval".
+func TestMaintenance(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memhold.Open()
+			defer s.Close()
+			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s, KeepStale: keep}))
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- m.Run(ctx) }()
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 2, StaleThreshold: 10 * time.Second}))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 2, ""))
+			time.Sleep(29 * time.Second) // stale since 10 s, and no maintenance yet
+			held := func() int { return len(must[holdfast.Resource](t)(s.Inspect(ctx, "agents")).Holders) }
+			if held() != 1 {
+				t.Error("reclaimed before maintenance ran")
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if n := held(); n != map[bool]int{true: 1, false: 0}[keep] {
+				t.Errorf("after maintenance (keep: %v) %d hold", keep, n)
+			}
+			if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 0 {
+				t.Errorf("told twice: %+v", found)
+			}
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w2", 2, "")) // in any case
+			cancel()
+			ok(t, <-ran)
+			ok(t, m.Close())
+		})
+	}
+}
+
+// play does random things to a lock or a semaphore and looks at it after each.
+func play(t *testing.T, seed uint64, slots int64, look func(m *manager.Manager, s *holdfast.Space)) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		s := memhold.Open()
+		defer s.Close()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		ctx := t.Context()
+		ok(t, m.EnsureLock(manager.LockConfig{Name: "x"}))
+		ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "y", MaxSlots: slots}))
+		for range 12 {
+			who := fmt.Sprint("w", rnd.IntN(3))
+			switch rnd.IntN(8) {
+			case 0, 1:
+				_, _ = m.AcquireLock(ctx, "x", who, "")
+			case 2:
+				_ = m.ReleaseLock(ctx, "x", who)
+				_ = m.ReleaseSemaphore(ctx, "y", who)
+			case 3:
+				_ = m.HeartbeatLock(ctx, "x", who)
+				_ = m.HeartbeatSemaphore(ctx, "y", who)
+			case 4, 5:
+				_, _ = m.AcquireSemaphore(ctx, "y", who, 1+rnd.Int64N(slots), "")
+			case 6:
+				_, _ = m.Tick(ctx)
+			case 7:
+				time.Sleep(time.Duration(rnd.IntN(70)) * time.Second)
+			}
+			look(m, s)
+		}
+	})
+}
+
+// The seed's properties, 1,000 cases: "lock_transitions_preserve_invariants: Lock always
+// Free or Held after any event sequence", where held means by one, the one that believes
+// it, and "semaphore_never_exceeds_capacity: used_slots() <= max_slots after any event
+// sequence".
+func TestProperties(t *testing.T) {
+	for seed := range uint64(1000) {
+		last, slots := holdfast.Token(0), int64(1+seed%5)
+		play(t, seed, slots, func(m *manager.Manager, s *holdfast.Space) {
+			lockIsFreeOrHeld(t, seed, m, must[holdfast.Resource](t)(s.Inspect(t.Context(), "x")), &last)
+			r := must[holdfast.Resource](t)(s.Inspect(t.Context(), "y"))
+			sem, _ := m.GetSemaphore("y")
+			believed := int64(0)
+			for _, h := range sem.Holders {
+				if !h.Stale {
+					believed += h.Weight
+				}
+			}
+			if r.Used > slots || believed > slots {
+				t.Fatalf("seed %d: %d used, %d believed, of %d", seed, r.Used, believed, slots)
+			}
+		})
+	}
+}
+
+func lockIsFreeOrHeld(t *testing.T, seed uint64, m *manager.Manager, r holdfast.Resource, last *holdfast.Token) {
+	l, _ := m.GetLock("x")
+	switch {
+	case len(r.Holders) > 1:
+		t.Fatalf("seed %d: held by %+v", seed, r.Holders)
+	case l.Holder != nil && !l.Holder.Stale && (len(r.Holders) == 0 || r.Holders[0].Token != l.Holder.Token):
+		t.Fatalf("seed %d: %+v believes, and the backend has %+v", seed, l.Holder, r.Holders)
+	case len(r.Holders) == 1 && r.Holders[0].Token < *last:
+		t.Fatalf("seed %d: the token %d came after %d", seed, r.Holders[0].Token, *last)
+	case len(r.Holders) == 1:
+		*last = r.Holders[0].Token
+	}
+}
+
+// Many callers at once: one session for each (name, holder), and one holder at a time.
+func TestConcurrent(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m, ctx := manage(t, s), t.Context()
+	ok(t, m.EnsureLock(manager.LockConfig{Name: "x"}))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	holding := 0
+	for i := range 20 {
+		all.Go(func() {
+			for range 50 {
+				if _, err := m.AcquireLock(ctx, "x", fmt.Sprint(i), ""); err != nil {
+					continue
+				}
+				mu.Lock()
+				if holding++; holding > 1 {
+					t.Error("two hold it")
+				}
+				holding--
+				mu.Unlock()
+				if err := m.ReleaseLock(ctx, "x", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// The seed: "Coordination state persists across restarts", "Storage operations are atomic
+// (write temp file, rename)". After a restart everybody has a full threshold.
+func TestExportImport(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, b := open(t, backend)
+			ctx, path := t.Context(), filepath.Join(t.TempDir(), "coordination.json")
+			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: a}))
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "free"}))
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 3}))
+			old := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", "why"))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 1, ""))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w2", 2, ""))
+			ok(t, m.Export(path))
+			ok(t, m.Export(path))
+			next := manage(t, b)
+			done := make(chan error, 1)
+			go func() { done <- next.Import(ctx, path) }()
+			ok(t, m.Close()) // what the manager before still had was waited for
+			ok(t, <-done)
+			l, _ := next.GetLock("main")
+			s, _ := next.GetSemaphore("agents")
+			if l.Holder == nil || l.Holder.ID != "w1" || l.Holder.Metadata != "why" || l.Holder.Token <= old || s.Used() != 3 || len(s.Holders) != 2 {
+				t.Errorf("%+v, %+v", l.Holder, s)
+			}
+			if !slices.Equal(next.LockNames(), []string{"free", "main"}) {
+				t.Errorf("locks %v", next.LockNames())
+			}
+			ok(t, next.ReleaseLock(ctx, "main", "w1"))
+			if list := must[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(list) != 1 {
+				t.Errorf("files %v", list)
+			}
+		})
+	}
+}
+
+// A manager that was killed: what it held is taken over after one threshold, and its
+// holders have another whole one.
+func TestImport_AfterCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		ctx, path := t.Context(), filepath.Join(t.TempDir(), "f.json")
+		dead := must[*manager.Manager](t)(manager.New(manager.Config{Space: s})) // nobody calls it again
+		ok(t, dead.EnsureLock(manager.LockConfig{Name: "main"}))
+		must[holdfast.Token](t)(dead.AcquireLock(ctx, "main", "w1", ""))
+		ok(t, dead.Export(path))
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		began := time.Now()
+		ok(t, m.Import(ctx, path))
+		if took := time.Since(began); took < 59*time.Second || took > 61*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		time.Sleep(55 * time.Second)
+		ok(t, m.HeartbeatLock(ctx, "main", "w1"))
+	})
+}
+
+// Files that make no sense change nothing.
+func TestImport_Bad(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m, path := manage(t, s), filepath.Join(t.TempDir(), "f.json")
+	refused(t, m.Import(t.Context(), path), fs.ErrNotExist)
+	for _, text := range []string{"", "{", `{"version":2}`, `[]`, `{"version":1,"locks":[{"name":""}]}`, `{"version":1,"locks":[{"name":"a","max_slots":2}]}`,
+		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`} {
+		ok(t, os.WriteFile(path, []byte(text), 0o644))
+		refused(t, m.Import(t.Context(), path), fs.ErrInvalid)
+		if len(m.LockNames())+len(m.SemaphoreNames()) > 0 {
+			t.Fatalf("%s: %v %v", text, m.LockNames(), m.SemaphoreNames())
+		}
+	}
+	if err := m.Export(filepath.Join(path, "below")); err == nil {
+		t.Error("an export below a file")
+	}
+}
+
+// The seed: "guard:evaluating", "guard:failed", "guard:passed", with what is waited for,
+// told by every backend; a guard resumes by an event of its inputs.
+func TestGuards(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, b := open(t, backend)
+			m, ctx := manage(t, a), t.Context()
+			next, stop := iter.Pull2(manage(t, b).Events(ctx))
+			defer stop()
+			event := func(want string) manager.Event {
+				t.Helper()
+				e, err, _ := next()
+				if err != nil || e.String() != want {
+					t.Fatalf("the event is %s of %+v (%v), want %s", e.String(), e, err, want)
+				}
+				return e
+			}
+			event(":")
+			h := must[*holdfast.Hold](t)(b.Mutex("main-branch", holdfast.Owner("deploy-7")).Acquire(ctx))
+			g := manager.Guard{ID: "g1", Pipeline: "p1", Condition: guard.All(guard.LockFree("main-branch")), WakeOn: []string{"semaphore:agents:*"}}
+			ok(t, m.RegisterGuard(g))
+			refused(t, m.RegisterGuard(g), fs.ErrExist)
+			event("guard:evaluating")
+			e := event("guard:failed")
+			if e.GuardID != "g1" || e.Pipeline != "p1" || !strings.Contains(e.Reason, "deploy-7") || len(e.WaitingOn) != 1 || e.Condition != guard.KindAll || len(e.WakeOn) != 1 {
+				t.Errorf("the event is %+v", e)
+			}
+			ok(t, h.Release())
+			if r := must[guard.Result](t)(m.WaitGuard(ctx, "g1")); r.Outcome != guard.Passed {
+				t.Errorf("%s", r)
+			}
+			event("guard:passed")
+			if got, known := m.GetGuard("g1"); !known || got.Pipeline != "p1" {
+				t.Errorf("%+v", got)
+			}
+			ok(t, m.UnregisterGuard(ctx, "g1"))
+			refused(t, m.UnregisterGuard(ctx, "g1"), fs.ErrNotExist)
+			_, err := m.WaitGuard(ctx, "g1")
+			refused(t, err, fs.ErrNotExist)
+			for e, err := range a.KV().Range(ctx, gather.EventPrefix) {
+				t.Errorf("%s is left (%v)", e.Key, err)
+			}
+		})
+	}
+}
+
+// A refusal is told by the manager where the backend does not.
+func TestDenied(t *testing.T) {
+	a, b := open(t, "file")
+	m, ctx := manage(t, a), t.Context()
+	ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+	h := must[*holdfast.Hold](t)(b.Mutex("main").Acquire(ctx))
+	defer h.Release()
+	next, stop := iter.Pull2(m.Events(ctx))
+	defer stop()
+	next()
+	_, err := m.AcquireLock(ctx, "main", "w1", "")
+	refused(t, err, holdfast.ErrHeld)
+	if e, err, _ := next(); err != nil || e.String() != "lock:denied" || e.Name != "main" || e.Holder != "w1" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// wake_on wakes by events that no input has, also those of other guards.
+func TestWakeOn(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	facts := guardtest.New()
+	in := guard.Input{Source: guard.SourceBranch, Name: "b"}
+	facts.Set(in, guard.Fact{})
+	g := gather.New(gather.Config{Space: s, Sources: map[guard.Source]gather.Source{guard.SourceBranch: facts}})
+	m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s, Gatherer: g, Recheck: time.Hour}))
+	defer m.Close()
+	ctx := t.Context()
+	next, stop := iter.Pull2(m.Events(ctx))
+	defer stop()
+	next()
+	ok(t, m.RegisterGuard(manager.Guard{ID: "second", Condition: guard.BranchExists("b"), WakeOn: []string{"guard:first:passed"}}))
+	for e, _, _ := next(); e.String() != "guard:failed"; e, _, _ = next() {
+	}
+	facts.Lose(true)
+	facts.Set(in, guard.Fact{Is: true}) // nobody tells
+	ok(t, m.RegisterGuard(manager.Guard{ID: "first", Condition: guard.LockFree("x")}))
+	within, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	must[guard.Result](t)(m.WaitGuard(within, "second"))
+	for _, bad := range []manager.Guard{{}, {ID: "a/b", Condition: guard.LockFree("x")}, {ID: "x"}, {ID: "x", Condition: guard.LockFree("x"), WakeOn: []string{"lok:*"}}} {
+		refused(t, m.RegisterGuard(bad), fs.ErrInvalid)
+	}
+}
+
+func TestNew(t *testing.T) {
+	_, err := manager.New(manager.Config{})
+	refused(t, err, fs.ErrInvalid)
+}
