@@ -101,7 +101,7 @@ var rooms = map[string]room{
 	"memhold":                             {own: ". driver internal/client internal/core internal/session internal/watch"},
 	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
 	"pghold":                              {own: ". driver internal/limits internal/nap limit", foreign: "github.com/jackc/pgx/v5"},
-	"pipeline":                            {pure: true},
+	"pipeline":                            {own: "guard", pure: true},
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"proto/holdfast/v1/holdfastv1connect": {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                           {own: ". driver internal/limits internal/trust limit", foreign: "github.com/redis/rueidis"},

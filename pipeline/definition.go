@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// Definition is what a pipeline does.
+type Definition struct {
+	Name string
+	// Phases run one after the other, those with Recovery only if one before failed.
+	Phases []Phase
+}
+
+// Phase is one step of a pipeline: it starts when When passes and all of Holds is held,
+// runs a command, and has succeeded when that has and Until passes.
+type Phase struct {
+	// Name is unlike those of all other phases.
+	Name string
+	// When is checked before the phase takes its holds; nil: it need not wait. What must
+	// not change while the phase runs belongs into Holds: a lock that was free when it
+	// was looked at need not be free a moment later.
+	When *guard.Condition
+	// Holds are taken together before the command runs, and kept until the phase ends.
+	Holds []Want
+	// Run is the command with its arguments; none: nothing is run.
+	Run []string
+	// Until is checked once the command has succeeded; nil: the phase has succeeded then.
+	Until *guard.Condition
+	// Within is how long Until may take; 0: for ever. After it the phase has failed.
+	Within time.Duration
+	// Retries is how often the phase may be started again, after a failure or when the
+	// runner was lost while the command ran. 0: it is started once, whatever happens, and
+	// an end that nobody saw is asked for.
+	Retries int
+	// Pause is how long a phase that failed rests before it is started again.
+	Pause time.Duration
+	// OnFailure is the later phase that is next when this one has failed; empty: the run
+	// has failed.
+	OnFailure string
+	// Recovery marks a phase that only failures lead to. After it the run has failed.
+	Recovery bool
+	// WakeOn are patterns of events after which When and Until are checked again, beside
+	// those that their inputs tell of.
+	WakeOn []string
+}
+
+// Want is something that a phase holds.
+type Want struct {
+	// Kind is lock, read, write or semaphore.
+	Kind string
+	Name string
+	// Weight and Limit are of a semaphore.
+	Weight, Limit int64
+}
+
+// NewPhase makes a phase that runs a command.
+func NewPhase(name string, run ...string) Phase { return Phase{Name: name, Run: run} }
+
+// WithPre is the phase with a condition before it.
+func (p Phase) WithPre(c guard.Condition) Phase {
+	p.When = &c
+	return p
+}
+
+// WithPost is the phase with a condition after it, which has to pass within so long; 0: at
+// some time.
+func (p Phase) WithPost(c guard.Condition, within time.Duration) Phase {
+	p.Until, p.Within = &c, within
+	return p
+}
+
+// WithWakeOn is the phase with patterns of events after which it is checked again.
+func (p Phase) WithWakeOn(patterns ...string) Phase {
+	p.WakeOn = slices.Concat(p.WakeOn, patterns)
+	return p
+}
+
+// WithHolds is the phase with what it holds while it runs.
+func (p Phase) WithHolds(wants ...Want) Phase {
+	p.Holds = slices.Concat(p.Holds, wants)
+	return p
+}
+
+// The bounds of a definition.
+const (
+	MaxPhases  = 256
+	MaxHolds   = 64
+	MaxRetries = 1000
+)
+
+// Check says what is wrong with a definition, as an [fs.ErrInvalid]; nil: nothing.
+func (d *Definition) Check() error {
+	switch {
+	case d.Name == "":
+		return d.invalid("it has no name")
+	case len(d.Phases) == 0 || len(d.Phases) > MaxPhases:
+		return d.invalid("it has %d phases; 1 to %d are possible", len(d.Phases), MaxPhases)
+	case d.after(-1) == len(d.Phases):
+		return d.invalid("every phase is for recovery: nothing would ever run")
+	}
+	for i := range d.Phases {
+		if err := d.checkPhase(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Definition) checkPhase(i int) error {
+	p := &d.Phases[i]
+	switch {
+	case p.Name == "":
+		return d.invalid("phase %d has no name", i+1)
+	case d.find(p.Name) != i:
+		return d.invalid("two phases are called %q", p.Name)
+	case p.Retries < 0 || p.Retries > MaxRetries:
+		return d.invalid("phase %q: %d retries; 0 to %d are possible", p.Name, p.Retries, MaxRetries)
+	case p.Within < 0 || p.Pause < 0:
+		return d.invalid("phase %q: a time is negative", p.Name)
+	case p.Within > 0 && p.Until == nil:
+		return d.invalid("phase %q: within %s of what? Give a condition for until", p.Name, p.Within)
+	case len(p.Run) > 0 && p.Run[0] == "":
+		return d.invalid("phase %q: the name of its command is empty", p.Name)
+	case p.OnFailure != "" && d.find(p.OnFailure) <= i:
+		return d.invalid("phase %q: on failure it goes to %q, which is no later phase", p.Name, p.OnFailure)
+	}
+	return d.checkParts(p)
+}
+
+func (d *Definition) checkParts(p *Phase) error {
+	if len(p.Holds) > MaxHolds {
+		return d.invalid("phase %q: it holds %d; at most %d are possible", p.Name, len(p.Holds), MaxHolds)
+	}
+	for i := range p.Holds {
+		if err := p.Holds[i].check(); err != nil {
+			return d.invalid("phase %q: holds: %w", p.Name, err)
+		}
+	}
+	for of, c := range map[string]*guard.Condition{"when": p.When, "until": p.Until} {
+		if c == nil {
+			continue
+		}
+		if err := c.Check(); err != nil {
+			return d.invalid("phase %q: %s: %w", p.Name, of, err)
+		}
+	}
+	return nil
+}
+
+func (w *Want) check() error {
+	semaphore := w.Kind == "semaphore"
+	switch {
+	case w.Name == "":
+		return fmt.Errorf("a %s has no name", w.Kind)
+	case !slices.Contains([]string{"lock", "read", "write", "semaphore"}, w.Kind):
+		return fmt.Errorf("%q is none of lock, read, write, semaphore", w.Kind)
+	case !semaphore && (w.Weight != 0 || w.Limit != 0):
+		return fmt.Errorf("%q is no semaphore: it has neither weight nor limit", w.Name)
+	case semaphore && (w.Weight < 1 || w.Limit < w.Weight):
+		return fmt.Errorf("semaphore %q: weight %d of %d; it has to be at least 1 and at most the limit", w.Name, w.Weight, w.Limit)
+	}
+	return nil
+}
+
+// find is the index of a phase; -1: there is none.
+func (d *Definition) find(name string) int {
+	return slices.IndexFunc(d.Phases, func(p Phase) bool { return p.Name == name })
+}
+
+// after is the index of the phase that is next when that one has succeeded.
+func (d *Definition) after(i int) int {
+	for i++; i < len(d.Phases) && d.Phases[i].Recovery; i++ {
+	}
+	return i
+}
+
+func (d *Definition) invalid(format string, args ...any) error {
+	return fmt.Errorf("pipeline %q: %w: %w", d.Name, fmt.Errorf(format, args...), fs.ErrInvalid)
+}

@@ -1,0 +1,520 @@
+package pipeline_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+var begin = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
+
+// player plays events to a run, and keeps what a runner would: what it holds, whether its
+// command runs, and how often each attempt was started.
+type player struct {
+	t       *testing.T
+	d       *pipeline.Definition
+	s       pipeline.State
+	now     time.Time
+	tokens  uint64
+	held    uint64
+	running bool
+	starts  map[string]int
+	log     []pipeline.Event
+	effects []pipeline.Effect // of the last event that was taken
+	told    []string
+}
+
+func newPlayer(t *testing.T, phases ...pipeline.Phase) *player {
+	p := &player{t: t, d: &pipeline.Definition{Name: "test", Phases: phases}, now: begin, starts: map[string]int{}}
+	if err := p.d.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// play gives the run an event, and does what follows from it; false: it was refused.
+func (p *player) play(e pipeline.Event) bool {
+	p.t.Helper()
+	e.At = p.now
+	before := p.s
+	s, effects, err := p.d.Step(p.s, e)
+	if err != nil {
+		if !reflect.DeepEqual(s, before) || effects != nil {
+			p.t.Fatalf("%s was refused, and changed something", e.Kind)
+		}
+		return false
+	}
+	p.s, p.effects = s, effects
+	p.log = append(p.log, e)
+	switch e.Kind {
+	case pipeline.Exited:
+		p.running = false
+	case pipeline.TakenOver:
+		p.running, p.held = false, 0
+	case pipeline.Lost:
+		p.held = 0
+	case pipeline.Acquired:
+		p.held = e.Token
+	}
+	for i := range effects {
+		p.do(&effects[i])
+	}
+	p.check()
+	return true
+}
+
+func (p *player) do(f *pipeline.Effect) {
+	p.t.Helper()
+	switch f.Kind {
+	case pipeline.Tell:
+		p.told = append(p.told, f.Verb)
+	case pipeline.Start:
+		if p.running {
+			p.t.Fatalf("%s is started while a command runs", f.Phase)
+		}
+		if holds := p.d.Phases[p.index(f.Phase)].Holds; len(holds) > 0 && p.held == 0 {
+			p.t.Fatalf("%s is started without its holds", f.Phase)
+		}
+		p.running = true
+		p.starts[f.Phase]++
+	case pipeline.Release:
+		if f.Token != p.held || p.held == 0 {
+			p.t.Fatalf("%d is released, and %d held", f.Token, p.held)
+		}
+		if p.running {
+			p.t.Fatal("a release while the command runs")
+		}
+		p.held = 0
+	}
+}
+
+func (p *player) index(name string) int {
+	return slices.IndexFunc(p.d.Phases, func(x pipeline.Phase) bool { return x.Name == name })
+}
+
+// check is what is true after every event.
+func (p *player) check() {
+	p.t.Helper()
+	if p.s.Status.Ended() && (p.running || p.held != 0) {
+		p.t.Fatalf("the run is %s: running %v, holding %d", p.s.Status, p.running, p.held)
+	}
+	if free := []pipeline.Status{pipeline.Queued, pipeline.Blocked, pipeline.Acquiring, pipeline.Pausing, pipeline.Unknown}; p.held != 0 && slices.Contains(free, p.s.Status) {
+		p.t.Fatalf("the run is %s, and holds %d", p.s.Status, p.held)
+	}
+	if p.held != p.s.Token {
+		p.t.Fatalf("%d is held, the state says %d", p.held, p.s.Token)
+	}
+	data, err := json.Marshal(p.s)
+	var again pipeline.State
+	if err == nil {
+		err = json.Unmarshal(data, &again)
+	}
+	if err != nil || !reflect.DeepEqual(again, p.s) {
+		p.t.Fatalf("as JSON %+v becomes %+v, %v", p.s, again, err)
+	}
+}
+
+// of is an event of the attempt that the run is in.
+func (p *player) of(kind pipeline.EventKind) pipeline.Event {
+	return pipeline.Event{Kind: kind, Phase: p.s.Phase, Attempt: p.s.Attempt}
+}
+
+func (p *player) must(events ...pipeline.Event) {
+	p.t.Helper()
+	for _, e := range events {
+		if !p.play(e) {
+			p.t.Fatalf("%s is refused in %+v", e.Kind, p.s)
+		}
+	}
+}
+
+func (p *player) exit(code int) {
+	p.t.Helper()
+	e := p.of(pipeline.Exited)
+	e.Code = code
+	p.must(e)
+}
+
+func (p *player) checked(o guard.Outcome, reason string) {
+	p.t.Helper()
+	e := p.of(pipeline.Checked)
+	e.Outcome, e.Reason = o, reason
+	p.must(e)
+}
+
+func (p *player) acquired() {
+	p.t.Helper()
+	p.tokens++
+	e := p.of(pipeline.Acquired)
+	e.Token = p.tokens
+	p.must(e)
+}
+
+func (p *player) is(status pipeline.Status, phase string, attempt int) {
+	p.t.Helper()
+	if p.s.Status != status || p.s.Phase != phase || p.s.Attempt != attempt {
+		p.t.Fatalf("the run is %s in %q, attempt %d; want %s in %q, attempt %d", p.s.Status, p.s.Phase, p.s.Attempt, status, phase, attempt)
+	}
+}
+
+func (p *player) start() {
+	p.t.Helper()
+	p.must(pipeline.Event{Kind: pipeline.Submitted}, pipeline.Event{Kind: pipeline.Admitted})
+}
+
+var prod = pipeline.Want{Kind: "lock", Name: "prod"}
+
+func deploy() pipeline.Phase {
+	return pipeline.NewPhase("deploy", "./deploy").WithPre(guard.FileNotExists("freeze")).WithHolds(prod).
+		WithPost(guard.FileExists("healthy"), time.Minute)
+}
+
+// Seed 002: "Pipeline blocks on failed pre-guard", "Pipeline resumes when guard passes".
+func TestStep_BlocksAndResumes(t *testing.T) {
+	p := newPlayer(t, pipeline.NewPhase("build", "make"), deploy())
+	p.start()
+	p.is(pipeline.Launching, "build", 1)
+	p.must(p.of(pipeline.Launched))
+	p.exit(0)
+	p.is(pipeline.Blocked, "deploy", 1)
+	p.checked(guard.Failed, "freeze exists")
+	p.checked(guard.Failed, "freeze exists")
+	p.checked(guard.NeedsInput, "nobody looked")
+	if p.s.Reason != "nobody looked" {
+		t.Errorf("it waits for %q", p.s.Reason)
+	}
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	p.exit(0)
+	p.is(pipeline.Verifying, "deploy", 1)
+	if p.held == 0 {
+		t.Error("the holds are given back before the phase has ended")
+	}
+	p.checked(guard.Passed, "")
+	p.is(pipeline.Done, "deploy", 1)
+	want := "queued launching running waiting waiting resumed acquiring launching running done"
+	if got := strings.Join(p.told, " "); got != want {
+		t.Errorf("told %s; want %s", got, want)
+	}
+}
+
+// A phase without retries is started once, whatever happens: an end that nobody saw is
+// asked for.
+func TestStep_UnknownEndIsAsked(t *testing.T) {
+	for answer, want := range map[pipeline.Answer]pipeline.Status{
+		pipeline.Succeeded: pipeline.Acquiring, pipeline.DidFail: pipeline.Failed, pipeline.Again: pipeline.Blocked,
+	} {
+		p := newPlayer(t, deploy())
+		p.start()
+		p.checked(guard.Passed, "")
+		p.acquired()
+		p.must(p.of(pipeline.Launched), pipeline.Event{Kind: pipeline.TakenOver})
+		p.is(pipeline.Unknown, "deploy", 1)
+		e := p.of(pipeline.Answered)
+		if e.Answer = "perhaps"; p.play(e) {
+			t.Error("any answer will do")
+		}
+		e.Answer = answer
+		p.must(e)
+		if p.s.Status != want || p.starts["deploy"] != 1 {
+			t.Errorf("%s: the run is %s after %d starts; want %s", answer, p.s.Status, p.starts["deploy"], want)
+		}
+	}
+}
+
+// A phase with retries is started again after a lost runner and after a failure, that often
+// and no more.
+func TestStep_Retries(t *testing.T) {
+	ph := pipeline.NewPhase("test", "make", "test").WithHolds(prod)
+	ph.Retries, ph.Pause = 2, time.Minute
+	p := newPlayer(t, ph)
+	p.start()
+	p.acquired()
+	p.must(p.of(pipeline.Launched), pipeline.Event{Kind: pipeline.TakenOver})
+	p.is(pipeline.Acquiring, "test", 2)
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	if p.play(pipeline.Event{Kind: pipeline.Exited, Phase: "test", Attempt: 1}) {
+		t.Error("the end of the first attempt ends the second")
+	}
+	p.exit(1)
+	p.is(pipeline.Pausing, "test", 2)
+	p.now = p.now.Add(time.Minute - 1)
+	p.must(p.of(pipeline.Ticked))
+	p.is(pipeline.Pausing, "test", 2)
+	p.now = p.now.Add(1)
+	p.must(p.of(pipeline.Ticked))
+	p.is(pipeline.Acquiring, "test", 3)
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	p.exit(1)
+	p.is(pipeline.Failed, "test", 3)
+	if p.s.Reason != "test: its command ended with exit code 1" {
+		t.Errorf("it says %q", p.s.Reason)
+	}
+}
+
+// A command whose holds are lost is stopped, and its success counts for nothing.
+func TestStep_LostHolds(t *testing.T) {
+	p := newPlayer(t, deploy())
+	p.start()
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	e := p.of(pipeline.Lost)
+	if e.Token = 99; p.play(e) {
+		t.Error("another's loss is taken")
+	}
+	e.Token = p.tokens
+	p.must(e)
+	if !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Stop }) {
+		t.Fatal("the command goes on without its holds")
+	}
+	p.exit(0)
+	p.is(pipeline.Failed, "deploy", 1)
+}
+
+// While it is verified, the holds are taken again; the command is not, and the time for
+// Until does not begin anew.
+func TestStep_VerifyingIsTakenOver(t *testing.T) {
+	p := newPlayer(t, deploy())
+	p.start()
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	p.exit(0)
+	p.now = p.now.Add(59 * time.Second)
+	p.must(pipeline.Event{Kind: pipeline.TakenOver})
+	p.is(pipeline.Acquiring, "deploy", 1)
+	p.acquired()
+	p.is(pipeline.Verifying, "deploy", 1)
+	p.checked(guard.Failed, "not healthy")
+	p.now = p.now.Add(time.Second)
+	p.must(p.of(pipeline.Ticked))
+	p.is(pipeline.Failed, "deploy", 1)
+	if p.s.Reason != "deploy: not so within 1m0s: not healthy" || p.starts["deploy"] != 1 {
+		t.Errorf("%q after %d starts", p.s.Reason, p.starts["deploy"])
+	}
+}
+
+// A phase for recovery runs only after a failure; then the run has failed, and says by what.
+func TestStep_Recovery(t *testing.T) {
+	risky := pipeline.NewPhase("deploy", "./deploy")
+	risky.OnFailure = "roll back"
+	back := pipeline.NewPhase("roll back", "./rollback")
+	back.Recovery = true
+	for code, want := range map[int]string{0: "done: ", 7: "failed: deploy: its command ended with exit code 7"} {
+		p := newPlayer(t, risky, back)
+		p.start()
+		p.must(p.of(pipeline.Launched))
+		p.exit(code)
+		if code != 0 {
+			p.is(pipeline.Launching, "roll back", 1)
+			p.must(p.of(pipeline.Launched))
+			p.exit(0)
+		}
+		if got := string(p.s.Status) + ": " + p.s.Reason; got != want {
+			t.Errorf("exit code %d: %s", code, got)
+		}
+	}
+}
+
+// A cancelled run ends when its command has, or at once; then nothing is taken any more.
+func TestStep_Cancel(t *testing.T) {
+	p := newPlayer(t, deploy())
+	p.start()
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched), pipeline.Event{Kind: pipeline.Cancel, Reason: "a newer one"}, pipeline.Event{Kind: pipeline.Cancel})
+	p.is(pipeline.Stopping, "deploy", 1)
+	p.exit(-1)
+	p.is(pipeline.Cancelled, "deploy", 1)
+	if p.s.Reason != "a newer one" {
+		t.Errorf("it says %q", p.s.Reason)
+	}
+	for _, kind := range kinds {
+		if p.play(p.of(kind)) {
+			t.Errorf("%s is taken after the end", kind)
+		}
+	}
+}
+
+// A clock that is set back neither takes the run back nor ends it early.
+func TestStep_ClockSetBack(t *testing.T) {
+	ph := pipeline.NewPhase("test", "make")
+	ph.Retries, ph.Pause = 1, time.Minute
+	p := newPlayer(t, ph)
+	p.start()
+	p.now = begin.Add(time.Hour)
+	p.must(p.of(pipeline.Launched))
+	p.now = begin
+	p.exit(1)
+	if want := begin.Add(time.Hour + time.Minute); !p.s.Until.Equal(want) || p.s.Since.Before(begin.Add(time.Hour)) {
+		t.Errorf("it rests until %s, since %s", p.s.Until, p.s.Since)
+	}
+}
+
+// Of an output its end is kept, from the beginning of a character on.
+func TestStep_LongOutput(t *testing.T) {
+	for _, out := range []string{strings.Repeat("é", 64<<10) + "x", strings.Repeat("\x80", 64<<10)} {
+		p := newPlayer(t, pipeline.NewPhase("test", "make"))
+		p.start()
+		p.must(p.of(pipeline.Launched))
+		e := p.of(pipeline.Exited)
+		e.Tail, e.At = out, p.now
+		s, _, err := p.d.Step(p.s, e)
+		if err != nil || len(s.Tail) > pipeline.MaxTail || len(s.Tail) < pipeline.MaxTail-3 || !strings.HasSuffix(out, s.Tail) {
+			t.Errorf("%d bytes are kept, %v", len(s.Tail), err)
+		}
+	}
+}
+
+func TestStep_OtherDefinition(t *testing.T) {
+	p := newPlayer(t, pipeline.NewPhase("test", "make"))
+	p.start()
+	p.d.Phases[0].Name = "check"
+	if p.play(p.of(pipeline.Launched)) || p.play(pipeline.Event{Kind: pipeline.TakenOver}) {
+		t.Error("a run goes on under a definition without its phase")
+	}
+}
+
+var kinds = []pipeline.EventKind{
+	pipeline.Submitted, pipeline.Admitted, pipeline.Checked, pipeline.Acquired, pipeline.Launched, pipeline.Exited,
+	pipeline.Lost, pipeline.Ticked, pipeline.TakenOver, pipeline.Answered, pipeline.Cancel, "no such event",
+}
+
+// Whatever happens in whatever order, a command starts only with its holds and while no
+// other runs, each phase no more often than it may, and nothing is held after the end; the
+// same events give the same state.
+func TestStep_AnyOrder(t *testing.T) {
+	ended := map[pipeline.Status]int{}
+	for seed := range uint64(5000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		p := newPlayer(t, anyPhases(rng)...)
+		again := map[string]int{}
+		for range 60 {
+			e := p.anyEvent(rng)
+			if p.play(e) && e.Answer == pipeline.Again {
+				again[e.Phase]++
+			}
+		}
+		for name, n := range p.starts {
+			if most := 1 + p.d.Phases[p.index(name)].Retries + again[name]; n > most {
+				t.Fatalf("seed %d: %s was started %d times of %d", seed, name, n, most)
+			}
+		}
+		var s pipeline.State
+		for _, e := range p.log {
+			s, _, _ = p.d.Step(s, e)
+		}
+		if !reflect.DeepEqual(s, p.s) {
+			t.Fatalf("seed %d: the same events give %+v and %+v", seed, p.s, s)
+		}
+		ended[p.s.Status]++
+	}
+	for _, s := range []pipeline.Status{pipeline.Done, pipeline.Failed, pipeline.Cancelled, pipeline.Unknown, pipeline.Pausing, pipeline.Stopping} {
+		if ended[s] == 0 {
+			t.Errorf("no run of 5000 is %s at last: %v", s, ended)
+		}
+	}
+}
+
+func anyPhases(rng *rand.Rand) (out []pipeline.Phase) {
+	n := 1 + rng.IntN(4)
+	for i := range n {
+		ph := pipeline.NewPhase(string(rune('a' + i)))
+		if rng.IntN(5) > 0 {
+			ph.Run = []string{"run"}
+		}
+		if rng.IntN(3) == 0 {
+			ph = ph.WithPre(guard.LockFree("x"))
+		}
+		if rng.IntN(2) == 0 {
+			ph = ph.WithHolds(prod)
+		}
+		if rng.IntN(3) == 0 {
+			ph = ph.WithPost(guard.LockFree("x"), time.Duration(rng.IntN(2))*time.Minute)
+		}
+		ph.Retries, ph.Pause = rng.IntN(3), time.Duration(rng.IntN(2))*time.Minute
+		ph.Recovery = i > 0 && rng.IntN(4) == 0
+		if i+1 < n && rng.IntN(3) == 0 {
+			ph.OnFailure = string(rune('a' + i + 1))
+		}
+		out = append(out, ph)
+	}
+	return out
+}
+
+// anyEvent is mostly one that fits somewhere, sometimes of another attempt.
+func (p *player) anyEvent(rng *rand.Rand) pipeline.Event {
+	p.now = p.now.Add(time.Duration(rng.IntN(50)-5) * time.Second)
+	e := p.of(kinds[rng.IntN(len(kinds))])
+	if e.Kind == pipeline.Cancel && rng.IntN(4) > 0 {
+		e.Kind = pipeline.Checked
+	}
+	if rng.IntN(10) == 0 {
+		e.Attempt--
+	}
+	e.Outcome = guard.Outcome(rng.IntN(4))
+	e.Code = rng.IntN(2)
+	e.Answer = []pipeline.Answer{pipeline.Succeeded, pipeline.DidFail, pipeline.Again, "x"}[rng.IntN(4)]
+	if e.Kind != pipeline.Answered {
+		e.Answer = ""
+	}
+	switch e.Kind {
+	case pipeline.Acquired:
+		p.tokens++
+		e.Token = p.tokens
+	case pipeline.Lost:
+		e.Token = p.held
+	}
+	return e
+}
+
+// Each wrong definition is refused with what is wrong, as an fs.ErrInvalid.
+func TestCheck(t *testing.T) {
+	bad := map[string]func(d *pipeline.Definition){
+		"has no name":                 func(d *pipeline.Definition) { d.Name = "" },
+		"0 phases":                    func(d *pipeline.Definition) { d.Phases = nil },
+		"257 phases":                  func(d *pipeline.Definition) { d.Phases = make([]pipeline.Phase, 257) },
+		"every phase is for recovery": func(d *pipeline.Definition) { d.Phases[0].Recovery, d.Phases[1].Recovery = true, true },
+		"phase 1 has no name":         func(d *pipeline.Definition) { d.Phases[0].Name = "" },
+		`two phases are called "a"`:   func(d *pipeline.Definition) { d.Phases[1].Name = "a" },
+		"-1 retries":                  func(d *pipeline.Definition) { d.Phases[0].Retries = -1 },
+		"1001 retries":                func(d *pipeline.Definition) { d.Phases[0].Retries = 1001 },
+		"a time is negative":          func(d *pipeline.Definition) { d.Phases[0].Pause = -1 },
+		"within 1s of what":           func(d *pipeline.Definition) { d.Phases[0].Within = time.Second },
+		"command is empty":            func(d *pipeline.Definition) { d.Phases[0].Run = []string{""} },
+		`goes to "a"`:                 func(d *pipeline.Definition) { d.Phases[0].OnFailure = "a" },
+		`goes to "c"`:                 func(d *pipeline.Definition) { d.Phases[0].OnFailure = "c" },
+		"it holds 65":                 func(d *pipeline.Definition) { d.Phases[0].Holds = make([]pipeline.Want, 65) },
+		"a lock has no name":          func(d *pipeline.Definition) { d.Phases[0].Holds = []pipeline.Want{{Kind: "lock"}} },
+		`"mutex" is none of`:          func(d *pipeline.Definition) { d.Phases[0].Holds = []pipeline.Want{{Kind: "mutex", Name: "x"}} },
+		`"x" is no semaphore`:         func(d *pipeline.Definition) { d.Phases[0].Holds = []pipeline.Want{{Kind: "lock", Name: "x", Limit: 2}} },
+		"weight 3 of 2": func(d *pipeline.Definition) {
+			d.Phases[0].Holds = []pipeline.Want{{Kind: "semaphore", Name: "x", Weight: 3, Limit: 2}}
+		},
+		"when":  func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPre(guard.LockFree("")) },
+		"until": func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPost(guard.LockFree(""), 0) },
+	}
+	for want, spoil := range bad {
+		d := &pipeline.Definition{Name: "x", Phases: []pipeline.Phase{pipeline.NewPhase("a", "run"), pipeline.NewPhase("b", "run")}}
+		if err := d.Check(); err != nil {
+			t.Fatal(err)
+		}
+		spoil(d)
+		if err := d.Check(); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
