@@ -98,6 +98,8 @@ var rooms = map[string]room{
 	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
 	"internal/world":                      {own: ". driver internal/core internal/host internal/node/replica internal/node/storage internal/node/storage/simdisk internal/watch internal/wire proto/holdfast/v1 remote server server/api", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"limit":                               {pure: true},
+	"limit/limithttp":                     {own: "limit"},
+	"limit/limitlocal":                    {own: "limit"},
 	"memhold":                             {own: ". driver internal/client internal/core internal/session internal/watch"},
 	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
 	"pghold":                              {own: ". driver internal/limits internal/nap limit", foreign: "github.com/jackc/pgx/v5"},

@@ -225,6 +225,7 @@ var faults = map[string]string{
 	"Limiter/WaitLeaves":       "settle forgets",
 	"Limiter/Exact":            "blocks are ordinary",
 	"Limiter/EveryWindow":      "limiter refills too fast",
+	"Limiter/Leased":           "limiter refills too fast",
 	"Limiter/Changed":          "decisions are told",
 
 	"KV/PutAndGet":               "put forgets",

@@ -62,6 +62,8 @@ var limiterCases = []Case{
 		Promise: "Every decision is the one of package limit at the time that the engine tells, to the nanosecond."},
 	{Name: "Limiter/EveryWindow", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterEveryWindow),
 		Promise: "Fifty clients together are allowed no more in any time than burst and rate, by the engine's clock, and under load nearly all of it."},
+	{Name: "Limiter/Leased", Needs: limiting, Alone: true, Run: run(limiterLeased),
+		Promise: "Fifty clients that decide by blocks, one lost with its block and one stopped for a while, together allow no more in any time than burst and rate, and under load nearly all of it."},
 	{Name: "Limiter/Changed", Needs: limitingWatched, Run: run(limiterChanged),
 		Promise: "A watch is told limit:changed of SetRate, Reset and Delete, and nothing of decisions."},
 }
@@ -448,6 +450,70 @@ func judgeWindows(admitted []int64, loaded int64, rate limit.Rate) {
 	n, _ := slices.BinarySearch(admitted, loaded+1)
 	span := loaded - admitted[0]
 	want(float64(n) >= 0.95*float64(bound(span)), "under load %d were allowed within %s; the bound is %d", n, time.Duration(span), bound(span))
+}
+
+// leasedRate and leasedFor are the load of Limiter/Leased.
+var leasedRate = limit.Rate{Count: 200, Per: time.Second, Burst: 200}
+
+const leasedFor = 8 * time.Second
+
+// span is when a call was made and when it returned: it was decided in between.
+type span struct{ from, to time.Time }
+
+func limiterLeased(ctx context.Context, e *Env) {
+	spaces := make([]*holdfast.Space, 10)
+	for i := range spaces {
+		spaces[i] = e.Client()
+	}
+	var (
+		mu       sync.Mutex
+		admitted []span
+		end      = time.Now().Add(leasedFor)
+	)
+	together(windowClients, func(i int) {
+		l := spaces[i%len(spaces)].Limiter("l", leasedRate).Leased()
+		for time.Now().Before(end) {
+			from := time.Now()
+			d := must(l.Allow(ctx, "k"))
+			to := time.Now()
+			mu.Lock()
+			if d.Allowed {
+				admitted = append(admitted, span{from, to})
+			}
+			n := len(admitted)
+			mu.Unlock()
+			switch {
+			case i == 0 && n > 300: // it is lost
+				return
+			case i == 1 && n > 300: // it is stopped, once
+				time.Sleep(time.Second)
+				i = 2
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		done(l.Close())
+	})
+	judgeSpans(admitted, leasedRate)
+}
+
+// judgeSpans leaves the case if more than burst and rate were surely decided within any
+// time, or less than 0.95 of it in all.
+func judgeSpans(admitted []span, rate limit.Rate) {
+	bound := func(d time.Duration) int { return int(rate.Limit() + rate.Count*int64(d)/int64(rate.Per)) }
+	slices.SortFunc(admitted, func(a, b span) int { return a.to.Compare(b.to) })
+	want(len(admitted) > 0, "nothing was allowed")
+	for i := range admitted {
+		n, from := 0, admitted[i].from
+		for _, s := range admitted {
+			if s.from.Before(from) {
+				continue
+			}
+			n++
+			want(n <= bound(s.to.Sub(from)), "within %s %d were allowed; the bound is %d", s.to.Sub(from), n, bound(s.to.Sub(from)))
+		}
+	}
+	took := admitted[len(admitted)-1].to.Sub(admitted[0].from)
+	want(float64(len(admitted)) >= 0.95*float64(bound(took)), "under load %d were allowed within %s; the bound is %d", len(admitted), took, bound(took))
 }
 
 func limiterChanged(ctx context.Context, e *Env) {

@@ -1,0 +1,293 @@
+package holdfast
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// LeasedLimiter is a [Limiter] that takes blocks from the backend and decides itself
+// as long as one lasts: never more is allowed than the rate says, at a small part of the
+// calls. Safe for concurrent use.
+//
+// A block is what a key needs in a quarter of a second, taken so far ahead, and the next one is
+// fetched when half of it is used. Where the rate does not allow it at once it comes
+// later, in the order in which programs asked, and until then the program refuses
+// without asking. What is not used is given back when nobody has asked for the key
+// for a second or two, and by Close.
+//
+// A program that is killed or stopped has its block no longer than the rate allows: that
+// of a bucket passes by itself, soon after the time for which it was taken, that of a
+// window with the window. With a sliding window or log nothing can be used later than it
+// was taken, so that every decision asks the backend.
+type LeasedLimiter struct {
+	l *Limiter
+
+	mu     sync.Mutex
+	keys   map[string]*leasedKey // that were asked for since the last look
+	before map[string]*leasedKey // that were asked for since the look before
+	timer  *time.Timer           // gives back what is not used; nil: there is nothing
+	closed bool
+}
+
+// Leased is the limiter by blocks; it does no I/O. Close gives back what is left.
+func (l *Limiter) Leased() *LeasedLimiter {
+	return &LeasedLimiter{l: l, keys: map[string]*leasedKey{}}
+}
+
+const (
+	// blockAhead is the time that a block is for, and how far ahead it is taken.
+	blockAhead = 250 * time.Millisecond
+	// blockIdle is how often keys that nobody asks for are looked for.
+	blockIdle = time.Second
+)
+
+// leasedKey is what the program has of one key. Guarded by the limiter's lock.
+type leasedKey struct {
+	blocks []*leasedBlock // oldest first
+	fetch  chan struct{}  // closed when the fetch under way has ended; nil: there is none
+	err    error          // of the last fetch
+	denied time.Time      // until when the backend has refused
+	demand demand
+}
+
+// leasedBlock is what was taken at once. The backend's clock was at Now when it was,
+// between the program's sent and got.
+type leasedBlock struct {
+	driver.LimitReply
+	sent, got time.Time
+	used      int64 // or gone
+}
+
+// left is what can be used at now. So much time has passed at most at the backend as
+// has here since the request was sent, if clocks differ by no more than a hundredth.
+func (b *leasedBlock) left(now time.Time) int64 {
+	passed := now.Sub(b.sent)
+	b.used = max(b.used, b.Reservation.Cost-limit.Usable(b.Rate, b.Reservation, b.Now+int64(passed+passed/100)))
+	return b.Reservation.Cost - b.used
+}
+
+// begins is how long it takes here until the block may be used.
+func (b *leasedBlock) begins(now time.Time) time.Duration {
+	passed := now.Sub(b.got)
+	left := b.Decision.RetryAfter - (passed - passed/100)
+	if left <= 0 {
+		return 0
+	}
+	return left + left/99 + 1
+}
+
+// demand is how much is asked for in the time of a block.
+type demand struct {
+	since     time.Time
+	sum, last int64
+}
+
+func (d *demand) add(n int64, now time.Time) {
+	if passed := now.Sub(d.since); passed >= blockAhead {
+		d.last = int64(float64(d.sum) * (float64(blockAhead) / float64(passed)))
+		d.since, d.sum = now, 0
+	}
+	d.sum += n
+}
+
+// Allow is [Limiter.Allow].
+func (l *LeasedLimiter) Allow(ctx context.Context, key string) (limit.Decision, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN is [Limiter.AllowN]. Of its Decision, Remaining is what the program has left of
+// its block.
+func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.Decision, error) {
+	if err := firstError(l.l.err, checkLimitKey(key, l.l.s.r.maxName()), checkCost(n), l.l.s.r.ready(ctx, driver.FeatureLimit)); err != nil {
+		return limit.Decision{}, wrap("allow", l.l.name, err)
+	}
+	rate, err := l.l.known(ctx, key)
+	if err != nil {
+		return limit.Decision{}, err
+	}
+	if n == 0 || n > rate.Limit() || rate.Algorithm == limit.SlidingWindow || rate.Algorithm == limit.SlidingLog {
+		return l.l.AllowN(ctx, key, n)
+	}
+	for first := true; ; first = false {
+		d, wait, err := l.try(key, n, rate, first)
+		if wait == nil || err != nil {
+			return d, wrap("allow", l.l.name, err)
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return limit.Decision{}, wrap("allow", l.l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
+		}
+	}
+}
+
+// try decides by what is there; wait is closed when it is worth another try.
+func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, wait <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return d, nil, errClosed
+	}
+	now := time.Now()
+	k := l.key(key, now)
+	if first {
+		k.demand.add(n, now)
+	}
+	d = limit.Decision{Asked: n, Limit: rate.Limit(), Policy: rate.Name}
+	left, begins := k.use(n, now, &d)
+	size := k.size(n, rate)
+	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1) || begins > 0
+	if !enough && k.fetch == nil && !now.Before(k.denied) {
+		l.fetch(key, k, n, size)
+	}
+	switch {
+	case d.Allowed:
+		return d, nil, nil
+	case begins > 0:
+		d.RetryAfter = begins
+		return d, nil, nil
+	case now.Before(k.denied):
+		d.RetryAfter = max(k.denied.Sub(now), 1)
+		return d, nil, nil
+	case k.err != nil:
+		err, k.err = k.err, nil
+		return d, nil, err
+	}
+	return d, k.fetch, nil
+}
+
+// key is what the program has of a key, which is in use.
+func (l *LeasedLimiter) key(key string, now time.Time) *leasedKey {
+	k := l.keys[key]
+	if k != nil {
+		return k
+	}
+	if k = l.before[key]; k == nil {
+		k = &leasedKey{demand: demand{since: now}}
+	}
+	delete(l.before, key)
+	l.keys[key] = k
+	if l.timer == nil {
+		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
+	}
+	return k
+}
+
+// use takes n from the oldest block that has so much, and tells what is left in all,
+// and when the first block begins that could be used later.
+func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, begins time.Duration) {
+	kept := k.blocks[:0]
+	for _, b := range k.blocks {
+		has := b.left(now)
+		if has <= 0 {
+			continue
+		}
+		kept = append(kept, b)
+		switch later := b.begins(now); {
+		case later > 0 && begins == 0:
+			begins = later
+		case later == 0 && !d.Allowed && has >= n:
+			b.used += n
+			has -= n
+			d.Allowed = true
+		}
+		left += has
+	}
+	k.blocks = kept
+	d.Remaining = left
+	return left, begins
+}
+
+// size is that of the next block.
+func (k *leasedKey) size(n int64, rate limit.Rate) int64 {
+	return max(n, min(max(k.demand.last, k.demand.sum), rate.Limit()/2))
+}
+
+// fetch takes a block beside the callers.
+func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) {
+	done := make(chan struct{})
+	k.fetch = done
+	started := l.l.s.r.spawn(func() {
+		b, err := l.take(key, n, size)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		defer close(done)
+		k.fetch, k.err = nil, err
+		switch {
+		case err != nil:
+		case !b.Decision.Allowed:
+			k.denied = b.got.Add(min(b.Decision.RetryAfter, blockAhead))
+		case l.keys[key] != k && l.before[key] != k:
+			go l.giveBack(key, b)
+		default:
+			k.blocks = append(k.blocks, b)
+		}
+	})
+	if !started {
+		k.fetch, k.err = nil, errClosed
+		close(done)
+	}
+}
+
+// take asks for a block, and for what there is of it if there is less.
+func (l *LeasedLimiter) take(key string, n, size int64) (*leasedBlock, error) {
+	ctx, cancel := context.WithTimeout(l.l.s.r.life, patience)
+	defer cancel()
+	for {
+		b := &leasedBlock{sent: time.Now()}
+		var err error
+		b.LimitReply, err = l.l.ask(ctx, "allow", &driver.LimitRequest{Key: key, Cost: size, Wait: blockAhead, Ahead: blockAhead})
+		b.got = time.Now()
+		less := max(n, b.Decision.Remaining/2)
+		if err != nil || b.Decision.Allowed || less >= size {
+			return b, err
+		}
+		size = less
+	}
+}
+
+// giveBack returns what is left of a block; what cannot be given back passes unused.
+func (l *LeasedLimiter) giveBack(key string, b *leasedBlock) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if left := b.left(time.Now()); left > 0 {
+		_, _ = l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
+	}
+}
+
+// giveBackIdle gives back the keys that nobody has asked for since two looks.
+func (l *LeasedLimiter) giveBackIdle() {
+	l.mu.Lock()
+	idle := l.before
+	l.before, l.keys = l.keys, map[string]*leasedKey{}
+	if l.timer = nil; len(l.before) > 0 && !l.closed {
+		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
+	}
+	l.mu.Unlock()
+	l.giveBackAll(idle)
+}
+
+func (l *LeasedLimiter) giveBackAll(keys map[string]*leasedKey) {
+	for key, k := range keys {
+		for i := len(k.blocks) - 1; i >= 0; i-- { // the last one taken is the first that can be given back
+			l.giveBack(key, k.blocks[i])
+		}
+	}
+}
+
+// Close gives back what is left of all blocks; calls answer ErrClosed from then on.
+func (l *LeasedLimiter) Close() error {
+	l.mu.Lock()
+	keys, before := l.keys, l.before
+	if l.closed, l.keys, l.before = true, nil, nil; l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	l.giveBackAll(keys)
+	l.giveBackAll(before)
+	return nil
+}

@@ -1,0 +1,179 @@
+package holdfast_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// leasedLoad has clients ask at random times, about load times a second, and notes what
+// is allowed.
+type leasedLoad struct {
+	mu       sync.Mutex
+	admitted []time.Time
+	asked    int
+}
+
+func (w *leasedLoad) run(t *testing.T, seed uint64, load int, from, until time.Time, allow func() (limit.Decision, error)) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	time.Sleep(time.Until(from))
+	for time.Now().Before(until) {
+		d, err := allow()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.mu.Lock()
+		if w.asked++; d.Allowed {
+			w.admitted = append(w.admitted, time.Now())
+		}
+		w.mu.Unlock()
+		time.Sleep(time.Duration(rnd.Int64N(2 * int64(time.Second) / int64(load))))
+	}
+}
+
+// TestLeased: ten programs at twice the rate, one that is killed with its block and one
+// that is stopped for three seconds: never more than the rate in any time, at most 1 % less
+// than with a call for each decision, and at most a twentieth of the calls.
+func TestLeased(t *testing.T) {
+	strict, strictCalls := leasedRun(t, false)
+	leased, calls := leasedRun(t, true)
+	t.Logf("strict: %d allowed with %d calls; leased: %d with %d", strict, strictCalls, leased, calls)
+	if float64(leased) < 0.99*float64(strict) {
+		t.Errorf("leased %d are allowed, strictly %d", leased, strict)
+	}
+	if 20*calls > strictCalls {
+		t.Errorf("leased takes %d calls, strict %d", calls, strictCalls)
+	}
+}
+
+func leasedRun(t *testing.T, leased bool) (allowed, calls int) {
+	rate := limit.Rate{Count: 1000, Per: time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		w := &leasedLoad{}
+		start := time.Now()
+		end := start.Add(time.Minute)
+		var all sync.WaitGroup
+		for i := range 10 {
+			s, err := holdfast.New(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := s.Limiter("l", rate)
+			allow := func() (limit.Decision, error) { return l.Allow(t.Context(), "k") }
+			if leased {
+				blocks := l.Leased()
+				if i != 0 {
+					defer blocks.Close()
+				}
+				allow = func() (limit.Decision, error) { return blocks.Allow(t.Context(), "k") }
+			}
+			all.Go(func() {
+				switch i {
+				case 0: // killed
+					w.run(t, uint64(i), 200, start, start.Add(5*time.Second), allow)
+				case 1: // stopped for a while
+					w.run(t, uint64(i), 200, start, start.Add(5*time.Second), allow)
+					w.run(t, uint64(i), 200, start.Add(8*time.Second), end, allow)
+				default:
+					w.run(t, uint64(i), 200, start, end, allow)
+				}
+			})
+		}
+		all.Wait()
+		allowed, calls = len(w.admitted), d.asked
+		var full time.Duration // when a bucket of 1000 would be full again: what every window means
+		for i, at := range w.admitted {
+			now := at.Sub(start)
+			if full = max(full, now) + time.Millisecond; full > now+time.Second {
+				t.Fatalf("number %d, after %s, is above the rate in some time", i, now)
+			}
+		}
+		time.Sleep(5 * time.Second) // what nobody uses is given back
+	})
+	return allowed, calls
+}
+
+// TestLeasedGivesBack what is not used, when nobody asks for the key any more and
+// when it is closed.
+func TestLeasedGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 100, Per: time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		for range 10 {
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		synctest.Wait()
+		if left, _ := l.Available(t.Context(), "k"); left >= 90 {
+			t.Errorf("beside a block %d of 100 are left: nothing was taken ahead", left)
+		}
+		time.Sleep(3 * time.Second)
+		if left, _ := l.Available(t.Context(), "k"); left != 90 {
+			t.Errorf("after 10 of 100 %d are left", left)
+		}
+		for range 5 {
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		synctest.Wait()
+		if err := blocks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := l.Available(t.Context(), "k"); left != 85 {
+			t.Errorf("after 15 of 100 and Close %d are left", left)
+		}
+		if _, err := blocks.Allow(t.Context(), "k"); !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		for range 85 {
+			if d, _ := l.Allow(t.Context(), "k"); !d.Allowed {
+				t.Fatal("what was given back is refused")
+			}
+		}
+		if d, err := l.Leased().Allow(t.Context(), "k"); err != nil || d.Allowed || d.RetryAfter <= 0 {
+			t.Errorf("of nothing left: %+v, %v", d, err)
+		}
+	})
+}
+
+// TestLeasedBlocksHaveTheirTime: a block is used neither before it begins, nor by a
+// program that went on too late.
+func TestLeasedBlocksHaveTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 100, Per: time.Second})
+		blocks := l.Leased()
+		defer blocks.Close()
+		for range 20 {
+			if d, err := blocks.Allow(t.Context(), "late"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		synctest.Wait()
+		time.Sleep(900 * time.Millisecond) // the bucket is full again, and the block still here
+		for _, key := range []string{"late", "early"} {
+			if d, err := l.AllowN(t.Context(), key, 100); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			d, err := blocks.Allow(t.Context(), key)
+			if err != nil || d.Allowed || d.RetryAfter <= 0 {
+				t.Errorf("%s: beside a whole burst another one is answered %+v, %v", key, d, err)
+			}
+			time.Sleep(d.RetryAfter)
+			if d, err = blocks.Allow(t.Context(), key); err != nil || !d.Allowed {
+				t.Errorf("%s: after the time told it is answered %+v, %v", key, d, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,176 @@
+// Package limithttp limits the requests of an HTTP server, by the address of the client,
+// its key, or whatever else a request tells:
+//
+//	limited := limithttp.New(limiter, limithttp.Options{Rate: rate})
+//	http.ListenAndServe(addr, limited(handler))
+//
+// Answers carry RateLimit and RateLimit-Policy (the fields of the IETF's draft) and, of a
+// refusal, Retry-After, the status 429 and a problem as JSON (RFC 9457).
+package limithttp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// Limiter decides about one request of a key: a holdfast.Limiter or LeasedLimiter, or a
+// limitlocal.Limiter.
+type Limiter interface {
+	AllowN(ctx context.Context, key string, n int64) (limit.Decision, error)
+}
+
+// Failure is what to do with a request about which the limiter cannot decide.
+type Failure uint8
+
+const (
+	// Open lets it pass.
+	Open Failure = iota
+	// Closed answers 503.
+	Closed
+	// Local asks [Options.Local].
+	Local
+)
+
+// Options are what New needs to know. The zero value limits each client's address, and
+// lets requests pass when the limiter fails.
+type Options struct {
+	// Key tells whose request it is; nil: [Client]() without proxies. An error is
+	// answered with 400.
+	Key func(*http.Request) (string, error)
+	// Cost is what a request takes; nil: 1. With 0 it only looks.
+	Cost func(*http.Request) int64
+	// Rate is the limiter's, for RateLimit-Policy; with a Count of 0 that is not told.
+	// Its Name is that of the policy; "" is "default".
+	Rate limit.Rate
+	// OnFailure is what to do when the limiter fails, and Local decides then with
+	// the Failure Local; nil: as Open.
+	OnFailure Failure
+	Local     Limiter
+	// Shadow lets refused requests pass: all is decided and told to Observe, and
+	// nothing to the client.
+	Shadow bool
+	// Legacy adds X-RateLimit-Limit, -Remaining and -Reset, in seconds.
+	Legacy bool
+	// Observe is told of each decision, and why there is none; nil: nobody is. It must
+	// not block.
+	Observe func(r *http.Request, d limit.Decision, err error)
+	_       struct{}
+}
+
+// New returns what limits a handler by l.
+func New(l Limiter, o Options) func(http.Handler) http.Handler {
+	if o.Key == nil {
+		o.Key = Client()
+	}
+	return func(next http.Handler) http.Handler {
+		return &handler{l, o, next}
+	}
+}
+
+type handler struct {
+	l    Limiter
+	o    Options
+	next http.Handler
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key, err := h.o.Key(r)
+	if err != nil {
+		problem(w, http.StatusBadRequest, "about:blank", "The request does not tell whose it is", nil)
+		return
+	}
+	d, err := h.decide(r, key)
+	switch {
+	case h.o.Shadow || err != nil && h.o.OnFailure != Closed:
+		h.next.ServeHTTP(w, r)
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be looked up now", nil)
+	case !d.Allowed:
+		h.tell(w.Header(), d)
+		h.refuse(w, d)
+	default:
+		h.tell(w.Header(), d)
+		h.next.ServeHTTP(w, r)
+	}
+}
+
+// decide asks the limiter, or the local one in its place.
+func (h *handler) decide(r *http.Request, key string) (limit.Decision, error) {
+	cost := int64(1)
+	if h.o.Cost != nil {
+		cost = h.o.Cost(r)
+	}
+	d, err := h.l.AllowN(r.Context(), key, cost)
+	if h.o.Observe != nil {
+		h.o.Observe(r, d, err)
+	}
+	if err != nil && h.o.OnFailure == Local && h.o.Local != nil {
+		return h.o.Local.AllowN(r.Context(), key, cost)
+	}
+	return d, err
+}
+
+// policy is the name as a string of structured fields (RFC 8941), which are ASCII.
+func (h *handler) policy() string {
+	name := h.o.Rate.Name
+	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
+		name = "default"
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
+}
+
+func (h *handler) tell(header http.Header, d limit.Decision) {
+	until := d.ResetAfter
+	if !d.Allowed {
+		until = d.RetryAfter
+	}
+	field := h.policy() + ";r=" + strconv.FormatInt(d.Remaining, 10)
+	if until >= 0 {
+		field += ";t=" + seconds(until)
+	}
+	header.Set("RateLimit", field)
+	if rate := h.o.Rate; rate.Count > 0 {
+		policy := h.policy() + ";q=" + strconv.FormatInt(rate.Count, 10)
+		if rate.Per > 0 {
+			policy += ";w=" + seconds(rate.Per)
+		}
+		header.Set("RateLimit-Policy", policy)
+	}
+	if h.o.Legacy {
+		header.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
+		header.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
+		header.Set("X-RateLimit-Reset", seconds(d.ResetAfter))
+	}
+}
+
+func (h *handler) refuse(w http.ResponseWriter, d limit.Decision) {
+	if d.RetryAfter >= 0 {
+		w.Header().Set("Retry-After", seconds(d.RetryAfter))
+	}
+	name, _ := strconv.Unquote(h.policy())
+	problem(w, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", []string{name})
+}
+
+// seconds is a time in whole seconds, rounded up: a client that comes then is not early.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+func problem(w http.ResponseWriter, status int, kind, title string, policies []string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Policies []string `json:"violated-policies,omitempty"`
+	}{kind, title, status, policies})
+}

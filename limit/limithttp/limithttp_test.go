@@ -1,0 +1,181 @@
+package limithttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/limit/limithttp"
+	"github.com/holdfast-io/holdfast/limit/limitlocal"
+)
+
+var rate = limit.Rate{Count: 2, Per: time.Minute, Name: "api"}
+
+func local(t testing.TB) *limitlocal.Limiter {
+	l, err := limitlocal.New(rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var fine = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "fine") })
+
+// get asks a limited handler as a client of an address.
+func get(h http.Handler, from string, forwarded ...string) *http.Response {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = from
+	for _, f := range forwarded {
+		r.Header.Add("X-Forwarded-For", f)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func Example() {
+	limiter, _ := limitlocal.New(rate) // or space.Limiter("api", rate)
+	h := limithttp.New(limiter, limithttp.Options{Rate: rate})(fine)
+	for range 3 {
+		answer := get(h, "192.0.2.1:1234")
+		fmt.Println(answer.StatusCode, answer.Header.Get("RateLimit"))
+	}
+	// Output:
+	// 200 "api";r=1;t=30
+	// 200 "api";r=0;t=60
+	// 429 "api";r=0;t=30
+}
+
+func TestHeaders(t *testing.T) {
+	h := limithttp.New(local(t), limithttp.Options{Rate: rate, Legacy: true})(fine)
+	get(h, "192.0.2.1:1")
+	answer := get(h, "192.0.2.1:2")
+	for name, want := range map[string]string{"RateLimit": `"api";r=0;t=60`, "RateLimit-Policy": `"api";q=2;w=60`, "Retry-After": "",
+		"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"} {
+		if got := answer.Header.Get(name); got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+	refused := get(h, "192.0.2.1:3")
+	var problem struct {
+		Type, Title string
+		Status      int
+		Policies    []string `json:"violated-policies"`
+	}
+	if err := json.NewDecoder(refused.Body).Decode(&problem); err != nil {
+		t.Fatal(err)
+	}
+	if refused.StatusCode != 429 || refused.Header.Get("Retry-After") != "30" || refused.Header.Get("Content-Type") != "application/problem+json" ||
+		problem.Status != 429 || len(problem.Policies) != 1 || problem.Policies[0] != "api" {
+		t.Errorf("a refusal is %d %v %+v", refused.StatusCode, refused.Header, problem)
+	}
+	if other := get(h, "192.0.2.2:1"); other.StatusCode != 200 {
+		t.Error("another client is refused")
+	}
+}
+
+// TestCostAboveTheLimit is refused for good: no time is told.
+func TestCostAboveTheLimit(t *testing.T) {
+	h := limithttp.New(local(t), limithttp.Options{Cost: func(*http.Request) int64 { return 3 }})(fine)
+	answer := get(h, "192.0.2.1:1")
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "" || answer.Header.Get("RateLimit") != `"default";r=2` {
+		t.Errorf("3 of 2: %d %v", answer.StatusCode, answer.Header)
+	}
+}
+
+// failing is a limiter that cannot be reached.
+type failing struct{}
+
+func (failing) AllowN(context.Context, string, int64) (limit.Decision, error) {
+	return limit.Decision{}, errors.New("unreachable")
+}
+
+func TestFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    limithttp.Options
+		want [3]int
+	}{
+		"open":                  {limithttp.Options{}, [3]int{200, 200, 200}},
+		"closed":                {limithttp.Options{OnFailure: limithttp.Closed}, [3]int{503, 503, 503}},
+		"local":                 {limithttp.Options{OnFailure: limithttp.Local, Local: local(t)}, [3]int{200, 200, 429}},
+		"local without a local": {limithttp.Options{OnFailure: limithttp.Local}, [3]int{200, 200, 200}},
+		"closed in the shadow":  {limithttp.Options{OnFailure: limithttp.Closed, Shadow: true}, [3]int{200, 200, 200}},
+	} {
+		seen := 0
+		c.o.Observe = func(_ *http.Request, _ limit.Decision, err error) {
+			if err != nil {
+				seen++
+			}
+		}
+		h := limithttp.New(failing{}, c.o)(fine)
+		var got [3]int
+		for i := range got {
+			got[i] = get(h, "192.0.2.1:1").StatusCode
+		}
+		if got != c.want || seen != 3 {
+			t.Errorf("%s: %v, not %v; %d failures were told", name, got, c.want, seen)
+		}
+	}
+}
+
+// TestShadow decides and tells, and refuses nobody.
+func TestShadow(t *testing.T) {
+	refused := 0
+	h := limithttp.New(local(t), limithttp.Options{Shadow: true, Observe: func(_ *http.Request, d limit.Decision, _ error) {
+		if !d.Allowed {
+			refused++
+		}
+	}})(fine)
+	for range 5 {
+		if answer := get(h, "192.0.2.1:1"); answer.StatusCode != 200 || answer.Header.Get("RateLimit") != "" {
+			t.Errorf("in the shadow: %d %v", answer.StatusCode, answer.Header)
+		}
+	}
+	if refused != 3 {
+		t.Errorf("%d of 5 at a burst of 2 would be refused", refused)
+	}
+}
+
+func TestClient(t *testing.T) {
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
+	for _, c := range []struct {
+		peer      string
+		forwarded []string
+		want      string
+	}{
+		{"192.0.2.1:5", nil, "192.0.2.1"},
+		{"192.0.2.1:5", []string{"198.51.100.7"}, "192.0.2.1"}, // written by the client
+		{"10.0.0.1:5", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"10.0.0.1:5", []string{"203.0.113.9, 198.51.100.7"}, "198.51.100.7"}, // the first was written by the client
+		{"10.0.0.1:5", []string{"203.0.113.9, 198.51.100.7, 10.9.9.9"}, "198.51.100.7"},
+		{"10.0.0.1:5", []string{"203.0.113.9", "198.51.100.7"}, "198.51.100.7"}, // two lines are one list
+		{"10.0.0.1:5", []string{"198.51.100.7:443"}, "198.51.100.7"},
+		{"10.0.0.1:5", []string{"198.51.100.7, nonsense"}, "10.0.0.1"},
+		{"10.0.0.1:5", []string{"10.0.0.2"}, "10.0.0.2"},
+		{"10.0.0.1:5", nil, "10.0.0.1"},
+		{"[::ffff:10.0.0.1]:5", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"[2001:db8:2::1]:5", nil, "2001:db8:2::/64"},
+		{"[2001:db8:2::ffff]:5", nil, "2001:db8:2::/64"},
+		{"[2001:db8:1::1]:5", []string{"[2001:db8:3:4:5::6]:80"}, "2001:db8:3:4::/64"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.peer
+		for _, f := range c.forwarded {
+			r.Header.Add("X-Forwarded-For", f)
+		}
+		if got, err := limithttp.Client(proxies...)(r); got != c.want || err != nil {
+			t.Errorf("%s with %q is %q (%v), not %q", c.peer, c.forwarded, got, err, c.want)
+		}
+	}
+	h := limithttp.New(local(t), limithttp.Options{})(fine)
+	if answer := get(h, "@"); answer.StatusCode != 400 {
+		t.Errorf("without an address: %d", answer.StatusCode)
+	}
+}
