@@ -51,7 +51,7 @@ func (d *Dir) Check(ctx context.Context, resource string, token Token, mode Mode
 }
 
 // Do is [Gate.Do] over the processes of this machine. Among the waiters of one
-// process the order is that of arrival; among processes who looks first wins,
+// process the order is that of arrival; among processes the one that looks first wins,
 // but readers do not overtake a waiting writer.
 func (d *Dir) Do(ctx context.Context, resource string, token Token, mode Mode, f func(context.Context) error) error {
 	return d.do(ctx, "fence do", Pass{resource, token, mode}, f)

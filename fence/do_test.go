@@ -248,7 +248,7 @@ func TestThePassTravelsInTheContext(t *testing.T) {
 	}
 }
 
-// log records who wrote, and whether anybody was inside with a writer.
+// log records writers, and whether anybody was inside with a writer.
 type log struct {
 	mu               sync.Mutex
 	readers, writers int

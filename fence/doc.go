@@ -58,7 +58,7 @@
 //
 // A semaphore has many holders at a time, and any of them may stay while others
 // come and go: an older token says nothing about whether its hold has ended. The
-// tokens of a semaphore identify holders and do not order them. Only who grants
-// them can tell whether one is still good; ask it. A gate cannot know what kind
+// tokens of a semaphore identify holders and do not order them. Only the backend
+// that grants them can tell whether one is still good; ask it. A gate cannot know what kind
 // of lock a token comes from, so do not give it a semaphore's.
 package fence

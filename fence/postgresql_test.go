@@ -89,7 +89,7 @@ func waiting(t *testing.T, db *sql.DB, done <-chan error) bool {
 	}
 }
 
-// "Row lock held until commit": whoever comes second waits for the first, and
+// "Row lock held until commit": the second caller waits for the first, and
 // then sees what the first has committed.
 func TestPostgreSQLTransactionsOfOneResourceTakeTurns(t *testing.T) {
 	tests := []struct {

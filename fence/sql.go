@@ -11,7 +11,7 @@ import (
 
 // The statements are the same for PostgreSQL and SQLite. In both, a conflicting
 // row is locked (SQLite: the database is) before WHERE looks at it, and stays so
-// until the transaction ends: who checks later sees what was committed, and who
+// until the transaction ends: a later check sees what was committed, and one that
 // passed is alone until its writes are in.
 const (
 	createTable = `CREATE TABLE IF NOT EXISTS holdfast_fence (

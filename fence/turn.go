@@ -33,7 +33,7 @@ func (t *turn) enter(m Mode) {
 	}
 }
 
-// leave ends an operation and lets in who fits now.
+// leave ends an operation and lets in those that fit now.
 func (t *turn) leave() {
 	if t.inside > 0 {
 		t.inside--

@@ -155,7 +155,7 @@ func TestOpen_WithoutFlock(t *testing.T) {
 }
 
 // A directory that was replaced grants nothing: its locks would keep out nobody
-// who is in the old one.
+// in the old one.
 func TestReplacedDirectory(t *testing.T) {
 	base := t.TempDir()
 	dir, other := filepath.Join(base, "d"), filepath.Join(base, "other")

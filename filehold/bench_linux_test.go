@@ -13,7 +13,7 @@ import (
 
 // BenchmarkPair takes a free mutex and gives it back, beside what the kernel
 // alone needs for it: open, flock, fstat, stat and close of the same file. Both
-// are done many times in turns, and compared in processor time: who else uses
+// are done many times in turns, and compared in processor time: what else uses
 // the machine is in neither.
 func BenchmarkPair(b *testing.B) {
 	dir := b.TempDir()

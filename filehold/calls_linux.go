@@ -116,7 +116,7 @@ func writes(ops []driver.Op) bool {
 	return slices.ContainsFunc(ops, func(o driver.Op) bool { return o.Kind != driver.OpGet })
 }
 
-// Inspect tells who holds and who waits.
+// Inspect lists holders and waiters.
 func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	if err := c.begin(ctx); err != nil {
 		return driver.InspectReply{}, err

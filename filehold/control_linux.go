@@ -49,7 +49,7 @@ func openControl(sub string, perm fs.FileMode, known uint64, sync func(int) erro
 	return c, nil
 }
 
-// makeControl makes it whole under another name first; whoever is first wins.
+// makeControl makes it whole under another name first; the first process wins.
 // A log without a control file is no new directory, unless another has made both
 // since we looked: the control file is there before the log.
 func makeControl(sub, path string, perm fs.FileMode) error {

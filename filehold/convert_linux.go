@@ -11,7 +11,7 @@ import (
 // errTooLarge is the kind of a request that no log takes.
 var errTooLarge = fs.ErrInvalid
 
-// refusalOf is the error of an order, with who stands in its way; nil: it
+// refusalOf is the error of an order, with what stands in its way; nil: it
 // succeeded.
 func refusalOf(o *order) error {
 	r := &o.result

@@ -21,7 +21,7 @@
 // # Several users
 //
 // What a program makes in a directory is its user's, with what the umask leaves.
-// For users that share it, whoever makes it opens it with a mode:
+// For users that share it, the first opens it with a mode:
 //
 //	holdfast.Open(ctx, "file:///var/lock/app?mode=0660")
 //

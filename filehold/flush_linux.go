@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// syncer puts the log on disk, once for all who wait for it together.
+// syncer puts the log on disk, once for all waiters together.
 type syncer struct {
 	mu   sync.Mutex
 	done position
@@ -26,7 +26,7 @@ func (e *engine) flush(ctx context.Context, p position) error {
 	over := make(chan error, 1)
 	go func() {
 		err := e.flushNow(p)
-		e.unref() // before the answer: who then closes the Space has closed its files
+		e.unref() // before the answer: a caller that then closes the Space has closed its files
 		over <- err
 	}()
 	select {

@@ -14,7 +14,7 @@ import (
 )
 
 // gates are the lock files that somebody in this process waits for. Per file and
-// mode there is one thread that waits in the kernel, for whoever is the first in
+// mode there is one thread that waits in the kernel, for the first in
 // line here. When everybody has left, it goes on waiting, and gives back what it
 // gets.
 type gates struct {

@@ -341,7 +341,7 @@ func (c *crew) kill(id int) death {
 	return d
 }
 
-// victim is who holds something, every other time.
+// victim is a holder of something, every other time.
 func (c *crew) victim() int {
 	if id, ok := c.j.holding(); ok && c.members[id] != nil && rand.IntN(2) == 0 {
 		return id
@@ -449,7 +449,7 @@ func (j *journal) check(t *testing.T) {
 	}
 }
 
-// checkLoad adds up who was inside at each moment.
+// checkLoad adds up the holders at each moment.
 func checkLoad(t *testing.T, name string, spans []*span, limit int64) {
 	type edge struct {
 		at    int64
@@ -480,7 +480,7 @@ func checkLoad(t *testing.T, name string, spans []*span, limit int64) {
 	}
 }
 
-// checkOrder: who holds later has the greater token.
+// checkOrder: a later holder has the greater token.
 func checkOrder(t *testing.T, name string, spans []*span) {
 	slices.SortFunc(spans, func(a, b *span) int { return int(a.start - b.start) })
 	for i := range spans[1:] {
@@ -517,7 +517,7 @@ func (j *journal) freed(killed []death) string {
 	return fmt.Sprintf("%s; the process was gone after %s, the lock held by the next %s later", spread(all), spread(gone), spread(rest))
 }
 
-// next is who held the name after s.
+// next is the holder of the name after s.
 func (j *journal) next(s *span) *span {
 	var next *span
 	for _, n := range j.spans {

@@ -179,7 +179,7 @@ func (k *lock) release() bool {
 	return true
 }
 
-// free unlocks the file: the kernel wakes who waits for it.
+// free unlocks the file: the kernel wakes its waiter.
 func (k *lock) free() {
 	k.u.e.slots.drop(k.slot)
 	k.u.e.idle.put(k.file)
@@ -238,7 +238,7 @@ func (e *engine) slotsOf(ctx context.Context, keep func(name string) bool) ([]fo
 	return all, err
 }
 
-// claimsOf tells who holds and who awaits a lock file, by time.
+// claimsOf lists holders and waiters of a lock file, by time.
 func (e *engine) claimsOf(ctx context.Context, name string) (holders, waiters []driver.Claim, err error) {
 	all, err := e.slotsOf(ctx, func(n string) bool { return n == name })
 	now := e.now()

@@ -365,7 +365,7 @@ const compactAt = 4 << 20
 
 // compact replaces the log if it is worth it. The store is locked, e.mu is held
 // and everything before was applied. What fails is tried again after the next
-// change; who made this one need not know.
+// change; the maker of this one need not know.
 func (e *engine) compact() error {
 	if e.log.read < max(e.compactAt, 4*e.kept) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// A directory has one mode, which its control file has: who makes the directory
+// A directory has one mode, which its control file has: the process that makes the directory
 // chooses it, by the URL or by the umask, and whatever anybody makes in it later has
 // it too, whatever the umask is then. What others may open by its name appears there
 // with its mode, since between making and changing it they would be refused.

@@ -74,7 +74,7 @@ func servantOf(t *testing.T, program, dir string, uid, gid uint32, env ...string
 }
 
 // Whoever is of the group can take over from a user that was killed, replace the
-// log, and sweep; whoever is not is told what to do.
+// log, and sweep; any other is told what to do.
 func TestMode_Group(t *testing.T) {
 	program, dir := copied(t), filepath.Join(common(t), "space")
 	a := servantOf(t, program, dir, ann, staff, "FILEHOLD_MODE=0660")

@@ -73,7 +73,7 @@ func waiting(t testing.TB, s *holdfast.Space, verb, name string) <-chan *holdfas
 	return got
 }
 
-// What a process held is granted to who waits when it is killed, and to who
+// What a process held is granted to a waiter when it is killed, and to one that
 // comes later; the token is greater.
 func TestKilledHolder(t *testing.T) {
 	noLeaks(t)
@@ -296,7 +296,7 @@ func TestUnlinkUnderHolder(t *testing.T) {
 }
 
 // A lock file that was given back may be removed: the next lock is on the file
-// that has the name then, also for who had the old one open.
+// that has the name then, also for a process that had the old one open.
 func TestUnlinkIdle(t *testing.T) {
 	dir := t.TempDir()
 	s, p := space(t, dir), spawn(t, "servant", dir)

@@ -16,7 +16,7 @@ import (
 const bellName = "bell"
 
 // ring wakes the processes that wait for something in the log. It comes after
-// the log's new end is there for everybody: who looks then and goes to sleep
+// the log's new end is there for everybody: a reader that looks then and goes to sleep
 // has said so before, and is woken.
 func (e *engine) ring() {
 	if e.ctl.load(wSleepers) > uint64(e.sleeping()) {
@@ -55,7 +55,7 @@ func (e *engine) sleeping() int { return min(e.sleeper, 1) }
 
 // pump reads the log while somebody here waits for what others write, and
 // notices when a process ends on which he may wait. It is started by the first
-// who waits, and stays: ending a watch of the kernel's takes milliseconds.
+// waiter, and stays: ending a watch of the kernel's takes milliseconds.
 type pump struct {
 	e     *engine
 	bell  *os.File // inotify
@@ -67,7 +67,7 @@ type pump struct {
 	armed int64               // cluster time of the next look; guarded by e.mu
 }
 
-// sleep is called by who is about to wait, and awake after. What was written
+// sleep is called before a wait, and awake after it. What was written
 // before is applied when it returns, or by the pump if that takes the store's
 // lock, and what comes then rings. e.mu is held.
 func (e *engine) sleep() error {
@@ -256,7 +256,7 @@ func (p *pump) watchOver(id procID, f *os.File) {
 	}
 }
 
-// first has one of all who see a process end bury it, while the others leave
+// first has one of all that see a process end clear up after it, while the others leave
 // the processor to those who wait: who gets the pipe's lock. They look after him
 // when he should long be done. False: the pump ends.
 func (p *pump) first(pipe *os.File) bool {

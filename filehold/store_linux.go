@@ -102,7 +102,7 @@ func (e *engine) event(ev *lockEvent) core.Event {
 	return out
 }
 
-// publish hands events to who watches here, in an order that only grows.
+// publish hands events to the watchers here, in an order that only grows.
 func (e *engine) publish(events []core.Event) {
 	if e.hub == nil {
 		return

@@ -380,7 +380,7 @@ func (s *stub) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driv
 	}
 }
 
-// eventQueue has room for every event, so that who tells them never waits.
+// eventQueue has room for every event, so that the teller never waits.
 type eventQueue struct {
 	mu     sync.Mutex
 	events []driver.Event

@@ -8,8 +8,8 @@
 //	s := memhold.Open()
 //	defer s.Close()
 //
-// By URL, "mem:" is a memory of its own and "mem://name" one that everybody in
-// the process who opens that name shares, until the last of them closes it.
+// By URL, "mem:" is a memory of its own and "mem://name" one that all in
+// the process share that open that name, until the last of them closes it.
 //
 // It is the state machine of the server with the network left out: the same
 // sessions, the same commands, the same order, answered within a few

@@ -162,7 +162,7 @@ func (st *store) Silent() {}
 // Ping answers at once.
 func (st *store) Ping(context.Context) error { return nil }
 
-// Inspect tells who holds and who waits.
+// Inspect lists holders and waiters.
 func (st *store) Inspect(_ context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	now := st.g.Lock()
 	defer st.g.Unlock()

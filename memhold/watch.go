@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// publish hands the events of an apply to who watches. It never waits: who is
+// publish hands the events of an apply to the watchers. It never waits: one that is
 // slow is told to read anew.
 func (st *store) publish() {
 	for _, w := range st.hub.Publish(st.out.Events, st.m.Revision()) {

@@ -149,7 +149,7 @@ func consumers(js nats.JetStreamContext, bucket string) (filters []string) {
 	return filters
 }
 
-// TestWaiterIsToldByTheServer: whoever waits has the key's changes pushed to it,
+// TestWaiterIsToldByTheServer: a waiter has the key's changes pushed to it,
 // only one in a process, and nothing of it is left.
 func TestWaiterIsToldByTheServer(t *testing.T) {
 	server := services.NATS(t)
@@ -175,7 +175,7 @@ func TestWaiterIsToldByTheServer(t *testing.T) {
 	check(t, h.Release())
 }
 
-// TestWaiterLeavesEarly: who leaves before the server has answered that it will
+// TestWaiterLeavesEarly: a waiter that leaves before the server has answered that it will
 // push the changes has none pushed any more.
 func TestWaiterLeavesEarly(t *testing.T) {
 	server := services.NATS(t)

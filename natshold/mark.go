@@ -58,7 +58,7 @@ func (s *store) adopt(ctx context.Context, info *nats.StreamInfo) error {
 		}
 		revision, err := s.write(ctx, 0)
 		if errors.Is(err, fs.ErrPermission) {
-			return nil // whoever may not write takes nothing either
+			return nil // a client that may not write takes nothing either
 		}
 		if err == nil {
 			s.mark.revision.Store(uint64(revision))

@@ -154,7 +154,7 @@ func TestBucketCannotBePurged(t *testing.T) {
 	}
 }
 
-// A bucket that was purged is not one that was never used: who opens it is refused,
+// A bucket that was purged is not one that was never used: a client that opens it is refused,
 // and told what to do.
 func TestOpen_PurgedBucket(t *testing.T) {
 	server := services.NATS(t)

@@ -94,7 +94,7 @@ func TestConformance_Sweep(t *testing.T) {
 	}
 }
 
-// What was used in the last minute is left alone: whoever used it may ask again
+// What was used in the last minute is left alone: its user may ask again
 // whether it was done.
 func TestSweep_Young(t *testing.T) {
 	server := services.SharedNATS(t)

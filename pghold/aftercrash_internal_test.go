@@ -104,7 +104,7 @@ func TestHeirThatGoes(t *testing.T) {
 	within(t, "who went has the lock", func() bool { return !held(t, c[0], dead.key) })
 }
 
-// TestHeirOfAnEasyName: so is who would take the name quickly, however the one
+// TestHeirOfAnEasyName: so is a caller that would take the name quickly, however the one
 // that died got it. A program that has held long and lives goes on quickly.
 func TestHeirOfAnEasyName(t *testing.T) {
 	c := quickClients(t, 3)

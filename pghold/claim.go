@@ -145,7 +145,7 @@ func (l *pgLink) dropIdleSessions() {
 }
 
 // hold notes that cl is held by l. If l has died meanwhile the holder is told
-// here: who told the others did not know of it. So is one that was forced before.
+// here: the one that told the others did not know of it. So is one that was forced before.
 func (c *client) hold(l *pgLink, cl *rowClaim, id, token int64, session *driver.Session) {
 	c.mu.Lock()
 	cl.l, cl.id, cl.token, cl.session = l, id, driver.Token(token), session
@@ -236,7 +236,7 @@ func (cl *rowClaim) giveBackNow() {
 }
 
 // isQuiet: others may take the name quickly when it is free, and would not look
-// for the row that says who died with it.
+// for the row of the claim that ended with it.
 func (cl *rowClaim) isQuiet() bool { return cl.rowless.Load() || cl.unheard.Load() }
 
 // heardOf: it has a row of which others know, or is over.
@@ -337,7 +337,7 @@ const handOverSQL = `update holdfast.claim set chosen = true where (space, key, 
   select space, key, id from holdfast.claim
   where space = $1 and key = $2 and token = 0 and owner = $3 and holdfast_v6.alive(nonce, 0) order by id limit 1)`
 
-// handOver marks the candidate: whoever else the server wakes first gives way.
+// handOver marks the candidate: any other waiter that the server wakes first gives way.
 func (cl *rowClaim) handOver(ctx context.Context, owner string) error {
 	err := cl.c.ask(ctx, func(ctx context.Context, q querier) error {
 		tag, err := q.Exec(ctx, handOverSQL, cl.c.args(cl.key.space(), cl.key.n, owner)...)

@@ -32,7 +32,7 @@ type client struct {
 	note            time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
 
 	made     atomic.Bool   // the schema is there
-	making   chan struct{} // who makes it
+	making   chan struct{} // has one while it is made
 	isDirect atomic.Bool   // there is no pooler that swaps connections
 	fault    func(op, name string, err error)
 
@@ -40,7 +40,7 @@ type client struct {
 	kill context.CancelFunc
 	work sync.WaitGroup
 
-	homing chan struct{} // who dials home
+	homing chan struct{} // has one while home is dialled
 	rates  limits.Rates
 
 	mu     sync.Mutex

@@ -59,7 +59,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 }
 
 // connect opens a connection as the pool would. heard is told of notifications
-// by whoever reads.
+// by the next reader.
 func (c *client) connect(caller context.Context, heard func(*pgconn.Notification)) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(caller, max(c.config.ConnectTimeout, c.opts.Timeout))
 	defer cancel()
@@ -124,7 +124,7 @@ func (l *pgLink) prepare(ctx context.Context) error {
 }
 
 // skipTokens draws more tokens than a crash of the server can forget. A sequence is
-// written ahead for 32, and only who has that written waits for it: a quick grant
+// written ahead for 32, and only the caller that has that written waits for it: a quick grant
 // of another connection may have been answered before. All connections end with
 // the server, and none has a quick grant before it came here.
 const skipTokens = "select (select pg_catalog.max(pg_catalog.nextval('holdfast.token')) from pg_catalog.generate_series(1, 4096))"

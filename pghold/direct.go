@@ -43,7 +43,7 @@ func (l *pgLink) ask(j *job, q question) *job {
 	return j
 }
 
-// askNow sends a question and reads its answer, for who has the link.
+// askNow sends a question and reads its answer; the caller has the link.
 func (l *pgLink) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	j.sd = sd
 	if err := l.fill(sd, args); err != nil {
@@ -147,7 +147,7 @@ func (l *pgLink) used() uint {
 	return l.uses
 }
 
-// claimForGood takes a dead link from whoever has it; what is still to be read
+// claimForGood takes a dead link from its user; what is still to be read
 // never will be.
 func (l *pgLink) claimForGood() {
 	for {

@@ -39,7 +39,7 @@
 // it watches, or its program uses transaction scope.
 //
 // A mutex that was free the last time is taken without a row, which follows if it
-// is still held 5 ms later: who asks who holds it waits for that. It is so as long
+// is still held 5 ms later: a caller of Inspect waits for that. It is so as long
 // as nobody watches or waits for the name, and no program on the database uses
 // TransactionScope.
 //

@@ -342,7 +342,7 @@ func ring(ch chan struct{}) {
 	}
 }
 
-// heard takes a notification, for who has the link.
+// heard takes a notification; the caller has the link.
 func (l *pgLink) heard(n *pgconn.Notification) {
 	c := l.c
 	if n.Channel == "holdfast_event" {

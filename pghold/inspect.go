@@ -43,7 +43,7 @@ const page = `select n.name from (
   union select name from holdfast.resource r where starts_with(r.name, $1)) n
 where n.name > $2 order by n.name limit $3`
 
-// Inspect tells who holds and who waits, as far as they use this package;
+// Inspect lists holders and waiters, as far as they use this package;
 // others' locks are told by heldError.
 func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	var reply driver.InspectReply

@@ -238,7 +238,7 @@ type answer struct {
 	id       *int64
 	position int
 	pid      uint32
-	unsure   bool // who holds it has no row yet, which would tell as what; if granted: somebody watches, or left rows
+	unsure   bool // its holder has no row yet, which would tell as what; if granted: somebody watches, or left rows
 }
 
 // enqueueRow asks the home link. A link that has died since it was last used is not
@@ -289,7 +289,7 @@ const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid, coalesce(uns
 from holdfast_v6.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
 // arrival asks for the lock. What the link holds is known when the question goes
-// out: asking the server for more of it would be granted, whoever waits.
+// out: asking the server for more of it would be granted, in spite of any waiter.
 type arrival struct {
 	job
 	l       *pgLink

@@ -101,7 +101,7 @@ func TestTokenIsDrawnAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestOrderOverProcesses: who came second to a process goes before who came
+// TestOrderOverProcesses: a waiter that came second to a process goes before one that came
 // third to another, although one of each waits in the server.
 func TestOrderOverProcesses(t *testing.T) {
 	url := database(t)
@@ -122,7 +122,7 @@ func TestOrderOverProcesses(t *testing.T) {
 	}
 }
 
-// TestOnlyTheNextWaitsForTheLock: the others wait for who is before them, so that
+// TestOnlyTheNextWaitsForTheLock: the others wait for the one before them, so that
 // the server wakes nobody out of turn.
 func TestOnlyTheNextWaitsForTheLock(t *testing.T) {
 	url := database(t)

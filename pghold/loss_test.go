@@ -261,7 +261,7 @@ func TestNothingIsLeft(t *testing.T) {
 	goleak.VerifyNone(t, ignore)
 }
 
-// TestBadServers: who cannot connect is told operation, cause and what to do,
+// TestBadServers: a caller that cannot connect is told operation, cause and what to do,
 // and never the password.
 func TestBadServers(t *testing.T) {
 	hba := filepath.Join(t.TempDir(), "pg_hba.conf")

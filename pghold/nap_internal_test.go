@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// TestLinkNaps: who asks can nap on the link, and needs no poller.
+// TestLinkNaps: a caller can nap on the link, and needs no poller.
 func TestLinkNaps(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // nobody naps there

@@ -9,7 +9,7 @@ import (
 )
 
 // A mutex that is free is taken quickly: by one statement that touches no table
-// but the sequence of tokens. The row that says who holds it follows if it is
+// but the sequence of tokens. The row of its holder follows if it is
 // still held a moment later. Who wants rows to be complete closes the gates, which
 // ends quick grants everywhere, and waits until no program has one without a row
 // (holdfast.noted). A program that waits for a name has its waiters' lock, which does the same for
@@ -42,7 +42,7 @@ type unrecorded struct {
 
 // quickSQL takes the gate and the waiters' lock for its transaction, then the lock, and
 // then draws the token. The first quick grant takes the flag, which cannot fail:
-// only who has closed the gates has it alone.
+// only the claim that has closed the gates has it alone.
 func quickSQL(pair, flagged bool) string {
 	lock, unlock := "pg_catalog.pg_try_advisory_lock($3)", "pg_catalog.pg_advisory_unlock($3)"
 	if pair {

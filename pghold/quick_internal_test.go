@@ -115,7 +115,7 @@ func TestQuickTakesTheFlagOnce(t *testing.T) {
 	}
 }
 
-// TestQuickIsTold: who asks about a name, or in whose way a quick hold is, is
+// TestQuickIsTold: a caller that asks about a name, or that a quick hold stands in the way of, is
 // told of it although its row comes later.
 func TestQuickIsTold(t *testing.T) {
 	c := quickClients(t, 2)
@@ -173,7 +173,7 @@ func TestQuickForce(t *testing.T) {
 // its own program or another one, in a wait or without.
 func TestQuickKind(t *testing.T) {
 	c := quickClients(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // who is not refused would wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a caller that is not refused would wait for ever
 	defer cancel()
 	for i, other := range c {
 		for _, kind := range []driver.ResourceKind{driver.RWMutex, driver.Semaphore, driver.Election} {
@@ -287,7 +287,7 @@ func queueAlone(t *testing.T, l *pgLink, cl *rowClaim) {
 	}
 }
 
-// TestQuickWatch: who watches is told of every grant and release from then on,
+// TestQuickWatch: a watcher is told of every grant and release from then on,
 // of a hold that had no row and of its own program's.
 func TestQuickWatch(t *testing.T) {
 	c := quickClients(t, 2)

@@ -78,7 +78,7 @@ func TestQuickLatch(t *testing.T) {
 	}
 }
 
-// TestLatchIsMadeByMany: who makes a latch at the same time as others is in
+// TestLatchIsMadeByMany: a client that makes a latch at the same time as others is in
 // nobody's way.
 func TestLatchIsMadeByMany(t *testing.T) {
 	c := quickClients(t, 2)
@@ -130,7 +130,7 @@ func TestNewLatchIsGuarded(t *testing.T) {
 	})
 }
 
-// TestGuardComesBeforeRows: who makes a semaphore of a name that its own program
+// TestGuardComesBeforeRows: a client that makes a semaphore of a name that its own program
 // has as a lock locks it for waiters before it waits for rows: else another one could take
 // the name after that.
 func TestGuardComesBeforeRows(t *testing.T) {
@@ -211,7 +211,7 @@ func TestKindOfAStoppedProgram(t *testing.T) {
 		t.Fatalf("a mutex that is held is a latch: %v", err)
 	}
 	free(t, cl)
-	exec(t, stranger(t, c[0]), "select holdfast_v6.lock(2::smallint, $1, 0::smallint)", cl.key.n) // by who does not know us
+	exec(t, stranger(t, c[0]), "select holdfast_v6.lock(2::smallint, $1, 0::smallint)", cl.key.n) // by a program that does not know us
 	free(t, take(t, c[1], tryRequest("m", driver.Semaphore)))
 }
 
@@ -249,7 +249,7 @@ func TestMakeWaitsForArrivals(t *testing.T) {
 	}
 }
 
-// TestMakersDoNotDeadlock: who makes a semaphore where somebody is about to make
+// TestMakersDoNotDeadlock: a client that makes a semaphore where somebody is about to make
 // it does not wait for a transaction that waits for it.
 func TestMakersDoNotDeadlock(t *testing.T) {
 	c := quickClients(t, 1)[0]
@@ -305,7 +305,7 @@ end $$`, stop))
 	free(t, held)
 }
 
-// TestWaiterLearnsTheKind: who began to wait in the moment in which somebody made
+// TestWaiterLearnsTheKind: a waiter that began in the moment in which somebody made
 // a semaphore of the name does not get it as a lock.
 func TestWaiterLearnsTheKind(t *testing.T) {
 	c := quickClients(t, 1)[0]

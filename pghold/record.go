@@ -87,7 +87,7 @@ written as (
   from x where rowless)
 select pg_catalog.pg_notify('holdfast', 'r ' || space || ' ' || key) from x`
 
-// writeRows says in the server who holds, and tells others that somebody does.
+// writeRows tells the server of holders, and tells others that somebody does.
 func (l *pgLink) writeRows(ctx context.Context, claims []*rowClaim) error {
 	claims = slices.DeleteFunc(claims, func(cl *rowClaim) bool { return !cl.isQuiet() })
 	if len(claims) == 0 {

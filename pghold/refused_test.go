@@ -31,7 +31,7 @@ create trigger refuse before delete on holdfast.claim for each row execute funct
 	}
 }
 
-// claims are the rows that describe who holds and who waits.
+// claims are the rows that describe holders and waiters.
 func claims(t testing.TB, conn *pgx.Conn) (n int) {
 	t.Helper()
 	scan(t, conn, &n, "select count(*) from holdfast.claim")

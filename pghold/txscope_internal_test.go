@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// TestTryInTxLearnsTheKind: who tries a name that becomes a semaphore in that
+// TestTryInTxLearnsTheKind: a caller that tries a name that becomes a semaphore in that
 // moment is told so, and not that somebody holds it.
 func TestTryInTxLearnsTheKind(t *testing.T) {
 	c := quickClients(t, 1)[0]

@@ -35,7 +35,7 @@ func impatient(t *testing.T) (*client, *pgx.Conn) {
 func TestWatchThatFailsOpensTheGates(t *testing.T) {
 	c, conn := impatient(t)
 	exec(t, conn, "select pg_advisory_lock($1)", int64(gate+20))
-	other := c.hub.add() // who is about to subscribe too, so that this is not the last watch
+	other := c.hub.add() // another watcher that is about to subscribe, so that this is not the last watch
 	if verb, err := firstEvent(t, c); err == nil {
 		t.Fatalf("a gate cannot be closed, and the watch tells %q", verb)
 	}

@@ -86,7 +86,7 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 	return driver.CountReply{Value: value}, true, in.err
 }
 
-// tellCount publishes what a counter is for who watches, and has scripts do so
+// tellCount publishes what a counter is to watchers, and has scripts do so
 // from now on. What it is asked for has happened already, whatever becomes of
 // this.
 func (c *client) tellCount(ctx context.Context, r *driver.CountRequest) {

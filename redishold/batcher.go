@@ -108,7 +108,7 @@ func (c *batcher) carry(rc rueidis.Client, all []*batchedCall) {
 	c.next(rc)
 }
 
-// next lets those go who wait; the lock is held.
+// next lets the waiters go on; the lock is held.
 func (c *batcher) next(rc rueidis.Client) {
 	if len(c.waiting) == 0 {
 		c.under--

@@ -334,7 +334,7 @@ func (c *client) lose(id string) {
 	}
 }
 
-// served hands the token of a grant to who waits for it.
+// served hands the token of a grant to its waiter.
 func (c *client) served(id string, token driver.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ type dedicatedConn struct {
 	kill context.CancelFunc
 	work sync.WaitGroup
 
-	mu       sync.Mutex // who has it has the connection
+	mu       sync.Mutex // its holder has the connection
 	client   rueidis.Client
 	conn     net.Conn
 	unbind   func() bool // frees what closes conn at the end of life

@@ -25,7 +25,7 @@
 // A waiting writer keeps new readers out.
 //
 // No script does more than a page of work for others, about 4 ms. What a session with
-// many holds leaves when it ends is nobody's at once, whoever asks, and is cleared away
+// many holds leaves when it ends is nobody's at once, for every caller, and is cleared away
 // page by page by the calls of everybody and, one at a time, by a client that renews or
 // waits. So are queues of which more can be granted than a page. A session cannot be
 // used any more before it has been cleared away, and its end is told in a watch behind
@@ -43,7 +43,7 @@
 // error's outcome says.
 //
 // A Space of a URL with one server has a connection more for a program whose
-// calls come one at a time, less than 100 ms apart: who calls writes and reads
+// calls come one at a time, less than 100 ms apart: the caller writes and reads
 // itself there, which takes two thirds of the processor time. Locks that are taken
 // and given back beside each other go to the server together.
 //

@@ -31,7 +31,7 @@ var advice = []struct{ code, text string }{
 	{"max number of clients", "the server has no room for a connection: raise maxclients, or close some"},
 }
 
-// forbidden are answers about who is asking.
+// forbidden are answers about the client's rights.
 var forbidden = []string{"NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "without any password"}
 
 // retryIn is when to come back to a server that could not serve.

@@ -483,7 +483,7 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestSlowerThanTheTTL: who asks a server that takes longer than the TTL has lost
+// TestSlowerThanTheTTL: a client of a server that takes longer than the TTL has lost
 // nothing: it is ErrUnavailable, not done, and worth another try.
 func TestSlowerThanTheTTL(t *testing.T) {
 	server := services.SharedRedis(t)

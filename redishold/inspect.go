@@ -13,7 +13,7 @@ import (
 // maxListed is how many names, or claims of one name, one answer lists at most.
 const maxListed = 1000
 
-// Inspect tells who holds and who waits.
+// Inspect lists holders and waiters.
 func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	listed := r.Max
 	if listed <= 0 || listed > maxListed {

@@ -2,7 +2,7 @@ package redishold
 
 // places are the names that a session's list on the server has: names that it
 // may hold the short way. A name stays there when its hold is given back, so that
-// who takes the same names again and again does not write the list each time.
+// a client that takes the same names again and again does not write the list each time.
 // Guarded by the client's lock.
 type places map[string]*queueTicket
 
@@ -14,7 +14,7 @@ type queueTicket struct {
 }
 
 // maxPlaces is about how many holds a session has that are not in the server's
-// index of names: who asks for that index has them put there.
+// index of names: a call that asks for that index has them put there.
 const maxPlaces = 256
 
 // take uses the place of a name. If the server may not have it in its list, one

@@ -26,7 +26,7 @@ func listed(t *testing.T, ask func(words ...string) []string) (names []string) {
 }
 
 // TestGivenBackIsNotTakenAlong: a session's list keeps the name of a mutex that
-// was given back, and when that session ends, who has the mutex by then keeps it.
+// was given back, and when that session ends, the holder of the mutex by then keeps it.
 func TestGivenBackIsNotTakenAlong(t *testing.T) {
 	server := services.Redis(t)
 	ttl := holdfast.TTL(10 * time.Minute)
@@ -118,7 +118,7 @@ func TestHoldOfNobody(t *testing.T) {
 	}
 }
 
-// TestRepeatedGrantExtends: who asks again for what it was granted the short way
+// TestRepeatedGrantExtends: a caller that asks again for what it was granted the short way
 // is answered as by the long one, and then its session lasts as long as it may
 // take from that answer.
 func TestRepeatedGrantExtends(t *testing.T) {

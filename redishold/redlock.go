@@ -72,7 +72,7 @@ func (n *node) client() (rueidis.Client, error) {
 }
 
 // evicts refuses a server that evicts keys that have an expiry, as every lock here
-// has. One that does not answer who asks is not refused.
+// has. One that does not answer is not refused.
 func evicts(rc rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -273,7 +273,7 @@ func (r *redlock) free(k *lock, nodes []int) *vote {
 }
 
 // freeAll tells all servers to free a lock, and waits for a majority, and for the
-// others if they answer soon: who released it sees it free.
+// others if they answer soon: the caller that released it sees it free.
 func (r *redlock) freeAll(ctx context.Context, k *lock) *vote {
 	nodes := make([]int, len(r.nodes))
 	for i := range nodes {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Inspect tells who holds a name, as a majority of the servers knows it.
+// Inspect tells the holder of a name, as a majority of the servers knows it.
 // Waiters are not known to them. A prefix has every server list its keys, which
 // takes time where there are many.
 func (r *redlock) Inspect(ctx context.Context, q *driver.InspectRequest) (driver.InspectReply, error) {

@@ -123,8 +123,8 @@ func (v *vote) rest(ctx context.Context) {
 // moment is how long the others are waited for at least.
 const moment = 20 * time.Millisecond
 
-// split: of those who said who has the lock no majority named the same, and those
-// who cannot say would not make one. One that is late can say so the next time.
+// split: of the servers that named a holder no majority named the same, and those
+// that cannot would not make one. One that is late can say so the next time.
 func (v *vote) split() bool {
 	count, most, unknown := map[string]int{}, 0, 0
 	for _, b := range v.got {

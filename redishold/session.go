@@ -266,7 +266,7 @@ func (c *client) ownUser(l *driver.Session) *user {
 }
 
 // over is whether a session has ended, for callers that hold a lock: Err would call
-// whoever hangs on it.
+// what hangs on it.
 func over(l *driver.Session) bool {
 	select {
 	case <-l.Done():
@@ -360,7 +360,7 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	return nil
 }
 
-// SessionInfo tells what the server knows of a session, whoever's it is.
+// SessionInfo tells what the server knows of a session, also of another client's.
 func (c *client) SessionInfo(ctx context.Context, q *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	if err := c.begin(ctx); err != nil {
 		return driver.SessionInfo{}, err

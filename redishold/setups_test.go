@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 	used := map[string]bool{}
 	for _, prefix := range []string{"a", "b", "c", "d", "e", "f"} {
 		var spaces []*holdfast.Space
-		for i := range nodes { // who begins at another node sees the same
+		for i := range nodes { // a client that begins at another node sees the same
 			next := with(nodes[i].URL(), "addr", nodes[(i+1)%3].Addr(), "holdfast_prefix", prefix)
 			spaces = append(spaces, open(t, next))
 		}

@@ -117,7 +117,7 @@ func TestHeldOverASlowLink(t *testing.T) {
 	}
 }
 
-// TestShortWayEndsWithItsSession: nobody is left holding, and who watches is
+// TestShortWayEndsWithItsSession: nobody is left holding, and a watcher is
 // told.
 func TestShortWayEndsWithItsSession(t *testing.T) {
 	server := services.Redis(t)
@@ -134,7 +134,7 @@ func TestShortWayEndsWithItsSession(t *testing.T) {
 	_ = h.Release()
 }
 
-// TestShortWayIsWatched: who watches is told of everything from its ready on,
+// TestShortWayIsWatched: a watcher is told of everything from its ready on,
 // also by those who went the short way until then.
 func TestShortWayIsWatched(t *testing.T) {
 	server := services.Redis(t)
@@ -164,7 +164,7 @@ func TestShortWayIsWatched(t *testing.T) {
 }
 
 // TestForgottenWatch: a server that does not know any more that somebody
-// watches has told nobody meanwhile, and who watches learns it.
+// watches has told nobody meanwhile, and a watcher learns it.
 func TestForgottenWatch(t *testing.T) {
 	server := services.Redis(t)
 	rc, s := admin(t, server.URL()), open(t, server.URL())

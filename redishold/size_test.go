@@ -201,7 +201,7 @@ func laid(t *testing.T, rc rueidis.Client) []string {
 	return append(matching(t, rc, "{holdfast}:e:*"), append(members(t, rc, "{holdfast}:ended"), matching(t, rc, "{holdfast}:todo")...)...)
 }
 
-// TestManyWait: thousands who wait are granted in pages when they may be, in order,
+// TestManyWait: thousands of waiters are granted in pages when they may be, in order,
 // each of them once.
 func TestManyWait(t *testing.T) {
 	const waiters = 3000
@@ -276,7 +276,7 @@ func TestManyWait(t *testing.T) {
 	}
 }
 
-// TestManyDie: thousands who hold parts of a semaphore, or wait for it, end with their
+// TestManyDie: thousands of holders of parts of a semaphore, and waiters for it, end with their
 // session. Who waits behind them is granted what they had.
 func TestManyDie(t *testing.T) {
 	const holders, waiters = 3000, 3000

@@ -82,7 +82,7 @@ func (c *client) lookout() bool {
 }
 
 // helps notes that the server has work left over, such as the end of a session with
-// many holds, which is done by whoever looks.
+// many holds, which is done by the next caller that looks.
 func (c *client) helps() {
 	c.mu.Lock()
 	c.help = true

@@ -73,7 +73,7 @@ type serverLink struct {
 	number uint64         // of its newest attach
 	pinged bool           // it was attached to see whether the node answers
 	pulse  pulse
-	calm   context.CancelFunc // ends the search of who doubts; nil: nobody does
+	calm   context.CancelFunc // ends the search for another leader; nil: there is none
 	wide   bool               // the link itself may be broken: all nodes are asked
 }
 
@@ -111,8 +111,8 @@ func (e *engine) run() {
 	}
 }
 
-// leader is a link to the node that leads: the one that whoever doubted the last
-// has found, or the one that a search finds.
+// leader is a link to the node that leads: the one that was found while
+// the last one was doubted, or the one that a search finds.
 func (e *engine) leader(route *session.Route) (*serverLink, error) {
 	if l := e.successor; l != nil {
 		e.successor = nil
@@ -248,7 +248,7 @@ func (l *serverLink) send(g *client.SessionMux) {
 		case <-l.stream.Context().Done():
 			return
 		}
-		runtime.Gosched() // whoever was answered together asks together
+		runtime.Gosched() // callers that were answered together ask together
 		l.flush.Store(true)
 		g.Flush()
 		l.flush.Store(false)
@@ -320,7 +320,7 @@ func (e *engine) Redial(endpoint string) {
 	}
 }
 
-// Silent has all nodes asked who leads, over new links. The one that there is may
+// Silent has all nodes asked whether they lead, over new links. The one that there is may
 // still answer, and is left only for another.
 func (e *engine) Silent() {
 	e.mu.Lock()

@@ -239,7 +239,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 }
 
 // A denial changes nothing, and so has the revision of the change before it, which may
-// be older than the watch: it is seen all the same, by all who share a subscription,
+// be older than the watch: it is seen all the same, by all that share a subscription,
 // also if it came while that was torn.
 func TestDenialsAreSeen(t *testing.T) {
 	x, addr := serveForgetful(t)

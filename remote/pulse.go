@@ -102,7 +102,7 @@ func (l *serverLink) look(g *client.SessionMux) {
 	}
 }
 
-// doubt tells who looks for another leader; l is locked.
+// doubt begins the search for another leader; l is locked.
 func (l *serverLink) doubt() {
 	select {
 	case l.doubted <- struct{}{}:

@@ -76,7 +76,7 @@ func TestPulse_Patience(t *testing.T) {
 	}
 }
 
-// The first sign of life ends the search of who doubted; a doubt that comes later
+// The first sign of life ends the search for another leader; a doubt that comes later
 // than it begins none.
 func TestPulse_Calm(t *testing.T) {
 	l := &serverLink{pulse: silent()}

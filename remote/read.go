@@ -21,7 +21,7 @@ func (e *engine) Ping(ctx context.Context) error {
 	})
 }
 
-// Inspect tells who holds and who waits.
+// Inspect lists holders and waiters.
 func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
 		inspect := one
@@ -54,7 +54,7 @@ func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectReque
 // limit is a bound on an answer as the wire has it.
 func limit(max int) int32 { return int32(min(max, math.MaxInt32)) }
 
-// SessionInfo tells about a session, whoever's it is.
+// SessionInfo tells about a session, also of another client's.
 func (e *engine) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (info driver.SessionInfo, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *grpc.ClientConn) error {
 		m, err := pb.NewInspectServiceClient(c).GetSession(ctx, &pb.GetSessionRequest{Session: r.ID[:], After: r.After, Limit: limit(r.Max)})

@@ -149,7 +149,7 @@ func (s *search) next() {
 
 // mayAsk: nobody asks there, or has for so long that another should as well, each
 // time after twice as long. While one connects another would be no sooner there. Who
-// only doubts a link does not ask twice who follows.
+// only doubts a link does not ask a follower twice.
 func (s *search) mayAsk(now int64, endpoint string) bool {
 	pause, last := int64(0), int64(0)
 	for _, x := range s.scouts {
@@ -164,7 +164,7 @@ func (s *search) mayAsk(now int64, endpoint string) bool {
 	return now >= last+pause
 }
 
-// send sends a scout. Those who were sent there before and know that the node does
+// send sends a scout. Those that were sent there before and know that the node does
 // not lead, or have waited for too long, come back.
 func (s *search) send(now int64, endpoint string) {
 	old := func(x *scout) bool {
@@ -287,8 +287,8 @@ func (x *scout) rest(asked uint64) error {
 	}
 }
 
-// attach asks the node whether it leads, by a session that there is not: who leads
-// answers with an empty table, who does not refuses.
+// attach asks the node whether it leads, by a session that there is not: a leader
+// answers with an empty table, a follower refuses.
 func (l *serverLink) attach() (m session.Message, err error) {
 	l.number++
 	ask := session.Message{Kind: session.KindAttach, Session: l.id, Stream: l.number}

@@ -252,7 +252,7 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// While a leader is silent others are asked, and who leads by then is used: a
+// While a leader is silent others are asked, and the one that leads by then is used: a
 // session with a long TTL would not give the stream up for hours.
 func TestSilentLeader(t *testing.T) {
 	x := newTapped(t)
@@ -267,7 +267,7 @@ func TestSilentLeader(t *testing.T) {
 	wait(t, answer)
 }
 
-// The same for who only reads.
+// The same for a client that only reads.
 func TestSilentLeader_Read(t *testing.T) {
 	x := newTapped(t)
 	f, addr := newFollower(t, listenFor(t, x.g))
@@ -331,7 +331,7 @@ func TestSlowLeader_ByAnotherName(t *testing.T) {
 	}
 }
 
-// A node that does not lead is listened to: it tells who does as soon as it knows.
+// A node that does not lead is listened to: it tells the leader as soon as it knows.
 // Who would rather ask it anew would hear of the dead one for ever.
 func TestFollowerTellsOfTheNextLeader(t *testing.T) {
 	x := newTapped(t)
@@ -369,7 +369,7 @@ func TestSilentNodeBehindOneAddress(t *testing.T) {
 	silent, looked := make(chan context.Context, 2), make(chan struct{})
 	x.instead = func(s grpc.ServerStream) bool {
 		if streams.Add(1) > 2 {
-			<-looked // who leads ends the search, and all others with it
+			<-looked // the leader ends the search, and all others with it
 			return false
 		}
 		silent <- s.Context()

@@ -13,7 +13,7 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
-// subject is what is watched: who watches the same from now on shares one
+// subject is what is watched: watchers of the same from now on share one
 // subscription.
 type subject struct {
 	prefix, glob, patterns string
@@ -58,7 +58,7 @@ type share struct {
 	err      error         // why nothing more will come
 }
 
-// watcher is one who watches a share.
+// watcher is one watch of a share.
 type watcher struct {
 	s      *share
 	reader watch.Reader
@@ -278,7 +278,7 @@ func (w *watcher) Next(ctx context.Context) ([]driver.Event, uint64, error) {
 	}
 }
 
-// read is what there is, and otherwise who tells when there is something.
+// read is what there is, and otherwise what tells when there is something.
 func (w *watcher) read() (events []driver.Event, resync uint64, news <-chan struct{}, err error) {
 	resync, news, err = w.look()
 	for i := range w.buf {

@@ -337,7 +337,7 @@ func TestForeignValue(t *testing.T) {
 	})
 }
 
-// Of many who wait in a process one asks the engine.
+// Of many waiters in a process one asks the engine.
 func TestOneWaiterAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
 		sp := open(t, s)

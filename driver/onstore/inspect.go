@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Inspect tells who holds a lock, and who waits for it in this process.
+// Inspect lists the holders of a lock, and the waiters for it in this process.
 func (d *onStore) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	var reply driver.InspectReply
 	err := d.locks(ctx, r, func(item *driver.Item) error {

@@ -70,7 +70,7 @@ func (l *Line) part(name string, p *queueEntry) {
 	}
 }
 
-// Waiting lists who is in line for name, the first first.
+// Waiting lists the waiters for name, the first first.
 func (l *Line) Waiting(name string) [][16]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ var lines = struct {
 type shared struct {
 	Line            // for locks
 	turns  Line     // to change counters and sequences
-	claims sync.Map // [16]byte → driver.Claim: who waits
+	claims sync.Map // [16]byte → driver.Claim: of waiters
 	refs   int
 }
 

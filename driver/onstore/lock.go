@@ -279,7 +279,7 @@ func (d *onStore) timeLeft(item *driver.Item, e *lockEntry) time.Duration {
 // grace is how long an entry has to be seen unchanged: TTL·(1+ρ), rounded up.
 func grace(ttl time.Duration) time.Duration { return ttl + ttl*deadline.Rho/100 + 1 }
 
-// sights bounds how many keys are remembered; who is forgotten is waited for
+// sights bounds how many keys are remembered; one that is forgotten is waited for
 // anew.
 const sights = 10_000
 

@@ -227,7 +227,7 @@ func (k *acquisition) upgrade(ctx context.Context, lost func(error)) (driver.Gra
 type change struct {
 	op
 	k    *acquisition
-	told func(error) // who is told of the hold's end if it succeeds; nil: as before
+	told func(error) // is told of the hold's end if it succeeds; nil: as before
 }
 
 // finished hands the hold over under the lock: its end, should it come next, is

@@ -126,7 +126,7 @@ func (u *ClientSession) lapse(now int64) {
 	u.take(u.s.Expire(now))
 }
 
-// turn wakes who waits for a turn of the session's life.
+// turn wakes the waiters for a turn of the session's life.
 func (u *ClientSession) turn() {
 	if u.changed != nil {
 		close(u.changed)

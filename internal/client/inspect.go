@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// Inspect tells who holds and who waits.
+// Inspect lists holders and waiters.
 func (c *Client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	if err := c.open(ctx); err != nil {
 		return driver.InspectReply{}, err

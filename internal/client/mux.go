@@ -32,7 +32,7 @@ type Engine interface {
 	Silent()
 	// Forget says that a session is over; the group is locked.
 	Forget(id core.SessionID)
-	// Inspect tells who holds and who waits.
+	// Inspect lists holders and waiters.
 	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
 	// SessionInfo tells about a session of any client.
 	SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error)

@@ -25,7 +25,7 @@ func (w *waits) channel() chan struct{} {
 }
 
 // emptied takes a channel back that has given its one answer. Of any other an
-// answer may still be on its way, and would wake whoever waits with it next.
+// answer may still be on its way, and would wake the next wait that has it.
 func (w *waits) emptied(c chan struct{}) { w.channels.Put(c) }
 
 // wait waits for the answer; false: ctx has ended before.

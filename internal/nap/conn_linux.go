@@ -156,7 +156,7 @@ func (c *conn) nap() {
 }
 
 func (c *conn) readAhead() {
-	if !c.reading.TryLock() { // somebody reads already, who may wait for long
+	if !c.reading.TryLock() { // another reader is there, and may wait for long
 		return
 	}
 	defer c.reading.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // On is how to nap on a connection of NewConn, also with TLS over it: what it
 // returns sleeps until there is something to read, or for some milliseconds. Call
-// it where Read would be next, by who would read. On any other connection it
+// it where Read would be next, in place of the reader. On any other connection it
 // returns at once.
 func On(c net.Conn) func() {
 	if secret, ok := c.(*tls.Conn); ok {

@@ -243,7 +243,7 @@ func TestRead_GoesOn(t *testing.T) {
 	wantRead(t, here, there, "after it")
 }
 
-// TestNap_BesideARead: who naps while somebody else waits in Read does not wait
+// TestNap_BesideARead: a caller that naps while somebody else waits in Read does not wait
 // with them.
 func TestNap_BesideARead(t *testing.T) {
 	here, there := linked(t)

@@ -7,7 +7,7 @@ import (
 )
 
 // reserved begins the ids of sessions that a server keeps for callers without a
-// stream. Their names can be told from numbers that others see, so who knows one
+// stream. Their names can be told from numbers that others see, so a client that knows one
 // must not be able to attach it.
 const reserved = 0xffff
 

@@ -476,7 +476,7 @@ func TestRetriedOpenRefreshes(t *testing.T) {
 	r.wantDeadline(20+28.5, 20+29.7)
 }
 
-// A grant that the client knows nothing of is cancelled, whoever tells of it.
+// A grant that the client knows nothing of is cancelled, from wherever it is told.
 func TestUnknownPushIsCancelled(t *testing.T) {
 	r := opened(t, session.Config{})
 	r.push(core.Push{Seq: 999, State: core.ClaimGranted, Token: 5})

@@ -19,7 +19,7 @@ type Config struct {
 	// ID is chosen at random by the caller and never used again.
 	ID        core.SessionID
 	Namespace string // "" is "default"
-	Identity  string // who may use it; servers fill in their own
+	Identity  string // of the client that may use it; servers fill in their own
 	Owner     string
 	Meta      string
 	// TTL is how long the session outlives its last renewal.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Context ends at a time, or with Stop. Nothing else ends it, so whoever waits
+// Context ends at a time, or with Stop. Nothing else ends it, so a caller that waits
 // together with a timer of its own, set to Deadline, need not ask for Done.
 type Context struct {
 	at time.Time

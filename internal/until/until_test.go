@@ -33,7 +33,7 @@ func TestEndsInTime(t *testing.T) {
 	})
 }
 
-// Stop ends it for whoever still waits.
+// Stop ends it for all that still wait.
 func TestStopEndsWaiting(t *testing.T) {
 	u := until.In(time.Hour)
 	done := u.Done()

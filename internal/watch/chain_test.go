@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// chain is all that is between what happens and who watches: nodes with their
+// chain is all that is between what happens and the watchers: nodes with their
 // hubs, a subscription that breaks and goes on at another node, and the fan that
 // its readers share. What each reader sees is compared with what happened.
 type chain struct {
@@ -326,7 +326,7 @@ func (c *chain) settle() {
 var _ iter.Seq[*watch.Reader] = (*chain)(nil).places
 
 // Every reader sees every event once, in order, or is told exactly where not:
-// whatever breaks, however much happens at once, whoever is slow.
+// whatever breaks, however much happens at once, whichever watcher is slow.
 func TestChain(t *testing.T) {
 	var resyncs, read int
 	for seed := range uint64(60) {

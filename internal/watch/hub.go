@@ -57,7 +57,7 @@ func (h *Hub) Next() Position {
 // Floor is the lowest revision that a watch can begin from.
 func (h *Hub) Floor() uint64 { return h.ring.floor }
 
-// Watcher is one who asked. Read it with [Hub.Read].
+// Watcher is one watch. Read it with [Hub.Read].
 type Watcher struct {
 	filter Filter
 	mask   mask

@@ -94,7 +94,7 @@ func TestBadFilters(t *testing.T) {
 	}
 }
 
-// A gap is told: whoever resumes below the floor is refused.
+// A gap is told: a watcher that resumes below the floor is refused.
 func TestCompacted(t *testing.T) {
 	h := watch.NewHub(4, 10)
 	if _, _, err := h.Add(watch.Filter{}, 10); err == nil {

@@ -11,7 +11,7 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
-// A wait on a lease that ends is answered, however the lease ends and whoever ends
+// A wait on a lease that ends is answered, however the lease ends and whichever client ends
 // it, and so is one whose lease a node has opened for it.
 func TestWait_LeaseEnds(t *testing.T) {
 	r := serve(t)

@@ -29,14 +29,14 @@ type port struct {
 }
 
 // maxPeeked is how many connections may be silent at a time. One more, and the
-// one that has been so for longest is closed: who means it speaks at once.
+// one that has been so for longest is closed: an honest client speaks at once.
 const maxPeeked = 4096
 
 func newPort(ln net.Listener, cfg *tls.Config, peek time.Duration) *port {
 	return &port{most: maxPeeked, ln: ln, tls: byProtocol(cfg), peek: peek, grpc: newHanded(ln.Addr()), http: newHanded(ln.Addr()), open: map[net.Conn]struct{}{}}
 }
 
-// byProtocol lets the client's list of protocols decide: who offers only HTTP/2
+// byProtocol lets the client's list of protocols decide: a client that offers only HTTP/2
 // is a gRPC client, everybody else gets HTTP/1.1.
 func byProtocol(cfg *tls.Config) *tls.Config {
 	if cfg == nil {
@@ -108,7 +108,7 @@ func (p *port) enter(c *peeked) bool {
 	if p.silent.Len() >= p.most {
 		oldest := p.silent.Front().Value.(*peeked)
 		p.unlist(oldest)
-		oldest.Conn.Close() // whoever reads from it sees that
+		oldest.Conn.Close() // its reader sees that
 	}
 	c.place = p.silent.PushBack(c)
 	p.open[c.Conn] = struct{}{}
@@ -136,7 +136,7 @@ func (p *port) leave(c net.Conn) {
 	delete(p.open, c)
 }
 
-// route hands a connection to whoever speaks its language. One that says nothing
+// route hands a connection to the server of its protocol. One that says nothing
 // for the time of a peek, or garbage instead of a handshake, is closed.
 func (p *port) route(c *peeked) {
 	defer p.spoken(c)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// However many connections are silent, who speaks is served; the oldest of the
+// However many connections are silent, one that speaks is served; the oldest of the
 // others have to go.
 func TestSilentCrowd(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -123,7 +123,7 @@ func TestSlowCallers(t *testing.T) {
 	r.stop()
 }
 
-// A stop does not wait for who has said nothing.
+// A stop does not wait for a client that has said nothing.
 func TestStopWithSilentCallers(t *testing.T) {
 	r := serveWith(t, api.Config{Peek: time.Hour, Grace: time.Minute})
 	r.dial("")
@@ -253,7 +253,7 @@ func trioOf(t *testing.T, cfg api.Config, tick time.Duration) []*rig {
 	return rigs
 }
 
-// Every node serves everybody: who does not lead asks the leader.
+// Every node serves everybody: a follower asks the leader.
 func TestRelay(t *testing.T) {
 	rigs := trio(t)
 	at := leader(t, rigs)

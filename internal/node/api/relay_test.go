@@ -298,7 +298,7 @@ func TestRelay_TraceOverHTTP(t *testing.T) {
 	}
 	at := leader(t, rigs)
 	other := rigs[(at+1)%3]
-	for st := must[replica.Status](t)(other.node.Status(t.Context())); st.Leader == 0; { // until it knows who leads
+	for st := must[replica.Status](t)(other.node.Status(t.Context())); st.Leader == 0; { // until it knows a leader
 		st = must[replica.Status](t)(other.node.Status(t.Context()))
 	}
 	other.want(200, "POST", "/v1/locks/x:acquire", "{}", trace...)

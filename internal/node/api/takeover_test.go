@@ -62,7 +62,7 @@ func TestLeaseAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Two who give the same hold back at the same time: one does it, the other is told
+// Two clients that give the same hold back at the same time: one does it, the other is told
 // that it is over.
 func TestReleasedTwiceAtTheSameTime(t *testing.T) {
 	r := serve(t)

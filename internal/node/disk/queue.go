@@ -6,7 +6,7 @@ import "github.com/holdfast-io/holdfast/internal/node/replica"
 type Job struct {
 	Writes []replica.Write
 	Run    func(*Disk) error // nil: Writes
-	Then   func(error)       // for Run: told how it went, by whoever did it
+	Then   func(error)       // for Run: told how it went, on the goroutine that did it
 }
 
 // Do does the job.

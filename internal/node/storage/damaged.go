@@ -13,7 +13,7 @@ import (
 // it without a gap, up to the first damage. Recovered.Findings says what is
 // missing. It changes nothing, and every call that writes returns fs.ErrPermission.
 //
-// It is for tools, and for the operator who accepts a loss: what it returns
+// It is for tools, and for the operator that accepts a loss: what it returns
 // belongs into a new directory, under a new cluster id. No voter may go on with
 // it, for it may have acknowledged more.
 func Salvage(fsys FS, dir string) (*Store, Recovered, error) {
@@ -48,7 +48,7 @@ func (s *Store) connect(m *image) {
 // prefix that the names got: "damaged-1-", or the first number that is free. The
 // identity goes last: cut short, the directory is still a damaged store.
 //
-// Danger: who moves a healthy store aside lets the node forget its votes. The
+// Danger: a healthy store that is moved aside lets the node forget its votes. The
 // node must not come back under its old id.
 func MoveAside(fsys FS, dir string) (string, error) {
 	lock, err := fsys.Lock(filepath.Join(dir, lockName))

@@ -3,6 +3,6 @@
 //
 // Losing a message is allowed, and told; delaying heartbeats behind a snapshot is
 // not, so snapshots travel on connections of their own. Both ends of a connection
-// say who they are, whom they mean and which cluster they belong to before
+// say which node they are, which they mean and which cluster they belong to before
 // anything else is read: a stray process on the right port is refused.
 package transport

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Config says who this node is and what to do with what arrives.
+// Config says which node this is and what to do with what arrives.
 type Config struct {
 	Cluster, Group, ID uint64
 	// Dir tells this node's directory from every other; 0: it has none that counts.
@@ -30,7 +30,7 @@ type Config struct {
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config
-	// CAs says who signs the nodes' certificates, asked with each connection;
+	// CAs are the signers of the nodes' certificates, asked with each connection;
 	// nil: ClientCAs and RootCAs of TLS.
 	CAs func() *x509.CertPool
 	// Deliver takes a message from a peer, in order for each peer. It must not

@@ -50,7 +50,7 @@ const (
 	forQuestion
 )
 
-// hello says who dials whom.
+// hello names the node that dials and the one that is meant.
 type hello struct {
 	purpose                  purpose
 	cluster, group, from, to uint64
