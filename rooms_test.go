@@ -58,7 +58,7 @@ var rooms = map[string]room{
 	"holdtest":                            {own: ". internal/bridge memhold"},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},
-	"internal/cli":                        {own: ". all driver drivertest guard guard/gather guard/guardfile internal/child internal/node/api internal/node/replica internal/node/storage internal/wire proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
+	"internal/cli":                        {own: ". all driver drivertest guard guard/gather guard/guardfile internal/child internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/wire proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                     {own: "driver internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                    {pure: true, inside: true},
 	"internal/convert":                    {own: "driver internal/core", inside: true},

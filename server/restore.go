@@ -33,6 +33,9 @@ type Anew struct {
 	// act while another is granted what it held, and only the token tells the
 	// two apart. A wait as long as the longest TTL leaves no such client.
 	Wait time.Duration
+	// Until is the last revision of the old state that counts, for Restore from the
+	// directory of a node; 0: all of it does.
+	Until uint64
 }
 
 // Began is what came of it.
@@ -44,9 +47,15 @@ type Began struct {
 }
 
 // Restore begins a cluster from a backup that [Server.Backup] wrote to a file. A
-// copy of a node's newest snap- file serves too.
+// copy of a node's newest snap- file serves too. With [Anew.Until] it is the directory of a
+// node, which is not changed and which no process may use: its snapshot and its log up to
+// that revision, as the way past an entry that cannot be applied.
 func Restore(backup string, a Anew) (Began, error) {
-	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return disk.Restore(storage.OS{}, backup, s) })
+	from := disk.Restore
+	if a.Until > 0 {
+		from = disk.RestoreUntil
+	}
+	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return from(storage.OS{}, backup, s) })
 }
 
 // AcceptLoss begins a cluster from what can still be read of the damaged
@@ -93,5 +102,5 @@ func (a *Anew) start() (disk.Start, error) {
 		o.ClusterID = max(binary.LittleEndian.Uint64(chance[8:]), 2)
 	}
 	self := replica.Endpoint{ID: o.NodeID, Peer: a.Peer, Client: a.Client}
-	return disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait}, nil
+	return disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait, Until: a.Until}, nil
 }

@@ -50,7 +50,16 @@ func New(cfg Config) (*Server, error) {
 }
 
 func startError(cfg *Config, err error) error {
-	return &driver.Error{Op: "start server", Name: cfg.String(), Outcome: driver.NotDone, Err: err}
+	return &driver.Error{Op: "start server", Name: cfg.String(), Outcome: driver.NotDone, Err: cfg.pastEntry(err)}
+}
+
+// pastEntry says what to do about an entry that cannot be applied.
+func (c *Config) pastEntry(err error) error {
+	u, ok := errors.AsType[*replica.Unapplied](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%w. Run a version that knows it, on all nodes; if there is none, begin anew with what is before it: holdfast snapshot restore %s --until %d --data NEW", err, c.Dir, u.Revision)
 }
 
 func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
@@ -163,7 +172,7 @@ func (s *Server) Done() <-chan struct{} { return s.loop.stopped }
 func (s *Server) Err() error {
 	select {
 	case <-s.loop.stopped:
-		return s.loop.err
+		return s.cfg.pastEntry(s.loop.err)
 	default:
 		return nil
 	}

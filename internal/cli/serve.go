@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,6 +41,7 @@ type serving struct {
 	limits                    server.Limits
 	calls, waits, streams     int
 	maxData, reserve          size
+	backups                   schedule
 }
 
 // limitFlags add the limits of a node.
@@ -94,6 +97,9 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringSliceVar(&s.members, "members", nil, "founders of the group: NUMBER=PEER/CLIENT,…")
 	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
 	f.BoolVar(&s.noReplace, "no-replace", false, "after the loss of the data wait for holdfast member replace, instead of asking the group for a new number")
+	f.StringVar(&s.backups.dir, "backup-dir", "", "directory for backups of this node (default: none)")
+	f.DurationVar(&s.backups.every, "backup-every", time.Hour, "how often one is saved there")
+	f.IntVar(&s.backups.keep, "backup-keep", 24, "how many of them stay")
 	f.StringVar(&s.peerCert, "peer-cert", "", "certificate for other nodes, in PEM; needed beyond loopback")
 	f.StringVar(&s.peerKey, "peer-key", "", "its key")
 	f.StringVar(&s.peerCA, "peer-ca", "", "who signs the nodes' certificates, in PEM")
@@ -119,6 +125,9 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err := s.clientTLS(&web); err != nil {
 		return err
 	}
+	if err := s.backups.check(); err != nil {
+		return err
+	}
 	for {
 		err := a.serveOnce(ctx, s, cfg, web)
 		if !errors.Is(err, server.ErrReplaced) || ctx.Err() != nil {
@@ -142,7 +151,12 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 		return unstarted(err)
 	}
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
+	saving, stop := context.WithCancel(ctx)
+	var saved sync.WaitGroup
+	saved.Go(func() { s.backups.run(saving, node, cfg.Notice) })
 	err = api.Serve(ctx, ln, api.New(node), web)
+	stop()
+	saved.Wait()
 	switch {
 	case ctx.Err() != nil:
 		err = nil // asked for

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -85,8 +86,13 @@ func (a *app) verifySnapshot(path string) error {
 	if err != nil {
 		return &failure{code: exitNo, err: err}
 	}
+	from, err := disk.Examine(storage.OS{}, path, false)
+	if err != nil {
+		return &failure{code: exitNo, err: err, hint: "its bytes are whole, but it cannot be restored by this version: try the one that saved it"}
+	}
 	m := r.Meta()
-	return a.print().value(map[string]any{"file": path, "bytes": n, "index": m.Index, "term": m.Term}, "%s is whole: %d bytes, up to log entry %d", path, n, m.Index)
+	return a.print().value(map[string]any{"file": path, "bytes": n, "index": m.Index, "term": m.Term, "revision": from.Revision},
+		"%s is whole: %d bytes, up to log entry %d, revision %d", path, n, m.Index, from.Revision)
 }
 
 func (a *app) verifyDir(dir string) error {
@@ -100,12 +106,18 @@ func (a *app) verifyDir(dir string) error {
 	if r.Damaged() {
 		return &failure{code: exitNo, err: fmt.Errorf("%s is damaged", dir), hint: "replace the node in its group, or begin anew with what is left: holdfast snapshot restore --accept-loss"}
 	}
+	var from disk.Origin
+	if len(r.Snapshots) > 0 { // else it waits to join a group
+		if from, err = disk.Examine(storage.OS{}, dir, true); err != nil {
+			return &failure{code: exitNo, err: err}
+		}
+	}
 	entries := "no log entries"
 	if r.First <= r.Last {
 		entries = fmt.Sprintf("log entries %d to %d", r.First, r.Last)
 	}
-	return a.print().value(map[string]any{"dir": dir, "cluster": digits(r.ClusterID), "node": digits(r.NodeID), "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots)},
-		"%s is whole: node %d of cluster %d, %s, snapshots: %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots))
+	return a.print().value(map[string]any{"dir": dir, "cluster": digits(r.ClusterID), "node": digits(r.NodeID), "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots), "revision": from.Revision},
+		"%s is whole: node %d of cluster %d, %s, snapshots: %d, up to revision %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots), from.Revision)
 }
 
 func (a *app) restoreCommand() *cobra.Command {
@@ -118,15 +130,16 @@ func (a *app) restoreCommand() *cobra.Command {
 		Use: "restore PATH --data DIR", Short: "Begin a new cluster of one from a backup, in a new directory", Args: cobra.ExactArgs(1),
 		Long: `restore begins a new cluster of one node. PATH is a backup, or with --accept-loss the
 directory of a damaged node, or with --force-new-cluster that of the last node of a
-group. PATH is not changed. All sessions are ended; tokens go on above all that were
+group, or with --until that of a node that is stopped, from which everything after
+that revision is left out. PATH is not changed. All sessions are ended; tokens go on above all that were
 ever given. Until every old client knows of its loss only tokens protect: --wait
 holds back all grants for so long.`,
 		Example: "  holdfast snapshot restore backup.snap --data /var/lib/holdfast-new --wait 30s\n  holdfast serve --data /var/lib/holdfast-new",
 		RunE: func(_ *cobra.Command, args []string) error {
 			begin := server.Restore
 			switch {
-			case salvage && survivor:
-				return &failure{code: exitUsage, err: errors.New("--accept-loss and --force-new-cluster exclude each other")}
+			case salvage && survivor, anew.Until > 0 && (salvage || survivor):
+				return &failure{code: exitUsage, err: errors.New("--accept-loss, --force-new-cluster and --until exclude each other")}
 			case salvage:
 				begin = server.AcceptLoss
 			case survivor:
@@ -144,6 +157,9 @@ holds back all grants for so long.`,
 	f := cmd.Flags()
 	f.StringVar(&anew.Dir, "data", "", "the new directory; missing or empty")
 	f.DurationVar(&wait, "wait", 0, "grant nothing for so long after the start; as long as the longest TTL leaves no client that does not know of its loss")
+	f.Uint64Var(&anew.Until, "until", 0, "PATH is the directory of a node: its snapshot and log up to and with this revision")
+	f.StringVar(&anew.Peer, "peer", "", "address for other nodes, if the cluster shall grow (default: told later, by serve --peer)")
+	f.StringVar(&anew.Client, "client", "", "address for clients, beside --peer")
 	f.BoolVar(&salvage, "accept-loss", false, "PATH is the directory of a damaged node: take what can still be read")
 	f.BoolVar(&survivor, "force-new-cluster", false, "PATH is the directory of the last node of a group")
 	_ = cmd.MarkFlagRequired("data")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"time"
 
@@ -28,6 +29,10 @@ type Start struct {
 	Seconds int64
 	// Wait is for how much cluster time nothing is granted.
 	Wait time.Duration
+	// Until is the last revision of the old state that counts; 0: all of it does.
+	Until uint64
+
+	examine bool // begin nothing
 }
 
 // Origin is what a group began from.
@@ -57,6 +62,39 @@ func Restore(fsys storage.FS, backup string, s Start) (Origin, error) {
 	}
 	from := Origin{ClusterID: r.Cluster(), Index: r.Meta().Index, Revision: machine.Revision()}
 	return from, s.begin(fsys, machine, &from)
+}
+
+// RestoreUntil begins from the snapshot and the log in the directory of a node, which it
+// does not change, as far as the log goes up to and with revision s.Until: what comes
+// after is left out, be it unwanted or an entry that cannot be applied.
+func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
+	return s.salvage(fsys, old, func(left *remains) error {
+		switch {
+		case left.damaged():
+			return fmt.Errorf("%s is damaged: accept the loss, or restore a backup: %w", old, storage.ErrDamaged)
+		case left.oldest > s.Until:
+			return fmt.Errorf("the log in %s begins after revision %d, which is above %d: restore a backup from before, or name a revision from %d on: %w", old, left.oldest, s.Until, left.oldest, fs.ErrInvalid)
+		}
+		return nil
+	})
+}
+
+// Examine reads a backup or the directory of a node that is stopped, applies the log to the
+// snapshot as a start would, and changes nothing.
+func Examine(fsys storage.FS, path string, dir bool) (Origin, error) {
+	if dir {
+		return (&Start{examine: true}).salvage(fsys, path, func(*remains) error { return nil })
+	}
+	r, err := storage.OpenBackup(fsys, path)
+	if err != nil {
+		return Origin{}, err
+	}
+	defer r.Close()
+	machine, err := restore(r)
+	if err != nil {
+		return Origin{}, fmt.Errorf("read backup %s: %w", path, err)
+	}
+	return Origin{ClusterID: r.Cluster(), Index: r.Meta().Index, Revision: machine.Revision()}, nil
 }
 
 // AcceptLoss begins from what is readable of a damaged directory, which it does
@@ -91,6 +129,8 @@ type remains struct {
 	rec   storage.Recovered
 	conf  replica.Membership
 	moved bool // the membership has changed since the snapshot
+
+	oldest, last uint64 // the revision of the snapshot; the last entry that counts
 }
 
 func (l *remains) damaged() bool {
@@ -110,21 +150,28 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 	}
 	defer store.Close()
 	left := &remains{store: store, rec: rec}
-	machine, err := left.read()
+	machine, err := left.read(s.Until, math.MaxUint64)
+	if err == nil && left.last < rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
+		machine, err = left.read(s.Until, left.last)
+	}
 	if err != nil {
 		return Origin{}, fmt.Errorf("read what is left in %s: %w", old, err)
 	}
 	if err := check(left); err != nil {
 		return Origin{}, err
 	}
-	from := Origin{ClusterID: cluster, Index: rec.Last, Revision: machine.Revision(), Findings: rec.Findings}
+	from := Origin{ClusterID: cluster, Index: left.last, Revision: machine.Revision(), Findings: rec.Findings}
+	if s.examine {
+		return from, nil
+	}
 	return from, s.begin(fsys, machine, &from)
 }
 
-// read brings the newest readable snapshot up to the end of the readable log.
-// Entries count whether or not this node knew that they were committed: others
-// may have acknowledged them.
-func (l *remains) read() (*core.Machine, error) {
+// read brings the newest readable snapshot up to the end of the readable log, to the
+// entry at index last, or to the first one that goes beyond the revision until (0: none
+// does), which is then in the machine, too. Entries count whether or not this node knew
+// that they were committed: others may have acknowledged them.
+func (l *remains) read(until, last uint64) (*core.Machine, error) {
 	if l.rec.Snapshot.Index == 0 {
 		return nil, errors.New("there is no state: this node never belonged to a group")
 	}
@@ -142,14 +189,21 @@ func (l *remains) read() (*core.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.oldest, l.last = machine.Revision(), meta.Index
 	for e, err := range l.store.Replay(meta.Index + 1) {
+		if err != nil || e.Index > last {
+			return machine, err
+		}
+		before := machine.Revision()
+		err := replica.Replay(machine, raftEntry(e))
+		if until > 0 && (machine.Revision() > until || err != nil && before == until) {
+			return machine, nil
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; to begin anew with what is before it: holdfast snapshot restore DIR --until %d --data NEW", &replica.Unapplied{Index: e.Index, Revision: before, Err: err}, before)
 		}
 		l.moved = l.moved || raftpb.EntryType(e.Type) != raftpb.EntryNormal
-		if err := replica.Replay(machine, raftEntry(e)); err != nil {
-			return nil, err
-		}
+		l.last = e.Index
 	}
 	return machine, nil
 }

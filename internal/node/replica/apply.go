@@ -87,10 +87,25 @@ func (n *Node) giveUp(p *proposal, o Outcome) {
 	}
 }
 
+// Unapplied is why a node stops that cannot apply an entry of its log: from there on its
+// state would not be that of the others.
+type Unapplied struct {
+	Index    uint64 // of the entry
+	Revision uint64 // of the state before it
+	Err      error
+}
+
+func (u *Unapplied) Error() string {
+	return fmt.Sprintf("log entry %d, after revision %d, cannot be applied: %v", u.Index, u.Revision, u.Err)
+}
+
+// Unwrap is the reason.
+func (u *Unapplied) Unwrap() error { return u.Err }
+
 func (n *Node) applyEntry(e *raftpb.Entry) {
 	h, entry, err := splitEntry(e.GetData())
 	if err != nil {
-		n.fail(err)
+		n.fail(&Unapplied{e.GetIndex(), n.machine.Revision(), err})
 		return
 	}
 	if err := n.cfg.supported(fmt.Sprintf("entry %d", e.GetIndex()), core.VersionOf(entry)); err != nil {
@@ -100,7 +115,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	out := &n.applying
 	out.Reset()
 	if err := n.machine.Apply(entry, out); err != nil {
-		n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
+		n.fail(&Unapplied{e.GetIndex(), n.machine.Revision(), err})
 		return
 	}
 	if h.kind == kindThaw {

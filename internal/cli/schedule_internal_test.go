@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// saving is a node that saves its number, or fails.
+type saving struct {
+	n    int
+	fail error
+}
+
+func (s *saving) Backup(_ context.Context, w io.Writer) error {
+	s.n++
+	_, err := fmt.Fprint(w, s.n)
+	return errors.Join(err, s.fail)
+}
+
+// contents are those of the files in a directory, in the order of their names.
+func contents(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(b))
+	}
+	return all
+}
+
+// A schedule saves again and again and keeps the newest; one that fails leaves nothing and
+// is told, and the next comes all the same.
+func TestSchedule(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "zzz other"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &schedule{dir: dir, every: time.Hour, keep: 3}
+		node, told := &saving{}, 0
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.run(ctx, node, func(error) { told++ })
+		}()
+		for _, want := range [][]string{{"1"}, {"1", "2"}, {"1", "2", "3"}, {"2", "3", "4"}, {"2", "3", "4"}, {"3", "4", "6"}} {
+			node.fail = nil
+			if node.n == 4 {
+				node.fail = errors.New("the disk is full")
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got := contents(t, dir); !slices.Equal(got, append(want, "other")) {
+				t.Errorf("after backup %d there are %q, want %q", node.n, got, want)
+			}
+		}
+		stop()
+		if <-ended; told != 1 {
+			t.Errorf("%d failures were told, want 1", told)
+		}
+	})
+}
+
+// A schedule that makes no sense is refused before anything starts.
+func TestSchedule_BadInput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []schedule{{dir: t.TempDir(), every: 0, keep: 1}, {dir: t.TempDir(), every: time.Hour}, {dir: file + "/below", every: time.Hour, keep: 1}} {
+		if err := s.check(); err == nil {
+			t.Errorf("%+v was taken", s)
+		}
+	}
+	if err := (&schedule{}).check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Sizes are read and written alike.
+func TestSize(t *testing.T) {
+	for text, want := range map[string]size{"0": 0, "512": 512, "64MiB": 64 << 20, "1GiB": 1 << 30, "3KiB": 3 << 10, "2TiB": 2 << 40} {
+		var s size
+		if err := s.Set(text); err != nil || s != want || s.String() != text {
+			t.Errorf("%s is %d, written %s: %v", text, int64(s), s, err)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "1.5GiB", "GiB", "1GB", "9999999999TiB", "64 MiB"} {
+		if err := new(size).Set(text); err == nil {
+			t.Errorf("%q is a size", text)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package disk_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
+)
+
+// counting runs a node that counts to 18, the last eight after its snapshot, and returns
+// the revision of each count.
+func counting(t testing.TB, files *simdisk.Disk) (revisions []uint64) {
+	t.Helper()
+	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
+	n.do(1, open())
+	for i := range 18 {
+		if n.do(1, add()); i == 9 {
+			n.r.WantSnapshot(n.now)
+			n.pump()
+		}
+		revisions = append(revisions, n.r.Machine().Revision())
+	}
+	must(t, n.disk.Close())
+	return revisions
+}
+
+// Promise: what comes after the revision is left out, and nothing before it; the old
+// directory is not changed.
+func TestRestoreUntil(t *testing.T) {
+	files := simdisk.New()
+	revisions := counting(t, files)
+	for count := uint64(10); count <= 18; count++ {
+		s := anew("new"+string(rune('a'+count)), 0)
+		s.Until = revisions[count-1]
+		from, err := disk.RestoreUntil(files, "old", s)
+		must(t, err)
+		n := run(t, files, s.Dir, s.Options)
+		if n.orders() != count || from.Revision != s.Until {
+			t.Errorf("until revision %d: orders are %d, want %d; it began from %+v", s.Until, n.orders(), count, from)
+		}
+		must(t, n.disk.Close())
+	}
+	s := anew("early", 0)
+	s.Until = revisions[3]
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "restore a backup from before") {
+		t.Errorf("a revision from before the snapshot: %v", err)
+	}
+	if names, err := files.List("early"); err == nil && len(names) > 0 {
+		t.Errorf("it has made %v", names)
+	}
+	n := run(t, files, "old", options)
+	if n.orders() != 18 {
+		t.Errorf("the old directory has %d orders", n.orders())
+	}
+}
+
+// unappliable adds an entry to the log of the old directory that cannot be applied.
+func unappliable(t testing.TB, files *simdisk.Disk) (index uint64) {
+	t.Helper()
+	s, rec, err := storage.Open(files, "old", options)
+	must(t, err)
+	hs := rec.HardState
+	hs.Commit = rec.Last + 1
+	must(t, s.Append(storage.Batch{HardState: hs, Entries: []storage.Entry{{Index: rec.Last + 1, Term: hs.Term, Data: []byte{1, 1, 99}}}}))
+	must(t, s.Close())
+	return rec.Last + 1
+}
+
+// Promise: an entry that cannot be applied is found by a check, which says which it is and
+// what to do, and a restore until the revision before it leads past it.
+func TestRestorePastAnEntry(t *testing.T) {
+	files := simdisk.New()
+	revisions := counting(t, files)
+	must(t, verified(files))
+	index := unappliable(t, files)
+	last := revisions[len(revisions)-1]
+	err := verified(files)
+	u, ok := errors.AsType[*replica.Unapplied](err)
+	if !ok || u.Index != index || u.Revision < last || !strings.Contains(err.Error(), "--until") {
+		t.Fatalf("the check says: %v", err)
+	}
+	s := anew("more", 0)
+	s.Until = u.Revision + 1
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.As(err, &u) {
+		t.Errorf("a revision behind the entry: %v", err)
+	}
+	s.Until = u.Revision
+	from, err := disk.RestoreUntil(files, "old", s)
+	must(t, err)
+	if n := run(t, files, "more", s.Options); n.orders() != 18 || from.Index != index-1 {
+		t.Errorf("orders are %d; it began from %+v", n.orders(), from)
+	}
+}
+
+func verified(files *simdisk.Disk) error {
+	_, err := disk.Examine(files, "old", true)
+	return err
+}
+
+// Promise: a check of a backup restores it: one that is cut or flipped anywhere is refused.
+func TestExamineBackup(t *testing.T) {
+	files := simdisk.New()
+	saved(t, files)
+	from, err := disk.Examine(files, "backups/b", false)
+	must(t, err)
+	if from.ClusterID != 1 || from.Revision == 0 {
+		t.Errorf("it is of %+v", from)
+	}
+	f, err := files.OpenRead("backups/b")
+	must(t, err)
+	size, err := f.Size()
+	must(t, err)
+	whole := make([]byte, size)
+	_, err = f.ReadAt(whole, 0)
+	must(t, err)
+	for at := range whole {
+		bad := append([]byte{}, whole...)
+		bad[at] ^= 4
+		put(t, files, "backups", "backups/flipped", bad)
+		if _, err := disk.Examine(files, "backups/flipped", false); err == nil {
+			t.Fatalf("a bit of byte %d is flipped, and nobody says so", at)
+		}
+		put(t, files, "backups", "backups/cut", whole[:at])
+		if _, err := disk.Examine(files, "backups/cut", false); err == nil {
+			t.Fatalf("it is cut after %d bytes, and nobody says so", at)
+		}
+		if _, err := disk.Restore(files, "backups/cut", anew("never", 0)); err == nil {
+			t.Fatalf("it was restored from %d bytes", at)
+		}
+	}
+	if names, _ := files.List("never"); len(names) > 0 {
+		t.Errorf("a refused restore has made %v", names)
+	}
+}
