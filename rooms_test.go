@@ -98,6 +98,7 @@ var rooms = map[string]room{
 	"internal/wire":                       {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
 	"internal/world":                      {own: ". driver internal/core internal/host internal/node/replica internal/node/storage internal/node/storage/simdisk internal/watch internal/wire proto/holdfast/v1 remote server server/api", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"limit":                               {pure: true},
+	"limit/limitgrpc":                     {own: "limit", foreign: "google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf"},
 	"limit/limithttp":                     {own: "limit"},
 	"limit/limitlocal":                    {own: "limit"},
 	"memhold":                             {own: ". driver internal/client internal/core internal/session internal/watch"},

@@ -1,0 +1,166 @@
+// Package limitgrpc limits the calls of a gRPC server, by the address of the client, its
+// key, or whatever else a call tells:
+//
+//	server := grpc.NewServer(
+//		grpc.UnaryInterceptor(limitgrpc.Unary(limiter, limitgrpc.Options{})),
+//		grpc.StreamInterceptor(limitgrpc.Stream(limiter, limitgrpc.Options{})),
+//	)
+//
+// A refusal is ResourceExhausted with a RetryInfo and a QuotaFailure, and answers carry
+// the header ratelimit, as those of package limithttp do.
+package limitgrpc
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// Limiter decides about one call of a key: a holdfast.Limiter or LeasedLimiter, or a
+// limitlocal.Limiter.
+type Limiter interface {
+	AllowN(ctx context.Context, key string, n int64) (limit.Decision, error)
+}
+
+// Failure is what to do with a call about which the limiter cannot decide.
+type Failure uint8
+
+const (
+	// Open lets it pass.
+	Open Failure = iota
+	// Closed answers Unavailable.
+	Closed
+	// Local asks [Options.Local].
+	Local
+)
+
+// Options are what the interceptors need to know. The zero value limits each client's
+// address, and lets calls pass when the limiter fails.
+type Options struct {
+	// Key tells whose call it is, by its context and full method; nil: the address of
+	// the peer. An error is answered as it is.
+	Key func(ctx context.Context, method string) (string, error)
+	// Cost is what a call takes; nil: 1.
+	Cost func(ctx context.Context, method string) int64
+	// OnFailure is what to do when the limiter fails, and Local decides then with
+	// the Failure Local; nil: as Open.
+	OnFailure Failure
+	Local     Limiter
+	// Shadow lets refused calls pass: all is decided and told to Observe, and nothing
+	// to the client.
+	Shadow bool
+	// Observe is told of each decision, and why there is none; nil: nobody is. It must
+	// not block.
+	Observe func(ctx context.Context, method string, d limit.Decision, err error)
+	_       struct{}
+}
+
+// Unary limits calls with one answer.
+func Unary(l Limiter, o Options) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := o.check(ctx, l, info.FullMethod, func(h metadata.MD) { _ = grpc.SetHeader(ctx, h) }); err != nil {
+			return nil, err
+		}
+		return next(ctx, in)
+	}
+}
+
+// Stream limits the beginning of streams, not their messages.
+func Stream(l Limiter, o Options) grpc.StreamServerInterceptor {
+	return func(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := o.check(s.Context(), l, info.FullMethod, func(h metadata.MD) { _ = s.SetHeader(h) }); err != nil {
+			return err
+		}
+		return next(server, s)
+	}
+}
+
+// check is nil for a call that may go on. A header that cannot be set any more is no
+// reason to refuse it.
+func (o *Options) check(ctx context.Context, l Limiter, method string, header func(metadata.MD)) error {
+	key, err := o.key(ctx, method)
+	if err != nil {
+		return err
+	}
+	d, err := o.decide(ctx, l, method, key)
+	switch {
+	case o.Shadow || err != nil && o.OnFailure != Closed:
+		return nil
+	case err != nil:
+		return status.Error(codes.Unavailable, "the limit cannot be looked up now: try again later")
+	}
+	header(metadata.Pairs("ratelimit", field(d)))
+	if !d.Allowed {
+		return refusal(key, d)
+	}
+	return nil
+}
+
+func (o *Options) key(ctx context.Context, method string) (string, error) {
+	if o.Key != nil {
+		return o.Key(ctx, method)
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "", status.Error(codes.InvalidArgument, "the call does not tell whose it is")
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String(), nil // a socket of another kind
+	}
+	return host, nil
+}
+
+// decide asks the limiter, or the local one in its place.
+func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (limit.Decision, error) {
+	cost := int64(1)
+	if o.Cost != nil {
+		cost = o.Cost(ctx, method)
+	}
+	d, err := l.AllowN(ctx, key, cost)
+	if o.Observe != nil {
+		o.Observe(ctx, method, d, err)
+	}
+	if err != nil && o.OnFailure == Local && o.Local != nil {
+		return o.Local.AllowN(ctx, key, cost)
+	}
+	return d, err
+}
+
+// field is what the header ratelimit tells: what remains, and the seconds until there is
+// more.
+func field(d limit.Decision) string {
+	until := d.ResetAfter
+	if !d.Allowed {
+		until = d.RetryAfter
+	}
+	text := `"default";r=` + strconv.FormatInt(d.Remaining, 10)
+	if until >= 0 {
+		text += ";t=" + strconv.FormatInt(int64((until+time.Second-1)/time.Second), 10)
+	}
+	return text
+}
+
+func refusal(key string, d limit.Decision) error {
+	s := status.New(codes.ResourceExhausted, "too many calls: try again later")
+	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: key, Description: "calls above the rate"}}}
+	detailed, err := s.WithDetails(quota)
+	if d.RetryAfter >= 0 {
+		detailed, err = s.WithDetails(quota, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if err != nil {
+		return s.Err()
+	}
+	return detailed.Err()
+}

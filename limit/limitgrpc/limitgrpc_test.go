@@ -1,0 +1,127 @@
+package limitgrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/limit/limitgrpc"
+	"github.com/holdfast-io/holdfast/limit/limitlocal"
+)
+
+var rate = limit.Rate{Count: 2, Per: time.Minute}
+
+func local(t testing.TB) *limitlocal.Limiter {
+	l, err := limitlocal.New(rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func Example() {
+	limiter, err := limitlocal.New(rate) // or space.Limiter("api", rate)
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(limitgrpc.Unary(limiter, limitgrpc.Options{})),
+		grpc.StreamInterceptor(limitgrpc.Stream(limiter, limitgrpc.Options{})),
+	)
+	fmt.Println(len(server.GetServiceInfo()))
+	// Output: 0
+}
+
+// serve is a client of a limited server.
+func serve(t *testing.T, l limitgrpc.Limiter, o limitgrpc.Options) grpc_health_v1.HealthClient {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(limitgrpc.Unary(l, o)), grpc.StreamInterceptor(limitgrpc.Stream(l, o)))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return grpc_health_v1.NewHealthClient(conn)
+}
+
+func TestRefusal(t *testing.T) {
+	c := serve(t, local(t), limitgrpc.Options{})
+	var header metadata.MD
+	for _, want := range []string{`"default";r=1;t=30`, `"default";r=0;t=60`} {
+		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.Header(&header)); err != nil || header.Get("ratelimit")[0] != want {
+			t.Fatal(err, header)
+		}
+	}
+	stream, err := c.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	s := status.Convert(err)
+	var retry, quota bool
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			retry = d.RetryDelay.AsDuration() > 25*time.Second && d.RetryDelay.AsDuration() <= 30*time.Second
+		case *errdetails.QuotaFailure:
+			quota = d.Violations[0].Subject == "127.0.0.1"
+		}
+	}
+	if s.Code() != codes.ResourceExhausted || !retry || !quota {
+		t.Errorf("the third of 2 is answered %v with %v", s, s.Details())
+	}
+}
+
+// failing is a limiter that cannot be reached.
+type failing struct{}
+
+func (failing) AllowN(context.Context, string, int64) (limit.Decision, error) {
+	return limit.Decision{}, errors.New("unreachable")
+}
+
+func TestFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		l    limitgrpc.Limiter
+		o    limitgrpc.Options
+		want [3]codes.Code
+	}{
+		"open":   {failing{}, limitgrpc.Options{}, [3]codes.Code{}},
+		"closed": {failing{}, limitgrpc.Options{OnFailure: limitgrpc.Closed}, [3]codes.Code{codes.Unavailable, codes.Unavailable, codes.Unavailable}},
+		"local":  {failing{}, limitgrpc.Options{OnFailure: limitgrpc.Local, Local: local(t)}, [3]codes.Code{2: codes.ResourceExhausted}},
+		"shadow": {local(t), limitgrpc.Options{Shadow: true}, [3]codes.Code{}},
+		"cost": {local(t), limitgrpc.Options{Cost: func(context.Context, string) int64 { return 3 }},
+			[3]codes.Code{codes.ResourceExhausted, codes.ResourceExhausted, codes.ResourceExhausted}},
+		"key": {local(t), limitgrpc.Options{Key: func(context.Context, string) (string, error) { return "", status.Error(codes.Unauthenticated, "who?") }},
+			[3]codes.Code{codes.Unauthenticated, codes.Unauthenticated, codes.Unauthenticated}},
+	} {
+		seen := 0
+		c.o.Observe = func(context.Context, string, limit.Decision, error) { seen++ }
+		client := serve(t, c.l, c.o)
+		var got [3]codes.Code
+		for i := range got {
+			_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			got[i] = status.Code(err)
+		}
+		if got != c.want || seen != 3 && name != "key" {
+			t.Errorf("%s: %v, not %v; %d decisions were told", name, got, c.want, seen)
+		}
+	}
+}
