@@ -29,6 +29,59 @@ func (s *Space) Inspect(ctx context.Context, name string) (Resource, error) {
 	return s.relativeResource(whole), nil
 }
 
+// InspectAll tells about several names, at most 1,000, in the order of the names; one that
+// nobody holds may be unknown to the backend: its Kind is then 0. Of a name with many
+// holders and waiters it may tell only the first, and says so by More. On backends with the
+// feature "atomic-all" all is as of one revision; elsewhere the names are read one after
+// the other, and the revision is 0.
+func (s *Space) InspectAll(ctx context.Context, names ...string) ([]Resource, Revision, error) {
+	full := make([]string, len(names))
+	var err error
+	if len(names) > maxInspectAll {
+		err = invalid("InspectAll of %d names: at most %d are allowed", len(names), maxInspectAll)
+	}
+	for i, name := range names {
+		full[i] = s.prefix + name
+		err = firstError(err, checkName(full[i], s.r.maxName()))
+	}
+	if len(names) == 0 || err != nil {
+		return nil, 0, wrap("inspect", "", err)
+	}
+	if !s.r.info.Features[driver.FeatureAtomicAll] {
+		return s.inspectEach(ctx, names)
+	}
+	reply, err := s.page(ctx, &driver.InspectRequest{Names: full}, nil)
+	if err != nil {
+		return nil, 0, s.r.wrap("inspect", full[0], "", err)
+	}
+	found := map[string]Resource{}
+	for _, r := range reply.Resources {
+		found[r.Name] = r
+	}
+	all := make([]Resource, len(full))
+	for i, name := range full {
+		r, ok := found[name]
+		if !ok {
+			r.Name = name
+		}
+		all[i] = s.relativeResource(r)
+	}
+	return all, reply.Revision, nil
+}
+
+const maxInspectAll = 1000
+
+func (s *Space) inspectEach(ctx context.Context, names []string) (all []Resource, _ Revision, _ error) {
+	for _, name := range names {
+		r, err := s.Inspect(ctx, name)
+		if err != nil {
+			return nil, 0, err
+		}
+		all = append(all, r)
+	}
+	return all, 0, nil
+}
+
 // joined is what two pages tell of a resource; the second is the newer one.
 func joined(whole, page Resource) Resource {
 	page.Holders, page.Waiters = append(whole.Holders, page.Holders...), append(whole.Waiters, page.Waiters...)

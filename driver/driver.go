@@ -321,10 +321,15 @@ type Resource struct {
 	More bool
 }
 
-// InspectRequest asks for one name, or for all with a prefix, in order of name.
+// InspectRequest asks for one name, for several, or for all with a prefix, in order of
+// name.
 type InspectRequest struct {
 	Name   string
 	Prefix bool
+	// Names are several, at most 1,000, all told at one revision, in this order, those
+	// that are unknown left out, with their first claims; the other fields are empty. Drivers without
+	// [FeatureAtomicAll] are not asked so.
+	Names []string
 	// After is where to begin: what an earlier answer's Next was, or with Prefix
 	// any name, to begin behind it. Empty: at the beginning.
 	After string

@@ -280,6 +280,7 @@ var faults = map[string]string{
 
 	"Inspect/Holder":    "wrong holder",
 	"Inspect/Free":      "remembers holders",
+	"Inspect/Several":   "wrong holder",
 	"Inspect/Waiters":   "no queue told",
 	"Inspect/Semaphore": "used untold",
 	"Inspect/Readers":   "modes untold",

@@ -21,6 +21,8 @@ var inspectCases = []Case{
 		Promise: "Inspect of a semaphore tells its limit, how much is used, and each holder's weight."},
 	{Name: "Inspect/Readers", Needs: shared, Run: run(inspectReaders),
 		Promise: "Inspect tells readers as sharing and a writer as alone."},
+	{Name: "Inspect/Several", Run: run(inspectSeveral),
+		Promise: "InspectAll tells several names in the order asked for, free ones too; with atomic-all as of one revision."},
 	{Name: "List/Names", Run: run(listNames),
 		Promise: "List yields the names with a prefix that are held, in order of name, with their holders."},
 	{Name: "List/ManyNames", Run: run(listManyNames),
@@ -49,6 +51,21 @@ func inspectFree(ctx context.Context, e *Env) {
 		want(r.Name == "m", "the name is told as %q", r.Name)
 		done(must(s.Mutex("m").Acquire(ctx)).Release())
 	}
+}
+
+func inspectSeveral(ctx context.Context, e *Env) {
+	a, b := e.Client(holdfast.Owner("who")), e.Client()
+	x, y := must(a.Mutex("x").Acquire(ctx)), must(a.Mutex("y").Acquire(ctx))
+	all, at, err := b.InspectAll(ctx, "y", "free", "x")
+	done(err)
+	want(len(all) == 3 && all[0].Name == "y" && all[1].Name == "free" && all[2].Name == "x", "three names are told as %+v", all)
+	for i, h := range map[int]*holdfast.Hold{0: y, 2: x} {
+		want(len(all[i].Holders) == 1 && all[i].Holders[0].Token == h.Token() && all[i].Holders[0].Owner == "who", "%q is told as %+v", all[i].Name, all[i])
+	}
+	want(len(all[1].Holders) == 0, "a free name is told as %+v", all[1])
+	want((at > 0) == b.Info().Features[driver.FeatureAtomicAll], "the revision is told as %d", at)
+	done(x.Release())
+	done(y.Release())
 }
 
 func inspectWaiters(ctx context.Context, e *Env) {

@@ -425,6 +425,14 @@ func (t *toy) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.Ins
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	reply := driver.InspectReply{Revision: t.e.rev}
+	for _, name := range r.Names {
+		if res := t.e.resource(t.e.spell(name)); res.Kind != 0 || len(res.Holders) > 0 {
+			reply.Resources = append(reply.Resources, res)
+		}
+	}
+	if len(r.Names) > 0 {
+		return reply, nil
+	}
 	if !r.Prefix {
 		if res := t.e.resource(t.e.spell(r.Name)); res.Kind != 0 || len(res.Holders) > 0 {
 			reply.Next = t.e.cutClaims(r, &res)

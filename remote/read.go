@@ -35,7 +35,10 @@ func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (reply d
 }
 
 func one(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectRequest) (reply driver.InspectReply, err error) {
-	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name, After: r.After, Limit: limit(r.Max)})
+	m, err := c.Inspect(ctx, &pb.InspectRequest{Name: r.Name, After: r.After, Limit: limit(r.Max), Names: r.Names})
+	for _, x := range m.GetResources() {
+		reply.Resources = append(reply.Resources, wire.ToResource(x))
+	}
 	if reply.Revision, reply.Next = driver.Revision(m.GetRevision()), m.GetNext(); m.GetResource() != nil {
 		reply.Resources = append(reply.Resources, wire.ToResource(m.GetResource()))
 	}

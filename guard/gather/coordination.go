@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,30 +27,67 @@ type coordination struct {
 	again  context.CancelFunc
 }
 
+// Find reads all names that can be held at one revision, where the backend can; elsewhere
+// each has that of its own last change.
 func (c *coordination) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
-	return each(ctx, inputs, c.ask)
+	names := map[string]bool{}
+	for _, in := range inputs {
+		if in.Source != guard.SourceCounter && in.Source != guard.SourceKey {
+			names[in.Name] = true
+		}
+	}
+	found, failed := c.inspect(ctx, slices.Sorted(maps.Keys(names)))
+	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
+		switch in.Source {
+		case guard.SourceCounter:
+			n, err := c.space.Counter(in.Name).Load(ctx)
+			return guard.Fact{Number: n, From: "the counter"}, err
+		case guard.SourceKey:
+			return c.key(ctx, in.Name)
+		}
+		if err := failed[in.Name]; err != nil {
+			return guard.Fact{}, err
+		}
+		return c.fact(in, found[in.Name])
+	})
 }
 
-func (c *coordination) ask(ctx context.Context, in guard.Input) (guard.Fact, error) {
-	switch in.Source {
-	case guard.SourceCounter:
-		n, err := c.space.Counter(in.Name).Load(ctx)
-		return guard.Fact{Number: n, From: "the counter"}, err
-	case guard.SourceKey:
-		return c.key(ctx, in.Name)
+// read is a resource with the revision at which it was read.
+type read struct {
+	holdfast.Resource
+	at holdfast.Revision
+}
+
+// inspect reads names, up to a thousand in one step. If that fails each is read alone, so
+// that one bad name is an error of its own.
+func (c *coordination) inspect(ctx context.Context, names []string) (found map[string]read, failed map[string]error) {
+	const atOnce = 1000
+	found, failed = map[string]read{}, map[string]error{}
+	for list := range slices.Chunk(names, atOnce) {
+		all, at, err := c.space.InspectAll(ctx, list...)
+		for i, r := range all {
+			found[list[i]] = read{r, max(at, r.Modified)}
+		}
+		if err == nil {
+			continue
+		}
+		for _, name := range list {
+			r, err := c.space.Inspect(ctx, name)
+			found[name], failed[name] = read{r, r.Modified}, err
+		}
 	}
-	r, err := c.space.Inspect(ctx, in.Name)
-	if err != nil {
-		return guard.Fact{}, err
-	}
-	f := guard.Fact{From: "Inspect", Revision: uint64(r.Modified)}
+	return found, failed
+}
+
+func (c *coordination) fact(in guard.Input, r read) (guard.Fact, error) {
+	f := guard.Fact{From: "Inspect", Revision: uint64(r.at)}
 	switch in.Source {
 	case guard.SourceSemaphore:
-		return c.semaphore(f, &r)
+		return c.semaphore(f, &r.Resource)
 	case guard.SourceElection:
-		return c.held(f, &r, driver.Election)
+		return c.held(f, &r.Resource, driver.Election)
 	}
-	return c.held(f, &r, driver.Mutex, driver.RWMutex)
+	return c.held(f, &r.Resource, driver.Mutex, driver.RWMutex)
 }
 
 func (c *coordination) key(ctx context.Context, key string) (guard.Fact, error) {

@@ -62,6 +62,30 @@ func TestCoordination(t *testing.T) {
 	}
 }
 
+// Where the backend can, all names that can be held are read at one revision.
+func TestCoordination_OneRevision(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			a, _ := open(t, backend)
+			ctx := t.Context()
+			defer must[*holdfast.Hold](t)(a.Mutex("x").Acquire(ctx)).Release()
+			defer must[*holdfast.Hold](t)(a.Semaphore("y", 2).Acquire(ctx, 1)).Release()
+			defer must[*holdfast.Hold](t)(a.Mutex("z").Acquire(ctx)).Release()
+			c := guard.All(guard.LockFree("x"), guard.SemaphoreAvailable("y", 1), guard.LockFree("z"), guard.LockFree("free"))
+			g := gather.New(gather.Config{Space: a})
+			r := g.Evaluate(ctx, &c)
+			same := r.Reasons[0].Revision == r.Reasons[1].Revision && r.Reasons[1].Revision == r.Reasons[2].Revision && r.Reasons[3].Revision == r.Reasons[0].Revision
+			if own := backend == "memory" || backend == "node"; same != own {
+				t.Errorf("%+v", r.Reasons)
+			}
+			bad := guard.All(guard.LockFree("x"), guard.LockFree(strings.Repeat("long", 1000)))
+			if r := g.Evaluate(ctx, &bad); r.Reasons[0].Outcome != guard.Failed || r.Reasons[1].Outcome != guard.Error {
+				t.Errorf("beside a bad name: %+v", r)
+			}
+		})
+	}
+}
+
 // A backend that is gone is an error of each leaf, never a refusal or a hang.
 func TestCoordination_Gone(t *testing.T) {
 	s, _ := open(t, "memory")
@@ -136,6 +160,7 @@ func TestWait_Widens(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
+	var holds []*holdfast.Hold
 	names := []string{"jobs/1", "jobs/2", "other", "jobs/1/x", "z"}
 	for _, name := range names {
 		h := must[*holdfast.Hold](t)(a.Mutex(name).Acquire(t.Context()))
@@ -151,7 +176,10 @@ func TestWait_Widens(t *testing.T) {
 			}
 		})
 		<-looked
-		go h.Release()
+		holds = append(holds, h)
+	}
+	for _, h := range holds {
+		ok(t, h.Release())
 	}
 	all.Wait()
 }

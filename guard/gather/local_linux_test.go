@@ -151,7 +151,9 @@ func TestCommands_NeverEnds(t *testing.T) {
 	}
 	pid := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(file))))
 	gone := guard.Not(guard.SessionAlive("pid:" + pid))
-	_, err := gather.New(gather.Config{Sessions: &gather.Sessions{Every: 10 * time.Millisecond}}).Wait(t.Context(), &gone, gather.WaitOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := gather.New(gather.Config{Sessions: &gather.Sessions{Every: 10 * time.Millisecond}}).Wait(ctx, &gone, gather.WaitOptions{})
 	ok(t, err) // its child went with it
 	g = gather.New(gather.Config{Commands: &gather.Commands{Shell: true}})
 	daemon := guard.CustomCheck("setsid sleep 5 & exit 0", "")

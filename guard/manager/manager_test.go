@@ -501,7 +501,7 @@ func TestWakeOn(t *testing.T) {
 	}
 	facts.Lose(true)
 	facts.Set(in, guard.Fact{Is: true}) // nobody tells
-	ok(t, m.RegisterGuard(manager.Guard{ID: "first", Condition: guard.LockFree("x")}))
+	ok(t, m.RegisterGuard(manager.Guard{ID: "first", Condition: guard.During(guard.Window{})})) // no input of it has the watch begin anew
 	within, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	must[guard.Result](t)(m.WaitGuard(within, "second"))

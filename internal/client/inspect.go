@@ -39,6 +39,10 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 		}
 		return reply, nil
 	}
+	if len(r.Names) > 0 {
+		reply.Resources = severalOfMachine(m, now, namespace, r)
+		return reply, nil
+	}
 	after, err := core.ParseCursor(r.After, false)
 	if err != nil {
 		return driver.InspectReply{}, &driver.Error{Name: r.Name, Kind: fs.ErrInvalid, Outcome: driver.NotDone, Err: err}
@@ -47,6 +51,19 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 		reply.Resources, reply.Next = []driver.Resource{convert.Resource(now, &one)}, one.Next.String()
 	}
 	return reply, nil
+}
+
+// firstClaims is how many claims of each of several names are told, so that an answer
+// about a thousand names stays small.
+const firstClaims = 10
+
+func severalOfMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) (list []driver.Resource) {
+	for _, name := range r.Names {
+		if one, ok := m.InspectPage(namespace, name, core.Cursor{}, firstClaims); ok {
+			list = append(list, convert.Resource(now, &one))
+		}
+	}
+	return list
 }
 
 // SessionOfMachine answers a SessionInfo from a machine. Sessions of other namespaces

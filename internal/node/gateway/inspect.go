@@ -28,6 +28,9 @@ func whole[R any](r *R, err error) (*R, error) {
 
 // Inspect tells about one name.
 func (s Inspector) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
+	if len(r.GetNames()) > 0 {
+		return s.several(ctx, r)
+	}
 	if err := CheckName(r.GetName()); err != nil {
 		return nil, Named(err, "inspect", r.GetName())
 	}
@@ -35,6 +38,24 @@ func (s Inspector) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspe
 	out := &pb.InspectResponse{Revision: uint64(reply.Revision), Next: reply.Next}
 	if len(reply.Resources) > 0 {
 		out.Resource = wire.Resource(&reply.Resources[0])
+	}
+	return whole(out, err)
+}
+
+// several tells about several names at one revision.
+func (s Inspector) several(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
+	if r.GetName() != "" || r.GetAfter() != "" || r.GetLimit() != 0 || len(r.GetNames()) > core.MaxNames {
+		return nil, Named(Invalid("", "names beside name, after or limit, or more than %d of them", core.MaxNames), "inspect", r.GetName())
+	}
+	for _, name := range r.GetNames() {
+		if err := CheckName(name); err != nil {
+			return nil, Named(err, "inspect", name)
+		}
+	}
+	reply, err := s.s.Inspect(ctx, callerOf(ctx).namespace, &driver.InspectRequest{Names: r.GetNames()})
+	out := &pb.InspectResponse{Revision: uint64(reply.Revision)}
+	for i := range reply.Resources {
+		out.Resources = append(out.Resources, wire.Resource(&reply.Resources[i]))
 	}
 	return whole(out, err)
 }

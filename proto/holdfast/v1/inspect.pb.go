@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InspectRequest asks for one name.
+// InspectRequest asks for one name, or for several.
 type InspectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name, 1 to 512 bytes.
@@ -29,7 +29,9 @@ type InspectRequest struct {
 	// Go on from there: what an earlier answer's next was. Empty: from the beginning.
 	After string `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	// At most so many holders and waiters; 0, or more than 1,000: 1,000.
-	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Several names, at most 1,000, instead of name, after and limit.
+	Names         []string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -85,6 +87,13 @@ func (x *InspectRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *InspectRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // InspectResponse answers it.
 type InspectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -93,7 +102,10 @@ type InspectResponse struct {
 	// The revision of the answer.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Where holders and waiters go on; empty: they are all told.
-	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	Next string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	// Of several names those that are held or awaited, or kept as semaphores are, in the
+	// order of the request, each with its first 10 holders and waiters.
+	Resources     []*Resource `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +159,13 @@ func (x *InspectResponse) GetNext() string {
 		return x.Next
 	}
 	return ""
+}
+
+func (x *InspectResponse) GetResources() []*Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
 }
 
 // ListRequest asks for names with a prefix.
@@ -582,15 +601,17 @@ var File_holdfast_v1_inspect_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_inspect_proto_rawDesc = "" +
 	"\n" +
-	"\x19holdfast/v1/inspect.proto\x12\vholdfast.v1\x1a\x17holdfast/v1/types.proto\"P\n" +
+	"\x19holdfast/v1/inspect.proto\x12\vholdfast.v1\x1a\x17holdfast/v1/types.proto\"f\n" +
 	"\x0eInspectRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"t\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\"\xa9\x01\n" +
 	"\x0fInspectResponse\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.holdfast.v1.ResourceR\bresource\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"Q\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\x123\n" +
+	"\tresources\x18\x04 \x03(\v2\x15.holdfast.v1.ResourceR\tresources\"Q\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
@@ -654,20 +675,21 @@ var file_holdfast_v1_inspect_proto_goTypes = []any{
 }
 var file_holdfast_v1_inspect_proto_depIdxs = []int32{
 	8, // 0: holdfast.v1.InspectResponse.resource:type_name -> holdfast.v1.Resource
-	8, // 1: holdfast.v1.ListResponse.resources:type_name -> holdfast.v1.Resource
-	0, // 2: holdfast.v1.InspectService.Inspect:input_type -> holdfast.v1.InspectRequest
-	2, // 3: holdfast.v1.InspectService.List:input_type -> holdfast.v1.ListRequest
-	4, // 4: holdfast.v1.InspectService.GetSession:input_type -> holdfast.v1.GetSessionRequest
-	6, // 5: holdfast.v1.InspectService.Ping:input_type -> holdfast.v1.PingRequest
-	1, // 6: holdfast.v1.InspectService.Inspect:output_type -> holdfast.v1.InspectResponse
-	3, // 7: holdfast.v1.InspectService.List:output_type -> holdfast.v1.ListResponse
-	5, // 8: holdfast.v1.InspectService.GetSession:output_type -> holdfast.v1.GetSessionResponse
-	7, // 9: holdfast.v1.InspectService.Ping:output_type -> holdfast.v1.PingResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	8, // 1: holdfast.v1.InspectResponse.resources:type_name -> holdfast.v1.Resource
+	8, // 2: holdfast.v1.ListResponse.resources:type_name -> holdfast.v1.Resource
+	0, // 3: holdfast.v1.InspectService.Inspect:input_type -> holdfast.v1.InspectRequest
+	2, // 4: holdfast.v1.InspectService.List:input_type -> holdfast.v1.ListRequest
+	4, // 5: holdfast.v1.InspectService.GetSession:input_type -> holdfast.v1.GetSessionRequest
+	6, // 6: holdfast.v1.InspectService.Ping:input_type -> holdfast.v1.PingRequest
+	1, // 7: holdfast.v1.InspectService.Inspect:output_type -> holdfast.v1.InspectResponse
+	3, // 8: holdfast.v1.InspectService.List:output_type -> holdfast.v1.ListResponse
+	5, // 9: holdfast.v1.InspectService.GetSession:output_type -> holdfast.v1.GetSessionResponse
+	7, // 10: holdfast.v1.InspectService.Ping:output_type -> holdfast.v1.PingResponse
+	7, // [7:11] is the sub-list for method output_type
+	3, // [3:7] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_inspect_proto_init() }

@@ -31,7 +31,7 @@ const (
 //
 // InspectService tells who holds and who waits. Answers are linearizable.
 type InspectServiceClient interface {
-	// Inspect tells about one name.
+	// Inspect tells about one name, or about several at one revision.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
 	// List tells about all names with a prefix, in order.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
@@ -95,7 +95,7 @@ func (c *inspectServiceClient) Ping(ctx context.Context, in *PingRequest, opts .
 //
 // InspectService tells who holds and who waits. Answers are linearizable.
 type InspectServiceServer interface {
-	// Inspect tells about one name.
+	// Inspect tells about one name, or about several at one revision.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
 	// List tells about all names with a prefix, in order.
 	List(context.Context, *ListRequest) (*ListResponse, error)

@@ -46,7 +46,7 @@ const (
 
 // InspectServiceClient is a client for the holdfast.v1.InspectService service.
 type InspectServiceClient interface {
-	// Inspect tells about one name.
+	// Inspect tells about one name, or about several at one revision.
 	Inspect(context.Context, *v1.InspectRequest) (*v1.InspectResponse, error)
 	// List tells about all names with a prefix, in order.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
@@ -140,7 +140,7 @@ func (c *inspectServiceClient) Ping(ctx context.Context, req *v1.PingRequest) (*
 
 // InspectServiceHandler is an implementation of the holdfast.v1.InspectService service.
 type InspectServiceHandler interface {
-	// Inspect tells about one name.
+	// Inspect tells about one name, or about several at one revision.
 	Inspect(context.Context, *v1.InspectRequest) (*v1.InspectResponse, error)
 	// List tells about all names with a prefix, in order.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
