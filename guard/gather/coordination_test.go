@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -157,31 +156,46 @@ func ok(t *testing.T, err error) {
 func TestWait_Widens(t *testing.T) {
 	a, b := open(t, "memory")
 	g := gather.New(gather.Config{Space: b})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var all sync.WaitGroup
-	var holds []*holdfast.Hold
-	names := []string{"jobs/1", "jobs/2", "other", "jobs/1/x", "z"}
-	for _, name := range names {
-		h := must[*holdfast.Hold](t)(a.Mutex(name).Acquire(t.Context()))
-		looked := make(chan struct{})
-		all.Go(func() {
-			c := guard.LockFree(name)
-			if _, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) {
-				if r.Outcome == guard.Failed {
-					close(looked)
+	hold := func(name string) *holdfast.Hold { return must[*holdfast.Hold](t)(a.Mutex(name).Acquire(ctx)) }
+	done, told := make(chan error, 2), make(chan int, 10)
+	wait := func(c guard.Condition) {
+		_, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) {
+			n := 0
+			for _, reason := range r.Reasons {
+				if reason.Decides {
+					n++
 				}
-			}}); err != nil {
-				t.Error(err)
 			}
-		})
-		<-looked
-		holds = append(holds, h)
+			told <- n
+		}})
+		done <- err
 	}
-	for _, h := range holds {
-		ok(t, h.Release())
+	until := func(n int) {
+		for {
+			select {
+			case got := <-told:
+				if got == n {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatal("no event woke the wait")
+			}
+		}
 	}
-	all.Wait()
+	first, second, other := hold("jobs/1"), hold("jobs/10"), hold("other")
+	go wait(guard.All(guard.LockFree("jobs/1"), guard.LockFree("jobs/10")))
+	until(2)
+	ok(t, second.Release())
+	until(1) // an event came: the watch has begun, of names that begin with jobs/1
+	go wait(guard.All(guard.LockFree("other"), guard.LockFree("jobs/1")))
+	until(2)
+	ok(t, other.Release())
+	until(1)
+	ok(t, first.Release())
+	ok(t, <-done)
+	ok(t, <-done)
 }
 
 // Only those whose inputs an event touches look again.

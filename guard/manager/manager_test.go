@@ -500,7 +500,7 @@ func TestWakeOn(t *testing.T) {
 	for e, _, _ := next(); e.String() != "guard:failed"; e, _, _ = next() {
 	}
 	facts.Lose(true)
-	facts.Set(in, guard.Fact{Is: true}) // nobody tells
+	facts.Set(in, guard.Fact{Is: true})                                                         // nobody tells
 	ok(t, m.RegisterGuard(manager.Guard{ID: "first", Condition: guard.During(guard.Window{})})) // no input of it has the watch begin anew
 	within, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
