@@ -68,6 +68,10 @@ type Config struct {
 	// was refused, a founder that is missing. It must not block; the same text comes
 	// at most once a minute. nil: nobody is told.
 	Notice func(error)
+	// CheckEvery is how often the nodes of the group compare their states while this one
+	// leads; 0: every 10 minutes. One that differs from the majority gets the state of
+	// another; without a majority nothing is granted until an operator ends that.
+	CheckEvery time.Duration
 	// SnapshotEntries is how many log entries lie between two snapshots; 0: the
 	// default of package replica.
 	SnapshotEntries uint64
@@ -117,8 +121,8 @@ func (c Config) filled() (Config, error) {
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond
 	}
-	if c.Tick < time.Millisecond || c.MinTTL < 0 {
-		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s or a MinTTL of %s makes no sense", c.Tick, c.MinTTL)
+	if c.Tick < time.Millisecond || c.MinTTL < 0 || c.CheckEvery < 0 {
+		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s, a MinTTL of %s or a CheckEvery of %s makes no sense", c.Tick, c.MinTTL, c.CheckEvery)
 	}
 	if len(c.Founders) == 0 && !c.Join {
 		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}

@@ -116,7 +116,7 @@ func (s *Server) node() replica.Config {
 	return replica.Config{
 		ID: c.ID, Peer: c.Listen, Client: c.Client, Dir: s.disk.Directory(), Solo: c.Listen == "",
 		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Trailing: c.host.Entries(), Seconds: time.Now().Unix(),
-		Newest: c.host.Version(), Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
+		Newest: c.host.Version(), CheckEvery: c.CheckEvery, Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 func (s *Server) Members(ctx context.Context, c replica.Change) (number uint64, err error) {
 	number, err = s.carryOut(ctx, order{Change: &c})
 	if e, ok := errors.AsType[*driver.Error](err); ok {
-		e.Op, e.Name = "change members", s.cfg.String()
+		e.Op, e.Name = c.String(), s.cfg.String()
 		return 0, e
 	}
 	return number, err

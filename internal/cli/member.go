@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -97,6 +98,13 @@ type nodeJSON struct {
 	Version uint32 `json:"version,omitempty"`
 	Least   uint32 `json:"least_version,omitempty"`
 	Newest  uint32 `json:"newest_version,omitempty"`
+	// Check is the log entry of the last state check, CheckResult what the node knows of
+	// its own outcome.
+	Check       uint64 `json:"check,string,omitempty"`
+	CheckAgeMs  int64  `json:"check_age_ms,string,omitempty"`
+	CheckResult string `json:"check_result,omitempty"`
+	Healing     bool   `json:"healing,omitempty"`
+	Frozen      bool   `json:"frozen,omitempty"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -122,7 +130,7 @@ func (a *app) status(ctx context.Context) error {
 		all = append(all, n)
 		rows = append(rows, nodeRow(&n))
 	}
-	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS"}, rows); err != nil {
+	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS", "CHECK"}, rows); err != nil {
 		return err
 	}
 	return failed
@@ -138,6 +146,7 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
 		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
 		n.Version = st.GetVersion()
+		n.Check, n.CheckAgeMs, n.CheckResult, n.Healing, n.Frozen = st.GetCheck(), st.GetCheckAgeMs(), st.GetCheckResult(), st.GetHealing(), st.GetFrozen()
 		for _, m := range st.GetMembers() {
 			if m.GetId() == n.ID {
 				n.Least, n.Newest = m.GetLeastVersion(), m.GetNewestVersion()
@@ -156,14 +165,30 @@ func nodeRow(n *nodeJSON) []string {
 	role := "follows " + number(n.Leader)
 	switch {
 	case n.Error != "":
-		return []string{n.Address, "-", "does not answer", "-", "-", "-", "-", "-", "-", "-"}
+		return []string{n.Address, "-", "does not answer", "-", "-", "-", "-", "-", "-", "-", "-"}
 	case n.Serving:
 		role = "leads"
 	case n.Leader == 0:
 		role = "knows no leader"
 	}
 	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10),
-		number(uint64(n.Version)), fmt.Sprintf("%d-%d", n.Least, n.Newest)}
+		number(uint64(n.Version)), fmt.Sprintf("%d-%d", n.Least, n.Newest), n.check()}
+}
+
+// check is the last state check in words.
+func (n *nodeJSON) check() string {
+	word := "-"
+	if n.Check != 0 {
+		age := time.Duration(n.CheckAgeMs) * time.Millisecond
+		word = fmt.Sprintf("%s at %d, %s ago", n.CheckResult, n.Check, age.Round(time.Second))
+	}
+	switch {
+	case n.Healing:
+		word += "; heals"
+	case n.Frozen:
+		word += "; frozen"
+	}
+	return word
 }
 
 func (a *app) memberCommand() *cobra.Command {
@@ -198,6 +223,16 @@ func (a *app) memberCommand() *cobra.Command {
 			})},
 		&cobra.Command{Use: "replace NUMBER [PEER CLIENT]", Short: "Give a node that lost its data a new number", Args: cobra.RangeArgs(1, 3), Example: "  holdfast member replace 2",
 			RunE: a.administering(a.replaceMember)},
+		&cobra.Command{Use: "check", Short: "Have the nodes compare their states now", Args: cobra.NoArgs, Example: "  holdfast member check",
+			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+				_, err := c.CheckState(ctx, &pb.CheckStateRequest{})
+				return a.changed(err, "the nodes compare their states: see holdfast status")
+			})},
+		&cobra.Command{Use: "unfreeze", Short: "Let grants go on after a state check without a majority", Args: cobra.NoArgs, Example: "  holdfast member unfreeze",
+			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+				_, err := c.Unfreeze(ctx, &pb.UnfreezeRequest{})
+				return a.changed(err, "grants go on")
+			})},
 		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1), Example: "  holdfast member lead 3",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])

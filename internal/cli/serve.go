@@ -33,6 +33,7 @@ type serving struct {
 	data, listen, admin       string
 	public, join, noReplace   bool
 	hosts                     []string
+	checkEvery                time.Duration
 	id, clusterID             uint64
 	peer                      string
 	members                   []string
@@ -96,6 +97,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.peer, "peer", "", "address for other nodes (default: there are none)")
 	f.StringSliceVar(&s.members, "members", nil, "founders of the group: NUMBER=PEER/CLIENT,…")
 	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
+	f.DurationVar(&s.checkEvery, "check-every", 10*time.Minute, "how often the nodes of the group compare their states")
 	f.BoolVar(&s.noReplace, "no-replace", false, "after the loss of the data wait for holdfast member replace, instead of asking the group for a new number")
 	f.StringVar(&s.backups.dir, "backup-dir", "", "directory for backups of this node (default: none)")
 	f.DurationVar(&s.backups.every, "backup-every", time.Hour, "how often one is saved there")
@@ -254,7 +256,7 @@ func program() string {
 
 // node is the configuration of the node.
 func (s *serving) node() (server.Config, error) {
-	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, Limits: s.limits, SoftLimit: int64(s.maxData), Reserve: int64(s.reserve)}
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, CheckEvery: s.checkEvery, Limits: s.limits, SoftLimit: int64(s.maxData), Reserve: int64(s.reserve)}
 	if s.reserve == 0 {
 		cfg.Reserve = -1
 	}

@@ -84,3 +84,20 @@ func RestoredVersion(version uint8) error {
 	New(Config{}).readSelf(&r)
 	return r.end()
 }
+
+// Reword gives all kept refusals another text, as another program would, and returns how
+// many there are.
+func Reword(m *Machine, text string) (n int) {
+	m.dones.each(func(d *done) {
+		if d.rest == nil {
+			return
+		}
+		var res Result
+		r := reader{b: d.rest}
+		if r.result(&res); res.Text != "" {
+			res.Text = text
+			d.rest, n = appendResult(nil, &res), n+1
+		}
+	})
+	return n
+}

@@ -85,6 +85,9 @@ func (m *Machine) Ordinal() uint32 { return m.ordinal }
 // machine's. Who applies a log has to raise at the same place in it.
 func (m *Machine) Raise(r uint64) { m.revision = max(m.revision, r) }
 
+// Frozen reports whether nothing is granted: see EntryFreeze.
+func (m *Machine) Frozen() bool { return m.frozen }
+
 // Hash is a running hash of everything that was put out. Machines that applied
 // the same entries have the same; it cannot tell what they would answer next.
 func (m *Machine) Hash() uint64 { return m.hash }

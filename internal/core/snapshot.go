@@ -215,6 +215,17 @@ func (d *done) encode(dst []byte) []byte {
 	return appendString(dst, d.rest)
 }
 
+// textless is d without the text of a refusal.
+func (d *done) textless() *done {
+	var res Result
+	r := reader{b: d.rest}
+	r.result(&res)
+	res.Text = ""
+	c := *d
+	c.rest = appendResult(nil, &res)
+	return &c
+}
+
 func (k *key) encode(dst []byte) []byte {
 	dst = appendString(dst, k.ns.name)
 	row := k.row()

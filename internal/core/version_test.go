@@ -84,3 +84,36 @@ func TestVersion_OfCommands(t *testing.T) {
 		t.Errorf("in an entry of version 3: %v", err)
 	}
 }
+
+// Two machines that refused the same in other words have the same state; one that has
+// another number does not.
+func TestCheckView_LeavesOutTexts(t *testing.T) {
+	sum := func(m *core.Machine) uint64 {
+		v := m.CheckView()
+		defer v.Close()
+		for done := false; !done; {
+			_, done = v.Next(nil, 1<<20)
+		}
+		return v.Sum()
+	}
+	made := func() *core.Machine {
+		r := newRig(core.Config{})
+		id := r.open(1, 1e9)
+		r.marks[id] = 1 // so that the results are kept
+		r.do(id, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1})
+		if res := r.do(id, core.Command{Op: core.OpRelease, Target: 99}); res.Code == core.CodeOK || res.Text == "" {
+			t.Fatalf("nothing is refused: %+v", res)
+		}
+		return r.m
+	}
+	one, other := made(), made()
+	if n := core.Reword(other, "in other words"); n != 1 {
+		t.Fatalf("%d refusals are kept", n)
+	}
+	if sum(one) != sum(other) {
+		t.Error("states that refused the same in other words differ")
+	}
+	if !other.Damage(0) || sum(one) == sum(other) {
+		t.Error("states with other counts do not differ")
+	}
+}

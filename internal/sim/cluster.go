@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"syscall"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -30,8 +31,9 @@ type cluster struct {
 	machine core.Config // the same on all nodes
 	healing bool
 
-	snapEvery uint64 // entries between two snapshots of a node
-	snapPace  int64  // the longest time between two chunks of one
+	checkEvery time.Duration // between two state checks
+	snapEvery  uint64        // entries between two snapshots of a node
+	snapPace   int64         // the longest time between two chunks of one
 
 	clusterID uint64 // grows with each restore
 	wallOff   int64  // by how many seconds the wall clock is wrong

@@ -27,13 +27,14 @@ type node struct {
 	faults *simdisk.Faults
 	full   bool // every write fails
 
-	life    int // counts starts; what an earlier one began is void
-	up      bool
-	gone    bool // damaged: never started again
-	flipped bool // a bit of its files is wrong
-	paused  bool
-	waiting []func() // what came during the pause
-	began   int64
+	compared uint64 // the last state check that it passed
+	life     int    // counts starts; what an earlier one began is void
+	up       bool
+	gone     bool // damaged: never started again
+	flipped  bool // a bit of its files is wrong
+	paused   bool
+	waiting  []func() // what came during the pause
+	began    int64
 
 	disk     *disk.Disk
 	replica  *replica.Node
@@ -59,7 +60,7 @@ func (n *node) start() {
 		return
 	}
 	n.dir = n.c.directory(d)
-	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), Machine: n.c.machine}
+	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
@@ -119,9 +120,27 @@ func (n *node) ticks() {
 				n.calm++
 				n.replica.Tick(n.now())
 			})
+			n.look()
 			n.ticks()
 		}
 	})
+}
+
+// look sees what came of the last state check: nothing damages a machine here, so that
+// all have to agree.
+func (n *node) look() {
+	if !n.up {
+		return
+	}
+	switch k := n.replica.Status().Checked; k.Nodes[n.id] {
+	case replica.CheckDiffers, replica.CheckNoRule:
+		n.c.violate("node %d differs from the others at %d", n.id, k.Index)
+	case replica.CheckAgrees:
+		if k.Index != n.compared {
+			n.compared = k.Index
+			n.c.res.Checks++
+		}
+	}
 }
 
 // input gives the node something, or keeps it for the end of a pause.

@@ -43,6 +43,7 @@ type Result struct {
 	Flips, Damaged, Changes, Snapshots, Installs int
 	Restores, WallSteps, Renewals                int
 	Commands, Wipes, Strangers, Replaced         int
+	Checks                                       int // state checks that a node passed
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -68,7 +69,7 @@ func (r *Result) Add(o Result) {
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
-		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced}, {&r.Checks, &o.Checks},
 	} {
 		*f.to += *f.from
 	}
@@ -126,6 +127,7 @@ func newCluster(o Options) *cluster {
 	// With the small budget most ends take several entries.
 	c.machine = core.Config{Revision: 1, Budget: []int{0, 2}[w.rng.IntN(2)]}
 	// With few entries between snapshots most nodes that were away get one.
+	c.checkEvery = 5 * time.Second
 	c.snapEvery = []uint64{40, 300}[w.rng.IntN(2)]
 	// A large state takes seconds: a leader's snapshot may come before its end.
 	c.snapPace = []int64{millisecond, second}[w.rng.IntN(2)]

@@ -53,11 +53,12 @@ func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRespo
 	out := &pb.StatusResponse{
 		Header: &pb.Header{ClusterId: s.s.ClusterID(), MemberId: st.ID, Revision: int64(st.Revision), RaftTerm: st.Term},
 		Leader: st.Leader, Serving: st.Serving, Applied: st.Applied, Snapshot: st.SnapshotIndex, Waiting: int64(st.Waiting), Version: uint32(st.Version),
+		Check: st.Checked.Index, CheckAgeMs: st.Checked.Ago.Milliseconds(), CheckResult: st.Checked.Nodes[st.ID], Healing: st.Healing, Frozen: st.Frozen,
 	}
 	for _, e := range st.Members.Endpoints {
 		out.Members = append(out.Members, &pb.Member{
 			Id: e.ID, PeerAddress: e.Peer, ClientAddress: e.Client, Learner: !slices.Contains(st.Members.Conf.GetVoters(), e.ID),
-			LeastVersion: uint32(st.Versions[e.ID].Least), NewestVersion: uint32(st.Versions[e.ID].Newest),
+			LeastVersion: uint32(st.Versions[e.ID].Least), NewestVersion: uint32(st.Versions[e.ID].Newest), CheckResult: st.Checked.Nodes[e.ID],
 		})
 	}
 	return out, nil
@@ -109,6 +110,20 @@ func (s Admin) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.Mov
 		return nil, Named(err, "move leader", "")
 	}
 	return &pb.MoveLeaderResponse{Header: s.ownHeader(ctx)}, nil
+}
+
+func (s Admin) CheckState(ctx context.Context, _ *pb.CheckStateRequest) (*pb.CheckStateResponse, error) {
+	if _, err := s.s.Members(ctx, replica.Change{Check: true}); err != nil {
+		return nil, err
+	}
+	return &pb.CheckStateResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+}
+
+func (s Admin) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
+	if _, err := s.s.Members(ctx, replica.Change{Unfreeze: true}); err != nil {
+		return nil, err
+	}
+	return &pb.UnfreezeResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
 }
 
 // BackUp writes everything that the node knows.

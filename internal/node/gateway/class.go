@@ -12,6 +12,7 @@ var classes = classTable(map[admission.Class]string{
 	admission.Keep: `LockService/Unlock LockService/LeaseRevoke LockService/LeaseKeepAlive RWLockService/Release RWLockService/Downgrade
 		SemaphoreService/Release ElectionService/Resign ElectionService/HandOver SessionService/Keep SessionService/End SessionStream/Attach
 		AdminService/ForceRelease AdminService/RevokeSession AdminService/Status AdminService/ChangeMembers AdminService/MoveLeader
+		AdminService/CheckState AdminService/Unfreeze
 		InspectService/Ping`,
 	admission.Grant: `LockService/Lock LockService/TryLock RWLockService/AcquireRead RWLockService/AcquireWrite RWLockService/Upgrade
 		SemaphoreService/Acquire SemaphoreService/Resize SemaphoreService/Delete ElectionService/Campaign ElectionService/Proclaim

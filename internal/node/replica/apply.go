@@ -41,8 +41,8 @@ func (n *Node) applyOne(e *raftpb.Entry) {
 // everything that was ever acknowledged is in the machine then, and cluster time
 // goes on from where it stood.
 func (n *Node) begunTerm(e *raftpb.Entry) {
-	if n.leading && !n.serving && e.GetTerm() == n.currentTerm() {
-		n.serving = true
+	if n.leading && !n.serving && n.healing == nil && e.GetTerm() == n.currentTerm() {
+		n.serving, n.began = true, n.now
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
 		n.aimed, n.goal = 0, [2]uint64{n.applied, n.applied}
@@ -82,9 +82,7 @@ func (n *Node) giveUp(p *proposal, o Outcome) {
 			n.refuseStream(it)
 		}
 	}
-	if p.change {
-		n.answer(p.conf, o, nil)
-	}
+	n.answer(p.conf, o, nil)
 }
 
 // Unapplied is why a node stops that cannot apply an entry of its log: from there on its
@@ -118,8 +116,14 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.fail(&Unapplied{e.GetIndex(), n.machine.Revision(), err})
 		return
 	}
-	if h.kind == kindThaw {
+	switch h.kind {
+	case kindThaw:
 		n.members.Held = 0
+	case kindCheck:
+		n.beginCheck(e.GetIndex())
+	}
+	if n.healing != nil {
+		return // what the machine says is not to be told
 	}
 	n.noteEnded(out.Events)
 	n.keepEvents(out)
@@ -168,6 +172,7 @@ func (n *Node) replyAll(number, term uint64, out *core.Output) {
 			replies = replies[1:]
 		}
 	}
+	n.answer(p.conf, Done, nil)
 	n.waiting.reuse(p.items)
 }
 

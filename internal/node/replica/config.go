@@ -59,6 +59,9 @@ type Config struct {
 	// A leader counts what it has applied, so that those under way can exceed it.
 	// 0: no limit.
 	Namespaces int
+	// CheckEvery is how often the nodes of the group compare their machines while this
+	// one leads; default 10 minutes.
+	CheckEvery time.Duration
 	// Newest is the newest version of the group that the node supports; 0: that of the
 	// program, core.EntryVersion.
 	Newest uint8
@@ -78,6 +81,7 @@ func (c Config) filled() (Config, error) {
 	def(&c.SnapshotBytes, 64<<20)
 	def(&c.Trailing, 10_000)
 	def(&c.TrailingBytes, 16<<20)
+	def(&c.CheckEvery, 10*time.Minute)
 	def(&c.Newest, core.EntryVersion)
 	if c.ID == 0 || c.Tick < 0 || c.ElectionTicks < 2 || c.Rounds < 1 || c.MaxEntry < 1<<10 {
 		return c, fmt.Errorf("replica: a node needs an ID, a positive Tick, at least 2 ElectionTicks, a Round and a MaxEntry of 1 KiB")

@@ -161,11 +161,13 @@ func foundingOf(founders []Endpoint) uint64 {
 // node's word for more than the log holds shows that the log is not what it was.
 func (n *Node) may(m *raftpb.Message) bool {
 	switch m.GetType() {
+	case raftpb.MsgTimeoutNow:
+		return n.healing == nil // else it must not lead
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		return len(n.members.Conf.GetVoters()) > 0
 	case raftpb.MsgHeartbeat:
 		last, err := n.log.LastIndex()
-		n.check(err)
+		n.ensure(err)
 		if m.GetCommit() > last {
 			n.fail(fmt.Errorf("replica: node %d has this node's word for entry %d, and its log ends at %d: %w as it was, but an older copy; remove the node from the group, and let it join under a new number with an empty directory", m.GetFrom(), m.GetCommit(), last, ErrStranger))
 		}

@@ -267,6 +267,19 @@ type Change struct {
 	// "", at those of before; if the old one voted, the new one will when it has
 	// caught up. The answer is the new number of the first, 8 bytes, little endian.
 	Replace []Endpoint
+	// Check and Unfreeze change no members: see [Node.Check] and [Node.Unfreeze]. They
+	// are an operator's wishes as well, and come alone.
+	Check, Unfreeze bool
+}
+
+func (c *Change) String() string {
+	switch {
+	case c.Check:
+		return "check the states"
+	case c.Unfreeze:
+		return "unfreeze"
+	}
+	return "change members"
 }
 
 // ChangeMembers asks for a change. The caller is answered Done when it is
@@ -274,6 +287,14 @@ type Change struct {
 // fault, and without if this node does not lead; Unknown if a snapshot came instead
 // of the entries that would tell.
 func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
+	switch {
+	case c.Check:
+		n.Check(now, caller)
+		return
+	case c.Unfreeze:
+		n.Unfreeze(now, caller)
+		return
+	}
 	if !n.begin(now) || !n.serving {
 		n.answer(caller, NotDone, nil)
 		return

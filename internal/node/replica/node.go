@@ -48,6 +48,11 @@ type Node struct {
 
 	heard   map[uint64]int64 // when a member last sent something
 	removed removals
+	check   check
+	hashing []byte // room for what is hashed
+	healing *healing
+	sending map[uint64]bool    // to whom a machine is on its way
+	began   int64              // elapsed time of the beginning of this leader's service
 	met     map[uint64]meeting // how a member showed itself
 	raised  raise
 	told    uint8     // the version that the shell knows
@@ -76,7 +81,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err := cfg.supported("the snapshot of this directory", rec.Machine.Version()); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}}
+	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}, sending: map[uint64]bool{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -152,8 +157,12 @@ func (n *Node) fail(err error) {
 // Tick tells that another [Config.Tick] has passed.
 func (n *Node) Tick(now int64) {
 	if n.begin(now) {
-		n.raft.Tick()
+		if n.healing == nil { // else it must not lead
+			n.raft.Tick()
+		}
 		n.process()
+		n.tickCheck()
+		n.tickHeal()
 		n.tickMark()
 		n.tickReads()
 		n.tickTransfer()
@@ -164,6 +173,7 @@ func (n *Node) Tick(now int64) {
 		n.proposeNews()
 		n.proposeRemoved()
 		n.proposeRaise()
+		n.proposeCheck()
 		n.proposeStamp()
 		n.propose(true)
 		n.process()
@@ -174,6 +184,10 @@ func (n *Node) Tick(now int64) {
 func (n *Node) Step(now int64, data []byte) error {
 	if !n.begin(now) {
 		return n.err
+	}
+	if isNote(data) {
+		defer n.process()
+		return n.hearNote(data)
 	}
 	m := &raftpb.Message{}
 	if err := proto.Unmarshal(data, m); err != nil {
@@ -221,12 +235,12 @@ func (n *Node) settle(w Write) {
 	}
 	if w.HardState != nil {
 		n.removed.written = w.HardState.GetCommit()
-		n.check(n.log.SetHardState(w.HardState))
+		n.ensure(n.log.SetHardState(w.HardState))
 	}
 	if w.Sync {
 		n.removed.durable = max(n.removed.durable, n.removed.written)
 	}
-	n.check(n.log.Append(w.Entries))
+	n.ensure(n.log.Append(w.Entries))
 	for _, m := range w.responses {
 		if m.GetTo() == n.cfg.ID {
 			n.step(m)
@@ -236,7 +250,7 @@ func (n *Node) settle(w Write) {
 	}
 }
 
-func (n *Node) check(err error) {
+func (n *Node) ensure(err error) {
 	if err != nil {
 		n.fail(fmt.Errorf("replica: raft's view of the log: %w", err))
 	}
@@ -370,6 +384,11 @@ type Status struct {
 	// far as this node has met it.
 	Version  uint8
 	Versions map[uint64]Versions
+	// Checked is the last state check. Healing: this node differs from the others, and
+	// serves nobody until it has got their state. Frozen: nothing is granted until an
+	// operator ends that.
+	Checked         Checked
+	Healing, Frozen bool
 }
 
 // Status tells where the node stands.
@@ -379,7 +398,7 @@ func (n *Node) Status() Status {
 		versions[id] = m.versions
 	}
 	return Status{
-		Version: n.version(), Versions: versions,
+		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(),
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),

@@ -9,7 +9,7 @@ import (
 // answer its callers, and an entry of package core.
 //
 //	version  1 byte   formatVersion
-//	kind     1 byte   kindCore, kindThaw or kindMembers
+//	kind     1 byte   kindCore, kindThaw, kindMembers or kindCheck
 //	node     8 bytes  little endian: the proposer
 //	number   8 bytes  little endian: its number for the proposal
 //	entry    the rest
@@ -18,6 +18,7 @@ const (
 	kindCore      = 1
 	kindThaw      = 2 // ends the wait of a forgetting start
 	kindMembers   = 3 // of a change of the members; their endpoints have directories
+	kindCheck     = 4 // has all nodes hash their machines
 	headerSize    = 18
 )
 
@@ -36,7 +37,7 @@ func (h header) append(dst []byte) []byte {
 // splitEntry takes the header off. A node that meets a newer version stops
 // before applying what it does not know.
 func splitEntry(data []byte) (h header, entry []byte, err error) {
-	if len(data) < headerSize || data[0] != formatVersion || data[1] < kindCore || data[1] > kindMembers {
+	if len(data) < headerSize || data[0] != formatVersion || data[1] < kindCore || data[1] > kindCheck {
 		return h, nil, fmt.Errorf("replica: a log entry of unknown form (% x…): this program is older than the one that wrote it", data[:min(len(data), 2)])
 	}
 	h = header{data[1], binary.LittleEndian.Uint64(data[2:]), binary.LittleEndian.Uint64(data[10:])}
@@ -52,7 +53,8 @@ type proposal struct {
 	number uint64
 	term   uint64
 	items  []item // its renewals and frames, each in the order of the entry
-	conf   Caller // with change: who asked for it
+	conf   Caller // who asked for what is no item
+	check  bool   // a state check
 	change bool   // a membership change instead
 	given  uint64 // and the number that it gives
 }

@@ -73,7 +73,7 @@ func (h history) Snapshot() (*raftpb.Snapshot, error) {
 func (n *Node) maybeSnapshot() {
 	s := &n.snap
 	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted)
-	if s.view != nil || !enough || n.now < s.after {
+	if s.view != nil || !enough || n.now < s.after || n.healing != nil {
 		return
 	}
 	s.begun = n.now
@@ -127,7 +127,7 @@ func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 		_, err = n.log.CreateSnapshot(s.making.Index, s.making.Conf.Conf, snap.GetData())
 	}
 	if err != nil {
-		n.check(err)
+		n.ensure(err)
 		return
 	}
 	s.index = s.making.Index
@@ -141,6 +141,9 @@ func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 func (n *Node) Arrived(now int64, message []byte, machine *core.Machine) (wanted bool, err error) {
 	if !n.begin(now) {
 		return false, n.err
+	}
+	if isNote(message) {
+		return false, n.arrivedMachine(message, machine)
 	}
 	m := &raftpb.Message{}
 	if err := proto.Unmarshal(message, m); err != nil {
@@ -174,14 +177,15 @@ func (n *Node) install(meta *SnapshotMeta) {
 		return
 	}
 	if err := n.loadSnapshot(meta); err != nil {
-		n.check(err)
+		n.ensure(err)
 		return
 	}
 	if s.view != nil {
 		s.view.Close()
 		s.view = nil
 	}
-	n.machine, n.members = s.arrived[at].machine, meta.Conf
+	n.endCheckView()
+	n.machine, n.members, n.healing = s.arrived[at].machine, meta.Conf, nil
 	n.applied, n.term = meta.Index, meta.Term
 	n.removed.at, n.removed.durable = meta.Index, max(n.removed.durable, meta.Index)
 	n.loseTrack()
@@ -206,6 +210,7 @@ func (n *Node) SnapshotSent(now int64, to uint64, ok bool) {
 	if !n.begin(now) {
 		return
 	}
+	delete(n.sending, to)
 	status := raft.SnapshotFinish
 	if !ok {
 		status = raft.SnapshotFailure

@@ -34,9 +34,9 @@ func (n *Node) letGo() {
 		return
 	}
 	entries, err := n.log.Entries(first, to+1, math.MaxUint64)
-	n.check(err)
+	n.ensure(err)
 	s.trail.add(entries, int(min(n.cfg.Trailing, math.MaxInt32)))
-	n.check(n.log.Compact(to))
+	n.ensure(n.log.Compact(to))
 }
 
 // add notes the sizes of entries, and forgets all but the newest limit.
@@ -55,7 +55,7 @@ func (t *trail) add(entries []*raftpb.Entry, limit int) {
 func (n *Node) compact() {
 	s := &n.snap
 	first, err := n.log.FirstIndex()
-	n.check(err)
+	n.ensure(err)
 	to := s.index
 	for size := 0; s.index-to < n.cfg.Trailing; to-- {
 		data, known := n.sizeOf(to, first)
@@ -67,7 +67,7 @@ func (n *Node) compact() {
 		return
 	}
 	if to >= first {
-		n.check(n.log.Compact(to))
+		n.ensure(n.log.Compact(to))
 		s.trail = nil
 	}
 	s.freed, n.out.Compact = to, to
@@ -84,7 +84,7 @@ func (n *Node) sizeOf(index, first uint64) (size int, known bool) {
 		return int(n.snap.trail[at]), true
 	}
 	entries, err := n.log.Entries(index, index+1, math.MaxUint64)
-	n.check(err)
+	n.ensure(err)
 	if len(entries) == 0 {
 		return 0, false
 	}

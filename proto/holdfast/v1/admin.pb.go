@@ -307,7 +307,17 @@ type StatusResponse struct {
 	// The members of the group.
 	Members []*Member `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
 	// The version of the group, which says what it can be asked for; 0: not known.
-	Version       uint32 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	Version uint32 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	// The log entry of the last state check; 0: there was none, or not in this node's life.
+	Check uint64 `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
+	// How long ago that was.
+	CheckAgeMs int64 `protobuf:"varint,10,opt,name=check_age_ms,json=checkAgeMs,proto3" json:"check_age_ms,omitempty"`
+	// What this node knows of its own outcome: agrees, differs, no majority, not known.
+	CheckResult string `protobuf:"bytes,11,opt,name=check_result,json=checkResult,proto3" json:"check_result,omitempty"`
+	// The node differs from the others and serves nobody until it has got their state.
+	Healing bool `protobuf:"varint,12,opt,name=healing,proto3" json:"healing,omitempty"`
+	// Nothing is granted until an operator ends that, with Unfreeze.
+	Frozen        bool `protobuf:"varint,13,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -398,6 +408,41 @@ func (x *StatusResponse) GetVersion() uint32 {
 	return 0
 }
 
+func (x *StatusResponse) GetCheck() uint64 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetCheckAgeMs() int64 {
+	if x != nil {
+		return x.CheckAgeMs
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetCheckResult() string {
+	if x != nil {
+		return x.CheckResult
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetHealing() bool {
+	if x != nil {
+		return x.Healing
+	}
+	return false
+}
+
+func (x *StatusResponse) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
 // Member is a node of the group.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -413,6 +458,9 @@ type Member struct {
 	// not. No part of a request.
 	LeastVersion  uint32 `protobuf:"varint,5,opt,name=least_version,json=leastVersion,proto3" json:"least_version,omitempty"`
 	NewestVersion uint32 `protobuf:"varint,6,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
+	// What the node that answers knows of the member's outcome in the last state check;
+	// the leader knows all. No part of a request.
+	CheckResult   string `protobuf:"bytes,7,opt,name=check_result,json=checkResult,proto3" json:"check_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,6 +535,13 @@ func (x *Member) GetNewestVersion() uint32 {
 		return x.NewestVersion
 	}
 	return 0
+}
+
+func (x *Member) GetCheckResult() string {
+	if x != nil {
+		return x.CheckResult
+	}
+	return ""
 }
 
 // ChangeMembersRequest is a change in one step.
@@ -721,6 +776,172 @@ func (x *MoveLeaderResponse) GetHeader() *Header {
 	return nil
 }
 
+// CheckStateRequest asks for a state check.
+type CheckStateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckStateRequest) Reset() {
+	*x = CheckStateRequest{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckStateRequest) ProtoMessage() {}
+
+func (x *CheckStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckStateRequest.ProtoReflect.Descriptor instead.
+func (*CheckStateRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+// CheckStateResponse says that it has begun.
+type CheckStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the answer comes from.
+	Header        *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckStateResponse) Reset() {
+	*x = CheckStateResponse{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckStateResponse) ProtoMessage() {}
+
+func (x *CheckStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckStateResponse.ProtoReflect.Descriptor instead.
+func (*CheckStateResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CheckStateResponse) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+// UnfreezeRequest asks to end a freeze.
+type UnfreezeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeRequest) Reset() {
+	*x = UnfreezeRequest{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeRequest) ProtoMessage() {}
+
+func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
+func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+// UnfreezeResponse says that it has ended.
+type UnfreezeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the answer comes from.
+	Header        *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeResponse) Reset() {
+	*x = UnfreezeResponse{}
+	mi := &file_holdfast_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeResponse) ProtoMessage() {}
+
+func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
+func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UnfreezeResponse) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
 // BackupRequest asks for a backup.
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -730,7 +951,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	mi := &file_holdfast_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +963,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_admin_proto_msgTypes[11]
+	mi := &file_holdfast_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +976,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 // BackupResponse is a piece of one.
@@ -769,7 +990,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	mi := &file_holdfast_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1002,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_v1_admin_proto_msgTypes[12]
+	mi := &file_holdfast_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1015,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackupResponse) GetPiece() []byte {
@@ -822,7 +1043,7 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x15RevokeSessionResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\"\x0f\n" +
-	"\rStatusRequest\"\x88\x02\n" +
+	"\rStatusRequest\"\x95\x03\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x18\n" +
@@ -831,14 +1052,22 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\bsnapshot\x18\x05 \x01(\x04R\bsnapshot\x12\x18\n" +
 	"\awaiting\x18\x06 \x01(\x03R\awaiting\x12-\n" +
 	"\amembers\x18\a \x03(\v2\x13.holdfast.v1.MemberR\amembers\x12\x18\n" +
-	"\aversion\x18\b \x01(\rR\aversion\"\xc8\x01\n" +
+	"\aversion\x18\b \x01(\rR\aversion\x12\x14\n" +
+	"\x05check\x18\t \x01(\x04R\x05check\x12 \n" +
+	"\fcheck_age_ms\x18\n" +
+	" \x01(\x03R\n" +
+	"checkAgeMs\x12!\n" +
+	"\fcheck_result\x18\v \x01(\tR\vcheckResult\x12\x18\n" +
+	"\ahealing\x18\f \x01(\bR\ahealing\x12\x16\n" +
+	"\x06frozen\x18\r \x01(\bR\x06frozen\"\xeb\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +
 	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12\x18\n" +
 	"\alearner\x18\x04 \x01(\bR\alearner\x12#\n" +
 	"\rleast_version\x18\x05 \x01(\rR\fleastVersion\x12%\n" +
-	"\x0enewest_version\x18\x06 \x01(\rR\rnewestVersion\"\xcb\x01\n" +
+	"\x0enewest_version\x18\x06 \x01(\rR\rnewestVersion\x12!\n" +
+	"\fcheck_result\x18\a \x01(\tR\vcheckResult\"\xcb\x01\n" +
 	"\x14ChangeMembersRequest\x12%\n" +
 	"\x03add\x18\x01 \x03(\v2\x13.holdfast.v1.MemberR\x03add\x12\x18\n" +
 	"\apromote\x18\x02 \x03(\x04R\apromote\x12\x16\n" +
@@ -851,17 +1080,26 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x11MoveLeaderRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"A\n" +
 	"\x12MoveLeaderResponse\x12+\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x13\n" +
+	"\x11CheckStateRequest\"A\n" +
+	"\x12CheckStateResponse\x12+\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x11\n" +
+	"\x0fUnfreezeRequest\"?\n" +
+	"\x10UnfreezeResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x0f\n" +
 	"\rBackupRequest\"&\n" +
 	"\x0eBackupResponse\x12\x14\n" +
-	"\x05piece\x18\x01 \x01(\fR\x05piece2\xea\x03\n" +
+	"\x05piece\x18\x01 \x01(\fR\x05piece2\x82\x05\n" +
 	"\fAdminService\x12S\n" +
 	"\fForceRelease\x12 .holdfast.v1.ForceReleaseRequest\x1a!.holdfast.v1.ForceReleaseResponse\x12V\n" +
 	"\rRevokeSession\x12!.holdfast.v1.RevokeSessionRequest\x1a\".holdfast.v1.RevokeSessionResponse\x12A\n" +
 	"\x06Status\x12\x1a.holdfast.v1.StatusRequest\x1a\x1b.holdfast.v1.StatusResponse\x12V\n" +
 	"\rChangeMembers\x12!.holdfast.v1.ChangeMembersRequest\x1a\".holdfast.v1.ChangeMembersResponse\x12M\n" +
 	"\n" +
-	"MoveLeader\x12\x1e.holdfast.v1.MoveLeaderRequest\x1a\x1f.holdfast.v1.MoveLeaderResponse\x12C\n" +
+	"MoveLeader\x12\x1e.holdfast.v1.MoveLeaderRequest\x1a\x1f.holdfast.v1.MoveLeaderResponse\x12M\n" +
+	"\n" +
+	"CheckState\x12\x1e.holdfast.v1.CheckStateRequest\x1a\x1f.holdfast.v1.CheckStateResponse\x12G\n" +
+	"\bUnfreeze\x12\x1c.holdfast.v1.UnfreezeRequest\x1a\x1d.holdfast.v1.UnfreezeResponse\x12C\n" +
 	"\x06Backup\x12\x1a.holdfast.v1.BackupRequest\x1a\x1b.holdfast.v1.BackupResponse0\x01B>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
 
 var (
@@ -876,7 +1114,7 @@ func file_holdfast_v1_admin_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_admin_proto_rawDescData
 }
 
-var file_holdfast_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_holdfast_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_holdfast_v1_admin_proto_goTypes = []any{
 	(*ForceReleaseRequest)(nil),   // 0: holdfast.v1.ForceReleaseRequest
 	(*ForceReleaseResponse)(nil),  // 1: holdfast.v1.ForceReleaseResponse
@@ -889,37 +1127,47 @@ var file_holdfast_v1_admin_proto_goTypes = []any{
 	(*ChangeMembersResponse)(nil), // 8: holdfast.v1.ChangeMembersResponse
 	(*MoveLeaderRequest)(nil),     // 9: holdfast.v1.MoveLeaderRequest
 	(*MoveLeaderResponse)(nil),    // 10: holdfast.v1.MoveLeaderResponse
-	(*BackupRequest)(nil),         // 11: holdfast.v1.BackupRequest
-	(*BackupResponse)(nil),        // 12: holdfast.v1.BackupResponse
-	(*Header)(nil),                // 13: holdfast.v1.Header
+	(*CheckStateRequest)(nil),     // 11: holdfast.v1.CheckStateRequest
+	(*CheckStateResponse)(nil),    // 12: holdfast.v1.CheckStateResponse
+	(*UnfreezeRequest)(nil),       // 13: holdfast.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),      // 14: holdfast.v1.UnfreezeResponse
+	(*BackupRequest)(nil),         // 15: holdfast.v1.BackupRequest
+	(*BackupResponse)(nil),        // 16: holdfast.v1.BackupResponse
+	(*Header)(nil),                // 17: holdfast.v1.Header
 }
 var file_holdfast_v1_admin_proto_depIdxs = []int32{
-	13, // 0: holdfast.v1.ForceReleaseResponse.header:type_name -> holdfast.v1.Header
-	13, // 1: holdfast.v1.RevokeSessionResponse.header:type_name -> holdfast.v1.Header
-	13, // 2: holdfast.v1.StatusResponse.header:type_name -> holdfast.v1.Header
+	17, // 0: holdfast.v1.ForceReleaseResponse.header:type_name -> holdfast.v1.Header
+	17, // 1: holdfast.v1.RevokeSessionResponse.header:type_name -> holdfast.v1.Header
+	17, // 2: holdfast.v1.StatusResponse.header:type_name -> holdfast.v1.Header
 	6,  // 3: holdfast.v1.StatusResponse.members:type_name -> holdfast.v1.Member
 	6,  // 4: holdfast.v1.ChangeMembersRequest.add:type_name -> holdfast.v1.Member
 	6,  // 5: holdfast.v1.ChangeMembersRequest.update:type_name -> holdfast.v1.Member
 	6,  // 6: holdfast.v1.ChangeMembersRequest.replace:type_name -> holdfast.v1.Member
-	13, // 7: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
-	13, // 8: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
-	0,  // 9: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
-	2,  // 10: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
-	4,  // 11: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
-	7,  // 12: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
-	9,  // 13: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
-	11, // 14: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
-	1,  // 15: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
-	3,  // 16: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
-	5,  // 17: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
-	8,  // 18: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
-	10, // 19: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
-	12, // 20: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	17, // 7: holdfast.v1.ChangeMembersResponse.header:type_name -> holdfast.v1.Header
+	17, // 8: holdfast.v1.MoveLeaderResponse.header:type_name -> holdfast.v1.Header
+	17, // 9: holdfast.v1.CheckStateResponse.header:type_name -> holdfast.v1.Header
+	17, // 10: holdfast.v1.UnfreezeResponse.header:type_name -> holdfast.v1.Header
+	0,  // 11: holdfast.v1.AdminService.ForceRelease:input_type -> holdfast.v1.ForceReleaseRequest
+	2,  // 12: holdfast.v1.AdminService.RevokeSession:input_type -> holdfast.v1.RevokeSessionRequest
+	4,  // 13: holdfast.v1.AdminService.Status:input_type -> holdfast.v1.StatusRequest
+	7,  // 14: holdfast.v1.AdminService.ChangeMembers:input_type -> holdfast.v1.ChangeMembersRequest
+	9,  // 15: holdfast.v1.AdminService.MoveLeader:input_type -> holdfast.v1.MoveLeaderRequest
+	11, // 16: holdfast.v1.AdminService.CheckState:input_type -> holdfast.v1.CheckStateRequest
+	13, // 17: holdfast.v1.AdminService.Unfreeze:input_type -> holdfast.v1.UnfreezeRequest
+	15, // 18: holdfast.v1.AdminService.Backup:input_type -> holdfast.v1.BackupRequest
+	1,  // 19: holdfast.v1.AdminService.ForceRelease:output_type -> holdfast.v1.ForceReleaseResponse
+	3,  // 20: holdfast.v1.AdminService.RevokeSession:output_type -> holdfast.v1.RevokeSessionResponse
+	5,  // 21: holdfast.v1.AdminService.Status:output_type -> holdfast.v1.StatusResponse
+	8,  // 22: holdfast.v1.AdminService.ChangeMembers:output_type -> holdfast.v1.ChangeMembersResponse
+	10, // 23: holdfast.v1.AdminService.MoveLeader:output_type -> holdfast.v1.MoveLeaderResponse
+	12, // 24: holdfast.v1.AdminService.CheckState:output_type -> holdfast.v1.CheckStateResponse
+	14, // 25: holdfast.v1.AdminService.Unfreeze:output_type -> holdfast.v1.UnfreezeResponse
+	16, // 26: holdfast.v1.AdminService.Backup:output_type -> holdfast.v1.BackupResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_admin_proto_init() }
@@ -934,7 +1182,7 @@ func file_holdfast_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_admin_proto_rawDesc), len(file_holdfast_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

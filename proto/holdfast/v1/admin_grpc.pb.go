@@ -24,6 +24,8 @@ const (
 	AdminService_Status_FullMethodName        = "/holdfast.v1.AdminService/Status"
 	AdminService_ChangeMembers_FullMethodName = "/holdfast.v1.AdminService/ChangeMembers"
 	AdminService_MoveLeader_FullMethodName    = "/holdfast.v1.AdminService/MoveLeader"
+	AdminService_CheckState_FullMethodName    = "/holdfast.v1.AdminService/CheckState"
+	AdminService_Unfreeze_FullMethodName      = "/holdfast.v1.AdminService/Unfreeze"
 	AdminService_Backup_FullMethodName        = "/holdfast.v1.AdminService/Backup"
 )
 
@@ -46,6 +48,12 @@ type AdminServiceClient interface {
 	ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(ctx context.Context, in *MoveLeaderRequest, opts ...grpc.CallOption) (*MoveLeaderResponse, error)
+	// CheckState has the nodes of the group compare their states; only the leader can.
+	// Ask Status what came of it.
+	CheckState(ctx context.Context, in *CheckStateRequest, opts ...grpc.CallOption) (*CheckStateResponse, error)
+	// Unfreeze lets grants go on after a state check without a majority; only the leader
+	// can.
+	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
@@ -109,6 +117,26 @@ func (c *adminServiceClient) MoveLeader(ctx context.Context, in *MoveLeaderReque
 	return out, nil
 }
 
+func (c *adminServiceClient) CheckState(ctx context.Context, in *CheckStateRequest, opts ...grpc.CallOption) (*CheckStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckStateResponse)
+	err := c.cc.Invoke(ctx, AdminService_CheckState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnfreezeResponse)
+	err := c.cc.Invoke(ctx, AdminService_Unfreeze_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_Backup_FullMethodName, cOpts...)
@@ -147,6 +175,12 @@ type AdminServiceServer interface {
 	ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderResponse, error)
+	// CheckState has the nodes of the group compare their states; only the leader can.
+	// Ask Status what came of it.
+	CheckState(context.Context, *CheckStateRequest) (*CheckStateResponse, error)
+	// Unfreeze lets grants go on after a state check without a majority; only the leader
+	// can.
+	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
@@ -174,6 +208,12 @@ func (UnimplementedAdminServiceServer) ChangeMembers(context.Context, *ChangeMem
 }
 func (UnimplementedAdminServiceServer) MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MoveLeader not implemented")
+}
+func (UnimplementedAdminServiceServer) CheckState(context.Context, *CheckStateRequest) (*CheckStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckState not implemented")
+}
+func (UnimplementedAdminServiceServer) Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unfreeze not implemented")
 }
 func (UnimplementedAdminServiceServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
@@ -289,6 +329,42 @@ func _AdminService_MoveLeader_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_CheckState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).CheckState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_CheckState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).CheckState(ctx, req.(*CheckStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_Unfreeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnfreezeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Unfreeze(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Unfreeze_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Unfreeze(ctx, req.(*UnfreezeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(BackupRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -326,6 +402,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MoveLeader",
 			Handler:    _AdminService_MoveLeader_Handler,
+		},
+		{
+			MethodName: "CheckState",
+			Handler:    _AdminService_CheckState_Handler,
+		},
+		{
+			MethodName: "Unfreeze",
+			Handler:    _AdminService_Unfreeze_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -46,6 +46,10 @@ const (
 	AdminServiceChangeMembersProcedure = "/holdfast.v1.AdminService/ChangeMembers"
 	// AdminServiceMoveLeaderProcedure is the fully-qualified name of the AdminService's MoveLeader RPC.
 	AdminServiceMoveLeaderProcedure = "/holdfast.v1.AdminService/MoveLeader"
+	// AdminServiceCheckStateProcedure is the fully-qualified name of the AdminService's CheckState RPC.
+	AdminServiceCheckStateProcedure = "/holdfast.v1.AdminService/CheckState"
+	// AdminServiceUnfreezeProcedure is the fully-qualified name of the AdminService's Unfreeze RPC.
+	AdminServiceUnfreezeProcedure = "/holdfast.v1.AdminService/Unfreeze"
 	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
 	AdminServiceBackupProcedure = "/holdfast.v1.AdminService/Backup"
 )
@@ -65,6 +69,12 @@ type AdminServiceClient interface {
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
+	// CheckState has the nodes of the group compare their states; only the leader can.
+	// Ask Status what came of it.
+	CheckState(context.Context, *v1.CheckStateRequest) (*v1.CheckStateResponse, error)
+	// Unfreeze lets grants go on after a state check without a majority; only the leader
+	// can.
+	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
 	Backup(context.Context, *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error)
@@ -111,6 +121,18 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("MoveLeader")),
 			connect.WithClientOptions(opts...),
 		),
+		checkState: connect.NewClient[v1.CheckStateRequest, v1.CheckStateResponse](
+			httpClient,
+			baseURL+AdminServiceCheckStateProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("CheckState")),
+			connect.WithClientOptions(opts...),
+		),
+		unfreeze: connect.NewClient[v1.UnfreezeRequest, v1.UnfreezeResponse](
+			httpClient,
+			baseURL+AdminServiceUnfreezeProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Unfreeze")),
+			connect.WithClientOptions(opts...),
+		),
 		backup: connect.NewClient[v1.BackupRequest, v1.BackupResponse](
 			httpClient,
 			baseURL+AdminServiceBackupProcedure,
@@ -127,6 +149,8 @@ type adminServiceClient struct {
 	status        *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	changeMembers *connect.Client[v1.ChangeMembersRequest, v1.ChangeMembersResponse]
 	moveLeader    *connect.Client[v1.MoveLeaderRequest, v1.MoveLeaderResponse]
+	checkState    *connect.Client[v1.CheckStateRequest, v1.CheckStateResponse]
+	unfreeze      *connect.Client[v1.UnfreezeRequest, v1.UnfreezeResponse]
 	backup        *connect.Client[v1.BackupRequest, v1.BackupResponse]
 }
 
@@ -175,6 +199,24 @@ func (c *adminServiceClient) MoveLeader(ctx context.Context, req *v1.MoveLeaderR
 	return nil, err
 }
 
+// CheckState calls holdfast.v1.AdminService.CheckState.
+func (c *adminServiceClient) CheckState(ctx context.Context, req *v1.CheckStateRequest) (*v1.CheckStateResponse, error) {
+	response, err := c.checkState.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Unfreeze calls holdfast.v1.AdminService.Unfreeze.
+func (c *adminServiceClient) Unfreeze(ctx context.Context, req *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error) {
+	response, err := c.unfreeze.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Backup calls holdfast.v1.AdminService.Backup.
 func (c *adminServiceClient) Backup(ctx context.Context, req *v1.BackupRequest) (*connect.ServerStreamForClient[v1.BackupResponse], error) {
 	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
@@ -195,6 +237,12 @@ type AdminServiceHandler interface {
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
 	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
+	// CheckState has the nodes of the group compare their states; only the leader can.
+	// Ask Status what came of it.
+	CheckState(context.Context, *v1.CheckStateRequest) (*v1.CheckStateResponse, error)
+	// Unfreeze lets grants go on after a state check without a majority; only the leader
+	// can.
+	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
 	Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error
@@ -237,6 +285,18 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("MoveLeader")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceCheckStateHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceCheckStateProcedure,
+		svc.CheckState,
+		connect.WithSchema(adminServiceMethods.ByName("CheckState")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceUnfreezeHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceUnfreezeProcedure,
+		svc.Unfreeze,
+		connect.WithSchema(adminServiceMethods.ByName("Unfreeze")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceBackupHandler := connect.NewServerStreamHandlerSimple(
 		AdminServiceBackupProcedure,
 		svc.Backup,
@@ -255,6 +315,10 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceChangeMembersHandler.ServeHTTP(w, r)
 		case AdminServiceMoveLeaderProcedure:
 			adminServiceMoveLeaderHandler.ServeHTTP(w, r)
+		case AdminServiceCheckStateProcedure:
+			adminServiceCheckStateHandler.ServeHTTP(w, r)
+		case AdminServiceUnfreezeProcedure:
+			adminServiceUnfreezeHandler.ServeHTTP(w, r)
 		case AdminServiceBackupProcedure:
 			adminServiceBackupHandler.ServeHTTP(w, r)
 		default:
@@ -284,6 +348,14 @@ func (UnimplementedAdminServiceHandler) ChangeMembers(context.Context, *v1.Chang
 
 func (UnimplementedAdminServiceHandler) MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.AdminService.MoveLeader is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) CheckState(context.Context, *v1.CheckStateRequest) (*v1.CheckStateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.AdminService.CheckState is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.AdminService.Unfreeze is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error {

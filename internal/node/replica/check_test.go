@@ -1,0 +1,159 @@
+package replica_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// checking is a trio of version 3 with a counter, which is checked every ten seconds.
+func checking(t *testing.T) *trio {
+	t.Helper()
+	x := newTrioOf(t, replica.Config{CheckEvery: 10 * time.Second})
+	for id := uint64(2); id <= 3; id++ {
+		x.nodes[1].Met(x.now, id, 0, supports(core.EntryVersion))
+	}
+	x.nodes[1].Submit(x.now, 7, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{9}, Attempt: 1, Mark: 1, Commands: []core.Command{open(), count()}}))
+	x.pump(1)
+	x.tickAll(5)
+	if st := x.nodes[1].Status(); st.Version < 3 || !st.Serving {
+		t.Fatalf("the group has version %d", st.Version)
+	}
+	return x
+}
+
+// numbers are what the counter is on each node.
+func (x *trio) numbers() (all []uint64) {
+	for id := uint64(1); id <= 3; id++ {
+		r := x.nodes[id].Machine().Read("", &core.Command{Op: core.OpCount, Name: "n", Count: core.CountLoad})
+		all = append(all, r.Number)
+	}
+	return all
+}
+
+func (x *trio) damage(id uint64, bit uint) {
+	x.t.Helper()
+	if !x.nodes[id].Machine().Damage(bit) {
+		x.t.Fatal("there is no counter")
+	}
+}
+
+// until lets time pass until every node says of itself what came of a check.
+func (x *trio) until(word string) {
+	x.t.Helper()
+	for range 300 {
+		x.tickAll(1)
+		n := 0
+		for id := uint64(1); id <= 3; id++ {
+			if x.nodes[id].Status().Checked.Nodes[id] == word {
+				n++
+			}
+		}
+		if n == 3 {
+			return
+		}
+	}
+	for id := uint64(1); id <= 3; id++ {
+		x.t.Errorf("node %d says %+v", id, x.nodes[id].Status().Checked)
+	}
+}
+
+// Nodes that have the same agree, and say so.
+func TestCheck_Agrees(t *testing.T) {
+	x := checking(t)
+	x.until(replica.CheckAgrees)
+	for id, n := range x.nodes {
+		if st := n.Status(); st.Healing || st.Frozen {
+			t.Errorf("node %d heals: %v, is frozen: %v", id, st.Healing, st.Frozen)
+		}
+	}
+	if k := x.nodes[1].Status().Checked; k.Nodes[2] != replica.CheckAgrees || k.Nodes[3] != replica.CheckAgrees || k.Ago > 10*time.Second {
+		t.Errorf("the leader says %+v", k)
+	}
+}
+
+// A bit that flips in the memory of a node is found by the next check, and the node
+// goes on with the machine of another.
+func TestCheck_FollowerHeals(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	for range 250 {
+		x.tickAll(1)
+		if x.nodes[3].Status().Serving {
+			t.Fatal("a node leads that differs")
+		}
+	}
+	if got := x.numbers(); !slices.Equal(got, []uint64{1, 1, 1}) {
+		t.Errorf("the counters are %v", got)
+	}
+	x.until(replica.CheckAgrees)
+	st := x.nodes[3].Status()
+	if st.Healing || st.Checked.Nodes[3] != replica.CheckAgrees || x.nodes[1].Status().Leader != 1 || len(x.sent) != 1 {
+		t.Errorf("node 3 says %+v after %d snapshots", st, len(x.sent))
+	}
+	if st.Hash != x.nodes[1].Status().Hash || st.SnapshotIndex < x.sent[0].Index {
+		t.Errorf("its hash is %x, and its newest snapshot is at %d", st.Hash, st.SnapshotIndex)
+	}
+}
+
+// A leader that differs serves nobody from the ruling on, and hands over to a node
+// that does not.
+func TestCheck_LeaderHeals(t *testing.T) {
+	x := checking(t)
+	x.damage(1, 4)
+	ruled := false
+	for range 400 {
+		x.tickAll(1)
+		st := x.nodes[1].Status()
+		if ruled = ruled || st.Healing; st.Healing && st.Serving {
+			t.Fatal("a node serves that differs")
+		}
+	}
+	if got := x.numbers(); !ruled || !slices.Equal(got, []uint64{1, 1, 1}) {
+		t.Errorf("found: %v; the counters are %v", ruled, got)
+	}
+	if lead := x.nodes[2].Status().Leader; lead == 1 || lead == 0 || x.nodes[1].Status().Healing {
+		t.Errorf("node %d leads; node 1 heals: %v", lead, x.nodes[1].Status().Healing)
+	}
+}
+
+// Without a majority nothing is granted until an operator ends that.
+func TestCheck_NoMajority(t *testing.T) {
+	x := checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	for id, n := range x.nodes {
+		if st := n.Status(); !st.Frozen || st.Healing {
+			t.Errorf("node %d is frozen: %v, heals: %v, and says %v", id, st.Frozen, st.Healing, st.Checked.Nodes)
+		}
+	}
+	x.replied = nil
+	x.nodes[1].Unfreeze(x.now, 11)
+	x.settle()
+	if len(x.replied) != 1 || x.replied[0].Outcome != replica.Done || x.nodes[2].Status().Frozen {
+		t.Errorf("it is answered %+v", x.replied)
+	}
+}
+
+// A check can be asked for, of a leader, in a group that knows it.
+func TestCheck_OnDemand(t *testing.T) {
+	x := checking(t)
+	x.replied = nil
+	before := x.nodes[1].Status().Checked.Index
+	x.nodes[1].Check(x.now, 11)
+	x.settle()
+	if st := x.nodes[1].Status(); len(x.replied) != 1 || x.replied[0].Outcome != replica.Done || st.Checked.Index <= before {
+		t.Errorf("it is answered %+v, and the last check is at %d", x.replied, st.Checked.Index)
+	}
+	old := newTrioOf(t, replica.Config{Newest: 2})
+	old.nodes[1].Check(old.now, 11)
+	old.settle()
+	if len(old.replied) != 1 || old.replied[0].Code != core.CodeUnsupported || !strings.Contains(old.replied[0].Text, "upgrade node 1, 2 and 3") {
+		t.Errorf("in a group of before it is answered %+v", old.replied)
+	}
+}
