@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -200,42 +201,46 @@ func TestWait_Widens(t *testing.T) {
 
 // Only those whose inputs an event touches look again.
 func TestWait_OnlyTouched(t *testing.T) {
-	facts := guardtest.New()
-	g := gather.New(gather.Config{Sources: facts.Sources()})
-	const n = 200
-	input := func(i int) guard.Input { return guard.Input{Source: guard.SourceFile, Name: fmt.Sprint(i)} }
-	looked, passed := make(chan int, 10*n), make(chan int, n)
-	for i := range n {
-		facts.Set(input(i), guard.Fact{})
-		go func() {
-			c := guard.All(guard.FileExists(fmt.Sprint(i)), guard.FileNotExists("common"))
-			_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { looked <- i }})
-			if err == nil {
-				passed <- i
-			}
-		}()
-	}
-	facts.Set(guard.Input{Source: guard.SourceFile, Name: "common"}, guard.Fact{})
-	for seen := map[int]bool{}; len(seen) < n; {
-		seen[<-looked] = true
-	}
-	before := make([]int, n)
-	for i := range n {
-		before[i] = facts.Asked(input(i))
-	}
-	common := facts.Asked(guard.Input{Source: guard.SourceFile, Name: "common"})
-	facts.Set(input(7), guard.Fact{Is: true})
-	if i := <-passed; i != 7 {
-		t.Errorf("%d passed", i)
-	}
-	for i := range n {
-		if again := facts.Asked(input(i)) - before[i]; again > 0 && i != 7 || again > 1 {
-			t.Errorf("%d was looked at %d times more", i, again)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		facts := guardtest.New()
+		g := gather.New(gather.Config{Sources: facts.Sources()})
+		const n = 200
+		input := func(i int) guard.Input { return guard.Input{Source: guard.SourceFile, Name: fmt.Sprint(i)} }
+		common := guard.Input{Source: guard.SourceFile, Name: "common"}
+		facts.Set(common, guard.Fact{})
+		passed := make(chan int, n)
+		for i := range n {
+			facts.Set(input(i), guard.Fact{})
+			go func() {
+				c := guard.All(guard.FileExists(fmt.Sprint(i)), guard.FileNotExists("common"))
+				if _, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour}); err == nil {
+					passed <- i
+				}
+			}()
 		}
-	}
-	if again := facts.Asked(guard.Input{Source: guard.SourceFile, Name: "common"}) - common; again != 0 {
-		t.Errorf("what had not changed was asked %d times more", again)
-	}
+		synctest.Wait()
+		before := make([]int, n)
+		for i := range n {
+			before[i] = facts.Asked(input(i))
+		}
+		asked := facts.Asked(common)
+		facts.Set(input(7), guard.Fact{Is: true})
+		if i := <-passed; i != 7 {
+			t.Errorf("%d passed", i)
+		}
+		synctest.Wait()
+		for i := range n {
+			if again := facts.Asked(input(i)) - before[i]; again > 0 && i != 7 || again > 1 {
+				t.Errorf("%d was looked at %d times more", i, again)
+			}
+		}
+		if again := facts.Asked(common) - asked; again != 0 {
+			t.Errorf("what had not changed was asked %d times more", again)
+		}
+		stop()
+		synctest.Wait()
+	})
 }
 
 // Without events the re-check heals.

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// saving is a node that saves its number, or fails.
-type saving struct {
-	n    int
-	fail error
-}
+// saving is a node that saves the number of its call, of which one fails.
+type saving struct{ n, fails int }
 
 func (s *saving) Backup(_ context.Context, w io.Writer) error {
 	s.n++
 	_, err := fmt.Fprint(w, s.n)
-	return errors.Join(err, s.fail)
+	if s.n == s.fails {
+		err = errors.Join(err, errors.New("the disk is full"))
+	}
+	return err
 }
 
 // contents are those of the files in a directory, in the order of their names.
@@ -51,7 +51,7 @@ func TestSchedule(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &schedule{dir: dir, every: time.Hour, keep: 3}
-		node, told := &saving{}, 0
+		node, told := &saving{fails: 5}, 0
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -59,10 +59,6 @@ func TestSchedule(t *testing.T) {
 			s.run(ctx, node, func(error) { told++ })
 		}()
 		for _, want := range [][]string{{"1"}, {"1", "2"}, {"1", "2", "3"}, {"2", "3", "4"}, {"2", "3", "4"}, {"3", "4", "6"}} {
-			node.fail = nil
-			if node.n == 4 {
-				node.fail = errors.New("the disk is full")
-			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			if got := contents(t, dir); !slices.Equal(got, append(want, "other")) {

@@ -454,9 +454,10 @@ type Member struct {
 	ClientAddress string `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
 	// It does not vote.
 	Learner bool `protobuf:"varint,4,opt,name=learner,proto3" json:"learner,omitempty"`
-	// The versions that it supports, as far as the node that answers knows; 0: it does
-	// not. No part of a request.
-	LeastVersion  uint32 `protobuf:"varint,5,opt,name=least_version,json=leastVersion,proto3" json:"least_version,omitempty"`
+	// The least version that it supports, as far as the node that answers knows; 0: it
+	// does not. No part of a request.
+	LeastVersion uint32 `protobuf:"varint,5,opt,name=least_version,json=leastVersion,proto3" json:"least_version,omitempty"`
+	// The newest version that it supports, in the same way.
 	NewestVersion uint32 `protobuf:"varint,6,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
 	// What the node that answers knows of the member's outcome in the last state check;
 	// the leader knows all. No part of a request.
