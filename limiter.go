@@ -126,9 +126,10 @@ type Reservation struct {
 	// Decision tells whether anything was taken.
 	Decision limit.Decision
 
-	l     *Limiter
-	key   string
-	taken limit.Reservation
+	l       *Limiter
+	key     string
+	taken   limit.Reservation
+	settled atomic.Bool
 }
 
 // Reserve is [Limiter.AllowN] for a cost that is only estimated. Settle corrects it
@@ -143,9 +144,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 
 // Settle replaces what was reserved by the actual cost. More is taken in any case:
 // the key may be in debt then, which it pays by waiting. Less is given back, as far
-// as time has not done so. Call it once; of a refusal it does nothing.
+// as time has not done so. Only the first call of Settle or Cancel counts, also if it fails: a
+// second would give back twice. Of a refusal it does nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
-	if !r.Decision.Allowed {
+	if !r.Decision.Allowed || !r.settled.CompareAndSwap(false, true) {
 		return nil
 	}
 	_, err := r.l.ask(ctx, "settle", &driver.LimitRequest{Key: r.key, Op: driver.LimitSettle, Cost: actual, Reservation: r.taken})

@@ -74,7 +74,7 @@ func (m *step) takeOfPhase(e *Event) error {
 		m.exited(e)
 	case e.Kind == Lost && m.s.Token != 0 && e.Token == m.s.Token:
 		m.lost()
-	case e.Kind == Ticked && (m.s.Status == Verifying || m.s.Status == Pausing):
+	case e.Kind == Ticked && m.timed():
 		m.ticked()
 	case e.Kind == Answered && m.s.Status == Unknown:
 		return m.answered(e.Answer)
@@ -172,9 +172,15 @@ func (m *step) request() {
 	case Unknown:
 		m.effect(Effect{Kind: Ask})
 	}
-	if !m.s.Until.IsZero() && (m.s.Status == Verifying || m.s.Status == Pausing) {
+	if !m.s.Until.IsZero() && m.timed() {
 		m.effect(Effect{Kind: WakeAt, At: m.s.Until})
 	}
+}
+
+// timed reports whether the status may have an end: also while a phase that is verified
+// waits for the holds that it has lost.
+func (m *step) timed() bool {
+	return m.s.Status == Verifying || m.s.Status == Pausing || m.s.Status == Acquiring && m.s.Ran
 }
 
 func (m *step) exited(e *Event) {

@@ -307,6 +307,24 @@ func TestStep_VerifyingIsTakenOver(t *testing.T) {
 	}
 }
 
+// The time for Until also passes while the run waits for holds that it has lost.
+func TestStep_VerifyingWithoutHoldsEnds(t *testing.T) {
+	p := newPlayer(t, deploy())
+	p.start()
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	p.exit(0)
+	p.must(pipeline.Event{Kind: pipeline.TakenOver})
+	p.is(pipeline.Acquiring, "deploy", 1)
+	if !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.WakeAt }) {
+		t.Fatal("nothing wakes it")
+	}
+	p.now = p.now.Add(time.Minute)
+	p.must(p.of(pipeline.Ticked))
+	p.is(pipeline.Failed, "deploy", 1)
+}
+
 // A phase for recovery runs only after a failure; then the run has failed, and says by what.
 func TestStep_Recovery(t *testing.T) {
 	risky := pipeline.NewPhase("deploy", "./deploy")

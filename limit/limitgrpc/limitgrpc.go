@@ -12,7 +12,9 @@ package limitgrpc
 
 import (
 	"context"
-	"net"
+	"errors"
+	"io/fs"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -95,6 +97,8 @@ func (o *Options) check(ctx context.Context, l Limiter, method string, header fu
 	}
 	d, err := o.decide(ctx, l, method, key)
 	switch {
+	case !o.Shadow && errors.Is(err, fs.ErrInvalid): // by the client, which must not be let in by that
+		return status.Error(codes.InvalidArgument, "the limit cannot count this call: its key or cost is not valid")
 	case o.Shadow || err != nil && o.OnFailure != Closed:
 		return nil
 	case err != nil:
@@ -115,11 +119,21 @@ func (o *Options) key(ctx context.Context, method string) (string, error) {
 	if !ok {
 		return "", status.Error(codes.InvalidArgument, "the call does not tell whose it is")
 	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
+	return keyOf(p.Addr.String()), nil
+}
+
+// keyOf is the host of an address; of IPv6 the network of 64 bits, all of which a client
+// may have.
+func keyOf(addr string) string {
+	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
-		return p.Addr.String(), nil // a socket of another kind
+		return addr // a socket of another kind
 	}
-	return host, nil
+	host := a.Addr().Unmap().WithZone("")
+	if host.Is6() {
+		return netip.PrefixFrom(host, 64).Masked().String()
+	}
+	return host.String()
 }
 
 // decide asks the limiter, or the local one in its place.
@@ -132,7 +146,7 @@ func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (li
 	if o.Observe != nil {
 		o.Observe(ctx, method, d, err)
 	}
-	if err != nil && o.OnFailure == Local && o.Local != nil {
+	if err != nil && !errors.Is(err, fs.ErrInvalid) && o.OnFailure == Local && o.Local != nil {
 		return o.Local.AllowN(ctx, key, cost)
 	}
 	return d, err

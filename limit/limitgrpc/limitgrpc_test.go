@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"testing"
 	"time"
@@ -103,7 +104,9 @@ func TestFailure(t *testing.T) {
 		o    limitgrpc.Options
 		want [3]codes.Code
 	}{
-		"open":   {failing{}, limitgrpc.Options{}, [3]codes.Code{}},
+		"open": {failing{}, limitgrpc.Options{}, [3]codes.Code{}},
+		"invalid": {invalid{}, limitgrpc.Options{OnFailure: limitgrpc.Local, Local: local(t)},
+			[3]codes.Code{codes.InvalidArgument, codes.InvalidArgument, codes.InvalidArgument}},
 		"closed": {failing{}, limitgrpc.Options{OnFailure: limitgrpc.Closed}, [3]codes.Code{codes.Unavailable, codes.Unavailable, codes.Unavailable}},
 		"local":  {failing{}, limitgrpc.Options{OnFailure: limitgrpc.Local, Local: local(t)}, [3]codes.Code{2: codes.ResourceExhausted}},
 		"shadow": {local(t), limitgrpc.Options{Shadow: true}, [3]codes.Code{}},
@@ -124,4 +127,11 @@ func TestFailure(t *testing.T) {
 			t.Errorf("%s: %v, not %v; %d decisions were told", name, got, c.want, seen)
 		}
 	}
+}
+
+// invalid is a limiter that cannot count what it is asked for.
+type invalid struct{}
+
+func (invalid) AllowN(context.Context, string, int64) (limit.Decision, error) {
+	return limit.Decision{}, fmt.Errorf("the key is too long: %w", fs.ErrInvalid)
 }

@@ -11,6 +11,8 @@ package limithttp
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -87,6 +89,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d, err := h.decide(r, key)
 	switch {
+	case !h.o.Shadow && errors.Is(err, fs.ErrInvalid): // by the client, which must not be let in by that
+		problem(w, http.StatusBadRequest, "about:blank", "The limit cannot count this request: its key or cost is not valid", nil)
 	case h.o.Shadow || err != nil && h.o.OnFailure != Closed:
 		h.next.ServeHTTP(w, r)
 	case err != nil:
@@ -111,7 +115,7 @@ func (h *handler) decide(r *http.Request, key string) (limit.Decision, error) {
 	if h.o.Observe != nil {
 		h.o.Observe(r, d, err)
 	}
-	if err != nil && h.o.OnFailure == Local && h.o.Local != nil {
+	if err != nil && !errors.Is(err, fs.ErrInvalid) && h.o.OnFailure == Local && h.o.Local != nil {
 		return h.o.Local.AllowN(r.Context(), key, cost)
 	}
 	return d, err

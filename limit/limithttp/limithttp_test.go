@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -121,6 +122,23 @@ func TestFailure(t *testing.T) {
 		}
 		if got != c.want || seen != 3 {
 			t.Errorf("%s: %v, not %v; %d failures were told", name, got, c.want, seen)
+		}
+	}
+}
+
+// invalid is a limiter that cannot count what it is asked for.
+type invalid struct{}
+
+func (invalid) AllowN(context.Context, string, int64) (limit.Decision, error) {
+	return limit.Decision{}, fmt.Errorf("the key is too long: %w", fs.ErrInvalid)
+}
+
+// A client whose key or cost is not valid is refused, whatever is to happen when the limiter
+// fails: else it would choose to be without a limit.
+func TestInvalid(t *testing.T) {
+	for _, o := range []limithttp.Options{{}, {OnFailure: limithttp.Closed}, {OnFailure: limithttp.Local, Local: local(t)}} {
+		if got := get(limithttp.New(invalid{}, o)(fine), "192.0.2.1:1").StatusCode; got != 400 {
+			t.Errorf("%v: %d", o.OnFailure, got)
 		}
 	}
 }

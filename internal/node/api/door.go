@@ -93,7 +93,11 @@ func (d *door) isPeer(shown []*x509.Certificate) bool {
 	if d.peers == nil || len(shown) == 0 {
 		return false
 	}
-	o := x509.VerifyOptions{Roots: d.peers(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	roots := d.peers()
+	if roots == nil { // else those of the system would do
+		return false
+	}
+	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, c := range shown[1:] {
 		o.Intermediates.AddCert(c)
 	}

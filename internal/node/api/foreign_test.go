@@ -188,6 +188,16 @@ func (r *rig) orders(id uint64, client string) map[string]func() codes.Code {
 			_, err := admin.MoveLeader(r.ctx, &pb.MoveLeaderRequest{Id: id})
 			return status.Code(err)
 		},
+		"gRPC, check": func() codes.Code {
+			_, err := admin.CheckState(r.ctx, &pb.CheckStateRequest{})
+			return status.Code(err)
+		},
+		"gRPC, unfreeze": func() codes.Code {
+			_, err := admin.Unfreeze(r.ctx, &pb.UnfreezeRequest{})
+			return status.Code(err)
+		},
+		"HTTP, check":           posted("/holdfast.v1.AdminService/CheckState", "{}"),
+		"HTTP, unfreeze":        posted("/holdfast.v1.AdminService/Unfreeze", "{}"),
 		"HTTP":                  posted("/holdfast.v1.AdminService/ChangeMembers", update),
 		"HTTP, escaped":         posted("/holdfast.v1.AdminService/Change%4Dembers", update),
 		"HTTP, leader":          posted("/holdfast.v1.AdminService/MoveLeader", fmt.Sprintf(`{"id":"%d"}`, id)),

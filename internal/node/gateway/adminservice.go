@@ -113,17 +113,23 @@ func (s Admin) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.Mov
 }
 
 func (s Admin) CheckState(ctx context.Context, _ *pb.CheckStateRequest) (*pb.CheckStateResponse, error) {
+	if err := onlyOperators(ctx); err != nil {
+		return nil, err
+	}
 	if _, err := s.s.Members(ctx, replica.Change{Check: true}); err != nil {
 		return nil, err
 	}
-	return &pb.CheckStateResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+	return &pb.CheckStateResponse{Header: s.ownHeader(ctx)}, nil
 }
 
 func (s Admin) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
+	if err := onlyOperators(ctx); err != nil {
+		return nil, err
+	}
 	if _, err := s.s.Members(ctx, replica.Change{Unfreeze: true}); err != nil {
 		return nil, err
 	}
-	return &pb.UnfreezeResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+	return &pb.UnfreezeResponse{Header: s.ownHeader(ctx)}, nil
 }
 
 // BackUp writes everything that the node knows.

@@ -41,7 +41,7 @@ func CallOf(method string, r any, beside func(name string) string, conn any) *Ca
 // local are the calls about the node itself, watches, which every node serves,
 // streams, which are passed on message by message if at all, and those of operators,
 // which the node itself brings before the leader.
-var local = methodSet(`AdminService/Status AdminService/Backup AdminService/ChangeMembers AdminService/MoveLeader WatchService/Watch LockService/Watch LockService/LeaseKeepAlive SessionStream/Attach`)
+var local = methodSet(`AdminService/Status AdminService/Backup AdminService/ChangeMembers AdminService/MoveLeader AdminService/CheckState AdminService/Unfreeze WatchService/Watch LockService/Watch LockService/LeaseKeepAlive SessionStream/Attach`)
 
 // Here answers a call on this node.
 type Here func(ctx context.Context) (any, error)

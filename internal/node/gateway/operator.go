@@ -21,6 +21,6 @@ func onlyOperators(ctx context.Context) error {
 	if ctx.Value(operatorKey{}) != nil {
 		return nil
 	}
-	return driver.Errorf("change members", "", fs.ErrPermission, "members are changed only from the machine of a node, or over TLS with a certificate by the signer of the nodes' certificates; nothing was changed: "+
+	return driver.Errorf("change members", "", fs.ErrPermission, "members are changed, checked and unfrozen only from the machine of a node, or over TLS with a certificate by the signer of the nodes' certificates; nothing was changed: "+
 		"run the command on the machine of one of the nodes, or name such a certificate (holdfasts://…?holdfast_tls_cert=…&holdfast_tls_key=…; the node needs --tls-cert and --peer-ca)")
 }

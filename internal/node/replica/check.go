@@ -225,11 +225,11 @@ func (n *Node) obey() {
 // what the majority has; if that does not take it, its silence ends its term.
 func (n *Node) differ() {
 	n.healing = &healing{least: n.check.index, ticks: n.cfg.ElectionTicks}
+	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
 	if !n.leading {
 		return
 	}
 	n.stepDown()
-	n.loseTrack()
 	to, far := uint64(0), uint64(0)
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 		if sum, told := n.check.sums[id]; told && sum == n.check.right && !p.IsLearner && p.Match >= far {
@@ -255,6 +255,11 @@ func (n *Node) tickHeal() {
 	h := n.healing
 	if h == nil {
 		return
+	}
+	if n.leader != 0 && !n.answering(n.leader) {
+		// Raft does not tick, and would refuse its vote to others for as long as it believes
+		// in a leader.
+		n.ensure(n.raft.ForgetLeader())
 	}
 	if h.machine == nil {
 		if h.ticks++; h.ticks >= n.cfg.ElectionTicks && n.leader != 0 && n.leader != n.cfg.ID {
