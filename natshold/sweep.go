@@ -23,9 +23,11 @@ const (
 	sweepAtOnce = 16
 	// sweepMost is how many are looked for before they are.
 	sweepMost = 10_000
-	// codeNoMessage: no message fits a request; codeNotDeleted: there was none.
+	// codeNoMessage: no message fits a request; codeNotDeleted: there was none to delete;
+	// codeNoSequence: another client has deleted it.
 	codeNoMessage  nats.ErrorCode = 10037
 	codeNotDeleted nats.ErrorCode = 10057
+	codeNoSequence nats.ErrorCode = 10043
 )
 
 // Forget removes the messages about a key up to a revision, the oldest first: until
@@ -50,11 +52,19 @@ func (s *store) forget(ctx context.Context, subject string, last uint64) error {
 		if err != nil || first == 0 || first > last {
 			return err
 		}
-		err = s.request(ctx, "$JS.API.STREAM.MSG.DELETE."+s.stream, map[string]any{"seq": first, "no_erase": true})
-		if err != nil && !hasCode(err, codeNotDeleted) {
+		if err := s.deleteMessage(ctx, first); err != nil {
 			return err
 		}
 	}
+}
+
+// deleteMessage removes a message, which another client may have done meanwhile.
+func (s *store) deleteMessage(ctx context.Context, seq uint64) error {
+	err := s.request(ctx, "$JS.API.STREAM.MSG.DELETE."+s.stream, map[string]any{"seq": seq, "no_erase": true})
+	if hasCode(err, codeNotDeleted) || hasCode(err, codeNoSequence) {
+		return nil
+	}
+	return err
 }
 
 // first is the oldest message of a subject; 0: there is none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -124,5 +125,26 @@ func TestSweep_Refused(t *testing.T) {
 	check(t, h.Release())
 	if _, err := stone.Sweep(t.Context(), &driver.SweepRequest{}); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "deny_purge, deny_delete") {
 		t.Errorf("a bucket of which nothing can be removed: %v", err)
+	}
+}
+
+// Sweeps at the same time remove the same keys, and none of them fails by what another has
+// removed before it.
+func TestSweep_Together(t *testing.T) {
+	server := services.NATS(t)
+	nc := connect(t, server.URL())
+	for bucket, prepare := range buckets {
+		check(t, prepare(streams(t, nc)))
+		s, d := open(t, server.URL()+"/"+bucket), sweeper(t, nc, bucket)
+		for i := range 200 {
+			check(t, must(s.Mutex(fmt.Sprint("jobs/", i)).Acquire(t.Context()))(t).Release())
+		}
+		errs := make([]error, 8)
+		var all sync.WaitGroup
+		for i := range errs {
+			all.Go(func() { errs[i] = second(d.Sweep(t.Context(), &driver.SweepRequest{})) })
+		}
+		all.Wait()
+		check(t, errors.Join(errs...))
 	}
 }
