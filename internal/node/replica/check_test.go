@@ -100,6 +100,24 @@ func TestCheck_FollowerHeals(t *testing.T) {
 	}
 }
 
+// A node that heals votes for another leader when the one that it asks is lost, and then
+// heals by that.
+func TestCheck_LeaderOfAHealingNodeIsLost(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	for i := 0; i < 250 && !x.nodes[3].Status().Healing; i++ {
+		x.tickAll(1)
+	}
+	if x.gone = 1; !x.nodes[3].Status().Healing {
+		t.Fatal("node 3 does not heal")
+	}
+	x.tickAll(200)
+	two, three := x.nodes[2].Status(), x.nodes[3].Status()
+	if !two.Serving || three.Leader != 2 || three.Healing {
+		t.Errorf("node 2 serves: %v; node 3 follows %d and heals: %v", two.Serving, three.Leader, three.Healing)
+	}
+}
+
 // A leader that differs serves nobody from the ruling on, and hands over to a node
 // that does not.
 func TestCheck_LeaderHeals(t *testing.T) {

@@ -27,6 +27,7 @@ type trio struct {
 	hold    bool   // messages stay in mail
 	deaf    uint64 // this node gets no message, and is heard by all
 	stuck   uint64 // the disk of this node does nothing
+	gone    uint64 // this node has stopped
 }
 
 func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
@@ -245,7 +246,7 @@ func (x *trio) pump(id uint64) {
 		defer x.pump(id)
 	}
 	for _, m := range out.Messages {
-		if m.To == x.deaf || x.nodes[m.To] == nil {
+		if m.To == x.deaf || m.To == x.gone || x.nodes[m.To] == nil {
 			continue
 		}
 		if err := x.nodes[m.To].Step(x.now, m.Data); err != nil {

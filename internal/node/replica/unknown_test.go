@@ -74,6 +74,9 @@ func (x *trio) tickAll(ticks int) {
 	for range ticks {
 		x.now += tick
 		for id := uint64(1); id <= 3; id++ {
+			if id == x.gone {
+				continue
+			}
 			x.nodes[id].Tick(x.now)
 			x.pump(id)
 		}
