@@ -48,10 +48,16 @@ const (
 // leasedKey is what the program has of one key. Guarded by the limiter's lock.
 type leasedKey struct {
 	blocks []*leasedBlock // oldest first
-	fetch  chan struct{}  // closed when the fetch under way has ended; nil: there is none
-	err    error          // of the last fetch
+	fetch  *blockFetch    // under way; nil: there is none
 	denied time.Time      // until when the backend has refused
 	demand demand
+}
+
+// blockFetch is a request for a block. Its failure is that of all callers that wait for it:
+// one after the other they would wait for as many requests as they are.
+type blockFetch struct {
+	done chan struct{}
+	err  error // when done is closed
 }
 
 // leasedBlock is what was taken at once. The backend's clock was at Now when it was,
@@ -113,20 +119,23 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 		return l.l.AllowN(ctx, key, n)
 	}
 	for first := true; ; first = false {
-		d, wait, err := l.try(key, n, rate, first)
-		if wait == nil || err != nil {
+		d, fetch, err := l.try(key, n, rate, first)
+		if fetch == nil || err != nil {
 			return d, wrap("allow", l.l.name, err)
 		}
 		select {
-		case <-wait:
+		case <-fetch.done:
+			if fetch.err != nil {
+				return limit.Decision{}, wrap("allow", l.l.name, fetch.err)
+			}
 		case <-ctx.Done():
 			return limit.Decision{}, wrap("allow", l.l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
 		}
 	}
 }
 
-// try decides by what is there; wait is closed when it is worth another try.
-func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, wait <-chan struct{}, err error) {
+// try decides by what is there, or tells the fetch after which it is worth another try.
+func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, fetch *blockFetch, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -141,8 +150,8 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 	left, begins := k.use(n, now, &d)
 	size := k.size(n, rate)
 	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1) || begins > 0
-	if !enough && k.fetch == nil && !now.Before(k.denied) {
-		l.fetch(key, k, n, size)
+	if fetch = k.fetch; !enough && fetch == nil && !now.Before(k.denied) {
+		fetch = l.fetch(key, k, n, size)
 	}
 	switch {
 	case d.Allowed:
@@ -153,11 +162,8 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 	case now.Before(k.denied):
 		d.RetryAfter = max(k.denied.Sub(now), 1)
 		return d, nil, nil
-	case k.err != nil:
-		err, k.err = k.err, nil
-		return d, nil, err
 	}
-	return d, k.fetch, nil
+	return d, fetch, nil
 }
 
 // key is what the program has of a key, which is in use.
@@ -208,15 +214,15 @@ func (k *leasedKey) size(n int64, rate limit.Rate) int64 {
 }
 
 // fetch takes a block beside the callers.
-func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) {
-	done := make(chan struct{})
-	k.fetch = done
+func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFetch {
+	f := &blockFetch{done: make(chan struct{})}
+	k.fetch = f
 	started := l.l.s.r.spawn(func() {
 		b, err := l.take(key, n, size)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		defer close(done)
-		k.fetch, k.err = nil, err
+		defer close(f.done)
+		k.fetch, f.err = nil, err
 		switch {
 		case err != nil:
 		case !b.Decision.Allowed:
@@ -228,9 +234,10 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) {
 		}
 	})
 	if !started {
-		k.fetch, k.err = nil, errClosed
-		close(done)
+		k.fetch, f.err = nil, errClosed
+		close(f.done)
 	}
+	return f
 }
 
 // take asks for a block, and for what there is of it if there is less.

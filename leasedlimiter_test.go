@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -174,6 +176,48 @@ func TestLeasedBlocksHaveTheirTime(t *testing.T) {
 			if d, err = blocks.Allow(t.Context(), key); err != nil || !d.Allowed {
 				t.Errorf("%s: after the time told it is answered %+v, %v", key, d, err)
 			}
+		}
+	})
+}
+
+// silentLimits is a backend that does not answer.
+type silentLimits struct{ *limitDriver }
+
+func (silentLimits) Limit(ctx context.Context, _ *driver.LimitRequest) (driver.LimitReply, error) {
+	<-ctx.Done()
+	return driver.LimitReply{}, ctx.Err()
+}
+
+// All that wait for a block of a backend that does not answer are told so when the one
+// request for it has failed, not one after the other.
+func TestLeased_SilentBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		s, err := holdfast.New(silentLimits{d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := s.Limiter("l", limit.Rate{Count: 100, Per: time.Second}).Leased()
+		const callers = 50
+		failed := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, err := blocks.Allow(t.Context(), "k")
+				failed <- err
+			}()
+		}
+		time.Sleep(6 * time.Second) // one request has failed
+		synctest.Wait()
+		if len(failed) != callers {
+			t.Errorf("%d of %d callers are answered", len(failed), callers)
+		}
+		for range len(failed) {
+			if err := <-failed; err == nil {
+				t.Error("something is allowed")
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
