@@ -59,6 +59,8 @@ type waiting struct {
 	recheck time.Duration
 	again   time.Time // of the next re-check, by the monotonic clock
 	wake    chan struct{}
+	woken   bool          // the next look is after an event
+	late    []guard.Input // to be looked at once more
 	mu      sync.Mutex
 	dirty   map[guard.Input]bool
 }
@@ -119,16 +121,29 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 		w.facts[in] = f
 	}
 	r := w.c.Explain(w.facts)
-	if text := r.String(); w.told != nil && text != w.last {
+	w.late = nil
+	if text := r.String(); text != w.last {
 		w.last = text
-		w.told(r)
+		if w.told != nil {
+			w.told(r)
+		}
+	} else if w.woken {
+		w.late = list
 	}
+	w.woken = false
 	return r
 }
 
+// lateness is how long after an event that changed nothing its inputs are looked at once
+// more: some backends tell of a change a moment before they show it.
+const lateness = 100 * time.Millisecond
+
 // pause returns when there is something to look at.
 func (w *waiting) pause(ctx context.Context) {
-	var window <-chan time.Time
+	var window, late <-chan time.Time
+	if len(w.late) > 0 {
+		late = time.After(lateness)
+	}
 	now := w.g.now()
 	next := w.c.NextChange(now)
 	if !next.IsZero() {
@@ -137,6 +152,10 @@ func (w *waiting) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.wake:
+		w.woken = true
+	case <-late:
+		w.changed(w.late...)
+		<-w.wake
 	case <-window:
 		w.changed(guard.Input{Source: guard.SourceClock})
 	case <-time.After(time.Until(w.again)):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -110,6 +111,26 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
+// stopped reports whether no thread of a process runs any more: a signal is sent before it
+// is taken.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatal("no threads of the leader: ", err)
+	}
+	for _, name := range threads {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			return false // it has ended just now
+		}
+		if _, rest, ok := strings.Cut(string(stat), ") "); !ok || rest[0] != 'T' {
+			return false
+		}
+	}
+	return true
+}
+
 // answer is what became of a call.
 type answer struct {
 	what string
@@ -155,6 +176,9 @@ func TestRelay_LeaderStops(t *testing.T) {
 		r.waiters("x", 2*(i+1))
 	}
 	signal(t, pid, syscall.SIGSTOP)
+	for !stopped(t, pid) {
+		time.Sleep(time.Millisecond)
+	}
 	began := time.Now()
 	for _, r := range rigs {
 		c.underWay(r)
