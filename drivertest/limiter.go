@@ -89,10 +89,12 @@ func limiterBurst(ctx context.Context, e *Env) {
 }
 
 func limiterRefills(ctx context.Context, e *Env) {
-	l := e.Client().Limiter("l", limit.Rate{Count: 10, Per: time.Second, Burst: 1})
-	drain(ctx, l, "k", 1)
+	l := e.Client().Limiter("l", limit.Rate{Count: 1, Per: time.Second})
 	d := must(l.Allow(ctx, "k"))
-	want(!d.Allowed && d.RetryAfter > 0 && d.RetryAfter <= 100*time.Millisecond, "at once after the last: %+v", d)
+	for d.Allowed { // two in a row that are slower than the rate prove nothing
+		d = must(l.Allow(ctx, "k"))
+	}
+	want(d.RetryAfter > 0 && d.RetryAfter <= time.Second, "a refusal tells %+v", d)
 	time.Sleep(d.RetryAfter)
 	d = must(l.Allow(ctx, "k"))
 	want(d.Allowed, "after the time told it is refused: %+v", d)
@@ -306,13 +308,12 @@ func limitRequest(name string, rate limit.Rate) *driver.LimitRequest {
 func limiterWaitLeaves(ctx context.Context, e *Env) {
 	l := e.Client().Limiter("l", limit.Rate{Count: 1, Per: 30 * time.Second})
 	drain(ctx, l, "k", 1)
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	start := time.Now()
 	err := l.Wait(short, "k")
-	refused(err, context.DeadlineExceeded, "a wait of half a minute within a second")
-	want(time.Since(start) < 900*time.Millisecond, "it failed only after %s", time.Since(start))
-	want(holdfast.RetryAfter(err) > 25*time.Second, "it tells to come again after %s", holdfast.RetryAfter(err))
+	refused(err, context.DeadlineExceeded, "a wait of half a minute within ten seconds")
+	want(short.Err() == nil, "it failed only when its time was over")
+	want(holdfast.RetryAfter(err) > 10*time.Second, "it tells to come again after %s", holdfast.RetryAfter(err))
 	leaving, leave := context.WithCancel(ctx)
 	wait := later(func() (struct{}, error) { return struct{}{}, l.Wait(leaving, "k") })
 	for must(l.Peek(ctx, "k", 1)).RetryAfter <= 30*time.Second {
