@@ -132,7 +132,7 @@ func limiterWaitsInOrder(t *testing.T, a limit.Algorithm) {
 	}
 }
 
-// TestLimiterWaitEnds: with its context, whoever is before it, and with the Space.
+// TestLimiterWaitEnds: with its context, whatever waits before it, and with the Space.
 func TestLimiterWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := limiting(t)

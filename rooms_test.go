@@ -56,6 +56,7 @@ var rooms = map[string]room{
 	"guard/guardtest":                     {own: "guard guard/gather"},
 	"guard/guardfile":                     {own: "guard", foreign: "go.yaml.in/yaml/v4"},
 	"holdtest":                            {own: ". internal/bridge memhold"},
+	"internal/backends":                   {own: ". all internal/node/api internal/services server", inside: true},
 	"internal/bridge":                     {own: "driver", inside: true},
 	"internal/child":                      {own: "driver", inside: true},
 	"internal/cli":                        {own: ". all driver drivertest guard guard/gather guard/guardfile internal/child internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/wire proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},

@@ -284,7 +284,7 @@ func limiterWaitsInOrder(ctx context.Context, e *Env) {
 	}
 	r := limitRequest(e.Prefix()+"l", rate)
 	r.Wait = time.Hour
-	want(!must(drivers[0].Limit(ctx, r)).Decision.Allowed, "who waits for an hour at most is given a place in 6 hours")
+	want(!must(drivers[0].Limit(ctx, r)).Decision.Allowed, "a caller that waits for an hour at most is given a place in 6 hours")
 }
 
 // limitDrivers opens clients without the library around them, which close with

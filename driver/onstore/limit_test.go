@@ -60,11 +60,11 @@ func skewed(t *testing.T, rnd *rand.Rand, rate limit.Rate, skew time.Duration) (
 		defer sp.Close()
 		limiters = append(limiters, sp.Limiter("l", rate))
 	}
-	for who := 0; len(admitted) < 150; {
+	for turn := 0; len(admitted) < 150; {
 		if rnd.IntN(50) == 0 {
-			who = 1 - who
+			turn = 1 - turn
 		}
-		d, err := limiters[who].Allow(t.Context(), "k")
+		d, err := limiters[turn].Allow(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}

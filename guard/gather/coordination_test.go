@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/guard/guardtest"
+	"github.com/holdfast-io/holdfast/internal/backends"
 )
 
 // must is a call that has to succeed.
@@ -41,9 +42,9 @@ func outcomes(t *testing.T, g *gather.Gatherer, want map[guard.Outcome][]guard.C
 
 // The seed: "GuardExecutor gathers inputs correctly", of the coordination leaves.
 func TestCoordination(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			ctx := t.Context()
 			defer must[*holdfast.Hold](t)(a.Mutex("held", holdfast.Owner("w1")).Acquire(ctx)).Release()
 			defer must[*holdfast.Hold](t)(a.Semaphore("agents", 5).Acquire(ctx, 3)).Release()
@@ -64,9 +65,9 @@ func TestCoordination(t *testing.T) {
 
 // Where the backend can, all names that can be held are read at one revision.
 func TestCoordination_OneRevision(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, _ := open(t, backend)
+			a, _ := backends.Open(t, backend)
 			ctx := t.Context()
 			defer must[*holdfast.Hold](t)(a.Mutex("x").Acquire(ctx)).Release()
 			defer must[*holdfast.Hold](t)(a.Semaphore("y", 2).Acquire(ctx, 1)).Release()
@@ -88,7 +89,7 @@ func TestCoordination_OneRevision(t *testing.T) {
 
 // A backend that is gone is an error of each leaf, never a refusal or a hang.
 func TestCoordination_Gone(t *testing.T) {
-	s, _ := open(t, "memory")
+	s, _ := backends.Open(t, "memory")
 	s.Close()
 	outcomes(t, gather.New(gather.Config{Space: s}), map[guard.Outcome][]guard.Condition{
 		guard.Error: {guard.LockFree("x"), guard.Counter("x", guard.Equal, 0), guard.KeyAbsent("x")},
@@ -98,9 +99,9 @@ func TestCoordination_Gone(t *testing.T) {
 // The seed: "Guards wake on relevant events". Nothing but events can wake here: the
 // re-check is an hour away.
 func TestWait(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			g := gather.New(gather.Config{Space: b})
@@ -155,7 +156,7 @@ func ok(t *testing.T, err error) {
 
 // A wait for a name whose watch is not wide enough begins a wider one, and loses nothing.
 func TestWait_Widens(t *testing.T) {
-	a, b := open(t, "memory")
+	a, b := backends.Open(t, "memory")
 	g := gather.New(gather.Config{Space: b})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -368,7 +369,7 @@ func TestParsePattern(t *testing.T) {
 
 // A pattern wakes a wait by an event of a name that no input has.
 func TestWait_Events(t *testing.T) {
-	a, b := open(t, "memory")
+	a, b := backends.Open(t, "memory")
 	facts := guardtest.New()
 	g := gather.New(gather.Config{Space: b, Sources: map[guard.Source]gather.Source{guard.SourceBranch: facts}})
 	in := guard.Input{Source: guard.SourceBranch, Name: "b"}

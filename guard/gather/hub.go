@@ -138,14 +138,14 @@ func (h *hub) of(s Source) (list []guard.Input) {
 // changed wakes those that want one of the inputs.
 func (h *hub) changed(inputs ...guard.Input) {
 	h.mu.Lock()
-	whom := map[*Interest][]guard.Input{}
+	woken := map[*Interest][]guard.Input{}
 	for _, in := range inputs {
 		for i := range h.wanted[in] {
-			whom[i] = append(whom[i], in)
+			woken[i] = append(woken[i], in)
 		}
 	}
 	h.mu.Unlock()
-	for i, list := range whom {
+	for i, list := range woken {
 		i.Changed(list...)
 	}
 }
@@ -154,17 +154,17 @@ func (h *hub) changed(inputs ...guard.Input) {
 // want any are woken.
 func (h *hub) happened(e *holdfast.Event) {
 	h.mu.Lock()
-	var whom []*Interest
+	var woken []*Interest
 	for i := range h.events {
 		for _, p := range i.Events {
 			if e == nil || p.Match(e) {
-				whom = append(whom, i)
+				woken = append(woken, i)
 				break
 			}
 		}
 	}
 	h.mu.Unlock()
-	for _, i := range whom {
+	for _, i := range woken {
 		i.Changed()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
@@ -19,9 +20,9 @@ const resumes = 200
 // Beside it, in the same run and woken by the same release, a bare Watch and an Acquire:
 // that a guard is looked at costs at most twice as much, and 10 ms.
 func TestResumes(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			events := make(chan time.Time, 1)
@@ -123,13 +124,13 @@ func resumeAcquire(t *testing.T, ctx context.Context, a, b *holdfast.Space) time
 // A watch that is broken at that moment loses nothing: the wait sees what happened
 // meanwhile when it is whole again, though the re-check is an hour away.
 func TestWait_BrokenWatch(t *testing.T) {
-	addr := node(t)
-	a := client(t, "holdfast://"+addr)
+	addr := backends.Node(t)
+	a := backends.Client(t, "holdfast://"+addr)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 3 {
 		link := services.Proxy(t, addr)
-		g := gather.New(gather.Config{Space: client(t, "holdfast://"+link.Addr())})
+		g := gather.New(gather.Config{Space: backends.Client(t, "holdfast://"+link.Addr())})
 		name := fmt.Sprint("m", i)
 		h := must[*holdfast.Hold](t)(a.Mutex(name).Acquire(ctx))
 		blocked, done := make(chan struct{}), make(chan error, 1)

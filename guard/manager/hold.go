@@ -23,8 +23,8 @@ func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, wei
 	return m.acquire(ctx, m.semaphores, name, holder, metadata, weight, false)
 }
 
-func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, who, metadata string, weight int64, wait bool) (holdfast.Token, error) {
-	r, h, err := m.begin(list, name, who, metadata, weight)
+func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, owner, metadata string, weight int64, wait bool) (holdfast.Token, error) {
+	r, h, err := m.begin(list, name, owner, metadata, weight)
 	if err != nil || h == nil {
 		return 0, err
 	}
@@ -33,14 +33,12 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 	}
 	began := time.Now() // not after the backend's own clock began to count
 	hold, err := m.take(ctx, r, h, wait)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err != nil {
-		if r.holders[who] == h {
-			delete(r.holders, who)
-		}
+		m.forget(list, name, h)
 		return 0, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if h.hold, h.last = hold, began; wait {
 		h.last = time.Now()
 	}
@@ -48,29 +46,29 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 }
 
 // begin finds the holder, or a place for it. One that has lost its hold begins anew.
-func (m *Manager) begin(list map[string]*resource, name, who, metadata string, weight int64) (*resource, *holder, error) {
+func (m *Manager) begin(list map[string]*resource, name, owner, metadata string, weight int64) (*resource, *holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := list[name]
 	switch {
 	case r == nil:
 		return nil, nil, unknown(name)
-	case who == "":
+	case owner == "":
 		return nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, fs.ErrInvalid)
 	case weight < 1 || r.slots > 0 && weight > r.slots:
 		return nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, weight, fs.ErrInvalid)
 	}
-	if h := r.holders[who]; h != nil && (h.hold == nil || h.session.Err() == nil) {
+	if h := r.holders[owner]; h != nil && (h.hold == nil || h.session.Err() == nil) {
 		switch {
 		case h.hold == nil:
-			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, who, holdfast.ErrConflict)
+			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, owner, holdfast.ErrConflict)
 		case h.weight != weight:
-			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", who, h.weight, name, weight, holdfast.ErrConflict)
+			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", owner, h.weight, name, weight, holdfast.ErrConflict)
 		}
 		return r, h, nil
 	}
-	h := &holder{name: who, metadata: metadata, weight: weight}
-	r.holders[who] = h
+	h := &holder{name: owner, metadata: metadata, weight: weight}
+	r.holders[owner] = h
 	return r, h, nil
 }
 
@@ -158,29 +156,36 @@ func (m *Manager) ReleaseSemaphore(ctx context.Context, name, holder string) err
 	return m.release(m.semaphores, name, holder)
 }
 
-func (m *Manager) release(list map[string]*resource, name, who string) error {
-	h, err := m.holding(list, name, who)
+func (m *Manager) release(list map[string]*resource, name, owner string) error {
+	h, err := m.holding(list, name, owner)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	delete(list[name].holders, who)
-	m.mu.Unlock()
+	m.forget(list, name, h)
 	err = h.hold.Release()
 	return errors.Join(err, h.end())
 }
 
+// forget drops a holder, and not the one that has taken its place meanwhile.
+func (m *Manager) forget(list map[string]*resource, name string, h *holder) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := list[name]; r != nil && r.holders[h.name] == h {
+		delete(r.holders, h.name)
+	}
+}
+
 // holding is a holder that has something.
-func (m *Manager) holding(list map[string]*resource, name, who string) (*holder, error) {
+func (m *Manager) holding(list map[string]*resource, name, owner string) (*holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := list[name]
 	if r == nil {
 		return nil, unknown(name)
 	}
-	h := r.holders[who]
+	h := r.holders[owner]
 	if h == nil || h.hold == nil {
-		return nil, fmt.Errorf("guard manager: %q does not hold %q (any more): %w", who, name, holdfast.ErrLost)
+		return nil, fmt.Errorf("guard manager: %q does not hold %q (any more): %w", owner, name, holdfast.ErrLost)
 	}
 	return h, nil
 }
@@ -196,8 +201,8 @@ func (m *Manager) HeartbeatSemaphore(ctx context.Context, name, holder string) e
 	return m.heartbeat(ctx, m.semaphores, name, holder)
 }
 
-func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name, who string) error {
-	h, err := m.holding(list, name, who)
+func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name, owner string) error {
+	h, err := m.holding(list, name, owner)
 	if err != nil {
 		return err
 	}
@@ -208,7 +213,7 @@ func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name
 		err = h.session.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("guard manager: heartbeat of %q for %q: %w", who, name, err)
+		return fmt.Errorf("guard manager: heartbeat of %q for %q: %w", owner, name, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/guard/guardtest"
 	"github.com/holdfast-io/holdfast/guard/manager"
+	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/memhold"
 )
 
@@ -60,9 +61,9 @@ func manage(t *testing.T, s *holdfast.Space) *manager.Manager {
 // another", "Release (matching holder) → Free", and "Full lock acquire/heartbeat/release
 // cycle".
 func TestLock(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			m, other, ctx := manage(t, a), manage(t, b), t.Context()
 			_, err := m.AcquireLock(ctx, "main", "w1", "")
 			refused(t, err, fs.ErrNotExist)
@@ -102,9 +103,9 @@ func TestLock(t *testing.T) {
 // The seed: "Weighted acquisition respects weight", "Acquisition fails when insufficient
 // slots", "Multiple holders can hold slots concurrently".
 func TestSemaphore(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, _ := open(t, backend)
+			a, _ := backends.Open(t, backend)
 			m, ctx := manage(t, a), t.Context()
 			refused(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents"}), fs.ErrInvalid)
 			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 5}))
@@ -136,9 +137,9 @@ func TestSemaphore(t *testing.T) {
 
 // Stale holders are known on memory and a node; elsewhere a threshold is refused.
 func TestStale_Backends(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, _ := open(t, backend)
+			a, _ := backends.Open(t, backend)
 			m, ctx := manage(t, a), t.Context()
 			err := m.EnsureLock(manager.LockConfig{Name: "main", StaleThreshold: time.Second})
 			if backend == "file" || backend == "PostgreSQL" {
@@ -250,18 +251,18 @@ func play(t *testing.T, seed uint64, slots int64, look func(m *manager.Manager, 
 		ok(t, m.EnsureLock(manager.LockConfig{Name: "x"}))
 		ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "y", MaxSlots: slots}))
 		for range 12 {
-			who := fmt.Sprint("w", rnd.IntN(3))
+			owner := fmt.Sprint("w", rnd.IntN(3))
 			switch rnd.IntN(8) {
 			case 0, 1:
-				_, _ = m.AcquireLock(ctx, "x", who, "")
+				_, _ = m.AcquireLock(ctx, "x", owner, "")
 			case 2:
-				_ = m.ReleaseLock(ctx, "x", who)
-				_ = m.ReleaseSemaphore(ctx, "y", who)
+				_ = m.ReleaseLock(ctx, "x", owner)
+				_ = m.ReleaseSemaphore(ctx, "y", owner)
 			case 3:
-				_ = m.HeartbeatLock(ctx, "x", who)
-				_ = m.HeartbeatSemaphore(ctx, "y", who)
+				_ = m.HeartbeatLock(ctx, "x", owner)
+				_ = m.HeartbeatSemaphore(ctx, "y", owner)
 			case 4, 5:
-				_, _ = m.AcquireSemaphore(ctx, "y", who, 1+rnd.Int64N(slots), "")
+				_, _ = m.AcquireSemaphore(ctx, "y", owner, 1+rnd.Int64N(slots), "")
 			case 6:
 				_, _ = m.Tick(ctx)
 			case 7:
@@ -343,9 +344,9 @@ func TestConcurrent(t *testing.T) {
 // The seed: "Coordination state persists across restarts", "Storage operations are atomic
 // (write temp file, rename)". After a restart everybody has a full threshold.
 func TestExportImport(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			ctx, path := t.Context(), filepath.Join(t.TempDir(), "coordination.json")
 			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: a}))
 			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
@@ -422,9 +423,9 @@ func TestImport_Bad(t *testing.T) {
 // The seed: "guard:evaluating", "guard:failed", "guard:passed", with what is waited for,
 // told by every backend; a guard resumes by an event of its inputs.
 func TestGuards(t *testing.T) {
-	for _, backend := range backends {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
-			a, b := open(t, backend)
+			a, b := backends.Open(t, backend)
 			m, ctx := manage(t, a), t.Context()
 			next, stop := iter.Pull2(manage(t, b).Events(ctx))
 			defer stop()
@@ -467,7 +468,7 @@ func TestGuards(t *testing.T) {
 
 // A refusal is told by the manager where the backend does not.
 func TestDenied(t *testing.T) {
-	a, b := open(t, "file")
+	a, b := backends.Open(t, "file")
 	m, ctx := manage(t, a), t.Context()
 	ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
 	h := must[*holdfast.Hold](t)(b.Mutex("main").Acquire(ctx))

@@ -85,7 +85,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f := cmd.Flags()
 	f.StringVar(&s.data, "data", "", "directory of the node's state (default: holdfast-server in your state directory)")
 	f.StringVar(&s.listen, "listen", defaultListen, "address for clients: gRPC, HTTP and JSON on one port")
-	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: whoever reaches it can do everything but change the members")
+	f.BoolVar(&s.public, "public", false, "allow an address other than loopback: every caller that reaches it can do everything but change the members")
 	f.StringSliceVar(&s.hosts, "host", nil, "names that clients call the node by, beside its addresses: calls that name another host are refused")
 	f.StringVar(&s.admin, "admin", "", "loopback address for profiles and metrics (default: none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")

@@ -50,7 +50,7 @@ const (
 // Options are what the interceptors need to know. The zero value limits each client's
 // address, and lets calls pass when the limiter fails.
 type Options struct {
-	// Key tells whose call it is, by its context and full method; nil: the address of
+	// Key names the client of a call, by its context and full method; nil: the address of
 	// the peer. An error is answered as it is.
 	Key func(ctx context.Context, method string) (string, error)
 	// Cost is what a call takes; nil: 1.
@@ -117,7 +117,7 @@ func (o *Options) key(ctx context.Context, method string) (string, error) {
 	}
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return "", status.Error(codes.InvalidArgument, "the call does not tell whose it is")
+		return "", status.Error(codes.InvalidArgument, "the call names no client")
 	}
 	return keyOf(p.Addr.String()), nil
 }

@@ -42,7 +42,7 @@ const (
 // Options are what New needs to know. The zero value limits each client's address, and
 // lets requests pass when the limiter fails.
 type Options struct {
-	// Key tells whose request it is; nil: [Client]() without proxies. An error is
+	// Key names the client of a request; nil: [Client]() without proxies. An error is
 	// answered with 400.
 	Key func(*http.Request) (string, error)
 	// Cost is what a request takes; nil: 1. With 0 it only looks.
@@ -84,7 +84,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, err := h.o.Key(r)
 	if err != nil {
-		problem(w, http.StatusBadRequest, "about:blank", "The request does not tell whose it is", nil)
+		problem(w, http.StatusBadRequest, "about:blank", "The request names no client", nil)
 		return
 	}
 	d, err := h.decide(r, key)

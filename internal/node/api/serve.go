@@ -43,7 +43,7 @@ type Config struct {
 	// it knows: a call that names another is refused, since a page in a browser may have
 	// made it (DNS rebinding).
 	Hosts []string
-	// PeerCAs says who signs the nodes' certificates: over TLS the members are changed
+	// PeerCAs are the signers of the nodes' certificates: over TLS the members are changed
 	// with one of them only. nil: only from the machine of the node.
 	PeerCAs func() *x509.CertPool
 	// Admin is where profiles (pprof) and metrics are, on loopback; nil: no

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,7 +178,7 @@ func TestRelay_LeaderStops(t *testing.T) {
 	}
 	signal(t, pid, syscall.SIGSTOP)
 	for !stopped(t, pid) {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	began := time.Now()
 	for _, r := range rigs {

@@ -51,7 +51,7 @@ type Node struct {
 	check   check
 	hashing []byte // room for what is hashed
 	healing *healing
-	sending map[uint64]bool    // to whom a machine is on its way
+	sending map[uint64]bool    // the nodes that a machine is on its way to
 	began   int64              // elapsed time of the beginning of this leader's service
 	met     map[uint64]meeting // how a member showed itself
 	raised  raise

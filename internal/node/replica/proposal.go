@@ -53,7 +53,7 @@ type proposal struct {
 	number uint64
 	term   uint64
 	items  []item // its renewals and frames, each in the order of the entry
-	conf   Caller // who asked for what is no item
+	conf   Caller // that asked for what is no item
 	check  bool   // a state check
 	change bool   // a membership change instead
 	given  uint64 // and the number that it gives

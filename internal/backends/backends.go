@@ -1,11 +1,10 @@
-package manager_test
+// Package backends opens a Space on each backend on which the promises of guards are tested.
+package backends
 
 import (
 	"context"
 	"net"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast"
 	_ "github.com/holdfast-io/holdfast/all"
@@ -14,13 +13,12 @@ import (
 	"github.com/holdfast-io/holdfast/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(services.Main(m)) }
+// All are the backends on which the promises of guards are tested.
+var All = []string{"memory", "file", "PostgreSQL", "node"}
 
-// backends are where the promises about coordination hold.
-var backends = []string{"memory", "file", "PostgreSQL", "node"}
-
-// open is a Space on a backend of its own; the second is another client of it.
-func open(t *testing.T, backend string) (a, b *holdfast.Space) {
+// Open is a Space on a backend of its own; the second is another client of it. Both close
+// with the test.
+func Open(t *testing.T, backend string) (a, b *holdfast.Space) {
 	t.Helper()
 	url := "mem://" + t.Name()
 	switch backend {
@@ -30,12 +28,13 @@ func open(t *testing.T, backend string) (a, b *holdfast.Space) {
 		pg := services.SharedPostgreSQL(t)
 		url = pg.URL(pg.CreateDatabase(t))
 	case "node":
-		url = "holdfast://" + node(t)
+		url = "holdfast://" + Node(t)
 	}
-	return client(t, url), client(t, url)
+	return Client(t, url), Client(t, url)
 }
 
-func client(t *testing.T, url string) *holdfast.Space {
+// Client opens a Space that closes with the test.
+func Client(t *testing.T, url string) *holdfast.Space {
 	t.Helper()
 	s, err := holdfast.Open(t.Context(), url)
 	if err != nil {
@@ -45,8 +44,8 @@ func client(t *testing.T, url string) *holdfast.Space {
 	return s
 }
 
-// node starts a server and returns its address.
-func node(t *testing.T) string {
+// Node starts a server, which ends with the test, and returns its address.
+func Node(t *testing.T) string {
 	t.Helper()
 	srv, err := server.New(server.Config{Dir: t.TempDir()})
 	if err != nil {
