@@ -1,4 +1,5 @@
-// Package backends opens a Space on each backend on which the promises of guards are tested.
+//go:build unix
+
 package backends
 
 import (
