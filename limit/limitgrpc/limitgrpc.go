@@ -12,8 +12,6 @@ package limitgrpc
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/netip"
 	"strconv"
 	"time"
@@ -26,25 +24,24 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/holdfast-io/holdfast/internal/middleware"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
 // Limiter decides about one call of a key: a holdfast.Limiter or LeasedLimiter, or a
 // limitlocal.Limiter.
-type Limiter interface {
-	AllowN(ctx context.Context, key string, n int64) (limit.Decision, error)
-}
+type Limiter = middleware.Limiter
 
 // Failure is what to do with a call about which the limiter cannot decide.
-type Failure uint8
+type Failure = middleware.Failure
 
 const (
 	// Open lets it pass.
-	Open Failure = iota
+	Open = middleware.Open
 	// Closed answers Unavailable.
-	Closed
+	Closed = middleware.Closed
 	// Local asks [Options.Local].
-	Local
+	Local = middleware.Local
 )
 
 // Options are what the interceptors need to know. The zero value limits each client's
@@ -59,6 +56,9 @@ type Options struct {
 	// the Failure Local; nil: as Open.
 	OnFailure Failure
 	Local     Limiter
+	// Timeout is how long a call waits for the limiter, which has failed then; 0: 500 ms.
+	// A call is counted also if its client does not wait for it.
+	Timeout time.Duration
 	// Shadow lets refused calls pass: all is decided and told to Observe, and nothing
 	// to the client.
 	Shadow bool
@@ -95,17 +95,17 @@ func (o *Options) check(ctx context.Context, l Limiter, method string, header fu
 	if err != nil {
 		return err
 	}
-	d, err := o.decide(ctx, l, method, key)
-	switch {
-	case !o.Shadow && errors.Is(err, fs.ErrInvalid): // by the client, which must not be let in by that
-		return status.Error(codes.InvalidArgument, "the limit cannot count this call: its key or cost is not valid")
-	case o.Shadow || err != nil && o.OnFailure != Closed:
+	d, verdict := o.decide(ctx, l, method, key)
+	switch verdict {
+	case middleware.Pass:
 		return nil
-	case err != nil:
+	case middleware.Invalid:
+		return status.Error(codes.InvalidArgument, "the limit cannot count this call: its key or cost is not valid")
+	case middleware.Unavailable:
 		return status.Error(codes.Unavailable, "the limit cannot be looked up now: try again later")
 	}
 	header(metadata.Pairs("ratelimit", field(d)))
-	if !d.Allowed {
+	if verdict == middleware.Refused {
 		return refusal(key, d)
 	}
 	return nil
@@ -119,37 +119,24 @@ func (o *Options) key(ctx context.Context, method string) (string, error) {
 	if !ok {
 		return "", status.Error(codes.InvalidArgument, "the call names no client")
 	}
-	return keyOf(p.Addr.String()), nil
-}
-
-// keyOf is the host of an address; of IPv6 the network of 64 bits, all of which a client
-// may have.
-func keyOf(addr string) string {
-	a, err := netip.ParseAddrPort(addr)
+	a, err := netip.ParseAddrPort(p.Addr.String())
 	if err != nil {
-		return addr // a socket of another kind
+		return p.Addr.String(), nil // a socket of another kind
 	}
-	host := a.Addr().Unmap().WithZone("")
-	if host.Is6() {
-		return netip.PrefixFrom(host, 64).Masked().String()
-	}
-	return host.String()
+	return middleware.KeyOf(a.Addr()), nil
 }
 
-// decide asks the limiter, or the local one in its place.
-func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (limit.Decision, error) {
+func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (limit.Decision, middleware.Verdict) {
 	cost := int64(1)
 	if o.Cost != nil {
 		cost = o.Cost(ctx, method)
 	}
-	d, err := l.AllowN(ctx, key, cost)
-	if o.Observe != nil {
-		o.Observe(ctx, method, d, err)
-	}
-	if err != nil && !errors.Is(err, fs.ErrInvalid) && o.OnFailure == Local && o.Local != nil {
-		return o.Local.AllowN(ctx, key, cost)
-	}
-	return d, err
+	asker := middleware.Asker{Limiter: l, OnFailure: o.OnFailure, Local: o.Local, Shadow: o.Shadow, Timeout: o.Timeout}
+	return asker.Decide(ctx, key, cost, func(d limit.Decision, err error) {
+		if o.Observe != nil {
+			o.Observe(ctx, method, d, err)
+		}
+	})
 }
 
 // field is what the header ratelimit tells: what remains, and the seconds until there is

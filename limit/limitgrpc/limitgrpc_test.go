@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -126,6 +127,37 @@ func TestFailure(t *testing.T) {
 		if got != c.want || seen != 3 && name != "key" {
 			t.Errorf("%s: %v, not %v; %d decisions were told", name, got, c.want, seen)
 		}
+	}
+}
+
+// silent is a limiter that never answers.
+type silent struct{}
+
+func (silent) AllowN(ctx context.Context, _ string, _ int64) (limit.Decision, error) {
+	<-ctx.Done()
+	return limit.Decision{}, ctx.Err()
+}
+
+// A limiter that is silent has failed after Options.Timeout, however long the client waits.
+func TestSilent(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     limitgrpc.Options
+		want  codes.Code
+		after time.Duration
+	}{
+		"default": {limitgrpc.Options{}, codes.OK, 500 * time.Millisecond},
+		"open":    {limitgrpc.Options{Timeout: time.Second}, codes.OK, time.Second},
+		"closed":  {limitgrpc.Options{Timeout: time.Second, OnFailure: limitgrpc.Closed}, codes.Unavailable, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			c.o.Key = func(context.Context, string) (string, error) { return "k", nil }
+			next := func(context.Context, any) (any, error) { return nil, nil }
+			_, err := limitgrpc.Unary(silent{}, c.o)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, next)
+			if took := time.Since(start); status.Code(err) != c.want || took != c.after {
+				t.Errorf("%s: %v after %s, not %v after %s", name, err, took, c.want, c.after)
+			}
+		})
 	}
 }
 

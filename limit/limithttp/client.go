@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/middleware"
 )
 
 // Client is a key by the client's address: of IPv4 the address, of IPv6 its network
@@ -21,7 +23,7 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("limithttp: the address %q of the client: %w", r.RemoteAddr, err)
 		}
-		at := plain(peer.Addr())
+		at := middleware.Plain(peer.Addr())
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		for i := len(hops) - 1; i >= 0 && trusted(at); i-- {
 			hop, ok := parse(hops[i])
@@ -30,27 +32,16 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 			}
 			at = hop
 		}
-		return keyOf(at), nil
+		return middleware.KeyOf(at), nil
 	}
 }
-
-// plain is an address without a zone, and of IPv4 in IPv6 the IPv4.
-func plain(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
 
 // parse reads an address of X-Forwarded-For, with or without a port.
 func parse(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return plain(a), true
+		return middleware.Plain(a), true
 	}
 	a, err := netip.ParseAddrPort(text)
-	return plain(a.Addr()), err == nil
-}
-
-func keyOf(a netip.Addr) string {
-	if a.Is6() {
-		p, _ := a.Prefix(64)
-		return p.String()
-	}
-	return a.String()
+	return middleware.Plain(a.Addr()), err == nil
 }

@@ -9,34 +9,30 @@
 package limithttp
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/middleware"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
 // Limiter decides about one request of a key: a holdfast.Limiter or LeasedLimiter, or a
 // limitlocal.Limiter.
-type Limiter interface {
-	AllowN(ctx context.Context, key string, n int64) (limit.Decision, error)
-}
+type Limiter = middleware.Limiter
 
 // Failure is what to do with a request about which the limiter cannot decide.
-type Failure uint8
+type Failure = middleware.Failure
 
 const (
 	// Open lets it pass.
-	Open Failure = iota
+	Open = middleware.Open
 	// Closed answers 503.
-	Closed
+	Closed = middleware.Closed
 	// Local asks [Options.Local].
-	Local
+	Local = middleware.Local
 )
 
 // Options are what New needs to know. The zero value limits each client's address, and
@@ -54,6 +50,9 @@ type Options struct {
 	// the Failure Local; nil: as Open.
 	OnFailure Failure
 	Local     Limiter
+	// Timeout is how long a request waits for the limiter, which has failed then; 0: 500 ms.
+	// A request is counted also if its client does not wait for it.
+	Timeout time.Duration
 	// Shadow lets refused requests pass: all is decided and told to Observe, and
 	// nothing to the client.
 	Shadow bool
@@ -70,15 +69,16 @@ func New(l Limiter, o Options) func(http.Handler) http.Handler {
 	if o.Key == nil {
 		o.Key = Client()
 	}
+	asker := middleware.Asker{Limiter: l, OnFailure: o.OnFailure, Local: o.Local, Shadow: o.Shadow, Timeout: o.Timeout}
 	return func(next http.Handler) http.Handler {
-		return &handler{l, o, next}
+		return &handler{asker, o, next}
 	}
 }
 
 type handler struct {
-	l    Limiter
-	o    Options
-	next http.Handler
+	asker middleware.Asker
+	o     Options
+	next  http.Handler
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,38 +87,34 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "about:blank", "The request names no client", nil)
 		return
 	}
-	d, err := h.decide(r, key)
-	switch {
-	case !h.o.Shadow && errors.Is(err, fs.ErrInvalid): // by the client, which must not be let in by that
-		problem(w, http.StatusBadRequest, "about:blank", "The limit cannot count this request: its key or cost is not valid", nil)
-	case h.o.Shadow || err != nil && h.o.OnFailure != Closed:
+	d, verdict := h.decide(r, key)
+	switch verdict {
+	case middleware.Pass:
 		h.next.ServeHTTP(w, r)
-	case err != nil:
-		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusServiceUnavailable, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be looked up now", nil)
-	case !d.Allowed:
+	case middleware.Allowed:
+		h.tell(w.Header(), d)
+		h.next.ServeHTTP(w, r)
+	case middleware.Refused:
 		h.tell(w.Header(), d)
 		h.refuse(w, d)
+	case middleware.Invalid:
+		problem(w, http.StatusBadRequest, "about:blank", "The limit cannot count this request: its key or cost is not valid", nil)
 	default:
-		h.tell(w.Header(), d)
-		h.next.ServeHTTP(w, r)
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be looked up now", nil)
 	}
 }
 
-// decide asks the limiter, or the local one in its place.
-func (h *handler) decide(r *http.Request, key string) (limit.Decision, error) {
+func (h *handler) decide(r *http.Request, key string) (limit.Decision, middleware.Verdict) {
 	cost := int64(1)
 	if h.o.Cost != nil {
 		cost = h.o.Cost(r)
 	}
-	d, err := h.l.AllowN(r.Context(), key, cost)
-	if h.o.Observe != nil {
-		h.o.Observe(r, d, err)
-	}
-	if err != nil && !errors.Is(err, fs.ErrInvalid) && h.o.OnFailure == Local && h.o.Local != nil {
-		return h.o.Local.AllowN(r.Context(), key, cost)
-	}
-	return d, err
+	return h.asker.Decide(r.Context(), key, cost, func(d limit.Decision, err error) {
+		if h.o.Observe != nil {
+			h.o.Observe(r, d, err)
+		}
+	})
 }
 
 // policy is the name as a string of structured fields (RFC 8941), which are ASCII.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast/limit"
@@ -124,6 +125,70 @@ func TestFailure(t *testing.T) {
 			t.Errorf("%s: %v, not %v; %d failures were told", name, got, c.want, seen)
 		}
 	}
+}
+
+// silent is a limiter that never answers.
+type silent struct{}
+
+func (silent) AllowN(ctx context.Context, _ string, _ int64) (limit.Decision, error) {
+	<-ctx.Done()
+	return limit.Decision{}, ctx.Err()
+}
+
+// A limiter that is silent has failed after Options.Timeout.
+func TestSilent(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     limithttp.Options
+		want  int
+		after time.Duration
+	}{
+		"default": {limithttp.Options{}, 200, 500 * time.Millisecond},
+		"open":    {limithttp.Options{Timeout: time.Second}, 200, time.Second},
+		"closed":  {limithttp.Options{Timeout: time.Minute, OnFailure: limithttp.Closed}, 503, time.Minute},
+		"local":   {limithttp.Options{Timeout: time.Second, OnFailure: limithttp.Local, Local: spent(t)}, 429, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			got := get(limithttp.New(silent{}, c.o)(fine), "192.0.2.1:1").StatusCode
+			if took := time.Since(start); got != c.want || took != c.after {
+				t.Errorf("%s: %d after %s, not %d after %s", name, got, took, c.want, c.after)
+			}
+		})
+	}
+}
+
+// spent is a limiter of which nothing is left for the client of TestSilent.
+func spent(t testing.TB) *limitlocal.Limiter {
+	l := local(t)
+	if _, err := l.AllowN(t.Context(), "192.0.2.1", 2); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A client that cancels its request does not pass by a limit that fails open.
+func TestClientLeaves(t *testing.T) {
+	l := hasty{local(t)}
+	h := limithttp.New(l, limithttp.Options{})(fine)
+	for _, want := range []int{200, 200, 429} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%d, not %d", w.Code, want)
+		}
+	}
+}
+
+// hasty fails if its caller has left, as a limiter far away does.
+type hasty struct{ l limithttp.Limiter }
+
+func (h hasty) AllowN(ctx context.Context, key string, n int64) (limit.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return limit.Decision{}, err
+	}
+	return h.l.AllowN(ctx, key, n)
 }
 
 // invalid is a limiter that cannot count what it is asked for.
