@@ -228,11 +228,8 @@ func (a *app) memberCommand() *cobra.Command {
 				_, err := c.CheckState(ctx, &pb.CheckStateRequest{})
 				return a.changed(err, "the nodes compare their states: see holdfast status")
 			})},
-		&cobra.Command{Use: "unfreeze", Short: "Let grants go on after a state check without a majority", Args: cobra.NoArgs, Example: "  holdfast member unfreeze",
-			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
-				_, err := c.Unfreeze(ctx, &pb.UnfreezeRequest{})
-				return a.changed(err, "grants go on")
-			})},
+		&cobra.Command{Use: "unfreeze [NUMBER]", Short: "End a freeze with the state of one node, else of the leader: the others take it over", Args: cobra.MaximumNArgs(1), Example: "  holdfast member unfreeze 2",
+			RunE: a.administering(a.unfreeze)},
 		&cobra.Command{Use: "lead NUMBER", Short: "Ask the leader to hand over to a node", Args: cobra.ExactArgs(1), Example: "  holdfast member lead 3",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])
@@ -244,6 +241,21 @@ func (a *app) memberCommand() *cobra.Command {
 			})},
 	)
 	return cmd
+}
+
+// unfreeze has the nodes of a group take over the state of one of them, after a check
+// without a majority.
+func (a *app) unfreeze(ctx context.Context, c pb.AdminServiceClient, args []string) error {
+	id, whose := uint64(0), "the leader"
+	if len(args) > 0 {
+		var err error
+		if id, err = nodeNumber(args[0]); err != nil {
+			return err
+		}
+		whose = "node " + args[0]
+	}
+	_, err := c.Unfreeze(ctx, &pb.UnfreezeRequest{Id: id})
+	return a.changed(err, "the nodes take over the state of %s, then grants go on: see holdfast status", whose)
 }
 
 // replaceMember takes out the number of a node that lost its data, and gives the node another.

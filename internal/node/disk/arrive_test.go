@@ -182,3 +182,31 @@ func temps(t *testing.T, files *simdisk.Disk) (all []string) {
 	}
 	return all
 }
+
+// A snapshot that is to be the only one takes the place of all others, also of one with
+// its index; if a leader's that is newer has been installed meanwhile, it is void.
+func TestOnlySnapshot(t *testing.T) {
+	for _, newer := range []bool{false, true} {
+		p := newParcel(t)
+		d, files := joining(t)
+		receive(t, d, &p)
+		must(t, d.Write([]replica.Write{{ID: 1, Install: &p.node, Sync: true}}))
+		own := replica.SnapshotMeta{Index: p.node.Index, Term: p.node.Term, Conf: p.node.Conf, Only: true}
+		if newer {
+			own.Index--
+		}
+		other := core.New(core.Config{})
+		must(t, other.Apply(core.AppendEntry(nil, &core.Entry{Now: 77}), nil))
+		must(t, d.BeginSnapshot(own))
+		data, last := other.View().Next(nil, 1<<20)
+		saved, err := d.SaveChunk(replica.Chunk{Index: own.Index, Data: data, Last: last})
+		must(t, err)
+		must(t, d.Close())
+		d, rec, err := disk.Open(files, "data", storage.Options{ClusterID: 1, NodeID: 2, SegmentSize: 16 << 10}, replica.Joining(core.Config{}))
+		must(t, err)
+		if !last || saved == newer || (rec.Machine.Now() == 77) == newer || rec.Snapshot.Index != p.node.Index {
+			t.Errorf("a newer one: %v: saved: %v; at %d a start finds time %d", newer, saved, rec.Snapshot.Index, rec.Machine.Now())
+		}
+		must(t, d.Close())
+	}
+}

@@ -23,6 +23,7 @@ import (
 type Disk struct {
 	store *storage.Store
 	own   *storage.SnapshotWriter // being made of our own state
+	only  bool                    // and it takes the place of all others
 	in    *Incoming               // being received
 	ended []*Incoming             // received, and not yet wanted, in order
 

@@ -30,14 +30,19 @@ func (d *Disk) newSnapshot(m replica.SnapshotMeta) (*storage.SnapshotWriter, err
 }
 
 // BeginSnapshot begins to write a snapshot of the node's own state. It is void from
-// the beginning if a leader's that is as new has been installed meanwhile.
+// the beginning if a leader's that is as new has been installed meanwhile. One that is to
+// be the only one can have the index of the one that was wrong.
 func (d *Disk) BeginSnapshot(m replica.SnapshotMeta) error {
 	d.abortOwn()
-	if void, err := d.void(m.Index); void || err != nil {
+	least := m.Index
+	if m.Only {
+		least++
+	}
+	if void, err := d.void(least); void || err != nil {
 		return err
 	}
 	w, err := d.newSnapshot(m)
-	d.own = w
+	d.own, d.only = w, m.Only
 	return err
 }
 
@@ -67,7 +72,11 @@ func (d *Disk) SaveChunk(c replica.Chunk) (saved bool, err error) {
 	}
 	d.own = nil
 	defer w.Abort()
-	err = d.store.CreateSnapshot(w)
+	publish := d.store.CreateSnapshot
+	if d.only {
+		publish = d.store.ReplaceSnapshots
+	}
+	err = publish(w)
 	return err == nil, err
 }
 

@@ -122,11 +122,11 @@ func (s Admin) CheckState(ctx context.Context, _ *pb.CheckStateRequest) (*pb.Che
 	return &pb.CheckStateResponse{Header: s.ownHeader(ctx)}, nil
 }
 
-func (s Admin) Unfreeze(ctx context.Context, _ *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
+func (s Admin) Unfreeze(ctx context.Context, r *pb.UnfreezeRequest) (*pb.UnfreezeResponse, error) {
 	if err := onlyOperators(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.s.Members(ctx, replica.Change{Unfreeze: true}); err != nil {
+	if _, err := s.s.Members(ctx, replica.Change{Unfreeze: true, Ruler: r.GetId()}); err != nil {
 		return nil, err
 	}
 	return &pb.UnfreezeResponse{Header: s.ownHeader(ctx)}, nil

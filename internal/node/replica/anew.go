@@ -61,8 +61,10 @@ func (n *Node) proposeFirst() {
 		return
 	}
 	n.number++
-	n.raised = raise{n.currentTerm(), max(n.common(), n.machine.Version())}
-	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryForget, Version: n.raised.version, Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)})
+	first := core.Entry{Kind: core.EntryForget, Version: max(n.common(), n.machine.Version()), Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)}
+	if n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &first) {
+		n.raised = raise{n.currentTerm(), first.Version}
+	}
 }
 
 // proposeThaw ends the wait of a group that began anew, once it is over.

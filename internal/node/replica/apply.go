@@ -119,8 +119,8 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	switch h.kind {
 	case kindThaw:
 		n.members.Held = 0
-	case kindCheck:
-		n.beginCheck(e.GetIndex())
+	case kindCheck, kindRule:
+		n.beginCheck(e.GetIndex(), h.ruler)
 	}
 	if n.healing != nil {
 		return // what the machine says is not to be told

@@ -1,13 +1,9 @@
 package replica
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
-
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -17,7 +13,8 @@ import (
 // majority of all voters has is right. A node that has something else neither leads
 // nor tells anybody anything until it has been given the machine of another node; its
 // log is as good as before. Without a majority nobody knows what is right, so that
-// nothing is granted until an operator ends that.
+// nothing is granted until an operator names a node: another check follows, in which
+// what that node has is right, and grants go on from there.
 
 // checkVersion is the first version of groups that are checked.
 const checkVersion = 3
@@ -25,14 +22,17 @@ const checkVersion = 3
 // check is the newest one, as this node knows it.
 type check struct {
 	index  uint64     // of its entry; 0: there was none
+	ruler  uint64     // the node that an operator named; 0: the majority is right
 	at     int64      // elapsed time when that was applied
 	view   *core.View // not hashed to its end; nil: it is, or is void
 	sum    uint64     // this node's, if hashed
 	hashed bool
+	healed bool              // this node has got a machine that was right
 	sums   map[uint64]uint64 // that a leader was told
+	void   map[uint64]bool   // nodes that heal, which have nothing to say
 	rule   ruling
-	right  uint64 // what the majority has
-	ticks  int    // since the leader was told
+	right  uint64 // what is right
+	ticks  int    // since this node told its sum
 }
 
 // ruling is what came out of a check.
@@ -58,6 +58,7 @@ type Checked struct {
 const (
 	CheckAgrees  = "agrees"
 	CheckDiffers = "differs"
+	CheckHealed  = "healed" // it differed, and has got what is right
 	CheckSilent  = "not known"
 	CheckNoRule  = "no majority"
 )
@@ -79,12 +80,33 @@ func (n *Node) Check(now int64, caller Caller) {
 	n.asLeader(now, caller, func() { n.askCheck(caller) })
 }
 
-// Unfreeze asks to end a freeze. The caller is answered Done when that is applied.
-func (n *Node) Unfreeze(now int64, caller Caller) {
+// Unfreeze asks to end a freeze with what the node ruler has, 0 being this one: the
+// others take that over, then grants go on. The caller is answered Done when the check
+// that does it has begun.
+func (n *Node) Unfreeze(now int64, caller Caller, ruler uint64) {
 	n.asLeader(now, caller, func() {
-		n.number++
-		n.order(proposal{number: n.number, term: n.currentTerm(), conf: caller}, kindCore, &core.Entry{Kind: core.EntryUnfreeze, Now: n.clock.sample(n.now)})
+		if ruler == 0 {
+			ruler = n.cfg.ID
+		}
+		if code, text := n.rules(ruler); code != core.CodeOK {
+			n.deny(caller, code, text)
+			return
+		}
+		n.orderCheck(kindRule, ruler, caller, &core.Entry{})
 	})
+}
+
+// rules says why what a node has cannot be made right for all.
+func (n *Node) rules(id uint64) (core.Code, string) {
+	switch {
+	case !slices.Contains(n.members.Conf.GetVoters(), id):
+		return core.CodeInvalid, fmt.Sprintf("node %d does not vote: name one of %s", id, numbers(n.members.Conf.GetVoters()))
+	case !n.machine.Frozen():
+		return core.CodeConflict, "the group is not frozen, so that there is nothing to end: see holdfast status"
+	case !n.answering(id):
+		return core.CodeConflict, fmt.Sprintf("node %d has not answered for %s, so that the others could not take over what it has: start it, or name another", id, n.cfg.electionTimeout())
+	}
+	return core.CodeOK, ""
 }
 
 func (n *Node) asLeader(now int64, caller Caller, do func()) {
@@ -101,23 +123,25 @@ func (n *Node) asLeader(now int64, caller Caller, do func()) {
 }
 
 func (n *Node) askCheck(caller Caller) {
-	if n.serving && n.transfer == 0 && n.check.asked(n.currentTerm(), n.flying) {
-		n.number++
-		n.order(proposal{number: n.number, term: n.currentTerm(), conf: caller, check: true}, kindCheck, &core.Entry{Now: n.clock.sample(n.now)})
+	if n.serving && n.transfer == 0 && !n.checking() {
+		n.orderCheck(kindCheck, 0, caller, &core.Entry{})
 		return
 	}
 	n.answer(caller, Done, nil) // one is under way
 }
 
-// asked reports whether no check flies.
-func (k *check) asked(term uint64, flying []proposal) bool {
-	return !slices.ContainsFunc(flying, func(p proposal) bool { return p.check && p.term == term })
+// checking reports whether a check, or what follows from one, is proposed and not applied.
+func (n *Node) checking() bool {
+	term := n.currentTerm()
+	return slices.ContainsFunc(n.flying, func(p proposal) bool { return p.check && p.term == term })
 }
 
-// order proposes an entry that somebody may wait for.
-func (n *Node) order(p proposal, kind byte, e *core.Entry) {
-	if !n.fly(p, kind, 64, e) {
-		n.answer(p.conf, NotDone, nil)
+// orderCheck proposes a check or what follows from one.
+func (n *Node) orderCheck(kind byte, ruler uint64, caller Caller, e *core.Entry) {
+	n.number++
+	e.Now = n.clock.sample(n.now)
+	if !n.fly(proposal{number: n.number, term: n.currentTerm(), conf: caller, check: true, ruler: ruler}, kind, 64, e) {
+		n.answer(caller, NotDone, nil)
 	}
 }
 
@@ -125,10 +149,14 @@ func (n *Node) order(p proposal, kind byte, e *core.Entry) {
 func (n *Node) joint() bool { return len(n.members.Conf.GetVotersOutgoing()) > 0 }
 
 // beginCheck begins to hash the machine as it is after the entry at index. One that is
-// being healed has nothing to say.
-func (n *Node) beginCheck(index uint64) {
+// being healed has nothing to say. With a ruler it is void unless the group is frozen: of
+// two orders to unfreeze the second must not undo what was granted after the first.
+func (n *Node) beginCheck(index, ruler uint64) {
+	if ruler != 0 && !n.machine.Frozen() {
+		return
+	}
 	n.endCheckView()
-	n.check = check{index: index, at: n.now, sums: map[uint64]uint64{}}
+	n.check = check{index: index, ruler: ruler, at: n.now, sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
 	if n.healing == nil {
 		n.check.view = n.machine.CheckView()
 	}
@@ -142,7 +170,8 @@ func (n *Node) endCheckView() {
 	}
 }
 
-// tickCheck hashes a little, and tells the leader until that has ruled.
+// tickCheck hashes a little, tells others until somebody has ruled, and does what a
+// ruling demands for as long as it is not done.
 func (n *Node) tickCheck() {
 	k := &n.check
 	if k.view != nil {
@@ -151,50 +180,96 @@ func (n *Node) tickCheck() {
 			k.sum, k.hashed, k.ticks = k.view.Sum(), true, n.cfg.ElectionTicks
 			n.endCheckView()
 			n.hashing = nil
-			n.obey() // the others may have been faster
 		}
 	}
-	if !k.hashed || k.rule != unruled || n.healing != nil {
+	n.tellSum()
+	n.obey()
+}
+
+// tellSum tells the leader what this node has, now and then until there is a ruling. A
+// leader tells the others: they may know a ruling of the leader before.
+func (n *Node) tellSum() {
+	k := &n.check
+	if k.index == 0 || k.rule != unruled || !k.hashed && n.healing == nil {
 		return
 	}
-	if n.leading {
+	if n.leading && n.healing == nil {
 		n.hearSum(n.cfg.ID, k.sum)
+	}
+	if k.ticks++; k.ticks < n.cfg.ElectionTicks || n.leader == 0 {
 		return
 	}
-	if k.ticks++; k.ticks >= n.cfg.ElectionTicks && n.leader != 0 {
-		k.ticks = 0
-		n.note(n.leader, noteSum, k.index, k.sum)
+	k.ticks = 0
+	if !n.leading {
+		n.noteSum(n.leader)
+		return
+	}
+	for _, id := range n.members.Conf.GetVoters() {
+		if id != n.cfg.ID {
+			n.noteSum(id)
+		}
+	}
+}
+
+// noteSum tells a node what this one has, or that it has nothing to say.
+func (n *Node) noteSum(to uint64) {
+	switch k := &n.check; {
+	case n.healing != nil:
+		n.note(to, noteVoid, k.index, 0)
+	case k.hashed:
+		n.note(to, noteSum, k.index, k.sum)
 	}
 }
 
 // hearSum is for a leader: a node has told what it has.
 func (n *Node) hearSum(from, sum uint64) {
+	n.check.sums[from] = sum
+	delete(n.check.void, from)
+	n.decided(from)
+}
+
+// hearVoid is for a leader: a node that heals has nothing to say.
+func (n *Node) hearVoid(from uint64) {
+	n.check.void[from] = true
+	n.decided(from)
+}
+
+func (n *Node) decided(from uint64) {
 	k := &n.check
-	k.sums[from] = sum
 	if k.rule == unruled && !n.joint() {
 		k.decide(n.members.Conf.GetVoters())
 		n.obey()
 	}
-	if k.rule != unruled && from != n.cfg.ID {
+	if from != n.cfg.ID {
 		n.tellRuling(from)
 	}
 }
 
 func (n *Node) tellRuling(to uint64) {
-	if n.check.rule == ruled {
+	switch n.check.rule {
+	case ruled:
 		n.note(to, noteRight, n.check.index, n.check.right)
-	} else {
+	case noMajority:
 		n.note(to, noteNone, n.check.index, 0)
 	}
 }
 
-// decide rules once a majority of all voters has the same, or cannot any more.
+// decide rules once a majority of all voters has the same, or cannot any more; or once
+// the node that an operator named has told.
 func (k *check) decide(voters []uint64) {
+	if k.ruler != 0 {
+		if sum, told := k.sums[k.ruler]; told {
+			k.rule, k.right = ruled, sum
+		}
+		return
+	}
 	count, most, silent := map[uint64]int{}, 0, 0
 	for _, id := range voters {
 		sum, told := k.sums[id]
 		if !told {
-			silent++
+			if !k.void[id] {
+				silent++
+			}
 			continue
 		}
 		if count[sum]++; count[sum] > most {
@@ -209,178 +284,24 @@ func (k *check) decide(voters []uint64) {
 	}
 }
 
+// sound: this node has what is right.
+func (k *check) sound() bool {
+	return k.rule == ruled && (k.healed || k.hashed && k.sum == k.right)
+}
+
 // obey does what a ruling demands of this node.
 func (n *Node) obey() {
 	k := &n.check
 	switch {
-	case k.rule == ruled && k.hashed && k.sum != k.right:
+	case n.healing != nil || k.rule == unruled || !k.hashed && !k.healed:
+	case k.rule == ruled && !k.sound():
 		n.differ()
-	case k.rule == noMajority && n.serving && !n.machine.Frozen():
-		n.number++
-		n.order(proposal{number: n.number, term: n.currentTerm()}, kindCore, &core.Entry{Kind: core.EntryFreeze, Now: n.clock.sample(n.now)})
+	case !n.serving || n.transfer != 0 || n.checking():
+	case k.rule == noMajority && !n.machine.Frozen():
+		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryFreeze})
+	case k.rule == ruled && k.ruler != 0 && n.machine.Frozen():
+		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryUnfreeze})
 	}
-}
-
-// differ stops all that depends on the machine. A leader hands over to a node that has
-// what the majority has; if that does not take it, its silence ends its term.
-func (n *Node) differ() {
-	n.healing = &healing{least: n.check.index, ticks: n.cfg.ElectionTicks}
-	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
-	if !n.leading {
-		return
-	}
-	n.stepDown()
-	to, far := uint64(0), uint64(0)
-	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if sum, told := n.check.sums[id]; told && sum == n.check.right && !p.IsLearner && p.Match >= far {
-			to, far = id, p.Match
-		}
-	})
-	n.raft.TransferLeader(to)
-}
-
-// healing is the part of a node that differs from the majority.
-type healing struct {
-	least   uint64 // a snapshot of an index below does not help
-	ticks   int    // since the leader was asked
-	machine *core.Machine
-	at      uint64 // what that has applied
-}
-
-// healStep is how many entries a machine that came applies with each tick.
-const healStep = 4096
-
-// tickHeal asks for the machine of another node, and brings it to where this one is.
-func (n *Node) tickHeal() {
-	h := n.healing
-	if h == nil {
-		return
-	}
-	if n.leader != 0 && !n.answering(n.leader) {
-		// Raft does not tick, and would refuse its vote to others for as long as it believes
-		// in a leader.
-		n.ensure(n.raft.ForgetLeader())
-	}
-	if h.machine == nil {
-		if h.ticks++; h.ticks >= n.cfg.ElectionTicks && n.leader != 0 && n.leader != n.cfg.ID {
-			h.ticks = 0
-			first, err := n.log.FirstIndex()
-			n.ensure(err)
-			h.least = max(h.least, first-1)
-			n.note(n.leader, noteWant, h.least, 0)
-		}
-		return
-	}
-	if h.at < n.applied {
-		entries, err := n.log.Entries(h.at+1, min(n.applied, h.at+healStep)+1, 64<<20)
-		if err != nil { // they are not kept any more
-			h.machine = nil
-			return
-		}
-		for _, e := range entries {
-			if err := Replay(h.machine, e); err != nil {
-				n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
-				return
-			}
-			h.at = e.GetIndex()
-		}
-	}
-	if h.at == n.applied {
-		n.healed()
-	}
-}
-
-// healed goes on with the machine that came.
-func (n *Node) healed() {
-	n.machine, n.healing = n.healing.machine, nil
-	n.endCheckView()
-	n.check.hashed, n.check.rule = false, ruled
-	n.out.Jumped = true
-	n.snap.wanted = n.applied // those on disk may be wrong
-	n.maybeSnapshot()
-}
-
-// The notes that nodes send each other beside raft's messages. They begin with a zero,
-// which none of those does.
-const (
-	noteSum   = 1 + iota // what a node has at a check
-	noteRight            // what the majority has
-	noteNone             // there is no majority
-	noteWant             // a node needs a machine of that index at least
-	noteHeal             // goes with the snapshot of one
-	noteSize  = 34
-)
-
-func encodeNote(kind byte, from, to, index, sum uint64) []byte {
-	b := []byte{0, kind}
-	for _, v := range []uint64{from, to, index, sum} {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
-	return b
-}
-
-func (n *Node) note(to uint64, kind byte, index, sum uint64) {
-	n.out.Messages = append(n.out.Messages, Message{To: to, Data: encodeNote(kind, n.cfg.ID, to, index, sum)})
-}
-
-// isNote tells a note from raft's messages.
-func isNote(data []byte) bool { return len(data) == noteSize && data[0] == 0 }
-
-// hearNote takes a note from a member.
-func (n *Node) hearNote(b []byte) error {
-	number := func(i int) uint64 { return binary.LittleEndian.Uint64(b[2+8*i:]) }
-	from, to, index, sum := number(0), number(1), number(2), number(3)
-	if to != n.cfg.ID {
-		return fmt.Errorf("replica: a note of node %d for node %d came to node %d", from, to, n.cfg.ID)
-	}
-	if !n.members.has(from) {
-		return nil // it has been removed, or this node has yet to hear of it
-	}
-	k := &n.check
-	switch b[1] {
-	case noteSum:
-		if n.leading && index == k.index && n.healing == nil {
-			n.hearSum(from, sum)
-		}
-	case noteRight, noteNone:
-		if index == k.index && k.rule == unruled && from == n.leader {
-			k.rule, k.right = ruled, sum
-			if b[1] == noteNone {
-				k.rule = noMajority
-			}
-			n.obey()
-		}
-	case noteWant:
-		n.sendMachine(from, index)
-	}
-	return nil
-}
-
-// sendMachine sends the newest snapshot to a node that needs one of an index at
-// least, or makes one.
-func (n *Node) sendMachine(to, least uint64) {
-	switch {
-	case !n.serving || n.sending[to]:
-	case n.snap.index < least:
-		n.snap.wanted = n.applied
-		n.maybeSnapshot()
-	default:
-		n.sending[to] = true
-		n.out.SendSnapshots = append(n.out.SendSnapshots, SendSnapshot{To: to, Index: n.snap.index, Message: encodeNote(noteHeal, n.cfg.ID, to, n.snap.index, 0)})
-	}
-}
-
-// arrivedMachine takes the machine of another node, if this one needs it.
-func (n *Node) arrivedMachine(b []byte, machine *core.Machine) error {
-	index := binary.LittleEndian.Uint64(b[2+8*2:])
-	if h := n.healing; b[1] == noteHeal && h != nil && h.machine == nil && index >= h.least {
-		if err := n.cfg.supported(fmt.Sprintf("the snapshot at %d", index), machine.Version()); err != nil {
-			n.fail(err)
-			return err
-		}
-		h.machine, h.at = machine, index
-	}
-	return nil
 }
 
 // checked is the check as an operator sees it.
@@ -404,6 +325,8 @@ func (k *check) word(id, self uint64, heals bool) string {
 	switch {
 	case id == self && heals:
 		return CheckDiffers
+	case id == self && k.healed:
+		return CheckHealed
 	case k.rule == noMajority:
 		return CheckNoRule
 	case k.rule == unruled || !told:

@@ -9,3 +9,6 @@ func (n *Node) InMemory() uint64 {
 
 // Arrivals is how many machines are kept that raft may install.
 func (n *Node) Arrivals() int { return len(n.snap.arrived) }
+
+// IsRuling tells the note with what is right at a check.
+func IsRuling(data []byte) bool { return isNote(data) && data[1] == noteRight }

@@ -268,8 +268,10 @@ type Change struct {
 	// caught up. The answer is the new number of the first, 8 bytes, little endian.
 	Replace []Endpoint
 	// Check and Unfreeze change no members: see [Node.Check] and [Node.Unfreeze]. They
-	// are an operator's wishes as well, and come alone.
+	// are an operator's wishes as well, and come alone. Ruler is the node that has what is
+	// right, if Unfreeze is set; 0: the leader.
 	Check, Unfreeze bool
+	Ruler           uint64
 }
 
 func (c *Change) String() string {
@@ -292,7 +294,7 @@ func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 		n.Check(now, caller)
 		return
 	case c.Unfreeze:
-		n.Unfreeze(now, caller)
+		n.Unfreeze(now, caller, c.Ruler)
 		return
 	}
 	if !n.begin(now) || !n.serving {
@@ -402,7 +404,7 @@ func (n *Node) changing() bool {
 const nobody Caller = 0
 
 func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
-	cc := &raftpb.ConfChangeV2{Context: header{kindMembers, n.cfg.ID, n.number}.append(nil)}
+	cc := &raftpb.ConfChangeV2{Context: header{kind: kindMembers, node: n.cfg.ID, number: n.number}.append(nil)}
 	one := func(t raftpb.ConfChangeType, id uint64) {
 		cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: t.Enum(), NodeId: new(id)})
 	}

@@ -157,7 +157,7 @@ func (n *Node) fail(err error) {
 // Tick tells that another [Config.Tick] has passed.
 func (n *Node) Tick(now int64) {
 	if n.begin(now) {
-		if n.healing == nil { // else it must not lead
+		if n.healing == nil || n.leading { // else it must not lead, and it hands over
 			n.raft.Tick()
 		}
 		n.process()

@@ -28,13 +28,17 @@ type trio struct {
 	deaf    uint64 // this node gets no message, and is heard by all
 	stuck   uint64 // the disk of this node does nothing
 	gone    uint64 // this node has stopped
+	drop    func(replica.Message) bool
+	park    bool // snapshots of node 1 stay in parked
+	parked  []replica.SendSnapshot
+	only    map[uint64]bool // nodes that made a snapshot in the place of all others
 }
 
 func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
 
 func newTrioOf(t *testing.T, cfg replica.Config, each ...func(*replica.Config)) *trio {
 	t.Helper()
-	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}}
+	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}, only: map[uint64]bool{}}
 	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
 		cfg.ID, cfg.MinTTL = e.ID, 1
@@ -246,7 +250,7 @@ func (x *trio) pump(id uint64) {
 		defer x.pump(id)
 	}
 	for _, m := range out.Messages {
-		if m.To == x.deaf || m.To == x.gone || x.nodes[m.To] == nil {
+		if m.To == x.deaf || m.To == x.gone || x.nodes[m.To] == nil || x.drop != nil && x.drop(m) {
 			continue
 		}
 		if err := x.nodes[m.To].Step(x.now, m.Data); err != nil {

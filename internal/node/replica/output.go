@@ -108,6 +108,8 @@ type Answer struct {
 type SnapshotMeta struct {
 	Index, Term uint64
 	Conf        Membership
+	// Only, of one that is to be made: those of before are of a wrong state, and have to go.
+	Only bool
 }
 
 // Chunk is a piece of a snapshot that a node makes of its own state.

@@ -53,7 +53,7 @@ func (n *Node) deny(c Caller, code core.Code, text string) {
 
 // enqueue takes an item, or refuses it.
 func (n *Node) enqueue(i *item) {
-	if !n.leading {
+	if !n.leading || n.healing != nil {
 		n.refuse(i)
 		return
 	}
@@ -155,7 +155,7 @@ func (n *Node) fly(p proposal, kind byte, size int, e *core.Entry) bool {
 	if e.Version == 0 {
 		e.Version = n.machine.Version()
 	}
-	n.entry = core.AppendEntry(header{kind, n.cfg.ID, p.number}.append(slices.Grow(n.entry[:0], size)), e)
+	n.entry = core.AppendEntry(header{kind, n.cfg.ID, p.number, p.ruler}.append(slices.Grow(n.entry[:0], size)), e)
 	err := n.raft.Propose(n.entry) // which makes a copy
 	if cap(n.entry) > maxSpareEntry {
 		n.entry = nil

@@ -27,7 +27,7 @@ type reader struct {
 // Read asks for a linearizable look at the machine: the caller will be in
 // [Output.Reads], or answered NotDone if this node cannot tell.
 func (n *Node) Read(now int64, caller Caller) {
-	if !n.begin(now) || !n.leading {
+	if !n.begin(now) || !n.leading || n.healing != nil {
 		n.answer(caller, NotDone, nil)
 		return
 	}

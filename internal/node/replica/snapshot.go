@@ -16,6 +16,7 @@ type snapshots struct {
 	index   uint64 // of the newest durable one
 	atLeast uint64 // a node was added here: an older one is of no use to it
 	wanted  uint64 // somebody asked for one that has this entry
+	wrong   bool   // those on disk are of a state that was wrong: the next one replaces them
 	bytes   int    // of log applied since
 	freed   uint64 // up to where the disk was told to free the log
 	loose   int    // bytes of log applied since memory let go of some
@@ -55,14 +56,14 @@ func metaOf(s *raftpb.Snapshot) (SnapshotMeta, error) {
 }
 
 // history is the log as raft sees it. A snapshot that does not know the newest
-// node is held back, since that node would refuse it.
+// node is held back, since that node would refuse it, and one of a wrong state.
 type history struct {
 	*raft.MemoryStorage
 	snap *snapshots
 }
 
 func (h history) Snapshot() (*raftpb.Snapshot, error) {
-	if h.snap.index < h.snap.atLeast {
+	if h.snap.index < h.snap.atLeast || h.snap.wrong {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return h.MemoryStorage.Snapshot()
@@ -72,14 +73,14 @@ func (h history) Snapshot() (*raftpb.Snapshot, error) {
 // or when a new node needs one.
 func (n *Node) maybeSnapshot() {
 	s := &n.snap
-	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted)
+	enough := n.applied-s.index >= n.cfg.SnapshotEntries || s.bytes >= n.cfg.SnapshotBytes || s.index < max(s.atLeast, s.wanted) || s.wrong
 	if s.view != nil || !enough || n.now < s.after || n.healing != nil {
 		return
 	}
 	s.begun = n.now
 	s.view = n.machine.View()
 	s.bytes = 0
-	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members}
+	s.making = SnapshotMeta{Index: n.applied, Term: n.term, Conf: n.members, Only: s.wrong}
 	making := s.making
 	n.out.Snapshot = &making
 }
@@ -115,24 +116,33 @@ func (n *Node) SnapshotSaved(now int64, index uint64, ok bool) {
 	}
 	s.view.Close()
 	s.view = nil
-	if !n.begin(now) || s.making.Index <= s.index {
+	if !n.begin(now) || s.making.Index <= s.index && !s.making.Only {
 		return
 	}
 	if !ok {
 		s.after = n.now + fullSnapshots*int64(n.cfg.electionTimeout())
 		return
 	}
-	snap, err := s.making.raft()
-	if err == nil {
-		_, err = n.log.CreateSnapshot(s.making.Index, s.making.Conf.Conf, snap.GetData())
-	}
-	if err != nil {
+	if err := n.noteSnapshot(&s.making); err != nil {
 		n.ensure(err)
 		return
 	}
-	s.index = s.making.Index
+	s.index, s.wrong = s.making.Index, s.wrong && !s.making.Only
 	n.compact()
 	n.maybeSnapshot()
+}
+
+// noteSnapshot tells raft of a snapshot, unless that is in the place of another of its
+// index.
+func (n *Node) noteSnapshot(m *SnapshotMeta) error {
+	if m.Index == n.snap.index {
+		return nil
+	}
+	snap, err := m.raft()
+	if err == nil {
+		_, err = n.log.CreateSnapshot(m.Index, m.Conf.Conf, snap.GetData())
+	}
+	return err
 }
 
 // Arrived brings a snapshot that a peer sent: its raft message, and the machine
@@ -185,6 +195,7 @@ func (n *Node) install(meta *SnapshotMeta) {
 		s.view = nil
 	}
 	n.endCheckView()
+	n.check.hashed, n.check.healed = false, false
 	n.machine, n.members, n.healing = s.arrived[at].machine, meta.Conf, nil
 	n.applied, n.term = meta.Index, meta.Term
 	n.removed.at, n.removed.durable = meta.Index, max(n.removed.durable, meta.Index)

@@ -87,9 +87,12 @@ func (x *trio) tickAll(ticks int) {
 func (x *trio) snapshots(n *replica.Node, out *replica.Output) {
 	id := n.Status().ID
 	if out.Snapshot != nil {
-		x.made[id] = chunksOf(n, out.Snapshot.Index)
+		x.made[id], x.only[id] = chunksOf(n, out.Snapshot.Index), out.Snapshot.Only
 		n.SnapshotSaved(x.now, out.Snapshot.Index, true)
 		x.pump(id)
+	}
+	if x.park {
+		x.parked, out.SendSnapshots = append(x.parked, out.SendSnapshots...), nil
 	}
 	for _, s := range out.SendSnapshots {
 		ok := x.nodes[s.To] != nil && s.To != x.deaf

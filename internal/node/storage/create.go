@@ -79,12 +79,12 @@ func (s *Store) createIdentity() error {
 
 // Renumber gives the node of an empty store another number: one that a group gave
 // it in the place of the one that it came with, which [Former] remembers. A store
-// that has ever promised anything is refused.
+// that has ever promised anything is refused; a term that it has heard of is no promise.
 func (s *Store) Renumber(node uint64) error {
 	if s.err != nil {
 		return s.err
 	}
-	if rec := s.recovered(); rec.Last != 0 || rec.HardState != (HardState{}) {
+	if rec := s.recovered(); rec.Last != 0 || rec.HardState.Vote != 0 || rec.HardState.Commit != 0 {
 		return failed("renumber", s.dir, errors.New("the store is not empty"), "let the node join with an empty directory")
 	}
 	s.id.former, s.id.node = cmp.Or(s.id.former, s.id.node), node

@@ -40,6 +40,12 @@ func TestRenumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	if err := s.Append(storage.Batch{HardState: storage.HardState{Term: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renumber(6); err != nil {
+		t.Errorf("a store that has heard of a term, and has promised nothing: %v", err)
+	}
 	if err := s.Append(storage.Batch{HardState: storage.HardState{Term: 1, Vote: 1}}); err != nil {
 		t.Fatal(err)
 	}

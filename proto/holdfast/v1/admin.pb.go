@@ -312,7 +312,7 @@ type StatusResponse struct {
 	Check uint64 `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
 	// How long ago that was.
 	CheckAgeMs int64 `protobuf:"varint,10,opt,name=check_age_ms,json=checkAgeMs,proto3" json:"check_age_ms,omitempty"`
-	// What this node knows of its own outcome: agrees, differs, no majority, not known.
+	// What this node knows of its own outcome: agrees, differs, healed, no majority, not known.
 	CheckResult string `protobuf:"bytes,11,opt,name=check_result,json=checkResult,proto3" json:"check_result,omitempty"`
 	// The node differs from the others and serves nobody until it has got their state.
 	Healing bool `protobuf:"varint,12,opt,name=healing,proto3" json:"healing,omitempty"`
@@ -860,9 +860,12 @@ func (x *CheckStateResponse) GetHeader() *Header {
 	return nil
 }
 
-// UnfreezeRequest asks to end a freeze.
+// UnfreezeRequest asks to end a freeze with the state of one node.
 type UnfreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the node that has what is right, a voter that answers; 0: the leader. The
+	// others take its state over.
+	Id            uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,7 +900,15 @@ func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
-// UnfreezeResponse says that it has ended.
+func (x *UnfreezeRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// UnfreezeResponse says that the nodes take that state over; grants go on when it is the
+// leader's.
 type UnfreezeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the answer comes from.
@@ -1084,8 +1095,9 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x13\n" +
 	"\x11CheckStateRequest\"A\n" +
 	"\x12CheckStateResponse\x12+\n" +
-	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x11\n" +
-	"\x0fUnfreezeRequest\"?\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"!\n" +
+	"\x0fUnfreezeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"?\n" +
 	"\x10UnfreezeResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\"\x0f\n" +
 	"\rBackupRequest\"&\n" +

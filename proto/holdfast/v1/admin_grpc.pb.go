@@ -51,8 +51,8 @@ type AdminServiceClient interface {
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
 	CheckState(ctx context.Context, in *CheckStateRequest, opts ...grpc.CallOption) (*CheckStateResponse, error)
-	// Unfreeze lets grants go on after a state check without a majority; only the leader
-	// can.
+	// Unfreeze lets grants go on after a state check without a majority, with the state of
+	// one node; only the leader can.
 	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
@@ -178,8 +178,8 @@ type AdminServiceServer interface {
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
 	CheckState(context.Context, *CheckStateRequest) (*CheckStateResponse, error)
-	// Unfreeze lets grants go on after a state check without a majority; only the leader
-	// can.
+	// Unfreeze lets grants go on after a state check without a majority, with the state of
+	// one node; only the leader can.
 	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.

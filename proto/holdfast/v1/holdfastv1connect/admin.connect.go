@@ -72,8 +72,8 @@ type AdminServiceClient interface {
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
 	CheckState(context.Context, *v1.CheckStateRequest) (*v1.CheckStateResponse, error)
-	// Unfreeze lets grants go on after a state check without a majority; only the leader
-	// can.
+	// Unfreeze lets grants go on after a state check without a majority, with the state of
+	// one node; only the leader can.
 	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.
@@ -240,8 +240,8 @@ type AdminServiceHandler interface {
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
 	CheckState(context.Context, *v1.CheckStateRequest) (*v1.CheckStateResponse, error)
-	// Unfreeze lets grants go on after a state check without a majority; only the leader
-	// can.
+	// Unfreeze lets grants go on after a state check without a majority, with the state of
+	// one node; only the leader can.
 	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// Backup sends everything that the node knows, in pieces. The backup is whole
 	// when the stream ends well.

@@ -1,0 +1,170 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// healing is the part of a node that differs from what is right.
+type healing struct {
+	check   uint64 // the check that found it
+	right   uint64 // what was right there
+	least   uint64 // a snapshot of an index below does not help
+	ticks   int    // since the leader was asked, or another was asked to lead
+	asked   uint64 // the node that was asked to lead last
+	machine *core.Machine
+	at      uint64 // what that has applied
+}
+
+// differ stops all that depends on the machine. A leader hands over to a node that has
+// what is right.
+func (n *Node) differ() {
+	n.healing = &healing{check: n.check.index, right: n.check.right, least: n.check.index, ticks: n.cfg.ElectionTicks}
+	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
+	if n.leading {
+		n.stepDown()
+	}
+}
+
+// tickHeal asks for the machine of another node, and brings it to where this one is.
+func (n *Node) tickHeal() {
+	h := n.healing
+	switch {
+	case h == nil:
+	case n.leading:
+		n.tickHandOver()
+	case h.machine == nil:
+		n.tickWant()
+	default:
+		n.catchUp()
+	}
+}
+
+// tickHandOver asks another node to lead, and after an election timeout yet another: the
+// one that was asked may be lost. Until then this node leads on without serving, since
+// only a node that follows somebody does what it is asked here.
+func (n *Node) tickHandOver() {
+	h := n.healing
+	if h.ticks++; h.ticks < n.cfg.ElectionTicks {
+		return
+	}
+	if to := n.successor(); to != 0 {
+		h.ticks, h.asked = 0, to
+		n.raft.TransferLeader(n.cfg.ID) // ends what was asked of the one before
+		n.raft.TransferLeader(to)
+	}
+}
+
+// successor is the voter that answers, has what is right and the most of the log; one that
+// was asked last only if there is no other. 0: there is none.
+func (n *Node) successor() (to uint64) {
+	h, far := n.healing, uint64(0)
+	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		sum, told := n.check.sums[id]
+		if p.IsLearner || !told || sum != h.right || id == n.cfg.ID || !n.answering(id) {
+			return
+		}
+		if to == 0 || to == h.asked || id != h.asked && p.Match >= far {
+			to, far = id, p.Match
+		}
+	})
+	return to
+}
+
+// tickWant asks the leader for its machine.
+func (n *Node) tickWant() {
+	h := n.healing
+	if n.leader != 0 && !n.answering(n.leader) {
+		// Raft does not tick, and would refuse its vote to others for as long as it believes
+		// in a leader.
+		n.ensure(n.raft.ForgetLeader())
+	}
+	if h.ticks++; h.ticks >= n.cfg.ElectionTicks && n.leader != 0 {
+		h.ticks = 0
+		first, err := n.log.FirstIndex()
+		n.ensure(err)
+		h.least = max(h.least, first-1)
+		n.note(n.leader, noteWant, h.least, 0)
+	}
+}
+
+// healEntries and healBytes bound what a machine that came applies with each tick, so
+// that the node has time for its log.
+const (
+	healEntries = 4096
+	healBytes   = 2 << 20
+)
+
+// catchUp applies to the machine that came what this node has applied.
+func (n *Node) catchUp() {
+	h := n.healing
+	if h.at < n.applied {
+		entries, err := n.log.Entries(h.at+1, min(n.applied, h.at+healEntries)+1, healBytes)
+		if err != nil { // they are not kept any more
+			h.machine = nil
+			return
+		}
+		for _, e := range entries {
+			if err := Replay(h.machine, e); err != nil {
+				n.fail(fmt.Errorf("replica: entry %d cannot be applied: %w", e.GetIndex(), err))
+				return
+			}
+			h.at = e.GetIndex()
+		}
+	}
+	if h.at == n.applied {
+		n.healed()
+	}
+}
+
+// healed goes on with the machine that came. Snapshots of the one before are wrong: they
+// are neither sent nor kept.
+func (n *Node) healed() {
+	k := &n.check
+	n.endCheckView()
+	k.hashed = false
+	if k.index == n.healing.check {
+		k.rule, k.right, k.healed = ruled, n.healing.right, true
+	}
+	n.machine, n.healing = n.healing.machine, nil
+	n.out.Jumped = true
+	n.snap.wrong, n.snap.atLeast = true, max(n.snap.atLeast, n.applied)
+	n.maybeSnapshot()
+}
+
+// sendMachine sends the newest snapshot to a node that needs one of an index at
+// least, or makes one. A leader that does not know whether its own is right finds out
+// first.
+func (n *Node) sendMachine(to, least uint64) {
+	switch k := &n.check; {
+	case !n.serving || n.sending[to]:
+	case !k.sound():
+		if !k.hashed && k.view == nil && n.machine.Version() >= checkVersion && !n.joint() {
+			n.askCheck(nobody)
+		}
+	case n.snap.index < max(least, n.snap.atLeast) || n.snap.wrong:
+		n.snap.wanted = n.applied
+		n.maybeSnapshot()
+	default:
+		n.sending[to] = true
+		n.out.SendSnapshots = append(n.out.SendSnapshots, SendSnapshot{To: to, Index: n.snap.index, Message: encodeNote(noteHeal, n.cfg.ID, to, n.snap.index, 0)})
+	}
+}
+
+// arrivedMachine takes the machine of another node, if this one needs it.
+func (n *Node) arrivedMachine(b []byte, machine *core.Machine) error {
+	index := binary.LittleEndian.Uint64(b[2+8*2:])
+	if h := n.healing; b[1] == noteHeal && h != nil && h.machine == nil && index >= h.least {
+		if err := n.cfg.supported(fmt.Sprintf("the snapshot at %d", index), machine.Version()); err != nil {
+			n.fail(err)
+			return err
+		}
+		h.machine, h.at = machine, index
+	}
+	return nil
+}

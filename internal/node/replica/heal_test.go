@@ -1,0 +1,246 @@
+package replica_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// typeOf is what kind of raft's messages m is.
+func typeOf(m replica.Message) raftpb.MessageType {
+	var r raftpb.Message
+	if m.Data[0] == 0 || proto.Unmarshal(m.Data, &r) != nil {
+		return -1
+	}
+	return r.GetType()
+}
+
+// healing lets time pass until a node heals.
+func (x *trio) healing(id uint64) {
+	x.t.Helper()
+	for range 300 {
+		if x.nodes[id].Status().Healing {
+			return
+		}
+		x.tickAll(1)
+	}
+	x.t.Fatalf("node %d does not heal: %+v", id, x.nodes[id].Status().Checked)
+}
+
+// add counts once more, by a session of its own; the answer is in x.out.
+func (x *trio) add(session byte, value []byte) {
+	x.t.Helper()
+	x.nodes[1].Submit(x.now, replica.Caller(session), core.AppendFrame(nil, &core.Frame{Session: core.SessionID{session}, Attempt: 1, Mark: 1, Commands: []core.Command{
+		open(), count(), {Op: core.OpTxn, Seq: 2, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Value: value}}}}}))
+	x.pump(1)
+}
+
+// The node that a differing leader hands over to may be lost in that moment, or not take
+// over: until another has, the leader serves nobody.
+func TestCheck_SuccessorIsLost(t *testing.T) {
+	for what, lost := range map[string]func(x *trio, to uint64, asked int) bool{
+		"lost":            func(x *trio, to uint64, _ int) bool { x.gone = 3; return to == 3 },
+		"deaf to it":      func(_ *trio, to uint64, _ int) bool { return to == 3 },
+		"deaf for a time": func(_ *trio, _ uint64, asked int) bool { return asked <= 3 },
+	} {
+		x, asked := checking(t), 0
+		x.damage(1, 4)
+		x.drop = func(m replica.Message) bool {
+			if typeOf(m) == raftpb.MsgTimeoutNow {
+				asked++
+				return lost(x, m.To, asked)
+			}
+			return false
+		}
+		x.healing(1)
+		x.tickAll(1)
+		if asked == 0 {
+			t.Fatalf("%s: nobody was asked to lead", what)
+		}
+		x.servesNobody(what)
+		x.tickAll(100)
+		leader := x.nodes[1].Status().Leader
+		if one := x.nodes[1].Status(); leader < 2 || !x.nodes[leader].Status().Serving || one.Healing {
+			t.Errorf("%s: asked %d times, node 1 follows %d and heals: %v", what, asked, leader, one.Healing)
+		}
+	}
+}
+
+// servesNobody: node 1 leads, and neither takes commands nor lets anybody read.
+func (x *trio) servesNobody(what string) {
+	x.t.Helper()
+	if st := x.nodes[1].Status(); st.Serving || !st.Leading {
+		x.t.Fatalf("%s: before anybody has taken over it leads: %v, serves: %v", what, st.Leading, st.Serving)
+	}
+	x.out[1] = replica.Output{}
+	x.add(5, nil)
+	x.nodes[1].Read(x.now, 6)
+	answers := x.answersOf(x.nodes[1])
+	if len(answers) != 2 || answers[0].Outcome != replica.NotDone || answers[1].Outcome != replica.NotDone || len(x.out[1].Reads) != 0 {
+		x.t.Errorf("%s: a node that differs answers %+v, and lets %v read", what, answers, x.out[1].Reads)
+	}
+}
+
+// Without a majority nothing is granted, also if the leader was about to hand over when
+// that came out.
+func TestCheck_FreezeIsProposedAgain(t *testing.T) {
+	x := checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.drop = func(m replica.Message) bool { return typeOf(m) == raftpb.MsgTimeoutNow }
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	for range 5 {
+		x.nodes[1].Transfer(x.now, 3)
+		x.tickAll(1)
+	}
+	if st := x.nodes[1].Status(); st.Frozen || st.Checked.Nodes[1] != replica.CheckNoRule {
+		t.Fatalf("while it hands over it is frozen: %v, and says %+v", st.Frozen, st.Checked)
+	}
+	x.tickAll(30)
+	if st := x.nodes[1].Status(); !st.Frozen || !st.Serving {
+		t.Errorf("afterwards it is frozen: %v, serves: %v", st.Frozen, st.Serving)
+	}
+}
+
+// An operator ends a freeze by naming the node that has what is right: the others take it
+// over, whether or not it leads, and the next check finds them equal.
+func TestCheck_UnfreezeNamesANode(t *testing.T) {
+	for _, ruler := range []uint64{0, 1, 2} {
+		x := checking(t)
+		x.damage(2, 5)
+		x.damage(3, 6)
+		x.until(replica.CheckNoRule)
+		right := x.numbers()[max(ruler, 1)-1]
+		x.replied = nil
+		x.nodes[1].Unfreeze(x.now, 11, ruler)
+		x.settle()
+		if len(x.replied) != 1 || x.replied[0].Outcome != replica.Done {
+			t.Fatalf("naming node %d is answered %+v", ruler, x.replied)
+		}
+		if !x.nodes[1].Status().Frozen {
+			t.Fatal("grants go on before it is known what is right")
+		}
+		x.tickAll(100)
+		if got := x.numbers(); !slices.Equal(got, []uint64{right, right, right}) {
+			t.Errorf("node %d has %d, and in the end all have %v", ruler, right, got)
+		}
+		x.until(replica.CheckAgrees)
+		for id, n := range x.nodes {
+			if st := n.Status(); st.Frozen || st.Healing {
+				t.Errorf("after node %d was named node %d is frozen: %v, heals: %v", ruler, id, st.Frozen, st.Healing)
+			}
+		}
+	}
+}
+
+// What would undo grants, or never end, is refused: in a group that is not frozen, for a
+// node that does not vote, or does not answer.
+func TestCheck_UnfreezeRefuses(t *testing.T) {
+	x := checking(t)
+	refused := func(ruler uint64, code core.Code, text string) {
+		t.Helper()
+		x.replied = nil
+		x.nodes[1].Unfreeze(x.now, 11, ruler)
+		x.settle()
+		if len(x.replied) != 1 || x.replied[0].Code != code || !strings.Contains(x.replied[0].Text, text) {
+			t.Errorf("naming node %d is answered %+v, want %q", ruler, x.replied, text)
+		}
+	}
+	refused(2, core.CodeConflict, "not frozen")
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	refused(9, core.CodeInvalid, "does not vote")
+	x.gone = 3
+	x.tickAll(12)
+	refused(3, core.CodeConflict, "has not answered")
+	if !x.nodes[1].Status().Frozen {
+		t.Error("a refusal has ended the freeze")
+	}
+}
+
+// Of two orders to unfreeze the second does not undo what was granted after the first.
+func TestCheck_UnfreezeTwice(t *testing.T) {
+	x := checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	right := x.numbers()[0]
+	x.nodes[1].Unfreeze(x.now, 11, 1)
+	x.settle()
+	x.now += tick
+	x.nodes[1].Tick(x.now)
+	if st := x.nodes[1].Status(); st.Flying != 1 || !st.Frozen {
+		t.Fatalf("the freeze is not about to end: %+v", st)
+	}
+	x.nodes[1].Unfreeze(x.now, 12, 2)
+	x.tickAll(150)
+	if got := x.numbers(); x.nodes[1].Status().Frozen || !slices.Equal(got, []uint64{right, right, right}) {
+		t.Errorf("it is frozen: %v, with %v, want all %d", x.nodes[1].Status().Frozen, got, right)
+	}
+}
+
+// A leader that was never told what came of a check hears it from the node that heals,
+// and gives it its machine.
+func TestCheck_RulingReachesTheNextLeader(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	x.park = true
+	x.drop = func(m replica.Message) bool { return m.To == 2 && replica.IsRuling(m.Data) && x.gone == 0 }
+	x.healing(3)
+	x.tickAll(3)
+	if word := x.nodes[2].Status().Checked.Nodes[2]; word != replica.CheckSilent {
+		t.Fatalf("node 2 knows %q", word)
+	}
+	x.gone, x.park = 1, false
+	x.tickAll(200)
+	two, three := x.nodes[2].Status(), x.nodes[3].Status()
+	if !two.Serving || two.Checked.Nodes[2] != replica.CheckAgrees || three.Healing || len(x.sent) != 1 {
+		t.Errorf("node 2 serves: %v, and knows %v; node 3 heals: %v", two.Serving, two.Checked.Nodes, three.Healing)
+	}
+}
+
+// A node that gets the machine of another applies what has come since, a little with each
+// tick, and replaces the snapshots of before.
+func TestCheck_HealedMachineIsUpToDate(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	x.park = true
+	x.healing(3)
+	x.tickAll(10)
+	for i := range byte(170) {
+		x.add(20+i, make([]byte, 60<<10))
+	}
+	x.park = false
+	for len(x.parked) > 0 {
+		s := x.parked[0]
+		x.parked = x.parked[1:]
+		x.carry(1, s)
+		x.nodes[1].SnapshotSent(x.now, s.To, true)
+	}
+	ticks := 0
+	for ; x.nodes[3].Status().Healing && ticks < 100; ticks++ {
+		x.add(byte(200+ticks), nil)
+		x.tickAll(1)
+	}
+	if got := x.numbers(); got[0] != got[2] || got[0] <= 170 {
+		t.Errorf("the counters are %v", got)
+	}
+	if ticks < 4 || ticks > 20 {
+		t.Errorf("10 MB of log took %d ticks", ticks)
+	}
+	x.tickAll(5)
+	if !x.only[3] || x.nodes[3].Status().SnapshotIndex < x.sent[0].Index {
+		t.Errorf("it made a snapshot in the place of all others: %v, at %d", x.only[3], x.nodes[3].Status().SnapshotIndex)
+	}
+	if one, three := x.nodes[1].Status(), x.nodes[3].Status(); one.Hash != three.Hash {
+		t.Errorf("the hashes are %x and %x", one.Hash, three.Hash)
+	}
+}
