@@ -45,6 +45,7 @@ var rooms = map[string]room{
 	"drivertest":                          {own: ". driver limit"},
 	"edge":                                {own: "crdt limit"},
 	"edge/edgetest":                       {},
+	"edge/natslink":                       {own: "crdt driver edge internal/natsconn internal/trust", foreign: "github.com/klauspost/compress github.com/nats-io/nats.go"},
 	"examples/tour":                       {own: ". fence filehold", inside: true},
 	"examples/toyhold":                    {own: "driver driver/onstore"},
 	"fence":                               {own: "driver"},
@@ -76,6 +77,7 @@ var rooms = map[string]room{
 	"internal/middleware":                 {own: "limit", inside: true},
 	"internal/mutate":                     {inside: true},
 	"internal/nap":                        {foreign: "golang.org/x/sys", inside: true},
+	"internal/natsconn":                   {own: "driver", foreign: "github.com/nats-io/nats.go", inside: true},
 	"internal/node/admission":             {own: "internal/core", pure: true},
 	"internal/node/api":                   {own: "driver internal/host internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/node/relay server", foreign: "github.com/prometheus/client_golang google.golang.org/grpc", inside: true},
 	"internal/node/dialect/rest":          {own: "driver internal/core internal/node/admission internal/node/gateway internal/node/relay internal/wire proto/holdfast/v1", foreign: "google.golang.org/protobuf", inside: true},
@@ -104,7 +106,7 @@ var rooms = map[string]room{
 	"limit/limithttp":                     {own: "internal/middleware limit"},
 	"limit/limitlocal":                    {own: "limit"},
 	"memhold":                             {own: ". driver internal/client internal/core internal/session internal/watch"},
-	"natshold":                            {own: "driver driver/onstore", foreign: "github.com/nats-io/nats.go"},
+	"natshold":                            {own: "driver driver/onstore internal/natsconn internal/trust", foreign: "github.com/nats-io/nats.go"},
 	"pghold":                              {own: ". driver internal/limits internal/nap limit", foreign: "github.com/jackc/pgx/v5"},
 	"pipeline":                            {own: "guard", pure: true},
 	"proto/holdfast/v1":                   {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
@@ -325,7 +327,7 @@ func hasExample(f *ast.File) bool {
 
 // patient lists where tests may sleep between two looks at something outside
 // their process (the kernel too), which sends no event.
-var patient = set("filehold internal/nap internal/services memhold natshold pghold redishold server")
+var patient = set("edge/natslink filehold internal/nap internal/services memhold natshold pghold redishold server")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {

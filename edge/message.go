@@ -10,15 +10,16 @@ import (
 	"github.com/holdfast-io/holdfast/limit"
 )
 
-// A message is: magic, version, flags, sender, run, number, sections, checksum. A
+// A message is: magic, version, flags, sender, run, number, time, sections, checksum. A
 // section is a counter or a window of a key; a window names its limiter only if the
 // section before has another. Actors are given once and then by number; 0 is the
 // sender.
 const (
 	magic   = "hfe"
-	version = 1
+	version = 2
 
-	flagAsk = 1
+	flagAsk  = 1
+	flagKept = 2
 
 	sectionCounter = 1
 	sectionLimiter = 2
@@ -36,6 +37,8 @@ type message struct {
 	sender  crdt.Actor
 	run     uint64
 	seq     uint64
+	kept    bool  // it may have come long after it was sent
+	sent    int64 // by the sender's clock, in milliseconds since 1970
 	counts  []count
 	windows []window
 }
@@ -64,6 +67,9 @@ type batch struct {
 	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
 	limiter *Limiter
 	ready   []packet
+	keep    bool                                 // packets are parts of the state that a Keeper keeps
+	parts   int                                  // of the state so far
+	tells   func(unique.Handle[crdt.Actor]) bool // of which actors the state is; nil: all
 }
 
 // packet is a message, and what is marked again if it cannot be sent.
@@ -90,9 +96,13 @@ func (b *batch) begin() {
 	if b.ask {
 		flags = flagAsk
 	}
+	if b.keep {
+		flags |= flagKept
+	}
 	buf := append([]byte(magic), version, flags)
 	buf = binary.LittleEndian.AppendUint64(appendActor(buf, n.me), n.run)
-	b.open = packet{buf: binary.AppendUvarint(buf, n.seq), ask: b.ask}
+	buf = binary.AppendVarint(binary.AppendUvarint(buf, n.seq), n.config.Now().UnixMilli())
+	b.open = packet{buf: buf, ask: b.ask}
 	b.ask, b.limiter = false, nil
 	b.actors = map[unique.Handle[crdt.Actor]]uint64{n.self: 0}
 }
@@ -105,8 +115,34 @@ func (b *batch) addDelta(c *Counter) {
 	b.addCounter(c, c.delta())
 }
 
-// addState adds all that is known of a counter.
-func (b *batch) addState(c *Counter) { b.addCounter(c, c.state()) }
+// beginState has all that follows be a state.
+func (b *batch) beginState() {
+	n := b.node
+	if n.keeper == nil {
+		return
+	}
+	b.cut()
+	b.send()
+	b.keep, b.tells = true, n.peers.tells(n.me, n.config.Now(), absence*n.config.State)
+}
+
+// addState adds what is known of a counter, if a Keeper needs to know it of this node.
+func (b *batch) addState(c *Counter) {
+	s := c.state()
+	if b.tells == nil {
+		b.addCounter(c, s)
+		return
+	}
+	var told crdt.GCounter
+	for _, a := range s.Actors() {
+		if b.tells(unique.Make(a)) {
+			told.Add(a, s.Of(a))
+		}
+	}
+	if len(told.Actors()) > 0 {
+		b.addCounter(c, told)
+	}
+}
 
 func (b *batch) addCounter(c *Counter, g crdt.GCounter) {
 	b.begin()
@@ -119,6 +155,10 @@ func (b *batch) addCounter(c *Counter, g crdt.GCounter) {
 // addWindow adds what is known of a key, of this node or of all; the entry's shard
 // is locked.
 func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
+	slots := b.slots(e, all)
+	if all && b.tells != nil && len(slots) == 0 && e.own == (pair{}) && e.debt == 0 {
+		return
+	}
 	b.begin()
 	if b.limiter != l {
 		b.limiter = l
@@ -128,9 +168,7 @@ func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
 	b.open.buf = appendText(append(b.open.buf, sectionWindow), e.key)
 	b.open.buf = binary.AppendVarint(b.open.buf, e.epoch)
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(e.debt))
-	slots := e.slots
 	if !all {
-		slots = nil
 		b.open.entries = append(b.open.entries, sent{l, e.key})
 	}
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(len(slots)+1))
@@ -139,6 +177,23 @@ func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
 		b.addSlot(s)
 	}
 	b.cutIfLarge()
+}
+
+// slots are those of others that are told with the entry.
+func (b *batch) slots(e *entry, all bool) []slot {
+	switch {
+	case !all:
+		return nil
+	case b.tells == nil:
+		return e.slots
+	}
+	var told []slot
+	for _, s := range e.slots {
+		if b.tells(s.actor) {
+			told = append(told, s)
+		}
+	}
+	return told
 }
 
 func (b *batch) addSlot(s slot) {
@@ -179,11 +234,19 @@ func (b *batch) send() {
 			break
 		}
 		b.node.tally.sent.Add(1)
-		if b.node.config.Link.Send(b.ready[i].buf) != nil {
+		if b.give(b.ready[i].buf) != nil {
 			b.node.failed(&b.ready[i])
 		}
 	}
 	b.ready = b.ready[:0]
+}
+
+func (b *batch) give(message []byte) error {
+	if !b.keep {
+		return b.node.config.Link.Send(message)
+	}
+	b.parts++
+	return b.node.keeper.Keep(b.node.me, b.parts-1, message)
 }
 
 func (n *Node) failed(p *packet) {
@@ -223,8 +286,8 @@ func parse(b []byte) (m message, err error) {
 		return m, errMessage
 	}
 	r := &reader{b: b[len(magic)+2 : len(b)-4]}
-	m.ask = b[len(magic)+1]&flagAsk != 0
-	m.sender, m.run, m.seq = r.actor(), r.fixed(), r.number()
+	m.ask, m.kept = b[len(magic)+1]&flagAsk != 0, b[len(magic)+1]&flagKept != 0
+	m.sender, m.run, m.seq, m.sent = r.actor(), r.fixed(), r.number(), r.signed()
 	r.actors = append(r.actors, unique.Make(m.sender))
 	for len(r.b) > 0 && !r.bad {
 		r.section(&m)

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unique"
 
+	"github.com/holdfast-io/holdfast/crdt"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -147,4 +149,24 @@ func FuzzReceive(f *testing.F) {
 			t.Fatal("a message that came again changed something")
 		}
 	})
+}
+
+// TestKeptIsOld: a message that a Keeper kept tells when its sender was there, not that
+// it is.
+func TestKeptIsOld(t *testing.T) {
+	now := time.UnixMilli(1_000_000_000)
+	p := peers{known: map[crdt.Actor]*peer{}}
+	gone, other, me := crdt.Actor{Node: "gone", Incarnation: 1}, crdt.Actor{Node: "other", Incarnation: 1}, crdt.Actor{Node: "me", Incarnation: 1}
+	p.note(me, &message{sender: gone, seq: 1, kept: true, sent: now.Add(-time.Minute).UnixMilli()}, now)
+	p.note(me, &message{sender: other, seq: 1, sent: now.Add(-time.Second).UnixMilli()}, now)
+	if list := p.list(now); list[0].Heard != now.Add(-time.Minute) || list[0].Lag != 0 || list[1].Heard != now || list[1].Lag != time.Second {
+		t.Fatalf("%+v", list)
+	}
+	tells := p.tells(me, now, 30*time.Second)
+	if !tells(unique.Make(me)) || !tells(unique.Make(gone)) || tells(unique.Make(other)) {
+		t.Error("the first node does not tell of those that are gone, and only of them")
+	}
+	if tells := p.tells(crdt.Actor{Node: "z"}, now, 30*time.Second); tells(unique.Make(gone)) {
+		t.Error("a node that is not the first tells of those that are gone")
+	}
 }

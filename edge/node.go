@@ -35,6 +35,19 @@ type Link interface {
 	Send(message []byte) error
 }
 
+// Keeper is a Link that keeps the last state of each node for those that come later.
+// A node gives it its own counts instead of all that it knows; the first node of those
+// that run, in the order of actors, also tells what those counted that are gone.
+type Keeper interface {
+	Link
+	// Keep gives a message to all other nodes as Send does, and keeps it until the
+	// actor's next one of the same part.
+	Keep(actor crdt.Actor, part int, message []byte) error
+	// Missed has ask called whenever messages may have been lost on their way here,
+	// as after a connection that was cut.
+	Missed(ask func())
+}
+
 // Config is what a node needs.
 type Config struct {
 	// Actor names the node among all that are linked: a pod's uid, a host name.
@@ -80,6 +93,7 @@ type Node struct {
 	dirtyMu sync.Mutex
 	dirty   []*Counter
 
+	keeper   Keeper // the link, if it is one
 	peers    peers
 	ask      atomic.Bool // the next message asks the others for their state
 	stateDue atomic.Bool // somebody has asked for ours
@@ -102,6 +116,10 @@ func Open(c Config) (*Node, error) {
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.ask.Store(true)
+	if k, ok := c.Link.(Keeper); ok {
+		n.keeper = k
+		k.Missed(func() { n.ask.Store(true) })
+	}
 	if c.Link != nil {
 		end, err := c.Link.Listen(n.receive)
 		if err != nil {
@@ -177,7 +195,7 @@ func (n *Node) loop() {
 	for ticks := n.phase(every); ; ticks++ {
 		select {
 		case <-n.quit:
-			n.flush(false)
+			n.flush(n.keeper != nil)
 			return
 		case <-tick.C:
 			n.flush(n.stateDue.Swap(false) || ticks%every == 0)
@@ -201,16 +219,17 @@ func (n *Node) flush(state bool) {
 	for _, l := range limited {
 		l.addDirty(b)
 	}
+	if b.ask {
+		b.begin()
+	}
 	if state {
+		b.beginState()
 		for _, c := range counted {
 			b.addState(c)
 		}
 		for _, l := range limited {
 			l.addState(b)
 		}
-	}
-	if b.ask {
-		b.begin()
 	}
 	b.cut()
 	b.send()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
 )
@@ -48,8 +49,11 @@ func (n *Node) Stats() Stats {
 // Peer is another node.
 type Peer struct {
 	Actor crdt.Actor
-	// Heard is when its last message came.
+	// Heard is when its last message came, or when it was sent if a [Keeper] kept it.
 	Heard time.Time
+	// Lag is how long its last message was on its way, with what the two clocks
+	// differ by; messages that a Keeper kept do not count.
+	Lag time.Duration
 }
 
 // Peers are the nodes heard in the last hour, in order.
@@ -58,6 +62,8 @@ func (n *Node) Peers() []Peer { return n.peers.list(n.config.Now()) }
 const (
 	// maxPeers bounds what is remembered of senders.
 	maxPeers = 10_000
+	// absence is after how many states without a word a node is taken to be gone.
+	absence = 3
 	// peerTime is how long a sender is remembered.
 	peerTime = time.Hour
 )
@@ -73,6 +79,7 @@ type peer struct {
 	last     uint64 // the greatest number of a message
 	seen     uint64 // bit i: the message last-i has come
 	heard    time.Time
+	lag      time.Duration
 	conflict bool
 }
 
@@ -89,12 +96,21 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, confli
 		s = &peer{run: m.run}
 		p.known[m.sender] = s
 	}
-	s.heard = now
+	s.hear(m, now)
 	successor := m.sender.Node == me.Node && m.sender.Incarnation >= me.Incarnation
 	if (successor || s.run != m.run) && !s.conflict {
 		s.conflict, conflict = true, true
 	}
 	return s.run == m.run && s.repeated(m.seq), conflict
+}
+
+func (s *peer) hear(m *message, now time.Time) {
+	sent := time.UnixMilli(m.sent)
+	if !m.kept {
+		s.heard, s.lag = now, now.Sub(sent)
+	} else if sent.After(s.heard) && !sent.After(now) {
+		s.heard = sent
+	}
 }
 
 // forget makes room once there is none.
@@ -123,12 +139,28 @@ func (s *peer) repeated(seq uint64) bool {
 	return was
 }
 
+// tells says of which actors this node tells a Keeper: of itself and, if it is the
+// first of all that were heard in that time, of those that were not.
+func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) func(unique.Handle[crdt.Actor]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	self, first := unique.Make(me), true
+	present := map[unique.Handle[crdt.Actor]]bool{}
+	for a, s := range p.known {
+		if now.Sub(s.heard) <= within {
+			present[unique.Make(a)] = true
+			first = first && me.Compare(a) <= 0
+		}
+	}
+	return func(a unique.Handle[crdt.Actor]) bool { return a == self || first && !present[a] }
+}
+
 func (p *peers) list(now time.Time) (list []Peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for a, s := range p.known {
 		if now.Sub(s.heard) <= peerTime {
-			list = append(list, Peer{a, s.heard})
+			list = append(list, Peer{a, s.heard, s.lag})
 		}
 	}
 	slices.SortFunc(list, func(a, b Peer) int { return a.Actor.Compare(b.Actor) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,19 @@ func TestFurtherAddress(t *testing.T) {
 	server := services.SharedNATS(t)
 	s := open(t, "nats://127.0.0.1:1/further?addr="+server.Addr())
 	check(t, s.Ping(t.Context()))
+}
+
+// A URL names the authority that is believed and what the client shows.
+func TestTLS(t *testing.T) {
+	dir, ours := t.TempDir(), services.NewAuthority(t, "ours")
+	ca, cert, key := ours.WriteRoots(t, dir), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	services.WritePair(t, ours.Issue(t, "127.0.0.1"), cert, key)
+	server := services.NATS(t, services.Setting("tls", fmt.Sprintf("{cert_file: %q, key_file: %q, ca_file: %q, verify: true}", cert, key, ca)))
+	files := "?holdfast_tls_ca=" + ca + "&holdfast_tls_cert=" + cert + "&holdfast_tls_key=" + key
+	check(t, open(t, server.URL()+"/b"+files).Ping(t.Context()))
+	refuses(t, server.URL()+"/b", holdfast.ErrUnavailable, "certificate")
+	refuses(t, server.URL()+"/b?holdfast_tls_ca="+key, fs.ErrInvalid, "no certificate in PEM")
+	refuses(t, services.SharedNATS(t).URL()+"/b"+files, holdfast.ErrUnavailable, "secure")
 }
 
 func TestWithoutJetStream(t *testing.T) {

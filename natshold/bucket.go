@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 )
 
 // madeBy is a property of a bucket that Open made: it has had a mark from the
@@ -19,18 +20,18 @@ import (
 const madeBy = "holdfast"
 
 // openStore finds the bucket, or makes it, and marks it.
-func openStore(ctx context.Context, l *natsConn, o Options) (*store, error) {
-	js, err := l.nc.JetStream()
+func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error) {
+	js, err := l.JetStream()
 	if err != nil {
 		return nil, err
 	}
-	s := &store{natsConn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
+	s := &store{conn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)
 	}
 	if err != nil {
-		return nil, unopened(ctx, err)
+		return nil, natsconn.Unopened(ctx, err)
 	}
 	if wrong := unfit(&info.Config, s.prefix); wrong != "" {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the bucket %q %s: use another", o.Bucket, wrong)
@@ -41,19 +42,6 @@ func openStore(ctx context.Context, l *natsConn, o Options) (*store, error) {
 		return nil, err
 	}
 	return s, s.adopt(ctx, info)
-}
-
-// unopened tells what is wrong with a server that does not know of buckets.
-func unopened(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return &driver.Error{Op: "open", Kind: ctx.Err(), Outcome: driver.NotDone, Err: err}
-	case errors.Is(err, nats.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return driver.Errorf("open", "", driver.ErrUnavailable, "JetStream is not enabled on the server (see its option -js): %w", err)
-	case errors.Is(err, nats.ErrJetStreamNotEnabledForAccount):
-		return driver.Errorf("open", "", driver.ErrUnavailable, "JetStream is not enabled for the user's account: %w", err)
-	}
-	return err
 }
 
 // find asks for the bucket.
@@ -90,7 +78,7 @@ func (s *store) make(ctx context.Context, o Options) (info *nats.StreamInfo, err
 		return s.find(ctx)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, driver.Errorf("open", "", fs.ErrPermission, "there is no bucket %q, and no right to make it: %w", o.Bucket, err)
-	case refusesReplicas(err):
+	case natsconn.RefusesReplicas(err):
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%d replicas are more than the cluster has servers: %w", o.Replicas, err)
 	}
 	return info, err
@@ -137,7 +125,7 @@ func (s *store) requestFor(ctx context.Context, subject string, body, reply any)
 		return err
 	}
 	return s.ask(ctx, subject, func(ctx context.Context) error {
-		m, err := s.nc.RequestWithContext(ctx, subject, text)
+		m, err := s.conn.RequestWithContext(ctx, subject, text)
 		if err != nil {
 			return err
 		}
@@ -153,8 +141,6 @@ func (s *store) requestFor(ctx context.Context, subject string, body, reply any)
 		return json.Unmarshal(m.Data, reply)
 	})
 }
-
-func refusesReplicas(err error) bool { return hasCode(err, codeReplicasMissing) }
 
 // suit notes what a bucket's set-up means for this client. Any server that has the
 // bucket may be asked for a key if there is only one. Of several, one that lags

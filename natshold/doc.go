@@ -7,9 +7,11 @@
 // A user name without a password is a token. Without a path the bucket is
 // holdfast. Parameters of the URL are addr (a further server of the cluster; may
 // be repeated), create=false, replicas, history and storage=memory: the fields of
-// [Options]. [New] takes a connection that the program has already, with TLS,
-// credentials files or whatever else it was made with. It needs a server from 2.9
-// on, and one from 2.10 on to make a bucket.
+// [Options]. TLS is used if the server asks for it; holdfast_tls_ca,
+// holdfast_tls_cert and holdfast_tls_key name PEM files for it. [New] takes a
+// connection that the program has already, with credentials files or whatever else
+// it was made with. It needs a server from 2.9 on, and one from 2.10 on to make a
+// bucket.
 //
 // # How it works
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 )
 
 const (
@@ -49,10 +50,10 @@ type change struct {
 
 // feed begins one over the keys that match a pattern.
 func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
-	if err := s.connected(ctx); err != nil {
+	if err := s.conn.Connected(ctx); err != nil {
 		return nil, err
 	}
-	sub, err := s.nc.SubscribeSync(s.nc.NewInbox())
+	sub, err := s.conn.SubscribeSync(s.conn.NewInbox())
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 // forgets by itself.
 func (f *feed) close() {
 	_ = f.sub.Unsubscribe()
-	_ = f.s.nc.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.nc.NewInbox(), nil)
+	_ = f.s.conn.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.conn.NewInbox(), nil)
 }
 
 // next is the next change; with idle, nil when the server has nothing to send.
@@ -212,11 +213,11 @@ func (w *watch) follow(ctx context.Context) error {
 // lost reports whether the feed can be resumed after a pause: what it ended with
 // is neither the caller's wish nor the server's last word.
 func (w *watch) lost(ctx context.Context, err error) bool {
-	if _, word := err.(*driver.Error); err == nil || word || err == errEnough || w.s.nc.IsClosed() {
+	if _, word := err.(*driver.Error); err == nil || word || err == errEnough || w.s.conn.IsClosed() {
 		return false
 	}
 	select {
-	case <-time.After(comeBack + rand.N(comeBack)):
+	case <-time.After(natsconn.ComeBack + rand.N(natsconn.ComeBack)):
 		return true
 	case <-ctx.Done():
 		return false

@@ -15,6 +15,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/driver/onstore"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
+	"github.com/holdfast-io/holdfast/internal/trust"
 )
 
 // Options are the settings of a backend. The zero value has the defaults. They
@@ -91,7 +93,7 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (driver.Driver, error) 
 	if err != nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
 	}
-	l := &natsConn{nc: nc}
+	l := natsconn.Of(nc)
 	where := orElse(nc.Opts.Url, strings.Join(nc.Opts.Servers, ","))
 	return newDriver(ctx, l, opts, where, func() error { return nil })
 }
@@ -108,20 +110,24 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 }
 
 func openWith(ctx context.Context, u *url.URL, opts Options, addrs []string) (driver.Driver, error) {
-	l, err := dial(ctx, u.User, addrs)
+	tlsConfig, err := trust.Asked(u.Query())
 	if err != nil {
-		return nil, named(err, driver.Redacted(u))
+		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
-	d, err := newDriver(ctx, l, opts, u.Host, func() error { l.nc.Close(); return nil })
+	l, err := natsconn.Dial(ctx, natsconn.Settings{User: u.User, Addrs: addrs, TLS: tlsConfig})
 	if err != nil {
-		l.nc.Close()
-		return nil, named(err, driver.Redacted(u))
+		return nil, natsconn.Named(err, driver.Redacted(u))
+	}
+	d, err := newDriver(ctx, l, opts, u.Host, func() error { l.Close(); return nil })
+	if err != nil {
+		l.Close()
+		return nil, natsconn.Named(err, driver.Redacted(u))
 	}
 	return d, nil
 }
 
 // newDriver finds the bucket and puts a driver on it.
-func newDriver(ctx context.Context, l *natsConn, o Options, where string, end func() error) (driver.Driver, error) {
+func newDriver(ctx context.Context, l *natsconn.Conn, o Options, where string, end func() error) (driver.Driver, error) {
 	s, err := openStore(ctx, l, o)
 	if err != nil {
 		return nil, err
@@ -129,7 +135,7 @@ func newDriver(ctx context.Context, l *natsConn, o Options, where string, end fu
 	return onstore.New(s, onstore.Options{
 		Info:    driver.Info{Scheme: "nats", Features: map[driver.Feature]bool{driver.FeatureManyMachines: true}},
 		Place:   "nats " + where + "/" + o.Bucket,
-		Timeout: patience,
+		Timeout: natsconn.Patience,
 		Close:   end,
 	}), nil
 }
@@ -142,9 +148,14 @@ func fromURL(u *url.URL) (opts Options, addrs []string, err error) {
 	opts.Bucket = strings.TrimPrefix(u.Path, "/")
 	addrs = []string{u.Host}
 	for name, values := range u.Query() {
-		if name == "addr" {
+		switch {
+		case name == "addr":
 			addrs = append(addrs, values...)
-		} else if err := opts.set(name, u.Query().Get(name)); err != nil {
+			continue
+		case trust.Is(name):
+			continue
+		}
+		if err := opts.set(name, u.Query().Get(name)); err != nil {
 			return opts, nil, err
 		}
 	}
@@ -168,7 +179,7 @@ func (o *Options) set(param, value string) (err error) {
 			err = errors.New("it is file or memory")
 		}
 	default:
-		return fmt.Errorf("no parameter %q; there are addr, create, replicas, history and storage", param)
+		return fmt.Errorf("no parameter %q; there are addr, create, replicas, history, storage, holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", param)
 	}
 	if err != nil {
 		return fmt.Errorf("%s=%q: %v", param, value, orElse(errors.Unwrap(err), err))

@@ -13,11 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 )
 
 // store is a bucket as a [driver.Store].
 type store struct {
-	*natsConn
+	conn    *natsconn.Conn
 	js      nats.JetStreamContext
 	bucket  string
 	stream  string
@@ -47,6 +48,11 @@ const operation = "KV-Operation"
 // ended reports whether a message says that its key does not exist.
 func ended(h nats.Header) bool {
 	return h.Get(operation) == "DEL" || h.Get(operation) == "PURGE" || h.Get("Nats-Marker-Reason") != ""
+}
+
+// ask is [natsconn.Conn.Ask], and says what an error means for a bucket.
+func (s *store) ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+	return answer(s.conn.Ask(ctx, subject, f))
 }
 
 // Get reads a key.

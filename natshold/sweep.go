@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 )
 
 var _ driver.Sweeper = (*store)(nil)
@@ -61,7 +62,7 @@ func (s *store) forget(ctx context.Context, subject string, last uint64) error {
 // deleteMessage removes a message, which another client may have done meanwhile.
 func (s *store) deleteMessage(ctx context.Context, seq uint64) error {
 	err := s.request(ctx, "$JS.API.STREAM.MSG.DELETE."+s.stream, map[string]any{"seq": seq, "no_erase": true})
-	if hasCode(err, codeNotDeleted) || hasCode(err, codeNoSequence) {
+	if natsconn.HasCode(err, codeNotDeleted) || natsconn.HasCode(err, codeNoSequence) {
 		return nil
 	}
 	return err
@@ -75,7 +76,7 @@ func (s *store) first(ctx context.Context, subject string) (uint64, error) {
 		} `json:"message"`
 	}
 	err := s.requestFor(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, map[string]any{"seq": 1, "next_by_subj": subject}, &reply)
-	if hasCode(err, codeNoMessage) {
+	if natsconn.HasCode(err, codeNoMessage) {
 		return 0, nil
 	}
 	return reply.Message.Seq, err

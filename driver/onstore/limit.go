@@ -56,9 +56,12 @@ func usageKey(name, key string) string { return usagePrefix + name + "\x00" + ke
 func (d *onStore) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
 		rate, err := d.rateOf(ctx, r)
-		if err != nil || r.Op == driver.LimitSetRate {
-			reply.Rate = rate.Rate
+		if err != nil {
 			return err
+		}
+		if r.Op == driver.LimitSetRate {
+			reply.Rate = rate.Rate
+			return nil
 		}
 		reply, err = d.use(ctx, r, rate)
 		if err == nil && r.Op == driver.LimitReset {

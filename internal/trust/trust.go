@@ -40,6 +40,17 @@ func Read(cfg *tls.Config, params url.Values) error {
 	return load(cfg, ca, cert, key)
 }
 
+// Asked is Read for a URL that asks for TLS by naming a file; nil: it does not.
+func Asked(params url.Values) (*tls.Config, error) {
+	for name := range params {
+		if Is(name) {
+			cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+			return cfg, Read(cfg, params)
+		}
+	}
+	return nil, nil
+}
+
 // load reads the files; "" is none.
 func load(cfg *tls.Config, ca, cert, key string) error {
 	if ca != "" {

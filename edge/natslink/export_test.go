@@ -1,0 +1,23 @@
+package natslink
+
+import "github.com/nats-io/nats.go"
+
+// Flush waits until the server has what was sent.
+func (l *Link) Flush() error { return l.conn.Flush() }
+
+// Packed is how a large message travels.
+func Packed(message []byte) []byte { return pack("s", message, "").Data }
+
+// Unpack reads a message that claims to be compressed, or not.
+func Unpack(data []byte, compressed bool) ([]byte, error) {
+	m := &nats.Msg{Data: data}
+	if compressed {
+		m.Header = nats.Header{encoding: {"s2"}}
+	}
+	return unpack(m)
+}
+
+// PackAndBack is a message as it arrives.
+func PackAndBack(message []byte, parent string) ([]byte, error) {
+	return unpack(pack("s", message, parent))
+}

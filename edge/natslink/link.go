@@ -1,0 +1,217 @@
+package natslink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
+	"github.com/holdfast-io/holdfast/internal/trust"
+)
+
+// Link is one node's way to the others. It is for one [edge.Node].
+type Link struct {
+	conn *natsconn.Conn
+	js   nats.JetStreamContext
+	opts Options
+	own  bool // the connection is ours to close
+
+	mu     sync.Mutex
+	missed func()
+	err    error
+}
+
+var _ edge.Keeper = (*Link)(nil)
+
+// Open connects to the server of a URL, nats://host:port. A server that cannot be
+// reached is no error: the link works as soon as it can. What the server refuses is:
+// the user, a right, the stream.
+func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "natslink: a URL of NATS is nats://host:port")
+	}
+	opts, addrs, err := fromURL(u, o)
+	tlsConfig, wrong := trust.Asked(u.Query())
+	if err = errors.Join(err, wrong); err != nil {
+		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
+	}
+	l := &Link{opts: opts, own: true, missed: func() {}}
+	l.conn, err = natsconn.Dial(ctx, natsconn.Settings{User: u.User, Addrs: addrs, TLS: tlsConfig, Later: true, Refused: l.report})
+	if err == nil {
+		err = l.begin(ctx)
+	}
+	if err != nil {
+		l.Close()
+		return nil, natsconn.Named(err, driver.Redacted(u))
+	}
+	return l, nil
+}
+
+// New links over the caller's connection, which is never closed. Make it with
+// nats.ReconnectBufSize(-1), so that nothing old is sent after an outage, and with an
+// error handler: only that is told of a right to publish that is missing.
+func New(ctx context.Context, nc *nats.Conn, o *Options) (*Link, error) {
+	opts, err := o.settled()
+	if err == nil && nc == nil {
+		err = errors.New("the connection is nil")
+	}
+	if err != nil {
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "natslink: %v", err)
+	}
+	l := &Link{conn: natsconn.Of(nc), opts: opts, missed: func() {}}
+	if err := l.begin(ctx); err != nil {
+		return nil, natsconn.Named(err, nc.Opts.Url)
+	}
+	return l, nil
+}
+
+// begin looks whether the server lets the link do what it has to, if there is one.
+func (l *Link) begin(ctx context.Context) (err error) {
+	if l.js, err = l.conn.JetStream(); err != nil || !l.conn.IsConnected() {
+		return err
+	}
+	if err := l.ensure(ctx); err != nil {
+		return err
+	}
+	return l.tryRights(ctx)
+}
+
+// tryRights publishes and subscribes: a right that is missing is told before the
+// server's next answer.
+func (l *Link) tryRights(ctx context.Context) error {
+	sub, err := l.conn.SubscribeSync(l.deltas())
+	if err != nil {
+		return err
+	}
+	defer sub.Unsubscribe()
+	if err := l.conn.Publish(l.deltas(), nil); err != nil {
+		return err
+	}
+	return l.conn.Ask(ctx, l.deltas(), func(ctx context.Context) error {
+		if err := l.conn.FlushWithContext(ctx); err != nil {
+			return err
+		}
+		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
+			return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to publish and subscribe to %q: give it, or use another user: %w", l.deltas(), err)
+		}
+		return nil
+	})
+}
+
+// deltas is the subject of what changes.
+func (l *Link) deltas() string { return l.opts.Subject + ".d" }
+
+// Close sends what is on its way and ends the connection that Open made. Close the
+// node first.
+func (l *Link) Close() error {
+	if !l.own || l.conn == nil {
+		return nil
+	}
+	if l.conn.IsConnected() {
+		l.conn.FlushTimeout(natsconn.Patience)
+	}
+	l.conn.Close()
+	return nil
+}
+
+// Err is what is wrong with the link now; nil: nothing.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil && !l.conn.IsConnected() {
+		return l.unsent()
+	}
+	return l.err
+}
+
+func (l *Link) unsent() error {
+	return fmt.Errorf("natslink: not connected to NATS: %w", driver.ErrUnavailable)
+}
+
+// report remembers what is wrong and tells it; nil: nothing is any more.
+func (l *Link) report(err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	if err != nil && l.opts.OnError != nil {
+		l.opts.OnError(err)
+	}
+}
+
+// Send is edge.Link's.
+func (l *Link) Send(message []byte) error { return l.publish(l.deltas(), message) }
+
+// Keep is edge.Keeper's.
+func (l *Link) Keep(a crdt.Actor, part int, message []byte) error {
+	return l.publish(place(l.opts.Subject, a, part), message)
+}
+
+func (l *Link) publish(subject string, message []byte) error {
+	if !l.conn.IsConnected() {
+		return l.unsent()
+	}
+	parent := ""
+	if l.opts.Trace != nil {
+		parent = l.opts.Trace()
+	}
+	return l.conn.PublishMsg(pack(subject, message, parent))
+}
+
+// Missed is edge.Keeper's.
+func (l *Link) Missed(ask func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missed = ask
+}
+
+func (l *Link) tellMissed() {
+	l.mu.Lock()
+	ask := l.missed
+	l.mu.Unlock()
+	ask()
+}
+
+// Listen is edge.Link's.
+func (l *Link) Listen(receive func([]byte)) (stop func(), err error) {
+	take := func(m *nats.Msg) { l.take(m, receive) }
+	sub, err := l.conn.Subscribe(l.deltas(), take)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.follow(ctx, take)
+	}()
+	return func() {
+		cancel()
+		sub.Unsubscribe()
+		<-done
+	}, nil
+}
+
+// take unpacks a message. What cannot be unpacked is handed on as it is: the node
+// counts it as garbage.
+func (l *Link) take(m *nats.Msg, receive func([]byte)) {
+	if len(m.Data) == 0 {
+		return // of tryRights
+	}
+	message, err := unpack(m)
+	if err != nil {
+		message = m.Data
+	}
+	if v := m.Header[traceparent]; l.opts.OnTrace != nil && len(v) == 1 && trace.MatchString(v[0]) {
+		l.opts.OnTrace(v[0])
+	}
+	receive(message)
+}

@@ -1,0 +1,597 @@
+//go:build unix
+
+package natslink_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/edge/natslink"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// childURL has the test binary be a node that counts until it is killed.
+const childURL = "NATSLINK_TEST_CHILD"
+
+// TestMain also checks that nothing is left running when the tests have ended.
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childURL); url != "" {
+		child(url)
+	}
+	goleak.VerifyTestMain(services.Main(m))
+}
+
+// fast is settings under which a test need not wait long.
+var fast = edge.Config{Flush: 20 * time.Millisecond, State: time.Second}
+
+// link opens one with subjects and a stream of the test's own.
+func link(t testing.TB, url string, o *natslink.Options) *natslink.Link {
+	t.Helper()
+	if o == nil {
+		o = &natslink.Options{}
+	}
+	name := strings.NewReplacer("/", "_", " ", "_", "#", "_").Replace(t.Name())
+	o.Stream, o.Subject = name, "test."+name
+	l, err := natslink.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func node(t testing.TB, actor string, l edge.Link) *edge.Node {
+	t.Helper()
+	c := fast
+	c.Actor, c.Link = actor, l
+	n, err := edge.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func counter(t testing.TB, n *edge.Node, name string) *edge.Counter {
+	t.Helper()
+	c, err := n.Counter(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// agree waits until all nodes have that value, and no more.
+func agree(t testing.TB, want uint64, nodes ...*edge.Node) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for _, n := range nodes {
+		c := counter(t, n, "x")
+		changes, stop := c.Watch()
+		for end := time.After(time.Minute); c.Value() != want; {
+			select {
+			case <-changes:
+			case <-end:
+				t.Fatalf("%s has %d, not %d: %v, %+v", n.Actor(), c.Value(), want, c.ByActor(), n.Stats())
+			}
+		}
+		stop()
+	}
+	return time.Since(began)
+}
+
+// three are nodes with a connection each.
+func three(t testing.TB, url string) (nodes []*edge.Node) {
+	for _, name := range []string{"a", "b", "c"} {
+		nodes = append(nodes, node(t, name, link(t, url, nil)))
+	}
+	return nodes
+}
+
+// TestConverge: three nodes count together, also one of a strange name, and one that
+// comes later knows all.
+func TestConverge(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	nodes := append(three(t, url), node(t, "pod *.>/ü\x00", link(t, url, nil)))
+	for i, n := range nodes {
+		counter(t, n, "x").Add(uint64(10 + i))
+	}
+	agree(t, 46, nodes...)
+	agree(t, 46, node(t, "late", link(t, url, nil)))
+}
+
+// TestTenthAndEleventh: of a limit of ten in a minute the tenth is allowed and the
+// eleventh denied, whichever of three nodes is asked.
+func TestTenthAndEleventh(t *testing.T) {
+	var limiters []*edge.Limiter
+	for _, n := range three(t, services.SharedNATS(t).URL()) {
+		l, err := n.Limiter("l", edge.LimiterConfig{Rate: limit.Rate{Count: 10, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limiters = append(limiters, l)
+	}
+	now := time.Now()
+	for i := range 11 {
+		l := limiters[i%3]
+		for end := time.Now().Add(time.Minute); l.Count("k", now) != int64(i); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("request %d: a node knows of %d", i+1, l.Count("k", now))
+			}
+		}
+		if d, err := l.Take("k", now, 1); err != nil || d.Allowed != (i < 10) {
+			t.Fatalf("request %d: %+v, %v", i+1, d, err)
+		}
+	}
+}
+
+// TestWithoutTheOthers: what a node told before it ended is in the stream for one that
+// comes when nobody is left.
+func TestWithoutTheOthers(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	l := link(t, url, nil)
+	a := node(t, "a", l)
+	for i := range 3000 { // more than one part
+		counter(t, a, fmt.Sprint("c", i)).Add(1)
+	}
+	counter(t, a, "x").Add(7)
+	a.Close()
+	l.Close()
+	b := node(t, "b", link(t, url, nil))
+	agree(t, 7, b)
+	for end := time.Now().Add(time.Minute); len(b.AllCounts()) < 3001; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d counters came back", len(b.AllCounts()))
+		}
+	}
+}
+
+// TestCut: a node that was cut off for some seconds knows all soon after.
+func TestCut(t *testing.T) {
+	server := services.SharedNATS(t)
+	path := services.Proxy(t, server.Addr())
+	a, b := node(t, "a", link(t, server.URL(), nil)), node(t, "b", link(t, path.URL(server.URL()), nil))
+	counter(t, a, "x").Add(1)
+	agree(t, 1, a, b)
+	path.Cut()
+	for range 100 {
+		counter(t, a, "x").Add(1)
+		counter(t, b, "x").Add(1)
+		time.Sleep(*cut / 100)
+	}
+	path.Heal()
+	took := agree(t, 201, a, b)
+	t.Logf("proof: edge: healed %s after a cut of %s", took.Round(time.Millisecond), *cut)
+	if took > 2*time.Second {
+		t.Errorf("healing took %s", took)
+	}
+}
+
+// TestServerKilled: without a server nodes count on; when it is back, with its stream or
+// without, they agree.
+func TestServerKilled(t *testing.T) {
+	for name, memory := range map[string]bool{"file": false, "memory": true} {
+		t.Run(name, func(t *testing.T) {
+			server := services.NATS(t)
+			var nodes []*edge.Node
+			for _, name := range []string{"a", "b", "c"} {
+				nodes = append(nodes, node(t, name, link(t, server.URL(), &natslink.Options{Memory: memory})))
+			}
+			counter(t, nodes[0], "x").Add(1)
+			agree(t, 1, nodes...)
+			server.Kill()
+			for range 100 {
+				for _, n := range nodes {
+					counter(t, n, "x").Add(1)
+				}
+				time.Sleep(*outage / 100)
+			}
+			server.Restart()
+			took := agree(t, 301, nodes...)
+			t.Logf("proof: edge: %s after an outage of %s nodes agree, stream in %s", took.Round(time.Millisecond), *outage, name)
+			if took > 30*time.Second {
+				t.Errorf("agreeing took %s", took)
+			}
+		})
+	}
+}
+
+// TestServerComesLater: a node starts, counts and stops without a server, and agrees
+// with others when there is one.
+func TestServerComesLater(t *testing.T) {
+	server := services.NATS(t)
+	server.Kill()
+	l := link(t, server.URL(), nil)
+	a := node(t, "a", l)
+	counter(t, a, "x").Add(3)
+	if err := l.Err(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+	server.Restart()
+	b := node(t, "b", link(t, server.URL(), nil))
+	counter(t, b, "x").Add(4)
+	agree(t, 7, a, b)
+	for end := time.Now().Add(time.Minute); l.Err() != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("with a server: %v", l.Err())
+		}
+	}
+}
+
+// TestPurged: a stream that was purged or deleted is filled by the nodes that run, also
+// with what those counted that are gone.
+func TestPurged(t *testing.T) {
+	for name, harm := range map[string]func(nats.JetStreamContext, string) error{
+		"purged":  func(js nats.JetStreamContext, stream string) error { return js.PurgeStream(stream) },
+		"deleted": func(js nats.JetStreamContext, stream string) error { return js.DeleteStream(stream) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := services.SharedNATS(t).URL()
+			gone := link(t, url, nil)
+			nodes := three(t, url)
+			first := node(t, "gone", gone)
+			counter(t, first, "x").Add(5)
+			for _, n := range nodes {
+				counter(t, n, "x").Add(1)
+			}
+			agree(t, 8, nodes...)
+			first.Close()
+			gone.Close()
+			nc, err := nats.Connect(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			js, err := nc.JetStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := harm(js, strings.ReplaceAll(t.Name(), "/", "_")); err != nil {
+				t.Fatal(err)
+			}
+			counter(t, nodes[1], "x").Add(1)
+			agree(t, 9, nodes...)
+			agree(t, 9, node(t, "late", link(t, url, nil)))
+		})
+	}
+}
+
+// TestKilledNode: a process that is killed and starts again under its name: the counts
+// are what callers were told, less at most what was counted since the last message.
+func TestKilledNode(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	witness := node(t, "witness", link(t, url, nil))
+	var told, sent uint64
+	for range 3 {
+		a, b := runChild(t, url, 500)
+		told, sent = told+a, sent+b
+		x := counter(t, witness, "x")
+		for end := time.Now().Add(time.Minute); x.Value() < sent; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d arrived, %d were sent: %v", x.Value(), sent, x.ByActor())
+			}
+		}
+		if x.Value() > told {
+			t.Fatalf("%d arrived, callers were told %d", x.Value(), told)
+		}
+	}
+	x := counter(t, witness, "x")
+	t.Logf("proof: edge: a node killed and restarted 3 times: callers were told %d, %d of them before the last flush, %d are counted", told, sent, x.Value())
+	if len(x.ByActor()) != 3 {
+		t.Errorf("three incarnations counted, not %v", x.ByActor())
+	}
+}
+
+// runChild runs a node until it has told callers of that many counts, and kills it.
+func runChild(t *testing.T, url string, until uint64) (told, sent uint64) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childURL+"="+url)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		kind, number, _ := strings.Cut(lines.Text(), " ")
+		n, err := strconv.ParseUint(number, 10, 64)
+		switch {
+		case err != nil:
+			t.Fatalf("the child said %q", lines.Text())
+		case kind == "told":
+			told = n
+		default:
+			sent = n
+		}
+		if told == until {
+			cmd.Process.Kill()
+		}
+	}
+	cmd.Wait()
+	if told < until {
+		t.Fatalf("the child ended after %d", told)
+	}
+	return told, sent
+}
+
+// child counts, and says after each count what it is, and after each message what was
+// in it.
+func child(url string) {
+	l, err := natslink.Open(context.Background(), url, &natslink.Options{Stream: "TestKilledNode", Subject: "test.TestKilledNode"})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	s := &saying{Link: l}
+	c := fast
+	c.Actor, c.Link = "child", s
+	n, err := edge.Open(c)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	x, _ := n.Counter("x")
+	for {
+		x.Add(1)
+		s.say("told", s.count.Add(1))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// saying is a link that says what was sent.
+type saying struct {
+	*natslink.Link
+	count atomic.Uint64
+	mu    sync.Mutex
+}
+
+func (s *saying) say(kind string, n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	os.Stdout.WriteString(fmt.Sprintln(kind, n))
+}
+
+func (s *saying) Send(m []byte) error {
+	// The last Add may not be in the message: it is marked after it was counted.
+	before := s.count.Load()
+	err := s.Link.Send(m)
+	if err == nil && before > 1 && s.Link.Flush() == nil {
+		s.say("sent", before-1)
+	}
+	return err
+}
+
+// TestRights: a right that is missing is named, and the rights in the package's
+// documentation are enough.
+func TestRights(t *testing.T) {
+	server := services.NATS(t, services.Setting("authorization", `{users: [
+		{user: full, password: secret}
+		{user: user, password: secret, permissions: {
+			publish: ["s.>", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>", "$JS.API.CONSUMER.DELETE.S.>"]
+			subscribe: ["s.d", "_INBOX.>"]}}
+		{user: mute, password: secret, permissions: {
+			publish: ["$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
+		{user: deaf, password: secret, permissions: {publish: [">"], subscribe: ["_INBOX.>"]}}
+		{user: blind, password: secret, permissions: {publish: ["nothing"], subscribe: ["_INBOX.>"]}}
+	]}`))
+	as := func(user string) string {
+		return strings.Replace(server.URL(), "//", "//"+user+":secret@", 1) + "?stream=S&subject=s"
+	}
+	refuses(t, strings.Replace(as("full"), ":secret", ":secretary", 1), fs.ErrPermission, "refuses the user")
+	refuses(t, as("blind"), fs.ErrPermission, "$JS.API.STREAM.INFO.S")
+	refuses(t, as("user"), fs.ErrPermission, `no stream "S"`, "$JS.API.STREAM.CREATE.S")
+	refuses(t, as("full")+"&create=false", fs.ErrNotExist, `no stream "S"`)
+	full, err := natslink.Open(t.Context(), as("full"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	refuses(t, as("mute"), fs.ErrPermission, `"s.d"`)
+	refuses(t, as("deaf"), fs.ErrPermission, `"s.d"`)
+	user, err := natslink.Open(t.Context(), as("user"), &natslink.Options{OnError: func(err error) { t.Errorf("a user with all rights: %v", err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	a, b := node(t, "a", full), node(t, "b", user)
+	counter(t, a, "x").Add(1)
+	counter(t, b, "x").Add(1)
+	agree(t, 2, a, b)
+	a.Close()
+	b.Close()
+}
+
+// refuses checks the error of an Open that must fail.
+func refuses(t *testing.T, url string, kind error, words ...string) {
+	t.Helper()
+	l, err := natslink.Open(t.Context(), url, nil)
+	if err == nil {
+		l.Close()
+	}
+	if !errors.Is(err, kind) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%s: %v; want %v", url, err, kind)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%s: %q does not say %q", url, err, w)
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for _, url := range []string{
+		"nats:", "nats:///", "redis://h", "nats://h/b", "nats://h#f", "nats://h?replicas=0x", "nats://h?replicas=6", "nats://h?retention=1ms", "nats://h?retention=x",
+		"nats://h?storage=tape", "nats://h?create=perhaps", "nats://h?nonsense=1", "nats://h?stream=a.b", "nats://h?subject=a..b", "nats://h?subject=a.*",
+		"nats://h?stream=" + strings.Repeat("s", 300), "nats://h?holdfast_tls_cert=x", "nats://\x7f", "nats://user:secret@h?subject=.",
+	} {
+		refuses(t, url, fs.ErrInvalid)
+	}
+	if _, err := natslink.New(t.Context(), nil, nil); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("no connection: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := natslink.Open(ended, "nats://127.0.0.1:1", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: %v", err)
+	}
+	refuses(t, services.NATS(t, services.Setting("jetstream", "disabled")).URL(), driver.ErrUnavailable, "JetStream is not enabled")
+	url := services.SharedNATS(t).URL()
+	refuses(t, url+"?stream=R&subject=r&replicas=3", fs.ErrInvalid, "3 replicas")
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, _ := nc.JetStream()
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "ALL", Subjects: []string{"all.s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, url+"?stream=ALL&subject=all", fs.ErrInvalid, "max_msgs_per_subject")
+	refuses(t, url+"?stream=ALL&subject=other", fs.ErrInvalid, "subjects")
+}
+
+// TestTLS: a URL names the authority that is believed and what the client shows.
+func TestTLS(t *testing.T) {
+	dir, ours := t.TempDir(), services.NewAuthority(t, "ours")
+	ca, cert, key := ours.WriteRoots(t, dir), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	services.WritePair(t, ours.Issue(t, "127.0.0.1"), cert, key)
+	server := services.NATS(t, services.Setting("tls", fmt.Sprintf("{cert_file: %q, key_file: %q, ca_file: %q, verify: true}", cert, key, ca)))
+	url := server.URL() + "?holdfast_tls_ca=" + ca + "&holdfast_tls_cert=" + cert + "&holdfast_tls_key=" + key
+	a, b := node(t, "a", link(t, url, nil)), node(t, "b", link(t, url, nil))
+	counter(t, a, "x").Add(1)
+	agree(t, 1, a, b)
+}
+
+// TestCallersConnection is used and never closed; the stream is made as the options say.
+func TestCallersConnection(t *testing.T) {
+	nc, err := nats.Connect(services.SharedNATS(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	l, err := natslink.New(t.Context(), nc, &natslink.Options{Stream: "CALLERS", Subject: "callers", Memory: true, Retention: time.Hour, Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := node(t, "a", l)
+	counter(t, a, "x").Add(1)
+	a.Close()
+	l.Close()
+	js, _ := nc.JetStream()
+	info, err := js.StreamInfo("CALLERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := info.Config; c.Storage != nats.MemoryStorage || c.MaxAge != time.Hour || c.MaxMsgsPerSubject != 1 || c.Subjects[0] != "callers.s.>" {
+		t.Errorf("the stream was made as %+v", c)
+	}
+}
+
+// TestOnTheWire: large messages are compressed, a traceparent is carried, and what is
+// none is not.
+func TestOnTheWire(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var parents atomic.Int64
+	heard := make(chan string, 1000)
+	sending := link(t, url, &natslink.Options{Trace: func() string {
+		if parents.Add(1)%2 == 0 {
+			return parent + "\r\nx: y"
+		}
+		return parent
+	}})
+	listening := link(t, url, &natslink.Options{OnTrace: func(s string) { heard <- s }})
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	raw, err := nc.SubscribeSync("test.TestOnTheWire.d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Flush()
+	a, b := node(t, "a", sending), node(t, "b", listening)
+	for i := range 100 {
+		counter(t, a, fmt.Sprint("a counter of a long name ", i)).Add(1)
+	}
+	counter(t, a, "x").Add(1)
+	agree(t, 1, b)
+	if got := <-heard; got != parent {
+		t.Errorf("the traceparent %q came", got)
+	}
+	for compressed := false; !compressed; {
+		m, err := raw.NextMsg(time.Minute)
+		if err != nil {
+			t.Fatalf("no compressed message came: %v", err)
+		}
+		if v := m.Header.Values("traceparent"); len(v) > 0 && v[0] != parent || m.Header.Get("x") != "" {
+			t.Errorf("headers %v", m.Header)
+		}
+		compressed = m.Header.Get("Content-Encoding") == "s2"
+	}
+}
+
+// TestGarbage: what is no message, what claims to be larger than any, and messages of
+// another version are counted and change nothing; two nodes of one name are told.
+func TestGarbage(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	conflicts := make(chan crdt.Actor, 10)
+	c := fast
+	c.Actor, c.Link, c.OnConflict = "a", link(t, url, nil), func(a crdt.Actor) { conflicts <- a }
+	a, err := edge.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, to := range []string{"d", "s.x", "s.a.1.0"} {
+		for _, m := range []*nats.Msg{
+			{Data: []byte("garbage")}, {Data: []byte("hfe\x02")}, {Data: []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1}, Header: nats.Header{"Content-Encoding": {"s2"}}},
+			{Data: []byte("x"), Header: nats.Header{"Content-Encoding": {"s2"}}}, {Data: []byte("x"), Header: nats.Header{"traceparent": {"x"}}},
+		} {
+			m.Subject = "test.TestGarbage." + to
+			if err := nc.PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b := node(t, "a", link(t, url, nil))
+	counter(t, a, "x").Add(1)
+	counter(t, b, "x").Add(1)
+	agree(t, 2, a, b)
+	if got := <-conflicts; got != b.Actor() {
+		t.Errorf("the conflict of %s was told", got)
+	}
+	// Of each subject in the stream the last one may be all that comes.
+	for end := time.Now().Add(time.Minute); a.Stats().Garbage < 7; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", a.Stats())
+		}
+	}
+}

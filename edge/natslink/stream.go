@@ -1,0 +1,187 @@
+package natslink
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	mrand "math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
+)
+
+const (
+	// heartbeat is how often the server says that there is nothing to say.
+	heartbeat = time.Second
+	// silence is after how long without a word the server is taken to have forgotten
+	// the feed.
+	silence = 2500 * time.Millisecond
+	// forgetAfter is how long the server keeps a feed that nobody reads.
+	forgetAfter = time.Minute
+)
+
+var errCut = errors.New("natslink: the connection was cut")
+
+// ensure finds the stream, or makes it.
+func (l *Link) ensure(ctx context.Context) (err error) {
+	var info *nats.StreamInfo
+	err = l.conn.Ask(ctx, "$JS.API.STREAM.INFO."+l.opts.Stream, func(ctx context.Context) error {
+		info, err = l.js.StreamInfo(l.opts.Stream, nats.Context(ctx))
+		return err
+	})
+	if errors.Is(err, nats.ErrStreamNotFound) {
+		info, err = l.make(ctx)
+	}
+	if err != nil {
+		return natsconn.Unopened(ctx, err)
+	}
+	if wrong := l.unfit(&info.Config); wrong != "" {
+		return driver.Errorf("open", "", fs.ErrInvalid, "the stream %q %s: use another", l.opts.Stream, wrong)
+	}
+	return nil
+}
+
+// make makes it; another node may do so at the same time.
+func (l *Link) make(ctx context.Context) (info *nats.StreamInfo, err error) {
+	if l.opts.Existing {
+		return nil, driver.Errorf("open", "", fs.ErrNotExist, "there is no stream %q: make it, or leave create=false out", l.opts.Stream)
+	}
+	cfg := &nats.StreamConfig{
+		Name: l.opts.Stream, Subjects: []string{l.opts.Subject + ".s.>"}, Description: "holdfast edge",
+		MaxMsgsPerSubject: 1, MaxAge: l.opts.Retention, Replicas: l.opts.Replicas, Discard: nats.DiscardOld,
+		MaxBytes: -1, MaxMsgSize: -1, MaxMsgs: -1, MaxConsumers: -1, Duplicates: min(l.opts.Retention, time.Minute),
+	}
+	if l.opts.Memory {
+		cfg.Storage = nats.MemoryStorage
+	}
+	err = l.conn.Ask(ctx, "$JS.API.STREAM.CREATE."+l.opts.Stream, func(ctx context.Context) error {
+		info, err = l.js.AddStream(cfg, nats.Context(ctx))
+		return err
+	})
+	switch {
+	case errors.Is(err, nats.ErrStreamNameAlreadyInUse): // made otherwise by another at this moment
+		err = l.conn.Ask(ctx, "$JS.API.STREAM.INFO."+l.opts.Stream, func(ctx context.Context) error {
+			info, err = l.js.StreamInfo(l.opts.Stream, nats.Context(ctx))
+			return err
+		})
+	case errors.Is(err, fs.ErrPermission):
+		return nil, driver.Errorf("open", "", fs.ErrPermission, "there is no stream %q, and no right to make it: %w", l.opts.Stream, err)
+	case natsconn.RefusesReplicas(err):
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%d replicas are more than the cluster has servers: %w", l.opts.Replicas, err)
+	}
+	return info, err
+}
+
+// unfit says why a stream cannot keep states, with the setting.
+func (l *Link) unfit(c *nats.StreamConfig) string {
+	switch {
+	case c.Mirror != nil:
+		return "is a copy of another (mirror)"
+	case !slices.Contains(c.Subjects, l.opts.Subject+".s.>"):
+		return fmt.Sprintf("is of other subjects than %s.s.> (subjects)", l.opts.Subject)
+	case c.MaxMsgsPerSubject != 1:
+		return "keeps old states (max_msgs_per_subject)"
+	case c.Retention != nats.LimitsPolicy:
+		return fmt.Sprintf("forgets what somebody has read (retention %s)", c.Retention)
+	case c.Discard != nats.DiscardOld:
+		return "refuses new states when it is full (discard)"
+	case c.Sealed:
+		return "takes nothing any more (sealed)"
+	}
+	return ""
+}
+
+// follow hands on the states in the stream and those that come, until ctx ends. Each
+// time it begins anew it reads all that is kept.
+func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
+	for ctx.Err() == nil {
+		err := l.feed(ctx, take)
+		if ctx.Err() != nil {
+			return
+		}
+		l.report(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(natsconn.ComeBack + mrand.N(natsconn.ComeBack)):
+		}
+	}
+}
+
+// feed reads states until the connection is cut or the server has forgotten the feed.
+func (l *Link) feed(ctx context.Context, take func(*nats.Msg)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	changed := l.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer l.conn.RemoveStatusListener(changed)
+	if err := l.conn.Connected(ctx); err != nil {
+		return err
+	}
+	if err := l.ensure(ctx); err != nil {
+		return err
+	}
+	sub, err := l.conn.SubscribeSync(l.conn.NewInbox())
+	if err != nil {
+		return err
+	}
+	name := crand.Text()
+	defer l.end(sub, name)
+	if err := l.consume(ctx, sub.Subject, name); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-changed:
+			cancel(errCut)
+		case <-ctx.Done():
+		}
+	}()
+	l.report(nil)
+	l.tellMissed()
+	return l.read(ctx, sub, take)
+}
+
+// end ends a feed without waiting for an answer: what the server does not hear it
+// forgets by itself.
+func (l *Link) end(sub *nats.Subscription, name string) {
+	sub.Unsubscribe()
+	l.conn.PublishRequest("$JS.API.CONSUMER.DELETE."+l.opts.Stream+"."+name, l.conn.NewInbox(), nil)
+}
+
+// consume has the server send the last message of each subject, and those that come.
+func (l *Link) consume(ctx context.Context, to, name string) error {
+	cfg := &nats.ConsumerConfig{
+		Name: name, DeliverSubject: to, FilterSubject: l.opts.Subject + ".s.>",
+		DeliverPolicy: nats.DeliverLastPerSubjectPolicy, AckPolicy: nats.AckNonePolicy, MaxDeliver: 1,
+		Heartbeat: heartbeat, InactiveThreshold: forgetAfter, MemoryStorage: true, Replicas: 1,
+	}
+	return l.conn.Ask(ctx, "$JS.API.CONSUMER.CREATE."+l.opts.Stream, func(ctx context.Context) error {
+		_, err := l.js.UpdateConsumer(l.opts.Stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
+		return err
+	})
+}
+
+func (l *Link) read(ctx context.Context, sub *nats.Subscription, take func(*nats.Msg)) error {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, silence)
+		m, err := sub.NextMsgWithContext(waiting)
+		cancel()
+		switch {
+		case errors.Is(err, nats.ErrSlowConsumer): // the next states make it good
+			l.tellMissed()
+			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return fmt.Errorf("natslink: the server has forgotten the feed: %w", err)
+		case m.Header.Get("Status") != "" && len(m.Data) == 0: // a heartbeat
+			continue
+		}
+		take(m)
+	}
+}
