@@ -1,8 +1,9 @@
 package edge
 
 import (
+	"context"
+	"encoding/base64"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +21,7 @@ type Counter struct {
 
 	mu       sync.Mutex
 	known    crdt.GCounter // with an own part that is behind
-	watchers atomic.Pointer[[]chan struct{}]
+	watchers watchers
 }
 
 // Counter is the counter of that name, the same on every node.
@@ -127,43 +128,28 @@ func (c *Counter) ByActor() map[crdt.Actor]uint64 {
 
 // Watch has changes receive after the value has changed, by this node or another:
 // once for all changes since the last receive. stop ends it.
-func (c *Counter) Watch() (changes <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
-	c.setWatchers(func(list []chan struct{}) []chan struct{} { return append(list, ch) })
-	return ch, func() {
-		c.setWatchers(func(list []chan struct{}) []chan struct{} {
-			return slices.DeleteFunc(list, func(o chan struct{}) bool { return o == ch })
-		})
-	}
+func (c *Counter) Watch() (changes <-chan struct{}, stop func()) { return c.watchers.add() }
+
+func (c *Counter) tell() { c.watchers.tell() }
+
+// Version is what this node knows of the counter, as a text to hand to another: a
+// caller that has read here reads nothing older there after Await.
+func (c *Counter) Version() string {
+	s := c.state()
+	return base64.RawURLEncoding.EncodeToString(s.Append(nil))
 }
 
-// setWatchers replaces the list by a changed copy; nil if nobody is left, so that an
-// addition that nobody watches costs one load.
-func (c *Counter) setWatchers(change func([]chan struct{}) []chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []chan struct{}
-	if p := c.watchers.Load(); p != nil {
-		list = slices.Clone(*p)
+// Await waits until this node knows all that the version tells, or ctx ends.
+func (c *Counter) Await(ctx context.Context, version string) error {
+	text, err := base64.RawURLEncoding.DecodeString(version)
+	var want crdt.GCounter
+	if err != nil || want.Decode(text) != nil {
+		return invalid("counter %q: the version is none", c.name)
 	}
-	if list = change(list); len(list) == 0 {
-		c.watchers.Store(nil)
-		return
-	}
-	c.watchers.Store(&list)
-}
-
-func (c *Counter) tell() {
-	p := c.watchers.Load()
-	if p == nil {
-		return
-	}
-	for _, ch := range *p {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
-	}
+	return c.watchers.await(ctx, func() bool {
+		have := c.state()
+		return !have.Merge(want)
+	})
 }
 
 // merge joins what another node knows. If that is more of this node's own part than

@@ -27,7 +27,8 @@
 // # Time
 //
 // Windows are numbered by the clock, which has to agree between nodes to a small part
-// of a window. Counts from more than one window ahead are ignored and counted, so a
+// of a window; buckets (GCRA) need less, since counts are taken from them when they
+// come. Counts from more than one window ahead are ignored and counted, so a
 // node with a clock far off limits nobody but itself.
 //
 // # Actors

@@ -602,7 +602,7 @@ func TestBadInput(t *testing.T) {
 		_, err := Open(c)
 		bad("open", err)
 	}
-	rates := []limit.Rate{{}, {Count: -1, Per: time.Second}, {Count: math.MaxInt64, Per: time.Second, Algorithm: limit.FixedWindow}, {Count: 1, Per: time.Second}, {Count: 1, Per: time.Microsecond, Algorithm: limit.FixedWindow}}
+	rates := []limit.Rate{{}, {Count: -1, Per: time.Second}, {Count: math.MaxInt64, Per: time.Second, Algorithm: limit.FixedWindow}, {Count: 1, Per: time.Second, Initial: 1}, {Count: 1, Every: limit.Day, Algorithm: limit.CalendarWindow}, {Count: 1, Per: time.Second, Algorithm: limit.SlidingLog}, {Count: 1, Per: time.Microsecond, Algorithm: limit.FixedWindow}}
 	configs := []LimiterConfig{{Rate: ten, LocalCap: -1}, {Rate: ten, LocalCap: 11}, {Rate: ten, MaxDebt: 161}, {Rate: ten, MaxKeys: -1}}
 	for _, r := range rates {
 		configs = append(configs, LimiterConfig{Rate: r})

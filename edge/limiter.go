@@ -1,8 +1,10 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,10 @@ import (
 // forgotten after two windows.
 var ErrFull = errors.New("the limiter is full")
 
+// minSpan is the least time that a bucket's counts are told for: what comes later
+// than that is not counted any more.
+const minSpan = time.Minute
+
 // maxDebtWindows is how many windows a debt can take; sums of so many stay far from
 // overflow.
 const maxDebtWindows = 16
@@ -21,17 +27,19 @@ const maxDebtWindows = 16
 // LimiterConfig is how a [Limiter] decides. Nodes that share a limiter need the same
 // Per and Algorithm; counts of others are ignored.
 type LimiterConfig struct {
-	// Rate is what all nodes together admit for each key: a [limit.FixedWindow] or a
-	// [limit.SlidingWindow] of at least a millisecond.
+	// Rate is what all nodes together admit for each key: a [limit.GCRA] or
+	// [limit.TokenBucket], which has a burst and stays nearest to the rate in the
+	// long run, a [limit.FixedWindow] or a [limit.SlidingWindow]; of at least a
+	// millisecond, without Initial.
 	Rate limit.Rate
 	// LocalCap is what this node admits at most for each key and window, whatever
 	// the others say; 0: as much as all together. While nodes cannot hear each other
 	// they admit at most the sum of their caps. Below a fair share it refuses what
 	// others leave unused; three times the fair share is a good start.
 	LocalCap int64
-	// MaxDebt is what windows that admitted too much take off later ones at most, up
-	// to 16 times Rate.Count; 0: Rate.Count, negative: nothing. Only of a fixed window: a sliding one counts
-	// the window before by itself.
+	// MaxDebt is what a key that was admitted too much owes at most, up to 16 times
+	// Rate.Count; 0: 16 times of a bucket, once of a fixed window; negative: nothing.
+	// A sliding window has none: it counts the window before by itself.
 	MaxDebt int64
 	// MaxKeys bounds the keys that are remembered; 0: 1,000,000.
 	MaxKeys int
@@ -44,7 +52,9 @@ type Limiter struct {
 	config  LimiterConfig
 	rule    rule
 	maxKeys int64
+	id      int // in the order of the node's limiters
 	keys    atomic.Int64
+	tally   limiterTally
 	shards  [64]shard
 }
 
@@ -55,6 +65,18 @@ type shard struct {
 	all    []*entry
 	dirty  []*entry
 	cursor int // where the next sweep begins
+	epoch  int64
+	sum    int64 // what is known to be taken in the window epoch
+}
+
+// count adds to what is known to be taken in a window.
+func (s *shard) count(epoch, n int64) {
+	if epoch > s.epoch {
+		s.epoch, s.sum = epoch, 0
+	}
+	if epoch == s.epoch {
+		s.sum += n
+	}
 }
 
 // Limiter is the limiter of that name. Opening it again is an error if the settings
@@ -72,6 +94,7 @@ func (n *Node) Limiter(name string, c LimiterConfig) (*Limiter, error) {
 		return l, nil
 	}
 	l := newLimiter(n, name, c)
+	l.id = len(n.limited)
 	n.limiters[name] = l
 	n.limited = append(n.limited, l)
 	n.ask.Store(true)
@@ -87,14 +110,16 @@ func (c *LimiterConfig) check(name string) error {
 	}
 	sliding := c.Rate.Algorithm == limit.SlidingWindow
 	switch {
-	case !sliding && c.Rate.Algorithm != limit.FixedWindow:
-		return invalid("limiter %q: %s counts cannot be shared here; use a fixed or a sliding window", name, c.Rate.Algorithm)
+	case c.Rate.Algorithm == limit.CalendarWindow || c.Rate.Algorithm == limit.SlidingLog:
+		return invalid("limiter %q: %s counts cannot be shared here; use a bucket, a fixed or a sliding window", name, c.Rate.Algorithm)
+	case c.Rate.Initial != 0:
+		return invalid("limiter %q: Initial %d: a key that was never used has all of its burst here", name, c.Rate.Initial)
 	case c.Rate.Per < time.Millisecond:
 		return invalid("limiter %q: a window of %s is too short; it needs %s", name, c.Rate.Per, time.Millisecond)
 	case c.LocalCap < 0 || c.LocalCap > c.Rate.Count:
 		return invalid("limiter %q: the local cap %d is out of range: 1 to the count %d, or 0 for none", name, c.LocalCap, c.Rate.Count)
 	case sliding && c.MaxDebt > 0 || c.MaxDebt > maxDebtWindows*c.Rate.Count:
-		return invalid("limiter %q: the debt %d is out of range: of a fixed window at most %d times the count, of a sliding one none", name, c.MaxDebt, maxDebtWindows)
+		return invalid("limiter %q: the debt %d is out of range: at most %d times the count, of a sliding window none", name, c.MaxDebt, maxDebtWindows)
 	case c.MaxKeys < 0:
 		return invalid("limiter %q: MaxKeys %d is negative", name, c.MaxKeys)
 	}
@@ -102,16 +127,50 @@ func (c *LimiterConfig) check(name string) error {
 }
 
 func newLimiter(n *Node, name string, c LimiterConfig) *Limiter {
-	l := &Limiter{node: n, name: name, config: c, rule: rule{rate: c.Rate, cap: c.Rate, maxDebt: max(c.MaxDebt, 0)}, maxKeys: int64(c.MaxKeys)}
+	l := &Limiter{node: n, name: name, config: c, rule: newRule(&c), maxKeys: int64(c.MaxKeys)}
 	setDefault(&l.maxKeys, 1_000_000)
-	l.rule.cap.Count = c.LocalCap
-	if c.MaxDebt == 0 && c.Rate.Algorithm == limit.FixedWindow {
-		l.rule.maxDebt = c.Rate.Count
-	}
 	for i := range l.shards {
 		l.shards[i].keys = map[string]*entry{}
 	}
 	return l
+}
+
+func newRule(c *LimiterConfig) rule {
+	r := rule{rate: c.Rate, cap: c.Rate, maxDebt: max(c.MaxDebt, 0), span: int64(c.Rate.Per)}
+	r.cap.Count = c.LocalCap
+	switch {
+	case c.MaxDebt == 0 && r.bucket():
+		r.maxDebt = maxDebtWindows * c.Rate.Count
+	case c.MaxDebt == 0 && c.Rate.Algorithm == limit.FixedWindow:
+		r.maxDebt = c.Rate.Count
+	}
+	if r.bucket() {
+		r.most, r.maxDebt = r.full()+r.fill(r.maxDebt), 0
+		r.span = max(r.span, int64(minSpan))
+		r.cap = limit.Rate{Algorithm: limit.SlidingWindow, Per: time.Duration(r.span), Count: scaled(c.LocalCap, r.span, int64(c.Rate.Per)), Name: c.Rate.Name}
+	}
+	return r
+}
+
+// scaled is n·by/of, at most limit.MaxCount.
+func scaled(n, by, of int64) int64 {
+	high, low := bits.Mul64(uint64(n), uint64(by))
+	if high >= uint64(of) {
+		return limit.MaxCount
+	}
+	q, _ := bits.Div64(high, low, uint64(of))
+	return int64(min(q, limit.MaxCount))
+}
+
+// Allow is Take of 1 by the node's clock: a Limiter can stand where one of package
+// holdfast does. It does not wait, so ctx is not looked at.
+func (l *Limiter) Allow(ctx context.Context, key string) (limit.Decision, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN is Take by the node's clock.
+func (l *Limiter) AllowN(_ context.Context, key string, n int64) (limit.Decision, error) {
+	return l.Take(key, l.node.config.Now(), n)
 }
 
 // shard is where the key belongs, the same in every run.
@@ -142,10 +201,17 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 	e.roll(&l.rule, epoch)
 	d := e.decide(&l.rule, at, cost)
 	if d.Allowed && cost > 0 {
-		e.own.now += cost
-		s.mark(e)
+		l.commit(s, e, at, cost)
 	}
+	l.note(key, &d)
 	return d, nil
+}
+
+// commit takes what was allowed.
+func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
+	e.take(&l.rule, at, cost)
+	s.count(e.epoch, cost)
+	s.mark(e)
 }
 
 // takeFirst decides about a key that is not known, and remembers it only if
@@ -154,14 +220,15 @@ func (l *Limiter) takeFirst(s *shard, key string, epoch, at, cost int64) (limit.
 	fresh := entry{epoch: epoch}
 	d := fresh.decide(&l.rule, at, cost)
 	if !d.Allowed || cost == 0 {
+		l.note(key, &d)
 		return d, nil
 	}
 	e := l.add(s, key, epoch)
 	if e == nil {
 		return limit.Decision{}, l.full()
 	}
-	e.own.now = cost
-	s.mark(e)
+	l.commit(s, e, at, cost)
+	l.note(key, &d)
 	return d, nil
 }
 
@@ -174,20 +241,19 @@ func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
 	if cost < 0 || cost > limit.MaxCount {
 		return invalid("limiter %q: the cost %d is out of range: 0 to %d", l.name, cost, int64(limit.MaxCount))
 	}
-	epoch := l.rule.epoch(now.UnixNano())
+	at := now.UnixNano()
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.keys[key]
 	if e == nil {
-		e = l.add(s, key, epoch)
+		e = l.add(s, key, l.rule.epoch(at))
 	}
 	if e == nil {
 		return l.full()
 	}
-	e.roll(&l.rule, epoch)
-	e.own.now = min(e.own.now+cost, limit.MaxCount)
-	s.mark(e)
+	e.roll(&l.rule, l.rule.epoch(at))
+	l.commit(s, e, at, cost)
 	return nil
 }
 
@@ -217,7 +283,7 @@ func (s *shard) mark(e *entry) {
 }
 
 // Count is what all nodes have taken from the key in the window of now, as far as it
-// is known here.
+// is known here. Of a bucket a window is Rate.Per, or a minute if that is longer.
 func (l *Limiter) Count(key string, now time.Time) int64 {
 	s := l.shard(key)
 	s.mu.Lock()
@@ -298,7 +364,20 @@ func (l *Limiter) merge(w *window, now int64) {
 		e = l.add(s, w.key, w.epoch)
 	}
 	if e != nil {
-		e.merge(&l.rule, w, l.node.self)
+		l.learn(s, e, w, now)
+	}
+}
+
+// learn merges, and counts what others have admitted above the rate.
+func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
+	if w.epoch > e.epoch {
+		e.roll(&l.rule, w.epoch)
+	}
+	known, over := e.own.now+e.rest.now, e.over(&l.rule, now)
+	e.merge(&l.rule, w, l.node.self, now)
+	s.count(e.epoch, e.own.now+e.rest.now-known)
+	if more := e.over(&l.rule, now) - over; more > 0 {
+		l.tally.over.Add(uint64(more))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/limit"
 )
 
-// A message is: magic, version, flags, sender, run, number, time, sections, checksum. A
+// A message is: magic, version, flags, sender, run, number, time, total, sections, checksum. A
 // section is a counter or a window of a key; a window names its limiter only if the
 // section before has another. Actors are given once and then by number; 0 is the
 // sender.
@@ -21,9 +21,11 @@ const (
 	flagAsk  = 1
 	flagKept = 2
 
-	sectionCounter = 1
-	sectionLimiter = 2
-	sectionWindow  = 3
+	sectionCounter  = 1
+	sectionLimiter  = 2
+	sectionWindow   = 3
+	sectionSet      = 4
+	sectionRegister = 5
 )
 
 var (
@@ -39,8 +41,18 @@ type message struct {
 	seq     uint64
 	kept    bool  // it may have come long after it was sent
 	sent    int64 // by the sender's clock, in milliseconds since 1970
+	total   uint64
 	counts  []count
 	windows []window
+	values  []valueSection
+}
+
+// valueSection is what a sender knows of a set or a register.
+type valueSection struct {
+	kind byte
+	name string
+	set  crdt.ORSet
+	reg  crdt.Register
 }
 
 type count struct {
@@ -68,6 +80,8 @@ type batch struct {
 	limiter *Limiter
 	ready   []packet
 	keep    bool                                 // packets are parts of the state that a Keeper keeps
+	total   uint64                               // Node.Total
+	first   bool                                 // no other node that runs comes before this one
 	parts   int                                  // of the state so far
 	tells   func(unique.Handle[crdt.Actor]) bool // of which actors the state is; nil: all
 }
@@ -78,6 +92,7 @@ type packet struct {
 	ask      bool
 	counters []*Counter
 	entries  []sent
+	values   []value
 }
 
 type sent struct {
@@ -102,6 +117,7 @@ func (b *batch) begin() {
 	buf := append([]byte(magic), version, flags)
 	buf = binary.LittleEndian.AppendUint64(appendActor(buf, n.me), n.run)
 	buf = binary.AppendVarint(binary.AppendUvarint(buf, n.seq), n.config.Now().UnixMilli())
+	buf = binary.AppendUvarint(buf, b.total)
 	b.open = packet{buf: buf, ask: b.ask}
 	b.ask, b.limiter = false, nil
 	b.actors = map[unique.Handle[crdt.Actor]]uint64{n.self: 0}
@@ -123,7 +139,8 @@ func (b *batch) beginState() {
 	}
 	b.cut()
 	b.send()
-	b.keep, b.tells = true, n.peers.tells(n.me, n.config.Now(), absence*n.config.State)
+	b.keep = true
+	b.tells, b.first = n.peers.tells(n.me, n.config.Now(), absence*n.config.State)
 }
 
 // addState adds what is known of a counter, if a Keeper needs to know it of this node.
@@ -148,6 +165,17 @@ func (b *batch) addCounter(c *Counter, g crdt.GCounter) {
 	b.begin()
 	b.open.buf = appendText(append(b.open.buf, sectionCounter), c.name)
 	b.open.buf = appendText(b.open.buf, string(g.Append(nil)))
+	b.cutIfLarge()
+	b.send()
+}
+
+// addValue adds a set or a register, or what has changed of it.
+func (b *batch) addValue(v value, text []byte) {
+	b.begin()
+	kind, name := v.label()
+	b.open.values = append(b.open.values, v)
+	b.open.buf = appendText(append(b.open.buf, kind), name)
+	b.open.buf = appendText(b.open.buf, string(text))
 	b.cutIfLarge()
 	b.send()
 }
@@ -260,6 +288,9 @@ func (n *Node) failed(p *packet) {
 	for _, s := range p.entries {
 		s.limiter.markAgain(s.key)
 	}
+	for _, v := range p.values {
+		v.again()
+	}
 }
 
 func appendText(dst []byte, s string) []byte {
@@ -288,6 +319,7 @@ func parse(b []byte) (m message, err error) {
 	r := &reader{b: b[len(magic)+2 : len(b)-4]}
 	m.ask, m.kept = b[len(magic)+1]&flagAsk != 0, b[len(magic)+1]&flagKept != 0
 	m.sender, m.run, m.seq, m.sent = r.actor(), r.fixed(), r.number(), r.signed()
+	m.total = r.number()
 	r.actors = append(r.actors, unique.Make(m.sender))
 	for len(r.b) > 0 && !r.bad {
 		r.section(&m)
@@ -313,9 +345,26 @@ func (r *reader) section(m *message) {
 	case sectionWindow:
 		r.b = r.b[1:]
 		m.windows = append(m.windows, r.window())
+	case sectionSet, sectionRegister:
+		r.b = r.b[1:]
+		m.values = append(m.values, r.value(kind))
 	default:
 		r.fail()
 	}
+}
+
+func (r *reader) value(kind byte) valueSection {
+	v := valueSection{kind: kind, name: r.name()}
+	var err error
+	if kind == sectionSet {
+		err = v.set.Decode(r.bytes())
+	} else {
+		err = v.reg.Decode(r.bytes())
+	}
+	if err != nil {
+		r.fail()
+	}
+	return v
 }
 
 func (r *reader) window() window {

@@ -12,6 +12,7 @@ import (
 	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // The bounds of names.
@@ -69,6 +70,9 @@ type Config struct {
 	// Now is the clock that tells which windows are over and which counts are from a
 	// clock far off; nil: time.Now.
 	Now func() time.Time
+	// Observe is told every decision of every limiter, for metrics. It is called in
+	// its midst: it must not block, nor call the limiter.
+	Observe func(limiter, key string, d limit.Decision)
 	// OnConflict is called once for each actor of which two were seen running, or
 	// that lost its counts under an incarnation it uses again; also if it is this
 	// one. It must not block.
@@ -93,11 +97,14 @@ type Node struct {
 	dirtyMu sync.Mutex
 	dirty   []*Counter
 
+	values values
+
 	keeper   Keeper // the link, if it is one
 	peers    peers
 	ask      atomic.Bool // the next message asks the others for their state
 	stateDue atomic.Bool // somebody has asked for ours
 	tally    tally
+	opened   time.Time
 	end      func()
 	quit     chan struct{}
 	done     chan struct{}
@@ -113,7 +120,7 @@ func Open(c Config) (*Node, error) {
 	n := &Node{
 		config: c, me: me, self: unique.Make(me), run: newRun(), end: func() {},
 		counters: map[string]*Counter{}, limiters: map[string]*Limiter{}, peers: peers{known: map[crdt.Actor]*peer{}},
-		quit: make(chan struct{}), done: make(chan struct{}),
+		opened: c.Now(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.ask.Store(true)
 	if k, ok := c.Link.(Keeper); ok {
@@ -211,9 +218,12 @@ func (n *Node) phase(every time.Duration) time.Duration {
 
 // flush sends what has changed, and everything if asked to.
 func (n *Node) flush(state bool) {
-	b := &batch{node: n, ask: n.ask.Swap(false)}
+	b := &batch{node: n, ask: n.ask.Swap(false), total: n.Total()}
 	for _, c := range n.takeDirty() {
 		b.addDelta(c)
+	}
+	for _, v := range n.values.takeDirty() {
+		b.addValue(v, v.delta())
 	}
 	counted, limited := n.all()
 	for _, l := range limited {
@@ -230,6 +240,7 @@ func (n *Node) flush(state bool) {
 		for _, l := range limited {
 			l.addState(b)
 		}
+		n.values.addState(b)
 	}
 	b.cut()
 	b.send()
@@ -289,6 +300,9 @@ func (n *Node) apply(m *message) {
 		if c := n.counter(m.counts[i].name); c != nil {
 			c.merge(m.counts[i].count)
 		}
+	}
+	for i := range m.values {
+		n.values.merge(n, &m.values[i])
 	}
 	now := n.config.Now().UnixNano()
 	for i := range m.windows {

@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // Stats counts what has happened since Open.
@@ -46,6 +47,87 @@ func (n *Node) Stats() Stats {
 	}
 }
 
+// LimiterStats counts what a limiter has decided.
+type LimiterStats struct {
+	// Allowed and Denied are decisions here, of any cost.
+	Allowed, Denied uint64
+	// Over is what all nodes together have admitted above the rate, as it became
+	// known here: what the limit costs for asking nobody.
+	Over uint64
+}
+
+type limiterTally struct{ allowed, denied, over atomic.Uint64 }
+
+// Stats are the counts of this moment.
+func (l *Limiter) Stats() LimiterStats {
+	return LimiterStats{l.tally.allowed.Load(), l.tally.denied.Load(), l.tally.over.Load()}
+}
+
+// note counts a decision and tells it.
+func (l *Limiter) note(key string, d *limit.Decision) {
+	if d.Allowed {
+		l.tally.allowed.Add(1)
+	} else {
+		l.tally.denied.Add(1)
+	}
+	if l.node.config.Observe != nil {
+		l.node.config.Observe(l.name, key, *d)
+	}
+}
+
+// Total is a sum over all that this node knows: the values of its counters, and what
+// was taken in the present windows of its limiters. Nodes that agree have the same
+// total if they have the same limiters.
+func (n *Node) Total() (sum uint64) {
+	counted, limited := n.all()
+	for _, c := range counted {
+		sum = addCapped(sum, c.Value())
+	}
+	now := n.config.Now().UnixNano()
+	for _, l := range limited {
+		sum = addCapped(sum, uint64(l.total(now)))
+	}
+	return sum
+}
+
+func (l *Limiter) total(now int64) (sum int64) {
+	epoch := l.rule.epoch(now)
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		if s.epoch == epoch {
+			sum += s.sum
+		}
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+// Divergence is by how much the totals of this node and of another one differ at
+// most, of those heard in the last three times Config.State, as their last messages
+// told.
+func (n *Node) Divergence() (most uint64) {
+	total, now := n.Total(), n.config.Now()
+	for _, p := range n.Peers() {
+		if now.Sub(p.Heard) <= absence*n.config.State {
+			most = max(most, total-min(total, p.Total), p.Total-min(total, p.Total))
+		}
+	}
+	return most
+}
+
+// SyncAge is how long ago the last message of another node came; without one, how
+// long the node has been open.
+func (n *Node) SyncAge() time.Duration {
+	last := n.opened
+	for _, p := range n.Peers() {
+		if p.Heard.After(last) {
+			last = p.Heard
+		}
+	}
+	return n.config.Now().Sub(last)
+}
+
 // Peer is another node.
 type Peer struct {
 	Actor crdt.Actor
@@ -54,6 +136,8 @@ type Peer struct {
 	// Lag is how long its last message was on its way, with what the two clocks
 	// differ by; messages that a Keeper kept do not count.
 	Lag time.Duration
+	// Total is what [Node.Total] was there when it sent its last message.
+	Total uint64
 }
 
 // Peers are the nodes heard in the last hour, in order.
@@ -80,6 +164,7 @@ type peer struct {
 	seen     uint64 // bit i: the message last-i has come
 	heard    time.Time
 	lag      time.Duration
+	total    uint64
 	conflict bool
 }
 
@@ -107,9 +192,9 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, confli
 func (s *peer) hear(m *message, now time.Time) {
 	sent := time.UnixMilli(m.sent)
 	if !m.kept {
-		s.heard, s.lag = now, now.Sub(sent)
+		s.heard, s.lag, s.total = now, now.Sub(sent), m.total
 	} else if sent.After(s.heard) && !sent.After(now) {
-		s.heard = sent
+		s.heard, s.total = sent, m.total
 	}
 }
 
@@ -141,7 +226,7 @@ func (s *peer) repeated(seq uint64) bool {
 
 // tells says of which actors this node tells a Keeper: of itself and, if it is the
 // first of all that were heard in that time, of those that were not.
-func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) func(unique.Handle[crdt.Actor]) bool {
+func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) (tells func(unique.Handle[crdt.Actor]) bool, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	self, first := unique.Make(me), true
@@ -152,7 +237,7 @@ func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) func(u
 			first = first && me.Compare(a) <= 0
 		}
 	}
-	return func(a unique.Handle[crdt.Actor]) bool { return a == self || first && !present[a] }
+	return func(a unique.Handle[crdt.Actor]) bool { return a == self || first && !present[a] }, first
 }
 
 func (p *peers) list(now time.Time) (list []Peer) {
@@ -160,7 +245,7 @@ func (p *peers) list(now time.Time) (list []Peer) {
 	defer p.mu.Unlock()
 	for a, s := range p.known {
 		if now.Sub(s.heard) <= peerTime {
-			list = append(list, Peer{a, s.heard, s.lag})
+			list = append(list, Peer{a, s.heard, s.lag, s.total})
 		}
 	}
 	slices.SortFunc(list, func(a, b Peer) int { return a.Actor.Compare(b.Actor) })

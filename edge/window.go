@@ -14,14 +14,20 @@ import (
 type rule struct {
 	rate    limit.Rate
 	cap     limit.Rate // what this node may admit alone; Count 0: as much as all
-	maxDebt int64
+	maxDebt int64      // of windows
+	span    int64      // the length of a window in nanoseconds
+	most    int64      // how far ahead of now the moment of a bucket may be, in nanoseconds
+}
+
+// bucket reports that windows only tell what is new to a bucket, which decides.
+func (r *rule) bucket() bool {
+	return r.rate.Algorithm == limit.GCRA || r.rate.Algorithm == limit.TokenBucket
 }
 
 // epoch is the number of the window of now.
 func (r *rule) epoch(now int64) int64 {
-	per := int64(r.rate.Per)
-	e := now / per
-	if now%per < 0 {
+	e := now / r.span
+	if now%r.span < 0 {
 		e--
 	}
 	return e
@@ -36,8 +42,10 @@ type entry struct {
 	own   pair
 	rest  pair   // the sum of slots
 	slots []slot // what others have counted
-	pos   int    // in shard.all
-	dirty bool   // in shard.dirty
+	at    int64  // of a bucket, when it is full again: limit.State's At and Part
+	part  int64
+	pos   int  // in shard.all
+	dirty bool // in shard.dirty
 }
 
 // pair is a count of the entry's window and of the one before.
@@ -84,14 +92,70 @@ func (r *rule) pay(debt, used, windows int64) int64 {
 }
 
 // decide says whether cost may be taken, without taking it.
-func (e *entry) decide(r *rule, now, cost int64) limit.Decision {
+func (e *entry) decide(r *rule, now, cost int64) (d limit.Decision) {
+	if r.bucket() {
+		_, d = limit.Take(r.rate, e.state(), now, cost)
+	} else {
+		d = e.decideWindow(r, now, cost)
+	}
+	if r.cap.Count > 0 {
+		d = both(d, e.ask(&r.cap, e.own.now, e.own.before, now, cost))
+	}
+	return d
+}
+
+// state is that of a bucket.
+func (e *entry) state() limit.State { return limit.State{Known: true, At: e.at, Part: e.part} }
+
+// take counts a cost that was allowed, or is charged.
+func (e *entry) take(r *rule, now, cost int64) {
+	e.own.now = min(e.own.now+cost, limit.MaxCount)
+	e.charge(r, now, now, cost)
+}
+
+// charge takes from a bucket what was taken at a time, as far as a debt may grow.
+func (e *entry) charge(r *rule, at, now, cost int64) {
+	if !r.bucket() || cost == 0 {
+		return
+	}
+	s := limit.Charge(r.rate, e.state(), at, cost)
+	e.at, e.part = s.At, s.Part
+	if most := now + r.most; e.at > most {
+		e.at, e.part = most, 0
+	}
+}
+
+// over is what was admitted above the rate, as far as it is owed now.
+func (e *entry) over(r *rule, now int64) int64 {
+	if !r.bucket() {
+		return max(e.own.now+e.rest.now+e.owed(r)-r.rate.Count, 0)
+	}
+	high, low := bits.Mul64(uint64(max(e.at-now-r.full(), 0)), uint64(r.rate.Count))
+	if high >= uint64(r.rate.Per) {
+		return limit.MaxCount
+	}
+	units, _ := bits.Div64(high, low, uint64(r.rate.Per))
+	return int64(min(units, limit.MaxCount))
+}
+
+// full is how long an empty bucket takes to be full, in nanoseconds.
+func (r *rule) full() int64 { return r.fill(r.rate.Limit()) }
+
+// fill is how long a bucket takes for so much, in nanoseconds.
+func (r *rule) fill(n int64) int64 {
+	high, low := bits.Mul64(uint64(n), uint64(r.rate.Per))
+	if high >= uint64(r.rate.Count) {
+		return int64(limit.MaxPer)
+	}
+	ns, _ := bits.Div64(high, low, uint64(r.rate.Count))
+	return int64(min(ns, uint64(limit.MaxPer)))
+}
+
+func (e *entry) decideWindow(r *rule, now, cost int64) limit.Decision {
 	used, before := e.own.now+e.rest.now+e.owed(r), e.own.before+e.rest.before
 	d := e.ask(&r.rate, used, before, now, cost)
 	if !d.Allowed {
 		d.RetryAfter = r.retry(d.RetryAfter, used, cost)
-	}
-	if r.cap.Count > 0 {
-		d = both(d, e.ask(&r.cap, e.own.now, e.own.before, now, cost))
 	}
 	return d
 }
@@ -156,7 +220,7 @@ func untaken(d *limit.Decision, taken bool) int64 {
 
 // idle reports that the entry says at the window to what an unknown key would.
 func (e *entry) idle(r *rule, to int64) bool {
-	if e.dirty || to-e.epoch < 2 {
+	if e.dirty || to-e.epoch < 2 || e.at > to*r.span {
 		return false
 	}
 	debt := r.pay(e.owed(r), e.own.now+e.rest.now, 1)
@@ -165,7 +229,7 @@ func (e *entry) idle(r *rule, to int64) bool {
 
 // merge joins what another node knows. What is of the window before counts there;
 // what is older does not count any more.
-func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor]) {
+func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now int64) {
 	if w.epoch > e.epoch {
 		e.roll(r, w.epoch)
 	}
@@ -180,19 +244,21 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor]) {
 		if age == 1 {
 			s.n = pair{0, s.n.now}
 		}
-		e.raise(s, self)
+		by := e.raise(s, self)
+		e.charge(r, min(e.epoch*r.span, now), now, by.before)
+		e.charge(r, now, now, by.now)
 	}
 }
 
-// raise takes the greater of two reports.
-func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) {
+// raise takes the greater of two reports, and returns what is new of it.
+func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) (by pair) {
 	if s.actor == self {
-		e.own.raise(s.n)
-		return
+		return e.own.raise(s.n)
 	}
-	by := e.slots[e.find(s.actor)].n.raise(s.n)
+	by = e.slots[e.find(s.actor)].n.raise(s.n)
 	e.rest.now += by.now
 	e.rest.before += by.before
+	return by
 }
 
 // find is the place of the actor's slot, which is made if there is none.

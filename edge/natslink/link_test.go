@@ -516,7 +516,7 @@ func TestOnTheWire(t *testing.T) {
 	var parents atomic.Int64
 	heard := make(chan string, 1000)
 	sending := link(t, url, &natslink.Options{Trace: func() string {
-		if parents.Add(1)%2 == 0 {
+		if parents.Add(1)%2 == 1 {
 			return parent + "\r\nx: y"
 		}
 		return parent

@@ -3,6 +3,7 @@
 package natslink_test
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"slices"
@@ -105,6 +106,15 @@ func (l load) agree(t *testing.T, nodes []*edge.Node, total uint64) time.Duratio
 		}
 	}
 	return time.Since(began)
+}
+
+// TestClaim: a message that claims to be larger than any is refused before memory is
+// taken for it.
+func TestClaim(t *testing.T) {
+	claim := append(binary.AppendUvarint(nil, 1<<30), "and has little"...)
+	if _, err := natslink.Unpack(claim, true); err == nil || !strings.Contains(err.Error(), "larger than any") {
+		t.Errorf("%v", err)
+	}
 }
 
 // FuzzUnpack: no message makes a panic or takes much memory.

@@ -1,0 +1,170 @@
+package edge
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// The limit that docs/limits.md measures: 1,000 in 10 s, and for a bucket a burst of
+// what refills in a second.
+const (
+	overCount = 1000
+	overPer   = 10 * time.Second
+	overRate  = overCount / int64(overPer/time.Second)
+	overDelay = 50 * time.Millisecond
+)
+
+// overCase is nodes that are offered load times the rate, evenly.
+type overCase struct {
+	nodes int
+	sync  time.Duration
+	load  int64
+}
+
+// formula is the most that a window can have: the limit, and what all nodes but one are
+// offered while they do not hear of each other.
+func (c overCase) formula() int64 {
+	blind := c.sync + overDelay + overStep
+	each := (c.load*overRate*int64(blind) + int64(c.nodes)*int64(time.Second) - 1) / (int64(c.nodes) * int64(time.Second))
+	return min(overCount+int64(c.nodes-1)*(each+1), int64(c.nodes)*overCount)
+}
+
+// overStep is the time between two rounds of requests.
+const overStep = 10 * time.Millisecond
+
+// admitted counts what was admitted by algorithm, in each step.
+type admitted [2][]int64
+
+// run offers load for a time; cut: nodes hear nothing of each other.
+func (c overCase) run(t *testing.T, length time.Duration, localCap int64, cut bool) (got admitted) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{MaxDelay: overDelay})
+		var names []string
+		var limiters [][2]*Limiter
+		for i := range c.nodes {
+			names = append(names, fmt.Sprint(i))
+			n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), Flush: c.sync, State: time.Hour})
+			window := limit.Rate{Count: overCount, Per: overPer, Algorithm: limit.FixedWindow}
+			bucket := limit.Rate{Count: overCount, Per: overPer, Burst: overRate}
+			var both [2]*Limiter
+			for k, rate := range []limit.Rate{window, bucket} {
+				l, err := n.Limiter(fmt.Sprint(k), LimiterConfig{Rate: rate, LocalCap: localCap})
+				if err != nil {
+					t.Fatal(err)
+				}
+				both[k] = l
+			}
+			limiters = append(limiters, both)
+			time.Sleep(c.sync / time.Duration(c.nodes)) // nodes do not flush at one moment
+		}
+		if cut {
+			hub.Split(names...)
+		}
+		time.Sleep(overPer - time.Duration(time.Now().UnixNano())%overPer + overStep/3)
+		perStep := c.load * overRate * int64(overStep) / int64(time.Second)
+		for step := range int64(length / overStep) {
+			var sum [2]int64
+			for i := range perStep {
+				both := limiters[(step*perStep+i)%int64(c.nodes)]
+				for k, l := range both {
+					if take(t, l, "k", 1).Allowed {
+						sum[k]++
+					}
+				}
+			}
+			got[0], got[1] = append(got[0], sum[0]), append(got[1], sum[1])
+			time.Sleep(overStep)
+		}
+	})
+	return got
+}
+
+// windows is the most of any window of the limiter's own.
+func windows(steps []int64) (most int64) {
+	per := int(overPer / overStep)
+	for i := 0; i+per <= len(steps); i += per {
+		sum := int64(0)
+		for _, n := range steps[i : i+per] {
+			sum += n
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+func sumOf(steps []int64) (sum int64) {
+	for _, n := range steps {
+		sum += n
+	}
+	return sum
+}
+
+// overTable is that of docs/limits.md.
+func overTable(t *testing.T) (rows []string) {
+	for _, nodes := range []int{3, 10, 50} {
+		for _, sync := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+			for _, load := range []int64{2, 10} {
+				c := overCase{nodes, sync, load}
+				got := c.run(t, 2*overPer, 0, false)
+				worst, bucket := windows(got[0]), windows(got[1])
+				if worst > c.formula() {
+					t.Errorf("%+v: a window has %d, above the formula's %d", c, worst, c.formula())
+				}
+				if most := c.formula() + overRate + int64(nodes-1)*overRate; bucket > most {
+					t.Errorf("%+v: a bucket admitted %d in 10 s, above %d", c, bucket, most)
+				}
+				if worst < overCount {
+					t.Errorf("%+v: a window has %d only", c, worst)
+				}
+				rows = append(rows, fmt.Sprintf("| %d | %s | %d× | %.2f | %.2f | %.2f |", nodes, sync, load, ratio(worst), ratio(c.formula()), ratio(bucket)))
+			}
+		}
+	}
+	return rows
+}
+
+func ratio(n int64) float64 { return float64(n) / overCount }
+
+// TestOverAdmission: what nodes admit too much is at most what the formula says, and
+// docs/limits.md tells what was measured.
+func TestOverAdmission(t *testing.T) {
+	rows := overTable(t)
+	for _, nodes := range []int{3, 10, 50} {
+		c := overCase{nodes, time.Second, 100}
+		alone, capped := c.run(t, overPer, 0, true), c.run(t, overPer, 2*overCount/int64(nodes), true)
+		a, b := windows(alone[0]), windows(capped[0])
+		if a > int64(nodes)*overCount || b > 2*overCount {
+			t.Errorf("%d nodes apart admit %d, with a cap %d", nodes, a, b)
+		}
+		rows = append(rows, fmt.Sprintf("| %d | %.2f | %.2f |", nodes, ratio(a), ratio(b)))
+	}
+	doc, err := os.ReadFile("../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if !strings.Contains(string(doc), row) {
+			t.Errorf("docs/limits.md lacks\n%s", row)
+		}
+	}
+}
+
+// TestLongRun: in the long run a bucket stays near its rate, whatever is offered.
+func TestLongRun(t *testing.T) {
+	for _, c := range []overCase{{3, time.Second, 2}, {10, time.Second, 10}, {10, 5 * time.Second, 2}, {10, 5 * time.Second, 10}} {
+		const length = 5 * time.Minute
+		got := c.run(t, length, 0, false)
+		average := float64(sumOf(got[1])-overRate) / float64(overRate*int64(length/time.Second))
+		t.Logf("%d nodes, %s, %d times the rate: %.3f", c.nodes, c.sync, c.load, average)
+		if average < 0.9 || average > 1.1 {
+			t.Errorf("%+v: %.3f of the rate", c, average)
+		}
+	}
+}

@@ -1,0 +1,377 @@
+package edge
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// The bounds of sets and registers: each travels as a whole.
+const (
+	// MaxValues bounds the sets and registers of a node, those of the others included.
+	MaxValues = 10_000
+	// MaxSetBytes bounds the elements of a set, added up, in bytes.
+	MaxSetBytes = 256 << 10
+	// MaxRegister bounds the value of a register, in bytes.
+	MaxRegister = 64 << 10
+	// maxSkew is how far ahead the clock of another may be for its writes to count.
+	maxSkew = time.Minute
+)
+
+// value is a set or a register.
+type value interface {
+	label() (section byte, name string)
+	delta() []byte // what has changed since the last time
+	state() []byte // all
+	again()        // what was sent last has not arrived
+	fresh() bool   // it has changed here since the last state
+}
+
+// values are the sets and registers of a node.
+type values struct {
+	mu    sync.Mutex
+	sets  map[string]*Set
+	regs  map[string]*Register
+	all   []value
+	dirty []value
+	clock crdt.Clock // of registers
+}
+
+// shared is what sets and registers have in common.
+type shared struct {
+	node     *Node
+	name     string
+	marked   atomic.Bool // in values.dirty
+	changed  atomic.Bool // here since the last state
+	watchers watchers
+}
+
+func (s *shared) mark(v value) {
+	s.changed.Store(true)
+	if s.marked.Swap(true) {
+		return
+	}
+	s.node.values.mu.Lock()
+	defer s.node.values.mu.Unlock()
+	s.node.values.dirty = append(s.node.values.dirty, v)
+}
+
+func (s *shared) fresh() bool { return s.changed.Swap(false) }
+
+// Watch has changes receive after a change, by this node or another: once for all
+// changes since the last receive. stop ends it.
+func (s *shared) Watch() (changes <-chan struct{}, stop func()) { return s.watchers.add() }
+
+// Name is what it was opened by.
+func (s *shared) Name() string { return s.name }
+
+func (vs *values) takeDirty() []value {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	list := vs.dirty
+	vs.dirty = nil
+	return list
+}
+
+// addState adds all that is known. To a Keeper a node tells what has changed here,
+// and the first of those that run tells all.
+func (vs *values) addState(b *batch) {
+	vs.mu.Lock()
+	all := vs.all
+	vs.mu.Unlock()
+	for _, v := range all {
+		if fresh := v.fresh(); fresh || b.tells == nil || b.first {
+			b.addValue(v, v.state())
+		}
+	}
+}
+
+func (vs *values) merge(n *Node, s *valueSection) {
+	if s.kind == sectionSet {
+		if set := vs.set(n, s.name); set != nil {
+			set.merge(s.set)
+		}
+		return
+	}
+	_, stamp := s.reg.Value()
+	vs.mu.Lock()
+	err := vs.clock.Observe(stamp.At, n.config.Now(), maxSkew)
+	vs.mu.Unlock()
+	if err != nil {
+		n.tally.skewed.Add(1)
+		return
+	}
+	if r := vs.register(n, s.name); r != nil {
+		r.merge(s.reg)
+	}
+}
+
+// set is nil if there is no room.
+func (vs *values) set(n *Node, name string) *Set {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	s := vs.sets[name]
+	if s == nil && vs.room(n) {
+		s = &Set{shared: shared{node: n, name: name}}
+		if vs.sets == nil {
+			vs.sets = map[string]*Set{}
+		}
+		vs.sets[name] = s
+		vs.all = append(vs.all, s)
+	}
+	return s
+}
+
+// register is nil if there is no room.
+func (vs *values) register(n *Node, name string) *Register {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	r := vs.regs[name]
+	if r == nil && vs.room(n) {
+		r = &Register{shared: shared{node: n, name: name}}
+		if vs.regs == nil {
+			vs.regs = map[string]*Register{}
+		}
+		vs.regs[name] = r
+		vs.all = append(vs.all, r)
+	}
+	return r
+}
+
+func (vs *values) room(n *Node) bool {
+	if len(vs.all) < MaxValues {
+		return true
+	}
+	n.tally.full.Add(1)
+	return false
+}
+
+func noRoom(what, name string) error {
+	return fmt.Errorf("edge: %s %q: the node has %d sets and registers, the most it may have: %w", what, name, MaxValues, ErrFull)
+}
+
+// Set is a set of texts that all nodes add to and remove from: of an addition and a
+// removal at the same time the addition wins.
+type Set struct {
+	shared
+	mu    sync.Mutex
+	known crdt.ORSet
+	fail  bool // the next delta is everything
+	news  crdt.ORSet
+	bytes int  // of the elements, unless stale
+	stale bool // others have changed them
+}
+
+// Set is the set of that name, the same on every node.
+func (n *Node) Set(name string) (*Set, error) {
+	if err := checkName("name of a set", name); err != nil {
+		return nil, err
+	}
+	if s := n.values.set(n, name); s != nil {
+		return s, nil
+	}
+	return nil, noRoom("set", name)
+}
+
+// Add adds an element of 1 to [MaxName] bytes.
+func (s *Set) Add(element string) error {
+	if err := checkName("element of a set", element); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if !s.fits(element) {
+		s.mu.Unlock()
+		return fmt.Errorf("edge: set %q: its elements would have more than %d bytes: %w", s.name, MaxSetBytes, ErrFull)
+	}
+	s.news.Merge(s.known.Add(s.node.me, element))
+	s.mu.Unlock()
+	s.mark(s)
+	s.watchers.tell()
+	return nil
+}
+
+// Remove removes an element, if it is there.
+func (s *Set) Remove(element string) {
+	s.mu.Lock()
+	if !s.known.Has(element) {
+		s.mu.Unlock()
+		return
+	}
+	s.news.Merge(s.known.Remove(element))
+	s.bytes -= len(element)
+	s.mu.Unlock()
+	s.mark(s)
+	s.watchers.tell()
+}
+
+// fits reports that there is room for an element, and takes it; mu is held.
+func (s *Set) fits(element string) bool {
+	if s.known.Has(element) {
+		return true
+	}
+	if s.stale {
+		s.bytes, s.stale = 0, false
+		for _, e := range s.known.Elements() {
+			s.bytes += len(e)
+		}
+	}
+	if s.bytes+len(element) > MaxSetBytes {
+		return false
+	}
+	s.bytes += len(element)
+	return true
+}
+
+// Has reports that the element is in the set, as far as it is known here.
+func (s *Set) Has(element string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Has(element)
+}
+
+// Elements are all, in order.
+func (s *Set) Elements() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Elements()
+}
+
+func (s *Set) merge(o crdt.ORSet) {
+	s.mu.Lock()
+	changed := s.known.Merge(o)
+	s.stale = s.stale || changed
+	s.mu.Unlock()
+	if changed {
+		s.watchers.tell()
+	}
+}
+
+func (s *Set) label() (byte, string) { return sectionSet, s.name }
+
+func (s *Set) delta() []byte {
+	s.marked.Store(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := &s.news
+	if s.fail {
+		d = &s.known
+	}
+	text := d.Append(nil)
+	s.news, s.fail = crdt.ORSet{}, false
+	return text
+}
+
+func (s *Set) state() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Append(nil)
+}
+
+func (s *Set) again() {
+	s.mu.Lock()
+	s.fail = true
+	s.mu.Unlock()
+	s.mark(s)
+}
+
+// Register is a value that all nodes write: the last write wins.
+type Register struct {
+	shared
+	mu    sync.Mutex
+	known crdt.Register
+}
+
+// Register is the register of that name, the same on every node.
+func (n *Node) Register(name string) (*Register, error) {
+	if err := checkName("name of a register", name); err != nil {
+		return nil, err
+	}
+	if r := n.values.register(n, name); r != nil {
+		return r, nil
+	}
+	return nil, noRoom("register", name)
+}
+
+// Store writes a value of at most [MaxRegister] bytes. It is later than every write
+// that this node knows of.
+func (r *Register) Store(v []byte) error {
+	if len(v) > MaxRegister {
+		return invalid("register %q: the value has %d bytes; it may have %d", r.name, len(v), MaxRegister)
+	}
+	vs := &r.node.values
+	vs.mu.Lock()
+	at := vs.clock.Next(r.node.config.Now())
+	vs.mu.Unlock()
+	r.mu.Lock()
+	r.known.Set(v, crdt.Stamp{At: at, Actor: r.node.me})
+	r.mu.Unlock()
+	r.mark(r)
+	r.watchers.tell()
+	return nil
+}
+
+// Load is the last write that this node knows of; nil if there was none.
+func (r *Register) Load() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, _ := r.known.Value()
+	return slices.Clone(v)
+}
+
+// Version is which write this node has, as a text to hand to another: a caller that
+// has read here reads nothing older there after Await.
+func (r *Register) Version() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, stamp := r.known.Value()
+	var mark crdt.Register
+	mark.Set(nil, stamp)
+	return base64.RawURLEncoding.EncodeToString(mark.Append(nil))
+}
+
+// Await waits until this node has the write that the version tells, or a later one,
+// or ctx ends.
+func (r *Register) Await(ctx context.Context, version string) error {
+	text, err := base64.RawURLEncoding.DecodeString(version)
+	var want crdt.Register
+	if err != nil || want.Decode(text) != nil {
+		return invalid("register %q: the version is none", r.name)
+	}
+	_, at := want.Value()
+	return r.watchers.await(ctx, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		_, stamp := r.known.Value()
+		return stamp.Compare(at) >= 0
+	})
+}
+
+func (r *Register) merge(o crdt.Register) {
+	r.mu.Lock()
+	changed := r.known.Merge(o)
+	r.mu.Unlock()
+	if changed {
+		r.watchers.tell()
+	}
+}
+
+func (r *Register) label() (byte, string) { return sectionRegister, r.name }
+
+func (r *Register) delta() []byte {
+	r.marked.Store(false)
+	return r.state()
+}
+
+func (r *Register) state() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known.Append(nil)
+}
+
+func (r *Register) again() { r.mark(r) }

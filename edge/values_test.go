@@ -1,0 +1,214 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+)
+
+func setOf(t testing.TB, n *Node) *Set {
+	t.Helper()
+	s, err := n.Set("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func registerOf(t testing.TB, n *Node) *Register {
+	t.Helper()
+	r, err := n.Register("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestValues: sets and registers agree after loss, repetition, delay and partition;
+// of what nodes do one after the other the last stands.
+func TestValues(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			hub := edgetest.NewHub(edgetest.Faults{Seed: seed, Loss: 30, Repeat: 20, MaxDelay: time.Second})
+			var nodes []*Node
+			for i := range 4 {
+				nodes = append(nodes, open(t, Config{Actor: fmt.Sprint(i), Link: hub.Link(fmt.Sprint(i))}))
+			}
+			for i := range 60 {
+				n := nodes[rng.IntN(4)]
+				switch e := fmt.Sprint(rng.IntN(8)); rng.IntN(4) {
+				case 0:
+					setOf(t, n).Remove(e)
+				case 1, 2:
+					if err := setOf(t, n).Add(e); err != nil {
+						t.Fatal(err)
+					}
+				default:
+					if err := registerOf(t, n).Store([]byte(fmt.Sprint(i))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i == 20 {
+					hub.Split("0", "1")
+				}
+				if i == 40 {
+					hub.Heal()
+				}
+				pass(time.Duration(rng.IntN(300)) * time.Millisecond)
+			}
+			pass(2 * time.Minute)
+			setOf(t, nodes[0]).Remove("0")
+			if err := setOf(t, nodes[1]).Add("last"); err != nil {
+				t.Fatal(err)
+			}
+			if err := registerOf(t, nodes[2]).Store([]byte("last")); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * time.Minute)
+			want := setOf(t, nodes[0]).Elements()
+			for _, n := range nodes {
+				s := setOf(t, n)
+				if !slices.Equal(s.Elements(), want) || s.Has("0") || !s.Has("last") || string(registerOf(t, n).Load()) != "last" {
+					t.Fatalf("seed %d: %s has %v and %q, not %v", seed, n.Actor(), s.Elements(), registerOf(t, n).Load(), want)
+				}
+			}
+		})
+	}
+}
+
+// TestValuesAreTold: a change elsewhere is told, and what a link refused is sent again.
+func TestValuesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
+		pass(time.Second)
+		changes, stop := setOf(t, b).Watch()
+		defer stop()
+		writes, end := registerOf(t, b).Watch()
+		defer end()
+		hub.Down("a", true)
+		for _, e := range []string{"x", "y"} {
+			if err := setOf(t, a).Add(e); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+		}
+		if err := registerOf(t, a).Store([]byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		hub.Down("a", false)
+		<-changes
+		<-writes
+		if got := setOf(t, b).Elements(); len(got) != 2 || string(registerOf(t, b).Load()) != "v" {
+			t.Errorf("%v, %q", got, registerOf(t, b).Load())
+		}
+	})
+}
+
+// TestCausalReads: a caller that has seen a count or a write on one node sees it on
+// another after Await, and not before it is there.
+func TestCausalReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{MaxDelay: 5 * time.Second})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		add(t, a, "x", 3)
+		add(t, b, "x", 100)
+		if err := registerOf(t, a).Store([]byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		x, err := a.Counter("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, _ := b.Counter("x")
+		version, write := x.Version(), registerOf(t, a).Version()
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := there.Await(short, version); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before it can be there: %v", err)
+		}
+		if err := there.Await(t.Context(), version); err != nil || there.Value() != 103 {
+			t.Errorf("%d, %v", there.Value(), err)
+		}
+		if err := registerOf(t, b).Await(t.Context(), write); err != nil || string(registerOf(t, b).Load()) != "v" {
+			t.Errorf("%q, %v", registerOf(t, b).Load(), err)
+		}
+		for _, bad := range []string{"", "!", "AAAA", version[:len(version)-2], write} {
+			if err := there.Await(t.Context(), bad); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("the version %q: %v", bad, err)
+			}
+			if err := registerOf(t, b).Await(t.Context(), strings.Replace(bad, write, version, 1)); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("the version %q: %v", bad, err)
+			}
+		}
+	})
+}
+
+// TestRegisterFrom2099: a write from a clock far ahead is ignored and counted.
+func TestRegisterFrom2099(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		ahead := func() time.Time { return time.Now().AddDate(99, 0, 0) }
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: ahead, Incarnation: 1})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		for n, v := range map[*Node]string{a: "2099", b: "today"} {
+			if err := registerOf(t, n).Store([]byte(v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		if got := registerOf(t, b).Load(); string(got) != "today" || b.Stats().Skewed == 0 {
+			t.Errorf("%q, %+v", got, b.Stats())
+		}
+	})
+}
+
+func TestValuesBadInput(t *testing.T) {
+	n := open(t, Config{Actor: "a"})
+	long := strings.Repeat("x", MaxName+1)
+	s, r := setOf(t, n), registerOf(t, n)
+	for what, err := range map[string]error{
+		"a set without a name":  second(n.Set("")),
+		"a long name":           second(n.Register(long)),
+		"an element of nothing": s.Add(""),
+		"a long element":        s.Add(long),
+		"a value that is large": r.Store(make([]byte, MaxRegister+1)),
+		"a register of no name": second(n.Register("")),
+	} {
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var full error
+	for i := 0; full == nil && i < MaxSetBytes; i++ {
+		full = s.Add(strings.Repeat(fmt.Sprintf("%06d", i), 80))
+	}
+	if !errors.Is(full, ErrFull) {
+		t.Errorf("a full set: %v", full)
+	}
+	s.Remove(s.Elements()[0])
+	if err := s.Add("room"); err != nil {
+		t.Errorf("after a removal: %v", err)
+	}
+	for i := 0; i <= MaxValues; i++ {
+		_, full = n.Set(fmt.Sprint(i))
+	}
+	if !errors.Is(full, ErrFull) {
+		t.Errorf("too many sets: %v", full)
+	}
+	if _, err := n.Set("s"); err != nil {
+		t.Errorf("one that is there: %v", err)
+	}
+}
