@@ -3,6 +3,7 @@ package edge
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,7 +113,11 @@ func overTable(t *testing.T) (rows []string) {
 		for _, sync := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
 			for _, load := range []int64{2, 10} {
 				c := overCase{nodes, sync, load}
-				got := c.run(t, 2*overPer, 0, false)
+				length := 2 * overPer
+				if sync < time.Second {
+					length = overPer // many messages, and windows that are all alike
+				}
+				got := c.run(t, length, 0, false)
 				worst, bucket := windows(got[0]), windows(got[1])
 				if worst > c.formula() {
 					t.Errorf("%+v: a window has %d, above the formula's %d", c, worst, c.formula())
@@ -150,10 +155,41 @@ func TestOverAdmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range rows {
-		if !strings.Contains(string(doc), row) {
-			t.Errorf("docs/limits.md lacks\n%s", row)
+		if !told(string(doc), row) {
+			t.Errorf("docs/limits.md does not tell\n%s", row)
 		}
 	}
+}
+
+// told reports that the document has the row, with figures that differ by a tenth at
+// most: nodes that flush at one moment do so in any order.
+func told(doc, row string) bool {
+	cells := strings.Split(row, " | ")
+	head := 1
+	if len(cells) > 3 {
+		head = 3
+	}
+	for line := range strings.Lines(doc) {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), strings.Join(cells[:head], " | ")+" | ")
+		if figures := strings.Split(rest, " | "); ok && near(figures, cells[head:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func near(figures, measured []string) bool {
+	if len(figures) != len(measured) {
+		return false
+	}
+	for i, text := range figures {
+		was, err := strconv.ParseFloat(strings.TrimSuffix(text, " |"), 64)
+		is, fails := strconv.ParseFloat(strings.TrimSuffix(measured[i], " |"), 64)
+		if err != nil || fails != nil || was > 1.1*is || is > 1.1*was {
+			return false
+		}
+	}
+	return true
 }
 
 // TestLongRun: in the long run a bucket stays near its rate, whatever is offered.

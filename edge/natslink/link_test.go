@@ -61,7 +61,11 @@ func link(t testing.TB, url string, o *natslink.Options) *natslink.Link {
 
 func node(t testing.TB, actor string, l edge.Link) *edge.Node {
 	t.Helper()
-	c := fast
+	return nodeOf(t, fast, actor, l)
+}
+
+func nodeOf(t testing.TB, c edge.Config, actor string, l edge.Link) *edge.Node {
+	t.Helper()
 	c.Actor, c.Link = actor, l
 	n, err := edge.Open(c)
 	if err != nil {
@@ -165,24 +169,34 @@ func TestWithoutTheOthers(t *testing.T) {
 	}
 }
 
-// TestCut: a node that was cut off for some seconds knows all soon after.
+// TestCut: a node that was cut off for some seconds knows all soon after, also if its
+// connection broke.
 func TestCut(t *testing.T) {
-	server := services.SharedNATS(t)
-	path := services.Proxy(t, server.Addr())
-	a, b := node(t, "a", link(t, server.URL(), nil)), node(t, "b", link(t, path.URL(server.URL()), nil))
-	counter(t, a, "x").Add(1)
-	agree(t, 1, a, b)
-	path.Cut()
-	for range 100 {
-		counter(t, a, "x").Add(1)
-		counter(t, b, "x").Add(1)
-		time.Sleep(*cut / 100)
-	}
-	path.Heal()
-	took := agree(t, 201, a, b)
-	t.Logf("proof: edge: healed %s after a cut of %s", took.Round(time.Millisecond), *cut)
-	if took > 2*time.Second {
-		t.Errorf("healing took %s", took)
+	for name, harm := range map[string]func(*services.Link){
+		"cut":    func(l *services.Link) { l.Cut() },
+		"broken": func(l *services.Link) { l.Cut(); l.Break() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := services.SharedNATS(t)
+			path := services.Proxy(t, server.Addr())
+			rare := fast
+			rare.State = 10 * time.Minute // by itself none would come in time
+			a, b := nodeOf(t, rare, "a", link(t, server.URL(), nil)), nodeOf(t, rare, "b", link(t, path.URL(server.URL()), nil))
+			counter(t, a, "x").Add(1)
+			agree(t, 1, a, b)
+			harm(path)
+			for range 100 {
+				counter(t, a, "x").Add(1)
+				counter(t, b, "x").Add(1)
+				time.Sleep(*cut / 100)
+			}
+			path.Heal()
+			took := agree(t, 201, a, b)
+			t.Logf("proof: edge: healed %s after %s for %s", took.Round(time.Millisecond), name, *cut)
+			if took > 2*time.Second {
+				t.Errorf("healing took %s", took)
+			}
+		})
 	}
 }
 
