@@ -113,7 +113,9 @@ func holdIsRenewed(ctx context.Context, e *Env) {
 		done(h.Err())
 		return time.Now().After(first)
 	})
-	refused(second(e.Client().Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire after the first deadline")
+	err := second(e.Client().Mutex("m").TryAcquire(ctx))
+	inTime(h)
+	refused(err, holdfast.ErrHeld, "TryAcquire after the first deadline")
 	done(h.Release())
 }
 

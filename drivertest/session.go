@@ -68,14 +68,16 @@ func outlives(ctx context.Context, deadline time.Time, keep func()) {
 }
 
 func sessionKeep(ctx context.Context, e *Env) {
-	s := e.Client()
+	s, other := e.Client(), e.Client()
 	ses := must(s.Session(ctx, e.short(), holdfast.ManualRenew()))
 	h := must(s.Mutex("m", holdfast.Under(ses)).Acquire(ctx))
 	first, ok := ses.Deadline()
 	want(ok, "a session with a TTL has no deadline")
 	outlives(ctx, first.Add(e.TTL/2), func() { done(ses.Keep(ctx)) })
 	done(h.Err())
-	refused(second(e.Client().Mutex("m").TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquire of a name under a kept session")
+	err := second(other.Mutex("m").TryAcquire(ctx))
+	inTime(h)
+	refused(err, holdfast.ErrHeld, "TryAcquire of a name under a kept session")
 	done(ses.Revoke())
 }
 

@@ -158,7 +158,7 @@ func (c *coordination) prefixOf(h *hub) string {
 	h.mu.Lock()
 	for i := range h.events {
 		for _, p := range i.Events {
-			all = append(all, p.prefix())
+			all = append(all, p.prefixes(c.space.Info().Features)...)
 		}
 	}
 	h.mu.Unlock()

@@ -38,6 +38,7 @@ type GitHub struct {
 
 	mu    sync.Mutex
 	known map[string]page // by URL
+	bytes int             // of their bodies
 	until time.Time       // nothing is asked before
 	why   string
 }
@@ -53,6 +54,7 @@ const (
 	perPage     = 100
 	maxBody     = 8 << 20
 	maxKnown    = 200
+	maxBytes    = 32 << 20 // kept for their ETags
 	defaultWait = time.Minute
 	longestWait = time.Hour
 )
@@ -248,8 +250,9 @@ func (s *GitHub) keep(address string, p page) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= maxKnown {
-		s.known = map[string]page{}
+	s.bytes += len(p.body) - len(s.known[address].body)
+	if s.known == nil || len(s.known) >= maxKnown || s.bytes > maxBytes {
+		s.known, s.bytes = map[string]page{}, len(p.body)
 	}
 	s.known[address] = p
 }

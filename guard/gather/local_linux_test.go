@@ -86,6 +86,9 @@ func TestSessions_Tmux(t *testing.T) {
 		guard.Failed: {guard.SessionAlive("buil"), guard.SessionAlive("tmux:bui"), guard.SessionAlive("-V")},
 		guard.Error:  {guard.SessionAlive("build:0"), guard.SessionAlive("b*"), guard.SessionAlive("tmux:build.0")},
 	})
+	// A server that does not answer is not a session that is not there.
+	broken := gather.New(gather.Config{Sessions: &gather.Sessions{Socket: filepath.Join(socket, "below")}})
+	outcomes(t, broken, map[guard.Outcome][]guard.Condition{guard.Error: {guard.SessionAlive("build")}})
 	missing := gather.New(gather.Config{Sessions: &gather.Sessions{Tmux: "no-such-tmux"}})
 	outcomes(t, missing, map[guard.Outcome][]guard.Condition{guard.Error: {guard.SessionAlive("build")}})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Pattern chooses events by kind and verb, and by name.
@@ -18,7 +19,7 @@ type Pattern struct {
 }
 
 // kinds are those of events, see docs/events.md, and those made of keys.
-var kinds = []string{"*", "lock", "rwlock", "semaphore", "election", "latch", "barrier", "session", "counter", "sequence", "kv", "guard", "pipeline"}
+var kinds = []string{"*", "lock", "rwlock", "semaphore", "election", "latch", "barrier", "session", "counter", "sequence", "limit", "kv", "guard", "pipeline"}
 
 // ParsePattern reads kind:verb or kind:glob:verb. The glob is all between the first and
 // the last colon: semaphore:agents:* are all events of the semaphore agents.
@@ -72,14 +73,22 @@ func named(e *holdfast.Event) (kind, verb, name string) {
 	return e.Kind, e.Verb, e.Name
 }
 
-// prefix is what every name of the pattern's events begins with.
-func (p Pattern) prefix() string {
-	if p.Kind == "guard" || p.Kind == "pipeline" {
-		return EventPrefix
+// prefixes are what the names of the pattern's events, or their keys, begin with. A
+// backend that does not know stale holders tells no refusal: there the manager does, by keys.
+func (p Pattern) prefixes(features map[driver.Feature]bool) []string {
+	switch {
+	case p.Kind == "guard" || p.Kind == "pipeline":
+		return []string{EventPrefix}
+	case p.Kind == "*":
+		return []string{""}
+	case (p.Verb == "denied" || p.Verb == "*") && !features[driver.FeatureReclaim]:
+		return []string{EventPrefix, p.literal()}
 	}
-	if p.Kind == "*" {
-		return ""
-	}
+	return []string{p.literal()}
+}
+
+// literal is the glob up to its first special character.
+func (p Pattern) literal() string {
 	if i := strings.IndexAny(p.Glob, `*?[\`); i >= 0 {
 		return p.Glob[:i]
 	}

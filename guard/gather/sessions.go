@@ -61,17 +61,25 @@ func (s *Sessions) tmux(ctx context.Context, name string) (guard.Fact, error) {
 	if s.Socket != "" {
 		argv = append(argv, "-S", s.Socket)
 	}
-	env := plainEnv()
+	env := append(plainEnv(), "LC_ALL=C.UTF-8")
 	if v, ok := os.LookupEnv("TMUX_TMPDIR"); ok {
 		env = append(env, "TMUX_TMPDIR="+v)
 	}
 	p := process{argv: append(argv, "has-session", "-t", "="+name), env: env, most: 4096}
 	a, err := p.run(ctx)
-	if err == nil && a.code > 1 {
+	if err == nil && a.code != 0 && !noSession(a.errOut) {
 		err = fmt.Errorf("tmux: exit code %d: %s", a.code, lastLine(a.errOut))
 	}
 	f.Is = err == nil && a.code == 0
 	return f, err
+}
+
+// noSession tells "there is none", in the words of tmux, from a server that does not
+// answer: both have the exit code 1.
+func noSession(text string) bool {
+	line := strings.TrimSpace(text)
+	return strings.HasPrefix(line, "can't find session") || strings.HasPrefix(line, "no server running") ||
+		strings.HasPrefix(line, "error connecting to") && strings.HasSuffix(line, "(No such file or directory)")
 }
 
 func (s *Sessions) process(name string) (guard.Fact, error) {

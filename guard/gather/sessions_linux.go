@@ -41,7 +41,7 @@ func processOf(pid int) (p running, err error) {
 	}
 	p.alive = fields[0] != "Z" && fields[0] != "X"
 	p.began, err = bootTime()
-	p.began = p.began.Add(time.Duration(p.start) * time.Second / ticks)
+	p.began = p.began.Add(time.Duration(p.start/ticks) * time.Second)
 	return p, err
 }
 

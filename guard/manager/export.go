@@ -1,14 +1,20 @@
 package manager
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -52,7 +58,7 @@ func (m *Manager) Export(path string) error {
 	}
 	m.mu.Unlock()
 	for _, list := range [][]savedResource{out.Locks, out.Semaphores} {
-		slices.SortFunc(list, func(a, b savedResource) int { return compare(a.Name, b.Name) })
+		slices.SortFunc(list, func(a, b savedResource) int { return strings.Compare(a.Name, b.Name) })
 	}
 	b, err := json.MarshalIndent(out, "", "  ")
 	if err == nil {
@@ -62,13 +68,6 @@ func (m *Manager) Export(path string) error {
 		return fmt.Errorf("guard manager: export: %w", err)
 	}
 	return nil
-}
-
-func compare(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 func (r *resource) saved() savedResource {
@@ -99,24 +98,39 @@ func replace(path string, b []byte) error {
 }
 
 // Import makes the locks and semaphores of a file known, and takes what its holders had,
-// in the order of their old tokens: with new tokens, and a full threshold for everybody.
-// What the manager before still has is waited for until ctx ends. The error names those
-// that did not get back what they had; the others have it. A file that makes no sense
-// changes nothing.
+// those of one semaphore in the order of their old tokens: with new tokens, and a full
+// threshold for everybody. What the manager before still has is waited for until ctx ends,
+// for all names at a time. The error names those that did not get back what they had; the
+// others have it. A file that makes no sense changes nothing.
 func (m *Manager) Import(ctx context.Context, path string) error {
 	in, err := m.read(path)
 	if err != nil {
 		return fmt.Errorf("guard manager: import: %w", err)
 	}
-	var errs []error
-	for _, list := range []struct {
-		of   []savedResource
-		into map[string]*resource
-	}{{in.Locks, m.locks}, {in.Semaphores, m.semaphores}} {
-		for _, s := range list.of {
-			errs = append(errs, m.restore(ctx, list.into, &s))
+	var each []func() error
+	for i, list := range in.lists() {
+		for _, s := range list {
+			each = append(each, func() error { return m.restore(ctx, m.lists()[i], &s) })
 		}
 	}
+	return together(each)
+}
+
+// lists are the locks and the semaphores.
+func (in *saved) lists() [2][]savedResource { return [...][]savedResource{in.Locks, in.Semaphores} }
+
+func (m *Manager) lists() [2]map[string]*resource {
+	return [...]map[string]*resource{m.locks, m.semaphores}
+}
+
+// together runs all at a time and joins their errors in order.
+func together(all []func() error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 
@@ -130,29 +144,78 @@ func (m *Manager) read(path string) (in saved, err error) {
 	if err != nil {
 		return in, err
 	}
-	if err := json.Unmarshal(b, &in); err != nil {
+	if err := decode(b, &in); err != nil {
 		return in, fmt.Errorf("%s: %w: %w", path, err, fs.ErrInvalid)
 	}
 	if in.Version != savedVersion {
 		return in, fmt.Errorf("%s has the version %d, not %d: %w", path, in.Version, savedVersion, fs.ErrInvalid)
 	}
-	for i, s := range slices.Concat(in.Locks, in.Semaphores) {
-		r := s.resource()
-		if err := m.settle(&r); err != nil {
-			return in, fmt.Errorf("%s: %w", path, err)
-		}
-		if semaphore := i >= len(in.Locks); semaphore != (s.Slots > 0) {
-			return in, fmt.Errorf("%s: %q has %d slots: %w", path, s.Name, s.Slots, fs.ErrInvalid)
+	for i, list := range in.lists() {
+		names := map[string]bool{}
+		for _, s := range list {
+			if err := m.check(m.lists()[i], &s, names, i == 1); err != nil {
+				return in, fmt.Errorf("%s: %q: %w", path, s.Name, err)
+			}
 		}
 	}
 	return in, nil
+}
+
+// decode takes one JSON value without fields that it does not know.
+func decode(b []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the JSON value")
+	}
+	return nil
+}
+
+// check refuses what restore could not do, whatever others hold.
+func (m *Manager) check(list map[string]*resource, s *savedResource, names map[string]bool, semaphore bool) error {
+	const most = int64(math.MaxInt64 / time.Millisecond)
+	switch {
+	case names[s.Name]:
+		return fmt.Errorf("the name is there twice: %w", fs.ErrInvalid)
+	case semaphore != (s.Slots > 0) || s.Slots < 0:
+		return fmt.Errorf("it has %d slots: %w", s.Slots, fs.ErrInvalid)
+	case s.Threshold > most || s.Heartbeat > most:
+		return fmt.Errorf("a threshold of %d ms or a heartbeat each %d ms is too long: %w", s.Threshold, s.Heartbeat, fs.ErrInvalid)
+	}
+	names[s.Name] = true
+	r := s.resource()
+	if err := m.settle(&r); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := list[s.Name]; known != nil && known.slots != s.Slots {
+		return fmt.Errorf("it has %d slots here, not %d: %w", known.slots, s.Slots, holdfast.ErrConflict)
+	}
+	return s.checkHolders()
+}
+
+// checkHolders: there is room for all of them, and they have names of their own.
+func (s *savedResource) checkHolders() error {
+	room, names := max(s.Slots, 1), map[string]bool{}
+	for _, h := range s.Holders {
+		if h.ID == "" || names[h.ID] || h.Weight < 1 || h.Weight > room {
+			return fmt.Errorf("the holder %q of weight %d has no name or no place: %w", h.ID, h.Weight, fs.ErrInvalid)
+		}
+		names[h.ID] = true
+		room -= h.Weight
+	}
+	return nil
 }
 
 func (m *Manager) restore(ctx context.Context, list map[string]*resource, s *savedResource) error {
 	if err := m.ensure(list, s.resource()); err != nil {
 		return err
 	}
-	slices.SortFunc(s.Holders, func(a, b savedHolder) int { return int(int64(a.Token) - int64(b.Token)) })
+	slices.SortFunc(s.Holders, func(a, b savedHolder) int { return cmp.Compare(a.Token, b.Token) })
 	var errs []error
 	for _, h := range s.Holders {
 		if _, err := m.acquire(ctx, list, s.Name, h.ID, h.Metadata, h.Weight, true); err != nil {

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,32 +26,49 @@ func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, wei
 
 func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, owner, metadata string, weight int64, wait bool) (holdfast.Token, error) {
 	r, h, err := m.begin(list, name, owner, metadata, weight)
-	if err != nil || h == nil {
+	if err != nil {
 		return 0, err
 	}
 	if h.hold != nil {
 		return h.hold.Token(), nil
 	}
+	defer m.all.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(errClosed) })()
 	began := time.Now() // not after the backend's own clock began to count
 	hold, err := m.take(ctx, r, h, wait)
-	if err != nil {
-		m.forget(list, name, h)
-		return 0, err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.hold, h.last = hold, began; wait {
+	if err != nil {
+		r.restore(h)
+		return 0, cmp.Or(closed(ctx), err)
+	}
+	if h.hold, h.before, h.last = hold, nil, began; wait {
 		h.last = time.Now()
 	}
 	return hold.Token(), nil
 }
 
-// begin finds the holder, or a place for it. One that has lost its hold begins anew.
+// closed is errClosed if that is why ctx has ended.
+func closed(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errClosed) {
+		return errClosed
+	}
+	return nil
+}
+
+var errClosed = fmt.Errorf("guard manager: the manager is closed: %w", holdfast.ErrClosed)
+
+// begin finds the holder, or a place for it, of which Close waits to hear. One that has
+// lost its hold begins anew.
 func (m *Manager) begin(list map[string]*resource, name, owner, metadata string, weight int64) (*resource, *holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := list[name]
 	switch {
+	case m.ctx.Err() != nil:
+		return nil, nil, errClosed
 	case r == nil:
 		return nil, nil, unknown(name)
 	case owner == "":
@@ -58,18 +76,28 @@ func (m *Manager) begin(list map[string]*resource, name, owner, metadata string,
 	case weight < 1 || r.slots > 0 && weight > r.slots:
 		return nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, weight, fs.ErrInvalid)
 	}
-	if h := r.holders[owner]; h != nil && (h.hold == nil || h.session.Err() == nil) {
+	before := r.holders[owner]
+	if before != nil && (before.hold == nil || before.session.Err() == nil) {
 		switch {
-		case h.hold == nil:
+		case before.hold == nil:
 			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, owner, holdfast.ErrConflict)
-		case h.weight != weight:
-			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", owner, h.weight, name, weight, holdfast.ErrConflict)
+		case before.weight != weight:
+			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", owner, before.weight, name, weight, holdfast.ErrConflict)
 		}
-		return r, h, nil
+		return r, before, nil
 	}
-	h := &holder{name: owner, metadata: metadata, weight: weight}
+	h := &holder{name: owner, metadata: metadata, weight: weight, before: before}
 	r.holders[owner] = h
+	m.all.Add(1)
 	return r, h, nil
+}
+
+// restore drops a holder that was refused: the stale one before it is there again, so
+// that maintenance still finds it. m is locked.
+func (r *resource) restore(h *holder) {
+	if delete(r.holders, h.name); h.before != nil {
+		r.holders[h.name] = h.before
+	}
 }
 
 func unknown(name string) error {

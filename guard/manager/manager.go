@@ -75,6 +75,7 @@ type holder struct {
 	hold     *holdfast.Hold // nil: it is asked for
 	last     time.Time      // of its last heartbeat
 	told     bool           // that it is stale
+	before   *holder        // while it is asked for: the stale one of its name
 }
 
 // New makes a manager; [Manager.Close] ends it, with everything that it holds.
@@ -100,9 +101,12 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends the guards and gives everything back.
+// Close ends the guards and gives everything back, also what is being acquired: those
+// callers get ErrClosed.
 func (m *Manager) Close() error {
+	m.mu.Lock() // what has begun is waited for
 	m.cancel()
+	m.mu.Unlock()
 	m.all.Wait()
 	m.mu.Lock()
 	var list []*holder

@@ -401,6 +401,81 @@ func TestImport_AfterCrash(t *testing.T) {
 	})
 }
 
+// A name that stays held is no reason to wait for the names behind it: the error names
+// the one that did not come back.
+func TestImport_OneIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		path := filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, []byte(`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1}]},{"name":"b","holders":[{"holder":"x","weight":1}]}]}`), 0o644))
+		h := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(t.Context()))
+		defer h.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		if err := m.Import(ctx, path); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"a"`) || strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("got %v", err)
+		}
+		if l, _ := m.GetLock("b"); l.Holder == nil {
+			t.Error("b did not come back")
+		}
+	})
+}
+
+// What is being acquired when the manager closes is given back, and its callers are told;
+// so is one that waits.
+func TestClose_WhileAcquiring(t *testing.T) {
+	a, b := backends.Open(t, "memory")
+	path := filepath.Join(t.TempDir(), "f.json")
+	ok(t, os.WriteFile(path, []byte(`{"version":1,"locks":[{"name":"held","holders":[{"holder":"x","weight":1}]}]}`), 0o644))
+	h := must[*holdfast.Hold](t)(b.Mutex("held").Acquire(t.Context()))
+	defer h.Release()
+	for range 50 {
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: a}))
+		var all sync.WaitGroup
+		for i := range 8 {
+			ok(t, m.EnsureLock(manager.LockConfig{Name: fmt.Sprint(i)}))
+			all.Go(func() {
+				if _, err := m.AcquireLock(t.Context(), fmt.Sprint(i), "x", ""); err != nil && !errors.Is(err, holdfast.ErrClosed) {
+					t.Errorf("an acquire beside Close: %v", err)
+				}
+			})
+		}
+		all.Go(func() {
+			if err := m.Import(t.Context(), path); !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("a wait beside Close: %v", err)
+			}
+		})
+		ok(t, m.Close())
+		all.Wait()
+		for i := range 8 {
+			must[*holdfast.Hold](t)(b.Mutex(fmt.Sprint(i)).TryAcquire(t.Context())).Release()
+		}
+	}
+}
+
+// A stale holder that could not come back is stale still, for maintenance to find.
+func TestStale_AcquireFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s, KeepStale: true}))
+		defer m.Close()
+		ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+		must[holdfast.Token](t)(m.AcquireLock(t.Context(), "main", "w1", ""))
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := m.AcquireLock(ctx, "main", "w1", "")
+		refused(t, err, context.Canceled)
+		if found := must[[]manager.Stale](t)(m.Tick(t.Context())); len(found) != 1 || found[0].Holder != "w1" {
+			t.Errorf("stale: %v", found)
+		}
+	})
+}
+
 // Files that make no sense change nothing.
 func TestImport_Bad(t *testing.T) {
 	s := memhold.Open()
@@ -408,7 +483,13 @@ func TestImport_Bad(t *testing.T) {
 	m, path := manage(t, s), filepath.Join(t.TempDir(), "f.json")
 	refused(t, m.Import(t.Context(), path), fs.ErrNotExist)
 	for _, text := range []string{"", "{", `{"version":2}`, `[]`, `{"version":1,"locks":[{"name":""}]}`, `{"version":1,"locks":[{"name":"a","max_slots":2}]}`,
-		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`} {
+		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`,
+		`{"version":1,"locks":[{"name":"a"},{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","colour":1}]}`, `{"version":1} {}`,
+		`{"version":1,"locks":[{"name":"a","stale_threshold_ms":9223372036854775807}]}`,
+		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"","weight":1}]}]}`, `{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":2}]}]}`,
+		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1},{"holder":"y","weight":1}]}]}`,
+		`{"version":1,"semaphores":[{"name":"a","max_slots":3,"holders":[{"holder":"x","weight":1},{"holder":"x","weight":1}]}]}`,
+		`{"version":1,"semaphores":[{"name":"a","max_slots":3,"holders":[{"holder":"x","weight":2},{"holder":"y","weight":2}]}]}`} {
 		ok(t, os.WriteFile(path, []byte(text), 0o644))
 		refused(t, m.Import(t.Context(), path), fs.ErrInvalid)
 		if len(m.LockNames())+len(m.SemaphoreNames()) > 0 {
@@ -480,6 +561,44 @@ func TestDenied(t *testing.T) {
 	refused(t, err, holdfast.ErrHeld)
 	if e, err, _ := next(); err != nil || e.String() != "lock:denied" || e.Name != "main" || e.Holder != "w1" {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A refusal wakes a guard also where the manager tells it by a key.
+func TestWakeOn_Denied(t *testing.T) {
+	for _, backend := range []string{"memory", "file"} {
+		t.Run(backend, func(t *testing.T) {
+			a, b := backends.Open(t, backend)
+			facts, in := guardtest.New(), guard.Input{Source: guard.SourceBranch, Name: "b"}
+			facts.Set(in, guard.Fact{})
+			g := gather.New(gather.Config{Space: a, Sources: map[guard.Source]gather.Source{guard.SourceBranch: facts}})
+			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: a, Gatherer: g, Recheck: time.Hour}))
+			defer m.Close()
+			ctx := t.Context()
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			h := must[*holdfast.Hold](t)(b.Mutex("main").Acquire(ctx))
+			next, stop := iter.Pull2(m.Events(ctx))
+			defer stop()
+			next()
+			ok(t, m.RegisterGuard(manager.Guard{ID: "narrow", Condition: guard.LockFree("main")})) // its watch is of this name alone
+			ok(t, m.RegisterGuard(manager.Guard{ID: "g", Condition: guard.BranchExists("b"), WakeOn: []string{"lock:main:denied"}}))
+			for failed := 0; failed < 2; {
+				if e, _, _ := next(); e.String() == "guard:failed" {
+					failed++
+				}
+			}
+			ok(t, h.Release())
+			must[guard.Result](t)(m.WaitGuard(ctx, "narrow")) // the watch has begun
+			h = must[*holdfast.Hold](t)(b.Mutex("main").Acquire(ctx))
+			defer h.Release()
+			facts.Lose(true)
+			facts.Set(in, guard.Fact{Is: true}) // nobody tells
+			_, err := m.AcquireLock(ctx, "main", "w1", "")
+			refused(t, err, holdfast.ErrHeld)
+			within, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			must[guard.Result](t)(m.WaitGuard(within, "g"))
+		})
 	}
 }
 
