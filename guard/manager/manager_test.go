@@ -566,7 +566,7 @@ func TestDenied(t *testing.T) {
 
 // A refusal wakes a guard also where the manager tells it by a key.
 func TestWakeOn_Denied(t *testing.T) {
-	for _, backend := range []string{"memory", "file"} {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
 			a, b := backends.Open(t, backend)
 			facts, in := guardtest.New(), guard.Input{Source: guard.SourceBranch, Name: "b"}
