@@ -17,7 +17,7 @@ PURE     := ./internal/core/... ./crdt/... ./guard ./guard/guardfile/... ./limit
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check deps bench bench-peers bench-servers planted mutate prove sim worlds proto
+.PHONY: help run tour demo test check deps bench bench-peers bench-servers planted mutate prove sim worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ run: bin/holdfast ## start a node of your own on 127.0.0.1:7420 and print what t
 
 tour: ## a short tour on files, with real processes; ends by itself
 	@$(GO) run ./examples/tour
+
+demo: ## three edge nodes that share a rate limit, on a NATS server of their own; ends by itself
+	@$(GO) run ./examples/edge
 
 bin/holdfast: FORCE
 	@$(GO) build -o bin/holdfast ./cmd/holdfast
@@ -82,7 +85,7 @@ worlds: ## run worlds of production nodes on new seeds for WORLD_BUDGET=10m, fro
 
 proto: bin/protoc-gen-go ## generate the Go code of proto/ anew (needs protoc: Debian's protobuf-compiler)
 	PATH=$(CURDIR)/bin:$$PATH protoc -I proto --go_out=proto --go_opt=paths=source_relative --go-grpc_out=proto --go-grpc_opt=paths=source_relative \
-		--connect-go_out=proto --connect-go_opt=paths=source_relative,simple $$(cd proto && ls holdfast/v1/*.proto)
+		--connect-go_out=proto --connect-go_opt=paths=source_relative,simple $$(cd proto && ls holdfast/v1/*.proto holdfast/edge/v1/*.proto)
 
 bin/protoc-gen-go: tools/go.mod tools/go.sum
 	$(GO) build -C tools -o ../bin/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc connectrpc.com/connect/cmd/protoc-gen-connect-go

@@ -1,8 +1,10 @@
 package edge
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +23,12 @@ const (
 	overRate  = overCount / int64(overPer/time.Second)
 	overDelay = 50 * time.Millisecond
 )
+
+var overNodes = flag.Int("edge.nodes", 10, "how many nodes TestOverAdmission has at most; docs/limits.md has 50")
+
+func overSizes() []int {
+	return slices.DeleteFunc([]int{3, 10, 50}, func(n int) bool { return n > *overNodes })
+}
 
 // overCase is nodes that are offered load times the rate, evenly.
 type overCase struct {
@@ -109,7 +117,7 @@ func sumOf(steps []int64) (sum int64) {
 
 // overTable is that of docs/limits.md.
 func overTable(t *testing.T) (rows []string) {
-	for _, nodes := range []int{3, 10, 50} {
+	for _, nodes := range overSizes() {
 		for _, sync := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
 			for _, load := range []int64{2, 10} {
 				c := overCase{nodes, sync, load}
@@ -141,7 +149,7 @@ func ratio(n int64) float64 { return float64(n) / overCount }
 // docs/limits.md tells what was measured.
 func TestOverAdmission(t *testing.T) {
 	rows := overTable(t)
-	for _, nodes := range []int{3, 10, 50} {
+	for _, nodes := range overSizes() {
 		c := overCase{nodes, time.Second, 100}
 		alone, capped := c.run(t, overPer, 0, true), c.run(t, overPer, 2*overCount/int64(nodes), true)
 		a, b := windows(alone[0]), windows(capped[0])

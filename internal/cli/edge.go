@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/edge/natslink"
+	"github.com/holdfast-io/holdfast/internal/edgeserver"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// edgeListen is where an edge node answers.
+const edgeListen = "127.0.0.1:7430"
+
+// edgeVariables are settings of an edge node that deployments know by these names.
+var edgeVariables = map[string]string{"actor-id": "ACTOR_ID", "nats-url": "NATS_URL", "window": "WINDOW_DURATION", "max-requests": "MAX_REQUESTS"}
+
+// edging is what an edge node is told.
+type edging struct {
+	actor, nats, listen, name, algorithm string
+	public, sync                         bool
+	window                               secs
+	count, burst, localCap               int64
+	flush                                time.Duration
+	topKeys                              int
+	alertURL                             string
+	alertAge                             time.Duration
+	alertDivergence                      uint64
+}
+
+// secs is a duration that may also be a plain number of seconds.
+type secs time.Duration
+
+func (s *secs) String() string { return time.Duration(*s).String() }
+func (s *secs) Type() string   { return "duration" }
+
+func (s *secs) Set(text string) error {
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		*s = secs(time.Duration(n) * time.Second)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	*s = secs(d)
+	return err
+}
+
+func (a *app) edgeCommand() *cobra.Command {
+	e := edging{window: secs(time.Minute)}
+	cmd := &cobra.Command{
+		Use: "edge", Short: "Run an edge node: one rate limit on many nodes, decided without asking anyone", Args: cobra.NoArgs,
+		Long: `edge answers whether a request may pass, for any number of keys, from its own memory,
+and tells the other nodes over NATS what it has counted. It goes on without NATS. Nodes
+together can admit more than the limit: docs/limits.md tells how much.
+
+ACTOR_ID, NATS_URL, WINDOW_DURATION (seconds) and MAX_REQUESTS of the environment set
+what the flags do not.`,
+		Example: `  holdfast edge --max-requests 100 --window 60
+  holdfast edge --actor-id "$POD_UID" --nats-url nats://nats:4222 --listen :7430 --public
+  curl -i '127.0.0.1:7430/v1/check?key=10.0.0.1'`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			return untilSignal(func(ctx context.Context) error { return a.edge(ctx, &e) })
+		},
+	}
+	e.flags(cmd.Flags())
+	return cmd
+}
+
+func (e *edging) flags(f *pflag.FlagSet) {
+	f.StringVar(&e.actor, "actor-id", "", "what no other running node is called: a pod's uid (default: the host's name)")
+	f.StringVar(&e.nats, "nats-url", "", "nats://host:port, with parameters of edge/natslink (default: no other nodes)")
+	f.Var(&e.window, "window", "the time that --max-requests is for, in seconds or with a unit")
+	f.Int64Var(&e.count, "max-requests", 100, "what all nodes together admit for each key in that time")
+	f.StringVar(&e.algorithm, "algorithm", limit.FixedWindow.String(), "fixed-window, sliding-window, gcra or token-bucket")
+	f.Int64Var(&e.burst, "burst", 0, "of gcra and token-bucket: what may pass at once (default: --max-requests)")
+	f.Int64Var(&e.localCap, "local-cap", 0, "what this node admits alone for each key in that time (default: as much as all)")
+	f.StringVar(&e.name, "limiter", "requests", "the limit's name, the same on all nodes that share it")
+	f.BoolVar(&e.sync, "sync", true, "tell other nodes, and listen to them")
+	f.DurationVar(&e.flush, "flush", 100*time.Millisecond, "time between two messages of what has changed")
+	f.StringVar(&e.listen, "listen", edgeListen, "address for checks, by HTTP and gRPC on one port")
+	f.BoolVar(&e.public, "public", false, "allow an address other than loopback: every caller that reaches it can take from every key")
+	f.IntVar(&e.topKeys, "top-keys", 0, "how many keys, those with most, /metrics names (default: none)")
+	f.StringVar(&e.alertURL, "alert-url", "", "URL that gets a POST when an alert begins or ends (default: none)")
+	f.DurationVar(&e.alertAge, "alert-age", 30*time.Second, "alert when nothing was heard of other nodes for so long; 0: never")
+	f.Uint64Var(&e.alertDivergence, "alert-divergence", 0, "alert when nodes differ by more than this; 0: never")
+}
+
+// fromEnvironment sets what the command line left open.
+func fromEnvironment(f *pflag.FlagSet) error {
+	for name, variable := range edgeVariables {
+		value := os.Getenv(variable)
+		if f.Changed(name) || value == "" {
+			continue
+		}
+		if err := f.Set(name, value); err != nil {
+			return usagef("", "%s is %q: %w", variable, value, errors.Unwrap(err))
+		}
+	}
+	return nil
+}
+
+// edge runs an edge node until ctx ends.
+func (a *app) edge(ctx context.Context, e *edging) (err error) {
+	if e.actor == "" {
+		if e.actor, err = os.Hostname(); err != nil {
+			return usagef("name the node with --actor-id", "the host has no name: %w", err)
+		}
+	}
+	algorithm, err := limit.ParseAlgorithm(e.algorithm)
+	if err != nil {
+		return usagef("", "%w", err)
+	}
+	rate := limit.Rate{Name: e.name, Count: e.count, Per: time.Duration(e.window), Burst: e.burst, Algorithm: algorithm}
+	ln, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	link, err := a.edgeLink(ctx, e)
+	if err != nil {
+		return err
+	}
+	config := edge.Config{Actor: e.actor, Flush: e.flush, State: max(10*time.Second, e.flush), OnConflict: func(c crdt.Actor) {
+		fmt.Fprintf(a.errOut, "holdfast: two nodes are called %q; give each its own --actor-id\n", c.Node)
+	}}
+	web := &edgeserver.Config{Rate: rate, TopKeys: e.topKeys}
+	if link != nil {
+		defer link.Close()
+		config.Link, web.LinkErr = link, link.Err
+	}
+	if web.Node, err = edge.Open(config); err != nil {
+		return err
+	}
+	defer web.Node.Close()
+	if web.Limiter, err = web.Node.Limiter(e.name, edge.LimiterConfig{Rate: rate, LocalCap: e.localCap}); err != nil {
+		return err
+	}
+	return a.edgeServe(ctx, e, ln, web)
+}
+
+// edgeLink is nil if there are no other nodes.
+func (a *app) edgeLink(ctx context.Context, e *edging) (*natslink.Link, error) {
+	if e.nats == "" || !e.sync {
+		return nil, nil
+	}
+	return natslink.Open(ctx, e.nats, &natslink.Options{OnError: func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }})
+}
+
+func (e *edging) open() (net.Listener, error) {
+	ln, err := net.Listen("tcp", e.listen)
+	if err != nil {
+		return nil, &failure{code: exitFailed, err: err, hint: "is another node running? --listen names another address"}
+	}
+	if tcp, ok := ln.Addr().(*net.TCPAddr); !e.public && (!ok || !tcp.IP.IsLoopback()) {
+		ln.Close()
+		return nil, usagef("--public allows it: every caller that reaches the port can take from every key", "%s is not a loopback address", e.listen)
+	}
+	return ln, nil
+}
+
+// edgeServe answers until ctx ends.
+func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, web *edgeserver.Config) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	var running sync.WaitGroup
+	alerting, stop := context.WithCancel(ctx)
+	if e.alertURL != "" {
+		alerts := &edgeserver.Alerts{Node: web.Node, URL: e.alertURL, Divergence: e.alertDivergence, SyncAge: e.alertAge,
+			OnError: func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }}
+		running.Go(func() { alerts.Run(alerting) })
+	}
+	end := context.AfterFunc(ctx, func() {
+		short, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		s.Shutdown(short)
+	})
+	a.greetEdge(ln.Addr().String(), web)
+	err := s.Serve(ln)
+	stop()
+	running.Wait()
+	if !end() && errors.Is(err, http.ErrServerClosed) {
+		return nil // asked for
+	}
+	return err
+}
+
+func (a *app) greetEdge(addr string, web *edgeserver.Config) {
+	if a.json {
+		_ = encode(a.out, map[string]string{"listen": addr, "actor": web.Node.Actor().Node, "limit": web.Rate.String()})
+		return
+	}
+	fmt.Fprintf(a.out, `holdfast edge serves on %[1]s as %[2]s: %[3]s for each key
+
+Try, in another terminal:
+  curl -i '%[1]s/v1/check?key=10.0.0.1'
+  curl -s %[1]s/metrics
+
+Stop it with ^C.
+`, addr, web.Node.Actor().Node, web.Rate)
+}

@@ -1,0 +1,156 @@
+package cli_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/holdfast-io/holdfast/internal/services"
+)
+
+// edgeProcess runs an edge node with this environment, and returns where it answers.
+func edgeProcess(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("holdfast", append([]string{"--json", "edge", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir()), env...)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("an edge node ends with %v", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	var greeting struct{ Listen, Actor, Limit string }
+	if err != nil || json.Unmarshal([]byte(line), &greeting) != nil {
+		t.Fatalf("an edge node says %q, %v", line, err)
+	}
+	return "http://" + greeting.Listen
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(text)
+}
+
+// TestEdge: three processes share a limit over NATS: the tenth request passes, the
+// eleventh does not, on any of them; and what is not right is refused at once.
+func TestEdge(t *testing.T) {
+	nats := services.NATS(t).URL()
+	var nodes []string
+	for i := range 3 {
+		nodes = append(nodes, edgeProcess(t, []string{fmt.Sprint("ACTOR_ID=pod-", i), "NATS_URL=" + nats, "WINDOW_DURATION=86400", "MAX_REQUESTS=10"}))
+	}
+	for i := range 11 {
+		node := nodes[i%3]
+		want := fmt.Sprintf(`"count":%d,`, i)
+		for end := time.After(time.Minute); ; {
+			if _, body := get(t, node+"/v1/count?key=k"); strings.Contains(body, want) {
+				break
+			}
+			select {
+			case <-end:
+				t.Fatalf("request %d: a node has not heard of those before", i+1)
+			default:
+			}
+		}
+		status, body := get(t, node+"/v1/check?key=k")
+		if (status == 200) != (i < 10) {
+			t.Fatalf("request %d: %d %s", i+1, status, body)
+		}
+	}
+	if _, text := get(t, nodes[0]+"/metrics"); !strings.Contains(text, `holdfast_edge_peer_lag_seconds{peer="pod-1"}`) {
+		t.Errorf("metrics: %s", text)
+	}
+	for _, bad := range [][]string{
+		{"--max-requests", "0"}, {"--window", "x"}, {"--algorithm", "magic"}, {"--nats-url", "redis://h"}, {"--local-cap", "101"}, {"--listen", "0.0.0.0:0"}, {"--actor-id", strings.Repeat("x", 600)}, {"more"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "holdfast", append([]string{"edge", "--listen", "127.0.0.1:0"}, bad...)...)
+		cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "error: ") {
+			t.Errorf("edge %q: %v, %s", bad, err, out)
+		}
+	}
+}
+
+// TestDeploy: the manifest is YAML, its Deployment selects its own pods, every variable
+// comes from a key that the ConfigMap has, and the flags are ours.
+func TestDeploy(t *testing.T) {
+	file, err := os.Open("../../deploy/edge.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	kinds := map[string]map[string]any{}
+	for d := yaml.NewDecoder(file); ; {
+		var doc map[string]any
+		if err := d.Decode(&doc); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kinds[doc["kind"].(string)] = doc
+	}
+	at := func(v any, path ...any) any {
+		for _, p := range path {
+			switch p := p.(type) {
+			case string:
+				v = v.(map[string]any)[p]
+			case int:
+				v = v.([]any)[p]
+			}
+		}
+		return v
+	}
+	deployment := kinds["Deployment"]
+	labels := fmt.Sprint(at(deployment, "spec", "template", "metadata", "labels"))
+	if got := fmt.Sprint(at(deployment, "spec", "selector", "matchLabels")); got != labels || fmt.Sprint(at(kinds["Service"], "spec", "selector")) != labels {
+		t.Errorf("pods are %s, selected are %s", labels, got)
+	}
+	pod := at(deployment, "spec", "template", "spec", "containers", 0)
+	data := at(kinds["ConfigMap"], "data").(map[string]any)
+	env := []string{}
+	for _, v := range at(pod, "env").([]any) {
+		from := at(v, "valueFrom").(map[string]any)
+		value := "0d2c6a3e-7f61-4a43-8f0e-000000000001" // of metadata.uid
+		if ref, ok := from["configMapKeyRef"]; ok {
+			if value, ok = data[at(ref, "key").(string)].(string); !ok || at(ref, "name") != at(kinds["ConfigMap"], "metadata", "name") {
+				t.Errorf("%v is not in the ConfigMap", ref)
+			}
+		}
+		env = append(env, at(v, "name").(string)+"="+value)
+	}
+	args := []string{}
+	for _, a := range at(pod, "args").([]any)[1:] {
+		args = append(args, strings.ReplaceAll(a.(string), ":7430", "127.0.0.1:0"))
+	}
+	if status, body := get(t, edgeProcess(t, append(env, "NATS_URL=nats://127.0.0.1:1"), args...)+"/healthz"); status != 200 || !strings.Contains(body, "not connected") {
+		t.Errorf("without NATS: %d %s", status, body)
+	}
+}
