@@ -31,6 +31,8 @@ type LeasedLimiter struct {
 	before map[string]*leasedKey // that were asked for since the look before
 	timer  *time.Timer           // gives back what is not used; nil: there is nothing
 	closed bool
+	// rate is what the backend has told last: a limiter that was given none goes by it.
+	rate limit.Rate
 }
 
 // Leased is the limiter by blocks; it does no I/O. Close gives back what is left.
@@ -50,6 +52,7 @@ type leasedKey struct {
 	blocks []*leasedBlock // oldest first
 	fetch  *blockFetch    // under way; nil: there is none
 	denied time.Time      // until when the backend has refused
+	reset  time.Time      // when the key is as if it had never been used, by the last answer
 	demand demand
 }
 
@@ -106,19 +109,19 @@ func (l *LeasedLimiter) Allow(ctx context.Context, key string) (limit.Decision, 
 }
 
 // AllowN is [Limiter.AllowN]. Of its Decision, Remaining is what the program has left of
-// its block.
+// its block, and ResetAfter what is left of the time that the backend has told with it.
 func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.Decision, error) {
 	if err := firstError(l.l.err, checkLimitKey(key, l.l.s.r.maxName()), checkCost(n), l.l.s.r.ready(ctx, driver.FeatureLimit)); err != nil {
 		return limit.Decision{}, wrap("allow", l.l.name, err)
 	}
-	rate, err := l.l.known(ctx, key)
-	if err != nil {
-		return limit.Decision{}, err
-	}
-	if n == 0 || n > rate.Limit() || rate.Algorithm == limit.SlidingWindow || rate.Algorithm == limit.SlidingLog {
-		return l.l.AllowN(ctx, key, n)
-	}
 	for first := true; ; first = false {
+		rate, err := l.known(ctx, key)
+		if err != nil {
+			return limit.Decision{}, err
+		}
+		if n == 0 || n > rate.Limit() || sliding(rate) {
+			return l.l.AllowN(ctx, key, n)
+		}
 		d, fetch, err := l.try(key, n, rate, first)
 		if fetch == nil || err != nil {
 			return d, wrap("allow", l.l.name, err)
@@ -134,6 +137,29 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 	}
 }
 
+// known is the rate that blocks are sized by: the limiter's, or what the backend told last.
+func (l *LeasedLimiter) known(ctx context.Context, key string) (limit.Rate, error) {
+	if rate := *l.l.rate.Load(); rate.Count != 0 {
+		return rate, nil
+	}
+	l.mu.Lock()
+	rate := l.rate
+	l.mu.Unlock()
+	if rate.Count != 0 {
+		return rate, nil
+	}
+	rate, err := l.l.known(ctx, key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rate = rate
+	return rate, err
+}
+
+// sliding: nothing can be used later than it was taken.
+func sliding(rate limit.Rate) bool {
+	return rate.Algorithm == limit.SlidingWindow || rate.Algorithm == limit.SlidingLog
+}
+
 // try decides by what is there, or tells the fetch after which it is worth another try.
 func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, fetch *blockFetch, err error) {
 	l.mu.Lock()
@@ -146,7 +172,7 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 	if first {
 		k.demand.add(n, now)
 	}
-	d = limit.Decision{Asked: n, Limit: rate.Limit(), Policy: rate.Name}
+	d = limit.Decision{Asked: n, Limit: rate.Limit(), Policy: rate.Name, ResetAfter: max(k.reset.Sub(now), 0)}
 	left, begins := k.use(n, now, &d)
 	size := k.size(n, rate)
 	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1) || begins > 0
@@ -223,8 +249,11 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 		defer l.mu.Unlock()
 		defer close(f.done)
 		k.fetch, f.err = nil, err
+		l.rate, k.reset = b.Rate, b.got.Add(b.Decision.ResetAfter)
 		switch {
 		case err != nil:
+		case b.Decision.Allowed && sliding(b.Rate): // since the last answer it has become so
+			go l.l.abandon(context.Background(), key, b.Reservation)
 		case !b.Decision.Allowed:
 			k.denied = b.got.Add(min(b.Decision.RetryAfter, blockAhead))
 		case l.keys[key] != k && l.before[key] != k:

@@ -221,3 +221,45 @@ func TestLeased_SilentBackend(t *testing.T) {
 		}
 	})
 }
+
+// A limiter by blocks that was given no rate asks for it once, tells when the key is as if never used, and goes by a rate that
+// is set later, also one of which there are no blocks.
+func TestLeasedWithoutRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := limiting(t)
+		made := s.Limiter("l", limit.Rate{Count: 100, Per: time.Hour, Algorithm: limit.FixedWindow})
+		if _, err := made.Allow(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		blocks := s.Limiter("l", limit.Rate{}).Leased()
+		defer blocks.Close()
+		for range 40 {
+			if got, err := blocks.Allow(t.Context(), "k"); err != nil || !got.Allowed || got.ResetAfter <= 0 || got.ResetAfter > time.Hour {
+				t.Fatal(got, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if d.asked > 12 {
+			t.Errorf("40 decisions by blocks took %d calls", d.asked)
+		}
+		if err := made.SetRate(t.Context(), limit.Rate{Count: 3, Per: time.Hour, Algorithm: limit.SlidingLog}); err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		clear(d.keys)
+		d.mu.Unlock()
+		time.Sleep(time.Hour) // what is left of the old window
+		allowed := 0
+		for range 10 {
+			if got, err := blocks.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			} else if got.Allowed {
+				allowed++
+			}
+			synctest.Wait()
+		}
+		if allowed != 3 {
+			t.Errorf("%d of 3 are allowed at the new rate", allowed)
+		}
+	})
+}

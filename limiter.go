@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -174,7 +175,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	if rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
 		leave, err := l.s.r.turns.wait(ctx, l.name+"\x00"+key)
 		if err != nil {
-			return l.ended(ctx)
+			return l.ended(ctx, driver.NotDone)
 		}
 		defer leave()
 	}
@@ -220,18 +221,27 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool
 	case <-t.C:
 		return !d.Allowed, nil
 	case <-l.s.r.life.Done():
-		return false, wrap("wait", l.name, errClosed)
+		return false, wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: taken(d.Allowed)})
 	case <-ctx.Done():
 		if d.Allowed {
-			l.abandon(ctx, key, reply.Reservation)
+			l.s.r.spawn(func() { l.abandon(ctx, key, reply.Reservation) })
 		}
-		return false, l.ended(ctx)
+		return false, l.ended(ctx, taken(d.Allowed))
 	}
 }
 
+// taken is the outcome of a wait that ends after something was taken for it, or may have been: how
+// much of that is given back, nobody knows.
+func taken(maybe bool) driver.Outcome {
+	if maybe {
+		return driver.Unknown
+	}
+	return driver.NotDone
+}
+
 // ended is the error of a wait whose context has ended.
-func (l *Limiter) ended(ctx context.Context) error {
-	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
+func (l *Limiter) ended(ctx context.Context, o driver.Outcome) error {
+	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: o, Err: causeOf(ctx, ctx.Err())})
 }
 
 // askWait is ask for a wait. If ctx ends before the answer is here, it returns at
@@ -265,7 +275,7 @@ func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.L
 	case a := <-answers:
 		return a.reply, a.err
 	case <-ctx.Done():
-		return driver.LimitReply{}, l.ended(ctx)
+		return driver.LimitReply{}, l.ended(ctx, driver.Unknown)
 	}
 }
 
@@ -278,39 +288,52 @@ func (l *Limiter) abandon(ctx context.Context, key string, v limit.Reservation) 
 
 // turns lets callers of one name go one after the other, in order of arrival.
 type turns struct {
-	mu   sync.Mutex
-	last map[string]chan struct{} // closed when the last one in line has left
+	mu     sync.Mutex
+	queues map[string]*list.List // of chan struct{}, closed when it is the caller's turn; the first has it
 }
 
 // wait returns when all before have left, or with ctx's error.
 func (t *turns) wait(ctx context.Context, name string) (leave func(), err error) {
-	before, own := t.join(name)
-	part := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if close(own); t.last[name] == own {
-			delete(t.last, name)
-		}
-	}
-	if before == nil {
-		return part, nil
-	}
+	own := t.join(name)
+	leave = func() { t.leave(name, own) }
 	select {
-	case <-before:
-		return part, nil
+	case <-own.Value.(chan struct{}):
+		return leave, nil
 	case <-ctx.Done():
-		go func() { <-before; part() }()
+		leave()
 		return nil, ctx.Err()
 	}
 }
 
-func (t *turns) join(name string) (before, own chan struct{}) {
+func (t *turns) join(name string) *list.Element {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.last == nil {
-		t.last = map[string]chan struct{}{}
+	q := t.queues[name]
+	if q == nil {
+		q = list.New()
+		if t.queues == nil {
+			t.queues = map[string]*list.List{}
+		}
+		t.queues[name] = q
 	}
-	before, own = t.last[name], make(chan struct{})
-	t.last[name] = own
-	return before, own
+	turn := make(chan struct{})
+	if q.Len() == 0 {
+		close(turn)
+	}
+	return q.PushBack(turn)
+}
+
+// leave takes a caller out of the queue, first or not.
+func (t *turns) leave(name string, own *list.Element) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.queues[name]
+	first := q.Front() == own
+	q.Remove(own)
+	switch next := q.Front(); {
+	case next == nil:
+		delete(t.queues, name)
+	case first:
+		close(next.Value.(chan struct{}))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,8 @@ type limitDriver struct {
 	rates map[string]limit.Rate
 	keys  map[string]limit.State
 	asked int
+	// silent: a request is answered when it is closed; nil: at once.
+	silent chan struct{}
 }
 
 func (d *limitDriver) Info() driver.Info {
@@ -30,6 +33,9 @@ func (d *limitDriver) Info() driver.Info {
 }
 
 func (d *limitDriver) Limit(_ context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	if silent := d.quiet(); silent != nil {
+		<-silent
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
@@ -39,9 +45,21 @@ func (d *limitDriver) Limit(_ context.Context, r *driver.LimitRequest) (driver.L
 		return driver.LimitReply{}, err
 	}
 	d.rates[r.Name] = rate
-	s, reply, _ := limits.Decide(rate, d.keys[r.Key], time.Now().UnixNano(), r)
+	s, reply, _ := limits.Decide(rate, 0, d.keys[r.Key], time.Now().UnixNano(), r)
 	d.keys[r.Key] = s
 	return reply, nil
+}
+
+func (d *limitDriver) quiet() chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.silent
+}
+
+func (d *limitDriver) hush() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.silent = make(chan struct{})
 }
 
 func limiting(t *testing.T) (*holdfast.Space, *limitDriver) {
@@ -161,4 +179,61 @@ func TestLimiterWaitEnds(t *testing.T) {
 			t.Errorf("the wait of a closed Space ends with %v", err)
 		}
 	})
+}
+
+// Callers that leave a queue leave nothing behind, also while another waits before them.
+func TestLimiterWaitLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour, Algorithm: limit.FixedWindow})
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = l.Wait(t.Context(), "k") }()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 3000 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := l.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || !holdfast.NotDone(err) {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before+10 {
+			t.Errorf("3000 waits that ended have left %d goroutines", after-before)
+		}
+		_ = s.Close()
+	})
+}
+
+// TestLimiterWaitTellsWhatItTook: a wait that ends after something was taken for it, or may have been, is not told to have done
+// nothing; it returns at once although its backend is silent by then.
+func TestLimiterWaitTellsWhatItTook(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, d := limiting(t)
+			l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour})
+			if err := l.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			if silent {
+				d.hush()
+			}
+			go func() { ended <- l.Wait(ctx, "k") }()
+			if synctest.Wait(); !silent {
+				d.hush()
+			}
+			cancel()
+			at := time.Now()
+			if err := <-ended; !errors.Is(err, context.Canceled) || holdfast.NotDone(err) || time.Since(at) > 0 {
+				t.Errorf("silent %v: the wait ends after %s with %v", silent, time.Since(at), err)
+			}
+			close(d.quiet())
+			synctest.Wait()
+			_ = s.Close()
+		})
+	}
 }

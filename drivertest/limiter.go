@@ -396,6 +396,7 @@ func (x *exactly) compare(r *driver.LimitRequest, got driver.LimitReply) {
 	case driver.LimitReturn:
 		x.state = limit.Return(x.rate, x.state, got.Now, r.Reservation, r.Cost)
 	}
+	v.Epoch = got.Reservation.Epoch // which the engine chooses
 	want(got.Decision == d && got.Reservation == v, "%s: %+v is answered %+v, and should be %+v with %+v", x.rate, *r, got, d, v)
 	if d.Allowed && v.Cost > 0 {
 		x.taken = append(x.taken, v)

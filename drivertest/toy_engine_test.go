@@ -26,6 +26,7 @@ type engine struct {
 	sessions map[driver.SessionID]*session
 	objects  map[object]*value // semaphores, latches, barriers, counters, sequences
 	limiters map[string]*toyLimiter
+	epochs   uint64 // that limiters had
 	keys     map[string]*key
 	expiring map[string]*key // those of keys that end by themselves
 	events   []driver.Event

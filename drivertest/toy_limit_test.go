@@ -15,6 +15,8 @@ type toyLimiter struct {
 	rate limit.Rate
 	keys map[string]limit.State
 	n    int
+	// epoch counts the rates that it had.
+	epoch uint64
 }
 
 func (t *toy) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
@@ -39,7 +41,7 @@ func (e *engine) limited(r *driver.LimitRequest) (driver.LimitReply, error) {
 	if e.has("limiter never refills") {
 		now = 0
 	}
-	s, reply, _ := limits.Decide(rate, l.keys[key], now, e.twist(l, r))
+	s, reply, _ := limits.Decide(rate, l.epoch, l.keys[key], now, e.twist(l, r))
 	if e.has("limiter refills too fast") {
 		reply.Now, reply.Rate = now, l.rate
 	}
@@ -57,7 +59,8 @@ func (e *engine) limited(r *driver.LimitRequest) (driver.LimitReply, error) {
 func (e *engine) limiter(r *driver.LimitRequest) (*toyLimiter, error) {
 	l, exists := e.limiters[r.Name]
 	if !exists {
-		l = &toyLimiter{keys: map[string]limit.State{}}
+		e.epochs++
+		l = &toyLimiter{keys: map[string]limit.State{}, epoch: e.epochs}
 	}
 	rate, err := limits.Agree(l.rate, exists, r)
 	switch {
@@ -70,6 +73,10 @@ func (e *engine) limiter(r *driver.LimitRequest) (*toyLimiter, error) {
 	}
 	if r.Op == driver.LimitSetRate && !e.has("set rate keeps keys") {
 		clear(l.keys)
+	}
+	if r.Op == driver.LimitSetRate {
+		e.epochs++
+		l.epoch = e.epochs
 	}
 	l.rate = rate
 	if e.limiters == nil {

@@ -166,6 +166,17 @@ func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
 	return s
 }
 
+// resetBucket gives back all that was taken, so that nothing of it can be given back
+// again.
+func resetBucket(r Rate, s State, now int64) State {
+	m := moment{now, 0}.plus(r, r.burst()-r.initial())
+	next := State{At: m.ns, Part: m.part, Known: true}
+	if left := (moment{s.At, s.Part}).ceil() - now; !s.settled(now) {
+		next.Given = s.Given + max(left, 0)
+	}
+	return next
+}
+
 // maxGiven keeps sums of times from overflow; a bucket that was given back so much
 // without ever being idle is given back no more.
 const maxGiven = 1 << 61

@@ -34,6 +34,9 @@ type Reservation struct {
 	At, Until int64
 	// Given is State.Given when it was made.
 	Given int64
+	// Epoch is for engines, to tell at which of a limiter's rates it was made; no
+	// function of this package looks at it.
+	Epoch uint64
 }
 
 // Ask is a question of [Decide].

@@ -8,7 +8,8 @@ type State struct {
 	At int64 `json:"at,omitempty"`
 	// Part is what a bucket's At lacks, in parts of a nanosecond: Part/Count.
 	Part int64 `json:"part,omitempty"`
-	// Given is what cancelled reservations have taken off a bucket's At.
+	// Given is what cancelled reservations and resets have taken off a bucket's At; of
+	// the others how often it was reset.
 	Given int64 `json:"given,omitempty"`
 	// Leased is until when what was taken from a bucket to be used later can be used,
 	// by [Ask.Ahead] and [Ask.Wait]: nothing that others give back moves At before
@@ -66,9 +67,9 @@ func Decide(r Rate, s State, now int64, a Ask) (State, Reservation, Decision) {
 	if !d.Allowed {
 		return s, Reservation{}, d
 	}
-	v := Reservation{Cost: a.Cost, At: now}
+	v := Reservation{Cost: a.Cost, At: now, Given: s.Given}
 	if r.bucket() {
-		v.Until, v.Given = s.At, s.Given
+		v.Until = s.At
 	} else {
 		v.At = max(now, s.At)
 		v.Until = r.until(v.At)
@@ -128,16 +129,46 @@ func Return(r Rate, s State, now int64, v Reservation, unused int64) State {
 // above [MaxCount] counts as MaxCount.
 func Charge(r Rate, s State, now, cost int64) State { return charge(r, s, now, max(cost, 0)) }
 
-// Idle reports that the key is at now as if it had never been used, and no
-// reservation of it counts any more, so that its state can be forgotten.
+// Reset makes the key as if it had never been used. What was taken before counts for
+// nothing from then on: to settle, cancel or return it gives nothing back, which
+// would be what others have taken since. A bucket with less to begin with fills
+// from the reset on.
+func Reset(r Rate, s State, now int64) State {
+	switch {
+	case !s.Known:
+		return s
+	case r.bucket():
+		return resetBucket(r, s, now)
+	case r.Algorithm == SlidingLog:
+		return State{At: s.latest(now), Given: s.Given + 1, Known: true}
+	}
+	s, _, _, _ = s.roll(r, now)
+	s.Used, s.Before, s.Given = 0, 0, s.Given+1
+	return s
+}
+
+// Until is from when on the key is as if it had never been used, and no reservation
+// of it counts any more, so that its state can be forgotten; false: it never is.
+func Until(r Rate, s State, now int64) (at int64, ends bool) {
+	switch {
+	case !s.Known:
+		return now, true
+	case r.bucket() && r.initial() < r.burst():
+		return 0, false
+	case r.bucket():
+		return max(now, moment{s.At + s.Given, s.Part}.ceil()), true
+	}
+	at = now + int64(look(r, s, now, Decision{}).ResetAfter)
+	if s.Given > 0 {
+		at = max(at, r.until(s.At))
+	}
+	return at, true
+}
+
+// Idle reports that now is not before [Until].
 func Idle(r Rate, s State, now int64) bool {
-	if r.bucket() && r.initial() < r.burst() {
-		return !s.Known
-	}
-	if r.bucket() {
-		return !s.Known || s.settled(now)
-	}
-	return look(r, s, now, Decision{}).ResetAfter == 0
+	at, ends := Until(r, s, now)
+	return ends && at <= now
 }
 
 // Request is one question of [TakeAll].
@@ -204,13 +235,17 @@ func charge(r Rate, s State, now, cost int64) State {
 }
 
 func refund(r Rate, s State, now int64, v Reservation, n int64) State {
+	switch {
+	case r.bucket():
+		return refundBucket(r, s, now, v, n)
+	case s.Given != v.Given: // it was reset since
+		return s
+	}
 	switch r.Algorithm {
 	case FixedWindow, CalendarWindow:
 		return refundWindow(r, s, now, v, n)
 	case SlidingWindow:
 		return refundSliding(r, s, now, v, n)
-	case SlidingLog:
-		return refundLog(s, v, n)
 	}
-	return refundBucket(r, s, now, v, n)
+	return refundLog(s, v, n)
 }

@@ -38,7 +38,7 @@ func (u *usageRow) value() (s limit.State, err error) {
 func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
 	if r.Op == driver.LimitSetRate {
 		set := limits.Fresh(r)
-		if err = c.limitSet(ctx, r.Name, "", set.Text); err == nil {
+		if err = c.limitSet(ctx, r.Name, set.Text); err == nil {
 			c.rates.Note(r.Name, set)
 		}
 		return driver.LimitReply{Rate: r.Rate}, err
@@ -47,8 +47,6 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (reply drive
 	switch {
 	case err != nil:
 		return reply, err
-	case r.Op == driver.LimitReset:
-		return driver.LimitReply{Rate: k.Rate}, c.limitSet(ctx, r.Name, r.Key, "")
 	case limits.Takes(k.Rate, r):
 		return taken(k, u, r)
 	}
@@ -63,9 +61,10 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (reply drive
 	}
 }
 
-func (c *client) limitSet(ctx context.Context, name, key, fresh string) error {
+// limitSet sets a rate, unless it is empty, and tells watches.
+func (c *client) limitSet(ctx context.Context, name, fresh string) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v6.limit_set($1, $2, $3)", c.args(name, key, fresh)...)
+		_, err := q.Exec(ctx, "select holdfast_v7.limit_set($1, $2)", c.args(name, fresh)...)
 		return err
 	})
 }
@@ -104,7 +103,7 @@ func once(ctx context.Context, err error) error {
 
 func (c *client) askLimiter(ctx context.Context, q querier, k limits.Known, fresh string, r *driver.LimitRequest, u *usageRow) error {
 	if !limits.Takes(k.Rate, r) {
-		return q.QueryRow(ctx, "select state, rate, now, v, u_at, u_part, u_given, u_leased, u_rest from holdfast_v6.limit_read($1, $2, $3, $4)",
+		return q.QueryRow(ctx, "select state, rate, now, v, u_at, u_part, u_given, u_leased, u_rest from holdfast_v7.limit_read($1, $2, $3, $4)",
 			c.args(r.Name, r.Key, k.Text, fresh)...).Scan(&u.state, &u.rate, &u.now, &u.v, &u.at, &u.part, &u.given, &u.leased, &u.rest)
 	}
 	args := []any{r.Name, r.Key, k.Text, fresh, k.Rate.Count}
@@ -114,7 +113,7 @@ func (c *client) askLimiter(ctx context.Context, q querier, k limits.Known, fres
 	}
 	args = append(args, int64(max(r.Wait, 0)), int64(max(r.Ahead, 0)), r.Cost > 0)
 	var now *int64
-	err := q.QueryRow(ctx, "select state, rate, now, allowed, u_at, u_part, u_given, u_leased from holdfast_v6.limit_take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+	err := q.QueryRow(ctx, "select state, rate, now, allowed, u_at, u_part, u_given, u_leased from holdfast_v7.limit_take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 		c.args(args...)...).Scan(&u.state, &u.rate, &now, &u.allowed, &u.at, &u.part, &u.given, &u.leased)
 	if now != nil {
 		u.now = *now
@@ -131,7 +130,7 @@ func taken(k limits.Known, u *usageRow, r *driver.LimitRequest) (driver.LimitRep
 		return driver.LimitReply{}, err
 	}
 	k.Rate.Name = r.Rate.Name
-	_, reply, _ := limits.Decide(k.Rate, s, u.now, r)
+	_, reply, _ := limits.Decide(k.Rate, k.Number(), s, u.now, r)
 	if u.allowed == nil || *u.allowed != reply.Decision.Allowed {
 		return reply, errDisagree
 	}
@@ -146,8 +145,11 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 	}
 	rate := k.Rate
 	rate.Name = r.Rate.Name
-	s, reply, keep := limits.Decide(rate, old, u.now, r)
-	if !keep {
+	s, reply, keep := limits.Decide(rate, k.Number(), old, u.now, r)
+	switch {
+	case !keep && r.Op == driver.LimitReset:
+		return reply, false, c.limitSet(ctx, r.Name, "")
+	case !keep:
 		return reply, false, nil
 	}
 	var rest *string
@@ -156,13 +158,13 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 		rest = new(string(text))
 	}
 	var idle *int64
-	if until, ends := limits.Until(rate, s, u.now); ends {
+	if until, ends := limit.Until(rate, s, u.now); ends {
 		idle = &until
 	}
 	var state string
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return once(ctx, q.QueryRow(ctx, "select holdfast_v6.limit_swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-			c.args(r.Name, r.Key, k.Epoch(), u.v, s.At, s.Part, s.Given, s.Leased, rest, idle)...).Scan(&state))
+		return once(ctx, q.QueryRow(ctx, "select holdfast_v7.limit_swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+			c.args(r.Name, r.Key, k.Epoch(), u.v, s.At, s.Part, s.Given, s.Leased, rest, idle, r.Op == driver.LimitReset)...).Scan(&state))
 	})
 	return reply, state == "again", err
 }
@@ -171,7 +173,7 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 func (c *client) deleteLimiter(ctx context.Context, name string) error {
 	var epoch *string
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast_v6.limit_delete($1)", c.args(name)...).Scan(&epoch)
+		return q.QueryRow(ctx, "select holdfast_v7.limit_delete($1)", c.args(name)...).Scan(&epoch)
 	})
 	if err == nil && epoch == nil {
 		return refuse(fs.ErrNotExist, "there is no such limiter")

@@ -36,8 +36,7 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.Limi
 	case err != nil:
 		return driver.LimitReply{}, err
 	case r.Op == driver.LimitReset:
-		_, err = c.call(ctx, limitSetScript, "reset", r.Name, r.Key)
-		return driver.LimitReply{Rate: k.Rate}, err
+		return driver.LimitReply{Rate: k.Rate}, c.reset(ctx, k, r, reply)
 	case limits.Takes(k.Rate, r):
 		return taken(k, r, reply)
 	}
@@ -131,7 +130,7 @@ func taken(k limits.Known, r *driver.LimitRequest, reply []string) (driver.Limit
 		return driver.LimitReply{}, err
 	}
 	k.Rate.Name = r.Rate.Name
-	_, answer, _ := limits.Decide(k.Rate, u.state, u.now, r)
+	_, answer, _ := limits.Decide(k.Rate, k.Number(), u.state, u.now, r)
 	if len(reply) < 5 || answer.Decision.Allowed != (reply[4] == "1") {
 		return answer, errDisagree
 	}
@@ -147,7 +146,7 @@ func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitReq
 		if err != nil {
 			return driver.LimitReply{}, err
 		}
-		s, answer, keep := limits.Decide(rate, u.state, u.now, r)
+		s, answer, keep := limits.Decide(rate, k.Number(), u.state, u.now, r)
 		if !keep {
 			return answer, nil
 		}
@@ -161,9 +160,31 @@ func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitReq
 	}
 }
 
+// reset makes a key as if it had never been used, and tells watches.
+func (c *client) reset(ctx context.Context, k limits.Known, r *driver.LimitRequest, reply []string) error {
+	for {
+		u, err := readUsage(reply)
+		if err != nil {
+			return err
+		}
+		text := u.text
+		s, _, keep := limits.Decide(k.Rate, k.Number(), u.state, u.now, r)
+		if keep {
+			text = writeUsage(k, s)
+		}
+		done, err := c.call(ctx, limitSetScript, "reset", r.Name, r.Key, k.Text, u.text, text, lasts(k.Rate, s, u.now))
+		if err != nil || done[0] != "again" {
+			return err
+		}
+		if k, reply, err = c.limiter(ctx, r); err != nil {
+			return err
+		}
+	}
+}
+
 // lasts is how long a state counts, in milliseconds; "0": for good.
 func lasts(rate limit.Rate, s limit.State, now int64) string {
-	until, ends := limits.Until(rate, s, now)
+	until, ends := limit.Until(rate, s, now)
 	if !ends {
 		return "0"
 	}

@@ -55,20 +55,30 @@ func usageKey(name, key string) string { return usagePrefix + name + "\x00" + ke
 // more than the rate in any time, and no more than another burst.
 func (d *onStore) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
-		rate, err := d.rateOf(ctx, r)
-		if err != nil {
-			return err
-		}
-		if r.Op == driver.LimitSetRate {
-			reply.Rate = rate.Rate
-			return nil
-		}
-		reply, err = d.use(ctx, r, rate)
-		if err == nil && r.Op == driver.LimitReset {
-			err = d.changed(ctx, r.Name)
+		for err = errRateChanged; err == errRateChanged; {
+			reply, err = d.atRate(ctx, r)
 		}
 		return err
 	})
+	return reply, err
+}
+
+// errRateChanged: somebody has set another rate since the request has read it.
+var errRateChanged = errors.New("the rate has changed")
+
+// atRate reads the rate, or sets it, and decides r by it.
+func (d *onStore) atRate(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	rate, err := d.rateOf(ctx, r)
+	switch {
+	case err != nil:
+		return driver.LimitReply{}, err
+	case r.Op == driver.LimitSetRate:
+		return driver.LimitReply{Rate: rate.Rate}, nil
+	}
+	reply, err := d.use(ctx, r, rate)
+	if err == nil && r.Op == driver.LimitReset {
+		err = d.changed(ctx, r.Name)
+	}
 	return reply, err
 }
 
@@ -151,7 +161,7 @@ type usage struct {
 }
 
 func (x *usage) try(ctx context.Context) (progress, error) {
-	item, u, err := x.d.readUsage(ctx, x.key, x.rate)
+	item, u, err := x.d.readUsage(ctx, x.key, x.r.Name, x.rate)
 	if err != nil {
 		return blind, err
 	}
@@ -165,7 +175,7 @@ func (x *usage) try(ctx context.Context) (progress, error) {
 	}
 	newest := u.newest()
 	now, wall := x.d.clock(item, x.rate.Rate)
-	state, reply, keep := limits.Decide(x.rate.Rate, u.State, now, x.r)
+	state, reply, keep := limits.Decide(x.rate.Rate, limits.Number(x.rate.Epoch), u.State, now, x.r)
 	if x.reply = reply; !keep {
 		return looked, nil
 	}
@@ -187,8 +197,10 @@ func (d *onStore) clock(item driver.Item, rate limit.Rate) (now int64, wall bool
 	return int64(item.Now), false
 }
 
-// readUsage reads what a key used at this rate.
-func (d *onStore) readUsage(ctx context.Context, key string, rate *rateEntry) (driver.Item, *usageEntry, error) {
+// readUsage reads what a key used at this rate. What was used at another counts for
+// nothing if that one came before. It came later if the rate is no longer the
+// limiter's: whoever used the key at it has read the limiter after this request did.
+func (d *onStore) readUsage(ctx context.Context, key, name string, rate *rateEntry) (driver.Item, *usageEntry, error) {
 	item, err := d.get(ctx, key)
 	if err != nil || item.Revision == 0 {
 		return item, &usageEntry{}, err
@@ -198,10 +210,14 @@ func (d *onStore) readUsage(ctx context.Context, key string, rate *rateEntry) (d
 	if err != nil {
 		return item, nil, final{err}
 	}
-	if u.Epoch != rate.Epoch {
-		u = &usageEntry{}
+	if u.Epoch == rate.Epoch {
+		return item, u, nil
 	}
-	return item, u, nil
+	_, has, err := d.readRate(ctx, name)
+	if err == nil && has.Epoch != rate.Epoch {
+		err = final{errRateChanged}
+	}
+	return item, &usageEntry{}, err
 }
 
 func (u *usageEntry) recall(id string) (answered, bool) {

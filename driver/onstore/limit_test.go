@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,37 @@ func TestLimitAnswerLost(t *testing.T) {
 		}
 		if left, err := l.Available(t.Context(), "k"); left != 2 || err != nil || lost != 3 {
 			t.Errorf("after 3 of 5 with lost answers %d are left (%v, %d lost)", left, err, lost)
+		}
+	})
+}
+
+// TestLimitRateChangesMeanwhile: a request that has read the rate before it was set anew
+// does not undo what was used at the new one.
+func TestLimitRateChangesMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		fast := open(t, s).Limiter("l", limit.Rate{Count: 5, Per: time.Hour})
+		if _, err := fast.Allow(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		meanwhile := sync.OnceFunc(func() {
+			if err := fast.SetRate(t.Context(), limit.Rate{Count: 3, Per: time.Hour}); err != nil {
+				t.Error(err)
+			}
+			if d, err := fast.AllowN(t.Context(), "k", 3); err != nil || !d.Allowed {
+				t.Error(d, err)
+			}
+		})
+		c := &client{memoryStore: s, fault: func(op, key string) fault {
+			if op == "get" && strings.HasPrefix(key, "u/") {
+				meanwhile()
+			}
+			return fault{}
+		}}
+		if d, err := open(t, c).Limiter("l", limit.Rate{}).Allow(t.Context(), "k"); err != nil || d.Allowed || d.Limit != 3 {
+			t.Errorf("a fourth of 3 is answered %+v (%v)", d, err)
+		}
+		if left, err := fast.Available(t.Context(), "k"); left != 0 || err != nil {
+			t.Errorf("%d of 3 are there after 3 were used (%v)", left, err)
 		}
 	})
 }

@@ -25,22 +25,31 @@ func Agree(has limit.Rate, exists bool, r *driver.LimitRequest) (limit.Rate, err
 	return has, nil
 }
 
-// Decide answers r for a key with this state at now. The state that it returns is
-// the one to keep; keep is false if it is the old one.
-func Decide(rate limit.Rate, old limit.State, now int64, r *driver.LimitRequest) (s limit.State, reply driver.LimitReply, keep bool) {
+// Decide answers r for a key with this state, in the epoch of its rate, at now. The state that it returns is
+// the one to keep; keep is false if it is the old one. What was taken in another epoch cannot be
+// given back: it would be what others have taken in this one.
+func Decide(rate limit.Rate, epoch uint64, old limit.State, now int64, r *driver.LimitRequest) (s limit.State, reply driver.LimitReply, keep bool) {
 	reply.Rate, reply.Now = rate, now
+	gone := r.Reservation.Epoch != epoch
 	switch s = clone(old); r.Op {
 	case driver.LimitTake:
 		s, reply.Reservation, reply.Decision = limit.Decide(rate, s, now, limit.Ask{Cost: r.Cost, Wait: r.Wait, Ahead: r.Ahead})
+		reply.Reservation.Epoch = epoch
 	case driver.LimitPeek:
 		reply.Decision = limit.Peek(rate, s, now, r.Cost)
 		return old, reply, false
 	case driver.LimitSettle:
+		if gone && r.Cost < r.Reservation.Cost {
+			return old, reply, false
+		}
 		s = limit.Settle(rate, s, now, r.Reservation, r.Cost)
 	case driver.LimitReturn:
+		if gone {
+			return old, reply, false
+		}
 		s = limit.Return(rate, s, now, r.Reservation, r.Cost)
-	case driver.LimitReset, driver.LimitSetRate:
-		s = limit.State{}
+	case driver.LimitReset:
+		s = limit.Reset(rate, s, now)
 	}
 	return s, reply, !same(old, s)
 }

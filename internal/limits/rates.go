@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -21,6 +22,15 @@ type Known struct {
 
 // Epoch is that of the rate.
 func (k Known) Epoch() string { return k.Text[:epochLength] }
+
+// Number is the epoch for reservations.
+func (k Known) Number() uint64 { return Number(k.Epoch()) }
+
+// Number is an epoch, in hexadecimal digits that nobody else has, for reservations.
+func Number(epoch string) uint64 {
+	n, _ := strconv.ParseUint(epoch[:min(len(epoch), 16)], 16, 64)
+	return n
+}
 
 const epochLength = 32
 
@@ -93,12 +103,4 @@ func Lacks(rate limit.Rate) int64 {
 		return 0
 	}
 	return rate.Limit() - rate.Initial
-}
-
-// Until is when a state is as if its key had never been used; false: never.
-func Until(rate limit.Rate, s limit.State, now int64) (int64, bool) {
-	if Bucket(rate) && Lacks(rate) > 0 {
-		return 0, false
-	}
-	return now + int64(limit.Peek(rate, s, now, 0).ResetAfter) + s.Given, true
 }

@@ -1,0 +1,67 @@
+package limit_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+var resetRates = []limit.Rate{
+	{Count: 7, Per: time.Second, Burst: 20},
+	{Count: 7, Per: time.Second, Burst: 20, Initial: 3},
+	{Count: 20, Per: time.Second, Algorithm: limit.FixedWindow},
+	{Count: 20, Every: limit.Hour, Algorithm: limit.CalendarWindow},
+	{Count: 20, Per: time.Second, Algorithm: limit.SlidingWindow},
+	{Count: 20, Per: time.Second, Algorithm: limit.SlidingLog},
+}
+
+// After a reset the key has what it began with, and what was taken before gives nothing
+// back, whether its state is kept or forgotten as soon as that is allowed.
+func TestReset(t *testing.T) {
+	for _, rate := range resetRates {
+		rnd := rand.New(rand.NewPCG(1, 7))
+		for range 2000 {
+			resetOnce(t, rnd, rate)
+		}
+	}
+}
+
+func resetOnce(t *testing.T, rnd *rand.Rand, rate limit.Rate) {
+	now := int64(time.Hour) + rnd.Int64N(int64(time.Hour))
+	step := func() { now += rnd.Int64N(int64(300 * time.Millisecond)) }
+	var s limit.State
+	var taken []limit.Reservation
+	use := func() {
+		next, v, d := limit.Reserve(rate, s, now, 1+rnd.Int64N(4))
+		if s = next; d.Allowed {
+			taken = append(taken, v)
+		}
+		step()
+	}
+	for range rnd.IntN(6) {
+		use()
+	}
+	first := limit.Peek(rate, limit.State{}, now, 0).Remaining
+	s = limit.Reset(rate, s, now)
+	if got := limit.Peek(rate, s, now, 0).Remaining; got != first {
+		t.Fatalf("%s %s: %d are there after a reset, not %d", rate.Algorithm, rate, got, first)
+	}
+	before := taken
+	for step(); rnd.IntN(3) > 0; {
+		use()
+	}
+	if limit.Idle(rate, s, now) {
+		s = limit.State{}
+	}
+	for step(); rnd.IntN(3) > 0; {
+		use()
+	}
+	for _, v := range before {
+		left := limit.Peek(rate, s, now, 0).Remaining
+		if s = limit.Cancel(rate, s, now, v); limit.Peek(rate, s, now, 0).Remaining != left {
+			t.Fatalf("%s %s: a cancel of what was taken before the reset gave back %d", rate.Algorithm, rate, limit.Peek(rate, s, now, 0).Remaining-left)
+		}
+	}
+}
