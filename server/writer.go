@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,8 +94,12 @@ func (w *writer) hurried() bool {
 }
 
 // now does a job on the caller's goroutine, which spares two changes of goroutine
-// and as many system calls; false: the disk is at work, or may have to wait for room.
+// and as many system calls; false: the disk is at work, or may have to wait for room, and
+// nothing is done that must not be done again.
 func (w *writer) now(writes []replica.Write) bool {
+	if slices.ContainsFunc(writes, func(x replica.Write) bool { return x.Install != nil }) {
+		return false
+	}
 	w.mu.Lock()
 	idle := !w.busy && !w.closed && w.queue.Len() == 0
 	w.busy, w.direct = w.busy || idle, idle

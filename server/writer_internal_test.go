@@ -23,6 +23,9 @@ func TestWriter_OneAtATime(t *testing.T) {
 		told++
 		w.add(disk.Job{Run: func(*disk.Disk) error { close(other); return nil }, Then: func(error) {}})
 	})
+	if w.now([]replica.Write{{ID: 1, Install: &replica.SnapshotMeta{Index: 9}}}) {
+		t.Error("an installation, which must not be done again, was not left to the writer")
+	}
 	begun, end := make(chan struct{}), make(chan struct{})
 	w.add(disk.Job{Run: func(*disk.Disk) error { close(begun); <-end; return nil }, Then: func(error) {}})
 	<-begun

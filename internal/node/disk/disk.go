@@ -25,7 +25,9 @@ type Disk struct {
 	own   *storage.SnapshotWriter // being made of our own state
 	only  bool                    // and it takes the place of all others
 	in    *Incoming               // being received
-	ended []*Incoming             // received, and not yet wanted, in order
+	// dropped is the index of the last own one that made room for the log.
+	dropped uint64
+	ended   []*Incoming // received, and not yet wanted, in order
 
 	// Wait is called when the log finds no room on the disk; true: look again. nil: the
 	// write fails with storage.ErrNoRoom.
@@ -160,12 +162,33 @@ func (d *Disk) flush(b *storage.Batch) error {
 	if b.HardState == (storage.HardState{}) && len(b.Entries) == 0 {
 		return nil
 	}
-	err := d.store.Append(*b)
-	for errors.Is(err, storage.ErrNoRoom) && d.Wait != nil && d.Wait() {
-		err = d.store.Append(*b)
-	}
+	err := d.patiently(func() error { return d.store.Append(*b) })
 	*b = storage.Batch{}
 	return err
+}
+
+// patiently writes what the log cannot do without, and waits for room: first for that of
+// snapshots that are not whole, since nothing goes on with them meanwhile.
+func (d *Disk) patiently(write func() error) error {
+	err := write()
+	for errors.Is(err, storage.ErrNoRoom) && (d.dropUnfinished() || d.Wait != nil && d.Wait()) {
+		err = write()
+	}
+	return err
+}
+
+// dropUnfinished gives up the snapshots that are being made and received; false: there
+// are none.
+func (d *Disk) dropUnfinished() bool {
+	if d.own == nil && d.in == nil {
+		return false
+	}
+	if d.own != nil {
+		d.dropped = d.own.Meta().Index
+	}
+	d.abortOwn()
+	d.abortIncoming()
+	return true
 }
 
 // join adds a write to a batch. Entries that overwrite earlier ones of the same

@@ -42,7 +42,7 @@ func (d *Disk) BeginSnapshot(m replica.SnapshotMeta) error {
 		return err
 	}
 	w, err := d.newSnapshot(m)
-	d.own, d.only = w, m.Only
+	d.own, d.only, d.dropped = w, m.Only, 0
 	return err
 }
 
@@ -53,9 +53,13 @@ func (d *Disk) void(index uint64) (bool, error) {
 }
 
 // SaveChunk appends a chunk to it. saved: it was the last one, and the snapshot is
-// durable and the newest. A chunk of a void snapshot is dropped, and no error.
+// durable and the newest. A chunk of a void snapshot is dropped, and no error. With
+// storage.ErrNoRoom the snapshot is given up.
 func (d *Disk) SaveChunk(c replica.Chunk) (saved bool, err error) {
 	w := d.own
+	if w == nil && c.Index == d.dropped {
+		return false, fmt.Errorf("disk: the snapshot at %d made room for the log: %w", c.Index, storage.ErrNoRoom)
+	}
 	if w == nil || w.Meta().Index != c.Index {
 		void, err := d.void(c.Index)
 		if err == nil && !void {
@@ -128,6 +132,9 @@ func (in *Incoming) End(sum [sha256.Size]byte) (*core.Machine, error) {
 	if in.d.in != in {
 		return nil, fmt.Errorf("disk: another snapshot has come instead of the one at %d", in.w.Meta().Index)
 	}
+	if err := in.w.Sync(); err != nil {
+		return nil, err
+	}
 	got, err := in.w.Sum()
 	if err != nil {
 		return nil, err
@@ -176,7 +183,7 @@ func (d *Disk) install(w *replica.Write) error {
 	defer d.dropUpTo(w.Install.Index)
 	var b storage.Batch
 	join(&b, w)
-	return d.store.InstallSnapshot(d.ended[at].w, b)
+	return d.patiently(func() error { return d.store.InstallSnapshot(d.ended[at].w, b) })
 }
 
 // dropUpTo gives up snapshots that are no news any more.

@@ -167,6 +167,18 @@ func (w *SnapshotWriter) usable() error {
 	return w.err
 }
 
+// Sync makes durable what was written, so that nothing of it can lack room later.
+func (w *SnapshotWriter) Sync() error {
+	if err := w.usable(); err != nil {
+		return err
+	}
+	w.dirty = 0
+	if err := w.file.Sync(); err != nil {
+		return w.unwritten("sync", err)
+	}
+	return nil
+}
+
 // Sum ends the writing and returns the SHA-256 of the whole, equal on every node
 // that holds this snapshot: compare it with the sender's before installing.
 func (w *SnapshotWriter) Sum() ([sha256.Size]byte, error) {

@@ -49,7 +49,8 @@ func (s *Store) publishOwn(w *SnapshotWriter) error {
 // InstallSnapshot ends w as a snapshot received from the leader. In one record
 // the log forgets all its entries, goes on behind the snapshot, and takes over
 // b: were the old entries to come back after a crash, this node would compare
-// candidates with a log that the cluster has overruled.
+// candidates with a log that the cluster has overruled. With ErrNoRoom nothing has
+// changed: install it again when there is room.
 func (s *Store) InstallSnapshot(w *SnapshotWriter, b Batch) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -65,14 +66,17 @@ func (s *Store) InstallSnapshot(w *SnapshotWriter, b Batch) error {
 	if err != nil {
 		return err
 	}
+	hs.Commit = max(hs.Commit, point.Index)
+	r := &record{header: header{flags: flagReset, hs: hs}, point: point, entries: b.Entries}
+	if err := s.fit(int64(recordSize(r))); err != nil {
+		return err // with ErrNoRoom nothing has changed, and w can be installed later
+	}
 	if err := w.publish(); err != nil {
 		return err
 	}
 	if err := s.SaveVote(hs.Term, hs.Vote); err != nil {
 		return err
 	}
-	hs.Commit = max(hs.Commit, point.Index)
-	r := &record{header: header{flags: flagReset, hs: hs}, point: point, entries: b.Entries}
 	if err := s.write(r); err != nil {
 		return s.step("install", "", err) // the snapshot has its name already
 	}

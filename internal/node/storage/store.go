@@ -207,10 +207,8 @@ const maxBuffer = 4 << 20
 // write makes r durable as the next record, then part of the index.
 func (s *Store) write(r *record) error {
 	size := int64(recordSize(r))
-	if last := s.segs[len(s.segs)-1]; s.off+size > last.size {
-		if err := s.roll(size); err != nil {
-			return err
-		}
+	if err := s.fit(size); err != nil {
+		return err
 	}
 	seg := s.segs[len(s.segs)-1]
 	s.fillIn(r)
@@ -229,6 +227,14 @@ func (s *Store) write(r *record) error {
 	s.idx.apply(r, span{seg: seg, off: s.off, size: size})
 	s.cache.apply(r, s.opts.CacheBytes)
 	s.off += size
+	return nil
+}
+
+// fit has a segment with room for a record of size bytes.
+func (s *Store) fit(size int64) error {
+	if last := s.segs[len(s.segs)-1]; s.off+size > last.size {
+		return s.roll(size)
+	}
 	return nil
 }
 
