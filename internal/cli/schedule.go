@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -36,6 +35,7 @@ func (s *schedule) check() error {
 // backuper is a node that saves all that it knows.
 type backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
+	ID() uint64
 }
 
 // run saves backups until ctx ends, and tells what went wrong; the next one is tried all
@@ -56,43 +56,72 @@ func (s *schedule) run(ctx context.Context, node backuper, told func(error)) {
 	}
 }
 
-// What backups of a schedule are called.
+// Backups of a schedule are called holdfast-NODE-TIME.snap, and .holdfast-NODE-… before they
+// are whole, so that several nodes can save into one directory.
 const (
-	backupPrefix = "holdfast-"
 	backupSuffix = ".snap"
+	backupTime   = "20060102T150405.000Z"
 )
 
-// once saves one backup, which has its name only when it is whole, and removes the oldest.
+func backupPrefix(node backuper) string { return fmt.Sprintf("holdfast-%d-", node.ID()) }
+
+// once saves one backup, which has its name only when it is whole, and removes the oldest,
+// and what a node that was killed left behind.
 func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error {
-	f, err := os.CreateTemp(s.dir, ".holdfast-snapshot-*")
+	prefix := backupPrefix(node)
+	unfinished, err := s.files("."+prefix, "")
 	if err != nil {
+		return err
+	}
+	for _, name := range unfinished {
+		err = errors.Join(err, os.Remove(filepath.Join(s.dir, name)))
+	}
+	f, failed := os.CreateTemp(s.dir, "."+prefix+"*")
+	if err = errors.Join(err, failed); failed != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	if err := errors.Join(node.Backup(ctx, f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	name := backupPrefix + now.UTC().Format("20060102T150405.000Z") + backupSuffix
-	if err := os.Rename(f.Name(), filepath.Join(s.dir, name)); err != nil {
-		return err
-	}
-	return s.prune()
-}
-
-// prune removes all but the newest backups: their names are in the order of time. Other
-// files stay.
-func (s *schedule) prune() error {
-	files, err := os.ReadDir(s.dir)
+	saved, err := s.files(prefix, backupSuffix)
 	if err != nil {
 		return err
 	}
-	var saved []string
+	name := prefix + after(saved, prefix, now).Format(backupTime) + backupSuffix
+	if err := os.Rename(f.Name(), filepath.Join(s.dir, name)); err != nil {
+		return err
+	}
+	return s.prune(append(saved, name))
+}
+
+// after is now, or the moment after the newest of the backups if the clock was set back
+// since: the newest has the last name.
+func after(saved []string, prefix string, now time.Time) time.Time {
+	if len(saved) == 0 {
+		return now.UTC()
+	}
+	newest := strings.TrimSuffix(strings.TrimPrefix(saved[len(saved)-1], prefix), backupSuffix)
+	if at, err := time.Parse(backupTime, newest); err == nil && !now.Truncate(time.Millisecond).After(at) {
+		return at.Add(time.Millisecond)
+	}
+	return now.UTC()
+}
+
+// files are those in the directory with such names, in order.
+func (s *schedule) files(prefix, suffix string) (names []string, err error) {
+	files, err := os.ReadDir(s.dir)
 	for _, f := range files {
-		if strings.HasPrefix(f.Name(), backupPrefix) && strings.HasSuffix(f.Name(), backupSuffix) {
-			saved = append(saved, f.Name())
+		if strings.HasPrefix(f.Name(), prefix) && strings.HasSuffix(f.Name(), suffix) {
+			names = append(names, f.Name())
 		}
 	}
-	slices.Sort(saved)
+	return names, err
+}
+
+// prune removes all but the newest of a node's backups, whose names are in the order of
+// time.
+func (s *schedule) prune(saved []string) (err error) {
 	for ; len(saved) > s.keep; saved = saved[1:] {
 		err = errors.Join(err, os.Remove(filepath.Join(s.dir, saved[0])))
 	}

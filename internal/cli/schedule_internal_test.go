@@ -14,7 +14,12 @@ import (
 )
 
 // saving is a node that saves the number of its call, of which one fails.
-type saving struct{ n, fails int }
+type saving struct {
+	n, fails int
+	id       uint64
+}
+
+func (s *saving) ID() uint64 { return s.id }
 
 func (s *saving) Backup(_ context.Context, w io.Writer) error {
 	s.n++
@@ -70,6 +75,30 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("%d failures were told, want 1", told)
 		}
 	})
+}
+
+// Nodes that save into one directory leave each other's backups alone, whole or not; the
+// newest stays also if the clock was set back; what a killed node left behind goes.
+func TestSchedule_SharedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".holdfast-1-killed", ".holdfast-2-busy"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &schedule{dir: dir, every: time.Hour, keep: 2}
+	one, twelve := &saving{id: 1}, &saving{id: 12, n: 100}
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for _, at := range []time.Duration{0, time.Hour, -24 * time.Hour, -24 * time.Hour} {
+		for _, n := range []*saving{one, twelve} {
+			if err := s.once(t.Context(), n, now.Add(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, want := contents(t, dir), []string{".holdfast-2-busy", "3", "4", "103", "104"}; !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
+	}
 }
 
 // A schedule that makes no sense is refused before anything starts.
