@@ -67,10 +67,11 @@ func (n *Node) proposeFirst() {
 	}
 }
 
-// proposeThaw ends the wait of a group that began anew, once it is over.
+// proposeThaw ends the wait of a group that began anew, once it is over, unless a state
+// check without a majority has found another reason to grant nothing.
 func (n *Node) proposeThaw() {
 	held, term := n.members.Held, n.currentTerm()
-	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term {
+	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term || n.check.rule == noMajority {
 		return
 	}
 	n.number++

@@ -103,6 +103,8 @@ func (n *Node) rules(id uint64) (core.Code, string) {
 		return core.CodeInvalid, fmt.Sprintf("node %d does not vote: name one of %s", id, numbers(n.members.Conf.GetVoters()))
 	case !n.machine.Frozen():
 		return core.CodeConflict, "the group is not frozen, so that there is nothing to end: see holdfast status"
+	case n.members.Held != 0 && n.check.rule != noMajority:
+		return core.CodeConflict, "nothing is granted since the group has begun anew from another, not since a state check: that wait ends by itself"
 	case !n.answering(id):
 		return core.CodeConflict, fmt.Sprintf("node %d has not answered for %s, so that the others could not take over what it has: start it, or name another", id, n.cfg.electionTimeout())
 	}
@@ -299,7 +301,7 @@ func (n *Node) obey() {
 	case !n.serving || n.transfer != 0 || n.checking():
 	case k.rule == noMajority && !n.machine.Frozen():
 		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryFreeze})
-	case k.rule == ruled && k.ruler != 0 && n.machine.Frozen():
+	case k.rule == ruled && k.ruler != 0 && n.machine.Frozen() && n.members.Held == 0: // else that ends by itself
 		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryUnfreeze})
 	}
 }

@@ -13,7 +13,11 @@ import (
 // checking is a trio of version 3 with a counter, which is checked every ten seconds.
 func checking(t *testing.T) *trio {
 	t.Helper()
-	x := newTrioOf(t, replica.Config{CheckEvery: 10 * time.Second})
+	return checkingFrom(t, newTrioOf(t, replica.Config{CheckEvery: 10 * time.Second}))
+}
+
+func checkingFrom(t *testing.T, x *trio) *trio {
+	t.Helper()
 	for id := uint64(2); id <= 3; id++ {
 		x.nodes[1].Met(x.now, id, 0, supports(core.EntryVersion))
 	}

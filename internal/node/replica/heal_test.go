@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -242,5 +243,37 @@ func TestCheck_HealedMachineIsUpToDate(t *testing.T) {
 	}
 	if one, three := x.nodes[1].Status(), x.nodes[3].Status(); one.Hash != three.Hash {
 		t.Errorf("the hashes are %x and %x", one.Hash, three.Hash)
+	}
+}
+
+// A group that waits since it has begun anew, and one that a check has frozen, are two
+// things: an operator does not end the wait, and its end does not end the other.
+func TestCheck_FreezeIsNotTheWaitOfARestore(t *testing.T) {
+	const wait = 60e9
+	x := checkingFrom(t, newTrioFrom(t, func(ends []replica.Endpoint) replica.Recovered {
+		rec := replica.Bootstrap(core.Config{}, ends)
+		rec.Snapshot.Conf.Held = wait
+		if err := rec.Machine.Apply(core.AppendEntry(nil, &core.Entry{Kind: core.EntryFreeze, Version: core.BaseVersion}), nil); err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}, replica.Config{CheckEvery: 10 * time.Second}))
+	x.replied = nil
+	x.nodes[1].Unfreeze(x.now, 11, 1)
+	x.settle()
+	if len(x.replied) != 1 || x.replied[0].Code != core.CodeConflict || !strings.Contains(x.replied[0].Text, "ends by itself") {
+		t.Errorf("to end the wait is answered %+v", x.replied)
+	}
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	x.tickAll(800)
+	if st := x.nodes[1].Status(); !st.Frozen || st.Members.Held == 0 || st.ClusterTime < wait {
+		t.Fatalf("at %d, without a majority, it is frozen: %v", st.ClusterTime, st.Frozen)
+	}
+	x.nodes[1].Unfreeze(x.now, 11, 1)
+	x.tickAll(100)
+	if st := x.nodes[1].Status(); st.Frozen || st.Members.Held != 0 {
+		t.Errorf("in the end it is frozen: %v, and waits until %d", st.Frozen, st.Members.Held)
 	}
 }

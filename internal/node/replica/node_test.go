@@ -38,6 +38,11 @@ func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
 
 func newTrioOf(t *testing.T, cfg replica.Config, each ...func(*replica.Config)) *trio {
 	t.Helper()
+	return newTrioFrom(t, func(ends []replica.Endpoint) replica.Recovered { return replica.Bootstrap(core.Config{}, ends) }, cfg, each...)
+}
+
+func newTrioFrom(t *testing.T, from func([]replica.Endpoint) replica.Recovered, cfg replica.Config, each ...func(*replica.Config)) *trio {
+	t.Helper()
 	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}, only: map[uint64]bool{}}
 	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
@@ -46,7 +51,7 @@ func newTrioOf(t *testing.T, cfg replica.Config, each ...func(*replica.Config)) 
 		for _, f := range each {
 			f(&own)
 		}
-		n, err := replica.New(own, replica.Bootstrap(core.Config{}, ends))
+		n, err := replica.New(own, from(ends))
 		if err != nil {
 			t.Fatal(err)
 		}
