@@ -151,7 +151,7 @@ holds back all grants for so long.`,
 				return &failure{code: exitFailed, err: err}
 			}
 			return a.print().value(map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision},
-				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir)
+				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s, and nodes that join it with --cluster-id %d", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID)
 		},
 	}
 	f := cmd.Flags()

@@ -293,7 +293,7 @@ func (t *Transport) judge(h hello) error {
 func (t *Transport) refuse(h hello) error {
 	switch {
 	case h.cluster != t.cfg.Cluster:
-		return fmt.Errorf("%w: the other side belongs to cluster %x, this is %x", ErrHandshake, h.cluster, t.cfg.Cluster)
+		return fmt.Errorf("%w: the other side belongs to cluster %d, this is %d: start a node that is to join with the --cluster-id of its group", ErrHandshake, h.cluster, t.cfg.Cluster)
 	case h.group != t.cfg.Group:
 		return fmt.Errorf("%w: the other side serves group %d, this is %d", ErrHandshake, h.group, t.cfg.Group)
 	case h.purpose == forQuestion:
