@@ -25,7 +25,7 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+	for _, a := range []limit.Algorithm{limit.GCRA, limit.FixedWindow, limit.SlidingWindow} {
 		rate := wide
 		rate.Algorithm = a
 		l := newLimiter(n, "l", LimiterConfig{Rate: rate, LocalCap: 1 << 30})

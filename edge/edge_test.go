@@ -299,6 +299,61 @@ func TestLinkDown(t *testing.T) {
 	})
 }
 
+// TestManyNodesFlushLess: where there are many nodes each receives no more than it is to,
+// and they agree all the same.
+func TestManyNodesFlushLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var nodes []*Node
+		for i := range 30 {
+			name := fmt.Sprintf("n%02d", i)
+			nodes = append(nodes, open(t, Config{Actor: name, Link: hub.Link(name), MaxIncoming: 50}))
+		}
+		pass(time.Second)
+		before := nodes[0].Stats().Received
+		for range 100 {
+			for _, n := range nodes {
+				add(t, n, "x", 1)
+			}
+			pass(100 * time.Millisecond)
+		}
+		if got := nodes[0].Stats().Received - before; got < 300 || got > 700 {
+			t.Errorf("in 10 s %d messages came, not about 500", got)
+		}
+		pass(2 * time.Second)
+		for _, n := range nodes {
+			if n.Count("x") != 3000 {
+				t.Errorf("%s has %d", n.Actor(), n.Count("x"))
+			}
+		}
+	})
+}
+
+// TestStartTogether: many nodes that start one after the other, and ask, do not make
+// all others tell all they know each time.
+func TestStartTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var nodes []*Node
+		for i := range 60 {
+			name := fmt.Sprintf("n%02d", i)
+			nodes = append(nodes, open(t, Config{Actor: name, Link: hub.Link(name), State: time.Hour}))
+			add(t, nodes[i], "x", 1)
+			pass(100 * time.Millisecond)
+		}
+		pass(3 * time.Second)
+		// Six seconds, in which each may tell its state every 1.2 s at the end, and a delta.
+		if sent := nodes[0].Stats().Sent; sent > 30 {
+			t.Errorf("the first node sent %d messages", sent)
+		}
+		for _, n := range nodes {
+			if n.Count("x") != 60 {
+				t.Errorf("%s has %d", n.Actor(), n.Count("x"))
+			}
+		}
+	})
+}
+
 // TestConflict: a second node of one name is reported once, by all that can tell.
 func TestConflict(t *testing.T) {
 	for _, incarnation := range []uint64{0, 7} {

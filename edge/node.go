@@ -61,6 +61,10 @@ type Config struct {
 	Link Link
 	// Flush is the time between two messages of what has changed; 0: 100 ms.
 	Flush time.Duration
+	// MaxIncoming is about how many messages a second a node is to receive: where
+	// there are many nodes each flushes less often than Flush says. 0: 250, so with 100
+	// nodes every 400 ms; negative: no bound.
+	MaxIncoming int
 	// State is the time between two messages of everything that is known, which
 	// repair what was lost; 0: 10 s.
 	State time.Duration
@@ -155,6 +159,7 @@ func (c *Config) complete() error {
 	setDefault(&c.Flush, 100*time.Millisecond)
 	setDefault(&c.State, 10*time.Second)
 	setDefault(&c.MaxMessage, 48<<10)
+	setDefault(&c.MaxIncoming, 250)
 	if c.State < c.Flush {
 		return invalid("open %q: State %s is shorter than Flush %s", c.Actor, c.State, c.Flush)
 	}
@@ -199,17 +204,55 @@ func (n *Node) loop() {
 	defer tick.Stop()
 	n.flush(false)
 	every := n.config.State / n.config.Flush
+	p := pace{}
 	for ticks := n.phase(every); ; ticks++ {
 		select {
 		case <-n.quit:
 			n.flush(n.keeper != nil)
 			return
 		case <-tick.C:
-			n.flush(n.stateDue.Swap(false) || ticks%every == 0)
+			if ticks%every == 0 {
+				n.stateDue.Store(true)
+			}
+			if flush, state := p.tick(n); flush {
+				n.flush(state)
+			}
 			n.sweep()
 		}
 	}
 }
+
+// pace is how many ticks have passed since the last flush and the last state.
+type pace struct{ flushed, told time.Duration }
+
+// tick reports whether this one is for a flush, and with a state.
+func (p *pace) tick(n *Node) (flush, state bool) {
+	p.flushed, p.told = p.flushed+1, p.told+1
+	live := n.peers.live(n.config.Now(), absence*n.config.State)
+	if p.flushed < n.stretch(live) {
+		return false, false
+	}
+	p.flushed = 0
+	if p.told*n.config.Flush < time.Duration(live)*answerPause || !n.stateDue.Swap(false) {
+		return true, false
+	}
+	p.told = 0
+	return true, true
+}
+
+// stretch is how many times Flush are between two messages, so that no node receives
+// more than it is to.
+func (n *Node) stretch(live int) time.Duration {
+	if n.config.MaxIncoming < 0 {
+		return 1
+	}
+	apart := time.Duration(live) * time.Second / time.Duration(n.config.MaxIncoming)
+	return max((apart+n.config.Flush-1)/n.config.Flush, 1)
+}
+
+// answerPause is the least time between two states, for each node that runs: a
+// hundred nodes that start together, and ask each other, are told every two seconds.
+const answerPause = 20 * time.Millisecond
 
 // phase spreads the states of nodes that start together.
 func (n *Node) phase(every time.Duration) time.Duration {

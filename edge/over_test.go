@@ -59,7 +59,7 @@ func (c overCase) run(t *testing.T, length time.Duration, localCap int64, cut bo
 		var limiters [][2]*Limiter
 		for i := range c.nodes {
 			names = append(names, fmt.Sprint(i))
-			n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), Flush: c.sync, State: time.Hour})
+			n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), Flush: c.sync, State: time.Hour, MaxIncoming: -1})
 			window := limit.Rate{Count: overCount, Per: overPer, Algorithm: limit.FixedWindow}
 			bucket := limit.Rate{Count: overCount, Per: overPer, Burst: overRate}
 			var both [2]*Limiter

@@ -224,6 +224,18 @@ func (s *peer) repeated(seq uint64) bool {
 	return was
 }
 
+// live is how many nodes were heard in that time.
+func (p *peers) live(now time.Time, within time.Duration) (count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.known {
+		if now.Sub(s.heard) <= within {
+			count++
+		}
+	}
+	return count
+}
+
 // tells says of which actors this node tells a Keeper: of itself and, if it is the
 // first of all that were heard in that time, of those that were not.
 func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) (tells func(unique.Handle[crdt.Actor]) bool, first bool) {

@@ -87,9 +87,14 @@ func counter(t testing.TB, n *edge.Node, name string) *edge.Counter {
 // agree waits until all nodes have that value, and no more.
 func agree(t testing.TB, want uint64, nodes ...*edge.Node) time.Duration {
 	t.Helper()
+	return agreeOn(t, "x", want, nodes...)
+}
+
+func agreeOn(t testing.TB, name string, want uint64, nodes ...*edge.Node) time.Duration {
+	t.Helper()
 	began := time.Now()
 	for _, n := range nodes {
-		c := counter(t, n, "x")
+		c := counter(t, n, name)
 		changes, stop := c.Watch()
 		for end := time.After(time.Minute); c.Value() != want; {
 			select {
@@ -153,8 +158,10 @@ func TestTenthAndEleventh(t *testing.T) {
 func TestWithoutTheOthers(t *testing.T) {
 	url := services.SharedNATS(t).URL()
 	l := link(t, url, nil)
-	a := node(t, "a", l)
-	for i := range 3000 { // more than one part
+	many := fast
+	many.MaxMessage = 50 // a part for each, more than a consumer would have unacknowledged
+	a := nodeOf(t, many, "a", l)
+	for i := range 3000 {
 		counter(t, a, fmt.Sprint("c", i)).Add(1)
 	}
 	counter(t, a, "x").Add(7)
@@ -185,13 +192,14 @@ func TestCut(t *testing.T) {
 			counter(t, a, "x").Add(1)
 			agree(t, 1, a, b)
 			harm(path)
+			counter(t, a, "y").Add(7) // told once, while nobody hears it
 			for range 100 {
 				counter(t, a, "x").Add(1)
 				counter(t, b, "x").Add(1)
 				time.Sleep(*cut / 100)
 			}
 			path.Heal()
-			took := agree(t, 201, a, b)
+			took := agree(t, 201, a, b) + agreeOn(t, "y", 7, b)
 			t.Logf("proof: edge: healed %s after %s for %s", took.Round(time.Millisecond), name, *cut)
 			if took > 2*time.Second {
 				t.Errorf("healing took %s", took)

@@ -21,7 +21,7 @@ const (
 	heartbeat = time.Second
 	// silence is after how long without a word the server is taken to have forgotten
 	// the feed.
-	silence = 2500 * time.Millisecond
+	silence = 10 * time.Second
 	// forgetAfter is how long the server keeps a feed that nobody reads.
 	forgetAfter = time.Minute
 )
@@ -100,8 +100,8 @@ func (l *Link) unfit(c *nats.StreamConfig) string {
 // follow hands on the states in the stream and those that come, until ctx ends. Each
 // time it begins anew it reads all that is kept.
 func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
-	for ctx.Err() == nil {
-		err := l.feed(ctx, take)
+	for first := true; ctx.Err() == nil; first = false {
+		err := l.feed(ctx, take, first)
 		if ctx.Err() != nil {
 			return
 		}
@@ -114,7 +114,8 @@ func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
 }
 
 // feed reads states until the connection is cut or the server has forgotten the feed.
-func (l *Link) feed(ctx context.Context, take func(*nats.Msg)) error {
+// Of the first feed nothing was missed: a node that starts asks by itself.
+func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	changed := l.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -142,7 +143,9 @@ func (l *Link) feed(ctx context.Context, take func(*nats.Msg)) error {
 		}
 	}()
 	l.report(nil)
-	l.tellMissed()
+	if !first {
+		l.tellMissed()
+	}
 	return l.read(ctx, sub, take)
 }
 
