@@ -17,7 +17,7 @@ PURE     := ./internal/core/... ./crdt/... ./guard ./guard/guardfile/... ./limit
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour demo test check deps bench bench-peers bench-servers planted mutate prove sim worlds proto
+.PHONY: help run tour demo test check deps bench bench-peers bench-servers planted mutate prove sim operators worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -79,6 +79,9 @@ prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 
 sim: ## simulate new seeds for SIM_BUDGET=10m, from SIM_FIRST on
 	$(GO) test ./internal/sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
+
+operators: ## simulate operators who give any command at any time and lose disks, for SIM_BUDGET=10m, from SIM_FIRST on
+	nice -n 19 $(GO) test ./internal/sim -run TestOperators -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
 
 worlds: ## run worlds of production nodes on new seeds for WORLD_BUDGET=10m, from WORLD_FIRST on
 	$(GO) test ./internal/world -run TestWorlds -v -timeout 24h -world.budget=$(WORLD_BUDGET) -world.first=$(WORLD_FIRST)

@@ -54,15 +54,15 @@ func TestOperators(t *testing.T) {
 		return
 	}
 	debug.SetGCPercent(400)
-	began, busy, total := time.Now(), cpu(), sim.Result{}
-	for i := range *operated {
-		o.Seed = *first + uint64(i)
-		total.Add(runWith(t, o, i%10 == 0))
+	began, busy, total, seeds := time.Now(), cpu(), sim.Result{}, 0
+	for ; *budget == 0 && seeds < *operated || time.Since(began) < *budget; seeds++ {
+		o.Seed = *first + uint64(seeds)
+		total.Add(runWith(t, o, seeds%10 == 0))
 		if t.Failed() {
 			return
 		}
 	}
-	report(t, *operated, total, time.Since(began), cpu()-busy)
+	report(t, seeds, total, time.Since(began), cpu()-busy)
 	t.Logf("proof: %d commands of operators, %d disks wiped, %d nodes refused as strangers, %d replaced, seeds %d to %d", total.Commands, total.Wipes, total.Strangers, total.Replaced, *first, o.Seed)
 }
 
