@@ -65,7 +65,7 @@ var rooms = map[string]room{
 	"internal/client":                      {own: "driver internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                     {pure: true, inside: true},
 	"internal/convert":                     {own: "driver internal/core", inside: true},
-	"internal/core":                        {pure: true},
+	"internal/core":                        {own: "limit", pure: true},
 	"internal/core/coretest/check":         {own: "internal/core internal/core/coretest/twin", inside: true},
 	"internal/core/coretest/gen":           {own: "internal/core internal/core/coretest/twin", inside: true},
 	"internal/core/coretest/script":        {own: "internal/core internal/core/coretest/twin", inside: true},

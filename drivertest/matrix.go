@@ -17,7 +17,7 @@ var (
 	mastery   = []driver.Feature{driver.FeatureUpgrade, driver.FeatureResize, driver.FeatureForce, driver.FeatureMaxHold, driver.FeatureMinHold, driver.FeatureDelay}
 	gathering = []driver.Feature{driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession}
 	ownEngine = slices.Concat(everyone, sharing, mastery, gathering, []driver.Feature{
-		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep, driver.FeatureReclaim})
+		driver.FeatureFIFO, driver.FeatureLostFirst, driver.FeatureAtomicAll, driver.FeatureTxn, driver.FeatureHistory, driver.FeatureSweep, driver.FeatureReclaim, driver.FeatureLimit})
 )
 
 // matrix is that table by URL scheme: what a backend may not lack, and has nothing
@@ -37,7 +37,7 @@ var matrix = map[string][]driver.Feature{
 
 // depends is what a backend has in some of its setups only: Redis tells losses first
 // on a single server. [Harness.Require] asks for it there.
-var depends = map[string][]driver.Feature{"redis": {driver.FeatureLostFirst}, "holdfast": {driver.FeatureLimit}}
+var depends = map[string][]driver.Feature{"redis": {driver.FeatureLostFirst}}
 
 // Required lists the features that a backend with this URL scheme has to
 // declare. Of a scheme that is not one of ours only tokens are asked for.
@@ -124,7 +124,7 @@ var uses = map[driver.Feature]func(ctx context.Context, s *holdfast.Space) error
 	driver.FeatureCounter:  func(ctx context.Context, s *holdfast.Space) error { return second(s.Counter("c").Add(ctx, 1)) },
 	driver.FeatureSequence: func(ctx context.Context, s *holdfast.Space) error { return second(s.Sequence("q").Next(ctx)) },
 	driver.FeatureLimit: func(ctx context.Context, s *holdfast.Space) error {
-		return second(s.Limiter("l", limit.Rate{Count: 1, Per: time.Second}).Allow(ctx, "k"))
+		return second(s.Limiter("rate", limit.Rate{Count: 1, Per: time.Second}).Allow(ctx, "k"))
 	},
 	driver.FeatureKV:       func(ctx context.Context, s *holdfast.Space) error { return second(s.KV().Put(ctx, "k", nil)) },
 	driver.FeatureElection: func(ctx context.Context, s *holdfast.Space) error { return second(s.Election("e").Campaign(ctx, nil)) },

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -55,7 +56,8 @@ func (r Rate) fill(n int64) moment {
 	return moment{int64(ns), int64(part)}
 }
 
-// units is how many whole units refill from one moment to a later one.
+// units is how many whole units refill from one moment to a later one; more than fit
+// are as many as fit.
 func (r Rate) units(from, to moment) int64 {
 	if !from.before(to) {
 		return 0
@@ -63,8 +65,11 @@ func (r Rate) units(from, to moment) int64 {
 	span := to.minus(r, from)
 	high, low := bits.Mul64(uint64(span.ns), uint64(r.Count))
 	low, carry := bits.Add64(low, uint64(span.part), 0)
+	if high+carry >= uint64(r.Per) {
+		return math.MaxInt64
+	}
 	n, _ := bits.Div64(high+carry, low, uint64(r.Per))
-	return int64(n)
+	return int64(min(n, math.MaxInt64))
 }
 
 // full is when the bucket is full if nothing more is taken, not before now.

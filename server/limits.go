@@ -19,6 +19,9 @@ type Limits struct {
 	Holds int
 	// Waiters is how many claims may wait for one name; default 10,000.
 	Waiters int
+	// LimitKeys is how many keys the limiters of a namespace may remember; default
+	// 4,000,000.
+	LimitKeys int
 	// Namespaces is how many there may be; default 10,000. It is approximate:
 	// those that are being made at the same time are not counted.
 	Namespaces int
@@ -33,12 +36,12 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1_000_000, Names: 4_000_000, Keys: 4_000_000, Holds: 1_000_000,
-		Waiters: 10_000, Namespaces: 10_000, Queue: 16_384,
+		Waiters: 10_000, LimitKeys: 4_000_000, Namespaces: 10_000, Queue: 16_384,
 	}
 }
 
-func (l *Limits) fields() [7]*int {
-	return [...]*int{&l.Sessions, &l.Names, &l.Keys, &l.Holds, &l.Waiters, &l.Namespaces, &l.Queue}
+func (l *Limits) fields() [8]*int {
+	return [...]*int{&l.Sessions, &l.Names, &l.Keys, &l.Holds, &l.Waiters, &l.LimitKeys, &l.Namespaces, &l.Queue}
 }
 
 func (l Limits) filled() (Limits, error) {
@@ -55,5 +58,5 @@ func (l Limits) filled() (Limits, error) {
 }
 
 func (l *Limits) quota() core.Quota {
-	return core.Quota{Sessions: l.Sessions, Names: l.Names, Keys: l.Keys, Holds: l.Holds, Waiters: l.Waiters}
+	return core.Quota{Sessions: l.Sessions, Names: l.Names, Keys: l.Keys, Holds: l.Holds, Waiters: l.Waiters, LimitKeys: l.LimitKeys}
 }

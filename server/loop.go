@@ -219,6 +219,7 @@ func (l *loop) feed(in *inbox, ticked bool) {
 	}
 	if ticked {
 		l.probe()
+		l.node.Date(time.Now().Unix())
 		l.node.Tick(now)
 	}
 }

@@ -53,6 +53,7 @@ func (s *serving) limitFlags(f *pflag.FlagSet) {
 	f.IntVar(&l.Keys, "max-keys", d.Keys, "keys in a namespace")
 	f.IntVar(&l.Holds, "max-holds", d.Holds, "holds and waits of a session")
 	f.IntVar(&l.Waiters, "max-waiters", d.Waiters, "waiters for a name")
+	f.IntVar(&l.LimitKeys, "max-limit-keys", d.LimitKeys, "keys that the limiters of a namespace remember")
 	f.IntVar(&l.Namespaces, "max-namespaces", d.Namespaces, "namespaces, about")
 	f.IntVar(&l.Queue, "max-queue", d.Queue, "commands that wait for the disk; keepalives and releases are refused last")
 	s.reserve = storage.DefaultReserve

@@ -20,7 +20,7 @@ import (
 // environment, and must not take them for wishes.
 var settingNames = []string{
 	"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait",
-	"admin", "cluster-id", "data", "id", "join", "listen", "max-calls", "max-holds", "max-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-streams", "max-waiters", "max-waits",
+	"admin", "cluster-id", "data", "id", "join", "listen", "max-calls", "max-holds", "max-keys", "max-limit-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-streams", "max-waiters", "max-waits",
 	"members", "peer", "peer-ca", "peer-cert", "peer-key", "public", "tls-ca", "tls-cert", "tls-client-ca", "tls-key",
 }
 

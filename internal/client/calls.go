@@ -67,3 +67,16 @@ func (c *Client) CountDown(ctx context.Context, r *driver.CountDownRequest) (dri
 	res, _, err := c.ask(ctx, &core.Command{Op: core.OpCountDown, Name: r.Name, A: uint64(r.By), Limit: r.Count})
 	return driver.CountDownReply{Left: int64(res.Number)}, err
 }
+
+// Limit asks a limiter. A request that its caller may ask again is decided once.
+func (c *Client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	cmd := &core.Command{Op: core.OpLimit, Name: r.Name, Ask: convert.Ask(r)}
+	var res core.Result
+	var err error
+	if r.ID == [16]byte{} || r.Op == driver.LimitPeek {
+		res, _, err = c.ask(ctx, cmd)
+	} else {
+		res, _, err = c.askOnce(ctx, r.ID, cmd)
+	}
+	return convert.LimitReply(r, res.Limit), err
+}

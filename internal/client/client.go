@@ -61,7 +61,7 @@ var features = []driver.Feature{
 	driver.FeatureUpgrade, driver.FeatureResize, driver.FeatureForce, driver.FeatureMaxHold, driver.FeatureMinHold,
 	driver.FeatureDelay, driver.FeatureAll, driver.FeatureAtomicAll, driver.FeatureCounter, driver.FeatureSequence,
 	driver.FeatureKV, driver.FeatureTxn, driver.FeatureWatch, driver.FeatureHistory, driver.FeatureElection,
-	driver.FeatureLatch, driver.FeatureSession, driver.FeatureSweep, driver.FeatureReclaim,
+	driver.FeatureLatch, driver.FeatureSession, driver.FeatureSweep, driver.FeatureReclaim, driver.FeatureLimit,
 }
 
 // Info says what the backend can do.

@@ -26,6 +26,9 @@ const beside = 96
 // likely is at least as many bytes as the command has, at the price of no encoding.
 func likely(c *core.Command) int {
 	n := 2*beside + len(c.Name) + len(c.Owner) + len(c.Meta) + len(c.Value)
+	if c.Ask != nil {
+		n += 2*beside + len(c.Ask.Key)
+	}
 	for i := range c.Wants {
 		n += beside + len(c.Wants[i].Name)
 	}

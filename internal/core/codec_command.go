@@ -37,11 +37,12 @@ const (
 	hasIf
 	hasThen
 	hasElse
+	hasAsk
 	endCommand
 )
 
 const (
-	lastOp   = OpTxn
+	lastOp   = OpLimit
 	allFlags = Try | Reentrant | Now | Fleeting | Fresh
 	maxWants = 1 << 10
 )
@@ -64,7 +65,7 @@ func fieldsOf(c *Command) uint64 {
 		mask(c.Identity != "", hasIdentity) | mask(c.Owner != "", hasOwner) | mask(c.Meta != "", hasMeta) |
 		mask(c.TTL != 0, hasTTL) | mask(c.Window != 0, hasWindow) | mask(c.Policy != 0, hasPolicy) |
 		mask(c.Grace != 0, hasGrace) | mask(len(c.If) > 0, hasIf) | mask(len(c.Then) > 0, hasThen) |
-		mask(len(c.Else) > 0, hasElse)
+		mask(len(c.Else) > 0, hasElse) | mask(c.Ask != nil, hasAsk)
 }
 
 func appendCommand(dst []byte, c *Command) []byte {
@@ -140,6 +141,8 @@ func appendRareField(dst []byte, c *Command, field uint64) []byte {
 		return appendKeyOps(dst, c.Then)
 	case hasElse:
 		return appendKeyOps(dst, c.Else)
+	case hasAsk:
+		return appendAsk(dst, c.Ask)
 	}
 	return dst // hasUnsigned: the bit says it all
 }
@@ -199,7 +202,7 @@ func (r *reader) field(c *Command, field uint64) {
 	case hasValue:
 		c.Value = r.someBytes()
 	case hasKind:
-		c.Kind = Kind(r.someEnum(byte(Sequence), "kind"))
+		c.Kind = Kind(r.someEnum(byte(Limiter), "kind"))
 	case hasLimit:
 		c.Limit = r.someSigned()
 	default:
@@ -243,5 +246,7 @@ func (r *reader) rareField(c *Command, field uint64) {
 	case hasElse:
 		c.Else = r.keyOps(c.Else)
 		r.absent(len(c.Else) == 0)
+	case hasAsk:
+		c.Ask = r.ask()
 	}
 }

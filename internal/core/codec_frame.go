@@ -47,7 +47,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = binary.AppendUvarint(dst, uint64(e.Now))
 	dst = binary.AppendUvarint(dst, uint64(e.Seconds))
 	if e.Kind == EntryQuota {
-		for _, n := range e.Quota.fields() {
+		for _, n := range e.Quota.fieldsOf(version) {
 			dst = binary.AppendUvarint(dst, uint64(*n))
 		}
 	}
@@ -65,6 +65,11 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
+// dated reports whether an entry can tell the date.
+func (e *Entry) dated() bool {
+	return e.Kind == EntryForget || e.Kind == EntryCommands && e.Version >= 3
+}
+
 // DecodeEntry decodes all of b into e, using e's slices again. The frames alias
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
@@ -77,7 +82,7 @@ func DecodeEntry(b []byte, e *Entry) error {
 	e.Seconds = r.duration()
 	e.Quota = Quota{}
 	if e.Kind == EntryQuota {
-		for _, n := range e.Quota.fields() {
+		for _, n := range e.Quota.fieldsOf(e.Version) {
 			*n = r.size()
 		}
 	}
@@ -100,8 +105,8 @@ func DecodeEntry(b []byte, e *Entry) error {
 	if e.Kind != EntryCommands && r.err == nil && len(e.Renewals)+len(e.Frames) > 0 {
 		r.fail("an entry of this kind carries nothing")
 	}
-	if e.Kind != EntryForget && r.err == nil && e.Seconds != 0 {
-		r.fail("seconds in an entry that forgets nothing")
+	if !e.dated() && r.err == nil && e.Seconds != 0 {
+		r.fail("seconds in an entry that has no use for them")
 	}
 	return r.end()
 }

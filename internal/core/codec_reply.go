@@ -14,6 +14,7 @@ const (
 	hasHolders
 	hasWaiting
 	hasKeys
+	hasAnswer
 	endResult
 )
 
@@ -21,7 +22,7 @@ func resultFields(r *Result) uint64 {
 	return mask(r.Text != "", hasText) | mask(r.Revision != 0, hasRevision) | mask(r.Token != 0, hasTokenOf) |
 		mask(r.Deadline != 0, hasDeadline) | mask(r.Number != 0, hasNumber) | mask(r.OK, hasOK) |
 		mask(r.Window != 0, hasWindowOf) | mask(len(r.Holders) > 0, hasHolders) |
-		mask(r.Waiting != 0, hasWaiting) | mask(len(r.Keys) > 0, hasKeys)
+		mask(r.Waiting != 0, hasWaiting) | mask(len(r.Keys) > 0, hasKeys) | mask(r.Limit != nil, hasAnswer)
 }
 
 func appendResult(dst []byte, r *Result) []byte {
@@ -43,6 +44,9 @@ func appendResult(dst []byte, r *Result) []byte {
 	}
 	if fields&hasKeys != 0 {
 		dst = appendKeyResults(dst, r.Keys)
+	}
+	if fields&hasAnswer != 0 {
+		dst = appendAnswer(dst, r.Limit)
 	}
 	return dst
 }
@@ -78,6 +82,9 @@ func (r *reader) result(x *Result) {
 	}
 	if fields&hasKeys != 0 {
 		x.Keys = r.keyResults(x.Keys)
+	}
+	if fields&hasAnswer != 0 {
+		x.Limit = r.answer()
 	}
 	r.absent(fields != resultFields(x))
 }

@@ -124,7 +124,7 @@ func TestBadInput(t *testing.T) {
 		"frame too long":       with(func(b []byte) []byte { return append(b, make([]byte, core.MaxFrame)...) }),
 		"freeze with a frame":  core.AppendEntry(nil, &core.Entry{Kind: core.EntryFreeze, Frames: [][]byte{good}}),
 		"unknown entry kind":   core.AppendEntry(nil, &core.Entry{Kind: 9}),
-		"seconds in a stamp":   core.AppendEntry(nil, &core.Entry{Seconds: 9}),
+		"seconds in a stamp":   core.AppendEntry(nil, &core.Entry{Seconds: 9, Version: 2}),
 	}
 	for what, b := range cases {
 		hash, rev := r.m.Hash(), r.m.Revision()

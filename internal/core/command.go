@@ -1,5 +1,11 @@
 package core
 
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
 // SessionID names a session; clients choose it at random.
 type SessionID [16]byte
 
@@ -49,7 +55,7 @@ const (
 	// OpResize sets the capacity of the semaphore Name to Limit.
 	OpResize Op = 13
 	// OpDelete removes the idle object Name of Kind (semaphore, latch, barrier,
-	// counter, sequence).
+	// counter, sequence, limiter).
 	OpDelete Op = 14
 	// OpCount changes the counter Name: Count, Unsigned, A, B.
 	OpCount Op = 15
@@ -60,6 +66,8 @@ const (
 	OpCountDown Op = 17
 	// OpTxn runs If, Then, Else.
 	OpTxn Op = 18
+	// OpLimit asks the limiter Name: Ask.
+	OpLimit Op = 19
 )
 
 // Flags alter a command.
@@ -87,10 +95,11 @@ const (
 	Barrier
 	Counter
 	Sequence
+	Limiter
 )
 
 func (k Kind) String() string {
-	return name(k, "unknown", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence")
+	return name(k, "unknown", "mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence", "limiter")
 }
 
 // Mode is how a claim shares a name.
@@ -141,6 +150,36 @@ const (
 	CountAddAll
 )
 
+// LimitOp is what OpLimit does.
+type LimitOp uint8
+
+// The operations on limiters; values as in package driver.
+const (
+	LimitTake    LimitOp = iota // take Cost if it is allowed; 0: only look
+	LimitPeek                   // decide as LimitTake would, and change nothing
+	LimitSettle                 // make what Reservation took cost Cost
+	LimitReturn                 // give back Cost of the block Reservation
+	LimitReset                  // make the key as if it had never been used
+	LimitSetRate                // set the rate; every key begins anew
+)
+
+// LimitAsk is what OpLimit asks.
+type LimitAsk struct {
+	Op  LimitOp
+	Key string // may be empty
+	// Rate is the limiter's. A new limiter is made with it by all but LimitPeek; one
+	// that differs is CodeConflict. With a Count of 0 it is not said. Its Name is the
+	// caller's own, and not carried.
+	Rate limit.Rate
+	Cost int64
+	// Wait and Ahead are those of limit.Ask, in nanoseconds: up to limit.MaxPer.
+	Wait, Ahead int64
+	Reservation limit.Reservation
+}
+
+func (a *LimitAsk) wait() time.Duration  { return time.Duration(a.Wait) }
+func (a *LimitAsk) ahead() time.Duration { return time.Duration(a.Ahead) }
+
 // Command is one decoded command. Which fields count is said at its Op; the
 // others are zero. Strings and byte slices of a decoded command alias the frame
 // and are only valid as long as it is: whoever keeps one copies it. Every call
@@ -179,6 +218,8 @@ type Command struct {
 
 	If         []Compare
 	Then, Else []KeyOp
+
+	Ask *LimitAsk // OpLimit only
 }
 
 // Target of a Compare. The numbers are those of package driver.

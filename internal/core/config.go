@@ -77,17 +77,29 @@ func or[T comparable](v *T, def T) {
 // Quota is what an EntryQuota sets of a machine's Config; 0 leaves as it is.
 type Quota struct {
 	Sessions, Names, Keys, Holds, Waiters int
+	// LimitKeys is of each namespace: how many keys its limiters may remember. It is
+	// set by entries only, from version 3 on.
+	LimitKeys int
 }
 
 // fields are those of q, in the order of their encoding.
-func (q *Quota) fields() [5]*int {
-	return [...]*int{&q.Sessions, &q.Names, &q.Keys, &q.Holds, &q.Waiters}
+func (q *Quota) fields() [6]*int {
+	return [...]*int{&q.Sessions, &q.Names, &q.Keys, &q.Holds, &q.Waiters, &q.LimitKeys}
+}
+
+// fieldsOf are those that an entry of a version has.
+func (q *Quota) fieldsOf(version uint8) []*int {
+	fields := q.fields()
+	if version < 3 {
+		return fields[:5]
+	}
+	return fields[:]
 }
 
 // Quota is what is in force. What has none is at the greatest int.
 func (m *Machine) Quota() Quota {
 	c := &m.cfg
-	return Quota{Sessions: c.Sessions, Names: c.Names, Keys: c.Keys, Holds: c.Holds, Waiters: c.Waiters}
+	return Quota{Sessions: c.Sessions, Names: c.Names, Keys: c.Keys, Holds: c.Holds, Waiters: c.Waiters, LimitKeys: m.limitKeys}
 }
 
 // With is q changed by what another sets.
@@ -105,4 +117,5 @@ func (q Quota) With(o Quota) Quota {
 func (m *Machine) setQuota(q Quota) {
 	q = m.Quota().With(q)
 	m.cfg.Sessions, m.cfg.Names, m.cfg.Keys, m.cfg.Holds, m.cfg.Waiters = q.Sessions, q.Names, q.Keys, q.Holds, q.Waiters
+	m.limitKeys = q.LimitKeys
 }

@@ -122,6 +122,8 @@ func (m *Machine) exec(s *session, c *Command, r *Result) {
 		m.countDown(s.ns, c, r)
 	case OpTxn:
 		m.txn(s.ns, c, r)
+	case OpLimit:
+		m.askLimiter(s.ns, c, r)
 	}
 }
 
@@ -149,7 +151,7 @@ func (m *Machine) seen(s *session, seq uint64, r *Result) bool {
 func (m *Machine) remember(s *session, r *Result) {
 	d := m.newDone(s, r.Seq, r.Code)
 	d.ok, d.revision, d.token, d.deadline, d.number = r.OK, r.Revision, r.Token, r.Deadline, r.Number
-	if r.Text != "" || r.Window != 0 || len(r.Holders) > 0 || r.Waiting != 0 || len(r.Keys) > 0 {
+	if r.Text != "" || r.Window != 0 || len(r.Holders) > 0 || r.Waiting != 0 || len(r.Keys) > 0 || r.Limit != nil {
 		m.encoding = appendResult(m.encoding[:0], r)
 		d.rest = slices.Clone(m.encoding)
 		s.has.kept += len(d.rest)

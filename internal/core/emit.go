@@ -13,7 +13,7 @@ func (m *Machine) emit() *Event {
 
 var kindOfEvent = [...]EventKind{
 	Mutex: EventLock, RWMutex: EventRWLock, Semaphore: EventSemaphore, Election: EventElection,
-	Latch: EventLatch, Barrier: EventBarrier, Counter: EventCounter, Sequence: EventSequence,
+	Latch: EventLatch, Barrier: EventBarrier, Counter: EventCounter, Sequence: EventSequence, Limiter: EventLimit,
 }
 
 // tell emits one event for each name of c; how the hold stands is told too.

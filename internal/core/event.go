@@ -15,10 +15,11 @@ const (
 	EventCounter
 	EventSequence
 	EventKV
+	EventLimit
 )
 
 func (k EventKind) String() string {
-	return name(k, "", "lock", "rwlock", "semaphore", "election", "latch", "barrier", "session", "counter", "sequence", "kv")
+	return name(k, "", "lock", "rwlock", "semaphore", "election", "latch", "barrier", "session", "counter", "sequence", "kv", "limit")
 }
 
 // Verb is what happened.
@@ -44,7 +45,7 @@ const (
 	VerbEnded                      // a session that asked for its end
 	VerbCounted                    // a latch was counted down
 	VerbTripped                    // a barrier's parties were all there
-	VerbChanged                    // a counter changed
+	VerbChanged                    // a counter changed; a limiter's rate was set, a key of it reset, or it was deleted
 	VerbReserved                   // numbers of a sequence were taken
 	VerbPut                        // a key was written
 	VerbDelete                     // a key was removed, as asked, by expiry or with its session; Reason says which

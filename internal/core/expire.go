@@ -160,6 +160,7 @@ func (m *Machine) pass() {
 	}
 	m.settle()
 	m.sweep()
+	m.dropKeys()
 	m.trueTop()
 }
 
@@ -280,6 +281,7 @@ func (m *Machine) Due() (at int64, ok bool) {
 	if t, _, ok := m.keyDue.top(); ok {
 		at = min(at, t)
 	}
+	at = min(at, m.keysDue())
 	if at == math.MaxInt64 {
 		return 0, false
 	}

@@ -17,7 +17,7 @@ func Reseal(chunk []byte) [][]byte {
 	out := binary.AppendUvarint(header(nil, tagSnapshot), 0)
 	for r.err == nil && r.rest() > 0 {
 		table := int(r.byte()) % tables
-		if body := r.span(); r.err == nil {
+		if body := r.span(); r.err == nil && table != tableEnd {
 			out = v.append(out, table, body)
 		}
 	}
@@ -61,6 +61,7 @@ func each(m *Machine, f func(key string, n *node, r record)) {
 	m.dones.each(func(d *done) { visit(&d.node, d) })
 	m.keys.each(func(k *key) { visit(&k.node, k) })
 	m.endeds.each(func(e *ended) { visit(&e.node, e) })
+	m.usages.each(func(u *usage) { visit(&u.node, u) })
 }
 
 // Reserved is how many claims have a name set aside that they do not hold yet.
@@ -100,4 +101,11 @@ func Reword(m *Machine, text string) (n int) {
 		}
 	})
 	return n
+}
+
+// LimitKeys is how many keys the limiters of a namespace remember, and how many
+// records of keys there are in all, those of limiters that are gone among them.
+func LimitKeys(m *Machine, ns string) (remembered, records int) {
+	m.usages.each(func(*usage) { records++ })
+	return m.known(ns).limitKeys, records
 }

@@ -48,7 +48,8 @@ type Entry struct {
 	// Now is cluster time, sampled after the last command of the entry arrived:
 	// 0 to 2⁶² nanoseconds.
 	Now int64
-	// Seconds is the Unix time of an EntryForget, else 0.
+	// Seconds is the Unix time of an EntryForget, and from version 3 on that of
+	// commands, for limiters that go by the calendar; 0: it is not told.
 	Seconds int64
 	// Quota is that of an EntryQuota, else zero.
 	Quota    Quota

@@ -98,7 +98,21 @@ func (d *digest) addReply(p *Reply) {
 		for j := range r.Keys {
 			d.addKeys(&r.Keys[j])
 		}
+		if r.Limit != nil {
+			d.addAnswer(r.Limit)
+		}
 	}
+}
+
+func (d *digest) addAnswer(a *LimitAnswer) {
+	d.add2(uint64(a.Decision.Asked), uint64(a.Decision.Remaining))
+	d.add2(uint64(a.Decision.Limit), uint64(a.Now))
+	d.add2(uint64(a.Decision.RetryAfter), uint64(a.Decision.ResetAfter))
+	d.add2(uint64(a.Reservation.Cost), uint64(a.Reservation.At))
+	d.add2(uint64(a.Reservation.Until), uint64(a.Reservation.Given))
+	d.add2(uint64(a.Rate.Count), uint64(a.Rate.Per))
+	d.add2(uint64(a.Rate.Burst), uint64(a.Rate.Initial))
+	d.add2(uint64(a.Rate.Algorithm)<<8|uint64(a.Rate.Every), uint64(a.Rate.Offset))
 }
 
 func (d *digest) addHolder(h *Holder) {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // load makes entries at random: a few sessions that fight over a few names with
@@ -58,6 +60,7 @@ func (l *load) entry() core.Entry {
 	}
 	for range l.r.IntN(4) {
 		f := l.frame()
+		e.Seconds = 1_700_000_000 + l.now/1e9
 		e.Frames = append(e.Frames, core.AppendFrame(nil, &f))
 	}
 	return e
@@ -161,11 +164,13 @@ func (l *load) command(n int) core.Command {
 func (l *load) token() uint64 { return l.seen - min(l.seen, uint64(l.r.IntN(10))) }
 
 func (l *load) object() core.Command {
-	switch l.r.IntN(6) {
+	switch l.r.IntN(8) {
 	case 0:
-		n := l.r.IntN(6)
-		return core.Command{Op: core.OpDelete, Name: []string{"p", "gate", "meet", "count", "seq", "q"}[n],
-			Kind: []core.Kind{core.Semaphore, core.Latch, core.Barrier, core.Counter, core.Sequence, core.Latch}[n]}
+		n := l.r.IntN(7)
+		return core.Command{Op: core.OpDelete, Name: []string{"p", "gate", "meet", "count", "seq", "q", "rate"}[n],
+			Kind: []core.Kind{core.Semaphore, core.Latch, core.Barrier, core.Counter, core.Sequence, core.Latch, core.Limiter}[n]}
+	case 4, 5:
+		return l.limit()
 	case 1:
 		return core.Command{Op: core.OpCount, Name: l.pick("count", "a"), Count: core.CountOp(l.r.IntN(6)), A: [...]uint64{0, 1, 2, 1, math.MaxInt64, 1 << 63}[l.r.IntN(6)], B: 7, Unsigned: l.r.IntN(9) == 0}
 	case 2:
@@ -175,6 +180,26 @@ func (l *load) object() core.Command {
 	default:
 		return l.txn()
 	}
+}
+
+// limit asks limiters of every algorithm, mostly at the rate that they have.
+func (l *load) limit() core.Command {
+	n := l.r.IntN(6)
+	a := &core.LimitAsk{Key: l.pick("", "k1", "k2", "k3"), Cost: int64(l.r.IntN(4)), Wait: l.some(3), Ahead: l.some(3)}
+	a.Rate = limit.Rate{Count: 5, Per: 3 * time.Second, Algorithm: limit.Algorithm(n)}
+	if a.Rate.Algorithm == limit.CalendarWindow {
+		a.Rate.Per, a.Rate.Every = 0, limit.Hour
+	}
+	if n < 2 && l.r.IntN(9) == 0 {
+		a.Rate.Initial = 3
+	}
+	switch l.r.IntN(12) {
+	case 0:
+		a.Op = core.LimitOp(l.r.IntN(6))
+	case 1, 2:
+		a.Op, a.Reservation = core.LimitSettle+core.LimitOp(l.r.IntN(2)), limit.Reservation{Cost: 3, At: l.now, Until: l.now + l.span(5)}
+	}
+	return core.Command{Op: core.OpLimit, Name: fmt.Sprint(l.pick("rate", "limit"), n%3), Ask: a}
 }
 
 func (l *load) txn() core.Command {

@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Machine is the whole state of one group. It is not safe for concurrent use:
 // whoever owns it applies entries, reads and steps views one after the other.
@@ -21,6 +24,7 @@ type Machine struct {
 	dones     slab[done, *done]
 	keys      slab[key, *key]
 	endeds    slab[ended, *ended]
+	usages    slab[usage, *usage]
 
 	spaces   map[string]*namespace
 	byID     map[SessionID]*session
@@ -34,12 +38,19 @@ type Machine struct {
 	sessionDue heap[*session]
 	claimDue   heap[*claim]
 	keyDue     heap[*key]
+	usageDue   heap[*usage]
+
+	left      tree[uint64, *limiter] // limiters that nobody can ask, with keys to be dropped
+	limitKeys int                    // quota
+	date      int64                  // Unix time less cluster time, in nanoseconds
+	dated     bool                   // and it is known
 
 	backlog  []job           // work of sessions, in order
 	behind   int             // jobs that are done
 	budget   int             // sessions, claims and keys that this entry may still end
 	deletes  int             // keys that it may still delete by prefix
 	serves   int             // steps in which it may still grant to waiters
+	drops    int             // keys of limiters that it may still drop
 	walks    int             // claims of which it may still see whether others wait for them
 	dirty    heap[*resource] // to be served, by name
 	idle     idleList
@@ -66,7 +77,7 @@ func New(c Config) *Machine {
 		byID:     map[SessionID]*session{},
 		endedIDs: map[SessionID]*ended{},
 	}
-	m.revision, m.version = m.cfg.Revision-1, BaseVersion
+	m.revision, m.version, m.limitKeys = m.cfg.Revision-1, BaseVersion, math.MaxInt
 	return m
 }
 
@@ -104,7 +115,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	from := m.out.lengths()
 	m.now, m.early, m.version = max(m.now, m.entry.Now), m.entry.Version == 1, max(m.version, m.entry.Version)
-	m.budget, m.deletes, m.serves, m.walks = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, m.cfg.Budget
+	m.budget, m.deletes, m.serves, m.walks, m.drops = m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, m.cfg.Budget, m.cfg.Budget
 	if m.early {
 		m.walks = maxWalk
 	}
@@ -148,6 +159,9 @@ func (m *Machine) decode(entry []byte) error {
 }
 
 func (m *Machine) run() {
+	if m.entry.Seconds != 0 {
+		m.date, m.dated = m.entry.Seconds*second-m.now, true
+	}
 	for i := range m.entry.Renewals {
 		m.renew(&m.entry.Renewals[i])
 	}

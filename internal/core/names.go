@@ -44,7 +44,7 @@ func (m *Machine) obtain(r *resource, ns *namespace, name string, kind Kind, lim
 	}
 	ns.inUse++
 	r.kind, r.limit = kind, capacity(kind, limit)
-	r.created, r.version, r.number, r.unsigned = 0, 0, 0, false
+	r.created, r.version, r.number, r.unsigned, r.limiter = 0, 0, 0, false, nil
 	if kind == Latch {
 		r.number = uint64(limit)
 	}

@@ -82,7 +82,7 @@ func (r *resource) tooHeavy(limit int64) (heavy []*claim) {
 
 // remove deletes an idle object.
 func (m *Machine) remove(s *session, c *Command, r *Result) {
-	if c.Kind.transient() || c.Kind < Mutex || c.Kind > Sequence {
+	if c.Kind.transient() || c.Kind < Mutex || c.Kind > Limiter {
 		r.refuse(CodeInvalid, "names of kind %s cannot be deleted: they are gone when nobody holds or awaits them", c.Kind)
 		return
 	}
@@ -96,7 +96,12 @@ func (m *Machine) remove(s *session, c *Command, r *Result) {
 	}
 	m.touchResource(res)
 	r.Revision = m.next()
-	m.tellName(res, VerbDeleted, 0)
+	if res.kind == Limiter {
+		m.giveUp(res.limiter)
+		m.tellName(res, VerbChanged, 0)
+	} else {
+		m.tellName(res, VerbDeleted, 0)
+	}
 	res.ns.inUse--
 	m.discard(res)
 }

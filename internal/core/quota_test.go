@@ -17,7 +17,7 @@ func TestQuota(t *testing.T) {
 		r.must(t, id, core.Command{Op: core.OpAcquire, Wants: mutexes(name)}, core.CodeOK)
 	}
 	r.apply(core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Keys: 1, Names: 4, Holds: 4}})
-	if want := (core.Quota{Sessions: 1, Names: 4, Keys: 1, Holds: 4, Waiters: 10_000}); r.m.Quota() != want {
+	if want := (core.Quota{Sessions: 1, Names: 4, Keys: 1, Holds: 4, Waiters: 10_000, LimitKeys: math.MaxInt}); r.m.Quota() != want {
 		t.Errorf("the quota is %+v, want %+v", r.m.Quota(), want)
 	}
 	chunks, _ := chunksOf(r.m, 1<<20)

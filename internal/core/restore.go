@@ -54,7 +54,7 @@ func (x *Restorer) write(b []byte) error {
 }
 
 func (x *Restorer) record(r *reader) {
-	table := int(r.enum(tableEnd, "table"))
+	table := int(r.enum(tableUsages, "table"))
 	begin := r.i
 	body := r.span()
 	switch {
@@ -97,6 +97,8 @@ func (x *Restorer) Machine() (*Machine, error) {
 	b.all(x.bodies[tableDones], b.done)
 	b.all(x.bodies[tableKeys], b.key)
 	b.all(x.bodies[tableEnded], b.endedID)
+	b.limiters()
+	b.all(x.bodies[tableUsages], b.usage)
 	b.finish()
 	if b.err != nil {
 		x.err = b.err
@@ -127,6 +129,7 @@ type builder struct {
 	twins   []uint64 // of claims: the number of its twin
 	cursors map[*session]uint64
 	ended   []*ended
+	rates   map[uint64]*limiter // by number
 }
 
 // all decodes bodies one by one until one fails.
@@ -419,6 +422,7 @@ func (b *builder) finish() {
 	m.dones.placed()
 	m.keys.placed()
 	m.endeds.placed()
+	m.usages.placed()
 	slices.SortFunc(b.ended, func(x, y *ended) int { return order(x.order, y.order) })
 	for _, e := range b.ended {
 		e.ns.ended.push(e)

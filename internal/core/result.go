@@ -1,5 +1,7 @@
 package core
 
+import "github.com/holdfast-io/holdfast/limit"
+
 // Code is how a command ended. The numbers are on the wire: never reuse one.
 type Code uint8
 
@@ -34,7 +36,7 @@ const (
 type Result struct {
 	Seq      uint64
 	Code     Code
-	OK       bool   // CountSwap: swapped; OpTxn: Then ran
+	OK       bool   // CountSwap: swapped; OpTxn: Then ran; LimitTake, LimitPeek: allowed
 	Text     string // with a refusal: why, and what to do
 	Revision uint64 // of the change, or the machine's
 	Token    uint64 // granted claims
@@ -46,6 +48,20 @@ type Result struct {
 	Holders  []Holder
 	Waiting  uint64
 	Keys     []KeyResult
+	Limit    *LimitAnswer // OpLimit only
+}
+
+// LimitAnswer is what a limiter answers.
+type LimitAnswer struct {
+	// Decision is that of LimitTake and LimitPeek; its Policy is the caller's to add.
+	Decision limit.Decision
+	// Reservation is what was taken.
+	Reservation limit.Reservation
+	// Rate is the limiter's, without a name.
+	Rate limit.Rate
+	// Now is when it was decided, in nanoseconds: cluster time, or for a calendar
+	// window the date.
+	Now int64
 }
 
 // Holder is one claim that stands in the way.

@@ -14,6 +14,7 @@ func (c *claim) table() int    { return tableClaims }
 func (d *done) table() int     { return tableDones }
 func (k *key) table() int      { return tableKeys }
 func (e *ended) table() int    { return tableEnded }
+func (u *usage) table() int    { return tableUsages }
 
 func (s *session) hidden() bool  { return false }
 func (r *resource) hidden() bool { return r.idle }
@@ -21,6 +22,7 @@ func (c *claim) hidden() bool    { return false }
 func (d *done) hidden() bool     { return false }
 func (k *key) hidden() bool      { return false }
 func (e *ended) hidden() bool    { return false }
+func (u *usage) hidden() bool    { return false }
 
 func uvarints(dst []byte, list ...uint64) []byte {
 	for _, x := range list {
@@ -40,7 +42,10 @@ func (m *Machine) appendSelf(dst []byte) []byte {
 	if m.version == BaseVersion {
 		return append(dst, selfDirty)
 	}
-	return append(dst, selfVersion, m.version)
+	dst = append(dst, selfLimits)
+	dst = uvarints(dst, uint64(m.limitKeys))
+	dst = binary.AppendVarint(dst, m.date)
+	return append(appendBool(dst, m.dated), m.version)
 }
 
 // What follows in the machine's own record.
@@ -51,6 +56,8 @@ const (
 	// selfVersion: that, and the machine's version follows. Without it that is
 	// BaseVersion.
 	selfVersion = 2
+	// selfLimits: before the version there are the quota of limiters' keys and the date.
+	selfLimits = 3
 )
 
 func (r *reader) size() int {
@@ -83,6 +90,9 @@ func (m *Machine) readSelf(r *reader) (early bool) {
 	switch r.byte() {
 	case selfDirty:
 	case selfVersion:
+		m.version = r.version()
+	case selfLimits:
+		m.limitKeys, m.date, m.dated = r.size(), r.varint(), r.flag(r.byte())
 		m.version = r.version()
 	default:
 		r.fail("unknown kind of snapshot")
@@ -148,12 +158,17 @@ func (r *resource) encode(dst []byte) []byte {
 	dst = appendString(dst, r.ns.name)
 	dst = appendString(dst, r.name)
 	dst = binary.AppendVarint(dst, r.limit)
-	return uvarints(dst, r.number, r.created, r.modified, r.version)
+	dst = uvarints(dst, r.number, r.created, r.modified, r.version)
+	if r.kind != Limiter {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, r.limiter.number)
+	return appendRate(dst, &r.limiter.rate)
 }
 
 // resource reads a name; it is refused if the machine has it already.
 func (r *reader) resource(m *Machine) {
-	kind := Kind(r.enum(byte(Sequence), "kind"))
+	kind := Kind(r.enum(byte(Limiter), "kind"))
 	f := r.enum(3, "flags")
 	ns := m.space(r.string())
 	name, limit := r.string(), r.varint()
@@ -169,6 +184,9 @@ func (r *reader) resource(m *Machine) {
 		m.soil(res)
 	}
 	res.number, res.created, res.modified, res.version = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
+	if kind == Limiter {
+		res.limiter = r.limiter(ns)
+	}
 }
 
 func (c *claim) encode(dst []byte) []byte {

@@ -10,11 +10,13 @@ type namespace struct {
 	sessions int
 	inUse    int // names that are not idle
 	ended    endedList
+	// limitKeys is how many keys its limiters remember.
+	limitKeys int
 	// The greatest lengths of names and keys.
 	mostNames, mostKeys int
 }
 
-// resource is a name: something to hold, a counter or a sequence.
+// resource is a name: something to hold, a counter, a sequence or a limiter.
 type resource struct {
 	node
 	kind     Kind
@@ -34,6 +36,7 @@ type resource struct {
 	line     *queue   // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
+	limiter  *limiter // of a limiter
 }
 
 func (r *resource) id() string  { return r.name }

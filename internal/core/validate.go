@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // refuse makes r a refusal; the text says why and what to do.
@@ -158,6 +160,54 @@ func (m *Machine) validFor(res *resource, w *Want, r *Result) bool {
 	}
 	if w.Kind == Semaphore && w.Weight > limit {
 		r.refuse(CodeInvalid, "weight %d of %q is above its limit %d: it could never be granted", w.Weight, w.Name, limit)
+		return false
+	}
+	return true
+}
+
+// validAsk checks what a limiter is asked, by itself.
+func (m *Machine) validAsk(c *Command, r *Result) bool {
+	a := c.Ask
+	switch {
+	case a == nil:
+		r.refuse(CodeInvalid, "limiter %q is asked nothing", c.Name)
+	case !m.validName(c.Name, r) || !m.validLimitKey(a.Key, r):
+	case a.Op > LimitSetRate:
+		r.refuse(CodeInvalid, "limiter operation %d is unknown", a.Op)
+	case a.Cost < 0:
+		r.refuse(CodeInvalid, "a cost of %d makes no sense: give at least 0", a.Cost)
+	case a.Wait < 0 || a.Wait > int64(limit.MaxPer) || a.Ahead < 0 || a.Ahead > int64(limit.MaxPer):
+		r.refuse(CodeInvalid, "a wait of %d ns or %d ns ahead is out of range: give 0 to %d", a.Wait, a.Ahead, int64(limit.MaxPer))
+	case !validReservation(&a.Reservation):
+		r.refuse(CodeInvalid, "the reservation is none of a limiter")
+	default:
+		return m.validRate(a, r)
+	}
+	return false
+}
+
+func (m *Machine) validLimitKey(key string, r *Result) bool {
+	if key == "" {
+		return true
+	}
+	bad := m.badName(key)
+	if bad != "" {
+		r.refuse(CodeInvalid, "the key of a limiter is no name: %s", bad)
+	}
+	return bad == ""
+}
+
+func validReservation(v *limit.Reservation) bool {
+	return v.Cost >= 0 && v.Cost <= limit.MaxCount && v.At >= 0 && v.Until >= 0 && v.Given >= 0
+}
+
+// validRate checks a rate that is said; only a new one must be.
+func (m *Machine) validRate(a *LimitAsk, r *Result) bool {
+	if a.Rate.Count == 0 && a.Op != LimitSetRate {
+		return true
+	}
+	if err := a.Rate.Check(); err != nil {
+		r.refuse(CodeInvalid, "%v", err)
 		return false
 	}
 	return true

@@ -9,7 +9,8 @@ package core
 //	1  no bounds but those of Config
 //	2  no command does more than the budget: see Config.Budget
 //	3  a snapshot tells the version of its machine; a hold that is lost and keeps its
-//	   names for a while lets the stale ones beside it be reclaimed at once
+//	   names for a while lets the stale ones beside it be reclaimed at once; there are
+//	   limiters, a quota of their keys, and the date of an entry
 const EntryVersion = 3
 
 // BaseVersion is that of a new machine, and of one whose snapshot does not tell. It
@@ -18,13 +19,13 @@ const BaseVersion = 2
 
 // OpSince says from which version on there is an op; what is not listed is of
 // BaseVersion or before. A new op is one line here. It changes only in tests.
-var OpSince = [256]uint8{}
+var OpSince = [256]uint8{OpLimit: 3}
 
 // fieldsSince says the same of the fields of a command, by their bits.
 var fieldsSince = []struct {
 	fields  uint64
 	version uint8
-}{}
+}{{hasAsk, 3}}
 
 // Since is the least version of an entry in which the frame can stand.
 func (f *Frame) Since() (version uint8) {
@@ -36,8 +37,8 @@ func (f *Frame) Since() (version uint8) {
 
 func (c *Command) since() uint8 {
 	version := OpSince[c.Op]
-	if len(fieldsSince) == 0 {
-		return version
+	if c.Kind == Limiter {
+		version = max(version, 3)
 	}
 	has := fieldsOf(c)
 	for _, f := range fieldsSince {

@@ -36,8 +36,9 @@ const (
 	tableDones
 	tableKeys
 	tableEnded
+	tableEnd // closes the last chunk
+	tableUsages
 	tables
-	tableEnd = tables // closes the last chunk
 )
 
 // record is what a snapshot consists of.
@@ -52,7 +53,7 @@ type record interface {
 func (m *Machine) View() *View {
 	m.epoch++
 	v := &View{m: m, epoch: m.epoch, first: m.appendSelf(nil), table: tableSessions}
-	v.slots = [tables]uint32{0, m.sessions.n, 0, m.claims.n, m.dones.n, m.keys.n, m.endeds.n}
+	v.slots = [tables]uint32{0, m.sessions.n, 0, m.claims.n, m.dones.n, m.keys.n, m.endeds.n, 0, m.usages.n}
 	for _, ns := range m.spaces {
 		v.spaces = append(v.spaces, ns)
 	}
@@ -180,8 +181,10 @@ func (m *Machine) recordAt(table int, slot uint32) (*node, record) {
 		return found(m.dones.at(slot))
 	case tableKeys:
 		return found(m.keys.at(slot))
-	default:
+	case tableEnded:
 		return found(m.endeds.at(slot))
+	default:
+		return found(m.usages.at(slot))
 	}
 }
 
@@ -301,5 +304,12 @@ func (m *Machine) touchKey(k *key) {
 func (m *Machine) touchEnded(e *ended) {
 	if len(m.views) > 0 {
 		m.save(&e.node, e)
+	}
+}
+
+// touchUsage is for nil too.
+func (m *Machine) touchUsage(u *usage) {
+	if len(m.views) > 0 && u != nil {
+		m.save(&u.node, u)
 	}
 }

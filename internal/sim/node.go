@@ -118,6 +118,7 @@ func (n *node) ticks() {
 		if n.life == life && n.up {
 			n.input(func() {
 				n.calm++
+				n.replica.Date(n.c.wall())
 				n.replica.Tick(n.now())
 			})
 			n.look()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/node/api"
+	"github.com/holdfast-io/holdfast/limit"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/remote"
 	"github.com/holdfast-io/holdfast/server"
@@ -98,6 +99,37 @@ func TestQuotaOfNamesAndHolds(t *testing.T) {
 	}
 	if err := lock("c", two); err != nil {
 		t.Errorf("after all was given back: %v", err)
+	}
+}
+
+// A full quota of limiters' keys refuses new keys, and nothing else.
+func TestQuotaOfLimitKeys(t *testing.T) {
+	r := limited(t, server.Limits{LimitKeys: 2}, api.Config{})
+	s, err := remote.Open(remote.Config{Endpoints: []string{r.addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour})
+	for _, key := range []string{"a", "b"} {
+		if d, err := l.Allow(r.ctx, key); err != nil || !d.Allowed {
+			t.Fatalf("%s: %+v, %v", key, d, err)
+		}
+	}
+	if _, err := l.Allow(r.ctx, "c"); !errors.Is(err, holdfast.ErrExhausted) || !strings.Contains(err.Error(), "--max-limit-keys") {
+		t.Errorf("a third key: %v", err)
+	}
+	if d, err := l.Allow(r.ctx, "a"); err != nil || d.Allowed {
+		t.Errorf("a key that is known: %+v, %v", d, err)
+	}
+	if n, err := s.Counter("n").Add(r.ctx, 1); n != 1 || err != nil {
+		t.Errorf("a counter: %d, %v", n, err)
+	}
+	if err := l.Reset(r.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.Allow(r.ctx, "c"); err != nil || !d.Allowed {
+		t.Errorf("after one was reset: %+v, %v", d, err)
 	}
 }
 

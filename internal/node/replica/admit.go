@@ -83,6 +83,8 @@ func grows(c *core.Command) bool {
 		return c.Limit != 0
 	case core.OpTxn:
 		return puts(c.Then) || puts(c.Else)
+	case core.OpLimit:
+		return c.Ask != nil && c.Ask.Op != core.LimitPeek && c.Ask.Op != core.LimitReset
 	}
 	return false
 }

@@ -80,13 +80,19 @@ func (n *Node) proposeThaw() {
 	}
 }
 
-// proposeQuota puts this leader's quotas into the log unless they are in force.
+// proposeQuota puts this leader's quotas into the log unless they are in force, and
+// again when the group is of a version that knows more of them.
 func (n *Node) proposeQuota() {
-	now := n.machine.Quota()
+	now, at := n.machine.Quota(), raise{n.currentTerm(), n.machine.Version()}
 	want := now.With(n.cfg.Quota)
-	if want == now {
+	if at.version < 3 {
+		want.LimitKeys = now.LimitKeys
+	}
+	if !n.serving || n.transfer != 0 || want == now || n.bounded == at {
 		return
 	}
 	n.number++
-	n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &core.Entry{Kind: core.EntryQuota, Now: n.clock.now, Quota: want})
+	if n.fly(proposal{number: n.number, term: at.term}, kindCore, 64, &core.Entry{Kind: core.EntryQuota, Now: n.clock.now, Quota: want}) {
+		n.bounded = at
+	}
 }

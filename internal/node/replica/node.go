@@ -42,6 +42,7 @@ type Node struct {
 	frames   [][]byte // of the entry being made
 	entry    []byte   // and its encoding
 	number   uint64
+	date     int64  // Unix time, as last told
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
 	handing  int    // ticks since that was asked for
 	thawed   uint64 // the term in which this node proposed to end the wait
@@ -55,6 +56,7 @@ type Node struct {
 	began   int64              // elapsed time of the beginning of this leader's service
 	met     map[uint64]meeting // how a member showed itself
 	raised  raise
+	bounded raise     // when this leader proposed its quotas
 	told    uint8     // the version that the shell knows
 	goal    [2]uint64 // what was applied an election timeout ago at least, and since
 	aimed   int       // ticks since the goal moved
@@ -81,7 +83,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err := cfg.supported("the snapshot of this directory", rec.Machine.Version()); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}, sending: map[uint64]bool{}}
+	n := &Node{cfg: cfg, date: cfg.Seconds, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}, sending: map[uint64]bool{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -154,6 +156,10 @@ func (n *Node) fail(err error) {
 	}
 }
 
+// Date tells the Unix time in seconds, for limiters that go by the calendar: nothing
+// else is decided by it. A node that leads writes it beside the commands.
+func (n *Node) Date(seconds int64) { n.date = max(seconds, 0) }
+
 // Tick tells that another [Config.Tick] has passed.
 func (n *Node) Tick(now int64) {
 	if n.begin(now) {
@@ -173,6 +179,7 @@ func (n *Node) Tick(now int64) {
 		n.proposeNews()
 		n.proposeRemoved()
 		n.proposeRaise()
+		n.proposeQuota()
 		n.proposeCheck()
 		n.proposeStamp()
 		n.propose(true)

@@ -141,6 +141,9 @@ func (n *Node) proposeEntry(batch []item) bool {
 			e.Frames = append(e.Frames, batch[i].frame)
 		}
 	}
+	if len(e.Frames) > 0 && n.machine.Version() >= 3 {
+		e.Seconds = n.date
+	}
 	flies := n.fly(p, kindCore, size, &e)
 	clear(e.Frames)
 	n.frames = e.Frames

@@ -1,0 +1,302 @@
+package core
+
+import (
+	"math"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// limiter is a rate and what its keys have used at it. A new rate is a new limiter,
+// with a number of its own: the keys of the old one are left behind, not walked over,
+// and dropped a few with every entry.
+type limiter struct {
+	number  uint64
+	ns      *namespace
+	rate    limit.Rate // without a name
+	keys    tree[string, *usage]
+	givenUp bool // nobody can ask it any more
+}
+
+func (l *limiter) id() uint64 { return l.number }
+
+// usage is what one key of a limiter has used.
+type usage struct {
+	node
+	heapPos int32
+	of      *limiter
+	key     string
+	state   limit.State
+	due     int64 // when to look whether it is as if it had never been used; 0: never
+}
+
+func (u *usage) id() string  { return u.key }
+func (u *usage) pos() *int32 { return &u.heapPos }
+func (u *usage) before(o *usage) bool {
+	if u.of != o.of {
+		return u.of.number < o.of.number
+	}
+	return u.key < o.key
+}
+
+// askLimiter answers OpLimit. It decides first, which changes nothing that is kept
+// for a key that is new, and makes what there is to make only if all of it has room.
+func (m *Machine) askLimiter(ns *namespace, c *Command, r *Result) {
+	a := c.Ask
+	if !m.validAsk(c, r) {
+		return
+	}
+	res := ns.lookup(c.Name)
+	rate, now, ok := m.agree(res, c, r)
+	switch {
+	case !ok:
+		return
+	case a.Op == LimitSetRate:
+		m.setRate(ns, res, c, now, r)
+		return
+	}
+	u := res.usage(a.Key)
+	if a.Op == LimitPeek {
+		r.decided(limit.Peek(rate, u.used(), now, a.Cost), limit.Reservation{}, rate, now)
+		return
+	}
+	m.use(ns, res, u, c, rate, now, r)
+}
+
+// use asks for a change of one key.
+func (m *Machine) use(ns *namespace, res *resource, u *usage, c *Command, rate limit.Rate, now int64, r *Result) {
+	m.touchUsage(u) // a log is changed in place
+	s, v, d := decide(rate, u.used(), now, c.Ask)
+	keep := s.Known && (c.Ask.Op == LimitTake || !limit.Idle(rate, s, now))
+	switch {
+	case u == nil && keep && !m.roomForKey(ns, r):
+		return
+	case res == nil:
+		if res = m.newLimiter(ns, c, r); res == nil {
+			return
+		}
+	}
+	r.decided(d, v, rate, now)
+	switch {
+	case !keep && u != nil:
+		m.dropUsage(u)
+	case keep:
+		m.keepUsage(res.limiter, u, c.Ask, s, d)
+	}
+	if c.Ask.Op == LimitReset && u != nil {
+		m.changedLimiter(res, r)
+	}
+}
+
+// decide is what becomes of a key, and what is answered.
+func decide(rate limit.Rate, s limit.State, now int64, a *LimitAsk) (limit.State, limit.Reservation, limit.Decision) {
+	switch a.Op {
+	case LimitTake:
+		return limit.Decide(rate, s, now, limit.Ask{Cost: a.Cost, Wait: a.wait(), Ahead: a.ahead()})
+	case LimitSettle:
+		s = limit.Settle(rate, s, now, a.Reservation, a.Cost)
+	case LimitReturn:
+		s = limit.Return(rate, s, now, a.Reservation, a.Cost)
+	case LimitReset:
+		s = limit.State{}
+	}
+	return s, limit.Reservation{}, limit.Decision{}
+}
+
+func (r *Result) decided(d limit.Decision, v limit.Reservation, rate limit.Rate, now int64) {
+	r.OK = d.Allowed
+	r.Limit = &LimitAnswer{Decision: d, Reservation: v, Rate: rate, Now: now}
+}
+
+// agree is the rate to decide by and the time of its clock; a rate that differs from
+// the limiter's is refused.
+func (m *Machine) agree(res *resource, c *Command, r *Result) (rate limit.Rate, now int64, ok bool) {
+	said := c.Ask.Rate.Count != 0
+	rate = c.Ask.Rate
+	rate.Name = ""
+	switch {
+	case res != nil && res.kind != Limiter:
+		r.refuse(CodeConflict, "%q is of kind %s, not a limiter: use another name", c.Name, res.kind)
+		return rate, 0, false
+	case res == nil && !said:
+		r.refuse(CodeNotExist, "there is no limiter %q: give its rate to make it", c.Name)
+		return rate, 0, false
+	case res == nil || c.Ask.Op == LimitSetRate:
+	case said && !res.limiter.rate.Equal(rate):
+		r.refuse(CodeConflict, "limiter %q has the rate %s, not %s: use that, or set another for all", c.Name, res.limiter.rate, rate)
+		return rate, 0, false
+	default:
+		rate = res.limiter.rate
+	}
+	if now, ok = m.clockOf(rate); !ok {
+		r.refuse(CodeUnsupported, "calendar windows go by the date, which nobody tells here: use a fixed window")
+	}
+	return rate, now, ok
+}
+
+// clockOf is the time that a rate is decided by: cluster time, or for a calendar the
+// date, if the engine has told it.
+func (m *Machine) clockOf(rate limit.Rate) (now int64, ok bool) {
+	if rate.Algorithm == limit.CalendarWindow {
+		return m.now + m.date, m.dated
+	}
+	return m.now, true
+}
+
+// setRate makes a limiter, or gives the one that is there another rate.
+func (m *Machine) setRate(ns *namespace, res *resource, c *Command, now int64, r *Result) {
+	if res == nil {
+		if res = m.newLimiter(ns, c, r); res == nil {
+			return
+		}
+	} else {
+		m.touchResource(res)
+		m.giveUp(res.limiter)
+		res.limiter = m.limiterOf(ns, c.Ask.Rate)
+	}
+	m.changedLimiter(res, r)
+	r.decided(limit.Decision{}, limit.Reservation{}, res.limiter.rate, now)
+}
+
+// newLimiter makes a limiter, which takes no revision, as decisions take none, and is
+// not told; nil: there is no room.
+func (m *Machine) newLimiter(ns *namespace, c *Command, r *Result) *resource {
+	if !m.quota(ns, 1, r) {
+		return nil
+	}
+	res := m.name(ns, c.Name, Limiter, 0)
+	m.touchResource(res)
+	res.limiter = m.limiterOf(ns, c.Ask.Rate)
+	m.stamp(res)
+	return res
+}
+
+func (m *Machine) limiterOf(ns *namespace, rate limit.Rate) *limiter {
+	rate.Name = ""
+	return &limiter{number: m.arrival(), ns: ns, rate: rate}
+}
+
+// changedLimiter tells that something else than time and use has changed a limiter.
+func (m *Machine) changedLimiter(res *resource, r *Result) {
+	m.touchResource(res)
+	r.Revision = m.next()
+	m.stamp(res)
+	m.tellName(res, VerbChanged, 0)
+}
+
+// usage is that of a key; nil: it is as if it had never been used.
+func (r *resource) usage(key string) *usage {
+	if r == nil {
+		return nil
+	}
+	u, _ := r.limiter.keys.find(key)
+	return u
+}
+
+func (u *usage) used() limit.State {
+	if u == nil {
+		return limit.State{}
+	}
+	return u.state
+}
+
+// keepUsage notes what a key has used, and when it will be as if it had not.
+func (m *Machine) keepUsage(l *limiter, u *usage, a *LimitAsk, s limit.State, d limit.Decision) {
+	if u == nil {
+		u = m.usages.alloc(m.epoch)
+		u.of, u.key = l, clone(a.Key)
+		l.keys.insert(u)
+		l.ns.limitKeys++
+	}
+	u.state = s
+	if a.Op != LimitTake {
+		d = m.look(u)
+	}
+	m.setUsageDue(u, d)
+}
+
+// look is what a key could take now.
+func (m *Machine) look(u *usage) limit.Decision {
+	now, _ := m.clockOf(u.of.rate)
+	return limit.Peek(u.of.rate, u.state, now, 0)
+}
+
+// setUsageDue notes when to look whether a key is as if it had never been used, which
+// by d it is soon. One that begins with less than its burst never is.
+func (m *Machine) setUsageDue(u *usage, d limit.Decision) {
+	rate := u.of.rate
+	if rate.Initial != 0 && rate.Initial < rate.Limit() {
+		return
+	}
+	u.due = m.now + max(1, int64(d.ResetAfter)+u.state.Given)
+	m.usageDue.set(u, u.due)
+}
+
+// roomForKey says whether a limiter of ns can remember one key more. Keys that need
+// not be remembered any more go first.
+func (m *Machine) roomForKey(ns *namespace, r *Result) bool {
+	if ns.limitKeys >= m.limitKeys {
+		m.dropKeys()
+	}
+	if ns.limitKeys >= m.limitKeys {
+		r.refuse(CodeExhausted, "the limiters of namespace %q remember %d keys, its quota: wait until some are as if never used, reset some, or raise it (serve --max-limit-keys)", ns.name, ns.limitKeys)
+		return false
+	}
+	return true
+}
+
+// dropKeys drops keys of limiters that are gone, and then those that are as if they
+// had never been used, as many as an entry may.
+func (m *Machine) dropKeys() {
+	for ; m.drops > 0 && m.left.n > 0; m.drops-- {
+		m.dropUsage(m.left.least().keys.least())
+	}
+	for ; m.drops > 0; m.drops-- {
+		at, u, ok := m.usageDue.top()
+		if !ok || at > m.now {
+			return
+		}
+		if now, _ := m.clockOf(u.of.rate); limit.Idle(u.of.rate, u.state, now) {
+			m.dropUsage(u)
+		} else {
+			m.touchUsage(u)
+			m.setUsageDue(u, m.look(u))
+		}
+	}
+}
+
+// dropUsage forgets a key.
+func (m *Machine) dropUsage(u *usage) {
+	m.touchUsage(u)
+	m.usageDue.remove(u)
+	l := u.of
+	l.keys.remove(u.key)
+	l.ns.limitKeys--
+	m.usages.release(u)
+	if l.givenUp && l.keys.n == 0 {
+		m.left.remove(l.number)
+	}
+}
+
+// giveUp leaves a limiter's keys to be dropped.
+func (m *Machine) giveUp(l *limiter) {
+	if l.keys.n > 0 {
+		l.givenUp = true
+		m.left.insert(l)
+	}
+}
+
+// keysDue is when there are keys to be dropped. That of one that is about to be as if
+// never used is put off to a whole second: nobody notices, and those of a second share
+// an entry.
+func (m *Machine) keysDue() int64 {
+	at, _, ok := m.usageDue.top()
+	switch {
+	case m.left.n > 0:
+		return m.now
+	case !ok:
+		return math.MaxInt64
+	case at <= m.now:
+		return at
+	}
+	return at + (second-at%second)%second
+}
