@@ -27,7 +27,7 @@ var matrix = map[string][]driver.Feature{
 	"embed":    append(slices.Clone(ownEngine), driver.FeatureDurable),
 	"holdfast": append(slices.Clone(ownEngine), driver.FeatureDurable, driver.FeatureManyMachines),
 	"file": slices.Concat(everyone, sharing, gathering, []driver.Feature{
-		driver.FeatureResize, driver.FeatureLostFirst, driver.FeatureTxn, driver.FeatureDurable, driver.FeatureSweep}),
+		driver.FeatureResize, driver.FeatureLostFirst, driver.FeatureTxn, driver.FeatureDurable, driver.FeatureSweep, driver.FeatureLimit}),
 	"postgres": slices.Concat(everyone, sharing, gathering, []driver.Feature{
 		driver.FeatureForce, driver.FeatureFIFO, driver.FeatureTxn, driver.FeatureManyMachines, driver.FeatureSweep, driver.FeatureLimit}),
 	"redis": slices.Concat(everyone, sharing, gathering, []driver.Feature{

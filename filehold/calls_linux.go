@@ -99,6 +99,15 @@ func (c *client) CountDown(ctx context.Context, r *driver.CountDownRequest) (dri
 	return driver.CountDownReply{Left: int64(o.result.Number)}, nil
 }
 
+// Limit asks a limiter. To look needs the time too, and so an entry.
+func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	o, err := c.ask(ctx, core.Command{Op: core.OpLimit, Name: r.Name, Ask: convert.Ask(r)})
+	if err != nil {
+		return driver.LimitReply{}, err
+	}
+	return convert.LimitReply(r, o.result.Limit), nil
+}
+
 // Txn runs a transaction.
 func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
 	do := c.ask

@@ -46,7 +46,7 @@ var features = []driver.Feature{
 	driver.FeatureFencing, driver.FeatureLostFirst, driver.FeatureShared, driver.FeatureWeighted, driver.FeatureResize,
 	driver.FeatureAll, driver.FeatureCounter, driver.FeatureSequence, driver.FeatureKV, driver.FeatureTxn, driver.FeatureWatch,
 	driver.FeatureElection, driver.FeatureLatch, driver.FeatureSession, driver.FeatureDurable,
-	driver.FeatureSweep,
+	driver.FeatureSweep, driver.FeatureLimit,
 }
 
 // Info says what a directory can do.

@@ -146,6 +146,8 @@ func (r *room) plain(ctx context.Context, body any) (any, error) {
 		return r.d.Reserve(ctx, &b)
 	case driver.CountDownRequest:
 		return r.d.CountDown(ctx, &b)
+	case driver.LimitRequest:
+		return r.d.Limit(ctx, &b)
 	case ping:
 		return nothing{}, r.d.Ping(ctx)
 	case closing:

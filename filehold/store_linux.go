@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"encoding/binary"
 
@@ -21,6 +22,9 @@ func (e *engine) newSessionID() (id core.SessionID) {
 // e.mu is held; what comes of it is in e.out until the next.
 func (e *engine) writeEntry(entry *core.Entry) error {
 	entry.Now = max(e.now(), e.m.Now())
+	if len(entry.Frames) > 0 {
+		entry.Seconds = time.Now().Unix()
+	}
 	return e.write(recEntry, core.AppendEntry(nil, entry))
 }
 

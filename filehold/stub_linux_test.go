@@ -327,6 +327,10 @@ func (s *stub) CountDown(ctx context.Context, r *driver.CountDownRequest) (drive
 	return ask[driver.CountDownReply](ctx, s, *r)
 }
 
+func (s *stub) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	return ask[driver.LimitReply](ctx, s, *r)
+}
+
 func (s *stub) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
 	reply, err := ask[driver.TxnReply](ctx, s, *r)
 	return &reply, err

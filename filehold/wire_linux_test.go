@@ -74,7 +74,7 @@ func init() {
 		openSpace{}, cancelCall{}, useHandle{}, resize{}, remove{}, openSession{}, keepSession{}, endSession{}, ping{}, closing{},
 		nothing{}, grantReply{}, sessionReply{}, queuedAt{}, sessionEnded{}, faultTold{},
 		driver.Info{}, driver.Request{}, driver.InspectRequest{}, driver.InspectReply{}, driver.SessionInfoRequest{}, driver.ForceRequest{}, driver.ForceReply{}, driver.SessionInfo{},
-		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{},
+		driver.CountRequest{}, driver.CountReply{}, driver.ReserveRequest{}, driver.ReserveReply{}, driver.CountDownRequest{}, driver.CountDownReply{}, driver.LimitRequest{}, driver.LimitReply{},
 		driver.TxnRequest{}, driver.TxnReply{}, driver.SweepRequest{}, driver.SweepReply{}, driver.WatchRequest{}, driver.Event{},
 	} {
 		gob.Register(body)

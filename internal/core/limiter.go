@@ -208,10 +208,12 @@ func (m *Machine) keepUsage(l *limiter, u *usage, a *LimitAsk, s limit.State, d 
 		l.ns.limitKeys++
 	}
 	u.state = s
-	if a.Op != LimitTake {
-		d = m.look(u)
+	switch {
+	case a.Op != LimitTake:
+		m.setUsageDue(u, m.look(u))
+	case d.Allowed && a.Cost > 0:
+		m.setUsageDue(u, d)
 	}
-	m.setUsageDue(u, d)
 }
 
 // look is what a key could take now.

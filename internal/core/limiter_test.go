@@ -3,6 +3,7 @@ package core_test
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,7 @@ func TestLimiter_Events(t *testing.T) {
 		event bool
 	}{
 		{"the first use", core.Command{Op: core.OpLimit, Ask: &take}, false},
+		{"another use", core.Command{Op: core.OpLimit, Ask: &take}, false},
 		{"a peek", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitPeek, Key: "k", Cost: 9}}, false},
 		{"a reset", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitReset, Key: "k"}}, true},
 		{"a reset of an unused key", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitReset, Key: "k"}}, false},
@@ -276,5 +278,75 @@ func TestLimiter_Version(t *testing.T) {
 		if err := core.New(core.Config{}).Apply(core.AppendEntry(nil, &core.Entry{Version: 3, Frames: [][]byte{f}}), nil); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestLimiter_LeavesNoRoom: many keys that were used and left leave the machine as small
+// as it was. The whole, a million, is BenchmarkLimiterLeft.
+func TestLimiter_LeavesNoRoom(t *testing.T) {
+	r := newRig(core.Config{})
+	id := r.open(1, 24*time.Hour)
+	before, with, after := r.useAndLeave(t, id, 50_000)
+	if with < before+50_000*100 {
+		t.Errorf("50,000 keys take %d bytes: they are not there", with-before)
+	}
+	if room := after - before; room > (with-before)/10 {
+		t.Errorf("50,000 keys take %d bytes, and %d are left when they are gone", with-before, room)
+	}
+}
+
+// useAndLeave uses n keys and lets them be as if never used. It returns how many bytes
+// of the heap are in use before, with them, and after.
+func (r *rig) useAndLeave(tb testing.TB, id core.SessionID, n int) (before, with, after int64) {
+	ask := core.LimitAsk{Rate: perSecond(1), Cost: 1}
+	use := func(key string) {
+		ask.Key = key
+		if res := r.do(id, core.Command{Op: core.OpLimit, Name: "l", Ask: &ask}); res.Code != core.CodeOK {
+			tb.Fatal(res.Text)
+		}
+	}
+	use("first")
+	before = heapInUse()
+	for i := range n {
+		use(fmt.Sprint("address-", i))
+	}
+	with = heapInUse()
+	r.now += int64(2 * time.Second)
+	r.drained()
+	if kept, records := core.LimitKeys(r.m, "default"); kept != 0 || records != 0 {
+		tb.Fatalf("%d keys are remembered and %d recorded", kept, records)
+	}
+	return before, with, heapInUse()
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// BenchmarkLimiterLeft uses a million keys and leaves them: bytes of a key, and what is
+// left of all of them.
+func BenchmarkLimiterLeft(b *testing.B) {
+	const n = 1_000_000
+	for b.Loop() {
+		r := newRig(core.Config{})
+		id := r.open(1, 24*time.Hour)
+		before, with, after := r.useAndLeave(b, id, n)
+		b.ReportMetric(float64(with-before)/n, "B/key")
+		b.ReportMetric(float64(after-before)/float64(with-before), "left/used")
+	}
+}
+
+// BenchmarkLimiterTake asks one key of many, an entry each.
+func BenchmarkLimiterTake(b *testing.B) {
+	r := newRig(core.Config{})
+	id := r.open(1, 24*time.Hour)
+	ask := core.LimitAsk{Rate: perSecond(1_000_000), Cost: 1}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.now += 1000
+		r.do(id, core.Command{Op: core.OpLimit, Name: "l", Ask: &ask})
 	}
 }

@@ -147,8 +147,8 @@ func (t *transaction) put(o *KeyOp, r *KeyResult) {
 }
 
 // Read answers a command that changes nothing: OpCount with CountLoad,
-// OpReserve and OpCountDown with A 0, OpTxn whose operations are all KeyGet, and
-// OpLimit with LimitPeek. Any other is refused. It anchors nothing.
+// OpReserve and OpCountDown with A 0, and OpTxn whose operations are all KeyGet. A
+// limiter is never read: what it answers needs the time of an entry. Any other is refused. It anchors nothing.
 func (m *Machine) Read(namespace string, c *Command) Result {
 	r := Result{Seq: c.Seq, Revision: m.revision}
 	ns := m.known(namespace)
@@ -164,8 +164,6 @@ func (m *Machine) Read(namespace string, c *Command) Result {
 		m.countDown(ns, c, &r)
 	case c.Op == OpTxn && onlyGets(c):
 		m.txn(ns, c, &r)
-	case c.Op == OpLimit && c.Ask != nil && c.Ask.Op == LimitPeek:
-		m.askLimiter(ns, c, &r)
 	default:
 		r.refuse(CodeInvalid, "op %d changes something: send it as a command", c.Op)
 	}
