@@ -12,7 +12,10 @@ func (g *Gen) command(c *client) core.Command {
 		c.seq = max(c.seq, 1)
 		return g.open(c)
 	}
-	cmd := g.draw(c)
+	cmd := g.askLimiter()
+	if cmd.Op == 0 {
+		cmd = g.draw(c)
+	}
 	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd {
 		return cmd
 	}
@@ -281,4 +284,41 @@ func (g *Gen) reserve(*client) core.Command {
 
 func (g *Gen) countDown(*client) core.Command {
 	return core.Command{Op: core.OpCountDown, Name: g.name(core.Latch), A: g.rand.Uint64N(3), Limit: g.limit()}
+}
+
+// askLimiter asks a limiter now and then, mostly at one of two rates that differ; Op 0: not now.
+func (g *Gen) askLimiter() core.Command {
+	if !g.Taste.Limits || g.limits.IntN(4) != 0 {
+		return core.Command{}
+	}
+	n := g.limits.IntN(3)
+	cmd := core.Command{Op: core.OpLimit, Name: "x" + string(rune('0'+n))}
+	if g.limits.IntN(25) == 0 {
+		return core.Command{Op: core.OpDelete, Kind: core.Limiter, Name: cmd.Name}
+	}
+	a := &core.LimitAsk{Key: string(rune('a' + g.limits.IntN(4))), Cost: int64(g.limits.IntN(5))}
+	if n == 2 { // a fixed window
+		a.Rate.Algorithm, a.Rate.Count, a.Rate.Per = 2, 5, 3e9
+	} else {
+		a.Rate.Count, a.Rate.Per, a.Rate.Burst = 4, 2e9, int64(3+3*n)
+		a.Wait = second * int64(g.limits.IntN(2))
+	}
+	switch g.limits.IntN(20) {
+	case 0:
+		a.Op = core.LimitSetRate
+	case 1:
+		a.Op = core.LimitReset
+	case 2, 3:
+		a.Op = core.LimitSettle
+	case 4, 5:
+		a.Op = core.LimitPeek
+	case 6:
+		a.Rate.Count, a.Rate.Per, a.Rate.Burst = 0, 0, 0 // not said
+		a.Rate.Algorithm = 0
+	case 7:
+		a.Rate.Count, a.Rate.Per = 5, 25e8 // another one
+		a.Op = core.LimitSetRate * core.LimitOp(g.limits.IntN(2))
+	}
+	cmd.Ask = a
+	return cmd
 }

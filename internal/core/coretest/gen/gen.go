@@ -29,6 +29,7 @@ type Taste struct {
 	// Of entries.
 	Retry, Renew, Jump, Kinds int // percent
 	Window                    uint64
+	Limits                    bool // limiters are asked too
 	Minutes                   bool // the clock jumps over minutes too, for what is kept that long
 }
 
@@ -36,6 +37,7 @@ type Taste struct {
 type Gen struct {
 	rand    *rand.Rand
 	extras  *rand.Rand // for what came later, so that earlier seeds keep their histories
+	limits  *rand.Rand // for limiters, likewise
 	Taste   Taste
 	now     int64
 	clients []*client
@@ -63,7 +65,7 @@ type grant struct {
 
 // New draws a taste from the seed.
 func New(seed uint64) *Gen {
-	g := &Gen{rand: rand.New(rand.NewPCG(seed, 0x686f6c6466617374)), extras: rand.New(rand.NewPCG(seed, 1))}
+	g := &Gen{rand: rand.New(rand.NewPCG(seed, 0x686f6c6466617374)), extras: rand.New(rand.NewPCG(seed, 1)), limits: rand.New(rand.NewPCG(seed, 2))}
 	g.Taste = g.taste()
 	g.now = second * int64(g.rand.IntN(3))
 	for i := range g.Taste.Sessions {
@@ -94,6 +96,7 @@ func (g *Gen) taste() Taste {
 	if g.chance(30) {
 		t.Window = uint64(2 + g.rand.IntN(6))
 	}
+	t.Limits = g.limits.IntN(3) == 0
 	t.Minutes = t.Policies && g.extras.IntN(3) == 0
 	return t
 }

@@ -102,7 +102,7 @@ func command(verb string, a *args) (core.Command, error) {
 		"cancel": target(core.OpCancel), "extend": target(core.OpExtend), "upgrade": target(core.OpUpgrade),
 		"downgrade": target(core.OpDowngrade), "proclaim": target(core.OpProclaim), "handover": target(core.OpHandOver),
 		"force": force, "revoke": revoke, "resize": resize, "delete": remove,
-		"count": count, "reserve": reserve, "countdown": countDown, "txn": txn,
+		"count": count, "reserve": reserve, "countdown": countDown, "txn": txn, "limit": ask,
 	}[verb]
 	if !ok {
 		return core.Command{}, fmt.Errorf("unknown verb %s", verb)
@@ -228,3 +228,30 @@ func reserve(c *core.Command, a *args) {
 func countDown(c *core.Command, a *args) {
 	c.Op, c.Name, c.A, c.Limit = core.OpCountDown, a.take(), a.parse(a.take()), int64(a.number("limit"))
 }
+
+// ask reads what limitWords writes.
+func ask(c *core.Command, a *args) {
+	c.Op, c.Name, c.Ask = core.OpLimit, a.take(), &core.LimitAsk{Key: a.take()}
+	op := slices.Index(asks, a.take())
+	if op < 0 {
+		a.fail(fmt.Errorf("unknown operation of a limiter"))
+		return
+	}
+	c.Ask.Op, c.Ask.Cost, c.Ask.Wait = core.LimitOp(op), int64(a.parse(a.take())), a.duration("within")
+	rate := a.text("rate")
+	if rate == "" {
+		return
+	}
+	parts := strings.Split(rate, "/")
+	if len(parts) != 4 {
+		a.fail(fmt.Errorf("a rate is algorithm/count/time/burst"))
+		return
+	}
+	per, err := time.ParseDuration(parts[2])
+	a.fail(err)
+	r := &c.Ask.Rate
+	r.Count, r.Per, r.Burst = int64(a.parse(parts[1])), per, int64(a.parse(parts[3]))
+	setUint8(&r.Algorithm, a.parse(parts[0]))
+}
+
+func setUint8[T ~uint8](field *T, n uint64) { *field = T(n) }

@@ -64,7 +64,7 @@ var verbs = map[core.Op]string{
 	core.OpOpen: "open", core.OpEnd: "end", core.OpAcquire: "acquire", core.OpRelease: "release", core.OpCancel: "cancel",
 	core.OpExtend: "extend", core.OpUpgrade: "upgrade", core.OpDowngrade: "downgrade", core.OpProclaim: "proclaim",
 	core.OpHandOver: "handover", core.OpForce: "force", core.OpRevoke: "revoke", core.OpResize: "resize",
-	core.OpDelete: "delete", core.OpCount: "count", core.OpReserve: "reserve", core.OpCountDown: "countdown", core.OpTxn: "txn",
+	core.OpDelete: "delete", core.OpCount: "count", core.OpReserve: "reserve", core.OpCountDown: "countdown", core.OpTxn: "txn", core.OpLimit: "limit",
 }
 
 func openWords(l *printLine, c core.Command) {
@@ -146,6 +146,8 @@ func otherWords(l *printLine, c core.Command) {
 		l.add("%s %s", kinds[c.Kind-1], c.Name)
 	case core.OpCount:
 		l.add("%s", countWords(c))
+	case core.OpLimit:
+		limitWords(l, c)
 	case core.OpReserve:
 		l.add("%s %d", c.Name, c.A)
 		l.number("start", c.B)
@@ -178,4 +180,17 @@ func countWords(c core.Command) string {
 		s += " unsigned"
 	}
 	return s
+}
+
+var asks = []string{"take", "peek", "settle", "return", "reset", "setrate"}
+
+// limitWords writes name, key, operation and cost, and the rate as algorithm, count, time
+// and burst.
+func limitWords(l *printLine, c core.Command) {
+	a := c.Ask
+	l.add("%s %s %s %d", c.Name, a.Key, asks[a.Op], a.Cost)
+	l.time("within", a.Wait)
+	if a.Rate.Count != 0 {
+		l.add("rate=%d/%d/%s/%d", a.Rate.Algorithm, a.Rate.Count, a.Rate.Per, a.Rate.Burst)
+	}
 }

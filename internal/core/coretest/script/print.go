@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	kinds  = []string{"mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence"}
+	kinds  = []string{"mutex", "rwmutex", "semaphore", "election", "latch", "barrier", "counter", "sequence", "limiter"}
 	codes  = []string{"ok", "queued", "held", "lost", "conflict", "invalid", "notexist", "exhausted", "nosession", "forgotten", "window", "timeout", "canceled", "revoked", "maxhold", "permission", "unavailable", "exists"}
 	states = []string{"", "waiting", "granted", "revoked", "gone"}
 )
@@ -97,6 +97,10 @@ func result(reply core.Reply, r core.Result) string {
 	}
 	for _, k := range r.Keys {
 		l.add("%s", found(k))
+	}
+	if r.Limit != nil {
+		d, v := &r.Limit.Decision, &r.Limit.Reservation
+		l.add("<asked=%d left=%d of=%d retry=%s reset=%s taken=%d until=%s at=%s>", d.Asked, d.Remaining, d.Limit, d.RetryAfter, d.ResetAfter, v.Cost, at(v.Until), at(r.Limit.Now))
 	}
 	l.add("%s", strings.TrimSpace(until(reply.Deadline)))
 	return l.String()

@@ -366,6 +366,6 @@ func eventKind(k core.Kind) core.EventKind {
 	return map[core.Kind]core.EventKind{
 		core.Mutex: core.EventLock, core.RWMutex: core.EventRWLock, core.Semaphore: core.EventSemaphore,
 		core.Election: core.EventElection, core.Latch: core.EventLatch, core.Barrier: core.EventBarrier,
-		core.Counter: core.EventCounter, core.Sequence: core.EventSequence,
+		core.Counter: core.EventCounter, core.Sequence: core.EventSequence, core.Limiter: core.EventLimit,
 	}[k]
 }

@@ -31,6 +31,7 @@ func (t *Twin) endPass() {
 	}
 	t.settle()
 	t.sweep()
+	t.dropKeys()
 	t.gone = slices.DeleteFunc(t.gone, func(g tombstone) bool { return g.until <= t.now })
 }
 

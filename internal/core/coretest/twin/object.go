@@ -23,6 +23,8 @@ func (t *Twin) runObject(s *session, c core.Command) core.Result {
 		return t.countDown(s, c)
 	case core.OpTxn:
 		return t.txn(s, c)
+	case core.OpLimit:
+		return t.limit(s, c)
 	}
 	return core.Result{Code: core.CodeInvalid}
 }
@@ -76,7 +78,7 @@ func (t *Twin) resize(s *session, c core.Command) core.Result {
 
 // deleteObject removes an idle object.
 func (t *Twin) deleteObject(s *session, c core.Command) core.Result {
-	if c.Kind < core.Semaphore || c.Kind > core.Sequence || c.Kind == core.Election {
+	if c.Kind < core.Semaphore || c.Kind > core.Limiter || c.Kind == core.Election {
 		return core.Result{Code: core.CodeInvalid}
 	}
 	o, code := t.object(s, c.Name, c.Kind)
@@ -88,6 +90,11 @@ func (t *Twin) deleteObject(s *session, c core.Command) core.Result {
 	}
 	t.names = slices.DeleteFunc(t.names, func(n *name) bool { return n == o })
 	r := core.Result{Revision: t.next()}
+	if o.kind == core.Limiter {
+		t.leaveKeys(o)
+		t.event(o.event(core.VerbChanged, 0))
+		return r
+	}
 	t.event(o.event(core.VerbDeleted, 0))
 	return r
 }

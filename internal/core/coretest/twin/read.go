@@ -80,6 +80,7 @@ func (t *Twin) Due() (int64, bool) {
 	for _, k := range t.keys {
 		all = append(all, k.Deadline)
 	}
+	all = append(all, t.keysDue())
 	all = slices.DeleteFunc(all, func(at int64) bool { return at == 0 })
 	if len(all) == 0 {
 		return 0, false

@@ -57,6 +57,9 @@ type Twin struct {
 	claims    []*claim // waiting or taking up room, by arrival
 	names     []*name
 	keys      []*key
+	uses      []*use // keys of limiters that are not forgotten
+	left      int    // keys of limiters that are gone
+	limiters  uint64 // rates that were ever set
 	out       Output
 }
 
@@ -64,10 +67,11 @@ type Twin struct {
 type name struct {
 	ns, name string
 	kind     core.Kind
-	limit    int64  // semaphore: capacity; barrier: parties; latch: what is left
-	number   uint64 // counter: its value; sequence: the next number
-	unsigned bool   // counter
-	touched  bool   // something was given up here: dead waiters in front are dropped
+	limit    int64         // semaphore: capacity; barrier: parties; latch: what is left
+	number   uint64        // counter: its value; sequence: the next number; limiter: which rate it is
+	unsigned bool          // counter
+	ask      core.LimitAsk // limiter: the one that set its rate
+	touched  bool          // something was given up here: dead waiters in front are dropped
 }
 
 // New returns an empty twin.
