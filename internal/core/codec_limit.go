@@ -78,11 +78,11 @@ func (r *reader) rate() limit.Rate {
 }
 
 func appendReservation(dst []byte, v *limit.Reservation) []byte {
-	return varints(dst, v.Cost, v.At, v.Until, v.Given)
+	return binary.AppendUvarint(varints(dst, v.Cost, v.At, v.Until, v.Given), v.Epoch)
 }
 
 func (r *reader) reservation() limit.Reservation {
-	return limit.Reservation{Cost: r.varint(), At: r.varint(), Until: r.varint(), Given: r.varint()}
+	return limit.Reservation{Cost: r.varint(), At: r.varint(), Until: r.varint(), Given: r.varint(), Epoch: r.uvarint()}
 }
 
 func varints(dst []byte, list ...int64) []byte {

@@ -110,6 +110,7 @@ func (d *digest) addAnswer(a *LimitAnswer) {
 	d.add2(uint64(a.Decision.RetryAfter), uint64(a.Decision.ResetAfter))
 	d.add2(uint64(a.Reservation.Cost), uint64(a.Reservation.At))
 	d.add2(uint64(a.Reservation.Until), uint64(a.Reservation.Given))
+	d.add(a.Reservation.Epoch)
 	d.add2(uint64(a.Rate.Count), uint64(a.Rate.Per))
 	d.add2(uint64(a.Rate.Burst), uint64(a.Rate.Initial))
 	d.add2(uint64(a.Rate.Algorithm)<<8|uint64(a.Rate.Every), uint64(a.Rate.Offset))

@@ -65,7 +65,7 @@ func (m *Machine) askLimiter(ns *namespace, c *Command, r *Result) {
 // use asks for a change of one key.
 func (m *Machine) use(ns *namespace, res *resource, u *usage, c *Command, rate limit.Rate, now int64, r *Result) {
 	m.touchUsage(u) // a log is changed in place
-	s, v, d := decide(rate, u.used(), now, c.Ask)
+	s, v, d := decide(rate, res.epoch(), u.used(), now, c.Ask)
 	keep := s.Known && (c.Ask.Op == LimitTake || !limit.Idle(rate, s, now))
 	switch {
 	case u == nil && keep && !m.roomForKey(ns, r):
@@ -75,31 +75,44 @@ func (m *Machine) use(ns *namespace, res *resource, u *usage, c *Command, rate l
 			return
 		}
 	}
+	if d.Allowed {
+		v.Epoch = res.epoch()
+	}
 	r.decided(d, v, rate, now)
 	switch {
 	case !keep && u != nil:
 		m.dropUsage(u)
 	case keep:
-		m.keepUsage(res.limiter, u, c.Ask, s, d)
+		m.keepUsage(res.limiter, u, c.Ask, s, d.Allowed)
 	}
 	if c.Ask.Op == LimitReset && u != nil {
 		m.changedLimiter(res, r)
 	}
 }
 
-// decide is what becomes of a key, and what is answered.
-func decide(rate limit.Rate, s limit.State, now int64, a *LimitAsk) (limit.State, limit.Reservation, limit.Decision) {
-	switch a.Op {
-	case LimitTake:
+// decide is what becomes of a key of the limiter of that number, and what is answered.
+// What was taken from another limiter, at an earlier rate, gives nothing back here.
+func decide(rate limit.Rate, epoch uint64, s limit.State, now int64, a *LimitAsk) (limit.State, limit.Reservation, limit.Decision) {
+	gone := a.Reservation.Epoch != epoch
+	switch {
+	case a.Op == LimitTake:
 		return limit.Decide(rate, s, now, limit.Ask{Cost: a.Cost, Wait: a.wait(), Ahead: a.ahead()})
-	case LimitSettle:
+	case a.Op == LimitSettle && !(gone && a.Cost < a.Reservation.Cost):
 		s = limit.Settle(rate, s, now, a.Reservation, a.Cost)
-	case LimitReturn:
+	case a.Op == LimitReturn && !gone:
 		s = limit.Return(rate, s, now, a.Reservation, a.Cost)
-	case LimitReset:
-		s = limit.State{}
+	case a.Op == LimitReset:
+		s = limit.Reset(rate, s, now)
 	}
 	return s, limit.Reservation{}, limit.Decision{}
+}
+
+// epoch is the number of a limiter; 0: there is none.
+func (r *resource) epoch() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.limiter.number
 }
 
 func (r *Result) decided(d limit.Decision, v limit.Reservation, rate limit.Rate, now int64) {
@@ -172,7 +185,8 @@ func (m *Machine) newLimiter(ns *namespace, c *Command, r *Result) *resource {
 
 func (m *Machine) limiterOf(ns *namespace, rate limit.Rate) *limiter {
 	rate.Name = ""
-	return &limiter{number: m.arrival(), ns: ns, rate: rate}
+	m.limiters++
+	return &limiter{number: m.limiters, ns: ns, rate: rate}
 }
 
 // changedLimiter tells that something else than time and use has changed a limiter.
@@ -200,7 +214,7 @@ func (u *usage) used() limit.State {
 }
 
 // keepUsage notes what a key has used, and when it will be as if it had not.
-func (m *Machine) keepUsage(l *limiter, u *usage, a *LimitAsk, s limit.State, d limit.Decision) {
+func (m *Machine) keepUsage(l *limiter, u *usage, a *LimitAsk, s limit.State, allowed bool) {
 	if u == nil {
 		u = m.usages.alloc(m.epoch)
 		u.of, u.key = l, clone(a.Key)
@@ -208,29 +222,19 @@ func (m *Machine) keepUsage(l *limiter, u *usage, a *LimitAsk, s limit.State, d 
 		l.ns.limitKeys++
 	}
 	u.state = s
-	switch {
-	case a.Op != LimitTake:
-		m.setUsageDue(u, m.look(u))
-	case d.Allowed && a.Cost > 0:
-		m.setUsageDue(u, d)
+	if a.Op != LimitTake || allowed && a.Cost > 0 {
+		m.setUsageDue(u)
 	}
 }
 
-// look is what a key could take now.
-func (m *Machine) look(u *usage) limit.Decision {
+// setUsageDue notes when to look whether a key is as if it had never been used. One
+// that begins with less than its burst never is.
+func (m *Machine) setUsageDue(u *usage) {
 	now, _ := m.clockOf(u.of.rate)
-	return limit.Peek(u.of.rate, u.state, now, 0)
-}
-
-// setUsageDue notes when to look whether a key is as if it had never been used, which
-// by d it is soon. One that begins with less than its burst never is.
-func (m *Machine) setUsageDue(u *usage, d limit.Decision) {
-	rate := u.of.rate
-	if rate.Initial != 0 && rate.Initial < rate.Limit() {
-		return
+	if at, ends := limit.Until(u.of.rate, u.state, now); ends {
+		u.due = m.now + max(1, at-now)
+		m.usageDue.set(u, u.due)
 	}
-	u.due = m.now + max(1, int64(d.ResetAfter)+u.state.Given)
-	m.usageDue.set(u, u.due)
 }
 
 // roomForKey says whether a limiter of ns can remember one key more. Keys that need
@@ -240,7 +244,7 @@ func (m *Machine) roomForKey(ns *namespace, r *Result) bool {
 		m.dropKeys()
 	}
 	if ns.limitKeys >= m.limitKeys {
-		r.refuse(CodeExhausted, "the limiters of namespace %q remember %d keys, its quota: wait until some are as if never used, reset some, or raise it (serve --max-limit-keys)", ns.name, ns.limitKeys)
+		r.refuse(CodeExhausted, "the limiters of namespace %q remember %d keys, its quota: wait until some are as if never used, delete a limiter, or raise it (serve --max-limit-keys)", ns.name, ns.limitKeys)
 		return false
 	}
 	return true
@@ -261,7 +265,7 @@ func (m *Machine) dropKeys() {
 			m.dropUsage(u)
 		} else {
 			m.touchUsage(u)
-			m.setUsageDue(u, m.look(u))
+			m.setUsageDue(u)
 		}
 	}
 }

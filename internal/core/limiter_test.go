@@ -62,7 +62,7 @@ func TestLimiter_Events(t *testing.T) {
 		{"another use", core.Command{Op: core.OpLimit, Ask: &take}, false},
 		{"a peek", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitPeek, Key: "k", Cost: 9}}, false},
 		{"a reset", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitReset, Key: "k"}}, true},
-		{"a reset of an unused key", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitReset, Key: "k"}}, false},
+		{"a reset of an unused key", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitReset, Key: "unused"}}, false},
 		{"a rate", core.Command{Op: core.OpLimit, Ask: &core.LimitAsk{Op: core.LimitSetRate, Rate: perSecond(4)}}, true},
 		{"a delete", core.Command{Op: core.OpDelete, Kind: core.Limiter}, true},
 	}
@@ -348,5 +348,33 @@ func BenchmarkLimiterTake(b *testing.B) {
 	for b.Loop() {
 		r.now += 1000
 		r.do(id, core.Command{Op: core.OpLimit, Name: "l", Ask: &ask})
+	}
+}
+
+// What was taken before a new rate, a delete or a reset gives nothing back: that would be
+// what others have taken since. More than was taken is charged.
+func TestLimiter_EarlierRate(t *testing.T) {
+	rate := limit.Rate{Count: 5, Per: time.Hour}
+	for what, change := range map[string]core.Command{
+		"rate":   {Op: core.OpLimit, Name: "l", Ask: &core.LimitAsk{Op: core.LimitSetRate, Rate: rate}},
+		"delete": {Op: core.OpDelete, Name: "l", Kind: core.Limiter},
+		"reset":  {Op: core.OpLimit, Name: "l", Ask: &core.LimitAsk{Op: core.LimitReset, Key: "k"}},
+	} {
+		r := newRig(core.Config{})
+		id := r.open(1, time.Hour)
+		take := core.LimitAsk{Key: "k", Rate: rate, Cost: 4}
+		old := r.limit(t, id, "l", take).Reservation
+		r.must(t, id, change, core.CodeOK)
+		if a := r.limit(t, id, "l", take); !a.Decision.Allowed {
+			t.Fatalf("%s: 4 of 5 are refused: %+v", what, a.Decision)
+		}
+		r.m = r.restored(t)
+		for _, op := range []core.LimitOp{core.LimitSettle, core.LimitReturn} {
+			cost := map[core.LimitOp]int64{core.LimitReturn: 4}[op]
+			r.limit(t, id, "l", core.LimitAsk{Op: op, Key: "k", Rate: rate, Cost: cost, Reservation: old})
+			if a := r.limit(t, id, "l", core.LimitAsk{Op: core.LimitPeek, Key: "k"}); a.Decision.Remaining != 1 {
+				t.Errorf("%s: after operation %d on what was taken before, %d are there, not 1", what, op, a.Decision.Remaining)
+			}
+		}
 	}
 }

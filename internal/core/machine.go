@@ -41,6 +41,7 @@ type Machine struct {
 	usageDue   heap[*usage]
 
 	left      tree[uint64, *limiter] // limiters that nobody can ask, with keys to be dropped
+	limiters  uint64                 // how many rates were ever set
 	limitKeys int                    // quota
 	date      int64                  // Unix time less cluster time, in nanoseconds
 	dated     bool                   // and it is known

@@ -43,7 +43,7 @@ func (m *Machine) appendSelf(dst []byte) []byte {
 		return append(dst, selfDirty)
 	}
 	dst = append(dst, selfLimits)
-	dst = uvarints(dst, uint64(m.limitKeys))
+	dst = uvarints(dst, uint64(m.limitKeys), m.limiters)
 	dst = binary.AppendVarint(dst, m.date)
 	return append(appendBool(dst, m.dated), m.version)
 }
@@ -56,7 +56,8 @@ const (
 	// selfVersion: that, and the machine's version follows. Without it that is
 	// BaseVersion.
 	selfVersion = 2
-	// selfLimits: before the version there are the quota of limiters' keys and the date.
+	// selfLimits: before the version there are the quota of limiters' keys, how many
+	// rates were ever set, and the date.
 	selfLimits = 3
 )
 
@@ -92,7 +93,7 @@ func (m *Machine) readSelf(r *reader) (early bool) {
 	case selfVersion:
 		m.version = r.version()
 	case selfLimits:
-		m.limitKeys, m.date, m.dated = r.size(), r.varint(), r.flag(r.byte())
+		m.limitKeys, m.limiters, m.date, m.dated = r.size(), r.uvarint(), r.varint(), r.flag(r.byte())
 		m.version = r.version()
 	default:
 		r.fail("unknown kind of snapshot")

@@ -125,11 +125,11 @@ func TestQuotaOfLimitKeys(t *testing.T) {
 	if n, err := s.Counter("n").Add(r.ctx, 1); n != 1 || err != nil {
 		t.Errorf("a counter: %d, %v", n, err)
 	}
-	if err := l.Reset(r.ctx, "a"); err != nil {
+	if err := l.Delete(r.ctx); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := l.Allow(r.ctx, "c"); err != nil || !d.Allowed {
-		t.Errorf("after one was reset: %+v, %v", d, err)
+		t.Errorf("after the limiter was deleted: %+v, %v", d, err)
 	}
 }
 

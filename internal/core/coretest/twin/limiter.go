@@ -20,6 +20,9 @@ type use struct {
 	of    *name
 	key   string
 	taken []taken
+	// given is what resets gave back of a bucket before time did, or how often a window
+	// was reset.
+	given int64
 }
 
 type taken struct{ at, cost int64 }
@@ -38,9 +41,11 @@ func (t *Twin) limit(s *session, c core.Command) core.Result {
 		return core.Result{Code: core.CodeConflict}
 	}
 	if code == core.CodeNotExist && a.Op != core.LimitPeek {
-		t.limiters++
-		o.number = t.limiters
 		t.names = append(t.names, o)
+		if a.Op != core.LimitSetRate {
+			t.limiters++
+			o.number = t.limiters
+		}
 	}
 	if a.Op == core.LimitSetRate {
 		return t.setRate(o, a)
@@ -79,14 +84,13 @@ func (t *Twin) useKey(o *name, a *core.LimitAsk) core.Result {
 	switch a.Op {
 	case core.LimitReset:
 		if i >= 0 {
-			t.uses = slices.Delete(t.uses, i, i+1)
+			u.reset(t.now)
 			r.Revision = t.next()
 			t.event(o.event(core.VerbChanged, 0))
 		}
-		return r
 	case core.LimitSettle: // of a reservation of nothing: it is taken in any case
 		if a.Cost > 0 {
-			u.taken = append(u.taken, taken{t.now, a.Cost})
+			u.add(t.now, a.Cost)
 		}
 	default:
 		r.OK = t.take(u, a, r.Limit)
@@ -94,7 +98,7 @@ func (t *Twin) useKey(o *name, a *core.LimitAsk) core.Result {
 	if i < 0 && len(u.taken) > 0 {
 		t.uses = append(t.uses, u)
 	}
-	if a.Op == core.LimitSettle {
+	if a.Op == core.LimitSettle || a.Op == core.LimitReset {
 		t.uses = slices.DeleteFunc(t.uses, func(x *use) bool { return x == u && u.unused() <= t.now })
 	}
 	return r
@@ -115,14 +119,37 @@ func (t *Twin) take(u *use, a *core.LimitAsk, r *core.LimitAnswer) bool {
 	d.Allowed = wait == 0 || a.Op == core.LimitTake && u.of.ask.Rate.Algorithm == bucket && wait <= a.Wait
 	if d.Allowed && a.Op == core.LimitTake {
 		if a.Cost > 0 {
-			u.taken = append(u.taken, taken{t.now, a.Cost})
+			u.add(t.now, a.Cost)
 		}
 		left, reset = u.room(t.now)
 		r.Reservation.Cost, r.Reservation.At, r.Reservation.Until = a.Cost, t.now, u.until(t.now)
+		r.Reservation.Given, r.Reservation.Epoch = u.given, u.of.number
 	}
 	d.Remaining = left
 	set(&d.ResetAfter, reset)
 	return d.Allowed
+}
+
+// add takes cost. What was given back before counts no more once time would have.
+func (u *use) add(now, cost int64) {
+	if u.of.ask.Rate.Algorithm == bucket && u.unused() <= now {
+		u.given = 0
+	}
+	u.taken = append(u.taken, taken{now, cost})
+}
+
+// reset gives back all that was taken. The key is remembered until time would have done
+// so, lest what was taken before is given back again.
+func (u *use) reset(now int64) {
+	switch {
+	case u.of.ask.Rate.Algorithm == fixedWindow:
+		u.given++
+	case u.unused() <= now:
+		u.given = 0
+	default:
+		u.given += max(0, u.full()-now)
+	}
+	u.taken = []taken{{now, 0}}
 }
 
 // set is for the fields that are spans of time.
@@ -197,7 +224,7 @@ func (u *use) until(now int64) int64 {
 // unused is when the key is as if it had never been used.
 func (u *use) unused() (at int64) {
 	if u.of.ask.Rate.Algorithm == bucket {
-		return u.full()
+		return u.full() + u.given
 	}
 	for _, x := range u.taken {
 		_, at = u.inWindow(x.at)
