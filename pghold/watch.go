@@ -160,10 +160,10 @@ func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 		}
 		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
 	}, nil)
-	if err == nil {
-		err = c.recorded(ctx) // the end of a hold without a row would be told to nobody
+	if err != nil {
+		return 0, err // the job may go on, and write to rev
 	}
-	return driver.Revision(rev), err
+	return driver.Revision(rev), c.recorded(ctx) // the end of a hold without a row would be told to nobody
 }
 
 // subscribe runs subscribeSQL. What is left of it if it fails half way is taken
