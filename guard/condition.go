@@ -35,20 +35,20 @@ type Condition struct {
 	Kind Kind
 	// Name is the lock, semaphore, branch, issue, filter, file, session, command,
 	// counter, election, limiter or key.
-	Name string
+	Name string `json:",omitempty"`
 	// Other is the holder of lock_held_by, the target of branch_merged, the status of
 	// issue_status, the owner of leader, the key of limit_available, the value of key
 	// and the description of custom_check.
-	Other string
+	Other string `json:",omitempty"`
 	// Amount is the weight of a semaphore, the cost of a limit and the number that a
 	// counter is compared with.
-	Amount int64
+	Amount int64 `json:",omitempty"`
 	// Is is how a counter is compared, and whether a key has to exist.
-	Is Relation
+	Is Relation `json:",omitempty"`
 	// Window is that of time_window.
-	Window Window
+	Window Window `json:",omitzero"`
 	// Of are the parts of all and any, and the one of not.
-	Of []Condition
+	Of []Condition `json:",omitempty"`
 }
 
 // Relation is how a counter or a key is compared.

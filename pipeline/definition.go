@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -11,51 +13,69 @@ import (
 
 // Definition is what a pipeline does.
 type Definition struct {
-	Name string
+	Name string `json:"name"`
+	// Places is how many of its runs go on at once; 0: all of them. Policy is the order
+	// in which the others get a place; empty: [FIFO].
+	Places int    `json:"places,omitempty"`
+	Policy Policy `json:"policy,omitempty"`
 	// Phases run one after the other, those with Recovery only if one before failed.
-	Phases []Phase
+	Phases []Phase `json:"phases"`
 }
 
 // Phase is one step of a pipeline: it starts when When passes and all of Holds is held,
 // runs a command, and has succeeded when that has and Until passes.
 type Phase struct {
 	// Name is unlike those of all other phases.
-	Name string
+	Name string `json:"name"`
 	// When is checked before the phase takes its holds; nil: it need not wait. What must
 	// not change while the phase runs belongs into Holds: a lock that was free when it
 	// was looked at need not be free a moment later.
-	When *guard.Condition
+	When *guard.Condition `json:"when,omitempty"`
 	// Holds are taken together before the command runs, and kept until the phase ends.
-	Holds []Want
+	Holds []Want `json:"holds,omitempty"`
+	// Limits are asked last, when everything else is there, and given back if the command
+	// does not start.
+	Limits []Limit `json:"limits,omitempty"`
+	// Wait is how long the phase may wait for all of these; 0: for ever. After it the
+	// phase has failed.
+	Wait time.Duration `json:"wait,omitempty"`
 	// Run is the command with its arguments; none: nothing is run.
-	Run []string
+	Run []string `json:"run,omitempty"`
 	// Until is checked once the command has succeeded; nil: the phase has succeeded then.
-	Until *guard.Condition
+	Until *guard.Condition `json:"until,omitempty"`
 	// Within is how long Until may take; 0: for ever. After it the phase has failed.
-	Within time.Duration
+	Within time.Duration `json:"within,omitempty"`
 	// Retries is how often the phase may be started again, after a failure or when the
 	// runner was lost while the command ran. 0: it is started once, whatever happens, and
 	// an end that nobody saw is asked for.
-	Retries int
+	Retries int `json:"retries,omitempty"`
 	// Pause is how long a phase that failed rests before it is started again.
-	Pause time.Duration
+	Pause time.Duration `json:"pause,omitempty"`
 	// OnFailure is the later phase that is next when this one has failed; empty: the run
 	// has failed.
-	OnFailure string
+	OnFailure string `json:"on_failure,omitempty"`
 	// Recovery marks a phase that only failures lead to. After it the run has failed.
-	Recovery bool
+	Recovery bool `json:"recovery,omitempty"`
 	// WakeOn are patterns of events after which When and Until are checked again, beside
 	// those that their inputs tell of.
-	WakeOn []string
+	WakeOn []string `json:"wake_on,omitempty"`
 }
 
 // Want is something that a phase holds.
 type Want struct {
 	// Kind is lock, read, write or semaphore.
-	Kind string
-	Name string
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 	// Weight and Limit are of a semaphore.
-	Weight, Limit int64
+	Weight int64 `json:"weight,omitempty"`
+	Limit  int64 `json:"limit,omitempty"`
+}
+
+// Limit is what the start of a command takes from a limiter, which has to exist.
+type Limit struct {
+	Limiter string `json:"limiter"`
+	Key     string `json:"key,omitempty"`
+	Cost    int64  `json:"cost"`
 }
 
 // NewPhase makes a phase that runs a command.
@@ -86,10 +106,17 @@ func (p Phase) WithHolds(wants ...Want) Phase {
 	return p
 }
 
+// WithLimits is the phase with what the start of its command takes from limiters.
+func (p Phase) WithLimits(limits ...Limit) Phase {
+	p.Limits = slices.Concat(p.Limits, limits)
+	return p
+}
+
 // The bounds of a definition.
 const (
 	MaxPhases  = 256
 	MaxHolds   = 64
+	MaxLimits  = 16
 	MaxRetries = 1000
 )
 
@@ -102,16 +129,24 @@ func (d *Definition) Check() error {
 		return d.invalid("it has %d phases; 1 to %d are possible", len(d.Phases), MaxPhases)
 	case d.after(-1) == len(d.Phases):
 		return d.invalid("every phase is for recovery: nothing would ever run")
+	case d.Places < 0 || d.Places > MaxWaiting:
+		return d.invalid("it has %d places; 1 to %d are possible, and 0 is one for every run", d.Places, MaxWaiting)
+	case d.Policy != "" && d.Places == 0:
+		return d.invalid("the policy %q is for runs that wait for a place: say how many places there are", d.Policy)
+	}
+	if _, err := NewQueue(cmp.Or(d.Policy, FIFO)); err != nil {
+		return d.invalid("%w", err)
 	}
 	for i := range d.Phases {
-		if err := d.checkPhase(i); err != nil {
+		if err := d.CheckPhase(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Definition) checkPhase(i int) error {
+// CheckPhase says what is wrong with one phase among the others.
+func (d *Definition) CheckPhase(i int) error {
 	p := &d.Phases[i]
 	switch {
 	case p.Name == "":
@@ -120,7 +155,7 @@ func (d *Definition) checkPhase(i int) error {
 		return d.invalid("two phases are called %q", p.Name)
 	case p.Retries < 0 || p.Retries > MaxRetries:
 		return d.invalid("phase %q: %d retries; 0 to %d are possible", p.Name, p.Retries, MaxRetries)
-	case p.Within < 0 || p.Pause < 0:
+	case p.Within < 0 || p.Pause < 0 || p.Wait < 0:
 		return d.invalid("phase %q: a time is negative", p.Name)
 	case p.Within > 0 && p.Until == nil:
 		return d.invalid("phase %q: within %s of what? Give a condition for until", p.Name, p.Within)
@@ -140,6 +175,12 @@ func (d *Definition) checkParts(p *Phase) error {
 		if err := p.Holds[i].check(); err != nil {
 			return d.invalid("phase %q: holds: %w", p.Name, err)
 		}
+		if slices.ContainsFunc(p.Holds[:i], func(w Want) bool { return w.Name == p.Holds[i].Name }) {
+			return d.invalid("phase %q: holds: %q is there twice: it would wait for itself", p.Name, p.Holds[i].Name)
+		}
+	}
+	if err := p.checkLimits(); err != nil {
+		return d.invalid("phase %q: limits: %w", p.Name, err)
 	}
 	for of, c := range map[string]*guard.Condition{"when": p.When, "until": p.Until} {
 		if c == nil {
@@ -147,6 +188,26 @@ func (d *Definition) checkParts(p *Phase) error {
 		}
 		if err := c.Check(); err != nil {
 			return d.invalid("phase %q: %s: %w", p.Name, of, err)
+		}
+	}
+	return nil
+}
+
+func (p *Phase) checkLimits() error {
+	switch {
+	case len(p.Limits) > MaxLimits:
+		return fmt.Errorf("there are %d; at most %d are possible", len(p.Limits), MaxLimits)
+	case len(p.Limits) > 0 && len(p.Run) == 0:
+		return errors.New("they are for the start of a command, and nothing is run")
+	}
+	for i, l := range p.Limits {
+		switch {
+		case l.Limiter == "":
+			return errors.New("a limiter has no name")
+		case l.Cost < 1:
+			return fmt.Errorf("%q: a cost of %d; it has to be at least 1", l.Limiter, l.Cost)
+		case slices.ContainsFunc(p.Limits[:i], func(o Limit) bool { return o.Limiter == l.Limiter && o.Key == l.Key }):
+			return fmt.Errorf("%q is there twice: add the costs up", l.Limiter)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 )
 
@@ -37,9 +38,9 @@ const MaxWaiting = 1 << 16
 // Run is one run.
 type Run struct {
 	// ID names it; no other in the queue has the same.
-	ID string
+	ID string `json:"id"`
 	// Priority counts under the policy [Priority] only; more is earlier.
-	Priority int
+	Priority int `json:"priority,omitempty"`
 }
 
 // Queue has the runs that wait for a place and those that have one. How many places
@@ -229,4 +230,53 @@ func (h *byPriority) Pop() any {
 	e := (*h)[last]
 	*h = (*h)[:last]
 	return e
+}
+
+// QueueState is all that a queue knows, to be kept.
+type QueueState struct {
+	// Runs are in the order in which they joined.
+	Runs []QueuedRun `json:"runs,omitempty"`
+	// Passed is how often the oldest that waits was passed over.
+	Passed int `json:"passed,omitempty"`
+}
+
+// QueuedRun is a run of a [QueueState].
+type QueuedRun struct {
+	Run
+	// Started: it has its place.
+	Started bool `json:"started,omitempty"`
+}
+
+// State is the queue as [RestoreQueue] takes it.
+func (q *Queue) State() QueueState {
+	list := slices.SortedFunc(maps.Values(q.known), func(a, b *entry) int { return cmp.Compare(a.age, b.age) })
+	s := QueueState{Passed: q.passed}
+	for _, e := range list {
+		s.Runs = append(s.Runs, QueuedRun{e.run, e.state == runs})
+	}
+	return s
+}
+
+// RestoreQueue makes a queue that goes on where the state was taken.
+func RestoreQueue(policy Policy, s QueueState) (*Queue, error) {
+	q, err := NewQueue(policy)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Runs {
+		e := &entry{run: r.Run, age: q.joined}
+		q.joined++
+		q.known[r.ID] = e
+		if r.Started {
+			e.state = runs
+			continue
+		}
+		q.waiting++
+		q.byAge = append(q.byAge, e)
+		if policy == Priority {
+			heap.Push(&q.best, e)
+		}
+	}
+	q.passed = s.Passed
+	return q, nil
 }

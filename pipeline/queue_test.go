@@ -99,6 +99,11 @@ func TestTwin(t *testing.T) {
 					t.Fatalf("seed %d, step %d, %s: %s left: %t, want %t", seed, i, policy, id, got, want)
 				}
 			}
+			if rng.IntN(8) == 0 { // as another runner finds it
+				if q, err = pipeline.RestoreQueue(policy, q.State()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if q.Waiting() != len(w.waiting) || q.Started() != len(w.started) {
 				t.Fatalf("seed %d, step %d, %s: %d wait, %d started, want %d, %d", seed, i, policy, q.Waiting(), q.Started(), len(w.waiting), len(w.started))
 			}

@@ -46,7 +46,7 @@ type State struct {
 	Ran bool `json:"ran,omitempty"`
 	// Lost: what it held was lost while the command ran.
 	Lost bool `json:"lost,omitempty"`
-	// Until is when Verifying or Pausing is over; zero: it has no end.
+	// Until is when the wait of the status is over; zero: it has no end.
 	Until time.Time `json:"until,omitzero"`
 	// Code and Tail are the exit code and the end of the output of the last command.
 	Code int    `json:"code,omitempty"`
@@ -62,7 +62,7 @@ type EventKind string
 const (
 	Submitted EventKind = "submitted"  // the run exists
 	Admitted  EventKind = "admitted"   // it has a place
-	Checked   EventKind = "checked"    // When or Until was evaluated: Outcome and Reason
+	Checked   EventKind = "checked"    // When or Until was evaluated, or holds or limits are not there: Outcome and Reason
 	Acquired  EventKind = "acquired"   // all holds are held, under Token
 	Launched  EventKind = "launched"   // the command starts now; to be kept before it does
 	Exited    EventKind = "exited"     // the command has ended: Code and Tail
@@ -106,7 +106,7 @@ const (
 	Enqueue EffectKind = "enqueue" // wait for a place: admitted
 	Check   EffectKind = "check"   // evaluate Condition, now and when something changes: checked
 	Acquire EffectKind = "acquire" // take all Holds together: acquired
-	Launch  EffectKind = "launch"  // keep launched, then do what follows from it
+	Launch  EffectKind = "launch"  // take Limits, keep launched, then do what follows from it
 	Start   EffectKind = "start"   // start Run: exited
 	Stop    EffectKind = "stop"    // end the command: exited
 	Release EffectKind = "release" // give back what Token holds
@@ -124,9 +124,10 @@ type Effect struct {
 	Attempt int
 	// Condition is what to check.
 	Condition *guard.Condition
-	// Holds are what to acquire, and Token what to release.
-	Holds []Want
-	Token uint64
+	// Holds are what to acquire, Limits what to take, and Token what to release.
+	Holds  []Want
+	Limits []Limit
+	Token  uint64
 	// Run is the command to start.
 	Run []string
 	// At is when to wake.

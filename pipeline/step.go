@@ -64,10 +64,13 @@ func (m *step) takeOfPhase(e *Event) error {
 	switch {
 	case e.Kind == Checked && (m.s.Status == Blocked || m.s.Status == Verifying):
 		m.checked(e)
+	case e.Kind == Checked && e.Outcome != guard.Passed && (m.s.Status == Acquiring || m.s.Status == Launching):
+		m.waits(e.Reason)
 	case e.Kind == Acquired && m.s.Status == Acquiring && e.Token != 0:
 		m.s.Token = e.Token
 		m.goOn()
 	case e.Kind == Launched && m.s.Status == Launching:
+		m.s.Until = time.Time{}
 		m.become(Running, "")
 		m.effect(Effect{Kind: Start, Run: m.phase().Run})
 	case e.Kind == Exited && (m.s.Status == Running || m.s.Status == Stopping):
@@ -105,10 +108,7 @@ func (m *step) admit() error {
 func (m *step) checked(e *Event) {
 	switch {
 	case e.Outcome != guard.Passed:
-		if m.s.Reason != e.Reason {
-			m.s.Reason = e.Reason
-			m.tell("waiting", e.Reason)
-		}
+		m.waits(e.Reason)
 	case m.s.Status == Verifying:
 		m.succeed()
 	default:
@@ -116,6 +116,14 @@ func (m *step) checked(e *Event) {
 			m.tell("resumed", "")
 		}
 		m.acquire()
+	}
+}
+
+// waits notes what the run waits for.
+func (m *step) waits(reason string) {
+	if m.s.Reason != reason {
+		m.s.Reason = reason
+		m.tell("waiting", reason)
 	}
 }
 
@@ -143,7 +151,9 @@ func (m *step) goOn() {
 // verify waits for Until, if there is one.
 func (m *step) verify() {
 	p := m.phase()
-	m.s.Ran = true
+	if !m.s.Ran { // else it goes on verifying, until the same instant
+		m.s.Ran, m.s.Until = true, time.Time{}
+	}
 	if p.Until == nil {
 		m.succeed()
 		return
@@ -166,7 +176,7 @@ func (m *step) request() {
 	case Acquiring:
 		m.effect(Effect{Kind: Acquire, Holds: p.Holds})
 	case Launching:
-		m.effect(Effect{Kind: Launch})
+		m.effect(Effect{Kind: Launch, Limits: p.Limits})
 	case Verifying:
 		m.effect(Effect{Kind: Check, Condition: p.Until})
 	case Unknown:
@@ -177,10 +187,14 @@ func (m *step) request() {
 	}
 }
 
-// timed reports whether the status may have an end: also while a phase that is verified
-// waits for the holds that it has lost.
+// timed reports whether the status may have an end: what waits, by Wait before the command
+// and by Within after it, also for holds that are lost meanwhile.
 func (m *step) timed() bool {
-	return m.s.Status == Verifying || m.s.Status == Pausing || m.s.Status == Acquiring && m.s.Ran
+	switch m.s.Status {
+	case Blocked, Acquiring, Launching, Verifying, Pausing:
+		return true
+	}
+	return false
 }
 
 func (m *step) exited(e *Event) {
@@ -217,7 +231,11 @@ func (m *step) ticked() {
 	case m.s.Status == Pausing:
 		m.again()
 	default:
-		m.fail(fmt.Sprintf("not so within %s: %s", m.phase().Within, cmp.Or(m.s.Reason, "nothing was found out")))
+		within := m.phase().Wait
+		if m.s.Ran {
+			within = m.phase().Within
+		}
+		m.fail(fmt.Sprintf("not so within %s: %s", within, cmp.Or(m.s.Reason, "nothing was found out")))
 	}
 }
 
@@ -282,6 +300,9 @@ func (m *step) again() {
 
 func (m *step) begin() {
 	m.s.Ran, m.s.Lost, m.s.Until = false, false, time.Time{}
+	if wait := m.phase().Wait; wait > 0 {
+		m.s.Until = m.at.Add(wait)
+	}
 	if m.phase().When == nil {
 		m.acquire()
 		return

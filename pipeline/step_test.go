@@ -463,6 +463,7 @@ func anyPhases(rng *rand.Rand) (out []pipeline.Phase) {
 		if rng.IntN(3) == 0 {
 			ph = ph.WithPost(guard.LockFree("x"), time.Duration(rng.IntN(2))*time.Minute)
 		}
+		ph.Wait = time.Duration(rng.IntN(2)) * time.Minute
 		ph.Retries, ph.Pause = rng.IntN(3), time.Duration(rng.IntN(2))*time.Minute
 		ph.Recovery = i > 0 && rng.IntN(4) == 0
 		if i+1 < n && rng.IntN(3) == 0 {
@@ -499,6 +500,47 @@ func (p *player) anyEvent(rng *rand.Rand) pipeline.Event {
 	return e
 }
 
+// A phase that may wait for a minute has failed after it, whatever it waits for; the time
+// of its command does not count, and another attempt has a minute of its own.
+func TestStep_Wait(t *testing.T) {
+	late := func(p *player) {
+		p.now = p.now.Add(time.Minute)
+		p.must(p.of(pipeline.Ticked))
+	}
+	for _, upTo := range []pipeline.Status{pipeline.Blocked, pipeline.Acquiring, pipeline.Launching} {
+		ph := deploy().WithLimits(pipeline.Limit{Limiter: "api", Cost: 2})
+		ph.Wait, ph.Retries = time.Minute, 1
+		p := newPlayer(t, ph)
+		p.start()
+		for i := 0; p.s.Status != upTo; i++ {
+			[]func(){func() { p.checked(guard.Passed, "") }, p.acquired}[i]()
+		}
+		p.now = p.now.Add(59 * time.Second)
+		p.checked(guard.Failed, "not yet")
+		p.must(p.of(pipeline.Ticked))
+		p.is(upTo, "deploy", 1)
+		p.now = p.now.Add(time.Second)
+		p.must(p.of(pipeline.Ticked))
+		p.is(pipeline.Blocked, "deploy", 2)
+		late(p)
+		p.is(pipeline.Failed, "deploy", 2)
+		if want := "deploy: not so within 1m0s: nothing was found out"; p.s.Reason != want {
+			t.Errorf("%s: failed with %q; want %q", upTo, p.s.Reason, want)
+		}
+	}
+	ph := deploy()
+	ph.Wait, ph.Within = time.Minute, time.Hour
+	p := newPlayer(t, ph)
+	p.start()
+	p.checked(guard.Passed, "")
+	p.acquired()
+	p.must(p.of(pipeline.Launched))
+	p.now = p.now.Add(10 * time.Minute)
+	p.exit(0)
+	late(p)
+	p.is(pipeline.Verifying, "deploy", 1)
+}
+
 // Each wrong definition is refused with what is wrong, as an fs.ErrInvalid.
 func TestCheck(t *testing.T) {
 	bad := map[string]func(d *pipeline.Definition){
@@ -522,8 +564,21 @@ func TestCheck(t *testing.T) {
 		"weight 3 of 2": func(d *pipeline.Definition) {
 			d.Phases[0].Holds = []pipeline.Want{{Kind: "semaphore", Name: "x", Weight: 3, Limit: 2}}
 		},
-		"when":  func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPre(guard.LockFree("")) },
-		"until": func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPost(guard.LockFree(""), 0) },
+		"would wait for itself": func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithHolds(prod, prod) },
+		"there are 17; at most": func(d *pipeline.Definition) { d.Phases[0].Limits = make([]pipeline.Limit, 17) },
+		"a limiter has no name": func(d *pipeline.Definition) { d.Phases[0].Limits = []pipeline.Limit{{Cost: 1}} },
+		"a cost of 0":           func(d *pipeline.Definition) { d.Phases[0].Limits = []pipeline.Limit{{Limiter: "api"}} },
+		"add the costs up": func(d *pipeline.Definition) {
+			d.Phases[0].Limits = []pipeline.Limit{{Limiter: "api", Cost: 1}, {Limiter: "api", Cost: 2}}
+		},
+		"nothing is run": func(d *pipeline.Definition) {
+			d.Phases[0].Run, d.Phases[0].Limits = nil, []pipeline.Limit{{Limiter: "api", Cost: 1}}
+		},
+		"it has -1 places":    func(d *pipeline.Definition) { d.Places = -1 },
+		"say how many places": func(d *pipeline.Definition) { d.Policy = pipeline.Newest },
+		`the policy "lifo"`:   func(d *pipeline.Definition) { d.Places, d.Policy = 1, "lifo" },
+		"when":                func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPre(guard.LockFree("")) },
+		"until":               func(d *pipeline.Definition) { d.Phases[0] = d.Phases[0].WithPost(guard.LockFree(""), 0) },
 	}
 	for want, spoil := range bad {
 		d := &pipeline.Definition{Name: "x", Phases: []pipeline.Phase{pipeline.NewPhase("a", "run"), pipeline.NewPhase("b", "run")}}

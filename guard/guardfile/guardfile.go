@@ -57,7 +57,7 @@ func (e *Error) Unwrap() error { return fs.ErrInvalid }
 // The error joins an [*Error] for each thing that is wrong, in the order in which they
 // were found, at most [MaxErrors]; no guard is returned then.
 func Parse(file string, data []byte) ([]Guard, error) {
-	p := &parser{file: file, open: map[*node]bool{}}
+	p := &parser{file: file, first: "guards:", open: map[*node]bool{}}
 	root := p.read(data)
 	var guards []Guard
 	if root != nil {

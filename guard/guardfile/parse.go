@@ -22,7 +22,11 @@ const maxName = 255
 
 type parser struct {
 	file string
-	errs []error
+	// first is what a file begins with, for hints.
+	first string
+	// filled are the texts of a pipeline that parameters are a part of.
+	filled map[*node]bool
+	errs   []error
 	// open are the conditions around the one that is read: one that is met again is
 	// within itself.
 	open map[*node]bool
@@ -232,6 +236,13 @@ func (p *parser) fields(k *kind, key, n *node, c *guard.Condition) {
 
 func (p *parser) field(k *kind, f *field, n *node, c *guard.Condition) {
 	where := string(k.kind) + "." + f.name
+	if p.filled[n] && k.kind == guard.KindCustomCheck {
+		p.fail(n.place, "write a command of its own for each", "%s: a parameter would become a part of the command", where)
+		return
+	}
+	if p.filled[n] && f.is.is == isText {
+		n.is = isText // a number where a text belongs is one
+	}
 	if !p.wants(n, where, f.is.is) {
 		return
 	}

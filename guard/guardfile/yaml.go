@@ -19,20 +19,28 @@ func (p *parser) readYAML(data []byte) *node {
 	dec := yaml.NewDecoder(bytes.NewReader(asVersion11(data)))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); err == io.EOF {
-		p.fail(place{1, 1}, "a file begins with guards:", "the file is empty")
+		p.fail(place{1, 1}, "a file begins with "+p.first, "the file is empty")
 		return nil
 	} else if err != nil {
 		p.syntax(err)
 		return nil
 	}
 	if err := dec.Decode(&second); err == nil {
-		p.fail(place{second.Line, max(second.Column, 1)}, "put all guards under one guards:", "a second document begins here")
+		p.fail(place{second.Line, max(second.Column, 1)}, p.together(), "a second document begins here")
 		return nil
 	} else if err != io.EOF {
 		p.syntax(err)
 		return nil
 	}
 	return plant(doc.Content[0], map[*yaml.Node]*node{})
+}
+
+// together is the hint for a second document.
+func (p *parser) together() string {
+	if p.first == "guards:" {
+		return "put all guards under one guards:"
+	}
+	return "a file has one pipeline"
 }
 
 // version12 is the directive of YAML 1.2 before a document, behind comments and other

@@ -23,6 +23,8 @@ type Command struct {
 	Args []string
 	// Env is the whole environment.
 	Env []string
+	// Dir is where it runs; empty: where this program does.
+	Dir string
 	// Stdin, Stdout and Stderr are handed on as they are. If both Stdin and
 	// Stdout are a terminal and this program has its foreground, the command
 	// gets it.

@@ -49,7 +49,7 @@ func (c *Command) run(h Hold) (Status, error) {
 // the kernel kills the command with that thread.
 func (r *running) start() error {
 	r.ownsTTY = hasForeground(r.Stdin, r.Stdout)
-	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: r.Env, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
+	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: r.ownsTTY, Ctty: int(r.Stdin.Fd())}
 	exited, started := make(chan *os.ProcessState, 1), make(chan error)
 	go func() {

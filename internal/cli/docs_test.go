@@ -64,7 +64,7 @@ func TestDocument_Guards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if examples := examplesOf(string(doc)); len(examples) < 12 || len(files) != 3 {
+	if examples := examplesOf(string(doc)); len(examples) < 12 || len(files) != 8 {
 		t.Fatalf("only %d examples and %d files are found", len(examples), len(files))
 	}
 	runExamples(t, dir, examplesOf(string(doc)))

@@ -1,0 +1,159 @@
+package guardfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/guardfile"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+const release = `pipeline: release
+description: merge, then deploy
+params:
+  branch: {type: string, description: what is merged}
+  agents: {type: integer, default: 2}
+queue: {places: 1, policy: newest}
+phases:
+  - name: merge
+    when: {branch_merged: {branch: "${branch}", into: main}}
+    holds:
+      - lock: main-branch
+      - read: config
+      - semaphore: {name: agents, weight: "${agents}", limit: 5}
+    limits:
+      - {limiter: api, key: "${branch}", cost: 3}
+    wait: 2h
+    run: [git, merge, "${branch}", "$${HOME}", "n=${agents}", "${agents}"]
+    until: {file_exists: merged}
+    within: 10m
+    retries: 2
+    pause: 10s
+    on_failure: undo
+    wake_on: ["lock:main-branch:*"]
+  - name: deploy
+    run: [./deploy]
+  - {name: undo, recovery: true, run: [./undo]}
+`
+
+func TestParsePipeline(t *testing.T) {
+	p, err := guardfile.ParsePipeline("release.yaml", []byte(release), map[string]string{"branch": "feature/x; rm -rf /"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	branch := "feature/x; rm -rf /"
+	merge := pipeline.NewPhase("merge", "git", "merge", branch, "${HOME}", "n=2", "2").
+		WithPre(guard.BranchMerged(branch, "main")).WithPost(guard.FileExists("merged"), 10*time.Minute).
+		WithHolds(pipeline.Want{Kind: "lock", Name: "main-branch"}, pipeline.Want{Kind: "read", Name: "config"}, pipeline.Want{Kind: "semaphore", Name: "agents", Weight: 2, Limit: 5}).
+		WithLimits(pipeline.Limit{Limiter: "api", Key: branch, Cost: 3}).WithWakeOn("lock:main-branch:*")
+	merge.Wait, merge.Retries, merge.Pause, merge.OnFailure = 2*time.Hour, 2, 10*time.Second, "undo"
+	undo := pipeline.NewPhase("undo", "./undo")
+	undo.Recovery = true
+	want := pipeline.Definition{Name: "release", Places: 1, Policy: pipeline.Newest, Phases: []pipeline.Phase{merge, pipeline.NewPhase("deploy", "./deploy"), undo}}
+	if !reflect.DeepEqual(p.Definition, want) {
+		t.Errorf("read %+v\nwant %+v", p.Definition, want)
+	}
+	if !reflect.DeepEqual(p.Values, map[string]string{"branch": branch, "agents": "2"}) || !reflect.DeepEqual(p.Lines, []int{8, 24, 26}) {
+		t.Errorf("values %v, lines %v", p.Values, p.Lines)
+	}
+	if _, err := guardfile.ParsePipeline("release.yaml", []byte(release), nil); err != nil {
+		t.Errorf("checked without values: %v", err)
+	}
+}
+
+// What is wrong is told with file, line and column, and nothing is read then.
+func TestParsePipeline_Errors(t *testing.T) {
+	head := "pipeline: p\nparams: {b: {type: string}, n: {type: integer, default: 1}}\nphases:\n"
+	for text, want := range map[string]string{
+		"":                                   `f.yaml:1:1: the file is empty; a file begins with pipeline:`,
+		"pipeline: p":                        `f.yaml:1:1: the file lacks phases`,
+		"pipeline: p\nphase: []\nphases: []": `f.yaml:2:1: the file does not know "phase"; did you mean phases?`,
+		"pipeline: p\nphases: []":            `f.yaml:1:1: pipeline "p": it has 0 phases`,
+		"pipeline: p\nqueue: {places: 0}\nphases: [{name: a}]\n---\n{}":      `f.yaml:4:1: a second document begins here; a file has one pipeline`,
+		"pipeline: p\nqueue: {policy: lifo, places: 1}\nphases: [{name: a}]": `f.yaml:1:1: pipeline "p": pipeline: queue: the policy "lifo" is none of`,
+		head + "- {name: a, run: make}":                                      `f.yaml:4:18: run wants a list, this is a text`,
+		head + "- {name: a, run: []}":                                        `f.yaml:4:18: run has no program`,
+		head + "- {name: a, rn: [make]}":                                     `f.yaml:4:13: a phase does not know "rn"; did you mean run?`,
+		head + "- {run: [make]}":                                             `f.yaml:4:3: a phase lacks name`,
+		head + "- {name: a, run: [make, 7]}":                                 `f.yaml:4:25: run wants a text, this is a whole number; write it in quotes: "7"`,
+		head + "- {name: a, wait: 5}":                                        `f.yaml:4:19: wait wants a text`,
+		head + "- {name: a, wait: soon}":                                     `f.yaml:4:19: wait: "soon" is not a duration such as "90s" or "2h"`,
+		head + "- {name: a, wait: -5s}":                                      `f.yaml:4:19: wait: "-5s" is not a duration`,
+		head + "- {name: a, retries: 1001}":                                  `f.yaml:4:3: pipeline "p": phase "a": 1001 retries`,
+		head + "- {name: a}\n- {name: b, on_failure: a}":                     `f.yaml:5:3: pipeline "p": phase "b": on failure it goes to "a", which is no later phase`,
+		head + "- {name: a, on_failure: a}":                                  `f.yaml:4:3: pipeline "p": phase "a": on failure it goes to "a", which is no later phase`,
+		head + "- {name: a, within: 5s}":                                     `f.yaml:4:3: pipeline "p": phase "a": within 5s of what?`,
+		head + "- {name: a, when: {lock_fre: x}}":                            `f.yaml:4:20: a condition does not know "lock_fre"; did you mean lock_free?`,
+		head + "- {name: a, holds: [{lock: x, read: y}]}":                    `f.yaml:4:21: a hold has one key`,
+		head + "- {name: a, holds: [mutex: x]}":                              `f.yaml:4:21: a hold does not know "mutex"; known: lock, read, semaphore, write`,
+		head + "- {name: a, holds: [semaphore: {name: x}]}":                  `f.yaml:4:32: semaphore lacks limit`,
+		head + "- {name: a, limits: [{cost: 1}]}":                            `f.yaml:4:22: a limit lacks limiter`,
+		head + "- {name: a, run: [make, \"${c}\"]}":                          `f.yaml:4:25: there is no parameter "c"`,
+		head + "- {name: a, run: [make, \"${b\"]}":                           `f.yaml:4:25: there is no parameter "b"`,
+		head + "- {name: a, run: [\"${b}\"]}":                                `f.yaml:4:19: the program of a command cannot be a parameter`,
+		head + "- {name: a, run: [sh, -c, \"deploy ${b}\"]}":                 `f.yaml:4:27: a parameter would become text of a shell; the command finds it in HOLDFAST_PARAM_name`,
+		head + "- {name: a, run: [/bin/bash, -ec, \"deploy ${b}\"]}":         `f.yaml:4:35: a parameter would become text of a shell`,
+		head + "- {name: a, when: {custom_check: \"test ${b}\"}}":            `f.yaml:4:34: custom_check.command: a parameter would become a part of the command`,
+		head + "- {name: a, holds: [semaphore: {name: x, limit: \"${b}\"}]}": `f.yaml:4:49: semaphore.limit wants a whole number, this is a text`,
+		"pipeline: p\nparams: {7b: {}}\nphases: [{name: a}]":                 `f.yaml:2:10: the parameter "7b": its name has`,
+		"pipeline: p\nparams: {b: {type: list}}\nphases: [{name: a}]":        `f.yaml:2:10: the parameter "b": the type "list" is none of`,
+		"pipeline: p\nparams: {z: {type: integer}}\nphases: [{name: a}]":     `f.yaml:2:10: the parameter "z" has no value; give it, or a default in the file`,
+		"pipeline: p\nphases: &a [*a]":                                       `a phase wants a mapping, this is a list`,
+	} {
+		given := map[string]string{}
+		if strings.HasPrefix(text, head) {
+			given["b"] = "x"
+		}
+		p, err := guardfile.ParsePipeline("f.yaml", []byte(text), given)
+		if p != nil || !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n%v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// A value is a part of a text and never more.
+func TestParsePipeline_Values(t *testing.T) {
+	for v, want := range map[string]string{
+		"--upload-pack=evil":      "begins with -",
+		"-":                       "begins with -",
+		"a\nb":                    "control characters",
+		"a\x00":                   "control characters",
+		"\xff":                    "not UTF-8",
+		strings.Repeat("x", 1025): "at most 1024 bytes",
+	} {
+		if _, err := guardfile.ParsePipeline("f.yaml", []byte(release), map[string]string{"branch": v}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %s", v, err, want)
+		}
+	}
+	for _, n := range []string{"x", "1.5", "010", ""} {
+		if _, err := guardfile.ParsePipeline("f.yaml", []byte(release), map[string]string{"branch": "b", "agents": n}); err == nil {
+			t.Errorf("the number %q is taken", n)
+		}
+	}
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(release), map[string]string{"branch": "b", "brnch": "c"}); err == nil || !strings.Contains(err.Error(), `the file has no parameter "brnch"`) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// Whatever the text, reading ends, and never with half a pipeline.
+func FuzzParsePipeline(f *testing.F) {
+	f.Add([]byte(release))
+	f.Add([]byte(`{"pipeline":"p","phases":[{"name":"a","run":["${x}"]}]}`))
+	f.Add([]byte("pipeline: p\nphases: &a [{name: x, when: {all: [*a]}}, *a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, file := range []string{"f.yaml", "f.json"} {
+			p, err := guardfile.ParsePipeline(file, data, nil)
+			if (p == nil) == (err == nil) {
+				t.Fatalf("%v and %v", p, err)
+			}
+			if err == nil && p.Definition.Check() != nil {
+				t.Fatal("a definition that is none")
+			}
+		}
+	})
+}

@@ -1,0 +1,328 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/fence"
+	"github.com/holdfast-io/holdfast/internal/backends"
+)
+
+// logged is a command of a phase, as a program: phase-log DIR MILLISECONDS. It writes that
+// it starts, and that it has ended, to a log that a fence guards, and that another one of its
+// kind lives if one does.
+func logged() {
+	token, err := strconv.ParseUint(os.Getenv("HOLDFAST_RUNNER_TOKEN"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	dir, phase := &fence.Dir{Path: filepath.Join(os.Args[1], "fence")}, os.Getenv("HOLDFAST_PHASE")
+	write := func(text string) {
+		err := dir.Do(context.Background(), os.Getenv("HOLDFAST_RUN"), fence.Token(token), fence.Exclusive, func(context.Context) error {
+			f, err := os.OpenFile(filepath.Join(os.Args[1], "log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = fmt.Fprintln(f, text)
+			return err
+		})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(3)
+		}
+	}
+	for _, line := range readLog(os.Args[1]) {
+		var pid int
+		if _, err := fmt.Sscanf(line, "start "+phase+" %d", &pid); err == nil && lives(pid) {
+			write(fmt.Sprintf("%s starts while %d lives", phase, pid))
+		}
+	}
+	write(fmt.Sprintf("start %s %d", phase, os.Getpid()))
+	ms, _ := strconv.Atoi(os.Args[2])
+	<-time.After(time.Duration(ms) * time.Millisecond) // its work
+	write("end " + phase)
+}
+
+// lives reports that a process is there, and has not ended.
+func lives(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(b), ") ")
+	return err == nil && ok && rest[0] != 'Z' && rest[0] != 'X'
+}
+
+func readLog(dir string) []string {
+	b, _ := os.ReadFile(filepath.Join(dir, "log"))
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// logging writes the file of a pipeline with commands of a moment's length: one that may be
+// started again, and one that may not and holds a lock.
+func logging(t *testing.T, dir string, ms int) string {
+	t.Helper()
+	file := filepath.Join(dir, "release.yaml")
+	text := fmt.Sprintf(`pipeline: release
+phases:
+  - {name: build, run: [phase-log, %[1]q, "%[2]d"], retries: 3}
+  - {name: deploy, run: [phase-log, %[1]q, "%[2]d"], holds: [lock: prod]}
+`, dir, ms)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// statusOf is where a run stands; empty: there is none.
+func statusOf(t *testing.T, dir, url, ref string) string {
+	t.Helper()
+	out, _ := program(t, dir, "--url", url, "--json", "pipeline", "status", ref).Output() // 1 is an answer, too
+	var s struct{ Status string }
+	_ = json.Unmarshal(out, &s)
+	return s.Status
+}
+
+// awaitStatus returns when the run has one of the statuses.
+func awaitStatus(t *testing.T, dir, url string, is ...string) string {
+	t.Helper()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for ; ; <-look.C {
+		s := statusOf(t, dir, url, "release/1")
+		for _, want := range is {
+			if s == want {
+				return s
+			}
+		}
+	}
+}
+
+// judge looks at the log of a run that has ended: nothing that may not was started twice, and
+// nothing beside another.
+func judge(t *testing.T, dir, url, what string) {
+	t.Helper()
+	starts := map[string]int{}
+	for _, line := range readLog(dir) {
+		var phase string
+		var pid int
+		if _, err := fmt.Sscanf(line, "start %s %d", &phase, &pid); err == nil {
+			starts[phase]++
+		} else if !strings.HasPrefix(line, "end ") {
+			t.Errorf("%s: %s", what, line)
+		}
+	}
+	if starts["deploy"] > 1 {
+		t.Errorf("%s: started %v", what, starts)
+	}
+	if code := exitCode(t, program(t, dir, "--url", url, "lock", "--wait", "20s", "prod", "--", "true")); code != 0 {
+		t.Errorf("%s: prod is still held (exit code %d)", what, code)
+	}
+}
+
+// A runner is killed at random moments, with a second one beside it: nothing that may not is
+// started twice, no process outlives its runner, an end that nobody saw is asked for, and
+// nothing is held in the end.
+func TestPipeline_Killed(t *testing.T) {
+	const rounds = 12
+	asked := 0
+	for round := range rounds {
+		dir := t.TempDir()
+		url := "file://" + filepath.Join(dir, "space")
+		file := logging(t, dir, 60)
+		first := program(t, dir, "pipeline", "run", file)
+		if err := first.Start(); err != nil {
+			t.Fatal(err)
+		}
+		moment := time.Duration(rand.IntN(700)) * time.Millisecond
+		timer := time.AfterFunc(moment, func() { _ = first.Process.Kill() })
+		_ = first.Wait()
+		timer.Stop()
+		switch s := statusOf(t, dir, url, "release/1"); s {
+		case "", "done": // killed before it was submitted, or after its end
+			continue
+		default:
+			if resumed(t, dir, url) {
+				asked++
+			}
+			judge(t, dir, url, fmt.Sprintf("round %d, killed after %s as %s", round, moment, s))
+		}
+	}
+	t.Logf("%d of %d asked", asked, rounds)
+}
+
+// resumed runs a run to its end by another program, and answers what it asks.
+func resumed(t *testing.T, dir, url string) (asked bool) {
+	t.Helper()
+	second := program(t, dir, "--url", url, "pipeline", "run", "--resume", "release/1")
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if awaitStatus(t, dir, url, "unknown", "done", "failed") == "unknown" {
+		asked = true
+		if code := exitCode(t, program(t, dir, "--url", url, "pipeline", "why", "release/1")); code != 1 {
+			t.Errorf("why exits with %d for a run that asks", code)
+		}
+		does(t, url, "pipeline", "approve", "release/1")
+	}
+	if err := second.Wait(); err != nil {
+		t.Errorf("the second runner: %v", err)
+	}
+	if s := statusOf(t, dir, url, "release/1"); s != "done" {
+		t.Errorf("in the end it is %s", s)
+	}
+	return asked
+}
+
+// A runner is stopped while its command runs, and goes on later: its command is gone before
+// the next runner starts one, and what it would write is refused.
+func TestPipeline_Stopped(t *testing.T) {
+	for _, phase := range []string{"build", "deploy"} {
+		t.Run(phase, func(t *testing.T) {
+			dir := t.TempDir()
+			url := "holdfast://" + backends.Node(t)
+			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "1s", logging(t, dir, 800))
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitLog(t, dir, "start "+phase)
+			signal(t, first.Process.Pid, syscall.SIGSTOP)
+			asked := resumed(t, dir, url)
+			signal(t, first.Process.Pid, syscall.SIGCONT)
+			if err := first.Wait(); err != nil {
+				t.Errorf("the first runner: %v", err) // it finds the run done
+			}
+			if asked != (phase == "deploy") {
+				t.Errorf("asked: %t", asked)
+			}
+			judge(t, dir, url, "stopped in "+phase)
+		})
+	}
+}
+
+// awaitLog returns when a line of the log begins so.
+func awaitLog(t *testing.T, dir, begin string) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for ; ; <-look.C {
+		for _, line := range readLog(dir) {
+			if strings.HasPrefix(line, begin) {
+				return
+			}
+		}
+	}
+}
+
+// Commands that do not end, that ignore signals and that leave processes behind: a cancelled
+// run ends all the same, and so does one whose command has become a daemon.
+func TestPipeline_StubbornCommands(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	write := func(command string) {
+		t.Helper()
+		text, _ := json.Marshal(map[string]any{"pipeline": "release", "phases": []any{map[string]any{"name": "work", "run": []string{"sh", "-c", command}}}})
+		if err := os.WriteFile(filepath.Join(dir, "p.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("trap '' TERM INT; echo up >up; while :; do sleep 1; done")
+	first := program(t, dir, "pipeline", "run", "--grace", "100ms", "p.json")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, dir, url, "running")
+	does(t, url, "pipeline", "cancel", "release/1")
+	if code := codeOf(t, first.Wait()); code != 1 {
+		t.Errorf("a cancelled run exits with %d", code)
+	}
+	if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
+		t.Errorf("it is %s", s)
+	}
+	write("setsid sleep 1000 & echo $! >pid; echo started")
+	if out, err := program(t, dir, "pipeline", "run", "p.json").Output(); err != nil || string(out) != "started\nrelease/2: done\n" {
+		t.Errorf("a daemon: %q, %v", out, err)
+	}
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(pid)))
+	_ = syscall.Kill(n, syscall.SIGKILL)
+}
+
+// A release waits until the milestone is closed at a server that speaks like GitHub.
+func TestPipeline_Milestone(t *testing.T) {
+	var closed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		state := "open"
+		if closed.Load() {
+			state = "closed"
+		}
+		fmt.Fprintf(w, `[{"number":1,"state":%q,"milestone":{"title":"v2"}}]`, state)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	text := "pipeline: release\nphases:\n  - {name: tag, when: {issues_complete: \"milestone:v2\"}, run: [echo, tagging v2]}\n"
+	if err := os.WriteFile(filepath.Join(dir, "milestone.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	first := program(t, dir, "pipeline", "run", "--github", server.URL, "--repo", "acme/app", "--recheck", "50ms", "milestone.yaml")
+	first.Stdout = &out
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, dir, url, "blocked")
+	why, _ := program(t, dir, "pipeline", "why", "--github", server.URL, "--repo", "acme/app", "release/1").Output() // it exits with 1
+	if !strings.Contains(string(why), `✗ the issues "milestone:v2" are complete (1 of 1 open)`) {
+		t.Errorf("why: %s", why)
+	}
+	closed.Store(true)
+	if err := first.Wait(); err != nil || out.String() != "tagging v2\nrelease/1: done\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func codeOf(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	e, ok := err.(*exec.ExitError)
+	if !ok {
+		t.Fatal(err)
+	}
+	return e.ExitCode()
+}
+
+// ^C cancels a run, and its command ends.
+func TestPipeline_Signal(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	first := program(t, dir, "pipeline", "run", logging(t, dir, 100_000))
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, dir, "start build")
+	signal(t, first.Process.Pid, syscall.SIGINT)
+	if code := codeOf(t, first.Wait()); code != 1 {
+		t.Errorf("it exits with %d", code)
+	}
+	if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
+		t.Errorf("it is %s", s)
+	}
+}

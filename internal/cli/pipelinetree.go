@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pipeline"
+	"github.com/holdfast-io/holdfast/pipeline/run"
+)
+
+// statusJSON is a run for programs.
+type statusJSON struct {
+	Run      string          `json:"run"`
+	Status   pipeline.Status `json:"status"`
+	Phase    string          `json:"phase,omitempty"`
+	Attempt  int             `json:"attempt,omitempty"`
+	Since    time.Time       `json:"since"`
+	Reason   string          `json:"reason,omitempty"`
+	ExitCode int             `json:"exit_code,omitempty"`
+	Output   string          `json:"output,omitempty"`
+	Runner   string          `json:"runner,omitempty"`
+	Place    int             `json:"place,omitempty"`
+	Events   int             `json:"events,omitempty"`
+	Why      []string        `json:"why,omitempty"`
+	Guard    any             `json:"guard,omitempty"`
+}
+
+func reportJSON(r *run.Report) *statusJSON {
+	s := &r.State
+	return &statusJSON{
+		Run: r.Ref.String(), Status: s.Status, Phase: s.Phase, Attempt: s.Attempt, Since: s.Since.UTC(), Reason: s.Reason,
+		ExitCode: s.Code, Output: s.Tail, Runner: r.Runner, Place: r.Place, Events: r.Events,
+	}
+}
+
+// phaseOf is the phase that a run is in; before the first it is empty.
+func phaseOf(r *run.Report) *pipeline.Phase {
+	for i := range r.Definition.Phases {
+		if r.Definition.Phases[i].Name == r.State.Phase {
+			return &r.Definition.Phases[i]
+		}
+	}
+	return &pipeline.Phase{}
+}
+
+// reportTree is a line for the run and one for each phase, with a mark: ✓ it is done, ✗ it
+// has failed, … it waits or runs, · it has yet to come. now is what is so, if it was asked.
+func reportTree(r *run.Report, now *nowIs) string {
+	var b strings.Builder
+	s := &r.State
+	fmt.Fprintf(&b, "%s: %s", r.Ref, s.Status)
+	if s.Phase == "" {
+		lines(&b, "  ", s.Reason)
+	}
+	reached := false
+	for i := range r.Definition.Phases {
+		ph := &r.Definition.Phases[i]
+		if ph.Name != s.Phase {
+			if mark := markOf(ph, s, reached); mark != "" {
+				fmt.Fprintf(&b, "\n  %s %s", mark, ph.Name)
+			}
+			continue
+		}
+		reached = true
+		currentPhase(&b, s, now)
+	}
+	if now != nil {
+		for _, reason := range now.reasons {
+			lines(&b, "  ", reason)
+		}
+	}
+	return b.String()
+}
+
+// markOf is that of a phase that the run is not in; a phase for failures is shown only where
+// the run is.
+func markOf(ph *pipeline.Phase, s *pipeline.State, reached bool) string {
+	switch {
+	case ph.Recovery:
+		return ""
+	case reached || s.Phase == "":
+		return "·"
+	case s.Failure != "" && strings.HasPrefix(s.Failure, ph.Name+": "):
+		return "✗"
+	}
+	return "✓"
+}
+
+func currentPhase(b *strings.Builder, s *pipeline.State, now *nowIs) {
+	mark := map[pipeline.Status]string{pipeline.Done: "✓", pipeline.Failed: "✗", pipeline.Cancelled: "✗"}[s.Status]
+	if mark == "" {
+		mark = "…"
+	}
+	fmt.Fprintf(b, "\n  %s %s", mark, s.Phase)
+	if s.Attempt > 1 {
+		fmt.Fprintf(b, " (attempt %d)", s.Attempt)
+	}
+	if !s.Status.Ended() {
+		fmt.Fprintf(b, ": %s", s.Status)
+	}
+	if now != nil && now.condition != nil {
+		b.WriteString(strings.ReplaceAll(guardTree(now.condition, now.result), "\n", "\n    "))
+		return
+	}
+	lines(b, "      ", s.Reason)
+}
+
+// lines writes a text of several lines, each with an indent.
+func lines(b *strings.Builder, indent, text string) {
+	for line := range strings.Lines(text) {
+		b.WriteString("\n" + indent + strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// liveTree shows where a run stands each time that it changes: on a terminal in place of
+// what it showed before.
+type liveTree struct {
+	a        *app
+	terminal bool
+	mu       sync.Mutex
+	rep      run.Report
+	last     string
+	drawn    int // lines on the terminal
+
+	since  *time.Timer // ends the wait; nil: it has no end
+	wait   time.Duration
+	status pipeline.Status
+}
+
+func (t *liveTree) begin(rep run.Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rep = rep
+	t.draw()
+}
+
+// told draws a state.
+func (t *liveTree) told(_ run.Ref, s pipeline.State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rep.State = s; t.rep.Definition != nil {
+		t.draw()
+	}
+	t.count(s.Status)
+}
+
+func (t *liveTree) draw() {
+	text := reportTree(&t.rep, nil)
+	if text == t.last || !t.terminal && t.passes() {
+		return
+	}
+	t.last = text
+	if t.a.json {
+		_ = encode(t.a.errOut, reportJSON(&t.rep))
+		return
+	}
+	if t.terminal {
+		t.erase()
+		t.drawn = 1 + strings.Count(text, "\n")
+	}
+	fmt.Fprintln(t.a.errOut, text)
+}
+
+// passes reports that the run goes on at once, or has ended, which is told apart: where
+// nobody looks, such states are not shown.
+func (t *liveTree) passes() bool {
+	switch s := &t.rep.State; s.Status {
+	case pipeline.Running, pipeline.Unknown, pipeline.Pausing, pipeline.Stopping:
+		return false
+	default:
+		return s.Status.Ended() || s.Reason == ""
+	}
+}
+
+// erase takes back what was drawn, so that output of a command comes before it.
+func (t *liveTree) erase() {
+	if t.drawn > 0 {
+		fmt.Fprintf(t.a.errOut, "\x1b[%dA\x1b[J", t.drawn)
+		t.drawn = 0
+	}
+}
+
+// output writes what a command says; the tree goes below it.
+func (t *liveTree) output(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.terminal {
+		t.drawn = 0
+	}
+	_, _ = t.a.out.Write(b) // a reader that has gone needs no more
+}
+
+// bound calls stop when the run has had one status so long, unless its command runs.
+func (t *liveTree) bound(wait time.Duration, stop context.CancelCauseFunc) {
+	if wait > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.since, t.wait = time.AfterFunc(wait, func() { stop(errBlocked) }), wait
+	}
+}
+
+func (t *liveTree) count(s pipeline.Status) {
+	switch {
+	case t.since == nil || s == t.status:
+	case s == pipeline.Running || s == pipeline.Stopping || s.Ended():
+		t.since.Stop()
+	default:
+		t.since.Reset(t.wait)
+	}
+	t.status = s
+}
+
+func (t *liveTree) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since != nil {
+		t.since.Stop()
+	}
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/child"
+	"github.com/holdfast-io/holdfast/pipeline"
+	"github.com/holdfast-io/holdfast/pipeline/run"
+)
+
+// processes runs the commands of pipelines as children that do not outlive what they hold.
+type processes struct {
+	a    *app
+	g    *piping
+	tree *liveTree
+}
+
+// Run runs a command with its output on a pipe: its end is kept, and all of it goes on to
+// standard output.
+func (p *processes) Run(c *run.Command) (run.Exit, error) {
+	path, err := lookIn(p.g.dir, c.Args[0])
+	if err != nil {
+		return run.Exit{}, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return run.Exit{}, err
+	}
+	defer null.Close()
+	from, to, err := os.Pipe()
+	if err != nil {
+		return run.Exit{}, err
+	}
+	defer from.Close()
+	out := &lastOutput{pass: p.tree.output}
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(out, from) })
+	signals, stopped := make(chan os.Signal, 2), make(chan struct{})
+	cmd := &child.Command{
+		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(os.Environ(), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
+		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Signals: signals, Note: p.a.print().note,
+	}
+	go stopOn(c.Stop, stopped, signals)
+	status, err := cmd.Run(c.Hold)
+	close(stopped)
+	_ = to.Close()
+	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
+	reading.Wait()
+	return run.Exit{Code: status.Code, Lost: status.Lost != nil, Tail: out.String()}, err
+}
+
+// lateOutput is how long output is read once the command has ended.
+const lateOutput = 200 * time.Millisecond
+
+// stopOn has the command end: it is asked, and killed after the grace.
+func stopOn(stop, over <-chan struct{}, signals chan<- os.Signal) {
+	select {
+	case <-stop:
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGTERM
+	case <-over:
+	}
+}
+
+// lookIn finds a program; a path with a slash begins in dir.
+func lookIn(dir, program string) (string, error) {
+	if strings.ContainsRune(program, '/') && !filepath.IsAbs(program) {
+		whole, err := filepath.Abs(filepath.Join(dir, program))
+		if err != nil {
+			return "", err
+		}
+		program = whole
+	}
+	path, err := exec.LookPath(program)
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return "", err
+	}
+	return path, nil
+}
+
+// lastOutput passes on what is written, and keeps the end of it.
+type lastOutput struct {
+	pass func([]byte)
+	b    []byte
+}
+
+func (l *lastOutput) Write(b []byte) (int, error) {
+	l.pass(b)
+	if l.b = append(l.b, b...); len(l.b) > 4*pipeline.MaxTail {
+		l.b = bytes.Clone(l.b[len(l.b)-pipeline.MaxTail:])
+	}
+	return len(b), nil
+}
+
+func (l *lastOutput) String() string { return string(l.b) }

@@ -1,0 +1,473 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// Run runs a run until it has ended, and returns its last state. If another program runs
+// it, Run waits, and goes on with it if that one is lost. When ctx ends, a command that
+// runs is ended, what is held is given back, and the run is left to the next runner.
+func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
+	for try := 0; ; try++ {
+		s, err := p.once(ctx, r)
+		switch {
+		case err == nil:
+			return s, nil
+		case ctx.Err() != nil:
+			return s, fmt.Errorf("pipeline: run %s: %w", r, context.Cause(ctx))
+		case !passing(err) && !errors.Is(err, errChanged):
+			return s, err
+		}
+		if !pause(ctx, try) {
+			return s, fmt.Errorf("pipeline: run %s: %w", r, context.Cause(ctx))
+		}
+	}
+}
+
+// once waits until this program runs the run, and runs it until it has ended or is lost.
+func (p *Pipelines) once(ctx context.Context, r Ref) (pipeline.State, error) {
+	v, err := p.load(ctx, r)
+	if err != nil || v.State.Status.Ended() {
+		return stateOf(v), err
+	}
+	l, err := p.space.Election(r.election()).Campaign(ctx, nil)
+	if err != nil {
+		return v.State, err
+	}
+	defer l.Resign() // one that is lost needs no resignation
+	return p.lead(ctx, r, l)
+}
+
+// active is a run that this program runs.
+type active struct {
+	p *Pipelines
+	*view
+	l    *holdfast.Leadership
+	ctx  context.Context // ends with the leadership
+	msgs chan message
+	wake chan struct{} // its keys may have changed
+
+	task    context.CancelFunc // ends what is waited for
+	tasks   sync.WaitGroup
+	until   *time.Timer
+	recheck *time.Timer
+	hold    *holdfast.Hold
+	ended   *holdfast.Hold // was lost, and is given up when the command has ended
+	command *command
+}
+
+// message is what a task has to say: an event, with what belongs to it if it is taken.
+type message struct {
+	task  context.Context // nil: no task said it; one of a task that has ended is late
+	event pipeline.Event
+	hold  *holdfast.Hold
+	// undo gives back what was taken, if the event is not.
+	undo func()
+}
+
+// lead runs a run under a leadership.
+func (p *Pipelines) lead(ctx context.Context, r Ref, l *holdfast.Leadership) (pipeline.State, error) {
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	v, err := p.load(ctx, r)
+	if err != nil || v.State.Status.Ended() {
+		return stateOf(v), err
+	}
+	a := &active{
+		p: p, view: v, l: l, ctx: l.Bind(during), msgs: make(chan message), wake: make(chan struct{}, 1), task: func() {},
+		until: stopped(), recheck: time.NewTimer(p.between()),
+	}
+	defer a.until.Stop()
+	defer a.recheck.Stop()
+	defer p.events.Subscribe(a.interest())()
+	err = a.loop()
+	cancel()
+	return a.State, errors.Join(err, a.leave())
+}
+
+func stateOf(v *view) (s pipeline.State) {
+	if v != nil {
+		s = v.State
+	}
+	return s
+}
+
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+func (p *Pipelines) between() time.Duration {
+	return p.recheck - p.recheck/10 + rand.N(p.recheck/5+1)
+}
+
+// interest is what the run is woken by, besides what it waits for: events that others
+// write, and the queue.
+func (a *active) interest() gather.Interest {
+	i := gather.Interest{Inputs: []guard.Input{{Source: guard.SourceKey, Name: a.head()}}, Changed: func(...guard.Input) { a.look() }}
+	if a.Definition.Places > 0 {
+		i.Inputs = append(i.Inputs, guard.Input{Source: guard.SourceKey, Name: queueKey(a.Pipeline)})
+		i.Events = []gather.Pattern{{Kind: "election", Verb: "*", Glob: prefix + a.Pipeline + "/*"}}
+	}
+	return i
+}
+
+func (a *active) look() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// loop does what has to be done until the run has ended, or the leadership has.
+func (a *active) loop() error {
+	if err := a.p.takeOver(a.ctx, a.view, a.l); err != nil {
+		return err
+	}
+	if err := a.perform(pipeline.State{}, a.effects); err != nil {
+		return err
+	}
+	for !a.State.Status.Ended() {
+		var err error
+		select {
+		case <-a.ctx.Done():
+			return context.Cause(a.ctx)
+		case m := <-a.msgs:
+			err = a.hear(m)
+		case <-a.lost():
+			err = a.loseHold()
+		case <-a.until.C:
+			err = a.take(message{event: a.of(pipeline.Ticked)})
+		case <-a.wake:
+			err = a.catchUp()
+		case <-a.recheck.C:
+			a.recheck.Reset(a.p.between())
+			err = a.catchUp()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear takes a message. Before the end of a command is kept it is known whether what it ran
+// under had lasted so long.
+func (a *active) hear(m message) error {
+	e := &m.event
+	late := m.task != nil && m.task.Err() != nil
+	same := e.Kind == pipeline.Checked && e.Outcome != guard.Passed && clip(e.Reason) == a.State.Reason
+	if late || same {
+		m.back()
+		return nil
+	}
+	if e.Kind == pipeline.Exited && a.hold != nil && a.hold.Err() != nil {
+		if err := a.loseHold(); err != nil {
+			m.back()
+			return err
+		}
+	}
+	return a.take(m)
+}
+
+// of is an event of the attempt that the run is in.
+func (a *active) of(kind pipeline.EventKind) pipeline.Event {
+	return pipeline.Event{Kind: kind, Phase: a.State.Phase, Attempt: a.State.Attempt}
+}
+
+func (a *active) lost() <-chan struct{} {
+	if a.hold == nil {
+		return nil
+	}
+	return a.hold.Done()
+}
+
+// loseHold tells that what was held is lost.
+func (a *active) loseHold() error {
+	e := a.of(pipeline.Lost)
+	e.Token = uint64(a.hold.Token())
+	a.hold, a.ended = nil, a.hold
+	if a.command == nil {
+		a.giveUp()
+	}
+	return a.take(message{event: e})
+}
+
+// giveUp confirms a loss: nothing runs under it any more, and the next may have it.
+func (a *active) giveUp() {
+	if a.ended != nil {
+		_ = a.ended.Release() // it is lost, as is known
+		a.ended = nil
+	}
+}
+
+// take keeps an event, and does what follows. One that does not fit any more is dropped.
+func (a *active) take(m message) error {
+	for {
+		before := a.State
+		effects, err := a.write(m.event)
+		switch {
+		case err == nil:
+			if m.hold != nil {
+				a.hold = m.hold
+			}
+			a.forgetCommand(&m.event)
+			return a.perform(before, effects)
+		case errors.Is(err, errChanged):
+			if err = a.catchUp(); err == nil && !a.State.Status.Ended() {
+				continue
+			}
+		case a.ctx.Err() == nil && !passing(err) && !errors.Is(err, errNotYet):
+			err = a.drop(m.event, err)
+		}
+		m.back()
+		return notYetIsFine(err)
+	}
+}
+
+// write keeps an event. An end of the run's context does not interrupt it: what was kept has
+// to be known then, too.
+func (a *active) write(e pipeline.Event) ([]pipeline.Effect, error) {
+	if a.ctx.Err() != nil {
+		return nil, context.Cause(a.ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), patience)
+	defer cancel()
+	return a.p.put(ctx, a.view, e, nil)
+}
+
+// drop is the error of an event that was not kept: none if it came late.
+func (a *active) drop(e pipeline.Event, err error) error {
+	if _, _, unfit := a.Definition.Step(a.State, e); unfit != nil {
+		return nil
+	}
+	return err
+}
+
+func notYetIsFine(err error) error {
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
+}
+
+// back gives back what came with an event that was not taken.
+func (m *message) back() {
+	if m.hold != nil {
+		_ = m.hold.Release()
+	}
+	if m.undo != nil {
+		m.undo()
+	}
+}
+
+// forgetCommand is after the event by which a command has ended.
+func (a *active) forgetCommand(e *pipeline.Event) {
+	if e.Kind == pipeline.Exited {
+		a.command = nil
+		a.giveUp()
+	}
+}
+
+// catchUp takes the events that others have written: those that cancel, and that answer.
+func (a *active) catchUp() error {
+	now, err := a.p.load(a.ctx, a.Ref)
+	if err != nil {
+		if passing(err) && a.ctx.Err() == nil {
+			return nil // it is looked at again
+		}
+		return err
+	}
+	if now.Token != a.Token {
+		return fmt.Errorf("%w: another runner has it", errChanged)
+	}
+	if err := a.replay(now); err != nil || a.State.Status.Ended() {
+		return err
+	}
+	return a.queueTurn()
+}
+
+// replay takes the events up to now, one by one.
+func (a *active) replay(now *view) error {
+	if now.Seq == a.Seq {
+		a.rev = now.rev
+		return nil
+	}
+	events, err := a.p.log(a.ctx, a.Ref, a.Seq, now.Seq)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		before := a.State
+		next, effects, err := a.Definition.Step(a.State, e)
+		if err != nil {
+			return fmt.Errorf("pipeline: the log of %s: %w", a.Ref, err)
+		}
+		a.State = next
+		a.Seq++
+		if a.Seq == now.Seq {
+			a.record, a.rev = now.record, now.rev
+		}
+		a.forgetCommand(&e)
+		if err := a.perform(before, effects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// log reads the events after one up to another.
+func (p *Pipelines) log(ctx context.Context, r Ref, after, upTo int) (events []pipeline.Event, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for entry, err := range p.space.KV().Range(ctx, r.log(), holdfast.AfterKey(r.event(after))) {
+		var e pipeline.Event
+		if err == nil {
+			err = json.Unmarshal(entry.Value, &e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pipeline: read the log of %s: %w", r, err)
+		}
+		events = append(events, e)
+	}
+	if len(events) < upTo-after {
+		return nil, fmt.Errorf("%w: more than %d events at once", errChanged, MaxEvents)
+	}
+	return events[:upTo-after], nil
+}
+
+// queueTurn does what the queue says: a run that is replaced ends, and one that is next
+// takes its place.
+func (a *active) queueTurn() error {
+	if a.Definition.Places > 0 {
+		q, err := a.p.loadQueue(a.ctx, a.Pipeline)
+		if err != nil {
+			return ifPassing(err)
+		}
+		i := q.find(a.ID)
+		switch {
+		case i < 0 || q.Runs[i].Replaced:
+			if a.State.Status == pipeline.Stopping {
+				return nil
+			}
+			return a.take(message{event: pipeline.Event{Kind: pipeline.Cancel, Reason: "a newer run replaces it"}})
+		case a.State.Status != pipeline.Queued:
+			return nil
+		}
+		id, _, err := q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q))
+		if err != nil || id == "" {
+			return err
+		}
+		if id != a.ID {
+			a.recheck.Reset(min(settling, a.p.between())) // it may have no runner
+			return nil
+		}
+	}
+	if a.State.Status != pipeline.Queued {
+		return nil
+	}
+	return a.take(message{event: pipeline.Event{Kind: pipeline.Admitted}})
+}
+
+func ifPassing(err error) error {
+	if passing(err) {
+		return nil
+	}
+	return err
+}
+
+// perform does what follows from an event.
+func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error {
+	s := &a.State
+	if before.Status != s.Status || before.Phase != s.Phase || before.Attempt != s.Attempt {
+		a.task()
+		a.until.Stop()
+	}
+	a.p.told(a.Ref, *s)
+	queued := false
+	for i := range effects {
+		f := &effects[i]
+		switch f.Kind {
+		case pipeline.Enqueue:
+			queued = true
+		case pipeline.Check:
+			a.begin(func(ctx context.Context) { a.check(ctx, f) })
+		case pipeline.Acquire:
+			a.begin(func(ctx context.Context) { a.acquire(ctx, f) })
+		case pipeline.Launch:
+			a.begin(func(ctx context.Context) { a.launch(ctx, f) })
+		case pipeline.Start:
+			a.start(f)
+		case pipeline.Stop:
+			a.stop()
+		case pipeline.Release:
+			a.release()
+		case pipeline.WakeAt:
+			a.until.Reset(max(f.At.Sub(a.p.now()), 0))
+		}
+	}
+	if queued {
+		return a.queueTurn()
+	}
+	return nil
+}
+
+// begin waits for something else from now on.
+func (a *active) begin(f func(ctx context.Context)) {
+	a.task()
+	ctx, cancel := context.WithCancel(a.ctx)
+	a.task = cancel
+	a.tasks.Go(func() { f(ctx) })
+}
+
+// send gives a message to the loop; if that does not want it any more, what came with it is
+// given back.
+func (a *active) send(ctx context.Context, m message) {
+	select {
+	case a.msgs <- m:
+	case <-ctx.Done():
+		m.back()
+	}
+}
+
+// release gives back what is held.
+func (a *active) release() {
+	if a.hold != nil {
+		_ = a.hold.Release() // a hold that is lost meanwhile needs none
+		a.hold = nil
+	}
+}
+
+// leave ends everything that was begun. The end of a command is kept as long as no other
+// runner has the run: this one has seen it.
+func (a *active) leave() error {
+	a.task()
+	var err error
+	if c := a.command; c != nil {
+		a.stop()
+		exit := <-c.done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), patience)
+		_, err = a.p.put(ctx, a.view, a.exited(c, exit), nil)
+		cancel()
+		if err != nil {
+			err = fmt.Errorf("pipeline: how the command of %s ended was not kept: %w", a.Ref, err)
+		}
+		a.p.told(a.Ref, a.State)
+	}
+	a.tasks.Wait()
+	a.giveUp()
+	a.release()
+	return err
+}

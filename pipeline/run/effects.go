@@ -1,0 +1,290 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// about is an event of the attempt that an effect is of.
+func about(kind pipeline.EventKind, f *pipeline.Effect) pipeline.Event {
+	return pipeline.Event{Kind: kind, Phase: f.Phase, Attempt: f.Attempt}
+}
+
+// waits tells why an attempt waits.
+func (a *active) waits(ctx context.Context, f *pipeline.Effect, o guard.Outcome, reason string) {
+	e := about(pipeline.Checked, f)
+	e.Outcome, e.Reason = o, reason
+	a.send(ctx, message{task: ctx, event: e})
+}
+
+// check waits until the condition passes, and tells what it waits for.
+func (a *active) check(ctx context.Context, f *pipeline.Effect) {
+	events, err := patterns(phaseOf(a.Definition, f.Phase).WakeOn)
+	if err != nil { // it was checked when the run was submitted
+		a.waits(ctx, f, guard.Error, err.Error())
+		return
+	}
+	r, err := a.p.gatherer.Wait(ctx, f.Condition, gather.WaitOptions{Recheck: a.p.recheck, Events: events, Told: func(r guard.Result) {
+		if r.Outcome != guard.Passed {
+			a.waits(ctx, f, r.Outcome, reasonOf(r))
+		}
+	}})
+	if err == nil && r.Outcome == guard.Passed {
+		a.waits(ctx, f, guard.Passed, "")
+	}
+}
+
+// reasonOf is what stands in the way, one leaf a line.
+func reasonOf(r guard.Result) string {
+	var lines []string
+	for _, reason := range r.Reasons {
+		if reason.Decides {
+			lines = append(lines, reason.String())
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// acquire waits until everything is held.
+func (a *active) acquire(ctx context.Context, f *pipeline.Effect) {
+	queued := make(chan struct{}, 1) // told once: the place of a waiter changes often
+	s := a.p.space.With(holdfast.OnWait(func(int) {
+		select {
+		case queued <- struct{}{}:
+			go a.waits(ctx, f, guard.Failed, "it waits for "+namesOf(f.Holds))
+		default:
+		}
+	}))
+	for try := 0; ; try++ {
+		h, err := s.AcquireAll(ctx, wantsOf(s, f.Holds)...)
+		if err == nil {
+			e := about(pipeline.Acquired, f)
+			e.Token = uint64(h.Token())
+			a.send(ctx, message{task: ctx, event: e, hold: h})
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.waits(ctx, f, guard.Error, err.Error())
+		if !pause(ctx, try) {
+			return
+		}
+	}
+}
+
+func wantsOf(s *holdfast.Space, list []pipeline.Want) (all []holdfast.Want) {
+	for _, w := range list {
+		switch w.Kind {
+		case "read":
+			all = append(all, s.RWMutex(w.Name).Reader().Want())
+		case "write":
+			all = append(all, s.RWMutex(w.Name).Writer().Want())
+		case "semaphore":
+			all = append(all, s.Semaphore(w.Name, w.Limit).Want(w.Weight))
+		default:
+			all = append(all, s.Mutex(w.Name).Want())
+		}
+	}
+	return all
+}
+
+func namesOf(list []pipeline.Want) string {
+	var names []string
+	for _, w := range list {
+		names = append(names, fmt.Sprintf("the %s %q", w.Kind, w.Name))
+	}
+	return strings.Join(names, " and ")
+}
+
+// launch takes what the limiters allow, and tells that the command may start. What it took
+// is given back if it does not.
+func (a *active) launch(ctx context.Context, f *pipeline.Effect) {
+	for try := 0; ; try++ {
+		taken, refused, err := a.p.reserve(ctx, f.Limits)
+		undo := func() { cancelAll(ctx, taken) }
+		if err == nil && refused == nil {
+			a.send(ctx, message{task: ctx, event: about(pipeline.Launched, f), undo: undo})
+			return
+		}
+		undo()
+		after := time.Duration(0)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.waits(ctx, f, guard.Error, err.Error())
+		default:
+			after = min(refused.after, a.p.recheck)
+			a.waits(ctx, f, guard.Failed, refused.reason)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(after):
+		}
+		if err != nil && !pause(ctx, try) {
+			return
+		}
+	}
+}
+
+// refusal is what a limiter says.
+type refusal struct {
+	after  time.Duration
+	reason string
+}
+
+// reserve takes from every limiter, or tells which one refuses.
+func (p *Pipelines) reserve(ctx context.Context, limits []pipeline.Limit) (taken []*holdfast.Reservation, refused *refusal, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, l := range limits {
+		r, err := p.space.Limiter(l.Limiter, limit.Rate{}).Reserve(ctx, l.Key, l.Cost)
+		if err != nil {
+			return taken, nil, err
+		}
+		if d := r.Decision; !d.Allowed {
+			text := fmt.Sprintf("the limiter %q allows a cost of %d in %s", l.Limiter, l.Cost, d.RetryAfter.Round(time.Millisecond))
+			if d.RetryAfter == limit.Never {
+				text = fmt.Sprintf("the limiter %q never allows a cost of %d: the most is %d", l.Limiter, l.Cost, d.Limit)
+			}
+			return taken, &refusal{max(d.RetryAfter, time.Millisecond), text}, nil
+		}
+		taken = append(taken, r)
+	}
+	return taken, nil, nil
+}
+
+// cancelAll gives reservations back; what cannot be given back passes unused.
+func cancelAll(ctx context.Context, taken []*holdfast.Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	for _, r := range taken {
+		_ = r.Cancel(ctx)
+	}
+}
+
+// command is one that runs.
+type command struct {
+	phase   string
+	attempt int
+	halt    chan struct{} // closed: it is to end
+	done    chan Exit     // has its end, for leave
+}
+
+// start runs the command of a phase, unless what it is to run under is over: then nobody
+// may start it here, and its end is that of a command that was killed at once.
+func (a *active) start(f *pipeline.Effect) {
+	c := &command{phase: f.Phase, attempt: f.Attempt, halt: make(chan struct{}), done: make(chan Exit, 1)}
+	a.command = c
+	bound, unbind := context.WithCancel(context.Background())
+	h := a.under(bound)
+	run := &Command{Ref: a.Ref, Phase: f.Phase, Attempt: f.Attempt, Args: f.Run, Env: a.env(), Hold: h, Stop: c.halt}
+	a.tasks.Go(func() {
+		defer unbind()
+		exit := Exit{Code: exitKilled, Lost: true}
+		if h.Err() == nil && a.ctx.Err() == nil {
+			var err error
+			if exit, err = a.p.runner.Run(run); err != nil {
+				exit = Exit{Code: exitCannotRun, Tail: err.Error()}
+			}
+		}
+		if exit.Lost && exit.Code == 0 {
+			exit.Code = exitKilled // it did not end by itself
+		}
+		select {
+		case a.msgs <- message{event: a.exited(c, exit), undo: func() { c.done <- exit }}:
+		case <-a.ctx.Done():
+			c.done <- exit
+		}
+	})
+}
+
+// The exit codes of commands that did not end by themselves, or never began.
+const (
+	exitKilled    = 128 + 15
+	exitCannotRun = 126
+)
+
+func (a *active) exited(c *command, exit Exit) pipeline.Event {
+	return pipeline.Event{Kind: pipeline.Exited, Phase: c.phase, Attempt: c.attempt, Code: exit.Code, Tail: exit.Tail}
+}
+
+// stop has the command end.
+func (a *active) stop() {
+	if a.command == nil {
+		return
+	}
+	select {
+	case <-a.command.halt:
+	default:
+		close(a.command.halt)
+	}
+}
+
+// env tells a command what it runs under.
+func (a *active) env() []string {
+	env := []string{
+		"HOLDFAST_PIPELINE=" + a.Pipeline, "HOLDFAST_RUN=" + a.ID, "HOLDFAST_PHASE=" + a.State.Phase,
+		"HOLDFAST_ATTEMPT=" + strconv.Itoa(a.State.Attempt), "HOLDFAST_RUNNER_TOKEN=" + strconv.FormatUint(uint64(a.l.Token()), 10),
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Params)) {
+		env = append(env, "HOLDFAST_PARAM_"+name+"="+a.Params[name])
+	}
+	if a.hold == nil {
+		return env
+	}
+	tokens := map[string]uint64{}
+	for _, w := range phaseOf(a.Definition, a.State.Phase).Holds {
+		tokens[w.Name] = uint64(a.hold.TokenOf(w.Name))
+	}
+	all, _ := json.Marshal(tokens) // a map of texts to numbers
+	return append(env, "HOLDFAST_TOKEN="+strconv.FormatUint(uint64(a.hold.Token()), 10), "HOLDFAST_TOKENS="+string(all))
+}
+
+// both is the leadership and, if a phase holds something, that.
+type both struct {
+	over  context.Context
+	parts []*holdfast.Hold
+}
+
+func (a *active) under(ctx context.Context) *both {
+	b := &both{over: a.l.Bind(ctx), parts: []*holdfast.Hold{a.l.Hold}}
+	if a.hold != nil {
+		b.over, b.parts = a.hold.Bind(b.over), append(b.parts, a.hold)
+	}
+	return b
+}
+
+func (b *both) Done() <-chan struct{} { return b.over.Done() }
+
+func (b *both) Err() error {
+	var errs []error
+	for _, h := range b.parts {
+		errs = append(errs, h.Err())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *both) Deadline() (first time.Time, ok bool) {
+	for _, h := range b.parts {
+		if t, has := h.Deadline(); has && (!ok || t.Before(first)) {
+			first, ok = t, true
+		}
+	}
+	return first, ok
+}

@@ -1,0 +1,211 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// queue is what a pipeline knows of its runs together. It is one key, and every change of
+// it is one transaction with the event that it is about.
+type queue struct {
+	// Next is the number of the next run, and Ended how many have ended.
+	Next  int `json:"next"`
+	Ended int `json:"ended,omitempty"`
+	// Runs are those that wait or have a place, in the order in which they joined; none
+	// if there is a place for every run.
+	Runs   []queued `json:"runs,omitempty"`
+	Passed int      `json:"passed,omitempty"`
+
+	rev holdfast.Revision
+}
+
+type queued struct {
+	pipeline.QueuedRun
+	// Replaced: a newer run took its turn; it has to end, and keeps its place until then.
+	Replaced bool `json:"replaced,omitempty"`
+	// At is when it joined, in milliseconds.
+	At int64 `json:"at"`
+}
+
+func queueKey(name string) string        { return prefix + name + "/queue" }
+func endedKey(name string, n int) string { return fmt.Sprintf("%s%s/ended/%012d", prefix, name, n) }
+
+// loadQueue reads the queue of a pipeline; one that has never had a run is empty.
+func (p *Pipelines) loadQueue(ctx context.Context, name string) (*queue, error) {
+	q := &queue{Next: 1}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	e, err := p.space.KV().Get(ctx, queueKey(name))
+	if errors.Is(err, holdfast.ErrNotFound) {
+		return q, nil
+	}
+	if err == nil {
+		q.rev = e.Modified
+		err = json.Unmarshal(e.Value, q)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pipeline: read the queue of %s: %w", name, err)
+	}
+	return q, nil
+}
+
+// write is the transaction that keeps the queue.
+func (q *queue) write(name string) (t holdfast.Txn, err error) {
+	t.If = []holdfast.Compare{holdfast.ModifiedAt(queueKey(name), q.rev)}
+	return t, addPut(&t, queueKey(name), q)
+}
+
+func (q *queue) find(id string) int {
+	return slices.IndexFunc(q.Runs, func(r queued) bool { return r.ID == id })
+}
+
+// join adds a run, and marks those that it replaces.
+func (q *queue) join(d *pipeline.Definition, r pipeline.Run, at time.Time) (replaced []string, err error) {
+	if len(q.Runs) >= MaxRuns {
+		return nil, fmt.Errorf("%d runs wait or go on, and more are not possible: submit it again when some have ended: %w", len(q.Runs), holdfast.ErrExhausted)
+	}
+	live, err := q.of(d, nil)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := live.Join(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range gone {
+		q.Runs[q.find(g.ID)].Replaced = true
+		replaced = append(replaced, g.ID)
+	}
+	q.Runs = append(q.Runs, queued{QueuedRun: pipeline.QueuedRun{Run: r}, At: at.UnixMilli()})
+	return replaced, nil
+}
+
+// of is the queue without what was replaced, and without the runs that are left out.
+func (q *queue) of(d *pipeline.Definition, without map[string]bool) (*pipeline.Queue, error) {
+	s := pipeline.QueueState{Passed: q.Passed}
+	for _, r := range q.Runs {
+		if !r.Replaced && !without[r.ID] {
+			s.Runs = append(s.Runs, r.QueuedRun)
+		}
+	}
+	return pipeline.RestoreQueue(cmp.Or(d.Policy, pipeline.FIFO), s)
+}
+
+// places is how many runs have one.
+func (q *queue) places() (n int) {
+	for _, r := range q.Runs {
+		if r.Started {
+			n++
+		}
+	}
+	return n
+}
+
+// next is the run that starts next, of those that are not left out, and how often the
+// oldest is passed over then; empty: there is no place, or nobody waits.
+func (q *queue) next(d *pipeline.Definition, without map[string]bool) (id string, passed int, err error) {
+	if q.places() >= d.Places {
+		return "", 0, nil
+	}
+	live, err := q.of(d, without)
+	if err != nil {
+		return "", 0, err
+	}
+	r, _ := live.Start()
+	return r.ID, live.State().Passed, nil
+}
+
+// queueAfter is what an event does to the queue, as a part of its transaction: a run that is
+// admitted has its place, one that has ended leaves, and the oldest of those that ended
+// long ago is deleted.
+func (p *Pipelines) queueAfter(ctx context.Context, v *view, e *pipeline.Event, rec *record) (holdfast.Txn, error) {
+	q, err := p.loadQueue(ctx, v.Pipeline)
+	if err != nil {
+		return holdfast.Txn{}, err
+	}
+	i := q.find(v.ID)
+	if !rec.State.Status.Ended() {
+		if v.Definition.Places == 0 {
+			return holdfast.Txn{}, nil
+		}
+		id, passed, err := q.next(v.Definition, p.abandoned(ctx, v, q))
+		if err != nil || id != v.ID {
+			return holdfast.Txn{}, errors.Join(err, errNotYet)
+		}
+		q.Runs[i].Started, q.Passed = true, passed
+		return q.write(v.Pipeline)
+	}
+	if i >= 0 {
+		q.Runs = slices.Delete(q.Runs, i, i+1)
+	}
+	q.Ended++
+	t, err := q.write(v.Pipeline)
+	t.Then = append(t.Then, holdfast.PutOp(endedKey(v.Pipeline, q.Ended), []byte(v.ID)))
+	if err == nil && q.Ended > p.keep {
+		err = p.trim(ctx, &t, v.Pipeline, q.Ended-p.keep)
+	}
+	return t, err
+}
+
+// errNotYet: it is another's turn.
+var errNotYet = errors.New("it waits for a place")
+
+// trim deletes the nth run that has ended.
+func (p *Pipelines) trim(ctx context.Context, t *holdfast.Txn, name string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	e, err := p.space.KV().Get(ctx, endedKey(name, n))
+	if err != nil {
+		return missingIsFine(err)
+	}
+	t.Then = append(t.Then, holdfast.DeleteOp(e.Key))
+	t.Then = append(t.Then, forget(Ref{name, string(e.Value)})...)
+	return nil
+}
+
+func missingIsFine(err error) error {
+	if errors.Is(err, holdfast.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// settling is how long after it joined a run counts as one that has a runner, though none
+// has campaigned for it yet.
+const settling = 10 * time.Second
+
+// abandoned are the runs before v that wait and have no runner: they are passed over, until
+// somebody runs them. It asks only about those that would be next.
+func (p *Pipelines) abandoned(ctx context.Context, v *view, q *queue) map[string]bool {
+	without := map[string]bool{}
+	for {
+		id, _, err := q.next(v.Definition, without)
+		i := q.find(id)
+		if err != nil || id == v.ID || i < 0 || p.now().Sub(time.UnixMilli(q.Runs[i].At)) < settling {
+			return without
+		}
+		if owner, err := p.runnerOf(ctx, Ref{v.Pipeline, id}); err != nil || owner != "" {
+			return without
+		}
+		without[id] = true
+	}
+}
+
+// runnerOf is the owner text of the program that runs a run; empty: none does.
+func (p *Pipelines) runnerOf(ctx context.Context, r Ref) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l, err := p.space.Election(r.election()).Leader(ctx)
+	if err != nil {
+		return "", missingIsFine(err)
+	}
+	return cmp.Or(l.Owner, "?"), nil
+}

@@ -1,0 +1,173 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// Report tells of a run.
+type Report struct {
+	Ref
+	Definition *pipeline.Definition
+	State      pipeline.State
+	// Events is how many there were.
+	Events int
+	// Runner is the owner text of the program that runs it; empty: none does.
+	Runner string
+	// Place is its place among those that wait, from 1, and Ahead the runs that have
+	// the places of the pipeline; 0 and nil: it does not wait for one.
+	Place int
+	Ahead []string
+}
+
+// Report reads a run.
+func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
+	v, err := p.load(ctx, r)
+	if err != nil {
+		return Report{}, err
+	}
+	rep := Report{Ref: r, Definition: v.Definition, State: v.State, Events: v.Seq}
+	if v.State.Status.Ended() {
+		return rep, nil
+	}
+	if rep.Runner, err = p.runnerOf(ctx, r); err != nil {
+		return rep, fmt.Errorf("pipeline: find the runner of %s: %w", r, err)
+	}
+	if v.State.Status == pipeline.Queued && v.Definition.Places > 0 {
+		q, err := p.loadQueue(ctx, r.Pipeline)
+		if err != nil {
+			return rep, err
+		}
+		rep.Place, rep.Ahead = q.before(r.ID)
+	}
+	return rep, nil
+}
+
+// before is the place of a run among those that wait, in the order in which they joined,
+// and which runs have a place.
+func (q *queue) before(id string) (place int, ahead []string) {
+	for i := range q.Runs[:q.find(id)+1] {
+		if !q.Runs[i].Started {
+			place++
+		}
+	}
+	for i := range q.Runs {
+		if q.Runs[i].Started {
+			ahead = append(ahead, q.Runs[i].ID)
+		}
+	}
+	return place, ahead
+}
+
+// List yields the runs of a pipeline that are kept, in the order of their names; an error is
+// the last pair.
+func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		begin := Ref{name, ""}.head()
+		for e, err := range p.space.KV().Range(ctx, begin, holdfast.KeysOnly()) {
+			if err != nil {
+				yield(Ref{}, fmt.Errorf("pipeline: list the runs of %s: %w", name, err))
+				return
+			}
+			if !yield(Ref{name, strings.TrimPrefix(e.Key, begin)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Events are the last events of a run, at most [MaxEvents], the oldest first.
+func (p *Pipelines) Events(ctx context.Context, r Ref) ([]pipeline.Event, error) {
+	v, err := p.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return p.log(ctx, r, max(v.Seq-MaxEvents, 0), v.Seq)
+}
+
+// Cancel ends a run; a command that runs is ended first, by its runner. If that is lost, the
+// run has ended with Cancel.
+func (p *Pipelines) Cancel(ctx context.Context, r Ref, reason string) error {
+	v, err := p.say(ctx, r, func(*view) (pipeline.Event, error) {
+		return pipeline.Event{Kind: pipeline.Cancel, Reason: reason}, nil
+	})
+	if err != nil || v.State.Status.Ended() {
+		return err
+	}
+	return p.takeFromLost(ctx, r)
+}
+
+// takeFromLost ends what a lost runner was to stop.
+func (p *Pipelines) takeFromLost(ctx context.Context, r Ref) error {
+	l, err := p.space.Election(r.election()).TryCampaign(ctx, nil)
+	if errors.Is(err, holdfast.ErrHeld) {
+		return nil // its runner does it
+	}
+	if err != nil {
+		return fmt.Errorf("pipeline: cancel %s: %w", r, err)
+	}
+	defer l.Resign()
+	v, err := p.load(ctx, r)
+	if err != nil || v.State.Status.Ended() {
+		return err
+	}
+	return p.takeOver(ctx, v, l)
+}
+
+// takeOver is the first event of a runner. What others have written meanwhile is only read:
+// it may be of the runner before, which did what follows from it.
+func (p *Pipelines) takeOver(ctx context.Context, v *view, l *holdfast.Leadership) error {
+	for {
+		effects, err := p.put(ctx, v, pipeline.Event{Kind: pipeline.TakenOver}, func(r *record) { r.Token = uint64(l.Token()) })
+		if !errors.Is(err, errChanged) {
+			v.effects = effects
+			return err
+		}
+		now, err := p.load(ctx, v.Ref)
+		if err != nil {
+			return err
+		}
+		if *v = *now; v.State.Status.Ended() {
+			return nil
+		}
+	}
+}
+
+// Answer says how a command ended that nobody saw the end of. A run that does not ask is
+// not changed, and the error is an [fs.ErrInvalid].
+func (p *Pipelines) Answer(ctx context.Context, r Ref, a pipeline.Answer) error {
+	_, err := p.say(ctx, r, func(v *view) (pipeline.Event, error) {
+		if v.State.Status != pipeline.Unknown {
+			return pipeline.Event{}, fmt.Errorf("pipeline: %s does not ask: it is %s: %w", r, v.State.Status, fs.ErrInvalid)
+		}
+		return pipeline.Event{Kind: pipeline.Answered, Phase: v.State.Phase, Attempt: v.State.Attempt, Answer: a}, nil
+	})
+	return err
+}
+
+// say writes an event for the runner of a run.
+func (p *Pipelines) say(ctx context.Context, r Ref, event func(*view) (pipeline.Event, error)) (*view, error) {
+	for {
+		v, err := p.load(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		e, err := event(v)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err := v.Definition.Step(v.State, e); err != nil {
+			return nil, fmt.Errorf("%w: %w", err, fs.ErrInvalid)
+		}
+		if _, err = p.put(ctx, v, e, nil); !errors.Is(err, errChanged) {
+			return v, err
+		}
+	}
+}

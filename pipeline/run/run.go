@@ -1,0 +1,217 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// The bounds, so that every transaction fits into a request of 64 KiB.
+const (
+	// MaxEvents is how many events of a run are kept; older ones are in its state.
+	MaxEvents = 100
+	// MaxDefinition is the most bytes of a definition with its parameters, as JSON.
+	MaxDefinition = 32 << 10
+	// MaxRuns is how many runs of a pipeline with places wait or go on at once.
+	MaxRuns = 256
+	// MaxReason is the most bytes of a reason; a longer one is cut.
+	MaxReason = 1 << 10
+	// DefaultKeep is how many runs of a pipeline that have ended are kept.
+	DefaultKeep = 1000
+
+	maxName = 64 // bytes of the name of a pipeline
+	maxID   = 48 // bytes of that of a run
+)
+
+// Ref names a run.
+type Ref struct{ Pipeline, ID string }
+
+// String is pipeline/id.
+func (r Ref) String() string { return r.Pipeline + "/" + r.ID }
+
+// ParseRef reads pipeline/id.
+func ParseRef(text string) (Ref, error) {
+	name, id, _ := strings.Cut(text, "/")
+	r := Ref{name, id}
+	return r, r.check()
+}
+
+func (r Ref) check() error {
+	for what, text := range map[string]string{"pipeline": r.Pipeline, "run": r.ID} {
+		most := map[string]int{"pipeline": maxName, "run": maxID}[what]
+		if text == "" || len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unfit) {
+			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, no slash and no control character: %w", text, what, most, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func unfit(r rune) bool { return r == '/' || unicode.IsControl(r) }
+
+// Config is that of [New].
+type Config struct {
+	// Space has the runs, and what their phases hold. The commands of a phase end before
+	// its TTL is over when their runner is lost.
+	Space *holdfast.Space
+	// Gatherer finds what conditions ask; nil: one that knows the Space alone.
+	Gatherer *gather.Gatherer
+	// Runner runs commands; nil: phases with a command are refused.
+	Runner Runner
+	// Recheck is how often everything is looked at whatever was told; default 30 s.
+	Recheck time.Duration
+	// Keep is how many runs of a pipeline that have ended are kept; default
+	// [DefaultKeep]. The older are deleted.
+	Keep int
+	// Told is called with each state of the runs that run here. It must not block.
+	Told func(Ref, pipeline.State)
+	// Now is the clock of events; default time.Now.
+	Now func() time.Time
+}
+
+// Runner runs commands for as long as something is held, and no longer.
+type Runner interface {
+	// Run returns when the command, and all that it left in its process group, is gone.
+	// It ends it before c.Hold is over, and soon after c.Stop is closed. An error means
+	// that it never ran.
+	Run(c *Command) (Exit, error)
+}
+
+// Command is what to run.
+type Command struct {
+	Ref     Ref
+	Phase   string
+	Attempt int
+	// Args are the program and its arguments; no shell reads them.
+	Args []string
+	// Env is added to the environment.
+	Env  []string
+	Hold Hold
+	Stop <-chan struct{}
+}
+
+// Hold is what a command runs under: the election of its runner, and what its phase holds.
+type Hold interface {
+	// Done is closed when it is over.
+	Done() <-chan struct{}
+	// Err is nil exactly as long as it lasts.
+	Err() error
+	// Deadline is when it ends unless it is renewed, a time of driver.Now; false: it
+	// has none.
+	Deadline() (time.Time, bool)
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	// Code is its exit code, or 128 and the signal's number.
+	Code int
+	// Lost: it was ended because what it ran under was over.
+	Lost bool
+	// Tail is the end of its output; [pipeline.MaxTail] bytes of it are kept.
+	Tail string
+}
+
+// Pipelines submits runs, runs them, and tells of them. It is safe for concurrent use.
+type Pipelines struct {
+	space    *holdfast.Space
+	gatherer *gather.Gatherer
+	events   *gather.Gatherer // tells when keys change
+	runner   Runner
+	recheck  time.Duration
+	keep     int
+	told     func(Ref, pipeline.State)
+	now      func() time.Time
+
+	mu    sync.Mutex
+	turns map[string]*turns
+}
+
+// turns lets the goroutines of this program change a queue one after the other.
+type turns struct {
+	mu    sync.Mutex
+	users int
+}
+
+// New refuses a backend that cannot do what pipelines need. It asks nobody yet.
+func New(c Config) (*Pipelines, error) {
+	if c.Space == nil {
+		return nil, fmt.Errorf("pipeline: a Space is missing: %w", fs.ErrInvalid)
+	}
+	info := c.Space.Info()
+	for _, f := range []driver.Feature{driver.FeatureTxn, driver.FeatureWatch, driver.FeatureSession, driver.FeatureElection} {
+		if !info.Features[f] {
+			return nil, fmt.Errorf("pipeline: the %s backend lacks %q, which pipelines need: %w", info.Scheme, f, errors.ErrUnsupported)
+		}
+	}
+	p := &Pipelines{
+		space: c.Space, gatherer: c.Gatherer, runner: c.Runner, told: c.Told, now: c.Now,
+		recheck: cmp.Or(max(c.Recheck, 0), 30*time.Second), keep: cmp.Or(max(c.Keep, 0), DefaultKeep),
+		events: gather.New(gather.Config{Space: c.Space}), turns: map[string]*turns{},
+	}
+	if p.gatherer == nil {
+		p.gatherer = p.events
+	}
+	if p.told == nil {
+		p.told = func(Ref, pipeline.State) {}
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	return p, nil
+}
+
+// turn waits until no other goroutine of this program changes the queue of the pipeline.
+func (p *Pipelines) turn(name string) (leave func()) {
+	p.mu.Lock()
+	t := p.turns[name]
+	if t == nil {
+		t = &turns{}
+		p.turns[name] = t
+	}
+	t.users++
+	p.mu.Unlock()
+	t.mu.Lock()
+	return func() {
+		t.mu.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(p.turns, name)
+		}
+	}
+}
+
+// patience bounds one call to the backend.
+const patience = 10 * time.Second
+
+// passing reports that a failed call may succeed when it is made again.
+func passing(err error) bool {
+	for _, kind := range []error{holdfast.ErrUnavailable, context.DeadlineExceeded, holdfast.ErrLost} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause waits before the nth try; false: ctx has ended.
+func pause(ctx context.Context, try int) bool {
+	d := min(50*time.Millisecond<<min(try, 7), 5*time.Second)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,239 @@
+//go:build unix
+
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/backends"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/pipeline"
+	"github.com/holdfast-io/holdfast/pipeline/run"
+)
+
+// Cancel ends a run wherever it stands: one that nobody runs at once, one that runs when its
+// command has ended, and one with a lost runner too.
+func TestCancel(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			s, other := backends.Open(t, backend)
+			p, q := pipelines(t, run.Config{Space: s, Runner: commands(untilStopped)}), pipelines(t, run.Config{Space: other, Runner: commands(untilStopped)})
+			d := release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod))
+			r := submit(t, p, d)
+			ok(t, q.Cancel(t.Context(), r, "not wanted"))
+			if s := ended(t, p, r); s.Status != pipeline.Cancelled || s.Reason != "not wanted" {
+				t.Errorf("cancelled while it waits: %+v", s)
+			}
+			if err := q.Cancel(t.Context(), r, "again"); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("cancelled twice: %v", err)
+			}
+			r = submit(t, p, d)
+			done := make(chan pipeline.State)
+			go func() { done <- ended(t, p, r) }()
+			until(t, p, r, status(pipeline.Running))
+			ok(t, q.Cancel(t.Context(), r, "not wanted"))
+			if s := <-done; s.Status != pipeline.Cancelled || s.Code != 143 {
+				t.Errorf("cancelled while it runs: %+v", s)
+			}
+			r = submit(t, p, d)
+			ok(t, left(t, p, r, pipeline.Running))
+			if rep := until(t, q, r, func(*run.Report) bool { return true }); rep.State.Status != pipeline.Failed || rep.Runner != "" {
+				t.Errorf("left while it runs: %+v", rep)
+			}
+		})
+	}
+}
+
+// Of many that say something of a run at the same time each sees what was said before: a run
+// is cancelled once.
+func TestCancel_Once(t *testing.T) {
+	const callers = 16
+	s, other := backends.Open(t, "memory")
+	var read atomic.Int32
+	ready := make(chan struct{})
+	together := func() time.Time { // an event gets its time when its writer has read the run
+		if read.Add(1) == callers {
+			close(ready)
+		}
+		<-ready
+		return time.Now()
+	}
+	ps := []*run.Pipelines{pipelines(t, run.Config{Space: s, Now: together}), pipelines(t, run.Config{Space: other, Now: together})}
+	r := submit(t, pipelines(t, run.Config{Space: s, Runner: commands(succeed)}), release(pipeline.NewPhase("deploy", "./deploy")))
+	var all sync.WaitGroup
+	var done atomic.Int32
+	for i := range callers {
+		all.Go(func() {
+			if err := ps[i%2].Cancel(t.Context(), r, "not wanted"); err == nil {
+				done.Add(1)
+			} else if !errors.Is(err, fs.ErrInvalid) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if rep := until(t, ps[0], r, status(pipeline.Cancelled)); done.Load() != 1 || rep.Events != 2 {
+		t.Errorf("cancelled %d times, with %d events", done.Load(), rep.Events)
+	}
+}
+
+// left runs a run until it has the status, and leaves it then.
+func left(t *testing.T, p *run.Pipelines, r run.Ref, at pipeline.Status) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Run(ctx, r)
+		done <- err
+	}()
+	until(t, p, r, status(at))
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("left with %w", err)
+	}
+	return nil
+}
+
+// What is held is lost while the command runs: the command is ended, and the phase has
+// failed; a second attempt takes it anew.
+func TestLostHold(t *testing.T) {
+	s, other := backends.Open(t, "memory")
+	var starts atomic.Int32
+	began := make(chan struct{})
+	p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+		if starts.Add(1) > 1 {
+			return succeed(c)
+		}
+		close(began)
+		return untilStopped(c)
+	})})
+	ph := pipeline.NewPhase("deploy", "./deploy").WithHolds(prod)
+	ph.Retries = 1
+	r := submit(t, p, release(ph))
+	done := make(chan pipeline.State)
+	go func() { done <- ended(t, p, r) }()
+	<-began
+	rep := until(t, p, r, status(pipeline.Running))
+	_, err := other.ForceRelease(t.Context(), "prod", holdfast.Token(rep.State.Token))
+	ok(t, err)
+	if s := <-done; s.Status != pipeline.Done || s.Attempt != 2 || starts.Load() != 2 {
+		t.Errorf("after %d starts it is %+v", starts.Load(), s)
+	}
+}
+
+// Runs wait for a place of their pipeline by its policy, over two runners, and one without
+// a runner holds up nobody.
+func TestPlaces(t *testing.T) {
+	for policy, want := range map[pipeline.Policy]string{
+		pipeline.FIFO: "1 2 3 4", pipeline.Newest: "1 4", pipeline.CancelOlder: "4", pipeline.Priority: "1 4 3 2",
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			s, other := backends.Open(t, "node")
+			var mu sync.Mutex
+			var order []string
+			open := make(chan struct{})
+			runner := commands(func(c *run.Command) (run.Exit, error) {
+				select {
+				case <-open:
+				case <-c.Stop:
+					return run.Exit{Code: 143}, nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, c.Ref.ID)
+				return succeed(c)
+			})
+			ps := []*run.Pipelines{pipelines(t, run.Config{Space: s, Runner: runner}), pipelines(t, run.Config{Space: other, Runner: runner})}
+			d := release(pipeline.NewPhase("deploy", "./deploy"))
+			d.Places, d.Policy = 1, policy
+			var all sync.WaitGroup
+			var refs []run.Ref
+			for i := range 4 {
+				p := ps[i%2]
+				r, err := p.Submit(t.Context(), run.Submission{Definition: d, Priority: i})
+				ok(t, err)
+				refs = append(refs, r)
+				all.Go(func() { ended(t, p, r) })
+				until(t, p, r, func(rep *run.Report) bool {
+					return rep.Runner != "" && (i > 0 && policy != pipeline.CancelOlder || rep.State.Status == pipeline.Running)
+				})
+			}
+			if policy == pipeline.FIFO {
+				if rep := until(t, ps[0], refs[3], func(*run.Report) bool { return true }); rep.Place != 3 || !slices.Equal(rep.Ahead, []string{"1"}) {
+					t.Errorf("the last has place %d behind %q", rep.Place, rep.Ahead)
+				}
+			}
+			close(open)
+			all.Wait()
+			if got := strings.Join(order, " "); got != want {
+				t.Errorf("%s: %s; want %s", policy, got, want)
+			}
+		})
+	}
+}
+
+// A run that waits and has no runner is passed over, once it has had time to find one.
+func TestPlaces_Abandoned(t *testing.T) {
+	s, _ := backends.Open(t, "memory")
+	later := atomic.Int64{}
+	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed), Recheck: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	d := release(pipeline.NewPhase("deploy", "./deploy"))
+	d.Places = 1
+	first, second := submit(t, p, d), submit(t, p, d)
+	done := make(chan pipeline.State)
+	go func() { done <- ended(t, p, second) }()
+	until(t, p, second, func(r *run.Report) bool { return r.Runner != "" })
+	select {
+	case s := <-done:
+		t.Fatalf("it has overtaken one that was just submitted: %+v", s)
+	case <-time.After(100 * time.Millisecond):
+	}
+	later.Store(int64(time.Minute))
+	if s := <-done; s.Status != pipeline.Done {
+		t.Errorf("the second is %+v", s)
+	}
+	if s := ended(t, p, first); s.Status != pipeline.Done {
+		t.Errorf("the first is %+v", s)
+	}
+}
+
+// A limiter lets a phase start by its rate; what a phase took that does not start is given
+// back.
+func TestLimits(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	s := backends.Client(t, pg.URL(pg.CreateDatabase(t)))
+	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+	api, db := s.Limiter("api", limit.Rate{Algorithm: limit.TokenBucket, Count: 2, Per: time.Hour}), s.Limiter("db", limit.Rate{Algorithm: limit.TokenBucket, Count: 1, Per: time.Hour})
+	for _, l := range []*holdfast.Limiter{api, db} {
+		_, err := l.Peek(t.Context(), "", 0)
+		ok(t, err)
+	}
+	ph := pipeline.NewPhase("deploy", "./deploy").WithLimits(pipeline.Limit{Limiter: "api", Cost: 1}, pipeline.Limit{Limiter: "db", Cost: 1})
+	if s := ended(t, p, submit(t, p, release(ph))); s.Status != pipeline.Done {
+		t.Fatalf("the first is %+v", s)
+	}
+	r := submit(t, p, release(ph))
+	done := make(chan pipeline.State)
+	go func() { done <- ended(t, p, r) }()
+	rep := until(t, p, r, func(r *run.Report) bool { return r.State.Reason != "" })
+	if rep.State.Status != pipeline.Launching || !strings.Contains(rep.State.Reason, `the limiter "db" allows`) {
+		t.Errorf("it waits as %+v", rep.State)
+	}
+	if n, err := api.Available(t.Context(), ""); err != nil || n != 1 {
+		t.Errorf("%d of api are left, %v; want 1: the second has not started", n, err)
+	}
+	ok(t, p.Cancel(t.Context(), r, "enough"))
+	<-done
+}

@@ -1,0 +1,174 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// Submission is a run that is to be.
+type Submission struct {
+	Definition *pipeline.Definition
+	// ID names the run among those of its pipeline; empty: the next number.
+	ID string
+	// Priority counts under the policy priority.
+	Priority int
+	// Params are told to the commands as HOLDFAST_PARAM_name.
+	Params map[string]string
+}
+
+// Submit makes a run, which waits until it is run: see [Pipelines.Run]. Runs that it
+// replaces by the policy of its pipeline are cancelled.
+func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
+	if err := p.check(&s); err != nil {
+		return Ref{}, err
+	}
+	e := pipeline.Event{Kind: pipeline.Submitted, At: p.now()}
+	state, effects, err := s.Definition.Step(pipeline.State{}, e)
+	if err != nil {
+		return Ref{}, err
+	}
+	v := &view{plan: plan{s.Definition, s.Params}, record: record{State: state, Seq: 1}}
+	replaced, err := p.join(ctx, v, &s, &e, effects)
+	if err != nil {
+		return Ref{}, fmt.Errorf("pipeline: submit a run of %s: %w", s.Definition.Name, err)
+	}
+	for _, id := range replaced { // one that has a runner ends itself if this does not succeed
+		_ = p.Cancel(ctx, Ref{v.Pipeline, id}, "the newer run "+v.ID+" replaces it")
+	}
+	return v.Ref, nil
+}
+
+// join writes the first event of a run, and its place in the queue.
+func (p *Pipelines) join(ctx context.Context, v *view, s *Submission, e *pipeline.Event, effects []pipeline.Effect) (replaced []string, err error) {
+	defer p.turn(s.Definition.Name)()
+	taken, last := 0, holdfast.Revision(0) // numbers that runs were named by, from the next one on
+	for try := 0; ; try++ {
+		q, err := p.loadQueue(ctx, s.Definition.Name)
+		if err != nil {
+			return nil, err
+		}
+		if q.rev != last {
+			taken = 0 // another run has got a number meanwhile
+		}
+		v.Ref = Ref{s.Definition.Name, s.ID}
+		if s.ID == "" {
+			v.ID = strconv.Itoa(q.Next + taken)
+			q.Next += taken + 1
+		}
+		if s.Definition.Places > 0 {
+			if replaced, err = q.join(s.Definition, pipeline.Run{ID: v.ID, Priority: s.Priority}, e.At); err != nil {
+				return nil, err
+			}
+		}
+		done, err := p.create(ctx, v, q, e, effects)
+		switch {
+		case errors.Is(err, fs.ErrExist) && s.ID == "":
+			taken++
+			last = q.rev
+		case done || err != nil:
+			return replaced, err
+		case !pause(ctx, try):
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// create writes the keys of a new run; false: the queue has changed meanwhile.
+func (p *Pipelines) create(ctx context.Context, v *view, q *queue, e *pipeline.Event, effects []pipeline.Effect) (bool, error) {
+	v.By = rand.Text()
+	t, err := q.write(v.Pipeline)
+	err = errors.Join(err, addPut(&t, v.head(), &v.record), addPut(&t, v.definition(), &v.plan), addPut(&t, v.event(1), e))
+	if err != nil {
+		return false, err
+	}
+	t.If = append(t.If, holdfast.Absent(v.head()))
+	t.Then = append(t.Then, p.tellings(v, e, &v.record, effects)...)
+	res, err := p.txn(ctx, t)
+	if err == nil && res.OK || err != nil && !passing(err) {
+		return err == nil, err
+	}
+	now, err := p.load(ctx, v.Ref)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err == nil && now.By != v.By:
+		return false, fmt.Errorf("there is a run %q: %w", v.ID, fs.ErrExist)
+	}
+	return err == nil, err
+}
+
+// check refuses what could not be run.
+func (p *Pipelines) check(s *Submission) error {
+	if s.Definition == nil {
+		return fmt.Errorf("pipeline: submit: a definition is missing: %w", fs.ErrInvalid)
+	}
+	d := s.Definition
+	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.check()); err != nil {
+		return err
+	}
+	for i := range d.Phases {
+		if err := p.checkPhase(&d.Phases[i]); err != nil {
+			return fmt.Errorf("pipeline %q: phase %q: %w", d.Name, d.Phases[i].Name, err)
+		}
+	}
+	b, err := encode(&plan{d, s.Params})
+	if err == nil && len(b) > MaxDefinition {
+		err = fmt.Errorf("pipeline %q: the definition has %d bytes with its parameters; at most %d are kept: %w", d.Name, len(b), MaxDefinition, fs.ErrInvalid)
+	}
+	return err
+}
+
+func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
+	if err := (Ref{ph.Name, "1"}).check(); err != nil {
+		return fmt.Errorf("its name has 1 to %d bytes, no slash and no control character: %w", maxName, fs.ErrInvalid)
+	}
+	if len(ph.Run) > 0 && p.runner == nil {
+		return fmt.Errorf("it runs a command, and there is no Runner: %w", errors.ErrUnsupported)
+	}
+	if _, err := patterns(ph.WakeOn); err != nil {
+		return err
+	}
+	var need []driver.Feature
+	if len(ph.Holds) > 1 {
+		need = append(need, driver.FeatureAll)
+	}
+	for _, w := range ph.Holds {
+		switch w.Kind {
+		case "read", "write":
+			need = append(need, driver.FeatureShared)
+		case "semaphore":
+			need = append(need, driver.FeatureWeighted)
+		}
+	}
+	if len(ph.Limits) > 0 {
+		need = append(need, driver.FeatureLimit)
+	}
+	info := p.space.Info()
+	for _, f := range need {
+		if !info.Features[f] {
+			return fmt.Errorf("the %s backend lacks %q, which it needs: %w", info.Scheme, f, errors.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+func patterns(list []string) (all []gather.Pattern, err error) {
+	for _, text := range list {
+		one, err := gather.ParsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
