@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,7 +140,10 @@ func TestGroupOfMany(t *testing.T) {
 		}
 	}
 	groups[0], _ = n.Group(both[0], both[1])
-	groups[1], _ = n.Group(both[1], both[0]) // another order must not lock up
+	groups[1], _ = n.Group(both[1], both[0])
+	if !slices.Equal(groups[0].limiters, groups[1].limiters) {
+		t.Fatal("two groups lock in different orders, and would wait for each other")
+	}
 	now, done := time.Now(), make(chan int)
 	for i := range 8 {
 		go func() {

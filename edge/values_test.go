@@ -109,8 +109,12 @@ func TestValuesAreTold(t *testing.T) {
 		}
 		pass(time.Second)
 		hub.Down("a", false)
+		back := time.Now()
 		<-changes
 		<-writes
+		if took := time.Since(back); took > time.Second {
+			t.Errorf("it came after %s, with a state", took)
+		}
 		if got := setOf(t, b).Elements(); len(got) != 2 || string(registerOf(t, b).Load()) != "v" {
 			t.Errorf("%v, %q", got, registerOf(t, b).Load())
 		}
