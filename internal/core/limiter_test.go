@@ -122,7 +122,8 @@ func TestLimiter_MadeUpReservations(t *testing.T) {
 	r := newRig(core.Config{})
 	id := r.open(1, time.Hour)
 	rate := limit.Rate{Count: limit.MaxCount, Per: limit.MinPer, Burst: limit.MaxCount}
-	v := limit.Reservation{Cost: limit.MaxCount, At: 0, Until: math.MaxInt64, Given: 0}
+	v := r.limit(t, id, "l", core.LimitAsk{Rate: rate, Cost: 1}).Reservation
+	v.Cost, v.Until = limit.MaxCount, math.MaxInt64
 	r.now = 1
 	for _, op := range []core.LimitOp{core.LimitTake, core.LimitReturn, core.LimitSettle} {
 		r.limit(t, id, "l", core.LimitAsk{Op: op, Rate: rate, Cost: 5, Reservation: v})
