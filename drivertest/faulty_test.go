@@ -218,6 +218,8 @@ var faults = map[string]string{
 	"Limiter/RateOfItsOwn":     "limiter makes itself",
 	"Limiter/SetRate":          "set rate keeps keys",
 	"Limiter/Reset":            "reset forgets",
+	"Limiter/ResetForgets":     "what was reset is given back",
+	"Limiter/SetRateForgets":   "an old rate gives back",
 	"Limiter/Delete":           "delete forgets",
 	"Limiter/Algorithms":       "one algorithm",
 	"Limiter/Waits":            "limiter never waits",

@@ -48,6 +48,10 @@ var limiterCases = []Case{
 		Promise: "SetRate sets the rate for everybody, and every key begins anew."},
 	{Name: "Limiter/Reset", Needs: limiting, Run: run(limiterReset),
 		Promise: "Reset makes one key as if it had never been used, and no other."},
+	{Name: "Limiter/ResetForgets", Needs: limiting, Run: run(limiterResetForgets),
+		Promise: "What was reserved before a Reset gives nothing back after it, which others have used since."},
+	{Name: "Limiter/SetRateForgets", Needs: limiting, Run: run(limiterSetRateForgets),
+		Promise: "What was reserved before SetRate, or a limiter that was deleted, gives nothing back after it, also if the rate is the same."},
 	{Name: "Limiter/Delete", Needs: limiting, Run: run(limiterDelete),
 		Promise: "A deleted limiter has no rate and no keys any more."},
 	{Name: "Limiter/Algorithms", Needs: limiting, Run: run(limiterAlgorithms),
@@ -220,6 +224,34 @@ func limiterReset(ctx context.Context, e *Env) {
 	done(b.Reset(ctx, "k"))
 	want(must(a.Available(ctx, "k")) == 5, "after Reset %d of 5 are there", must(a.Available(ctx, "k")))
 	want(must(a.Available(ctx, "other")) == 0, "Reset of another key gave back %d", must(a.Available(ctx, "other")))
+}
+
+func limiterResetForgets(ctx context.Context, e *Env) {
+	forgetting(ctx, e.Client(), func(l *holdfast.Limiter, _ limit.Rate) { done(l.Reset(ctx, "k")) })
+}
+
+func limiterSetRateForgets(ctx context.Context, e *Env) {
+	forgetting(ctx, e.Client(), func(l *holdfast.Limiter, rate limit.Rate) { done(l.SetRate(ctx, rate)) })
+	forgetting(ctx, e.Client(), func(l *holdfast.Limiter, _ limit.Rate) { done(l.Delete(ctx)) })
+}
+
+// forgetting has others use a key again after what was reserved of it was forgotten.
+func forgetting(ctx context.Context, s *holdfast.Space, forget func(*holdfast.Limiter, limit.Rate)) {
+	for _, rate := range []limit.Rate{
+		perHour(5), {Count: 5, Per: time.Hour, Burst: 5, Initial: 4},
+		{Count: 5, Per: limit.MaxPer, Algorithm: limit.FixedWindow},
+		{Count: 5, Per: 1000 * time.Hour, Algorithm: limit.SlidingWindow},
+		{Count: 5, Per: time.Hour, Algorithm: limit.SlidingLog},
+	} {
+		l := s.Limiter(fmt.Sprintf("f-%s-%d", rate.Algorithm, rate.Initial), rate)
+		r := must(l.Reserve(ctx, "k", 3))
+		forget(l, rate)
+		drain(ctx, l, "k", 4)
+		left := must(l.Available(ctx, "k"))
+		done(r.Cancel(ctx))
+		want(must(l.Available(ctx, "k")) == left, "%s: after a cancel of what was forgotten %d are there, not %d", rate.Algorithm, must(l.Available(ctx, "k")), left)
+		done(l.Delete(ctx))
+	}
 }
 
 func limiterDelete(ctx context.Context, e *Env) {

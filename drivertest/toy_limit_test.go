@@ -42,6 +42,9 @@ func (e *engine) limited(r *driver.LimitRequest) (driver.LimitReply, error) {
 		now = 0
 	}
 	s, reply, _ := limits.Decide(rate, l.epoch, l.keys[key], now, e.twist(l, r))
+	if r.Op == driver.LimitReset && e.has("what was reset is given back") {
+		s = limit.State{}
+	}
 	if e.has("limiter refills too fast") {
 		reply.Now, reply.Rate = now, l.rate
 	}
@@ -74,7 +77,7 @@ func (e *engine) limiter(r *driver.LimitRequest) (*toyLimiter, error) {
 	if r.Op == driver.LimitSetRate && !e.has("set rate keeps keys") {
 		clear(l.keys)
 	}
-	if r.Op == driver.LimitSetRate {
+	if r.Op == driver.LimitSetRate && !e.has("an old rate gives back") {
 		e.epochs++
 		l.epoch = e.epochs
 	}

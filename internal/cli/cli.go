@@ -59,7 +59,7 @@ func (a *app) main(args []string) int {
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.lockCommand(), a.rlockCommand(), a.wlockCommand(), a.semCommand(), a.electCommand(), a.runCommand(), a.sessionCommand(),
-		a.counterCommand(), a.seqCommand(), a.kvCommand(),
+		a.counterCommand(), a.seqCommand(), a.kvCommand(), a.limitCommand(),
 		a.watchCommand(), a.lsCommand(), a.showCommand(), a.releaseCommand(), a.guardCommand(), a.pipelineCommand(),
 		a.serveCommand(), a.edgeCommand(), a.statusCommand(), a.memberCommand(), a.snapshotCommand(),
 		a.sweepCommand(), a.checkCommand(), a.benchCommand(), a.completionCommand(), a.versionCommand(),

@@ -94,6 +94,44 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// A limiter of a server counts for all programs, and outlives a restart.
+func TestServe_Limit(t *testing.T) {
+	addr := services.Addr(t)
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(t.TempDir(), "d"), "--listen", addr}}
+	n.start()
+	url := "holdfast://" + addr
+	refused := func(when string) {
+		t.Helper()
+		cmd := program(t, t.TempDir(), "--url", url, "limit", "ask", "mails", "alice")
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "refused by the rate") {
+			t.Errorf("%s: %v: %s", when, cmd.ProcessState, out)
+		}
+	}
+	does(t, url, "limit", "ask", "mails", "alice", "--rate", "2/1h")
+	does(t, url, "limit", "ask", "mails", "alice")
+	refused("the third of 2")
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	refused("after a restart")
+	if out := does(t, url, "limit", "peek", "mails", "bob"); out != "2 of 2 left" {
+		t.Errorf("another key has %s", out)
+	}
+	does(t, url, "limit", "reset", "mails", "alice")
+	if out := does(t, url, "limit", "ask", "mails", "alice"); out != "1 of 2 left" {
+		t.Errorf("after a reset there are %s", out)
+	}
+	does(t, url, "limit", "set", "mails", "--rate", "5/1h")
+	if out := does(t, url, "limit", "ask", "mails", "alice"); out != "4 of 5 left" {
+		t.Errorf("at the new rate there are %s", out)
+	}
+	does(t, url, "limit", "delete", "mails")
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A backup of a running node is checked and restored offline.
 func TestSnapshot(t *testing.T) {
 	addr, dir := services.Addr(t), t.TempDir()
