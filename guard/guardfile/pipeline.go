@@ -238,14 +238,14 @@ func (one *Param) check(v string) error {
 	switch {
 	case len(v) > maxValue:
 		return fmt.Errorf("a value has at most %d bytes; this has %d", maxValue, len(v))
+	case strings.HasPrefix(v, "-"):
+		return fmt.Errorf("%q begins with -, and could become an option of a program", clip(v))
 	case one.Type == "integer":
 		_, err := readInteger(n)
 		return err
 	case one.Type == "boolean":
 		_, err := readBoolean(n)
 		return err
-	case strings.HasPrefix(v, "-"):
-		return fmt.Errorf("%q begins with -, and could become an option of a program", clip(v))
 	case strings.ContainsFunc(v, unicode.IsControl) || !isUTF8(v):
 		return fmt.Errorf("%q has control characters, or is not UTF-8", clip(v))
 	}
@@ -351,10 +351,11 @@ func (p *parser) texts(n *node, where string) (list []string) {
 }
 
 // shells are programs that read a text as commands.
-var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"}
+var shells = []string{"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
 
-// run is a command with its arguments. What a shell or another reader of text would read
-// as commands has no parameters in it.
+// run is a command with its arguments. What a shell reads as commands has no parameters in
+// it: none comes after the -c of a shell, wherever the shell stands. Other programs that
+// run text (python -c, ssh) are not known.
 func (p *parser) run(n *node) []string {
 	list := p.texts(n, "run")
 	if len(list) == 0 || len(list) != len(n.of) {
@@ -366,10 +367,13 @@ func (p *parser) run(n *node) []string {
 	if p.filled[n.of[0]] || strings.HasPrefix(list[0], "-") {
 		p.fail(n.of[0].place, "", "the program of a command cannot be a parameter or begin with -")
 	}
-	for i := 1; i+1 < len(list) && slices.Contains(shells, path.Base(list[0])); i++ {
-		if strings.HasPrefix(list[i], "-") && strings.Contains(list[i], "c") && p.filled[n.of[i+1]] {
-			p.fail(n.of[i+1].place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
+	shell, reads := false, false
+	for i, text := range list {
+		if reads && p.filled[n.of[i]] {
+			p.fail(n.of[i].place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
 		}
+		reads = reads || shell && strings.HasPrefix(text, "-") && strings.Contains(text, "c")
+		shell = shell || slices.Contains(shells, path.Base(text))
 	}
 	return list
 }

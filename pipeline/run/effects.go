@@ -128,7 +128,7 @@ func (a *active) launch(ctx context.Context, f *pipeline.Effect) {
 		case err != nil:
 			a.waits(ctx, f, guard.Error, err.Error())
 		default:
-			after = min(refused.after, a.p.recheck)
+			after = min(max(refused.after, leastPause), a.p.recheck)
 			a.waits(ctx, f, guard.Failed, refused.reason)
 		}
 		select {
@@ -141,6 +141,10 @@ func (a *active) launch(ctx context.Context, f *pipeline.Effect) {
 		}
 	}
 }
+
+// leastPause is between two requests to a limiter: each is a write of the backend, and
+// what a limiter of many users promises may be gone when it is asked again.
+const leastPause = 50 * time.Millisecond
 
 // refusal is what a limiter says.
 type refusal struct {
@@ -158,11 +162,12 @@ func (p *Pipelines) reserve(ctx context.Context, limits []pipeline.Limit) (taken
 			return taken, nil, err
 		}
 		if d := r.Decision; !d.Allowed {
-			text := fmt.Sprintf("the limiter %q allows a cost of %d in %s", l.Limiter, l.Cost, d.RetryAfter.Round(time.Millisecond))
 			if d.RetryAfter == limit.Never {
-				text = fmt.Sprintf("the limiter %q never allows a cost of %d: the most is %d", l.Limiter, l.Cost, d.Limit)
+				text := fmt.Sprintf("the limiter %q never allows a cost of %d: the most is %d", l.Limiter, l.Cost, d.Limit)
+				return taken, &refusal{p.recheck, text}, nil
 			}
-			return taken, &refusal{max(d.RetryAfter, time.Millisecond), text}, nil
+			text := fmt.Sprintf("the limiter %q allows a cost of %d in %s", l.Limiter, l.Cost, d.RetryAfter.Round(time.Millisecond))
+			return taken, &refusal{d.RetryAfter, text}, nil
 		}
 		taken = append(taken, r)
 	}

@@ -92,8 +92,8 @@ func (p *Pipelines) Events(ctx context.Context, r Ref) ([]pipeline.Event, error)
 	return p.log(ctx, r, max(v.Seq-MaxEvents, 0), v.Seq)
 }
 
-// Cancel ends a run; a command that runs is ended first, by its runner. If that is lost, the
-// run has ended with Cancel.
+// Cancel ends a run; a command that runs is ended first, by its runner. If that is known to
+// be lost, the run has ended with Cancel; if it was lost within its TTL, cancel once more.
 func (p *Pipelines) Cancel(ctx context.Context, r Ref, reason string) error {
 	v, err := p.say(ctx, r, func(*view) (pipeline.Event, error) {
 		return pipeline.Event{Kind: pipeline.Cancel, Reason: reason}, nil
@@ -122,9 +122,13 @@ func (p *Pipelines) takeFromLost(ctx context.Context, r Ref) error {
 }
 
 // takeOver is the first event of a runner. What others have written meanwhile is only read:
-// it may be of the runner before, which did what follows from it.
+// it may be of the runner before, which did what follows from it. A run that a later runner
+// has taken over is that one's.
 func (p *Pipelines) takeOver(ctx context.Context, v *view, l *holdfast.Leadership) error {
 	for {
+		if v.Token > uint64(l.Token()) {
+			return fmt.Errorf("pipeline: %s has a later runner: %w", v.Ref, holdfast.ErrLost)
+		}
 		effects, err := p.put(ctx, v, pipeline.Event{Kind: pipeline.TakenOver}, func(r *record) { r.Token = uint64(l.Token()) })
 		if !errors.Is(err, errChanged) {
 			v.effects = effects
