@@ -22,6 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/backends"
 )
 
+func init() { played["phase-log"] = logged }
+
 // logged is a command of a phase, as a program: phase-log DIR MILLISECONDS. It writes that
 // it starts, and that it has ended, to a log that a fence guards, and that another one of its
 // kind lives if one does.

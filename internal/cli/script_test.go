@@ -25,8 +25,7 @@ const raceEnds = "atexit_sleep_ms=0"
 
 // played are the programs that scripts and tests find in their PATH.
 var played = map[string]func(){
-	"holdfast":  func() { os.Exit(cli.Main(os.Args[1:])) },
-	"phase-log": logged,
+	"holdfast": func() { os.Exit(cli.Main(os.Args[1:])) },
 	// The program as it was one version ago.
 	"holdfast-before": func() {
 		host.Here = &host.Host{Newest: core.EntryVersion - 1}

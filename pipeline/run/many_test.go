@@ -5,6 +5,7 @@ package run_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -176,7 +177,7 @@ func TestBounded_Queue(t *testing.T) {
 	d := release(pipeline.NewPhase("build", "make"))
 	d.Places = 1
 	for i := range run.MaxRuns {
-		_, err := p.Submit(t.Context(), run.Submission{Definition: d, ID: fmt.Sprintf("%048d", i), Priority: -1 << 40})
+		_, err := p.Submit(t.Context(), run.Submission{Definition: d, ID: fmt.Sprintf("%048d", i), Priority: math.MinInt32})
 		ok(t, err)
 	}
 	if _, err := p.Submit(t.Context(), run.Submission{Definition: d}); err == nil || !strings.Contains(err.Error(), "submit it again when some have ended") {

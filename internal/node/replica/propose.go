@@ -25,6 +25,10 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 		n.deny(caller, core.CodeInvalid, err.Error())
 		return
 	}
+	if n.early(&f) {
+		n.answer(caller, NotDone, nil)
+		return
+	}
 	if code, text := n.admit(&f); code != core.CodeOK {
 		n.deny(caller, code, text)
 		return

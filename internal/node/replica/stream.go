@@ -269,6 +269,10 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	if a == nil {
 		return nil
 	}
+	if n.early(f) {
+		n.streams.put(a.out, n.noLeader(a.id, a.stream, f.Attempt))
+		return nil
+	}
 	code, text := forbidden(f)
 	if code == core.CodeOK {
 		code, text = n.admit(f)

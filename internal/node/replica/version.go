@@ -87,14 +87,33 @@ type raise struct {
 	version uint8
 }
 
+// early reports a frame of a newer version that the group may be about to take: no member
+// is known to lack it, or another node leads. Its caller asks again, as when there is no
+// leader: a group that has just begun is of its first version for a moment.
+func (n *Node) early(f *core.Frame) bool {
+	since := f.Since()
+	return since > n.machine.Version() && (!n.leading || len(n.behind(since, false)) == 0)
+}
+
+// behind are the members that are known not to support a version, in order; with unseen
+// also those that have not shown themselves yet.
+func (n *Node) behind(version uint8, unseen bool) []uint64 {
+	list := slices.DeleteFunc(n.members.all(), func(id uint64) bool {
+		newest := n.met[id].versions.Newest
+		if id == n.cfg.ID {
+			newest = n.cfg.Newest
+		}
+		return newest >= version || newest == 0 && !unseen
+	})
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // tooNew refuses what is of a newer version than the group, and says what to do.
 func (n *Node) tooNew(since uint8) string {
-	behind := slices.DeleteFunc(n.members.all(), func(id uint64) bool {
-		return n.cfg.ID == id && n.cfg.Newest >= since || n.met[id].versions.Newest >= since
-	})
-	slices.Sort(behind)
 	text := fmt.Sprintf("this needs version %d, and the group is of version %d: ", since, n.machine.Version())
-	if behind = slices.Compact(behind); len(behind) == 0 {
+	behind := n.behind(since, true)
+	if len(behind) == 0 {
 		return text + "all nodes support it, and the group is about to take it; try again in a moment"
 	}
 	return text + "upgrade node " + numbers(behind)
