@@ -145,7 +145,7 @@ func newRule(c *LimiterConfig) rule {
 		r.maxDebt = c.Rate.Count
 	}
 	if r.bucket() {
-		r.most, r.maxDebt = r.full()+r.fill(r.maxDebt), 0
+		r.most, r.maxDebt = min(r.full()+r.fill(r.maxDebt), maxFill), 0
 		r.span = max(r.span, int64(minSpan))
 		r.cap = limit.Rate{Algorithm: limit.SlidingWindow, Per: time.Duration(r.span), Count: scaled(c.LocalCap, r.span, int64(c.Rate.Per)), Name: c.Rate.Name}
 	}
@@ -198,6 +198,7 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 	if e == nil {
 		return l.takeFirst(s, key, epoch, at, cost)
 	}
+	epoch, at = l.present(e, epoch, at)
 	e.roll(&l.rule, epoch)
 	d := e.decide(&l.rule, at, cost)
 	if d.Allowed && cost > 0 {
@@ -252,9 +253,20 @@ func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
 	if e == nil {
 		return l.full()
 	}
-	e.roll(&l.rule, l.rule.epoch(at))
+	epoch, at := l.present(e, l.rule.epoch(at), at)
+	e.roll(&l.rule, epoch)
 	l.commit(s, e, at, cost)
 	return nil
+}
+
+// present is the window, and the time, at which a caller is decided. One that comes late,
+// after a long job or a pause of its program, counts in the entry's window. An entry that is
+// ahead of the node's own clock comes from one that was wrong, and does not count.
+func (l *Limiter) present(e *entry, epoch, at int64) (window, now int64) {
+	if epoch < e.epoch-1 && e.epoch <= l.rule.epoch(l.node.config.Now().UnixNano())+1 {
+		return e.epoch, max(at, e.epoch*l.rule.span)
+	}
+	return epoch, at
 }
 
 func (l *Limiter) full() error {

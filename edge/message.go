@@ -373,7 +373,7 @@ func (r *reader) window() window {
 		r.fail()
 	}
 	w.key, w.epoch, w.debt = r.name(), r.signed(), r.amount()
-	if w.debt > limit.MaxCount {
+	if w.debt > maxDebtWindows*limit.MaxCount {
 		r.fail()
 	}
 	for n := r.count(); n > 0 && !r.bad; n-- {

@@ -129,7 +129,10 @@ func Open(c Config) (*Node, error) {
 	n.ask.Store(true)
 	if k, ok := c.Link.(Keeper); ok {
 		n.keeper = k
-		k.Missed(func() { n.ask.Store(true) })
+		k.Missed(func() { // what was sent into a broken connection came to nobody
+			n.ask.Store(true)
+			n.stateDue.Store(true)
+		})
 	}
 	if c.Link != nil {
 		end, err := c.Link.Listen(n.receive)

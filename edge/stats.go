@@ -189,11 +189,19 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, confli
 	return s.run == m.run && s.repeated(m.seq), conflict
 }
 
+// maxAhead is how far ahead another clock may be and still say when its node was there.
+const maxAhead = 10 * time.Second
+
 func (s *peer) hear(m *message, now time.Time) {
 	sent := time.UnixMilli(m.sent)
 	if !m.kept {
 		s.heard, s.lag, s.total = now, now.Sub(sent), m.total
-	} else if sent.After(s.heard) && !sent.After(now) {
+		return
+	}
+	if sent.After(now) && sent.Sub(now) <= maxAhead {
+		sent = now // by the clock of another machine
+	}
+	if sent.After(s.heard) && !sent.After(now) {
 		s.heard, s.total = sent, m.total
 	}
 }

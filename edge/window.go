@@ -145,11 +145,15 @@ func (r *rule) full() int64 { return r.fill(r.rate.Limit()) }
 func (r *rule) fill(n int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(r.rate.Per))
 	if high >= uint64(r.rate.Count) {
-		return int64(limit.MaxPer)
+		return maxFill
 	}
 	ns, _ := bits.Div64(high, low, uint64(r.rate.Count))
-	return int64(min(ns, uint64(limit.MaxPer)))
+	return int64(min(ns, uint64(maxFill)))
 }
+
+// maxFill is the longest time that a bucket takes to be full, that of package limit: with
+// it any time of this century can be summed up.
+const maxFill = int64(100 * 366 * 24 * time.Hour)
 
 func (e *entry) decideWindow(r *rule, now, cost int64) limit.Decision {
 	used, before := e.own.now+e.rest.now+e.owed(r), e.own.before+e.rest.before
@@ -218,9 +222,15 @@ func untaken(d *limit.Decision, taken bool) int64 {
 	return d.Remaining
 }
 
-// idle reports that the entry says at the window to what an unknown key would.
+// idle reports that the entry says at the window to what an unknown key would. One that is
+// more than one window ahead comes from a clock that was wrong, and would begin anew.
 func (e *entry) idle(r *rule, to int64) bool {
-	if e.dirty || to-e.epoch < 2 || e.at > to*r.span {
+	switch {
+	case e.dirty:
+		return false
+	case e.epoch > to+1:
+		return true
+	case to-e.epoch < 2 || e.at > to*r.span:
 		return false
 	}
 	debt := r.pay(e.owed(r), e.own.now+e.rest.now, 1)

@@ -94,7 +94,7 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (driver.Driver, error) 
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%v", err)
 	}
 	l := natsconn.Of(nc)
-	where := orElse(nc.Opts.Url, strings.Join(nc.Opts.Servers, ","))
+	where := natsconn.Where(nc)
 	return newDriver(ctx, l, opts, where, func() error { return nil })
 }
 
@@ -104,7 +104,7 @@ func init() { driver.Register("nats", openURL) }
 func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	opts, addrs, err := fromURL(u)
 	if err != nil {
-		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
+		return nil, driver.Errorf("open", natsconn.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
 	return openWith(ctx, u, opts, addrs)
 }
@@ -112,16 +112,16 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 func openWith(ctx context.Context, u *url.URL, opts Options, addrs []string) (driver.Driver, error) {
 	tlsConfig, err := trust.Asked(u.Query())
 	if err != nil {
-		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
+		return nil, driver.Errorf("open", natsconn.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
 	l, err := natsconn.Dial(ctx, natsconn.Settings{User: u.User, Addrs: addrs, TLS: tlsConfig})
 	if err != nil {
-		return nil, natsconn.Named(err, driver.Redacted(u))
+		return nil, natsconn.Named(err, natsconn.Redacted(u))
 	}
 	d, err := newDriver(ctx, l, opts, u.Host, func() error { l.Close(); return nil })
 	if err != nil {
 		l.Close()
-		return nil, natsconn.Named(err, driver.Redacted(u))
+		return nil, natsconn.Named(err, natsconn.Redacted(u))
 	}
 	return d, nil
 }

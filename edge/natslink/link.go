@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -42,7 +43,7 @@ func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
 	opts, addrs, err := fromURL(u, o)
 	tlsConfig, wrong := trust.Asked(u.Query())
 	if err = errors.Join(err, wrong); err != nil {
-		return nil, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%v", err)
+		return nil, driver.Errorf("open", natsconn.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
 	l := &Link{opts: opts, own: true, missed: func() {}}
 	l.conn, err = natsconn.Dial(ctx, natsconn.Settings{User: u.User, Addrs: addrs, TLS: tlsConfig, Later: true, Refused: l.report})
@@ -51,7 +52,7 @@ func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
 	}
 	if err != nil {
 		l.Close()
-		return nil, natsconn.Named(err, driver.Redacted(u))
+		return nil, natsconn.Named(err, natsconn.Redacted(u))
 	}
 	return l, nil
 }
@@ -69,7 +70,7 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (*Link, error) {
 	}
 	l := &Link{conn: natsconn.Of(nc), opts: opts, missed: func() {}}
 	if err := l.begin(ctx); err != nil {
-		return nil, natsconn.Named(err, nc.Opts.Url)
+		return nil, natsconn.Named(err, natsconn.Where(nc))
 	}
 	return l, nil
 }
@@ -100,7 +101,7 @@ func (l *Link) tryRights(ctx context.Context) error {
 		if err := l.conn.FlushWithContext(ctx); err != nil {
 			return err
 		}
-		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
+		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), l.deltas()) {
 			return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to publish and subscribe to %q: give it, or use another user: %w", l.deltas(), err)
 		}
 		return nil

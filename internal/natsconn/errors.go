@@ -3,6 +3,8 @@ package natsconn
 import (
 	"context"
 	"errors"
+	"net/url"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -51,4 +53,24 @@ func Named(err error, name string) error {
 		return &shown
 	}
 	return &driver.Error{Op: "open", Name: name, Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: ComeBack, Err: err}
+}
+
+// Redacted is u as it may be shown: a user without a password is a token.
+func Redacted(u *url.URL) string {
+	shown := *u
+	if _, ok := u.User.Password(); !ok {
+		shown.User = nil
+	}
+	return driver.Redacted(&shown)
+}
+
+// Where names the servers of a connection, without what proves a user.
+func Where(nc *nats.Conn) string {
+	var shown []string
+	for _, text := range nc.Servers() {
+		if u, err := url.Parse(text); err == nil {
+			shown = append(shown, Redacted(u))
+		}
+	}
+	return strings.Join(shown, ",")
 }

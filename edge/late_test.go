@@ -1,0 +1,83 @@
+package edge
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// A caller that comes late, with the time at which its job began, charges the present
+// window and undoes nothing.
+func TestLateCaller(t *testing.T) {
+	for _, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.GCRA} {
+		synctest.Test(t, func(t *testing.T) {
+			n := open(t, Config{Actor: "a"})
+			l := limiter(t, n, LimiterConfig{Rate: limit.Rate{Algorithm: algorithm, Count: 10, Per: time.Second}})
+			began := time.Now()
+			time.Sleep(5 * time.Minute)
+			take(t, l, "k", 9)
+			if err := l.Charge("k", began, 1); err != nil {
+				t.Fatal(err)
+			}
+			if d := take(t, l, "k", 1); d.Allowed {
+				t.Errorf("%v: ten of ten were taken: %+v", algorithm, d)
+			}
+			if d, err := l.Take("k", began, 1); err != nil || d.Allowed {
+				t.Errorf("%v: a late caller takes more: %+v, %v", algorithm, d, err)
+			}
+		})
+	}
+}
+
+// A bucket that takes longer than ten years to be full is empty when all of it was taken.
+func TestLongFill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, open(t, Config{Actor: "a"}), LimiterConfig{Rate: limit.Rate{Algorithm: limit.GCRA, Count: 1, Per: 24 * time.Hour, Burst: 10_000}})
+		for i := range 10_000 {
+			if d := take(t, l, "k", 1); !d.Allowed {
+				t.Fatalf("the %dth of a burst of 10,000: %+v", i+1, d)
+			}
+		}
+		if d := take(t, l, "k", 1); d.Allowed {
+			t.Errorf("one more than the burst: %+v", d)
+		}
+	})
+}
+
+// Keys of a time when the clock was far ahead leave when it is right again.
+func TestKeysOf2099Leave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var skew atomic.Int64
+		skew.Store(int64(73 * 365 * 24 * time.Hour))
+		n := open(t, Config{Actor: "a", Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+		l := limiter(t, n, LimiterConfig{Rate: ten, MaxKeys: 100})
+		for i := range 100 {
+			if d, err := l.Allow(t.Context(), fmt.Sprint(i)); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		pass(time.Second)
+		skew.Store(0)
+		pass(time.Minute)
+		if _, err := l.Allow(t.Context(), "new"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node with a clock that is a little ahead is heard by what it keeps.
+func TestKeptBySomebodyAhead(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	for ahead, heard := range map[time.Duration]time.Time{-time.Second: now.Add(-time.Second), time.Second: now, time.Hour: {}} {
+		s := &peer{}
+		s.hear(&message{sender: crdt.Actor{Node: "b"}, kept: true, sent: now.Add(ahead).UnixMilli()}, now)
+		if !s.heard.Equal(heard) {
+			t.Errorf("ahead by %s: heard at %s, want %s", ahead, s.heard, heard)
+		}
+	}
+}
