@@ -34,6 +34,8 @@ type parser struct {
 	conditions, leaves int
 	// full: a bound has been met; the rest is not read.
 	full bool
+	// items are those of lists that were read.
+	items int
 }
 
 // fail notes an error.

@@ -144,6 +144,10 @@ func (p *parser) pipeline(root *node, given map[string]string) *Pipeline {
 	if phases == nil || !p.wants(phases, "phases", isList) {
 		return out
 	}
+	if len(phases.of) > pipeline.MaxPhases {
+		p.stop(phases.place, "a pipeline has at most %d phases; this has %d", pipeline.MaxPhases, len(phases.of))
+		return out
+	}
 	p.fill(phases, out.Values, map[*node]bool{})
 	for _, n := range phases.of {
 		if p.full {
@@ -330,6 +334,9 @@ func (p *parser) each(n *node, where string, f func(*node)) {
 	if !p.wants(n, where, isList) {
 		return
 	}
+	if p.items += len(n.of); p.items > maxItems {
+		p.stop(n.place, "the lists of the file have more than %d items, with its aliases written out", maxItems)
+	}
 	for _, c := range n.of {
 		if p.full {
 			return
@@ -349,6 +356,9 @@ func (p *parser) texts(n *node, where string) (list []string) {
 	})
 	return list
 }
+
+// maxItems is the most items of all lists of a pipeline together, aliases written out.
+const maxItems = 10_000
 
 // shells are programs that read a text as commands.
 var shells = []string{"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}

@@ -160,3 +160,16 @@ func FuzzParsePipeline(f *testing.F) {
 		}
 	})
 }
+
+// Aliases do not explode: a file of some kilobytes with millions of arguments is refused.
+func TestParsePipeline_ManyByAliases(t *testing.T) {
+	args := strings.Repeat("a,", 5000)
+	file := "pipeline: p\nphases:\n- &p {name: a, run: [" + args + "a]}\n" + strings.Repeat("- *p\n", 60)
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(file), nil); err == nil || !strings.Contains(err.Error(), "have more than 10000 items") {
+		t.Errorf("got %.300v", err)
+	}
+	file = "pipeline: p\nphases:\n- &p {name: a}\n" + strings.Repeat("- *p\n", 20_000)
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(file), nil); err == nil || !strings.Contains(err.Error(), "a pipeline has at most") {
+		t.Errorf("got %.300v", err)
+	}
+}
