@@ -23,7 +23,7 @@ func (e *engine) newSessionID() (id core.SessionID) {
 func (e *engine) writeEntry(entry *core.Entry) error {
 	entry.Now = max(e.now(), e.m.Now())
 	if len(entry.Frames) > 0 {
-		entry.Seconds = time.Now().Unix()
+		entry.Seconds = core.Seconds(time.Now().Unix())
 	}
 	return e.write(recEntry, core.AppendEntry(nil, entry))
 }

@@ -62,7 +62,7 @@ func (st *store) newClient() driver.Driver {
 // Carry makes one entry of what was sent and applies it.
 func (st *store) Carry(now int64, sends []client.Outgoing) {
 	e := &st.entry
-	e.Now, e.Seconds, e.Renewals, e.Frames = now, time.Now().Unix(), e.Renewals[:0], e.Frames[:0]
+	e.Now, e.Seconds, e.Renewals, e.Frames = now, core.Seconds(time.Now().Unix()), e.Renewals[:0], e.Frames[:0]
 	for i := range sends {
 		switch m := &sends[i].Message; m.Kind {
 		case session.KindRenewal:

@@ -265,6 +265,26 @@ func TestLimiter_Calendar(t *testing.T) {
 	}
 }
 
+// A machine without a clock of its own begins in 1970: what it keeps can be read.
+func TestLimiter_CalendarOf1970(t *testing.T) {
+	r := newRig(core.Config{})
+	id := r.open(1, 24*time.Hour)
+	r.apply(core.Entry{Now: r.now, Seconds: 600})
+	rate := limit.Rate{Count: 1, Every: limit.Month, Offset: time.Hour, Algorithm: limit.CalendarWindow}
+	if a := r.limit(t, id, "l", core.LimitAsk{Key: "k", Cost: 1, Rate: rate}); !a.Decision.Allowed {
+		t.Fatalf("%+v", a)
+	}
+	r.m = r.restored(t)
+	if a := r.limit(t, id, "l", core.LimitAsk{Key: "k", Cost: 1, Rate: rate}); a.Decision.Allowed {
+		t.Errorf("the month was forgotten: %+v", a)
+	}
+	for unix, want := range map[int64]int64{-1: 0, 7: 7, 1 << 62: 1 << 33} {
+		if got := core.Seconds(unix); got != want {
+			t.Errorf("the time %d is %d in an entry, want %d", unix, got, want)
+		}
+	}
+}
+
 // Limiters are of version 3: an entry of before has none.
 func TestLimiter_Version(t *testing.T) {
 	for what, c := range map[string]core.Command{

@@ -21,6 +21,10 @@ const (
 	maxSeconds = 1 << 33
 )
 
+// Seconds is the Unix time of a clock as an entry takes it: a clock that is far off is as
+// near as a decoder believes.
+func Seconds(unix int64) int64 { return min(max(unix, 0), maxSeconds) }
+
 // What a decoder refuses. The error that wraps one of them names the offset and
 // the reason.
 var (

@@ -158,7 +158,7 @@ func (n *Node) fail(err error) {
 
 // Date tells the Unix time in seconds, for limiters that go by the calendar: nothing
 // else is decided by it. A node that leads writes it beside the commands.
-func (n *Node) Date(seconds int64) { n.date = max(seconds, 0) }
+func (n *Node) Date(seconds int64) { n.date = core.Seconds(seconds) }
 
 // Tick tells that another [Config.Tick] has passed.
 func (n *Node) Tick(now int64) {
