@@ -52,10 +52,16 @@ func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
 func (p *Pipelines) join(ctx context.Context, v *view, s *Submission, e *pipeline.Event, effects []pipeline.Effect) (replaced []string, err error) {
 	defer p.turn(s.Definition.Name)()
 	taken, last := 0, holdfast.Revision(0) // numbers that runs were named by, from the next one on
+	v.By = rand.Text()                     // of all tries: one that was done without an answer is found by it
 	for try := 0; ; try++ {
 		q, err := p.loadQueue(ctx, s.Definition.Name)
 		if err != nil {
 			return nil, err
+		}
+		if try > 0 { // after the queue was read: what is done later finds another one
+			if done, err := p.made(ctx, v); done || err != nil && !errors.Is(err, fs.ErrExist) {
+				return replaced, err
+			}
 		}
 		if q.rev != last {
 			taken = 0 // another run has got a number meanwhile
@@ -85,7 +91,6 @@ func (p *Pipelines) join(ctx context.Context, v *view, s *Submission, e *pipelin
 
 // create writes the keys of a new run; false: the queue has changed meanwhile.
 func (p *Pipelines) create(ctx context.Context, v *view, q *queue, e *pipeline.Event, effects []pipeline.Effect) (bool, error) {
-	v.By = rand.Text()
 	t, err := q.write(v.Pipeline)
 	err = errors.Join(err, addPut(&t, v.head(), &v.record), addPut(&t, v.definition(), &v.plan), addPut(&t, v.event(1), e))
 	if err != nil {
@@ -97,6 +102,11 @@ func (p *Pipelines) create(ctx context.Context, v *view, q *queue, e *pipeline.E
 	if err == nil && res.OK || err != nil && !passing(err) {
 		return err == nil, err
 	}
+	return p.made(ctx, v)
+}
+
+// made reports that this Submit has made the run; ErrExist: another has.
+func (p *Pipelines) made(ctx context.Context, v *view) (bool, error) {
 	now, err := p.load(ctx, v.Ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
