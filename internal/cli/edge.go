@@ -31,7 +31,7 @@ var edgeVariables = map[string]string{"actor-id": "ACTOR_ID", "nats-url": "NATS_
 type edging struct {
 	actor, nats, listen, name, algorithm string
 	public, sync                         bool
-	window                               secs
+	window                               time.Duration
 	count, burst, localCap               int64
 	flush                                time.Duration
 	topKeys                              int
@@ -40,24 +40,8 @@ type edging struct {
 	alertDivergence                      uint64
 }
 
-// secs is a duration that may also be a plain number of seconds.
-type secs time.Duration
-
-func (s *secs) String() string { return time.Duration(*s).String() }
-func (s *secs) Type() string   { return "duration" }
-
-func (s *secs) Set(text string) error {
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
-		*s = secs(time.Duration(n) * time.Second)
-		return nil
-	}
-	d, err := time.ParseDuration(text)
-	*s = secs(d)
-	return err
-}
-
 func (a *app) edgeCommand() *cobra.Command {
-	e := edging{window: secs(time.Minute)}
+	e := edging{}
 	cmd := &cobra.Command{
 		Use: "edge", Short: "Run an edge node: one rate limit on many nodes, decided without asking anyone", Args: cobra.NoArgs,
 		Long: `edge answers whether a request may pass, for any number of keys, from its own memory,
@@ -66,7 +50,7 @@ together can admit more than the limit: docs/limits.md tells how much.
 
 ACTOR_ID, NATS_URL, WINDOW_DURATION (seconds) and MAX_REQUESTS of the environment set
 what the flags do not.`,
-		Example: `  holdfast edge --max-requests 100 --window 60
+		Example: `  holdfast edge --max-requests 100 --window 60s
   holdfast edge --actor-id "$POD_UID" --nats-url nats://nats:4222 --listen :7430 --public
   curl -i '127.0.0.1:7430/v1/check?key=10.0.0.1'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,7 +67,7 @@ what the flags do not.`,
 func (e *edging) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.actor, "actor-id", "", "what no other running node is called: a pod's uid (default: the host's name)")
 	f.StringVar(&e.nats, "nats-url", "", "nats://host:port, with parameters of edge/natslink (default: no other nodes)")
-	f.Var(&e.window, "window", "the time that --max-requests is for, in seconds or with a unit")
+	f.DurationVar(&e.window, "window", time.Minute, "the time that --max-requests is for")
 	f.Int64Var(&e.count, "max-requests", 100, "what all nodes together admit for each key in that time")
 	f.StringVar(&e.algorithm, "algorithm", limit.FixedWindow.String(), "fixed-window, sliding-window, gcra or token-bucket")
 	f.Int64Var(&e.burst, "burst", 0, "of gcra and token-bucket: what may pass at once (default: --max-requests)")
@@ -106,7 +90,11 @@ func fromEnvironment(f *pflag.FlagSet) error {
 		if f.Changed(name) || value == "" {
 			continue
 		}
-		if err := f.Set(name, value); err != nil {
+		set := value
+		if _, err := strconv.ParseUint(value, 10, 32); err == nil && name == "window" {
+			set += "s" // it has no unit in deployments
+		}
+		if err := f.Set(name, set); err != nil {
 			return usagef("", "%s is %q: %w", variable, value, errors.Unwrap(err))
 		}
 	}
@@ -124,7 +112,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 	if err != nil {
 		return usagef("", "%w", err)
 	}
-	rate := limit.Rate{Name: e.name, Count: e.count, Per: time.Duration(e.window), Burst: e.burst, Algorithm: algorithm}
+	rate := limit.Rate{Name: e.name, Count: e.count, Per: e.window, Burst: e.burst, Algorithm: algorithm}
 	ln, err := e.open()
 	if err != nil {
 		return err

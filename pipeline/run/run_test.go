@@ -194,12 +194,11 @@ func TestRefused(t *testing.T) {
 	s, _ := backends.Open(t, "memory")
 	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
 	phase := pipeline.NewPhase("a", "make")
-	limited, woken, long := phase.WithLimits(pipeline.Limit{Limiter: "api", Cost: 1}), phase.WithWakeOn("lock"), phase
+	woken, long := phase.WithWakeOn("lock"), phase
 	long.Run = []string{"echo", strings.Repeat("x", run.MaxDefinition)}
 	for want, sub := range map[string]run.Submission{
 		"a definition is missing":          {},
 		"it has 0 phases":                  {Definition: release()},
-		`lacks "limit"`:                    {Definition: release(limited)},
 		"neither kind:verb":                {Definition: release(woken)},
 		"no slash":                         {Definition: release(phase), ID: "a/b"},
 		`"sl/ash"`:                         {Definition: release(pipeline.NewPhase("sl/ash"))},

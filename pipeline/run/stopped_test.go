@@ -221,7 +221,7 @@ func stopAt(t *testing.T, at int64, done bool) (cut, unknown bool) {
 		_ = first.Close() // its sessions are over then, as after the TTL
 	})
 	all.Go(func() { _, _ = p.Run(ctx, r) })
-	until(t, q, r, func(rep *run.Report) bool { return rep.Runner != "" || isClosed(c.cut) })
+	until(t, q, r, func(rep *run.Report) bool { return rep.Runner != "" || isClosed(c.cut) || rep.State.Status.Ended() })
 	all.Go(func() { unknown = answered(t, q, r) })
 	s := ended(t, q, r)
 	cancel()

@@ -72,10 +72,11 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 	return core.CodeOK, ""
 }
 
-// grows reports whether a command may make the state larger.
+// grows reports whether a command may make the state larger. To open a session does for a
+// TTL, and is taken: without one nobody could read, release or delete anything.
 func grows(c *core.Command) bool {
 	switch c.Op {
-	case core.OpOpen, core.OpAcquire, core.OpUpgrade, core.OpResize, core.OpReserve, core.OpProclaim:
+	case core.OpAcquire, core.OpUpgrade, core.OpResize, core.OpReserve, core.OpProclaim:
 		return true
 	case core.OpCount:
 		return c.Count != core.CountLoad

@@ -281,7 +281,7 @@ func TestSubmitRefuses(t *testing.T) {
 	n.Submit(0, 1, []byte("garbage"))
 	n.Submit(0, 2, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{{Op: core.OpOpen, TTL: 1e9 - 1}}}))
 	n.SetFull(true)
-	n.Submit(0, 3, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{open()}}))
+	n.Submit(0, 3, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{{Seq: 1, Op: core.OpAcquire, Name: "m"}}}))
 	answers := settle(n)
 	want := []core.Code{core.CodeInvalid, core.CodeInvalid, core.CodeFull}
 	if len(answers) != 3 {
