@@ -64,7 +64,7 @@ func TestNodeHearsOfAFullDisk(t *testing.T) {
 	l := lonely(t)
 	submit := func() replica.Answer {
 		t.Helper()
-		f := core.Frame{Session: core.SessionID{7}, Mark: 1, Commands: []core.Command{{Op: core.OpOpen, TTL: 30e9}}}
+		f := core.Frame{Session: core.SessionID{7}, Mark: 1, Commands: []core.Command{{Op: core.OpOpen, TTL: 30e9}, {Op: core.OpCount, Seq: 1, Name: "n", Count: core.CountAdd, A: 1}}}
 		l.node.Submit(l.now(), 3, core.AppendFrame(nil, &f))
 		answers := settled(l.node)
 		if len(answers) != 1 {
