@@ -80,7 +80,7 @@ prove: ## the long proofs, BUDGET=5m each; writes docs/proofs.md
 sim: ## simulate new seeds for SIM_BUDGET=10m, from SIM_FIRST on
 	$(GO) test ./internal/sim -run TestSeeds -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
 
-operators: ## simulate operators who give any command at any time and lose disks, for SIM_BUDGET=10m, from SIM_FIRST on
+operators: ## simulate operators: any command at any time, and lost disks, for SIM_BUDGET=10m, from SIM_FIRST on
 	nice -n 19 $(GO) test ./internal/sim -run TestOperators -v -timeout 24h -sim.budget=$(SIM_BUDGET) -sim.first=$(SIM_FIRST)
 
 worlds: ## run worlds of production nodes on new seeds for WORLD_BUDGET=10m, from WORLD_FIRST on

@@ -79,7 +79,7 @@ var rooms = map[string]room{
 	"internal/middleware":                  {own: "limit", inside: true},
 	"internal/mutate":                      {inside: true},
 	"internal/nap":                         {foreign: "golang.org/x/sys", inside: true},
-	"internal/natsconn":                    {own: "driver", foreign: "github.com/nats-io/nats.go", inside: true},
+	"internal/natsconn":                    {own: "driver internal/trust", foreign: "github.com/nats-io/nats.go", inside: true},
 	"internal/node/admission":              {own: "internal/core", pure: true},
 	"internal/node/api":                    {own: "driver internal/host internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/node/relay server", foreign: "github.com/prometheus/client_golang google.golang.org/grpc", inside: true},
 	"internal/node/dialect/rest":           {own: "driver internal/core internal/node/admission internal/node/gateway internal/node/relay internal/wire proto/holdfast/v1", foreign: "google.golang.org/protobuf", inside: true},

@@ -146,18 +146,8 @@ func fromURL(u *url.URL) (opts Options, addrs []string, err error) {
 		return opts, nil, errors.New("a URL of NATS is nats://host:port/bucket")
 	}
 	opts.Bucket = strings.TrimPrefix(u.Path, "/")
-	addrs = []string{u.Host}
-	for name, values := range u.Query() {
-		switch {
-		case name == "addr":
-			addrs = append(addrs, values...)
-			continue
-		case trust.Is(name):
-			continue
-		}
-		if err := opts.set(name, u.Query().Get(name)); err != nil {
-			return opts, nil, err
-		}
+	if addrs, err = natsconn.Params(u, opts.set); err != nil {
+		return opts, nil, err
 	}
 	opts, err = opts.settled()
 	return opts, addrs, err
@@ -174,10 +164,7 @@ func (o *Options) set(param, value string) (err error) {
 	case "history":
 		o.History, err = strconv.Atoi(value)
 	case "storage":
-		o.Memory = value == "memory"
-		if value != "memory" && value != "file" {
-			err = errors.New("it is file or memory")
-		}
+		o.Memory, err = natsconn.InMemory(value)
 	default:
 		return fmt.Errorf("no parameter %q; there are addr, create, replicas, history, storage, holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", param)
 	}

@@ -199,7 +199,7 @@ func (d *onStore) clock(item driver.Item, rate limit.Rate) (now int64, wall bool
 
 // readUsage reads what a key used at this rate. What was used at another counts for
 // nothing if that one came before. It came later if the rate is no longer the
-// limiter's: whoever used the key at it has read the limiter after this request did.
+// limiter's: a caller that used the key at it has read the limiter after this request did.
 func (d *onStore) readUsage(ctx context.Context, key, name string, rate *rateEntry) (driver.Item, *usageEntry, error) {
 	item, err := d.get(ctx, key)
 	if err != nil || item.Revision == 0 {

@@ -142,11 +142,7 @@ func TestTenthAndEleventh(t *testing.T) {
 	now := time.Now()
 	for i := range 11 {
 		l := limiters[i%3]
-		for end := time.Now().Add(time.Minute); l.Count("k", now) != int64(i); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("request %d: a node knows of %d", i+1, l.Count("k", now))
-			}
-		}
+		eventually(t, func() bool { return l.Count("k", now) == int64(i) }, func() string { return fmt.Sprintf("request %d: a node knows of %d", i+1, l.Count("k", now)) })
 		if d, err := l.Take("k", now, 1); err != nil || d.Allowed != (i < 10) {
 			t.Fatalf("request %d: %+v, %v", i+1, d, err)
 		}
@@ -169,9 +165,15 @@ func TestWithoutTheOthers(t *testing.T) {
 	l.Close()
 	b := node(t, "b", link(t, url, nil))
 	agree(t, 7, b)
-	for end := time.Now().Add(time.Minute); len(b.AllCounts()) < 3001; time.Sleep(time.Millisecond) {
+	eventually(t, func() bool { return len(b.AllCounts()) >= 3001 }, func() string { return fmt.Sprintf("%d counters came back", len(b.AllCounts())) })
+}
+
+// eventually waits for what comes over NATS; missing says what did not.
+func eventually(t *testing.T, is func() bool, missing func() string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d counters came back", len(b.AllCounts()))
+			t.Fatal(missing())
 		}
 	}
 }
@@ -252,11 +254,7 @@ func TestServerComesLater(t *testing.T) {
 	b := node(t, "b", link(t, server.URL(), nil))
 	counter(t, b, "x").Add(4)
 	agree(t, 7, a, b)
-	for end := time.Now().Add(time.Minute); l.Err() != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("with a server: %v", l.Err())
-		}
-	}
+	eventually(t, func() bool { return l.Err() == nil }, func() string { return fmt.Sprintf("with a server: %v", l.Err()) })
 }
 
 // TestPurged: a stream that was purged or deleted is filled by the nodes that run, also
@@ -307,11 +305,7 @@ func TestKilledNode(t *testing.T) {
 		a, b := runChild(t, url, 500)
 		told, sent = told+a, sent+b
 		x := counter(t, witness, "x")
-		for end := time.Now().Add(time.Minute); x.Value() < sent; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d arrived, %d were sent: %v", x.Value(), sent, x.ByActor())
-			}
-		}
+		eventually(t, func() bool { return x.Value() >= sent }, func() string { return fmt.Sprintf("%d arrived, %d were sent: %v", x.Value(), sent, x.ByActor()) })
 		if x.Value() > told {
 			t.Fatalf("%d arrived, callers were told %d", x.Value(), told)
 		}
@@ -611,9 +605,5 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("the conflict of %s was told", got)
 	}
 	// Of each subject in the stream the last one may be all that comes.
-	for end := time.Now().Add(time.Minute); a.Stats().Garbage < 7; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", a.Stats())
-		}
-	}
+	eventually(t, func() bool { return a.Stats().Garbage >= 7 }, func() string { return fmt.Sprintf("%+v", a.Stats()) })
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-io/holdfast/internal/trust"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 )
 
 // Options are the settings of a link. The zero value has the defaults. They say how
@@ -81,18 +81,8 @@ func fromURL(u *url.URL, o *Options) (opts Options, addrs []string, err error) {
 	if u.Scheme != "nats" || u.Host == "" || u.Opaque != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
 		return opts, nil, errors.New("a URL of NATS is nats://host:port")
 	}
-	addrs = []string{u.Host}
-	for name, values := range u.Query() {
-		switch {
-		case name == "addr":
-			addrs = append(addrs, values...)
-			continue
-		case trust.Is(name):
-			continue
-		}
-		if err := opts.set(name, u.Query().Get(name)); err != nil {
-			return opts, nil, err
-		}
+	if addrs, err = natsconn.Params(u, opts.set); err != nil {
+		return opts, nil, err
 	}
 	opts, err = opts.settled()
 	return opts, addrs, err
@@ -113,10 +103,7 @@ func (o *Options) set(param, value string) (err error) {
 	case "retention":
 		o.Retention, err = time.ParseDuration(value)
 	case "storage":
-		o.Memory = value == "memory"
-		if value != "memory" && value != "file" {
-			err = errors.New("it is file or memory")
-		}
+		o.Memory, err = natsconn.InMemory(value)
 	default:
 		return fmt.Errorf("no parameter %q; there are addr, stream, subject, create, replicas, retention, storage, holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", param)
 	}

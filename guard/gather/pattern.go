@@ -41,6 +41,18 @@ func ParsePattern(text string) (p Pattern, err error) {
 	return p, nil
 }
 
+// ParsePatterns reads several as [ParsePattern] does, or none of them.
+func ParsePatterns(texts []string) (all []Pattern, err error) {
+	for _, text := range texts {
+		p, err := ParsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // String is the pattern as it is read.
 func (p Pattern) String() string {
 	if p.Glob == "" {

@@ -37,7 +37,7 @@ type watched struct {
 // RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
 // An id in use is refused.
 func (m *Manager) RegisterGuard(g Guard) error {
-	events, err := patterns(g.WakeOn)
+	events, err := gather.ParsePatterns(g.WakeOn)
 	if err := errors.Join(err, g.Condition.Check(), checkID(g.ID)); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
@@ -63,17 +63,6 @@ func checkID(id string) error {
 		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", fs.ErrInvalid)
 	}
 	return nil
-}
-
-func patterns(list []string) (all []gather.Pattern, err error) {
-	for _, text := range list {
-		p, err := gather.ParsePattern(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	return all, nil
 }
 
 // follow waits and tells.

@@ -101,28 +101,25 @@ func (a *app) limiting(f *rateFlags, run func(ctx context.Context, l *holdfast.L
 }
 
 func (a *app) limitAsk() *cobra.Command {
-	var f rateFlags
-	var cost int64
-	c := &cobra.Command{Use: "ask NAME [KEY]", Short: "Take 1, or --cost; exit with 1 if that is refused", Args: cobra.RangeArgs(1, 2),
-		Example: "  holdfast limit ask mails alice --rate 100/1h && ./mail.sh alice",
-		RunE: a.limiting(&f, func(ctx context.Context, l *holdfast.Limiter, name, key string) error {
-			d, err := l.AllowN(ctx, key, cost)
-			return a.printDecision(name, key, d, err)
-		})}
-	c.Flags().Int64Var(&cost, "cost", 1, "what to take, all or nothing")
-	return f.add(c)
+	return a.deciding(&cobra.Command{Use: "ask NAME [KEY]", Short: "Take 1, or --cost; exit with 1 if that is refused",
+		Example: "  holdfast limit ask mails alice --rate 100/1h && ./mail.sh alice"}, "what to take, all or nothing", (*holdfast.Limiter).AllowN)
 }
 
 func (a *app) limitPeek() *cobra.Command {
+	return a.deciding(&cobra.Command{Use: "peek NAME [KEY]", Short: "Tell what ask would, and take nothing",
+		Example: "  holdfast limit peek mails alice"}, "what would be taken", (*holdfast.Limiter).Peek)
+}
+
+// deciding makes c print a decision about a cost.
+func (a *app) deciding(c *cobra.Command, usage string, decide func(l *holdfast.Limiter, ctx context.Context, key string, cost int64) (limit.Decision, error)) *cobra.Command {
 	var f rateFlags
 	var cost int64
-	c := &cobra.Command{Use: "peek NAME [KEY]", Short: "Tell what ask would, and take nothing", Args: cobra.RangeArgs(1, 2),
-		Example: "  holdfast limit peek mails alice",
-		RunE: a.limiting(&f, func(ctx context.Context, l *holdfast.Limiter, name, key string) error {
-			d, err := l.Peek(ctx, key, cost)
-			return a.printDecision(name, key, d, err)
-		})}
-	c.Flags().Int64Var(&cost, "cost", 1, "what would be taken")
+	c.Args = cobra.RangeArgs(1, 2)
+	c.RunE = a.limiting(&f, func(ctx context.Context, l *holdfast.Limiter, name, key string) error {
+		d, err := decide(l, ctx, key, cost)
+		return a.printDecision(name, key, d, err)
+	})
+	c.Flags().Int64Var(&cost, "cost", 1, usage)
 	return f.add(c)
 }
 

@@ -246,16 +246,16 @@ func (a *app) memberCommand() *cobra.Command {
 // unfreeze has the nodes of a group take over the state of one of them, after a check
 // without a majority.
 func (a *app) unfreeze(ctx context.Context, c pb.AdminServiceClient, args []string) error {
-	id, whose := uint64(0), "the leader"
+	id, source := uint64(0), "the leader"
 	if len(args) > 0 {
 		var err error
 		if id, err = nodeNumber(args[0]); err != nil {
 			return err
 		}
-		whose = "node " + args[0]
+		source = "node " + args[0]
 	}
 	_, err := c.Unfreeze(ctx, &pb.UnfreezeRequest{Id: id})
-	return a.changed(err, "the nodes take over the state of %s, then grants go on: see holdfast status", whose)
+	return a.changed(err, "the nodes take over the state of %s, then grants go on: see holdfast status", source)
 }
 
 // replaceMember takes out the number of a node that lost its data, and gives the node another.

@@ -348,7 +348,7 @@ func (a *app) pipelineCancel() *cobra.Command {
 func (a *app) pipelineApprove() *cobra.Command {
 	var again, failed bool
 	c := &cobra.Command{Use: "approve RUN", Short: "Say how a command ended that nobody saw the end of", Args: cobra.ExactArgs(1), Example: "  holdfast pipeline approve release/7\n  holdfast pipeline approve --again release/7",
-		Long: `Say how a command ended whose runner was lost: well, so that the run goes on, or with --failed
+		Long: `Say how the command of a lost runner ended: well, so that the run goes on, or with --failed
 not, or with --again that it may be started once more.`}
 	c.Flags().BoolVar(&again, "again", false, "it may be started again")
 	c.Flags().BoolVar(&failed, "failed", false, "it has failed")

@@ -229,7 +229,7 @@ func awaitLog(t *testing.T, dir, begin string) {
 }
 
 // Commands that do not end, that ignore signals and that leave processes behind: a cancelled
-// run ends all the same, and so does one whose command has become a daemon.
+// run ends all the same, and so does one with a command that has become a daemon.
 func TestPipeline_StubbornCommands(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + filepath.Join(dir, "space")

@@ -119,7 +119,7 @@ func (s *schedule) files(prefix, suffix string) (names []string, err error) {
 	return names, err
 }
 
-// prune removes all but the newest of a node's backups, whose names are in the order of
+// prune removes all but the newest of a node's backups; their names are in the order of
 // time.
 func (s *schedule) prune(saved []string) (err error) {
 	for ; len(saved) > s.keep; saved = saved[1:] {

@@ -147,7 +147,7 @@ func (t *transaction) put(o *KeyOp, r *KeyResult) {
 }
 
 // Read answers a command that changes nothing: OpCount with CountLoad,
-// OpReserve and OpCountDown with A 0, and OpTxn whose operations are all KeyGet. A
+// OpReserve and OpCountDown with A 0, and OpTxn with no operation but KeyGet. A
 // limiter is never read: what it answers needs the time of an entry. Any other is refused. It anchors nothing.
 func (m *Machine) Read(namespace string, c *Command) Result {
 	r := Result{Seq: c.Seq, Revision: m.revision}

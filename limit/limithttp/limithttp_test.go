@@ -198,7 +198,7 @@ func (invalid) AllowN(context.Context, string, int64) (limit.Decision, error) {
 	return limit.Decision{}, fmt.Errorf("the key is too long: %w", fs.ErrInvalid)
 }
 
-// A client whose key or cost is not valid is refused, whatever is to happen when the limiter
+// A client with a key or cost that is not valid is refused, whatever is to happen when the limiter
 // fails: else it would choose to be without a limit.
 func TestInvalid(t *testing.T) {
 	for _, o := range []limithttp.Options{{}, {OnFailure: limithttp.Closed}, {OnFailure: limithttp.Local, Local: local(t)}} {

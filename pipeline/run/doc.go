@@ -8,7 +8,7 @@
 // A run is a log of events in keys of the Space. An event is one transaction against the
 // revision of the one before, together with the state after it, with what is told of it
 // (keys under [gather.EventPrefix]) and with the queue, if it is about that: so what the
-// log says is what has happened, whoever else writes. The log keeps the last [MaxEvents]
+// log says is what has happened, also when others write. The log keeps the last [MaxEvents]
 // events of a run, and the Space the last runs of a pipeline that have ended: see
 // [Config.Keep].
 //

@@ -32,7 +32,7 @@ func (a *active) waits(ctx context.Context, f *pipeline.Effect, o guard.Outcome,
 
 // check waits until the condition passes, and tells what it waits for.
 func (a *active) check(ctx context.Context, f *pipeline.Effect) {
-	events, err := patterns(phaseOf(a.Definition, f.Phase).WakeOn)
+	events, err := gather.ParsePatterns(phaseOf(a.Definition, f.Phase).WakeOn)
 	if err != nil { // it was checked when the run was submitted
 		a.waits(ctx, f, guard.Error, err.Error())
 		return

@@ -70,7 +70,7 @@ type outside struct {
 	starts map[string]int
 }
 
-// program is one whose commands write to the log; they are killed with it.
+// program has commands that write to the log; they are killed with it.
 type program struct {
 	*outside
 	killed chan struct{}

@@ -145,7 +145,7 @@ func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 	if len(ph.Run) > 0 && p.runner == nil {
 		return fmt.Errorf("it runs a command, and there is no Runner: %w", errors.ErrUnsupported)
 	}
-	if _, err := patterns(ph.WakeOn); err != nil {
+	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
 		return err
 	}
 	var need []driver.Feature
@@ -170,15 +170,4 @@ func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 		}
 	}
 	return nil
-}
-
-func patterns(list []string) (all []gather.Pattern, err error) {
-	for _, text := range list {
-		one, err := gather.ParsePattern(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
 }

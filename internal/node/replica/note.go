@@ -67,7 +67,7 @@ func (n *Node) hearSaid(from uint64, kind byte, sum uint64) {
 	}
 }
 
-// hearRuling takes a ruling, which is a fact whoever tells it.
+// hearRuling takes a ruling, which is a fact from any sender.
 func (n *Node) hearRuling(kind byte, right uint64) {
 	k := &n.check
 	if k.rule != unruled {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// The twin knows two kinds of limiters, whose units refill in whole nanoseconds:
+// The twin knows two kinds of limiters, with units that refill in whole nanoseconds:
 // buckets and fixed windows. It keeps everything that was ever taken and works each
 // decision out anew from that.
 const (
