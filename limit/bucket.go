@@ -151,7 +151,7 @@ func chargeBucket(r Rate, s State, now, cost int64) State {
 
 // refundBucket makes room for n again, but not for what the bucket has refilled
 // since. Without other cancellations the reservation keeps at least v.Until less
-// now from it, and every other one that was cancelled since makes that less.
+// now from it, and every earlier one that was cancelled since makes that less.
 func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
 	if s.Given < v.Given || s.Given > maxGiven { // it was settled before now
 		return s
@@ -166,10 +166,19 @@ func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
 	if above := (moment{max(s.At-s.Leased, 0), s.Part}); above.before(span) {
 		span = above
 	}
+	if !s.last(v) {
+		s.Given += span.ceil()
+	}
 	m := moment{s.At, s.Part}.minus(r, span)
-	s.At, s.Part, s.Given = m.ns, m.part, s.Given+span.ceil()
+	s.At, s.Part = m.ns, m.part
 	return s
 }
+
+// last reports that nothing was taken or given back since v: to give that back too
+// takes nothing from other reservations, and leaves the bucket as it was before v.
+// So a key that is reserved and cancelled over and over is idle as early as one that
+// was never reserved.
+func (s State) last(v Reservation) bool { return s.At == v.Until && s.Given == v.Given }
 
 // resetBucket gives back all that was taken, so that nothing of it can be given back
 // again.

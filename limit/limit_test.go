@@ -79,6 +79,9 @@ func (w *world) step(rnd *rand.Rand) {
 	default:
 		w.now += rnd.Int64N(2*grain + 1)
 	}
+	if w.twin.astray(w.now, w.seen) {
+		w.twin.all, w.seen = nil, w.now
+	}
 	w.last = max(w.now, w.seen)
 }
 
@@ -461,5 +464,57 @@ func TestAlgorithmNames(t *testing.T) {
 	}
 	if _, err := limit.ParseAlgorithm("leaky"); !errors.Is(err, fs.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// A key that is reserved and cancelled over and over is idle as early as one that was
+// never reserved, and what is cancelled is given back every time.
+func TestReserveAndCancelForever(t *testing.T) {
+	r := limit.Rate{Count: 1, Per: 24 * time.Hour, Burst: 3}
+	s, _ := limit.Take(r, limit.State{}, 0, 1)
+	used, _ := limit.Until(r, s, 0)
+	for i := range 100_000 {
+		var v limit.Reservation
+		var d limit.Decision
+		if s, v, d = limit.Reserve(r, s, int64(i), 2); !d.Allowed {
+			t.Fatalf("what was cancelled %d times is not given back: %+v", i, d)
+		}
+		s = limit.Cancel(r, s, int64(i), v)
+	}
+	if until, ends := limit.Until(r, s, 100_000); !ends || until != used {
+		t.Errorf("idle from %d on, not from %d", until, used)
+	}
+}
+
+// A clock that was in 2099 for a while does not close a calendar until then; one that
+// is a window ahead of another does not open it twice.
+func TestCalendarAfterAWrongClock(t *testing.T) {
+	r := limit.Rate{Algorithm: limit.CalendarWindow, Count: 2, Every: limit.Day}
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).UnixNano()
+	ahead := time.Date(2026, 5, 2, 0, 0, 1, 0, time.UTC).UnixNano()
+	far := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	s, _ := limit.Take(r, limit.State{}, ahead, 2)
+	if d := limit.Peek(r, s, now, 1); d.Allowed {
+		t.Errorf("the clock before the one that used the key: %+v", d)
+	}
+	s, _ = limit.Take(r, s, far, 2)
+	s, d := limit.Take(r, s, now, 1)
+	if !d.Allowed || d.Remaining != 1 || d.ResetAfter != 12*time.Hour {
+		t.Errorf("once the clock is right: %+v", d)
+	}
+	if until, ends := limit.Until(r, s, now); !ends || until != now+int64(12*time.Hour) {
+		t.Errorf("idle from %d on", until)
+	}
+}
+
+// To look whether a long log can be forgotten copies nothing.
+func TestIdleLogCopiesNothing(t *testing.T) {
+	r := limit.Rate{Algorithm: limit.SlidingLog, Count: limit.MaxLog, Per: time.Hour}
+	var s limit.State
+	for now := range int64(limit.MaxLog) {
+		s, _ = limit.Take(r, s, now, 1)
+	}
+	if n := testing.AllocsPerRun(10, func() { limit.Idle(r, s, limit.MaxLog) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -27,6 +27,17 @@ func (s State) latest(now int64) int64 {
 	return now
 }
 
+// logUntil is [Until] of a log, whatever its length.
+func (s State) logUntil(r Rate, now int64) int64 {
+	if n := len(s.Log); n > 0 {
+		now = max(now, r.until(s.Log[n-1].At))
+	}
+	if s.Given > 0 {
+		now = max(now, r.until(s.At))
+	}
+	return now
+}
+
 func takeLog(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
 	now = old.latest(now)
 	s, sum := old.since(r, now)

@@ -157,6 +157,8 @@ func Until(r Rate, s State, now int64) (at int64, ends bool) {
 		return 0, false
 	case r.bucket():
 		return max(now, moment{s.At + s.Given, s.Part}.ceil()), true
+	case r.Algorithm == SlidingLog:
+		return s.logUntil(r, now), true
 	}
 	at = now + int64(look(r, s, now, Decision{}).ResetAfter)
 	if s.Given > 0 {

@@ -87,6 +87,26 @@ func (w *twin) day(t int64) string {
 	return time.Unix(0, t).UTC().Add(w.zone).Format(w.layout)
 }
 
+// astray reports that a key of a calendar was used in a window after the one that
+// follows now's.
+func (w *twin) astray(now, used int64) bool {
+	if w.kind != "calendar" {
+		return false
+	}
+	begin, _ := time.Parse(w.layout, w.day(now))
+	switch w.layout {
+	case "2006":
+		begin = begin.AddDate(2, 0, 0)
+	case "2006-01":
+		begin = begin.AddDate(0, 2, 0)
+	case "2006-01-02":
+		begin = begin.AddDate(0, 0, 2)
+	default:
+		begin = begin.Add(2 * time.Hour)
+	}
+	return used >= begin.Add(-w.zone).UnixNano()
+}
+
 func floor(t, per int64) int64 {
 	n := t / per
 	if n*per > t {

@@ -49,9 +49,10 @@ func (r Rate) calendar(now int64) (begin, length int64) {
 	return from.Add(-r.Offset).UnixNano(), int64(to.Sub(from))
 }
 
-// roll moves the state into the window of now.
+// roll moves the state into the window of now. A clock that was set back leaves the
+// key in the window that it was in.
 func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
-	if s.Known {
+	if s.Known && !s.astray(r, now) {
 		now = max(now, s.At)
 	}
 	begin, length = r.window(now)
@@ -64,6 +65,13 @@ func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
 	}
 	s.At, s.Known = begin, true
 	return s, now, begin, length
+}
+
+// astray reports that a clock which was wrong for a while, by more than a window of
+// the calendar, has used the key: it begins anew then, instead of being closed until
+// that date.
+func (s State) astray(r Rate, now int64) bool {
+	return r.Algorithm == CalendarWindow && s.At > r.until(now)
 }
 
 func takeWindow(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
