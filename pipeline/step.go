@@ -182,6 +182,11 @@ func (m *step) request() {
 	case Unknown:
 		m.effect(Effect{Kind: Ask})
 	}
+	m.wakeAt()
+}
+
+// wakeAt asks for a tick when the wait is over, if it has an end.
+func (m *step) wakeAt() {
 	if !m.s.Until.IsZero() && m.timed() {
 		m.effect(Effect{Kind: WakeAt, At: m.s.Until})
 	}
@@ -224,10 +229,12 @@ func (m *step) lost() {
 	}
 }
 
+// ticked: a tick that comes early asks for nothing anew, so that a place in the queue of a
+// lock is not lost by it.
 func (m *step) ticked() {
 	switch {
 	case m.s.Until.IsZero() || m.at.Before(m.s.Until):
-		m.request()
+		m.wakeAt()
 	case m.s.Status == Pausing:
 		m.again()
 	default:

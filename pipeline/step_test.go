@@ -519,6 +519,9 @@ func TestStep_Wait(t *testing.T) {
 		p.checked(guard.Failed, "not yet")
 		p.must(p.of(pipeline.Ticked))
 		p.is(upTo, "deploy", 1)
+		if want := []pipeline.Effect{{Kind: pipeline.WakeAt, Phase: "deploy", Attempt: 1, At: p.s.Until}}; !reflect.DeepEqual(p.effects, want) {
+			t.Errorf("%s: a tick that comes early leads to %+v; want %+v", upTo, p.effects, want)
+		}
 		p.now = p.now.Add(time.Second)
 		p.must(p.of(pipeline.Ticked))
 		p.is(pipeline.Blocked, "deploy", 2)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ type active struct {
 	tasks   sync.WaitGroup
 	until   *time.Timer
 	recheck *time.Timer
+	reasons reasons
 	hold    *holdfast.Hold
 	ended   *holdfast.Hold // was lost, and is given up when the command has ended
 	command *command
@@ -86,9 +88,10 @@ func (p *Pipelines) lead(ctx context.Context, r Ref, l *holdfast.Leadership) (pi
 	}
 	a := &active{
 		p: p, view: v, l: l, ctx: l.Bind(during), msgs: make(chan message), wake: make(chan struct{}, 1), task: func() {},
-		until: stopped(), recheck: time.NewTimer(p.between()),
+		until: stopped(), recheck: time.NewTimer(p.between()), reasons: reasons{due: stopped()},
 	}
 	defer a.until.Stop()
+	defer a.reasons.due.Stop()
 	defer a.recheck.Stop()
 	defer p.events.Subscribe(a.interest())()
 	err = a.loop()
@@ -119,9 +122,14 @@ func (a *active) interest() gather.Interest {
 	i := gather.Interest{Inputs: []guard.Input{{Source: guard.SourceKey, Name: a.head()}}, Changed: func(...guard.Input) { a.look() }}
 	if a.Definition.Places > 0 {
 		i.Inputs = append(i.Inputs, guard.Input{Source: guard.SourceKey, Name: queueKey(a.Pipeline)})
-		i.Events = []gather.Pattern{{Kind: "election", Verb: "*", Glob: prefix + a.Pipeline + "/*"}}
+		i.Events = []gather.Pattern{{Kind: "election", Verb: "*", Glob: prefix + literal(a.Pipeline) + "/*"}}
 	}
 	return i
+}
+
+// literal is a name as a glob that matches it alone.
+func literal(name string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
 func (a *active) look() {
@@ -150,6 +158,8 @@ func (a *active) loop() error {
 			err = a.loseHold()
 		case <-a.until.C:
 			err = a.take(message{event: a.of(pipeline.Ticked)})
+		case <-a.reasons.due.C:
+			err = a.hear(a.reasons.last)
 		case <-a.wake:
 			err = a.catchUp()
 		case <-a.recheck.C:
@@ -168,8 +178,7 @@ func (a *active) loop() error {
 func (a *active) hear(m message) error {
 	e := &m.event
 	late := m.task != nil && m.task.Err() != nil
-	same := e.Kind == pipeline.Checked && e.Outcome != guard.Passed && clip(e.Reason) == a.State.Reason
-	if late || same {
+	if late || e.Kind == pipeline.Checked && e.Outcome != guard.Passed && !a.reasons.now(&m, &a.State) {
 		m.back()
 		return nil
 	}
@@ -367,10 +376,13 @@ func (a *active) queueTurn() error {
 			return nil
 		}
 		id, _, err := q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q))
-		if err != nil || id == "" {
+		switch {
+		case err != nil:
 			return err
-		}
-		if id != a.ID {
+		case id == "":
+			a.p.endLost(a.ctx, a.Pipeline, q)
+			return nil
+		case id != a.ID:
 			a.recheck.Reset(min(settling, a.p.between())) // it may have no runner
 			return nil
 		}
@@ -450,6 +462,27 @@ func (a *active) release() {
 	}
 }
 
+// keepEnd keeps the end of a command on top of what others have written meanwhile, unless
+// another runner has the run.
+func (a *active) keepEnd(e pipeline.Event) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), patience)
+	defer cancel()
+	for {
+		_, err := a.p.put(ctx, a.view, e, nil)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+		now, err := a.p.load(ctx, a.Ref)
+		if err != nil {
+			return err
+		}
+		if now.Token != a.Token {
+			return fmt.Errorf("%w: another runner has it", errChanged)
+		}
+		a.view = now
+	}
+}
+
 // leave ends everything that was begun. The end of a command is kept as long as no other
 // runner has the run: this one has seen it.
 func (a *active) leave() error {
@@ -457,11 +490,7 @@ func (a *active) leave() error {
 	var err error
 	if c := a.command; c != nil {
 		a.stop()
-		exit := <-c.done
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), patience)
-		_, err = a.p.put(ctx, a.view, a.exited(c, exit), nil)
-		cancel()
-		if err != nil {
+		if err = a.keepEnd(a.exited(c, <-c.done)); err != nil {
 			err = fmt.Errorf("pipeline: how the command of %s ended was not kept: %w", a.Ref, err)
 		}
 		a.p.told(a.Ref, a.State)

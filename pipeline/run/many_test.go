@@ -170,15 +170,32 @@ func TestBounded_LongRun(t *testing.T) {
 	}
 }
 
-// A pipeline with places takes so many runs, and refuses more.
+// A pipeline with places takes so many runs, however long their names and definitions are,
+// ends them with any output, and refuses more.
 func TestBounded_Queue(t *testing.T) {
 	s, _ := backends.Open(t, "node")
-	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+	p := pipelines(t, run.Config{Space: s, Runner: commands(func(*run.Command) (run.Exit, error) {
+		return run.Exit{Code: 1, Tail: strings.Repeat(`"\`, pipeline.MaxTail)}, nil
+	})})
 	d := release(pipeline.NewPhase("build", "make"))
-	d.Places = 1
-	for i := range run.MaxRuns {
-		_, err := p.Submit(t.Context(), run.Submission{Definition: d, ID: fmt.Sprintf("%048d", i), Priority: math.MinInt32})
+	d.Name, d.Places = strings.Repeat("r", 64), 1
+	long := *d
+	long.Phases = []pipeline.Phase{pipeline.NewPhase("build", "make", strings.Repeat("x", run.MaxDefinition-250))}
+	var first run.Ref
+	for i := range run.MaxRuns + 1 {
+		if i == run.MaxRuns-1 {
+			d = &long
+		}
+		r, err := p.Submit(t.Context(), run.Submission{Definition: d, ID: fmt.Sprintf("%048d", i), Priority: math.MinInt32})
 		ok(t, err)
+		if i == 0 {
+			first = r
+		}
+		if i == run.MaxRuns-1 { // the queue is full; it ends one of its runs, and takes another
+			if s := ended(t, p, first); s.Status != pipeline.Failed {
+				t.Errorf("the first is %s", s.Status)
+			}
+		}
 	}
 	if _, err := p.Submit(t.Context(), run.Submission{Definition: d}); err == nil || !strings.Contains(err.Error(), "submit it again when some have ended") {
 		t.Errorf("one more: %v", err)

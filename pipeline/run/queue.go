@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -179,24 +181,124 @@ func missingIsFine(err error) error {
 }
 
 // settling is how long after it joined a run counts as one that has a runner, though none
-// has campaigned for it yet.
+// has campaigned for it yet; by the clocks of two machines, so before it joined, too.
 const settling = 10 * time.Second
 
+// joinedWithin reports that a run joined so recently, as far as the clocks agree.
+func (p *Pipelines) joinedWithin(r *queued, d time.Duration) bool {
+	return p.now().Sub(time.UnixMilli(r.At)).Abs() < d
+}
+
 // abandoned are the runs before v that wait and have no runner: they are passed over, until
-// somebody runs them. It asks only about those that would be next.
+// somebody runs them. It asks about few if the first has one, and about all in few requests.
 func (p *Pipelines) abandoned(ctx context.Context, v *view, q *queue) map[string]bool {
 	without := map[string]bool{}
-	for {
+	for n := 1; ; n *= 8 {
+		ahead := p.ahead(v, q, without, n)
+		idle, err := p.withoutRunner(ctx, v.Pipeline, ahead)
+		for _, id := range ahead {
+			if err != nil || !idle[id] {
+				return without
+			}
+			without[id] = true
+		}
+		if len(ahead) < n {
+			return without
+		}
+	}
+}
+
+// ahead are up to n runs that would start before v, those left out aside, as far as they have
+// had time to find a runner.
+func (p *Pipelines) ahead(v *view, q *queue, without map[string]bool, n int) (ids []string) {
+	without = maps.Clone(without)
+	for len(ids) < n {
 		id, _, err := q.next(v.Definition, without)
 		i := q.find(id)
-		if err != nil || id == v.ID || i < 0 || p.now().Sub(time.UnixMilli(q.Runs[i].At)) < settling {
-			return without
+		if err != nil || id == v.ID || i < 0 || p.joinedWithin(&q.Runs[i], settling) {
+			break
 		}
-		if owner, err := p.runnerOf(ctx, Ref{v.Pipeline, id}); err != nil || owner != "" {
-			return without
-		}
-		without[id] = true
+		ids, without[id] = append(ids, id), true
 	}
+	return ids
+}
+
+// withoutRunner are those of the runs that no program runs.
+func (p *Pipelines) withoutRunner(ctx context.Context, name string, ids []string) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	without := map[string]bool{}
+	if len(ids) == 0 {
+		return without, nil
+	}
+	elections := make([]string, len(ids))
+	for i, id := range ids {
+		elections[i] = Ref{name, id}.election()
+	}
+	all, _, err := p.space.InspectAll(ctx, elections...)
+	for i := range all {
+		without[ids[i]] = len(all[i].Holders) == 0
+	}
+	return without, err
+}
+
+// choose are the names of some runs, in the order in which they joined.
+func (q *queue) choose(is func(*queued) bool) (ids []string) {
+	for i := range q.Runs {
+		if is(&q.Runs[i]) {
+			ids = append(ids, q.Runs[i].ID)
+		}
+	}
+	return ids
+}
+
+// endLost ends the runs that are to end and have lost their runner: they would keep their
+// places. What does not succeed is tried again with the next look at the queue.
+func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
+	ids := q.choose(func(r *queued) bool { return r.Started || r.Replaced })
+	lost, err := p.withoutRunner(ctx, name, ids)
+	for _, id := range ids {
+		if err != nil || !lost[id] {
+			continue
+		}
+		r := Ref{name, id}
+		v, err := p.load(ctx, r)
+		switch {
+		case err != nil:
+		case q.Runs[q.find(id)].Replaced:
+			_ = p.Cancel(ctx, r, "a newer run replaces it")
+		case v.State.Status == pipeline.Stopping:
+			_ = p.takeFromLost(ctx, r)
+		}
+	}
+}
+
+// The bounds of making room in a queue that is full.
+const (
+	// abandonedAfter is how long a run has waited without a runner that makes room.
+	abandonedAfter = time.Hour
+	// maxAbandoned is how many make room at once.
+	maxAbandoned = 16
+)
+
+// makeRoom ends runs of a full queue that nobody runs: those that are to end, and the oldest
+// of those that have waited long.
+func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
+	q, err := p.loadQueue(ctx, name)
+	if err != nil || len(q.Runs) < MaxRuns {
+		return err
+	}
+	p.endLost(ctx, name, q)
+	ids := q.choose(func(r *queued) bool { return !r.Started && !p.joinedWithin(r, abandonedAfter) })
+	old, err := p.withoutRunner(ctx, name, ids)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !old[id] })
+	for _, id := range ids[:min(maxAbandoned, len(ids))] {
+		e := p.Cancel(ctx, Ref{name, id}, "no program ran it, and the queue was full")
+		if !errors.Is(e, fs.ErrInvalid) && !errors.Is(e, fs.ErrNotExist) { // else another was faster
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // runnerOf is the owner text of the program that runs a run; empty: none does.

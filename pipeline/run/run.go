@@ -22,8 +22,9 @@ import (
 const (
 	// MaxEvents is how many events of a run are kept; older ones are in its state.
 	MaxEvents = 100
-	// MaxDefinition is the most bytes of a definition with its parameters, as JSON.
-	MaxDefinition = 32 << 10
+	// MaxDefinition is the most bytes of a definition with its parameters, as JSON: a
+	// queue of MaxRuns goes into the same transaction.
+	MaxDefinition = 24 << 10
 	// MaxRuns is how many runs of a pipeline with places wait or go on at once.
 	MaxRuns = 256
 	// MaxReason is the most bytes of a reason; a longer one is cut.
@@ -52,13 +53,14 @@ func (r Ref) check() error {
 	for what, text := range map[string]string{"pipeline": r.Pipeline, "run": r.ID} {
 		most := map[string]int{"pipeline": maxName, "run": maxID}[what]
 		if text == "" || len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unfit) {
-			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, no slash and no control character: %w", text, what, most, fs.ErrInvalid)
+			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, and no slash, quote, backslash or control character: %w", text, what, most, fs.ErrInvalid)
 		}
 	}
 	return nil
 }
 
-func unfit(r rune) bool { return r == '/' || unicode.IsControl(r) }
+// unfit are also those that JSON writes longer: the names of a queue have a bound together.
+func unfit(r rune) bool { return strings.ContainsRune("/\"\\\u2028\u2029", r) || unicode.IsControl(r) }
 
 // Config is that of [New].
 type Config struct {
@@ -139,7 +141,7 @@ type Pipelines struct {
 
 // turns lets the goroutines of this program change a queue one after the other.
 type turns struct {
-	mu    sync.Mutex
+	taken chan struct{} // holds one: that goroutine has its turn
 	users int
 }
 
@@ -171,24 +173,31 @@ func New(c Config) (*Pipelines, error) {
 	return p, nil
 }
 
-// turn waits until no other goroutine of this program changes the queue of the pipeline.
-func (p *Pipelines) turn(name string) (leave func()) {
+// turn waits until no other goroutine of this program changes the queue of the pipeline, or
+// until ctx ends.
+func (p *Pipelines) turn(ctx context.Context, name string) (leave func(), err error) {
 	p.mu.Lock()
 	t := p.turns[name]
 	if t == nil {
-		t = &turns{}
+		t = &turns{taken: make(chan struct{}, 1)}
 		p.turns[name] = t
 	}
 	t.users++
 	p.mu.Unlock()
-	t.mu.Lock()
-	return func() {
-		t.mu.Unlock()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(p.turns, name)
-		}
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; p.leaveTurns(t, name) }, nil
+	case <-ctx.Done():
+		p.leaveTurns(t, name)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (p *Pipelines) leaveTurns(t *turns, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(p.turns, name)
 	}
 }
 

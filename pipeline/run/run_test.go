@@ -5,6 +5,7 @@ package run_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -200,9 +201,10 @@ func TestRefused(t *testing.T) {
 		"a definition is missing":          {},
 		"it has 0 phases":                  {Definition: release()},
 		"neither kind:verb":                {Definition: release(woken)},
-		"no slash":                         {Definition: release(phase), ID: "a/b"},
+		"and no slash":                     {Definition: release(phase), ID: "a/b"},
 		`"sl/ash"`:                         {Definition: release(pipeline.NewPhase("sl/ash"))},
-		"at most 32768 are kept":           {Definition: release(long)},
+		"at most 24576 are kept":           {Definition: release(long)},
+		"no slash, quote, backslash":       {Definition: release(phase), ID: `a"b`},
 		`the name "" of a pipeline`:        called(phase, ""),
 		"the name \"a\\nb\" of a pipeline": called(phase, "a\nb"),
 	} {
@@ -223,6 +225,28 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := p.Run(t.Context(), run.Ref{Pipeline: "release", ID: "none"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a run that is not there: %v", err)
+	}
+}
+
+// A condition that is false for another reason every moment does not fill the log.
+func TestReasons_ManyChanges(t *testing.T) {
+	s, other := backends.Open(t, "memory")
+	p := pipelines(t, run.Config{Space: s})
+	r := submit(t, p, release(pipeline.NewPhase("deploy").WithPre(guard.KeyEquals("k", "go"))))
+	began := time.Now()
+	done := make(chan pipeline.State)
+	go func() { done <- ended(t, p, r) }()
+	until(t, p, r, func(r *run.Report) bool { return r.State.Reason != "" })
+	for i := range 3000 {
+		_, err := other.KV().Put(t.Context(), "k", fmt.Append(nil, i))
+		ok(t, err)
+	}
+	_, err := other.KV().Put(t.Context(), "k", []byte("go"))
+	ok(t, err)
+	<-done
+	// Submitted, taken over, admitted, the first reason, passed; and one a second.
+	if rep := until(t, p, r, status(pipeline.Done)); rep.Events > 6+int(time.Since(began)/time.Second) {
+		t.Errorf("%d events", rep.Events)
 	}
 }
 

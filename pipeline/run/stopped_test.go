@@ -270,3 +270,66 @@ func nothingHeld(t *testing.T, s *holdfast.Space, r run.Ref) {
 		t.Errorf("%s is still run by %v, %v", r, l, err)
 	}
 }
+
+// A run is cancelled while its runner is dying: the next run in the queue ends it when that
+// is known, and takes its place.
+func TestCancel_RunnerLost(t *testing.T) {
+	for _, how := range []string{"cancelled", "replaced"} {
+		t.Run(how, func(t *testing.T) {
+			url := "mem://" + t.Name()
+			first, other := backends.Client(t, url), backends.Client(t, url)
+			killed := make(chan struct{})
+			p := pipelines(t, run.Config{Space: first, Runner: commands(func(*run.Command) (run.Exit, error) {
+				<-killed
+				return run.Exit{Code: 137}, nil
+			})})
+			q := pipelines(t, run.Config{Space: other, Runner: commands(succeed)})
+			d := release(pipeline.NewPhase("deploy", "./deploy"))
+			if d.Places = 1; how == "replaced" {
+				d.Policy = pipeline.CancelOlder
+			}
+			r := submit(t, p, d)
+			var all sync.WaitGroup
+			all.Go(func() { _, _ = p.Run(t.Context(), r) })
+			until(t, q, r, status(pipeline.Running))
+			next := submit(t, q, d)
+			if how == "cancelled" {
+				ok(t, q.Cancel(t.Context(), r, "not wanted"))
+			}
+			until(t, q, r, status(pipeline.Stopping))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			all.Go(func() {
+				if s, err := q.Run(ctx, next); err != nil || s.Status != pipeline.Done {
+					t.Errorf("the next is %+v, %v", s, err)
+				}
+			})
+			until(t, q, next, func(rep *run.Report) bool { return rep.Runner != "" })
+			ok(t, first.Close()) // its sessions are over then, as after the TTL
+			close(killed)
+			all.Wait()
+			if rep := until(t, q, r, func(*run.Report) bool { return true }); rep.State.Status != pipeline.Cancelled {
+				t.Errorf("the first is %+v", rep.State)
+			}
+		})
+	}
+}
+
+// The end of a command that its runner saw is kept when that leaves, also if somebody has
+// written to the run meanwhile.
+func TestLeave_Changed(t *testing.T) {
+	s, other := backends.Open(t, "memory")
+	q := pipelines(t, run.Config{Space: other})
+	p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+		<-c.Stop
+		if err := q.Cancel(t.Context(), c.Ref, "not wanted"); err != nil {
+			t.Error(err)
+		}
+		return run.Exit{Code: 143}, nil
+	})})
+	r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy")))
+	ok(t, left(t, p, r, pipeline.Running))
+	if rep := until(t, q, r, func(*run.Report) bool { return true }); rep.State.Status != pipeline.Cancelled || rep.State.Code != 143 {
+		t.Errorf("it is %+v", rep.State)
+	}
+}

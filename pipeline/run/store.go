@@ -124,7 +124,11 @@ func (p *Pipelines) put(ctx context.Context, v *view, e pipeline.Event, by func(
 func (p *Pipelines) commit(ctx context.Context, v *view, rec *record, e *pipeline.Event, t holdfast.Txn) (holdfast.Revision, error) {
 	queued := e.Kind == pipeline.Admitted || rec.State.Status.Ended()
 	if queued {
-		defer p.turn(v.Pipeline)()
+		leave, err := p.turn(ctx, v.Pipeline)
+		if err != nil {
+			return 0, fmt.Errorf("pipeline: write %s: %w", v.Ref, err)
+		}
+		defer leave()
 	}
 	for try := 0; ; try++ {
 		with := t

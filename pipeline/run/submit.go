@@ -39,6 +39,11 @@ func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
 	}
 	v := &view{plan: plan{s.Definition, s.Params}, record: record{State: state, Seq: 1}}
 	replaced, err := p.join(ctx, v, &s, &e, effects)
+	if errors.Is(err, holdfast.ErrExhausted) && s.Definition.Places > 0 {
+		if e2 := p.makeRoom(ctx, s.Definition.Name); e2 == nil {
+			replaced, err = p.join(ctx, v, &s, &e, effects)
+		}
+	}
 	if err != nil {
 		return Ref{}, fmt.Errorf("pipeline: submit a run of %s: %w", s.Definition.Name, err)
 	}
@@ -50,7 +55,11 @@ func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
 
 // join writes the first event of a run, and its place in the queue.
 func (p *Pipelines) join(ctx context.Context, v *view, s *Submission, e *pipeline.Event, effects []pipeline.Effect) (replaced []string, err error) {
-	defer p.turn(s.Definition.Name)()
+	leave, err := p.turn(ctx, s.Definition.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	taken, last := 0, holdfast.Revision(0) // numbers that runs were named by, from the next one on
 	v.By = rand.Text()                     // of all tries: one that was done without an answer is found by it
 	for try := 0; ; try++ {
@@ -140,7 +149,7 @@ func (p *Pipelines) check(s *Submission) error {
 
 func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 	if err := (Ref{ph.Name, "1"}).check(); err != nil {
-		return fmt.Errorf("its name has 1 to %d bytes, no slash and no control character: %w", maxName, fs.ErrInvalid)
+		return fmt.Errorf("its name has 1 to %d bytes, and no slash, quote, backslash or control character: %w", maxName, fs.ErrInvalid)
 	}
 	if len(ph.Run) > 0 && p.runner == nil {
 		return fmt.Errorf("it runs a command, and there is no Runner: %w", errors.ErrUnsupported)

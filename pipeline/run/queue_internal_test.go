@@ -1,0 +1,235 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/memhold"
+	"github.com/holdfast-io/holdfast/pipeline"
+)
+
+// clocked is Pipelines with a clock that a test sets forward.
+type clocked struct {
+	*Pipelines
+	t     *testing.T
+	s     *holdfast.Space
+	later atomic.Int64
+}
+
+func newClocked(t *testing.T) *clocked {
+	t.Helper()
+	c := &clocked{t: t, s: memhold.Open()}
+	t.Cleanup(func() { c.s.Close() })
+	var err error
+	c.Pipelines, err = New(Config{Space: c.s, Runner: none{}, Now: func() time.Time { return time.Now().Add(time.Duration(c.later.Load())) }})
+	c.ok(err)
+	return c
+}
+
+func (c *clocked) ok(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// run submits a run of a pipeline with one place.
+func (c *clocked) run(name string) *view {
+	c.t.Helper()
+	r, err := c.Submit(c.t.Context(), Submission{Definition: &pipeline.Definition{Name: name, Places: 1, Phases: []pipeline.Phase{pipeline.NewPhase("a", "make")}}})
+	c.ok(err)
+	v, err := c.load(c.t.Context(), r)
+	c.ok(err)
+	return v
+}
+
+// lead has this program run a run, which does not go on.
+func (c *clocked) lead(r Ref) *holdfast.Leadership {
+	c.t.Helper()
+	l, err := c.s.Election(r.election()).Campaign(c.t.Context(), nil)
+	c.ok(err)
+	return l
+}
+
+// Runs before one that wait without a runner are passed over: not one that has just been
+// submitted, nor any behind the first that has a runner, and clocks that differ by hours
+// hold up nobody.
+func TestAbandoned(t *testing.T) {
+	for _, later := range []time.Duration{time.Minute, -time.Hour} {
+		c := newClocked(t)
+		var all []*view
+		for range 40 {
+			all = append(all, c.run("p"))
+		}
+		passed := func(v *view) (n int) {
+			q, err := c.loadQueue(t.Context(), "p")
+			c.ok(err)
+			return len(slices.Collect(maps.Keys(c.abandoned(t.Context(), v, q))))
+		}
+		last := all[len(all)-1]
+		if n := passed(last); n != 0 {
+			t.Errorf("%d runs that were just submitted are passed over", n)
+		}
+		c.later.Store(int64(later))
+		if n := passed(last); n != 39 {
+			t.Errorf("after %s %d of 39 runs without a runner are passed over", later, n)
+		}
+		defer c.lead(all[20].Ref).Resign()
+		if n := passed(last); n != 20 {
+			t.Errorf("after %s %d runs are passed over before the first that has a runner; want 20", later, n)
+		}
+		if n := passed(all[5]); n != 5 {
+			t.Errorf("after %s %d runs are passed over before the sixth", later, n)
+		}
+	}
+}
+
+// A full queue takes a run again when some of it have waited for an hour without a runner;
+// those that have one, or are not so old, stay.
+func TestSubmit_MakesRoom(t *testing.T) {
+	c := newClocked(t)
+	first := c.run("p")
+	defer c.lead(first.Ref).Resign()
+	for range MaxRuns - 1 {
+		c.run("p")
+	}
+	again := func() error {
+		_, err := c.Submit(t.Context(), Submission{Definition: first.Definition})
+		return err
+	}
+	c.later.Store(int64(30 * time.Minute))
+	if err := again(); !errors.Is(err, holdfast.ErrExhausted) {
+		t.Errorf("after half an hour: %v", err)
+	}
+	c.later.Store(int64(2 * time.Hour))
+	c.ok(again())
+	q, err := c.loadQueue(t.Context(), "p")
+	c.ok(err)
+	if n := len(q.Runs); n != MaxRuns-maxAbandoned+1 || q.find(first.ID) != 0 {
+		t.Errorf("%d runs are left, the first at %d", n, q.find(first.ID))
+	}
+	v, err := c.load(t.Context(), Ref{"p", "2"})
+	c.ok(err)
+	if v.State.Status != pipeline.Cancelled || v.State.Reason != "no program ran it, and the queue was full" {
+		t.Errorf("the second is %+v", v.State)
+	}
+}
+
+// One that waits for its turn at a queue leaves when its time is over.
+func TestTurn_Ends(t *testing.T) {
+	c := newClocked(t)
+	v := c.run("p")
+	leave, err := c.turn(t.Context(), "p")
+	c.ok(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	left := make(chan error, 1)
+	go func() {
+		_, err := c.put(ctx, v, pipeline.Event{Kind: pipeline.Cancel}, nil)
+		left <- err
+	}()
+	select {
+	case err := <-left:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it left with %v", err)
+		}
+		leave()
+	case <-time.After(10 * time.Second):
+		leave()
+		t.Fatal("it has not left")
+	}
+	_, err = c.put(t.Context(), v, pipeline.Event{Kind: pipeline.Cancel}, nil)
+	c.ok(err)
+	if len(c.turns) != 0 {
+		t.Errorf("%d turns are left", len(c.turns))
+	}
+}
+
+// A run hears of the runners of its own pipeline, whatever that is called.
+func TestInterest_Glob(t *testing.T) {
+	a := &active{view: &view{Ref: Ref{"[x]*?", "1"}, plan: plan{Definition: &pipeline.Definition{Places: 1}}}}
+	for name, want := range map[string]bool{"[x]*?": true, "xxx": false, "[x]aa": false} {
+		e := &holdfast.Event{Kind: "election", Verb: "released", Name: Ref{name, "2"}.election()}
+		if got := a.interest().Events[0].Match(e); got != want {
+			t.Errorf("an event of %s: %t", name, got)
+		}
+	}
+}
+
+// Of the reasons for one wait the first is kept at once, and then one a second, the last.
+func TestReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reasons{due: stopped()}
+		s := pipeline.State{Status: pipeline.Blocked, Phase: "a", Attempt: 1}
+		kept := 0
+		hear := func(m message) {
+			if r.now(&m, &s) {
+				s.Reason = m.event.Reason
+				kept++
+			}
+		}
+		for i := range 9_500 {
+			hear(message{event: pipeline.Event{Kind: pipeline.Checked, Outcome: guard.Failed, Reason: fmt.Sprint(i)}})
+			select {
+			case <-time.After(time.Millisecond):
+			case <-r.due.C:
+				hear(r.last)
+			}
+		}
+		if kept < 9 || kept > 11 {
+			t.Errorf("%d of 9,500 reasons within 9.5 s are kept", kept)
+		}
+		if <-r.due.C; r.last.event.Reason != "9499" {
+			t.Errorf("the last is %q", r.last.event.Reason)
+		}
+		s.Attempt++
+		was := kept
+		hear(message{event: pipeline.Event{Reason: "another wait"}})
+		if kept != was+1 {
+			t.Error("the first reason of the next wait is not kept at once")
+		}
+	})
+}
+
+// The success of a command does not count if what it ran under was lost before it ended,
+// though nobody had noticed that yet.
+func TestHear_LostBefore(t *testing.T) {
+	c := newClocked(t)
+	ctx := t.Context()
+	r, err := c.Submit(ctx, Submission{Definition: &pipeline.Definition{Name: "p", Phases: []pipeline.Phase{
+		pipeline.NewPhase("a", "make").WithHolds(pipeline.Want{Kind: "lock", Name: "prod"}),
+	}}})
+	c.ok(err)
+	v, err := c.load(ctx, r)
+	c.ok(err)
+	l := c.lead(r)
+	defer l.Resign()
+	hold, err := c.s.Mutex("prod").Acquire(ctx)
+	c.ok(err)
+	of := func(kind pipeline.EventKind) pipeline.Event {
+		return pipeline.Event{Kind: kind, Phase: "a", Attempt: 1, Token: uint64(hold.Token())}
+	}
+	c.ok(c.takeOver(ctx, v, l))
+	for _, kind := range []pipeline.EventKind{pipeline.Admitted, pipeline.Acquired, pipeline.Launched} {
+		_, err := c.put(ctx, v, of(kind), nil)
+		c.ok(err)
+	}
+	_, err = c.s.ForceRelease(ctx, "prod", hold.Token())
+	c.ok(err)
+	<-hold.Done()
+	a := &active{p: c.Pipelines, view: v, l: l, ctx: ctx, task: func() {}, until: stopped(), recheck: stopped(), hold: hold,
+		command: &command{phase: "a", attempt: 1, halt: make(chan struct{})}}
+	c.ok(a.hear(message{event: of(pipeline.Exited)}))
+	if s := a.State; s.Status != pipeline.Failed || s.Reason != "a: what it held was lost while its command ran" {
+		t.Errorf("it is %+v", s)
+	}
+}
