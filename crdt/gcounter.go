@@ -166,6 +166,18 @@ func (c *GCounter) Fold(actors ...Actor) GCounter {
 	return GCounter{base: c.base.clone()}
 }
 
+// Part is the counter of the actors that keep reports true for, and of all that were
+// folded, as a delta.
+func (c *GCounter) Part(keep func(Actor) bool) GCounter {
+	part := GCounter{base: c.base.clone()}
+	for _, s := range c.slots {
+		if keep(s.actor) {
+			part.slots = append(part.slots, s)
+		}
+	}
+	return part
+}
+
 // clone shares nothing with c.
 func (c *GCounter) clone() GCounter {
 	return GCounter{slots: slices.Clone(c.slots), base: c.base.clone()}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
 )
@@ -21,6 +22,7 @@ type Counter struct {
 
 	mu       sync.Mutex
 	known    crdt.GCounter // with an own part that is behind
+	relief   relief
 	watchers watchers
 }
 
@@ -154,10 +156,13 @@ func (c *Counter) Await(ctx context.Context, version string) error {
 
 // merge joins what another node knows. If that is more of this node's own part than
 // the node has counted, the incarnation was used before: the greater stands, as on
-// all other nodes, and the conflict is told.
-func (c *Counter) merge(o crdt.GCounter) {
+// all other nodes, and the conflict is told. v is for a whole that can relieve; nil: none.
+func (c *Counter) merge(o crdt.GCounter, v *view) {
 	c.mu.Lock()
 	c.known.Merge(o)
+	if v != nil {
+		v.judge(&c.relief, !o.Merge(c.known.Part(func(a crdt.Actor) bool { return v.missing(unique.Make(a)) })))
+	}
 	own := c.known.Of(c.node.me)
 	rest := c.known.Value() - own
 	changed := c.rest.Swap(rest) != rest
@@ -175,6 +180,19 @@ func (c *Counter) merge(o crdt.GCounter) {
 func (c *Counter) delta() (d crdt.GCounter) {
 	d.Add(c.node.me, c.own.Load())
 	return d
+}
+
+// told is what a state tells: this node's part, or all that has to be told if nobody else
+// does.
+func (c *Counter) told(v *view) (told crdt.GCounter, flag byte) {
+	c.mu.Lock()
+	relieved := v.relieves(c.relief)
+	c.mu.Unlock()
+	if relieved {
+		return c.delta(), 0
+	}
+	all := c.state()
+	return all.Part(func(a crdt.Actor) bool { return v.tells(unique.Make(a)) }), sectionWhole
 }
 
 // state is all that is known.

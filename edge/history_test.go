@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -250,10 +251,12 @@ func history(t *testing.T, seed uint64) []edgetest.Delivery {
 	return w.hub.Delivered()
 }
 
+var histories = flag.Uint64("edge.histories", 300, "how many histories TestHistories and TestKeptHistories play")
+
 // TestHistories: whatever the network does, afterwards every node has exactly what
 // callers were told.
 func TestHistories(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range *histories {
 		synctest.Test(t, func(t *testing.T) { history(t, seed) })
 		if t.Failed() {
 			return

@@ -85,20 +85,61 @@ func (n *Node) Limiter(name string, c LimiterConfig) (*Limiter, error) {
 	if err := c.check(name); err != nil {
 		return nil, err
 	}
+	l, missed, err := n.openLimiter(name, c)
+	if missed {
+		n.keeper.Replay()
+	}
+	return l, err
+}
+
+// openLimiter reports also that kept counts of the limiter came before it was open.
+func (n *Node) openLimiter(name string, c LimiterConfig) (l *Limiter, missed bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l := n.limiters[name]; l != nil {
 		if l.config != c {
-			return nil, invalid("limiter %q is open with other settings", name)
+			return nil, false, invalid("limiter %q is open with other settings", name)
 		}
-		return l, nil
+		return l, false, nil
 	}
-	l := newLimiter(n, name, c)
+	l = newLimiter(n, name, c)
 	l.id = len(n.limited)
 	n.limiters[name] = l
 	n.limited = append(n.limited, l)
 	n.ask.Store(true)
-	return l, nil
+	return l, n.unopened.take(name), nil
+}
+
+// unopened are the limiters of which kept counts came before they were open.
+type unopened struct {
+	mu    sync.Mutex
+	names map[string]bool
+	more  bool // there were too many to remember
+}
+
+// maxUnopened bounds the names that are remembered.
+const maxUnopened = 1000
+
+func (u *unopened) note(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.names) >= maxUnopened && !u.names[name] {
+		u.more = true
+		return
+	}
+	if u.names == nil {
+		u.names = map[string]bool{}
+	}
+	u.names[name] = true
+}
+
+// take reports that counts of the limiter may have come, and forgets it.
+func (u *unopened) take(name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	missed := u.more || u.names[name]
+	delete(u.names, name)
+	return missed
 }
 
 func (c *LimiterConfig) check(name string) error {
@@ -355,8 +396,8 @@ func (s *shard) each(visit func(*entry), between func()) {
 // Keys is how many keys are remembered.
 func (l *Limiter) Keys() int { return int(l.keys.Load()) }
 
-// merge joins what another node knows of a key.
-func (l *Limiter) merge(w *window, now int64) {
+// merge joins what another node knows of a key. v is for a whole that can relieve; nil: none.
+func (l *Limiter) merge(w *window, now int64, v *view) {
 	epoch := l.rule.epoch(now)
 	switch {
 	case w.per != int64(l.rule.rate.Per) || w.algorithm != l.rule.rate.Algorithm:
@@ -375,8 +416,11 @@ func (l *Limiter) merge(w *window, now int64) {
 	if e == nil {
 		e = l.add(s, w.key, w.epoch)
 	}
-	if e != nil {
-		l.learn(s, e, w, now)
+	if e == nil {
+		return
+	}
+	if l.learn(s, e, w, now); v != nil {
+		v.judge(&e.relief, e.told(w, v))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 // A message is: magic, version, flags, sender, run, number, time, total, sections, checksum. A
-// section is a counter or a window of a key; a window names its limiter only if the
-// section before has another. Actors are given once and then by number; 0 is the
-// sender.
+// section is a counter, a set, a register or a window of a key; a window names its limiter
+// only if the section before has another. Actors are given once and then by number; 0 is
+// the sender.
 const (
 	magic   = "hfe"
 	version = 2
@@ -26,6 +26,9 @@ const (
 	sectionWindow   = 3
 	sectionSet      = 4
 	sectionRegister = 5
+	// sectionWhole is added to the kind of a section that tells all that its sender knows,
+	// to a Keeper without the parts of others that run.
+	sectionWhole = 0x80
 )
 
 var (
@@ -56,12 +59,14 @@ type valueSection struct {
 }
 
 type count struct {
+	whole bool
 	name  string
 	count crdt.GCounter
 }
 
 // window is what a sender knows of one key.
 type window struct {
+	whole     bool
 	limiter   string
 	per       int64
 	algorithm limit.Algorithm
@@ -79,11 +84,10 @@ type batch struct {
 	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
 	limiter *Limiter
 	ready   []packet
-	keep    bool                                 // packets are parts of the state that a Keeper keeps
-	total   uint64                               // Node.Total
-	first   bool                                 // no other node that runs comes before this one
-	parts   int                                  // of the state so far
-	tells   func(unique.Handle[crdt.Actor]) bool // of which actors the state is; nil: all
+	keep    bool   // packets are parts of the state that a Keeper keeps
+	total   uint64 // Node.Total
+	parts   int    // of the state so far
+	view    *view  // of the state that is kept; nil: there is no Keeper
 }
 
 // packet is a message, and what is marked again if it cannot be sent.
@@ -128,7 +132,7 @@ func (b *batch) addDelta(c *Counter) {
 	c.dirty.Store(false)
 	b.begin()
 	b.open.counters = append(b.open.counters, c)
-	b.addCounter(c, c.delta())
+	b.addCounter(c, c.delta(), 0)
 }
 
 // beginState has all that follows be a state.
@@ -140,30 +144,21 @@ func (b *batch) beginState() {
 	b.cut()
 	b.send()
 	b.keep = true
-	b.tells, b.first = n.peers.tells(n.me, n.config.Now(), absence*n.config.State)
+	b.view = n.view()
 }
 
-// addState adds what is known of a counter, if a Keeper needs to know it of this node.
+// addState adds what is known of a counter, or this node's part if it is relieved of the
+// whole.
 func (b *batch) addState(c *Counter) {
-	s := c.state()
-	if b.tells == nil {
-		b.addCounter(c, s)
-		return
-	}
-	var told crdt.GCounter
-	for _, a := range s.Actors() {
-		if b.tells(unique.Make(a)) {
-			told.Add(a, s.Of(a))
-		}
-	}
-	if len(told.Actors()) > 0 {
-		b.addCounter(c, told)
+	told, flag := c.told(b.view)
+	if b.view == nil || told.Value() > 0 {
+		b.addCounter(c, told, flag)
 	}
 }
 
-func (b *batch) addCounter(c *Counter, g crdt.GCounter) {
+func (b *batch) addCounter(c *Counter, g crdt.GCounter, flag byte) {
 	b.begin()
-	b.open.buf = appendText(append(b.open.buf, sectionCounter), c.name)
+	b.open.buf = appendText(append(b.open.buf, sectionCounter|flag), c.name)
 	b.open.buf = appendText(b.open.buf, string(g.Append(nil)))
 	b.cutIfLarge()
 	b.send()
@@ -180,11 +175,12 @@ func (b *batch) addValue(v value, text []byte) {
 	b.send()
 }
 
-// addWindow adds what is known of a key, of this node or of all; the entry's shard
+// addWindow adds what is known of a key, of this node or the whole; the entry's shard
 // is locked.
-func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
-	slots := b.slots(e, all)
-	if all && b.tells != nil && len(slots) == 0 && e.own == (pair{}) && e.debt == 0 {
+func (b *batch) addWindow(l *Limiter, e *entry, state bool) {
+	whole := state && !b.view.relieves(e.relief)
+	slots := b.slots(e, whole)
+	if state && b.view != nil && len(slots) == 0 && e.own == (pair{}) && (e.debt == 0 || !whole) {
 		return
 	}
 	b.begin()
@@ -193,10 +189,10 @@ func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
 		b.open.buf = appendText(append(b.open.buf, sectionLimiter), l.name)
 		b.open.buf = append(binary.AppendUvarint(b.open.buf, uint64(l.rule.rate.Per)), byte(l.rule.rate.Algorithm))
 	}
-	b.open.buf = appendText(append(b.open.buf, sectionWindow), e.key)
+	b.open.buf = appendText(append(b.open.buf, sectionWindow|wholeFlag(whole)), e.key)
 	b.open.buf = binary.AppendVarint(b.open.buf, e.epoch)
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(e.debt))
-	if !all {
+	if !state {
 		b.open.entries = append(b.open.entries, sent{l, e.key})
 	}
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(len(slots)+1))
@@ -208,20 +204,27 @@ func (b *batch) addWindow(l *Limiter, e *entry, all bool) {
 }
 
 // slots are those of others that are told with the entry.
-func (b *batch) slots(e *entry, all bool) []slot {
+func (b *batch) slots(e *entry, whole bool) []slot {
 	switch {
-	case !all:
+	case !whole:
 		return nil
-	case b.tells == nil:
+	case b.view == nil:
 		return e.slots
 	}
 	var told []slot
 	for _, s := range e.slots {
-		if b.tells(s.actor) {
+		if b.view.tells(s.actor) {
 			told = append(told, s)
 		}
 	}
 	return told
+}
+
+func wholeFlag(whole bool) byte {
+	if whole {
+		return sectionWhole
+	}
+	return 0
 }
 
 func (b *batch) addSlot(s slot) {
@@ -331,10 +334,11 @@ func parse(b []byte) (m message, err error) {
 }
 
 func (r *reader) section(m *message) {
-	switch kind := r.b[0]; kind {
+	whole := r.b[0]&sectionWhole != 0
+	switch kind := r.b[0] &^ sectionWhole; kind {
 	case sectionCounter:
 		r.b = r.b[1:]
-		c := count{name: r.name()}
+		c := count{whole: whole, name: r.name()}
 		if c.count.Decode(r.bytes()) != nil {
 			r.fail()
 		}
@@ -344,7 +348,7 @@ func (r *reader) section(m *message) {
 		r.head = window{limiter: r.name(), per: r.amount(), algorithm: limit.Algorithm(r.byte())}
 	case sectionWindow:
 		r.b = r.b[1:]
-		m.windows = append(m.windows, r.window())
+		m.windows = append(m.windows, r.window(whole))
 	case sectionSet, sectionRegister:
 		r.b = r.b[1:]
 		m.values = append(m.values, r.value(kind))
@@ -367,8 +371,9 @@ func (r *reader) value(kind byte) valueSection {
 	return v
 }
 
-func (r *reader) window() window {
+func (r *reader) window(whole bool) window {
 	w := r.head
+	w.whole = whole
 	if w.limiter == "" {
 		r.fail()
 	}

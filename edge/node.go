@@ -37,15 +37,17 @@ type Link interface {
 }
 
 // Keeper is a Link that keeps the last state of each node for those that come later.
-// A node gives it its own counts instead of all that it knows; the first node of those
-// that run, in the order of actors, also tells what those counted that are gone.
+// A node gives it its own counts instead of all that it knows; what those counted that are
+// gone is told by the first node, in the order of actors, that knows it.
 type Keeper interface {
 	Link
-	// Keep gives a message to all other nodes as Send does, and keeps it until the
-	// actor's next one of the same part.
+	// Keep keeps a message until the actor's next one of the same part, and gives it to
+	// all other nodes as Send does, once it is kept.
 	Keep(actor crdt.Actor, part int, message []byte) error
+	// Replay has all that is kept arrive once more. It does not wait for that.
+	Replay()
 	// Missed has ask called whenever messages may have been lost on their way here,
-	// as after a connection that was cut.
+	// as after a connection that was cut. What is kept arrives once more then.
 	Missed(ask func())
 }
 
@@ -97,6 +99,7 @@ type Node struct {
 	counted  []*Counter // all counters, in the order of their creation
 	limiters map[string]*Limiter
 	limited  []*Limiter
+	unopened unopened
 
 	dirtyMu sync.Mutex
 	dirty   []*Counter
@@ -331,7 +334,7 @@ func (n *Node) receive(b []byte) {
 	if conflict {
 		n.conflict(m.sender)
 	}
-	if repeated {
+	if repeated && !m.kept { // what is kept comes again for limiters that were not open
 		n.tally.repeated.Add(1)
 		return
 	}
@@ -342,24 +345,33 @@ func (n *Node) receive(b []byte) {
 }
 
 func (n *Node) apply(m *message) {
+	v := n.judging(m)
 	for i := range m.counts {
 		if c := n.counter(m.counts[i].name); c != nil {
-			c.merge(m.counts[i].count)
+			c.merge(m.counts[i].count, v.of(m.counts[i].whole))
 		}
 	}
 	for i := range m.values {
-		n.values.merge(n, &m.values[i])
+		n.values.merge(n, &m.values[i], v)
 	}
 	now := n.config.Now().UnixNano()
 	for i := range m.windows {
 		w := &m.windows[i]
-		n.mu.RLock()
-		l := n.limiters[w.limiter]
-		n.mu.RUnlock()
-		if l != nil {
-			l.merge(w, now)
+		if l := n.limiterOf(w, m.kept); l != nil {
+			l.merge(w, now, v.of(w.whole))
 		}
 	}
+}
+
+// limiterOf is nil if the limiter is not open.
+func (n *Node) limiterOf(w *window, kept bool) *Limiter {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	l := n.limiters[w.limiter]
+	if l == nil && kept {
+		n.unopened.note(w.limiter)
+	}
+	return l
 }
 
 func (n *Node) conflict(a crdt.Actor) {

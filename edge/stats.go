@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
 	"github.com/holdfast-io/holdfast/limit"
@@ -163,6 +162,7 @@ type peer struct {
 	last     uint64 // the greatest number of a message
 	seen     uint64 // bit i: the message last-i has come
 	heard    time.Time
+	kept     time.Time // when its last kept message was sent
 	lag      time.Duration
 	total    uint64
 	conflict bool
@@ -201,7 +201,13 @@ func (s *peer) hear(m *message, now time.Time) {
 	if sent.After(now) && sent.Sub(now) <= maxAhead {
 		sent = now // by the clock of another machine
 	}
-	if sent.After(s.heard) && !sent.After(now) {
+	if sent.After(now) {
+		return
+	}
+	if sent.After(s.kept) {
+		s.kept = sent
+	}
+	if sent.After(s.heard) {
 		s.heard, s.total = sent, m.total
 	}
 }
@@ -242,22 +248,6 @@ func (p *peers) live(now time.Time, within time.Duration) (count int) {
 		}
 	}
 	return count
-}
-
-// tells says of which actors this node tells a Keeper: of itself and, if it is the
-// first of all that were heard in that time, of those that were not.
-func (p *peers) tells(me crdt.Actor, now time.Time, within time.Duration) (tells func(unique.Handle[crdt.Actor]) bool, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	self, first := unique.Make(me), true
-	present := map[unique.Handle[crdt.Actor]]bool{}
-	for a, s := range p.known {
-		if now.Sub(s.heard) <= within {
-			present[unique.Make(a)] = true
-			first = first && me.Compare(a) <= 0
-		}
-	}
-	return func(a unique.Handle[crdt.Actor]) bool { return a == self || first && !present[a] }, first
 }
 
 func (p *peers) list(now time.Time) (list []Peer) {

@@ -30,7 +30,7 @@ type value interface {
 	delta() []byte // what has changed since the last time
 	state() []byte // all
 	again()        // what was sent last has not arrived
-	fresh() bool   // it has changed here since the last state
+	relieved(*view) bool
 }
 
 // values are the sets and registers of a node.
@@ -48,12 +48,10 @@ type shared struct {
 	node     *Node
 	name     string
 	marked   atomic.Bool // in values.dirty
-	changed  atomic.Bool // here since the last state
 	watchers watchers
 }
 
 func (s *shared) mark(v value) {
-	s.changed.Store(true)
 	if s.marked.Swap(true) {
 		return
 	}
@@ -61,8 +59,6 @@ func (s *shared) mark(v value) {
 	defer s.node.values.mu.Unlock()
 	s.node.values.dirty = append(s.node.values.dirty, v)
 }
-
-func (s *shared) fresh() bool { return s.changed.Swap(false) }
 
 // Watch has changes receive after a change, by this node or another: once for all
 // changes since the last receive. stop ends it.
@@ -79,23 +75,23 @@ func (vs *values) takeDirty() []value {
 	return list
 }
 
-// addState adds all that is known. To a Keeper a node tells what has changed here,
-// and the first of those that run tells all.
+// addState adds all that has to be told.
 func (vs *values) addState(b *batch) {
 	vs.mu.Lock()
 	all := vs.all
 	vs.mu.Unlock()
 	for _, v := range all {
-		if fresh := v.fresh(); fresh || b.tells == nil || b.first {
+		if !v.relieved(b.view) {
 			b.addValue(v, v.state())
 		}
 	}
 }
 
-func (vs *values) merge(n *Node, s *valueSection) {
+// merge joins what another node knows. v is for a state that can relieve; nil: none.
+func (vs *values) merge(n *Node, s *valueSection, v *view) {
 	if s.kind == sectionSet {
 		if set := vs.set(n, s.name); set != nil {
-			set.merge(s.set)
+			set.merge(s.set, v)
 		}
 		return
 	}
@@ -108,7 +104,7 @@ func (vs *values) merge(n *Node, s *valueSection) {
 		return
 	}
 	if r := vs.register(n, s.name); r != nil {
-		r.merge(s.reg)
+		r.merge(s.reg, v)
 	}
 }
 
@@ -160,7 +156,8 @@ func noRoom(what, name string) error {
 // removal at the same time the addition wins.
 type Set struct {
 	shared
-	mu    sync.Mutex
+	mu sync.Mutex
+	relief
 	known crdt.ORSet
 	fail  bool // the next delta is everything
 	news  crdt.ORSet
@@ -190,6 +187,7 @@ func (s *Set) Add(element string) error {
 		return fmt.Errorf("edge: set %q: its elements would have more than %d bytes: %w", s.name, MaxSetBytes, ErrFull)
 	}
 	s.news.Merge(s.known.Add(s.node.me, element))
+	s.relief = relief{}
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
@@ -205,6 +203,7 @@ func (s *Set) Remove(element string) {
 	}
 	s.news.Merge(s.known.Remove(element))
 	s.bytes -= len(element)
+	s.relief = relief{}
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
@@ -242,14 +241,23 @@ func (s *Set) Elements() []string {
 	return s.known.Elements()
 }
 
-func (s *Set) merge(o crdt.ORSet) {
+func (s *Set) merge(o crdt.ORSet, v *view) {
 	s.mu.Lock()
 	changed := s.known.Merge(o)
 	s.stale = s.stale || changed
+	if v != nil {
+		v.judge(&s.relief, !o.Merge(s.known))
+	}
 	s.mu.Unlock()
 	if changed {
 		s.watchers.tell()
 	}
+}
+
+func (s *Set) relieved(v *view) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return v.relieves(s.relief)
 }
 
 func (s *Set) label() (byte, string) { return sectionSet, s.name }
@@ -283,7 +291,8 @@ func (s *Set) again() {
 // Register is a value that all nodes write: the last write wins.
 type Register struct {
 	shared
-	mu    sync.Mutex
+	mu sync.Mutex
+	relief
 	known crdt.Register
 }
 
@@ -310,6 +319,7 @@ func (r *Register) Store(v []byte) error {
 	vs.mu.Unlock()
 	r.mu.Lock()
 	r.known.Set(v, crdt.Stamp{At: at, Actor: r.node.me})
+	r.relief = relief{}
 	r.mu.Unlock()
 	r.mark(r)
 	r.watchers.tell()
@@ -352,13 +362,22 @@ func (r *Register) Await(ctx context.Context, version string) error {
 	})
 }
 
-func (r *Register) merge(o crdt.Register) {
+func (r *Register) merge(o crdt.Register, v *view) {
 	r.mu.Lock()
 	changed := r.known.Merge(o)
+	if v != nil {
+		v.judge(&r.relief, !o.Merge(r.known))
+	}
 	r.mu.Unlock()
 	if changed {
 		r.watchers.tell()
 	}
+}
+
+func (r *Register) relieved(v *view) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return v.relieves(r.relief)
 }
 
 func (r *Register) label() (byte, string) { return sectionRegister, r.name }

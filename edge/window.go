@@ -44,6 +44,7 @@ type entry struct {
 	slots []slot // what others have counted
 	at    int64  // of a bucket, when it is full again: limit.State's At and Part
 	part  int64
+	relief
 	pos   int  // in shard.all
 	dirty bool // in shard.dirty
 }
@@ -258,6 +259,27 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now in
 		e.charge(r, min(e.epoch*r.span, now), now, by.before)
 		e.charge(r, now, now, by.now)
 	}
+}
+
+// told reports that a whole of another node tells all that this one would have to.
+func (e *entry) told(w *window, v *view) bool {
+	age := e.epoch - w.epoch
+	if age != 0 && e.debt > 0 || age == 0 && w.debt < e.debt {
+		return false
+	}
+	return !slices.ContainsFunc(e.slots, func(s slot) bool { return v.missing(s.actor) && !w.tells(s, age) })
+}
+
+// tells reports that the window, of so many windows ago, has at least the slot's counts.
+func (w *window) tells(s slot, age int64) bool {
+	i := slices.IndexFunc(w.slots, func(o slot) bool { return o.actor == s.actor })
+	switch {
+	case i < 0 || age > 1:
+		return s.n == pair{}
+	case age == 1:
+		return s.n.now == 0 && w.slots[i].n.now >= s.n.before
+	}
+	return w.slots[i].n.now >= s.n.now && w.slots[i].n.before >= s.n.before
 }
 
 // raise takes the greater of two reports, and returns what is new of it.

@@ -28,7 +28,7 @@
 // Open does not need the server, nodes count on without it, and nothing is kept to be
 // sent later: when it is back each node sends its counts of that moment. A stream that
 // was purged or deleted is filled again by the nodes that run. Counts of a node that is
-// gone are told by the first of those that run, in the order of their names.
+// gone are told by the first of those that run and know them, in the order of their names.
 //
 // # Rights
 //

@@ -25,6 +25,8 @@ type Link struct {
 	opts Options
 	own  bool // the connection is ours to close
 
+	again chan struct{} // the feed is to begin anew
+
 	mu     sync.Mutex
 	missed func()
 	err    error
@@ -45,7 +47,8 @@ func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
 	if err = errors.Join(err, wrong); err != nil {
 		return nil, driver.Errorf("open", natsconn.Redacted(u), fs.ErrInvalid, "%v", err)
 	}
-	l := &Link{opts: opts, own: true, missed: func() {}}
+	l := newLink(opts)
+	l.own = true
 	l.conn, err = natsconn.Dial(ctx, natsconn.Settings{User: u.User, Addrs: addrs, TLS: tlsConfig, Later: true, Refused: l.report})
 	if err == nil {
 		err = l.begin(ctx)
@@ -68,11 +71,16 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (*Link, error) {
 	if err != nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "natslink: %v", err)
 	}
-	l := &Link{conn: natsconn.Of(nc), opts: opts, missed: func() {}}
+	l := newLink(opts)
+	l.conn = natsconn.Of(nc)
 	if err := l.begin(ctx); err != nil {
 		return nil, natsconn.Named(err, natsconn.Where(nc))
 	}
 	return l, nil
+}
+
+func newLink(o Options) *Link {
+	return &Link{opts: o, again: make(chan struct{}, 1), missed: func() {}}
 }
 
 // begin looks whether the server lets the link do what it has to, if there is one.
@@ -165,6 +173,14 @@ func (l *Link) publish(subject string, message []byte) error {
 		parent = l.opts.Trace()
 	}
 	return l.conn.PublishMsg(pack(subject, message, parent))
+}
+
+// Replay is edge.Keeper's: the feed begins anew, once for all calls until then.
+func (l *Link) Replay() {
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
 }
 
 // Missed is edge.Keeper's.

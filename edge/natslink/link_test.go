@@ -295,6 +295,30 @@ func TestPurged(t *testing.T) {
 	}
 }
 
+// TestLimiterOpenedLate: what a limiter counted before all nodes were gone is known to one
+// that opens it long after it has read what is kept.
+func TestLimiterOpenedLate(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	c := edge.LimiterConfig{Rate: limit.Rate{Count: 10, Per: time.Hour, Algorithm: limit.FixedWindow}}
+	now := time.Now()
+	a := node(t, "a", link(t, url, nil))
+	l, err := a.Limiter("l", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.Take("k", now, 9); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	counter(t, a, "x").Add(1)
+	a.Close()
+	b := node(t, "b", link(t, url, nil))
+	agree(t, 1, b)
+	if l, err = b.Limiter("l", c); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return l.Count("k", now) == 9 }, func() string { return fmt.Sprintf("%d of the key, not 9", l.Count("k", now)) })
+}
+
 // TestKilledNode: a process that is killed and starts again under its name: the counts
 // are what callers were told, less at most what was counted since the last message.
 func TestKilledNode(t *testing.T) {

@@ -26,7 +26,10 @@ const (
 	forgetAfter = time.Minute
 )
 
-var errCut = errors.New("natslink: the connection was cut")
+var (
+	errCut   = errors.New("natslink: the connection was cut")
+	errAgain = errors.New("natslink: the feed begins anew")
+)
 
 // ensure finds the stream, or makes it.
 func (l *Link) ensure(ctx context.Context) (err error) {
@@ -105,7 +108,9 @@ func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.report(err)
+		if !errors.Is(err, errAgain) {
+			l.report(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(natsconn.ComeBack + mrand.N(natsconn.ComeBack)):
@@ -118,6 +123,10 @@ func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
 func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	select {
+	case <-l.again: // this one reads all that is kept
+	default:
+	}
 	changed := l.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer l.conn.RemoveStatusListener(changed)
 	if err := l.conn.Connected(ctx); err != nil {
@@ -139,6 +148,8 @@ func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error
 		select {
 		case <-changed:
 			cancel(errCut)
+		case <-l.again:
+			cancel(errAgain)
 		case <-ctx.Done():
 		}
 	}()
@@ -175,9 +186,8 @@ func (l *Link) read(ctx context.Context, sub *nats.Subscription, take func(*nats
 		m, err := sub.NextMsgWithContext(waiting)
 		cancel()
 		switch {
-		case errors.Is(err, nats.ErrSlowConsumer): // the next states make it good
-			l.tellMissed()
-			continue
+		case errors.Is(err, nats.ErrSlowConsumer): // some states were thrown away
+			return errAgain
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:

@@ -33,6 +33,7 @@ var proofs = []proof{
 	{"Redis: every operation disturbed at every round trip", "./redishold -run KthTrip -redishold.kth=0"},
 	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200 -parallel 16"},
 	{"What fifty edge nodes admit too much together", "./edge -run TestOverAdmission|TestLongRun -edge.nodes=50"},
+	{"Edge nodes that come, go and miss messages, against a model", "./edge -run TestHistories$|TestKeptHistories -edge.histories=10000"},
 	{"Edge nodes on NATS: many at once, cut off, without a server, killed", "./edge/natslink -run TestNodes|TestCut|TestServerKilled|TestKilledNode -natslink.nodes=100 -natslink.runs=20 -natslink.cut=30s -natslink.outage=10m"},
 	{"The links of a server's clients cut at random moments", "./remote -run TestCuts -remote.cuts=200"},
 	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},

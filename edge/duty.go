@@ -1,0 +1,97 @@
+package edge
+
+import (
+	"time"
+	"unique"
+
+	"github.com/holdfast-io/holdfast/crdt"
+)
+
+// To a Keeper a node tells, with every state, its own part of all it counts. The parts of
+// nodes that are gone, and what is of nobody (sets, registers, debts), are told whole: by
+// every node, but for those that are relieved. What relieves a node of a counter, a key, a
+// set or a register is a kept message of a node earlier in the order of actors that tells
+// no less of it than this node knows, as long as that node runs and keeps messages.
+//
+// Relief only leads to earlier nodes that run, so at its end is one that is not relieved
+// and tells the whole every time. A node that hears less from an earlier one than it knows
+// is not relieved any more, and tells it in turn. So all come to know what any node that
+// runs knows; and a message that told something is only replaced by one that tells it
+// still, or after an earlier node's was kept. None of this depends on who knows more.
+
+// relief is the earlier node that tells the whole of something; the zero value: none does.
+type relief struct{ by unique.Handle[crdt.Actor] }
+
+// view is which nodes run, as one node sees it at one moment.
+type view struct {
+	self   unique.Handle[crdt.Actor]
+	sender unique.Handle[crdt.Actor] // of the message that is judged
+	// runs are the others that were heard lately; those that were heard to keep messages
+	// are true.
+	runs map[unique.Handle[crdt.Actor]]bool
+}
+
+// tells reports that the parts of an actor are told with a whole: those of others that run
+// are told by themselves.
+func (v *view) tells(a unique.Handle[crdt.Actor]) bool {
+	if v == nil || a == v.self {
+		return true
+	}
+	_, runs := v.runs[a]
+	return !runs
+}
+
+// missing reports that an actor's part is one that a whole of the sender has to tell to
+// relieve this node.
+func (v *view) missing(a unique.Handle[crdt.Actor]) bool { return a != v.self && v.tells(a) }
+
+// relieves reports that somebody else tells the whole.
+func (v *view) relieves(r relief) bool { return v != nil && v.runs[r.by] }
+
+// judge notes whether a whole of the sender tells all that is known here.
+func (v *view) judge(r *relief, all bool) {
+	r.by = unique.Handle[crdt.Actor]{}
+	if all {
+		r.by = v.sender
+	}
+}
+
+// of is the view for a section, nil if it is no whole.
+func (v *view) of(whole bool) *view {
+	if !whole {
+		return nil
+	}
+	return v
+}
+
+// view is that of this moment. An incarnation is gone once a later one of its node was
+// heard.
+func (p *peers) view(me crdt.Actor, now time.Time, within time.Duration) *view {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := &view{self: unique.Make(me), runs: map[unique.Handle[crdt.Actor]]bool{}}
+	latest := map[string]uint64{me.Node: me.Incarnation}
+	for a := range p.known {
+		latest[a.Node] = max(latest[a.Node], a.Incarnation)
+	}
+	for a, s := range p.known {
+		if now.Sub(s.heard) <= within && a.Incarnation == latest[a.Node] {
+			v.runs[unique.Make(a)] = now.Sub(s.kept) <= within
+		}
+	}
+	return v
+}
+
+// judging is the view for a message that can relieve this node; nil: it cannot.
+func (n *Node) judging(m *message) *view {
+	if !m.kept || n.me.Compare(m.sender) <= 0 {
+		return nil
+	}
+	v := n.view()
+	v.sender = unique.Make(m.sender)
+	return v
+}
+
+func (n *Node) view() *view {
+	return n.peers.view(n.me, n.config.Now(), absence*n.config.State)
+}
