@@ -23,7 +23,8 @@ const (
 // LimitRequest asks a limiter. Its keys are apart from each other, and as many as
 // there are callers: an engine forgets one that is as if it had never been used.
 type LimitRequest struct {
-	// ID makes a repetition the same request, where the engine can remember.
+	// ID is another for each request: a driver that sends one more than once to its
+	// engine knows it by that. The library repeats none.
 	ID [16]byte
 	// Name is the limiter, Key what it is asked about; Key may be empty.
 	Name, Key string

@@ -69,4 +69,7 @@ type Item struct {
 	// Now is the engine's clock when it answered, as a time since whenever it
 	// likes; 0: it has none that all clients can rely on.
 	Now time.Duration
+	// Age is for how long at least it has been as it is, whatever clocks say; 0:
+	// nobody knows. Only Sweep tells it.
+	Age time.Duration
 }

@@ -25,7 +25,7 @@ func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &store{conn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge}
+	s := &store{conn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)

@@ -21,7 +21,7 @@ func Newer(o *Options) *Options {
 
 // SweepAtOnce lets a driver with these options sweep what has just been used.
 func SweepAtOnce(o *Options) *Options {
-	o.sweepAge = 1
+	o.sweepAge, o.sweepSkew = 1, 1
 	return o
 }
 

@@ -38,8 +38,9 @@ type Options struct {
 	// In a cluster tokens may begin anew then.
 	Memory bool
 
-	version  uint64        // that this program knows; 0: version
-	sweepAge time.Duration // 0: sweepAge
+	version   uint64        // that this program knows; 0: version
+	sweepAge  time.Duration // 0: sweepAge
+	sweepSkew time.Duration // 0: sweepSkew
 }
 
 const (
@@ -59,7 +60,7 @@ func (o *Options) settled() (Options, error) {
 	s.Bucket = orElse(s.Bucket, defaultBucket)
 	s.Replicas = orElse(s.Replicas, 1)
 	s.History = orElse(s.History, maxHistory)
-	s.version, s.sweepAge = orElse(s.version, version), orElse(s.sweepAge, sweepAge)
+	s.version, s.sweepAge, s.sweepSkew = orElse(s.version, version), orElse(s.sweepAge, sweepAge), orElse(s.sweepSkew, sweepSkew)
 	switch {
 	case !bucketName.MatchString(s.Bucket):
 		return s, fmt.Errorf("the bucket %q has other characters than letters, digits, _ and -", s.Bucket)

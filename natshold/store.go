@@ -27,6 +27,8 @@ type store struct {
 	known   uint64 // the version up to which this program understands a bucket
 	// sweepAge is how long a key must have been idle to be swept.
 	sweepAge time.Duration
+	// sweepSkew is by how much the servers' clocks may differ.
+	sweepSkew time.Duration
 
 	direct atomic.Bool // any server that has the bucket may be asked for a key
 	purges atomic.Bool // it can be purged

@@ -20,6 +20,9 @@ const (
 	// sweepAge is how long a key must be as it is: a client that has just changed it may
 	// ask again whether it was done, and watches may still be told.
 	sweepAge = time.Minute
+	// sweepSkew is by how much the clocks of the servers may differ: the age of a key is
+	// told as that much less.
+	sweepSkew = 24 * time.Hour
 	// sweepAtOnce is how many keys are removed at a time.
 	sweepAtOnce = 16
 	// sweepMost is how many are looked for before they are.
@@ -96,6 +99,7 @@ func (s *store) Sweep(ctx context.Context, prefix string, idle func(driver.Item)
 
 // sweepable are up to sweepMost keys, without their values.
 func (s *store) sweepable(ctx context.Context, prefix string, idle func(driver.Item) bool) (list []driver.Item, err error) {
+	now := s.serverTime(ctx)
 	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
 	if err != nil {
 		return nil, err
@@ -106,12 +110,23 @@ func (s *store) sweepable(ctx context.Context, prefix string, idle func(driver.I
 		if err != nil || c == nil {
 			return list, err
 		}
-		pending = c.pending
+		pending, c.item.Age = c.pending, max(now.Sub(c.at)-s.sweepSkew, 0)
 		if time.Since(c.at) >= s.sweepAge && !c.foreign && strings.HasPrefix(c.item.Key, prefix) && (c.item.Deleted || idle(c.item)) {
 			list = append(list, driver.Item{Key: c.item.Key, Revision: c.item.Revision})
 		}
 	}
 	return list, nil
+}
+
+// serverTime is the server's clock; if it does not say, no key has an age by it.
+func (s *store) serverTime(ctx context.Context) time.Time {
+	var reply struct {
+		At time.Time `json:"ts"`
+	}
+	if err := s.requestFor(ctx, "$JS.API.STREAM.INFO."+s.stream, struct{}{}, &reply); err != nil {
+		return time.Time{}
+	}
+	return reply.At
 }
 
 // forgetAll forgets keys, several at a time, and counts them.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -146,5 +147,30 @@ func TestSweep_Together(t *testing.T) {
 		}
 		all.Wait()
 		check(t, errors.Join(errs...))
+	}
+}
+
+// A sweep by a program that comes later removes the keys whose time has passed, and those
+// alone.
+func TestSweepExpired(t *testing.T) {
+	server := services.NATS(t)
+	nc := connect(t, server.URL())
+	s := open(t, server.URL()+"/b")
+	for i := range 100 {
+		must(s.KV().Put(t.Context(), fmt.Sprint("short/", i), nil, holdfast.Expire(time.Second)))(t)
+	}
+	must(s.KV().Put(t.Context(), "long", nil, holdfast.Expire(time.Hour)))(t)
+	held := must(s.Mutex("held").Acquire(t.Context()))(t)
+	d := sweeper(t, nc, "b")
+	var removed int64
+	for removed < 100 && t.Context().Err() == nil {
+		removed += must(d.Sweep(t.Context(), &driver.SweepRequest{}))(t).Removed
+		_ = d.Close(t.Context())
+		d = sweeper(t, nc, "b") // has seen nothing
+	}
+	must(s.KV().Get(t.Context(), "long"))(t)
+	check(t, held.Err())
+	if err := second(s.Mutex("held").TryAcquire(t.Context())); removed != 100 || !errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("%d were swept; what is held: %v", removed, err)
 	}
 }

@@ -34,7 +34,7 @@ func New(s driver.Store, o Options) driver.Driver {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Second
 	}
-	d := &onStore{store: s, Options: o, line: borrow(o.Place), holds: map[*hold]struct{}{}, seen: map[string]sight{}, fault: func(string, string, error) {}, wall: time.Now}
+	d := &onStore{store: s, Options: o, line: borrow(o.Place), holds: map[*hold]struct{}{}, fault: func(string, string, error) {}, wall: time.Now}
 	d.life, d.kill = context.WithCancel(context.Background())
 	return d
 }
@@ -50,13 +50,13 @@ type onStore struct {
 	work  sync.WaitGroup
 	wall  func() time.Time // this machine's clock
 
-	mu     sync.Mutex
-	holds  map[*hold]struct{}
-	seen   map[string]sight
-	closed bool
-	idle   map[string]sight // locks that this driver gave back
-	untidy bool             // the engine does not let them be removed
-	tidy   *time.Timer      // of the next look at them; nil: there are none
+	mu                  sync.Mutex
+	holds               map[*hold]struct{}
+	seenLocks, seenKeys sightings
+	closed              bool
+	idle                map[string]sight // locks that this driver gave back
+	untidy              bool             // the engine does not let them be removed
+	tidy                *time.Timer      // of the next look at them; nil: there are none
 }
 
 var _ driver.Driver = (*onStore)(nil)
@@ -142,7 +142,7 @@ func (d *onStore) Close(ctx context.Context) error {
 	}
 	d.mu.Unlock()
 	d.kill()
-	d.work.Wait()
+	d.finish(ctx)
 	var all sync.WaitGroup
 	errs := make([]error, len(list))
 	for i, h := range list {
@@ -159,6 +159,16 @@ func (d *onStore) Close(ctx context.Context) error {
 		errs = append(errs, d.Options.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// finish waits for what is under way, or for the end of ctx.
+func (d *onStore) finish(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { d.work.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // get is one request.
@@ -267,7 +277,7 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 			answered = driver.Now()
 		}
 		if how != blind {
-			maybe = how == sent && !conflict
+			maybe = how == sent && (maybe || !conflict) // what was sent before may come late
 		}
 		if ctx.Err() != nil || !sleep(ctx, p.pause(try)) {
 			return outcome(stopped(ctx, driver.NotDone), maybe)

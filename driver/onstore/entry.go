@@ -90,13 +90,19 @@ type keyEntry struct {
 	Value   []byte          `json:"value,omitempty"`
 	Created driver.Revision `json:"created,omitempty"` // 0: the revision of this very change
 	Version uint64          `json:"version"`
-	// Expire is how long it lasts; Deadline when it ends, in engine time; 0: it
-	// has none.
+	// Expire is how long it lasts, or deletedKey; Deadline when it ends, in engine
+	// time; 0: it has none.
 	Expire   time.Duration `json:"expire,omitempty"`
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// By is the request that wrote it.
 	By string `json:"by,omitempty"`
 }
+
+// deletedKey is the Expire of a tombstone: its time was over before it began.
+const deletedKey = time.Duration(-1)
+
+// deleted reports a tombstone.
+func (e *keyEntry) deleted() bool { return e.Expire < 0 }
 
 // decode reads the value of an item.
 func decode[T any](i *driver.Item) (*T, error) {

@@ -59,9 +59,11 @@ type change struct {
 	r       *driver.TxnRequest
 	key, id string
 	reply   *driver.TxnReply
-	// unsure: a write was sent from this revision and not answered.
+	// unsure: a write was sent from this revision and not answered; it may still
+	// arrive. told is the reply that it would have had.
 	unsure bool
 	from   driver.Revision
+	told   *driver.TxnReply
 }
 
 // try does it once.
@@ -84,34 +86,35 @@ func (x *change) try(ctx context.Context) (progress, error) {
 	}
 	for i := range ops {
 		res, revision, err := x.d.do(ctx, x.key, &item, now, &ops[i], x.id)
+		x.reply.Results = append(x.reply.Results, res)
 		if err != nil {
-			x.unsure, x.from = !errors.Is(err, driver.ErrConflict), item.Revision
+			x.unanswered(err, item.Revision)
 			return sent, err
 		}
-		x.reply.Results, x.reply.Revision = append(x.reply.Results, res), revision
+		x.reply.Revision = revision
 	}
 	return looked, nil
 }
 
+// unanswered notes a write that may have been done. A conflict says that this one was not:
+// an earlier one, which came late, may be what it met.
+func (x *change) unanswered(err error, from driver.Revision) {
+	if !errors.Is(err, driver.ErrConflict) {
+		x.unsure, x.from, x.told = true, from, x.reply
+	}
+}
+
 // settle finds out what became of a write whose answer was lost: the key is as
-// it would have left it, or somebody else has changed it, before or after.
+// it would have left it, or somebody else has changed it, before or after. Of a key
+// that is not there nobody can tell who deleted it.
 func (x *change) settle(item *driver.Item, e *keyEntry) error {
-	deleted := item.Revision == 0 && len(x.r.Then) == 1 && x.r.Then[0].Kind == driver.OpDelete
-	if deleted || e != nil && e.By == x.id {
+	if e != nil && e.By == x.id {
+		x.reply = x.told
 		x.reply.Revision = item.Revision
-		x.reply.Results = []driver.OpResult{{Count: x.count()}}
 		return nil
 	}
 	return final{&driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown,
 		Err: errors.New("the engine did not answer, and the key was changed since: read it and decide anew")}}
-}
-
-// count is what the operation would have told.
-func (x *change) count() int64 {
-	if x.r.Then[0].Kind == driver.OpDelete {
-		return 1
-	}
-	return 0
 }
 
 // do does one operation on the key as it is now; nil: it does not exist.
@@ -127,10 +130,10 @@ func (d *onStore) do(ctx context.Context, key string, item *driver.Item, now *dr
 		revision, err = d.swap(ctx, engineKey(key), item.Revision, put(item, now, op, id))
 		res.Count = 0
 		if err == nil && op.Expire > 0 {
-			d.unchanged(engineKey(key), revision) // its time begins for us
+			d.unchanged(&d.seenKeys, engineKey(key), revision) // its time begins for us
 		}
 	case op.Kind == driver.OpDelete && now != nil:
-		revision, err = d.remove(ctx, engineKey(key), item.Revision)
+		revision, err = d.deleteBy(ctx, engineKey(key), item.Revision, id)
 	default:
 		revision = item.Revision
 		if op.KeysOnly && len(res.KVs) > 0 {
@@ -138,6 +141,17 @@ func (d *onStore) do(ctx context.Context, key string, item *driver.Item, now *dr
 		}
 	}
 	return res, revision, err
+}
+
+// deleteBy deletes a key that is at a revision: it leaves a tombstone that says which request
+// did, since of a delete without an answer nobody could tell whose it was. A store that
+// keeps something of a deleted key anyway keeps that, until a sweep.
+func (d *onStore) deleteBy(ctx context.Context, key string, old driver.Revision, id string) (driver.Revision, error) {
+	revision, err := d.swap(ctx, key, old, &keyEntry{Expire: deletedKey, By: id})
+	if _, keeps := d.store.(driver.Sweeper); err == nil && !keeps {
+		_ = d.forget(ctx, key, revision) // what fails here, a sweep does
+	}
+	return revision, err
 }
 
 // engineKey is where a key is in the engine.
@@ -170,7 +184,7 @@ func (d *onStore) readKey(ctx context.Context, key string) (driver.Item, *keyEnt
 
 // shown is a key as callers see it; nil: it does not exist, or its time is over.
 func (d *onStore) shown(key string, item *driver.Item, e *keyEntry) *driver.KV {
-	if e == nil {
+	if e == nil || e.deleted() {
 		return nil
 	}
 	kv := &driver.KV{Key: key, Value: e.Value, Created: e.Created, Modified: item.Revision, Version: e.Version}
@@ -192,7 +206,7 @@ func (d *onStore) left(item *driver.Item, e *keyEntry) time.Duration {
 	if e.Deadline != 0 && item.Now != 0 {
 		return e.Deadline - item.Now
 	}
-	return e.Expire - d.unchanged(item.Key, item.Revision)
+	return e.Expire - d.unchanged(&d.seenKeys, item.Key, item.Revision)
 }
 
 // holds evaluates a condition.

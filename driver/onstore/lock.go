@@ -21,6 +21,7 @@ type hold struct {
 	session *driver.Session
 	life    context.Context    // ends with the first Release
 	stop    context.CancelFunc // and with it a renewal that is on its way
+	tie     driver.Tie         // to session, whose end is that of all this
 	timer   *time.Timer        // of the next renewal
 
 	turn       chan struct{} // has room for the one caller that may use the rest
@@ -53,7 +54,7 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 		for _, i := range byName(r.Wants) {
 			h, err := d.acquire(ctx, r, r.Wants[i].Name)
 			if err != nil {
-				return errors.Join(err, b.Release(context.WithoutCancel(ctx)))
+				return errors.Join(err, d.giveUp(ctx, &b))
 			}
 			b.add(i, h, len(r.Wants))
 		}
@@ -63,6 +64,30 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 		return driver.Grant{}, err
 	}
 	return b.grant(), nil
+}
+
+// giveUp releases what an Acquire has taken of its wants. If ctx ends, that goes on in the
+// background: what cannot be released in time lapses, since it is not renewed.
+func (d *onStore) giveUp(ctx context.Context, b *bundle) error {
+	if len(b.holds) == 0 {
+		return nil
+	}
+	over := make(chan error, 1)
+	d.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), takeBackFor)
+		defer cancel()
+		err := b.Release(ctx)
+		if err != nil && !errors.Is(err, driver.ErrLost) {
+			d.fault("acquire", b.holds[0].name, err)
+		}
+		over <- err
+	})
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func byName(wants []driver.Want) []int {
@@ -162,11 +187,14 @@ func (a *attempt) once(ctx context.Context) (h *hold, err error) {
 	return h, plain(err)
 }
 
+// takeBackFor bounds how long a lock that nobody wants any more is given back.
+const takeBackFor = 3 * time.Second
+
 // takeBack gives the lock back if a request that was given up took it.
 func (a *attempt) takeBack() {
 	d := a.d
 	d.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), 3*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), takeBackFor)
 		defer cancel()
 		h := d.newHold(a.key, a.name, lockEntry{Holder: a.holder})
 		if err := h.free(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
@@ -229,13 +257,23 @@ func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	h.life, h.stop = context.WithCancel(a.d.life)
 	a.d.mu.Lock()
 	a.d.holds[h] = struct{}{}
-	delete(a.d.seen, a.key)
+	delete(a.d.seenLocks, a.key)
 	delete(a.d.idle, a.key)
 	a.d.mu.Unlock()
+	h.tie.To(h.session, func(error) { h.over() })
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	h.timer = time.AfterFunc(beat(e.TTL), h.renew)
 	return h
+}
+
+// over ends the renewals, and nothing of the hold is kept: nobody gives back what was
+// lost.
+func (h *hold) over() {
+	h.stop()
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	delete(h.d.holds, h)
 }
 
 // beat is the time between two renewals: a third of the TTL, ± 10 %.
@@ -258,8 +296,8 @@ func (d *onStore) holder(name string, item *driver.Item, e *lockEntry) driver.Cl
 		c.Held, c.ExpiresIn = max(item.Now-e.Since, 0), max(e.Deadline-item.Now, 0)
 		return c
 	}
-	c.Held = d.unchanged("token of "+name, c.Created) // as far as was seen
-	c.ExpiresIn = max(e.TTL-d.unchanged(lockPrefix+name, item.Revision), 0)
+	c.Held = d.unchanged(&d.seenLocks, "token of "+name, c.Created) // as far as was seen
+	c.ExpiresIn = max(e.TTL-d.unchanged(&d.seenLocks, lockPrefix+name, item.Revision), 0)
 	return c
 }
 
@@ -273,30 +311,45 @@ func (d *onStore) timeLeft(item *driver.Item, e *lockEntry) time.Duration {
 	case e.Deadline != 0 && item.Now != 0:
 		return max(e.Deadline-item.Now+1, 0)
 	}
-	return max(grace(e.TTL)-d.unchanged(item.Key, item.Revision), 0)
+	return max(grace(e.TTL)-d.unchanged(&d.seenLocks, item.Key, item.Revision), 0)
 }
 
 // grace is how long an entry has to be seen unchanged: TTL·(1+ρ), rounded up.
 func grace(ttl time.Duration) time.Duration { return ttl + ttl*deadline.Rho/100 + 1 }
 
-// sights bounds how many keys are remembered; one that is forgotten is waited for
-// anew.
-const sights = 10_000
+// sights is how many locks, and how many keys, a driver remembers at most. Beyond that it
+// forgets one for each that comes, not all: waiting for one that was forgotten
+// begins anew.
+const sights = 1 << 18
+
+// sightings are revisions of keys as they were first seen.
+type sightings map[string]sight
 
 // unchanged is how long this driver has seen the key at the revision.
-func (d *onStore) unchanged(key string, revision driver.Revision) time.Duration {
+func (d *onStore) unchanged(in *sightings, key string, revision driver.Revision) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := driver.Now()
-	s, ok := d.seen[key]
+	s, ok := (*in)[key]
 	if !ok || s.revision != revision {
 		s = sight{revision, now}
-		if len(d.seen) >= sights {
-			clear(d.seen)
-		}
-		d.seen[key] = s
+		in.add(key, s)
 	}
 	return now.Sub(s.at)
+}
+
+// add notes a sight; one that chance picks makes room.
+func (in *sightings) add(key string, s sight) {
+	if *in == nil {
+		*in = sightings{}
+	}
+	if _, known := (*in)[key]; !known && len(*in) >= sights {
+		for old := range *in {
+			delete(*in, old)
+			break
+		}
+	}
+	(*in)[key] = s
 }
 
 // readLock reads a lock's key; one that is not there is free.

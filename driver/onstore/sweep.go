@@ -93,10 +93,26 @@ func (d *onStore) forget(ctx context.Context, key string, revision driver.Revisi
 }
 
 // isIdle reports that callers cannot tell an item from one that is not there.
-func (d *onStore) isIdle(item driver.Item) bool { return isTombstone(item) || d.idleUsage(item) }
+func (d *onStore) isIdle(item driver.Item) bool {
+	return isTombstone(item) || d.isOver(item) || d.idleUsage(item)
+}
 
-// Sweep removes the locks that nobody holds, the keys of limiters that are as if they
-// had never been used, and what is left of keys, counters,
+// isOver reports a lock whose holder did not renew it, or a key whose time has passed: by
+// the engine's clock, by its age, or because this driver has seen it for so long.
+func (d *onStore) isOver(item driver.Item) bool {
+	switch {
+	case strings.HasPrefix(item.Key, lockPrefix):
+		e, err := decode[lockEntry](&item)
+		return err == nil && (d.timeLeft(&item, e) == 0 || item.Age > grace(e.TTL))
+	case strings.HasPrefix(item.Key, keyPrefix):
+		e, err := decode[keyEntry](&item)
+		return err == nil && e.Expire > 0 && (d.left(&item, e) <= 0 || item.Age > e.Expire)
+	}
+	return false
+}
+
+// Sweep removes the locks that nobody holds, the keys whose time has passed, the keys of
+// limiters that are as if they had never been used, and what is left of keys, counters,
 // sequences and limiters that were deleted.
 func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
@@ -122,7 +138,7 @@ func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix strin
 
 // sweepEach deletes tombstones one by one.
 func (d *onStore) sweepEach(ctx context.Context, prefix string, reply *driver.SweepReply) error {
-	for _, kind := range []string{lockPrefix, usagePrefix} {
+	for _, kind := range []string{lockPrefix, keyPrefix, usagePrefix} {
 		if err := d.sweepKind(ctx, kind+prefix, reply); err != nil {
 			return err
 		}
@@ -147,12 +163,16 @@ func (d *onStore) sweepKind(ctx context.Context, prefix string, reply *driver.Sw
 	return nil
 }
 
-// isTombstone reports whether an item is a lock that nobody holds. A value that is not
-// ours is somebody's.
+// isTombstone reports whether an item is a lock that nobody holds, or a key that was
+// deleted. A value that is not ours is somebody's.
 func isTombstone(item driver.Item) bool {
-	if !strings.HasPrefix(item.Key, lockPrefix) {
-		return false
+	switch {
+	case strings.HasPrefix(item.Key, lockPrefix):
+		e, err := decode[lockEntry](&item)
+		return err == nil && e.Holder == ""
+	case strings.HasPrefix(item.Key, keyPrefix):
+		e, err := decode[keyEntry](&item)
+		return err == nil && e.deleted()
 	}
-	e, err := decode[lockEntry](&item)
-	return err == nil && e.Holder == ""
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -237,4 +238,80 @@ func TestBrokenEngine(t *testing.T) {
 			t.Errorf("after %s: %v", took, h.Err())
 		}
 	})
+}
+
+// aged is a store that keeps deleted keys and knows how old all are.
+type aged struct {
+	*memoryStore
+	skew time.Duration
+	at   sync.Map // of times, by revision
+}
+
+func (a *aged) Swap(ctx context.Context, key string, old driver.Revision, value []byte) (driver.Revision, error) {
+	revision, err := a.memoryStore.Swap(ctx, key, old, value)
+	a.at.Store(revision, time.Now())
+	return revision, err
+}
+
+func (a *aged) Forget(ctx context.Context, key string, revision driver.Revision) error {
+	_, err := a.memoryStore.Delete(ctx, key, revision)
+	return err
+}
+
+func (a *aged) Sweep(ctx context.Context, prefix string, idle func(driver.Item) bool) (n int64, err error) {
+	items, err := a.List(ctx, prefix)
+	for _, item := range items {
+		if at, ok := a.at.Load(item.Revision); ok {
+			item.Age = max(time.Since(at.(time.Time))-a.skew, 0)
+		}
+		if idle(item) {
+			err = errors.Join(err, a.Forget(ctx, item.Key, item.Revision))
+			n++
+		}
+	}
+	return n, err
+}
+
+// What a program that was killed held, and keys whose time has passed, are swept: by the
+// engine's clock, by their age, or by a driver that has seen them for so long; never
+// before.
+func TestSweepWhatIsOver(t *testing.T) {
+	for _, withAge := range []bool{false, true} {
+		bubble(t, func(t *testing.T, s *memoryStore) {
+			var st driver.Store = s
+			if withAge {
+				st = &aged{memoryStore: s, skew: time.Hour}
+			}
+			killed, living := onstore.New(st, onstore.Options{}), open(t, st)
+			ttl := driver.Spec{TTL: 10 * time.Second}
+			if _, err := killed.Acquire(t.Context(), &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "m", Kind: driver.Mutex}}, Spec: ttl}); err != nil {
+				t.Fatal(err)
+			}
+			held, err := living.Mutex("held", holdfast.TTL(10*time.Second)).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, d := range map[string]time.Duration{"short": 10 * time.Second, "long": 24 * time.Hour} {
+				if _, err := living.KV().Put(t.Context(), key, nil, holdfast.Expire(d)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			onstore.Kill(killed)
+			looker := driverOf(t, st)
+			for i, want := range []int64{0, 0, 2, 0} {
+				if i == 2 && withAge {
+					looker = driverOf(t, st) // by age alone
+					time.Sleep(time.Hour)
+				}
+				reply, err := looker.Sweep(t.Context(), &driver.SweepRequest{})
+				if err != nil || reply.Removed != want {
+					t.Errorf("look %d, with ages %v: %d were swept, %v; want %d", i, withAge, reply.Removed, err, want)
+				}
+				time.Sleep([]time.Duration{9 * time.Second, 2 * time.Second, 0, 0}[i])
+			}
+			if _, err := living.KV().Get(t.Context(), "long"); err != nil || held.Err() != nil {
+				t.Error(err, held.Err())
+			}
+		})
+	}
 }

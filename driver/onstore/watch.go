@@ -68,7 +68,7 @@ func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yiel
 	if old.Revision >= item.Revision {
 		return true // it was read when the watch began
 	}
-	if w.before[item.Key] = item; item.Deleted {
+	if w.before[item.Key] = item; item.Deleted || isTombstone(item) {
 		delete(w.before, item.Key)
 	}
 	if item.Revision < w.from {
@@ -182,10 +182,14 @@ func lockOf(item *driver.Item) *lockEntry {
 	return e
 }
 
+// keyEvents tell puts and deletes; that a tombstone goes changes nothing.
 func (w *storeWatch) keyEvents(item, old *driver.Item) []driver.Event {
 	name := strings.TrimPrefix(item.Key, keyPrefix)
 	ev := driver.Event{Kind: "kv", Verb: "put", Name: name, KV: keyOf(name, item), Prev: keyOf(name, old)}
-	if item.Deleted {
+	switch {
+	case ev.KV == nil && ev.Prev == nil:
+		return nil
+	case ev.KV == nil:
 		ev.Verb, ev.KV = "delete", ev.Prev
 	}
 	if !w.r.Previous {
@@ -199,7 +203,7 @@ func keyOf(name string, item *driver.Item) *driver.KV {
 		return nil
 	}
 	e, err := decode[keyEntry](item)
-	if err != nil {
+	if err != nil || e.deleted() {
 		return nil
 	}
 	kv := &driver.KV{Key: name, Value: e.Value, Created: e.Created, Modified: item.Revision, Version: e.Version}

@@ -68,15 +68,8 @@ func (c *Client) CountDown(ctx context.Context, r *driver.CountDownRequest) (dri
 	return driver.CountDownReply{Left: int64(res.Number)}, err
 }
 
-// Limit asks a limiter. A request that its caller may ask again is decided once.
+// Limit asks a limiter.
 func (c *Client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
-	cmd := &core.Command{Op: core.OpLimit, Name: r.Name, Ask: convert.Ask(r)}
-	var res core.Result
-	var err error
-	if r.ID == [16]byte{} || r.Op == driver.LimitPeek {
-		res, _, err = c.ask(ctx, cmd)
-	} else {
-		res, _, err = c.askOnce(ctx, r.ID, cmd)
-	}
+	res, _, err := c.ask(ctx, &core.Command{Op: core.OpLimit, Name: r.Name, Ask: convert.Ask(r)})
 	return convert.LimitReply(r, res.Limit), err
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // What a buffered counter was given is counted once, over outages that are shorter
@@ -103,6 +105,49 @@ func TestRepeatIsNotSentAgain(t *testing.T) {
 		sent := f.sent
 		if n, err := flush(time.Second); n != 6 || err != nil || f.sent != sent+1 {
 			t.Errorf("after the answer: %d, %v, and %d messages more, want one that asks for the value", n, err, f.sent-sent)
+		}
+	})
+}
+
+// However many calls of limiters are given up after they were sent, those that come
+// are answered, as are the flushes of buffered counters.
+func TestManyLimiterCallsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := openFar(t, 1)
+		f.mend()
+		l := f.s.Limiter("l", limit.Rate{Count: 1_000_000, Per: time.Second})
+		if _, err := l.Allow(t.Context(), "k"); err != nil { // the session is open
+			t.Fatal(err)
+		}
+		unknown := 0
+		for range 700 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			var all sync.WaitGroup
+			errs := make([]error, 100)
+			for i := range errs {
+				all.Go(func() { _, errs[i] = l.Allow(ctx, "k") })
+			}
+			all.Wait()
+			cancel()
+			for _, err := range errs {
+				if errors.Is(err, context.DeadlineExceeded) && !holdfast.NotDone(err) {
+					unknown++
+				}
+			}
+			time.Sleep(time.Second) // the answers come
+		}
+		if unknown < 66_000 {
+			t.Errorf("only %d calls were sent and given up: the test shows little", unknown)
+		}
+		if _, err := l.Allow(t.Context(), "k"); err != nil {
+			t.Errorf("a call after those: %v", err)
+		}
+		b := f.s.Counter("c").Buffered(1<<40, time.Hour)
+		if err := b.Add(1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Flush(t.Context()); err != nil {
+			t.Errorf("a flush after those: %v", err)
 		}
 	})
 }
