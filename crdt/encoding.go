@@ -132,9 +132,11 @@ func decode[T any](b []byte, kind byte, to *T, read func(*reader) T) error {
 }
 
 func (c *GCounter) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, c.base.version)
-	dst = binary.AppendUvarint(dst, c.base.sum)
-	return appendSlots(appendSlots(dst, c.base.below), c.slots)
+	dst = binary.AppendUvarint(dst, uint64(len(c.folds)))
+	for _, f := range c.folds {
+		dst = binary.AppendUvarint(binary.AppendUvarint(appendText(dst, f.node), f.below), f.sum)
+	}
+	return appendSlots(dst, c.slots)
 }
 
 func appendSlots(dst []byte, slots []slot) []byte {
@@ -146,13 +148,14 @@ func appendSlots(dst []byte, slots []slot) []byte {
 }
 
 func (r *reader) gcounter() (c GCounter) {
-	c.base.version, c.base.sum = r.number(), r.number()
-	c.base.below, c.slots = r.slots(), r.slots()
-	for i := range c.base.below {
-		if c.base.below[i].actor.Incarnation != 0 {
-			r.fail("a folded node has an incarnation")
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		f := fold{string(r.bytes()), r.number(), r.number()}
+		if last := len(c.folds) - 1; r.err == nil && (f.below == 0 || last >= 0 && c.folds[last].node >= f.node) {
+			r.fail("folded nodes are out of order, or nothing of them is folded")
 		}
+		c.folds = append(c.folds, f)
 	}
+	c.slots = r.slots()
 	for i := range c.slots {
 		if c.folded(c.slots[i]) {
 			r.fail("the actor %s is counted twice", c.slots[i].actor)

@@ -9,7 +9,7 @@ import (
 // GCounter counts up. The zero value counts 0.
 type GCounter struct {
 	slots []slot // by actor
-	base  base
+	folds []fold // by node
 }
 
 // slot is what one actor has counted.
@@ -18,11 +18,10 @@ type slot struct {
 	n     uint64
 }
 
-// base is what retired actors have counted, as one node has folded it.
-type base struct {
-	version uint64
-	sum     uint64
-	below   []slot // by node: incarnations below n are in the sum
+// fold is what the incarnations of a node below one have counted together.
+type fold struct {
+	node       string
+	below, sum uint64
 }
 
 // Add counts n for the actor and returns the delta for the others. An actor's count
@@ -53,8 +52,10 @@ func (c *GCounter) Of(a Actor) uint64 {
 }
 
 // Value is the sum over all actors, at most 2⁶⁴-1.
-func (c *GCounter) Value() uint64 {
-	sum := c.base.sum
+func (c *GCounter) Value() (sum uint64) {
+	for i := range c.folds {
+		sum = addCapped(sum, c.folds[i].sum)
+	}
 	for i := range c.slots {
 		sum = addCapped(sum, c.slots[i].n)
 	}
@@ -72,9 +73,8 @@ func (c *GCounter) Actors() []Actor {
 
 // Merge joins what another node knows and reports whether anything was new.
 func (c *GCounter) Merge(o GCounter) (changed bool) {
-	if o.base.after(&c.base) {
-		c.base, changed = o.base.clone(), true
-		c.slots = slices.DeleteFunc(c.slots, c.folded)
+	for _, f := range o.folds {
+		changed = c.raiseFold(f) || changed
 	}
 	for _, s := range o.slots {
 		if !c.folded(s) && c.raise(s) {
@@ -98,78 +98,79 @@ func (c *GCounter) raise(s slot) bool {
 	return true
 }
 
-// folded reports that the slot is in the base already.
+// folded reports that the slot is in a fold already.
 func (c *GCounter) folded(s slot) bool {
-	i, ok := c.base.find(s.actor.Node)
-	return ok && s.actor.Incarnation < c.base.below[i].n
+	i, ok := c.findFold(s.actor.Node)
+	return ok && s.actor.Incarnation < c.folds[i].below
 }
 
-func (b *base) find(node string) (int, bool) {
-	return slices.BinarySearchFunc(b.below, node, func(s slot, node string) int { return cmp.Compare(s.actor.Node, node) })
+func (c *GCounter) findFold(node string) (int, bool) {
+	return slices.BinarySearchFunc(c.folds, node, func(f fold, node string) int { return cmp.Compare(f.node, node) })
 }
 
-func (b *base) clone() base {
-	c := *b
-	c.below = slices.Clone(b.below)
-	return c
+// after reports that f stands above another fold of its node: it has more incarnations,
+// or of the same ones more counts.
+func (f *fold) after(o *fold) bool {
+	return cmp.Or(cmp.Compare(f.below, o.below), cmp.Compare(f.sum, o.sum)) > 0
 }
 
-// after reports that b is the later base. Two of one version come from a mistake of
-// two folding nodes; then their content decides, the same everywhere.
-func (b *base) after(o *base) bool {
-	if b.version != o.version {
-		return b.version > o.version
+// raiseFold takes the later of two folds of one node.
+func (c *GCounter) raiseFold(f fold) bool {
+	i, ok := c.findFold(f.node)
+	switch {
+	case !ok:
+		c.folds = slices.Insert(c.folds, i, f)
+	case f.after(&c.folds[i]):
+		c.folds[i] = f
+	default:
+		return false
 	}
-	if b.sum != o.sum {
-		return b.sum > o.sum
-	}
-	return slices.CompareFunc(b.below, o.below, compareSlots) > 0
+	c.slots = slices.DeleteFunc(c.slots, c.folded)
+	return true
 }
 
-func compareSlots(a, b slot) int {
-	if c := a.actor.Compare(b.actor); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.n, b.n)
-}
-
-// Fold takes the given actors, and every earlier incarnation of their nodes, into
-// one sum, so that actors of the past cost nothing. It returns the delta for the
+// Fold takes the given actors, and every earlier incarnation of their nodes, into one sum
+// a node, so that incarnations of the past cost nothing. It returns the delta for the
 // others.
 //
-// Only one node may fold at a time: an elected or a named one. What a folded actor
-// has counted beyond what is known here is lost, so fold what has ended and has been
-// exchanged: an incarnation with a successor that has published, or one with a lease
-// that ended longer ago than the slowest exchange.
+// Of two folds of a node that of more incarnations stands, so what a folded actor has
+// counted beyond what is known where it was folded is lost: fold what has ended and has
+// been exchanged. A node that folds earlier incarnations of itself is the only one that
+// does.
 func (c *GCounter) Fold(actors ...Actor) GCounter {
-	next := c.base.clone()
+	var d GCounter
 	for _, a := range actors {
 		if a.Incarnation == math.MaxUint64 {
 			continue // no incarnation is above it
 		}
-		i, ok := next.find(a.Node)
-		if !ok {
-			next.below = slices.Insert(next.below, i, slot{actor: Actor{Node: a.Node}})
+		f := fold{node: a.Node, below: a.Incarnation + 1}
+		if i, ok := c.findFold(a.Node); ok {
+			f.below, f.sum = max(f.below, c.folds[i].below), c.folds[i].sum
 		}
-		next.below[i].n = max(next.below[i].n, a.Incarnation+1)
+		for _, s := range c.slots {
+			if s.actor.Node == f.node && s.actor.Incarnation < f.below {
+				f.sum = addCapped(f.sum, s.n)
+			}
+		}
+		c.raiseFold(f)
+		d.raiseFold(f)
 	}
-	before := c.base
-	c.base = next
-	c.slots = slices.DeleteFunc(c.slots, func(s slot) bool {
-		if !c.folded(s) {
-			return false
-		}
-		c.base.sum = addCapped(c.base.sum, s.n)
-		return true
-	})
-	c.base.version = before.version + 1
-	return GCounter{base: c.base.clone()}
+	return d
+}
+
+// ByNode is what folded incarnations have counted, by node.
+func (c *GCounter) ByNode() map[string]uint64 {
+	sums := make(map[string]uint64, len(c.folds))
+	for _, f := range c.folds {
+		sums[f.node] = f.sum
+	}
+	return sums
 }
 
 // Part is the counter of the actors that keep reports true for, and of all that were
 // folded, as a delta.
 func (c *GCounter) Part(keep func(Actor) bool) GCounter {
-	part := GCounter{base: c.base.clone()}
+	part := GCounter{folds: slices.Clone(c.folds)}
 	for _, s := range c.slots {
 		if keep(s.actor) {
 			part.slots = append(part.slots, s)
@@ -180,7 +181,7 @@ func (c *GCounter) Part(keep func(Actor) bool) GCounter {
 
 // clone shares nothing with c.
 func (c *GCounter) clone() GCounter {
-	return GCounter{slots: slices.Clone(c.slots), base: c.base.clone()}
+	return GCounter{slots: slices.Clone(c.slots), folds: slices.Clone(c.folds)}
 }
 
 // State is the whole counter as a delta: for a node that begins, or has missed some.

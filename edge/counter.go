@@ -114,11 +114,15 @@ func (c *Counter) mark() {
 // additions are always in it.
 func (c *Counter) Value() uint64 { return addCapped(c.own.Load(), c.rest.Load()) }
 
-// ByActor are the parts of the value.
+// ByActor are the parts of the value. Incarnations of a node that were folded together, a
+// day after they were last heard, have one part under incarnation 0.
 func (c *Counter) ByActor() map[crdt.Actor]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	parts := map[crdt.Actor]uint64{}
+	for node, n := range c.known.ByNode() {
+		parts[crdt.Actor{Node: node}] = n
+	}
 	for _, a := range c.known.Actors() {
 		parts[a] = c.known.Of(a)
 	}
@@ -167,12 +171,35 @@ func (c *Counter) merge(o crdt.GCounter, v *view) {
 	rest := c.known.Value() - own
 	changed := c.rest.Swap(rest) != rest
 	reused := raise(&c.own, own)
+	if c.known.Folded(c.node.me) { // by a later incarnation: all that counts is in its fold
+		reused = c.own.Swap(0) > 0
+	}
 	c.mu.Unlock()
 	if reused && c.node.peers.reused(c.node.me) {
 		c.node.conflict(c.node.me)
 	}
 	if changed || reused {
 		c.tell()
+	}
+}
+
+// fold folds the incarnations of this node that are over, from the first one on.
+func (c *Counter) fold(over func(crdt.Actor) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var last []crdt.Actor
+	for _, a := range c.known.Actors() {
+		if a.Node != c.node.me.Node {
+			continue
+		}
+		if !over(a) {
+			break
+		}
+		last = []crdt.Actor{a}
+	}
+	if len(last) > 0 {
+		c.known.Fold(last...)
+		c.relief = relief{}
 	}
 }
 
@@ -200,7 +227,7 @@ func (c *Counter) state() crdt.GCounter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.known.State()
-	if own := c.own.Load(); own > s.Of(c.node.me) {
+	if own := c.own.Load(); own > s.Of(c.node.me) && !s.Folded(c.node.me) {
 		s.Add(c.node.me, own-s.Of(c.node.me))
 	}
 	return s

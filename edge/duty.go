@@ -70,12 +70,8 @@ func (p *peers) view(me crdt.Actor, now time.Time, within time.Duration) *view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := &view{self: unique.Make(me), runs: map[unique.Handle[crdt.Actor]]bool{}}
-	latest := map[string]uint64{me.Node: me.Incarnation}
-	for a := range p.known {
-		latest[a.Node] = max(latest[a.Node], a.Incarnation)
-	}
 	for a, s := range p.known {
-		if now.Sub(s.heard) <= within && a.Incarnation == latest[a.Node] {
+		if now.Sub(s.heard) <= within && a.Incarnation >= p.latest[a.Node].number {
 			v.runs[unique.Make(a)] = now.Sub(s.kept) <= within
 		}
 	}

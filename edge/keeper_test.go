@@ -477,6 +477,11 @@ func keptHistory(t *testing.T, seed uint64) {
 	}
 	w.heal()
 	agreed := w.judge()
+	for _, m := range w.running {
+		if s := m.node.Stats(); s.Garbage+s.Conflicts+s.Skewed+s.Mismatched+s.Full > 0 {
+			t.Fatalf("seed %d: %s: %+v", seed, m.name, s)
+		}
+	}
 	if rng.IntN(2) == 0 {
 		w.store.purge()
 		time.Sleep(5 * keptState)

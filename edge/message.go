@@ -130,8 +130,6 @@ func (b *batch) begin() {
 // addDelta adds this node's part of a counter.
 func (b *batch) addDelta(c *Counter) {
 	c.dirty.Store(false)
-	b.begin()
-	b.open.counters = append(b.open.counters, c)
 	b.addCounter(c, c.delta(), 0)
 }
 
@@ -157,16 +155,20 @@ func (b *batch) addState(c *Counter) {
 }
 
 func (b *batch) addCounter(c *Counter, g crdt.GCounter, flag byte) {
-	b.begin()
+	text := g.Append(nil)
+	b.room(len(text))
+	if flag == 0 { // this node's part, which is marked again if it cannot be sent
+		b.open.counters = append(b.open.counters, c)
+	}
 	b.open.buf = appendText(append(b.open.buf, sectionCounter|flag), c.name)
-	b.open.buf = appendText(b.open.buf, string(g.Append(nil)))
+	b.open.buf = appendText(b.open.buf, string(text))
 	b.cutIfLarge()
 	b.send()
 }
 
 // addValue adds a set or a register, or what has changed of it.
 func (b *batch) addValue(v value, text []byte) {
-	b.begin()
+	b.room(len(text))
 	kind, name := v.label()
 	b.open.values = append(b.open.values, v)
 	b.open.buf = appendText(append(b.open.buf, kind), name)
@@ -239,6 +241,15 @@ func (b *batch) addSlot(s slot) {
 	}
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(s.n.now))
 	b.open.buf = binary.AppendUvarint(b.open.buf, uint64(s.n.before))
+}
+
+// room ends the open packet if a section of that size would make it large, so that one
+// that is too large for the link takes nothing else along, and begins one.
+func (b *batch) room(size int) {
+	if len(b.open.buf)+size > b.node.config.MaxMessage {
+		b.cut()
+	}
+	b.begin()
 }
 
 func (b *batch) cutIfLarge() {

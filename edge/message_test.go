@@ -157,8 +157,8 @@ func TestKeptIsOld(t *testing.T) {
 	now := time.UnixMilli(1_000_000_000)
 	p := peers{known: map[crdt.Actor]*peer{}}
 	gone, other, me := crdt.Actor{Node: "gone", Incarnation: 1}, crdt.Actor{Node: "other", Incarnation: 1}, crdt.Actor{Node: "me", Incarnation: 1}
-	p.note(me, &message{sender: gone, seq: 1, kept: true, sent: now.Add(-time.Minute).UnixMilli()}, now)
-	p.note(me, &message{sender: other, seq: 1, sent: now.Add(-time.Second).UnixMilli()}, now)
+	p.note(me, &message{sender: gone, seq: 1, kept: true, sent: now.Add(-time.Minute).UnixMilli()}, now, time.Minute)
+	p.note(me, &message{sender: other, seq: 1, sent: now.Add(-time.Second).UnixMilli()}, now, time.Minute)
 	if list := p.list(now); list[0].Heard != now.Add(-time.Minute) || list[0].Lag != 0 || list[1].Heard != now || list[1].Lag != time.Second {
 		t.Fatalf("%+v", list)
 	}

@@ -71,7 +71,8 @@ type Config struct {
 	// repair what was lost; 0: 10 s.
 	State time.Duration
 	// MaxMessage is the size from which on a message is sent and the next one begun,
-	// in bytes; 0: 48 KiB. A message exceeds it by its last counter at most.
+	// in bytes; 0: 48 KiB. Only what is larger by itself, as a set can be, exceeds it by
+	// more than a key.
 	MaxMessage int
 	// Now is the clock that tells which windows are over and which counts are from a
 	// clock far off; nil: time.Now.
@@ -81,7 +82,9 @@ type Config struct {
 	Observe func(limiter, key string, d limit.Decision)
 	// OnConflict is called once for each actor of which two were seen running, or
 	// that lost its counts under an incarnation it uses again; also if it is this
-	// one. It must not block.
+	// one. An older node that runs beside a newer one of its name is reported after
+	// three times State, when it can no longer be what the newer one replaced; on the
+	// older itself the newer is, at once. It must not block, nor close the node.
 	OnConflict func(actor crdt.Actor)
 }
 
@@ -91,8 +94,9 @@ type Node struct {
 	config Config
 	me     crdt.Actor
 	self   unique.Handle[crdt.Actor]
-	run    uint64 // tells two processes of one actor apart
-	seq    uint64 // of the last message; the loop's own
+	run    uint64    // tells two processes of one actor apart
+	seq    uint64    // of the last message; the loop's own
+	folded time.Time // when incarnations were folded last; the loop's own
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
@@ -129,6 +133,7 @@ func Open(c Config) (*Node, error) {
 		counters: map[string]*Counter{}, limiters: map[string]*Limiter{}, peers: peers{known: map[crdt.Actor]*peer{}},
 		opened: c.Now(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
+	n.peers.learn(me, n.opened)
 	n.ask.Store(true)
 	if k, ok := c.Link.(Keeper); ok {
 		n.keeper = k
@@ -224,6 +229,7 @@ func (n *Node) loop() {
 				n.flush(state)
 			}
 			n.sweep()
+			n.fold()
 		}
 	}
 }
@@ -318,6 +324,32 @@ func (n *Node) sweep() {
 	}
 }
 
+const (
+	// foldAfter is how long an incarnation of this node was not heard before it is
+	// folded: what others know of it and could not tell for so long is lost.
+	foldAfter = 24 * time.Hour
+	// foldEvery is the time between two looks for such incarnations.
+	foldEvery = time.Hour
+	// foldStates is how many states a node waits before it folds, to know what others do.
+	foldStates = 10
+)
+
+// fold takes earlier incarnations of this node into one sum, so that restarts cost
+// nothing for good. Each node folds its own: no two have to agree on who does.
+func (n *Node) fold() {
+	now := n.config.Now()
+	if now.Sub(n.opened) < foldStates*n.config.State || now.Sub(n.folded) < foldEvery {
+		return
+	}
+	n.folded = now
+	counted, _ := n.all()
+	for _, c := range counted {
+		c.fold(func(a crdt.Actor) bool {
+			return a.Incarnation < n.me.Incarnation && now.Sub(n.peers.heard(a, n.opened)) >= foldAfter
+		})
+	}
+}
+
 // receive merges one message; what is no message changes nothing.
 func (n *Node) receive(b []byte) {
 	n.tally.received.Add(1)
@@ -330,7 +362,7 @@ func (n *Node) receive(b []byte) {
 		n.tally.own.Add(1)
 		return
 	}
-	repeated, conflict := n.peers.note(n.me, &m, n.config.Now())
+	repeated, conflict := n.peers.note(n.me, &m, n.config.Now(), absence*n.config.State)
 	if conflict {
 		n.conflict(m.sender)
 	}

@@ -153,8 +153,25 @@ const (
 
 // peers remembers senders, to find repeated messages and second actors of one name.
 type peers struct {
-	mu    sync.Mutex
-	known map[crdt.Actor]*peer
+	mu     sync.Mutex
+	known  map[crdt.Actor]*peer
+	latest map[string]incarnation // by node
+}
+
+// incarnation is one of a node, and since when it is known.
+type incarnation struct {
+	number uint64
+	since  time.Time
+}
+
+// learn notes an incarnation of a node; mu is held.
+func (p *peers) learn(a crdt.Actor, now time.Time) {
+	if p.latest == nil {
+		p.latest = map[string]incarnation{}
+	}
+	if last, ok := p.latest[a.Node]; !ok || a.Incarnation > last.number {
+		p.latest[a.Node] = incarnation{a.Incarnation, now}
+	}
 }
 
 type peer struct {
@@ -169,8 +186,9 @@ type peer struct {
 }
 
 // note reports that the message has come before, and that its sender is, for the
-// first time, one of two of its name.
-func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, conflict bool) {
+// first time, one of two of its name: a later one of this node, another run of the same
+// incarnation, or one that was heard when a later one had been known for that long.
+func (p *peers) note(me crdt.Actor, m *message, now time.Time, long time.Duration) (repeated, conflict bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.known[m.sender]
@@ -180,10 +198,13 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time) (repeated, confli
 		}
 		s = &peer{run: m.run}
 		p.known[m.sender] = s
+		p.learn(m.sender, now)
 	}
 	s.hear(m, now)
 	successor := m.sender.Node == me.Node && m.sender.Incarnation >= me.Incarnation
-	if (successor || s.run != m.run) && !s.conflict {
+	last := p.latest[m.sender.Node]
+	outlived := m.sender.Incarnation < last.number && s.heard.Sub(last.since) > long+maxAhead
+	if (successor || outlived || s.run != m.run) && !s.conflict {
 		s.conflict, conflict = true, true
 	}
 	return s.run == m.run && s.repeated(m.seq), conflict
@@ -220,6 +241,9 @@ func (p *peers) forget(now time.Time) {
 	for a, s := range p.known {
 		if now.Sub(s.heard) > peerTime {
 			delete(p.known, a)
+			if p.latest[a.Node].number == a.Incarnation {
+				delete(p.latest, a.Node)
+			}
 		}
 	}
 }
@@ -248,6 +272,17 @@ func (p *peers) live(now time.Time, within time.Duration) (count int) {
 		}
 	}
 	return count
+}
+
+// heard is when a message of the actor came last; of one that never did, when this node
+// was opened.
+func (p *peers) heard(a crdt.Actor, opened time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.known[a]; s != nil && !s.heard.IsZero() {
+		return s.heard
+	}
+	return opened
 }
 
 func (p *peers) list(now time.Time) (list []Peer) {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,7 +17,10 @@ import (
 const (
 	// MaxValues bounds the sets and registers of a node, those of the others included.
 	MaxValues = 10_000
-	// MaxSetBytes bounds the elements of a set, added up, in bytes.
+	// MaxSetBytes bounds a set as it is sent, in bytes: each element with the name of
+	// the node that added it, and all nodes that ever did. Nodes that add while they
+	// cannot hear each other can exceed it together; a link that takes no message so large
+	// carries all but that set then.
 	MaxSetBytes = 256 << 10
 	// MaxRegister bounds the value of a register, in bytes.
 	MaxRegister = 64 << 10
@@ -161,8 +165,8 @@ type Set struct {
 	known crdt.ORSet
 	fail  bool // the next delta is everything
 	news  crdt.ORSet
-	bytes int  // of the elements, unless stale
-	stale bool // others have changed them
+	size  int  // of its encoding, at most, unless stale
+	stale bool // others have changed it
 }
 
 // Set is the set of that name, the same on every node.
@@ -184,7 +188,7 @@ func (s *Set) Add(element string) error {
 	s.mu.Lock()
 	if !s.fits(element) {
 		s.mu.Unlock()
-		return fmt.Errorf("edge: set %q: its elements would have more than %d bytes: %w", s.name, MaxSetBytes, ErrFull)
+		return fmt.Errorf("edge: set %q: it would be larger than %d bytes, with the names of the nodes that added its elements: %w", s.name, MaxSetBytes, ErrFull)
 	}
 	s.news.Merge(s.known.Add(s.node.me, element))
 	s.relief = relief{}
@@ -202,28 +206,23 @@ func (s *Set) Remove(element string) {
 		return
 	}
 	s.news.Merge(s.known.Remove(element))
-	s.bytes -= len(element)
 	s.relief = relief{}
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
 }
 
-// fits reports that there is room for an element, and takes it; mu is held.
+// fits reports that there is room for an element, and takes it; mu is held. What is
+// removed is found out when the room seems to be used up.
 func (s *Set) fits(element string) bool {
-	if s.known.Has(element) {
-		return true
+	more := len(element) + len(s.node.me.Node) + 4*binary.MaxVarintLen64
+	if s.stale || s.size+more > MaxSetBytes {
+		s.size, s.stale = len(s.known.Append(nil)), false
 	}
-	if s.stale {
-		s.bytes, s.stale = 0, false
-		for _, e := range s.known.Elements() {
-			s.bytes += len(e)
-		}
-	}
-	if s.bytes+len(element) > MaxSetBytes {
+	if s.size+more > MaxSetBytes {
 		return false
 	}
-	s.bytes += len(element)
+	s.size += more
 	return true
 }
 

@@ -179,6 +179,55 @@ func TestRegisterFrom2099(t *testing.T) {
 	})
 }
 
+// narrow is a link that takes no message above a size.
+type narrow struct {
+	*edgetest.Link
+	most int
+}
+
+func (l *narrow) Send(m []byte) error {
+	if len(m) > l.most {
+		return errors.New("the message is too large")
+	}
+	return l.Link.Send(m)
+}
+
+// TestLargeSet: a set is bounded as it is sent, with the names of nodes; and one that is
+// too large for a link all the same keeps nothing else from being told.
+func TestLargeSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a := open(t, Config{Actor: strings.Repeat("a", 300), Link: &narrow{hub.Link("a"), MaxSetBytes / 2}})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		var err error
+		for i := 0; err == nil; i++ {
+			err = setOf(t, a).Add(fmt.Sprint(i))
+		}
+		if got := len(setOf(t, a).state()); !errors.Is(err, ErrFull) || got > MaxSetBytes || got < MaxSetBytes*9/10 {
+			t.Fatalf("%v: %d bytes", err, got)
+		}
+		if err := registerOf(t, a).Store([]byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		add(t, a, "x", 1)
+		pass(time.Second)
+		late := open(t, Config{Actor: "late", Link: hub.Link("late")})
+		pass(time.Minute)
+		for _, n := range []*Node{b, late} {
+			if n.Count("x") != 1 || string(registerOf(t, n).Load()) != "v" {
+				t.Errorf("%s: beside a set that is too large: %d, %q", n.Actor(), n.Count("x"), registerOf(t, n).Load())
+			}
+		}
+		for _, e := range setOf(t, a).Elements()[10:] {
+			setOf(t, a).Remove(e)
+		}
+		pass(time.Minute)
+		if got := setOf(t, b).Elements(); len(got) != 10 {
+			t.Errorf("once it is small: %d elements", len(got))
+		}
+	})
+}
+
 func TestValuesBadInput(t *testing.T) {
 	n := open(t, Config{Actor: "a"})
 	long := strings.Repeat("x", MaxName+1)

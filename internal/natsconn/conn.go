@@ -74,14 +74,14 @@ func Dial(ctx context.Context, s Settings) (*Conn, error) {
 		return nil, &driver.Error{Op: "open", Kind: err, Outcome: driver.NotDone}
 	}
 	c := &Conn{calls: map[*call]struct{}{}, tell: s.Refused}
-	opts := s.options(ctx, c)
-	nc, err := nats.Connect(strings.Join(s.Addrs, ","), opts...)
+	opts := s.options(c)
+	nc, err := s.connect(ctx, opts)
 	if err != nil {
 		err = unconnected(ctx, err)
 		if !s.Later || !errors.Is(err, driver.ErrUnavailable) {
 			return nil, err
 		}
-		nc, err = nats.Connect(strings.Join(s.Addrs, ","), append(opts, nats.RetryOnFailedConnect(true))...)
+		nc, err = s.connect(ctx, append(opts, nats.RetryOnFailedConnect(true)))
 	}
 	if err != nil {
 		return nil, unconnected(ctx, err)
@@ -90,13 +90,34 @@ func Dial(ctx context.Context, s Settings) (*Conn, error) {
 	return c, nil
 }
 
-func (s *Settings) options(ctx context.Context, c *Conn) []nats.Option {
-	wait := Patience
-	if at, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(at))
+// connect is nats.Connect for as long as ctx lasts: a shorter nats.Timeout would bound
+// every later connection too. One that comes after ctx has ended is closed.
+func (s *Settings) connect(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
+	type answer struct {
+		nc  *nats.Conn
+		err error
 	}
+	done := make(chan answer, 1)
+	go func() {
+		nc, err := nats.Connect(strings.Join(s.Addrs, ","), opts...)
+		done <- answer{nc, err}
+	}()
+	select {
+	case a := <-done:
+		return a.nc, a.err
+	case <-ctx.Done():
+		go func() {
+			if a := <-done; a.err == nil {
+				a.nc.Close()
+			}
+		}()
+		return nil, fmt.Errorf("no answer from NATS: %w", ctx.Err())
+	}
+}
+
+func (s *Settings) options(c *Conn) []nats.Option {
 	opts := []nats.Option{
-		nats.Name("holdfast"), nats.Timeout(wait), nats.MaxReconnects(-1), nats.ReconnectWait(ComeBack), nats.ReconnectJitter(ComeBack, ComeBack),
+		nats.Name("holdfast"), nats.Timeout(Patience), nats.MaxReconnects(-1), nats.ReconnectWait(ComeBack), nats.ReconnectJitter(ComeBack, ComeBack),
 		nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.refused(err) }),
 	}
@@ -118,10 +139,6 @@ func unconnected(ctx context.Context, err error) error {
 		return driver.Errorf("open", "", fs.ErrPermission, "NATS refuses the user, password or token: %w", err)
 	case ctx.Err() != nil:
 		return &driver.Error{Op: "open", Kind: ctx.Err(), Outcome: driver.NotDone, Err: err}
-	}
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-		// What the deadline bounds can end a moment before the context.
-		return &driver.Error{Op: "open", Kind: context.DeadlineExceeded, Outcome: driver.NotDone, Err: err}
 	}
 	e := driver.Errorf("open", "", driver.ErrUnavailable, "no connection: %w; see that the server runs and the address is right", err)
 	e.RetryAfter = ComeBack

@@ -1,0 +1,76 @@
+package edge
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+)
+
+// slow is a node for tests of days.
+func slow(t *testing.T, s *store, name string) *Node {
+	return open(t, Config{Actor: name, Link: s.link(name), Flush: 10 * time.Minute, State: time.Hour})
+}
+
+// TestRestartsAreFolded: a node that was restarted many times costs what one costs that
+// was not, a day later; its counts stay, everywhere, also with old messages still kept.
+func TestRestartsAreFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{Loss: 20, Repeat: 20}, 20)
+		b := slow(t, s, "b")
+		a := slow(t, s, "a")
+		told := uint64(0)
+		for i := range uint64(50) {
+			add(t, a, "x", i+1)
+			add(t, b, "x", 1)
+			told += i + 2
+			pass(3 * time.Hour) // so that the others know all that was counted
+			a.Close()
+			a = slow(t, s, "a")
+		}
+		late := slow(t, s, "late")
+		pass(30 * time.Hour)
+		for _, n := range []*Node{a, b, late} {
+			x, err := n.Counter("x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Value() != told || len(x.ByActor()) != 2 || x.ByActor()[crdt.Actor{Node: "a"}] != told-50 {
+				t.Errorf("%s has %d, not %d: %v", n.Actor(), x.Value(), told, x.ByActor())
+			}
+		}
+		add(t, a, "x", 1)
+		pass(3 * time.Hour)
+		if late.Count("x") != told+1 || b.Count("x") != told+1 {
+			t.Errorf("one more: %d and %d, not %d", b.Count("x"), late.Count("x"), told+1)
+		}
+	})
+}
+
+// TestFoldedWhileItRuns: a node that was cut off for a day while another of its name ran
+// counts nothing twice when it is back, agrees with the others, and reports the conflict.
+func TestFoldedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{}, 0)
+		first := slow(t, s, "a")
+		link := first.keeper.(*keeper)
+		add(t, first, "x", 5)
+		pass(3 * time.Hour)
+		link.name = "cut off"
+		s.harm("cut off")
+		second := slow(t, s, "a")
+		add(t, second, "x", 2)
+		pass(30 * time.Hour)
+		add(t, first, "x", 1) // nobody knows which of its counts are new
+		link.mend()
+		pass(6 * time.Hour)
+		if first.Count("x") != 7 || second.Count("x") != 7 || first.Stats().Conflicts == 0 {
+			t.Errorf("%d and %d, not 7; %+v", first.Count("x"), second.Count("x"), first.Stats())
+		}
+		if g := second.Stats().Garbage + first.Stats().Garbage; g > 0 {
+			t.Errorf("%d messages were garbage", g)
+		}
+	})
+}

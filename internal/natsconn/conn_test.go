@@ -1,0 +1,69 @@
+package natsconn
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+)
+
+// server is an address at which each connection is served by serve until the test ends.
+func server(t *testing.T, serve func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			go serve(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// greet says what a server of NATS says to a client that connects.
+func greet(c net.Conn) {
+	c.Write([]byte("INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"max_payload\":1048576}\r\n"))
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		if lines.Text() == "PING" {
+			c.Write([]byte("PONG\r\n"))
+		}
+	}
+}
+
+// TestLaterConnections: the time that is left to Open bounds Open alone, not every
+// connection that is made later.
+func TestLaterConnections(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), Patience-100*time.Millisecond)
+	defer cancel()
+	c, err := Dial(ctx, Settings{Addrs: []string{server(t, greet)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Opts.Timeout != Patience {
+		t.Errorf("later connections have %s, not %s", c.Opts.Timeout, Patience)
+	}
+}
+
+// TestSilentServer: a server that takes a connection and says nothing is waited for no
+// longer than the context lasts.
+func TestSilentServer(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		began := time.Now()
+		_, err := Dial(ctx, Settings{Addrs: []string{server(t, func(net.Conn) {})}, Later: later})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= Patience {
+			t.Errorf("later %v: %v after %s", later, err, time.Since(began))
+		}
+	}
+}
