@@ -48,6 +48,8 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("POST", "/v1/locks/a:release", []byte(`{"token":3}`))
 	f.Add("PUT", "/v1/kv/%2Fa%00", []byte(`{"value_base64":"AA=="}`))
 	f.Add("GET", "/v1/keys/?limit=3", []byte(nil))
+	f.Add("POST", "/v1/limiters/x:reserve", []byte(`{"key":"k","cost":2,"rate":"5/1s","burst":3,"max_wait_ms":5}`))
+	f.Add("GET", "/v1/limiters/x?rate=5/day&offset_minutes=60", []byte(nil))
 	f.Add("POST", "/v1/leases/:open", []byte(`{"ttl_ms":-1}`))
 	f.Add("POST", "/holdfast.v1.KVService/Txn", []byte(`{"then":[{"put":{"key":"k"}}]}`))
 	f.Add("POST", "/holdfast.v1.WatchService/Watch", []byte(`{"prefix":"x","patterns":["kv:*"],"fromRevision":"1"}`))
@@ -137,6 +139,9 @@ func FuzzProto(f *testing.F) {
 	add("LockService/LeaseGrant", &pb.LeaseGrantRequest{Ttl: 5, Id: 7})
 	add("SemaphoreService/Acquire", &pb.SemaphoreAcquireRequest{Name: "s", Weight: proto.Int64(2), Limit: 3, Terms: &pb.Terms{TimeoutMs: proto.Int64(0)}})
 	add("CounterService/CompareAndSet", &pb.CounterCompareAndSetRequest{Name: "n"})
+	add("LimitService/Allow", &pb.LimitAllowRequest{Name: "x", Key: "k", Rate: &pb.Rate{Count: 5, PerMs: 1000, Algorithm: 1}})
+	add("LimitService/Reserve", &pb.LimitReserveRequest{Name: "x", Key: "k", MaxWaitMs: 5, Rate: &pb.Rate{Count: 5, Algorithm: 4, Every: 1}})
+	add("LimitService/Settle", &pb.LimitSettleRequest{Name: "x", Key: "k", Reservation: "AQIDBAUGAAAAAA", Cost: proto.Int64(3)})
 	add("KVService/Put", &pb.PutRequest{Key: "k", LeaseId: 7})
 	f.Fuzz(func(t *testing.T, i uint, body []byte) {
 		name := names[i%uint(len(names))]

@@ -23,16 +23,22 @@ func TestWireDocument(t *testing.T) {
 	if _, err := programs.Curl.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, token, examples := serve(t), "", wireExamples(t)
+	r, token, reservation, examples := serve(t), "", "", wireExamples(t)
 	for _, e := range examples {
-		got := r.typed(strings.ReplaceAll(e.command, "TOKEN", token), len(e.want))
+		got := r.typed(strings.NewReplacer("TOKEN", token, "RESERVATION", reservation).Replace(e.command), len(e.want))
 		if !slices.EqualFunc(got, e.want, alike) {
 			t.Errorf("%s\n said %s\ninstead of %s", e.command, strings.Join(got, "\n"), strings.Join(e.want, "\n"))
 			continue
 		}
-		var answer struct{ Token json.Number }
+		var answer struct {
+			Token       json.Number
+			Reservation string
+		}
 		if json.Unmarshal([]byte(got[0]), &answer) == nil && answer.Token != "" && strings.Contains(e.command, "nightly:acquire") {
 			token = answer.Token.String()
+		}
+		if answer.Reservation != "" {
+			reservation = answer.Reservation
 		}
 	}
 	if len(examples) < 30 {
@@ -114,7 +120,7 @@ func alike(a, b string) bool {
 }
 
 // known are the numbers that a document can tell.
-var known = map[string]bool{"value": true, "first": true, "count": true, "version": true, "limit": true, "used": true, "weight": true}
+var known = map[string]bool{"value": true, "first": true, "count": true, "version": true, "limit": true, "used": true, "weight": true, "remaining": true}
 
 // counted are the numbers, as strings, that cannot be known.
 var counted = map[string]bool{"revision": true, "raftTerm": true, "token": true, "applied": true, "snapshot": true}
@@ -139,6 +145,9 @@ func vague(name string, v any) any {
 		}
 		return "a number"
 	case string:
+		if name == "reservation" {
+			return "text"
+		}
 		if name == "key" || name == "error" || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Token") || strings.HasSuffix(name, "Ms") || strings.HasSuffix(name, "Revision") || counted[name] {
 			return digits.ReplaceAllString(v, "n")
 		}

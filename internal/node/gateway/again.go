@@ -13,12 +13,13 @@ import (
 // off.
 var harmless = methodSet(`ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range
 	FenceService/Read FenceService/CheckToken InspectService/Inspect InspectService/List InspectService/GetSession InspectService/Ping
-	SessionService/Keep`)
+	LimitService/Peek LimitService/Available SessionService/Keep`)
 
 // onceByKey calls happen once for their idempotency key, whoever is asked.
 var onceByKey = methodSet(`CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
 	SequenceService/Reserve SequenceService/Delete LatchService/CountDown LatchService/Delete BarrierService/Delete
 	SemaphoreService/Resize SemaphoreService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/Write
+	LimitService/Allow LimitService/Reserve LimitService/Settle LimitService/Cancel LimitService/SetRate LimitService/Reset LimitService/Delete
 	AdminService/ForceRelease AdminService/RevokeSession`)
 
 // onceOnOwnLease calls do so only if they name no lease: a hold on a lease is made

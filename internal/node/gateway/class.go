@@ -18,10 +18,11 @@ var classes = classTable(map[admission.Class]string{
 		SemaphoreService/Acquire SemaphoreService/Resize SemaphoreService/Delete ElectionService/Campaign ElectionService/Proclaim
 		LatchService/CountDown LatchService/Wait LatchService/Delete BarrierService/Arrive BarrierService/Delete
 		CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
-		SequenceService/Reserve SequenceService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/CheckToken FenceService/Write`,
+		SequenceService/Reserve SequenceService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/CheckToken FenceService/Write
+		LimitService/Allow LimitService/Reserve LimitService/Settle LimitService/Cancel LimitService/SetRate LimitService/Reset LimitService/Delete`,
 	admission.Create: `LockService/LeaseGrant SessionService/Open`,
 	admission.List: `LockService/Watch ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range
-		FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
+		LimitService/Peek LimitService/Available FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
 })
 
 // mayWait are the calls that may wait for a hold.

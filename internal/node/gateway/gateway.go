@@ -191,6 +191,11 @@ func (g *Gateway) do(ctx context.Context, c core.Command) (core.Result, int64, e
 	if key := callerOf(ctx).key; key != "" {
 		return g.doKeyed(ctx, key, c)
 	}
+	return g.doAnew(ctx, c)
+}
+
+// doAnew runs a command that hangs on no lease, whatever key the caller has.
+func (g *Gateway) doAnew(ctx context.Context, c core.Command) (core.Result, int64, error) {
 	reply, r, err := g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)
 	for errors.Is(err, errWindow) && ctx.Err() == nil { // many calls at the same time: there is room soon, or in the next session
 		reply, r, err = g.plainLease(callerOf(ctx).namespace).runAlone(ctx, c)

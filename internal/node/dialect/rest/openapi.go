@@ -63,8 +63,10 @@ func content(t reflect.Type) object {
 }
 
 func queryParameters(t reflect.Type) (list []object) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		list = append(list, object{"name": name, "in": "query", "description": f.Tag.Get("doc"), "schema": schema(f.Type)})
 	}

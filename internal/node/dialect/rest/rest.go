@@ -142,7 +142,7 @@ func (r *route) repeatable(key bool, name string, query url.Values, body []byte)
 		return key && !query.Has("lease_id") && !bodyNamesLease(body)
 	case "open":
 		return key && name == ""
-	case "add", "subtract", "set", "compare-and-set", "reserve", "resize", "count-down":
+	case "add", "subtract", "set", "compare-and-set", "reserve", "resize", "count-down", "allow", "settle", "cancel", "set-rate", "reset":
 		return key
 	case "":
 		return r.method == http.MethodGet || key && r.kind != "leases"

@@ -111,6 +111,15 @@ var routes = []route{
 	on("GET", "sequences", "", "tells the next number without taking it", nextNumber),
 	deleted("sequences", core.Sequence),
 
+	on("POST", "limiters", "allow", "takes a cost if the rate allows that now; a refusal is an answer too", allow),
+	on("GET", "limiters", "", "tells what allow would, and takes nothing", peek),
+	on("POST", "limiters", "reserve", "takes a cost that is settled or cancelled later, once", reserveCost),
+	on("POST", "limiters", "settle", "replaces what was reserved by what it did cost", settle),
+	on("POST", "limiters", "cancel", "gives back what was reserved", cancel),
+	on("POST", "limiters", "set-rate", "sets the rate for everybody; every key begins anew", setRate),
+	on("POST", "limiters", "reset", "makes a key as if it had never been used", resetKey),
+	deleted("limiters", core.Limiter),
+
 	on("GET", "kv", "", "tells a key", getKey),
 	on("PUT", "kv", "", "writes a key", putKey),
 	on("DELETE", "kv", "", "removes a key", deleteKey),

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -27,6 +28,8 @@ func TestRepeatable_Routes(t *testing.T) {
 		"POST /v1/locks/x:release {}": {false, false}, "POST /v1/locks/x:renew {}": {true, true}, "POST /v1/counters/x:add {}": {false, true},
 		"PUT /v1/kv/x {}": {false, true}, "DELETE /v1/kv/x ": {false, true}, "DELETE /v1/leases/5 ": {false, false},
 		"POST /v1/leases/:open {}": {false, true}, "POST /v1/leases/5:open {}": {false, false}, "POST /v1/leases/5:keep {}": {true, true},
+		"POST /v1/limiters/x:allow {}": {false, true}, "POST /v1/limiters/x:cancel {}": {false, true}, "POST /v1/limiters/x:reset {}": {false, true},
+		"GET /v1/limiters/x": {true, true}, "POST /v1/limiters/x:set-rate {}": {false, true}, "POST /v1/limiters/x:settle {}": {false, true},
 		"POST /v1/barriers/x:arrive {}": {false, false}, "POST /v1/latches/x:wait {}": {false, false},
 	} {
 		method, rest, _ := strings.Cut(path, " ")
@@ -51,4 +54,21 @@ func mustRequest(t *testing.T, method, path string) *http.Request {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// What stands behind the ? of a path is described field by field, those of embedded
+// bodies too.
+func TestOpenAPI_Query(t *testing.T) {
+	got := map[string]bool{}
+	for _, p := range queryParameters(reflect.TypeFor[restAsk]()) {
+		got[p["name"].(string)] = true
+	}
+	for _, name := range []string{"key", "cost", "rate", "burst", "algorithm"} {
+		if !got[name] {
+			t.Errorf("%s is not described: %v", name, got)
+		}
+	}
+	if got[""] {
+		t.Error("something without a name is described")
+	}
 }

@@ -89,6 +89,7 @@ func (s *Services) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterBarrierServiceServer(r, barrierServer{Barriers: gateway.Barriers{Gateway: g}})
 	pb.RegisterCounterServiceServer(r, counterServer{Counters: gateway.Counters{Gateway: g}})
 	pb.RegisterSequenceServiceServer(r, sequenceServer{Sequences: gateway.Sequences{Gateway: g}})
+	pb.RegisterLimitServiceServer(r, limitServer{Limits: gateway.Limits{Gateway: g}})
 	pb.RegisterKVServiceServer(r, kvServer{Keys: gateway.Keys{Gateway: g}})
 	pb.RegisterSessionServiceServer(r, sessionServer{Sessions: gateway.Sessions{Gateway: g}})
 	pb.RegisterFenceServiceServer(r, fenceServer{Fences: gateway.Fences{Gateway: g}})
@@ -129,6 +130,10 @@ type (
 	sequenceServer struct {
 		pb.UnsafeSequenceServiceServer
 		gateway.Sequences
+	}
+	limitServer struct {
+		pb.UnsafeLimitServiceServer
+		gateway.Limits
 	}
 	kvServer struct {
 		pb.UnsafeKVServiceServer
