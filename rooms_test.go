@@ -61,7 +61,7 @@ var rooms = map[string]room{
 	"internal/backends":                    {own: ". all internal/node/api internal/services server", inside: true},
 	"internal/bridge":                      {own: "driver", inside: true},
 	"internal/child":                       {own: "driver", inside: true},
-	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
+	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/limits internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                      {own: "driver internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                     {pure: true, inside: true},
 	"internal/convert":                     {own: "driver internal/core", inside: true},

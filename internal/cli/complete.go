@@ -44,8 +44,9 @@ func (a *app) completeArguments(root *cobra.Command) {
 	}
 	for flag, words := range map[string]cobra.CompletionFunc{
 		"run --lock": a.names(driver.Mutex), "run --read": a.names(driver.RWMutex), "run --write": a.names(driver.RWMutex),
-		"run --sem":    assigned(a.names(driver.Semaphore)),
-		"kv ls --sort": cobra.FixedCompletions(slices.Sorted(maps.Keys(orders)), cobra.ShellCompDirectiveNoFileComp),
+		"run --sem":     assigned(a.names(driver.Semaphore)),
+		"run --limiter": a.names(driver.Limiter),
+		"kv ls --sort":  cobra.FixedCompletions(slices.Sorted(maps.Keys(orders)), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		path, name, _ := strings.Cut(flag, " --")
 		must(commandAt(root, path).RegisterFlagCompletionFunc(name, words))

@@ -37,6 +37,8 @@ type holding struct {
 	expand func(args []string) ([]string, error)
 	// take acquires what the names mean.
 	take taker
+	// limiters are what a start takes from, once everything is held.
+	limiters limiters
 }
 
 // newHolding makes the command around take.
@@ -148,17 +150,24 @@ func (h *holding) run(f *pflag.FlagSet, names, command []string) error {
 		return err
 	}
 	defer s.Close()
-	hold, err := h.acquire(sigs, s.With(append(h.options(f, path), h.onWait(s, names))...), names)
+	t, err := h.begin(sigs, s.With(append(h.options(f, path), h.onWait(s, names))...), names)
 	if err != nil {
 		return err
 	}
-	status, err := h.child(path, command, sigs, holdEnv(hold, names, h.a.url)).Run(hold)
-	released := hold.Release()
-	return h.outcome(status, err, released)
+	status, err := h.child(path, command, sigs, append(t.env, "HOLDFAST_URL="+h.a.url)).Run(t)
+	return h.outcome(status, err, t.release())
 }
 
-// acquire waits as long as the flags say, or until a signal.
-func (h *holding) acquire(sigs *signals, s *holdfast.Space, names []string) (*holdfast.Hold, error) {
+// turn is what a command runs under.
+type turn struct {
+	child.Hold
+	release func() error
+	env     []string
+}
+
+// begin waits until all is held and the limiters allow the start, as long as the flags
+// say, or until a signal.
+func (h *holding) begin(sigs *signals, s *holdfast.Space, names []string) (t turn, err error) {
 	ctx, done := sigs.during(context.Background())
 	defer done()
 	if h.wait > 0 {
@@ -166,18 +175,44 @@ func (h *holding) acquire(sigs *signals, s *holdfast.Space, names []string) (*ho
 		ctx, cancel = context.WithTimeout(ctx, h.wait)
 		defer cancel()
 	}
-	hold, err := h.take(ctx, s, names, h.try || h.wait == 0)
+	if t, err = h.acquire(ctx, s, names); err != nil {
+		return t, err
+	}
+	if err = h.limit(ctx, s, t); err == nil && ctx.Err() != nil { // a signal that came with the grant
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = t.release()
+	}
+	return t, err
+}
+
+// acquire takes what is named.
+func (h *holding) acquire(ctx context.Context, s *holdfast.Space, names []string) (turn, error) {
+	if len(names) == 0 {
+		return turn{Hold: noHold{}, release: func() error { return nil }}, nil
+	}
+	hold, err := h.take(ctx, s, names, h.tries())
 	if errors.Is(err, holdfast.ErrHeld) {
 		f := failureOf(err)
 		f.code = h.conflict
-		return nil, f
+		return turn{}, f
 	}
-	if err == nil && ctx.Err() != nil { // a signal that came with the grant
-		_ = hold.Release()
-		return nil, context.Cause(ctx)
+	if err != nil {
+		return turn{}, err
 	}
-	return hold, err
+	return turn{hold, hold.Release, holdEnv(hold, names)}, nil
 }
+
+// tries: it does not wait.
+func (h *holding) tries() bool { return h.try || h.wait == 0 }
+
+// noHold lets a command run that nothing is held for.
+type noHold struct{}
+
+func (noHold) Done() <-chan struct{}       { return nil }
+func (noHold) Err() error                  { return nil }
+func (noHold) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // onWait tells people whom they wait for.
 func (h *holding) onWait(s *holdfast.Space, names []string) holdfast.HoldOption {
@@ -219,7 +254,7 @@ func (h *holding) child(path string, command []string, sigs *signals, env []stri
 }
 
 // holdEnv tells the command its names and tokens.
-func holdEnv(hold *holdfast.Hold, names []string, url string) []string {
+func holdEnv(hold *holdfast.Hold, names []string) []string {
 	tokens := map[string]uint64{}
 	for _, n := range names {
 		tokens[n] = uint64(hold.TokenOf(n))
@@ -229,7 +264,6 @@ func holdEnv(hold *holdfast.Hold, names []string, url string) []string {
 		"HOLDFAST_LOCK=" + strings.Join(names, "\n"),
 		"HOLDFAST_TOKEN=" + strconv.FormatUint(uint64(hold.Token()), 10),
 		"HOLDFAST_TOKENS=" + string(all),
-		"HOLDFAST_URL=" + url,
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/limits"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -51,7 +51,7 @@ func (f *rateFlags) add(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-var periods = map[string]limit.Period{"hour": limit.Hour, "day": limit.Day, "month": limit.Month, "year": limit.Year}
+const rateHint = "rates are a count and a time, such as 100/1m or 100/day"
 
 // parse is the rate; without --rate that of the limiter.
 func (f *rateFlags) parse() (r limit.Rate, err error) {
@@ -61,24 +61,17 @@ func (f *rateFlags) parse() (r limit.Rate, err error) {
 		}
 		return r, nil
 	}
-	const hint = "rates are a count and a time, such as 100/1m or 100/day"
-	count, per, _ := strings.Cut(f.rate, "/")
-	if r.Count, err = strconv.ParseInt(count, 10, 64); err != nil {
-		return r, usagef(hint, "%q is no rate", f.rate)
+	if r, err = limits.ParseRate(f.rate); err != nil {
+		return r, usagef(rateHint, "%v", err)
 	}
 	r.Burst, r.Initial = f.burst, f.initial
-	if every, ok := periods[per]; ok {
-		r.Algorithm, r.Every = limit.CalendarWindow, every
-	} else if r.Per, err = time.ParseDuration(per); err != nil {
-		return r, usagef(hint, "%q is no rate", f.rate)
-	}
 	if f.algorithm != "" {
 		if r.Algorithm, err = limit.ParseAlgorithm(f.algorithm); err != nil {
 			return r, usagef("there are gcra, token-bucket, fixed-window, sliding-window and sliding-log", "%q is no algorithm", f.algorithm)
 		}
 	}
 	if err := r.Check(); err != nil {
-		return r, usagef(hint, "%v", err)
+		return r, usagef(rateHint, "%v", err)
 	}
 	return r, nil
 }

@@ -19,6 +19,8 @@ type mix struct {
 	limit                int64
 	locks, reads, writes []string
 	sems                 []string
+	limiters             []string
+	key                  string
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -32,15 +34,20 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command while holding any mix of locks and semaphores",
 		Long: `Run a command while holding everything that is named, taken together or not at
 all: NAMEs as locks (with --shared as a reader, with -n as semaphores of that
-limit), and others by flag.` + aboutHolding,
+limit), and others by flag. Limiters are asked last, when everything is held: the
+command starts when each of them has allowed it.` + aboutHolding,
 		Example: `  holdfast run nightly -- ./backup.sh
   holdfast run --shared config -- ./report.sh
   holdfast run -n 3 gpu -- ./train.sh
-  holdfast run --lock db --read config --sem gpu=4:2 -- ./job.sh`,
+  holdfast run --lock db --read config --sem gpu=4:2 -- ./job.sh
+  holdfast run --limiter api=100/1m --key alice -- ./call.sh`,
 	})
 	m.flags(c.Flags())
 	c.Args = func(c *cobra.Command, args []string) error { return checkSplit(c, args, 0) }
 	h.expand = func(names []string) (all []string, err error) {
+		if h.limiters, err = m.asks(); err != nil {
+			return nil, err
+		}
 		if wants, err = m.parts(names); err != nil {
 			return nil, err
 		}
@@ -59,6 +66,8 @@ func (m *mix) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&m.reads, "read", nil, "also hold this name as a reader")
 	f.StringArrayVar(&m.writes, "write", nil, "also hold this name as the writer")
 	f.StringArrayVar(&m.sems, "sem", nil, "also hold this semaphore: NAME=LIMIT or NAME=LIMIT:WEIGHT")
+	f.StringArrayVar(&m.limiters, "limiter", nil, "start when this limiter allows it: NAME, NAME=RATE or NAME=RATE:COST, such as api=100/1m")
+	f.StringVar(&m.key, "key", "", "the key that the limiters are asked about (that of all together)")
 }
 
 // part is one name and what it is held as.
@@ -87,8 +96,8 @@ func (m *mix) parts(names []string) ([]part, error) {
 		err = errors.Join(err, wrong)
 		parts = append(parts, p)
 	}
-	if len(parts) == 0 {
-		err = errors.New("nothing is named; give NAMEs, --lock, --read, --write or --sem")
+	if len(parts) == 0 && len(m.limiters) == 0 {
+		err = errors.New("nothing is named; give NAMEs, --lock, --read, --write, --sem or --limiter")
 	}
 	if err != nil {
 		return nil, &failure{code: exitUsage, err: err, hint: "see holdfast run --help"}

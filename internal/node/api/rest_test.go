@@ -245,7 +245,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	have, err := os.ReadFile(file)
 	if err != nil || strings.TrimSpace(string(have)) != string(want) {
-		t.Errorf("%s is not what the node serves (%v): HOLDFAST_WRITE_OPENAPI=1 go test ./server/api -run OpenAPI writes it", file, err)
+		t.Errorf("%s is not what the node serves (%v): HOLDFAST_WRITE_OPENAPI=1 go test ./internal/node/api -run OpenAPI writes it", file, err)
 	}
 }
 
