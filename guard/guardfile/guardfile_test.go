@@ -275,17 +275,18 @@ func TestManyGuards(t *testing.T) {
 }
 
 func TestSchemaGolden(t *testing.T) {
-	const golden = "testdata/guards.schema.json"
-	if *update {
-		if err := os.WriteFile(golden, guardfile.Schema(), 0o644); err != nil {
+	for golden, schema := range map[string][]byte{"testdata/guards.schema.json": guardfile.Schema(), "testdata/pipeline.schema.json": guardfile.PipelineSchema()} {
+		if *update {
+			if err := os.WriteFile(golden, schema, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != string(guardfile.Schema()) {
-		t.Errorf("the schema is not that of %s: if the format was meant to change, go test ./guard/guardfile -run TestSchemaGolden -update", golden)
+		if string(want) != string(schema) {
+			t.Errorf("the schema is not that of %s: if the format was meant to change, go test ./guard/guardfile -run TestSchemaGolden -update", golden)
+		}
 	}
 }

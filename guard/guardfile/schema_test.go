@@ -55,6 +55,17 @@ func (v validator) keyword(schema map[string]any, keyword string, arg, x any) bo
 		return !isText || regexp.MustCompile(arg.(string)).MatchString(text)
 	case "minimum":
 		return !isNumber || number >= arg.(float64)
+	case "maximum":
+		return !isNumber || number <= arg.(float64)
+	case "maxItems":
+		return !isList || len(list) <= int(arg.(float64))
+	case "dependentRequired":
+		for name, need := range arg.(map[string]any) {
+			if isObject && has(object, name) && !v.keyword(schema, "required", need, x) {
+				return false
+			}
+		}
+		return true
 	case "minItems":
 		return !isList || len(list) >= int(arg.(float64))
 	case "uniqueItems":
@@ -143,8 +154,8 @@ func TestSchemaAgrees(t *testing.T) {
 	}
 }
 
-// pieces are values of every type; the last three belong to time windows.
-var pieces = []any{"", "a", "mon", 0, 1, -5, 1.5, true, false, nil, []any{}, []any{"mon"}, []any{"mon", "mon"}, map[string]any{}, "08:30", "24:00", "+02:00"}
+// pieces are values of every type; the last belong to time windows and to pipelines.
+var pieces = []any{"", "a", "mon", 0, 1, -5, 1.5, true, false, nil, []any{}, []any{"mon"}, []any{"mon", "mon"}, map[string]any{}, "08:30", "24:00", "+02:00", "90s", "1h30m", "${a}", "x${a}"}
 
 // file makes a file by the schema's own properties, with an error now and then.
 func (v validator) file(rng *rand.Rand) any {

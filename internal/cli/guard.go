@@ -35,7 +35,18 @@ func (a *app) guardCommand() *cobra.Command {
 		Long: `Decide the guards of a YAML or JSON file: locks, semaphores, counters, elections and
 keys of the backend, branches of the git repository, files, sessions, issues and
 commands. Exit code 0: passed; 1: blocked, by something that is so or that is not known.`}
-	c.AddCommand(a.guardLint(), a.guardEval(), a.guardExplain(), a.guardWait())
+	c.AddCommand(a.guardLint(), a.guardEval(), a.guardExplain(), a.guardWait(), a.schema("guard", guardfile.Schema))
+	return c
+}
+
+// schema is the command that prints the JSON Schema of files.
+func (a *app) schema(of string, text func() []byte) *cobra.Command {
+	c := &cobra.Command{Use: "schema", Short: "Print the JSON Schema of files of " + of + "s, for editors", Args: cobra.NoArgs,
+		Example: "  holdfast " + of + " schema > " + of + ".schema.json"}
+	c.RunE = func(*cobra.Command, []string) error {
+		_, err := a.out.Write(text())
+		return err
+	}
 	return c
 }
 

@@ -41,7 +41,7 @@ func (a *app) pipelineCommand() *cobra.Command {
 semaphores while their command runs, and are started again or asked about when their
 runner was lost. A run is named pipeline/number. Exit code 1: it is blocked, or has not
 ended well.`}
-	c.AddCommand(a.pipelineRun(), a.pipelineStatus(), a.pipelineWhy(), a.pipelineCancel(), a.pipelineApprove())
+	c.AddCommand(a.pipelineRun(), a.pipelineList(), a.pipelineStatus(), a.pipelineWhy(), a.pipelineCancel(), a.pipelineApprove(), a.schema("pipeline", guardfile.PipelineSchema))
 	return c
 }
 
@@ -50,7 +50,7 @@ func (a *app) pipelineRun() *cobra.Command {
 	c := &cobra.Command{Use: "run FILE | --resume RUN", Short: "Submit a run of a pipeline and run it, or go on with one", Args: cobra.ExactArgs(1),
 		Long: `Submit a run of the file's pipeline, and run it until it has ended. Where it stands is
 printed each time that it changes, on standard error; the output of its commands goes to
-standard output. ^C cancels the run. If this program is killed, its command is killed too,
+standard output. ^C cancels the run (exit code 130). If this program is killed, its command is killed too,
 and --resume goes on with the run: with the definition that it began with.`,
 		Example: `  holdfast pipeline run release.yaml --param branch=feature/x
   holdfast pipeline run --resume release/7
@@ -147,7 +147,7 @@ func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelin
 	if g.ttl > 0 {
 		s = s.With(holdfast.TTL(g.ttl))
 	}
-	tree := &liveTree{a: a, terminal: !a.json && isTerminal(a.errOut)}
+	tree := &liveTree{screen: newScreen(a.out, a.errOut, !a.json && isTerminal(a.errOut)), json: a.json}
 	p, err := run.New(run.Config{Space: s, Gatherer: gather.New(g.config(s, a.timeout)), Runner: &processes{a, g, tree}, Recheck: g.recheck, Told: tree.told})
 	if err != nil {
 		return err
@@ -162,16 +162,26 @@ func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelin
 	if err != nil {
 		return err
 	}
+	return a.runShown(ctx, stop, g, p, sigs, tree, &rep)
+}
+
+// runShown runs a run to its end, and returns when all of it was shown.
+func (a *app) runShown(ctx context.Context, stop context.CancelCauseFunc, g *piping, p *run.Pipelines, sigs *signals, tree *liveTree, rep *run.Report) error {
+	ref := rep.Ref
 	tree.begin(rep)
 	var watching sync.WaitGroup
-	watching.Go(func() { a.onSignals(ctx, sigs, p, ref, stop) })
+	var asked error
+	watching.Go(func() { asked = onSignals(ctx, sigs, p, ref, tree, stop) })
 	tree.bound(g.wait, stop)
 	state, err := p.Run(ctx, ref)
 	cause := context.Cause(ctx)
 	stop(nil)
 	watching.Wait()
-	tree.end()
-	return a.outcomeOf(ref, state, err, cause)
+	tree.stop()
+	if err := tree.end(sigs.c); err != nil {
+		return err
+	}
+	return a.outcomeOf(ref, state, err, cmp.Or(asked, cause))
 }
 
 var errBlocked = errors.New("it has been blocked for too long")
@@ -190,33 +200,42 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 	if err := a.print().value(reportJSON(&run.Report{Ref: ref, State: s}), "%s: %s", ref, s.Status); err != nil {
 		return err
 	}
-	if s.Status == pipeline.Done {
+	_, bySignal := errors.AsType[signalled](cause)
+	switch {
+	case s.Status == pipeline.Done:
 		return nil
+	case s.Status == pipeline.Cancelled && bySignal:
+		return cause
 	}
 	return &failure{code: exitNo, err: fmt.Errorf("%s is %s: %s", ref, s.Status, s.Reason)}
 }
 
-// onSignals cancels the run with the first signal, and leaves it with the second.
-func (a *app) onSignals(ctx context.Context, sigs *signals, p *run.Pipelines, ref run.Ref, stop context.CancelCauseFunc) {
-	for asked := false; ; {
+// onSignals cancels the run with the first signal, and leaves it with the second, however long
+// the first takes. It returns the first when ctx ends; nil: none came.
+func onSignals(ctx context.Context, sigs *signals, p *run.Pipelines, ref run.Ref, tree *liveTree, stop context.CancelCauseFunc) (asked error) {
+	var cancelling sync.WaitGroup
+	defer cancelling.Wait()
+	for {
 		select {
 		case <-ctx.Done():
-			return
+			return asked
 		case sig := <-sigs.c:
 			if slices.Contains(forCommands, sig) {
 				continue
 			}
 			why := signalled{sig.(syscall.Signal)}
-			if asked {
+			if asked != nil {
 				stop(why)
-				return
+				continue
 			}
-			asked = true
-			if err := p.Cancel(ctx, ref, why.Error()); err != nil {
-				stop(why)
-				return
-			}
-			a.print().note(ref.String() + " is cancelled; a second signal leaves it")
+			asked = why
+			cancelling.Go(func() {
+				if err := p.Cancel(ctx, ref, why.Error()); err != nil {
+					stop(why)
+					return
+				}
+				tree.note(ref.String() + " is cancelled; a second signal leaves it")
+			})
 		}
 	}
 }
@@ -236,6 +255,30 @@ func (a *app) ofRun(do func(ctx context.Context, p *run.Pipelines, s *holdfast.S
 			return do(ctx, p, s, r)
 		})(nil, nil)
 	}
+}
+
+func (a *app) pipelineList() *cobra.Command {
+	var all bool
+	c := &cobra.Command{Use: "list PIPELINE", Short: "List the runs of a pipeline that have not ended", Args: cobra.ExactArgs(1), Example: "  holdfast pipeline list release"}
+	c.Flags().BoolVar(&all, "all", false, "also those that have ended and are kept")
+	c.RunE = a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
+		p, err := run.New(run.Config{Space: s})
+		if err != nil {
+			return err
+		}
+		list, rows := []*statusJSON{}, [][]string{}
+		for rep, err := range p.List(ctx, args[0]) {
+			if err != nil {
+				return err
+			}
+			if st := &rep.State; all || !st.Status.Ended() {
+				list = append(list, reportJSON(&rep))
+				rows = append(rows, []string{rep.Ref.String(), string(st.Status), cmp.Or(st.Phase, "-"), cmp.Or(rep.Runner, "-")})
+			}
+		}
+		return a.print().table(list, []string{"RUN", "STATUS", "PHASE", "RUNNER"}, rows)
+	})
+	return c
 }
 
 func (a *app) pipelineStatus() *cobra.Command {

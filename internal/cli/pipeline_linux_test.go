@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -265,6 +266,34 @@ func TestPipeline_StubbornCommands(t *testing.T) {
 	_ = syscall.Kill(n, syscall.SIGKILL)
 }
 
+// A reader of its output that stalls does not hold up a run that is cancelled.
+func TestPipeline_StalledReader(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	text := "pipeline: release\nphases:\n  - {name: work, run: [sh, -c, 'yes | head -c 200000; echo start >log; yes']}\n"
+	if err := os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := program(t, dir, "pipeline", "run", "--grace", "100ms", "p.yaml")
+	out, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, dir, "start")
+	does(t, url, "pipeline", "cancel", "release/1")
+	awaitStatus(t, dir, url, "cancelled")
+	said, err := io.ReadAll(out)
+	if err != nil || !strings.HasSuffix(string(said), "release/1: cancelled\n") || len(said) < 200_000 {
+		t.Errorf("%d bytes come in the end, %v", len(said), err)
+	}
+	if code := codeOf(t, first.Wait()); code != 1 {
+		t.Errorf("it exits with %d", code)
+	}
+}
+
 // A release waits until the milestone is closed at a server that speaks like GitHub.
 func TestPipeline_Milestone(t *testing.T) {
 	var closed atomic.Bool
@@ -321,7 +350,7 @@ func TestPipeline_Signal(t *testing.T) {
 	}
 	awaitLog(t, dir, "start build")
 	signal(t, first.Process.Pid, syscall.SIGINT)
-	if code := codeOf(t, first.Wait()); code != 1 {
+	if code := codeOf(t, first.Wait()); code != 130 {
 		t.Errorf("it exits with %d", code)
 	}
 	if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -118,22 +119,22 @@ func lines(b *strings.Builder, indent, text string) {
 // liveTree shows where a run stands each time that it changes: on a terminal in place of
 // what it showed before.
 type liveTree struct {
-	a        *app
-	terminal bool
-	mu       sync.Mutex
-	rep      run.Report
-	last     string
-	drawn    int // lines on the terminal
+	*screen
+	json bool
+	mu   sync.Mutex
+	rep  run.Report
+	last string
 
-	since  *time.Timer // ends the wait; nil: it has no end
-	wait   time.Duration
-	status pipeline.Status
+	since *time.Timer // ends the wait; nil: it has no end
+	wait  time.Duration
+	at    pipeline.State // where the run stood when the wait began
 }
 
-func (t *liveTree) begin(rep run.Report) {
+func (t *liveTree) begin(rep *run.Report) {
+	go t.write()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rep = rep
+	t.rep = *rep
 	t.draw()
 }
 
@@ -144,7 +145,7 @@ func (t *liveTree) told(_ run.Ref, s pipeline.State) {
 	if t.rep.State = s; t.rep.Definition != nil {
 		t.draw()
 	}
-	t.count(s.Status)
+	t.count(&s)
 }
 
 func (t *liveTree) draw() {
@@ -152,16 +153,20 @@ func (t *liveTree) draw() {
 	if text == t.last || !t.terminal && t.passes() {
 		return
 	}
-	t.last = text
-	if t.a.json {
-		_ = encode(t.a.errOut, reportJSON(&t.rep))
+	if t.last = text; !t.json {
+		t.show([]byte(text+"\n"), isTree)
 		return
 	}
-	if t.terminal {
-		t.erase()
-		t.drawn = 1 + strings.Count(text, "\n")
-	}
-	fmt.Fprintln(t.a.errOut, text)
+	var b bytes.Buffer
+	_ = encode(&b, reportJSON(&t.rep))
+	t.show(b.Bytes(), isTree)
+}
+
+// note tells something beside the tree.
+func (t *liveTree) note(text string) {
+	var b bytes.Buffer
+	(&printer{err: &b, json: t.json}).note(text)
+	t.show(b.Bytes(), isNote)
 }
 
 // passes reports that the run goes on at once, or has ended, which is told apart: where
@@ -175,25 +180,8 @@ func (t *liveTree) passes() bool {
 	}
 }
 
-// erase takes back what was drawn, so that output of a command comes before it.
-func (t *liveTree) erase() {
-	if t.drawn > 0 {
-		fmt.Fprintf(t.a.errOut, "\x1b[%dA\x1b[J", t.drawn)
-		t.drawn = 0
-	}
-}
-
-// output writes what a command says; the tree goes below it.
-func (t *liveTree) output(b []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.terminal {
-		t.drawn = 0
-	}
-	_, _ = t.a.out.Write(b) // a reader that has gone needs no more
-}
-
-// bound calls stop when the run has had one status so long, unless its command runs.
+// bound calls stop when one attempt of the run has had one status so long, unless its command
+// runs.
 func (t *liveTree) bound(wait time.Duration, stop context.CancelCauseFunc) {
 	if wait > 0 {
 		t.mu.Lock()
@@ -202,18 +190,19 @@ func (t *liveTree) bound(wait time.Duration, stop context.CancelCauseFunc) {
 	}
 }
 
-func (t *liveTree) count(s pipeline.Status) {
+func (t *liveTree) count(s *pipeline.State) {
 	switch {
-	case t.since == nil || s == t.status:
-	case s == pipeline.Running || s == pipeline.Stopping || s.Ended():
+	case t.since == nil || s.Status == t.at.Status && s.Phase == t.at.Phase && s.Attempt == t.at.Attempt:
+	case s.Status == pipeline.Running || s.Status == pipeline.Stopping || s.Status.Ended():
 		t.since.Stop()
 	default:
 		t.since.Reset(t.wait)
 	}
-	t.status = s
+	t.at = *s
 }
 
-func (t *liveTree) end() {
+// stop ends the bound.
+func (t *liveTree) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.since != nil {

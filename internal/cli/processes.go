@@ -41,17 +41,19 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 		return run.Exit{}, err
 	}
 	defer from.Close()
-	out := &lastOutput{pass: p.tree.output}
+	ended := make(chan struct{})
+	out := &lastOutput{pass: func(b []byte) { p.tree.output(b, ended) }}
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(out, from) })
 	signals, stopped := make(chan os.Signal, 2), make(chan struct{})
 	cmd := &child.Command{
 		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(os.Environ(), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
-		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Signals: signals, Note: p.a.print().note,
+		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Signals: signals, Note: p.tree.note,
 	}
 	go stopOn(c.Stop, stopped, signals)
 	status, err := cmd.Run(c.Hold)
 	close(stopped)
+	close(ended)
 	_ = to.Close()
 	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
 	reading.Wait()

@@ -122,8 +122,8 @@ func TestBounded(t *testing.T) {
 	listed := 0
 	for r, err := range p.List(t.Context(), "release") {
 		ok(t, err)
-		if listed++; r.Pipeline != "release" {
-			t.Errorf("listed %v", r)
+		if listed++; r.Pipeline != "release" || r.State.Status != pipeline.Cancelled || r.Events != 2 {
+			t.Errorf("listed %+v", r)
 		}
 	}
 	if listed != keep {

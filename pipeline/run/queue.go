@@ -195,9 +195,9 @@ func (p *Pipelines) abandoned(ctx context.Context, v *view, q *queue) map[string
 	without := map[string]bool{}
 	for n := 1; ; n *= 8 {
 		ahead := p.ahead(v, q, without, n)
-		idle, err := p.withoutRunner(ctx, v.Pipeline, ahead)
+		owners, err := p.runners(ctx, v.Pipeline, ahead)
 		for _, id := range ahead {
-			if err != nil || !idle[id] {
+			if err != nil || owners[id] != "" {
 				return without
 			}
 			without[id] = true
@@ -223,13 +223,13 @@ func (p *Pipelines) ahead(v *view, q *queue, without map[string]bool, n int) (id
 	return ids
 }
 
-// withoutRunner are those of the runs that no program runs.
-func (p *Pipelines) withoutRunner(ctx context.Context, name string, ids []string) (map[string]bool, error) {
+// runners are the owner texts of the programs that run the runs, without those that none runs.
+func (p *Pipelines) runners(ctx context.Context, name string, ids []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	without := map[string]bool{}
+	owners := map[string]string{}
 	if len(ids) == 0 {
-		return without, nil
+		return owners, nil
 	}
 	elections := make([]string, len(ids))
 	for i, id := range ids {
@@ -237,9 +237,11 @@ func (p *Pipelines) withoutRunner(ctx context.Context, name string, ids []string
 	}
 	all, _, err := p.space.InspectAll(ctx, elections...)
 	for i := range all {
-		without[ids[i]] = len(all[i].Holders) == 0
+		if h := all[i].Holders; len(h) > 0 {
+			owners[ids[i]] = cmp.Or(h[0].Owner, "?")
+		}
 	}
-	return without, err
+	return owners, err
 }
 
 // choose are the names of some runs, in the order in which they joined.
@@ -256,9 +258,9 @@ func (q *queue) choose(is func(*queued) bool) (ids []string) {
 // places. What does not succeed is tried again with the next look at the queue.
 func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
 	ids := q.choose(func(r *queued) bool { return r.Started || r.Replaced })
-	lost, err := p.withoutRunner(ctx, name, ids)
+	owners, err := p.runners(ctx, name, ids)
 	for _, id := range ids {
-		if err != nil || !lost[id] {
+		if err != nil || owners[id] != "" {
 			continue
 		}
 		r := Ref{name, id}
@@ -290,8 +292,11 @@ func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
 	}
 	p.endLost(ctx, name, q)
 	ids := q.choose(func(r *queued) bool { return !r.Started && !p.joinedWithin(r, abandonedAfter) })
-	old, err := p.withoutRunner(ctx, name, ids)
-	ids = slices.DeleteFunc(ids, func(id string) bool { return !old[id] })
+	owners, err := p.runners(ctx, name, ids)
+	if err != nil {
+		return err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return owners[id] != "" })
 	for _, id := range ids[:min(maxAbandoned, len(ids))] {
 		e := p.Cancel(ctx, Ref{name, id}, "no program ran it, and the queue was full")
 		if !errors.Is(e, fs.ErrInvalid) && !errors.Is(e, fs.ErrNotExist) { // else another was faster
@@ -299,15 +304,4 @@ func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
 		}
 	}
 	return err
-}
-
-// runnerOf is the owner text of the program that runs a run; empty: none does.
-func (p *Pipelines) runnerOf(ctx context.Context, r Ref) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	l, err := p.space.Election(r.election()).Leader(ctx)
-	if err != nil {
-		return "", missingIsFine(err)
-	}
-	return cmp.Or(l.Owner, "?"), nil
 }

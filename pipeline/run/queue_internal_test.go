@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -121,6 +122,32 @@ func TestSubmit_MakesRoom(t *testing.T) {
 	c.ok(err)
 	if v.State.Status != pipeline.Cancelled || v.State.Reason != "no program ran it, and the queue was full" {
 		t.Errorf("the second is %+v", v.State)
+	}
+}
+
+// A list has every run once, in order, with its runner, however many pages it takes.
+func TestList(t *testing.T) {
+	c := newClocked(t)
+	for range 2*listedAtOnce + 1 {
+		c.run("p")
+	}
+	c.ok(c.Cancel(t.Context(), Ref{"p", "100"}, "not wanted"))
+	defer c.lead(Ref{"p", "17"}).Resign()
+	var ids []string
+	for rep, err := range c.List(t.Context(), "p") {
+		c.ok(err)
+		ids = append(ids, rep.ID)
+		if (rep.Runner != "") != (rep.ID == "17") || (rep.State.Status == pipeline.Cancelled) != (rep.ID == "100") {
+			t.Errorf("%+v", rep)
+		}
+	}
+	if len(ids) != 2*listedAtOnce+1 || !slices.IsSorted(ids) {
+		t.Errorf("listed %q", ids)
+	}
+	for _, err := range c.List(t.Context(), "a/b") {
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("a name with a slash: %v", err)
+		}
 	}
 }
 

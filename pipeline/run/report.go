@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,9 +38,11 @@ func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
 	if v.State.Status.Ended() {
 		return rep, nil
 	}
-	if rep.Runner, err = p.runnerOf(ctx, r); err != nil {
+	owners, err := p.runners(ctx, r.Pipeline, []string{r.ID})
+	if err != nil {
 		return rep, fmt.Errorf("pipeline: find the runner of %s: %w", r, err)
 	}
+	rep.Runner = owners[r.ID]
 	if v.State.Status == pipeline.Queued && v.Definition.Places > 0 {
 		q, err := p.loadQueue(ctx, r.Pipeline)
 		if err != nil {
@@ -66,21 +69,71 @@ func (q *queue) before(id string) (place int, ahead []string) {
 	return place, ahead
 }
 
-// List yields the runs of a pipeline that are kept, in the order of their names; an error is
-// the last pair.
-func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Ref, error] {
-	return func(yield func(Ref, error) bool) {
+// List yields the runs of a pipeline that are kept, in the order of their names, without
+// their definitions and places; an error is the last pair.
+func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Report, error] {
+	return func(yield func(Report, error) bool) {
+		if err := (Ref{name, "1"}).check(); err != nil {
+			yield(Report{}, err)
+			return
+		}
 		begin := Ref{name, ""}.head()
-		for e, err := range p.space.KV().Range(ctx, begin, holdfast.KeysOnly()) {
+		var page []Report
+		for e, err := range p.space.KV().Range(ctx, begin) {
+			rep := Report{Ref: Ref{name, strings.TrimPrefix(e.Key, begin)}}
+			if err == nil {
+				err = rep.read(e.Value)
+			}
 			if err != nil {
-				yield(Ref{}, fmt.Errorf("pipeline: list the runs of %s: %w", name, err))
+				yield(Report{}, fmt.Errorf("pipeline: list the runs of %s: %w", name, err))
 				return
 			}
-			if !yield(Ref{name, strings.TrimPrefix(e.Key, begin)}, nil) {
-				return
+			if page = append(page, rep); len(page) == listedAtOnce {
+				if !p.yieldPage(ctx, page, yield) {
+					return
+				}
+				page = nil
 			}
 		}
+		p.yieldPage(ctx, page, yield)
 	}
+}
+
+// listedAtOnce is for how many runs of a list the runners are found in one request.
+const listedAtOnce = 100
+
+func (rep *Report) read(head []byte) error {
+	var rec record
+	err := json.Unmarshal(head, &rec)
+	rep.State, rep.Events = rec.State, rec.Seq
+	return err
+}
+
+// yieldPage adds the runners, and yields.
+func (p *Pipelines) yieldPage(ctx context.Context, page []Report, yield func(Report, error) bool) bool {
+	var going []*Report
+	var ids []string
+	for i := range page {
+		if rep := &page[i]; !rep.State.Status.Ended() {
+			going, ids = append(going, rep), append(ids, rep.ID)
+		}
+	}
+	if len(ids) > 0 {
+		owners, err := p.runners(ctx, going[0].Pipeline, ids)
+		if err != nil {
+			yield(Report{}, fmt.Errorf("pipeline: find the runners of %s: %w", going[0].Pipeline, err))
+			return false
+		}
+		for i, rep := range going {
+			rep.Runner = owners[ids[i]]
+		}
+	}
+	for _, rep := range page {
+		if !yield(rep, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // Events are the last events of a run, at most [MaxEvents], the oldest first.
