@@ -61,6 +61,51 @@ func TestBucketsTogether(t *testing.T) {
 	})
 }
 
+// TestBucketOfAJoiner: a node that joins others that use a bucket at its rate, for more or
+// less than a window, admits what the rate still allows and soon no more than that.
+func TestBucketOfAJoiner(t *testing.T) {
+	for _, before := range []time.Duration{30 * time.Second, 60 * time.Second, 95 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			hub := edgetest.NewHub(edgetest.Faults{})
+			rate := LimiterConfig{Rate: limit.Rate{Count: 10, Per: time.Second, Burst: 10}}
+			a := limiter(t, open(t, Config{Actor: "a", Link: hub.Link("a")}), rate)
+			began, admitted := time.Now(), int64(0)
+			one := func(l *Limiter) {
+				if take(t, l, "k", 1).Allowed {
+					admitted++
+				}
+			}
+			for time.Since(began) < before {
+				one(a)
+				pass(100 * time.Millisecond)
+			}
+			b := limiter(t, open(t, Config{Actor: "b", Link: hub.Link("b")}), rate)
+			pass(500 * time.Millisecond)
+			was := admitted
+			for range 100 { // together at the rate
+				one(a)
+				pass(100 * time.Millisecond)
+				one(b)
+				pass(100 * time.Millisecond)
+			}
+			if got := admitted - was; got < 195 {
+				t.Errorf("after %s at the rate a joiner and the other admit %d of 200", before, got)
+			}
+			was = admitted
+			for range 300 { // together at four times the rate
+				for range 2 {
+					one(a)
+					one(b)
+				}
+				pass(100 * time.Millisecond)
+			}
+			if got := admitted - was; got > 350 {
+				t.Errorf("after %s at the rate a joiner and the other admit %d in 30 s, of 300", before, got)
+			}
+		})
+	}
+}
+
 // TestBucketOwes: nodes that were apart pay for what they admitted too much, at most
 // MaxDebt, and it is counted.
 func TestBucketOwes(t *testing.T) {

@@ -72,7 +72,8 @@ func (g *Group) decide(key string, at, cost int64) (d limit.Decision) {
 		if e == nil {
 			e = &entry{epoch: l.rule.epoch(at)}
 		}
-		e.roll(&l.rule, l.rule.epoch(at))
+		epoch, at := l.present(e, l.rule.epoch(at), at)
+		e.roll(&l.rule, epoch)
 		one := e.decide(&l.rule, at, cost)
 		if i == 0 || stricter(&one, &d) {
 			d = one
@@ -103,7 +104,9 @@ func (g *Group) commit(key string, at, cost int64) error {
 	}
 	for _, l := range g.limiters {
 		s := l.shard(key)
-		l.commit(s, s.keys[key], at, cost)
+		e := s.keys[key]
+		_, at := l.present(e, l.rule.epoch(at), at)
+		l.commit(s, e, at, cost)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge/edgetest"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -32,6 +33,90 @@ func TestLateCaller(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A group decides a late caller as a limiter does.
+func TestLateCallerOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := open(t, Config{Actor: "a"})
+		l := limiter(t, n, LimiterConfig{Rate: limit.Rate{Algorithm: limit.FixedWindow, Count: 10, Per: time.Second}})
+		g, err := n.Group(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		time.Sleep(5 * time.Minute)
+		take(t, l, "k", 9)
+		for _, allowed := range []bool{true, false} {
+			if d, err := g.Take("k", began, 1); err != nil || d.Allowed != allowed {
+				t.Errorf("with 9 of 10 taken before: %+v, %v", d, err)
+			}
+		}
+		if d := take(t, l, "k", 1); d.Allowed {
+			t.Errorf("ten of ten were taken: %+v", d)
+		}
+	})
+}
+
+// After Close a limiter that is full forgets idle keys by itself.
+func TestFullAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := open(t, Config{Actor: "a"})
+		l := limiter(t, n, LimiterConfig{Rate: ten, MaxKeys: 1000})
+		n.Close()
+		for round := range 5 {
+			for i := range 900 {
+				if d := take(t, l, fmt.Sprint(round, "-", i), 1); !d.Allowed {
+					t.Fatalf("%+v", d)
+				}
+			}
+			if _, err := l.Take("late", time.Now().AddDate(99, 0, 0), 0); err != nil {
+				t.Fatal(err)
+			}
+			pass(30 * time.Second)
+		}
+		if l.Keys() > 1000 {
+			t.Errorf("%d keys", l.Keys())
+		}
+	})
+}
+
+// A register of a node with a clock that was in 2099 and is right again: what it writes
+// then is what all have, and it believes the others again.
+func TestRegisterBackFrom2099(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Bool
+		hub := edgetest.NewHub(edgetest.Faults{})
+		now := func() time.Time {
+			if ahead.Load() {
+				return time.Now().AddDate(99, 0, 0)
+			}
+			return time.Now()
+		}
+		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: now})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		ahead.Store(true)
+		write := func(n *Node, v string) {
+			if err := registerOf(t, n).Store([]byte(v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(a, "2099")
+		pass(time.Minute)
+		ahead.Store(false)
+		write(b, "of b")
+		pass(time.Minute)
+		if got := registerOf(t, a).Load(); string(got) != "of b" {
+			t.Errorf("with a right clock again it has %q", got)
+		}
+		write(a, "of a")
+		pass(time.Minute)
+		for _, n := range []*Node{a, b} {
+			if got := registerOf(t, n).Load(); string(got) != "of a" {
+				t.Errorf("%s has %q", n.Actor(), got)
+			}
+		}
+	})
 }
 
 // A bucket that takes longer than ten years to be full is empty when all of it was taken.

@@ -35,7 +35,9 @@ type LimiterConfig struct {
 	// LocalCap is what this node admits at most for each key and window, whatever
 	// the others say; 0: as much as all together. While nodes cannot hear each other
 	// they admit at most the sum of their caps. Below a fair share it refuses what
-	// others leave unused; three times the fair share is a good start.
+	// others leave unused; three times the fair share is a good start. Of a bucket the
+	// window is a sliding one of Rate.Per, and if that is below a minute, of a minute with
+	// as much more: a node can admit up to Burst at once, whatever the cap.
 	LocalCap int64
 	// MaxDebt is what a key that was admitted too much owes at most, up to 16 times
 	// Rate.Count; 0: 16 times of a bucket, once of a fixed window; negative: nothing.
@@ -53,7 +55,9 @@ type Limiter struct {
 	rule    rule
 	maxKeys int64
 	id      int // in the order of the node's limiters
+	opened  int64
 	keys    atomic.Int64
+	next    atomic.Uint32 // the shard where makeRoom looks
 	tally   limiterTally
 	shards  [64]shard
 }
@@ -103,7 +107,7 @@ func (n *Node) openLimiter(name string, c LimiterConfig) (l *Limiter, missed boo
 		return l, false, nil
 	}
 	l = newLimiter(n, name, c)
-	l.id = len(n.limited)
+	l.id, l.opened = len(n.limited), n.config.Now().UnixNano()
 	n.limiters[name] = l
 	n.limited = append(n.limited, l)
 	n.ask.Store(true)
@@ -253,7 +257,9 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 	e.take(&l.rule, at, cost)
 	s.count(e.epoch, cost)
-	s.mark(e)
+	if !l.node.told.Load() {
+		s.mark(e)
+	}
 }
 
 // takeFirst decides about a key that is not known, and remembers it only if
@@ -314,8 +320,12 @@ func (l *Limiter) full() error {
 	return fmt.Errorf("edge: limiter %q: it has %d keys, the most it may have; raise MaxKeys: %w", l.name, l.maxKeys, ErrFull)
 }
 
-// add remembers a key, or is nil if there is no room.
+// add remembers a key, or is nil if there is no room. Where all room is used some idle
+// keys are forgotten first: after Close nobody else does.
 func (l *Limiter) add(s *shard, key string, epoch int64) *entry {
+	if l.keys.Load() >= l.maxKeys {
+		l.makeRoom(s)
+	}
 	if l.keys.Add(1) > l.maxKeys {
 		l.keys.Add(-1)
 		l.node.tally.full.Add(1)
@@ -325,6 +335,18 @@ func (l *Limiter) add(s *shard, key string, epoch int64) *entry {
 	s.keys[key] = e
 	s.all = append(s.all, e)
 	return e
+}
+
+// makeRoom looks for idle keys, a few in each of a few shards; s is locked.
+func (l *Limiter) makeRoom(s *shard) {
+	epoch := l.rule.epoch(l.node.config.Now().UnixNano())
+	l.forget(s, epoch, few)
+	for n := 0; n < few && l.keys.Load() >= l.maxKeys; n++ {
+		if o := &l.shards[l.next.Add(1)%uint32(len(l.shards))]; o != s && o.mu.TryLock() {
+			l.forget(o, epoch, few)
+			o.mu.Unlock()
+		}
+	}
 }
 
 // mark has the next flush send the entry.
@@ -371,6 +393,9 @@ func (l *Limiter) AllCounts(now time.Time) map[string]int64 {
 	}
 	return all
 }
+
+// few is how many shards, and entries of each, are looked at if there is no room.
+const few = 16
 
 // chunk is how many entries are looked at under one lock, so that no decision waits
 // for all of them.
@@ -430,7 +455,9 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 		e.roll(&l.rule, w.epoch)
 	}
 	known, over := e.own.now+e.rest.now, e.over(&l.rule, now)
-	e.merge(&l.rule, w, l.node.self, now)
+	if e.merge(&l.rule, w, l.node.self, now, w.state && l.opened > (e.epoch-1)*l.rule.span) {
+		e.catchUp(&l.rule, now)
+	}
 	s.count(e.epoch, e.own.now+e.rest.now-known)
 	if more := e.over(&l.rule, now) - over; more > 0 {
 		l.tally.over.Add(uint64(more))
@@ -448,7 +475,13 @@ func (l *Limiter) sweep(now int64) {
 func (l *Limiter) sweepShard(s *shard, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := min(4*chunk, len(s.all)); n > 0 && len(s.all) > 0; n-- {
+	l.forget(s, epoch, 4*chunk)
+}
+
+// forget looks at so many keys of a shard, which is locked, and forgets those that are
+// idle.
+func (l *Limiter) forget(s *shard, epoch int64, most int) {
+	for n := min(most, len(s.all)); n > 0 && len(s.all) > 0; n-- {
 		s.cursor %= len(s.all)
 		if e := s.all[s.cursor]; e.idle(&l.rule, epoch) {
 			l.remove(s, e)
@@ -497,6 +530,19 @@ func (l *Limiter) addDirty(b *batch) {
 func (l *Limiter) addState(b *batch) {
 	for i := range l.shards {
 		l.shards[i].each(func(e *entry) { b.addWindow(l, e, true) }, b.send)
+	}
+}
+
+// unmark forgets what was to be sent: nobody sends any more.
+func (l *Limiter) unmark() {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		for _, e := range s.dirty {
+			e.dirty = false
+		}
+		s.dirty = nil
+		s.mu.Unlock()
 	}
 }
 

@@ -67,6 +67,7 @@ type count struct {
 // window is what a sender knows of one key.
 type window struct {
 	whole     bool
+	state     bool // of a state: some of it may have been taken long ago
 	limiter   string
 	per       int64
 	algorithm limit.Algorithm

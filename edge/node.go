@@ -78,7 +78,7 @@ type Config struct {
 	// clock far off; nil: time.Now.
 	Now func() time.Time
 	// Observe is told every decision of every limiter, for metrics. It is called in
-	// its midst: it must not block, nor call the limiter.
+	// its midst: it must not block, nor call the limiter, nor close the node.
 	Observe func(limiter, key string, d limit.Decision)
 	// OnConflict is called once for each actor of which two were seen running, or
 	// that lost its counts under an incarnation it uses again; also if it is this
@@ -114,6 +114,7 @@ type Node struct {
 	peers    peers
 	ask      atomic.Bool // the next message asks the others for their state
 	stateDue atomic.Bool // somebody has asked for ours
+	told     atomic.Bool // the last message was sent
 	tally    tally
 	opened   time.Time
 	end      func()
@@ -194,7 +195,8 @@ func newRun() uint64 {
 func (n *Node) Actor() crdt.Actor { return n.me }
 
 // Close tells the others what was not told yet, once and without an answer, and stops
-// listening. Counters and limiters go on by themselves, as without a link.
+// listening. Counters and limiters go on by themselves, as without a link. It waits for
+// calls of [Config.OnConflict] and of the link's functions, so none of them may call it.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	select {
@@ -220,6 +222,7 @@ func (n *Node) loop() {
 		select {
 		case <-n.quit:
 			n.flush(n.keeper != nil)
+			n.silence()
 			return
 		case <-tick.C:
 			if ticks%every == 0 {
@@ -231,6 +234,15 @@ func (n *Node) loop() {
 			n.sweep()
 			n.fold()
 		}
+	}
+}
+
+// silence has nothing marked to be sent any more, so that idle keys can be forgotten.
+func (n *Node) silence() {
+	n.told.Store(true)
+	_, limited := n.all()
+	for _, l := range limited {
+		l.unmark()
 	}
 }
 
@@ -389,6 +401,7 @@ func (n *Node) apply(m *message) {
 	now := n.config.Now().UnixNano()
 	for i := range m.windows {
 		w := &m.windows[i]
+		w.state = w.whole || m.kept
 		if l := n.limiterOf(w, m.kept); l != nil {
 			l.merge(w, now, v.of(w.whole))
 		}

@@ -307,22 +307,43 @@ func (n *Node) Register(name string) (*Register, error) {
 }
 
 // Store writes a value of at most [MaxRegister] bytes. It is later than every write
-// that this node knows of.
+// that this node knows of, unless its clock was more than a minute ahead: others ignore
+// what it wrote then, and it does too once the clock is right.
 func (r *Register) Store(v []byte) error {
 	if len(v) > MaxRegister {
 		return invalid("register %q: the value has %d bytes; it may have %d", r.name, len(v), MaxRegister)
 	}
-	vs := &r.node.values
-	vs.mu.Lock()
-	at := vs.clock.Next(r.node.config.Now())
-	vs.mu.Unlock()
+	now := r.node.config.Now()
+	at := r.node.values.next(now)
 	r.mu.Lock()
+	r.unbelieve(now)
 	r.known.Set(v, crdt.Stamp{At: at, Actor: r.node.me})
 	r.relief = relief{}
 	r.mu.Unlock()
 	r.mark(r)
 	r.watchers.tell()
 	return nil
+}
+
+// next is the time of a write. A clock that has been far ahead begins again at the wall:
+// the others would not believe it.
+func (vs *values) next(now time.Time) crdt.Time {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	at := vs.clock.Next(now)
+	if at.Wall().Sub(now) > maxSkew {
+		vs.clock = crdt.Clock{}
+		at = vs.clock.Next(now)
+	}
+	return at
+}
+
+// unbelieve drops a write of this node's own clock when it was far ahead, which no other
+// node has taken; mu is held.
+func (r *Register) unbelieve(now time.Time) {
+	if _, stamp := r.known.Value(); stamp.At.Wall().Sub(now) > maxSkew {
+		r.known = crdt.Register{}
+	}
 }
 
 // Load is the last write that this node knows of; nil if there was none.
@@ -363,6 +384,7 @@ func (r *Register) Await(ctx context.Context, version string) error {
 
 func (r *Register) merge(o crdt.Register, v *view) {
 	r.mu.Lock()
+	r.unbelieve(r.node.config.Now())
 	changed := r.known.Merge(o)
 	if v != nil {
 		v.judge(&r.relief, !o.Merge(r.known))

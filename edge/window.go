@@ -239,14 +239,15 @@ func (e *entry) idle(r *rule, to int64) bool {
 }
 
 // merge joins what another node knows. What is of the window before counts there;
-// what is older does not count any more.
-func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now int64) {
+// what is older does not count any more. What is new of it is charged to a bucket as taken
+// just now, or, if it was taken before this node could know of it, reported as late.
+func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now int64, old bool) (late bool) {
 	if w.epoch > e.epoch {
 		e.roll(r, w.epoch)
 	}
 	age := e.epoch - w.epoch
 	if age > 1 {
-		return
+		return false
 	}
 	if age == 0 {
 		e.debt = max(e.debt, min(w.debt, r.maxDebt))
@@ -256,8 +257,27 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now in
 			s.n = pair{0, s.n.now}
 		}
 		by := e.raise(s, self)
+		if old {
+			late = late || by != pair{}
+			continue
+		}
 		e.charge(r, min(e.epoch*r.span, now), now, by.before)
 		e.charge(r, now, now, by.now)
+	}
+	return late
+}
+
+// catchUp charges a bucket for all of the two windows, as if it was taken as early as it
+// can have been: a node that has just begun would refuse what the rate allows if all of it
+// counted as taken now.
+func (e *entry) catchUp(r *rule, now int64) {
+	if !r.bucket() {
+		return
+	}
+	begin, present := e.epoch*r.span, e.own.now+e.rest.now
+	at := max(begin+r.fill(present), begin-r.span+r.fill(present+e.own.before+e.rest.before))
+	if at = min(at, now+r.most); at > e.at {
+		e.at, e.part = at, 0
 	}
 }
 

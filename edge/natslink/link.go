@@ -102,15 +102,24 @@ func (l *Link) tryRights(ctx context.Context) error {
 		return err
 	}
 	defer sub.Unsubscribe()
-	if err := l.conn.Publish(l.deltas(), nil); err != nil {
+	if err := l.try(ctx, &nats.Msg{Subject: l.deltas()}, "publish and subscribe to", l.deltas()); err != nil {
 		return err
 	}
-	return l.conn.Ask(ctx, l.deltas(), func(ctx context.Context) error {
+	states := &nats.Msg{Subject: l.opts.Subject + ".s.rights", Header: nats.Header{nats.ExpectedStreamHdr: {"none"}}} // so that no stream keeps it
+	return l.try(ctx, states, "publish to", l.opts.Subject+".s.>")
+}
+
+// try publishes a message and looks whether the server minds.
+func (l *Link) try(ctx context.Context, m *nats.Msg, right, subject string) error {
+	if err := l.conn.PublishMsg(m); err != nil {
+		return err
+	}
+	return l.conn.Ask(ctx, m.Subject, func(ctx context.Context) error {
 		if err := l.conn.FlushWithContext(ctx); err != nil {
 			return err
 		}
-		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), l.deltas()) {
-			return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to publish and subscribe to %q: give it, or use another user: %w", l.deltas(), err)
+		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), m.Subject) {
+			return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to %s %q: give it, or use another user: %w", right, subject, err)
 		}
 		return nil
 	})

@@ -431,6 +431,8 @@ func TestRights(t *testing.T) {
 			subscribe: ["s.d", "_INBOX.>"]}}
 		{user: mute, password: secret, permissions: {
 			publish: ["$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
+		{user: changes, password: secret, permissions: {
+			publish: ["s.d", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
 		{user: deaf, password: secret, permissions: {publish: [">"], subscribe: ["_INBOX.>"]}}
 		{user: blind, password: secret, permissions: {publish: ["nothing"], subscribe: ["_INBOX.>"]}}
 	]}`))
@@ -448,6 +450,12 @@ func TestRights(t *testing.T) {
 	defer full.Close()
 	refuses(t, as("mute"), fs.ErrPermission, `"s.d"`)
 	refuses(t, as("deaf"), fs.ErrPermission, `"s.d"`)
+	refuses(t, as("changes"), fs.ErrPermission, `s.s.`)
+	defer func() {
+		if info, err := stream(t, as("full")).StreamInfo("S"); err != nil || info.State.Msgs != 2 {
+			t.Errorf("the stream of two nodes has %+v, %v", info, err)
+		}
+	}()
 	user, err := natslink.Open(t.Context(), as("user"), &natslink.Options{OnError: func(err error) { t.Errorf("a user with all rights: %v", err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -459,6 +467,22 @@ func TestRights(t *testing.T) {
 	agree(t, 2, a, b)
 	a.Close()
 	b.Close()
+}
+
+// stream is the way to the streams of a server.
+func stream(t *testing.T, url string) nats.JetStreamContext {
+	t.Helper()
+	at, _, _ := strings.Cut(url, "?")
+	nc, err := nats.Connect(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // refuses checks the error of an Open that must fail.

@@ -32,13 +32,13 @@ type Options struct {
 	// Memory keeps the stream in the servers' memory only.
 	Memory bool
 	// Trace gives the traceparent (W3C Trace Context) that the next message carries
-	// as a header; nil, or what is not one: none. It must not block.
+	// as a header; nil, or what is not one: none. None of the functions here may block,
+	// nor close the node or the link, which wait for them.
 	Trace func() string
-	// OnTrace is told the traceparent of each message that came with one. It must
-	// not block.
+	// OnTrace is told the traceparent of each message that came with one.
 	OnTrace func(traceparent string)
 	// OnError is told what goes wrong: a connection that was cut, a right that is
-	// missing, a stream that cannot be used. It must not block.
+	// missing, a stream that cannot be used.
 	OnError func(error)
 }
 
