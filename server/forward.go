@@ -28,6 +28,8 @@ type reply struct {
 	Refused string `json:",omitempty"`
 	Kind    string `json:",omitempty"`
 	NotDone bool   `json:",omitempty"`
+	// Elsewhere: the node that was asked does not lead any more.
+	Elsewhere bool `json:",omitempty"`
 }
 
 // orderMark is the first byte of a question that is an order; those of requests for a
@@ -37,8 +39,30 @@ const orderMark = 2
 // kinds are those that a refusal of an order can have.
 var kinds = []error{fs.ErrInvalid, driver.ErrConflict, driver.ErrUnavailable, driver.ErrExhausted, driver.ErrClosed}
 
-// carryOut does what an operator asks, here or by the leader.
-func (s *Server) carryOut(ctx context.Context, o order) (uint64, error) {
+// takeOverTicks is for how many ticks an order waits while leadership changes hands, as
+// it does when the leader is to be removed: a few elections.
+const takeOverTicks = 50
+
+// carryOut does what an operator asks, here or by the leader, whichever node that is in
+// the end.
+func (s *Server) carryOut(ctx context.Context, o order) (number uint64, err error) {
+	for range takeOverTicks {
+		if number, err = s.pass(ctx, o); !errors.Is(err, ErrNotLeader) {
+			return number, err
+		}
+		select {
+		case <-time.After(s.cfg.Tick):
+		case <-s.loop.stopped:
+			return 0, err
+		case <-ctx.Done():
+			return 0, err
+		}
+	}
+	return 0, err
+}
+
+// pass does what an operator asks if this node leads, or has the leader do it.
+func (s *Server) pass(ctx context.Context, o order) (uint64, error) {
 	number, err := s.obey(ctx, s.loop, o)
 	if !errors.Is(err, ErrNotLeader) || s.loop.peers == nil {
 		return number, err
@@ -108,6 +132,9 @@ func (r *reply) err() error {
 		return nil
 	}
 	e := &driver.Error{Err: errors.New(r.Refused)}
+	if r.Elsewhere {
+		e.Err = ErrNotLeader
+	}
 	for _, k := range kinds {
 		if k.Error() == r.Kind {
 			e.Kind = k
@@ -128,7 +155,7 @@ func (s *Server) takeOrder(l *loop, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
 	number, err := s.obey(ctx, l, o)
-	r := reply{Number: number}
+	r := reply{Number: number, Elsewhere: errors.Is(err, ErrNotLeader)}
 	if err != nil {
 		r.Refused = err.Error()
 	}

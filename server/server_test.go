@@ -344,6 +344,25 @@ func TestMembership(t *testing.T) {
 	g.sameState()
 }
 
+// The leader is removed by one command, whichever node is asked: it hands over, and the
+// order goes to its successor.
+func TestRemoveTheLeader(t *testing.T) {
+	for _, asked := range []int{0, 1} {
+		g := newGroup(t, 3)
+		newClient(t, 1, g.up).do(add())
+		old := g.leader()
+		if _, err := g.nodes[(old+asked)%3].Members(within(t), replica.Change{Remove: []uint64{uint64(old + 1)}}); err != nil {
+			t.Errorf("the node %d after the leader is asked to remove it: %v", asked, err)
+		}
+		g.nodes[old].Close()
+		g.nodes, g.cfgs = slices.Delete(g.nodes, old, old+1), slices.Delete(g.cfgs, old, old+1)
+		st, err := g.nodes[g.leader()].Status(within(t))
+		if err != nil || len(st.Members.Conf.GetVoters()) != 2 {
+			t.Errorf("voters %v, %v", st.Members.Conf.GetVoters(), err)
+		}
+	}
+}
+
 func TestLookAndWatch(t *testing.T) {
 	s := start(t, server.Config{Dir: t.TempDir()})
 	w, _, err := s.Watch(watch.Filter{Namespace: "default", Patterns: []string{"counter:*"}}, 0)

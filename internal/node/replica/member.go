@@ -286,8 +286,9 @@ func (c *Change) String() string {
 
 // ChangeMembers asks for a change. The caller is answered Done when it is
 // applied; NotDone if it was refused, with a code and a text if the change is at
-// fault, and without if this node does not lead; Unknown if a snapshot came instead
-// of the entries that would tell.
+// fault, and without if this node does not lead, or hands over first because the
+// change removes it; Unknown if a snapshot came instead of the entries that would
+// tell.
 func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 	switch {
 	case c.Check:
@@ -312,6 +313,13 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 	}
 	if code, text := n.standing().refuse(c); code != core.CodeOK {
 		n.deny(caller, code, text)
+		return
+	}
+	if slices.Contains(c.Remove, n.cfg.ID) {
+		if n.transfer == 0 {
+			n.handOver(n.standing().heir(c, n.handed))
+		}
+		n.answer(caller, NotDone, nil)
 		return
 	}
 	n.number++
@@ -543,10 +551,14 @@ func (n *Node) Transfer(now int64, to uint64) {
 	if !n.begin(now) || !n.serving || to == n.cfg.ID || !slices.Contains(n.members.Conf.GetVoters(), to) {
 		return
 	}
-	n.proposeEntry(nil)
-	n.transfer, n.handing = to, 0
-	n.maybeTransfer()
+	n.handOver(to)
 	n.process()
+}
+
+func (n *Node) handOver(to uint64) {
+	n.proposeEntry(nil)
+	n.transfer, n.handing, n.handed = to, 0, to
+	n.maybeTransfer()
 }
 
 // tickTransfer goes on as before if nobody took over within an election timeout:

@@ -44,6 +44,7 @@ type Node struct {
 	number   uint64
 	date     int64  // Unix time, as last told
 	transfer uint64 // hand leadership to this node when nothing flies; 0: no
+	handed   uint64 // the node that was last asked to take over
 	handing  int    // ticks since that was asked for
 	thawed   uint64 // the term in which this node proposed to end the wait
 

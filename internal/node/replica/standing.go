@@ -23,16 +23,18 @@ type standing struct {
 	changing bool // an earlier change is not complete
 	hidden   bool // the group has yet to note this node's address
 	answers  map[uint64]bool
-	current  map[uint64]bool // has what was applied an election timeout ago
-	silence  time.Duration   // after it a node does not answer any more
+	match    map[uint64]uint64 // up to where it has the log
+	current  map[uint64]bool   // has what was applied an election timeout ago
+	silence  time.Duration     // after it a node does not answer any more
 }
 
 func (n *Node) standing() *standing {
-	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, current: map[uint64]bool{}, silence: n.cfg.electionTimeout()}
+	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, match: map[uint64]uint64{}, current: map[uint64]bool{}, silence: n.cfg.electionTimeout()}
 	s.changing = n.changing()
 	s.hidden = n.cfg.Peer != "" && n.members.endpoint(n.cfg.ID).Peer == ""
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		s.answers[id] = n.answering(id)
+		s.match[id] = pr.Match
 		s.current[id] = pr.Match >= n.goal[0]
 	})
 	return s
@@ -82,7 +84,7 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 	if s.hidden && len(c.Add) > 0 {
 		return core.CodeConflict, "the group has yet to note the address of this node, without which a new one could not answer it: try again in a moment"
 	}
-	for _, check := range []func(Change) string{s.unready, s.leftover} {
+	for _, check := range []func(Change) string{s.unready, s.leftover, s.headless} {
 		if text := check(c); text != "" {
 			return core.CodeConflict, text
 		}
@@ -208,6 +210,31 @@ func (s *standing) leftover(c Change) string {
 			numbers(voters), numbers(silent), s.silence, need)
 	}
 	return ""
+}
+
+// headless refuses to remove the leader if nobody can take over from it first. A
+// leader that removes itself is the only one that knows when the change is complete:
+// the others would need its vote to learn of it, which it might refuse to them.
+func (s *standing) headless(c Change) string {
+	if slices.Contains(c.Remove, s.self) && s.heir(c, 0) == 0 {
+		return fmt.Sprintf("node %d leads, and no voter stays that could take over from it: promote another one first, then remove it", s.self)
+	}
+	return ""
+}
+
+// heir is the voter that can take over from a leader that a change removes, one that
+// stays and has the most of the log, and if there are several another one than asked;
+// 0: there is none.
+func (s *standing) heir(c Change, asked uint64) (best uint64) {
+	for _, id := range s.members.Conf.GetVoters() {
+		if id == s.self || slices.Contains(c.Remove, id) || !s.answers[id] {
+			continue
+		}
+		if best == 0 || best == asked || id != asked && s.match[id] > s.match[best] {
+			best = id
+		}
+	}
+	return best
 }
 
 // voters are those that vote after a change.

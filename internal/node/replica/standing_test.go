@@ -182,3 +182,36 @@ func TestMembershipOfVersionOne(t *testing.T) {
 		t.Errorf("it is %+v", m)
 	}
 }
+
+// A leader that is to be removed hands over first, and the one that takes over removes
+// it: otherwise the others might need the vote of a node that has left to learn that it
+// has.
+func TestLeaderIsRemovedByItsSuccessor(t *testing.T) {
+	c := grown(t)
+	a := c.change(removing(1))
+	if voters := c.nodes[1].Status().Members.Conf.GetVoters(); a.Outcome != replica.NotDone || a.Code != core.CodeOK || len(voters) != 3 {
+		t.Fatalf("a leader that is to be removed answers %+v; voters %v", a, voters)
+	}
+	c.ticks(3)
+	next := c.nodes[1].Status().Leader
+	if next == 1 || next == 0 {
+		t.Fatalf("node %d leads", next)
+	}
+	c.told = nil
+	c.nodes[next].ChangeMembers(c.now, 9, removing(1))
+	c.settle()
+	if voters := c.nodes[next].Status().Members.Conf.GetVoters(); len(c.told) != 1 || c.told[0].Outcome != replica.Done || len(voters) != 2 {
+		t.Errorf("its successor answers %+v; voters %v", c.told, voters)
+	}
+}
+
+// A leader that nobody could take over from stays.
+func TestLastVoterIsNotReplacedInOneChange(t *testing.T) {
+	c := newCouple(t, replica.Config{})
+	c.start(2, replica.Config{}, replica.Joining(core.Config{}))
+	c.done(adding(2))
+	c.ticks(20)
+	c.refused(replica.Change{Promote: []uint64{2}, Remove: []uint64{1}}, core.CodeConflict, "node 1 leads, and no voter stays that could take over from it: promote another one first")
+	c.done(promoting(2))
+	c.put(1)
+}
