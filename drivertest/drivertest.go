@@ -250,7 +250,8 @@ func (s *suite) abilities() Ability {
 }
 
 func (s *suite) run(ctx context.Context, c Case) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("nothing more happened within %s", s.Timeout))
+	timeout := patience(s.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("nothing more happened within %s", timeout))
 	defer cancel()
 	e := &Env{suite: s, ctx: ctx, prefix: s.run0 + c.Name + "/"}
 	check := later(func() (struct{}, error) {

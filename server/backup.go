@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -61,11 +62,19 @@ type awaited struct {
 
 // snapshot waits for a snapshot of what is applied by now.
 func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
-	ready := make(chan uint64, 1)
+	ready, wants := make(chan uint64, 1), make(chan uint64, 1)
 	if err := l.do(ctx, func() {
-		l.backups = append(l.backups, awaited{l.node.WantSnapshot(l.now()), ready})
+		want := l.node.WantSnapshot(l.now())
+		if wants <- want; want > 0 {
+			l.backups = append(l.backups, awaited{want, ready})
+		}
 	}); err != nil {
 		return 0, err
+	}
+	if <-wants == 0 {
+		e := driver.Errorf("back up", "", driver.ErrUnavailable, "this node has no state yet: add it to a group, or wait until it has found the others")
+		e.RetryAfter = time.Second
+		return 0, e
 	}
 	select {
 	case index := <-ready:

@@ -139,8 +139,8 @@ func (c *Config) checkFounders() error {
 	}
 	seen := map[uint64]bool{}
 	for _, e := range c.Founders {
-		if e.ID == 0 || seen[e.ID] {
-			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d: every founder needs a number of its own", e.ID)
+		if e.ID == 0 || e.ID > replica.MaxNumber || seen[e.ID] {
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d: every founder needs a number of its own, from 1 to %d", e.ID, replica.MaxNumber)
 		}
 		seen[e.ID] = true
 	}

@@ -88,11 +88,11 @@ func (s *Server) start(rec replica.Recovered) error {
 	l.founding.asking.Store(s.cfg.asks(&rec))
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
+	s.loop = l
 	if err := s.listen(l); err != nil {
 		l.disk.close()
 		return err
 	}
-	s.loop = l
 	if l.peers != nil && !l.founding.asking.Load() {
 		l.peers.SetPeers(addresses(s.cfg.Founders))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -342,6 +344,14 @@ func TestMembership(t *testing.T) {
 		t.Errorf("the counter is %d, want 61", r.Number)
 	}
 	g.sameState()
+}
+
+// A node that waits to be let in has nothing to save, and says so at once.
+func TestBackupWithoutAState(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir(), ID: 4, Join: true, Founders: []replica.Endpoint{{ID: 1, Peer: services.Addr(t)}}, Listen: services.Addr(t)})
+	if err := s.Backup(within(t), io.Discard); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no state yet") {
+		t.Errorf("a backup of nothing: %v", err)
+	}
 }
 
 // The leader is removed by one command, whichever node is asked: it hands over, and the

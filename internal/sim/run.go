@@ -88,6 +88,9 @@ func Run(o Options) Result {
 	c.run(length)
 	c.heal()
 	c.run(c.now + healing)
+	if c.leader() == nil { // a slow sync has just had one hand over
+		c.run(c.now + handOver)
+	}
 	if c.failed == "" {
 		c.check.finish()
 		for _, x := range c.watched {
@@ -102,6 +105,10 @@ func Run(o Options) Result {
 // happens any more and nobody holds anything for long: the longest TTL and ten
 // seconds.
 const healing = 18 * second
+
+// handOver is how long a healthy group may be without a leader: the disks of a healthy
+// one stall for a second now and then, and another node takes over.
+const handOver = 4 * second
 
 // seedRaft makes the raft library's election jitter depend on the seed.
 func seedRaft(seed uint64) (restore func()) {

@@ -137,7 +137,9 @@ func (l *remains) damaged() bool {
 	return slices.ContainsFunc(l.rec.Findings, func(f storage.Finding) bool { return f.Damage })
 }
 
-func (l *remains) alone() bool { return !l.moved && len(l.conf.Conf.GetVoters()) == 1 }
+func (l *remains) alone() bool {
+	return !l.moved && len(l.conf.Conf.GetVoters()) == 1 && len(l.conf.Conf.GetVotersOutgoing()) == 0
+}
 
 func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error) (Origin, error) {
 	cluster, _, err := storage.Owner(fsys, old)

@@ -68,10 +68,10 @@ func (n *Node) proposeFirst() {
 }
 
 // proposeThaw ends the wait of a group that began anew, once it is over, unless a state
-// check without a majority has found another reason to grant nothing.
+// check has found another reason to grant nothing, no majority, or has yet to tell.
 func (n *Node) proposeThaw() {
 	held, term := n.members.Held, n.currentTerm()
-	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term || n.check.rule == noMajority {
+	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term || n.check.index != 0 && n.check.rule != ruled {
 		return
 	}
 	n.number++

@@ -41,7 +41,7 @@ func (n *Node) applyOne(e *raftpb.Entry) {
 // everything that was ever acknowledged is in the machine then, and cluster time
 // goes on from where it stood.
 func (n *Node) begunTerm(e *raftpb.Entry) {
-	if n.leading && !n.serving && n.healing == nil && e.GetTerm() == n.currentTerm() {
+	if n.leading && !n.serving && n.healing == nil && e.GetTerm() == n.currentTerm() && n.members.has(n.cfg.ID) {
 		n.serving, n.began = true, n.now
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now
@@ -110,7 +110,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.fail(err)
 		return
 	}
-	out := &n.applying
+	out, version := &n.applying, n.machine.Version()
 	out.Reset()
 	if err := n.machine.Apply(entry, out); err != nil {
 		n.fail(&Unapplied{e.GetIndex(), n.machine.Revision(), err})
@@ -121,6 +121,9 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.members.Held = 0
 	case kindCheck, kindRule:
 		n.beginCheck(e.GetIndex(), h.ruler)
+	}
+	if n.machine.Version() > version {
+		n.proposeQuota() // before anything that only this version knows
 	}
 	if n.healing != nil {
 		return // what the machine says is not to be told

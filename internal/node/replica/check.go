@@ -257,7 +257,8 @@ func (n *Node) tellRuling(to uint64) {
 }
 
 // decide rules once a majority of all voters has the same, or cannot any more; or once
-// the node that an operator named has told.
+// the node that an operator named has told. Voters that heal do not count: an earlier
+// ruling has found what they have to be wrong, and they get what the others have.
 func (k *check) decide(voters []uint64) {
 	if k.ruler != 0 {
 		if sum, told := k.sums[k.ruler]; told {
@@ -265,20 +266,21 @@ func (k *check) decide(voters []uint64) {
 		}
 		return
 	}
-	count, most, silent := map[uint64]int{}, 0, 0
+	count, most, silent, all := map[uint64]int{}, 0, 0, 0
 	for _, id := range voters {
 		sum, told := k.sums[id]
-		if !told {
-			if !k.void[id] {
-				silent++
-			}
+		if !told && k.void[id] {
+			continue
+		}
+		if all++; !told {
+			silent++
 			continue
 		}
 		if count[sum]++; count[sum] > most {
 			most, k.right = count[sum], sum
 		}
 	}
-	switch need := len(voters)/2 + 1; {
+	switch need := all/2 + 1; {
 	case most >= need:
 		k.rule = ruled
 	case most+silent < need:

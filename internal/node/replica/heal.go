@@ -25,6 +25,7 @@ type healing struct {
 // what is right.
 func (n *Node) differ() {
 	n.healing = &healing{check: n.check.index, right: n.check.right, least: n.check.index, ticks: n.cfg.ElectionTicks}
+	n.snap.wrong = true
 	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
 	if n.leading {
 		n.stepDown()
@@ -36,8 +37,16 @@ func (n *Node) tickHeal() {
 	h := n.healing
 	switch {
 	case h == nil:
+		return
 	case n.leading:
 		n.tickHandOver()
+		return
+	case n.leader != 0 && !n.answering(n.leader):
+		// Raft does not tick, and would refuse its vote to others for as long as it believes
+		// in a leader.
+		n.ensure(n.raft.ForgetLeader())
+	}
+	switch {
 	case h.machine == nil:
 		n.tickWant()
 	default:
@@ -79,11 +88,6 @@ func (n *Node) successor() (to uint64) {
 // tickWant asks the leader for its machine.
 func (n *Node) tickWant() {
 	h := n.healing
-	if n.leader != 0 && !n.answering(n.leader) {
-		// Raft does not tick, and would refuse its vote to others for as long as it believes
-		// in a leader.
-		n.ensure(n.raft.ForgetLeader())
-	}
 	if h.ticks++; h.ticks >= n.cfg.ElectionTicks && n.leader != 0 {
 		h.ticks = 0
 		first, err := n.log.FirstIndex()

@@ -277,3 +277,33 @@ func TestCheck_FreezeIsNotTheWaitOfARestore(t *testing.T) {
 		t.Errorf("in the end it is frozen: %v, and waits until %d", st.Frozen, st.Members.Held)
 	}
 }
+
+// A check that comes while most voters heal freezes nothing: what they have is known to
+// be wrong, and they go on to get what is right.
+func TestCheck_WhileMostHeal(t *testing.T) {
+	x := checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	right := x.numbers()[0]
+	x.nodes[1].Unfreeze(x.now, 11, 1)
+	x.settle()
+	for i := 0; !x.nodes[2].Status().Healing || !x.nodes[3].Status().Healing; i++ {
+		if x.tickAll(1); i > 100 {
+			t.Fatal("two nodes do not heal")
+		}
+	}
+	if at := x.nodes[2].Status().SnapshotIndex; at != 0 {
+		t.Errorf("a node that heals offers its snapshot at %d", at)
+	}
+	x.nodes[1].Check(x.now, 12)
+	x.tickAll(150)
+	if got := x.numbers(); !slices.Equal(got, []uint64{right, right, right}) {
+		t.Errorf("the nodes have %v, want %d", got, right)
+	}
+	for id, n := range x.nodes {
+		if st := n.Status(); st.Frozen || st.Healing {
+			t.Errorf("node %d is frozen: %v, heals: %v", id, st.Frozen, st.Healing)
+		}
+	}
+}

@@ -317,7 +317,7 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 	}
 	if slices.Contains(c.Remove, n.cfg.ID) {
 		if n.transfer == 0 {
-			n.handOver(n.standing().heir(c, n.handed))
+			n.handOver(n.standing().successor(c, n.handed))
 		}
 		n.answer(caller, NotDone, nil)
 		return
@@ -451,6 +451,9 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	maps.DeleteFunc(n.heard, func(id uint64, _ int64) bool { return !n.members.has(id) })
 	maps.DeleteFunc(n.met, func(id uint64, _ meeting) bool { return !n.members.has(id) })
 	n.tellMembers()
+	if n.serving && !n.members.has(n.cfg.ID) {
+		n.stepDown()
+	}
 	if len(cc.GetContext()) < headerSize {
 		return
 	}
@@ -502,9 +505,10 @@ func (n *Node) tellRemoved() {
 }
 
 // proposeRemoved writes something after a removal, so that it is known for sure to
-// be committed.
+// be committed, and while a change is not complete, which raft completes when something
+// is applied.
 func (n *Node) proposeRemoved() {
-	if n.serving && n.transfer == 0 && len(n.flying) == 0 && n.removed.durable < n.removed.at {
+	if n.serving && n.transfer == 0 && len(n.flying) == 0 && (n.removed.durable < n.removed.at || n.joint()) {
 		n.proposeEntry(nil)
 	}
 }
@@ -566,6 +570,22 @@ func (n *Node) handOver(to uint64) {
 func (n *Node) tickTransfer() {
 	if n.handing++; n.handing > n.cfg.ElectionTicks {
 		n.transfer = 0
+	}
+}
+
+// tickRemoved has a leader that is no member any more hand over. It does not just step
+// down: nobody else may know that the change which removed it is complete, and need its
+// vote, which it would have to refuse to a node whose log is shorter.
+func (n *Node) tickRemoved() {
+	if !n.leading || n.members.has(n.cfg.ID) {
+		return
+	}
+	if n.handing++; n.handing < n.cfg.ElectionTicks && n.handed != 0 {
+		return
+	}
+	if to := n.standing().successor(Change{}, n.handed); to != 0 {
+		n.handing, n.handed = 0, to
+		n.raft.TransferLeader(to)
 	}
 }
 

@@ -141,7 +141,6 @@ func (n *Node) raftConfig() *raft.Config {
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
-		StepDownOnRemoval:         true,
 		Logger:                    quiet{},
 	}
 }
@@ -173,6 +172,7 @@ func (n *Node) Tick(now int64) {
 		n.tickMark()
 		n.tickReads()
 		n.tickTransfer()
+		n.tickRemoved()
 		n.tickDisk()
 		n.tickFull()
 		n.tickGoal()
@@ -245,7 +245,7 @@ func (n *Node) settle(w Write) {
 		n.removed.written = w.HardState.GetCommit()
 		n.ensure(n.log.SetHardState(w.HardState))
 	}
-	if w.Sync {
+	if w.Sync && (len(w.Entries) > 0 || w.Install != nil) { // a commit index alone is not written
 		n.removed.durable = max(n.removed.durable, n.removed.written)
 	}
 	n.ensure(n.log.Append(w.Entries))
@@ -293,10 +293,10 @@ func (n *Node) process() {
 }
 
 func (n *Node) dispatch(m *raftpb.Message) {
-	switch m.GetTo() {
-	case raft.LocalAppendThread:
+	switch m.GetType() {
+	case raftpb.MsgStorageAppend:
 		n.append(m)
-	case raft.LocalApplyThread:
+	case raftpb.MsgStorageApply:
 		n.apply(m.GetEntries())
 		for _, r := range m.GetResponses() {
 			n.step(r)
@@ -410,7 +410,7 @@ func (n *Node) Status() Status {
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
-		SnapshotIndex: n.snap.index, Streams: uint64(len(n.streams.attached)),
+		SnapshotIndex: n.rightSnapshot(), Streams: uint64(len(n.streams.attached)),
 	}
 }
 

@@ -85,6 +85,15 @@ func (n *Node) maybeSnapshot() {
 	n.out.Snapshot = &making
 }
 
+// rightSnapshot is the index of the newest durable snapshot; 0: it is of a state that
+// was found to be wrong.
+func (n *Node) rightSnapshot() uint64 {
+	if n.snap.wrong {
+		return 0
+	}
+	return n.snap.index
+}
+
 // WantSnapshot asks for a snapshot of everything that is applied by now and
 // returns the index that it will have at least: see [Status.SnapshotIndex].
 func (n *Node) WantSnapshot(now int64) uint64 {

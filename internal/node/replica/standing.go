@@ -73,7 +73,7 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 		return core.CodeConflict, text
 	}
 	c = s.expand(c)
-	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers} {
+	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.sameAddress} {
 		if text := check(c); text != "" {
 			return core.CodeInvalid, text
 		}
@@ -139,8 +139,8 @@ func (s *standing) badAdds(c Change) string {
 	for _, e := range c.Add {
 		_, used := slices.BinarySearch(s.members.Used, e.ID)
 		switch {
-		case e.ID == 0:
-			return "a node's number begins with 1"
+		case e.ID == 0 || e.ID > MaxNumber:
+			return fmt.Sprintf("a node's number is from 1 to %d, not %d", MaxNumber, e.ID)
 		case s.members.has(e.ID):
 			return fmt.Sprintf("node %d is a member already", e.ID)
 		case used:
@@ -151,6 +151,30 @@ func (s *standing) badAdds(c Change) string {
 	}
 	return ""
 }
+
+// sameAddress refuses an address at which another member is: what is meant for one would
+// go to the other, and a node that lost its directory would be taken for the wrong one.
+func (s *standing) sameAddress(c Change) string {
+	at := map[string]uint64{}
+	for _, e := range s.members.Endpoints {
+		changed := slices.ContainsFunc(c.Update, func(u Endpoint) bool { return u.ID == e.ID })
+		if e.Peer != "" && !changed && !slices.Contains(c.Remove, e.ID) {
+			at[e.Peer] = e.ID
+		}
+	}
+	for _, e := range slices.Concat(c.Add, c.Update) {
+		if id := at[e.Peer]; id != 0 {
+			return fmt.Sprintf("node %d is at %s already: give node %d the peer address of its own", id, e.Peer, e.ID)
+		}
+		if e.Peer != "" {
+			at[e.Peer] = e.ID
+		}
+	}
+	return ""
+}
+
+// MaxNumber is the greatest number of a node.
+const MaxNumber = 1<<32 - 1
 
 // free is the least number above all that were ever used.
 func (s *standing) free() uint64 {
@@ -216,16 +240,16 @@ func (s *standing) leftover(c Change) string {
 // leader that removes itself is the only one that knows when the change is complete:
 // the others would need its vote to learn of it, which it might refuse to them.
 func (s *standing) headless(c Change) string {
-	if slices.Contains(c.Remove, s.self) && s.heir(c, 0) == 0 {
+	if slices.Contains(c.Remove, s.self) && s.successor(c, 0) == 0 {
 		return fmt.Sprintf("node %d leads, and no voter stays that could take over from it: promote another one first, then remove it", s.self)
 	}
 	return ""
 }
 
-// heir is the voter that can take over from a leader that a change removes, one that
+// successor is the voter that can take over from a leader that a change removes, one that
 // stays and has the most of the log, and if there are several another one than asked;
 // 0: there is none.
-func (s *standing) heir(c Change, asked uint64) (best uint64) {
+func (s *standing) successor(c Change, asked uint64) (best uint64) {
 	for _, id := range s.members.Conf.GetVoters() {
 		if id == s.self || slices.Contains(c.Remove, id) || !s.answers[id] {
 			continue

@@ -8,12 +8,12 @@ import (
 
 // The voter with the most of the log takes over; one that was asked and did not is asked
 // again only if there is no other.
-func TestHeir(t *testing.T) {
+func TestStandingSuccessor(t *testing.T) {
 	s := &standing{self: 1, members: &Membership{Conf: &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4, 5}}},
 		answers: map[uint64]bool{1: true, 2: true, 3: true, 4: true}, match: map[uint64]uint64{1: 9, 2: 7, 3: 8, 4: 6, 5: 9}}
 	for _, c := range []struct {
-		remove      []uint64
-		asked, heir uint64
+		remove           []uint64
+		asked, successor uint64
 	}{
 		{[]uint64{1}, 0, 3},
 		{[]uint64{1}, 3, 2},
@@ -22,8 +22,8 @@ func TestHeir(t *testing.T) {
 		{[]uint64{1, 2, 4}, 3, 3},
 		{[]uint64{1, 2, 3, 4}, 0, 0},
 	} {
-		if got := s.heir(Change{Remove: c.remove}, c.asked); got != c.heir {
-			t.Errorf("without %v, after %d was asked: %d, want %d", c.remove, c.asked, got, c.heir)
+		if got := s.successor(Change{Remove: c.remove}, c.asked); got != c.successor {
+			t.Errorf("without %v, after %d was asked: %d, want %d", c.remove, c.asked, got, c.successor)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package replica_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -45,7 +47,7 @@ func (c *couple) refused(ch replica.Change, code core.Code, why string) {
 }
 
 func adding(id uint64) replica.Change {
-	return replica.Change{Add: []replica.Endpoint{{ID: id, Peer: "peer", Client: "client"}}}
+	return replica.Change{Add: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("peer-%d", id), Client: "client"}}}
 }
 
 func promoting(id uint64) replica.Change { return replica.Change{Promote: []uint64{id}} }
@@ -109,7 +111,12 @@ func TestRemoveLeavesAMajorityThatAnswers(t *testing.T) {
 func TestNumbersAreGivenOnce(t *testing.T) {
 	c := grown(t)
 	c.refused(adding(2), core.CodeInvalid, "node 2 is a member already")
-	c.refused(adding(0), core.CodeInvalid, "begins with 1")
+	for _, id := range []uint64{0, replica.MaxNumber + 1, raft.LocalAppendThread, raft.LocalApplyThread} {
+		c.refused(adding(id), core.CodeInvalid, "a node's number is from 1 to 4294967295")
+	}
+	same := replica.Endpoint{ID: 4, Peer: "peer-2"}
+	c.refused(replica.Change{Add: []replica.Endpoint{same}}, core.CodeInvalid, "node 2 is at peer-2 already")
+	c.refused(replica.Change{Update: []replica.Endpoint{{ID: 3, Peer: "peer-2"}}}, core.CodeInvalid, "node 2 is at peer-2 already")
 	c.refused(removing(9), core.CodeInvalid, "the members are 1, 2 and 3")
 	c.done(removing(2))
 	c.refused(adding(2), core.CodeInvalid, "number 2 was given to a node that was removed")

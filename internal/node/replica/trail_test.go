@@ -25,13 +25,13 @@ type couple struct {
 	silent  uint64 // this node gets nothing and says nothing
 	fail    int    // so many snapshots do not get through
 	failed  int
-	guess   int      // appends that a node refused after that
-	removed []uint64 // whom node 1 refuses
+	guess   int                 // appends that a node refused after that
+	removed map[uint64][]uint64 // whom each node refuses
 }
 
 func newCouple(t *testing.T, cfg replica.Config) *couple {
 	t.Helper()
-	c := &couple{t: t, nodes: map[uint64]*replica.Node{}}
+	c := &couple{t: t, nodes: map[uint64]*replica.Node{}, removed: map[uint64][]uint64{}}
 	c.start(1, cfg, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
 	return c
 }
@@ -80,8 +80,8 @@ func (c *couple) settle() {
 
 func (c *couple) act(n *replica.Node, out replica.Output) (busy bool) {
 	c.told = append(c.told, out.Answers...)
-	if out.Removed != nil && n.ID() == 1 {
-		c.removed = out.Removed
+	if len(out.Removed) > 0 {
+		c.removed[n.ID()] = out.Removed
 	}
 	if len(out.Writes) > 0 {
 		n.Written(c.now, out.Writes[len(out.Writes)-1].ID)

@@ -167,3 +167,18 @@ func raisedMachine(t *testing.T) *core.Machine {
 	}
 	return m
 }
+
+// A quota that only a newer version knows is in force before anything else of that
+// version: no tick lies between.
+func TestVersion_QuotaComesWithIt(t *testing.T) {
+	x := newTrioOf(t, replica.Config{Quota: core.Quota{LimitKeys: 2}})
+	for id := uint64(2); id <= 3; id++ {
+		x.nodes[1].Met(x.now, id, 0, supports(core.EntryVersion))
+	}
+	for x.nodes[1].Status().Version < 3 {
+		x.round()
+	}
+	if q := x.nodes[1].Machine().Quota(); q.LimitKeys != 2 {
+		t.Errorf("the quota is %+v", q)
+	}
+}
