@@ -50,6 +50,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/v1/keys/?limit=3", []byte(nil))
 	f.Add("POST", "/v1/limiters/x:reserve", []byte(`{"key":"k","cost":2,"rate":"5/1s","burst":3,"max_wait_ms":5}`))
 	f.Add("GET", "/v1/limiters/x?rate=5/day&offset_minutes=60", []byte(nil))
+	f.Add("POST", "/v1/guards/g:evaluate", []byte(`{"when":{"not":{"file_exists":"f"}},"facts":[{"source":"file","name":"f","is":true}]}`))
 	f.Add("POST", "/v1/leases/:open", []byte(`{"ttl_ms":-1}`))
 	f.Add("POST", "/holdfast.v1.KVService/Txn", []byte(`{"then":[{"put":{"key":"k"}}]}`))
 	f.Add("POST", "/holdfast.v1.WatchService/Watch", []byte(`{"prefix":"x","patterns":["kv:*"],"fromRevision":"1"}`))
@@ -142,6 +143,7 @@ func FuzzProto(f *testing.F) {
 	add("LimitService/Allow", &pb.LimitAllowRequest{Name: "x", Key: "k", Rate: &pb.Rate{Count: 5, PerMs: 1000, Algorithm: 1}})
 	add("LimitService/Reserve", &pb.LimitReserveRequest{Name: "x", Key: "k", MaxWaitMs: 5, Rate: &pb.Rate{Count: 5, Algorithm: 4, Every: 1}})
 	add("LimitService/Settle", &pb.LimitSettleRequest{Name: "x", Key: "k", Reservation: "AQIDBAUGAAAAAA", Cost: proto.Int64(3)})
+	add("GuardService/Evaluate", &pb.GuardEvaluateRequest{Name: "g", When: `{"all":[{"lock_free":"a"},{"key":"k"},{"limit_available":"x"}]}`, Facts: []*pb.GuardFact{{Input: &pb.GuardInput{Source: "file", Name: "f"}}}})
 	add("KVService/Put", &pb.PutRequest{Key: "k", LeaseId: 7})
 	f.Fuzz(func(t *testing.T, i uint, body []byte) {
 		name := names[i%uint(len(names))]

@@ -13,7 +13,7 @@ import (
 // off.
 var harmless = methodSet(`ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range
 	FenceService/Read FenceService/CheckToken InspectService/Inspect InspectService/List InspectService/GetSession InspectService/Ping
-	LimitService/Peek LimitService/Available SessionService/Keep`)
+	LimitService/Peek LimitService/Available GuardService/Evaluate SessionService/Keep`)
 
 // onceByKey calls happen once for their idempotency key, whoever is asked.
 var onceByKey = methodSet(`CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete

@@ -22,7 +22,7 @@ var classes = classTable(map[admission.Class]string{
 		LimitService/Allow LimitService/Reserve LimitService/Settle LimitService/Cancel LimitService/SetRate LimitService/Reset LimitService/Delete`,
 	admission.Create: `LockService/LeaseGrant SessionService/Open`,
 	admission.List: `LockService/Watch ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range
-		LimitService/Peek LimitService/Available FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
+		LimitService/Peek LimitService/Available GuardService/Evaluate FenceService/Read InspectService/Inspect InspectService/List InspectService/GetSession WatchService/Watch AdminService/Backup`,
 })
 
 // mayWait are the calls that may wait for a hold.

@@ -150,6 +150,7 @@ func TestRepeatable(t *testing.T) {
 		{true, pb.LimitService_Allow_FullMethodName, &pb.LimitAllowRequest{}, true},
 		{false, pb.LimitService_Cancel_FullMethodName, &pb.LimitCancelRequest{}, false},
 		{true, pb.LimitService_Cancel_FullMethodName, &pb.LimitCancelRequest{}, true},
+		{false, pb.GuardService_Evaluate_FullMethodName, &pb.GuardEvaluateRequest{}, true},
 		{true, pb.LockService_Unlock_FullMethodName, &pb.UnlockRequest{}, false},
 		{false, pb.LockService_Lock_FullMethodName, &pb.LockRequest{}, false},
 		{true, pb.LockService_Lock_FullMethodName, &pb.LockRequest{}, true},

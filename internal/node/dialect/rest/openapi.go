@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 
@@ -75,6 +76,9 @@ func queryParameters(t reflect.Type) (list []object) {
 
 // schema describes a type of a body.
 func schema(t reflect.Type) object {
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return object{"type": "object"}
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return schema(t.Elem())

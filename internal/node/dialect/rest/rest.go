@@ -115,7 +115,7 @@ func (h *Handler) here(ctx context.Context, rt *route, name string, body []byte,
 // class is what a short path is under overload.
 func (r *route) class() admission.Class {
 	switch {
-	case r.method == "GET":
+	case r.method == "GET" || r.kind == "guards":
 		return admission.List
 	case r.kind == "leases" && r.verb == "open":
 		return admission.Create
@@ -136,7 +136,7 @@ func bodyNamesLease(body []byte) bool {
 // repeatable reports whether a call may happen twice.
 func (r *route) repeatable(key bool, name string, query url.Values, body []byte) bool {
 	switch r.verb {
-	case "renew", "keep":
+	case "renew", "keep", "evaluate":
 		return true
 	case "acquire", "campaign":
 		return key && !query.Has("lease_id") && !bodyNamesLease(body)

@@ -120,6 +120,8 @@ var routes = []route{
 	on("POST", "limiters", "reset", "makes a key as if it had never been used", resetKey),
 	deleted("limiters", core.Limiter),
 
+	on("POST", "guards", "evaluate", "says whether a condition holds, and why; it only looks", evaluate),
+
 	on("GET", "kv", "", "tells a key", getKey),
 	on("PUT", "kv", "", "writes a key", putKey),
 	on("DELETE", "kv", "", "removes a key", deleteKey),

@@ -43,6 +43,7 @@ func (s *Services) mount(mux *http.ServeMux) {
 	add(holdfastv1connect.NewCounterServiceHandler(gateway.Counters{Gateway: g}, opts...))
 	add(holdfastv1connect.NewSequenceServiceHandler(gateway.Sequences{Gateway: g}, opts...))
 	add(holdfastv1connect.NewLimitServiceHandler(gateway.Limits{Gateway: g}, opts...))
+	add(holdfastv1connect.NewGuardServiceHandler(gateway.Guards{Gateway: g}, opts...))
 	add(holdfastv1connect.NewKVServiceHandler(gateway.Keys{Gateway: g}, opts...))
 	add(holdfastv1connect.NewSessionServiceHandler(gateway.Sessions{Gateway: g}, opts...))
 	add(holdfastv1connect.NewFenceServiceHandler(gateway.Fences{Gateway: g}, opts...))

@@ -90,6 +90,7 @@ func (s *Services) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterCounterServiceServer(r, counterServer{Counters: gateway.Counters{Gateway: g}})
 	pb.RegisterSequenceServiceServer(r, sequenceServer{Sequences: gateway.Sequences{Gateway: g}})
 	pb.RegisterLimitServiceServer(r, limitServer{Limits: gateway.Limits{Gateway: g}})
+	pb.RegisterGuardServiceServer(r, guardServer{Guards: gateway.Guards{Gateway: g}})
 	pb.RegisterKVServiceServer(r, kvServer{Keys: gateway.Keys{Gateway: g}})
 	pb.RegisterSessionServiceServer(r, sessionServer{Sessions: gateway.Sessions{Gateway: g}})
 	pb.RegisterFenceServiceServer(r, fenceServer{Fences: gateway.Fences{Gateway: g}})
@@ -134,6 +135,10 @@ type (
 	limitServer struct {
 		pb.UnsafeLimitServiceServer
 		gateway.Limits
+	}
+	guardServer struct {
+		pb.UnsafeGuardServiceServer
+		gateway.Guards
 	}
 	kvServer struct {
 		pb.UnsafeKVServiceServer

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/internal/convert"
+	"github.com/holdfast-io/holdfast/internal/core"
+)
+
+// maxFacts is how many keys one condition may ask for, whose values share the bound
+// of a transaction, and how many limiters, each of which is a command.
+const maxFacts = 128
+
+// find finds out what the node can: all but limiters at one revision.
+func (g *Gateway) find(ctx context.Context, inputs []guard.Input) (guard.Inputs, uint64, error) {
+	facts, revision := guard.Inputs{}, uint64(0)
+	by := map[guard.Source][]guard.Input{}
+	for _, in := range inputs {
+		by[in.Source] = append(by[in.Source], in)
+	}
+	if n := max(len(by[guard.SourceKey]), len(by[guard.SourceLimit])); n > maxFacts {
+		return nil, 0, Invalid("", "the condition asks for %d keys or limiters: at most %d of each are allowed", n, maxFacts)
+	}
+	var failed error
+	err := g.look(ctx, func(m *core.Machine, now int64) {
+		v := view{m: m, ns: callerOf(ctx).namespace, now: now, facts: facts}
+		revision, failed = m.Revision(), v.keys(by[guard.SourceKey])
+		for _, in := range inputs {
+			v.read(in)
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, 0, err
+	}
+	for _, in := range by[guard.SourceLimit] {
+		if facts[in], err = g.limitFact(ctx, in); err != nil {
+			return nil, 0, err
+		}
+	}
+	for _, in := range by[guard.SourceClock] {
+		facts[in] = guard.Fact{Number: time.Now().UnixNano(), From: "the clock of the node"}
+	}
+	return facts, revision, nil
+}
+
+// limitFact is what a limiter has left for a key. What the group refuses is a fact
+// too.
+func (g *Gateway) limitFact(ctx context.Context, in guard.Input) (guard.Fact, error) {
+	reply, h, err := g.Ask(ctx, "peek", &driver.LimitRequest{Name: in.Name, Key: in.Other, Op: driver.LimitPeek})
+	if e, ok := errors.AsType[*driver.Error](err); ok && decided(e) {
+		return guard.Fact{Err: e.Err.Error()}, nil
+	}
+	return guard.Fact{Number: reply.Decision.Remaining, Revision: uint64(h.GetRevision()), From: "the limiter"}, err
+}
+
+// view reads facts from the machine at one revision.
+type view struct {
+	m     *core.Machine
+	ns    string
+	now   int64
+	facts guard.Inputs
+}
+
+// read finds out about a name.
+func (v *view) read(in guard.Input) {
+	var f guard.Fact
+	var err error
+	switch in.Source {
+	case guard.SourceLock:
+		f, err = v.held(in.Name, core.Mutex, core.RWMutex)
+	case guard.SourceElection:
+		f, err = v.held(in.Name, core.Election)
+	case guard.SourceSemaphore:
+		f, err = v.semaphore(in.Name)
+	case guard.SourceCounter:
+		f, err = v.counter(in.Name)
+	default:
+		return
+	}
+	if f.Revision = v.m.Revision(); err != nil {
+		f.Err = err.Error()
+	}
+	v.facts[in] = f
+}
+
+// resource is a name that can be held, with its first holder.
+func (v *view) resource(name string, kinds ...core.Kind) (r core.ResourceInfo, known bool, err error) {
+	if bad := badName(name, MaxName); bad != "" {
+		return r, false, errors.New("name: " + bad)
+	}
+	r, known = v.m.InspectPage(v.ns, name, core.Cursor{}, 1)
+	for _, k := range kinds {
+		if !known || r.Kind == k {
+			return r, known, nil
+		}
+	}
+	return r, known, fmt.Errorf("%q is a %s", name, r.Kind)
+}
+
+func (v *view) held(name string, kinds ...core.Kind) (guard.Fact, error) {
+	f := guard.Fact{From: "the node"}
+	r, _, err := v.resource(name, kinds...)
+	if err != nil || len(r.Holders) == 0 {
+		return f, err
+	}
+	first := convert.Claims(v.now, r.Holders[:1])[0]
+	f.Is, f.Text, f.Since = true, first.Owner, time.Now().Add(-first.Held)
+	if first.Stale {
+		f.From = "the node; the holder is stale"
+	}
+	return f, nil
+}
+
+func (v *view) semaphore(name string) (guard.Fact, error) {
+	r, known, err := v.resource(name, core.Semaphore)
+	if err == nil && !known {
+		err = fmt.Errorf("there is no semaphore %q yet: its first user sets its limit", name)
+	}
+	return guard.Fact{Number: r.Limit - r.Used, From: "the node"}, err
+}
+
+func (v *view) counter(name string) (guard.Fact, error) {
+	r := v.m.Read(v.ns, &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: name})
+	if r.Code != core.CodeOK {
+		return guard.Fact{}, errors.New(r.Text)
+	}
+	return guard.Fact{Number: int64(r.Number), From: "the counter"}, nil
+}
+
+// keys reads all keys, or says that they are too much to read.
+func (v *view) keys(inputs []guard.Input) error {
+	if len(inputs) == 0 {
+		return nil
+	}
+	c := core.Command{Op: core.OpTxn}
+	for _, in := range inputs {
+		c.Then = append(c.Then, core.KeyOp{Kind: core.KeyGet, Key: in.Name})
+	}
+	r := v.m.Read(v.ns, &c)
+	if err := refusal(&r, v.now, nil); err != nil {
+		return err
+	}
+	for i, in := range inputs {
+		f := guard.Fact{Revision: r.Revision, From: "the key"}
+		for _, k := range r.Keys[i].Keys {
+			f.Is, f.Text = true, string(k.Value)
+		}
+		v.facts[in] = f
+	}
+	return nil
+}

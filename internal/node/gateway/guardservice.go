@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/guardfile"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// Guards is pb.GuardService.
+type Guards struct {
+	*Gateway
+}
+
+func (s Guards) Evaluate(ctx context.Context, r *pb.GuardEvaluateRequest) (*pb.GuardEvaluateResponse, error) {
+	out, err := s.evaluate(ctx, r)
+	if err != nil {
+		return nil, Named(err, "evaluate", r.Name)
+	}
+	return out, nil
+}
+
+func (s Guards) evaluate(ctx context.Context, r *pb.GuardEvaluateRequest) (*pb.GuardEvaluateResponse, error) {
+	if err := CheckName(r.Name); err != nil {
+		return nil, err
+	}
+	when, err := parseWhen(r.When)
+	if err != nil {
+		return nil, err
+	}
+	inputs := when.RequiredInputs()
+	given, err := givenFacts(inputs, r.Facts)
+	if err != nil {
+		return nil, err
+	}
+	facts, revision, err := s.find(ctx, inputs)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(facts, given)
+	return explained(s.Header(ctx, revision), when.Explain(facts), missing(inputs, facts)), nil
+}
+
+// parseWhen reads a condition as files of guards have it.
+func parseWhen(text string) (*guard.Condition, error) {
+	if text == "" {
+		return nil, Invalid("", "the condition is missing: give when, such as {\"lock_free\":\"main\"}")
+	}
+	// The condition has lines of its own, so that errors tell where they are in it.
+	guards, err := guardfile.Parse("when.json", []byte("{\"guards\":{\"guard\":{\"when\":\n"+text+"\n}}}"))
+	if err != nil {
+		return nil, Invalid("", "%s", wrongWhen(err))
+	}
+	if !json.Valid([]byte(text)) { // brackets that end ours, and begin them again
+		return nil, Invalid("", "when is not one JSON object")
+	}
+	return &guards[0].When, nil
+}
+
+// wrongWhen tells what is wrong with a condition, by its own lines.
+func wrongWhen(err error) string {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err.Error()
+	}
+	var list []string
+	for _, one := range all.Unwrap() {
+		if e, ok := errors.AsType[*guardfile.Error](one); ok {
+			c := *e
+			c.File, c.Line = "when", e.Line-1
+			one = &c
+		}
+		list = append(list, one.Error())
+	}
+	return strings.Join(list, "; ")
+}
+
+// foundHere are the sources that a node finds out about itself.
+var foundHere = map[guard.Source]bool{
+	guard.SourceLock: true, guard.SourceSemaphore: true, guard.SourceCounter: true, guard.SourceElection: true, guard.SourceLimit: true, guard.SourceKey: true,
+}
+
+// givenFacts are those of a call. One that nobody asks for is a mistake.
+func givenFacts(inputs []guard.Input, list []*pb.GuardFact) (guard.Inputs, error) {
+	facts := guard.Inputs{}
+	for _, f := range list {
+		in := guard.Input{Source: guard.Source(f.GetInput().GetSource()), Name: f.GetInput().GetName(), Other: f.GetInput().GetOther()}
+		_, twice := facts[in]
+		switch {
+		case foundHere[in.Source]:
+			return nil, Invalid("", "the node finds out about the %s %q itself: leave it out", in.Source, Clip(in.Name))
+		case !slices.Contains(inputs, in):
+			return nil, Invalid("", "the condition does not ask for the %s %q", Clip(string(in.Source)), Clip(in.Name))
+		case twice:
+			return nil, Invalid("", "the %s %q is given twice: give it once", in.Source, Clip(in.Name))
+		}
+		facts[in] = guard.Fact{Err: f.GetError(), Is: f.GetIs(), Text: f.GetText(), Number: f.GetNumber(), Total: f.GetTotal(), From: "the caller"}
+	}
+	return facts, nil
+}
+
+// missing are the inputs without a fact.
+func missing(inputs []guard.Input, facts guard.Inputs) (list []*pb.GuardInput) {
+	for _, in := range inputs {
+		if _, ok := facts[in]; !ok {
+			list = append(list, &pb.GuardInput{Source: string(in.Source), Name: in.Name, Other: in.Other})
+		}
+	}
+	return list
+}
+
+func explained(h *pb.Header, r guard.Result, missing []*pb.GuardInput) *pb.GuardEvaluateResponse {
+	out := &pb.GuardEvaluateResponse{Header: h, Outcome: outcomeOf(r.Outcome), Missing: missing}
+	for i := range r.Reasons {
+		l := &r.Reasons[i]
+		m := &pb.GuardReason{
+			Path: l.Path, Kind: string(l.Kind), Outcome: outcomeOf(l.Outcome), Decides: l.Decides, Want: Clip(l.Want), Got: Clip(strings.ToValidUTF8(l.Got, "�")),
+			Revision: l.Revision, Source: l.Source, Hint: Clip(l.Hint),
+		}
+		if !l.Since.IsZero() {
+			m.SinceMs = l.Since.UnixMilli()
+		}
+		out.Reasons = append(out.Reasons, m)
+	}
+	return out
+}
+
+func outcomeOf(o guard.Outcome) pb.GuardOutcome {
+	return pb.GuardOutcome(o) + pb.GuardOutcome_GUARD_OUTCOME_PASSED
+}
