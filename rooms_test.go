@@ -53,7 +53,7 @@ var rooms = map[string]room{
 	"fence/fenceredis":                     {own: "driver fence", foreign: "github.com/redis/rueidis"},
 	"filehold":                             {own: ". driver internal/convert internal/core internal/watch"},
 	"guard":                                {pure: true},
-	"guard/gather":                         {own: ". driver guard"},
+	"guard/gather":                         {own: ". driver guard limit"},
 	"guard/manager":                        {own: ". driver guard guard/gather"},
 	"guard/guardtest":                      {own: "guard guard/gather"},
 	"guard/guardfile":                      {own: "guard pipeline", foreign: "go.yaml.in/yaml/v4"},

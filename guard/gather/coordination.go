@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // coordination reads a Space, and is woken by its events.
@@ -32,7 +33,8 @@ type coordination struct {
 func (c *coordination) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	names := map[string]bool{}
 	for _, in := range inputs {
-		if in.Source != guard.SourceCounter && in.Source != guard.SourceKey {
+		switch in.Source {
+		case guard.SourceLock, guard.SourceSemaphore, guard.SourceElection:
 			names[in.Name] = true
 		}
 	}
@@ -44,6 +46,9 @@ func (c *coordination) Find(ctx context.Context, inputs []guard.Input) guard.Inp
 			return guard.Fact{Number: n, From: "the counter"}, err
 		case guard.SourceKey:
 			return c.key(ctx, in.Name)
+		case guard.SourceLimit:
+			n, err := c.space.Limiter(in.Name, limit.Rate{}).Available(ctx, in.Other)
+			return guard.Fact{Number: n, From: "the limiter"}, err
 		}
 		if err := failed[in.Name]; err != nil {
 			return guard.Fact{}, err
@@ -225,7 +230,7 @@ func (c *coordination) watch(ctx context.Context, h *hub, prefix string, pause *
 		case quiet[e.Verb]:
 			h.happened(&e)
 		default:
-			h.changed(inputsOf(&e)...)
+			h.changed(c.inputsOf(&e, h)...)
 			h.happened(&e)
 		}
 	}
@@ -235,9 +240,11 @@ func (c *coordination) watch(ctx context.Context, h *hub, prefix string, pause *
 // quiet are the verbs after which every fact is as before.
 var quiet = map[string]bool{"denied": true, "queued": true, "stale": true, "extended": true, "revoked": true}
 
-// inputsOf are the inputs that an event touches.
-func inputsOf(e *holdfast.Event) []guard.Input {
+// inputsOf are the inputs that an event touches. That of a limiter touches all its keys.
+func (c *coordination) inputsOf(e *holdfast.Event, h *hub) []guard.Input {
 	switch e.Kind {
+	case "limit":
+		return slices.DeleteFunc(h.of(c), func(in guard.Input) bool { return in.Source != guard.SourceLimit || in.Name != e.Name })
 	case "lock", "rwlock":
 		return []guard.Input{{Source: guard.SourceLock, Name: e.Name}}
 	case "semaphore":

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/guard/guardtest"
 	"github.com/holdfast-io/holdfast/internal/backends"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // must is a call that has to succeed.
@@ -56,8 +57,8 @@ func TestCoordination(t *testing.T) {
 					guard.Leader("chief", ""), guard.Counter("n", guard.Equal, 7), guard.Counter("none", guard.Equal, 0), guard.KeyEquals("k", "v"), guard.KeyAbsent("none")},
 				guard.Failed: {guard.LockFree("held"), guard.LockHeldBy("held", "w2"), guard.LockHeldBy("other", "w1"), guard.SemaphoreAvailable("agents", 3),
 					guard.Leader("chief", "w1"), guard.Leader("none", ""), guard.Counter("n", guard.AtLeast, 8), guard.KeyEquals("k", "w"), guard.KeyExists("none")},
-				guard.Error:      {guard.SemaphoreAvailable("none", 1), guard.LockFree("agents"), guard.SemaphoreAvailable("held", 1)},
-				guard.NeedsInput: {guard.LimitAvailable("api", "k", 1), guard.CustomCheck("true", ""), guard.IssueStatus("1", "open")},
+				guard.Error:      {guard.LimitAvailable("none", "k", 1), guard.SemaphoreAvailable("none", 1), guard.LockFree("agents"), guard.SemaphoreAvailable("held", 1)},
+				guard.NeedsInput: {guard.CustomCheck("true", ""), guard.IssueStatus("1", "open")},
 			})
 		})
 	}
@@ -387,4 +388,49 @@ func TestWait_Events(t *testing.T) {
 		}
 	}})
 	ok(t, err)
+}
+
+// A limiter is asked what it has left, and a wait is woken when it will allow the cost, and
+// when its rate is set; not by anything else, the re-check is an hour away.
+func TestLimit(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			a, b := backends.Open(t, backend)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			fast := a.Limiter("fast", limit.Rate{Algorithm: limit.TokenBucket, Count: 10, Per: 2 * time.Second})
+			slow := a.Limiter("slow", limit.Rate{Algorithm: limit.TokenBucket, Count: 1, Per: time.Hour})
+			for l, n := range map[*holdfast.Limiter]int64{fast: 10, slow: 1} {
+				if d := must[limit.Decision](t)(l.AllowN(ctx, "k", n)); !d.Allowed {
+					t.Fatalf("%+v", d)
+				}
+			}
+			g := gather.New(gather.Config{Space: b})
+			outcomes(t, g, map[guard.Outcome][]guard.Condition{
+				guard.Passed: {guard.LimitAvailable("fast", "other", 10), guard.LimitAvailable("slow", "other", 1), guard.Not(guard.LimitAvailable("slow", "k", 1))},
+				guard.Failed: {guard.LimitAvailable("fast", "other", 11), guard.LimitAvailable("slow", "k", 1)},
+			})
+			began := time.Now()
+			three := guard.LimitAvailable("fast", "k", 3)
+			r, err := g.Wait(ctx, &three, gather.WaitOptions{Recheck: time.Hour})
+			if after := time.Since(began); err != nil || r.Outcome != guard.Passed || after > 20*time.Second {
+				t.Errorf("after %s: %s, %v", after, r, err)
+			}
+			one := guard.LimitAvailable("slow", "k", 1)
+			looked, done := make(chan guard.Result, 10), make(chan error)
+			go func() {
+				_, err := g.Wait(ctx, &one, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { looked <- r }})
+				done <- err
+			}()
+			if r := <-looked; r.Outcome != guard.Failed {
+				t.Errorf("%s", r)
+			}
+			if err := slow.SetRate(ctx, limit.Rate{Algorithm: limit.TokenBucket, Count: 5, Per: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("its rate was set, and it goes on waiting: %v", err)
+			}
+		})
+	}
 }

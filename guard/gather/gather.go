@@ -24,7 +24,7 @@ type Source interface {
 
 // Config says where facts come from. What is nil is not gathered.
 type Config struct {
-	// Space has the locks, semaphores, counters, elections and keys.
+	// Space has the locks, semaphores, counters, elections, keys and limiters.
 	Space *holdfast.Space
 	// Dir is where relative paths of files begin; empty: the working directory.
 	Dir string
@@ -36,7 +36,7 @@ type Config struct {
 	Commands *Commands
 	// Issues are those of a tracker: a [GitHub] or an [IssueFile].
 	Issues Source
-	// Sources take the place of those above, and can add limits.
+	// Sources take the place of those above.
 	Sources map[guard.Source]Source
 	// Timeout bounds the search for one fact; default 10 s.
 	Timeout time.Duration
@@ -79,7 +79,7 @@ func (g *Gatherer) own(c *Config) {
 	}
 	if c.Space != nil {
 		g.space = &coordination{space: c.Space, now: g.now}
-		set(g.space, guard.SourceLock, guard.SourceSemaphore, guard.SourceCounter, guard.SourceElection, guard.SourceKey)
+		set(g.space, guard.SourceLock, guard.SourceSemaphore, guard.SourceCounter, guard.SourceElection, guard.SourceKey, guard.SourceLimit)
 	}
 	if c.Git == nil {
 		c.Git = &Git{Dir: c.Dir}

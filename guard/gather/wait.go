@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // WaitOptions are those of [Gatherer.Wait].
@@ -22,8 +23,8 @@ type WaitOptions struct {
 }
 
 // Wait returns when the condition has passed, or with the error of ctx and the last
-// result. It is woken by what the inputs tell and by the instants of time windows, and
-// looks only at the inputs that may have changed. What is true then may not be true any
+// result. It is woken by what the inputs tell, by the instants of time windows and when a
+// limiter will allow the cost, and looks only at the inputs that may have changed. What is true then may not be true any
 // more when the caller acts: what has to stay true has to be held.
 func (g *Gatherer) Wait(ctx context.Context, c *guard.Condition, o WaitOptions) (guard.Result, error) {
 	if err := c.Check(); err != nil {
@@ -61,6 +62,7 @@ type waiting struct {
 	wake    chan struct{}
 	woken   bool          // the next look is after an event
 	late    []guard.Input // to be looked at once more
+	refill  refill
 	mu      sync.Mutex
 	dirty   map[guard.Input]bool
 }
@@ -121,6 +123,9 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 		w.facts[in] = f
 	}
 	r := w.c.Explain(w.facts)
+	if w.refill = (refill{}); r.Outcome != guard.Passed {
+		w.refilled(ctx, w.c)
+	}
 	w.late = nil
 	if text := r.String(); text != w.last {
 		w.last = text
@@ -140,9 +145,12 @@ const lateness = 100 * time.Millisecond
 
 // pause returns when there is something to look at.
 func (w *waiting) pause(ctx context.Context) {
-	var window, late <-chan time.Time
+	var window, late, refilled <-chan time.Time
 	if len(w.late) > 0 {
 		late = time.After(lateness)
+	}
+	if w.refill.after > 0 {
+		refilled = time.After(w.refill.after)
 	}
 	now := w.g.now()
 	next := w.c.NextChange(now)
@@ -156,9 +164,42 @@ func (w *waiting) pause(ctx context.Context) {
 	case <-late:
 		w.changed(w.late...)
 		<-w.wake
+	case <-refilled:
+		w.changed(w.refill.input)
 	case <-window:
 		w.changed(guard.Input{Source: guard.SourceClock})
 	case <-time.After(time.Until(w.again)):
 		w.all()
+	}
+}
+
+// refill is when the first limiter that is too low will allow what a leaf asks for, if nobody
+// else takes it.
+type refill struct {
+	input guard.Input
+	after time.Duration // 0: none will, as far as is known
+}
+
+// leastRefill is between two looks at a limiter: another may take each time what it promised.
+const leastRefill = 50 * time.Millisecond
+
+// refilled asks the limiters of the leaves that are too low.
+func (w *waiting) refilled(ctx context.Context, c *guard.Condition) {
+	for i := range c.Of {
+		w.refilled(ctx, &c.Of[i])
+	}
+	in := c.Input()
+	own := c.Kind == guard.KindLimitAvailable && w.g.space != nil && w.g.sources[guard.SourceLimit] == Source(w.g.space)
+	if f, known := w.facts[in]; !own || !known || f.Err != "" || f.Number >= c.Amount {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.g.timeout)
+	defer cancel()
+	d, err := w.g.space.space.Limiter(c.Name, limit.Rate{}).Peek(ctx, c.Other, c.Amount)
+	if err != nil || d.RetryAfter == limit.Never {
+		return // the re-check looks at it
+	}
+	if after := max(d.RetryAfter, leastRefill); w.refill.after == 0 || after < w.refill.after {
+		w.refill = refill{in, after}
 	}
 }
