@@ -82,7 +82,7 @@ func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
 	case <-l.stopped:
 		return 0, &driver.Error{Op: "back up", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return 0, context.Cause(ctx)
 	}
 }
 

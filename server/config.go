@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -125,6 +127,9 @@ func (c Config) filled() (Config, error) {
 		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s, a MinTTL of %s or a CheckEvery of %s makes no sense", c.Tick, c.MinTTL, c.CheckEvery)
 	}
 	if len(c.Founders) == 0 && !c.Join {
+		if at, _, err := net.SplitHostPort(c.Listen); err == nil && anywhere(at) {
+			return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "Config.Listen (--peer) is %s, at which no other node could find this one: name one of its addresses, or the members", c.Listen)
+		}
 		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
 	}
 	return c, c.checkFounders()
@@ -132,6 +137,12 @@ func (c Config) filled() (Config, error) {
 
 // alone reports whether the node needs nobody's vote but its own.
 func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
+
+// anywhere reports a host that stands for all addresses of a machine.
+func anywhere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
 
 func (c *Config) checkFounders() error {
 	if c.Join {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,12 +200,19 @@ func TestBadConfig(t *testing.T) {
 		"founder twice":     {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1}, {ID: 1}}},
 		"not among them":    {Dir: t.TempDir(), ID: 3, Founders: []replica.Endpoint{{ID: 1}, {ID: 2}}},
 		"no way to others":  {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1}, {ID: 2}}},
-		"unsecured address": {Dir: t.TempDir(), Listen: "0.0.0.0:0"},
+		"unsecured address": {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1, Peer: "192.0.2.1:1"}}, Listen: "0.0.0.0:0"},
+		"number too great":  {Dir: t.TempDir(), ID: 1 << 32, Founders: []replica.Endpoint{{ID: 1 << 32}}},
 		"senseless tick":    {Dir: t.TempDir(), Tick: 1},
 	} {
 		if s, err := server.New(cfg); err == nil {
 			s.Close()
 			t.Errorf("%s: started", name)
+		}
+	}
+	for _, listen := range []string{":0", "0.0.0.0:7421", "[::]:7421"} {
+		_, err := server.New(server.Config{Dir: t.TempDir(), Listen: listen})
+		if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "at which no other node could find this one") {
+			t.Errorf("%s: %v", listen, err)
 		}
 	}
 }

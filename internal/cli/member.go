@@ -66,19 +66,23 @@ func (a *app) administering(run func(ctx context.Context, c pb.AdminServiceClien
 		return untilSignal(func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 			defer cancel()
-			hosts, creds, err := a.nodes()
-			if err != nil {
-				return err
-			}
-			for _, host := range hosts {
-				err = onNode(ctx, host, creds, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
-				if !errors.Is(err, holdfast.ErrUnavailable) {
-					return err
-				}
-			}
-			return err
+			return a.onNodes(ctx, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
 		})
 	}
+}
+
+// onNodes runs a call on one node after the other, until one answers.
+func (a *app) onNodes(ctx context.Context, run func(pb.AdminServiceClient) error) error {
+	hosts, creds, err := a.nodes()
+	if err != nil {
+		return err
+	}
+	for _, host := range hosts {
+		if err = onNode(ctx, host, creds, run); !errors.Is(err, holdfast.ErrUnavailable) {
+			return err
+		}
+	}
+	return err
 }
 
 // nodeJSON is a node's own word for programs.

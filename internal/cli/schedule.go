@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
 // schedule says where a node saves backups of itself, how often, and how many stay.
@@ -44,9 +46,9 @@ func (s *schedule) run(ctx context.Context, node backuper, told func(error)) {
 	if s.dir == "" {
 		return
 	}
-	for {
+	for wait := s.first(node, time.Now()); ; wait = s.every {
 		select {
-		case <-time.After(s.every):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}
@@ -55,6 +57,26 @@ func (s *schedule) run(ctx context.Context, node backuper, told func(error)) {
 		}
 	}
 }
+
+// first is how long it is until the first backup: a node that is started more often than
+// it is saved is saved all the same.
+func (s *schedule) first(node backuper, now time.Time) time.Duration {
+	prefix := backupPrefix(node)
+	saved, _ := s.files(prefix, backupSuffix) // what is wrong is told with the first one
+	if len(saved) == 0 {
+		return s.every
+	}
+	at, err := time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(saved[len(saved)-1], prefix), backupSuffix))
+	if err != nil {
+		return s.every
+	}
+	return min(max(s.every-now.Sub(at), time.Second), s.every)
+}
+
+// stateWait is how long a node may take to write its state, which is then copied.
+const stateWait = 10 * time.Minute
+
+var errNoState = fmt.Errorf("the node has not written its state within %s: see whether its disk is full", stateWait)
 
 // Backups of a schedule are called holdfast-NODE-TIME.snap, and .holdfast-NODE-… before they
 // are whole, so that several nodes can save into one directory.
@@ -81,6 +103,8 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 		return err
 	}
 	defer os.Remove(f.Name())
+	ctx, cancel := context.WithTimeoutCause(ctx, stateWait, errNoState)
+	defer cancel()
 	if err := errors.Join(node.Backup(ctx, f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -90,6 +114,9 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 	}
 	name := prefix + after(saved, prefix, now).Format(backupTime) + backupSuffix
 	if err := os.Rename(f.Name(), filepath.Join(s.dir, name)); err != nil {
+		return err
+	}
+	if err := (storage.OS{}).SyncDir(s.dir); err != nil {
 		return err
 	}
 	return s.prune(append(saved, name))

@@ -131,3 +131,22 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// A node that is started more often than it is saved is saved all the same.
+func TestSchedule_First(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]time.Duration{0: time.Hour, 20 * time.Minute: 40 * time.Minute, 5 * time.Hour: time.Second, -time.Hour: time.Hour} {
+		s := &schedule{dir: t.TempDir(), every: time.Hour, keep: 3}
+		node := &saving{id: 3}
+		if got := s.first(node, now); got != time.Hour {
+			t.Errorf("without a backup the first comes after %s", got)
+		}
+		name := backupPrefix(node) + now.Add(-age).Format(backupTime) + backupSuffix
+		if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.first(node, now); got != want {
+			t.Errorf("after a backup of %s ago the first comes after %s, want %s", age, got, want)
+		}
+	}
+}

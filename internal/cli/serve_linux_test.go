@@ -141,6 +141,15 @@ func TestSnapshot(t *testing.T) {
 	does(t, url, "kv", "put", "k", "v")
 	does(t, url, "snapshot", "save", backup)
 	does(t, url, "snapshot", "verify", backup)
+	elsewhere, err := os.MkdirTemp("/dev/shm", "holdfast-test-*") // another file system than that of the working directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(elsewhere)
+	does(t, url, "snapshot", "save", filepath.Join(elsewhere, "b"))
+	if files, err := os.ReadDir(elsewhere); err != nil || len(files) != 1 {
+		t.Errorf("beside the backup are %v, %v", files, err)
+	}
 	if out, err := program(t, dir, "--url", url, "snapshot", "save", backup).CombinedOutput(); err == nil {
 		t.Errorf("an old backup was overwritten: %s", out)
 	}

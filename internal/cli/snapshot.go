@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "save FILE", Short: "Save a backup of a running server to a new file", Args: cobra.ExactArgs(1), Example: "  holdfast snapshot save backup.snap", RunE: a.administering(a.saveSnapshot)},
+		&cobra.Command{Use: "save FILE", Short: "Save a backup of a running server to a new file", Args: cobra.ExactArgs(1), Example: "  holdfast snapshot save backup.snap", RunE: a.saving()},
 		&cobra.Command{Use: "verify PATH", Short: "Check a backup, or the directory of a node that is stopped", Args: cobra.ExactArgs(1), Example: "  holdfast snapshot verify backup.snap",
 			RunE: func(_ *cobra.Command, args []string) error { return a.verifySnapshot(args[0]) }},
 		a.restoreCommand(),
@@ -32,33 +33,61 @@ func (a *app) snapshotCommand() *cobra.Command {
 	return cmd
 }
 
+// saving runs saveSnapshot with a timeout that begins anew with everything that comes: how
+// long a backup takes depends on how large it is.
+func (a *app) saving() func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		return untilSignal(func(ctx context.Context) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			silence := time.AfterFunc(a.timeout, func() { cancel(errTimeout) })
+			defer silence.Stop()
+			return a.onNodes(ctx, func(c pb.AdminServiceClient) error {
+				return a.saveSnapshot(ctx, c, args[0], func() { silence.Reset(a.timeout) })
+			})
+		})
+	}
+}
+
 // saveSnapshot writes to a file beside the one asked for, so that a backup that
 // was cut off never bears its name.
-func (a *app) saveSnapshot(ctx context.Context, c pb.AdminServiceClient, args []string) error {
-	path := args[0]
+func (a *app) saveSnapshot(ctx context.Context, c pb.AdminServiceClient, path string, came func()) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
 	}
-	f, err := os.CreateTemp(".", ".holdfast-snapshot-*")
+	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-snapshot-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	n, err := fetch(ctx, c, f)
+	n, err := fetch(ctx, c, f, came)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil {
+	if err := rename(f.Name(), path); err != nil {
 		return err
 	}
 	return a.print().value(map[string]any{"file": path, "bytes": n}, "%s: %d bytes", path, n)
 }
 
-func fetch(ctx context.Context, c pb.AdminServiceClient, w io.Writer) (n int64, err error) {
+// rename gives a file a name that nothing has, for good.
+func rename(file, name string) error {
+	reserved, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(reserved.Close(), os.Rename(file, name)); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return storage.OS{}.SyncDir(filepath.Dir(name))
+}
+
+func fetch(ctx context.Context, c pb.AdminServiceClient, w io.Writer, came func()) (n int64, err error) {
 	pieces, err := c.Backup(ctx, &pb.BackupRequest{})
 	for err == nil {
 		var m *pb.BackupResponse
 		if m, err = pieces.Recv(); err == nil {
+			came()
 			n += int64(len(m.GetPiece()))
 			_, err = w.Write(m.GetPiece())
 		}

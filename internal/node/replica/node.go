@@ -175,6 +175,7 @@ func (n *Node) Tick(now int64) {
 		n.tickRemoved()
 		n.tickDisk()
 		n.tickFull()
+		n.tickWanted()
 		n.tickGoal()
 		n.proposeThaw()
 		n.proposeNews()

@@ -85,6 +85,13 @@ func (n *Node) maybeSnapshot() {
 	n.out.Snapshot = &making
 }
 
+// tickWanted makes a snapshot that somebody waits for, and that had no room before.
+func (n *Node) tickWanted() {
+	if n.snap.index < n.snap.wanted {
+		n.maybeSnapshot()
+	}
+}
+
 // rightSnapshot is the index of the newest durable snapshot; 0: it is of a state that
 // was found to be wrong.
 func (n *Node) rightSnapshot() uint64 {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type peer struct {
 	bytes  int
 	closed bool
 	wake   chan struct{}
+
+	unanswered atomic.Int64 // since when nothing was heard after something was sent, in ns; 0: it was
 }
 
 func newPeer(t *Transport, id uint64, addr string) *peer {
@@ -98,9 +101,21 @@ func (p *peer) drop() {
 	}
 }
 
-// pump writes what is queued until the connection breaks. The peer never writes
-// on it, so a read tells when it is gone.
+// sent notes that an answer may come from now on.
+func (p *peer) sent() { p.unanswered.CompareAndSwap(0, time.Now().UnixNano()) }
+
+// mute reports that the peer has answered nothing for a whole timeout, whatever was sent
+// to it. Its connection may be one of which only packets are lost: the system would send
+// them again after minutes, and a new connection stands at once when the network is back.
+func (p *peer) mute() bool {
+	since := p.unanswered.Load()
+	return since != 0 && time.Now().UnixNano()-since > int64(p.t.cfg.Timeout)
+}
+
+// pump writes what is queued until the connection breaks, or brings no answer. The peer
+// never writes on it, so a read tells when it is gone.
 func (p *peer) pump(conn net.Conn) {
+	p.unanswered.Store(0)
 	broken := make(chan struct{})
 	go func() {
 		defer close(broken)
@@ -130,10 +145,11 @@ func (p *peer) pump(conn net.Conn) {
 			buf = appendFrame(buf[:0], m)
 			w.Write(buf)
 		}
-		if w.Flush() != nil {
+		if w.Flush() != nil || p.mute() {
 			p.t.cfg.Unreachable(p.id)
 			return
 		}
+		p.sent()
 	}
 }
 
@@ -144,6 +160,9 @@ func (t *Transport) serveMessages(c net.Conn, from uint64) {
 		p, err := readFrame(r)
 		if err != nil {
 			return
+		}
+		if q := t.peer(from); q != nil {
+			q.unanswered.Store(0)
 		}
 		t.cfg.Deliver(from, p)
 	}

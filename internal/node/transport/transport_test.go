@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -288,4 +289,47 @@ func Example() {
 	one.Send(2, []byte("hello"))
 	fmt.Println(<-heard)
 	// Output: hello from node 1
+}
+
+// lossy is a connection that loses everything once it is told to, as one does whose
+// packets are lost: nobody is told.
+type lossy struct {
+	net.Conn
+	lost *atomic.Bool
+}
+
+func (l lossy) Write(p []byte) (int, error) {
+	if l.lost.Load() {
+		return len(p), nil
+	}
+	return l.Conn.Write(p)
+}
+
+// A node whose connection brings no answer any more makes a new one.
+func TestConnectionThatLosesEverything(t *testing.T) {
+	var lost atomic.Bool
+	var dials atomic.Int32
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err == nil && dials.Add(1) == 1 {
+			c = lossy{c, &lost}
+		}
+		return c, err
+	}
+	a := start(t, transport.Config{ID: 1, Timeout: 300 * time.Millisecond, Dial: dial})
+	b := start(t, transport.Config{ID: 2})
+	a.SetPeers(map[uint64]string{2: b.addr})
+	b.SetPeers(map[uint64]string{1: a.addr})
+	sendUntilHeard(t, a, b, 2, "old")
+	lost.Store(true)
+	for send, end := time.Tick(10*time.Millisecond), time.After(10*time.Second); dials.Load() < 2; {
+		select {
+		case <-send:
+			a.Send(2, []byte("new"))
+		case <-end:
+			t.Fatal("no second connection")
+		}
+	}
+	for sendUntilHeard(t, a, b, 2, "new") != "1:new" {
+	}
 }
