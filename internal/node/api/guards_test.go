@@ -10,8 +10,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/guard/guardfile"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/remote"
 )
 
 const (
@@ -55,41 +59,44 @@ func (r *rig) populate() {
 	r.want(200, "POST", "/v1/limiters/mails:allow", `{"key":"ann","cost":2,"rate":"3/1h"}`)
 }
 
+// leaves are conditions about what populate makes, with what is found.
+var leaves = []struct {
+	when string
+	want pb.GuardOutcome
+	got  string
+}{
+	{`{"lock_free":"free"}`, passed, "free"},
+	{`{"lock_free":"held"}`, failed, `held by "ann"`},
+	{`{"lock_free":"read"}`, failed, `held by "bob"`},
+	{`{"lock_held_by":{"name":"held","holder":"ann"}}`, passed, `held by "ann"`},
+	{`{"lock_held_by":{"name":"held","holder":"bob"}}`, failed, `held by "ann"`},
+	{`{"lock_free":"jobs"}`, isError, `"jobs" is a counter`},
+	{`{"lock_free":"` + strings.Repeat("n", 513) + `"}`, isError, "it has 513 bytes"},
+	{`{"semaphore_available":"agents"}`, passed, "1 available"},
+	{`{"semaphore_available":{"name":"agents","weight":2}}`, failed, "1 available"},
+	{`{"semaphore_available":"absent"}`, isError, "its first user sets its limit"},
+	{`{"counter":{"name":"jobs","at_least":7}}`, passed, "7"},
+	{`{"counter":{"name":"absent","equals":0}}`, passed, "0"},
+	{`{"counter":{"name":"jobs","equals":8}}`, failed, "7"},
+	{`{"counter":{"name":"bytes","equals":7}}`, isError, "unsigned"},
+	{`{"leader":"scheduler"}`, passed, "yes: cid"},
+	{`{"leader":{"election":"scheduler","owner":"ann"}}`, failed, "yes: cid"},
+	{`{"leader":"nobody"}`, failed, "no"},
+	{`{"key":"mode"}`, passed, "yes: on"},
+	{`{"key":{"key":"mode","equals":"off"}}`, failed, "yes: on"},
+	{`{"key":{"key":"none","exists":false}}`, passed, "no"},
+	{`{"limit_available":{"limiter":"mails","key":"ann"}}`, passed, "1 available"},
+	{`{"limit_available":{"limiter":"mails","key":"ann","cost":2}}`, failed, "1 available"},
+	{`{"limit_available":{"limiter":"mails","key":"bob","cost":3}}`, passed, "3 available"},
+	{`{"limit_available":"absent"}`, isError, "there is no limiter"},
+	{`{"not":{"lock_free":"held"}}`, passed, `held by "ann"`},
+}
+
 // Every leaf about coordination is decided by the node, with a reason.
 func TestGuards_Leaves(t *testing.T) {
 	r := serve(t)
 	r.populate()
-	for _, c := range []struct {
-		when string
-		want pb.GuardOutcome
-		got  string
-	}{
-		{`{"lock_free":"free"}`, passed, "free"},
-		{`{"lock_free":"held"}`, failed, `held by "ann"`},
-		{`{"lock_free":"read"}`, failed, `held by "bob"`},
-		{`{"lock_held_by":{"name":"held","holder":"ann"}}`, passed, `held by "ann"`},
-		{`{"lock_held_by":{"name":"held","holder":"bob"}}`, failed, `held by "ann"`},
-		{`{"lock_free":"jobs"}`, isError, `"jobs" is a counter`},
-		{`{"lock_free":"` + strings.Repeat("n", 513) + `"}`, isError, "it has 513 bytes"},
-		{`{"semaphore_available":"agents"}`, passed, "1 available"},
-		{`{"semaphore_available":{"name":"agents","weight":2}}`, failed, "1 available"},
-		{`{"semaphore_available":"absent"}`, isError, "its first user sets its limit"},
-		{`{"counter":{"name":"jobs","at_least":7}}`, passed, "7"},
-		{`{"counter":{"name":"absent","equals":0}}`, passed, "0"},
-		{`{"counter":{"name":"jobs","equals":8}}`, failed, "7"},
-		{`{"counter":{"name":"bytes","equals":7}}`, isError, "unsigned"},
-		{`{"leader":"scheduler"}`, passed, "yes: cid"},
-		{`{"leader":{"election":"scheduler","owner":"ann"}}`, failed, "yes: cid"},
-		{`{"leader":"nobody"}`, failed, "no"},
-		{`{"key":"mode"}`, passed, "yes: on"},
-		{`{"key":{"key":"mode","equals":"off"}}`, failed, "yes: on"},
-		{`{"key":{"key":"none","exists":false}}`, passed, "no"},
-		{`{"limit_available":{"limiter":"mails","key":"ann"}}`, passed, "1 available"},
-		{`{"limit_available":{"limiter":"mails","key":"ann","cost":2}}`, failed, "1 available"},
-		{`{"limit_available":{"limiter":"mails","key":"bob","cost":3}}`, passed, "3 available"},
-		{`{"limit_available":"absent"}`, isError, "there is no limiter"},
-		{`{"not":{"lock_free":"held"}}`, passed, `held by "ann"`},
-	} {
+	for _, c := range leaves {
 		out := r.evaluated(c.when)
 		if out.Outcome != c.want || len(out.Reasons) != 1 || !strings.Contains(out.Reasons[0].Got, c.got) || len(out.Missing) > 0 {
 			t.Errorf("%s: %v", c.when, out)
@@ -97,6 +104,28 @@ func TestGuards_Leaves(t *testing.T) {
 	}
 	if l := r.reason(`{"lock_free":"held"}`); !l.Decides || l.SinceMs == 0 || l.Hint == "" || l.Want != `the lock "held" is free` || l.Kind != "lock_free" || l.Path != "lock_free" {
 		t.Errorf("a reason: %v", l)
+	}
+}
+
+// A node decides as the library does that asks it.
+func TestGuards_AsTheLibrary(t *testing.T) {
+	r := serve(t)
+	r.populate()
+	s, err := remote.Open(remote.Config{Endpoints: []string{r.addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	library := gather.New(gather.Config{Space: s})
+	for _, c := range leaves {
+		guards, err := guardfile.Parse("x.json", []byte(`{"guards":{"g":{"when":`+c.when+`}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := library.Evaluate(r.ctx, &guards[0].When).Reasons[0], r.evaluated(c.when).Reasons[0]
+		if got.Outcome != pb.GuardOutcome(want.Outcome+1) || got.Want != want.Want || got.Path != want.Path || got.Decides != want.Decides || got.Got != want.Got && want.Outcome != guard.Error {
+			t.Errorf("%s: %v, by the library %v", c.when, got, want)
+		}
 	}
 }
 

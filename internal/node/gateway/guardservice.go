@@ -120,8 +120,8 @@ func explained(h *pb.Header, r guard.Result, missing []*pb.GuardInput) *pb.Guard
 	for i := range r.Reasons {
 		l := &r.Reasons[i]
 		m := &pb.GuardReason{
-			Path: l.Path, Kind: string(l.Kind), Outcome: outcomeOf(l.Outcome), Decides: l.Decides, Want: Clip(l.Want), Got: Clip(strings.ToValidUTF8(l.Got, "�")),
-			Revision: l.Revision, Source: l.Source, Hint: Clip(l.Hint),
+			Path: l.Path, Kind: string(l.Kind), Outcome: outcomeOf(l.Outcome), Decides: l.Decides, Want: l.Want, Got: Clip(strings.ToValidUTF8(l.Got, "�")),
+			Revision: l.Revision, Source: l.Source, Hint: l.Hint,
 		}
 		if !l.Since.IsZero() {
 			m.SinceMs = l.Since.UnixMilli()
