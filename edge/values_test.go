@@ -197,7 +197,7 @@ func (l *narrow) Send(m []byte) error {
 func TestLargeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := edgetest.NewHub(edgetest.Faults{})
-		a := open(t, Config{Actor: strings.Repeat("a", 300), Link: &narrow{hub.Link("a"), MaxSetBytes / 2}})
+		a := open(t, Config{Actor: strings.Repeat("a", 300), Flush: 5 * time.Second, Link: &narrow{hub.Link("a"), MaxSetBytes / 2}})
 		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
 		var err error
 		for i := 0; err == nil; i++ {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -38,6 +39,7 @@ type edging struct {
 	alertURL                             string
 	alertAge                             time.Duration
 	alertDivergence                      uint64
+	cert, key, clientCA                  string
 }
 
 func (a *app) edgeCommand() *cobra.Command {
@@ -77,6 +79,9 @@ func (e *edging) flags(f *pflag.FlagSet) {
 	f.DurationVar(&e.flush, "flush", 100*time.Millisecond, "time between two messages of what has changed")
 	f.StringVar(&e.listen, "listen", edgeListen, "address for checks, by HTTP and gRPC on one port")
 	f.BoolVar(&e.public, "public", false, "allow an address other than loopback: every caller that reaches it can take from every key")
+	f.StringVar(&e.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key (default: no TLS)")
+	f.StringVar(&e.key, "tls-key", "", "its key")
+	f.StringVar(&e.clientCA, "tls-client-ca", "", "who signs the clients' certificates, in PEM: nobody gets in without one")
 	f.IntVar(&e.topKeys, "top-keys", 0, "how many keys, those with most, /metrics names (default: none)")
 	f.StringVar(&e.alertURL, "alert-url", "", "URL that gets a POST when an alert begins or ends (default: none)")
 	f.DurationVar(&e.alertAge, "alert-age", 30*time.Second, "alert when nothing was heard of other nodes for so long; 0: never")
@@ -113,6 +118,10 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 		return usagef("", "%w", err)
 	}
 	rate := limit.Rate{Name: e.name, Count: e.count, Per: e.window, Burst: e.burst, Algorithm: algorithm}
+	cfg, _, err := serverTLS(e.cert, e.key, e.clientCA)
+	if err != nil {
+		return err
+	}
 	ln, err := e.open()
 	if err != nil {
 		return err
@@ -137,7 +146,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 	if web.Limiter, err = web.Node.Limiter(e.name, edge.LimiterConfig{Rate: rate, LocalCap: e.localCap}); err != nil {
 		return err
 	}
-	return a.edgeServe(ctx, e, ln, web)
+	return a.edgeServe(ctx, e, ln, cfg, web)
 }
 
 // edgeLink is nil if there are no other nodes.
@@ -161,11 +170,17 @@ func (e *edging) open() (net.Listener, error) {
 }
 
 // edgeServe answers until ctx ends.
-func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, web *edgeserver.Config) error {
+func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tls.Config, web *edgeserver.Config) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(cfg == nil)
 	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	scheme := ""
+	if cfg != nil {
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+		ln, scheme = tls.NewListener(ln, cfg), "https://"
+	}
 	var running sync.WaitGroup
 	alerting, stop := context.WithCancel(ctx)
 	if e.alertURL != "" {
@@ -178,7 +193,7 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, web *ed
 		defer cancel()
 		s.Shutdown(short)
 	})
-	a.greetEdge(ln.Addr().String(), web)
+	a.greetEdge(scheme, ln.Addr().String(), web)
 	err := s.Serve(ln)
 	stop()
 	running.Wait()
@@ -188,7 +203,7 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, web *ed
 	return err
 }
 
-func (a *app) greetEdge(addr string, web *edgeserver.Config) {
+func (a *app) greetEdge(scheme, addr string, web *edgeserver.Config) {
 	if a.json {
 		_ = encode(a.out, map[string]string{"listen": addr, "actor": web.Node.Actor().Node, "limit": web.Rate.String()})
 		return
@@ -196,9 +211,9 @@ func (a *app) greetEdge(addr string, web *edgeserver.Config) {
 	fmt.Fprintf(a.out, `holdfast edge serves on %[1]s as %[2]s: %[3]s for each key
 
 Try, in another terminal:
-  curl -i '%[1]s/v1/check?key=10.0.0.1'
-  curl -s %[1]s/metrics
+  curl -i '%[4]s%[1]s/v1/check?key=10.0.0.1'
+  curl -s %[4]s%[1]s/metrics
 
 Stop it with ^C.
-`, addr, web.Node.Actor().Node, web.Rate)
+`, addr, web.Node.Actor().Node, web.Rate, scheme)
 }

@@ -2,12 +2,14 @@ package cli_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,6 +96,40 @@ func TestEdge(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "holdfast", append([]string{"edge", "--listen", "127.0.0.1:0"}, bad...)...)
 		cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "error: ") {
+			t.Errorf("edge %q: %v, %s", bad, err, out)
+		}
+	}
+}
+
+// TestEdge_TLS: with a certificate the port speaks HTTP/2 over TLS, to clients of the named
+// authority and to nobody else; certificates that are not right are refused at once.
+func TestEdge_TLS(t *testing.T) {
+	dir, ours, theirs := t.TempDir(), services.NewAuthority(t, "ours"), services.NewAuthority(t, "theirs")
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	services.WritePair(t, ours.Issue(t, "edge"), cert, key)
+	url := strings.Replace(edgeProcess(t, nil, "--actor-id", "a", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ours.WriteRoots(t, dir)), "http:", "https:", 1)
+	ask := func(shows ...tls.Certificate) (*http.Response, error) {
+		way := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Roots(), Certificates: shows}, ForceAttemptHTTP2: true}
+		defer way.CloseIdleConnections()
+		r, err := (&http.Client{Transport: way}).Get(url + "/v1/check?key=k")
+		if err == nil {
+			r.Body.Close()
+		}
+		return r, err
+	}
+	if r, err := ask(ours.Issue(t, "client")); err != nil || r.StatusCode != 200 || r.ProtoMajor != 2 {
+		t.Errorf("a client of ours: %+v, %v", r, err)
+	}
+	if r, err := ask(); err == nil {
+		t.Errorf("a client without a certificate: %+v", r)
+	}
+	if r, err := ask(theirs.Issue(t, "client")); err == nil {
+		t.Errorf("a client of others: %+v", r)
+	}
+	for _, bad := range [][]string{{"--tls-cert", cert}, {"--tls-cert", key, "--tls-key", key}, {"--tls-client-ca", cert}, {"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", key}} {
+		cmd := exec.CommandContext(t.Context(), "holdfast", append([]string{"edge", "--listen", "127.0.0.1:0"}, bad...)...)
+		cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "error: ") || !strings.Contains(string(out), "--tls-") {
 			t.Errorf("edge %q: %v, %s", bad, err, out)
 		}
 	}

@@ -299,17 +299,14 @@ func founders(members []string) ([]replica.Endpoint, error) {
 // clientTLS sets what clients are offered, and how calls are passed on to other
 // nodes; without certificates both are plain text.
 func (s *serving) clientTLS(web *api.Config) error {
-	if s.cert == "" && s.key == "" {
-		if s.clientCA != "" || s.ca != "" {
-			return usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca and --tls-ca need a certificate to serve TLS with")
-		}
-		return nil
+	if s.cert == "" && s.key == "" && s.ca != "" {
+		return usagef("--tls-cert and --tls-key name the node's own", "--tls-ca needs a certificate to serve TLS with")
 	}
-	own, err := newIdentity(s.cert, s.key)
-	if err != nil {
-		return &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
+	cfg, own, err := serverTLS(s.cert, s.key, s.clientCA)
+	if cfg == nil {
+		return err
 	}
-	web.TLS = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
+	web.TLS = cfg
 	web.Relay = &tls.Config{GetClientCertificate: own.client, MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
 		nodes, err := newRoots(s.ca)
@@ -318,15 +315,33 @@ func (s *serving) clientTLS(web *api.Config) error {
 		}
 		web.RelayCAs = nodes.get
 	}
-	return s.demandCertificates(web.TLS)
+	return nil
+}
+
+// serverTLS is what clients are offered; nil without certificates.
+func serverTLS(cert, key, clientCA string) (cfg *tls.Config, own identity, err error) {
+	if cert == "" && key == "" {
+		if clientCA != "" {
+			err = usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca needs a certificate to serve TLS with")
+		}
+		return nil, own, err
+	}
+	if own, err = newIdentity(cert, key); err != nil {
+		return nil, own, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
+	}
+	cfg = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
+	if err = demandCertificates(cfg, clientCA); err != nil {
+		return nil, own, err
+	}
+	return cfg, own, nil
 }
 
 // demandCertificates lets in only clients whom --tls-client-ca has signed.
-func (s *serving) demandCertificates(cfg *tls.Config) error {
-	if s.clientCA == "" {
+func demandCertificates(cfg *tls.Config, clientCA string) error {
+	if clientCA == "" {
 		return nil
 	}
-	clients, err := newRoots(s.clientCA)
+	clients, err := newRoots(clientCA)
 	if err != nil {
 		return &failure{code: exitUsage, err: err, hint: "--tls-client-ca names the PEM file of who signs the clients' certificates"}
 	}

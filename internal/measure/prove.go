@@ -18,10 +18,10 @@ type proof struct {
 // proofs lists them. A test reports its figures in log lines that begin with
 // "proof: ".
 var proofs = []proof{
-	{"The machine against its naive twin", "./core -run TestTwin|TestRetries|TestSnapshot -core.budget=BUDGET"},
-	{"The session over a faulty link", "./session -run TestRandomSchedules -session.budget=BUDGET"},
-	{"The log and its snapshots, every bit and every crash", "./server/storage -storage.full"},
-	{"Whole clusters under faults", "./sim -run TestSeeds -sim.first=1000 -sim.budget=BUDGET"},
+	{"The machine against its naive twin", "./internal/core -run TestTwin|TestRetries|TestSnapshot -core.budget=BUDGET"},
+	{"The session over a faulty link", "./internal/session -run TestRandomSchedules -session.budget=BUDGET"},
+	{"The log and its snapshots, every bit and every crash", "./internal/node/storage -storage.full"},
+	{"Whole clusters under faults", "./internal/sim -run TestSeeds -sim.first=1000 -sim.budget=BUDGET"},
 	{"Nodes killed and stopped under load", "./server -run TestNodesDie -server.kills=100 -server.stops=20"},
 	{"The suite on one directory, killed between its cases", "./server -run TestKilledBetweenCases -server.batch=1"},
 	{"A node under three times the load that it can bear", "./internal/node/api -run TestOverload -api.sessions=10000 -api.overload=60s"},
