@@ -416,17 +416,19 @@ func TestLimit(t *testing.T) {
 			if after := time.Since(began); err != nil || r.Outcome != guard.Passed || after > 20*time.Second {
 				t.Errorf("after %s: %s, %v", after, r, err)
 			}
-			one := guard.LimitAvailable("slow", "k", 1)
+			five := guard.LimitAvailable("slow", "k", 5)
 			looked, done := make(chan guard.Result, 10), make(chan error)
 			go func() {
-				_, err := g.Wait(ctx, &one, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { looked <- r }})
+				_, err := g.Wait(ctx, &five, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { looked <- r }})
 				done <- err
 			}()
-			if r := <-looked; r.Outcome != guard.Failed {
-				t.Errorf("%s", r)
-			}
-			if err := slow.SetRate(ctx, limit.Rate{Algorithm: limit.TokenBucket, Count: 5, Per: time.Hour}); err != nil {
-				t.Fatal(err)
+			for _, n := range []int64{2, 5} { // after the first the watch has begun, and tells the second
+				if r := <-looked; r.Outcome != guard.Failed {
+					t.Errorf("%s", r)
+				}
+				if err := slow.SetRate(ctx, limit.Rate{Algorithm: limit.TokenBucket, Count: n, Per: time.Hour}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := <-done; err != nil {
 				t.Errorf("its rate was set, and it goes on waiting: %v", err)

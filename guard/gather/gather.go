@@ -50,12 +50,13 @@ type Gatherer struct {
 	space   *coordination
 	timeout time.Duration
 	now     func() time.Time
+	began   time.Time // by the monotonic clock
 	hub     hub
 }
 
 // New makes a Gatherer; it asks nobody yet.
 func New(c Config) *Gatherer {
-	g := &Gatherer{sources: map[guard.Source]Source{}, timeout: c.Timeout, now: c.Now}
+	g := &Gatherer{sources: map[guard.Source]Source{}, timeout: c.Timeout, now: c.Now, began: time.Now()}
 	if g.timeout <= 0 {
 		g.timeout = 10 * time.Second
 	}

@@ -92,9 +92,18 @@ func (w *waiting) changed(inputs ...guard.Input) {
 	}
 }
 
+// nextCheck is when everything is looked at next: after the re-check, give or take a tenth, at
+// one of a hundred instants in each that all waits of a program share, so that many waits wake
+// it seldom, and not all at once.
+func (g *Gatherer) nextCheck(now time.Time, recheck time.Duration) time.Time {
+	step := max(recheck/100, 1)
+	after := now.Sub(g.began) + recheck - recheck/10 + rand.N(recheck/5+1)
+	return g.began.Add(after - after%step)
+}
+
 // all marks everything, for a re-check.
 func (w *waiting) all() {
-	w.again = time.Now().Add(w.recheck - w.recheck/10 + rand.N(w.recheck/5+1))
+	w.again = w.g.nextCheck(time.Now(), w.recheck)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dirty = map[guard.Input]bool{}

@@ -88,12 +88,16 @@ func (p *Pipelines) lead(ctx context.Context, r Ref, l *holdfast.Leadership) (pi
 	}
 	a := &active{
 		p: p, view: v, l: l, ctx: l.Bind(during), msgs: make(chan message), wake: make(chan struct{}, 1), task: func() {},
-		until: stopped(), recheck: time.NewTimer(p.between()), reasons: reasons{due: stopped()},
+		until: stopped(), recheck: stopped(), reasons: reasons{due: stopped()},
 	}
 	defer a.until.Stop()
 	defer a.reasons.due.Stop()
 	defer a.recheck.Stop()
 	defer p.events.Subscribe(a.interest())()
+	defer p.sweepFor(a)()
+	if v.Definition.Places > 0 { // its queue has to be looked at, too
+		a.recheck.Reset(p.between())
+	}
 	err = a.loop()
 	cancel()
 	return a.State, errors.Join(err, a.leave())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/memhold"
 	"github.com/holdfast-io/holdfast/pipeline"
@@ -258,5 +260,63 @@ func TestHear_LostBefore(t *testing.T) {
 	c.ok(a.hear(message{event: of(pipeline.Exited)}))
 	if s := a.State; s.Status != pipeline.Failed || s.Reason != "a: what it held was lost while its command ran" {
 		t.Errorf("it is %+v", s)
+	}
+}
+
+// deaf is a backend with watches that tell nothing.
+type deaf struct{ driver.Driver }
+
+func (d deaf) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
+	return func(yield func(driver.Event, error) bool) { <-ctx.Done() }
+}
+
+// What no event tells a run is found by the re-check, of many runs in few requests.
+func TestSweep(t *testing.T) {
+	s, err := holdfast.New(deaf{memhold.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p, err := New(Config{Space: s, Recheck: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := guard.KeyExists("never")
+	d := &pipeline.Definition{Name: "p", Phases: []pipeline.Phase{{Name: "a", When: &never}}}
+	states := make(chan pipeline.Status)
+	const runs = 2*sweepAtOnce + 1
+	for range runs {
+		r, err := p.Submit(t.Context(), Submission{Definition: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			s, err := p.Run(t.Context(), r)
+			if err != nil {
+				t.Error(err)
+			}
+			states <- s.Status
+		}()
+	}
+	for rep, err := range p.List(t.Context(), "p") {
+		if err == nil {
+			err = p.Cancel(t.Context(), rep.Ref, "not wanted")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range runs {
+		select {
+		case is := <-states:
+			if is != pipeline.Cancelled {
+				t.Errorf("a run is %s", is)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a run does not find out that it is cancelled")
+		}
+	}
+	if p.sweeping != nil {
+		t.Error("the sweeps go on without runs")
 	}
 }

@@ -135,8 +135,9 @@ type Pipelines struct {
 	told     func(Ref, pipeline.State)
 	now      func() time.Time
 
-	mu    sync.Mutex
-	turns map[string]*turns
+	mu       sync.Mutex
+	turns    map[string]*turns
+	sweeping *sweeping // nil: no run runs here
 }
 
 // turns lets the goroutines of this program change a queue one after the other.
