@@ -108,17 +108,28 @@ func (h *hold) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// undo gives back what was taken before something failed.
+// undo gives back what was taken before something failed. If ctx ends, or that fails too,
+// it goes on in the background.
 func (h *hold) undo(ctx context.Context) error {
 	if len(h.parts) == 0 {
 		return nil
 	}
-	err := h.free(context.WithoutCancel(ctx))
-	if err != nil {
-		h.c.e.ref()
-		go h.c.takeBack("acquire", "", h.free)
+	h.c.e.ref()
+	over := make(chan error, 1)
+	go h.c.takeBack("acquire", "", func(ctx context.Context) error {
+		err := h.free(ctx)
+		select {
+		case over <- err:
+		default:
+		}
+		return err
+	})
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return nil
 	}
-	return err
 }
 
 // Release gives everything back. Close has done so for a closed client.

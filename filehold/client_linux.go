@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // client is one Space's driver.
@@ -117,7 +116,8 @@ func (c *client) Ping(ctx context.Context) error {
 }
 
 // Close ends every session that this client opened, and gives up its files when
-// no other client of the process uses the directory.
+// no other client of the process uses the directory. What it holds is free here at once;
+// if the others cannot be told before ctx ends, that goes on in the background.
 func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -133,6 +133,14 @@ func (c *client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = stopped(ctx, driver.Unknown)
 	}
+	if err != nil {
+		c.endHere()
+		c.e.ref()
+		go func() {
+			<-c.idle
+			c.takeBack("close", c.e.dir, c.endAll)
+		}()
+	}
 	c.e.mu.Lock()
 	delete(c.e.clients, c)
 	c.e.mu.Unlock()
@@ -142,10 +150,9 @@ func (c *client) Close(ctx context.Context) error {
 	return err
 }
 
-// endAll ends the client's sessions in one step.
-func (c *client) endAll(ctx context.Context) error {
+// endHere ends the client's sessions for their holders, and gives back their lock files.
+func (c *client) endHere() (list []*user) {
 	c.mu.Lock()
-	var list []*user
 	for u := range c.users {
 		list = append(list, u)
 	}
@@ -154,15 +161,11 @@ func (c *client) endAll(ctx context.Context) error {
 		u.session.End(driver.ErrClosed)
 		u.dropLocks()
 	}
-	return c.e.locked(ctx, func() error {
-		var entry core.Entry
-		for _, u := range list {
-			entry.Frames = append(entry.Frames, u.endFrame())
-			delete(c.e.users, u.id)
-		}
-		if len(entry.Frames) == 0 {
-			return nil
-		}
-		return c.e.writeEntry(&entry)
-	})
+	return list
+}
+
+// endAll ends the client's sessions in one step.
+func (c *client) endAll(ctx context.Context) error {
+	list := c.endHere()
+	return c.e.locked(ctx, func() error { return c.e.endUsers(list) })
 }

@@ -189,21 +189,34 @@ func (k *request) cancel(ctx context.Context) error {
 // tryAgain is the pause before something that the file system refused is done again.
 const tryAgain = 50 * time.Millisecond
 
-// takeBack takes something back until the file system lets it, for a minute at most:
-// what stays keeps its name from others as long as the process lives. The caller has
-// taken a reference to the engine.
+// takeBack takes something back until the file system lets it: what stays keeps its name
+// from others as long as the process lives. A client that is closed has another minute
+// for it. The caller has taken a reference to the engine.
 func (c *client) takeBack(op, name string, do func(context.Context) error) {
 	defer c.e.unref()
+	for again := true; again; {
+		err := c.takeBackSoon(do)
+		if err == nil {
+			return
+		}
+		c.fault(op, name, err)
+		select {
+		case <-c.gone:
+			again = false
+		default:
+			again = c.e.ctl.err() == nil && (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded))
+		}
+	}
+}
+
+// takeBackSoon tries for a minute.
+func (c *client) takeBackSoon(do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		err := unanswered(do(ctx))
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
-			c.fault(op, name, err)
-			return
+		if err == nil || !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil || c.e.ctl.err() != nil {
+			return err
 		}
 		select {
 		case <-time.After(tryAgain):

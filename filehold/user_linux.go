@@ -114,17 +114,49 @@ func ended(l *driver.Session) error {
 	return e
 }
 
-// finish ends a session as its owner asks, for the holders first.
+// finish ends a session as its owner asks, for the holders first. If the others cannot be
+// told, that goes on in the background: nothing else ends a session of a living process.
 func (u *user) finish(ctx context.Context) error {
 	u.session.End(driver.ErrReleased)
 	u.dropLocks()
-	u.c.mu.Lock()
-	delete(u.c.users, u)
-	u.c.mu.Unlock()
-	return u.e.locked(ctx, func() error {
-		delete(u.e.users, u.id)
-		return u.e.writeEntry(&core.Entry{Frames: [][]byte{u.endFrame()}})
-	})
+	err := u.sayEnd(ctx)
+	if err != nil {
+		u.e.ref()
+		go u.c.takeBack("end a session", u.session.Spec.Owner, u.sayEnd)
+	}
+	return unanswered(err)
+}
+
+// sayEnd writes the end of a session, once.
+func (u *user) sayEnd(ctx context.Context) error {
+	err := u.e.locked(ctx, func() error { return u.e.endUsers([]*user{u}) })
+	if err == nil {
+		u.c.mu.Lock()
+		defer u.c.mu.Unlock()
+		delete(u.c.users, u)
+	}
+	return err
+}
+
+// endUsers writes the end of those sessions that have not been ended. The store is locked,
+// e.mu is held.
+func (e *engine) endUsers(list []*user) error {
+	var entry core.Entry
+	for _, u := range list {
+		if e.users[u.id] == u {
+			entry.Frames = append(entry.Frames, u.endFrame())
+		}
+	}
+	if len(entry.Frames) == 0 {
+		return nil
+	}
+	if err := e.writeEntry(&entry); err != nil {
+		return err
+	}
+	for _, u := range list {
+		delete(e.users, u.id)
+	}
+	return nil
 }
 
 // OpenSession opens a session of its own. It lasts until it is ended or its

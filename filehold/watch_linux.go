@@ -31,7 +31,7 @@ func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 			yield(driver.Event{}, err)
 			return
 		}
-		defer c.unwatch(w)
+		defer c.leaveWatch(w)
 		if yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbReady, Revision: driver.Revision(from)}, nil) {
 			c.follow(ctx, w, wake, r.Previous, yield)
 		}
@@ -71,6 +71,16 @@ func (e *engine) declare() error {
 	}
 	e.ctl.add(wWatchers, 1)
 	return nil
+}
+
+// leaveWatch ends a watch in the background: its loop does not wait for the store's lock,
+// which another process may have for long.
+func (c *client) leaveWatch(w *watch.Watcher) {
+	c.e.ref()
+	go func() {
+		defer c.e.unref()
+		c.unwatch(w)
+	}()
 }
 
 func (c *client) unwatch(w *watch.Watcher) {

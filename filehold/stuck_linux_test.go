@@ -1,0 +1,163 @@
+package filehold_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/filehold"
+)
+
+// stuck has the store's lock, as a process that was stopped with it, until the function
+// is called.
+func stuck(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, ".holdfast", "control"))
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	free = func() { _ = f.Close() }
+	t.Cleanup(free)
+	return free
+}
+
+// twoClients are drivers of one directory in one process. The second closes with the test,
+// and the first unless the test does that.
+func twoClients(t *testing.T, dir string, both bool) (list [2]driver.Driver) {
+	t.Helper()
+	for i := range list {
+		d, err := filehold.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list[i] = d; i > 0 || both {
+			t.Cleanup(func() { _ = d.Close(deadline(t)) })
+		}
+	}
+	return list
+}
+
+var (
+	aSeat = driver.Want{Name: "seat", Kind: driver.Semaphore, Mode: driver.Shared, Weight: 1, Limit: 1}
+	aLock = driver.Want{Name: "lock", Kind: driver.Mutex, Weight: 1}
+)
+
+// taken acquires wants, or fails the test.
+func taken(t *testing.T, d driver.Driver, r *driver.Request) driver.Grant {
+	t.Helper()
+	g, err := d.Acquire(deadline(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// soon is a context that ends before a stuck store is free.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// quickly fails the test if f does not return although the store is stuck.
+func quickly(t *testing.T, what string, f func()) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() { defer close(over); f() }()
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Errorf("%s waits for the store's lock", what)
+	}
+}
+
+// The end of a session that could not be told is told later: what it held is free
+// although its process lives on.
+func TestStuck_EndOfASession(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, true)
+	session, err := d[0].OpenSession(deadline(t), driver.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{aSeat}, Session: session})
+	free := stuck(t, dir)
+	if err := d[0].EndSession(soon(t), session); err == nil {
+		t.Error("the end of a session is told to a store that is stuck")
+	}
+	free()
+	taken(t, d[1], &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aSeat}})
+}
+
+// A Close that ran out of time has given its lock files back, and the rest is given back
+// when the store is free.
+func TestStuck_Close(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, false)
+	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{aSeat}})
+	taken(t, d[0], &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aLock}})
+	other := driver.Want{Name: "other", Kind: driver.Mutex, Weight: 1}
+	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{other}}) // its session is open
+	free := stuck(t, dir)
+	counted := make(chan error, 1)
+	go func() {
+		_, err := d[0].Count(context.Background(), &driver.CountRequest{Name: "c", Op: driver.CountAdd, A: 1})
+		counted <- err
+	}()
+	quickly(t, "Close", func() {
+		if err := d[0].Close(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close of a store that is stuck: %v", err)
+		}
+	})
+	taken(t, d[1], &driver.Request{ID: [16]byte{4}, Wants: []driver.Want{aLock}})
+	free()
+	if err := <-counted; err != nil && !errors.Is(err, driver.ErrClosed) {
+		t.Error(err)
+	}
+	taken(t, d[1], &driver.Request{ID: [16]byte{5}, Wants: []driver.Want{aSeat}})
+}
+
+// Callers that leave do not wait for the store's lock: neither a watch nor one that has
+// something of several names.
+func TestStuck_CallersLeave(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, true)
+	second := driver.Want{Name: "table", Kind: driver.Semaphore, Mode: driver.Shared, Weight: 1, Limit: 1}
+	taken(t, d[1], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{second}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, waits := make(chan struct{}), make(chan struct{})
+	watched, acquired := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(watched)
+		for ev := range d[0].Watch(ctx, &driver.WatchRequest{}) {
+			if ev.Verb == driver.VerbReady {
+				close(ready)
+			}
+		}
+	}()
+	<-ready
+	go func() {
+		_, err := d[0].Acquire(ctx, &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aSeat, second}, Waiting: func(int) { close(waits) }})
+		acquired <- err
+	}()
+	<-waits
+	free := stuck(t, dir)
+	cancel()
+	quickly(t, "a watch", func() { <-watched })
+	quickly(t, "an Acquire of several names", func() {
+		if err := <-acquired; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	free()
+	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{aSeat}})
+}
