@@ -179,3 +179,16 @@ func TestTakeOver_NumbersInUse(t *testing.T) {
 		r.holders(name, 1)
 	}
 }
+
+// An upgrade finds its lease again after another leader has numbered commands of it.
+func TestUpgradeAfterAnotherLeader(t *testing.T) {
+	a := serve(t)
+	b := a.second()
+	must[*pb.LeaseGrantResponse](t)(a.locks().LeaseGrant(a.ctx, &pb.LeaseGrantRequest{Ttl: 600, Id: 5}))
+	read := must[*pb.AcquireReadResponse](t)(pb.NewRWLockServiceClient(a.conn).AcquireRead(a.ctx, &pb.AcquireReadRequest{Name: "rw", Terms: &pb.Terms{LeaseId: 5}}))
+	must[*pb.LockResponse](t)(b.locks().Lock(b.ctx, &pb.LockRequest{Name: "x", LeaseId: 5}))
+	up := must[*pb.UpgradeResponse](t)(pb.NewRWLockServiceClient(a.conn).Upgrade(a.ctx, &pb.UpgradeRequest{Name: "rw", Token: read.Hold.Token}))
+	if up.Hold.Token <= read.Hold.Token {
+		t.Errorf("the writer's token %d after %d", up.Hold.Token, read.Hold.Token)
+	}
+}

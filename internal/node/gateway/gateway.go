@@ -33,10 +33,11 @@ type Gateway struct {
 	tenures *tenures
 	label   func(error) string // what metrics call an outcome
 
-	mu     sync.Mutex
-	leases map[core.SessionID]*lease
-	plain  map[string]*lease // by namespace
-	ids    uint64            // of leases made here
+	mu      sync.Mutex
+	leases  map[core.SessionID]*lease
+	sweepAt int               // how many leases there are at the next sweep
+	plain   map[string]*lease // by namespace
+	ids     uint64            // of leases made here
 
 	// draining is closed when waits have to end, life ends with close.
 	draining chan struct{}

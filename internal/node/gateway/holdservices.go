@@ -99,16 +99,26 @@ func (s RWLocks) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.Upgrade
 	if err := w.patience(r.TimeoutMs); err != nil {
 		return nil, Named(err, "upgrade", r.Name)
 	}
-	l, claim, err := s.owner(ctx, r.Name, r.Token, core.RWMutex)
-	if err != nil {
-		return nil, Named(err, "upgrade", r.Name)
-	}
-	defer s.release(l)
-	h, err := l.upgrade(ctx, &w, claim.Seq)
+	h, err := s.upgrade(ctx, &w, r.Token)
 	if err != nil {
 		return nil, Named(err, "upgrade", r.Name)
 	}
 	return &pb.UpgradeResponse{Header: s.Header(ctx, h.revision), Hold: h.message()}, nil
+}
+
+// upgrade finds the reader's lease, anew if another leader has used it.
+func (s RWLocks) upgrade(ctx context.Context, w *holdRequest, token uint64) (held, error) {
+	for {
+		l, claim, err := s.owner(ctx, w.want.Name, token, core.RWMutex)
+		if err != nil {
+			return held{}, err
+		}
+		h, err := l.upgrade(ctx, w, claim.Seq)
+		s.release(l)
+		if err != errOutOfStep {
+			return h, err
+		}
+	}
 }
 
 // upgrade makes a reader the writer. Without time to wait it is given up at once;
@@ -133,6 +143,9 @@ func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (hel
 	switch {
 	case r.Code == core.CodeQueued:
 		return l.await(ctx, w, &r)
+	case outOfStep(r):
+		l.settle(seq)
+		return held{}, errOutOfStep
 	case r.Code != core.CodeOK:
 		l.settle(seq)
 		return held{}, convert.RefusalOf(core.OpUpgrade, r.Code, r.Text)

@@ -162,7 +162,7 @@ func (g *Gateway) remember(l *lease) *lease {
 		other.calls++
 		return other
 	}
-	if len(g.leases) >= keepLeases {
+	if len(g.leases) >= max(keepLeases, g.sweepAt) {
 		g.sweep()
 	}
 	l.calls++
@@ -170,13 +170,15 @@ func (g *Gateway) remember(l *lease) *lease {
 	return l
 }
 
-// sweep forgets the leases that nobody uses right now.
+// sweep forgets the leases that nobody uses right now. The next one is when there are twice as
+// many as are left: if all are in use, not every call looks at all of them.
 func (g *Gateway) sweep() {
 	for id, l := range g.leases {
 		if l.calls == 0 {
 			delete(g.leases, id)
 		}
 	}
+	g.sweepAt = 2 * len(g.leases)
 }
 
 // release ends the use of a lease by a call.
