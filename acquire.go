@@ -67,6 +67,9 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 			return h, wrap(w.op, name, err)
 		}
 	}
+	if err := s.r.notDraining(); err != nil { // to join is no new claim
+		return nil, wrap(w.op, name, err)
+	}
 	ctx, traces := s.r.trace(ctx, name)
 	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, prefix: s.prefix}, w)
 	err = s.r.wrap(w.op, name, need, err)
@@ -74,11 +77,16 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 	return h, err
 }
 
-// readyToHold is ready for calls that make holds.
-func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config) error {
+// notDraining refuses what is new while Shutdown waits.
+func (r *spaceState) notDraining() error {
 	if r.phase.Load() != open {
 		return errClosed
 	}
+	return nil
+}
+
+// readyToHold is ready for calls that make holds.
+func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config) error {
 	if err := r.ready(ctx, need); err != nil {
 		return err
 	}
@@ -110,11 +118,21 @@ func (s *Space) ask(ctx context.Context, c *holdState, w *request) (*Hold, error
 // begin makes the hold of a grant. It fails if the hold ended on its way here:
 // a caller that gets a Hold had it.
 func (c *holdState) begin(g driver.Grant, lost func(error)) (*Hold, error) {
+	c.fill(g)
+	return c.start(lost)
+}
+
+// fill makes the claim that of a grant, before anybody knows it.
+func (c *holdState) fill(g driver.Grant) {
 	c.since = time.Now()
 	c.first.c = c
 	c.mu.Lock()
 	c.grant, c.count = g, 1
 	c.mu.Unlock()
+}
+
+// start is the rest of begin.
+func (c *holdState) start(lost func(error)) (*Hold, error) {
 	err := c.admit(lost)
 	if err == nil {
 		err = c.set()

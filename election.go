@@ -78,7 +78,8 @@ func (e *Election) TryLead(ctx context.Context, value []byte, f func(context.Con
 	return during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
 }
 
-// Leader tells the present leader; ErrNotFound: there is none.
+// Leader tells the present leader; ErrNotFound: there is none. A name that is held as
+// something else is ErrConflict, as it is for Campaign.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	err := firstError(e.l.err, e.l.s.r.ready(ctx, driver.FeatureElection))
 	if err != nil {
@@ -90,6 +91,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	}
 	if len(res.Resources) == 0 || len(res.Resources[0].Holders) == 0 {
 		return Leader{}, driver.Errorf("leader", e.l.name, ErrNotFound, "nobody leads; Observe waits for the next leader")
+	}
+	if kind := res.Resources[0].Kind; kind != driver.Election {
+		return Leader{}, driver.Errorf("leader", e.l.name, ErrConflict, "it is held as a %s", kind)
 	}
 	c := res.Resources[0].Holders[0]
 	return Leader{Owner: c.Owner, Value: c.Value, Token: c.Token, Revision: c.Modified}, nil

@@ -176,3 +176,37 @@ func TestElection_Observe(t *testing.T) {
 		}
 	})
 }
+
+// An inner hold that hands leadership over is released like the outer one.
+func TestElection_HandOverOfAJoinedHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		e := s.Election("e", holdfast.Owner("a"), holdfast.Reentrant())
+		err := e.TryLead(t.Context(), nil, func(ctx context.Context, _ *holdfast.Leadership) error {
+			next := later(func() (*holdfast.Hold, error) {
+				l, err := s.Election("e", holdfast.Owner("b")).Campaign(t.Context(), nil)
+				return l.Hold, err
+			})
+			err := e.TryLead(ctx, nil, func(_ context.Context, l *holdfast.Leadership) error { return l.HandOver(t.Context(), "b") })
+			if err != nil {
+				t.Errorf("the inner one: %v", err)
+			}
+			return (<-next).h.Release()
+		})
+		if err != nil {
+			t.Errorf("the outer one: %v", err)
+		}
+	})
+}
+
+// The holder of a mutex is no leader.
+func TestElection_LeaderOfAMutex(t *testing.T) {
+	s, _ := open(t)
+	h := acquire(t, s.Mutex("x"))
+	if l, err := s.Election("x").Leader(t.Context()); !errors.Is(err, holdfast.ErrConflict) {
+		t.Errorf("a leader: %+v, %v", l, err)
+	}
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+}

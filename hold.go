@@ -237,7 +237,7 @@ func (c *holdState) letGo(g *holdRef) (last bool, err error) {
 	defer c.mu.Unlock()
 	c.count--
 	if c.count == 0 || c.over != nil {
-		return c.count == 0, c.over
+		return c.count == 0, c.loss()
 	}
 	g.released = true
 	g.stop(ErrReleased)
@@ -248,6 +248,11 @@ func (c *holdState) letGo(g *holdRef) (last bool, err error) {
 func (c *holdState) lostError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.loss()
+}
+
+// loss is lostError when c.mu is held.
+func (c *holdState) loss() error {
 	if c.over == ErrReleased {
 		return nil
 	}

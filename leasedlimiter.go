@@ -2,6 +2,8 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +47,8 @@ const (
 	blockAhead = 250 * time.Millisecond
 	// blockIdle is how often keys that nobody asks for are looked for.
 	blockIdle = time.Second
+	// giveBackAtOnce is how many keys are given back at a time.
+	giveBackAtOnce = 32
 )
 
 // leasedKey is what the program has of one key. Guarded by the limiter's lock.
@@ -167,7 +171,7 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 	if l.closed {
 		return d, nil, errClosed
 	}
-	now := time.Now()
+	now := driver.Now()
 	k := l.key(key, now)
 	if first {
 		k.demand.add(n, now)
@@ -257,7 +261,7 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 		case !b.Decision.Allowed:
 			k.denied = b.got.Add(min(b.Decision.RetryAfter, blockAhead))
 		case l.keys[key] != k && l.before[key] != k:
-			go l.giveBack(key, b)
+			go l.giveBackAll(map[string]*leasedKey{key: {blocks: []*leasedBlock{b}}})
 		default:
 			k.blocks = append(k.blocks, b)
 		}
@@ -274,23 +278,32 @@ func (l *LeasedLimiter) take(key string, n, size int64) (*leasedBlock, error) {
 	ctx, cancel := context.WithTimeout(l.l.s.r.life, patience)
 	defer cancel()
 	for {
-		b := &leasedBlock{sent: time.Now()}
+		b := &leasedBlock{sent: driver.Now()}
 		var err error
 		b.LimitReply, err = l.l.ask(ctx, "allow", &driver.LimitRequest{Key: key, Cost: size, Wait: blockAhead, Ahead: blockAhead})
-		b.got = time.Now()
+		b.got = driver.Now()
 		less := max(n, b.Decision.Remaining/2)
 		if err != nil || b.Decision.Allowed || less >= size {
-			return b, err
+			return b, l.ended(ctx, err)
 		}
 		size = less
 	}
 }
 
+// ended tells the end of ctx, which is ours and not that of any caller.
+func (l *LeasedLimiter) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case l.l.s.r.life.Err() != nil:
+		return &Error{Kind: ErrClosed, Outcome: driver.Unknown}
+	}
+	return &Error{Kind: ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("no block was had in %s", patience)}
+}
+
 // giveBack returns what is left of a block; what cannot be given back passes unused.
-func (l *LeasedLimiter) giveBack(key string, b *leasedBlock) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if left := b.left(time.Now()); left > 0 {
+func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) {
+	if left := b.left(driver.Now()); left > 0 {
 		_, _ = l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
 	}
 }
@@ -307,15 +320,34 @@ func (l *LeasedLimiter) giveBackIdle() {
 	l.giveBackAll(idle)
 }
 
-func (l *LeasedLimiter) giveBackAll(keys map[string]*leasedKey) {
-	for key, k := range keys {
-		for i := len(k.blocks) - 1; i >= 0; i-- { // the last one taken is the first that can be given back
-			l.giveBack(key, k.blocks[i])
+// giveBackAll gives back some keys at a time, and no longer than patience all together.
+func (l *LeasedLimiter) giveBackAll(keys ...map[string]*leasedKey) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	room := make(chan struct{}, giveBackAtOnce)
+	for _, some := range keys {
+		for key, k := range some {
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			all.Go(func() { l.giveBackKey(ctx, key, k.blocks); <-room })
 		}
 	}
 }
 
-// Close gives back what is left of all blocks; calls answer ErrClosed from then on.
+// giveBackKey gives back the blocks of a key: the last one taken is the first that can be.
+func (l *LeasedLimiter) giveBackKey(ctx context.Context, key string, blocks []*leasedBlock) {
+	for _, b := range slices.Backward(blocks) {
+		l.giveBack(ctx, key, b)
+	}
+}
+
+// Close gives back what is left of all blocks, in at most 5 seconds: what is left then passes
+// unused. Calls answer ErrClosed from then on.
 func (l *LeasedLimiter) Close() error {
 	l.mu.Lock()
 	keys, before := l.keys, l.before
@@ -323,7 +355,6 @@ func (l *LeasedLimiter) Close() error {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
-	l.giveBackAll(keys)
-	l.giveBackAll(before)
+	l.giveBackAll(keys, before)
 	return nil
 }

@@ -3,8 +3,13 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,4 +267,68 @@ func TestLeasedWithoutRate(t *testing.T) {
 			t.Errorf("%d of 3 are allowed at the new rate", allowed)
 		}
 	})
+}
+
+// A limit of ours is not the caller's deadline.
+func TestLeased_OwnTimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		blocks := openOn(t, silentLimits{d}).Limiter("l", limit.Rate{Count: 100, Per: time.Second}).Leased()
+		_, err := blocks.Allow(t.Context(), "k")
+		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || holdfast.NotDone(err) {
+			t.Errorf("a backend that does not answer: %v", err)
+		}
+	})
+}
+
+// Close takes 5 seconds at most, however many keys are in use.
+func TestLeased_CloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		stopping := &stoppingLimits{limitDriver: d}
+		blocks := openOn(t, stopping).Limiter("l", limit.Rate{Count: 1000, Per: time.Hour, Algorithm: limit.FixedWindow}).Leased()
+		for i := range 5000 * 4 { // of the last block of a key something is left
+			if _, err := blocks.Allow(t.Context(), fmt.Sprint("k", i%5000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		stopping.stopped.Store(true)
+		start := time.Now()
+		if err := blocks.Close(); err != nil || time.Since(start) > 5*time.Second {
+			t.Errorf("Close took %s: %v", time.Since(start), err)
+		}
+	})
+}
+
+// stoppingLimits is a backend that answers until it is stopped.
+type stoppingLimits struct {
+	*limitDriver
+	stopped atomic.Bool
+}
+
+func (s *stoppingLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	if s.stopped.Load() {
+		return silentLimits{s.limitDriver}.Limit(ctx, r)
+	}
+	return s.limitDriver.Limit(ctx, r)
+}
+
+// What the library counts on goes by driver.Now, which goes on while the machine is
+// suspended; time.Now is for what is told to people.
+func TestElapsedTime(t *testing.T) {
+	told := map[string]int{"acquire.go": 1, "hold.go": 1} // how long a hold lasted, a release took
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "time.Now()"); !strings.HasSuffix(file, "_test.go") && n != told[file] {
+			t.Errorf("%s reads time.Now %d times, want %d: it stands still in a suspended machine", file, n, told[file])
+		}
+	}
 }

@@ -244,8 +244,8 @@ func (l *Limiter) ended(ctx context.Context, o driver.Outcome) error {
 	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: o, Err: causeOf(ctx, ctx.Err())})
 }
 
-// askWait is ask for a wait. If ctx ends before the answer is here, it returns at
-// once, and what was taken is given back when the answer comes.
+// askWait is ask for a wait, as long as ctx lasts. If that ends before the answer is here,
+// it returns at once, and what was taken is given back if the answer comes soon.
 func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
 	type answer struct {
 		reply driver.LimitReply
@@ -257,9 +257,14 @@ func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.L
 	answers, left := make(chan answer), make(chan struct{})
 	defer close(left)
 	started := l.s.r.spawn(func() {
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })()
+		defer context.AfterFunc(l.s.r.life, cancel)()
 		reply, err := l.ask(asking, "wait", r)
+		if err != nil && asking.Err() != nil && ctx.Err() == nil {
+			err = wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: driver.Unknown})
+		}
 		select {
 		case answers <- answer{reply, err}:
 		case <-left:

@@ -237,3 +237,46 @@ func TestLimiterWaitTellsWhatItTook(t *testing.T) {
 		})
 	}
 }
+
+// slowLimits is a backend that answers after some seconds.
+type slowLimits struct {
+	*limitDriver
+	takes time.Duration
+}
+
+func (s slowLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	select {
+	case <-time.After(s.takes):
+		return s.limitDriver.Limit(ctx, r)
+	case <-ctx.Done():
+		return driver.LimitReply{}, &driver.Error{Kind: ctx.Err(), Outcome: driver.Unknown}
+	}
+}
+
+// A wait lasts as long as its caller's context, whatever the backend takes to answer.
+func TestWait_SlowBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		s := openOn(t, slowLimits{d, time.Minute})
+		l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Second})
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Errorf("a wait without a deadline: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := l.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Wait(t.Context(), "k") }()
+		synctest.Wait()
+		start = time.Now()
+		if err := s.Close(); err != nil || time.Since(start) > 0 {
+			t.Errorf("Close after %s: %v", time.Since(start), err)
+		}
+		if err := <-closed; !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("a wait in a Space that is closed: %v", err)
+		}
+	})
+}

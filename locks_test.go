@@ -427,3 +427,48 @@ func TestBarrier(t *testing.T) {
 		_ = s.Close()
 	})
 }
+
+// Shutdown waits for a hold that is upgraded or downgraded meanwhile, and for one that
+// is joined.
+func TestShutdown_HoldsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		m := s.RWMutex("a", holdfast.Reentrant())
+		w := taken(t)(m.Writer().Acquire(t.Context()))
+		over := make(chan error, 1)
+		go func() { over <- s.Shutdown(t.Context()) }()
+		synctest.Wait()
+		r, err := m.Downgrade(t.Context(), w)
+		if err != nil {
+			t.Fatalf("Downgrade during Shutdown: %v", err)
+		}
+		if w, err = m.Upgrade(t.Context(), r); err != nil {
+			t.Fatalf("Upgrade during Shutdown: %v", err)
+		}
+		joined, err := m.Writer().Acquire(w.Bind(t.Context()))
+		if err != nil {
+			t.Fatalf("a join during Shutdown: %v", err)
+		}
+		synctest.Wait()
+		if w.Err() != nil || toy.holders("a") != 1 || toy.called("close") != 0 {
+			t.Errorf("the hold: %v, %d holders, closed %d times", w.Err(), toy.holders("a"), toy.called("close"))
+		}
+		if err := errors.Join(joined.Release(), w.Release(), <-over); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Close ends a hold that is being changed, whichever comes first.
+func TestClose_WhileAHoldIsChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		m := s.RWMutex("a")
+		w := taken(t)(m.Writer().Acquire(t.Context()))
+		toy.set(func() { toy.onChange = func(driver.Change) { _ = s.Close() } })
+		r, err := m.Downgrade(t.Context(), w)
+		if r != nil || !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("Downgrade: %v, %v", r, err)
+		}
+	})
+}

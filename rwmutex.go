@@ -113,13 +113,16 @@ func (c *holdState) moveOn(next *holdState, g driver.Grant, lost func(error)) (*
 	c.moved = c.over == nil
 	moved := c.moved
 	c.mu.Unlock()
+	next.fill(g)
+	if moved {
+		c.r.follow(next)
+	}
 	if !moved || !c.end(ErrReleased) {
-		next.grant = g
 		next.refuse(c.lostOrReleased())
 		return nil, c.lostOrReleased()
 	}
 	c.tie.Untie()
-	return next.begin(g, lost)
+	return next.start(lost)
 }
 
 func (c *holdState) lostOrReleased() error {

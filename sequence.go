@@ -18,7 +18,6 @@ type Sequence struct {
 	name  string
 	batch uint64
 	start uint64
-	block *block
 	err   error
 }
 
@@ -46,9 +45,7 @@ func (s *Space) Sequence(name string, opts ...SequenceOption) *Sequence {
 	for o := range given(opts) {
 		o.sequence(q)
 	}
-	if q.err = firstError(checkName(q.name, s.r.maxName()), s.cfg.err, q.check()); q.err == nil {
-		q.block = s.r.blockOf(q.name)
-	}
+	q.err = firstError(checkName(q.name, s.r.maxName()), s.cfg.err, q.check())
 	return q
 }
 
@@ -62,12 +59,14 @@ func (q *Sequence) check() error {
 	return nil
 }
 
-// block is what a Space has of a sequence.
+// block is what a Space has of a sequence, from the first Next on until its last number is
+// given: names that were used once leave nothing but the numbers they have.
 type block struct {
 	mu     sync.Mutex
 	next   uint64
 	left   uint64
 	refill *refill // on its way; nil: none is
+	over   bool    // it has nothing and gets nothing: another takes its place
 }
 
 // refill is one request for a block; all waiting callers share its outcome.
@@ -85,18 +84,29 @@ func (r *spaceState) blockOf(name string) *block {
 	return b.(*block)
 }
 
+// forgetBlock forgets a block that is over, unless another has taken its place.
+func (r *spaceState) forgetBlock(name string, b *block) {
+	r.sequences.CompareAndDelete(r.canonical(name), b)
+}
+
 // Next returns the next number.
 func (q *Sequence) Next(ctx context.Context) (uint64, error) {
 	if q.err != nil {
 		return 0, wrap("next", q.name, q.err)
 	}
 	for {
-		n, ok, r, mine := q.block.take()
-		if ok {
-			return n, nil
+		b := q.s.r.blockOf(q.name)
+		n, over, r, mine := b.take()
+		if over {
+			q.s.r.forgetBlock(q.name, b)
 		}
-		if mine {
-			q.refill(ctx, r)
+		switch {
+		case n != 0:
+			return n, nil
+		case r == nil:
+			continue
+		case mine:
+			q.refill(ctx, b, r)
 		}
 		if err := r.wait(ctx, mine); err != nil {
 			return 0, wrap("next", q.name, err)
@@ -104,35 +114,40 @@ func (q *Sequence) Next(ctx context.Context) (uint64, error) {
 	}
 }
 
-// take takes a number of the block. If it is empty, r is the refill to wait
-// for, and mine says that the caller has to do it.
-func (b *block) take() (n uint64, ok bool, r *refill, mine bool) {
+// take takes a number of the block, which may have been its last. If it has none, n is 0 and r
+// the refill to wait for, and mine says that the caller has to do it; r is nil if it was
+// over before.
+func (b *block) take() (n uint64, over bool, r *refill, mine bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left > 0 {
+	switch {
+	case b.left > 0:
 		n = b.next
 		b.next++
 		b.left--
-		return n, true, nil, false
-	}
-	if b.refill == nil {
+		b.over = b.left == 0
+		return n, b.over, nil, false
+	case b.over:
+		return 0, true, nil, false
+	case b.refill == nil:
 		b.refill, mine = &refill{done: make(chan struct{})}, true
 	}
 	return 0, false, b.refill, mine
 }
 
 // refill asks for a block, and near the end for a single number.
-func (q *Sequence) refill(ctx context.Context, r *refill) {
+func (q *Sequence) refill(ctx context.Context, b *block, r *refill) {
 	n := q.batch
 	first, err := q.reserve(ctx, n)
 	if errors.Is(err, ErrExhausted) && n > 1 {
 		n = 1
 		first, err = q.reserve(ctx, n)
 	}
-	b := q.block
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err == nil {
+	if b.over = err != nil; b.over {
+		q.s.r.forgetBlock(q.name, b)
+	} else {
 		b.next, b.left = first, n
 	}
 	r.err = err
@@ -189,13 +204,14 @@ func (q *Sequence) ask(ctx context.Context, op string, n uint64) (uint64, error)
 func (q *Sequence) Delete(ctx context.Context) error {
 	err := q.s.remove(ctx, driver.Sequence, q.name, driver.FeatureSequence, q.err)
 	if err == nil {
-		q.block.drop()
+		q.s.r.blockOf(q.name).drop()
 	}
 	return err
 }
 
+// drop has the next number taken from the backend.
 func (b *block) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = 0
+	b.left, b.over = 0, b.refill == nil
 }

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -193,4 +194,48 @@ func TestSequence_Exhausted(t *testing.T) {
 	}
 	_, err := q.Reserve(t.Context(), 10)
 	wantErr(t, err, holdfast.ErrExhausted)
+}
+
+// Names of sequences leave nothing when they have no numbers left, and lose none.
+func TestSequence_ManyNames(t *testing.T) {
+	s, toy := open(t)
+	for i := range 5000 {
+		name := fmt.Sprint("invoice/", i)
+		s.Sequence(name + "/named")
+		if n := next(t, s.Sequence(name, holdfast.BlockSize(1))); n != 1 {
+			t.Fatalf("%s: %d", name, n)
+		}
+	}
+	toy.set(func() {
+		toy.onReserve = func(context.Context, *driver.ReserveRequest) error { return driver.ErrUnavailable }
+	})
+	if _, err := s.Sequence("fails").Next(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Error(err)
+	}
+	if n := holdfast.SequenceBlocks(s); n != 0 {
+		t.Errorf("%d blocks are kept", n)
+	}
+	toy.set(func() { toy.onReserve = nil })
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[uint64]bool{}
+	for range 20 {
+		all.Go(func() {
+			for range 100 {
+				n, err := s.Sequence("shared", holdfast.BlockSize(7)).Next(t.Context())
+				mu.Lock()
+				if err != nil || seen[n] {
+					t.Errorf("%d, %v", n, err)
+				}
+				seen[n] = true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	for n := range uint64(2000) {
+		if !seen[n+1] {
+			t.Fatalf("%d was skipped", n+1)
+		}
+	}
 }

@@ -31,7 +31,7 @@ func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, e
 		o.session(&cfg)
 	}
 	cfg.settle(s.r)
-	if err := firstError(cfg.err, s.r.readyToHold(ctx, driver.FeatureSession, &cfg)); err != nil {
+	if err := firstError(cfg.err, s.r.notDraining(), s.r.readyToHold(ctx, driver.FeatureSession, &cfg)); err != nil {
 		return nil, wrap("open session", "", err)
 	}
 	session, err := s.r.d.OpenSession(ctx, cfg.spec)

@@ -119,13 +119,25 @@ func (r *spaceState) wrap(op, name string, f Feature, err error) error {
 	return wrap(op, name, err)
 }
 
-// add notes a hold; false: the Space takes no more.
+// add notes a hold; false: the Space takes no more. One that follows is noted already.
 func (r *spaceState) add(c *holdState) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase.Load() != open {
-		return false
+	return c.next != nil || r.phase.Load() == open && r.link(c)
+}
+
+// follow notes a hold in whose favour another is about to end, which Shutdown
+// waits for as it does for that one.
+func (r *spaceState) follow(c *holdState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase.Load() != closed {
+		r.link(c)
 	}
+}
+
+// link is true; r.mu is held.
+func (r *spaceState) link(c *holdState) bool {
 	c.next, c.prev = &r.live, r.live.prev
 	c.prev.next, r.live.prev = c, c
 	r.holds++
