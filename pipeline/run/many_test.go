@@ -152,17 +152,17 @@ func TestBounded_LongRun(t *testing.T) {
 		return run.Exit{Code: 1, Tail: said}, nil
 	})})
 	ph := pipeline.NewPhase("build", "make")
-	ph.Retries = 400
+	ph.Retries = 520
 	r := submit(t, p, release(ph))
 	state := ended(t, p, r)
-	if state.Status != pipeline.Failed || state.Attempt != 401 || !strings.HasSuffix(state.Tail, "the end") || len(state.Tail) > pipeline.MaxTail {
+	if state.Status != pipeline.Failed || state.Attempt != 521 || !strings.HasSuffix(state.Tail, "the end") || len(state.Tail) > pipeline.MaxTail {
 		t.Errorf("it ended as %s after %d attempts, with %d bytes of output", state.Status, state.Attempt, len(state.Tail))
 	}
 	rep, err := p.Report(t.Context(), r)
 	ok(t, err)
 	events, err := p.Events(t.Context(), r)
 	ok(t, err)
-	if rep.Events < 800 || len(events) != run.MaxEvents || events[len(events)-1].Kind != pipeline.Exited {
+	if rep.Events < 1000 || len(events) != run.MaxEvents || events[len(events)-1].Kind != pipeline.Exited {
 		t.Errorf("%d events, of which %d are kept; the last is %+v", rep.Events, len(events), events[len(events)-1])
 	}
 	if n := keys(t, s, "holdfast/pipelines/release/log/"); n != run.MaxEvents {
