@@ -97,7 +97,7 @@ var rooms = map[string]room{
 	"internal/services/install":            {own: "internal/services/programs", inside: true},
 	"internal/services/programs":           {inside: true},
 	"internal/session":                     {own: "internal/core internal/deadline", pure: true},
-	"internal/sim":                         {own: "internal/core internal/deadline internal/node/disk internal/node/replica internal/node/storage internal/node/storage/simdisk internal/session internal/watch", foreign: "go.etcd.io/raft/v3"},
+	"internal/sim":                         {own: "internal/core internal/deadline internal/node/disk internal/node/replica internal/node/storage internal/node/storage/simdisk internal/session internal/watch limit", foreign: "go.etcd.io/raft/v3"},
 	"internal/trust":                       {inside: true},
 	"internal/until":                       {inside: true},
 	"internal/watch":                       {own: "internal/core", pure: true},

@@ -15,7 +15,8 @@
 // the same number, until it is answered; the server remembers the answer until
 // the session's mark has passed the number. A call ends [Answered], [NotDone]
 // (it certainly did not happen) or [Unknown], the latter only if the session is
-// gone or the caller stopped waiting.
+// gone, the caller stopped waiting, or the server refused to take a command that had been
+// sent before.
 //
 // # Lost before re-granted
 //

@@ -25,11 +25,12 @@ type checker struct {
 	ended     map[core.SessionID]bool
 	acked     map[string]uint64 // counters: acknowledged
 	unsure    map[string]uint64 // and what may have happened besides
-	ids       map[given]bool    // numbers that were given out
-	values    map[value]bool    // that were acknowledged
-	uncertain []uncertain       // Adds whose outcome their clients never learned
-	log       []core.Event      // everything that happened, for the watchers
-	floors    []uint64          // the revisions that restores began at
+	limits    map[string]*decisions
+	ids       map[given]bool // numbers that were given out
+	values    map[value]bool // that were acknowledged
+	uncertain []uncertain    // Adds whose outcome their clients never learned
+	log       []core.Event   // everything that happened, for the watchers
+	floors    []uint64       // the revisions that restores began at
 	opened    map[core.SessionID]bool
 	undone    map[core.SessionID]bool // calls that were answered as not done, by the session they open
 	refused   map[uint64]bool         // nodes whose addition was answered as not done
@@ -66,7 +67,7 @@ type holder struct {
 
 func newChecker(c *cluster) *checker {
 	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
-		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, ids: map[given]bool{}, values: map[value]bool{}, refused: map[uint64]bool{},
+		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, limits: map[string]*decisions{}, ids: map[given]bool{}, values: map[value]bool{}, refused: map[uint64]bool{},
 		opened: map[core.SessionID]bool{}, undone: map[core.SessionID]bool{}}
 }
 
@@ -136,10 +137,10 @@ func (k *checker) resource(e *core.Event) {
 		if k.ended[e.Session] {
 			r.free(e) // nobody is left who could confirm it
 		}
-	case core.VerbDowngraded:
+	case core.VerbDowngraded: // by its holder, or since the upgrade was given up
 		for i := range r.holders {
-			if r.holders[i].token == e.Token {
-				r.holders[i].mode = core.Shared
+			if h := &r.holders[i]; h.session == e.Session {
+				h.mode, h.token = core.Shared, e.Token
 			}
 		}
 	}
@@ -255,8 +256,10 @@ func (k *checker) done(c *client, o *op) {
 		if ok {
 			k.reserved(call)
 		}
+	case core.OpLimit:
+		k.decided(o, ok)
 	}
-	if call.Outcome == session.Unknown && c.session == o.s && o.s.Alive() {
+	if call.Outcome == session.Unknown && !call.Denied && c.session == o.s && o.s.Alive() {
 		k.c.violate("client %d: the outcome of seq %d is unknown although its session lives", c.id, call.Seq())
 	}
 }
@@ -350,6 +353,7 @@ func (k *checker) finish() {
 		return
 	}
 	k.c.allIn(n)
+	k.limited()
 	k.undecided()
 	k.resolve()
 	for i := range counters {

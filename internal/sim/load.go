@@ -31,7 +31,7 @@ func (k *client) something() {
 		return
 	}
 	r := k.c.rng
-	switch r.IntN(15) {
+	switch r.IntN(16) {
 	case 0, 1, 2:
 		k.acquire(core.Want{Name: fmt.Sprintf("mutex-%d", r.IntN(mutexes)), Kind: core.Mutex})
 	case 3, 4:
@@ -55,6 +55,8 @@ func (k *client) something() {
 		k.force()
 	case 14:
 		k.read(k.c.nodes[r.IntN(len(k.c.nodes))])
+	case 15:
+		k.limit()
 	}
 }
 

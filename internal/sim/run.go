@@ -44,6 +44,7 @@ type Result struct {
 	Restores, WallSteps, Renewals                int
 	Commands, Wipes, Strangers, Replaced         int
 	Checks                                       int // state checks that a node passed
+	Decisions                                    int // of limiters
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -69,7 +70,7 @@ func (r *Result) Add(o Result) {
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
-		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced}, {&r.Checks, &o.Checks},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced}, {&r.Checks, &o.Checks}, {&r.Decisions, &o.Decisions},
 	} {
 		*f.to += *f.from
 	}

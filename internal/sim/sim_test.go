@@ -39,6 +39,9 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	report(t, seeds, total, time.Since(began), cpu()-busy)
+	if total.Decisions == 0 {
+		t.Error("no limiter has decided anything")
+	}
 	if total.Checks == 0 {
 		t.Error("no node passed a state check")
 	}
@@ -104,8 +107,8 @@ func report(t *testing.T, seeds int, r sim.Result, took, busy time.Duration) {
 	sec := r.Simulated.Seconds()
 	t.Logf("proof: %d seeds, %.1f simulated hours in %s (%.0f times real time, %.0f times processor time), %d operations (%.1f/s), %d grants, %d reads, %d events watched (%d resyncs)",
 		seeds, r.Simulated.Hours(), took.Round(time.Second), sec/took.Seconds(), sec/busy.Seconds(), r.Operations, float64(r.Operations)/sec, r.Grants, r.Reads, r.Watched, r.Resyncs)
-	t.Logf("proof: %d faults (%.2f/s): %d crashes, %d partitions, %d pauses, %d full disks, %d flipped bits (%d nodes lost), %d membership changes, %d restores, %d steps of the wall clock; %d snapshots, %d installed; %d sessions lost; %d state checks passed",
-		r.Faults(), float64(r.Faults())/sec, r.Crashes, r.Partitions, r.Pauses, r.FullDisks, r.Flips, r.Damaged, r.Changes, r.Restores, r.WallSteps, r.Snapshots, r.Installs, r.SessionsLost, r.Checks)
+	t.Logf("proof: %d faults (%.2f/s): %d crashes, %d partitions, %d pauses, %d full disks, %d flipped bits (%d nodes lost), %d membership changes, %d restores, %d steps of the wall clock; %d snapshots, %d installed; %d sessions lost; %d state checks passed, %d decisions of limiters",
+		r.Faults(), float64(r.Faults())/sec, r.Crashes, r.Partitions, r.Pauses, r.FullDisks, r.Flips, r.Damaged, r.Changes, r.Restores, r.WallSteps, r.Snapshots, r.Installs, r.SessionsLost, r.Checks, r.Decisions)
 }
 
 func ExampleRun() {

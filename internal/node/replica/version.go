@@ -71,8 +71,7 @@ func (n *Node) common() uint8 {
 // support. They have to answer now: one that is away may come back as it was before.
 func (n *Node) proposeRaise() {
 	version := n.common()
-	if !n.serving || n.transfer != 0 || version <= n.machine.Version() || n.raised == (raise{n.currentTerm(), version}) ||
-		slices.ContainsFunc(n.members.all(), func(id uint64) bool { return !n.answering(id) }) {
+	if !n.serving || n.transfer != 0 || version <= n.machine.Version() || n.raised == (raise{n.currentTerm(), version}) || !n.allAnswer() {
 		return
 	}
 	n.number++
@@ -87,12 +86,26 @@ type raise struct {
 	version uint8
 }
 
-// early reports a frame of a newer version that the group may be about to take: no member
-// is known to lack it, or another node leads. Its caller asks again, as when there is no
-// leader: a group that has just begun is of its first version for a moment.
+func (n *Node) allAnswer() bool {
+	return !slices.ContainsFunc(n.members.all(), func(id uint64) bool { return !n.answering(id) })
+}
+
+// early reports a frame of a newer version that the group is about to take: all members
+// support it, or this leader has just begun and has yet to meet them, or another node
+// leads. Its caller asks again, as when there is no leader: a group that has just begun is
+// of its first version for a moment. That moment ends, since all else in the frame waits
+// with it.
 func (n *Node) early(f *core.Frame) bool {
 	since := f.Since()
-	return since > n.machine.Version() && (!n.leading || len(n.behind(since, false)) == 0)
+	switch {
+	case since <= n.machine.Version():
+		return false
+	case !n.serving:
+		return true
+	case n.now-n.began <= 2*int64(n.cfg.electionTimeout()):
+		return len(n.behind(since, false)) == 0
+	}
+	return n.common() >= since && n.allAnswer()
 }
 
 // behind are the members that are known not to support a version, in order; with unseen

@@ -182,3 +182,21 @@ func TestVersion_QuotaComesWithIt(t *testing.T) {
 		t.Errorf("the quota is %+v", q)
 	}
 }
+
+// What a group cannot take while a member is away is refused, and not put off for ever:
+// what is in the same frame would wait with it.
+func TestVersion_MemberThatIsAway(t *testing.T) {
+	x := newTrio(t)
+	lead := x.nodes[1]
+	lead.Met(x.now, 2, 22, supports(core.EntryVersion))
+	for range 60 {
+		x.round()
+	}
+	x.replied = nil
+	take := core.Command{Op: core.OpLimit, Name: "l", Ask: &core.LimitAsk{Op: core.LimitTake, Cost: 1}}
+	lead.Submit(x.now, 8, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{9}, Attempt: 1, Mark: 1, Commands: []core.Command{open(), take}}))
+	x.settle()
+	if len(x.replied) != 1 || x.replied[0].Code != core.CodeUnsupported || !strings.Contains(x.replied[0].Text, "upgrade node 3") {
+		t.Errorf("with a member that was never seen a limiter is answered %+v", x.replied)
+	}
+}
