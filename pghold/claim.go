@@ -363,12 +363,7 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 	for _, i := range order {
 		cl, err := c.acquire(ctx, part, &r.Wants[i])
 		if err != nil {
-			for _, taken := range all.claims {
-				if taken != nil {
-					c.giveBack(taken)
-					<-taken.released
-				}
-			}
+			c.giveBackAll(ctx, all.claims)
 			return driver.Grant{}, err
 		}
 		all.claims[i] = cl
@@ -379,6 +374,20 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 		g.Token = max(g.Token, cl.token)
 	}
 	return g, nil
+}
+
+// giveBackAll gives back what was taken of several names, and waits for it as long as ctx lasts.
+func (c *client) giveBackAll(ctx context.Context, claims []*rowClaim) {
+	for _, taken := range claims {
+		if taken == nil {
+			continue
+		}
+		c.giveBack(taken)
+		select {
+		case <-taken.released:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // inOrder are the wants' places in order of key.

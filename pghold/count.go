@@ -200,14 +200,13 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 		return err
 	}
 	var state string
-	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast_v7.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+	err = c.remove(ctx, kind.String(), func(ctx context.Context, q querier) (bool, error) {
+		err := q.QueryRow(ctx, "select holdfast_v7.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+		return state != "absent", err
 	})
 	switch {
 	case err != nil:
 		return err
-	case state == "absent":
-		return refuse(fs.ErrNotExist, "there is no such %s", kind)
 	case state == "kind":
 		return refuse(driver.ErrConflict, "the name is in use as another kind")
 	case state == "held":
@@ -217,10 +216,21 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 }
 
 func (c *client) deleteFrom(ctx context.Context, table, name string) error {
-	return c.ask(ctx, func(ctx context.Context, q querier) error {
+	return c.remove(ctx, table, func(ctx context.Context, q querier) (bool, error) {
 		tag, err := q.Exec(ctx, "delete from holdfast."+table+" where name = $1", c.args(name)...)
-		if err == nil && tag.RowsAffected() == 0 {
-			return refuse(fs.ErrNotExist, "there is no such %s", table)
+		return tag.RowsAffected() > 0, err
+	})
+}
+
+// remove runs a delete until it is answered, which tells whether there was what it deletes.
+// If there was nothing, an earlier run may have done it, unheard.
+func (c *client) remove(ctx context.Context, what string, run func(ctx context.Context, q querier) (found bool, err error)) error {
+	perhaps := false
+	return c.ask(ctx, func(ctx context.Context, q querier) error {
+		found, err := run(ctx, q)
+		perhaps = perhaps || err != nil && outcome(err) != driver.NotDone
+		if err == nil && !found && !perhaps {
+			return refuse(fs.ErrNotExist, "there is no such %s", what)
 		}
 		return err
 	})

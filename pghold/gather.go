@@ -241,7 +241,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 
 // ungather removes a row that nobody wants any more, in the background.
 func (c *client) ungather(cl *rowClaim, id int64) {
-	c.cleanUp(cl.name, func(ctx context.Context, q querier, me int64) error {
+	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, me int64) error {
 		_, err := q.Exec(ctx, "select holdfast_v7.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
 		return err
 	})
@@ -254,14 +254,14 @@ const maxPause = time.Second
 // stayed would keep others waiting as long as this program lives. run may be repeated;
 // me is the nonce of its connection. It goes over the home link, not the pool, which
 // may be a busy one of the caller's.
-func (c *client) cleanUp(name string, run func(ctx context.Context, q querier, me int64) error) {
+func (c *client) cleanUp(op, name string, run func(ctx context.Context, q querier, me int64) error) {
 	c.spawn(func() {
 		for pause := faultPause; ; pause = min(2*pause, maxPause) {
 			err := c.cleanUpOnce(run)
 			if err == nil || c.life.Err() != nil {
 				return
 			}
-			c.fault("acquire", name, err)
+			c.fault(op, name, err)
 			select {
 			case <-time.After(pause):
 			case <-c.life.Done():

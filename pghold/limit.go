@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/limits"
@@ -169,22 +168,27 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 	return reply, state == "again", err
 }
 
-// deleteLimiter removes a limiter, and then what its keys used, page by page.
+// deleteLimiter removes a limiter, and then what its keys used at this rate or an earlier
+// one, page by page.
 func (c *client) deleteLimiter(ctx context.Context, name string) error {
-	var epoch *string
-	err := c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast_v7.limit_delete($1)", c.args(name)...).Scan(&epoch)
+	err := c.remove(ctx, "limiter", func(ctx context.Context, q querier) (bool, error) {
+		var epoch *string
+		err := q.QueryRow(ctx, "select holdfast_v7.limit_delete($1)", c.args(name)...).Scan(&epoch)
+		return epoch != nil, err
 	})
-	if err == nil && epoch == nil {
-		return refuse(fs.ErrNotExist, "there is no such limiter")
-	}
 	for n := int64(sweepPage); err == nil && n == sweepPage; {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			tag, err := q.Exec(ctx, `delete from holdfast.usage x using (select y.name, y.key from holdfast.usage y where y.name = $1 and y.epoch = $2 limit $3) gone
-where x.name = gone.name and x.key = gone.key`, c.args(name, *epoch, sweepPage)...)
+			tag, err := q.Exec(ctx, forgottenUsage, c.args(name, sweepPage)...)
 			n = tag.RowsAffected()
 			return err
 		})
 	}
 	return err
 }
+
+// forgottenUsage removes a page of what keys of a limiter used at rates that are not its own
+// any more. Of a row that is used at a new one meanwhile nothing is removed.
+const forgottenUsage = `delete from holdfast.usage x using (
+  select y.name, y.key, y.epoch from holdfast.usage y
+  where y.name = $1 and y.epoch <> coalesce((select left(l.rate, 32) from holdfast.limiter l where l.name = $1), '') limit $2) gone
+where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch`

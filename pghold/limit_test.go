@@ -3,11 +3,18 @@
 package pghold_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/pghold"
 )
 
 // Of windows too, keys that are not used any more are removed by those that are new, and a
@@ -35,5 +42,52 @@ func TestLimitKeysOfWindows(t *testing.T) {
 	}
 	if scan(t, look, &left, "select count(*) from holdfast.usage where key not like 'new %'"); left != 0 {
 		t.Errorf("%d of 20 keys that are not used any more are left after 10 that are new", left)
+	}
+}
+
+// A delete whose answer was lost is not told as one of something that is not there, and of a
+// limiter it removes what the keys used at all of its rates.
+func TestDeleteWithoutAnAnswer(t *testing.T) {
+	pg := services.PostgreSQL(t)
+	at := pg.URL(pg.CreateDatabase(t))
+	b, look := openPool(t, at, nil), connect(t, at)
+	check(t, released(b.Mutex("schema").Acquire(t.Context())))
+	s := scenario{"delete", deleteTrips, func(context.Context, *holdfast.Space, string) error { return nil }}
+	p := newTripProxy(t, pg, 0, mishap{})
+	runThrough(t, p, at, b, look, s, "count")
+	trips, _ := p.seen()
+	for n := range trips {
+		name := fmt.Sprint("trip ", n)
+		runThrough(t, newTripProxy(t, pg, n+1, mishaps[1]), at, b, look, s, name)
+		var rows int
+		if scan(t, look, &rows, "select count(*) from holdfast.usage where name = $1", name); rows != 0 {
+			t.Errorf("%d rows are left when the answer of trip %d is lost", rows, n+1)
+		}
+	}
+}
+
+// A sweep removes what keys with an Initial used at rates of before, and nothing else.
+func TestSweepRatesOfBefore(t *testing.T) {
+	at := database(t)
+	s, look := open(t, at), connect(t, at)
+	rate := limit.Rate{Count: 10, Per: time.Hour, Initial: 1}
+	l := s.Limiter("l", rate)
+	for i := range 600 {
+		must(l.Allow(t.Context(), fmt.Sprint("before ", i)))(t)
+	}
+	rate.Count = 20
+	check(t, l.SetRate(t.Context(), rate))
+	must(l.Allow(t.Context(), "now"))(t)
+	pool := must(pgxpool.New(t.Context(), at))(t)
+	t.Cleanup(pool.Close)
+	d := must(pghold.New(pool, nil))(t)
+	t.Cleanup(func() { check(t, d.Close(context.Background())) })
+	var rows int
+	reply := must(d.Sweep(t.Context(), &driver.SweepRequest{}))(t)
+	if scan(t, look, &rows, "select count(*) from holdfast.usage where name = 'l'"); reply.Removed != 600 || rows != 1 {
+		t.Errorf("%d rows were swept, %d are left", reply.Removed, rows)
+	}
+	if d := must(l.Allow(t.Context(), "now"))(t); d.Allowed {
+		t.Errorf("what is used was swept: %+v", d)
 	}
 }

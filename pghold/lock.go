@@ -279,7 +279,7 @@ func (c *client) forget(cl *rowClaim) {
 	if cl.id == 0 {
 		return
 	}
-	c.cleanUp(cl.name, func(ctx context.Context, q querier, _ int64) error {
+	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, _ int64) error {
 		_, err := q.Exec(ctx, "select holdfast_v7.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
 		return err
 	})

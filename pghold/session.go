@@ -92,7 +92,8 @@ func (c *client) linkOf(l *driver.Session) *pgLink {
 	return nil
 }
 
-// EndSession ends l with all that hangs on it; for the holders first.
+// EndSession ends l with all that hangs on it; for the holders first. If the server does
+// not answer in time, that goes on in the background: no TTL ends a session here.
 func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -105,17 +106,32 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 		delete(k.sessions, l)
 	}
 	c.mu.Unlock()
-	for _, cl := range c.endSession(l, driver.ErrReleased) {
+	err := allReleased(ctx, c.endSession(l, driver.ErrReleased))
+	if err == nil {
+		err = c.ask(ctx, func(ctx context.Context, q querier) error { return c.removeSession(ctx, q, l) })
+	}
+	if err != nil {
+		c.cleanUp("end a session", l.Spec.Owner, func(ctx context.Context, q querier, _ int64) error { return c.removeSession(ctx, q, l) })
+	}
+	return err
+}
+
+// allReleased waits until the claims are given back.
+func allReleased(ctx context.Context, claims []*rowClaim) error {
+	for _, cl := range claims {
 		select {
 		case <-cl.released:
 		case <-ctx.Done():
 			return stopped(ctx, driver.Unknown)
 		}
 	}
-	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v7.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
-		return err
-	})
+	return nil
+}
+
+// removeSession removes the row of a session and its keys; it may be repeated.
+func (c *client) removeSession(ctx context.Context, q querier, l *driver.Session) error {
+	_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v7.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
+	return err
 }
 
 // endSession ends a session here and gives back what hangs on it.

@@ -12,7 +12,7 @@ const sweepPage = 500
 
 // Sweep removes what programs that have ended left, answers that are kept for a
 // repeated request and are too old for one, keys of limiters that are as if they had
-// never been used, and, if r.Limits says so, idle semaphores
+// never been used or were used at a rate that is not theirs any more, and, if r.Limits says so, idle semaphores
 // and barriers. Tokens come from a sequence that a sweep does not touch. A semaphore or
 // barrier that somebody uses at the moment is left alone.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
@@ -30,6 +30,13 @@ func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply drive
 			return q.QueryRow(ctx, "select holdfast_v7.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
 		})
 	}
+	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
+		err = c.ask(ctx, func(ctx context.Context, q querier) error {
+			tag, err := q.Exec(ctx, orphanedUsage, c.args(r.Prefix, sweepPage)...)
+			n = tag.RowsAffected()
+			return err
+		})
+	}
 	if err == nil && r.Limits {
 		var n int64
 		n, err = c.sweepLimits(ctx, r.Prefix)
@@ -37,6 +44,13 @@ func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply drive
 	}
 	return reply, err
 }
+
+// orphanedUsage removes a page of keys that never become as if they had not been used, and
+// that count for nothing: their limiter was deleted, or has got another rate.
+const orphanedUsage = `delete from holdfast.usage x using (
+  select y.name, y.key, y.epoch from holdfast.usage y left join holdfast.limiter l on l.name = y.name
+  where y.idle is null and starts_with(y.name, $1) and y.epoch is distinct from left(l.rate, 32) limit $2) gone
+where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch`
 
 // sweepLimits goes through all semaphores, latches and barriers, page by page.
 func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64, err error) {

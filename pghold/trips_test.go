@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/pghold"
 )
 
@@ -61,6 +62,7 @@ var scenarios = []scenario{
 	}},
 	{"counter", counterTrips, func(context.Context, *holdfast.Space, string) error { return nil }},
 	{"inspect, force, watch", lookTrips, freeMutex},
+	{"delete", deleteTrips, func(context.Context, *holdfast.Space, string) error { return nil }},
 }
 
 func freeMutex(ctx context.Context, b *holdfast.Space, n string) error {
@@ -220,6 +222,28 @@ func counterTrips(t *testing.T, a, b *holdfast.Space, n string) {
 	}
 	_, err = a.KV().Put(t.Context(), n, []byte("v"))
 	tolerate(t, 0, err)
+}
+
+// deleteTrips: what was there and is deleted once is not told as missing, and a limiter
+// leaves nothing of its keys, at any rate it had.
+func deleteTrips(t *testing.T, a, b *holdfast.Space, n string) {
+	rate := limit.Rate{Count: 10, Per: time.Hour, Initial: 1}
+	l := b.Limiter(n, rate)
+	for _, count := range []int64{10, 20} {
+		rate.Count = count
+		check(t, l.SetRate(t.Context(), rate))
+		must(l.Allow(t.Context(), fmt.Sprint("key ", count)))(t)
+	}
+	must(b.Counter(n).Add(t.Context(), 1))(t)
+	must(b.Sequence(n).Reserve(t.Context(), 1))(t)
+	for i, remove := range []func(context.Context) error{a.Limiter(n, rate).Delete, a.Counter(n).Delete, a.Sequence(n).Delete} {
+		if err := remove(t.Context()); !tolerable(err) && !strings.Contains(err.Error(), "refused by the test") {
+			t.Errorf("delete %d: %v", i, err)
+		}
+	}
+	if err := l.Delete(t.Context()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 func lookTrips(t *testing.T, a, b *holdfast.Space, n string) {

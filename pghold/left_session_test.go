@@ -1,0 +1,74 @@
+//go:build unix
+
+package pghold_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/pghold"
+)
+
+// A session that could not be ended in time is ended later, although its program lives on
+// and its pool stays busy: its keys are gone for others.
+func TestEndOfASessionGoesOn(t *testing.T) {
+	at := database(t)
+	cfg := must(pgxpool.ParseConfig(at))(t)
+	cfg.MaxConns = 1
+	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	t.Cleanup(pool.Close)
+	d := must(pghold.New(pool, nil))(t)
+	t.Cleanup(func() { check(t, d.Close(context.Background())) })
+	session := must(d.OpenSession(t.Context(), driver.Spec{}))(t)
+	must(d.Txn(t.Context(), &driver.TxnRequest{ID: [16]byte{1}, Then: []driver.Op{{Kind: driver.OpPut, Key: "service", Session: session}}}))(t)
+	b := open(t, at)
+	must(b.KV().Get(t.Context(), "service"))(t)
+	busy := must(pool.Acquire(t.Context()))(t)
+	defer busy.Release()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.EndSession(short, session); err == nil {
+		t.Error("a session is ended over a pool that is busy")
+	}
+	eventually(t, "a key of a session that was ended stays", func() bool {
+		_, err := b.KV().Get(t.Context(), "service")
+		return errors.Is(err, holdfast.ErrNotFound)
+	})
+}
+
+// A caller of AcquireAll that leaves does not wait for what it has to be given back.
+func TestAcquireAllLeaves(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	at := pg.URL(pg.CreateDatabase(t))
+	link := services.Proxy(t, must(url.Parse(at))(t).Host)
+	a, b := openPool(t, link.URL(at), &pghold.Options{Timeout: 4 * time.Second}), open(t, at)
+	first, second := inOrder(t, "a", "b")
+	h := must(b.Mutex(second).Acquire(t.Context()))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan error, 1)
+	go func() {
+		_, err := a.AcquireAll(ctx, a.Mutex(first).Want(), a.Mutex(second).Want())
+		over <- err
+	}()
+	eventually(t, "AcquireAll does not wait", func() bool {
+		r, err := b.Inspect(t.Context(), second)
+		return err == nil && len(r.Waiters) == 1
+	})
+	link.Cut()
+	began := time.Now()
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	link.Heal()
+	check(t, h.Release())
+}
