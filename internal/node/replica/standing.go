@@ -174,7 +174,7 @@ func (s *standing) sameAddress(c Change) string {
 }
 
 // MaxNumber is the greatest number of a node.
-const MaxNumber = 1<<32 - 1
+const MaxNumber uint64 = 1<<32 - 1
 
 // free is the least number above all that were ever used.
 func (s *standing) free() uint64 {
