@@ -63,6 +63,7 @@ type waiting struct {
 	woken   bool          // the next look is after an event
 	late    []guard.Input // to be looked at once more
 	refill  refill
+	pauses  time.Duration // at least between two looks at a limiter
 	mu      sync.Mutex
 	dirty   map[guard.Input]bool
 }
@@ -132,11 +133,15 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 		w.facts[in] = f
 	}
 	r := w.c.Explain(w.facts)
+	text := r.String()
+	if w.pauses = min(max(2*w.pauses, leastRefill), mostRefill); text != w.last {
+		w.pauses = leastRefill
+	}
 	if w.refill = (refill{}); r.Outcome != guard.Passed {
 		w.refilled(ctx, w.c)
 	}
 	w.late = nil
-	if text := r.String(); text != w.last {
+	if text != w.last {
 		w.last = text
 		if w.told != nil {
 			w.told(r)
@@ -175,8 +180,10 @@ func (w *waiting) pause(ctx context.Context) {
 		<-w.wake
 	case <-refilled:
 		w.changed(w.refill.input)
+		<-w.wake
 	case <-window:
 		w.changed(guard.Input{Source: guard.SourceClock})
+		<-w.wake
 	case <-time.After(time.Until(w.again)):
 		w.all()
 	}
@@ -189,8 +196,12 @@ type refill struct {
 	after time.Duration // 0: none will, as far as is known
 }
 
-// leastRefill is between two looks at a limiter: another may take each time what it promised.
-const leastRefill = 50 * time.Millisecond
+// leastRefill is between two looks at a limiter, and grows to mostRefill while they change
+// nothing: others may take each time what it promised.
+const (
+	leastRefill = 50 * time.Millisecond
+	mostRefill  = time.Second
+)
 
 // refilled asks the limiters of the leaves that are too low.
 func (w *waiting) refilled(ctx context.Context, c *guard.Condition) {
@@ -208,7 +219,7 @@ func (w *waiting) refilled(ctx context.Context, c *guard.Condition) {
 	if err != nil || d.RetryAfter == limit.Never {
 		return // the re-check looks at it
 	}
-	if after := max(d.RetryAfter, leastRefill); w.refill.after == 0 || after < w.refill.after {
+	if after := max(d.RetryAfter, w.pauses); w.refill.after == 0 || after < w.refill.after {
 		w.refill = refill{in, after}
 	}
 }

@@ -104,6 +104,8 @@ func (h *holding) check(f *pflag.FlagSet) error {
 		return usagef("use one of them", "--try does not wait, --wait does")
 	case h.grace < 0:
 		return usagef("0 kills at once", "--grace %s is negative", h.grace)
+	case f.Changed("min-hold") && len(h.limiters) > 0:
+		return usagef("leave one of them out", "--min-hold would keep the name for nobody when a limiter of --limiter refuses the start")
 	case h.conflict < 0 || h.conflict > 255:
 		return usagef("exit codes are 0 to 255", "--conflict-exit-code %d is none", h.conflict)
 	}

@@ -85,7 +85,10 @@ func (h *holding) limit(ctx context.Context, s *holdfast.Space, t turn) error {
 	if h.tries() {
 		take = h.limiters.try
 	}
-	err := take(ctx, s)
+	err := h.limiters.possible(ctx, s)
+	if err == nil {
+		err = take(ctx, s)
+	}
 	if lost := t.Err(); lost != nil {
 		return &failure{code: exitLost, err: fmt.Errorf("the hold was lost before the command started: %w", lost), hint: "run it again"}
 	}
@@ -93,6 +96,24 @@ func (h *holding) limit(ctx context.Context, s *holdfast.Space, t turn) error {
 		f.code = h.conflict
 	}
 	return err
+}
+
+// possible looks at all limiters before the first is taken from: a name that is no limiter,
+// or a cost that can never be, costs nothing.
+func (l limiters) possible(ctx context.Context, s *holdfast.Space) error {
+	for _, a := range l {
+		if len(l) == 1 {
+			return nil
+		}
+		d, err := s.Limiter(a.name, a.rate).Peek(ctx, a.key, a.cost)
+		switch {
+		case err != nil:
+			return err
+		case d.RetryAfter == limit.Never:
+			return a.refused(&d)
+		}
+	}
+	return nil
 }
 
 // wait waits for each limiter in turn. What one has allowed passes unused if a later
@@ -115,15 +136,26 @@ func (l limiters) try(ctx context.Context, s *holdfast.Space) error {
 			taken = append(taken, r)
 			continue
 		}
-		for _, r := range taken {
-			_ = r.Cancel(ctx) // else it passes unused
-		}
+		giveBack(ctx, taken)
 		if err != nil {
 			return err
 		}
 		return a.refused(&r.Decision)
 	}
-	return nil
+	if ctx.Err() != nil { // a signal, or the hold was lost
+		giveBack(ctx, taken)
+	}
+	return context.Cause(ctx)
+}
+
+// giveBack gives back what was reserved, also after the end of ctx; what it cannot tell
+// passes unused.
+func giveBack(ctx context.Context, taken []*holdfast.Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	for _, r := range taken {
+		_ = r.Cancel(ctx)
+	}
 }
 
 func (a ask) refused(d *limit.Decision) error {

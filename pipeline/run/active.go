@@ -299,7 +299,8 @@ func (a *active) catchUp() error {
 	now, err := a.p.load(a.ctx, a.Ref)
 	if err != nil {
 		if passing(err) && a.ctx.Err() == nil {
-			return nil // it is looked at again
+			a.recheck.Reset(min(settling, a.p.between()))
+			return nil
 		}
 		return err
 	}

@@ -184,7 +184,8 @@ func missingIsFine(err error) error {
 // has campaigned for it yet; by the clocks of two machines, so before it joined, too.
 const settling = 10 * time.Second
 
-// joinedWithin reports that a run joined so recently, as far as the clocks agree.
+// joinedWithin reports that a run joined so recently, as far as the clocks agree: one that
+// joined after now, too.
 func (p *Pipelines) joinedWithin(r *queued, d time.Duration) bool {
 	return p.now().Sub(time.UnixMilli(r.At)).Abs() < d
 }
@@ -225,12 +226,22 @@ func (p *Pipelines) ahead(v *view, q *queue, without map[string]bool, n int) (id
 
 // runners are the owner texts of the programs that run the runs, without those that none runs.
 func (p *Pipelines) runners(ctx context.Context, name string, ids []string) (map[string]string, error) {
+	owners := map[string]string{}
+	for some := range slices.Chunk(ids, inspected) {
+		if err := p.runnersOf(ctx, name, some, owners); err != nil {
+			return owners, err
+		}
+	}
+	return owners, nil
+}
+
+// inspected is how many elections are inspected within one patience: some backends need a
+// request for each.
+const inspected = 32
+
+func (p *Pipelines) runnersOf(ctx context.Context, name string, ids []string, owners map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	owners := map[string]string{}
-	if len(ids) == 0 {
-		return owners, nil
-	}
 	elections := make([]string, len(ids))
 	for i, id := range ids {
 		elections[i] = Ref{name, id}.election()
@@ -241,7 +252,7 @@ func (p *Pipelines) runners(ctx context.Context, name string, ids []string) (map
 			owners[ids[i]] = cmp.Or(h[0].Owner, "?")
 		}
 	}
-	return owners, err
+	return err
 }
 
 // choose are the names of some runs, in the order in which they joined.
@@ -277,7 +288,7 @@ func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
 
 // The bounds of making room in a queue that is full.
 const (
-	// abandonedAfter is how long a run has waited without a runner that makes room.
+	// abandonedAfter is how long ago a run joined that nobody runs now, and that makes room.
 	abandonedAfter = time.Hour
 	// maxAbandoned is how many make room at once.
 	maxAbandoned = 16
@@ -291,7 +302,7 @@ func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
 		return err
 	}
 	p.endLost(ctx, name, q)
-	ids := q.choose(func(r *queued) bool { return !r.Started && !p.joinedWithin(r, abandonedAfter) })
+	ids := q.choose(func(r *queued) bool { return !r.Started && p.now().Sub(time.UnixMilli(r.At)) >= abandonedAfter })
 	owners, err := p.runners(ctx, name, ids)
 	if err != nil {
 		return err
