@@ -68,3 +68,11 @@ const TokenBlock = tokenBlock
 
 // MaxIdle is how many lock files stay open that nobody holds.
 const MaxIdle = maxIdle
+
+// Calls is how many calls of a driver are under way.
+func Calls(d driver.Driver) int {
+	c := d.(*client)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}

@@ -112,6 +112,7 @@ func TestStuck_Close(t *testing.T) {
 		_, err := d[0].Count(context.Background(), &driver.CountRequest{Name: "c", Op: driver.CountAdd, A: 1})
 		counted <- err
 	}()
+	eventually(t, "the call does not begin", func() bool { return filehold.Calls(d[0]) == 1 })
 	quickly(t, "Close", func() {
 		if err := d[0].Close(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Close of a store that is stuck: %v", err)
