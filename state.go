@@ -126,7 +126,7 @@ func (r *spaceState) add(c *holdState) bool {
 	return c.next != nil || r.phase.Load() == open && r.link(c)
 }
 
-// follow notes a hold in whose favour another is about to end, which Shutdown
+// follow notes a hold that is about to take the place of another, which Shutdown
 // waits for as it does for that one.
 func (r *spaceState) follow(c *holdState) {
 	r.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // and tells the whole every time. A node that hears less from an earlier one than it knows
 // is not relieved any more, and tells it in turn. So all come to know what any node that
 // runs knows; and a message that told something is only replaced by one that tells it
-// still, or after an earlier node's was kept. None of this depends on who knows more.
+// still, or after an earlier node's was kept. None of this depends on which node knows more.
 
 // relief is the earlier node that tells the whole of something; the zero value: none does.
 type relief struct{ by unique.Handle[crdt.Actor] }

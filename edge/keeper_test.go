@@ -183,7 +183,7 @@ type keptWorld struct {
 	ops     []op
 	// least is what must not be lost of actors that were killed.
 	least map[crdt.Actor]map[string]uint64
-	// elements are those that were added, with who added and who removed them last.
+	// elements are those that were added, with the nodes that added and removed them last.
 	elements map[string]*element
 	writes   []op // of the register, n is the time
 }

@@ -347,7 +347,7 @@ const (
 )
 
 // fold takes earlier incarnations of this node into one sum, so that restarts cost
-// nothing for good. Each node folds its own: no two have to agree on who does.
+// nothing for good. Each node folds its own: no two have to agree on which does.
 func (n *Node) fold() {
 	now := n.config.Now()
 	if now.Sub(n.opened) < foldStates*n.config.State || now.Sub(n.folded) < foldEvery {

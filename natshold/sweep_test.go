@@ -150,7 +150,7 @@ func TestSweep_Together(t *testing.T) {
 	}
 }
 
-// A sweep by a program that comes later removes the keys whose time has passed, and those
+// A sweep by a program that comes later removes the keys that have expired, and those
 // alone.
 func TestSweepExpired(t *testing.T) {
 	server := services.NATS(t)

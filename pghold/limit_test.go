@@ -45,7 +45,7 @@ func TestLimitKeysOfWindows(t *testing.T) {
 	}
 }
 
-// A delete whose answer was lost is not told as one of something that is not there, and of a
+// A delete with a lost answer is not told as one of something that is not there, and of a
 // limiter it removes what the keys used at all of its rates.
 func TestDeleteWithoutAnAnswer(t *testing.T) {
 	pg := services.PostgreSQL(t)

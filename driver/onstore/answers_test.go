@@ -101,7 +101,7 @@ func TestWatchTellsOneDelete(t *testing.T) {
 	})
 }
 
-// A transaction whose answer was lost tells what it would have told: of the branch
+// A transaction with a lost answer tells what it would have told: of the branch
 // that ran, with what was there before.
 func TestLostAnswerOfABranch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
@@ -131,7 +131,7 @@ func TestLostAnswerOfABranch(t *testing.T) {
 	})
 }
 
-// late is a store whose first Swap of a key comes after the second was sent.
+// late is a store in which the first Swap of a key comes after the second was sent.
 type late struct {
 	*memoryStore
 	held func() error

@@ -106,7 +106,7 @@ func (x *change) unanswered(err error, from driver.Revision) {
 
 // settle finds out what became of a write whose answer was lost: the key is as
 // it would have left it, or somebody else has changed it, before or after. Of a key
-// that is not there nobody can tell who deleted it.
+// that is not there no caller can tell which of them deleted it.
 func (x *change) settle(item *driver.Item, e *keyEntry) error {
 	if e != nil && e.By == x.id {
 		x.reply = x.told
@@ -144,7 +144,7 @@ func (d *onStore) do(ctx context.Context, key string, item *driver.Item, now *dr
 }
 
 // deleteBy deletes a key that is at a revision: it leaves a tombstone that says which request
-// did, since of a delete without an answer nobody could tell whose it was. A store that
+// did, since of a delete without an answer no caller could tell which of them sent it. A store that
 // keeps something of a deleted key anyway keeps that, until a sweep.
 func (d *onStore) deleteBy(ctx context.Context, key string, old driver.Revision, id string) (driver.Revision, error) {
 	revision, err := d.swap(ctx, key, old, &keyEntry{Expire: deletedKey, By: id})

@@ -21,7 +21,7 @@ type hold struct {
 	session *driver.Session
 	life    context.Context    // ends with the first Release
 	stop    context.CancelFunc // and with it a renewal that is on its way
-	tie     driver.Tie         // to session, whose end is that of all this
+	tie     driver.Tie         // to session: its end is that of all this
 	timer   *time.Timer        // of the next renewal
 
 	turn       chan struct{} // has room for the one caller that may use the rest

@@ -97,7 +97,7 @@ func (d *onStore) isIdle(item driver.Item) bool {
 	return isTombstone(item) || d.isOver(item) || d.idleUsage(item)
 }
 
-// isOver reports a lock whose holder did not renew it, or a key whose time has passed: by
+// isOver reports a lock that its holder did not renew, or a key that has expired: by
 // the engine's clock, by its age, or because this driver has seen it for so long.
 func (d *onStore) isOver(item driver.Item) bool {
 	switch {
@@ -111,7 +111,7 @@ func (d *onStore) isOver(item driver.Item) bool {
 	return false
 }
 
-// Sweep removes the locks that nobody holds, the keys whose time has passed, the keys of
+// Sweep removes the locks that nobody holds, the keys that have expired, the keys of
 // limiters that are as if they had never been used, and what is left of keys, counters,
 // sequences and limiters that were deleted.
 func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {

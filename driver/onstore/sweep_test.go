@@ -272,7 +272,7 @@ func (a *aged) Sweep(ctx context.Context, prefix string, idle func(driver.Item) 
 	return n, err
 }
 
-// What a program that was killed held, and keys whose time has passed, are swept: by the
+// What a program that was killed held, and keys that have expired, are swept: by the
 // engine's clock, by their age, or by a driver that has seen them for so long; never
 // before.
 func TestSweepWhatIsOver(t *testing.T) {

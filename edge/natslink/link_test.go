@@ -171,8 +171,10 @@ func TestWithoutTheOthers(t *testing.T) {
 // eventually waits for what comes over NATS; missing says what did not.
 func eventually(t *testing.T, is func() bool, missing func() string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	for again, end := time.Tick(time.Millisecond), time.After(time.Minute); !is(); {
+		select {
+		case <-again:
+		case <-end:
 			t.Fatal(missing())
 		}
 	}

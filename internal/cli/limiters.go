@@ -101,10 +101,10 @@ func (h *holding) limit(ctx context.Context, s *holdfast.Space, t turn) error {
 // possible looks at all limiters before the first is taken from: a name that is no limiter,
 // or a cost that can never be, costs nothing.
 func (l limiters) possible(ctx context.Context, s *holdfast.Space) error {
+	if len(l) == 1 {
+		return nil
+	}
 	for _, a := range l {
-		if len(l) == 1 {
-			return nil
-		}
 		d, err := s.Limiter(a.name, a.rate).Peek(ctx, a.key, a.cost)
 		switch {
 		case err != nil:

@@ -66,7 +66,7 @@ func (s *schedule) first(node backuper, now time.Time) time.Duration {
 	if len(saved) == 0 {
 		return s.every
 	}
-	at, err := time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(saved[len(saved)-1], prefix), backupSuffix))
+	at, err := savedAt(saved[len(saved)-1], prefix)
 	if err != nil {
 		return s.every
 	}
@@ -122,14 +122,18 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 	return s.prune(append(saved, name))
 }
 
+// savedAt is when a backup was saved, by its name.
+func savedAt(name, prefix string) (time.Time, error) {
+	return time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(name, prefix), backupSuffix))
+}
+
 // after is now, or the moment after the newest of the backups if the clock was set back
 // since: the newest has the last name.
 func after(saved []string, prefix string, now time.Time) time.Time {
 	if len(saved) == 0 {
 		return now.UTC()
 	}
-	newest := strings.TrimSuffix(strings.TrimPrefix(saved[len(saved)-1], prefix), backupSuffix)
-	if at, err := time.Parse(backupTime, newest); err == nil && !now.Truncate(time.Millisecond).After(at) {
+	if at, err := savedAt(saved[len(saved)-1], prefix); err == nil && !now.Truncate(time.Millisecond).After(at) {
 		return at.Add(time.Millisecond)
 	}
 	return now.UTC()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// maxFacts is how many keys one condition may ask for, whose values share the bound
+// maxFacts is how many keys one condition may ask for; their values share the bound
 // of a transaction, and how many limiters, each of which is a command.
 const maxFacts = 128
 

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// A gateway whose leases are all in use looks at all of them now and then, not with each
+// A gateway with all its leases in use looks at all of them now and then, not with each
 // call; those that nobody uses go.
 func TestLeasesInUse(t *testing.T) {
 	g := &Gateway{leases: map[core.SessionID]*lease{}}

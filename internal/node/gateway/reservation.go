@@ -11,7 +11,7 @@ import (
 
 // A reservation is text that its caller gives back as it is: a version, five
 // numbers, and a sum over them, the limiter and the key, by which a mistake is told
-// from a reservation. Somebody who makes one up gives back no more than what others
+// from a reservation. A caller that makes one up gives back no more than what others
 // have taken, as with any reservation.
 
 // reservationVersion is the first byte.

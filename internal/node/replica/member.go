@@ -575,7 +575,7 @@ func (n *Node) tickTransfer() {
 
 // tickRemoved has a leader that is no member any more hand over. It does not just step
 // down: nobody else may know that the change which removed it is complete, and need its
-// vote, which it would have to refuse to a node whose log is shorter.
+// vote, which it would have to refuse to a node with a shorter log.
 func (n *Node) tickRemoved() {
 	if !n.leading || n.members.has(n.cfg.ID) {
 		return

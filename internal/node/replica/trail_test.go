@@ -26,7 +26,7 @@ type couple struct {
 	fail    int    // so many snapshots do not get through
 	failed  int
 	guess   int                 // appends that a node refused after that
-	removed map[uint64][]uint64 // whom each node refuses
+	removed map[uint64][]uint64 // the numbers that each node refuses
 }
 
 func newCouple(t *testing.T, cfg replica.Config) *couple {

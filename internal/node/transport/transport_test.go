@@ -291,8 +291,8 @@ func Example() {
 	// Output: hello from node 1
 }
 
-// lossy is a connection that loses everything once it is told to, as one does whose
-// packets are lost: nobody is told.
+// lossy is a connection that loses everything once it is told to, as one does with
+// lost packets: no side is told.
 type lossy struct {
 	net.Conn
 	lost *atomic.Bool
@@ -305,7 +305,7 @@ func (l lossy) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// A node whose connection brings no answer any more makes a new one.
+// A connection that brings no answer any more is replaced by a new one.
 func TestConnectionThatLosesEverything(t *testing.T) {
 	var lost atomic.Bool
 	var dials atomic.Int32
