@@ -209,9 +209,9 @@ func TestGapWhileTheLinkIsDown(t *testing.T) { synctest.Test(t, gapWhileTheLinkI
 func gapWhileTheLinkIsDown(t *testing.T) {
 	ctx := t.Context()
 	g := &gaps{memoryStore: newStore(true)}
-	faults := 0
+	var faults atomic.Int64
 	sp, err := holdfast.New(onstore.New(g, onstore.Options{Info: driver.Info{Scheme: "cas"}}),
-		holdfast.Hooks{Fault: func(string, string, error) { faults++ }})
+		holdfast.Hooks{Fault: func(string, string, error) { faults.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +244,8 @@ func gapWhileTheLinkIsDown(t *testing.T) {
 		synctest.Wait()
 	}
 	gap()
-	if got := strings.Join(told, ", "); got != "watch:ready" || why != nil || faults < 30 || faults > 100 {
-		t.Errorf("told: %s, %v, and %d faults in 10 minutes", got, why, faults)
+	if got := strings.Join(told, ", "); got != "watch:ready" || why != nil || faults.Load() < 30 || faults.Load() > 100 {
+		t.Errorf("told: %s, %v, and %d faults in 10 minutes", got, why, faults.Load())
 	}
 	g.set(func(string, string) fault { return fault{} })
 	time.Sleep(10 * time.Second)
