@@ -23,7 +23,7 @@ type contest struct {
 	micros       [2][]float64 // of processor time for each, by program and server
 }
 
-// round has both sides run once; who begins changes from round to round. spent
+// round has both sides run once; the side that begins changes from round to round. spent
 // is the processor time used so far.
 func (c *contest) round(n int, scale float64, spent func() time.Duration) error {
 	sides := [2]side{c.ours, c.theirs}

@@ -11,7 +11,7 @@ import (
 // what is measured is what arrives everywhere.
 const ahead = 16
 
-// fan is a writer and those who watch what it writes, each event in order.
+// fan is a writer and the watchers of what it writes, each event in order.
 type fan struct {
 	watchers int64
 	pending  [ahead]atomic.Int64 // watchers that have not seen a write yet, by its number

@@ -75,7 +75,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// Who begins changes, and a turn without anything done is an error, not a figure.
+// The first entrant changes, and a turn without anything done is an error, not a figure.
 func TestRound(t *testing.T) {
 	var order []string
 	enter := func(who string, f figures, err error) *entrant {

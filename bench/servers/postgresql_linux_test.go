@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// postgres is a PostgreSQL that syncs every commit, with a row for each lock: who
-// has it, until when, and a token that grows.
+// postgres is a PostgreSQL that syncs every commit, with a row for each lock: its
+// holder, until when, and a token that grows.
 type postgres struct {
 	node *services.PostgreSQLServer
 	pool *pgxpool.Pool

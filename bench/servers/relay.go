@@ -23,7 +23,7 @@ func pair(l lock) func() error {
 // relay follows a lock as it goes from one caller to another.
 type relay struct {
 	mu     sync.Mutex
-	last   int       // who had it last
+	last   int       // the caller that had it last
 	left   time.Time // when that one began to give it back
 	took   []time.Duration
 	served []int
@@ -31,7 +31,7 @@ type relay struct {
 
 func newRelay(callers int) *relay { return &relay{last: -1, served: make([]int, callers)} }
 
-// taken is told by who has the lock now, at a time at which it counts or not.
+// taken is told by the caller that has the lock now, at a time at which it counts or not.
 func (r *relay) taken(who int, now time.Time, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -102,7 +102,7 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// One who takes it again and again makes no changes, and it shows.
+// One that takes it again and again makes no changes, and it shows.
 func TestRelay(t *testing.T) {
 	r, at := newRelay(2), time.Unix(0, 0)
 	take := func(who int, counts bool) {

@@ -16,7 +16,7 @@ type figures struct {
 // A turn does one thing over and over for a while.
 type turn func(d time.Duration) (figures, error)
 
-// An entrant is one of those who do the same work.
+// An entrant is one of several that do the same work.
 type entrant struct {
 	who  string
 	turn turn
@@ -45,7 +45,7 @@ func (w *workload) warm(scale float64) error {
 	return nil
 }
 
-// round gives every entrant its turn. Who begins changes from round to round.
+// round gives every entrant its turn. The first one changes from round to round.
 func (w *workload) round(n int, scale float64) error {
 	for i := range w.entrants {
 		e := w.entrants[(i+n)%len(w.entrants)]

@@ -69,8 +69,8 @@ func (p *pace) endBy(at time.Time) {
 	}
 }
 
-// room is how long the command may take to end. Without a deadline nobody knows
-// who holds the name after a loss: there is none.
+// room is how long the command may take to end. Without a deadline nothing tells
+// the holder of the name after a loss: there is none.
 func (p *pace) room(s state) time.Duration {
 	if !s.bounded {
 		return 0

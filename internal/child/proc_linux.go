@@ -49,7 +49,7 @@ func ownFile(fd int) bool {
 	return errno == 0 && flags&syscall.FD_CLOEXEC != 0
 }
 
-// anyAlive reports that a process of the group lives. Who is dead and not yet
+// anyAlive reports that a process of the group lives. A process that has ended and is not yet
 // buried does nothing any more, and may stay so where nobody buries.
 func anyAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {

@@ -21,7 +21,7 @@ func Left(now, deadline int64) time.Duration {
 	return time.Duration(max(deadline-now, 0))
 }
 
-// Resource is a name with those who hold and await it.
+// Resource is a name with its holders and waiters.
 func Resource(now int64, r *core.ResourceInfo) driver.Resource {
 	return driver.Resource{
 		Name: r.Name, Kind: driver.ResourceKind(r.Kind), Limit: r.Limit, Used: r.Used, Created: driver.Revision(r.Created), Modified: driver.Revision(r.Modified),
@@ -46,7 +46,7 @@ func Claims(now int64, infos []core.ClaimInfo) []driver.Claim {
 	return list
 }
 
-// Holders are those who stood in the way of a claim on wants, at cluster time
+// Holders are those that stood in the way of a claim on wants, at cluster time
 // now.
 func Holders(now int64, holders []core.Holder, wants []core.Want) []driver.Claim {
 	list := make([]driver.Claim, len(holders))

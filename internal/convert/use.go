@@ -7,7 +7,7 @@ import (
 )
 
 // InUse turns the conflict that a delete met into ErrHeld where the kind is
-// right, so that it must be use that stands in the way, and tells by whom.
+// right, so that it must be use that stands in the way, and tells the holders.
 func InUse(ctx context.Context, d driver.Driver, kind driver.ResourceKind, name string, conflict error) error {
 	r, err := d.Inspect(ctx, &driver.InspectRequest{Name: name, Max: 16})
 	if err != nil || len(r.Resources) == 0 || r.Resources[0].Kind != kind {

@@ -209,7 +209,7 @@ type Command struct {
 
 	Session   SessionID
 	Namespace string // "" is "default"
-	Identity  string // who may use the session; checked by the server
+	Identity  string // of the caller that may use the session; checked by the server
 	Owner     string
 	Meta      string
 	TTL       int64 // ns

@@ -13,8 +13,8 @@ type Config struct {
 	// Waiters is how many claims may wait for one name; 0 means 10,000.
 	Waiters int
 	// Budget is how many sessions, claims and keys one entry ends, tells stale or
-	// revokes with their session, at most, how many grants it makes to those who
-	// waited, and how many keys it deletes by prefix; 0 means 10,000. What is left of
+	// revokes with their session, at most, how many grants it makes to
+	// waiters, and how many keys it deletes by prefix; 0 means 10,000. What is left of
 	// ends and grants is due at once; of a delete with a limit it is left to the next.
 	// What must be done as a whole is refused if it is more: a delete without a limit,
 	// a barrier of more parties, a resize that more waiters are too heavy for.
@@ -112,7 +112,7 @@ func (q Quota) With(o Quota) Quota {
 	return q
 }
 
-// setQuota takes quotas for what is asked for from now on; nobody who has more
+// setQuota takes quotas for what is asked for from now on; a namespace that has more
 // loses anything.
 func (m *Machine) setQuota(q Quota) {
 	q = m.Quota().With(q)

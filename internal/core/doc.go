@@ -1,4 +1,4 @@
-// Package core decides who holds what: it is the whole state of one group of
+// Package core decides what each session holds: it is the whole state of one group of
 // Holdfast as a pure machine.
 //
 // Give [Machine.Apply] an encoded log entry and it answers every command,

@@ -104,7 +104,7 @@ func (m *Machine) freeClaim(c *claim) {
 	}
 }
 
-// tellLate tells that the holder of c is late; who is late waits for nothing.
+// tellLate tells that the holder of c is late; a late holder waits for nothing.
 func (m *Machine) tellLate(c *claim) {
 	switch c.state {
 	case waiting:
@@ -114,7 +114,7 @@ func (m *Machine) tellLate(c *claim) {
 	}
 }
 
-// offer has names that s holds served: who waits for them may take them now.
+// offer has names that s holds served: their waiters may take them now.
 func (m *Machine) offer(s *session) bool {
 	m.touchSession(s)
 	c := s.has.at()
@@ -152,7 +152,7 @@ func (m *Machine) offerPart(p *part) {
 }
 
 // pass ends what is past its deadline, oldest first and within the budget, and
-// only then grants what that frees: nothing is granted to who is to end too.
+// only then grants what that frees: nothing is granted to a session that is to end too.
 func (m *Machine) pass() {
 	m.drain()
 	for m.behind == len(m.backlog) && m.budget > 0 && m.endFirst() {

@@ -99,7 +99,7 @@ func (m *Machine) hold(c *claim) {
 	}
 }
 
-// unhold takes the room from c; who waits for it is served before the command
+// unhold takes the room from c; its waiters are served before the command
 // or pass is over.
 func (m *Machine) unhold(c *claim) {
 	m.touchClaim(c)
@@ -239,7 +239,7 @@ func (l *queue) firstLive(anyway bool) (p *part, n int) {
 // maxHolders is how many holders a refusal lists.
 const maxHolders = 16
 
-// held refuses a try and tells who stands in the way.
+// held refuses a try and tells the holders in the way.
 func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 	r.Code = CodeHeld
 	m.tellTry(s, c, w)

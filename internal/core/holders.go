@@ -4,7 +4,7 @@ package core
 // nobody's any more.
 type crowd struct {
 	byToken tree[uint64, *part] // all holders; empty: they are few
-	// late are the holders of whom others may take the name, by token. Some may have
+	// late are the holders from which others may take the name, by token. Some may have
 	// been renewed since: they are dropped when they are met.
 	late      tree[uint64, *part]
 	takes     int64 // what the late take of the capacity

@@ -50,7 +50,7 @@ type ClaimInfo struct {
 	Ends     int64
 	// Position is 0 for holders and 1 for the next in line. Before is the claim
 	// that it waits behind: the one before it in the queue, or for the first
-	// the last of those who hold.
+	// the last of the holders.
 	Position    int
 	Before      SessionID
 	BeforeSeq   uint64

@@ -197,7 +197,7 @@ func TestOpensInSteps(t *testing.T) {
 	}
 }
 
-// TestOpenLatchIsPassed: who comes to a latch that is open does not wait behind those
+// TestOpenLatchIsPassed: a waiter that comes to an open latch does not wait behind those
 // that are still to be told so.
 func TestOpenLatchIsPassed(t *testing.T) {
 	const n = 12_000
@@ -221,7 +221,7 @@ func TestOpenLatchIsPassed(t *testing.T) {
 }
 
 // TestTryWhileManyAreServed: a try is answered at once, with yes or no, even when the
-// entry has no steps left to serve those who wait.
+// entry has no steps left to serve its waiters.
 func TestTryWhileManyAreServed(t *testing.T) {
 	const n = 12_000
 	r := newRig(core.Config{Waiters: 2 * n})

@@ -94,7 +94,7 @@ func (m *Machine) Ordinal() uint32 { return m.ordinal }
 
 // Raise moves the revision to at least r, for an engine that has tokens of its own
 // beside the machine's: names that were granted by those can then be the
-// machine's. Who applies a log has to raise at the same place in it.
+// machine's. A caller that applies a log has to raise at the same place in it.
 func (m *Machine) Raise(r uint64) { m.revision = max(m.revision, r) }
 
 // Frozen reports whether nothing is granted: see EntryFreeze.

@@ -2,7 +2,7 @@ package core
 
 // A claim on several names keeps one place by arrival in all their queues, but
 // stands only in the queue of the first name that it has not reserved: so it
-// blocks a name only when it has all names before it, and who takes in name
+// blocks a name only when it has all names before it, and claims that take in name
 // order cannot deadlock.
 
 // reserve sets the name of p, the head of its queue, aside for its claim and

@@ -20,7 +20,7 @@ func (m *Machine) object(ns *namespace, c *Command, kind Kind, r *Result) *resou
 }
 
 // resize sets a semaphore's limit at once. Nothing is granted until it fits,
-// reservations that do not fit any more are undone, and who can never fit is
+// reservations that do not fit any more are undone, and a claim that can never fit is
 // denied.
 func (m *Machine) resize(s *session, c *Command, r *Result) {
 	if c.Limit < 1 {
@@ -64,7 +64,7 @@ func (m *Machine) validResize(res *resource, c *Command, r *Result) bool {
 	return false
 }
 
-// tooHeavy lists who waits for more than limit, in order of arrival.
+// tooHeavy lists the claims that wait for more than limit, in order of arrival.
 func (r *resource) tooHeavy(limit int64) (heavy []*claim) {
 	if r.line == nil || r.line.above(limit) == 0 {
 		return nil

@@ -151,7 +151,7 @@ func (p *part) unlist() {
 	p.place = nowhere
 }
 
-// unqueue takes all parts of a waiting claim from their lines; who is behind it
+// unqueue takes all parts of a waiting claim from their queues; the waiters behind it
 // may now be served.
 func (m *Machine) unqueue(c *claim) {
 	parts := c.parts()

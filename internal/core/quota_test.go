@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// A quota holds from its entry on, also in what is restored from a snapshot; who
-// has more than it allows keeps that; and it says how it is raised.
+// A quota holds from its entry on, also in what is restored from a snapshot; a
+// namespace that has more than it allows keeps that; and it says how it is raised.
 func TestQuota(t *testing.T) {
 	r := newRig(core.Config{})
 	id := r.open(1, 300e9)

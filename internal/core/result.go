@@ -10,7 +10,7 @@ type Code uint8
 const (
 	CodeOK          Code = 0
 	CodeQueued      Code = 1  // an Acquire or Upgrade waits; the grant will be pushed
-	CodeHeld        Code = 2  // Try: busy; Holders and Waiting tell by whom
+	CodeHeld        Code = 2  // Try: busy; Holders and Waiting tell the rest
 	CodeLost        Code = 3  // the target has ended before
 	CodeConflict    Code = 4  // differing kind or limit, second upgrader, not idle
 	CodeInvalid     Code = 5  // a field makes no sense; Text says which

@@ -29,7 +29,7 @@ func (m *Machine) revokeClaim(c *claim, atOnce bool) (until int64) {
 	m.next()
 	m.tell(c, VerbRevoked, CodeRevoked)
 	if atOnce || c.s == nil || c.s.life == ending {
-		m.tell(c, VerbExpired, CodeRevoked) // who watches must not wait for an end that has come
+		m.tell(c, VerbExpired, CodeRevoked) // a watcher must not wait for an end that has come
 		m.push(c, ClaimGone, CodeRevoked)
 		m.endTwin(c)
 		m.unhold(c)

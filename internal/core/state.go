@@ -172,7 +172,7 @@ func (c *claim) id() uint64           { return c.seq }
 func (c *claim) pos() *int32          { return &c.heapPos }
 func (c *claim) before(o *claim) bool { return c.arrival < o.arrival }
 
-// owner is who holds or waits, for people; c has a session.
+// owner names the holder or waiter for people; c has a session.
 func (c *claim) owner() string {
 	if c.rare != nil && c.rare.owner != "" {
 		return c.rare.owner
@@ -219,7 +219,7 @@ type work uint8
 const (
 	noWork   work = iota
 	telling       // that its holder is late
-	yielding      // its claims to who waits for them
+	yielding      // its claims to their waiters
 	revoking      // its claims
 	freeing       // all that it has
 )

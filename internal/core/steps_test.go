@@ -48,7 +48,7 @@ func (r *rig) steps(t *testing.T, name string) {
 	}
 }
 
-// TestUpgradeBesideVeryMany: an upgrade takes a name from those who only have it set
+// TestUpgradeBesideVeryMany: an upgrade takes a name from claims that only have it set
 // aside, so many with each entry, and is then granted.
 func TestUpgradeBesideVeryMany(t *testing.T) {
 	read := core.Want{Name: "book", Kind: core.RWMutex, Mode: core.Shared}
@@ -72,7 +72,7 @@ func TestUpgradeBesideVeryMany(t *testing.T) {
 	}
 }
 
-// TestResizeBesideVeryMany: a semaphore that becomes smaller is taken from those who
+// TestResizeBesideVeryMany: a semaphore that becomes smaller is taken from claims that
 // only have it set aside, so many with each entry.
 func TestResizeBesideVeryMany(t *testing.T) {
 	r, a := reserving(core.Want{Name: "pool", Kind: core.Semaphore, Mode: core.Shared, Weight: 1, Limit: veryMany})
@@ -95,7 +95,7 @@ func TestResizeBesideVeryMany(t *testing.T) {
 	}
 }
 
-// TestResizeAmongVeryMany: who waits for too much is denied if it can be found at once;
+// TestResizeAmongVeryMany: a claim that waits for too much is denied if it can be found at once;
 // else the resize is refused, and changes nothing. A resize that denies nobody is done.
 func TestResizeAmongVeryMany(t *testing.T) {
 	r := newRig(core.Config{Holds: 2 * veryMany, Waiters: 2 * veryMany})

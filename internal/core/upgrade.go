@@ -42,7 +42,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 	m.claimResult(u, r)
 }
 
-// serveUpgrade takes r, and every name after it, from those who only have it reserved,
+// serveUpgrade takes r, and every name after it, from the claims that only have it reserved,
 // one after the other, and grants an upgrade when its shared claim is the only holder.
 func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 	switch {

@@ -102,7 +102,7 @@ func (c *Call) wire() core.Command {
 	return cmd
 }
 
-// share answers everybody who travelled with c, as if they had come one after the
+// share answers every call that travelled with c, as if they had come one after the
 // other: while the value is not negative those that lower it first, else those
 // that raise it. In that order none of them meets an end of the range, since the
 // sum did not.
@@ -141,7 +141,7 @@ func (c *Call) nextUp() *Call {
 	return c
 }
 
-// part lets those who travelled together and were refused go each their own way:
+// part lets calls that travelled together and were refused go each their own way:
 // nothing was done, and what is wrong with each of them it is to be told itself.
 // The number of the first is used up.
 func (s *Session) part(c *Call) {

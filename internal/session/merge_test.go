@@ -74,7 +74,7 @@ func TestMergedAddsAreSentAgainAsTheyWere(t *testing.T) {
 }
 
 // One that nobody waits for any more is counted all the same, and so are those
-// who travel with it.
+// that travel with it.
 func TestAbandonedAddsTravelOn(t *testing.T) {
 	for i := range 2 {
 		d := mergingDuo(t)

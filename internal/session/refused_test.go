@@ -129,7 +129,7 @@ func TestManyDeniedCommands(t *testing.T) {
 	}
 }
 
-// Who watches over a stream learns whether anybody waits for it: for a beat, a
+// The keeper of a stream learns whether a caller waits for it: for a beat, a
 // command or the table, not for a grant or for the end of a pause.
 func TestUnanswered(t *testing.T) {
 	r := opened(t, session.Config{})

@@ -30,8 +30,8 @@ type Config struct {
 	Manual bool
 	// Window is how many commands may be unanswered; 0: [DefaultWindow].
 	Window uint64
-	// Merge lets Adds to one counter that are sent together be one command. Who
-	// watches the counter sees their sum.
+	// Merge lets Adds to one counter that are sent together be one command. A
+	// watcher of the counter sees their sum.
 	Merge bool
 	// Seed spreads its keepalives and retries.
 	Seed uint64

@@ -1,4 +1,4 @@
-// Package trust lets a URL say whom a client believes over TLS and who it is
+// Package trust lets a URL name the servers that a client believes over TLS and the client
 // itself: the parameters holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key
 // name PEM files.
 package trust
@@ -19,7 +19,7 @@ const prefix = "holdfast_tls_"
 // Is reports whether a parameter is one for Read.
 func Is(param string) bool { return strings.HasPrefix(param, prefix) }
 
-// Read sets on cfg what the parameters name: ca is who signs the servers'
+// Read sets on cfg what the parameters name: ca is the signer of the servers'
 // certificates (else the system's authorities), cert and key are what the client
 // shows. cfg is nil where the URL does not ask for TLS: then there must be none.
 func Read(cfg *tls.Config, params url.Values) error {

@@ -1,4 +1,4 @@
-// Package watch hands events to those who asked for them: a ring of recent
+// Package watch hands events to the watchers that asked for them: a ring of recent
 // events, a prefix tree of watchers, and filters.
 //
 // A [Hub] is pure: [Hub.Publish] says which watchers have something to read,

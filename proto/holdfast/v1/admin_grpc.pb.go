@@ -46,7 +46,7 @@ type AdminServiceClient interface {
 	// leader can. It refuses what the group would not survive, before anything is
 	// written, and says what would have happened.
 	ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersResponse, error)
-	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
+	// MoveLeader asks the leader to hand over. Status tells the leader afterwards.
 	MoveLeader(ctx context.Context, in *MoveLeaderRequest, opts ...grpc.CallOption) (*MoveLeaderResponse, error)
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
@@ -173,7 +173,7 @@ type AdminServiceServer interface {
 	// leader can. It refuses what the group would not survive, before anything is
 	// written, and says what would have happened.
 	ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersResponse, error)
-	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
+	// MoveLeader asks the leader to hand over. Status tells the leader afterwards.
 	MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderResponse, error)
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.

@@ -360,7 +360,7 @@ func (x *HandOverResponse) GetHeader() *Header {
 	return nil
 }
 
-// LeaderRequest asks who leads.
+// LeaderRequest asks for the leader.
 type LeaderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The election.

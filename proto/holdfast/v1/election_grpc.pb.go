@@ -41,7 +41,7 @@ type ElectionServiceClient interface {
 	Resign(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// HandOver gives leadership to a certain candidate.
 	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error)
-	// Leader tells who leads.
+	// Leader tells the leader.
 	Leader(ctx context.Context, in *LeaderRequest, opts ...grpc.CallOption) (*LeaderResponse, error)
 }
 
@@ -118,7 +118,7 @@ type ElectionServiceServer interface {
 	Resign(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// HandOver gives leadership to a certain candidate.
 	HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error)
-	// Leader tells who leads.
+	// Leader tells the leader.
 	Leader(context.Context, *LeaderRequest) (*LeaderResponse, error)
 	mustEmbedUnimplementedElectionServiceServer()
 }

@@ -28,7 +28,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FenceService is the other side of a token: it keeps those away who have lost
+// FenceService is the other side of a token: it keeps callers away that have lost
 // their hold and do not know it yet.
 type FenceServiceClient interface {
 	// CheckToken tells whether a hold with that token exists right now.
@@ -81,7 +81,7 @@ func (c *fenceServiceClient) Read(ctx context.Context, in *FenceReadRequest, opt
 // All implementations must embed UnimplementedFenceServiceServer
 // for forward compatibility.
 //
-// FenceService is the other side of a token: it keeps those away who have lost
+// FenceService is the other side of a token: it keeps callers away that have lost
 // their hold and do not know it yet.
 type FenceServiceServer interface {
 	// CheckToken tells whether a hold with that token exists right now.

@@ -106,7 +106,7 @@ type Terms struct {
 	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
 	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; empty: the owner of its lease.
+	// The owner's name, for people; empty: the owner of its lease.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Kept with the hold, at most 4 KiB.
 	Metadata []byte `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`

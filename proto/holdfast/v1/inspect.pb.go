@@ -387,7 +387,7 @@ type GetSessionResponse struct {
 	TtlMs int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	// What is left of it, in milliseconds.
 	ExpiresInMs int64 `protobuf:"varint,3,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"`
-	// Who, for people.
+	// The owner's name, for people.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Its metadata.
 	Meta string `protobuf:"bytes,5,opt,name=meta,proto3" json:"meta,omitempty"`

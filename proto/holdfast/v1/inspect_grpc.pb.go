@@ -29,7 +29,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InspectService tells who holds and who waits. Answers are linearizable.
+// InspectService tells holders and waiters. Answers are linearizable.
 type InspectServiceClient interface {
 	// Inspect tells about one name, or about several at one revision.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
@@ -93,7 +93,7 @@ func (c *inspectServiceClient) Ping(ctx context.Context, in *PingRequest, opts .
 // All implementations must embed UnimplementedInspectServiceServer
 // for forward compatibility.
 //
-// InspectService tells who holds and who waits. Answers are linearizable.
+// InspectService tells holders and waiters. Answers are linearizable.
 type InspectServiceServer interface {
 	// Inspect tells about one name, or about several at one revision.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)

@@ -29,7 +29,7 @@ type OpenRequest struct {
 	// The id wanted; 0: the server chooses. One that is in use is refused, unless
 	// this is the same call again, with the same idempotency-key.
 	LeaseId int64 `protobuf:"varint,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// Who, for people: whoever finds taken what it holds is told. Empty: "lease" and
+	// The owner's name, for people: callers that find taken what it holds are told. Empty: "lease" and
 	// its id.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Kept with it, at most 4 KiB.

@@ -86,7 +86,7 @@ type LockRequest struct {
 	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
 	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; empty: the owner of its lease.
+	// The owner's name, for people; empty: the owner of its lease.
 	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,7 +269,7 @@ type TryLockRequest struct {
 	// Time to live of the lease that is opened, in milliseconds; 0: 30,000. Not
 	// together with lease_id.
 	TtlMs int64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who wants it, for people; empty: the owner of its lease.
+	// The owner's name, for people; empty: the owner of its lease.
 	Owner         string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -549,7 +549,7 @@ type LeaseGrantRequest struct {
 	// The id wanted; 0: the server chooses. One that is in use is refused, unless
 	// this is the same call again, with the same idempotency-key.
 	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Who, for people: whoever finds its locks taken is told. Empty: "lease" and its
+	// The owner's name, for people: callers that find its locks taken are told. Empty: "lease" and its
 	// id.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// When its claims are freed if it is not renewed in time.

@@ -210,7 +210,7 @@ type Claim struct {
 	Weight int64 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	// The fencing token; 0: it waits.
 	Token uint64 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`
-	// Who, for people.
+	// The owner's name, for people.
 	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The session's metadata.
 	Meta string `protobuf:"bytes,7,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -397,7 +397,7 @@ func (x *Claim) GetStale() bool {
 	return false
 }
 
-// Resource is one name, with all who hold and await it.
+// Resource is one name, with all its holders and waiters.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
@@ -412,9 +412,9 @@ type Resource struct {
 	CreateRevision uint64 `protobuf:"varint,5,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
 	// The revision of its last change.
 	ModRevision uint64 `protobuf:"varint,6,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
-	// Who holds it, by token: all, or as many as fit.
+	// Its holders, by token: all, or as many as fit.
 	Holders []*Claim `protobuf:"bytes,7,rep,name=holders,proto3" json:"holders,omitempty"`
-	// Who waits for it, in order, likewise.
+	// Its waiters, in order, likewise.
 	Waiters []*Claim `protobuf:"bytes,8,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// How many hold it.
 	Holding int32 `protobuf:"varint,9,opt,name=holding,proto3" json:"holding,omitempty"`
@@ -648,7 +648,7 @@ type Failure struct {
 	NotDone bool `protobuf:"varint,4,opt,name=not_done,json=notDone,proto3" json:"not_done,omitempty"`
 	// When to try again, in milliseconds; 0: not said.
 	RetryAfterMs int64 `protobuf:"varint,5,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
-	// Who stands in the way.
+	// The holders in the way.
 	Holders []*Claim `protobuf:"bytes,6,rep,name=holders,proto3" json:"holders,omitempty"`
 	// How many wait.
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`

@@ -3,7 +3,7 @@
 //
 // It knows only what clients and watchers see: the commands that were sent, and
 // the replies, pushes and events that came back. From these it keeps account of
-// who may believe to hold what, and complains when two beliefs exclude each
+// the holds that clients may believe in, and complains when two beliefs exclude each
 // other, when somebody overtakes, when a token repeats, when something ends too
 // early or too late.
 package check
@@ -65,7 +65,7 @@ type seenClaim struct {
 	over     bool  // told, or given back
 }
 
-// name is who has it, as events tell.
+// name is its holders, as events tell.
 type name struct {
 	ns, name string
 	limit    int64 // semaphore; 0: not known
@@ -73,7 +73,7 @@ type name struct {
 	holds    []hold
 }
 
-// hold is one who may believe to have a name, or what keeps it taken.
+// hold is one that may believe to have a name, or what keeps it taken.
 type hold struct {
 	c      *seenClaim
 	token  uint64
@@ -224,7 +224,7 @@ func (s *session) misused(cmd core.Command, res core.Result) bool {
 	return false
 }
 
-// withdrawn: who cancels a wait does not wait any more.
+// withdrawn: a claim that cancels its wait does not wait any more.
 func (k *Checker) withdrawn(s *session, cmd core.Command) {
 	if c := k.claim(s, cmd.Target); c != nil && cmd.Op == core.OpCancel && c.token == 0 {
 		c.over = true
@@ -302,8 +302,8 @@ func (k *Checker) pushes() error {
 	return nil
 }
 
-// overtaken: who waited through this entry for one name alone saw nobody who
-// came later take it.
+// overtaken: a claim that waited through this entry for one name alone saw no
+// later one take it.
 func (k *Checker) overtaken() error {
 	if k.handsOver() {
 		return nil

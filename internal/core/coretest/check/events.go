@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// events follows, in order, who has what.
+// events follows, in order, the holders of every name.
 func (k *Checker) events() error {
 	var last core.Event
 	for i, e := range k.out.Events {
@@ -123,7 +123,7 @@ func (k *Checker) byToken(e core.Event) *seenClaim {
 	return nil
 }
 
-// room is mutual exclusion: nobody who excludes the newcomer may still believe.
+// room is mutual exclusion: no holder that excludes the newcomer may still believe.
 func (k *Checker) room(n *name, e core.Event, c *seenClaim) error {
 	used := max(1, e.Weight)
 	for _, h := range n.holds {

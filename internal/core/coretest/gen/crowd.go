@@ -69,7 +69,7 @@ func (c *crowd) turn(m *member) error {
 	return c.release(m)
 }
 
-// finish lets everybody who can release all, until nobody holds or waits.
+// finish lets every holder that can release all, until nobody holds or waits.
 func (c *crowd) finish() error {
 	for {
 		acted, waiting := false, 0

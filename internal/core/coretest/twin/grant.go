@@ -215,7 +215,7 @@ func (t *Twin) yield(n *name, c *claim) {
 	t.touch(c, c.reserved)
 }
 
-// firstReserved and lastReserved are the first and the last, by arrival, who only have
+// firstReserved and lastReserved are the first and the last, by arrival, that only have
 // n reserved.
 func (t *Twin) firstReserved(n *name) *claim {
 	for _, c := range t.claims {
@@ -235,7 +235,7 @@ func (t *Twin) lastReserved(n *name) *claim {
 	return nil
 }
 
-// overbooked says whether a semaphore has become too small for those who hold it or
+// overbooked says whether a semaphore has become too small for the claims that hold it or
 // have it reserved, and some only have.
 func (t *Twin) overbooked(n *name) bool {
 	used := int64(0)

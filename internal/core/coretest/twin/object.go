@@ -47,7 +47,7 @@ func (o *name) event(v core.Verb, number uint64) core.Event {
 	return core.Event{Kind: eventKind(o.kind), Verb: v, Namespace: o.ns, Name: o.name, Number: number}
 }
 
-// resize sets a capacity; who can never fit any more is denied.
+// resize sets a capacity; a waiter that can never fit any more is denied.
 func (t *Twin) resize(s *session, c core.Command) core.Result {
 	if c.Limit < 1 {
 		return core.Result{Code: core.CodeInvalid}

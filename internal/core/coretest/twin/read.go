@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// held refuses a try and tells who stands in the way, at the first busy name.
+// held refuses a try and tells the holders in the way, at the first busy name.
 func (t *Twin) held(c *claim) core.Result {
 	n := t.busy(c)
 	r := core.Result{Code: core.CodeHeld}
@@ -96,7 +96,7 @@ func (t *Twin) Names() (all [][2]string) {
 	return all
 }
 
-// Inspect tells who has a name and who waits for it. It fills what the twin
+// Inspect tells the holders and the waiters of a name. It fills what the twin
 // knows: of the resource Kind, Number and, for a semaphore, Limit and Used; of a
 // claim Session, Seq, Mode, Weight, Token, Since, Reserved, Upgrade, Revoked.
 func (t *Twin) Inspect(ns, of string) core.ResourceInfo {

@@ -50,7 +50,7 @@ type Twin struct {
 	decisions int
 	budget    int        // what this entry may still end
 	deletes   int        // and how many keys it may still delete by prefix
-	serves    int        // steps in which it may still grant to those who wait
+	serves    int        // steps in which it may still grant to waiters
 	frozen    bool       // nothing is granted
 	sessions  []*session // as they were opened
 	gone      []tombstone

@@ -67,7 +67,7 @@ type AdminServiceClient interface {
 	// leader can. It refuses what the group would not survive, before anything is
 	// written, and says what would have happened.
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
-	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
+	// MoveLeader asks the leader to hand over. Status tells the leader afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.
@@ -235,7 +235,7 @@ type AdminServiceHandler interface {
 	// leader can. It refuses what the group would not survive, before anything is
 	// written, and says what would have happened.
 	ChangeMembers(context.Context, *v1.ChangeMembersRequest) (*v1.ChangeMembersResponse, error)
-	// MoveLeader asks the leader to hand over. Ask Status who leads afterwards.
+	// MoveLeader asks the leader to hand over. Status tells the leader afterwards.
 	MoveLeader(context.Context, *v1.MoveLeaderRequest) (*v1.MoveLeaderResponse, error)
 	// CheckState has the nodes of the group compare their states; only the leader can.
 	// Ask Status what came of it.

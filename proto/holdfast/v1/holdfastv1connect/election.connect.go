@@ -58,7 +58,7 @@ type ElectionServiceClient interface {
 	Resign(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// HandOver gives leadership to a certain candidate.
 	HandOver(context.Context, *v1.HandOverRequest) (*v1.HandOverResponse, error)
-	// Leader tells who leads.
+	// Leader tells the leader.
 	Leader(context.Context, *v1.LeaderRequest) (*v1.LeaderResponse, error)
 }
 
@@ -170,7 +170,7 @@ type ElectionServiceHandler interface {
 	Resign(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// HandOver gives leadership to a certain candidate.
 	HandOver(context.Context, *v1.HandOverRequest) (*v1.HandOverResponse, error)
-	// Leader tells who leads.
+	// Leader tells the leader.
 	Leader(context.Context, *v1.LeaderRequest) (*v1.LeaderResponse, error)
 }
 
