@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Want is one part of an AcquireAll: what [Mutex.Want], [RWMutex.Reader().Want],
-// [RWMutex.Writer().Want] and [Semaphore.Want] return.
+// Want is one part of an AcquireAll: what Want of a [Mutex], of the Reader
+// or Writer of an [RWMutex] or of a [Semaphore] returns.
 type Want struct {
 	l    *lockable
 	want driver.Want

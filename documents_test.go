@@ -73,7 +73,7 @@ func specs(g *ast.GenDecl, wanted bool) (names []string) {
 var words = map[string]struct{ better, rooms string }{
 	"lease":    {better: "session", rooms: "internal/cli internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/wire internal/world"},
 	"leases":   {better: "sessions", rooms: "internal/node/gateway"},
-	"wish":     {better: "request", rooms: "internal/node/gateway"},
+	"wish":     {better: "request"},
 	"convoy":   {better: "batch"},
 	"rider":    {better: "batched call"},
 	"grip":     {better: "hold"},

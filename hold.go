@@ -327,7 +327,7 @@ func (c *holdState) tell(ctx context.Context) error {
 	return firstError(err, c.r.d.EndSession(ctx, c.grant.Session))
 }
 
-// claim is a granted request. Sessions, drivers and the Space refer to it; the
+// holdState is a granted request. Sessions, drivers and the Space refer to it; the
 // caller's Hold refers to a holdRef of it and is referred to by nobody here, so
 // that its becoming unreachable can be noticed.
 type holdState struct {

@@ -43,8 +43,9 @@ func given[O any](opts []O) iter.Seq[O] {
 
 // TTL is how long a session outlives its last sign of life: 1 second to 24
 // hours, 30 seconds unless set. A shorter one frees a crashed holder's names
-// sooner and tolerates only shorter outages. Backends may narrow the range; on files the
-// kernel is the liveness and TTL is ignored.
+// sooner and tolerates only shorter outages. Backends may narrow the range. On files and
+// PostgreSQL the TTL is ignored: the kernel or the connection tells that a holder has
+// ended.
 type TTL time.Duration
 
 func (t TTL) open(s *setup)     { t.hold(&s.config) }

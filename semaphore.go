@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// Semaphore is a name that holds up to its limit share, each with a weight. Its
+// Semaphore is a name that several holds share, their weights up to its limit. Its
 // tokens tell holders apart; they do not order them. Safe for concurrent use.
 type Semaphore struct {
 	l     lockable

@@ -1,20 +1,23 @@
-// Package driver is what you implement to bring Holdfast to another engine.
+// Package driver lets you bring Holdfast to another engine.
 //
-// Embed [Base], override what the engine can do, say so in [Info.Features], and
-// run package drivertest over the result. Package holdfast turns any [Driver]
+// For an engine that only compares and swaps implement [Store]; package
+// driver/onstore makes a driver of it. For any other embed [Base], override what the
+// engine can do and say so in [Info.Features]. Run package drivertest over the result. Package holdfast turns any [Driver]
 // into the API that programs use: it checks names and options, keeps holds,
 // re-entrancy and hooks; a driver grants, counts, stores and watches.
 //
 // What every driver promises, whatever its engine:
 //
-//   - A call that fails returns an [*Error] (or a plain error of the standard
-//     library) and has changed nothing unless Outcome says otherwise.
+//   - A call that fails returns an [*Error], or a plain error of the standard
+//     library. Its Outcome says what was changed: [NotDone] nothing, [Done] all. The
+//     zero Outcome and a plain error mean that it is not known.
 //   - Ending the context of a waiting Acquire returns at once; the driver then
 //     takes the request back in the background, also if it is granted meanwhile.
 //   - A grant's token is greater than that of every earlier grant of the same
 //     name, for ever.
 //   - A read tells all that it was asked for, or says where it goes on, or fails
-//     with ErrExhausted. What is there all the time is told exactly once.
+//     with ErrExhausted. What is there all the time is told exactly once, except
+//     in the pages of a [SessionInfo].
 //   - All methods may be called at the same time.
 package driver
 
@@ -101,7 +104,7 @@ const (
 	FeatureForce        Feature = "force"         // another's claim can be ended
 	FeatureMaxHold      Feature = "max-hold"      // a hold ends by itself after a time
 	FeatureMinHold      Feature = "min-hold"      // a name stays taken for a time after its grant
-	FeatureDelay        Feature = "delay"         // a name stays free for nobody for a time after a loss
+	FeatureDelay        Feature = "delay"         // a name stays taken for a time after a loss
 	FeatureAll          Feature = "all"           // several names in one call
 	FeatureAtomicAll    Feature = "atomic-all"    // and in one step, with one place in the queue
 	FeatureCounter      Feature = "counter"       // counters
@@ -205,7 +208,8 @@ const (
 	// AtDeadline: at once.
 	AtDeadline Policy = iota
 	// OnNextAcquire: when somebody else wants them and Grace has passed; until
-	// then a keepalive revives the session.
+	// then a keepalive revives the engine's session. The client's [Session], once its
+	// deadline has passed, stays over.
 	OnNextAcquire
 	// Never: only by release, revocation or force.
 	Never
@@ -411,8 +415,8 @@ const (
 // CountRequest changes a counter. The first change fixes whether it is signed.
 type CountRequest struct {
 	// ID makes a repetition the same request: it counts once where the engine
-	// can remember. The library repeats what may have happened, unless Once; of no
-	// other request does it.
+	// can remember. The library retries a CountRequest that may have happened, unless
+	// Once is set, and no other request.
 	ID [16]byte
 	// Once is a promise that this request is not repeated by its caller: an
 	// engine need not remember it.

@@ -28,7 +28,7 @@ type Event struct {
 	Revision Revision
 	Ordinal  uint32
 	// Kind is lock, rwlock, semaphore, election, latch, barrier, session,
-	// counter, sequence or kv; also watch.
+	// counter, sequence, limit or kv; also watch.
 	Kind string
 	// Verb is acquired, released, denied, stale, reclaimed, revoked, put, …
 	Verb string

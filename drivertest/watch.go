@@ -55,7 +55,7 @@ var historyCases = []Case{
 		Promise: "A watch from a revision whose events are no longer kept is ErrCompacted, never a silent gap."},
 }
 
-// watcher is a watch that runs beside the case.
+// eventLog is a watch that runs beside the case.
 type eventLog struct {
 	ctx    context.Context
 	events chan holdfast.Event

@@ -61,7 +61,7 @@ type gate struct {
 	blocked [2]bool // by mode: a thread waits
 }
 
-// turn is one who waits.
+// gateTurn is one waiter.
 type gateTurn struct {
 	mode driver.Mode
 	got  chan granted // has room for one

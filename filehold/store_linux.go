@@ -83,7 +83,7 @@ func (e *engine) deliver() {
 	}
 }
 
-// place orders events.
+// slotPlace orders events.
 type slotPlace struct {
 	revision uint64
 	ordinal  uint32

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// link is a connection that holds or waits. One goroutine at a time has it. Its
+// pgLink is a connection that holds or waits. One goroutine at a time has it. Its
 // own runs the jobs in order, and between them it reads, so that the end of the
 // connection is noticed when it comes and not when the connection is needed
 // next. A caller that finds it free may have it for one question (see askNow).

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// line is the queue of one name inside the process, in the order of its rows: its
+// waitQueue is the queue of one name inside the process, in the order of its rows: its
 // first waiters, and only those, wait in the server too. Guarded by the client's mutex.
 type waitQueue struct {
 	key     Key

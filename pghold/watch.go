@@ -27,7 +27,7 @@ type hub struct {
 // backlog is how many events a slow reader may lie behind.
 const backlog = 4096
 
-// watcher is one Watch. What it is sent waits in a list, so that a slow reader
+// rowWatch is one Watch. What it is sent waits in a list, so that a slow reader
 // keeps nobody waiting; when the list is full it is told to read anew.
 type rowWatch struct {
 	bell chan struct{}

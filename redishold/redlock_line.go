@@ -6,7 +6,7 @@ import "slices"
 // servers.
 type turns struct{ waiting []*lockTurn }
 
-// turn is a place in the line; mine is closed when it is the first.
+// lockTurn is a place in the queue; mine is closed when it is the first.
 type lockTurn struct{ mine chan struct{} }
 
 // line goes to the end of a name's line and tells the place, 1 being first.

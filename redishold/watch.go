@@ -33,7 +33,7 @@ type hub struct {
 // read anew.
 const backlog = 4096
 
-// watcher is one who watches; guarded by the hub's lock.
+// keyWatch is one Watch; guarded by the hub's lock.
 type keyWatch struct {
 	r      *driver.WatchRequest
 	after  driver.Revision // events up to this revision are not for it

@@ -4,10 +4,13 @@
 //	s, err := holdfast.Open(ctx, "holdfast://a:7420,b:7420,c:7420/orders")
 //
 // The path is the namespace, "default" if there is none. holdfasts:// is the same
-// over TLS: the server is believed if the system's authorities or that of
-// holdfast_tls_ca have signed it, and holdfast_tls_cert with holdfast_tls_key is
-// what it is shown, each the name of a PEM file. [New] takes any other TLS
-// configuration.
+// over TLS. Parameters of the URL name PEM files: holdfast_tls_ca has the authorities
+// that sign servers' certificates (without it: the system's), holdfast_tls_cert and
+// holdfast_tls_key are the client's own certificate and key:
+//
+//	holdfasts://a:7420/orders?holdfast_tls_ca=/etc/app/ca.pem
+//
+// [New] takes any other TLS configuration.
 //
 // All sessions of a Space share one stream to the leader; it is found, and found
 // again after a failover, among the endpoints and what they say. A broken

@@ -57,7 +57,7 @@ type engine struct {
 
 var _ client.Engine = (*engine)(nil)
 
-// link is one connection to one node. Its stream is written to by one goroutine.
+// serverLink is one connection to one node. Its stream is written to by one goroutine.
 type serverLink struct {
 	endpoint string
 	conn     *grpc.ClientConn

@@ -39,7 +39,7 @@ type gate struct {
 	until   time.Time // nobody dials
 }
 
-// turn is that of one dial.
+// dialTurn is the turn of one dial.
 type dialTurn struct {
 	come chan error // nil: it may; otherwise why nobody can
 	// patient: it knows that the address could not be reached, and waits until it can.

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// ErrNotLeader is the cause of errors that only the leader would not have given.
+// ErrNotLeader is the cause of the error of a call that only the leader can answer.
 var ErrNotLeader = errors.New("this node does not lead")
 
-// Leader is who leads a group, as far as one of its nodes knows.
+// Leader is the leader of a group, as far as one of its nodes knows.
 type Leader struct {
 	ID   uint64 // 0: it knows of nobody
 	Addr string // where clients find it; "": that is not known

@@ -17,12 +17,12 @@ type Watch struct {
 	next watch.Position
 }
 
-// Place is where the watch, begun from now on, began, or where its last resync goes
-// on: denials come there before the next change.
+// Place is the position at which the watch began, or goes on after its last resync.
+// Denials have no revision of their own: they are told at this position.
 func (w *Watch) Place() watch.Position { return w.next }
 
-// Watch begins at revision from; 0: now. first is the revision that it will see
-// from on. History that is not kept any more is a [*watch.CompactedError].
+// Watch begins at revision from; 0: now. first is the first revision that it will
+// see. History that is not kept any more is a [*watch.CompactedError].
 func (s *Server) Watch(f watch.Filter, from uint64) (w *Watch, first uint64, err error) {
 	l := s.loop
 	l.hubMu.Lock()

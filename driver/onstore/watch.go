@@ -41,7 +41,7 @@ func (d *onStore) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[d
 	}
 }
 
-// watcher turns changes of keys into events.
+// storeWatch turns changes of keys into events.
 type storeWatch struct {
 	d      *onStore
 	r      *driver.WatchRequest

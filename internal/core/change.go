@@ -169,8 +169,8 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	case m.frozen:
 		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
 		return
-	case !ok && cl.one[0].r.line.queue.n > m.mostWalk():
-		r.refuse(CodeExhausted, "no candidate of owner %q is among the first of the %d that wait, and not all can be looked at at once: release instead", c.Owner, cl.one[0].r.line.queue.n)
+	case !ok && cl.one[0].r.queue.order.n > m.mostWalk():
+		r.refuse(CodeExhausted, "no candidate of owner %q is among the first of the %d that wait, and not all can be looked at at once: release instead", c.Owner, cl.one[0].r.queue.order.n)
 		return
 	case !ok:
 		r.walkBusy()
@@ -189,11 +189,11 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 // successorOf is the first candidate with an owner; false: it is not among those that this
 // entry can look at.
 func (m *Machine) successorOf(r *resource, owner string) (successor *claim, ok bool) {
-	if r.line == nil {
+	if r.queue == nil {
 		return nil, true
 	}
 	n := 0
-	for p := r.line.queue.head; p != nil; p = p.next {
+	for p := r.queue.order.head; p != nil; p = p.next {
 		if p.c.many == nil && p.c.s.life != ending && p.c.owner() == owner {
 			return p.c, true
 		}

@@ -77,7 +77,7 @@ func (m *Machine) quota(ns *namespace, made int, r *Result) bool {
 // full says whether one of the names has as many waiters as it may.
 func (m *Machine) full() bool {
 	for _, r := range m.found {
-		if r != nil && r.line != nil && r.line.waiting() >= m.cfg.Waiters {
+		if r != nil && r.queue != nil && r.queue.waiting() >= m.cfg.Waiters {
 			return true
 		}
 	}
@@ -93,7 +93,7 @@ func (m *Machine) joins(s *session, c *Command, wants []Want, r *Result) *claim 
 	res := m.found[0]
 	switch n := min(res.holders.n, s.has.size()); {
 	case n > m.mostWalk() && !m.early:
-		r.refuse(CodeExhausted, "the session has %d claims and %q %d holders, too many to see whether it is among them: use a session with fewer claims, or no re-entrant wish", s.has.size(), wants[0].Name, res.holders.n)
+		r.refuse(CodeExhausted, "the session has %d claims and %q %d holders, too many to see whether it is among them: use a session with fewer claims, or take the name without re-entrance", s.has.size(), wants[0].Name, res.holders.n)
 	case !m.walk(n):
 		r.walkBusy()
 	case res.holders.n <= s.has.size():
@@ -163,8 +163,8 @@ func (m *Machine) bareClaim(s *session, seq uint64) *claim {
 	return c
 }
 
-// enter puts a claim into its queues and sees whether it is granted at once;
-// the claim is then its command's record.
+// enter grants a new claim at once or puts it into its queues; the claim is then
+// its command's record.
 func (m *Machine) enter(c *claim, r *Result) {
 	m.current, m.made = c, true
 	m.admit(c)
@@ -174,6 +174,8 @@ func (m *Machine) enter(c *claim, r *Result) {
 	m.claimResult(c, r)
 }
 
+// admit grants c if nothing stands in its way. Else c waits: its first name is put
+// into the queue of that name, and its other names wait until it has the first.
 func (m *Machine) admit(c *claim) {
 	parts := c.parts()
 	if !m.frozen && admitted(parts) {
@@ -200,7 +202,7 @@ func admitted(parts []part) bool {
 			if p.r.number != 0 {
 				return false
 			}
-		case p.r.line != nil || p.r.kind == Barrier || p.takes() > p.r.limit-p.r.used:
+		case p.r.queue != nil || p.r.kind == Barrier || p.takes() > p.r.limit-p.r.used:
 			return false
 		}
 	}

@@ -146,7 +146,7 @@ func (m *Machine) offerPart(p *part) {
 		return
 	}
 	p.r.nowLate(p)
-	if p.r.line != nil {
+	if p.r.queue != nil {
 		m.soil(p.r)
 	}
 }

@@ -66,8 +66,8 @@ func each(m *Machine, f func(key string, n *node, r record)) {
 
 // Reserved is how many claims have a name set aside that they do not hold yet.
 func Reserved(m *Machine, ns, name string) int {
-	if r := m.known(ns).lookup(name); r != nil && r.line != nil {
-		return r.line.set.n
+	if r := m.known(ns).lookup(name); r != nil && r.queue != nil {
+		return r.queue.set.n
 	}
 	return 0
 }

@@ -26,8 +26,8 @@ func (m *Machine) forget(seconds int64) {
 	})
 	m.backlog, m.behind = m.backlog[:0], 0
 	m.resources.each(func(r *resource) {
-		if r.line != nil {
-			*r.line = queue{}
+		if r.queue != nil {
+			*r.queue = queue{}
 		}
 		r.holders, r.used, r.crowd = partList{}, 0, nil
 		if !r.idle {

@@ -19,7 +19,7 @@ func (m *Machine) settle() {
 // drops a dead waiter, grants an upgrade, opens a barrier, or reserves r for the claim
 // at the head of its queue.
 func (m *Machine) serve(r *resource) bool {
-	l := r.line
+	l := r.queue
 	if l == nil {
 		return false
 	}
@@ -30,7 +30,7 @@ func (m *Machine) serve(r *resource) bool {
 		m.giveWay(l.set.tail)
 		return true
 	}
-	p := l.queue.head
+	p := l.order.head
 	switch {
 	case p == nil:
 		return false
@@ -51,8 +51,8 @@ func (m *Machine) serve(r *resource) bool {
 // free is the room beside all that hold or have reserved.
 func (r *resource) free() int64 {
 	free := r.limit - r.used
-	if r.line != nil {
-		free -= r.line.reserved
+	if r.queue != nil {
+		free -= r.queue.reserved
 	}
 	return free
 }
@@ -177,7 +177,7 @@ func (m *Machine) detach(c *claim, gone Code) {
 	for i := range parts {
 		p := &parts[i]
 		p.r.orphaned(p)
-		if p.r.line != nil && m.version >= 3 {
+		if p.r.queue != nil && m.version >= 3 {
 			m.soil(p.r) // with what goes by itself stale claims beside it may do for the first waiter
 		}
 	}
@@ -204,9 +204,9 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 		return w.Kind == Latch || w.Kind == Barrier && w.Limit > 1, 0
 	case r.kind == Latch:
 		return r.number != 0, 0
-	case r.line != nil:
-		first, dead := r.line.firstLive(m.early)
-		if r.line.upgrade != nil || first != nil {
+	case r.queue != nil:
+		first, dead := r.queue.firstLive(m.early)
+		if r.queue.upgrade != nil || first != nil {
 			return true, 0
 		}
 		steps = dead + 1
@@ -228,7 +228,7 @@ const maxEnded = 1000
 
 // firstLive is the first in the queue whose session lives, and how many are before.
 func (l *queue) firstLive(anyway bool) (p *part, n int) {
-	p = l.queue.head
+	p = l.order.head
 	for p != nil && p.c.s.life == ending && (n < maxEnded || anyway) {
 		p = p.next
 		n++
@@ -250,16 +250,16 @@ func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 	for p := res.holders.head; p != nil && len(r.Holders) < maxHolders; p = p.next {
 		r.Holders = append(r.Holders, p.holder())
 	}
-	if res.line != nil {
-		r.Waiting = m.waiters(res.line)
+	if res.queue != nil {
+		r.Waiting = m.waiters(res.queue)
 	}
 }
 
 // waiters is how many stand in the queue, and before it. Those whose session has
 // ended count until they are gone: to leave them out is to look at all.
 func (m *Machine) waiters(l *queue) uint64 {
-	n := uint64(l.queue.n)
-	for p := l.queue.head; p != nil && m.early; p = p.next {
+	n := uint64(l.order.n)
+	for p := l.order.head; p != nil && m.early; p = p.next {
 		if p.c.s.life == ending {
 			n--
 		}

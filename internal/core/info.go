@@ -48,7 +48,7 @@ type ClaimInfo struct {
 	// of a revocation), 0: none; Ends is the earlier of that and its session's.
 	Deadline int64
 	Ends     int64
-	// Position is 0 for holders and 1 for the next in line. Before is the claim
+	// Position is 0 for holders and 1 for the first waiter. Before is the claim
 	// that it waits behind: the one before it in the queue, or for the first
 	// the last of the holders.
 	Position    int

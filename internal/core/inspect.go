@@ -190,8 +190,8 @@ func (r *resource) info() ResourceInfo {
 		Namespace: r.ns.name, Name: r.name, Kind: r.kind, Limit: r.limit, Used: r.used, Number: r.number,
 		Unsigned: r.unsigned, Created: r.created, Modified: r.modified, Version: r.version, Holding: r.holders.n,
 	}
-	if r.line != nil {
-		i.Waiting = r.line.waiting()
+	if r.queue != nil {
+		i.Waiting = r.queue.waiting()
 	}
 	if r.kind == RWMutex {
 		i.Limit, i.Used = 0, int64(r.holders.n)

@@ -29,11 +29,11 @@ func Invariants(m *Machine) (err error) {
 		if r.dirty() {
 			dirty++
 		}
-		if r.holders.n != held[r] || (r.line != nil) != (waits[r] > 0) {
-			wrong("%q has %d holders, want %d; a line: %v, for %d", r.name, r.holders.n, held[r], r.line != nil, waits[r])
+		if r.holders.n != held[r] || (r.queue != nil) != (waits[r] > 0) {
+			wrong("%q has %d holders, want %d; a line: %v, for %d", r.name, r.holders.n, held[r], r.queue != nil, waits[r])
 		}
 		r.checkHolders(wrong)
-		if r.line != nil {
+		if r.queue != nil {
 			r.checkLine(waits[r], wrong)
 		}
 		if r.idle && (held[r] > 0 || waits[r] > 0) || r.ns.names[r.name] != r {
@@ -97,12 +97,12 @@ func (r *resource) checkHolders(wrong func(string, ...any)) {
 }
 
 func (r *resource) checkLine(waits int, wrong func(string, ...any)) {
-	l := r.line
+	l := r.queue
 	if l.waiting() != waits {
 		wrong("%d wait for %q, want %d", l.waiting(), r.name, waits)
 	}
 	reserved, weights := int64(0), map[int64]int{}
-	for _, list := range [...]*waitList{&l.queue, &l.later, &l.set} {
+	for _, list := range [...]*waitList{&l.order, &l.later, &l.set} {
 		n, near := 0, list.near == nil
 		for p := list.head; p != nil; p = p.next {
 			n++

@@ -51,11 +51,11 @@ func (m *Machine) latch(ns *namespace, c *Command, r *Result) (*resource, uint64
 // serveBarrier lets everybody pass when all parties are there. The waits of the
 // dead do not count.
 func (m *Machine) serveBarrier(r *resource) bool {
-	if int64(r.line.queue.n) < r.limit {
+	if int64(r.queue.order.n) < r.limit {
 		return false
 	}
 	there := make([]*claim, 0, r.limit)
-	for p := r.line.queue.head; p != nil && int64(len(there)) < r.limit; p = p.next {
+	for p := r.queue.order.head; p != nil && int64(len(there)) < r.limit; p = p.next {
 		if p.c.s.life != ending {
 			there = append(there, p.c)
 		}

@@ -55,7 +55,7 @@ type Machine struct {
 	walks    int             // claims of which it may still see whether others wait for them
 	dirty    heap[*resource] // to be served, by name
 	idle     idleList
-	lines    []*queue // spare
+	queues   []*queue // spare
 	current  *claim   // of the command that is being run
 	made     bool     // and it is the command's record
 	wants    []Want

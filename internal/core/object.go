@@ -49,10 +49,10 @@ func (m *Machine) resize(s *session, c *Command, r *Result) {
 // validResize refuses to make a semaphore smaller if that denies more claims than one
 // entry can end, or if they have to be found among more than it can look at.
 func (m *Machine) validResize(res *resource, c *Command, r *Result) bool {
-	if res.line == nil || m.early {
+	if res.queue == nil || m.early {
 		return true
 	}
-	heavy, all := res.line.above(c.Limit), res.line.waiting()
+	heavy, all := res.queue.above(c.Limit), res.queue.waiting()
 	switch {
 	case heavy > m.cfg.Budget || heavy > 0 && all > m.mostWalk():
 		r.refuse(CodeExhausted, "%d of the %d claims that wait for %q want more than %d and would have to be denied, which cannot be done at once among more than %d: let some end first", heavy, all, c.Name, c.Limit, m.cfg.Budget)
@@ -66,10 +66,10 @@ func (m *Machine) validResize(res *resource, c *Command, r *Result) bool {
 
 // tooHeavy lists the claims that wait for more than limit, in order of arrival.
 func (r *resource) tooHeavy(limit int64) (heavy []*claim) {
-	if r.line == nil || r.line.above(limit) == 0 {
+	if r.queue == nil || r.queue.above(limit) == 0 {
 		return nil
 	}
-	for _, list := range [...]*waitList{&r.line.queue, &r.line.later, &r.line.set} {
+	for _, list := range [...]*waitList{&r.queue.order, &r.queue.later, &r.queue.set} {
 		for p := list.head; p != nil; p = p.next {
 			if p.weight > limit {
 				heavy = append(heavy, p.c)
@@ -90,7 +90,7 @@ func (m *Machine) remove(s *session, c *Command, r *Result) {
 	switch {
 	case res == nil:
 		return
-	case res.holders.n > 0 || res.line != nil:
+	case res.holders.n > 0 || res.queue != nil:
 		r.refuse(CodeConflict, "%q is in use: wait until nobody holds or awaits it", c.Name)
 		return
 	}

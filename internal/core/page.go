@@ -115,14 +115,14 @@ func (r *resource) addClaims(i *ResourceInfo, after Cursor, b *page) {
 		}
 		after = last
 	}
-	if r.line != nil {
+	if r.queue != nil {
 		r.addWaiters(i, after, b)
 	}
 }
 
 func (r *resource) addWaiters(i *ResourceInfo, after Cursor, b *page) {
 	position, before := 0, r.holders.tail
-	r.line.inOrder(func(p *part) bool {
+	r.queue.inOrder(func(p *part) bool {
 		position++
 		if after.list == cursorWaiters && (p.place == inUpgrade || p.c.arrival <= after.n) {
 			before = p
@@ -177,7 +177,7 @@ func (l *queue) inOrder(f func(*part) bool) {
 	if l.upgrade != nil && !f(&l.upgrade.one[0]) {
 		return
 	}
-	heads := [...]*part{l.queue.head, l.later.head, l.set.head}
+	heads := [...]*part{l.order.head, l.later.head, l.set.head}
 	for {
 		first := -1
 		for i, p := range heads {

@@ -71,29 +71,29 @@ func (l *waitList) remove(p *part) {
 	l.partList.remove(p)
 }
 
-// spareLines is how many lines that nobody waits in are kept for the next.
-const spareLines = 1024
+// spareQueues is how many queues without a waiter are kept for the next.
+const spareQueues = 1024
 
-// lineOf returns what waits for r, made if need be.
-func (m *Machine) lineOf(r *resource) *queue {
-	if r.line == nil {
-		if k := len(m.lines); k > 0 {
-			r.line, m.lines = m.lines[k-1], m.lines[:k-1]
+// queueOf returns the queue of r, made if need be.
+func (m *Machine) queueOf(r *resource) *queue {
+	if r.queue == nil {
+		if k := len(m.queues); k > 0 {
+			r.queue, m.queues = m.queues[k-1], m.queues[:k-1]
 		} else {
-			r.line = &queue{}
+			r.queue = &queue{}
 		}
 	}
-	return r.line
+	return r.queue
 }
 
-// list puts p where at says.
+// list enqueues p, a part of a claim that waits, where at says.
 func (m *Machine) list(p *part, at queuePlace) {
 	p.place = at
-	l := m.lineOf(p.r)
+	l := m.queueOf(p.r)
 	l.weigh(p, 1)
 	switch at {
 	case inQueue:
-		l.queue.insert(p)
+		l.order.insert(p)
 	case inLater:
 		l.later.insert(p)
 	case inSet:
@@ -132,14 +132,14 @@ func (l *queue) above(limit int64) (n int) {
 
 // unlist takes a waiting part from where it is listed.
 func (p *part) unlist() {
-	l := p.r.line
+	l := p.r.queue
 	if p.place == nowhere || p.place == inHolders {
 		return
 	}
 	l.weigh(p, -1)
 	switch p.place {
 	case inQueue:
-		l.queue.remove(p)
+		l.order.remove(p)
 	case inLater:
 		l.later.remove(p)
 	case inSet:
@@ -165,7 +165,7 @@ func (m *Machine) unqueue(c *claim) {
 // nobody waits for it.
 func (m *Machine) changed(r *resource) {
 	m.trim(r)
-	if r.line != nil {
+	if r.queue != nil {
 		m.soil(r)
 		return
 	}
@@ -174,12 +174,12 @@ func (m *Machine) changed(r *resource) {
 	}
 }
 
-// trim drops the line of r if nobody waits any more.
+// trim drops the queue of r if nobody waits any more.
 func (m *Machine) trim(r *resource) {
-	if l := r.line; l != nil && l.waiting() == 0 {
-		r.line = nil
-		if len(m.lines) < spareLines {
-			m.lines = append(m.lines, l)
+	if l := r.queue; l != nil && l.waiting() == 0 {
+		r.queue = nil
+		if len(m.queues) < spareQueues {
+			m.queues = append(m.queues, l)
 		}
 	}
 }
@@ -198,11 +198,11 @@ func (m *Machine) position(c *claim) uint64 {
 	if p.place == inUpgrade {
 		return 1
 	}
-	n := uint64(p.r.line.queue.n)
+	n := uint64(p.r.queue.order.n)
 	for q, behind := p.next, 0; q != nil && (behind < maxBehind || m.early); q, behind = q.next, behind+1 {
 		n--
 	}
-	if p.r.line.upgrade != nil {
+	if p.r.queue.upgrade != nil {
 		n++
 	}
 	return n

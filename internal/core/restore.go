@@ -254,7 +254,7 @@ func (c *claim) sane(twin uint64) bool {
 	return c.many == nil || c.state != waiting || c.many.at < len(c.many.parts)
 }
 
-// link puts the claims, by arrival, into sessions, lines and holders.
+// link puts the claims, by arrival, into sessions, queues and holders.
 func (b *builder) link() {
 	if b.err != nil {
 		return

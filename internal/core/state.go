@@ -33,7 +33,7 @@ type resource struct {
 	version  uint64
 	holders  partList // in order of token
 	crowd    *crowd   // nil: few, and nobody is late
-	line     *queue   // nil: nobody waits
+	queue    *queue   // nil: nobody waits
 	nextIdle *resource
 	prevIdle *resource
 	limiter  *limiter // of a limiter
@@ -49,25 +49,25 @@ func (r *resource) before(o *resource) bool {
 	return r.name < o.name
 }
 
-// line is what waits for a resource.
+// queue is what waits for a resource.
 type queue struct {
-	queue    waitList      // the first that does not fit stops all
+	order    waitList      // by arrival; the first that does not fit stops all
 	later    waitList      // parts of claims that wait for an earlier name
 	set      waitList      // parts of claims that have this name reserved
 	reserved int64         // what they take of the capacity
 	upgrade  *claim        // waits before the queue
-	weights  map[int64]int // how many in queue, later and set have a weight above 1; nil: none
+	weights  map[int64]int // how many in order, later and set have a weight above 1; nil: none
 }
 
 func (l *queue) waiting() int {
-	n := l.queue.n + l.later.n + l.set.n
+	n := l.order.n + l.later.n + l.set.n
 	if l.upgrade != nil {
 		n++
 	}
 	return n
 }
 
-// place is where a part is listed.
+// queuePlace is where a part is listed.
 type queuePlace uint8
 
 const (

@@ -18,7 +18,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 		return
 	}
 	res := base.one[0].r
-	if res.line != nil && res.line.upgrade != nil {
+	if res.queue != nil && res.queue.upgrade != nil {
 		r.refuse(CodeConflict, "another reader of %q waits to become its writer, and both would wait for ever: release the read lock, then take the write lock", res.name)
 		return
 	}
@@ -49,8 +49,8 @@ func (m *Machine) serveUpgrade(r *resource, u *claim) bool {
 	case u.s.life == ending:
 		m.drop(u, CodeNoSession)
 		return true
-	case r.line.set.head != nil:
-		m.giveWay(r.line.set.head)
+	case r.queue.set.head != nil:
+		m.giveWay(r.queue.set.head)
 		return true
 	case r.holders.n > 1:
 		return m.reclaimFor(&u.one[0])

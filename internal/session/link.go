@@ -23,7 +23,7 @@ type attempt struct {
 	sent   int64 // the client's time
 }
 
-// link is the session's stream.
+// uplink is the session's stream.
 type uplink struct {
 	state    linkState
 	stream   uint64 // the newest attach number; older messages are discarded

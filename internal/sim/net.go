@@ -1,6 +1,6 @@
 package sim
 
-// link is one direction between two parties: nodes by their ID, clients by a
+// simLink is one direction between two parties: nodes by their ID, clients by a
 // number from clientBase on.
 type simLink struct{ from, to uint64 }
 

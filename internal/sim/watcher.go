@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// watcher is a subscription to everything that happens, at whichever node is up,
+// simWatch is a subscription to everything that happens, at whichever node is up,
 // and what shares it: every reader must see each event once, in order, and hear of
 // every gap. Cursor and Fan are those of package remote.
 type simWatch struct {

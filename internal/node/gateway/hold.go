@@ -13,7 +13,7 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
-// wish is what a call wants to hold.
+// holdRequest is what a call wants to hold.
 type holdRequest struct {
 	want      core.Want
 	lease     int64 // 0: one of its own
@@ -42,8 +42,8 @@ func (h *held) message() *pb.Hold {
 	return &pb.Hold{Name: h.name, Token: h.token, LeaseId: h.lease, TtlMs: h.left.Milliseconds(), EndsInMs: h.ends.Milliseconds()}
 }
 
-// wishOf checks what a request says about its terms.
-func (g *Gateway) wishOf(want core.Want, t *pb.Terms) (w holdRequest, err error) {
+// requestOf checks what a request says about its terms.
+func (g *Gateway) requestOf(want core.Want, t *pb.Terms) (w holdRequest, err error) {
 	w = holdRequest{want: want, lease: t.GetLeaseId(), owner: t.GetOwner(), value: t.GetMetadata()}
 	if err := CheckName(want.Name); err != nil {
 		return w, err
@@ -109,7 +109,7 @@ func (w *holdRequest) command() core.Command {
 	return c
 }
 
-// acquire takes a hold, waiting as long as the wish and the call say.
+// acquire takes a hold, waiting as long as the request and the call say.
 func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 	for {
 		l, err := g.leaseFor(ctx, &w)
@@ -128,7 +128,7 @@ func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 // was done, and the lease has to be looked up anew.
 var errOutOfStep = errors.New("the lease is used through another leader")
 
-// leaseFor is the lease that a wish hangs on: the one it names, or a new one of
+// leaseFor is the lease that a request hangs on: the one it names, or a new one of
 // its own, which no other call uses.
 func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) {
 	if w.lease != 0 {
@@ -139,7 +139,7 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	if who.key == "" {
 		return g.newLease(who.namespace, holdLease+g.newNumber(), open), nil
 	}
-	// The same key is the same lease, whose end is remembered, and the wish its
+	// The same key is the same lease, whose end is remembered, and the request its
 	// first command: the machine does it once.
 	open.Flags, open.Meta = 0, fingerprint(w.command())
 	l := g.newLease(who.namespace, holdLease+keyNumber(who.key), open)
@@ -147,7 +147,7 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	return l, nil
 }
 
-// acquire runs the wish on its lease.
+// acquire runs the request on its lease.
 func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	f, err := l.numbered([]core.Command{w.command()})
 	if err != nil {
@@ -185,7 +185,7 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	}, nil
 }
 
-// before finds the hold that a wish with a key got when it was made first, once
+// before finds the hold that a request with a key got when it was made first, once
 // later commands have used its lease.
 func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) {
 	found := false
@@ -295,7 +295,7 @@ func (l *lease) leftOf(ctx context.Context, h *held, deadline int64) error {
 	})
 }
 
-// abandon takes a wish back that nobody waits for, whatever has become of it. A
+// abandon takes a request back that nobody waits for, whatever has become of it. A
 // caller with an idempotency key may come back for it until its lease ends by itself.
 func (l *lease) abandon(seq uint64) {
 	if !l.keyed {
@@ -303,7 +303,7 @@ func (l *lease) abandon(seq uint64) {
 	}
 }
 
-// takeBack takes a wish back before its caller is told why: err says that nothing was
+// takeBack takes a request back before its caller is told why: err says that nothing was
 // done, which has to be so by then.
 func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
@@ -315,7 +315,7 @@ func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 	return err
 }
 
-// undo ends a lease that was opened for a wish alone, and settles the number of a wish
+// undo ends a lease that was opened for a request alone, and settles the number of a request
 // on another by its cancel: of a granted upgrade the shared claim stays.
 func (l *lease) undo(ctx context.Context, seq uint64) error {
 	if l.open != nil {

@@ -13,7 +13,7 @@ func (g *Gateway) hold(ctx context.Context, want core.Want, t *pb.Terms) (held, 
 	if t == nil {
 		t = &pb.Terms{}
 	}
-	w, err := g.wishOf(want, t)
+	w, err := g.requestOf(want, t)
 	if err != nil {
 		return held{}, err
 	}

@@ -67,7 +67,7 @@ type lease struct {
 	ttl    time.Duration
 	// open is sent before every command; nil: the session is there.
 	open *core.Command
-	// keyed: it is made of an idempotency key, and its wish is number one.
+	// keyed: it is made of an idempotency key, and its request is number one.
 	keyed bool
 
 	mu     sync.Mutex

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/server"
 )
 
-// line is the gateway's stream to the node: over it come the grants of claims
-// that wait. A session is attached as long as one of its claims does.
+// waitTable is the callers that wait for a grant, and the gateway's stream to the
+// node, over which the grants come. The queue itself is the core's. A session is attached as long as one of its claims does.
 type waitTable struct {
 	s *server.Server
 

@@ -49,7 +49,7 @@ type session struct {
 	forced   bool               // and its holds were not waited for
 }
 
-// claim is a request that was answered granted or queued.
+// seenClaim is a request that was answered granted or queued.
 type seenClaim struct {
 	s        *session
 	seq      uint64

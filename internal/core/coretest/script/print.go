@@ -15,7 +15,7 @@ var (
 	states = []string{"", "waiting", "granted", "revoked", "gone"}
 )
 
-// line collects the words of one line of output; what is zero is left out.
+// printLine collects the words of one line of output; what is zero is left out.
 type printLine struct{ words []string }
 
 func (l *printLine) add(format string, args ...any) {
