@@ -59,7 +59,7 @@ type session struct {
 	timer    *time.Timer
 }
 
-// claim is a wish, a hold, or what is left of one until its tail.
+// claim is a request, a hold, or what is left of one until its tail.
 type claim struct {
 	driver.Request
 	session *session
@@ -72,6 +72,7 @@ type claim struct {
 	tail    time.Time // of MinHold or Delay; the claim has no owner
 	upgrade *claim    // the reader that this is to replace
 	ready   chan struct{}
+	asleep  bool // of the fault "wakes one"
 	err     error
 }
 
@@ -196,6 +197,9 @@ func (e *engine) endClaims(now time.Time) {
 }
 
 func (e *engine) drop(c *claim) {
+	for _, o := range e.claims {
+		o.asleep = false
+	}
 	e.claims = slices.DeleteFunc(e.claims, func(o *claim) bool { return o == c })
 }
 
@@ -229,9 +233,18 @@ func (e *engine) grant(now time.Time) {
 			e.granted(c, now)
 			reserved = nil
 			if e.has("wakes one") {
+				e.passOver()
 				return
 			}
 		}
+	}
+}
+
+// passOver leaves those that wait asleep until the next claim ends, however often the
+// queue is looked at before.
+func (e *engine) passOver() {
+	for _, c := range e.waiting() {
+		c.asleep = true
 	}
 }
 
@@ -239,7 +252,7 @@ func (e *engine) grant(now time.Time) {
 func (e *engine) waiting() []*claim {
 	var queue []*claim
 	for _, c := range e.claims {
-		if c.token == 0 {
+		if c.token == 0 && !c.asleep {
 			queue = append(queue, c)
 		}
 	}

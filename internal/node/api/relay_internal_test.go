@@ -47,7 +47,7 @@ func newPack(t *testing.T) *pack {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	for i := range 3 {
-		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer, Tick: 20 * time.Millisecond})
+		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -326,7 +326,7 @@ func founded(t *testing.T, client func(i int) string) (nodes []*server.Server) {
 		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: client(i)})
 	}
 	for i := range 3 {
-		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer, Tick: 20 * time.Millisecond})
+		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,7 +118,7 @@ func TestStreams_Waits(t *testing.T) {
 // A node that passes calls on is not one connection among others: thousands of them
 // wait at the leader through it, and those that pass by go on.
 func TestStreams_PassedOn(t *testing.T) {
-	rigs := trioOf(t, api.Config{Streams: 110}, 0)
+	rigs := trioWith(t, api.Config{Streams: 110})
 	at := leader(t, rigs)
 	must[*pb.LockResponse](t)(rigs[at].locks().Lock(t.Context(), &pb.LockRequest{Name: "x", TtlMs: 600_000}))
 	ctx, cancel := context.WithCancel(t.Context())
