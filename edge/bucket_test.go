@@ -106,6 +106,95 @@ func TestBucketOfAJoiner(t *testing.T) {
 	}
 }
 
+// TestBucketOfABusyJoiner: a node that joins while others use a bucket below its rate, so
+// that what it hears of a key first is what was taken just now, refuses nothing and finds
+// nothing to be too much.
+func TestBucketOfABusyJoiner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, to := range networks() {
+			rate := LimiterConfig{Rate: limit.Rate{Count: 3600, Per: time.Hour, Burst: 60}}
+			var others []*Limiter
+			for _, n := range []string{"a", "c"} {
+				others = append(others, limiter(t, open(t, Config{Actor: n, Link: to(n), State: time.Minute}), rate))
+			}
+			use := func(each time.Duration, ls ...*Limiter) {
+				for _, l := range ls {
+					if d := take(t, l, "k", 1); !d.Allowed {
+						t.Fatalf("%s: %s refuses below the rate: %+v", name, l.node.Actor(), d)
+					}
+					pass(each)
+				}
+			}
+			for range 1350 { // 90 minutes, at half the rate
+				use(2*time.Second, others...)
+			}
+			b := limiter(t, open(t, Config{Actor: "b", Link: to("b"), State: time.Minute}), rate)
+			for range 1000 { // a key that is dirty with every flush
+				use(3*time.Millisecond, others[0])
+				pass(27 * time.Millisecond)
+				if others[0].Stats().Allowed%50 == 0 {
+					pass(50 * time.Second) // so that all of it stays below the rate
+					use(0, b)
+				}
+			}
+			if over := b.Stats().Over; over > 0 {
+				t.Errorf("%s: %d were found to be too many", name, over)
+			}
+		}
+	})
+}
+
+// TestStartInTwoParts: what nodes that have heard of each other admit while they are apart is owed,
+// also in the first two windows after they began.
+func TestStartInTwoParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		time.Sleep(30 * time.Minute) // much of the window was before
+		var ls []*Limiter
+		for _, name := range []string{"n00", "n01"} {
+			n := open(t, Config{Actor: name, Link: hub.Link(name)})
+			ls = append(ls, limiter(t, n, LimiterConfig{Rate: limit.Rate{Count: 3600, Per: time.Hour, Burst: 60}}))
+			pass(time.Second) // one is earlier
+		}
+		for _, l := range ls {
+			take(t, l, "k", 1)
+		}
+		pass(time.Second)
+		hub.Split("n00", "n01")
+		for _, l := range ls {
+			take(t, l, "k", 58)
+		}
+		pass(time.Second)
+		hub.Heal()
+		pass(15 * time.Second)
+		for _, l := range ls {
+			if d := take(t, l, "k", 1); d.Allowed || d.RetryAfter < 40*time.Second {
+				t.Errorf("%s: 118 of a burst of 60 were taken: %+v", l.node.Actor(), d)
+			}
+		}
+	})
+}
+
+// TestStrangerOwes: what a node took that began no earlier than this one is charged when it comes,
+// however long it was not heard.
+func TestStrangerOwes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		time.Sleep(30 * time.Minute)
+		hub.Split("n00", "n01")
+		_, ls := cluster(t, hub, 2, LimiterConfig{Rate: limit.Rate{Count: 3600, Per: time.Hour, Burst: 60}})
+		for _, l := range ls {
+			take(t, l, "k", 59)
+		}
+		pass(time.Second)
+		hub.Heal()
+		pass(15 * time.Second)
+		if d := take(t, ls[0], "k", 1); d.Allowed || d.RetryAfter < 40*time.Second {
+			t.Errorf("118 of a burst of 60 were taken: %+v", d)
+		}
+	})
+}
+
 // TestBucketOwes: nodes that were apart pay for what they admitted too much, at most
 // MaxDebt, and it is counted.
 func TestBucketOwes(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // and tells the whole every time. A node that hears less from an earlier one than it knows
 // is not relieved any more, and tells it in turn. So all come to know what any node that
 // runs knows; and a message that told something is only replaced by one that tells it
-// still, or after an earlier node's was kept. None of this depends on which node knows more.
+// still, by one that tells it in the next part, which is kept right after it, or after an
+// earlier node's was kept. None of this depends on which node knows more.
 
 // relief is the earlier node that tells the whole of something; the zero value: none does.
 type relief struct{ by unique.Handle[crdt.Actor] }
@@ -64,14 +65,13 @@ func (v *view) of(whole bool) *view {
 	return v
 }
 
-// view is that of this moment. An incarnation is gone once a later one of its node was
-// heard.
+// view is that of this moment.
 func (p *peers) view(me crdt.Actor, now time.Time, within time.Duration) *view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := &view{self: unique.Make(me), runs: map[unique.Handle[crdt.Actor]]bool{}}
 	for a, s := range p.known {
-		if now.Sub(s.heard) <= within && a.Incarnation >= p.latest[a.Node].number {
+		if p.runs(a, s, now, within) {
 			v.runs[unique.Make(a)] = now.Sub(s.kept) <= within
 		}
 	}

@@ -529,8 +529,8 @@ func TestAdditionDuringFlush(t *testing.T) {
 	n.Close()
 	add(t, n, "x", 1)
 	link.during = func() { add(t, n, "x", 1); link.during = nil }
-	n.flush(false)
-	n.flush(false)
+	n.flush(false, false)
+	n.flush(false, false)
 	other, _ := listener(t)
 	for _, m := range link.sent {
 		other.receive(m)

@@ -25,19 +25,15 @@ type store struct {
 
 	mu       sync.Mutex
 	rng      *rand.Rand
-	kept     map[place][]byte
+	kept     map[Place][]byte
 	halfOpen map[string]bool
-}
-
-type place struct {
-	actor crdt.Actor
-	part  int
+	onKeep   func(Place, time.Duration) // nil: nobody is told
 }
 
 func newStore(f edgetest.Faults, loss int) *store {
 	return &store{
 		hub: edgetest.NewHub(f), loss: loss, rng: rand.New(rand.NewPCG(f.Seed, 9)),
-		kept: map[place][]byte{}, halfOpen: map[string]bool{},
+		kept: map[Place][]byte{}, halfOpen: map[string]bool{},
 	}
 }
 
@@ -69,7 +65,7 @@ func (k *keeper) Send(m []byte) error {
 	return k.Link.Send(m)
 }
 
-func (k *keeper) Keep(a crdt.Actor, part int, m []byte) error {
+func (k *keeper) Keep(p Place, life time.Duration, m []byte) error {
 	if k.store.cut(k.name) || k.store.loses() {
 		return nil
 	}
@@ -77,8 +73,11 @@ func (k *keeper) Keep(a crdt.Actor, part int, m []byte) error {
 		return err
 	}
 	k.store.mu.Lock()
-	defer k.store.mu.Unlock()
-	k.store.kept[place{a, part}] = bytes.Clone(m)
+	k.store.kept[p] = bytes.Clone(m)
+	k.store.mu.Unlock()
+	if k.store.onKeep != nil {
+		k.store.onKeep(p, life)
+	}
 	return nil
 }
 
@@ -107,8 +106,8 @@ func (k *keeper) Replay() {
 	s.mu.Lock()
 	var list [][]byte
 	if !s.halfOpen[k.name] {
-		for _, p := range slices.SortedFunc(maps.Keys(s.kept), func(a, b place) int {
-			return cmp.Or(a.actor.Compare(b.actor), a.part-b.part)
+		for _, p := range slices.SortedFunc(maps.Keys(s.kept), func(a, b Place) int {
+			return cmp.Or(a.Actor.Compare(b.Actor), cmp.Compare(a.Kind, b.Kind), a.Part-b.Part)
 		}) {
 			list = append(list, s.kept[p])
 		}

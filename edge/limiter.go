@@ -73,9 +73,10 @@ type shard struct {
 	sum    int64 // what is known to be taken in the window epoch
 }
 
-// count adds to what is known to be taken in a window.
+// count adds to what is known to be taken in a window. As with entries, a sum that is more
+// than one window ahead comes from a clock that was wrong, and begins anew.
 func (s *shard) count(epoch, n int64) {
-	if epoch > s.epoch {
+	if epoch > s.epoch || epoch < s.epoch-1 {
 		s.epoch, s.sum = epoch, 0
 	}
 	if epoch == s.epoch {
@@ -449,13 +450,22 @@ func (l *Limiter) merge(w *window, now int64, v *view) {
 	}
 }
 
+// began is when the limiter was opened, as long as it has to learn what was taken before: 0
+// once all of both windows could be heard here, or the sender has told all that it knows.
+func (l *Limiter) began(e *entry, w *window) int64 {
+	if l.opened <= (e.epoch-1)*l.rule.span || l.opened <= w.told {
+		return 0
+	}
+	return l.opened
+}
+
 // learn merges, and counts what others have admitted above the rate.
 func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 	if w.epoch > e.epoch {
 		e.roll(&l.rule, w.epoch)
 	}
 	known, over := e.own.now+e.rest.now, e.over(&l.rule, now)
-	if e.merge(&l.rule, w, l.node.self, now, w.state && l.opened > (e.epoch-1)*l.rule.span) {
+	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
 		e.catchUp(&l.rule, now)
 	}
 	s.count(e.epoch, e.own.now+e.rest.now-known)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"time"
 	"unique"
 
 	"github.com/holdfast-io/holdfast/crdt"
@@ -20,6 +21,8 @@ const (
 
 	flagAsk  = 1
 	flagKept = 2
+	flagAll  = 4 // with it the sender has told all that it knows
+	flagLast = 8 // the sender leaves
 
 	sectionCounter  = 1
 	sectionLimiter  = 2
@@ -39,6 +42,8 @@ var (
 // message is what came from another node.
 type message struct {
 	ask     bool
+	all     bool // the last of a state
+	last    bool // the sender leaves
 	sender  crdt.Actor
 	run     uint64
 	seq     uint64
@@ -67,7 +72,7 @@ type count struct {
 // window is what a sender knows of one key.
 type window struct {
 	whole     bool
-	state     bool // of a state: some of it may have been taken long ago
+	told      int64 // when the sender has told all that it knew last, in nanoseconds since 1970
 	limiter   string
 	per       int64
 	algorithm limit.Algorithm
@@ -85,9 +90,12 @@ type batch struct {
 	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
 	limiter *Limiter
 	ready   []packet
-	keep    bool   // packets are parts of the state that a Keeper keeps
+	last    bool   // the node leaves
 	total   uint64 // Node.Total
-	parts   int    // of the state so far
+	keep    bool   // packets are parts of the state that a Keeper keeps
+	kind    string // of those parts
+	parts   int    // of that kind so far
+	lost    bool   // the link has refused one of them
 	view    *view  // of the state that is kept; nil: there is no Keeper
 }
 
@@ -95,6 +103,7 @@ type batch struct {
 type packet struct {
 	buf      []byte
 	ask      bool
+	life     time.Duration // how long it is of use; 0: for good
 	counters []*Counter
 	entries  []sent
 	values   []value
@@ -118,6 +127,9 @@ func (b *batch) begin() {
 	}
 	if b.keep {
 		flags |= flagKept
+	}
+	if b.last {
+		flags |= flagLast
 	}
 	buf := append([]byte(magic), version, flags)
 	buf = binary.LittleEndian.AppendUint64(appendActor(buf, n.me), n.run)
@@ -144,6 +156,37 @@ func (b *batch) beginState() {
 	b.send()
 	b.keep = true
 	b.view = n.view()
+}
+
+// begins has all that follows be of a kind, so that more of one kind moves nothing of
+// another to a later part, by which it would not be kept for a moment.
+func (b *batch) begins(kind string) { b.kind, b.parts, b.lost = kind, 0, false }
+
+// ends keeps empty messages in the place of those that the last state had more of.
+func (b *batch) ends() {
+	if !b.keep {
+		return
+	}
+	b.cut()
+	b.send()
+	now := b.parts
+	for b.parts < b.node.kept[b.kind] {
+		b.begin()
+		b.open.life = b.node.config.State
+		b.cut()
+		b.send()
+	}
+	if !b.lost {
+		b.node.kept[b.kind] = now
+	}
+}
+
+// endState tells that this was all: also a node that has nothing to tell is there.
+func (b *batch) endState() {
+	b.begin()
+	b.open.buf[len(magic)+1] |= flagAll
+	b.open.life = max(b.open.life, absence*b.node.config.State)
+	b.ends()
 }
 
 // addState adds what is known of a counter, or this node's part if it is relieved of the
@@ -187,6 +230,7 @@ func (b *batch) addWindow(l *Limiter, e *entry, state bool) {
 		return
 	}
 	b.begin()
+	b.open.life = max(b.open.life, 2*time.Duration(l.rule.span)+b.node.config.State)
 	if b.limiter != l {
 		b.limiter = l
 		b.open.buf = appendText(append(b.open.buf, sectionLimiter), l.name)
@@ -277,19 +321,20 @@ func (b *batch) send() {
 			break
 		}
 		b.node.tally.sent.Add(1)
-		if b.give(b.ready[i].buf) != nil {
+		if b.give(&b.ready[i]) != nil {
+			b.lost = true
 			b.node.failed(&b.ready[i])
 		}
 	}
 	b.ready = b.ready[:0]
 }
 
-func (b *batch) give(message []byte) error {
+func (b *batch) give(p *packet) error {
 	if !b.keep {
-		return b.node.config.Link.Send(message)
+		return b.node.config.Link.Send(p.buf)
 	}
 	b.parts++
-	return b.node.keeper.Keep(b.node.me, b.parts-1, message)
+	return b.node.keeper.Keep(Place{b.node.me, b.kind, b.parts - 1}, p.life, p.buf)
 }
 
 func (n *Node) failed(p *packet) {
@@ -332,7 +377,8 @@ func parse(b []byte) (m message, err error) {
 		return m, errMessage
 	}
 	r := &reader{b: b[len(magic)+2 : len(b)-4]}
-	m.ask, m.kept = b[len(magic)+1]&flagAsk != 0, b[len(magic)+1]&flagKept != 0
+	flags := b[len(magic)+1]
+	m.ask, m.kept, m.all, m.last = flags&flagAsk != 0, flags&flagKept != 0, flags&flagAll != 0, flags&flagLast != 0
 	m.sender, m.run, m.seq, m.sent = r.actor(), r.fixed(), r.number(), r.signed()
 	m.total = r.number()
 	r.actors = append(r.actors, unique.Make(m.sender))

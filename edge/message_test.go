@@ -32,10 +32,10 @@ func recorded(t testing.TB) [][]byte {
 	l := limiter(t, n, LimiterConfig{Rate: ten})
 	add(t, n, "x", 300)
 	take(t, l, "k", 3)
-	n.flush(false)
+	n.flush(false, false)
 	other := message{sender: n.me, run: 1, windows: []window{{limiter: "l", per: int64(ten.Per), algorithm: ten.Algorithm, key: "k", epoch: l.rule.epoch(time.Now().UnixNano()), slots: []slot{{actorOf("b"), pair{2, 1}}}}}}
-	n.apply(&other)
-	n.flush(true)
+	n.apply(&other, time.Time{})
+	n.flush(true, false)
 	return link.sent
 }
 
@@ -159,7 +159,7 @@ func TestKeptIsOld(t *testing.T) {
 	gone, other, me := crdt.Actor{Node: "gone", Incarnation: 1}, crdt.Actor{Node: "other", Incarnation: 1}, crdt.Actor{Node: "me", Incarnation: 1}
 	p.note(me, &message{sender: gone, seq: 1, kept: true, sent: now.Add(-time.Minute).UnixMilli()}, now, time.Minute)
 	p.note(me, &message{sender: other, seq: 1, sent: now.Add(-time.Second).UnixMilli()}, now, time.Minute)
-	if list := p.list(now); list[0].Heard != now.Add(-time.Minute) || list[0].Lag != 0 || list[1].Heard != now || list[1].Lag != time.Second {
+	if list := p.list(now, time.Time{}, 0); list[0].Heard != now.Add(-time.Minute) || list[0].Lag != 0 || list[1].Heard != now || list[1].Lag != time.Second {
 		t.Fatalf("%+v", list)
 	}
 	v := p.view(me, now, 30*time.Second)

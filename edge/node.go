@@ -41,15 +41,32 @@ type Link interface {
 // gone is told by the first node, in the order of actors, that knows it.
 type Keeper interface {
 	Link
-	// Keep keeps a message until the actor's next one of the same part, and gives it to
-	// all other nodes as Send does, once it is kept.
-	Keep(actor crdt.Actor, part int, message []byte) error
+	// Keep keeps a message until the next one of the same place, and gives it to
+	// all other nodes as Send does, once it is kept. After life it may be forgotten; 0: it
+	// is of use for as long as it can be kept.
+	Keep(place Place, life time.Duration, message []byte) error
 	// Replay has all that is kept arrive once more. It does not wait for that.
 	Replay()
 	// Missed has ask called whenever messages may have been lost on their way here,
 	// as after a connection that was cut. What is kept arrives once more then.
 	Missed(ask func())
 }
+
+// Place is where a Keeper keeps a message, the last one of each.
+type Place struct {
+	Actor crdt.Actor
+	// Kind is what the message tells of: counters, values (sets and registers) or windows.
+	Kind string
+	// Part counts from 0.
+	Part int
+}
+
+// The kinds of places.
+const (
+	kindCounters = "counters"
+	kindValues   = "values"
+	kindWindows  = "windows"
+)
 
 // Config is what a node needs.
 type Config struct {
@@ -94,9 +111,10 @@ type Node struct {
 	config Config
 	me     crdt.Actor
 	self   unique.Handle[crdt.Actor]
-	run    uint64    // tells two processes of one actor apart
-	seq    uint64    // of the last message; the loop's own
-	folded time.Time // when incarnations were folded last; the loop's own
+	run    uint64         // tells two processes of one actor apart
+	seq    uint64         // of the last message; the loop's own
+	folded time.Time      // when incarnations were folded last; the loop's own
+	kept   map[string]int // how many parts of each kind the last state had; the loop's own
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
@@ -132,7 +150,7 @@ func Open(c Config) (*Node, error) {
 	n := &Node{
 		config: c, me: me, self: unique.Make(me), run: newRun(), end: func() {},
 		counters: map[string]*Counter{}, limiters: map[string]*Limiter{}, peers: peers{known: map[crdt.Actor]*peer{}},
-		opened: c.Now(), quit: make(chan struct{}), done: make(chan struct{}),
+		kept: map[string]int{}, opened: c.Now(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.peers.learn(me, n.opened)
 	n.ask.Store(true)
@@ -215,13 +233,13 @@ func (n *Node) loop() {
 	defer n.end()
 	tick := time.NewTicker(n.config.Flush)
 	defer tick.Stop()
-	n.flush(false)
+	n.flush(false, false)
 	every := n.config.State / n.config.Flush
 	p := pace{}
 	for ticks := n.phase(every); ; ticks++ {
 		select {
 		case <-n.quit:
-			n.flush(n.keeper != nil)
+			n.flush(n.keeper != nil, true)
 			n.silence()
 			return
 		case <-tick.C:
@@ -229,7 +247,7 @@ func (n *Node) loop() {
 				n.stateDue.Store(true)
 			}
 			if flush, state := p.tick(n); flush {
-				n.flush(state)
+				n.flush(state, false)
 			}
 			n.sweep()
 			n.fold()
@@ -283,9 +301,9 @@ func (n *Node) phase(every time.Duration) time.Duration {
 	return time.Duration(crc32.Checksum([]byte(n.me.Node), table)) % every
 }
 
-// flush sends what has changed, and everything if asked to.
-func (n *Node) flush(state bool) {
-	b := &batch{node: n, ask: n.ask.Swap(false), total: n.Total()}
+// flush sends what has changed, everything if asked to, and that the node leaves.
+func (n *Node) flush(state, last bool) {
+	b := &batch{node: n, ask: n.ask.Swap(false), last: last, total: n.Total()}
 	for _, c := range n.takeDirty() {
 		b.addDelta(c)
 	}
@@ -296,21 +314,32 @@ func (n *Node) flush(state bool) {
 	for _, l := range limited {
 		l.addDirty(b)
 	}
-	if b.ask {
+	if b.ask || last && !state {
 		b.begin()
 	}
 	if state {
-		b.beginState()
-		for _, c := range counted {
-			b.addState(c)
-		}
-		for _, l := range limited {
-			l.addState(b)
-		}
-		n.values.addState(b)
+		n.addState(b, counted, limited)
 	}
 	b.cut()
 	b.send()
+}
+
+// addState adds all that has to be told.
+func (n *Node) addState(b *batch, counted []*Counter, limited []*Limiter) {
+	b.beginState()
+	b.begins(kindCounters)
+	for _, c := range counted {
+		b.addState(c)
+	}
+	b.ends()
+	b.begins(kindValues)
+	n.values.addState(b)
+	b.ends()
+	b.begins(kindWindows)
+	for _, l := range limited {
+		l.addState(b)
+	}
+	b.endState()
 }
 
 func (n *Node) takeDirty() []*Counter {
@@ -374,7 +403,7 @@ func (n *Node) receive(b []byte) {
 		n.tally.own.Add(1)
 		return
 	}
-	repeated, conflict := n.peers.note(n.me, &m, n.config.Now(), absence*n.config.State)
+	repeated, conflict, told := n.peers.note(n.me, &m, n.config.Now(), absence*n.config.State)
 	if conflict {
 		n.conflict(m.sender)
 	}
@@ -385,10 +414,11 @@ func (n *Node) receive(b []byte) {
 	if m.ask {
 		n.stateDue.Store(true)
 	}
-	n.apply(&m)
+	n.apply(&m, told)
 }
 
-func (n *Node) apply(m *message) {
+// apply merges a message of a sender that has told all that it knew at that time before.
+func (n *Node) apply(m *message, told time.Time) {
 	v := n.judging(m)
 	for i := range m.counts {
 		if c := n.counter(m.counts[i].name); c != nil {
@@ -401,7 +431,7 @@ func (n *Node) apply(m *message) {
 	now := n.config.Now().UnixNano()
 	for i := range m.windows {
 		w := &m.windows[i]
-		w.state = w.whole || m.kept
+		w.told = told.UnixNano()
 		if l := n.limiterOf(w, m.kept); l != nil {
 			l.merge(w, now, v.of(w.whole))
 		}

@@ -35,12 +35,23 @@ type overCase struct {
 	nodes int
 	sync  time.Duration
 	load  int64
+	most  int // Config.MaxIncoming
+}
+
+// apart is the time between two flushes: whole ones of sync, and as many as let each node
+// receive no more than it is to.
+func (c overCase) apart() time.Duration {
+	d := c.sync
+	for c.most > 0 && d < time.Duration(c.nodes-1)*time.Second/time.Duration(c.most) {
+		d += c.sync
+	}
+	return d
 }
 
 // formula is the most that a window can have: the limit, and what all nodes but one are
 // offered while they do not hear of each other.
 func (c overCase) formula() int64 {
-	blind := c.sync + overDelay + overStep
+	blind := c.apart() + overDelay + overStep
 	each := (c.load*overRate*int64(blind) + int64(c.nodes)*int64(time.Second) - 1) / (int64(c.nodes) * int64(time.Second))
 	return min(overCount+int64(c.nodes-1)*(each+1), int64(c.nodes)*overCount)
 }
@@ -59,7 +70,7 @@ func (c overCase) run(t *testing.T, length time.Duration, localCap int64, cut bo
 		var limiters [][2]*Limiter
 		for i := range c.nodes {
 			names = append(names, fmt.Sprint(i))
-			n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), Flush: c.sync, State: time.Hour, MaxIncoming: -1})
+			n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), Flush: c.sync, State: time.Hour, MaxIncoming: c.most})
 			window := limit.Rate{Count: overCount, Per: overPer, Algorithm: limit.FixedWindow}
 			bucket := limit.Rate{Count: overCount, Per: overPer, Burst: overRate}
 			var both [2]*Limiter
@@ -120,7 +131,7 @@ func overTable(t *testing.T) (rows []string) {
 	for _, nodes := range overSizes() {
 		for _, sync := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
 			for _, load := range []int64{2, 10} {
-				c := overCase{nodes, sync, load}
+				c := overCase{nodes, sync, load, -1}
 				length := 2 * overPer
 				if sync < time.Second {
 					length = overPer // many messages, and windows that are all alike
@@ -150,7 +161,7 @@ func ratio(n int64) float64 { return float64(n) / overCount }
 func TestOverAdmission(t *testing.T) {
 	rows := overTable(t)
 	for _, nodes := range overSizes() {
-		c := overCase{nodes, time.Second, 100}
+		c := overCase{nodes, time.Second, 100, -1}
 		alone, capped := c.run(t, overPer, 0, true), c.run(t, overPer, 2*overCount/int64(nodes), true)
 		a, b := windows(alone[0]), windows(capped[0])
 		if a > int64(nodes)*overCount || b > 2*overCount {
@@ -166,6 +177,21 @@ func TestOverAdmission(t *testing.T) {
 		if !told(string(doc), row) {
 			t.Errorf("docs/limits.md does not tell\n%s", row)
 		}
+	}
+}
+
+// TestOverAdmissionOfMany: nodes that flush less often since there are many admit at most what
+// the formula says of the time between two flushes that they have then.
+func TestOverAdmissionOfMany(t *testing.T) {
+	c := overCase{nodes: 10, sync: 100 * time.Millisecond, load: 10, most: 25}
+	if c.apart() != 400*time.Millisecond {
+		t.Fatalf("they flush every %s", c.apart())
+	}
+	often := c
+	often.most = -1
+	got := windows(c.run(t, overPer, 0, false)[0])
+	if got > c.formula() || got <= windows(often.run(t, overPer, 0, false)[0]) {
+		t.Errorf("a window has %d; the formula allows %d", got, c.formula())
 	}
 }
 
@@ -202,7 +228,7 @@ func near(figures, measured []string) bool {
 
 // TestLongRun: in the long run a bucket stays near its rate, whatever is offered.
 func TestLongRun(t *testing.T) {
-	for _, c := range []overCase{{3, time.Second, 2}, {10, time.Second, 10}, {10, 5 * time.Second, 2}, {10, 5 * time.Second, 10}} {
+	for _, c := range []overCase{{3, time.Second, 2, -1}, {10, time.Second, 10, -1}, {10, 5 * time.Second, 2, -1}, {10, 5 * time.Second, 10, -1}} {
 		const length = 5 * time.Minute
 		got := c.run(t, length, 0, false)
 		average := float64(sumOf(got[1])-overRate) / float64(overRate*int64(length/time.Second))

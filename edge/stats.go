@@ -102,30 +102,21 @@ func (l *Limiter) total(now int64) (sum int64) {
 	return sum
 }
 
-// Divergence is by how much the totals of this node and of another one differ at
-// most, of those heard in the last three times Config.State, as their last messages
-// told.
+// Divergence is the greatest [Peer.Differs] of the nodes that run: of those heard in the
+// last three times Config.State.
 func (n *Node) Divergence() (most uint64) {
-	total, now := n.Total(), n.config.Now()
+	now := n.config.Now()
 	for _, p := range n.Peers() {
 		if now.Sub(p.Heard) <= absence*n.config.State {
-			most = max(most, total-min(total, p.Total), p.Total-min(total, p.Total))
+			most = max(most, p.Differs)
 		}
 	}
 	return most
 }
 
 // SyncAge is how long ago the last message of another node came; without one, how
-// long the node has been open.
-func (n *Node) SyncAge() time.Duration {
-	last := n.opened
-	for _, p := range n.Peers() {
-		if p.Heard.After(last) {
-			last = p.Heard
-		}
-	}
-	return n.config.Now().Sub(last)
-}
+// long the node has been open. A node that has nothing to tell says so every Config.State.
+func (n *Node) SyncAge() time.Duration { return n.config.Now().Sub(n.peers.last(n.opened)) }
 
 // Peer is another node.
 type Peer struct {
@@ -137,10 +128,28 @@ type Peer struct {
 	Lag time.Duration
 	// Total is what [Node.Total] was there when it sent its last message.
 	Total uint64
+	// Differs is by how much that differs from the total here; 0 also if it was sent
+	// before a present window of a limiter here began, and cannot be compared.
+	Differs uint64
 }
 
-// Peers are the nodes heard in the last hour, in order.
-func (n *Node) Peers() []Peer { return n.peers.list(n.config.Now()) }
+// Peers are the nodes heard in the last hour, in order: the latest incarnation of each,
+// without those that were closed.
+func (n *Node) Peers() []Peer {
+	now := n.config.Now()
+	return n.peers.list(now, n.windowsSince(now), n.Total())
+}
+
+// windowsSince is when the latest of the present windows began.
+func (n *Node) windowsSince(now time.Time) (since time.Time) {
+	_, limited := n.all()
+	for _, l := range limited {
+		if begin := time.Unix(0, l.rule.epoch(now.UnixNano())*l.rule.span); begin.After(since) {
+			since = begin
+		}
+	}
+	return since
+}
 
 const (
 	// maxPeers bounds what is remembered of senders.
@@ -182,24 +191,29 @@ type peer struct {
 	kept     time.Time // when its last kept message was sent
 	lag      time.Duration
 	total    uint64
+	sent     time.Time // when the total was sent, by its clock
+	told     time.Time // when it has told all that it knew last, by its clock
+	left     bool      // it was closed
 	conflict bool
 }
 
-// note reports that the message has come before, and that its sender is, for the
+// note reports that the message has come before; that its sender is, for the
 // first time, one of two of its name: a later one of this node, another run of the same
-// incarnation, or one that was heard when a later one had been known for that long.
-func (p *peers) note(me crdt.Actor, m *message, now time.Time, long time.Duration) (repeated, conflict bool) {
+// incarnation, or one that was heard when a later one had been known for that long; and when
+// the sender has told all that it knew last, before this message.
+func (p *peers) note(me crdt.Actor, m *message, now time.Time, long time.Duration) (repeated, conflict bool, told time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.known[m.sender]
 	if s == nil {
 		if p.forget(now); len(p.known) >= maxPeers {
-			return false, false
+			return false, false, told
 		}
 		s = &peer{run: m.run}
 		p.known[m.sender] = s
 		p.learn(m.sender, now)
 	}
+	told = s.told
 	s.hear(m, now)
 	successor := m.sender.Node == me.Node && m.sender.Incarnation >= me.Incarnation
 	last := p.latest[m.sender.Node]
@@ -207,7 +221,7 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time, long time.Duratio
 	if (successor || outlived || s.run != m.run) && !s.conflict {
 		s.conflict, conflict = true, true
 	}
-	return s.run == m.run && s.repeated(m.seq), conflict
+	return s.run == m.run && s.repeated(m.seq), conflict, told
 }
 
 // maxAhead is how far ahead another clock may be and still say when its node was there.
@@ -215,8 +229,12 @@ const maxAhead = 10 * time.Second
 
 func (s *peer) hear(m *message, now time.Time) {
 	sent := time.UnixMilli(m.sent)
+	if m.all && sent.After(s.told) {
+		s.told = sent
+	}
+	s.left = s.left || m.last
 	if !m.kept {
-		s.heard, s.lag, s.total = now, now.Sub(sent), m.total
+		s.heard, s.lag, s.total, s.sent = now, now.Sub(sent), m.total, sent
 		return
 	}
 	if sent.After(now) && sent.Sub(now) <= maxAhead {
@@ -229,7 +247,7 @@ func (s *peer) hear(m *message, now time.Time) {
 		s.kept = sent
 	}
 	if sent.After(s.heard) {
-		s.heard, s.total = sent, m.total
+		s.heard, s.total, s.sent = sent, m.total, sent
 	}
 }
 
@@ -262,16 +280,34 @@ func (s *peer) repeated(seq uint64) bool {
 	return was
 }
 
+// runs reports that an actor was heard in that time, and neither left nor was replaced by a
+// later incarnation; mu is held.
+func (p *peers) runs(a crdt.Actor, s *peer, now time.Time, within time.Duration) bool {
+	return now.Sub(s.heard) <= within && !s.left && a.Incarnation >= p.latest[a.Node].number
+}
+
 // live is how many nodes were heard in that time.
 func (p *peers) live(now time.Time, within time.Duration) (count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.known {
-		if now.Sub(s.heard) <= within {
+	for a, s := range p.known {
+		if p.runs(a, s, now, within) {
 			count++
 		}
 	}
 	return count
+}
+
+// last is when another node was heard last; if none was, when this one was opened.
+func (p *peers) last(opened time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.known {
+		if s.heard.After(opened) {
+			opened = s.heard
+		}
+	}
+	return opened
 }
 
 // heard is when a message of the actor came last; of one that never did, when this node
@@ -285,13 +321,19 @@ func (p *peers) heard(a crdt.Actor, opened time.Time) time.Time {
 	return opened
 }
 
-func (p *peers) list(now time.Time) (list []Peer) {
+// list compares totals with this node's own, of those that were sent since a time.
+func (p *peers) list(now, since time.Time, total uint64) (list []Peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for a, s := range p.known {
-		if now.Sub(s.heard) <= peerTime {
-			list = append(list, Peer{a, s.heard, s.lag, s.total})
+		if !p.runs(a, s, now, peerTime) {
+			continue
 		}
+		differs := max(total, s.total) - min(total, s.total)
+		if s.sent.Before(since) {
+			differs = 0
+		}
+		list = append(list, Peer{a, s.heard, s.lag, s.total, differs})
 	}
 	slices.SortFunc(list, func(a, b Peer) int { return a.Actor.Compare(b.Actor) })
 	return list

@@ -190,8 +190,7 @@ func (s *Set) Add(element string) error {
 		s.mu.Unlock()
 		return fmt.Errorf("edge: set %q: it would be larger than %d bytes, with the names of the nodes that added its elements: %w", s.name, MaxSetBytes, ErrFull)
 	}
-	s.news.Merge(s.known.Add(s.node.me, element))
-	s.relief = relief{}
+	s.changed(s.known.Add(s.node.me, element))
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
@@ -205,11 +204,19 @@ func (s *Set) Remove(element string) {
 		s.mu.Unlock()
 		return
 	}
-	s.news.Merge(s.known.Remove(element))
-	s.relief = relief{}
+	s.changed(s.known.Remove(element))
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
+}
+
+// changed notes what this node has changed for the next flush, if there is to be one; mu is
+// held.
+func (s *Set) changed(d crdt.ORSet) {
+	if !s.node.told.Load() {
+		s.news.Merge(d)
+	}
+	s.relief = relief{}
 }
 
 // fits reports that there is room for an element, and takes it; mu is held. What is

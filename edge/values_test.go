@@ -265,3 +265,26 @@ func TestValuesBadInput(t *testing.T) {
 		t.Errorf("one that is there: %v", err)
 	}
 }
+
+// TestSetAfterClose: a set of a closed node grows by what is in it, not by what was done to
+// it.
+func TestSetAfterClose(t *testing.T) {
+	n := open(t, Config{Actor: "a"})
+	s := setOf(t, n)
+	if err := s.Add("told"); err != nil {
+		t.Fatal(err)
+	}
+	n.Close()
+	for range 1000 {
+		if err := s.Add("e"); err != nil {
+			t.Fatal(err)
+		}
+		s.Remove("e")
+	}
+	if err := s.Add("e"); err != nil || !s.Has("e") {
+		t.Fatal(err)
+	}
+	if size := len(s.news.Append(nil)); size > 100 {
+		t.Errorf("%d bytes wait to be sent by nobody", size)
+	}
+}

@@ -240,8 +240,9 @@ func (e *entry) idle(r *rule, to int64) bool {
 
 // merge joins what another node knows. What is of the window before counts there;
 // what is older does not count any more. What is new of it is charged to a bucket as taken
-// just now, or, if it was taken before this node could know of it, reported as late.
-func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now int64, old bool) (late bool) {
+// just now; or, if the sender may tell it from before began, when this node did, reported as
+// late.
+func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now, began int64) (late bool) {
 	if w.epoch > e.epoch {
 		e.roll(r, w.epoch)
 	}
@@ -257,7 +258,7 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now in
 			s.n = pair{0, s.n.now}
 		}
 		by := e.raise(s, self)
-		if old {
+		if s.actor.Value().Incarnation < uint64(began) && s.actor != self {
 			late = late || by != pair{}
 			continue
 		}

@@ -15,10 +15,12 @@
 // # What goes over NATS
 //
 // Changes go to the subject <subject>.d, once. States go to
-// <subject>.s.<node>.<incarnation>.<part>, of which a stream keeps the last message
+// <subject>.s.<node>.<incarnation>.<kind>.<part>, of which a stream keeps the last message
 // each: a node that starts, or was away for however long, reads one message for each
-// part of each node. Messages above 256 bytes are compressed with s2
-// (Content-Encoding: s2).
+// part of each node. Kinds are counters, values (sets and registers) and windows; those of
+// windows end by themselves (Nats-TTL) when they do not count any more. Servers before 2.11, and
+// streams without allow_msg_ttl, keep them for [Options.Retention], of every incarnation. Messages
+// above 256 bytes are compressed with s2 (Content-Encoding: s2).
 //
 // Nothing waits for an answer. A message that is lost is made good by the node's next
 // state, and after a connection that was cut the node asks the others for theirs.
@@ -33,7 +35,7 @@
 // # Rights
 //
 // A user needs to publish to <subject>.> and to $JS.API.STREAM.INFO.<stream>,
-// $JS.API.CONSUMER.CREATE.<stream>.> and $JS.API.CONSUMER.DELETE.<stream>.>, to
-// subscribe to <subject>.d and _INBOX.>, and to publish to
+// $JS.API.CONSUMER.CREATE.<stream>.>, $JS.API.CONSUMER.DELETE.<stream>.> and
+// $JS.FC.<stream>.>, to subscribe to <subject>.d and _INBOX.>, and to publish to
 // $JS.API.STREAM.CREATE.<stream> if the stream is to be made.
 package natslink

@@ -6,7 +6,7 @@ import "github.com/nats-io/nats.go"
 func (l *Link) Flush() error { return l.conn.Flush() }
 
 // Packed is how a large message travels.
-func Packed(message []byte) []byte { return pack("s", message, "").Data }
+func Packed(message []byte) []byte { return pack("s", message, "", 0).Data }
 
 // Unpack reads a message that claims to be compressed, or not.
 func Unpack(data []byte, compressed bool) ([]byte, error) {
@@ -19,5 +19,5 @@ func Unpack(data []byte, compressed bool) ([]byte, error) {
 
 // PackAndBack is a message as it arrives.
 func PackAndBack(message []byte, parent string) ([]byte, error) {
-	return unpack(pack("s", message, parent))
+	return unpack(pack("s", message, parent, 0))
 }

@@ -6,11 +6,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go"
 
-	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge"
 )
 
 const (
@@ -27,20 +28,21 @@ var (
 	trace    = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 )
 
-// pack is a message on its way.
-func pack(subject string, message []byte, parent string) *nats.Msg {
-	m := &nats.Msg{Subject: subject, Data: message}
+// pack is a message on its way. After life, in whole seconds, the stream forgets it; 0: when it
+// forgets all.
+func pack(subject string, message []byte, parent string, life time.Duration) *nats.Msg {
+	m := &nats.Msg{Subject: subject, Data: message, Header: nats.Header{}}
 	if len(message) > small {
 		if packed := s2.Encode(nil, message); len(packed) < len(message) {
 			m.Data = packed
-			m.Header = nats.Header{encoding: {"s2"}}
+			m.Header[encoding] = []string{"s2"}
 		}
 	}
 	if trace.MatchString(parent) {
-		if m.Header == nil {
-			m.Header = nats.Header{}
-		}
 		m.Header[traceparent] = []string{parent}
+	}
+	if life > 0 {
+		m.Header[nats.MsgTTLHdr] = []string{strconv.FormatInt(int64((life+time.Second-1)/time.Second), 10)}
 	}
 	return m
 }
@@ -57,10 +59,10 @@ func unpack(m *nats.Msg) ([]byte, error) {
 	return s2.Decode(nil, m.Data)
 }
 
-// place is the subject of one part of an actor's state. What NATS does not allow in a
+// subjectOf is the subject of one part of an actor's state. What NATS does not allow in a
 // word is written as = with two hexadecimal digits.
-func place(subject string, a crdt.Actor, part int) string {
-	return subject + ".s." + escaped(a.Node) + "." + strconv.FormatUint(a.Incarnation, 10) + "." + strconv.Itoa(part)
+func subjectOf(subject string, p edge.Place) string {
+	return subject + ".s." + escaped(p.Actor.Node) + "." + strconv.FormatUint(p.Actor.Incarnation, 10) + "." + p.Kind + "." + strconv.Itoa(p.Part)
 }
 
 func escaped(s string) string {

@@ -8,10 +8,11 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/holdfast-io/holdfast/crdt"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/edge"
 	"github.com/holdfast-io/holdfast/internal/natsconn"
@@ -26,6 +27,7 @@ type Link struct {
 	own  bool // the connection is ours to close
 
 	again chan struct{} // the feed is to begin anew
+	lives atomic.Bool   // the stream forgets each message after a time of its own
 
 	mu     sync.Mutex
 	missed func()
@@ -105,6 +107,10 @@ func (l *Link) tryRights(ctx context.Context) error {
 	if err := l.try(ctx, &nats.Msg{Subject: l.deltas()}, "publish and subscribe to", l.deltas()); err != nil {
 		return err
 	}
+	flow := &nats.Msg{Subject: "$JS.FC." + l.opts.Stream + ".rights"}
+	if err := l.try(ctx, flow, "publish to", "$JS.FC."+l.opts.Stream+".>"); err != nil {
+		return err
+	}
 	states := &nats.Msg{Subject: l.opts.Subject + ".s.rights", Header: nats.Header{nats.ExpectedStreamHdr: {"none"}}} // so that no stream keeps it
 	return l.try(ctx, states, "publish to", l.opts.Subject+".s.>")
 }
@@ -166,14 +172,17 @@ func (l *Link) report(err error) {
 }
 
 // Send is edge.Link's.
-func (l *Link) Send(message []byte) error { return l.publish(l.deltas(), message) }
+func (l *Link) Send(message []byte) error { return l.publish(l.deltas(), message, 0) }
 
 // Keep is edge.Keeper's.
-func (l *Link) Keep(a crdt.Actor, part int, message []byte) error {
-	return l.publish(place(l.opts.Subject, a, part), message)
+func (l *Link) Keep(p edge.Place, life time.Duration, message []byte) error {
+	if !l.lives.Load() {
+		life = 0
+	}
+	return l.publish(subjectOf(l.opts.Subject, p), message, life)
 }
 
-func (l *Link) publish(subject string, message []byte) error {
+func (l *Link) publish(subject string, message []byte, life time.Duration) error {
 	if !l.conn.IsConnected() {
 		return l.unsent()
 	}
@@ -181,7 +190,7 @@ func (l *Link) publish(subject string, message []byte) error {
 	if l.opts.Trace != nil {
 		parent = l.opts.Trace()
 	}
-	return l.conn.PublishMsg(pack(subject, message, parent))
+	return l.conn.PublishMsg(pack(subject, message, parent, life))
 }
 
 // Replay is edge.Keeper's: the feed begins anew, once for all calls until then.
@@ -208,7 +217,8 @@ func (l *Link) tellMissed() {
 
 // Listen is edge.Link's.
 func (l *Link) Listen(receive func([]byte)) (stop func(), err error) {
-	take := func(m *nats.Msg) { l.take(m, receive) }
+	var open gate
+	take := func(m *nats.Msg) { open.pass(func() { l.take(m, receive) }) }
 	sub, err := l.conn.Subscribe(l.deltas(), take)
 	if err != nil {
 		return nil, err
@@ -223,7 +233,29 @@ func (l *Link) Listen(receive func([]byte)) (stop func(), err error) {
 		cancel()
 		sub.Unsubscribe()
 		<-done
+		open.shut()
 	}, nil
+}
+
+// gate lets calls pass until it is shut, which waits for those that run: NATS goes on with
+// a message after a subscription has ended.
+type gate struct {
+	mu   sync.RWMutex
+	over bool
+}
+
+func (g *gate) pass(f func()) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if !g.over {
+		f()
+	}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
 }
 
 // take unpacks a message. What cannot be unpacked is handed on as it is: the node

@@ -429,12 +429,14 @@ func TestRights(t *testing.T) {
 	server := services.NATS(t, services.Setting("authorization", `{users: [
 		{user: full, password: secret}
 		{user: user, password: secret, permissions: {
-			publish: ["s.>", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>", "$JS.API.CONSUMER.DELETE.S.>"]
+			publish: ["s.>", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>", "$JS.API.CONSUMER.DELETE.S.>", "$JS.FC.S.>"]
 			subscribe: ["s.d", "_INBOX.>"]}}
 		{user: mute, password: secret, permissions: {
 			publish: ["$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
 		{user: changes, password: secret, permissions: {
-			publish: ["s.d", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
+			publish: ["s.d", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>", "$JS.FC.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
+		{user: stuck, password: secret, permissions: {
+			publish: ["s.>", "$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.CREATE.S.>"], subscribe: ["s.d", "_INBOX.>"]}}
 		{user: deaf, password: secret, permissions: {publish: [">"], subscribe: ["_INBOX.>"]}}
 		{user: blind, password: secret, permissions: {publish: ["nothing"], subscribe: ["_INBOX.>"]}}
 	]}`))
@@ -453,9 +455,10 @@ func TestRights(t *testing.T) {
 	refuses(t, as("mute"), fs.ErrPermission, `"s.d"`)
 	refuses(t, as("deaf"), fs.ErrPermission, `"s.d"`)
 	refuses(t, as("changes"), fs.ErrPermission, `s.s.`)
+	refuses(t, as("stuck"), fs.ErrPermission, `$JS.FC.S.>`)
 	defer func() {
-		if info, err := stream(t, as("full")).StreamInfo("S"); err != nil || info.State.Msgs != 2 {
-			t.Errorf("the stream of two nodes has %+v, %v", info, err)
+		if all := kept(t, stream(t, as("full")), "S", "s.s.>"); all["s.s.rights"] || len(kept(t, stream(t, as("full")), "S", "s.s.*.*.counters.*")) != 2 {
+			t.Errorf("the stream of two nodes has %v", all)
 		}
 	}()
 	user, err := natslink.Open(t.Context(), as("user"), &natslink.Options{OnError: func(err error) { t.Errorf("a user with all rights: %v", err) }})
@@ -485,6 +488,20 @@ func stream(t *testing.T, url string) nats.JetStreamContext {
 		t.Fatal(err)
 	}
 	return js
+}
+
+// kept are the subjects of what a stream keeps.
+func kept(t *testing.T, js nats.JetStreamContext, stream, filter string) map[string]bool {
+	t.Helper()
+	info, err := js.StreamInfo(stream, &nats.StreamInfoRequest{SubjectsFilter: filter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for s := range info.State.Subjects {
+		subjects[s] = true
+	}
+	return subjects
 }
 
 // refuses checks the error of an Open that must fail.

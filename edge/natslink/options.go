@@ -27,7 +27,9 @@ type Options struct {
 	// Replicas is how many servers of a cluster keep the stream, 1 to 5; 0: 1.
 	Replicas int
 	// Retention is how long the last state of a node that is gone is kept, at
-	// least a second; 0: a week. If all nodes are gone for longer, their counts are.
+	// least a second; 0: a week. If all nodes are gone for longer, their counts are. Windows
+	// are kept for twice their length only, if the server is of 2.11 or later and the stream was
+	// made by this version or has allow_msg_ttl.
 	Retention time.Duration
 	// Memory keeps the stream in the servers' memory only.
 	Memory bool

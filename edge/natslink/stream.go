@@ -44,6 +44,7 @@ func (l *Link) ensure(ctx context.Context) (err error) {
 	if err != nil {
 		return natsconn.Unopened(ctx, err)
 	}
+	l.lives.Store(info.Config.AllowMsgTTL)
 	if wrong := l.unfit(&info.Config); wrong != "" {
 		return driver.Errorf("open", "", fs.ErrInvalid, "the stream %q %s: use another", l.opts.Stream, wrong)
 	}
@@ -59,6 +60,7 @@ func (l *Link) make(ctx context.Context) (info *nats.StreamInfo, err error) {
 		Name: l.opts.Stream, Subjects: []string{l.opts.Subject + ".s.>"}, Description: "holdfast edge",
 		MaxMsgsPerSubject: 1, MaxAge: l.opts.Retention, Replicas: l.opts.Replicas, Discard: nats.DiscardOld,
 		MaxBytes: -1, MaxMsgSize: -1, MaxMsgs: -1, MaxConsumers: -1, Duplicates: min(l.opts.Retention, time.Minute),
+		AllowMsgTTL: true, // servers before 2.11 do not know it
 	}
 	if l.opts.Memory {
 		cfg.Storage = nats.MemoryStorage
@@ -103,12 +105,12 @@ func (l *Link) unfit(c *nats.StreamConfig) string {
 // follow hands on the states in the stream and those that come, until ctx ends. Each
 // time it begins anew it reads all that is kept.
 func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
-	for first := true; ctx.Err() == nil; first = false {
-		err := l.feed(ctx, take, first)
+	for missed := false; ctx.Err() == nil; {
+		err := l.feed(ctx, take, missed)
 		if ctx.Err() != nil {
 			return
 		}
-		if !errors.Is(err, errAgain) {
+		if missed = !errors.Is(err, errAgain); missed {
 			l.report(err)
 		}
 		select {
@@ -119,8 +121,9 @@ func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
 }
 
 // feed reads states until the connection is cut or the server has forgotten the feed.
-// Of the first feed nothing was missed: a node that starts asks by itself.
-func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error {
+// Nothing was missed by the first feed, since a node that starts asks by itself, nor by one that
+// was asked for.
+func (l *Link) feed(ctx context.Context, take func(*nats.Msg), missed bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	select {
@@ -135,10 +138,12 @@ func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
-	sub, err := l.conn.SubscribeSync(l.conn.NewInbox())
+	heard := make(chan struct{}, 1)
+	sub, err := l.conn.Subscribe(l.conn.NewInbox(), func(m *nats.Msg) { l.hear(m, take, heard) })
 	if err != nil {
 		return err
 	}
+	sub.SetPendingLimits(-1, -1) // the server waits for us
 	name := crand.Text()
 	defer l.end(sub, name)
 	if err := l.consume(ctx, sub.Subject, name); err != nil {
@@ -154,10 +159,10 @@ func (l *Link) feed(ctx context.Context, take func(*nats.Msg), first bool) error
 		}
 	}()
 	l.report(nil)
-	if !first {
+	if missed {
 		l.tellMissed()
 	}
-	return l.read(ctx, sub, take)
+	return listening(ctx, heard)
 }
 
 // end ends a feed without waiting for an answer: what the server does not hear it
@@ -172,7 +177,7 @@ func (l *Link) consume(ctx context.Context, to, name string) error {
 	cfg := &nats.ConsumerConfig{
 		Name: name, DeliverSubject: to, FilterSubject: l.opts.Subject + ".s.>",
 		DeliverPolicy: nats.DeliverLastPerSubjectPolicy, AckPolicy: nats.AckNonePolicy, MaxDeliver: 1,
-		Heartbeat: heartbeat, InactiveThreshold: forgetAfter, MemoryStorage: true, Replicas: 1,
+		FlowControl: true, Heartbeat: heartbeat, InactiveThreshold: forgetAfter, MemoryStorage: true, Replicas: 1,
 	}
 	return l.conn.Ask(ctx, "$JS.API.CONSUMER.CREATE."+l.opts.Stream, func(ctx context.Context) error {
 		_, err := l.js.UpdateConsumer(l.opts.Stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
@@ -180,21 +185,35 @@ func (l *Link) consume(ctx context.Context, to, name string) error {
 	})
 }
 
-func (l *Link) read(ctx context.Context, sub *nats.Subscription, take func(*nats.Msg)) error {
-	for {
-		waiting, cancel := context.WithTimeout(ctx, silence)
-		m, err := sub.NextMsgWithContext(waiting)
-		cancel()
-		switch {
-		case errors.Is(err, nats.ErrSlowConsumer): // some states were thrown away
-			return errAgain
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return fmt.Errorf("natslink: the server has forgotten the feed: %w", err)
-		case m.Header.Get("Status") != "" && len(m.Data) == 0: // a heartbeat
-			continue
-		}
+// hear takes a message of the feed. The server sends as much as has been taken of what it
+// has sent: it asks in between, and waits for an answer.
+func (l *Link) hear(m *nats.Msg, take func(*nats.Msg), heard chan<- struct{}) {
+	switch status := m.Header.Get("Status") != "" && len(m.Data) == 0; {
+	case !status:
 		take(m)
+	case m.Reply != "":
+		l.conn.Publish(m.Reply, nil)
+	case m.Header.Get(stalled) != "": // the answer was lost
+		l.conn.Publish(m.Header.Get(stalled), nil)
+	}
+	select {
+	case heard <- struct{}{}:
+	default:
+	}
+}
+
+// stalled is the header by which a server that waits says where it expects the answer.
+const stalled = "Nats-Consumer-Stalled"
+
+// listening waits until ctx ends, or the server is silent.
+func listening(ctx context.Context, heard <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(silence):
+			return fmt.Errorf("natslink: the server has forgotten the feed: nothing was heard for %s", silence)
+		case <-heard:
+		}
 	}
 }

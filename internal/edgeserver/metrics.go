@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/holdfast-io/holdfast/edge"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -69,24 +69,22 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	gauge(keys, float64(m.c.Limiter.Keys()))
 	gauge(divergence, float64(m.c.Node.Divergence()))
 	gauge(syncAge, m.c.Node.SyncAge().Seconds())
-	for name, p := range latest(m.c.Node.Peers()) {
-		gauge(peerLag, p.Lag.Seconds(), name)
-		gauge(peerAge, time.Since(p.Heard).Seconds(), name)
+	for _, p := range m.c.Node.Peers() {
+		gauge(peerLag, p.Lag.Seconds(), label(p.Actor.Node))
+		gauge(peerAge, time.Since(p.Heard).Seconds(), label(p.Actor.Node))
 	}
 	for key, n := range m.c.top() {
 		gauge(topKeys, float64(n), strconv.QuoteToASCII(key))
 	}
 }
 
-// latest is the last incarnation of each node.
-func latest(peers []edge.Peer) map[string]edge.Peer {
-	last := map[string]edge.Peer{}
-	for _, p := range peers {
-		if old, ok := last[p.Actor.Node]; !ok || p.Actor.Incarnation > old.Actor.Incarnation {
-			last[p.Actor.Node] = p
-		}
+// label is a name as a label can have it, and no two names alike: one that is no UTF-8, or
+// looks quoted, is quoted.
+func label(name string) string {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) {
+		return name
 	}
-	return last
+	return strconv.QuoteToASCII(name)
 }
 
 // top are the keys with the greatest counts.

@@ -3,10 +3,7 @@ package edgeserver
 import (
 	"html/template"
 	"net/http"
-	"slices"
 	"time"
-
-	"github.com/holdfast-io/holdfast/edge"
 )
 
 // picture is what the page and /v1/nodes show.
@@ -45,18 +42,10 @@ func (c *Config) picture() picture {
 			p.Link = err.Error()
 		}
 	}
-	for _, peer := range sorted(latest(n.Peers())) {
-		p.Peers = append(p.Peers, status{peer.Actor.String(), peer.Total, peer.Lag.Seconds(), time.Since(peer.Heard).Seconds(), peer.Total == p.Total})
+	for _, peer := range n.Peers() {
+		p.Peers = append(p.Peers, status{peer.Actor.String(), peer.Total, peer.Lag.Seconds(), time.Since(peer.Heard).Seconds(), peer.Differs == 0})
 	}
 	return p
-}
-
-func sorted(peers map[string]edge.Peer) (list []edge.Peer) {
-	for _, p := range peers {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b edge.Peer) int { return a.Actor.Compare(b.Actor) })
-	return list
 }
 
 func (c *Config) nodes(w http.ResponseWriter, _ *http.Request) { writeJSON(w, c.picture()) }

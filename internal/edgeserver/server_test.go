@@ -211,3 +211,24 @@ func TestAlerts(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestNamesOfPeers: whatever other nodes are called, metrics can be read.
+func TestNamesOfPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		c := config(t, hub, "a")
+		for _, name := range []string{"b", "\xff", "\xfe", `"\xff"`, "ö"} {
+			config(t, hub, name)
+		}
+		time.Sleep(time.Minute)
+		r, body := ask(t, c, "GET", "/metrics")
+		if r.StatusCode != 200 {
+			t.Fatalf("%s %s", r.Status, body)
+		}
+		for _, label := range []string{`"b"`, `"\"\\xff\""`, `"\"\\xfe\""`, `"\"\\\"\\\\xff\\\"\""`, `"ö"`} {
+			if !strings.Contains(body, label) {
+				t.Errorf("there is no %s in\n%s", label, body)
+			}
+		}
+	})
+}
