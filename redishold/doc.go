@@ -69,7 +69,9 @@
 // there while somebody watches; m: mutexes that were granted the short way; w:,
 // x: answers and losses that a client has yet to hear, y: losses that it has heard;
 // e: and ended sessions that have ended and are not cleared away yet, todo queues of
-// which more can be granted, duty the client that does that; version that of all this. The channels are ev (what
+// which more can be granted, duty the client that does that; L: the rates of limiters, U:
+// what their keys have used, I: those of them that never end by themselves, by the epoch of
+// the rate, outdated the epochs that are over; version that of all this. The channels are ev (what
 // Watch tells) and to: (one a client). Scripts use keys that are not among their arguments,
 // so a proxy that routes by arguments needs the whole prefix on one server.
 //

@@ -122,6 +122,9 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	if err != nil && reply != nil && reply[0] == "noexist" {
 		return driver.Errorf("", name, fs.ErrNotExist, "there is no %s of this name", kind)
 	}
+	if err == nil {
+		c.leftOver(reply)
+	}
 	return err
 }
 

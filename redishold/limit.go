@@ -15,7 +15,8 @@ import (
 
 // A limiter's rate is a key of its own (L:), with an epoch before it; what each of its
 // keys used is another (U:), which ends by itself when it is as if it had never been
-// used. A bucket is taken from by the script alone. For all else the client decides
+// used; with an Initial it never is, and is listed with its epoch (I:) until that is over. A
+// bucket is taken from by the script alone. For all else the client decides
 // by the server's time and swaps what was used, if nobody has changed it meanwhile.
 
 // Limit asks a limiter.
@@ -25,9 +26,10 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.Limi
 	}
 	if r.Op == driver.LimitSetRate {
 		set := limits.Fresh(r)
-		_, err := c.call(ctx, limitSetScript, "rate", r.Name, set.Text)
+		reply, err := c.call(ctx, limitSetScript, "rate", r.Name, set.Text)
 		if err == nil {
 			c.rates.Note(r.Name, set)
+			c.leftOver(reply)
 		}
 		return driver.LimitReply{Rate: r.Rate}, err
 	}
@@ -41,6 +43,14 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.Limi
 		return taken(k, r, reply)
 	}
 	return c.swapped(ctx, k, r, reply)
+}
+
+// leftOver has what was used in an epoch that is over removed, if one script could not.
+func (c *client) leftOver(reply []string) {
+	if len(reply) > 1 && reply[1] == "1" {
+		c.start()
+		c.helps()
+	}
 }
 
 // limiter runs the script for r until client and server agree on the rate. A rate that

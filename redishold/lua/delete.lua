@@ -27,10 +27,14 @@ if k == 7 then
   return answer({'ok'})
 end
 if k == 9 then
-  if call('DEL', P .. 'L:' .. name) == 0 then return answer({'noexist'}) end
+  local rate = call('GET', P .. 'L:' .. name)
+  if not rate then return answer({'noexist'}) end
+  call('DEL', P .. 'L:' .. name)
+  outdate(rate)
+  wipe()
   tick()
   event('limit', 'changed', name, 0, '', 0, 0, '', '', '', 0, 0)
-  return answer({'ok'})
+  return answer({'ok', stale and '1' or '0'})
 end
 if k == 8 then return gone('sequence', P .. '#:' .. name) end
 unfold(name)

@@ -18,6 +18,13 @@ local epoch = string.sub(rate, 1, 32)
 local old = call('GET', U)
 if old and string.sub(old, 1, 32) ~= epoch then old = nil end
 
+-- remember keeps a key that never ends by itself until the rate is changed or deleted: it
+-- is listed with the epoch for that.
+local function remember(text)
+  call('SET', U, text)
+  call('SADD', P .. 'I:' .. epoch, A[2] .. '\0' .. A[3])
+end
+
 if op == 'read' then return {ok, old or '', T[1], T[2]} end
 
 -- swap: what was used, if it is still as A[6]; A[7] is new, and A[8] the time until it
@@ -27,7 +34,7 @@ if op == 'swap' then
   if A[7] == '' then
     call('DEL', U)
   elseif A[8] == '0' then
-    call('SET', U, A[7])
+    remember(A[7])
   else
     call('SET', U, A[7], 'PX', A[8])
   end
@@ -91,7 +98,7 @@ if A[20] == '1' and (allowed or lacks) then
   if allowed and (ahead or late) then ls, ln = fs, fn end
   local text = epoch .. ' ' .. int(fs) .. ' ' .. int(fn) .. ' ' .. int(fp) .. ' ' .. int(gs) .. ' ' .. int(gn) .. ' ' .. int(ls) .. ' ' .. int(ln)
   if lacks then
-    call('SET', U, text)
+    remember(text)
   else
     call('SET', U, text, 'PX', int((fs + gs - ts) * 1000 + math.ceil((fn + gn - tn) / 1000000) + 2))
   end

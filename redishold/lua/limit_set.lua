@@ -4,7 +4,11 @@
 local op, name = ARGV[1], ARGV[2]
 sweep(LITTLE)
 if op == 'rate' then
+  local was = call('GET', P .. 'L:' .. name)
   call('SET', P .. 'L:' .. name, ARGV[3])
+  if was then outdate(was) end
+  call('SREM', outdated, sub(ARGV[3], 1, 32)) -- sent again
+  wipe()
 else
   local U, rate = P .. 'U:' .. name .. '\0' .. ARGV[3], ARGV[4]
   local old = call('GET', U) or ''
@@ -14,6 +18,7 @@ else
     call('UNLINK', U)
   elseif ARGV[7] == '0' then
     call('SET', U, ARGV[6])
+    call('SADD', P .. 'I:' .. sub(rate, 1, 32), name .. '\0' .. ARGV[3])
   else
     call('SET', U, ARGV[6], 'PX', ARGV[7])
   end
@@ -21,4 +26,4 @@ end
 tick()
 event('limit', 'changed', name, 0, '', 0, 0, '', '', '', 0, 0)
 finish()
-return {'ok'}
+return {'ok', stale and '1' or '0'}

@@ -7,13 +7,13 @@ regardless()
 sweep(LITTLE)
 local reply = {'ok', '1', '0'}
 if ARGV[1] ~= '0' and not call('SET', P .. 'watch', '1', 'PX', ARGV[1], 'GET') then reply[2] = '0' end
-if behind then
+if behind or stale then
   local duty = P .. 'duty'
   if call('SET', duty, ARGV[2], 'NX', 'PX', 1000) or call('GET', duty) == ARGV[2] then
     call('PEXPIRE', duty, 1000)
     sweep(PAGE)
     work = 0
-    if behind then reply[3] = '1' else call('DEL', duty) end
+    if behind or stale then reply[3] = '1' else call('DEL', duty) end
   end
 end
 local tidied = {}

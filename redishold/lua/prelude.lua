@@ -15,6 +15,10 @@ local PAGE = 128
 local work, behind = PAGE, true
 local ended, todo = P .. 'ended', P .. 'todo'
 
+-- outdated are the epochs of limiters that are over. Keys that never end by themselves
+-- (limit.lua) are listed with their epoch, and removed with it; stale is whether some are left.
+local outdated, stale = P .. 'outdated', false
+
 -- GONE is what a counter is for a while after it was deleted: a client that
 -- adds to it without a script is told that it is no number.
 local GONE = 'gone'
@@ -374,6 +378,24 @@ local function overdue(n)
   return call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, math.max(math.min(n, 100), 1))
 end
 
+-- outdate ends the epoch of a rate, and wipe does some of the work that this leaves. What
+-- a key has used in a later epoch stays.
+local function outdate(rate) call('SADD', outdated, sub(rate, 1, 32)) end
+
+local function wipe()
+  local epoch = call('SRANDMEMBER', outdated)
+  while epoch and work > 0 do
+    local listed = P .. 'I:' .. epoch
+    for _, key in ipairs(call('SPOP', listed, math.min(work, 100))) do
+      if sub(call('GET', P .. 'U:' .. key) or '', 1, 32) == epoch then call('DEL', P .. 'U:' .. key) end
+      work = work - 1
+    end
+    if call('EXISTS', listed) == 0 then call('SREM', outdated, epoch) end
+    epoch = call('SRANDMEMBER', outdated)
+  end
+  stale = epoch and true or false
+end
+
 -- sweep does some work of what is past its deadline by the server's clock, in the
 -- order of deadlines, and of what sessions and queues have left to do. Every script
 -- that looks at claims or keys does a little of it first. What it leaves is dead all
@@ -388,7 +410,7 @@ local function sweep(some)
     end
     d = overdue(work)
   end
-  if call('EXISTS', ended, todo) > 0 then
+  if call('EXISTS', ended, todo, outdated) > 0 then
     local name = call('SRANDMEMBER', todo)
     while name and work > 0 do
       call('SREM', todo, name)
@@ -401,6 +423,7 @@ local function sweep(some)
       sid = call('ZRANGE', ended, 0, 0)[1]
     end
     behind = (d[1] or name or sid) and true or false
+    wipe()
   else
     behind = d[1] ~= nil
   end

@@ -24,4 +24,4 @@ for i, n in ipairs(names) do
   end
 end
 finish()
-return {'ok', int(removed), next, behind and '1' or '0'}
+return {'ok', int(removed), next, (behind or stale) and '1' or '0'}
