@@ -41,7 +41,7 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 	a, b := number(r.A, r.Unsigned), number(r.B, r.Unsigned)
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state, value string
-		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast_v7.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
+		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast_v8.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
 			c.args(uuid(r.ID), r.Name, int16(r.Op), r.Unsigned, a, b)...).Scan(&state, &value, &reply.Swapped)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.
 	var reply driver.ReserveReply
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state, value string
-		err := q.QueryRow(ctx, "select state, v::text from holdfast_v7.reserve($1::uuid, $2, $3::text::numeric, $4::text::numeric)",
+		err := q.QueryRow(ctx, "select state, v::text from holdfast_v8.reserve($1::uuid, $2, $3::text::numeric, $4::text::numeric)",
 			c.args(uuid(r.ID), r.Name, number(r.N, true), number(r.Start, true))...).Scan(&state, &value)
 		if err != nil {
 			return err
@@ -158,7 +158,7 @@ func (c *client) countDown(ctx context.Context, r *driver.CountDownRequest, key 
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state string
 		var rest *int64
-		err := q.QueryRow(ctx, "select state, rest from holdfast_v7.count_down($1::uuid, $2, $3, $4, $5, $6)",
+		err := q.QueryRow(ctx, "select state, rest from holdfast_v8.count_down($1::uuid, $2, $3, $4, $5, $6)",
 			c.args(uuid(r.ID), key.space(), key.n, r.Name, r.Count, r.By)...).Scan(&state, &rest)
 		switch {
 		case err != nil:
@@ -201,7 +201,7 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	}
 	var state string
 	err = c.remove(ctx, kind.String(), func(ctx context.Context, q querier) (bool, error) {
-		err := q.QueryRow(ctx, "select holdfast_v7.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+		err := q.QueryRow(ctx, "select holdfast_v8.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
 		return state != "absent", err
 	})
 	switch {
@@ -223,15 +223,22 @@ func (c *client) deleteFrom(ctx context.Context, table, name string) error {
 }
 
 // remove runs a delete until it is answered, which tells whether there was what it deletes.
-// If there was nothing, an earlier run may have done it, unheard.
 func (c *client) remove(ctx context.Context, what string, run func(ctx context.Context, q querier) (found bool, err error)) error {
+	_, err := c.find(ctx, refuse(fs.ErrNotExist, "there is no such %s", what), run)
+	return err
+}
+
+// find runs a statement that finds what it ends only once, until it is answered. If it finds
+// nothing that is the error missing, unless an earlier run may have done it, unheard.
+func (c *client) find(ctx context.Context, missing error, run func(ctx context.Context, q querier) (found bool, err error)) (found bool, err error) {
 	perhaps := false
-	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		found, err := run(ctx, q)
+	err = c.ask(ctx, func(ctx context.Context, q querier) (err error) {
+		found, err = run(ctx, q)
 		perhaps = perhaps || err != nil && outcome(err) != driver.NotDone
 		if err == nil && !found && !perhaps {
-			return refuse(fs.ErrNotExist, "there is no such %s", what)
+			return missing
 		}
 		return err
 	})
+	return found, err
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-io/holdfast/driver"
 )
 
@@ -30,8 +32,9 @@ func scanWords(s string, what *string, a, b *int64) bool {
 
 const revokeSQL = `with marked as (
   update holdfast.claim c set revoked = true
-  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v7.alive(c.nonce, 0) returning c.nonce, c.token, c.kind, c.id)
-select nonce, kind, id, pg_catalog.pg_notify('holdfast', 'f ' || token) from marked`
+  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v8.alive(c.nonce, 0) returning c.nonce, c.token, c.id),
+told as (select pg_catalog.pg_notify('holdfast', 'f ' || token) from marked)
+select nonce, id from marked, told`
 
 // Force asks the holder's program to let go: it is told first, and gives the
 // name back at once. With Now a program that does not answer within a fifth of
@@ -44,32 +47,38 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	if err != nil {
 		return driver.ForceReply{}, err
 	}
-	var nonce, id int64
-	var kind int16
 	if err := c.recorded(ctx); err != nil {
 		return driver.ForceReply{}, err
 	}
-	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		rows, err := q.Query(ctx, revokeSQL, c.args(key.space(), key.n, int64(r.Token))...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		if !rows.Next() {
-			return firstOf(rows.Err(), refuse(fs.ErrNotExist, "nobody holds it with the token %d; it may have been released", r.Token))
-		}
-		var notified any
-		err = rows.Scan(&nonce, &kind, &id, &notified)
-		rows.Close()
-		return firstOf(err, rows.Err())
-	})
-	if err != nil {
+	m, err := c.revoke(ctx, key, r.Token)
+	switch {
+	case err != nil || m.gone:
 		return driver.ForceReply{}, err
-	}
-	if !r.Now {
+	case !r.Now:
 		return driver.ForceReply{Until: c.opts.Keepalive + c.opts.Timeout}, nil
 	}
-	return driver.ForceReply{}, c.insist(ctx, key, id, nonce)
+	return driver.ForceReply{}, c.insist(ctx, key, m.id, m.nonce)
+}
+
+// marked is a claim that was told to end. gone: it has, by an earlier run of the statement
+// without an answer.
+type marked struct {
+	nonce, id int64
+	gone      bool
+}
+
+// revoke marks the claim with a token and tells its program.
+func (c *client) revoke(ctx context.Context, key Key, token driver.Token) (m marked, err error) {
+	missing := refuse(fs.ErrNotExist, "nobody holds it with the token %d; it may have been released", token)
+	found, err := c.find(ctx, missing, func(ctx context.Context, q querier) (bool, error) {
+		err := q.QueryRow(ctx, revokeSQL, c.args(key.space(), key.n, int64(token))...).Scan(&m.nonce, &m.id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	m.gone = !found
+	return m, err
 }
 
 func firstOf(errs ...error) error {
@@ -88,7 +97,7 @@ func (c *client) insist(ctx context.Context, key Key, id, nonce int64) error {
 		var there bool
 		err := c.ask(ctx, func(ctx context.Context, q querier) error {
 			return q.QueryRow(ctx, `select exists (select from holdfast.claim c
-where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v7.alive(c.nonce, 0))`, c.args(key.space(), key.n, id)...).Scan(&there)
+where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v8.alive(c.nonce, 0))`, c.args(key.space(), key.n, id)...).Scan(&there)
 		})
 		if err != nil || !there {
 			return err
@@ -109,7 +118,7 @@ where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v7.alive(c.nonce, 0
 // terminate ends the connection that holds a nonce.
 func (c *client) terminate(ctx context.Context, nonce int64) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select pg_catalog.pg_terminate_backend(pid) from holdfast_v7.locks(1::smallint, $1) where granted and mode = 'ExclusiveLock'", c.args(nonce)...)
+		_, err := q.Exec(ctx, "select pg_catalog.pg_terminate_backend(pid) from holdfast_v8.locks(1::smallint, $1) where granted and mode = 'ExclusiveLock'", c.args(nonce)...)
 		return err
 	})
 }

@@ -91,3 +91,63 @@ func TestSweepRatesOfBefore(t *testing.T) {
 		t.Errorf("what is used was swept: %+v", d)
 	}
 }
+
+// TestTakeBesideSetRate: a request that has read the rate of before, and comes to its key
+// after others have used it at the new one, is decided by the new one and undoes nothing.
+func TestTakeBesideSetRate(t *testing.T) {
+	for name, rate := range map[string]limit.Rate{
+		"bucket": {Count: 10, Per: time.Hour},
+		"log":    {Count: 10, Per: time.Hour, Algorithm: limit.SlidingLog},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := database(t)
+			s, look, locked := open(t, at), connect(t, at), connect(t, at)
+			l := s.Limiter("l", limit.Rate{}) // at whatever rate it has
+			check(t, s.Limiter("l", rate).SetRate(t.Context(), rate))
+			must(l.Allow(t.Context(), "k"))(t)
+			after := rate
+			after.Count = 20
+			used := stateAt(t, at, after)
+			tx := must(locked.Begin(t.Context()))(t)
+			_, err := tx.Exec(t.Context(), "lock table holdfast.usage in access exclusive mode")
+			check(t, err)
+			got := make(chan error, 1)
+			go func() {
+				d, err := l.Allow(t.Context(), "k")
+				if err == nil && d.Allowed {
+					err = fmt.Errorf("it was allowed by the rate of before: %+v", d)
+				}
+				got <- err
+			}()
+			for waits := 0; waits == 0; {
+				scan(t, look, &waits, "select count(*) from pg_locks where relation = 'holdfast.usage'::regclass and not granted")
+			}
+			check(t, s.Limiter("l", after).SetRate(t.Context(), after))
+			_, err = tx.Exec(t.Context(), `update holdfast.usage u set epoch = (select left(rate, 32) from holdfast.limiter where name = 'l'),
+				at = $1, part = $2, rest = $3, v = v + 1 where name = 'l'`, used.at, used.part, used.rest)
+			check(t, err)
+			check(t, tx.Commit(t.Context()))
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			if d := must(l.Allow(t.Context(), "k"))(t); d.Allowed {
+				t.Errorf("what was used at the new rate was undone: %+v", d)
+			}
+		})
+	}
+}
+
+// usedRow is a row of holdfast.usage.
+type usedRow struct {
+	at, part int64
+	rest     *string
+}
+
+// stateAt is what a key has that has used all of a rate.
+func stateAt(t *testing.T, at string, rate limit.Rate) (u usedRow) {
+	t.Helper()
+	l := open(t, at).Limiter("used", rate)
+	must(l.AllowN(t.Context(), "k", rate.Count))(t)
+	check(t, connect(t, at).QueryRow(t.Context(), "select at, part, rest from holdfast.usage where name = 'used'").Scan(&u.at, &u.part, &u.rest))
+	return u
+}

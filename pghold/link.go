@@ -303,7 +303,7 @@ func (l *pgLink) probe() {
 	defer cancel()
 	sql := "select 1"
 	if l.probes++; l.probes%sweepEvery == 0 && l.c.isHome(l) && l.c.opts.Scope == SessionScope {
-		sql = "select holdfast_v7.sweep($1)"
+		sql = "select holdfast_v8.sweep($1)"
 	}
 	var err error
 	if sql == "select 1" {

@@ -359,8 +359,8 @@ func TestSchemaAtOnce(t *testing.T) {
 	}
 	var makers int
 	scan(t, watcher, &makers, `select count(distinct made) from (
-select xmin::text from pg_proc where pronamespace = 'holdfast_v7'::regnamespace
-union select xmin::text from pg_namespace where nspname in ('holdfast', 'holdfast_v7')) x (made)`)
+select xmin::text from pg_proc where pronamespace = 'holdfast_v8'::regnamespace
+union select xmin::text from pg_namespace where nspname in ('holdfast', 'holdfast_v8')) x (made)`)
 	if makers != 1 {
 		t.Errorf("%d transactions made the schema", makers)
 	}
@@ -373,7 +373,7 @@ func TestSchemaCanBeRepeated(t *testing.T) {
 	_ = must(open(t, url).Counter("c").Add(t.Context(), 1))(t)
 	conn := connect(t, url)
 	functions := func() (list string) {
-		scan(t, conn, &list, "select string_agg(oid::text || ' ' || proname, ',' order by oid) from pg_proc where pronamespace = 'holdfast_v7'::regnamespace")
+		scan(t, conn, &list, "select string_agg(oid::text || ' ' || proname, ',' order by oid) from pg_proc where pronamespace = 'holdfast_v8'::regnamespace")
 		return list
 	}
 	before := functions()
@@ -396,5 +396,37 @@ func TestSchemaCanBeRepeated(t *testing.T) {
 	check(t, writer.Rollback(t.Context()))
 	if after := functions(); after != before {
 		t.Errorf("the functions are %s, they were %s", after, before)
+	}
+}
+
+// TestForceWithoutAnAnswer: a ForceRelease whose answer is lost, and whose repetition finds
+// nobody since the holder has obeyed, is done.
+func TestForceWithoutAnAnswer(t *testing.T) {
+	pg := services.PostgreSQL(t)
+	at := pg.URL(pg.CreateDatabase(t))
+	b, look, watch := openPool(t, at, nil), connect(t, at), connect(t, at)
+	check(t, released(b.Mutex("schema").Acquire(t.Context())))
+	force := func(t *testing.T, a, b *holdfast.Space, n string) {
+		h := must(b.Mutex(n).Acquire(t.Context()))(t)
+		if _, err := a.ForceRelease(t.Context(), n, h.Token()); !tolerable(err) {
+			t.Errorf("%s: %v", n, err)
+		}
+		_ = h.Release() // it may have been forced
+	}
+	s := scenario{"force", force, func(context.Context, *holdfast.Space, string) error { return nil }}
+	p := newTripProxy(t, pg, 0, mishap{})
+	runThrough(t, p, at, b, look, s, "count")
+	trips, _ := p.seen()
+	for n := range trips {
+		name := fmt.Sprint("trip ", n)
+		obeyed := mishap{"cut when it is obeyed", true, true, func(c *tripConn, unit []byte, _ bool) bool {
+			c.mute()
+			c.ask(unit)
+			for marked := true; marked; {
+				scan(t, watch, &marked, "select exists (select from holdfast.claim where name = $1 and revoked)", name)
+			}
+			return false
+		}}
+		runThrough(t, newTripProxy(t, pg, n+1, obeyed), at, b, look, s, name)
 	}
 }

@@ -130,7 +130,7 @@ func allReleased(ctx context.Context, claims []*rowClaim) error {
 
 // removeSession removes the row of a session and its keys; it may be repeated.
 func (c *client) removeSession(ctx context.Context, q querier, l *driver.Session) error {
-	_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v7.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
+	_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v8.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
 	return err
 }
 
@@ -159,8 +159,8 @@ func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var meta []byte
-		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v7.alive(nonce, 0)
-union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v7.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
+		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v8.alive(nonce, 0)
+union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v8.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
 		}
@@ -176,7 +176,7 @@ union all select owner, meta from holdfast.claim where lease = $1::uuid and hold
 // hanging lists what hangs on a session: claims by their places, the names of which
 // need not be unique, then keys.
 const hanging = `select * from (
-  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v7.alive(nonce, 0)
+  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v8.alive(nonce, 0)
   union all select 'k', 0, key, false from holdfast.kv where lease = $1::uuid and key > $3) h
 order by list, id, name limit $4`
 

@@ -17,17 +17,17 @@ const sweepPage = 500
 // barrier that somebody uses at the moment is left alone.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v7.sweep(0)", c.mode)
+		_, err := q.Exec(ctx, "select holdfast_v8.sweep(0)", c.mode)
 		return err
 	})
 	for n := int64(sweepPage); err == nil && n == sweepPage; {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v7.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v8.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
 		})
 	}
 	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v7.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v8.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
 		})
 	}
 	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
@@ -58,7 +58,7 @@ func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64,
 	for looked := sweepPage; err == nil && looked == sweepPage; {
 		var n int64
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v7.sweep_limits($1, $2, $3, $4)",
+			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v8.sweep_limits($1, $2, $3, $4)",
 				c.args(prefix, space, key, sweepPage)...).Scan(&n, &looked, &space, &key)
 		})
 		removed += n

@@ -1,7 +1,7 @@
 -- Counters, sequences and keys, and clearing up.
 
 -- count changes a counter: 1 add, 2 subtract, 3 store, 4 swap.
-create or replace function holdfast_v7.count(
+create or replace function holdfast_v8.count(
   rid uuid, nam text, op smallint, uns boolean, a numeric, b numeric,
   out state text, out v numeric, out swapped boolean)
 language plpgsql volatile as $$
@@ -26,12 +26,12 @@ begin
   v := least(greatest(v, low), high);
   swapped := op = 4 and c.value = a;
   update holdfast.counter x set value = v where x.name = nam;
-  perform holdfast_v7.remember(rid, v, swapped);
+  perform holdfast_v8.remember(rid, v, swapped);
 end
 $$;
 
 -- reserve takes numbers of a sequence; none: only the next one is told.
-create or replace function holdfast_v7.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
+create or replace function holdfast_v8.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
 language plpgsql volatile as $$
 begin
   state := 'ok';
@@ -56,35 +56,35 @@ begin
     state := 'exhausted'; return;
   end if;
   update holdfast.sequence x set next = v + n where x.name = nam;
-  perform holdfast_v7.remember(rid, v, true);
+  perform holdfast_v8.remember(rid, v, true);
 end
 $$;
 
 -- fresh: the key has not expired, and its session lives.
-create or replace function holdfast_v7.fresh(o holdfast.kv) returns boolean
+create or replace function holdfast_v8.fresh(o holdfast.kv) returns boolean
 language sql volatile as $$
-  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v7.alive(o.nonce, 0))
+  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v8.alive(o.nonce, 0))
 $$;
 
-create or replace function holdfast_v7.kv_json(o holdfast.kv) returns jsonb
+create or replace function holdfast_v8.kv_json(o holdfast.kv) returns jsonb
 language sql volatile as $$
   select jsonb_build_object('k', o.key, 'x', encode(o.value, 'base64'), 'c', o.created, 'm', o.modified, 'n', o.version,
     'l', o.lease, 'e', (extract(epoch from o.expires - clock_timestamp()) * 1000)::bigint)
 $$;
 
-create or replace function holdfast_v7.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
+create or replace function holdfast_v8.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
 language plpgsql volatile as $$
 begin
-  if holdfast_v7.watched() then
-    perform holdfast_v7.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
-      'd', ord, 'why', why, 'kv', holdfast_v7.kv_json(o), 'was', case when p.key is not null then holdfast_v7.kv_json(p) end));
+  if holdfast_v8.watched() then
+    perform holdfast_v8.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
+      'd', ord, 'why', why, 'kv', holdfast_v8.kv_json(o), 'was', case when p.key is not null then holdfast_v8.kv_json(p) end));
   end if;
 end
 $$;
 
 -- kv_put writes a key at the current revision, which the caller has taken, and
 -- returns what was there.
-create or replace function holdfast_v7.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
+create or replace function holdfast_v8.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
@@ -94,13 +94,13 @@ declare
   non bigint;
 begin
   if lea is not null then
-    select s.nonce into non from holdfast.session s where s.id = lea and holdfast_v7.alive(s.nonce, 0);
+    select s.nonce into non from holdfast.session s where s.id = lea and holdfast_v8.alive(s.nonce, 0);
     if not found then
       raise exception 'the session of the key has ended' using errcode = 'HF001';
     end if;
   end if;
   select * into p from holdfast.kv x where x.key = k;
-  if p.key is not null and not holdfast_v7.fresh(p) then
+  if p.key is not null and not holdfast_v8.fresh(p) then
     delete from holdfast.kv x where x.key = k;
     p := null;
   end if;
@@ -109,13 +109,13 @@ begin
     on conflict (key) do update set value = v, modified = rev, version = x.version + 1,
       lease = lea, nonce = non, expires = excluded.expires
     returning * into o;
-  perform holdfast_v7.kv_tell('put', o, p, ord, null);
+  perform holdfast_v8.kv_tell('put', o, p, ord, null);
   if p.key is not null then return next p; end if;
 end
 $$;
 
 -- kv_drop removes keys, and returns those that were still there.
-create or replace function holdfast_v7.kv_drop(k text, pre boolean, ord int, why text)
+create or replace function holdfast_v8.kv_drop(k text, pre boolean, ord int, why text)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
@@ -123,8 +123,8 @@ declare
 begin
   for o in delete from holdfast.kv x where x.key >= k and case when pre then x.key ^@ k else x.key = k end
       and (pre or x.key <= k) returning * loop
-    if holdfast_v7.fresh(o) then
-      perform holdfast_v7.kv_tell('delete', o, o, ord, why);
+    if holdfast_v8.fresh(o) then
+      perform holdfast_v8.kv_tell('delete', o, o, ord, why);
       ord := ord + 1;
       return next o;
     end if;
@@ -133,20 +133,20 @@ end
 $$;
 
 -- kv_sweep removes keys whose time or session is over, and tells who watches.
-create or replace function holdfast_v7.kv_sweep(lea uuid) returns int
+create or replace function holdfast_v8.kv_sweep(lea uuid) returns int
 language plpgsql volatile as $$
 declare
   o holdfast.kv;
   ord int := 0;
 begin
   if not exists (select from holdfast.kv x where x.lease = lea
-      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v7.alive(x.nonce, 0)) then
+      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v8.alive(x.nonce, 0)) then
     return 0;
   end if;
   update holdfast.revision set n = n + 1;
   for o in delete from holdfast.kv x where x.lease = lea
-      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v7.alive(x.nonce, 0) returning * loop
-    perform holdfast_v7.kv_tell('delete', o, o, ord, case when o.expires <= clock_timestamp() then 'timeout' else 'session' end);
+      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v8.alive(x.nonce, 0) returning * loop
+    perform holdfast_v8.kv_tell('delete', o, o, ord, case when o.expires <= clock_timestamp() then 'timeout' else 'session' end);
     ord := ord + 1;
   end loop;
   return ord;
@@ -154,22 +154,22 @@ end
 $$;
 
 -- sweep forgets what the dead left behind, for one program at a time.
-create or replace function holdfast_v7.sweep(me bigint) returns void
+create or replace function holdfast_v8.sweep(me bigint) returns void
 language plpgsql volatile as $$
 begin
   if not pg_catalog.pg_try_advisory_xact_lock(5209599041173340520) then return; end if;
-  delete from holdfast.claim c where not holdfast_v7.alive(c.nonce, me)
+  delete from holdfast.claim c where not holdfast_v8.alive(c.nonce, me)
     and not exists (select from holdfast.resource r where r.space = c.space and r.key = c.key);
-  delete from holdfast.session s where not holdfast_v7.alive(s.nonce, me);
-  delete from holdfast.watcher w where not holdfast_v7.alive(w.nonce, me);
-  perform holdfast_v7.kv_sweep(null);
+  delete from holdfast.session s where not holdfast_v8.alive(s.nonce, me);
+  delete from holdfast.watcher w where not holdfast_v8.alive(w.nonce, me);
+  perform holdfast_v8.kv_sweep(null);
 end
 $$;
 
 -- sweep_limits removes idle semaphores and barriers whose name begins with pre, among
 -- the first most rows after (s, k). One that somebody uses now is left alone, so that
 -- nobody is waited for.
-create or replace function holdfast_v7.sweep_limits(
+create or replace function holdfast_v8.sweep_limits(
   pre text, s smallint, k bigint, most int,
   out removed bigint, out looked int, out last_space smallint, out last_key bigint)
 language plpgsql volatile as $$
@@ -181,13 +181,13 @@ begin
     looked := looked + 1; last_space := r.space; last_key := r.key;
     continue when r.kind not in (3, 6) or not starts_with(r.name, pre);
     perform from holdfast.resource x where x.space = r.space and x.key = r.key for update skip locked;
-    if found and holdfast_v7.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
+    if found and holdfast_v8.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
   end loop;
 end
 $$;
 
 -- sweep_done removes the oldest of the answers that nobody asks for again.
-create or replace function holdfast_v7.sweep_done(most int) returns bigint
+create or replace function holdfast_v8.sweep_done(most int) returns bigint
 language plpgsql volatile as $$
 declare
   n bigint;
@@ -202,7 +202,7 @@ $$;
 -- bye is the end of a program that closes in order: its claims are forgotten,
 -- and who waited for its semaphores is woken. Rows of resource are locked before
 -- those of claim, as everywhere.
-create or replace function holdfast_v7.bye(nonces bigint[]) returns void
+create or replace function holdfast_v8.bye(nonces bigint[]) returns void
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -215,12 +215,12 @@ begin
     touched := touched || r;
   end loop;
   for c in delete from holdfast.claim x where x.nonce = any (nonces) returning * loop
-    if c.token > 0 then perform holdfast_v7.tell(c, 'released', 'closed'); end if;
+    if c.token > 0 then perform holdfast_v8.tell(c, 'released', 'closed'); end if;
   end loop;
   delete from holdfast.session s where s.nonce = any (nonces);
   delete from holdfast.watcher w where w.nonce = any (nonces);
   foreach r in array coalesce(touched, '{}') loop
-    perform holdfast_v7.pump(r, 0, 0);
+    perform holdfast_v8.pump(r, 0, 0);
   end loop;
 end
 $$;
@@ -228,4 +228,4 @@ $$;
 -- The versions of the tables and of the functions are what a program looks at before
 -- anything else.
 comment on schema holdfast is 'holdfast 5';
-comment on schema holdfast_v7 is 'functions of holdfast 5';
+comment on schema holdfast_v8 is 'functions of holdfast 5';
