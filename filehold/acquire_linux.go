@@ -36,7 +36,8 @@ var _ driver.Handle = (*hold)(nil)
 // Acquire takes the wants one after the other, in order of name, so that nobody
 // waits for each other in a circle.
 func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return driver.Grant{}, err
 	}
 	defer c.end()
@@ -129,16 +130,22 @@ func (h *hold) undo(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return nil
+	case <-closed(ctx):
+		return nil
 	}
 }
 
 // Release gives everything back. Close has done so for a closed client.
 func (h *hold) Release(ctx context.Context) error {
-	if err := h.c.count(); err != nil {
+	err := h.c.count()
+	if err == nil {
+		defer h.c.end()
+		err = unanswered(h.free(call{ctx, h.c.gone}))
+	}
+	if errors.Is(err, driver.ErrClosed) {
 		return &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: driver.ErrClosed}
 	}
-	defer h.c.end()
-	return unanswered(h.free(ctx))
+	return err
 }
 
 // unanswered makes an error of the file system one that says to try again: what was
@@ -184,7 +191,8 @@ func (p *piece) release(ctx context.Context) error {
 
 // Change alters a leadership.
 func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
-	if err := h.c.begin(ctx); err != nil {
+	ctx, err := h.c.begin(ctx)
+	if err != nil {
 		return driver.Grant{}, err
 	}
 	defer h.c.end()

@@ -14,7 +14,8 @@ import (
 
 // ask runs a command that hangs on no session and returns when it is on disk.
 func (c *client) ask(ctx context.Context, cmd core.Command) (*order, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
 	defer c.end()
@@ -33,12 +34,13 @@ func (c *client) ask(ctx context.Context, cmd core.Command) (*order, error) {
 
 // read answers a command that changes nothing.
 func (c *client) read(ctx context.Context, cmd core.Command) (*order, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
 	defer c.end()
 	o := &order{cmd: cmd}
-	err := c.e.look(ctx, func() { o.result, o.now = c.e.m.Read("", &o.cmd), c.e.now() })
+	err = c.e.look(ctx, func() { o.result, o.now = c.e.m.Read("", &o.cmd), c.e.now() })
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,8 @@ func writes(ops []driver.Op) bool {
 
 // Inspect lists holders and waiters.
 func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return driver.InspectReply{}, err
 	}
 	defer c.end()

@@ -73,12 +73,35 @@ func (e *engine) failed(op string, err error) {
 	}
 }
 
-// begin starts every call; end ends it.
-func (c *client) begin(ctx context.Context) error {
+// begin starts every call, with a context that knows of Close; end ends it.
+func (c *client) begin(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); err != nil {
-		return stopped(ctx, driver.NotDone)
+		return ctx, stopped(ctx, driver.NotDone)
 	}
-	return c.count()
+	return call{ctx, c.gone}, c.count()
+}
+
+// call is the context of a call: a wait for the store's lock, which a stopped process may
+// have, ends with the context or when the client is closed.
+type call struct {
+	context.Context
+	closed <-chan struct{}
+}
+
+type closedKey struct{}
+
+// Value also answers with what tells that the client is closed.
+func (c call) Value(key any) any {
+	if key == (closedKey{}) {
+		return c.closed
+	}
+	return c.Context.Value(key)
+}
+
+// closed tells when the client of a call is closed; of what is no call: never.
+func closed(ctx context.Context) <-chan struct{} {
+	is, _ := ctx.Value(closedKey{}).(<-chan struct{})
+	return is
 }
 
 // count is begin for what has to be done although its context has ended.
@@ -105,7 +128,8 @@ var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotD
 
 // Ping asks whether the directory is still there and readable.
 func (c *client) Ping(ctx context.Context) error {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return err
 	}
 	defer c.end()

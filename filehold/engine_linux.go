@@ -293,6 +293,8 @@ func (e *engine) locked(ctx context.Context, f func() error) error {
 	case e.writing <- struct{}{}:
 	case <-ctx.Done():
 		return stopped(ctx, driver.NotDone)
+	case <-closed(ctx):
+		return errClosed
 	}
 	if err := e.lockStore(ctx); err != nil {
 		return err
@@ -325,14 +327,17 @@ func (e *engine) lockStore(ctx context.Context) error {
 		}
 		return err
 	case <-ctx.Done():
-		go func() {
-			if <-got == nil {
-				_ = flock(e.ctl.fd, syscall.LOCK_UN)
-			}
-			<-e.writing
-		}()
-		return stopped(ctx, driver.NotDone)
+		err = stopped(ctx, driver.NotDone)
+	case <-closed(ctx):
+		err = errClosed
 	}
+	go func() {
+		if <-got == nil {
+			_ = flock(e.ctl.fd, syscall.LOCK_UN)
+		}
+		<-e.writing
+	}()
+	return err
 }
 
 func (e *engine) unlockStore() {

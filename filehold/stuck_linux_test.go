@@ -126,6 +126,49 @@ func TestStuck_Close(t *testing.T) {
 	taken(t, d[1], &driver.Request{ID: [16]byte{5}, Wants: []driver.Want{aSeat}})
 }
 
+// Calls that wait for the store's lock end with Close, which needs no time of its own for them.
+func TestStuck_CallsEndWithClose(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, false)
+	seat := taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{aSeat}})
+	stuck(t, dir)
+	calls := map[string]func(context.Context) error{
+		"count": func(ctx context.Context) error {
+			_, err := d[0].Count(ctx, &driver.CountRequest{Name: "c", Op: driver.CountAdd, A: 1})
+			return err
+		},
+		"acquire": func(ctx context.Context) error {
+			_, err := d[0].Acquire(ctx, &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{{Name: "table", Kind: driver.Semaphore, Mode: driver.Shared, Weight: 1, Limit: 1}}})
+			return err
+		},
+		"release": seat.Handle.Release,
+		"session": func(ctx context.Context) error {
+			_, err := d[0].OpenSession(ctx, driver.Spec{})
+			return err
+		},
+	}
+	type end struct {
+		name string
+		err  error
+	}
+	ends := make(chan end, len(calls))
+	for name, call := range calls {
+		go func() { ends <- end{name, call(context.Background())} }()
+	}
+	eventually(t, "the calls do not begin", func() bool { return filehold.Calls(d[0]) == len(calls) })
+	quickly(t, "Close", func() { _ = d[0].Close(soon(t)) })
+	for range calls {
+		select {
+		case e := <-ends:
+			if !errors.Is(e.err, driver.ErrClosed) {
+				t.Errorf("%s ends with %v", e.name, e.err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("a call waits for the store's lock after Close")
+		}
+	}
+}
+
 // Callers that leave do not wait for the store's lock: neither a watch nor one that has
 // something of several names.
 func TestStuck_CallersLeave(t *testing.T) {

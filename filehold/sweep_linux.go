@@ -17,7 +17,8 @@ import (
 // name is known, and that not in full: a file too many that is removed is made
 // anew by its next user.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err = c.begin(ctx)
+	if err != nil {
 		return reply, err
 	}
 	defer c.end()

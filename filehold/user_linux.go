@@ -162,7 +162,8 @@ func (e *engine) endUsers(list []*user) error {
 // OpenSession opens a session of its own. It lasts until it is ended or its
 // process is: TTLs mean nothing here.
 func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
 	defer c.end()
@@ -175,17 +176,19 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 
 // KeepSession has nothing to renew.
 func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Duration) error {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return err
 	}
 	defer c.end()
-	_, err := c.own(l)
+	_, err = c.own(l)
 	return err
 }
 
 // EndSession ends l with all that hangs on it.
 func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return err
 	}
 	defer c.end()
@@ -198,7 +201,8 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 
 // SessionInfo tells what is known of a session, whichever process's it is.
 func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
-	if err := c.begin(ctx); err != nil {
+	ctx, err := c.begin(ctx)
+	if err != nil {
 		return driver.SessionInfo{}, err
 	}
 	defer c.end()

@@ -19,7 +19,8 @@ const batch = 128
 // Watch yields what happens from now on.
 func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
 	return func(yield func(driver.Event, error) bool) {
-		if err := c.begin(ctx); err != nil {
+		ctx, err := c.begin(ctx)
+		if err != nil {
 			yield(driver.Event{}, err)
 			return
 		}
