@@ -133,7 +133,7 @@ func (a *active) interest() gather.Interest {
 
 // literal is a name as a glob that matches it alone.
 func literal(name string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
 func (a *active) look() {
@@ -378,6 +378,13 @@ func (a *active) queueTurn() error {
 			}
 			return a.take(message{event: pipeline.Event{Kind: pipeline.Cancel, Reason: "a newer run replaces it"}})
 		case a.State.Status != pipeline.Queued:
+			return nil
+		case q.Runs[i].Lost != 0: // it has a runner
+			q.Runs[i].Lost = 0
+			if err := a.p.keepQueue(a.ctx, a.Pipeline, q); err != nil {
+				return ifPassing(err)
+			}
+			a.look()
 			return nil
 		}
 		id, _, err := q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q))

@@ -35,6 +35,9 @@ type queued struct {
 	Replaced bool `json:"replaced,omitempty"`
 	// At is when it joined, in milliseconds.
 	At int64 `json:"at"`
+	// Lost is since when it was seen without a runner while it waited, in seconds; 0: it was
+	// not, or has had one since. Of a run that waits only, so that a full queue stays as small.
+	Lost int64 `json:"lost,omitempty"`
 }
 
 func queueKey(name string) string        { return prefix + name + "/queue" }
@@ -83,7 +86,8 @@ func (q *queue) join(d *pipeline.Definition, r pipeline.Run, at time.Time) (repl
 		return nil, err
 	}
 	for _, g := range gone {
-		q.Runs[q.find(g.ID)].Replaced = true
+		old := &q.Runs[q.find(g.ID)]
+		old.Replaced, old.Lost = true, 0
 		replaced = append(replaced, g.ID)
 	}
 	q.Runs = append(q.Runs, queued{QueuedRun: pipeline.QueuedRun{Run: r}, At: at.UnixMilli()})
@@ -142,7 +146,7 @@ func (p *Pipelines) queueAfter(ctx context.Context, v *view, e *pipeline.Event, 
 		if err != nil || id != v.ID {
 			return holdfast.Txn{}, errors.Join(err, errNotYet)
 		}
-		q.Runs[i].Started, q.Passed = true, passed
+		q.Runs[i].Started, q.Runs[i].Lost, q.Passed = true, 0, passed
 		return q.write(v.Pipeline)
 	}
 	if i >= 0 {
@@ -288,31 +292,66 @@ func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
 
 // The bounds of making room in a queue that is full.
 const (
-	// abandonedAfter is how long ago a run joined that nobody runs now, and that makes room.
-	abandonedAfter = time.Hour
-	// maxAbandoned is how many make room at once.
-	maxAbandoned = 16
+	// lostAfter is how long a run has been seen without a runner that makes room: longer than
+	// a runner is away that is cut off for a moment, or whose machine is started anew.
+	lostAfter = 10 * time.Minute
+	// maxLost is how many make room at once.
+	maxLost = 16
 )
 
-// makeRoom ends runs of a full queue that nobody runs: those that are to end, and the oldest
-// of those that have waited long.
+// makeRoom ends runs of a full queue that have lost their runner: those that are to end, and
+// the oldest of those that wait and were without one at an earlier look, long ago, and now.
 func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
 	q, err := p.loadQueue(ctx, name)
 	if err != nil || len(q.Runs) < MaxRuns {
 		return err
 	}
 	p.endLost(ctx, name, q)
-	ids := q.choose(func(r *queued) bool { return !r.Started && p.now().Sub(time.UnixMilli(r.At)) >= abandonedAfter })
-	owners, err := p.runners(ctx, name, ids)
+	owners, err := p.runners(ctx, name, q.choose((*queued).waits))
 	if err != nil {
 		return err
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return owners[id] != "" })
-	for _, id := range ids[:min(maxAbandoned, len(ids))] {
+	lost, err := p.noteLost(ctx, name, q, owners)
+	for _, id := range lost[:min(maxLost, len(lost))] {
 		e := p.Cancel(ctx, Ref{name, id}, "no program ran it, and the queue was full")
 		if !errors.Is(e, fs.ErrInvalid) && !errors.Is(e, fs.ErrNotExist) { // else another was faster
 			err = errors.Join(err, e)
 		}
+	}
+	return err
+}
+
+func (r *queued) waits() bool { return !r.Started && !r.Replaced }
+
+// noteLost notes for the looks after this one which runs wait without a runner, and tells
+// those of which earlier looks have told that for long. Another's note that is made at the
+// same time is as good.
+func (p *Pipelines) noteLost(ctx context.Context, name string, q *queue, owners map[string]string) (lost []string, err error) {
+	now, changed := p.now().Unix(), false
+	for i := range q.Runs {
+		r := &q.Runs[i]
+		was := r.Lost
+		switch {
+		case !r.waits() || owners[r.ID] != "":
+			r.Lost = 0
+		case was == 0 || was > now: // that clock was ahead of ours
+			r.Lost = now
+		case now-was >= int64(lostAfter/time.Second):
+			lost = append(lost, r.ID)
+		}
+		changed = changed || r.Lost != was
+	}
+	if changed {
+		err = p.keepQueue(ctx, name, q)
+	}
+	return lost, err
+}
+
+// keepQueue writes the queue, unless another has changed it.
+func (p *Pipelines) keepQueue(ctx context.Context, name string, q *queue) error {
+	t, err := q.write(name)
+	if err == nil {
+		_, err = p.txn(ctx, t)
 	}
 	return err
 }

@@ -96,34 +96,114 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// A full queue takes a run again when some of it have waited for an hour without a runner;
-// those that have one, or are not so old, stay.
-func TestSubmit_MakesRoom(t *testing.T) {
-	c := newClocked(t)
-	first := c.run("p")
-	defer c.lead(first.Ref).Resign()
+// full is a queue that is full, with a runner of the first run.
+func (c *clocked) full() (first *view, submit func() error) {
+	c.t.Helper()
+	first = c.run("p")
 	for range MaxRuns - 1 {
 		c.run("p")
 	}
-	again := func() error {
-		_, err := c.Submit(t.Context(), Submission{Definition: first.Definition})
+	return first, func() error {
+		_, err := c.Submit(c.t.Context(), Submission{Definition: first.Definition})
 		return err
 	}
-	c.later.Store(int64(30 * time.Minute))
-	if err := again(); !errors.Is(err, holdfast.ErrExhausted) {
-		t.Errorf("after half an hour: %v", err)
+}
+
+// A full queue takes a run again when some of it have been seen without a runner for long;
+// those that have one stay.
+func TestSubmit_MakesRoom(t *testing.T) {
+	c := newClocked(t)
+	first, submit := c.full()
+	defer c.lead(first.Ref).Resign()
+	for _, later := range []time.Duration{2 * time.Hour, 2*time.Hour + lostAfter/2} {
+		c.later.Store(int64(later))
+		if err := submit(); !errors.Is(err, holdfast.ErrExhausted) {
+			t.Errorf("after %s: %v", later, err)
+		}
 	}
-	c.later.Store(int64(2 * time.Hour))
-	c.ok(again())
+	c.later.Store(int64(2*time.Hour + lostAfter))
+	c.ok(submit())
 	q, err := c.loadQueue(t.Context(), "p")
 	c.ok(err)
-	if n := len(q.Runs); n != MaxRuns-maxAbandoned+1 || q.find(first.ID) != 0 {
+	if n := len(q.Runs); n != MaxRuns-maxLost+1 || q.find(first.ID) != 0 {
 		t.Errorf("%d runs are left, the first at %d", n, q.find(first.ID))
 	}
 	v, err := c.load(t.Context(), Ref{"p", "2"})
 	c.ok(err)
 	if v.State.Status != pipeline.Cancelled || v.State.Reason != "no program ran it, and the queue was full" {
 		t.Errorf("the second is %+v", v.State)
+	}
+}
+
+// A run with a runner that is away for a moment stays, however long ago it joined, and
+// whichever clock looks: at the moment of one submit, and at that of a later one, too, if it
+// was back between them, though no submit has seen that.
+func TestSubmit_RunnerAwayForAMoment(t *testing.T) {
+	c := newClocked(t)
+	first, submit := c.full()
+	stays := func(when string) {
+		t.Helper()
+		v, err := c.load(t.Context(), first.Ref)
+		c.ok(err)
+		if v.State.Status.Ended() {
+			t.Errorf("%s: it was cancelled: %+v", when, v.State)
+		}
+	}
+	for _, later := range []time.Duration{2 * time.Hour, 2*time.Hour + lostAfter/2, time.Hour} {
+		c.later.Store(int64(later))
+		if err := submit(); !errors.Is(err, holdfast.ErrExhausted) {
+			t.Errorf("after %s: %v", later, err)
+		}
+		stays(fmt.Sprint("away after ", later))
+	}
+	l := c.lead(first.Ref)
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &active{p: c.Pipelines, view: first, l: l, ctx: ctx, wake: make(chan struct{}, 1), task: func() {}, until: stopped(), recheck: stopped()}
+	q, err := c.loadQueue(t.Context(), "p")
+	c.ok(err)
+	q.Runs[1].Started = true // the place is taken
+	c.ok(c.keepQueue(t.Context(), "p", q))
+	c.ok(a.queueTurn())
+	cancel()
+	c.ok(l.Resign())
+	c.later.Store(int64(time.Hour + lostAfter))
+	c.ok(submit())
+	stays("back for a moment")
+}
+
+// A run that an earlier version has made, with a name that is refused now, is listed, run and
+// cancelled as any other.
+func TestNamesOfBefore(t *testing.T) {
+	c := newClocked(t)
+	ctx := t.Context()
+	d := &pipeline.Definition{Name: `p"\`, Places: 1, Phases: []pipeline.Phase{pipeline.NewPhase("a", "make")}}
+	var refs []Ref
+	for _, id := range []string{`"1"`, `\2`} {
+		s := Submission{Definition: d, ID: id}
+		if _, err := c.Submit(ctx, s); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("the name %s is not refused any more: %v", id, err)
+		}
+		e := pipeline.Event{Kind: pipeline.Submitted, At: c.now()}
+		state, effects, err := d.Step(pipeline.State{}, e)
+		c.ok(err)
+		v := &view{plan: plan{d, nil}, record: record{State: state, Seq: 1}}
+		_, err = c.join(ctx, v, &s, &e, effects)
+		c.ok(err)
+		refs = append(refs, v.Ref)
+	}
+	var listed []Ref
+	for rep, err := range c.List(ctx, d.Name) {
+		c.ok(err)
+		listed = append(listed, rep.Ref)
+	}
+	if !slices.Equal(listed, refs) {
+		t.Errorf("listed %q; want %q", listed, refs)
+	}
+	parsed, err := ParseRef(refs[0].String())
+	c.ok(err)
+	c.ok(c.Cancel(ctx, parsed, "not wanted"))
+	if state, err := c.Run(ctx, refs[1]); err != nil || !state.Status.Ended() {
+		t.Errorf("it is %+v, %v", state, err)
 	}
 }
 
@@ -185,11 +265,13 @@ func TestTurn_Ends(t *testing.T) {
 
 // A run hears of the runners of its own pipeline, whatever that is called.
 func TestInterest_Glob(t *testing.T) {
-	a := &active{view: &view{Ref: Ref{"[x]*?", "1"}, plan: plan{Definition: &pipeline.Definition{Places: 1}}}}
-	for name, want := range map[string]bool{"[x]*?": true, "xxx": false, "[x]aa": false} {
-		e := &holdfast.Event{Kind: "election", Verb: "released", Name: Ref{name, "2"}.election()}
-		if got := a.interest().Events[0].Match(e); got != want {
-			t.Errorf("an event of %s: %t", name, got)
+	for own, others := range map[string][]string{"[x]*?": {"xxx", "[x]aa"}, `x\*`: {"x*", `x\a`}} {
+		a := &active{view: &view{Ref: Ref{own, "1"}, plan: plan{Definition: &pipeline.Definition{Places: 1}}}}
+		for _, name := range append(others, own) {
+			e := &holdfast.Event{Kind: "election", Verb: "released", Name: Ref{name, "2"}.election()}
+			if got := a.interest().Events[0].Match(e); got != (name == own) {
+				t.Errorf("%s hears of an event of %s: %t", own, name, got)
+			}
 		}
 	}
 }

@@ -49,18 +49,25 @@ func ParseRef(text string) (Ref, error) {
 	return r, r.check()
 }
 
-func (r Ref) check() error {
+// check refuses what names no run, of those either that an earlier version has made.
+func (r Ref) check() error { return r.without("slash or control character", "/") }
+
+// checkNew refuses what is not made any more: names with characters that JSON writes longer,
+// since those of a queue have a bound together.
+func (r Ref) checkNew() error {
+	return r.without("slash, quote, backslash or control character", "/\"\\\u2028\u2029")
+}
+
+func (r Ref) without(those, chars string) error {
+	unfit := func(c rune) bool { return strings.ContainsRune(chars, c) || unicode.IsControl(c) }
 	for what, text := range map[string]string{"pipeline": r.Pipeline, "run": r.ID} {
 		most := map[string]int{"pipeline": maxName, "run": maxID}[what]
 		if text == "" || len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unfit) {
-			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, and no slash, quote, backslash or control character: %w", text, what, most, fs.ErrInvalid)
+			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, and no %s: %w", text, what, most, those, fs.ErrInvalid)
 		}
 	}
 	return nil
 }
-
-// unfit are also those that JSON writes longer: the names of a queue have a bound together.
-func unfit(r rune) bool { return strings.ContainsRune("/\"\\\u2028\u2029", r) || unicode.IsControl(r) }
 
 // Config is that of [New].
 type Config struct {

@@ -132,7 +132,7 @@ func (p *Pipelines) check(s *Submission) error {
 		return fmt.Errorf("pipeline: submit: a definition is missing: %w", fs.ErrInvalid)
 	}
 	d := s.Definition
-	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.check()); err != nil {
+	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.checkNew()); err != nil {
 		return err
 	}
 	for i := range d.Phases {
@@ -148,7 +148,7 @@ func (p *Pipelines) check(s *Submission) error {
 }
 
 func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
-	if err := (Ref{ph.Name, "1"}).check(); err != nil {
+	if err := (Ref{ph.Name, "1"}).checkNew(); err != nil {
 		return fmt.Errorf("its name has 1 to %d bytes, and no slash, quote, backslash or control character: %w", maxName, fs.ErrInvalid)
 	}
 	if len(ph.Run) > 0 && p.runner == nil {
