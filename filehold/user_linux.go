@@ -176,7 +176,7 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 
 // KeepSession has nothing to renew.
 func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Duration) error {
-	ctx, err := c.begin(ctx)
+	_, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
