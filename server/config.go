@@ -67,8 +67,8 @@ type Config struct {
 	// which then forgets the old one.
 	NoReplace bool
 	// Notice is told what an operator should know and no call returns: a peer that
-	// was refused, a founder that is missing. It must not block; the same text comes
-	// at most once a minute. nil: nobody is told.
+	// was refused, a founder that is missing, nodes that differ while a third is away. It
+	// must not block; the same text comes at most once a minute. nil: nobody is told.
 	Notice func(error)
 	// CheckEvery is how often the nodes of the group compare their states while this one
 	// leads; 0: every 10 minutes. One that differs from the majority gets the state of

@@ -191,8 +191,9 @@ func (s *Server) refused(l *loop) func(peer uint64, err error) {
 		case errors.Is(err, transport.ErrRemoved) || !f.empty.Load():
 			l.must(s.stranger(err))
 		case f.asking.CompareAndSwap(false, true):
-			f.wg.Add(1)
-			go s.askAgain(l, err)
+			l.post(func(in *inbox) { // the loop runs when the node is complete
+				in.todo = append(in.todo, func() { f.wg.Go(func() { s.askAgain(l, err) }) })
+			})
 		}
 	}
 }

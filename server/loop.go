@@ -51,6 +51,7 @@ type loop struct {
 	ticks    int         // since somebody looked
 	removed  []uint64    // nodes that are not to be heard any more
 	failed   error       // why this node cannot go on
+	notice   func(error) // tells an operator
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -282,6 +283,9 @@ func (l *loop) act(out replica.Output) {
 	}
 	for _, c := range out.Closed {
 		l.drop(c)
+	}
+	if out.Notice != nil {
+		l.notice(out.Notice)
 	}
 	l.snapshots(&out)
 	l.wakeBackups()

@@ -77,7 +77,6 @@ func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
 // askAgain asks the group to let this node in until it does: one that joins, has
 // nothing, and is refused since the group knows its number by another directory.
 func (s *Server) askAgain(l *loop, why error) {
-	defer l.founding.wg.Done()
 	for !s.replaced(why, nil) {
 		select {
 		case <-time.After(s.pause()):

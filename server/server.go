@@ -82,7 +82,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
-	l.host = s.cfg.host
+	l.host, l.notice = s.cfg.host, s.notice
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
@@ -97,6 +97,9 @@ func (s *Server) start(rec replica.Recovered) error {
 		l.peers.SetPeers(addresses(s.cfg.Founders))
 	}
 	if l.act(node.Output()); l.failed != nil {
+		if l.peers != nil {
+			l.peers.Close()
+		}
 		l.disk.close()
 		return l.failed
 	}

@@ -166,8 +166,11 @@ func (l *loop) takeIn(in *disk.Incoming, sum [sha256.Size]byte, message []byte, 
 			return false, err
 		}
 	}
-	var machine *core.Machine
-	if err := l.disk.do(func(*disk.Disk) (err error) { machine, err = in.End(sum); return err }); err != nil {
+	if err := l.disk.do(func(*disk.Disk) error { return in.End(sum) }); err != nil {
+		return false, err
+	}
+	machine, err := in.Machine() // here, since the log must not wait for it
+	if err != nil {
 		if errors.Is(err, core.ErrVersion) {
 			l.must(err) // without it this node can never go on
 		}

@@ -134,7 +134,7 @@ func (n *node) look() {
 		return
 	}
 	switch k := n.replica.Status().Checked; k.Nodes[n.id] {
-	case replica.CheckDiffers, replica.CheckNoRule:
+	case replica.CheckDiffers, replica.CheckNoRule, replica.CheckOpen:
 		n.c.violate("node %d differs from the others at %d", n.id, k.Index)
 	case replica.CheckAgrees:
 		if k.Index != n.compared {

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 
-	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
@@ -50,8 +49,12 @@ func (n *node) piece(t *transfer) {
 
 // end gives the node what a transfer has brought.
 func (n *node) end(t *transfer) {
-	var machine *core.Machine
 	arrived := func(t *transfer) {
+		machine, err := t.in.Machine()
+		if err != nil {
+			n.goOn(t, nil)(err)
+			return
+		}
 		n.input(func() {
 			wanted, err := n.replica.Arrived(n.now(), t.message, machine)
 			if err != nil {
@@ -68,7 +71,7 @@ func (n *node) end(t *transfer) {
 			n.c.violate("node %d takes a snapshot that was damaged on its way", n.id)
 		}
 	}
-	n.add(disk.Job{Run: func(*disk.Disk) (err error) { machine, err = t.in.End(t.sum); return err }, Then: n.goOn(t, arrived)})
+	n.add(disk.Job{Run: func(*disk.Disk) error { return t.in.End(t.sum) }, Then: n.goOn(t, arrived)})
 }
 
 // goOn goes on with a transfer if the last step went well. It may fail if it was

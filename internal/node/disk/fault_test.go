@@ -79,7 +79,10 @@ func arrive(d *disk.Disk, p *parcel) error {
 	if _, err := in.Write(p.body); err != nil {
 		return err
 	}
-	machine, err := in.End(p.sum)
+	if err := in.End(p.sum); err != nil {
+		return err
+	}
+	machine, err := in.Machine()
 	if err == nil && machine == nil {
 		return errSilent
 	}
@@ -217,7 +220,7 @@ func TestIncoming_EndAfterAbort(t *testing.T) {
 	_, err = in.Write(p.body)
 	must(t, err)
 	in.Abort()
-	if _, err := in.End(p.sum); err == nil || !strings.Contains(err.Error(), "another snapshot has come") {
+	if err := in.End(p.sum); err == nil || !strings.Contains(err.Error(), "another snapshot has come") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -239,7 +242,7 @@ func TestIncoming_EndOnFailedDisk(t *testing.T) {
 		t.Fatal("a write to a failing disk is said to be done")
 	}
 	failing = nil
-	if _, err := in.End(p.sum); err == nil {
+	if err := in.End(p.sum); err == nil {
 		t.Error("the snapshot was taken")
 	}
 }

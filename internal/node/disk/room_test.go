@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -123,4 +124,34 @@ func TestInstallWaitsForRoom(t *testing.T) {
 		t.Errorf("a start finds the snapshot at %d and %d entries", rec.Snapshot.Index, len(rec.Entries))
 	}
 	must(t, d.Close())
+}
+
+// An installation goes on also if the last step is the one that finds no room, as where
+// everything that is written needs some.
+func TestInstallWaitsForRoomInItsLastStep(t *testing.T) {
+	p := newParcel(t)
+	for _, kind := range []string{"write", "sync"} {
+		full, asked := false, 0
+		files := &simdisk.Faults{FS: simdisk.New(), Check: func(op simdisk.Op) error {
+			if full && op.Kind == kind && strings.Contains(op.Name, "tmp-") {
+				return syscall.ENOSPC
+			}
+			return nil
+		}}
+		d, _, err := disk.Open(files, "data", options, replica.Joining(core.Config{}))
+		must(t, err)
+		receive(t, d, &p)
+		full = true
+		d.Wait = func() bool { asked++; full = asked < 3; return asked < 10 }
+		if err := d.Write([]replica.Write{{ID: 1, Install: &p.node, Sync: true}}); err != nil || asked != 3 {
+			t.Errorf("no room for a %s: it is answered %v after %d looks for room", kind, err, asked)
+		}
+		must(t, d.Close())
+		d, rec, err := disk.Open(files, "data", options, replica.Joining(core.Config{}))
+		must(t, err)
+		if rec.Snapshot.Index != p.node.Index {
+			t.Errorf("no room for a %s: a start finds the snapshot at %d", kind, rec.Snapshot.Index)
+		}
+		must(t, d.Close())
+	}
 }

@@ -125,28 +125,35 @@ func (in *Incoming) Write(p []byte) (int, error) {
 	return in.w.Write(p)
 }
 
-// End checks the whole against the sender's sum and gives the machine that it
-// holds. It becomes the node's state only when the node says so, with a write
+// End checks the whole against the sender's sum, and takes as long for a large one as
+// for a small one. It becomes the node's state only when the node says so, with a write
 // that installs it.
-func (in *Incoming) End(sum [sha256.Size]byte) (*core.Machine, error) {
+func (in *Incoming) End(sum [sha256.Size]byte) error {
 	if in.d.in != in {
-		return nil, fmt.Errorf("disk: another snapshot has come instead of the one at %d", in.w.Meta().Index)
+		return fmt.Errorf("disk: another snapshot has come instead of the one at %d", in.w.Meta().Index)
 	}
 	if err := in.w.Sync(); err != nil {
-		return nil, err
+		return err
 	}
 	got, err := in.w.Sum()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if got != sum {
-		return nil, fmt.Errorf("disk: the snapshot at %d arrived damaged: its sum is %x, the sender's %x", in.w.Meta().Index, got, sum)
+		return fmt.Errorf("disk: the snapshot at %d arrived damaged: its sum is %x, the sender's %x", in.w.Meta().Index, got, sum)
 	}
-	machine, err := in.restorer.Machine()
-	if err == nil {
-		in.d.keep(in)
-	}
-	return machine, err
+	in.d.in = nil
+	in.d.ended = append(in.d.ended, in)
+	return nil
+}
+
+// Machine builds the machine of a snapshot that was ended. That takes time in proportion
+// to the state and does not use the disk, so that it may run beside everything else; it
+// can be called once.
+func (in *Incoming) Machine() (*core.Machine, error) {
+	r := in.restorer
+	in.restorer = nil // its records are as large as the state
+	return r.Machine()
 }
 
 // Abort gives it up and frees what it took, unless it has been installed or
@@ -157,12 +164,6 @@ func (in *Incoming) Abort() {
 		in.d.abortIncoming()
 	}
 	in.d.drop(func(x *Incoming) bool { return x == in })
-}
-
-// keep files a snapshot that is whole.
-func (d *Disk) keep(in *Incoming) {
-	d.in, in.restorer = nil, nil
-	d.ended = append(d.ended, in)
 }
 
 func (d *Disk) abortIncoming() {

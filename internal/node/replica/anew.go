@@ -68,10 +68,18 @@ func (n *Node) proposeFirst() {
 }
 
 // proposeThaw ends the wait of a group that began anew, once it is over, unless a state
-// check has found another reason to grant nothing, no majority, or has yet to tell.
+// check finds another reason to grant nothing, no majority. The last check may have been
+// forgotten with a restart, so that there is a new one then.
 func (n *Node) proposeThaw() {
 	held, term := n.members.Held, n.currentTerm()
-	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term || n.check.index != 0 && n.check.rule != ruled {
+	if !n.serving || n.transfer != 0 || held == 0 || n.clock.now < held || n.thawed == term {
+		return
+	}
+	switch {
+	case n.check.index == 0 && n.compares():
+		n.askCheck(nobody)
+		return
+	case n.joint() || n.check.index != 0 && n.check.rule != ruled:
 		return
 	}
 	n.number++

@@ -28,7 +28,7 @@ type check struct {
 	sum    uint64     // this node's, if hashed
 	hashed bool
 	healed bool              // this node has got a machine that was right
-	sums   map[uint64]uint64 // that a leader was told
+	sums   map[uint64]uint64 // that a leader was told, or tells
 	void   map[uint64]bool   // nodes that heal, which have nothing to say
 	rule   ruling
 	right  uint64 // what is right
@@ -60,6 +60,7 @@ const (
 	CheckDiffers = "differs"
 	CheckHealed  = "healed" // it differed, and has got what is right
 	CheckSilent  = "not known"
+	CheckOpen    = "differs from another node" // which of them is right is not known yet
 	CheckNoRule  = "no majority"
 )
 
@@ -69,9 +70,14 @@ const checkStep = 1 << 20
 
 // proposeCheck asks for a check when it is time, and there is anybody to compare with.
 func (n *Node) proposeCheck() {
-	if n.now-max(n.check.at, n.began) >= int64(n.cfg.CheckEvery) && n.machine.Version() >= checkVersion && !n.joint() && !n.Solitary() {
+	if n.now-max(n.check.at, n.began) >= int64(n.cfg.CheckEvery) && n.compares() {
 		n.askCheck(nobody)
 	}
+}
+
+// compares: there are others to compare with, and all know how.
+func (n *Node) compares() bool {
+	return n.machine.Version() >= checkVersion && !n.joint() && !n.Solitary()
 }
 
 // Check asks for a state check. The caller is answered Done when it has begun; what
@@ -186,6 +192,46 @@ func (n *Node) tickCheck() {
 	}
 	n.tellSum()
 	n.obey()
+	n.tellOpen()
+}
+
+// tellOpen tells an operator of nodes that differ for as long as a node is away without
+// which it is not known what is right.
+func (n *Node) tellOpen() {
+	k := &n.check
+	if !n.serving || !k.open() {
+		return
+	}
+	var told, away []uint64
+	for _, id := range n.members.Conf.GetVoters() {
+		if _, ok := k.sums[id]; ok {
+			told = append(told, id)
+		} else if !n.answering(id) {
+			away = append(away, id)
+		}
+	}
+	if len(away) > 0 {
+		n.out.Notice = fmt.Errorf("nodes %s have different states at log entry %d, and which is right is not known without node %s, which does not answer: start it; "+
+			"if it is lost for good remove it (holdfast member remove), and nothing is granted until you name the node that is right (holdfast member unfreeze)",
+			numbers(told), k.index, numbers(away))
+	}
+}
+
+// open: nodes differ, and it is not known which of them is right.
+func (k *check) open() bool {
+	if k.rule != unruled || k.ruler != 0 {
+		return false
+	}
+	sum, first := k.sum, !k.hashed
+	for _, other := range k.sums {
+		if first {
+			sum, first = other, false
+		}
+		if other != sum {
+			return true
+		}
+	}
+	return false
 }
 
 // tellSum tells the leader what this node has, now and then until there is a ruling. A
@@ -333,6 +379,8 @@ func (k *check) word(id, self uint64, heals bool) string {
 		return CheckHealed
 	case k.rule == noMajority:
 		return CheckNoRule
+	case told && k.open():
+		return CheckOpen
 	case k.rule == unruled || !told:
 		return CheckSilent
 	case sum == k.right:

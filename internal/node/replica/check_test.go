@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -171,5 +172,49 @@ func TestCheck_OnDemand(t *testing.T) {
 	old.settle()
 	if len(old.replied) != 1 || old.replied[0].Code != core.CodeUnsupported || !strings.Contains(old.replied[0].Text, "upgrade node 1, 2 and 3") {
 		t.Errorf("in a group of before it is answered %+v", old.replied)
+	}
+}
+
+// Two voters that differ say so while the third is away, and an operator is told which
+// one to start; with it the majority rules.
+func TestCheck_TwoDifferWithoutTheThird(t *testing.T) {
+	x := checking(t)
+	x.gone = 3
+	x.tickAll(15)
+	x.damage(2, 4)
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	x.tickAll(40)
+	for id := uint64(1); id <= 2; id++ {
+		if st := x.nodes[id].Status(); st.Checked.Nodes[id] != replica.CheckOpen || st.Frozen || st.Healing {
+			t.Errorf("node %d says %+v", id, st.Checked)
+		}
+	}
+	if word := x.nodes[1].Status().Checked.Nodes[3]; word != replica.CheckSilent {
+		t.Errorf("of the one that is away it says %q", word)
+	}
+	if told := fmt.Sprint(x.out[1].Notice); !strings.Contains(told, "nodes 1 and 2 have different states") || !strings.Contains(told, "without node 3, which does not answer: start it") {
+		t.Errorf("the operator is told %q", told)
+	}
+	x.gone = 0
+	x.until(replica.CheckAgrees)
+	if got := x.numbers(); !slices.Equal(got, []uint64{1, 1, 1}) {
+		t.Errorf("the counters are %v", got)
+	}
+}
+
+// Nobody is told to start a node that is about to tell what it has.
+func TestCheck_NobodyIsToldTooEarly(t *testing.T) {
+	x := checking(t)
+	x.damage(2, 4)
+	x.drop = func(m replica.Message) bool { return m.To == 1 && replica.IsSum(m.Data, 3) }
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	x.tickAll(40)
+	if err := x.out[1].Notice; err != nil {
+		t.Errorf("the operator is told %v", err)
+	}
+	if word := x.nodes[1].Status().Checked.Nodes[1]; word != replica.CheckOpen {
+		t.Errorf("node 1 says %q", word)
 	}
 }

@@ -1,5 +1,7 @@
 package replica
 
+import "encoding/binary"
+
 // InMemory is how many entries of the log are in memory.
 func (n *Node) InMemory() uint64 {
 	first, _ := n.log.FirstIndex()
@@ -12,3 +14,8 @@ func (n *Node) Arrivals() int { return len(n.snap.arrived) }
 
 // IsRuling tells the note with what is right at a check.
 func IsRuling(data []byte) bool { return isNote(data) && data[1] == noteRight }
+
+// IsSum tells the note with which a node says what it has at a check.
+func IsSum(data []byte, from uint64) bool {
+	return isNote(data) && data[1] == noteSum && binary.LittleEndian.Uint64(data[2:]) == from
+}

@@ -246,18 +246,41 @@ func TestCheck_HealedMachineIsUpToDate(t *testing.T) {
 	}
 }
 
-// A group that waits since it has begun anew, and one that a check has frozen, are two
-// things: an operator does not end the wait, and its end does not end the other.
-func TestCheck_FreezeIsNotTheWaitOfARestore(t *testing.T) {
-	const wait = 60e9
-	x := checkingFrom(t, newTrioFrom(t, func(ends []replica.Endpoint) replica.Recovered {
+// waitingFor is a trio that grants nothing for a time, since it has begun anew.
+func waitingFor(t *testing.T, wait int64, checkEvery time.Duration) *trio {
+	t.Helper()
+	return checkingFrom(t, newTrioFrom(t, func(ends []replica.Endpoint) replica.Recovered {
 		rec := replica.Bootstrap(core.Config{}, ends)
 		rec.Snapshot.Conf.Held = wait
 		if err := rec.Machine.Apply(core.AppendEntry(nil, &core.Entry{Kind: core.EntryFreeze, Version: core.BaseVersion}), nil); err != nil {
 			t.Fatal(err)
 		}
 		return rec
-	}, replica.Config{CheckEvery: 10 * time.Second}))
+	}, replica.Config{CheckEvery: checkEvery}))
+}
+
+// The wait of a group that has begun anew ends with a check: an earlier one, which found no
+// majority, may have been forgotten with a restart.
+func TestCheck_BeforeTheWaitOfARestoreEnds(t *testing.T) {
+	for _, differ := range []bool{false, true} {
+		x := waitingFor(t, 10e9, time.Hour)
+		if differ {
+			x.damage(2, 5)
+			x.damage(3, 6)
+		}
+		x.tickAll(300)
+		st := x.nodes[1].Status()
+		if st.ClusterTime < 10e9 || st.Frozen != differ {
+			t.Errorf("the nodes differ: %v; after the wait, at %d, the group is frozen: %v (%v)", differ, st.ClusterTime, st.Frozen, st.Checked)
+		}
+	}
+}
+
+// A group that waits since it has begun anew, and one that a check has frozen, are two
+// things: an operator does not end the wait, and its end does not end the other.
+func TestCheck_FreezeIsNotTheWaitOfARestore(t *testing.T) {
+	const wait = 60e9
+	x := waitingFor(t, wait, 10*time.Second)
 	x.replied = nil
 	x.nodes[1].Unfreeze(x.now, 11, 1)
 	x.settle()

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"cmp"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -249,6 +250,7 @@ func (x *trio) pump(id uint64) {
 	out := x.nodes[id].Output()
 	kept := x.out[id]
 	kept.Answers, kept.Reads = append(kept.Answers, out.Answers...), append(kept.Reads, out.Reads...)
+	kept.Notice = cmp.Or(out.Notice, kept.Notice)
 	x.out[id] = kept
 	if len(out.Writes) > 0 && id != x.stuck {
 		x.nodes[id].Written(x.now, out.Writes[len(out.Writes)-1].ID)

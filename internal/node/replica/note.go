@@ -62,6 +62,9 @@ func (n *Node) hearSaid(from uint64, kind byte, sum uint64) {
 	case n.leading:
 		n.hearVoid(from)
 	case from == n.leader:
+		if kind == noteSum {
+			n.check.sums[from] = sum // it is a fact, and tells whether this node differs
+		}
 		n.noteSum(from)
 		n.tellRuling(from)
 	}

@@ -42,6 +42,9 @@ type Output struct {
 	Version uint8
 	// Compact, if not 0, frees the log up to and with this index.
 	Compact uint64
+	// Notice is what an operator should know and no call returns; it comes again while
+	// it is so.
+	Notice error
 	// Mark: there is nothing to write, so that the disk can vouch for what is
 	// written.
 	Mark bool

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,4 +134,84 @@ func TestReserve(t *testing.T) {
 	if s.Probe(); !s.Full() {
 		t.Error("there is no room for another snapshot, and it is not full")
 	}
+}
+
+// holed is a disk that has room for what a file was written with, and not for what it was
+// only truncated to.
+type holed struct {
+	*simdisk.Disk
+	full bool
+}
+
+func (h *holed) Create(name string) (storage.File, error) { return h.wrap(h.Disk.Create(name)) }
+func (h *holed) Open(name string) (storage.File, error)   { return h.wrap(h.Disk.Open(name)) }
+
+func (h *holed) wrap(f storage.File, err error) (storage.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	return &holedFile{f, h, size}, err
+}
+
+type holedFile struct {
+	storage.File
+	h     *holed
+	taken int64 // bytes that have a place on the disk
+}
+
+func (f *holedFile) WriteAt(p []byte, off int64) (int, error) {
+	if end := off + int64(len(p)); end > f.taken {
+		if f.h.full {
+			n, _ := f.File.WriteAt(p[:len(p)/2], off)
+			return n, syscall.ENOSPC
+		}
+		f.taken = end
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *holedFile) Truncate(size int64) error {
+	f.taken = min(f.taken, size)
+	return f.File.Truncate(size)
+}
+
+// Promise: a record that is larger than a segment is refused without room for it, also if
+// there is a spare, and is appended when there is room.
+func TestLargeRecordWithoutRoom(t *testing.T) {
+	disk := &holed{Disk: simdisk.New()}
+	s, _, err := storage.Open(disk, dir, options)
+	must(t, err)
+	for i := uint64(1); i <= 90; i++ {
+		must(t, s.Append(storage.Batch{HardState: hard(1, 0, i-1), Entries: entries(i, i, 1, 100)}))
+	}
+	must(t, create(s, meta(80, 1)))
+	must(t, s.Compact(80))
+	if names, err := disk.List(dir); err != nil || !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "spare-") }) {
+		t.Fatalf("there is no spare: %v %v", names, err)
+	}
+	before := s.Size()
+	disk.full = true
+	large := storage.Batch{HardState: hard(1, 0, 90), Entries: entries(91, 92, 1, 5000)}
+	for range 3 {
+		if err := s.Append(large); !errors.Is(err, storage.ErrNoRoom) {
+			t.Fatalf("a large record without room: %v", err)
+		}
+	}
+	if s.Size() != before {
+		t.Errorf("%d bytes are taken, %d before", s.Size(), before)
+	}
+	for i := uint64(91); i <= 110; i++ { // also into the spare, which needs no room
+		must(t, s.Append(storage.Batch{HardState: hard(1, 0, 90), Entries: entries(i, i, 1, 100)}))
+	}
+	disk.full = false
+	large.Entries = entries(111, 112, 1, 5000)
+	must(t, s.Append(large))
+	must(t, s.Close())
+	s, rec, err := storage.Open(disk, dir, options)
+	must(t, err)
+	if rec.Last != 112 {
+		t.Errorf("a start finds the log up to %d", rec.Last)
+	}
+	must(t, s.Close())
 }

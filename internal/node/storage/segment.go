@@ -110,15 +110,27 @@ func (s *Store) rawSegment(size int64) (File, string, error) {
 	if err != nil {
 		return nil, "", s.unmade(temp, err)
 	}
-	zeros := make([]byte, min(zeroChunk, size))
-	for off := int64(0); off < size; off += zeroChunk {
-		if _, err := f.WriteAt(zeros[:min(zeroChunk, size-off)], off); err != nil {
-			f.Close()
-			return nil, "", s.unmade(temp, err)
-		}
+	if err := writeZeros(f, 0, size); err != nil {
+		f.Close()
+		return nil, "", s.unmade(temp, err)
 	}
 	s.addUsed(size)
 	return f, temp, nil
+}
+
+// writeZeros gives a file its place on the disk from one offset to another: what is only
+// truncated to that size has none, and would miss it when it is written.
+func writeZeros(f File, from, to int64) error {
+	if from >= to {
+		return nil
+	}
+	zeros := make([]byte, min(zeroChunk, to-from))
+	for off := from; off < to; off += zeroChunk {
+		if _, err := f.WriteAt(zeros[:min(zeroChunk, to-off)], off); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unmade is why a file could not be made. The log does not know it yet: if there is no
@@ -131,23 +143,38 @@ func (s *Store) unmade(temp string, err error) error {
 	return s.noRoom("make segment", temp, err)
 }
 
-// takeSpare brings a recycled file to the wanted size.
+// takeSpare brings a recycled file to the wanted size. Without room for that it stays a
+// spare.
 func (s *Store) takeSpare(size int64) (File, string, error) {
 	spare := s.spares[0]
-	s.spares = s.spares[1:]
 	name := s.path(spare.name)
 	f, err := s.fs.Open(name)
 	if err != nil {
 		return nil, "", s.fail("open", name, err)
 	}
-	if spare.size != size {
-		if err := f.Truncate(size); err != nil {
-			f.Close()
-			return nil, "", s.fail("truncate", name, err)
-		}
-		s.addUsed(size - spare.size)
+	if err := s.resize(f, name, spare.size, size); err != nil {
+		f.Close()
+		return nil, "", err
 	}
+	s.spares = s.spares[1:]
+	s.addUsed(size - spare.size)
 	return f, name, nil
+}
+
+func (s *Store) resize(f File, name string, from, to int64) error {
+	short := writeZeros(f, from, to)
+	if short != nil && !lacksRoom(short) {
+		return s.fail("write", name, short)
+	}
+	if short != nil || to < from {
+		if err := f.Truncate(min(from, to)); err != nil {
+			return s.fail("truncate", name, err)
+		}
+	}
+	if short != nil {
+		return s.noRoom("make segment", name, short)
+	}
+	return nil
 }
 
 // dropSegments recycles the files in which no needed entry lies.

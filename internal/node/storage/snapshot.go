@@ -91,7 +91,7 @@ type SnapshotWriter struct {
 	temp  string
 	head  snapHead
 	hash  hash.Hash
-	dirty int64
+	dirty int64 // bytes that are not synced
 	err   error // why it takes no more; nil while it does
 }
 
@@ -110,7 +110,7 @@ func (s *Store) NewSnapshot(meta SnapshotMeta) (*SnapshotWriter, error) {
 		return nil, s.unmade(temp, err)
 	}
 	meta.Conf = slices.Clone(meta.Conf)
-	w := &SnapshotWriter{s: s, file: f, temp: temp, hash: sha256.New()}
+	w := &SnapshotWriter{s: s, file: f, temp: temp, hash: sha256.New(), dirty: int64(len(meta.Conf))}
 	w.head = snapHead{cluster: s.id.cluster, group: s.opts.Group, meta: meta}
 	if _, err := f.WriteAt(meta.Conf, snapHeader); err != nil {
 		f.Close()
@@ -204,7 +204,8 @@ func (w *SnapshotWriter) Abort() error {
 	return w.s.step("remove", w.temp, w.s.fs.Remove(w.temp))
 }
 
-// publish makes the snapshot durable under its final name.
+// publish makes the snapshot durable under its final name. With ErrNoRoom one that was
+// synced before is as it was, and can be published again; any other is given up.
 func (w *SnapshotWriter) publish() error {
 	if w.file == nil {
 		return w.err
@@ -217,7 +218,10 @@ func (w *SnapshotWriter) publish() error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err != nil {
+	switch {
+	case err != nil && w.dirty == 0 && lacksRoom(err):
+		return s.noRoom("end", w.temp, err)
+	case err != nil:
 		return w.unwritten("end", err)
 	}
 	w.file = nil

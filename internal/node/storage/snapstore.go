@@ -50,7 +50,7 @@ func (s *Store) publishOwn(w *SnapshotWriter) error {
 // the log forgets all its entries, goes on behind the snapshot, and takes over
 // b: were the old entries to come back after a crash, this node would compare
 // candidates with a log that the cluster has overruled. With ErrNoRoom nothing has
-// changed: install it again when there is room.
+// changed: install it again when there is room, if w was synced; else it is given up.
 func (s *Store) InstallSnapshot(w *SnapshotWriter, b Batch) error {
 	if err := s.usable(); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 // answers with one frame: empty if all went well, else what did not.
 
 // SendSnapshot brings a snapshot to a peer on a connection of its own, and
-// returns when the peer has taken it.
+// returns when the peer has taken it. That lasts as long as the peer needs to make a
+// state of it: one that is gone is known by its connection, see connect.
 func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 	p := t.peer(to)
 	if p == nil {
@@ -28,7 +29,6 @@ func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 	if err := t.copyOut(c, meta, body); err != nil {
 		return err
 	}
-	c.SetReadDeadline(time.Now().Add(12 * t.cfg.Timeout))
 	answer, err := readFrame(c)
 	if err != nil {
 		return err

@@ -362,14 +362,16 @@ func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
 	return &tracked{Conn: secured, done: func() { t.untrack(c) }}, nil
 }
 
-// connect is dial without a word.
+// connect is dial without a word. A host that is gone without a word is known after four
+// timeouts, on a connection on which nothing is sent meanwhile.
 func (t *Transport) connect(addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Timeout)
 	defer cancel()
 	if t.cfg.Dial != nil {
 		return t.cfg.Dial(ctx, addr)
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: t.cfg.Timeout, Interval: t.cfg.Timeout, Count: 3}}
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 // tracked is a connection that the transport forgets when it is closed.

@@ -1,0 +1,82 @@
+package transport_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+)
+
+// pipes listens for connections within the process.
+type pipes struct {
+	conns chan net.Conn
+	over  context.Context
+	close context.CancelFunc
+}
+
+func newPipes() *pipes {
+	p := &pipes{conns: make(chan net.Conn)}
+	p.over, p.close = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.over.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.close(); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-p.over.Done():
+	case <-ctx.Done():
+	}
+	return nil, net.ErrClosed
+}
+
+// A receiver has the time that it needs to make a state of what has come: a sender that
+// gave up would begin from the beginning, and never come to an end.
+func TestSnapshot_SlowReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipes()
+		none := func(uint64) {}
+		two, err := transport.New(transport.Config{ID: 2, Unreachable: none, Snapshot: func(_ uint64, _ []byte, next func() ([]byte, error)) error {
+			for {
+				if _, err := next(); err == io.EOF {
+					time.Sleep(time.Hour)
+					return nil
+				} else if err != nil {
+					return err
+				}
+			}
+		}}, ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer two.Close()
+		one, err := transport.New(transport.Config{ID: 1, Unreachable: none, Dial: ln.dial}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		one.SetPeers(map[uint64]string{2: "two"})
+		begin := time.Now()
+		if err := one.SendSnapshot(2, []byte("meta"), strings.NewReader("body")); err != nil || time.Since(begin) < time.Hour {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+	})
+}
