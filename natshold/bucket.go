@@ -19,13 +19,17 @@ import (
 // beginning.
 const madeBy = "holdfast"
 
+// openPatience is how long Open waits for each answer, unless its context ends
+// before: a server that makes a bucket has more to do than one that serves a key.
+const openPatience = 10 * time.Second
+
 // openStore finds the bucket, or makes it, and marks it.
 func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error) {
 	js, err := l.JetStream()
 	if err != nil {
 		return nil, err
 	}
-	s := &store{conn: l, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew}
+	s := &store{conn: l, patience: openPatience, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)
@@ -41,7 +45,9 @@ func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error)
 	if err := s.begin(ctx, info); err != nil {
 		return nil, err
 	}
-	return s, s.adopt(ctx, info)
+	err = s.adopt(ctx, info)
+	s.patience = natsconn.Patience
+	return s, err
 }
 
 // find asks for the bucket.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/natsconn"
 	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/natshold"
 )
 
 // told is a watch that runs beside the test. The channel is closed when it ends;
@@ -173,6 +175,29 @@ func TestWaiterIsToldByTheServer(t *testing.T) {
 	}
 	eventually(t, "a waiter that left is told", func() bool { return len(consumers(js, "b")) == 0 })
 	check(t, h.Release())
+}
+
+// TestOpen_SlowServer: Open waits for a server that answers late, as long as its
+// context says.
+func TestOpen_SlowServer(t *testing.T) {
+	server := services.NATS(t)
+	nc := connect(t, server.URL())
+	opened := make(chan error, 1)
+	server.Stop()
+	go func() {
+		d, err := natshold.New(t.Context(), nc, &natshold.Options{Bucket: "b"})
+		if err == nil {
+			err = d.Close(t.Context())
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Errorf("Open gives up before its server answers: %v", err)
+	case <-time.After(natsconn.Patience + time.Second):
+	}
+	server.Cont()
+	check(t, <-opened)
 }
 
 // TestWaiterLeavesEarly: a waiter that leaves before the server has answered that it will

@@ -18,13 +18,14 @@ import (
 
 // store is a bucket as a [driver.Store].
 type store struct {
-	conn    *natsconn.Conn
-	js      nats.JetStreamContext
-	bucket  string
-	stream  string
-	prefix  string // of the subjects of its keys
-	created time.Time
-	known   uint64 // the version up to which this program understands a bucket
+	conn     *natsconn.Conn
+	patience time.Duration // for each answer
+	js       nats.JetStreamContext
+	bucket   string
+	stream   string
+	prefix   string // of the subjects of its keys
+	created  time.Time
+	known    uint64 // the version up to which this program understands a bucket
 	// sweepAge is how long a key must have been idle to be swept.
 	sweepAge time.Duration
 	// sweepSkew is by how much the servers' clocks may differ.
@@ -54,7 +55,7 @@ func ended(h nats.Header) bool {
 
 // ask is [natsconn.Conn.Ask], and says what an error means for a bucket.
 func (s *store) ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
-	return answer(s.conn.Ask(ctx, subject, f))
+	return answer(s.conn.AskFor(ctx, s.patience, subject, f))
 }
 
 // Get reads a key.

@@ -31,8 +31,6 @@ const (
 	blip = 500 * time.Millisecond
 )
 
-var errNoAnswer = fmt.Errorf("no answer from NATS within %s", Patience)
-
 // Conn is a connection with what was asked over it and not answered yet.
 type Conn struct {
 	*nats.Conn
@@ -181,10 +179,15 @@ func Lacks(right, subject string) error {
 // Ask runs f, which sends a request to a subject that begins so, and waits for
 // the answer as long as Patience lasts.
 func (c *Conn) Ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+	return c.AskFor(ctx, Patience, subject, f)
+}
+
+// AskFor is Ask with another patience.
+func (c *Conn) AskFor(ctx context.Context, patience time.Duration, subject string, f func(ctx context.Context) error) error {
 	if err := c.Connected(ctx); err != nil {
 		return err
 	}
-	patient, cancel := context.WithTimeoutCause(ctx, Patience, errNoAnswer)
+	patient, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer from NATS within %s", patience))
 	defer cancel()
 	asking, refuse := context.WithCancelCause(patient)
 	defer refuse(nil)
@@ -193,7 +196,7 @@ func (c *Conn) Ask(ctx context.Context, subject string, f func(ctx context.Conte
 	defer c.note(waiting, false)
 	err := f(asking)
 	if err != nil && asking.Err() != nil && ctx.Err() == nil {
-		return context.Cause(asking) // a right that is missing, or errNoAnswer
+		return context.Cause(asking) // a right that is missing, or no answer
 	}
 	return err
 }
