@@ -1,8 +1,6 @@
 package remote_test
 
 import (
-	"context"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -137,68 +135,5 @@ func (g *group) stop(i int) {
 	n.svc.Close()
 	if err := n.s.Close(); err != nil {
 		g.t.Error(err)
-	}
-}
-
-// leader is the node that serves; -1: none does.
-func (g *group) leader(ctx context.Context) int {
-	for i, n := range g.nodes {
-		if n == nil {
-			continue
-		}
-		if st, err := n.s.Status(ctx); err == nil && st.Serving {
-			return i
-		}
-	}
-	return -1
-}
-
-// trouble stops a node and starts it again, over and over until the function it
-// returns is called: the leader two times out of three. In between the group
-// serves for some seconds, however slow its machine is.
-func (g *group) trouble() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for n := 0; g.serves(ctx, 3*time.Second); n++ {
-			i := rand.IntN(len(g.nodes))
-			if l := g.leader(ctx); n%3 > 0 && l >= 0 {
-				i = l
-			}
-			g.stop(i)
-			pause(ctx, 300*time.Millisecond)
-			g.start(i)
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// serves waits until the group has had one leader for as long as d; false: ctx
-// has ended.
-func (g *group) serves(ctx context.Context, d time.Duration) bool {
-	const step = 50 * time.Millisecond
-	last, since := -1, time.Duration(0)
-	for since < d {
-		if !pause(ctx, step) {
-			return false
-		}
-		l := g.leader(ctx)
-		if l < 0 || l != last {
-			since = 0
-		}
-		last, since = l, since+step
-	}
-	return true
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

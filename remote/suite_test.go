@@ -50,19 +50,8 @@ func harness(g *group) drivertest.Harness {
 // TestConformance runs the suite that every backend passes against one node.
 func TestConformance(t *testing.T) { drivertest.Run(t, harness(newGroup(t, 1, fast))) }
 
-// TestConformanceOfThree runs it against three.
+// TestConformanceOfThree runs it against three. internal/world runs it while nodes fail.
 func TestConformanceOfThree(t *testing.T) { drivertest.Run(t, harness(newGroup(t, 3, fast))) }
-
-// TestConformanceUnderFailover runs it while nodes go down and come back, one
-// after the other, the leader more often than not.
-func TestConformanceUnderFailover(t *testing.T) {
-	g := newGroup(t, 3, steady)
-	stop := g.trouble()
-	t.Cleanup(stop)
-	h := harness(g)
-	h.TTL = 8 * time.Second // eight election timeouts
-	drivertest.Run(t, h)
-}
 
 // The server keeps its own state in namespaces that no client can open.
 func TestReservedNamespace(t *testing.T) {
