@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
@@ -32,6 +35,11 @@ type watched struct {
 	done   chan struct{}
 	result guard.Result // when done
 	err    error
+
+	told    chan struct{} // closed: nothing more is told
+	news    chan struct{} // there is something to tell
+	mu      sync.Mutex
+	pending []Event // in order, the last of each verb
 }
 
 // RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
@@ -42,7 +50,7 @@ func (m *Manager) RegisterGuard(g Guard) error {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
-	w := &watched{Guard: g, cancel: cancel, done: make(chan struct{})}
+	w := &watched{Guard: g, cancel: cancel, done: make(chan struct{}), told: make(chan struct{}), news: make(chan struct{}, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.guards[g.ID] != nil {
@@ -55,6 +63,7 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	}
 	m.guards[g.ID] = w
 	m.all.Go(func() { m.follow(ctx, w, events) })
+	m.all.Go(func() { m.tellAll(ctx, w) })
 	return nil
 }
 
@@ -65,19 +74,62 @@ func checkID(id string) error {
 	return nil
 }
 
-// follow waits and tells.
+// follow waits. What becomes of the guard is told beside it: a backend that does not answer
+// delays nothing that is decided without it.
 func (m *Manager) follow(ctx context.Context, w *watched, events []gather.Pattern) {
 	defer close(w.done)
-	m.tell(ctx, Event{Kind: "guard", Verb: "evaluating", Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn})
+	w.add(Event{Kind: "guard", Verb: "evaluating", Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn})
 	last := guard.Passed
 	w.result, w.err = m.gatherer.Wait(ctx, &w.Condition, gather.WaitOptions{Recheck: m.recheck, Events: events, Told: func(r guard.Result) {
 		if r.Outcome != last && r.Outcome != guard.Passed {
-			m.tell(ctx, w.event("failed", r))
+			w.add(w.event("failed", r))
 		}
 		last = r.Outcome
 	}})
 	if w.err == nil {
-		m.tell(ctx, w.event("passed", w.result))
+		w.add(w.event("passed", w.result))
+	}
+}
+
+// add has an event told, in place of one of its verb that was not told yet.
+func (w *watched) add(e Event) {
+	w.mu.Lock()
+	w.pending = append(slices.DeleteFunc(w.pending, func(o Event) bool { return o.Verb == e.Verb }), e)
+	w.mu.Unlock()
+	select {
+	case w.news <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// take is the next event to tell.
+func (w *watched) take() (e Event, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) == 0 {
+		return Event{}, false
+	}
+	e, w.pending = w.pending[0], w.pending[1:]
+	return e, true
+}
+
+// patience is how long an event may take to be told.
+const patience = 10 * time.Second
+
+// tellAll tells of a guard until it is unregistered.
+func (m *Manager) tellAll(ctx context.Context, w *watched) {
+	defer close(w.told)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.news:
+		}
+		for e, more := w.take(); more && ctx.Err() == nil; e, more = w.take() {
+			within, cancel := context.WithTimeout(ctx, patience)
+			m.tell(within, e)
+			cancel()
+		}
 	}
 }
 
@@ -121,21 +173,27 @@ func (m *Manager) WaitGuard(ctx context.Context, id string) (guard.Result, error
 	}
 }
 
-// UnregisterGuard ends the wait for a guard, and forgets it with its events.
+// UnregisterGuard ends the wait for a guard, and forgets it with its events. One that fails
+// can be called again: the guard is known until its events are gone.
 func (m *Manager) UnregisterGuard(ctx context.Context, id string) error {
 	m.mu.Lock()
 	w := m.guards[id]
-	delete(m.guards, id)
 	m.mu.Unlock()
 	if w == nil {
 		return fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
 	}
 	w.cancel()
 	<-w.done
+	<-w.told
 	for _, verb := range []string{"evaluating", "failed", "passed"} {
 		if _, err := m.space.KV().Delete(ctx, keyOf("guard", verb, id)); err != nil {
 			return fmt.Errorf("guard manager: unregister %q: %w", id, err)
 		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.guards[id] == w {
+		delete(m.guards, id)
 	}
 	return nil
 }
@@ -162,15 +220,38 @@ func keyOf(kind, verb, name string) string {
 	return gather.EventPrefix + kind + "/" + verb + "/" + name
 }
 
-// tell puts the event. There is one key for each name and verb, so that they are bounded;
-// one that cannot be put is not told: guards are decided without it.
+// tell puts the event. There is one key for each name and verb, so that they are bounded,
+// and they end with the manager; one that cannot be put is not told: guards are decided
+// without it.
 func (m *Manager) tell(ctx context.Context, e Event) {
 	if e.Kind == "guard" {
 		e.GuardID = e.Name
 	}
-	if b, err := json.Marshal(e); err == nil {
-		_, _ = m.space.KV().Put(ctx, keyOf(e.Kind, e.Verb, e.Name), b)
+	b, err := json.Marshal(e)
+	if err != nil {
+		return
 	}
+	if s, err := m.lasting(ctx); err == nil {
+		_, _ = m.space.KV().Put(ctx, keyOf(e.Kind, e.Verb, e.Name), b, holdfast.Under(s))
+	}
+}
+
+// lasting is the session of the events: another one, if that before was lost.
+func (m *Manager) lasting(ctx context.Context) (*holdfast.Session, error) {
+	select {
+	case m.telling <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-m.telling }()
+	if m.session != nil && m.session.Err() == nil {
+		return m.session, nil
+	}
+	s, err := m.space.Session(ctx, holdfast.Owner("guard manager"))
+	if err == nil {
+		m.session = s
+	}
+	return s, err
 }
 
 // Events yields the events of all managers of the Space, from now on, until ctx ends; the

@@ -19,7 +19,8 @@ func (m *Manager) AcquireLock(ctx context.Context, name, holder, metadata string
 
 // AcquireSemaphore takes weight slots for a holder, or fails with ErrHeld; it does not
 // wait. A holder that has some already gets the token that it has, if the weight is the
-// same, else ErrConflict. Stale holders are reclaimed first.
+// same, else ErrConflict. Of stale holders the oldest are reclaimed, until there is room; the
+// holder's own slots that it has lost are freed in any case.
 func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, weight int64, metadata string) (holdfast.Token, error) {
 	return m.acquire(ctx, m.semaphores, name, holder, metadata, weight, false)
 }
@@ -37,14 +38,19 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(errClosed) })()
 	began := time.Now() // not after the backend's own clock began to count
-	hold, err := m.take(ctx, r, h, wait)
+	err = m.free(ctx, r, h.before)
+	var hold *holdfast.Hold
+	if err == nil {
+		h.before = nil
+		hold, err = m.take(ctx, r, h, wait)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		r.restore(h)
 		return 0, cmp.Or(closed(ctx), err)
 	}
-	if h.hold, h.before, h.last = hold, nil, began; wait {
+	if h.hold, h.last = hold, began; wait {
 		h.last = time.Now()
 	}
 	return hold.Token(), nil
@@ -77,7 +83,7 @@ func (m *Manager) begin(list map[string]*resource, name, owner, metadata string,
 		return nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, weight, fs.ErrInvalid)
 	}
 	before := r.holders[owner]
-	if before != nil && (before.hold == nil || before.session.Err() == nil) {
+	if before != nil && (before.hold == nil || before.over() == nil) {
 		switch {
 		case before.hold == nil:
 			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, owner, holdfast.ErrConflict)
@@ -92,8 +98,8 @@ func (m *Manager) begin(list map[string]*resource, name, owner, metadata string,
 	return r, h, nil
 }
 
-// restore drops a holder that was refused: the stale one before it is there again, so
-// that maintenance still finds it. m is locked.
+// restore drops a holder that was refused. The stale one before it, if it could not be
+// freed, is there again, so that maintenance still finds it. m is locked.
 func (r *resource) restore(h *holder) {
 	if delete(r.holders, h.name); h.before != nil {
 		r.holders[h.name] = h.before
@@ -219,7 +225,8 @@ func (m *Manager) holding(list map[string]*resource, name, owner string) (*holde
 }
 
 // HeartbeatLock says that the holder is there: the lock is its own for another threshold.
-// One that comes too late is ErrLost: acquire it again.
+// One that comes too late, or after the lock was taken from the holder by force or by a
+// MaxHold of the Space, is ErrLost: acquire it again.
 func (m *Manager) HeartbeatLock(ctx context.Context, name, holder string) error {
 	return m.heartbeat(ctx, m.locks, name, holder)
 }
@@ -235,16 +242,25 @@ func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name
 		return err
 	}
 	began := time.Now()
-	if m.reclaims {
+	if err = h.hold.Err(); err == nil && m.reclaims {
 		err = h.session.Keep(ctx)
-	} else {
-		err = h.session.Err()
 	}
-	if err != nil {
+	if err = cmp.Or(h.over(), err); err != nil {
+		m.confirm(list, name, h)
 		return fmt.Errorf("guard manager: heartbeat of %q for %q: %w", owner, name, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.last = began
 	return nil
+}
+
+// confirm ends what is left of a hold that was ended alone, now that its holder is told: the
+// next may have it. One that was silent for too long is left to the next and to maintenance.
+func (m *Manager) confirm(list map[string]*resource, name string, h *holder) {
+	if h.endedAlone() {
+		m.forget(list, name, h)
+		_ = h.hold.Release() // it is lost, as is known
+		_ = h.end()          // nothing hangs on it
+	}
 }

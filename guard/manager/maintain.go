@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,19 +9,21 @@ import (
 	"github.com/holdfast-io/holdfast"
 )
 
-// Run looks for stale holders every interval, until ctx ends or the manager is closed.
-func (m *Manager) Run(ctx context.Context) error {
+// Run looks for stale holders every interval, until ctx ends or the manager is closed. A
+// round that fails is not the last: its error is returned at the end, if no later round went
+// well.
+func (m *Manager) Run(ctx context.Context) (last error) {
 	tick := time.NewTicker(m.interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return last
 		case <-m.ctx.Done():
-			return nil
+			return last
 		case <-tick.C:
-			if _, err := m.Tick(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, holdfast.ErrUnavailable) {
-				return err
+			if _, err := m.Tick(ctx); ctx.Err() == nil {
+				last = err
 			}
 		}
 	}
@@ -35,24 +38,19 @@ type Stale struct {
 }
 
 // Tick is one round of maintenance: it tells of each stale holder of this manager once,
-// and reclaims what it held, unless the configuration keeps it.
+// and reclaims what it held, unless the configuration keeps it. One that cannot be reclaimed
+// is told with its error, and again by the next round.
 func (m *Manager) Tick(ctx context.Context) (found []Stale, err error) {
+	var errs []error
 	for _, s := range m.stale() {
 		one := Stale{Name: s.r.name, Holder: s.h.name, Token: s.h.hold.Token()}
-		switch {
-		case !m.keep:
+		if !m.keep {
 			one.Reclaimed, err = m.reclaim(ctx, s.r, s.h)
-		case s.h.told:
-			continue
+			errs = append(errs, err)
 		}
-		m.mu.Lock()
-		s.h.told = true
-		m.mu.Unlock()
-		if found = append(found, one); err != nil {
-			return found, err
-		}
+		found = append(found, one)
 	}
-	return found, nil
+	return found, errors.Join(errs...)
 }
 
 // silent is a stale holder with what it held.
@@ -61,18 +59,32 @@ type silent struct {
 	h *holder
 }
 
+// over is nil as long as the holder has what it was granted.
+func (h *holder) over() error { return cmp.Or(h.hold.Err(), h.session.Err()) }
+
+// endedAlone: the hold is over, by force or by a MaxHold, and its session is not. The holder
+// has nothing, and may not know.
+func (h *holder) endedAlone() bool { return h.hold.Err() != nil && h.session.Err() == nil }
+
 // stale: it was silent for the threshold, by this machine's clock. It has lost its hold a
-// little before, so that it knows in time. Without a threshold the session decides alone.
+// little before, so that it knows in time. Without a threshold the session decides alone; a
+// holder whose hold alone was ended is given time for a heartbeat, by which it knows.
 func (h *holder) stale(r *resource) bool {
-	return h.session.Err() != nil && time.Since(h.last) >= r.threshold
+	threshold := r.threshold
+	if h.endedAlone() {
+		threshold = cmp.Or(threshold, DefaultStaleThreshold)
+	}
+	return h.over() != nil && time.Since(h.last) >= threshold
 }
 
+// stale are those to be told of: where they are kept, each once.
 func (m *Manager) stale() (list []silent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.resources() {
 		for _, h := range r.holders {
-			if h.hold != nil && h.stale(r) {
+			if h.hold != nil && h.stale(r) && !(m.keep && h.told) {
+				h.told = true
 				list = append(list, silent{r, h})
 			}
 		}
@@ -80,11 +92,9 @@ func (m *Manager) stale() (list []silent) {
 	return list
 }
 
-// reclaim frees what a stale holder held, by its token: the one that has the name by now
-// is never hit.
+// reclaim frees what a stale holder held, and forgets it.
 func (m *Manager) reclaim(ctx context.Context, r *resource, h *holder) (bool, error) {
-	_, err := m.space.ForceRelease(ctx, r.name, h.hold.Token(), holdfast.ForceNow())
-	if err != nil && !errors.Is(err, holdfast.ErrNotFound) {
+	if err := m.free(ctx, r, h); err != nil {
 		return false, err
 	}
 	m.mu.Lock()
@@ -93,4 +103,21 @@ func (m *Manager) reclaim(ctx context.Context, r *resource, h *holder) (bool, er
 		delete(r.holders, h.name)
 	}
 	return true, nil
+}
+
+// free ends what is left of a holder that has lost its hold, by its token: the one that has
+// the name by now is never hit. A backend without "force" leaves nothing of a lost session.
+func (m *Manager) free(ctx context.Context, r *resource, h *holder) error {
+	if h == nil {
+		return nil
+	}
+	if h.endedAlone() {
+		_ = h.hold.Release() // it is lost, as is known
+		return h.end()
+	}
+	_, err := m.space.ForceRelease(ctx, r.name, h.hold.Token(), holdfast.ForceNow())
+	if errors.Is(err, holdfast.ErrNotFound) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }

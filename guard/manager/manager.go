@@ -51,6 +51,9 @@ type Manager struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
+	telling chan struct{}     // held by the one that opens session
+	session *holdfast.Session // of the events; nil: nothing was told
+
 	mu         sync.Mutex
 	locks      map[string]*resource
 	semaphores map[string]*resource
@@ -75,7 +78,7 @@ type holder struct {
 	hold     *holdfast.Hold // nil: it is asked for
 	last     time.Time      // of its last heartbeat
 	told     bool           // that it is stale
-	before   *holder        // while it is asked for: the stale one of its name
+	before   *holder        // until it is freed: the one of its name that has lost its hold
 }
 
 // New makes a manager; [Manager.Close] ends it, with everything that it holds.
@@ -93,6 +96,7 @@ func New(c Config) (*Manager, error) {
 		space: c.Space, gatherer: c.Gatherer, keep: c.KeepStale, reclaims: info[driver.FeatureReclaim],
 		interval: cmp.Or(max(c.Interval, 0), DefaultInterval), recheck: c.Recheck,
 		locks: map[string]*resource{}, semaphores: map[string]*resource{}, guards: map[string]*watched{},
+		telling: make(chan struct{}, 1),
 	}
 	if m.gatherer == nil {
 		m.gatherer = gather.New(gather.Config{Space: c.Space})
@@ -101,8 +105,8 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends the guards and gives everything back, also what is being acquired: those
-// callers get ErrClosed.
+// Close ends the guards, with their events, and gives everything back, also what is being
+// acquired: those callers get ErrClosed.
 func (m *Manager) Close() error {
 	m.mu.Lock() // what has begun is waited for
 	m.cancel()
@@ -117,7 +121,7 @@ func (m *Manager) Close() error {
 		clear(r.holders)
 	}
 	m.mu.Unlock()
-	var errs []error
+	errs := []error{endOf(m.session)}
 	for _, h := range list {
 		errs = append(errs, h.end())
 	}
@@ -130,8 +134,10 @@ func (m *Manager) resources() []*resource {
 }
 
 // end ends the session, and with it the hold; one that is lost already has ended.
-func (h *holder) end() error {
-	if err := h.session.Revoke(); err != nil && !errors.Is(err, holdfast.ErrLost) {
+func (h *holder) end() error { return endOf(h.session) }
+
+func endOf(s *holdfast.Session) error {
+	if err := s.Revoke(); err != nil && !errors.Is(err, holdfast.ErrLost) {
 		return err
 	}
 	return nil
@@ -235,7 +241,8 @@ type Holder struct {
 	Token    holdfast.Token
 	// LastHeartbeat is when the holder was last heard of.
 	LastHeartbeat time.Time
-	// Stale: it was silent for too long, and has lost what it held.
+	// Stale: it was silent for too long, and has lost what it held, which is a little before
+	// the threshold is over.
 	Stale bool
 }
 
@@ -265,11 +272,12 @@ func (m *Manager) GetSemaphore(name string) (Semaphore, bool) {
 	return Semaphore{SemaphoreConfig{r.name, r.slots, r.threshold, r.heartbeat}, r.list()}, true
 }
 
-// list are those that were granted, in order of their tokens; m is locked.
+// list are those that were granted, in order of their tokens, without holds that were ended
+// alone; m is locked.
 func (r *resource) list() (list []Holder) {
 	for _, h := range r.holders {
-		if h.hold != nil {
-			list = append(list, Holder{h.name, h.metadata, h.weight, h.hold.Token(), h.last, h.stale(r)})
+		if h.hold != nil && !h.endedAlone() {
+			list = append(list, Holder{h.name, h.metadata, h.weight, h.hold.Token(), h.last, h.over() != nil})
 		}
 	}
 	slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(a.Token, b.Token) })

@@ -252,7 +252,7 @@ func play(t *testing.T, seed uint64, slots int64, look func(m *manager.Manager, 
 		ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "y", MaxSlots: slots}))
 		for range 12 {
 			owner := fmt.Sprint("w", rnd.IntN(3))
-			switch rnd.IntN(8) {
+			switch rnd.IntN(9) {
 			case 0, 1:
 				_, _ = m.AcquireLock(ctx, "x", owner, "")
 			case 2:
@@ -267,10 +267,105 @@ func play(t *testing.T, seed uint64, slots int64, look func(m *manager.Manager, 
 				_, _ = m.Tick(ctx)
 			case 7:
 				time.Sleep(time.Duration(rnd.IntN(70)) * time.Second)
+			case 8:
+				force(t, s, []string{"x", "y"}[rnd.IntN(2)], rnd.IntN(2) == 0)
 			}
 			look(m, s)
 		}
 	})
+}
+
+// force ends the first hold of a name, as an operator does.
+func force(t *testing.T, s *holdfast.Space, name string, now bool) {
+	var opts []holdfast.ForceOption
+	if now {
+		opts = append(opts, holdfast.ForceNow())
+	}
+	if r := must[holdfast.Resource](t)(s.Inspect(t.Context(), name)); len(r.Holders) > 0 {
+		must[time.Duration](t)(s.ForceRelease(t.Context(), name, r.Holders[0].Token, opts...))
+	}
+	synctest.Wait() // the manager has heard of it
+}
+
+// A hold that was ended alone, its session going on, is over for the manager, too: the next
+// heartbeat and the next acquire know, and that confirms the end of one that may take its time.
+func TestForced(t *testing.T) {
+	for _, now := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memhold.Open()
+			defer s.Close()
+			m, ctx := manage(t, s), t.Context()
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 3}))
+			first := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", ""))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 2, ""))
+			force(t, s, "main", now)
+			force(t, s, "agents", now)
+			if l, _ := m.GetLock("main"); l.Holder != nil {
+				t.Errorf("now %v: the lock has %+v", now, l.Holder)
+			}
+			if sem, _ := m.GetSemaphore("agents"); sem.Used() != 0 {
+				t.Errorf("now %v: %d of the semaphore are used", now, sem.Used())
+			}
+			refused(t, m.HeartbeatLock(ctx, "main", "w1"), holdfast.ErrLost)
+			refused(t, m.HeartbeatSemaphore(ctx, "agents", "w1"), holdfast.ErrLost)
+			if second := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w2", "")); second <= first { // confirmed
+				t.Errorf("now %v: the token %d came after %d", now, second, first)
+			}
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w2", 3, ""))
+			force(t, s, "main", now)
+			if third := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w2", "")); third <= first+1 {
+				t.Errorf("now %v: the holder was told its old token %d", now, third)
+			}
+			ok(t, m.HeartbeatLock(ctx, "main", "w2"))
+		})
+	}
+}
+
+// What a MaxHold of the Space ends is over for the manager, too, and maintenance forgets
+// a holder that does not come back.
+func TestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		m, ctx := manage(t, s.With(holdfast.MaxHold(20*time.Second))), t.Context()
+		ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+		must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", ""))
+		time.Sleep(15 * time.Second)
+		ok(t, m.HeartbeatLock(ctx, "main", "w1"))
+		time.Sleep(15 * time.Second)
+		must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w2", ""))
+		refused(t, m.HeartbeatLock(ctx, "main", "w1"), holdfast.ErrLost)
+		time.Sleep(61 * time.Second)
+		if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 1 || found[0].Holder != "w2" {
+			t.Errorf("maintenance found %+v", found)
+		}
+		if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 0 {
+			t.Errorf("maintenance found it twice: %+v", found)
+		}
+	})
+}
+
+// A late holder that comes back has its slots once: what it had is freed, and not left to
+// the next one that lacks room.
+func TestStale_Returns(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memhold.Open()
+			defer s.Close()
+			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s, KeepStale: keep}))
+			defer m.Close()
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 5}))
+			for range 4 {
+				must[holdfast.Token](t)(m.AcquireSemaphore(t.Context(), "agents", "a", 1, ""))
+				if r := must[holdfast.Resource](t)(s.Inspect(t.Context(), "agents")); r.Used != 1 {
+					t.Fatalf("keep %v: %d are used by one holder", keep, r.Used)
+				}
+				time.Sleep(65 * time.Second)
+				refused(t, m.HeartbeatSemaphore(t.Context(), "agents", "a"), holdfast.ErrLost)
+			}
+		})
+	}
 }
 
 // The seed's properties, 1,000 cases: "lock_transitions_preserve_invariants: Lock always
@@ -291,7 +386,7 @@ func TestProperties(t *testing.T) {
 				}
 			}
 			if r.Used > slots || believed > slots {
-				t.Fatalf("seed %d: %d used, %d believed, of %d", seed, r.Used, believed, slots)
+				t.Fatalf("seed %d: %d used, %d believed, of %d: %+v, %+v", seed, r.Used, believed, slots, sem.Holders, r.Holders)
 			}
 		})
 	}
