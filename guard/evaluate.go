@@ -92,7 +92,7 @@ func (c *Condition) holds(f *Fact) bool {
 	case KindLockFree, KindBranchNotExists, KindFileNotExists:
 		return !f.Is
 	case KindLockHeldBy:
-		return f.Is && f.Text == c.Other
+		return f.Is && (f.Text == c.Other || slices.Contains(f.Others, c.Other))
 	case KindSemaphoreAvailable, KindLimitAvailable:
 		return f.Number >= c.Amount
 	case KindIssuesComplete:

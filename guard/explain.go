@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Result is an outcome with the reasons for it.
@@ -19,8 +20,9 @@ type Reason struct {
 	Path    string
 	Kind    Kind
 	Outcome Outcome
-	// Decides: as long as this leaf stays as it is, the result cannot be Passed. Under
-	// a Not that is a leaf which passed.
+	// Decides: the leaf stands in the way of Passed. It is not as wanted, which under a Not is
+	// a leaf that passed, and neither is any group that it is a part of: beside a part of an
+	// any that passed, the others decide nothing.
 	Decides bool
 	// Want and Got say what the leaf asks for and what was found.
 	Want, Got string
@@ -32,37 +34,41 @@ type Reason struct {
 	Source string
 	// Hint says what would help.
 	Hint string
+
+	spare bool // not as wanted, and it decides nothing
 }
 
 // Explain decides as [Condition.Evaluate] does and gives a reason for every leaf,
 // whatever the outcome.
 func (c *Condition) Explain(in Inputs) Result {
 	r := Result{Outcome: c.outcome(in)}
-	c.explain(in, "", Passed, &r.Reasons)
+	c.explain(in, "", Passed, true, &r.Reasons)
 	return r
 }
 
-// explain adds the reasons of c, which is wanted to be want (Passed or Failed).
-func (c *Condition) explain(in Inputs, path string, want Outcome, list *[]Reason) {
+// explain adds the reasons of c, which is wanted to be want (Passed or Failed). It matters if
+// no group that it is a part of is as wanted already.
+func (c *Condition) explain(in Inputs, path string, want Outcome, matters bool, list *[]Reason) {
 	at := join(path, c.Kind)
+	matters = matters && c.outcome(in) != want
 	switch c.Kind {
 	case KindNot:
-		c.Of[0].explain(in, at, want.not(), list)
+		c.Of[0].explain(in, at, want.not(), matters, list)
 		return
 	case KindAll, KindAny:
 		for i := range c.Of {
-			c.Of[i].explain(in, part(at, c.Kind, i), want, list)
+			c.Of[i].explain(in, part(at, c.Kind, i), want, matters, list)
 		}
 		return
 	}
-	*list = append(*list, c.reason(in, at, want))
+	*list = append(*list, c.reason(in, at, want, matters))
 }
 
-func (c *Condition) reason(in Inputs, at string, want Outcome) Reason {
+func (c *Condition) reason(in Inputs, at string, want Outcome, matters bool) Reason {
 	input := c.Input()
 	f, ok := in[input]
 	r := Reason{Path: at, Kind: c.Kind, Outcome: c.outcome(in), Since: f.Since, Revision: f.Revision, Source: f.From, Want: c.wants(want)}
-	r.Decides = r.Outcome != want
+	r.Decides, r.spare = matters, !matters && r.Outcome != want
 	if r.Source == "" {
 		r.Source = string(input.Source)
 	}
@@ -70,11 +76,11 @@ func (c *Condition) reason(in Inputs, at string, want Outcome) Reason {
 	case !ok:
 		r.Got, r.Hint = "not gathered", fmt.Sprintf("give the input %s %q", input.Source, input.Name)
 	case f.Err != "":
-		r.Got, r.Hint = f.Err, "it is asked again at the next look"
+		r.Got, r.Hint = shown(f.Err), "it is asked again at the next look"
 	default:
 		r.Got = c.got(&f)
 		if r.Decides {
-			r.Hint = c.hint(&f)
+			r.Hint = c.hint(&f, want)
 		}
 	}
 	return r
@@ -152,7 +158,11 @@ func (w Window) String() string {
 		}
 		s += sep + d.String()
 	}
-	return fmt.Sprintf("%s (UTC%+03d:%02d)", s, int(w.Offset.Hours()), int(w.Offset.Abs().Minutes())%60)
+	sign := '+'
+	if w.Offset < 0 {
+		sign = '-'
+	}
+	return fmt.Sprintf("%s (UTC%c%s)", s, sign, clock(w.Offset.Abs()))
 }
 
 func clock(d time.Duration) string {
@@ -164,7 +174,7 @@ func (c *Condition) got(f *Fact) string {
 	switch c.Kind {
 	case KindLockFree, KindLockHeldBy:
 		if f.Is {
-			return fmt.Sprintf("held by %q", f.Text)
+			return heldBy(f)
 		}
 		return "free"
 	case KindSemaphoreAvailable, KindLimitAvailable:
@@ -172,13 +182,50 @@ func (c *Condition) got(f *Fact) string {
 	case KindIssuesComplete:
 		return fmt.Sprintf("%d of %d open", f.Number, f.Total)
 	case KindIssueStatus:
-		return f.Text
+		return shown(f.Text)
 	case KindCounter:
 		return fmt.Sprint(f.Number)
 	case KindTimeWindow:
-		return time.Unix(0, f.Number).UTC().Add(c.Window.Offset).Format("Mon 15:04:05")
+		return c.Window.now(f.Number)
 	}
 	return yesOrNo(f)
+}
+
+// now says where the moment stands, in words that change when the window begins or ends: a
+// text with the time of day would be another reason at every look.
+func (w *Window) now(ns int64) string {
+	s := "outside"
+	if w.has(ns) {
+		s = "within"
+	}
+	if next := w.next(time.Unix(0, ns)); !next.IsZero() {
+		s += next.UTC().Add(w.Offset).Format(", until Mon 15:04")
+	}
+	return s
+}
+
+func heldBy(f *Fact) string {
+	s := fmt.Sprintf("held by %q", f.Text)
+	if n := len(f.Others); n > 0 {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	return s
+}
+
+// maxShown is how much of a text from outside, such as the value of a key, is shown.
+const maxShown = 500
+
+// shown is a text from outside in one line, without what a terminal obeys.
+func shown(s string) string {
+	if len(s) > maxShown {
+		s = strings.ToValidUTF8(s[:maxShown], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�"))
 }
 
 func yesOrNo(f *Fact) string {
@@ -187,30 +234,31 @@ func yesOrNo(f *Fact) string {
 		s = "yes"
 	}
 	if f.Text != "" {
-		s += ": " + f.Text
+		s += ": " + shown(f.Text)
 	}
 	return s
 }
 
-// hint says what would help a leaf that stands in the way.
-func (c *Condition) hint(f *Fact) string {
-	switch c.Kind {
-	case KindLockFree, KindLockHeldBy:
+// hint says what would help a leaf that stands in the way and is to be want.
+func (c *Condition) hint(f *Fact, want Outcome) string {
+	switch {
+	case c.Kind == KindLockFree || c.Kind == KindLockHeldBy:
 		if f.Is {
 			return fmt.Sprintf("it is waited for until %q releases it", f.Text)
 		}
 		return "nobody holds it"
-	case KindSemaphoreAvailable:
+	case c.Kind == KindTimeWindow:
+		return "it is looked at again then"
+	case want == Failed:
+		return ""
+	case c.Kind == KindSemaphoreAvailable:
 		return "it is waited for until enough is released"
-	case KindLimitAvailable:
+	case c.Kind == KindLimitAvailable:
 		return "it refills with time"
-	case KindIssuesComplete:
-		if f.Total == 0 {
-			return "no issue matches the filter"
-		}
+	case c.Kind == KindIssuesComplete && f.Total == 0:
+		return "no issue matches the filter"
+	case c.Kind == KindIssuesComplete:
 		return "close the open ones"
-	case KindTimeWindow:
-		return "it is looked at again when the window begins"
 	}
 	return ""
 }
@@ -225,11 +273,18 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// String is one line: a mark, what is wanted, and what was found.
+// String is one line: a mark, what is wanted, and what was found. The mark is ✓ for what is
+// so, ✗ for what stands in the way, · for what is not so and need not be, and … for what is
+// unknown.
 func (r Reason) String() string {
-	mark := map[bool]string{false: "✓", true: "✗"}[r.Decides]
-	if r.Outcome == NeedsInput || r.Outcome == Error {
+	mark := "✓"
+	switch {
+	case r.Outcome == NeedsInput || r.Outcome == Error:
 		mark = "…"
+	case r.Decides:
+		mark = "✗"
+	case r.spare:
+		mark = "·"
 	}
 	s := fmt.Sprintf("%s %s (%s)", mark, r.Want, r.Got)
 	if r.Hint != "" {

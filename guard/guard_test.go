@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/guard"
 )
@@ -118,13 +120,16 @@ func judge(t *testing.T, c guard.Condition, in guard.Inputs) {
 	if o := turned.Evaluate(in).Outcome; o != r.Outcome {
 		t.Fatalf("%+v: reversed it is %s, not %s", c, o, r.Outcome)
 	}
-	if r.Outcome == guard.Passed {
-		return
-	}
-	for _, reason := range r.Reasons {
+	for _, reason := range c.Explain(in).Reasons {
+		if reason.Decides && r.Outcome == guard.Passed {
+			t.Fatalf("%+v passed, and %+v stands in the way", c, reason)
+		}
 		if reason.Decides {
 			return
 		}
+	}
+	if r.Outcome == guard.Passed {
+		return
 	}
 	t.Fatalf("%+v: %s names no leaf that stands in the way: %+v", c, r.Outcome, r.Reasons)
 }
@@ -138,6 +143,67 @@ func reversed(c guard.Condition) guard.Condition {
 		c.Of = of
 	}
 	return c
+}
+
+// What stands in the way is told, and nothing beside a part that passed.
+func TestDecides(t *testing.T) {
+	yes, no := guard.FileExists("yes"), guard.FileExists("no")
+	in := guard.Inputs{{Source: guard.SourceFile, Name: "yes"}: {Is: true}, {Source: guard.SourceFile, Name: "no"}: {}}
+	for _, c := range []struct {
+		condition guard.Condition
+		marks     string
+	}{
+		{guard.Any(yes, no), "✓·"},
+		{guard.Any(no, no), "✗✗"},
+		{guard.All(yes, no), "✓✗"},
+		{guard.All(guard.Any(yes, no), no), "✓·✗"},
+		{guard.Not(guard.All(yes, no)), "·✓"},
+		{guard.Not(guard.Any(yes, no)), "✗✓"},
+		{guard.All(guard.Not(guard.Any(no, guard.Not(yes))), guard.Not(yes)), "✓✓✗"},
+	} {
+		got := ""
+		for _, r := range c.condition.Explain(in).Reasons {
+			got += string([]rune(r.String())[:1])
+		}
+		if got != c.marks {
+			t.Errorf("%+v: %s, want %s", c.condition, got, c.marks)
+		}
+	}
+}
+
+// A holder of a lock that several have holds it, whichever is first.
+func TestHeldBy_Several(t *testing.T) {
+	in := guard.Inputs{{Source: guard.SourceLock, Name: "docs"}: {Is: true, Text: "ann", Others: []string{"bob"}}}
+	for holder, want := range map[string]guard.Outcome{"ann": guard.Passed, "bob": guard.Passed, "eve": guard.Failed} {
+		c := guard.LockHeldBy("docs", holder)
+		if r := c.Explain(in); r.Outcome != want || !strings.Contains(r.String(), `held by "ann" and 1 more`) {
+			t.Errorf("%s: %s", holder, r)
+		}
+	}
+}
+
+// What a window is waited for is told in the same words at every look, until it begins or ends.
+func TestWindow_SameWords(t *testing.T) {
+	c := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour, Offset: -30 * time.Minute})
+	at := func(hour, minute int) string {
+		now := time.Date(2026, 5, 4, hour, minute, 0, 0, time.UTC)
+		return c.Explain(guard.Inputs{{Source: guard.SourceClock}: {Number: now.UnixNano()}}).String()
+	}
+	if at(8, 0) != at(21, 59) || at(8, 0) == at(23, 0) || at(23, 0) != at(22, 45) {
+		t.Errorf("%s\n%s\n%s", at(8, 0), at(21, 59), at(23, 0))
+	}
+	if got := at(8, 0); !strings.Contains(got, "(outside, until Mon 22:00)") || !strings.Contains(got, "(UTC-00:30)") {
+		t.Error(got)
+	}
+}
+
+// A text from outside is one line of bounded length, without what a terminal obeys.
+func TestGot_FromOutside(t *testing.T) {
+	c := guard.KeyEquals("k", "x")
+	r := c.Explain(guard.Inputs{{Source: guard.SourceKey, Name: "k"}: {Is: true, Text: "\x1b[2J\n" + strings.Repeat("é", 30000)}})
+	if got := r.String(); len(got) > 1000 || strings.Contains(got, "\x1b") || strings.Count(got, "\n") != 1 || !utf8.ValidString(got) {
+		t.Errorf("%q", got)
+	}
 }
 
 // Where a missing input and an error meet, the error is told.

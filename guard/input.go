@@ -47,8 +47,9 @@ type Fact struct {
 	// merged, the command succeeded, somebody leads.
 	Is bool
 	// Text is the holder of a lock, the leader, the status of an issue, the value of a
-	// key, or what a command said.
-	Text string
+	// key, or what a command said. Others are the further holders of a lock that has several.
+	Text   string
+	Others []string
 	// Number is what a semaphore or limit has left, a counter's value, how many issues
 	// are open, and of the clock nanoseconds since 1970.
 	Number int64

@@ -27,9 +27,12 @@ type Definition struct {
 type Phase struct {
 	// Name is unlike those of all other phases.
 	Name string `json:"name"`
-	// When is checked before the phase takes its holds; nil: it need not wait. What must
-	// not change while the phase runs belongs into Holds: a lock that was free when it
-	// was looked at need not be free a moment later.
+	// When is checked before the phase takes its holds; nil: it need not wait. It is checked
+	// again before the command starts if the phase has waited for holds or limits for 5 s, or
+	// another runner has taken it over, without the locks and semaphores that it has itself;
+	// if it has not passed, what is held is given back. What must not change while the phase
+	// runs belongs into Holds: a lock that was free when it was looked at need not be free a
+	// moment later.
 	When *guard.Condition `json:"when,omitempty"`
 	// Holds are taken together before the command runs, and kept until the phase ends.
 	Holds []Want `json:"holds,omitempty"`
@@ -238,6 +241,23 @@ func (d *Definition) after(i int) int {
 	for i++; i < len(d.Phases) && d.Phases[i].Recovery; i++ {
 	}
 	return i
+}
+
+// Path are the phases that a run has entered, in order: the last is the one that it is in.
+func (d *Definition) Path(s *State) (names []string) {
+	for i := d.after(-1); i >= 0 && i < len(d.Phases) && s.Phase != ""; {
+		p := &d.Phases[i]
+		names = append(names, p.Name)
+		switch {
+		case p.Name == s.Phase:
+			return names
+		case slices.Contains(s.Failed, p.Name):
+			i = d.find(p.OnFailure)
+		default:
+			i = d.after(i)
+		}
+	}
+	return names
 }
 
 func (d *Definition) invalid(format string, args ...any) error {

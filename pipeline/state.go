@@ -51,8 +51,10 @@ type State struct {
 	// Code and Tail are the exit code and the end of the output of the last command.
 	Code int    `json:"code,omitempty"`
 	Tail string `json:"tail,omitempty"`
-	// Failure says which phase failed first, and why, if one after it goes on.
-	Failure string `json:"failure,omitempty"`
+	// Failure says which phase failed first, and why, if one after it goes on. Failed are the
+	// phases that have failed, in order: see [Definition.Path].
+	Failure string   `json:"failure,omitempty"`
+	Failed  []string `json:"failed,omitempty"`
 }
 
 // EventKind is what has happened.
@@ -65,7 +67,7 @@ const (
 	Checked   EventKind = "checked"    // When or Until was evaluated, or holds or limits are not there: Outcome and Reason
 	Acquired  EventKind = "acquired"   // all holds are held, under Token
 	Launched  EventKind = "launched"   // the command starts now; to be kept before it does
-	Exited    EventKind = "exited"     // the command has ended: Code and Tail
+	Exited    EventKind = "exited"     // the command has ended: Code and Tail, and Reason if it did not end by itself
 	Lost      EventKind = "lost"       // what was held is lost
 	Ticked    EventKind = "ticked"     // time has passed
 	TakenOver EventKind = "taken over" // another runner has the run now, and nothing runs or is held

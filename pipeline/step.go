@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -67,8 +68,13 @@ func (m *step) takeOfPhase(e *Event) error {
 	case e.Kind == Checked && e.Outcome != guard.Passed && (m.s.Status == Acquiring || m.s.Status == Launching):
 		m.waits(e.Reason)
 	case e.Kind == Acquired && m.s.Status == Acquiring && e.Token != 0:
-		m.s.Token = e.Token
+		if m.s.Token = e.Token; m.waited() {
+			m.checkAgain()
+			return nil
+		}
 		m.goOn()
+	case e.Kind == Launched && m.s.Status == Launching && m.waited():
+		m.checkAgain()
 	case e.Kind == Launched && m.s.Status == Launching:
 		m.s.Until = time.Time{}
 		m.become(Running, "")
@@ -107,6 +113,10 @@ func (m *step) admit() error {
 // checked takes the outcome of When or Until. What is unknown waits as what is false does.
 func (m *step) checked(e *Event) {
 	switch {
+	case e.Outcome != guard.Passed && m.s.Status == Blocked && m.s.Token != 0:
+		m.release()
+		m.waits(e.Reason)
+		m.request()
 	case e.Outcome != guard.Passed:
 		m.waits(e.Reason)
 	case m.s.Status == Verifying:
@@ -127,9 +137,28 @@ func (m *step) waits(reason string) {
 	}
 }
 
-// acquire takes what the phase holds, if it holds anything.
+// moment is how old the outcome of When may be when the command starts: after a longer wait
+// for holds or limiters it is checked again.
+const moment = 5 * time.Second
+
+// waited reports that When has to be checked again before the command starts.
+func (m *step) waited() bool {
+	return !m.s.Ran && m.phase().When != nil && m.at.Sub(m.s.Since) >= moment
+}
+
+// checkAgain checks When before the command starts, without giving back what is held.
+func (m *step) checkAgain() {
+	if m.s.Ran || m.phase().When == nil {
+		m.acquire()
+		return
+	}
+	m.become(Blocked, "")
+	m.request()
+}
+
+// acquire takes what the phase holds, if it holds anything that it does not have.
 func (m *step) acquire() {
-	if len(m.phase().Holds) == 0 {
+	if len(m.phase().Holds) == 0 || m.s.Token != 0 {
 		m.goOn()
 		return
 	}
@@ -172,7 +201,7 @@ func (m *step) request() {
 	case Queued:
 		m.effect(Effect{Kind: Enqueue})
 	case Blocked:
-		m.effect(Effect{Kind: Check, Condition: p.When})
+		m.effect(Effect{Kind: Check, Condition: m.when()})
 	case Acquiring:
 		m.effect(Effect{Kind: Acquire, Holds: p.Holds})
 	case Launching:
@@ -183,6 +212,37 @@ func (m *step) request() {
 		m.effect(Effect{Kind: Ask})
 	}
 	m.wakeAt()
+}
+
+// when is what has to pass. While the phase holds what it wants, leaves about that count as
+// they are wanted: a lock is not free because the phase itself has it.
+func (m *step) when() *guard.Condition {
+	p := m.phase()
+	if m.s.Token == 0 {
+		return p.When
+	}
+	c := granted(*p.When, true, func(in guard.Input) bool {
+		return (in.Source == guard.SourceLock || in.Source == guard.SourceSemaphore) && slices.ContainsFunc(p.Holds, func(w Want) bool { return w.Name == in.Name })
+	})
+	return &c
+}
+
+// granted is a condition with what is given in place of some of its leaves: it is so, where
+// that is wanted, and not so under a Not.
+func granted(c guard.Condition, wanted bool, given func(guard.Input) bool) guard.Condition {
+	switch {
+	case c.Kind == guard.KindAll || c.Kind == guard.KindAny || c.Kind == guard.KindNot:
+		parts := make([]guard.Condition, len(c.Of))
+		for i := range c.Of {
+			parts[i] = granted(c.Of[i], wanted != (c.Kind == guard.KindNot), given)
+		}
+		c.Of = parts
+	case given(c.Input()) && wanted:
+		return guard.All()
+	case given(c.Input()):
+		return guard.Any()
+	}
+	return c
 }
 
 // wakeAt asks for a tick when the wait is over, if it has an end.
@@ -210,7 +270,7 @@ func (m *step) exited(e *Event) {
 	case m.s.Lost:
 		m.fail("what it held was lost while its command ran")
 	case e.Code != 0:
-		m.fail(fmt.Sprintf("its command ended with exit code %d", e.Code))
+		m.fail(cmp.Or(e.Reason, fmt.Sprintf("its command ended with exit code %d", e.Code)))
 	default:
 		m.verify()
 	}
@@ -224,7 +284,9 @@ func (m *step) lost() {
 	case Running:
 		m.s.Lost = true
 		m.effect(Effect{Kind: Stop})
-	case Launching, Verifying:
+	case Launching:
+		m.checkAgain()
+	case Verifying:
 		m.acquire()
 	}
 }
@@ -286,7 +348,9 @@ func (m *step) takeOver() {
 		m.request()
 	case Stopping:
 		m.end(Cancelled, m.s.Reason)
-	case Launching, Verifying:
+	case Acquiring, Launching:
+		m.checkAgain()
+	case Verifying:
 		m.acquire()
 	default:
 		m.request()
@@ -347,9 +411,11 @@ func (m *step) fail(reason string) {
 	case m.retries():
 		m.again()
 	case p.OnFailure != "":
+		m.s.Failed = append(slices.Clone(m.s.Failed), p.Name)
 		m.s.Failure = cmp.Or(m.s.Failure, p.Name+": "+reason)
 		m.enter(m.d.find(p.OnFailure))
 	default:
+		m.s.Failed = append(slices.Clone(m.s.Failed), p.Name)
 		m.end(Failed, cmp.Or(m.s.Failure, p.Name+": "+reason))
 	}
 }

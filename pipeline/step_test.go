@@ -107,7 +107,10 @@ func (p *player) check() {
 	if p.s.Status.Ended() && (p.running || p.held != 0) {
 		p.t.Fatalf("the run is %s: running %v, holding %d", p.s.Status, p.running, p.held)
 	}
-	if free := []pipeline.Status{pipeline.Queued, pipeline.Blocked, pipeline.Acquiring, pipeline.Pausing, pipeline.Unknown}; p.held != 0 && slices.Contains(free, p.s.Status) {
+	if p.held != 0 && p.s.Status == pipeline.Blocked && p.s.Reason != "" {
+		p.t.Fatalf("the run is blocked by %q, and holds %d", p.s.Reason, p.held)
+	}
+	if free := []pipeline.Status{pipeline.Queued, pipeline.Acquiring, pipeline.Pausing, pipeline.Unknown}; p.held != 0 && slices.Contains(free, p.s.Status) {
 		p.t.Fatalf("the run is %s, and holds %d", p.s.Status, p.held)
 	}
 	if p.held != p.s.Token {
@@ -323,6 +326,124 @@ func TestStep_VerifyingWithoutHoldsEnds(t *testing.T) {
 	p.now = p.now.Add(time.Minute)
 	p.must(p.of(pipeline.Ticked))
 	p.is(pipeline.Failed, "deploy", 1)
+}
+
+// What was so when the run began to wait for its holds, or for a limiter, is checked again
+// before the command starts: with what it holds, which is given back if it is not so any more.
+func TestStep_ChecksAgain(t *testing.T) {
+	frozen := deploy()
+	frozen.Limits = []pipeline.Limit{{Limiter: "deploys", Cost: 1}}
+	for _, at := range []pipeline.Status{pipeline.Acquiring, pipeline.Launching} {
+		p := newPlayer(t, frozen)
+		p.start()
+		p.checked(guard.Passed, "")
+		if at == pipeline.Launching {
+			p.acquired()
+		}
+		p.is(at, "deploy", 1)
+		p.now = p.now.Add(time.Hour)
+		if at == pipeline.Launching {
+			p.must(p.of(pipeline.Launched))
+		} else {
+			p.acquired()
+		}
+		p.is(pipeline.Blocked, "deploy", 1)
+		if p.held == 0 || p.starts["deploy"] > 0 {
+			t.Errorf("%s: holding %d, %d starts", at, p.held, p.starts["deploy"])
+		}
+		p.checked(guard.Failed, "frozen")
+		if p.held != 0 || !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Check }) {
+			t.Errorf("%s: frozen it holds %d, and does %+v", at, p.held, p.effects)
+		}
+		p.checked(guard.Passed, "")
+		p.is(pipeline.Acquiring, "deploy", 1)
+		p.now = p.now.Add(time.Hour)
+		p.acquired()
+		p.checked(guard.Passed, "") // with what it holds
+		p.is(pipeline.Launching, "deploy", 1)
+		p.must(p.of(pipeline.Launched))
+		p.is(pipeline.Running, "deploy", 1)
+	}
+}
+
+// A runner that takes a run over before its command has started checks again.
+func TestStep_TakenOverChecksAgain(t *testing.T) {
+	for _, at := range []pipeline.Status{pipeline.Acquiring, pipeline.Launching} {
+		for _, kind := range []pipeline.EventKind{pipeline.TakenOver, pipeline.Lost} {
+			p := newPlayer(t, deploy())
+			p.start()
+			p.checked(guard.Passed, "")
+			if at == pipeline.Launching {
+				p.acquired()
+			}
+			e := p.of(kind)
+			if e.Token = p.held; e.Token == 0 && kind == pipeline.Lost {
+				continue
+			}
+			p.must(e)
+			p.is(pipeline.Blocked, "deploy", 1)
+			if !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Check }) {
+				t.Errorf("%s, %s: it does %+v", at, kind, p.effects)
+			}
+		}
+	}
+}
+
+// While it is checked again, a lock that the phase has itself counts as free, also under a
+// Not; that of another does not.
+func TestStep_ChecksAgainWithItsOwnLock(t *testing.T) {
+	in := guard.Inputs{
+		{Source: guard.SourceLock, Name: "prod"}:      {Is: true, Text: "itself"},
+		{Source: guard.SourceLock, Name: "other"}:     {Is: true, Text: "ann"},
+		{Source: guard.SourceSemaphore, Name: "prod"}: {Number: 0},
+	}
+	for _, c := range []struct {
+		when guard.Condition
+		want guard.Outcome
+	}{
+		{guard.LockFree("prod"), guard.Passed},
+		{guard.Not(guard.LockHeldBy("prod", "itself")), guard.Passed},
+		{guard.All(guard.LockFree("prod"), guard.SemaphoreAvailable("prod", 1)), guard.Passed},
+		{guard.Not(guard.Any(guard.Not(guard.LockFree("prod")), guard.LockHeldBy("prod", "itself"))), guard.Passed},
+		{guard.All(guard.LockFree("prod"), guard.LockFree("other")), guard.Failed},
+	} {
+		p := newPlayer(t, pipeline.NewPhase("deploy", "./deploy").WithPre(c.when).WithHolds(prod))
+		p.start()
+		p.checked(guard.Passed, "")
+		p.now = p.now.Add(time.Minute)
+		p.acquired()
+		i := slices.IndexFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Check })
+		if i < 0 {
+			t.Fatalf("%+v is not checked again", c.when)
+		}
+		if got := p.effects[i].Condition.Evaluate(in); got.Outcome != c.want {
+			t.Errorf("%+v is %s", c.when, got)
+		}
+	}
+}
+
+// The path of a run are the phases that it has entered: failures leave out those between.
+func TestPath(t *testing.T) {
+	phase := func(name, next string) pipeline.Phase {
+		p := pipeline.NewPhase(name, "x")
+		p.OnFailure = next
+		return p
+	}
+	clean := phase("clean", "")
+	clean.Recovery = true
+	p := newPlayer(t, phase("build", "ship"), phase("test", ""), phase("ship", "clean"), phase("tell", ""), clean)
+	if got := p.d.Path(&p.s); len(got) > 0 {
+		t.Errorf("before the first phase: %q", got)
+	}
+	p.start()
+	for _, code := range []int{1, 1, 0} {
+		p.must(p.of(pipeline.Launched))
+		p.exit(code)
+	}
+	p.is(pipeline.Failed, "clean", 1)
+	if got := p.d.Path(&p.s); !slices.Equal(got, []string{"build", "ship", "clean"}) || !slices.Equal(p.s.Failed, []string{"build", "ship"}) {
+		t.Errorf("the path is %q, and failed have %q", got, p.s.Failed)
+	}
 }
 
 // A phase for recovery runs only after a failure; then the run has failed, and says by what.

@@ -112,6 +112,9 @@ func (c *coordination) held(f guard.Fact, r *holdfast.Resource, kinds ...driver.
 	if len(r.Holders) > 0 {
 		first := &r.Holders[0]
 		f.Is, f.Text, f.Since = true, first.Owner, c.now().Add(-first.Held)
+		for i := range r.Holders[1:] {
+			f.Others = append(f.Others, r.Holders[i+1].Owner)
+		}
 		if first.Stale {
 			f.From = "Inspect; the holder is stale"
 		}

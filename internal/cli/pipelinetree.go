@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ type statusJSON struct {
 	Status   pipeline.Status `json:"status"`
 	Phase    string          `json:"phase,omitempty"`
 	Attempt  int             `json:"attempt,omitempty"`
+	Failed   []string        `json:"failed,omitempty"`
 	Since    time.Time       `json:"since"`
 	Reason   string          `json:"reason,omitempty"`
 	ExitCode int             `json:"exit_code,omitempty"`
@@ -32,7 +34,7 @@ type statusJSON struct {
 func reportJSON(r *run.Report) *statusJSON {
 	s := &r.State
 	return &statusJSON{
-		Run: r.Ref.String(), Status: s.Status, Phase: s.Phase, Attempt: s.Attempt, Since: s.Since.UTC(), Reason: s.Reason,
+		Run: r.Ref.String(), Status: s.Status, Phase: s.Phase, Attempt: s.Attempt, Failed: s.Failed, Since: s.Since.UTC(), Reason: s.Reason,
 		ExitCode: s.Code, Output: s.Tail, Runner: r.Runner, Place: r.Place, Events: r.Events,
 	}
 }
@@ -48,7 +50,7 @@ func phaseOf(r *run.Report) *pipeline.Phase {
 }
 
 // reportTree is a line for the run and one for each phase, with a mark: ✓ it is done, ✗ it
-// has failed, … it waits or runs, · it has yet to come. now is what is so, if it was asked.
+// has failed, … it waits or runs, · it was not entered. now is what is so, if it was asked.
 func reportTree(r *run.Report, now *nowIs) string {
 	var b strings.Builder
 	s := &r.State
@@ -56,17 +58,17 @@ func reportTree(r *run.Report, now *nowIs) string {
 	if s.Phase == "" {
 		lines(&b, "  ", s.Reason)
 	}
-	reached := false
+	path := r.Definition.Path(s)
 	for i := range r.Definition.Phases {
 		ph := &r.Definition.Phases[i]
-		if ph.Name != s.Phase {
-			if mark := markOf(ph, s, reached); mark != "" {
-				fmt.Fprintf(&b, "\n  %s %s", mark, ph.Name)
-			}
-			continue
+		switch entered := slices.Contains(path, ph.Name); {
+		case entered && ph.Name == s.Phase:
+			currentPhase(&b, s, now)
+		case entered:
+			fmt.Fprintf(&b, "\n  %s %s", markOf(ph.Name, s), ph.Name)
+		case !ph.Recovery: // a phase for failures is shown only if one led to it
+			fmt.Fprintf(&b, "\n  · %s", ph.Name)
 		}
-		reached = true
-		currentPhase(&b, s, now)
 	}
 	if now != nil {
 		for _, reason := range now.reasons {
@@ -76,22 +78,16 @@ func reportTree(r *run.Report, now *nowIs) string {
 	return b.String()
 }
 
-// markOf is that of a phase that the run is not in; a phase for failures is shown only where
-// the run is.
-func markOf(ph *pipeline.Phase, s *pipeline.State, reached bool) string {
-	switch {
-	case ph.Recovery:
-		return ""
-	case reached || s.Phase == "":
-		return "·"
-	case s.Failure != "" && strings.HasPrefix(s.Failure, ph.Name+": "):
+// markOf is that of a phase that has ended.
+func markOf(phase string, s *pipeline.State) string {
+	if slices.Contains(s.Failed, phase) {
 		return "✗"
 	}
 	return "✓"
 }
 
 func currentPhase(b *strings.Builder, s *pipeline.State, now *nowIs) {
-	mark := map[pipeline.Status]string{pipeline.Done: "✓", pipeline.Failed: "✗", pipeline.Cancelled: "✗"}[s.Status]
+	mark := map[pipeline.Status]string{pipeline.Done: "✓", pipeline.Failed: markOf(s.Phase, s), pipeline.Cancelled: "✗"}[s.Status]
 	if mark == "" {
 		mark = "…"
 	}

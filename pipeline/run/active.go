@@ -18,10 +18,12 @@ import (
 
 // Run runs a run until it has ended, and returns its last state. If another program runs
 // it, Run waits, and goes on with it if that one is lost. When ctx ends, a command that
-// runs is ended, what is held is given back, and the run is left to the next runner.
+// runs is ended, which is a failure of its phase, what is held is given back, and what
+// follows is left to the next runner: the next attempt, the phase for failures, or nothing.
 func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
+	var left unkept
 	for try := 0; ; try++ {
-		s, err := p.once(ctx, r)
+		s, err := p.once(ctx, r, &left)
 		switch {
 		case err == nil:
 			return s, nil
@@ -36,8 +38,32 @@ func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
 	}
 }
 
+// unkept is the end of a command that was seen here, and could not be kept for so long that
+// the run was left: the next time that this program has the run, it is kept first. Of another
+// runner's commands it knows nothing.
+type unkept struct {
+	event pipeline.Event
+	token uint64 // under which the command ran; 0: there is none
+}
+
+// keep keeps the end, if no other runner had the run meanwhile. One that does not fit any more
+// is dropped.
+func (u *unkept) keep(ctx context.Context, p *Pipelines, v *view) error {
+	if u.token == 0 || u.token != v.Token {
+		return nil
+	}
+	if _, _, unfit := v.Definition.Step(v.State, u.event); unfit != nil {
+		return nil
+	}
+	if _, err := p.put(ctx, v, u.event, nil); err != nil {
+		return err
+	}
+	*u = unkept{}
+	return nil
+}
+
 // once waits until this program runs the run, and runs it until it has ended or is lost.
-func (p *Pipelines) once(ctx context.Context, r Ref) (pipeline.State, error) {
+func (p *Pipelines) once(ctx context.Context, r Ref, left *unkept) (pipeline.State, error) {
 	v, err := p.load(ctx, r)
 	if err != nil || v.State.Status.Ended() {
 		return stateOf(v), err
@@ -47,7 +73,7 @@ func (p *Pipelines) once(ctx context.Context, r Ref) (pipeline.State, error) {
 		return v.State, err
 	}
 	defer l.Resign() // one that is lost needs no resignation
-	return p.lead(ctx, r, l)
+	return p.lead(ctx, r, l, left)
 }
 
 // active is a run that this program runs.
@@ -66,7 +92,9 @@ type active struct {
 	reasons reasons
 	hold    *holdfast.Hold
 	ended   *holdfast.Hold // was lost, and is given up when the command has ended
+	undo    func()         // gives back what the command took from limiters, if it does not start
 	command *command
+	left    *unkept
 }
 
 // message is what a task has to say: an event, with what belongs to it if it is taken.
@@ -79,15 +107,18 @@ type message struct {
 }
 
 // lead runs a run under a leadership.
-func (p *Pipelines) lead(ctx context.Context, r Ref, l *holdfast.Leadership) (pipeline.State, error) {
+func (p *Pipelines) lead(ctx context.Context, r Ref, l *holdfast.Leadership, left *unkept) (pipeline.State, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	v, err := p.load(ctx, r)
+	if err == nil {
+		err = left.keep(ctx, p, v)
+	}
 	if err != nil || v.State.Status.Ended() {
 		return stateOf(v), err
 	}
 	a := &active{
-		p: p, view: v, l: l, ctx: l.Bind(during), msgs: make(chan message), wake: make(chan struct{}, 1), task: func() {},
+		p: p, view: v, l: l, left: left, ctx: l.Bind(during), msgs: make(chan message), wake: make(chan struct{}, 1), task: func() {},
 		until: stopped(), recheck: stopped(), reasons: reasons{due: stopped()},
 	}
 	defer a.until.Stop()
@@ -182,7 +213,9 @@ func (a *active) loop() error {
 func (a *active) hear(m message) error {
 	e := &m.event
 	late := m.task != nil && m.task.Err() != nil
-	if late || e.Kind == pipeline.Checked && e.Outcome != guard.Passed && !a.reasons.now(&m, &a.State) {
+	waits := e.Kind == pipeline.Checked && e.Outcome != guard.Passed
+	holding := a.State.Status == pipeline.Blocked && a.hold != nil // and has to give it back now
+	if late || waits && !holding && !a.reasons.now(&m, &a.State) {
 		m.back()
 		return nil
 	}
@@ -236,6 +269,7 @@ func (a *active) take(m message) error {
 			if m.hold != nil {
 				a.hold = m.hold
 			}
+			a.launched(&m)
 			a.forgetCommand(&m.event)
 			return a.perform(before, effects)
 		case errors.Is(err, errChanged):
@@ -247,6 +281,18 @@ func (a *active) take(m message) error {
 		}
 		m.back()
 		return notYetIsFine(err)
+	}
+}
+
+// launched keeps what a start took from limiters until the command starts, or gives it back if
+// something has to be checked before.
+func (a *active) launched(m *message) {
+	switch {
+	case m.event.Kind != pipeline.Launched || m.undo == nil:
+	case a.State.Status == pipeline.Running:
+		a.undo = m.undo
+	default:
+		m.undo()
 	}
 }
 
@@ -501,8 +547,9 @@ func (a *active) leave() error {
 	a.task()
 	var err error
 	if c := a.command; c != nil {
-		a.stop()
-		if err = a.keepEnd(a.exited(c, <-c.done)); err != nil {
+		e := a.endOf(c)
+		if err = a.keepEnd(e); err != nil {
+			*a.left = unkept{e, a.Token}
 			err = fmt.Errorf("pipeline: how the command of %s ended was not kept: %w", a.Ref, err)
 		}
 		a.p.told(a.Ref, a.State)
@@ -511,4 +558,17 @@ func (a *active) leave() error {
 	a.giveUp()
 	a.release()
 	return err
+}
+
+// endOf is the end of a command that runs, or has ended: one that runs is ended here.
+func (a *active) endOf(c *command) pipeline.Event {
+	select {
+	case exit := <-c.done:
+		return a.exited(c, exit)
+	default:
+	}
+	a.stop()
+	e := a.exited(c, <-c.done)
+	e.Reason = fmt.Sprintf("its runner was ended, and ended the command, with exit code %d", e.Code)
+	return e
 }

@@ -192,21 +192,25 @@ type command struct {
 }
 
 // start runs the command of a phase, unless what it is to run under is over: then nobody
-// may start it here, and its end is that of a command that was killed at once.
+// may start it here, and its end is that of a command that was killed at once. What a command
+// that does not start has taken from limiters is given back.
 func (a *active) start(f *pipeline.Effect) {
 	c := &command{phase: f.Phase, attempt: f.Attempt, halt: make(chan struct{}), done: make(chan Exit, 1)}
 	a.command = c
 	bound, unbind := context.WithCancel(context.Background())
-	h := a.under(bound)
+	h, undo := a.under(bound), a.undo
+	a.undo = nil
 	run := &Command{Ref: a.Ref, Phase: f.Phase, Attempt: f.Attempt, Args: f.Run, Env: a.env(), Hold: h, Stop: c.halt}
 	a.tasks.Go(func() {
 		defer unbind()
-		exit := Exit{Code: exitKilled, Lost: true}
+		exit, err := Exit{Code: exitKilled, Lost: true}, errNotStarted
 		if h.Err() == nil && a.ctx.Err() == nil {
-			var err error
 			if exit, err = a.p.runner.Run(run); err != nil {
 				exit = Exit{Code: exitCannotRun, Tail: err.Error()}
 			}
+		}
+		if err != nil && undo != nil {
+			undo()
 		}
 		if exit.Lost && exit.Code == 0 {
 			exit.Code = exitKilled // it did not end by itself
@@ -218,6 +222,8 @@ func (a *active) start(f *pipeline.Effect) {
 		}
 	})
 }
+
+var errNotStarted = errors.New("what the command was to run under is over")
 
 // The exit codes of commands that did not end by themselves, or never began.
 const (

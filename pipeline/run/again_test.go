@@ -1,0 +1,161 @@
+//go:build unix
+
+package run_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/memhold"
+	"github.com/holdfast-io/holdfast/pipeline"
+	"github.com/holdfast-io/holdfast/pipeline/run"
+)
+
+// outage is a backend that answers nothing as long as it is down.
+type outage struct {
+	driver.Driver
+	down atomic.Bool
+}
+
+var errDown = driver.Errorf("", "", driver.ErrUnavailable, "the backend is down")
+
+func (o *outage) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	if o.down.Load() {
+		return nil, errDown
+	}
+	return o.Driver.Txn(ctx, r)
+}
+
+func (o *outage) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if o.down.Load() {
+		return driver.Grant{}, errDown
+	}
+	return o.Driver.Acquire(ctx, r)
+}
+
+// A command that has ended while the backend was away, for however long, is not started again
+// by the runner that saw its end, and nobody is asked.
+func TestOutage_EndIsKept(t *testing.T) {
+	for _, retries := range []int{0, 3} {
+		for _, code := range []int{0, 7} {
+			synctest.Test(t, func(t *testing.T) {
+				o := &outage{Driver: memhold.New()}
+				s, err := holdfast.New(o)
+				ok(t, err)
+				defer s.Close()
+				starts := 0
+				p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+					starts++
+					time.Sleep(time.Minute)
+					if starts > 1 {
+						return run.Exit{}, nil
+					}
+					o.down.Store(true)
+					time.AfterFunc(2*time.Minute, func() { o.down.Store(false) })
+					return run.Exit{Code: code, Tail: "seen"}, nil
+				})})
+				ph := pipeline.NewPhase("deploy", "./deploy")
+				ph.Retries = retries
+				last := ended(t, p, submit(t, p, release(ph)))
+				switch {
+				case code == 0 && (last.Status != pipeline.Done || starts != 1 || last.Tail != "seen"):
+					t.Errorf("%d starts, then %+v", starts, last)
+				case code != 0 && retries == 0 && (last.Status != pipeline.Failed || last.Code != code || starts != 1):
+					t.Errorf("%d starts, then %+v", starts, last)
+				case code != 0 && retries > 0 && (last.Status != pipeline.Done || starts != 2):
+					t.Errorf("%d starts, then %+v", starts, last)
+				}
+			})
+		}
+	}
+}
+
+// blockedOrEnded is a run that waits for its condition, or has ended where it should have.
+func blockedOrEnded(rep *run.Report) bool {
+	return rep.State.Status == pipeline.Blocked && rep.State.Reason != "" || rep.State.Status.Ended()
+}
+
+// What has changed while the run waited for its lock is seen before the command starts, and
+// the lock is not kept meanwhile.
+func TestWhen_ChangedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+		h, err := s.Mutex("prod").Acquire(t.Context())
+		ok(t, err)
+		r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithPre(guard.KeyAbsent("freeze")).WithHolds(prod)))
+		done := make(chan pipeline.State, 1)
+		go func() { done <- ended(t, p, r) }()
+		until(t, p, r, status(pipeline.Acquiring))
+		time.Sleep(time.Hour)
+		_, err = s.KV().Put(t.Context(), "freeze", nil)
+		ok(t, err)
+		ok(t, h.Release())
+		if rep := until(t, p, r, blockedOrEnded); rep.State.Status.Ended() {
+			t.Fatalf("it is %+v", rep.State)
+		}
+		h, err = s.Mutex("prod").Acquire(t.Context())
+		ok(t, err)
+		ok(t, h.Release())
+		_, err = s.KV().Delete(t.Context(), "freeze")
+		ok(t, err)
+		if last := <-done; last.Status != pipeline.Done {
+			t.Errorf("it is %+v", last)
+		}
+	})
+}
+
+// Limits are given back if the command does not start: its program is not there, or what was
+// waited for is not so any more.
+func TestLimits_NotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		deploys := s.Limiter("deploys", limit.Rate{Algorithm: limit.TokenBucket, Count: 3, Per: 3 * time.Hour})
+		_, err := deploys.AllowN(t.Context(), "", 3)
+		ok(t, err)
+		time.Sleep(3 * time.Hour)
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(*run.Command) (run.Exit, error) {
+			return run.Exit{}, errors.New("there is no such program")
+		})})
+		ph := pipeline.NewPhase("deploy", "./deploi").WithLimits(pipeline.Limit{Limiter: "deploys", Cost: 1})
+		ph.Retries = 2
+		if last := ended(t, p, submit(t, p, release(ph))); last.Status != pipeline.Failed || last.Code != 126 {
+			t.Errorf("it is %+v", last)
+		}
+		if n, err := deploys.Available(t.Context(), ""); err != nil || n != 3 {
+			t.Errorf("%d of 3 are left, %v", n, err)
+		}
+
+		_, err = deploys.AllowN(t.Context(), "", 3)
+		ok(t, err)
+		r := submit(t, p, release(ph.WithPre(guard.KeyAbsent("freeze"))))
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := p.Run(ctx, r)
+			left <- err
+		}()
+		until(t, p, r, status(pipeline.Launching))
+		_, err = s.KV().Put(t.Context(), "freeze", nil)
+		ok(t, err)
+		time.Sleep(time.Hour)
+		if rep := until(t, p, r, blockedOrEnded); rep.State.Status.Ended() {
+			t.Errorf("it is %+v", rep.State)
+		}
+		if n, err := deploys.Available(t.Context(), ""); err != nil || n != 1 {
+			t.Errorf("%d are left after an hour, %v", n, err)
+		}
+		cancel()
+		<-left
+	})
+}
