@@ -108,8 +108,12 @@ func (v *view) held(name string, kinds ...core.Kind) (guard.Fact, error) {
 	if err != nil || len(r.Holders) == 0 {
 		return f, err
 	}
-	first := convert.Claims(v.now, r.Holders[:1])[0]
+	all := convert.Claims(v.now, r.Holders)
+	first := all[0]
 	f.Is, f.Text, f.Since = true, first.Owner, time.Now().Add(-first.Held)
+	for i := range all[1:] {
+		f.Others = append(f.Others, all[i+1].Owner)
+	}
 	if first.Stale {
 		f.From = "the node; the holder is stale"
 	}
