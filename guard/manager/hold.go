@@ -38,7 +38,7 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(errClosed) })()
 	began := time.Now() // not after the backend's own clock began to count
-	err = m.free(ctx, r, h.before)
+	err = m.free(ctx, r.name, h.before)
 	var hold *holdfast.Hold
 	if err == nil {
 		h.before = nil
@@ -180,20 +180,26 @@ func (m *Manager) deny(ctx context.Context, r *resource, h *holder, err error) {
 }
 
 // ReleaseLock gives the lock back. One that the holder does not have, or has lost, is
-// ErrLost, and changes nothing.
+// ErrLost, and takes it from nobody else; what a holder that was silent for too long has left
+// is freed.
 func (m *Manager) ReleaseLock(ctx context.Context, name, holder string) error {
-	return m.release(m.locks, name, holder)
+	return m.release(ctx, m.locks, name, holder)
 }
 
 // ReleaseSemaphore gives all slots of the holder back, as [Manager.ReleaseLock] does.
 func (m *Manager) ReleaseSemaphore(ctx context.Context, name, holder string) error {
-	return m.release(m.semaphores, name, holder)
+	return m.release(ctx, m.semaphores, name, holder)
 }
 
-func (m *Manager) release(list map[string]*resource, name, owner string) error {
+func (m *Manager) release(ctx context.Context, list map[string]*resource, name, owner string) error {
 	h, err := m.holding(list, name, owner)
 	if err != nil {
 		return err
+	}
+	if h.over() != nil {
+		if err := m.free(ctx, name, h); err != nil {
+			return fmt.Errorf("guard manager: release %q for %q, which has lost it: %w", name, owner, err)
+		}
 	}
 	m.forget(list, name, h)
 	err = h.hold.Release()

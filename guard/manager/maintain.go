@@ -94,7 +94,7 @@ func (m *Manager) stale() (list []silent) {
 
 // reclaim frees what a stale holder held, and forgets it.
 func (m *Manager) reclaim(ctx context.Context, r *resource, h *holder) (bool, error) {
-	if err := m.free(ctx, r, h); err != nil {
+	if err := m.free(ctx, r.name, h); err != nil {
 		return false, err
 	}
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *Manager) reclaim(ctx context.Context, r *resource, h *holder) (bool, er
 
 // free ends what is left of a holder that has lost its hold, by its token: the one that has
 // the name by now is never hit. A backend without "force" leaves nothing of a lost session.
-func (m *Manager) free(ctx context.Context, r *resource, h *holder) error {
+func (m *Manager) free(ctx context.Context, name string, h *holder) error {
 	if h == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (m *Manager) free(ctx context.Context, r *resource, h *holder) error {
 		_ = h.hold.Release() // it is lost, as is known
 		return h.end()
 	}
-	_, err := m.space.ForceRelease(ctx, r.name, h.hold.Token(), holdfast.ForceNow())
+	_, err := m.space.ForceRelease(ctx, name, h.hold.Token(), holdfast.ForceNow())
 	if errors.Is(err, holdfast.ErrNotFound) || errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}

@@ -368,6 +368,23 @@ func TestStale_Returns(t *testing.T) {
 	}
 }
 
+// A release that comes too late says so, and frees what is left: nothing stays taken that
+// maintenance does not find.
+func TestStale_Released(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		m := manage(t, s)
+		ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+		must[holdfast.Token](t)(m.AcquireLock(t.Context(), "main", "w1", ""))
+		time.Sleep(65 * time.Second)
+		refused(t, m.ReleaseLock(t.Context(), "main", "w1"), holdfast.ErrLost)
+		if r := must[holdfast.Resource](t)(s.Inspect(t.Context(), "main")); len(r.Holders) > 0 {
+			t.Errorf("it is held by %+v, and the manager knows of nobody", r.Holders)
+		}
+	})
+}
+
 // The seed's properties, 1,000 cases: "lock_transitions_preserve_invariants: Lock always
 // Free or Held after any event sequence", where held means by one, the one that believes
 // it, and "semaphore_never_exceeds_capacity: used_slots() <= max_slots after any event

@@ -64,7 +64,10 @@ func TestOutage_EndIsKept(t *testing.T) {
 				})})
 				ph := pipeline.NewPhase("deploy", "./deploy")
 				ph.Retries = retries
-				last := ended(t, p, submit(t, p, release(ph)))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				last, err := p.Run(ctx, submit(t, p, release(ph)))
+				ok(t, err)
 				switch {
 				case code == 0 && (last.Status != pipeline.Done || starts != 1 || last.Tail != "seen"):
 					t.Errorf("%d starts, then %+v", starts, last)
