@@ -147,14 +147,28 @@ func (c *coordination) Follow(ctx context.Context, _ func() []guard.Input, _ fun
 	<-ctx.Done()
 }
 
-// widen begins the watch anew if it does not tell of everything that is wanted.
-func (c *coordination) widen(h *hub) {
-	p := c.prefixOf(h)
+// widen begins the watch anew if it does not tell of everything that a new interest wants.
+func (c *coordination) widen(h *hub, i *Interest) {
+	names := c.namesOf(h, i)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.again != nil && !strings.HasPrefix(p, c.prefix) {
+	if c.again != nil && slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, c.prefix) }) {
 		c.again()
 	}
+}
+
+// namesOf are the names that an interest wants, or what they begin with.
+func (c *coordination) namesOf(h *hub, i *Interest) (names []string) {
+	for _, in := range i.Inputs {
+		if h.g.sources[in.Source] == Source(c) {
+			names = append(names, in.Name)
+		}
+	}
+	features := c.space.Info().Features
+	for _, p := range i.Events {
+		names = append(names, p.prefixes(features)...)
+	}
+	return names
 }
 
 // prefixOf is what all names that are wanted begin with.
@@ -163,10 +177,11 @@ func (c *coordination) prefixOf(h *hub) string {
 	for _, in := range h.of(c) {
 		all = append(all, in.Name)
 	}
+	features := c.space.Info().Features
 	h.mu.Lock()
 	for i := range h.events {
 		for _, p := range i.Events {
-			all = append(all, p.prefixes(c.space.Info().Features)...)
+			all = append(all, p.prefixes(features)...)
 		}
 	}
 	h.mu.Unlock()

@@ -59,7 +59,7 @@ func (g *Gatherer) Subscribe(i Interest) (stop func()) {
 	h.mu.Unlock()
 	for s := range sources {
 		if c, ok := s.(*coordination); ok {
-			c.widen(h)
+			c.widen(h, own)
 		}
 	}
 	return sync.OnceFunc(func() { h.leave(own, sources) })

@@ -203,7 +203,8 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 		}
 		return err
 	}
-	if err := a.print().value(reportJSON(&run.Report{Ref: ref, State: s}), "%s: %s", ref, s.Status); err != nil {
+	err = a.print().value(reportJSON(&run.Report{Ref: ref, State: s}), "%s: %s", ref, s.Status)
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // a reader that has gone needs no more
 		return err
 	}
 	_, bySignal := errors.AsType[signalled](cause)

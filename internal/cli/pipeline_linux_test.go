@@ -306,6 +306,48 @@ func TestPipeline_StalledReader(t *testing.T) {
 	}
 }
 
+// A reader of its output that leaves, as head does, does not end a run, and its commands are
+// ended by the signal as in any shell.
+func TestPipeline_ReaderLeaves(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	text := `pipeline: release
+phases:
+  - {name: first, run: [sh, -c, 'echo hello; echo start >log; while [ ! -e gone ]; do sleep 0.01; done; echo again']}
+  - {name: second, run: [sh, -c, 'echo later; yes 2>complaint | head -1 >last']}
+`
+	if err := os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := program(t, dir, "--url", url, "pipeline", "run", "p.yaml")
+	out, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Stderr = run.Stdout // both are read by one that leaves
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, dir, "start")
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "gone"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(t, run.Wait()); code != 0 {
+		t.Errorf("it exits with %d", code)
+	}
+	if s := statusOf(t, dir, url, "release/1"); s != "done" {
+		t.Errorf("the run is %q", s)
+	}
+	for file, want := range map[string]string{"last": "y\n", "complaint": ""} { // yes was ended by the signal
+		if b, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(b) != want {
+			t.Errorf("%s has %q, %v; want %q", file, b, err, want)
+		}
+	}
+}
+
 // A release waits until the milestone is closed at a server that speaks like GitHub.
 func TestPipeline_Milestone(t *testing.T) {
 	var closed atomic.Bool
