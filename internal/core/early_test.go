@@ -136,29 +136,61 @@ func TestEarly(t *testing.T) {
 	}
 }
 
+// written is the machine of a snapshot in testdata: parts with their lengths.
+func written(t *testing.T, name string) *core.Machine {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name + ".snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := core.NewRestorer()
+	for len(b) > 0 {
+		n, k := binary.Uvarint(b)
+		if err := x.Write(b[k : k+int(n)]); err != nil {
+			t.Fatal(err)
+		}
+		b = b[k+int(n):]
+	}
+	m, err := x.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestSnapshotBeforeLimiters: one that the program before limiters wrote, in version 3 as
+// today, is restored as it was, and has limiters from then on, on a machine that is restored
+// from its own snapshot too.
+func TestSnapshotBeforeLimiters(t *testing.T) {
+	a, b := sessionID(1), sessionID(2)
+	r := &rig{m: written(t, "before-limiters"), seqs: map[core.SessionID]uint64{a: 4, b: 2}, marks: map[core.SessionID]uint64{}}
+	if r.m.Version() != 3 || r.m.Revision() != 6 || r.count("p/") != 2 {
+		t.Fatalf("version %d, revision %d, %d keys", r.m.Version(), r.m.Revision(), r.count("p/"))
+	}
+	ask := core.LimitAsk{Key: "k", Cost: 1, Rate: perSecond(2)}
+	if l := r.limit(t, a, "l", ask); !l.Decision.Allowed || l.Decision.Remaining != 1 {
+		t.Errorf("the first limiter: %+v", l)
+	}
+	r.m = r.restored(t)
+	if l := r.limit(t, b, "l", ask); !l.Decision.Allowed || l.Decision.Remaining != 0 {
+		t.Errorf("after its own snapshot: %+v", l)
+	}
+	if n := r.must(t, a, core.Command{Op: core.OpCount, Name: "c", Count: core.CountAdd, A: 1}, core.CodeOK).Number; n != 8 {
+		t.Errorf("a counter of 7 and 1 more is %d", n)
+	}
+	r.release(a, 1)
+	if len(r.out.Pushes) != 1 || r.out.Pushes[0].Session != b || r.out.Pushes[0].State != core.ClaimGranted {
+		t.Errorf("the waiter is told %+v, want its grant", r.out.Pushes)
+	}
+}
+
 // TestEarlySnapshot: snapshots that programs of before wrote are restored as they
 // were: the first while a lock is held and awaited, the second frozen, when the lock
 // was given back and could not be granted.
 func TestEarlySnapshot(t *testing.T) {
 	for _, name := range []string{"early", "early-frozen"} {
 		t.Run(name, func(t *testing.T) {
-			b, err := os.ReadFile("testdata/" + name + ".snapshot")
-			if err != nil {
-				t.Fatal(err)
-			}
-			x := core.NewRestorer()
-			for len(b) > 0 {
-				n, k := binary.Uvarint(b)
-				if err := x.Write(b[k : k+int(n)]); err != nil {
-					t.Fatal(err)
-				}
-				b = b[k+int(n):]
-			}
-			m, err := x.Machine()
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := &rig{m: m, seqs: map[core.SessionID]uint64{sessionID(1): 3, sessionID(2): 3, sessionID(3): 3}}
+			r := &rig{m: written(t, name), seqs: map[core.SessionID]uint64{sessionID(1): 3, sessionID(2): 3, sessionID(3): 3}}
 			if name == "early" {
 				r.release(sessionID(1), 1)
 			} else {

@@ -46,20 +46,43 @@ func (m *Machine) askLimiter(ns *namespace, c *Command, r *Result) {
 		return
 	}
 	res := ns.lookup(c.Name)
+	if a.Op == LimitPeek {
+		m.peek(res, c, 0, r)
+		return
+	}
 	rate, now, ok := m.agree(res, c, r)
 	switch {
 	case !ok:
-		return
 	case a.Op == LimitSetRate:
 		m.setRate(ns, res, c, now, r)
-		return
+	default:
+		m.use(ns, res, res.usage(a.Key), c, rate, now, r)
 	}
-	u := res.usage(a.Key)
-	if a.Op == LimitPeek {
-		r.decided(limit.Peek(rate, u.used(), now, a.Cost), limit.Reservation{}, rate, now)
-		return
+}
+
+// Peek answers an OpLimit with LimitPeek from the outside, at a time that is not before that of
+// the last entry; it changes nothing.
+func (m *Machine) Peek(namespace string, c *Command, now int64) Result {
+	r := Result{Seq: c.Seq, Revision: m.revision}
+	ns := m.known(namespace)
+	if ns == nil {
+		ns = &noSpace
 	}
-	m.use(ns, res, u, c, rate, now, r)
+	switch {
+	case c.Op != OpLimit || c.Ask == nil || c.Ask.Op != LimitPeek:
+		r.refuse(CodeInvalid, "op %d changes something: send it as a command", c.Op)
+	case m.validAsk(c, &r):
+		m.peek(ns.lookup(c.Name), c, max(0, now-m.now), &r)
+	}
+	return r
+}
+
+// peek answers LimitPeek, some time after the last entry.
+func (m *Machine) peek(res *resource, c *Command, after int64, r *Result) {
+	if rate, now, ok := m.agree(res, c, r); ok {
+		now += after
+		r.decided(limit.Peek(rate, res.usage(c.Ask.Key).used(), now, c.Ask.Cost), limit.Reservation{}, rate, now)
+	}
 }
 
 // use asks for a change of one key.

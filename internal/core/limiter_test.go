@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"runtime"
@@ -44,6 +45,44 @@ func TestLimiter_ExactlyOnce(t *testing.T) {
 	}
 	if left := r.limit(t, id, "l", core.LimitAsk{Key: "k", Op: core.LimitPeek}); left.Decision.Remaining != 1 {
 		t.Errorf("of 3, 2 were taken: %d are left", left.Decision.Remaining)
+	}
+}
+
+// A look from the outside, some time after the last entry, is answered as a command at that
+// time is, by every kind of clock, and changes nothing; a change is refused.
+func TestLimiter_Peek(t *testing.T) {
+	for name, rate := range map[string]limit.Rate{
+		"bucket":   {Count: 3, Per: time.Hour},
+		"log":      {Count: 3, Per: time.Hour, Algorithm: limit.SlidingLog},
+		"calendar": {Count: 3, Every: limit.Day, Algorithm: limit.CalendarWindow},
+	} {
+		r := newRig(core.Config{})
+		id := r.open(1, 24*time.Hour)
+		r.apply(core.Entry{Now: r.now, Seconds: time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC).Unix()})
+		r.limit(t, id, "l", core.LimitAsk{Key: "k", Cost: 3, Rate: rate})
+		peek := core.Command{Op: core.OpLimit, Name: "l", Ask: &core.LimitAsk{Key: "k", Op: core.LimitPeek, Cost: 1}}
+		before := (&subject{Machine: r.m}).snapshot()
+		for range 5 {
+			r.now += int64(21 * time.Minute)
+			res := r.m.Peek("", &peek, r.now)
+			if res.Code != core.CodeOK || res.Limit == nil {
+				t.Fatalf("%s: %+v", name, res)
+			}
+			if !bytes.Equal(before, (&subject{Machine: r.m}).snapshot()) {
+				t.Fatalf("%s: a look has changed something", name)
+			}
+			if is := r.limit(t, id, "l", *peek.Ask); is != *res.Limit {
+				t.Errorf("%s: the look says %+v, the command %+v", name, *res.Limit, is)
+			}
+			before = (&subject{Machine: r.m}).snapshot()
+		}
+		take := core.Command{Op: core.OpLimit, Name: "l", Ask: &core.LimitAsk{Key: "k", Cost: 1}}
+		if res := r.m.Peek("", &take, r.now); res.Code != core.CodeInvalid {
+			t.Errorf("%s: a change is answered with %+v", name, res)
+		}
+		if res := r.m.Peek("never used", &peek, r.now); res.Code != core.CodeNotExist {
+			t.Errorf("%s: a namespace that was never used is answered with %+v", name, res)
+		}
 	}
 }
 

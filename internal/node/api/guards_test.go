@@ -316,3 +316,36 @@ func TestGuards_Relay(t *testing.T) {
 		}
 	}
 }
+
+// What a limiter has left is read, and writes nothing: one condition about many of them, and
+// the calls that look at one.
+func TestGuards_LimitersAreRead(t *testing.T) {
+	r := serve(t)
+	const limiters = 128
+	parts := make([]string, limiters)
+	for i := range parts {
+		name := fmt.Sprintf("l%d", i)
+		r.want(200, "POST", "/v1/limiters/"+name+":allow", `{"key":"ann","cost":2,"rate":"3/1h"}`)
+		parts[i] = fmt.Sprintf(`{"limit_available":{"limiter":%q,"key":"ann"}}`, name)
+	}
+	applied := func() uint64 {
+		out := must[*pb.StatusResponse](t)(pb.NewAdminServiceClient(r.conn).Status(r.ctx, &pb.StatusRequest{}))
+		return out.Applied
+	}
+	before := applied()
+	out := r.evaluated(`{"all":[` + strings.Join(parts, ",") + `]}`)
+	if out.Outcome != passed || len(out.Reasons) != limiters {
+		t.Errorf("%d reasons, %s", len(out.Reasons), out.Outcome)
+	}
+	limits := pb.NewLimitServiceClient(r.conn)
+	for range limiters {
+		d := must[*pb.LimitPeekResponse](t)(limits.Peek(r.ctx, &pb.LimitPeekRequest{Name: "l0", Key: "ann", Cost: proto.Int64(2)}))
+		if d.Decision.Allowed || d.Decision.Remaining != 1 {
+			t.Fatalf("a peek: %v", d)
+		}
+		r.want(200, "GET", "/v1/limiters/l1?key=ann", "")
+	}
+	if n := applied() - before; n > limiters/4 { // the group's own, as the end of sessions
+		t.Errorf("%d entries were written by %d looks", n, 3*limiters)
+	}
+}

@@ -13,10 +13,10 @@ import (
 )
 
 // maxFacts is how many keys one condition may ask for; their values share the bound
-// of a transaction, and how many limiters, each of which is a command.
+// of a transaction, and how many limiters.
 const maxFacts = 128
 
-// find finds out what the node can: all but limiters at one revision.
+// find finds out what the node can, at one revision; nothing of it is a command.
 func (g *Gateway) find(ctx context.Context, inputs []guard.Input) (guard.Inputs, uint64, error) {
 	facts, revision := guard.Inputs{}, uint64(0)
 	by := map[guard.Source][]guard.Input{}
@@ -37,25 +37,10 @@ func (g *Gateway) find(ctx context.Context, inputs []guard.Input) (guard.Inputs,
 	if err = errors.Join(err, failed); err != nil {
 		return nil, 0, err
 	}
-	for _, in := range by[guard.SourceLimit] {
-		if facts[in], err = g.limitFact(ctx, in); err != nil {
-			return nil, 0, err
-		}
-	}
 	for _, in := range by[guard.SourceClock] {
 		facts[in] = guard.Fact{Number: time.Now().UnixNano(), From: "the clock of the node"}
 	}
 	return facts, revision, nil
-}
-
-// limitFact is what a limiter has left for a key. What the group refuses is a fact
-// too.
-func (g *Gateway) limitFact(ctx context.Context, in guard.Input) (guard.Fact, error) {
-	reply, h, err := g.Ask(ctx, "peek", &driver.LimitRequest{Name: in.Name, Key: in.Other, Op: driver.LimitPeek})
-	if e, ok := errors.AsType[*driver.Error](err); ok && decided(e) {
-		return guard.Fact{Err: e.Err.Error()}, nil
-	}
-	return guard.Fact{Number: reply.Decision.Remaining, Revision: uint64(h.GetRevision()), From: "the limiter"}, err
 }
 
 // view reads facts from the machine at one revision.
@@ -79,6 +64,8 @@ func (v *view) read(in guard.Input) {
 		f, err = v.semaphore(in.Name)
 	case guard.SourceCounter:
 		f, err = v.counter(in.Name)
+	case guard.SourceLimit:
+		f, err = v.limit(in)
 	default:
 		return
 	}
@@ -134,6 +121,19 @@ func (v *view) counter(name string) (guard.Fact, error) {
 		return guard.Fact{}, errors.New(r.Text)
 	}
 	return guard.Fact{Number: int64(r.Number), From: "the counter"}, nil
+}
+
+// limit is what a limiter has left for a key.
+func (v *view) limit(in guard.Input) (guard.Fact, error) {
+	r := driver.LimitRequest{Name: in.Name, Key: in.Other, Op: driver.LimitPeek}
+	if e, bad := errors.AsType[*driver.Error](checkAsk(&r)); bad {
+		return guard.Fact{}, e.Err
+	}
+	res := v.m.Peek(v.ns, &core.Command{Op: core.OpLimit, Name: in.Name, Ask: convert.Ask(&r)}, v.now)
+	if res.Code != core.CodeOK {
+		return guard.Fact{}, errors.New(res.Text)
+	}
+	return guard.Fact{Number: convert.LimitReply(&r, res.Limit).Decision.Remaining, From: "the limiter"}, nil
 }
 
 // keys reads all keys, or says that they are too much to read.

@@ -27,7 +27,7 @@ func (g *Gateway) Ask(ctx context.Context, op string, r *driver.LimitRequest) (d
 	}
 	run := g.do
 	if r.Op == driver.LimitPeek {
-		run = g.doAnew // what a key remembers is not how it is now
+		run = g.peek
 	}
 	res, _, err := run(ctx, core.Command{Op: core.OpLimit, Name: r.Name, Ask: convert.Ask(r)})
 	reply := convert.LimitReply(r, res.Limit)
@@ -38,6 +38,16 @@ func (g *Gateway) Ask(ctx context.Context, op string, r *driver.LimitRequest) (d
 		return driver.LimitReply{}, nil, Named(err, op, r.Name)
 	}
 	return reply, g.Header(ctx, res.Revision), nil
+}
+
+// peek is read for what a limiter would decide now, at the leader's time.
+func (g *Gateway) peek(ctx context.Context, c core.Command) (r core.Result, now int64, err error) {
+	ns := callerOf(ctx).namespace
+	err = g.look(ctx, func(m *core.Machine, at int64) { r, now = m.Peek(ns, &c, at), at })
+	if err == nil {
+		err = refusal(&r, now, nil)
+	}
+	return r, now, err
 }
 
 // checkAsk refuses what makes no sense before anything is made or taken.
