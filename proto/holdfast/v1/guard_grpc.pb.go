@@ -27,8 +27,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // GuardService says whether work may begin, and if not, what it waits for. A node
-// finds out about locks, semaphores, counters, elections, limiters and keys, all but
-// limiters at one revision, and tells the time. It runs no commands and asks neither
+// finds out about locks, semaphores, counters, elections, limiters and keys, all
+// at one revision, and tells the time. It runs no commands and asks neither
 // git nor anybody else: what a condition takes beside comes with the call.
 type GuardServiceClient interface {
 	// Evaluate decides a condition. It only looks: what has to stay true has to be
@@ -59,8 +59,8 @@ func (c *guardServiceClient) Evaluate(ctx context.Context, in *GuardEvaluateRequ
 // for forward compatibility.
 //
 // GuardService says whether work may begin, and if not, what it waits for. A node
-// finds out about locks, semaphores, counters, elections, limiters and keys, all but
-// limiters at one revision, and tells the time. It runs no commands and asks neither
+// finds out about locks, semaphores, counters, elections, limiters and keys, all
+// at one revision, and tells the time. It runs no commands and asks neither
 // git nor anybody else: what a condition takes beside comes with the call.
 type GuardServiceServer interface {
 	// Evaluate decides a condition. It only looks: what has to stay true has to be
