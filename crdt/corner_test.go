@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/crdt"
@@ -137,6 +138,39 @@ func TestSealedNonsense(t *testing.T) {
 	} {
 		if _, again, err := decodeInto(name, b); err != nil || !bytes.Equal(again, b) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSplit: the parts of a counter are of the size that was asked for and together, in any
+// order, all of it, also of what was folded.
+func TestSplit(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var c crdt.GCounter
+		for range rng.IntN(200) {
+			a := crdt.Actor{Node: strings.Repeat("n", rng.IntN(20)) + fmt.Sprint(rng.IntN(40)), Incarnation: rng.Uint64() >> rng.IntN(64)}
+			if !c.Folded(a) {
+				c.Add(a, rng.Uint64()>>rng.IntN(64))
+			}
+			if rng.IntN(10) == 0 {
+				c.Fold(a)
+			}
+		}
+		size := 1 + rng.IntN(2000)
+		parts := c.Split(size)
+		var all crdt.GCounter
+		for _, i := range rng.Perm(len(parts)) {
+			if n := len(parts[i].Append(nil)); n > size && len(parts[i].Actors())+len(parts[i].ByNode()) > 1 {
+				t.Fatalf("seed %d: a part has %d bytes, not %d", seed, n, size)
+			}
+			all.Merge(parts[i])
+		}
+		if !bytes.Equal(all.Append(nil), c.Append(nil)) {
+			t.Fatalf("seed %d: %d parts are not all of it", seed, len(parts))
+		}
+		if whole := len(c.Append(nil)); size > 100 && len(parts) > 1+6*whole/size {
+			t.Fatalf("seed %d: %d bytes in %d parts of %d", seed, whole, len(parts), size)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package crdt
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -178,6 +179,35 @@ func (c *GCounter) Part(keep func(Actor) bool) GCounter {
 	}
 	return part
 }
+
+// Split cuts the counter into parts that together are all of it, as deltas of at most size
+// bytes each when they are encoded, or of one actor. There is at least one.
+func (c *GCounter) Split(size int) []GCounter {
+	var parts []GCounter
+	var part GCounter
+	used := 0
+	next := func(more int) {
+		if more += 3 * binary.MaxVarintLen64; used > 0 && used+more > size {
+			parts, part, used = append(parts, part), GCounter{}, 0
+		}
+		if used == 0 {
+			used = emptySize
+		}
+		used += more
+	}
+	for _, f := range c.folds {
+		next(len(f.node))
+		part.folds = append(part.folds, f)
+	}
+	for _, s := range c.slots {
+		next(len(s.actor.Node))
+		part.slots = append(part.slots, s)
+	}
+	return append(parts, part)
+}
+
+// emptySize bounds the encoding of a counter without actors.
+const emptySize = 2 + 2*binary.MaxVarintLen64 + 4
 
 // clone shares nothing with c.
 func (c *GCounter) clone() GCounter {

@@ -12,7 +12,8 @@ import (
 )
 
 // Counter is a count that all nodes add to. It is kept as long as the node: what
-// counts by key and time is a [Limiter].
+// counts by key and time is a [Limiter]. It takes about 50 bytes for each name that ever
+// counted, on every node and in every state: see [Config.Actor].
 type Counter struct {
 	node  *Node
 	name  string
@@ -23,7 +24,35 @@ type Counter struct {
 	mu       sync.Mutex
 	known    crdt.GCounter // with an own part that is behind
 	relief   relief
+	parts    parts
 	watchers watchers
+}
+
+// parts are those of a whole that comes in several messages, as far as they have come.
+type parts struct {
+	by   unique.Handle[crdt.Actor]
+	of   uint64
+	seen map[uint64]bool
+	all  crdt.GCounter
+}
+
+// take adds a part. complete reports that all parts have come, in any order; since a sender
+// tells no less later, they may be of different states.
+func (p *parts) take(o *count, by unique.Handle[crdt.Actor]) (all crdt.GCounter, complete bool) {
+	if o.of == 0 {
+		return o.count, true
+	}
+	if p.by != by || p.of != o.of {
+		*p = parts{by: by, of: o.of, seen: map[uint64]bool{}}
+	}
+	p.seen[o.part] = true
+	p.all.Merge(o.count)
+	if uint64(len(p.seen)) < p.of {
+		return all, false
+	}
+	all = p.all
+	*p = parts{}
+	return all, true
 }
 
 // Counter is the counter of that name, the same on every node.
@@ -161,11 +190,11 @@ func (c *Counter) Await(ctx context.Context, version string) error {
 // merge joins what another node knows. If that is more of this node's own part than
 // the node has counted, the incarnation was used before: the greater stands, as on
 // all other nodes, and the conflict is told. v is for a whole that can relieve; nil: none.
-func (c *Counter) merge(o crdt.GCounter, v *view) {
+func (c *Counter) merge(o *count, v *view) {
 	c.mu.Lock()
-	c.known.Merge(o)
+	c.known.Merge(o.count)
 	if v != nil {
-		v.judge(&c.relief, !o.Merge(c.known.Part(func(a crdt.Actor) bool { return v.missing(unique.Make(a)) })))
+		c.judge(o, v)
 	}
 	own := c.known.Of(c.node.me)
 	rest := c.known.Value() - own
@@ -181,6 +210,13 @@ func (c *Counter) merge(o crdt.GCounter, v *view) {
 	if changed || reused {
 		c.tell()
 	}
+}
+
+// judge notes whether a whole of the sender, once all of it has come, tells all that is known
+// here; until then it is not relied on.
+func (c *Counter) judge(o *count, v *view) {
+	whole, complete := c.parts.take(o, v.sender)
+	v.judge(&c.relief, complete && !whole.Merge(c.known.Part(func(a crdt.Actor) bool { return v.missing(unique.Make(a)) })))
 }
 
 // fold folds the incarnations of this node that are over, from the first one on.

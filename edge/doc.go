@@ -2,7 +2,7 @@
 // node decides in its own memory, tells the others what it has counted, and all come
 // to the same counts.
 //
-//	node, err := edge.Open(edge.Config{Actor: podUID, Link: link})
+//	node, err := edge.Open(edge.Config{Actor: hostname, Link: link})
 //	views, err := node.Counter("views")
 //	views.Add(1)
 //	logins, err := node.Limiter("logins", edge.LimiterConfig{
@@ -36,5 +36,8 @@
 // [Config.Actor] names the node by any text that no other running node has. A node
 // keeps its counts in memory: after a restart it is a new incarnation, which learns
 // from the others what it had told them. What it had counted after its last flush is
-// lost with it. Two running nodes of one name are told by [Config.OnConflict].
+// lost with it. A counter keeps one part for each name that ever counted, since nobody can
+// know that a node is gone for good and has told all: incarnations of one name are folded a day
+// after they were last heard, names never. Use names that are used again, as hosts or the pods
+// of a StatefulSet have; a uid of a pod is for nodes that have only limiters. Two running nodes of one name are told by [Config.OnConflict].
 package edge

@@ -3,6 +3,7 @@ package edge
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ import (
 type store struct {
 	hub  *edgetest.Hub
 	loss int // in percent, of what is to be kept
+	most int // the size of a message that is refused is above it; 0: none is
 
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -68,6 +70,9 @@ func (k *keeper) Send(m []byte) error {
 func (k *keeper) Keep(p Place, life time.Duration, m []byte) error {
 	if k.store.cut(k.name) || k.store.loses() {
 		return nil
+	}
+	if k.store.most > 0 && len(m) > k.store.most {
+		return errors.New("the message is too large")
 	}
 	if err := k.Link.Send(m); err != nil {
 		return err

@@ -422,7 +422,8 @@ func (s *shard) each(visit func(*entry), between func()) {
 // Keys is how many keys are remembered.
 func (l *Limiter) Keys() int { return int(l.keys.Load()) }
 
-// merge joins what another node knows of a key. v is for a whole that can relieve; nil: none.
+// merge joins what another node knows of a key. v is for a whole that can relieve, or for one
+// in several sections, which does not; nil: it is neither.
 func (l *Limiter) merge(w *window, now int64, v *view) {
 	epoch := l.rule.epoch(now)
 	switch {
@@ -446,7 +447,7 @@ func (l *Limiter) merge(w *window, now int64, v *view) {
 		return
 	}
 	if l.learn(s, e, w, now); v != nil {
-		v.judge(&e.relief, e.told(w, v))
+		v.judge(&e.relief, w.whole && e.told(w, v))
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 	sectionWindow   = 3
 	sectionSet      = 4
 	sectionRegister = 5
+	sectionPart     = 6 // of a counter that takes several messages
 	// sectionWhole is added to the kind of a section that tells all that its sender knows,
 	// to a Keeper without the parts of others that run.
 	sectionWhole = 0x80
@@ -63,8 +64,11 @@ type valueSection struct {
 	reg  crdt.Register
 }
 
+// count is what a sender knows of a counter.
 type count struct {
-	whole bool
+	whole bool // all of it, or a part of that
+	part  uint64
+	of    uint64 // how many parts there are; 0: it is not in parts
 	name  string
 	count crdt.GCounter
 }
@@ -193,9 +197,28 @@ func (b *batch) endState() {
 // whole.
 func (b *batch) addState(c *Counter) {
 	told, flag := c.told(b.view)
-	if b.view == nil || told.Value() > 0 {
-		b.addCounter(c, told, flag)
+	if b.view != nil && told.Value() == 0 {
+		return
 	}
+	parts := told.Split(b.node.config.MaxMessage)
+	if len(parts) == 1 {
+		b.addCounter(c, told, flag)
+		return
+	}
+	for i := range parts {
+		b.addPart(c, i, len(parts), &parts[i])
+	}
+}
+
+// addPart adds one part of a counter that is too large for one message.
+func (b *batch) addPart(c *Counter, i, of int, part *crdt.GCounter) {
+	text := part.Append(nil)
+	b.room(len(text))
+	b.open.buf = appendText(append(b.open.buf, sectionPart), c.name)
+	b.open.buf = binary.AppendUvarint(binary.AppendUvarint(b.open.buf, uint64(i)), uint64(of))
+	b.open.buf = appendText(b.open.buf, string(text))
+	b.cutIfLarge()
+	b.send()
 }
 
 func (b *batch) addCounter(c *Counter, g crdt.GCounter, flag byte) {
@@ -229,6 +252,17 @@ func (b *batch) addWindow(l *Limiter, e *entry, state bool) {
 	if state && b.view != nil && len(slots) == 0 && e.own == (pair{}) && (e.debt == 0 || !whole) {
 		return
 	}
+	for ; len(slots) > maxSlots; slots, whole = slots[maxSlots:], false {
+		b.addSlots(l, e, state, false, slots[:maxSlots])
+	}
+	b.addSlots(l, e, state, whole, slots)
+}
+
+// maxSlots is how many actors of a key go into one section, so that one that very many have
+// used is sent in several: none of those is the whole.
+const maxSlots = 500
+
+func (b *batch) addSlots(l *Limiter, e *entry, state, whole bool, slots []slot) {
 	b.begin()
 	b.open.life = max(b.open.life, 2*time.Duration(l.rule.span)+b.node.config.State)
 	if b.limiter != l {
@@ -398,6 +432,13 @@ func (r *reader) section(m *message) {
 		r.b = r.b[1:]
 		c := count{whole: whole, name: r.name()}
 		if c.count.Decode(r.bytes()) != nil {
+			r.fail()
+		}
+		m.counts = append(m.counts, c)
+	case sectionPart:
+		r.b = r.b[1:]
+		c := count{whole: true, name: r.name(), part: r.number(), of: r.number()}
+		if c.count.Decode(r.bytes()) != nil || c.part >= c.of {
 			r.fail()
 		}
 		m.counts = append(m.counts, c)

@@ -70,11 +70,16 @@ const (
 
 // Config is what a node needs.
 type Config struct {
-	// Actor names the node among all that are linked: a pod's uid, a host name.
+	// Actor names the node among all that are linked: a host, a pod of a StatefulSet.
+	// Counters and sets remember every name that ever counted or added, for good: with them
+	// use names that are used again. A pod's uid, which never is, does for limiters, which
+	// forget.
 	Actor string
 	// Incarnation tells the runs of one actor apart and has to grow; 0: the time of
 	// Open in nanoseconds. Give one only if something else counts the runs: a run
-	// under an incarnation that was used before loses counts.
+	// under an incarnation that was used before loses counts. So does one under an
+	// incarnation below those of a day ago, which were folded: as of a machine with a clock that
+	// was set back by more than that. OnConflict tells both.
 	Incarnation uint64
 	// Link leads to the other nodes; nil: there are none.
 	Link Link
@@ -101,7 +106,8 @@ type Config struct {
 	// that lost its counts under an incarnation it uses again; also if it is this
 	// one. An older node that runs beside a newer one of its name is reported after
 	// three times State, when it can no longer be what the newer one replaced; on the
-	// older itself the newer is, at once. It must not block, nor close the node.
+	// older itself the newer is, at once, also if the newer is gone and this node's clock was
+	// set back. It must not block, nor close the node.
 	OnConflict func(actor crdt.Actor)
 }
 
@@ -422,7 +428,7 @@ func (n *Node) apply(m *message, told time.Time) {
 	v := n.judging(m)
 	for i := range m.counts {
 		if c := n.counter(m.counts[i].name); c != nil {
-			c.merge(m.counts[i].count, v.of(m.counts[i].whole))
+			c.merge(&m.counts[i], v.of(m.counts[i].whole))
 		}
 	}
 	for i := range m.values {
@@ -433,7 +439,7 @@ func (n *Node) apply(m *message, told time.Time) {
 		w := &m.windows[i]
 		w.told = told.UnixNano()
 		if l := n.limiterOf(w, m.kept); l != nil {
-			l.merge(w, now, v.of(w.whole))
+			l.merge(w, now, v.of(w.whole || len(w.slots) > 1))
 		}
 	}
 }

@@ -18,7 +18,8 @@ const (
 	// MaxValues bounds the sets and registers of a node, those of the others included.
 	MaxValues = 10_000
 	// MaxSetBytes bounds a set as it is sent, in bytes: each element with the name of
-	// the node that added it, and all nodes that ever did. Nodes that add while they
+	// the node that added it, and all nodes that ever did: names that are never used again,
+	// as a pod's uid, fill it for good. Nodes that add while they
 	// cannot hear each other can exceed it together; a link that takes no message so large
 	// carries all but that set then.
 	MaxSetBytes = 256 << 10

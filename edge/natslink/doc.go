@@ -4,7 +4,7 @@
 //
 //	link, err := natslink.Open(ctx, "nats://user:password@host:4222", nil)
 //	defer link.Close()
-//	node, err := edge.Open(edge.Config{Actor: podUID, Link: link})
+//	node, err := edge.Open(edge.Config{Actor: hostname, Link: link})
 //
 // A user name without a password is a token. Parameters of the URL are addr (a further
 // server of the cluster; may be repeated), stream, subject, create=false, replicas,

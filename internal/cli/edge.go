@@ -67,7 +67,7 @@ what the flags do not.`,
 }
 
 func (e *edging) flags(f *pflag.FlagSet) {
-	f.StringVar(&e.actor, "actor-id", "", "what no other running node is called: a pod's uid (default: the host's name)")
+	f.StringVar(&e.actor, "actor-id", "", "what no other running node is called: a pod's uid or name (default: the host's name)")
 	f.StringVar(&e.nats, "nats-url", "", "nats://host:port, with parameters of edge/natslink (default: no other nodes)")
 	f.DurationVar(&e.window, "window", time.Minute, "the time that --max-requests is for")
 	f.Int64Var(&e.count, "max-requests", 100, "what all nodes together admit for each key in that time")
@@ -132,7 +132,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 		return err
 	}
 	config := edge.Config{Actor: e.actor, Flush: e.flush, State: max(10*time.Second, e.flush), OnConflict: func(c crdt.Actor) {
-		fmt.Fprintf(a.errOut, "holdfast: two nodes are called %q; give each its own --actor-id\n", c.Node)
+		fmt.Fprintf(a.errOut, "holdfast: two nodes are called %q, or the clock of one was set back since it ran before; give each its own --actor-id, and the right time\n", c.Node)
 	}}
 	web := &edgeserver.Config{Rate: rate, TopKeys: e.topKeys}
 	if link != nil {

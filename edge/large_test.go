@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/crdt"
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// TestManyActors: a counter and a key that very many nodes have used, each gone for good,
+// are told in messages that a link takes; what one node tells relieves the next; and what is
+// kept is enough when all are gone.
+func TestManyActors(t *testing.T) {
+	const many = 2500
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{}, 0)
+		s.most = 64 << 10
+		hour := LimiterConfig{Rate: limit.Rate{Count: 100 * many, Per: time.Hour, Algorithm: limit.FixedWindow}}
+		start := func(name string) (*Node, *Limiter) {
+			n := open(t, Config{Actor: name, Link: s.link(name)})
+			return n, limiter(t, n, hour)
+		}
+		a, la := start("a")
+		var gone crdt.GCounter
+		w := window{limiter: "l", per: int64(time.Hour), algorithm: limit.FixedWindow, key: "k", epoch: la.rule.epoch(time.Now().UnixNano())}
+		for i := range many {
+			uid := fmt.Sprintf("0d2c6a3e-7f61-4a43-8f0e-%012d", i)
+			gone.Add(crdt.Actor{Node: uid, Incarnation: 1}, 2)
+			w.slots = append(w.slots, slot{actorOf(uid), pair{3, 0}})
+		}
+		a.apply(&message{sender: crdt.Actor{Node: "gone"}, counts: []count{{name: "x", count: gone}}, windows: []window{w}}, time.Time{})
+		b, lb := start("b")
+		pass(time.Minute)
+		if b.Count("x") != 2*many || lb.Count("k", time.Now()) != 3*many || a.Stats().SendErrors+b.Stats().SendErrors > 0 {
+			t.Fatalf("b has %d and %d, %+v, %+v", b.Count("x"), lb.Count("k", time.Now()), a.Stats(), b.Stats())
+		}
+		if told := s.told("b", kindCounters); told > 10_000 {
+			t.Errorf("b keeps %d bytes that a keeps too", told)
+		}
+		add(t, b, "x", 1)
+		pass(time.Minute)
+		a.Close()
+		pass(2 * time.Minute)
+		if told := s.told("b", kindCounters); told < 100_000 {
+			t.Errorf("a is gone, and b keeps %d bytes", told)
+		}
+		b.Close()
+		late, ll := start("late")
+		pass(time.Minute)
+		if late.Count("x") != 2*many+1 || ll.Count("k", time.Now()) != 3*many {
+			t.Errorf("what is kept is %d and %d", late.Count("x"), ll.Count("k", time.Now()))
+		}
+	})
+}
+
+// told is the size of what is kept of an actor and a kind.
+func (s *store) told(actor, kind string) (sum int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, text := range s.kept {
+		if p.Actor.Node == actor && p.Kind == kind {
+			sum += len(text)
+		}
+	}
+	return sum
+}
+
+// TestPartsOfAWhole: a whole in parts counts once all of them have come, of one sender.
+func TestPartsOfAWhole(t *testing.T) {
+	type piece struct {
+		part, of uint64
+		by       string
+	}
+	for i, c := range []struct {
+		pieces   []piece
+		complete bool
+	}{
+		{[]piece{{0, 0, "a"}}, true},
+		{[]piece{{0, 3, "a"}, {2, 3, "a"}, {1, 3, "a"}}, true},
+		{[]piece{{0, 3, "a"}, {2, 3, "a"}, {2, 3, "a"}}, false},
+		{[]piece{{1, 2, "a"}}, false},
+		{[]piece{{0, 2, "a"}, {1, 2, "b"}}, false},
+		{[]piece{{0, 2, "a"}, {1, 3, "a"}}, false},
+		{[]piece{{0, 2, "b"}, {0, 2, "a"}, {1, 2, "a"}}, true},
+	} {
+		var p parts
+		var all crdt.GCounter
+		var complete bool
+		for _, piece := range c.pieces {
+			o := &count{part: piece.part, of: piece.of}
+			o.count.Add(crdt.Actor{Node: fmt.Sprint(piece.part)}, 1)
+			all, complete = p.take(o, actorOf(piece.by))
+		}
+		if complete != c.complete || complete && all.Value() != max(c.pieces[0].of, 1) {
+			t.Errorf("case %d: %t, %d", i, complete, all.Value())
+		}
+	}
+}
