@@ -20,7 +20,7 @@ func TestORSetPacks(t *testing.T) {
 	var deltas []crdt.ORSet
 	for i := range 5000 {
 		e := fmt.Sprint(i)
-		deltas = append(deltas, own.Add(actor(1), e), own.Remove(e))
+		deltas = append(deltas, own.Add(actor(1), e), own.Remove(actor(1), e))
 	}
 	rnd := rand.New(rand.NewPCG(1, 1))
 	rnd.Shuffle(len(deltas), func(i, j int) { deltas[i], deltas[j] = deltas[j], deltas[i] })
@@ -171,6 +171,47 @@ func TestSplit(t *testing.T) {
 		}
 		if whole := len(c.Append(nil)); size > 100 && len(parts) > 1+6*whole/size {
 			t.Fatalf("seed %d: %d bytes in %d parts of %d", seed, whole, len(parts), size)
+		}
+	}
+}
+
+// TestVersionOfASet: a set has reached a version exactly if the set that gave it has
+// nothing to tell it, neither an addition nor a removal, whatever was lost on the way.
+func TestVersionOfASet(t *testing.T) {
+	reached := 0
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		var sets [3]crdt.ORSet
+		for range 40 {
+			i := rng.IntN(3)
+			e := fmt.Sprint(rng.IntN(4))
+			d := sets[i].Remove(actor(i), e)
+			if rng.IntN(2) == 0 {
+				d = sets[i].Add(actor(i), e)
+			}
+			for k := range sets {
+				if rng.IntN(3) > 0 {
+					sets[k].Merge(d)
+				}
+			}
+			from, to := &sets[rng.IntN(3)], sets[rng.IntN(3)].State()
+			got, err := to.Reached(from.AppendVersion(nil))
+			if want := !to.Merge(from.State()); err != nil || got != want {
+				t.Fatalf("seed %d: %v, %v; want %v", seed, got, err, want)
+			}
+			if got {
+				reached++
+			}
+		}
+	}
+	if reached < 1000 || reached > 19_000 {
+		t.Fatalf("%d of 20,000 were reached", reached)
+	}
+	var s crdt.ORSet
+	d := s.Add(actor(1), "e")
+	for _, bad := range [][]byte{nil, {1}, s.Append(nil), d.AppendVersion(nil)[1:]} {
+		if _, err := s.Reached(bad); !errors.Is(err, crdt.ErrDecode) {
+			t.Errorf("the version %x: %v", bad, err)
 		}
 	}
 }

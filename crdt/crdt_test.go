@@ -217,7 +217,7 @@ func (r *orset) act(rnd *rand.Rand, a crdt.Actor, seen *model) []byte {
 	var d crdt.ORSet
 	if rnd.IntN(3) == 0 {
 		o.kind = "remove"
-		d = r.Remove(e)
+		d = r.Remove(a, e)
 	} else {
 		d = r.Add(a, e)
 	}

@@ -20,6 +20,7 @@ const (
 	kindORSet
 	kindRegister
 	kindMap
+	kindVersion
 )
 
 // ErrDecode says that bytes are not what they should be: cut off, flipped, of
@@ -241,17 +242,45 @@ func (c *context) append(b []byte) []byte {
 // Decode makes s what b encodes; if b is no such thing, s stays as it was.
 func (s *ORSet) Decode(b []byte) error { return decode(b, kindORSet, s, (*reader).orset) }
 
-func (r *reader) orset() (s ORSet) {
+// AppendVersion appends what s has heard of to dst, for [ORSet.Reached] on another node: a number
+// for each actor that ever added or removed.
+func (s *ORSet) AppendVersion(dst []byte) []byte { return sealed(dst, kindVersion, s.context.append) }
+
+// Reached reports that s has heard of all additions and removals that a version tells.
+func (s *ORSet) Reached(version []byte) (bool, error) {
+	var want context
+	if err := decode(version, kindVersion, &want, (*reader).context); err != nil {
+		return false, err
+	}
+	for a, n := range want.upTo {
+		if s.context.upTo[a] < n {
+			return false, nil
+		}
+	}
+	for d := range want.cloud {
+		if !s.context.has(d) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (r *reader) context() (c context) {
 	for n := r.count(); n > 0 && r.err == nil; n-- {
-		if d := r.dot(); !s.context.raise(d.actor, d.n) && r.err == nil {
+		if d := r.dot(); !c.raise(d.actor, d.n) && r.err == nil {
 			r.fail("the additions of %s are there twice", d.actor)
 		}
 	}
 	for n := r.count(); n > 0 && r.err == nil; n-- {
-		if d := r.dot(); !s.context.add(d) && r.err == nil {
+		if d := r.dot(); !c.add(d) && r.err == nil {
 			r.fail("an addition of %s is there twice", d.actor)
 		}
 	}
+	return c
+}
+
+func (r *reader) orset() (s ORSet) {
+	s.context = r.context()
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		d, e := r.dot(), string(r.bytes())
 		if _, twice := s.dots[d]; r.err == nil && (twice || !s.context.has(d)) {

@@ -7,15 +7,15 @@ import (
 
 // ORSet is a set from which elements can be removed. A removal takes what its node
 // has seen; an addition that it has not seen wins. It keeps no trace of removed
-// elements but the numbers of their additions, which pack into one number an actor.
+// elements but the numbers of additions and removals, which pack into one number an actor.
 // The zero value is empty.
 type ORSet struct {
 	dots    map[dot]string              // the additions that count
 	of      map[string]map[dot]struct{} // by element
-	context context                     // every addition that was heard of
+	context context                     // every addition and removal that was heard of
 }
 
-// dot is one addition: the n-th of its actor.
+// dot is one addition or removal: the n-th of its actor.
 type dot struct {
 	actor Actor
 	n     uint64
@@ -114,14 +114,20 @@ func (s *ORSet) next(a Actor) uint64 {
 	return n + 1
 }
 
-// Remove removes e as far as its additions are known here and returns the delta for
-// the others.
-func (s *ORSet) Remove(e string) ORSet {
+// Remove removes e for the actor, as far as its additions are known here, and returns the
+// delta for the others. It has a number as an addition has, by which a version tells it.
+func (s *ORSet) Remove(a Actor, e string) ORSet {
 	var d ORSet
+	if !s.Has(e) {
+		return d
+	}
 	for old := range s.of[e] {
 		d.context.add(old)
 		s.drop(old)
 	}
+	one := dot{a, s.next(a)}
+	s.context.add(one)
+	d.context.add(one)
 	return d
 }
 

@@ -205,7 +205,8 @@ func (s *Set) Remove(element string) {
 		s.mu.Unlock()
 		return
 	}
-	s.changed(s.known.Remove(element))
+	s.size += s.room(0)
+	s.changed(s.known.Remove(s.node.me, element))
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
@@ -223,7 +224,7 @@ func (s *Set) changed(d crdt.ORSet) {
 // fits reports that there is room for an element, and takes it; mu is held. What is
 // removed is found out when the room seems to be used up.
 func (s *Set) fits(element string) bool {
-	more := len(element) + len(s.node.me.Node) + 4*binary.MaxVarintLen64
+	more := s.room(len(element))
 	if s.stale || s.size+more > MaxSetBytes {
 		s.size, s.stale = len(s.known.Append(nil)), false
 	}
@@ -232,6 +233,39 @@ func (s *Set) fits(element string) bool {
 	}
 	s.size += more
 	return true
+}
+
+// room is what one change of this node takes at most.
+func (s *Set) room(element int) int { return element + len(s.node.me.Node) + 4*binary.MaxVarintLen64 }
+
+// Version is what this node knows of the set, as a text to hand to another: a caller that
+// has read here reads nothing older there, neither what was removed nor without what was added,
+// after Await. It is about as long as the names of all nodes that ever changed the set.
+func (s *Set) Version() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return base64.RawURLEncoding.EncodeToString(s.known.AppendVersion(nil))
+}
+
+// Await waits until this node knows all that the version tells, or ctx ends.
+func (s *Set) Await(ctx context.Context, version string) error {
+	text, err := base64.RawURLEncoding.DecodeString(version)
+	if err == nil {
+		_, err = s.reached(text)
+	}
+	if err != nil {
+		return invalid("set %q: the version is none", s.name)
+	}
+	return s.watchers.await(ctx, func() bool {
+		ok, _ := s.reached(text)
+		return ok
+	})
+}
+
+func (s *Set) reached(version []byte) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.Reached(version)
 }
 
 // Has reports that the element is in the set, as far as it is known here.

@@ -288,3 +288,36 @@ func TestSetAfterClose(t *testing.T) {
 		t.Errorf("%d bytes wait to be sent by nobody", size)
 	}
 }
+
+// TestCausalReadsOfASet: a caller that has seen an addition or a removal on one node sees it on
+// another after Await, and not before it is there.
+func TestCausalReadsOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{MaxDelay: 5 * time.Second})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		here, there := setOf(t, a), setOf(t, b)
+		for _, present := range []bool{true, false, true} {
+			if present {
+				if err := here.Add("e"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				here.Remove("e")
+			}
+			version := here.Version()
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := there.Await(short, version); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("before it can be there: %v", err)
+			}
+			cancel()
+			if err := there.Await(t.Context(), version); err != nil || there.Has("e") != present {
+				t.Errorf("%v, %v", there.Elements(), err)
+			}
+		}
+		for _, bad := range []string{"", "!", "AAAA", here.Version()[1:], registerOf(t, a).Version()} {
+			if err := there.Await(t.Context(), bad); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("the version %q: %v", bad, err)
+			}
+		}
+	})
+}
