@@ -120,15 +120,19 @@ func (l *Link) try(ctx context.Context, m *nats.Msg, right, subject string) erro
 	if err := l.conn.PublishMsg(m); err != nil {
 		return err
 	}
-	return l.conn.Ask(ctx, m.Subject, func(ctx context.Context) error {
+	err := l.conn.Ask(ctx, m.Subject, func(ctx context.Context) error {
 		if err := l.conn.FlushWithContext(ctx); err != nil {
 			return err
 		}
 		if err := l.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), m.Subject) {
-			return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to %s %q: give it, or use another user: %w", right, subject, err)
+			return err
 		}
 		return nil
 	})
+	if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, fs.ErrPermission) { // the server's word comes by either way
+		return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to %s %q: give it, or use another user: %w", right, subject, err)
+	}
+	return err
 }
 
 // deltas is the subject of what changes.

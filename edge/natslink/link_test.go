@@ -454,8 +454,8 @@ func TestRights(t *testing.T) {
 	defer full.Close()
 	refuses(t, as("mute"), fs.ErrPermission, `"s.d"`)
 	refuses(t, as("deaf"), fs.ErrPermission, `"s.d"`)
-	refuses(t, as("changes"), fs.ErrPermission, `s.s.`)
-	refuses(t, as("stuck"), fs.ErrPermission, `$JS.FC.S.>`)
+	refuses(t, as("changes"), fs.ErrPermission, `"s.s.>"`)
+	refuses(t, as("stuck"), fs.ErrPermission, `"$JS.FC.S.>"`)
 	defer func() {
 		if all := kept(t, stream(t, as("full")), "S", "s.s.>"); all["s.s.rights"] || len(kept(t, stream(t, as("full")), "S", "s.s.*.*.counters.*")) != 2 {
 			t.Errorf("the stream of two nodes has %v", all)
