@@ -283,3 +283,41 @@ func founderConfigs(t *testing.T, n int) []server.Config {
 	}
 	return cfgs
 }
+
+// A number that was given to a node which lost its disk is not taken by one that was
+// started by hand under that number, at another address: that one is told.
+func TestNumberBelongsToItsAddress(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	id := uint64(i + 1)
+	g.nodes[i].Close()
+	g.nodes[i] = g.nodes[(i+1)%3]
+	wipe(t, g.cfgs[i].Dir)
+	g.until("number 4 is given", func(ctx context.Context) bool {
+		number, err := g.nodes[g.leader()].Members(ctx, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
+		return err == nil && number == 4
+	})
+	byHand, notices := noticed(g.cfgs[i])
+	byHand.Dir, byHand.ID, byHand.Join = t.TempDir(), 4, true
+	byHand.Listen = founderEndpoints(t, 1)[0].Peer
+	byHand.Founders = append(slices.Delete(slices.Clone(byHand.Founders), i, i+1), replica.Endpoint{ID: 4, Peer: byHand.Listen})
+	start(t, byHand)
+	g.until("the node that was started by hand is met", func(ctx context.Context) bool {
+		st, err := g.nodes[g.leader()].Status(ctx)
+		return err == nil && st.Versions[4].Newest != 0
+	})
+	g.nodes[i] = replaced(t, start(t, g.cfgs[i]), g.cfgs[i], 4)
+	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(x uint64) bool { return x == id }), 4)...)
+	hear(t, notices, "the group knows no node at "+byHand.Listen)
+}
+
+// until waits until something is so.
+func (g *group) until(what string, is func(context.Context) bool) {
+	g.t.Helper()
+	for ctx := within(g.t); !is(ctx); {
+		if ctx.Err() != nil {
+			g.t.Fatalf("it never comes that %s", what)
+		}
+	}
+}

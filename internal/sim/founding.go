@@ -51,10 +51,22 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 type hello struct {
 	id, dir, known uint64
 	versions       replica.Versions
+	from           *node
+	life           int
+	addr           string // where it looks for the other; "": anywhere
 }
 
 func (n *node) greet(to uint64) hello {
-	return hello{n.id, n.dir, n.known(to), n.replica.Versions()}
+	return hello{n.id, n.dir, n.known(to), n.replica.Versions(), n, n.life, n.address(to)}
+}
+
+// address is where a node looks for another, in a run with operators.
+func (n *node) address(of uint64) string {
+	if n.dir == 0 {
+		return ""
+	}
+	members := n.replica.Word().Members
+	return members.Address(of)
 }
 
 // newest is the newest version that a node supports. One founder of three, on the
@@ -82,7 +94,7 @@ func (n *node) known(id uint64) uint64 {
 // hears is a handshake: each side refuses a directory that its number does not
 // belong to, and a node that is refused as a stranger stops.
 func (n *node) hears(h hello) bool {
-	if !n.up || n.asking {
+	if !n.up || n.asking || h.addr != "" && h.addr != n.addr {
 		return false
 	}
 	known := n.known(h.id)
@@ -96,7 +108,11 @@ func (n *node) hears(h hello) bool {
 		}
 		return false
 	}
-	n.input(func() { n.replica.Met(n.now(), h.id, h.dir, h.versions) })
+	n.input(func() { n.replica.Met(n.now(), h.id, 0, h.versions) })
+	if h.from.up && h.from.life == h.life {
+		id, dir, versions := n.id, n.dir, n.replica.Versions()
+		h.from.input(func() { h.from.replica.Met(h.from.now(), id, dir, versions) })
+	}
 	return n.up
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -37,8 +38,9 @@ func (c *cluster) anyChange(l *node) (ch replica.Change) {
 		case 2:
 			ch.Remove = append(ch.Remove, id)
 		case 3:
-			addr := endpoint(id)
-			if n := c.node(id); n != nil {
+			members := l.replica.Status().Members
+			addr := cmp.Or(members.Address(id), endpoint(id))
+			if n := c.node(id); n != nil && members.Address(id) == "" {
 				addr = n.addr
 			}
 			ch.Update = append(ch.Update, replica.Endpoint{ID: id, Peer: addr, Client: addr})

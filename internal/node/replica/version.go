@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,10 +43,11 @@ func (c *Config) supported(what string, version uint8) error {
 	return fmt.Errorf("replica: %s is of version %d, and node %d supports versions %d to %d: %w", what, version, c.ID, core.BaseVersion, c.Newest, ErrVersion)
 }
 
-// Met tells that a peer has shown itself, with its directory and its versions.
+// Met tells that a peer has shown itself, with its versions and, at the address that the
+// group has of it, with its directory; 0: it came from anywhere.
 func (n *Node) Met(now int64, id, dir uint64, v Versions) {
 	if n.begin(now) && n.members.has(id) {
-		n.met[id] = meeting{dir, v}
+		n.met[id] = meeting{cmp.Or(dir, n.met[id].dir), v}
 	}
 }
 

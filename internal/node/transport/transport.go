@@ -22,7 +22,8 @@ type Config struct {
 	// Met is told the directory of a peer and its versions at each handshake, and
 	// Refused why a handshake failed that a peer began or answered: the kind is
 	// ErrStranger or ErrVersion if it is this node that the peer must refuse. Neither
-	// may block; nil: nobody is told.
+	// may block; nil: nobody is told. The directory is 0 if the peer began: only what
+	// answers at the address of a number shows which directory belongs to that.
 	Met     func(peer, dir uint64, v Versions)
 	Refused func(peer uint64, err error)
 	// Word answers a node that asks. nil: there is no answer.
@@ -254,7 +255,7 @@ func (t *Transport) serve(raw net.Conn) {
 	if _, err := c.Write(t.hello(h.purpose, h.from).encode()); err != nil {
 		return
 	}
-	if err := t.judge(h); err != nil || h.purpose != forQuestion && !t.came(raw, h) {
+	if err := t.judge(h, 0); err != nil || h.purpose != forQuestion && !t.came(raw, h) {
 		return
 	}
 	c.SetDeadline(time.Time{})
@@ -277,14 +278,15 @@ func (t *Transport) hello(why purpose, to uint64) hello {
 	}
 }
 
-// judge refuses a hello and tells why, or tells whom it has met.
-func (t *Transport) judge(h hello) error {
+// judge refuses a hello and tells why, or tells whom it has met, where the other side has
+// the directory dir; 0: who knows.
+func (t *Transport) judge(h hello, dir uint64) error {
 	err := t.refuse(h)
 	switch {
 	case err != nil && t.cfg.Refused != nil:
 		t.cfg.Refused(h.from, err)
 	case err == nil && h.purpose != forQuestion && t.cfg.Met != nil:
-		t.cfg.Met(h.from, h.dir, h.versions)
+		t.cfg.Met(h.from, dir, h.versions)
 	}
 	return err
 }
@@ -415,7 +417,7 @@ func (t *Transport) greet(c net.Conn, to uint64, why purpose) error {
 	if answer.from != to && why != forQuestion {
 		return fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
 	}
-	if err := t.judge(answer); err != nil {
+	if err := t.judge(answer, answer.dir); err != nil {
 		return err
 	}
 	return c.SetDeadline(time.Time{})
