@@ -36,6 +36,9 @@ type Anew struct {
 	// Until is the last revision of the old state that counts, for Restore from the
 	// directory of a node; 0: all of it does.
 	Until uint64
+	// UntilTime is the same by the wall clocks of the leaders of then, to the second;
+	// zero: all of it counts. What was written in a group before version 3 tells no time.
+	UntilTime time.Time
 }
 
 // Began is what came of it.
@@ -47,12 +50,13 @@ type Began struct {
 }
 
 // Restore begins a cluster from a backup that [Server.Backup] wrote to a file. A
-// copy of a node's newest snap- file serves too. With [Anew.Until] it is the directory of a
-// node, which is not changed and which no process may use: its snapshot and its log up to
-// that revision, as the way past an entry that cannot be applied.
+// copy of a node's newest snap- file serves too. With [Anew.Until] or
+// [Anew.UntilTime] it is the directory of a node, which is not changed and which no process
+// may use: its snapshot and its log up to that revision or time, as the way past what was
+// done by mistake, or past an entry that cannot be applied.
 func Restore(backup string, a Anew) (Began, error) {
 	from := disk.Restore
-	if a.Until > 0 {
+	if a.Until > 0 || !a.UntilTime.IsZero() {
 		from = disk.RestoreUntil
 	}
 	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return from(storage.OS{}, backup, s) })
@@ -78,8 +82,11 @@ func ForceNewCluster(old string, a Anew) (Began, error) {
 }
 
 func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Began, error) {
-	if a.Dir == "" || a.Wait < 0 {
+	switch {
+	case a.Dir == "" || a.Wait < 0:
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Dir must name a new directory, and Anew.Wait (%s) must not be negative", a.Wait)
+	case !a.UntilTime.IsZero() && (a.Until > 0 || a.UntilTime.Unix() <= 0):
+		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.UntilTime (%s) must be after 1970, and excludes Anew.Until", a.UntilTime)
 	}
 	s, err := a.start()
 	if err != nil {
@@ -102,5 +109,9 @@ func (a *Anew) start() (disk.Start, error) {
 		o.ClusterID = max(binary.LittleEndian.Uint64(chance[8:]), 2)
 	}
 	self := replica.Endpoint{ID: o.NodeID, Peer: a.Peer, Client: a.Client}
-	return disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait, Until: a.Until}, nil
+	s := disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait, Until: a.Until}
+	if !a.UntilTime.IsZero() {
+		s.UntilDate = a.UntilTime.Unix()
+	}
+	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/services"
 )
@@ -161,6 +162,42 @@ func TestSnapshot(t *testing.T) {
 	n.args[2] = anew
 	n.start()
 	if out := does(t, url, "kv", "get", "k"); out != "v" {
+		t.Errorf("the restored key is %q", out)
+	}
+	_ = n.signal(syscall.SIGTERM)
+}
+
+// What was done after a time is left out by a restore until then.
+func TestRestoreUntilTime(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	old, anew := filepath.Join(dir, "d"), filepath.Join(dir, "new")
+	n := &node{t: t, args: []string{"serve", "--data", old, "--listen", addr}}
+	n.start()
+	url := "holdfast://" + addr
+	does(t, url, "kv", "put", "k", "right")
+	good := time.Now()
+	for time.Since(good) < 2*time.Second { // a later second, also by the date of the node's last tick
+		does(t, url, "kv", "put", "other", "v")
+	}
+	does(t, url, "kv", "put", "k", "mistake")
+	_ = n.signal(syscall.SIGTERM)
+	for _, until := range []string{"yesterday", "0", "-1", "2026-11-16 21:30:00", "1960-01-01T00:00:00Z"} {
+		out, err := program(t, dir, "snapshot", "restore", old, "--until", until, "--data", anew).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "neither a revision") {
+			t.Errorf("--until %s: %v: %s", until, err, out)
+		}
+	}
+	out, err := program(t, dir, "snapshot", "restore", old, "--until", "2020-01-01T00:00:00Z", "--data", anew).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "restore a backup from before") {
+		t.Errorf("a time before all: %v: %s", err, out)
+	}
+	told := does(t, url, "--json", "snapshot", "restore", old, "--until", good.Format(time.RFC3339), "--data", anew)
+	if !strings.Contains(told, `"from_time"`) {
+		t.Errorf("it tells %s", told)
+	}
+	n.args[2] = anew
+	n.start()
+	if out := does(t, url, "kv", "get", "k"); out != "right" {
 		t.Errorf("the restored key is %q", out)
 	}
 	_ = n.signal(syscall.SIGTERM)

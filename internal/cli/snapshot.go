@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,25 +150,40 @@ func (a *app) verifyDir(dir string) error {
 		"%s is whole: node %d of cluster %d, %s, snapshots: %d, up to revision %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots), from.Revision)
 }
 
+// boundary reads where a restore ends, a revision or a time; "": nowhere.
+func boundary(text string, anew *server.Anew) (err error) {
+	if text == "" {
+		return nil
+	}
+	if anew.Until, err = strconv.ParseUint(text, 10, 64); err == nil && anew.Until > 0 {
+		return nil
+	}
+	if anew.UntilTime, err = time.Parse(time.RFC3339, text); err != nil || anew.UntilTime.Unix() <= 0 {
+		return &failure{code: exitUsage, err: fmt.Errorf("--until %q is neither a revision (a number from 1 on) nor a time with its zone, such as 2026-11-16T21:30:00Z or 2026-11-16T22:30:00+01:00", text)}
+	}
+	return nil
+}
+
 func (a *app) restoreCommand() *cobra.Command {
 	var (
 		anew              server.Anew
 		salvage, survivor bool
 		wait              time.Duration
+		until             string
 	)
 	cmd := &cobra.Command{
 		Use: "restore PATH --data DIR", Short: "Begin a new cluster of one from a backup, in a new directory", Args: cobra.ExactArgs(1),
 		Long: `restore begins a new cluster of one node. PATH is a backup, or with --accept-loss the
 directory of a damaged node, or with --force-new-cluster that of the last node of a
 group, or with --until that of a node that is stopped, from which everything after
-that revision is left out. PATH is not changed. All sessions are ended; tokens go on above all that were
+that revision or time is left out. PATH is not changed. All sessions are ended; tokens go on above all that were
 ever given. Until every old client knows of its loss only tokens protect: --wait
 holds back all grants for so long.`,
 		Example: "  holdfast snapshot restore backup.snap --data /var/lib/holdfast-new --wait 30s\n  holdfast serve --data /var/lib/holdfast-new",
 		RunE: func(_ *cobra.Command, args []string) error {
 			begin := server.Restore
 			switch {
-			case salvage && survivor, anew.Until > 0 && (salvage || survivor):
+			case salvage && survivor, until != "" && (salvage || survivor):
 				return &failure{code: exitUsage, err: errors.New("--accept-loss, --force-new-cluster and --until exclude each other")}
 			case salvage:
 				begin = server.AcceptLoss
@@ -175,18 +191,25 @@ holds back all grants for so long.`,
 				begin = server.ForceNewCluster
 			}
 			anew.Wait = wait
+			if err := boundary(until, &anew); err != nil {
+				return err
+			}
 			b, err := begin(args[0], anew)
 			if err != nil {
 				return &failure{code: exitFailed, err: err}
 			}
-			return a.print().value(map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision},
+			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
+			if b.From.Date > 0 {
+				result["from_time"] = time.Unix(b.From.Date, 0).UTC()
+			}
+			return a.print().value(result,
 				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s, and nodes that join it with --cluster-id %d", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&anew.Dir, "data", "", "the new directory; missing or empty")
 	f.DurationVar(&wait, "wait", 0, "grant nothing for so long after the start; as long as the longest TTL leaves no client that does not know of its loss")
-	f.Uint64Var(&anew.Until, "until", 0, "PATH is the directory of a node: its snapshot and log up to and with this revision")
+	f.StringVar(&until, "until", "", "PATH is the directory of a node: its snapshot and log up to and with this revision, or this time (2026-11-16T21:30:00Z)")
 	f.StringVar(&anew.Peer, "peer", "", "address for other nodes, if the cluster shall grow (default: told later, by serve --peer)")
 	f.StringVar(&anew.Client, "client", "", "address for clients, beside --peer")
 	f.BoolVar(&salvage, "accept-loss", false, "PATH is the directory of a damaged node: take what can still be read")

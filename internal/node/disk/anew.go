@@ -29,8 +29,10 @@ type Start struct {
 	Seconds int64
 	// Wait is for how much cluster time nothing is granted.
 	Wait time.Duration
-	// Until is the last revision of the old state that counts; 0: all of it does.
-	Until uint64
+	// Until is the last revision of the old state that counts, UntilDate the last Unix
+	// second, by the clocks of its leaders; 0: all of it does.
+	Until     uint64
+	UntilDate int64
 
 	examine bool // begin nothing
 }
@@ -41,6 +43,8 @@ type Origin struct {
 	// Index is the last log entry that went into the state; Revision is what
 	// the state had then.
 	Index, Revision uint64
+	// Date is when the last command came that tells it, in Unix seconds; 0: none does.
+	Date int64
 	// Findings are what is wrong with a directory that was salvaged.
 	Findings []storage.Finding
 }
@@ -65,19 +69,36 @@ func Restore(fsys storage.FS, backup string, s Start) (Origin, error) {
 }
 
 // RestoreUntil begins from the snapshot and the log in the directory of a node, which it
-// does not change, as far as the log goes up to and with revision s.Until: what comes
-// after is left out, be it unwanted or an entry that cannot be applied.
+// does not change, as far as the log goes up to and with revision s.Until or the second
+// s.UntilDate: what comes after is left out, be it unwanted or an entry that cannot be applied.
 func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 	return s.salvage(fsys, old, func(left *remains) error {
 		switch {
 		case left.damaged():
 			return fmt.Errorf("%s is damaged: accept the loss, or restore a backup: %w", old, storage.ErrDamaged)
+		case s.UntilDate > 0:
+			return left.reaches(old, s.UntilDate)
 		case left.oldest > s.Until:
 			return fmt.Errorf("the log in %s begins after revision %d, which is above %d: restore a backup from before, or name a revision from %d on: %w", old, left.oldest, s.Until, left.oldest, fs.ErrInvalid)
 		}
 		return nil
 	})
 }
+
+// reaches refuses a date of which the log does not tell that the snapshot is older.
+func (l *remains) reaches(dir string, date int64) error {
+	switch {
+	case l.date > 0:
+		return nil
+	case l.beyond > 0:
+		return fmt.Errorf("the log in %s begins at %s, after revision %d: what was there at %s it does not tell; restore a backup from before, or name a time from then on: %w",
+			dir, clock(l.beyond), l.oldest, clock(date), fs.ErrInvalid)
+	}
+	return fmt.Errorf("no entry of the log in %s tells its date, as the commands of a group from version 3 on do: name a revision, from %d on: %w", dir, l.oldest, fs.ErrInvalid)
+}
+
+// clock is a Unix time as it is told to people.
+func clock(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 // Examine reads a backup or the directory of a node that is stopped, applies the log to the
 // snapshot as a start would, and changes nothing.
@@ -131,6 +152,7 @@ type remains struct {
 	moved bool // the membership has changed since the snapshot
 
 	oldest, last uint64 // the revision of the snapshot; the last entry that counts
+	date, beyond int64  // the last date that counts, and the first that does not; 0: there is none
 }
 
 func (l *remains) damaged() bool {
@@ -152,9 +174,9 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 	}
 	defer store.Close()
 	left := &remains{store: store, rec: rec}
-	machine, err := left.read(s.Until, math.MaxUint64)
+	machine, err := left.read(s, math.MaxUint64)
 	if err == nil && left.last < rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
-		machine, err = left.read(s.Until, left.last)
+		machine, err = left.read(s, left.last)
 	}
 	if err != nil {
 		return Origin{}, fmt.Errorf("read what is left in %s: %w", old, err)
@@ -162,7 +184,7 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 	if err := check(left); err != nil {
 		return Origin{}, err
 	}
-	from := Origin{ClusterID: cluster, Index: left.last, Revision: machine.Revision(), Findings: rec.Findings}
+	from := Origin{ClusterID: cluster, Index: left.last, Revision: machine.Revision(), Date: left.date, Findings: rec.Findings}
 	if s.examine {
 		return from, nil
 	}
@@ -170,10 +192,10 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 }
 
 // read brings the newest readable snapshot up to the end of the readable log, to the
-// entry at index last, or to the first one that goes beyond the revision until (0: none
-// does), which is then in the machine, too. Entries count whether or not this node knew
+// entry at index last, to the first one of a later date than s.UntilDate, or to the first
+// one that goes beyond revision s.Until, which is then in the machine, too. Entries count whether or not this node knew
 // that they were committed: others may have acknowledged them.
-func (l *remains) read(until, last uint64) (*core.Machine, error) {
+func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 	if l.rec.Snapshot.Index == 0 {
 		return nil, errors.New("there is no state: this node never belonged to a group")
 	}
@@ -196,16 +218,20 @@ func (l *remains) read(until, last uint64) (*core.Machine, error) {
 		if err != nil || e.Index > last {
 			return machine, err
 		}
-		before := machine.Revision()
+		before, date := machine.Revision(), replica.Date(raftEntry(e))
+		if s.UntilDate > 0 && date > s.UntilDate {
+			l.beyond = date
+			return machine, nil
+		}
 		err := replica.Replay(machine, raftEntry(e))
-		if until > 0 && (machine.Revision() > until || err != nil && before == until) {
+		if s.Until > 0 && (machine.Revision() > s.Until || err != nil && before == s.Until) {
 			return machine, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w; to begin anew with what is before it: holdfast snapshot restore DIR --until %d --data NEW", &replica.Unapplied{Index: e.Index, Revision: before, Err: err}, before)
 		}
 		l.moved = l.moved || raftpb.EntryType(e.Type) != raftpb.EntryNormal
-		l.last = e.Index
+		l.last, l.date = e.Index, max(l.date, date)
 	}
 	return machine, nil
 }

@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -135,5 +136,57 @@ func TestExamineBackup(t *testing.T) {
 	}
 	if names, _ := files.List("never"); len(names) > 0 {
 		t.Errorf("a refused restore has made %v", names)
+	}
+}
+
+// dated runs a node that counts to 18, one in each minute after noon, the last eight after
+// its snapshot. Without noon it does not know the date.
+func dated(t testing.TB, files *simdisk.Disk, noon int64) {
+	t.Helper()
+	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
+	n.do(1, open())
+	for i := range 18 {
+		if noon > 0 {
+			n.r.Date(noon + 60*int64(i+1))
+		}
+		if n.do(1, add()); i == 9 {
+			n.r.WantSnapshot(n.now)
+			n.pump()
+		}
+	}
+	must(t, n.disk.Close())
+}
+
+// Promise: what comes after a time is left out, and nothing before it. A time of which the
+// log cannot tell what there was is refused.
+func TestRestoreUntilDate(t *testing.T) {
+	const noon = 1_794_830_400
+	files := simdisk.New()
+	dated(t, files, noon)
+	restore := func(dir string, date int64) (disk.Origin, storage.Options, error) {
+		s := anew(dir, 0)
+		s.UntilDate = date
+		from, err := disk.RestoreUntil(files, "old", s)
+		return from, s.Options, err
+	}
+	for count := int64(11); count <= 18; count++ {
+		for _, late := range []int64{0, 59} {
+			dir := fmt.Sprint("new", count, late)
+			from, o, err := restore(dir, noon+60*count+late)
+			must(t, err)
+			n := run(t, files, dir, o)
+			if n.orders() != uint64(count) || from.Date != noon+60*count {
+				t.Errorf("until %d minutes and %d seconds after noon: orders are %d; it began from %+v", count, late, n.orders(), from)
+			}
+			must(t, n.disk.Close())
+		}
+	}
+	if _, _, err := restore("early", noon+60*10); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:11:00Z") {
+		t.Errorf("a time that is not in the log: %v", err)
+	}
+	files = simdisk.New()
+	dated(t, files, 0)
+	if _, _, err := restore("plain", noon+60*12); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "tells its date") {
+		t.Errorf("a log without dates: %v", err)
 	}
 }

@@ -53,6 +53,20 @@ func Replay(machine *core.Machine, e *raftpb.Entry) error {
 	return machine.Apply(entry, nil)
 }
 
+// Date is the Unix time that the leader wrote into an entry of its log, in seconds; 0: it
+// wrote none, as into what is no command, and into all of a group before version 3.
+func Date(e *raftpb.Entry) int64 {
+	var c core.Entry
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return 0
+	}
+	_, entry, err := splitEntry(e.GetData())
+	if err != nil || core.DecodeEntry(entry, &c) != nil {
+		return 0
+	}
+	return c.Seconds
+}
+
 // proposeFirst lets a new group begin at a revision that the wall clock gives,
 // before anything else is proposed, and in the newest version that all founders have
 // shown to support.
