@@ -5,8 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast/internal/cli"
 )
@@ -93,18 +96,42 @@ func matches(want []string, got string) bool {
 	return regexp.MustCompile("^" + pattern.String() + "$").MatchString(got)
 }
 
-// Every setting is in the document's table, with its variable.
+// The settings are those of the document's table, with their variables: a variable that
+// is told and not read would be ignored without a word.
 func TestDocument_Settings(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, table, _ := strings.Cut(string(doc), "| setting | variable | default |")
+	table, _, _ = strings.Cut(table, "\n\n")
 	for _, name := range cli.SettingNames {
-		variable := "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		if !strings.Contains(string(doc), "`"+name+"`") || !strings.Contains(string(doc), "`"+variable+"`") {
-			t.Errorf("%s or %s is not told", name, variable)
+		if !strings.Contains(table, "`"+name+"`") || !strings.Contains(table, "`"+cli.EnvName(name)+"`") {
+			t.Errorf("%s or %s is not told", name, cli.EnvName(name))
 		}
 	}
+	told := regexp.MustCompile("`HOLDFAST_[A-Z_]+`").FindAllString(table, -1)
+	for _, variable := range told {
+		if !slices.ContainsFunc(cli.SettingNames, func(name string) bool { return "`"+cli.EnvName(name)+"`" == variable }) {
+			t.Errorf("%s is told, and nothing reads it", variable)
+		}
+	}
+	if len(told) < 40 {
+		t.Errorf("the table has %d variables", len(told))
+	}
+}
+
+// Every flag of a node can be set by the environment, as its help says.
+func TestSettings_OfServe(t *testing.T) {
+	serve, _, err := cli.Root().Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && !slices.Contains(cli.SettingNames, f.Name) {
+			t.Errorf("--%s of serve cannot be set by %s", f.Name, cli.EnvName(f.Name))
+		}
+	})
 }
 
 // The configuration file that the document shows is one.

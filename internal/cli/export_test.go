@@ -18,6 +18,9 @@ var ParseConfig = parseConfig
 // SettingNames are the flags that environment and file can set.
 var SettingNames = settingNames
 
+// EnvName is the variable of a flag.
+var EnvName = envName
+
 // Root is the command line with all commands.
 func Root() *cobra.Command { return (&app{}).root() }
 

@@ -20,8 +20,9 @@ import (
 // environment, and must not take them for wishes.
 var settingNames = []string{
 	"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait",
-	"admin", "cluster-id", "data", "id", "join", "listen", "max-calls", "max-holds", "max-keys", "max-limit-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-streams", "max-waiters", "max-waits",
-	"members", "peer", "peer-ca", "peer-cert", "peer-key", "public", "tls-ca", "tls-cert", "tls-client-ca", "tls-key",
+	"admin", "backup-dir", "backup-every", "backup-keep", "check-every", "cluster-id", "data", "host", "id", "join", "listen",
+	"max-calls", "max-data", "max-holds", "max-keys", "max-limit-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-streams", "max-waiters", "max-waits",
+	"members", "no-replace", "peer", "peer-ca", "peer-cert", "peer-key", "public", "reserve", "tls-ca", "tls-cert", "tls-client-ca", "tls-key",
 }
 
 // settle sets what the command line left open: from the environment, else from
@@ -33,11 +34,16 @@ func (a *app) settle(cmd *cobra.Command) error {
 	}
 	var errs []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Changed && slices.Contains(settingNames, f.Name) {
+		if !f.Changed && !tries(cmd, f) && slices.Contains(settingNames, f.Name) {
 			errs = append(errs, setFrom(f, file))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// tries: f is the wait of a command that was told not to wait, which says all about it.
+func tries(cmd *cobra.Command, f *pflag.Flag) bool {
+	return f.Name == "wait" && cmd.Flags().Changed("try")
 }
 
 // setFrom sets a flag, as if it had been given.
