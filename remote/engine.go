@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -184,9 +185,17 @@ func (e *engine) dial(x *scout) (l *serverLink, err error) {
 	return e.connect(x, &reaching{creds, &reached, func() { dials.reached(x.endpoint) }})
 }
 
+// A link on which nothing was heard for pingAfter, the shortest that gRPC takes, is pinged, and
+// given up after pingPatience: a Space that only watches sends nothing else by which it would
+// notice that its node is gone.
+const (
+	pingAfter    = 10 * time.Second
+	pingPatience = 10 * time.Second
+)
+
 // connect is dial without waiting.
 func (e *engine) connect(x *scout, creds credentials.TransportCredentials) (*serverLink, error) {
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds),
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingPatience}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20)}
 	if d := e.cfg.host.Dialer(); d != nil {
 		opts = append(opts, grpc.WithContextDialer(d))

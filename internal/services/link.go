@@ -97,6 +97,13 @@ func (l *Link) Break() {
 	}
 }
 
+// Open is how many connections there are.
+func (l *Link) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pairs)
+}
+
 // change alters directions between two writes. Writes that hang, because the
 // receiver does not read, are interrupted and go on afterwards.
 func (l *Link) change(ways []Direction, alter func(*way)) {
