@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,7 +40,15 @@ type Dir struct {
 	mu    sync.Mutex
 	made  bool
 	turns map[string]*turn // of the resources in use in this process
+	// synced is the state of each resource that surely is on disk, as far as this Dir has
+	// seen to it.
+	synced map[string]string
+	disk   disk // nil: that of the system
 }
+
+// maxSynced is how many resources are remembered as on disk. What is forgotten is synced once
+// more.
+const maxSynced = 10_000
 
 var errNoPath = errors.New("Dir.Path is empty; name a directory")
 
@@ -175,10 +184,35 @@ func (d *Dir) pass(p Pass) error {
 	if err := s.check(p, d.Strict); err != nil {
 		return err
 	}
-	if !s.record(p, d.Strict) {
-		return nil
+	changed := s.record(p, d.Strict)
+	return d.persist(p.Resource, encodeState(p.Resource, s), changed)
+}
+
+// persist brings the state of a resource to the disk. One that was there before is in its
+// file, but not surely on disk: another process, or this one, may have ended or failed
+// before it had synced the file's name.
+func (d *Dir) persist(resource string, state []byte, changed bool) error {
+	d.mu.Lock()
+	known := d.synced[resource] == string(state)
+	d.mu.Unlock()
+	disk, path := cmp.Or[disk](d.disk, osDisk{}), d.file(resource, "")
+	switch {
+	case changed:
+		if err := replace(disk, path, state); err != nil {
+			return err
+		}
+	case !known:
+		if err := disk.SyncDir(filepath.Dir(path)); err != nil {
+			return err
+		}
 	}
-	return replace(osDisk{}, d.file(p.Resource, ""), encodeState(p.Resource, s))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.synced) >= maxSynced || d.synced == nil {
+		d.synced = map[string]string{}
+	}
+	d.synced[resource] = string(state)
+	return nil
 }
 
 // load reads what is remembered; a missing file is a resource never seen.

@@ -1,0 +1,48 @@
+//go:build unix
+
+package fence
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// unsyncedDisk is a disk whose next syncs of a directory fail.
+type unsyncedDisk struct {
+	osDisk
+	fail, synced int
+}
+
+func (d *unsyncedDisk) SyncDir(path string) error {
+	if d.fail > 0 {
+		d.fail--
+		return errPower
+	}
+	d.synced++
+	return d.osDisk.SyncDir(path)
+}
+
+// A token whose state was written, but not surely to disk, is on disk before its operation
+// begins when it comes again. After that a repetition writes nothing.
+func TestDir_RepeatedTokenIsOnDisk(t *testing.T) {
+	disk := &unsyncedDisk{fail: 1}
+	dir := t.TempDir()
+	first, second := &Dir{Path: dir, disk: disk}, &Dir{Path: dir, disk: disk}
+	if err := first.Do(t.Context(), "r", 7, Exclusive, func(context.Context) error { return nil }); !errors.Is(err, errPower) {
+		t.Fatalf("a state that could not be synced: %v", err)
+	}
+	for _, d := range []*Dir{first, second} {
+		for round := range 3 {
+			disk.synced = 0
+			if err := d.Do(t.Context(), "r", 7, Exclusive, func(context.Context) error {
+				if want := map[bool]int{true: 1}[round == 0]; disk.synced != want {
+					t.Errorf("round %d: %d syncs before the operation, want %d", round, disk.synced, want)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
