@@ -25,6 +25,7 @@ func (s *Server) Stream(ctx context.Context, deliver func(data []byte, next func
 		s.loop.streams[st.id] = &stream{deliver: deliver, closed: closed}
 	})
 	if err != nil {
+		st.Close() // behind what was posted, which may still be done
 		return nil, err
 	}
 	return st, nil
