@@ -2,8 +2,10 @@ package driver
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Error says operation, name, kind, cause, and what to do next.
@@ -48,6 +50,9 @@ func (e *Error) what() string {
 func orSomebody(owner string) string {
 	if owner == "" {
 		return "somebody"
+	}
+	if !utf8.ValidString(owner) || strings.ContainsFunc(owner, func(c rune) bool { return !strconv.IsPrint(c) }) {
+		return strconv.Quote(owner) // it may say anything to the terminal that shows the error
 	}
 	return owner
 }

@@ -230,7 +230,7 @@ func (h *holding) tellWait(s *holdfast.Space, name string, place int) {
 	defer cancel()
 	text := fmt.Sprintf("waiting for %q, place %d", name, place)
 	if r, err := s.Inspect(ctx, name); err == nil && len(r.Holders) > 0 {
-		text += ", held by " + r.Holders[0].Owner
+		text += ", held by " + plain(r.Holders[0].Owner)
 	}
 	h.a.print().note(text)
 }

@@ -100,7 +100,7 @@ func row(r holdfast.Resource) []string {
 	owner, token, held := "-", "-", "-"
 	if len(r.Holders) > 0 {
 		h := r.Holders[0]
-		owner, token, held = dash(h.Owner), strconv.FormatUint(uint64(h.Token), 10), span(h.Held)
+		owner, token, held = dash(plain(h.Owner)), strconv.FormatUint(uint64(h.Token), 10), span(h.Held)
 	}
 	if n := r.Holding - 1; n > 0 {
 		owner += fmt.Sprintf(" and %d more", n)
@@ -138,7 +138,7 @@ func claimRows(r holdfast.Resource) [][]string {
 }
 
 func claimRow(place, token string, c holdfast.Claim) []string {
-	return []string{place, dash(c.Owner), modeOf(c.Mode), strconv.FormatInt(max(c.Weight, 1), 10), token, span(c.Held), span(c.ExpiresIn), dash(shown(c.Value)), dash(shown([]byte(c.Meta)))}
+	return []string{place, dash(plain(c.Owner)), modeOf(c.Mode), strconv.FormatInt(max(c.Weight, 1), 10), token, span(c.Held), span(c.ExpiresIn), dash(shown(c.Value)), dash(shown([]byte(c.Meta)))}
 }
 
 func (a *app) releaseCommand() *cobra.Command {

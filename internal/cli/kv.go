@@ -245,6 +245,15 @@ func (a *app) printPage(page holdfast.Page) error {
 	return a.print().table(j, []string{"KEY", "VALUE", "REVISION", "VERSION", "EXPIRES IN"}, rows)
 }
 
+// plain is a text that another program has chosen, in one line and harmless to a terminal.
+func plain(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !strconv.IsPrint(c) }) {
+		return text
+	}
+	q := strconv.Quote(text)
+	return q[1 : len(q)-1]
+}
+
 // shown is a value in a table: short, in one line, and harmless to a terminal.
 func shown(value []byte) string {
 	const most = 60

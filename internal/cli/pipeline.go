@@ -379,7 +379,7 @@ func holders(ctx context.Context, s *holdfast.Space, wants []pipeline.Want) (lin
 			lines = append(lines, fmt.Sprintf("the semaphore %q has %d of %d free, and %d wait", w.Name, r.Limit-r.Used, r.Limit, r.Waiting))
 		case len(r.Holders) > 0:
 			h := &r.Holders[0]
-			lines = append(lines, fmt.Sprintf("the %s %q is held by %s for %s, and %d wait", w.Kind, w.Name, h.Owner, span(h.Held), r.Waiting))
+			lines = append(lines, fmt.Sprintf("the %s %q is held by %s for %s, and %d wait", w.Kind, w.Name, plain(h.Owner), span(h.Held), r.Waiting))
 		}
 	}
 	return lines

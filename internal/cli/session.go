@@ -245,5 +245,5 @@ func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
 	j := sessionJSON{ID: id.String(), Owner: info.Owner, Meta: info.Meta, TTL: info.TTL.Seconds(), ExpiresIn: info.ExpiresIn.Seconds(),
 		Holds: info.Names, Waits: info.Waits, Keys: info.Keys}
 	return a.print().table(j, []string{"OWNER", "EXPIRES IN", "HOLDS", "WAITS FOR", "KEYS"}, [][]string{{
-		dash(info.Owner), span(info.ExpiresIn), dash(strings.Join(info.Names, " ")), dash(strings.Join(info.Waits, " ")), dash(strings.Join(info.Keys, " "))}})
+		dash(plain(info.Owner)), span(info.ExpiresIn), dash(strings.Join(info.Names, " ")), dash(strings.Join(info.Waits, " ")), dash(strings.Join(info.Keys, " "))}})
 }

@@ -129,7 +129,7 @@ func (a *app) printSessions(found sessions) error {
 	for _, id := range ids {
 		j := found[id]
 		all = append(all, j)
-		rows = append(rows, []string{j.ID, dash(j.Owner), dash(strings.Join(j.Holds, " ")), dash(strings.Join(j.Waits, " ")), dash(strings.Join(j.Keys, " "))})
+		rows = append(rows, []string{j.ID, dash(plain(j.Owner)), dash(strings.Join(j.Holds, " ")), dash(strings.Join(j.Waits, " ")), dash(strings.Join(j.Keys, " "))})
 	}
 	return a.print().table(all, []string{"SESSION", "OWNER", "HOLDS", "WAITS FOR", "KEYS"}, rows)
 }

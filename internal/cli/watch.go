@@ -139,12 +139,12 @@ func eventText(e holdfast.Event) string {
 	}
 	add("%s", e.Name != "", e.Name)
 	add("token=%d", e.Token != 0, e.Token)
-	add("owner=%s", e.Owner != "", e.Owner)
+	add("owner=%s", e.Owner != "", plain(e.Owner))
 	add("number=%d", e.Number != 0, e.Number)
 	value := valueIn(e)
 	add("value=%s", value != nil, shown(value))
 	add("before=%s", e.Prev != nil, shown(previousValue(e)))
-	add("reason=%s", e.Reason != "", e.Reason)
+	add("reason=%s", e.Reason != "", plain(e.Reason))
 	return strings.Join(parts, " ")
 }
 
