@@ -14,14 +14,15 @@ import (
 // running is a command on its way.
 type running struct {
 	*Command
-	h       Hold
-	cmd     *exec.Cmd
-	warden  *warden
-	exited  <-chan *os.ProcessState
-	pace    pace
-	asked   int  // how often SIGINT or SIGTERM was passed on
-	ownsTTY bool // the command has the terminal's foreground
-	ending  bool // the hold was lost, or was about to be
+	h      Hold
+	cmd    *exec.Cmd
+	warden *warden
+	exited <-chan *os.ProcessState
+	pace   pace
+	asked  int      // how often SIGINT or SIGTERM was passed on
+	tty    *os.File // the terminal whose foreground the command has; nil: it has none
+	stops  <-chan os.Signal
+	ending bool // the hold was lost, or was about to be
 }
 
 func (c *Command) run(h Hold) (Status, error) {
@@ -29,12 +30,16 @@ func (c *Command) run(h Hold) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("cannot start the process that watches over the command: %w", err)
 	}
-	r := &running{Command: c, h: h, warden: w}
+	stops, forget := stops()
+	defer forget()
+	r := &running{Command: c, h: h, warden: w, stops: stops}
 	left, bounded := r.left() // before the command begins: the grace is a part of the whole
 	r.pace = newPace(c.Grace, left, bounded)
 	w.tell(order{word: "holder", process: os.Getpid()})
 	r.tellDeadline(left, bounded) // before, too: this process may be stopped at any moment
 	if err := r.start(); err != nil {
+		r.ignoreTerminal()
+		r.takeTerminalBack() // which a program that could not be executed got before
 		w.end()
 		return Status{}, err
 	}
@@ -48,9 +53,11 @@ func (c *Command) run(h Hold) (Status, error) {
 // start runs the command on a thread of its own that lives as long as it does:
 // the kernel kills the command with that thread.
 func (r *running) start() error {
-	r.ownsTTY = hasForeground(r.Stdin, r.Stdout)
+	if hasForeground(r.Stdin, r.Stdout) {
+		r.tty = r.Stdin
+	}
 	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: r.ownsTTY, Ctty: int(r.Stdin.Fd())}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: r.tty != nil, Ctty: int(r.Stdin.Fd())}
 	exited, started := make(chan *os.ProcessState, 1), make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -72,11 +79,7 @@ func (r *running) start() error {
 
 // follow watches command, hold, clock and signals until the command has ended.
 func (r *running) follow() *os.ProcessState {
-	stops, forget := stopsOfChildren(r.ownsTTY)
-	defer forget()
-	if r.ownsTTY {
-		r.resume() // of a stop before that nobody was told
-	}
+	r.resume() // of a stop before that nobody was told
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	over := r.h.Done()
@@ -86,7 +89,10 @@ func (r *running) follow() *os.ProcessState {
 			return state
 		case sig := <-r.Signals:
 			r.passOn(sig)
-		case <-stops:
+		case sig := <-r.stops:
+			if sig == syscall.SIGTSTP {
+				r.Note("what holds is not suspended")
+			}
 			r.resume()
 		case <-over:
 			over = nil
@@ -157,15 +163,30 @@ func (r *running) passOn(sig os.Signal) {
 	r.signal(s)
 }
 
-// signal signals the whole group.
-func (r *running) signal(s syscall.Signal) { _ = syscall.Kill(-r.cmd.Process.Pid, s) }
+// signal signals the whole group. What is to end hears it also if it was stopped.
+func (r *running) signal(s syscall.Signal) {
+	_ = syscall.Kill(-r.cmd.Process.Pid, s)
+	if s == syscall.SIGINT || s == syscall.SIGTERM {
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGCONT)
+	}
+}
 
-// resume continues a command that ^Z has stopped: one that sleeps while it holds
-// would keep everybody waiting.
+// resume continues a command that the terminal has stopped: one that sleeps while it holds
+// would keep everybody waiting. One that wants the terminal gets it from this program, and
+// is ended if this program does not have it.
 func (r *running) resume() {
-	if stoppedByTerminal(r.cmd.Process.Pid) {
+	sig := stoppedBy(r.cmd.Process.Pid)
+	switch {
+	case sig == syscall.SIGTSTP, (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && r.tty != nil:
 		r.Note("what holds is not suspended; the command goes on")
 		r.signal(syscall.SIGCONT)
+	case sig != syscall.SIGTTIN && sig != syscall.SIGTTOU: // nobody's, or SIGSTOP, which somebody meant
+	case r.giveTerminal():
+		r.signal(syscall.SIGCONT)
+	default:
+		r.Note("the command wants the terminal, which is another's; it is told to end: run it in the foreground")
+		r.pace.hurry(driver.Now())
+		r.signal(syscall.SIGTERM)
 	}
 }
 
@@ -181,8 +202,12 @@ func (r *running) endRest() {
 	}
 	r.Note("the command has ended and left processes behind; they are ended too")
 	r.signal(syscall.SIGTERM)
-	for r.pace.hurry(driver.Now()); anyAlive(group); time.Sleep(breath) {
-		r.look()
+	for r.pace.hurry(driver.Now()); anyAlive(group); r.look() {
+		select {
+		case sig := <-r.Signals:
+			r.passOn(sig)
+		case <-time.After(breath):
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -260,4 +261,50 @@ func TestRun_CannotStart(t *testing.T) {
 	if _, err := c.Run(h); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("running /dev/null: %v", err)
 	}
+}
+
+// A command that was stopped hears that it is to end.
+func TestRun_EndsWhatIsStopped(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	r := under(t, h, time.Minute, "trap 'exit 9' TERM; echo $$; while :; do sleep 0.1; done")
+	pid, err := strconv.Atoi(r.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r.signals <- syscall.SIGTERM
+	select {
+	case got := <-r.result:
+		if got.Code != 9 {
+			t.Errorf("it ended with %d", got.Code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not hear that it is to end")
+		r.signals <- syscall.SIGTERM
+		r.signals <- syscall.SIGTERM
+		<-r.result
+	}
+	_ = h.Release()
+}
+
+// Signals are heard while what the command left behind is ended: the third one kills.
+func TestRun_SignalsAfterTheCommand(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	r := under(t, h, time.Hour, "(trap '' INT TERM; echo up; while :; do sleep 0.1; done) & exit 3")
+	if line := r.line(t); line != "up" {
+		t.Fatal(line)
+	}
+	for range 3 {
+		select {
+		case r.signals <- syscall.SIGINT:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a signal is not heard")
+		}
+	}
+	if got := <-r.result; got.Code != 3 {
+		t.Errorf("it ended with %d", got.Code)
+	}
+	_ = h.Release()
 }

@@ -31,28 +31,46 @@ func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) syscall.Errno {
 // although it is in the background now. The command has started with the
 // default: what is ignored would be ignored there, too.
 func (r *running) ignoreTerminal() {
-	if r.ownsTTY {
+	if r.tty != nil {
 		signal.Ignore(syscall.SIGTTOU)
 	}
 }
 
+// giveTerminal makes the command the foreground of the terminal, if this program is it. The
+// others of a pipeline lose it, which is less than a command that holds and does not run.
+func (r *running) giveTerminal() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	command := int32(r.cmd.Process.Pid)
+	if group, ok := foreground(tty); !ok || group != syscall.Getpgrp() || ioctl(tty, syscall.TIOCSPGRP, unsafe.Pointer(&command)) != 0 {
+		tty.Close()
+		return false
+	}
+	r.tty = tty
+	r.ignoreTerminal()
+	return true
+}
+
 // takeTerminalBack makes this program the foreground again.
 func (r *running) takeTerminalBack() {
-	if !r.ownsTTY {
+	if r.tty == nil {
 		return
 	}
 	group := int32(syscall.Getpgrp())
-	ioctl(r.Stdin, syscall.TIOCSPGRP, unsafe.Pointer(&group))
+	ioctl(r.tty, syscall.TIOCSPGRP, unsafe.Pointer(&group))
 	signal.Reset(syscall.SIGTTOU)
+	if r.tty != r.Stdin {
+		r.tty.Close()
+	}
 }
 
-// stopsOfChildren tells that a child has ended or stopped, if that is wanted.
-func stopsOfChildren(wanted bool) (<-chan os.Signal, func()) {
-	if !wanted {
-		return nil, func() {}
-	}
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGCHLD)
+// stops tells that a child has ended or stopped, or that this program was to be stopped by
+// ^Z, which is not done while it holds.
+func stops() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, syscall.SIGCHLD, syscall.SIGTSTP)
 	return c, func() { signal.Stop(c) }
 }
 
@@ -72,14 +90,12 @@ const (
 	wasStop   = 5 // CLD_STOPPED
 )
 
-// stoppedByTerminal reports that the process was stopped by a key or for using
-// the terminal; not by SIGSTOP, which somebody meant.
-func stoppedByTerminal(pid int) bool {
+// stoppedBy is the signal that has stopped the process since it was asked last; 0: none.
+func stoppedBy(pid int) syscall.Signal {
 	var info childInfo
 	_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(pid), uintptr(unsafe.Pointer(&info)), wantStops|syscall.WNOHANG, 0, 0)
 	if errno != 0 || info.code != wasStop {
-		return false
+		return 0
 	}
-	sig := syscall.Signal(info.status)
-	return sig == syscall.SIGTSTP || sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	return syscall.Signal(info.status)
 }

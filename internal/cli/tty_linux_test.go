@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,4 +136,52 @@ func TestTerminal_Waiting(t *testing.T) {
 	m.exits(0)
 	w.sees("granted")
 	w.exits(0)
+}
+
+// A command in a pipeline gets the terminal when it asks for it: without it it would be
+// stopped, and hold for ever.
+func TestTerminal_InAPipeline(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "outer", "--", "sh", "-c",
+		"holdfast lock x -- sh -c 'read line </dev/tty; echo inner $line' | cat; read line; echo outer $line")
+	m.types("a\n")
+	m.sees("inner a")
+	m.types("b\n")
+	m.sees("outer b")
+	m.exits(0)
+}
+
+// A command in the background that asks for the terminal cannot get it: it is ended, instead
+// of being stopped while it holds.
+func TestTerminal_InTheBackground(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "outer", "--", "sh", "-c",
+		"set -m; holdfast lock x -- sh -c 'read line </dev/tty; echo got $line' & wait $!; echo code $?")
+	m.sees("the command wants the terminal")
+	m.sees("code 143")
+	m.exits(0)
+}
+
+// The program itself is not suspended either while it holds.
+func TestTerminal_NotSuspended(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c", "echo up; read line; echo got $line")
+	m.sees("up")
+	if err := m.cmd.Process.Signal(syscall.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	m.sees("what holds is not suspended")
+	m.types("a\n")
+	m.sees("got a")
+	m.exits(0)
+}
+
+// A command that cannot be executed gives the terminal back.
+func TestTerminal_CannotStart(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "none"), []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := onTerminal(t, dir, "lock", "outer", "--", "sh", "-c", "holdfast lock x -- ./none; echo code $?; read line; echo got $line")
+	m.sees("code 126")
+	m.types("a\n")
+	m.sees("got a")
+	m.exits(0)
 }
