@@ -32,7 +32,7 @@ func New(node *server.Server) *Service {
 // Close ends the waits of calls and withdraws what they waited for. Serve does it
 // itself; the node goes on.
 func (s *Service) Close() {
-	s.gateway.Drain()
+	s.drain(defaultGrace)
 	s.gateway.Close()
 }
 

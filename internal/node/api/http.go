@@ -25,6 +25,7 @@ func (s *Service) handler(peek time.Duration) http.Handler {
 	services := s.rpc.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = inTime(w, r, peek)
+		w = newTimedAnswer(w, peek)
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/v1/"): // not by the mux, which would clean the names in paths
 			s.rest.ServeHTTP(w, r)
@@ -80,3 +81,43 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// timedAnswer cuts a caller off that does not take its answer: each piece of it has limit to
+// be taken. Between pieces there may be any time, as in a watch.
+type timedAnswer struct {
+	http.ResponseWriter
+	c     *http.ResponseController
+	limit time.Duration
+}
+
+// newTimedAnswer takes the deadline of the answer before off the connection.
+func newTimedAnswer(w http.ResponseWriter, limit time.Duration) *timedAnswer {
+	a := &timedAnswer{w, http.NewResponseController(w), limit}
+	_ = a.c.SetWriteDeadline(time.Time{})
+	return a
+}
+
+// answerPiece is how much of an answer a caller has to take within the limit.
+const answerPiece = 64 << 10
+
+func (a *timedAnswer) Write(p []byte) (n int, err error) {
+	for first := true; err == nil && (first || n < len(p)); first = false {
+		_ = a.c.SetWriteDeadline(time.Now().Add(a.limit))
+		var done int
+		done, err = a.ResponseWriter.Write(p[n:min(n+answerPiece, len(p))])
+		n += done
+	}
+	return n, err
+}
+
+// Flush is of http.Flusher.
+func (a *timedAnswer) Flush() { _ = a.FlushError() }
+
+// FlushError is of http.ResponseController.
+func (a *timedAnswer) FlushError() error {
+	_ = a.c.SetWriteDeadline(time.Now().Add(a.limit))
+	return a.c.Flush()
+}
+
+// Unwrap is of http.ResponseController.
+func (a *timedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

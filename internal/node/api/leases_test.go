@@ -184,3 +184,14 @@ func TestLease_KeepAliveAtFollower(t *testing.T) {
 		t.Errorf("a lease of another namespace is kept: %v", k)
 	}
 }
+
+// The number of a lease that has ended is told apart from a hold that was lost.
+func TestLease_NumberThatHasEnded(t *testing.T) {
+	r := serve(t)
+	r.want(200, "POST", "/v1/leases/41:open", "{}")
+	r.want(200, "DELETE", "/v1/leases/41", "")
+	out := r.want(409, "POST", "/v1/leases/41:open", "{}")
+	if text := fmt.Sprint(out["error"]); out["kind"] == "lost" || out["not_done"] != true || !strings.Contains(text, "lease 41 has ended") || !strings.Contains(text, "choose another") {
+		t.Errorf("the number of a lease that has ended is refused with %v", out)
+	}
+}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/session"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -337,5 +340,59 @@ func TestIdempotencyKeyKeepsThePlace(t *testing.T) {
 	must[*pb.UnlockResponse](t)(l.Unlock(r.ctx, &pb.UnlockRequest{Key: b.Key}))
 	if c := <-got; c.GetFencingToken() <= b.FencingToken {
 		t.Errorf("the second got %v", c)
+	}
+}
+
+// A key whose memory has ended is not taken for a new call, and nobody is told that the
+// first one was not done.
+func TestIdempotencyKey_Forgotten(t *testing.T) {
+	r := serve(t)
+	l := r.locks()
+	once := r.as("idempotency-key", "k")
+	a := must[*pb.LockResponse](t)(l.Lock(once, &pb.LockRequest{Name: "x"}))
+	must[*pb.UnlockResponse](t)(l.Unlock(once, &pb.UnlockRequest{Key: a.Key}))
+	_, err := l.Lock(once, &pb.LockRequest{Name: "x"})
+	if f := wantCode(t, err, codes.FailedPrecondition); f.NotDone || !strings.Contains(err.Error(), "idempotency key") {
+		t.Errorf("a key whose lease has ended: %v, not done: %v", err, f.NotDone)
+	}
+	r.holders("x", 0)
+	// The same of a call that hangs on no lease, whose key is kept in a session that has ended.
+	c := pb.NewCounterServiceClient(r.conn)
+	must[*pb.CounterAddResponse](t)(c.Add(once, &pb.CounterAddRequest{Name: "n"}))
+	r.endKey("k")
+	_, err = c.Add(once, &pb.CounterAddRequest{Name: "n"})
+	if f := wantCode(t, err, codes.FailedPrecondition); f.NotDone || !strings.Contains(err.Error(), "idempotency key") {
+		t.Errorf("a key whose session has ended: %v, not done: %v", err, f.NotDone)
+	}
+}
+
+// endKey ends the session of an idempotency key, as time does.
+func (r *rig) endKey(key string) {
+	r.t.Helper()
+	sum := sha256.Sum256([]byte("holdfast key default\x00" + key))
+	end := &core.Frame{Session: session.Reserve(core.SessionID(sum[:16])), Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: "default"}}}
+	if reply, err := r.node.Submit(r.ctx, end); err != nil || reply.Results[0].Code != core.CodeOK {
+		r.t.Fatal(reply, err)
+	}
+}
+
+// A repeated call gets the first answer also if that was that somebody else has it, or that
+// something was passed.
+func TestIdempotencyKey_FirstAnswer(t *testing.T) {
+	r := serve(t)
+	l := r.locks()
+	held := must[*pb.LockResponse](t)(l.Lock(r.ctx, &pb.LockRequest{Name: "x"}))
+	late := r.as("idempotency-key", "late")
+	if a := must[*pb.LockResponse](t)(l.Lock(late, &pb.LockRequest{Name: "x", TimeoutMs: proto.Int64(10)})); a.Acquired {
+		t.Fatal("it was held")
+	}
+	must[*pb.UnlockResponse](t)(l.Unlock(r.ctx, &pb.UnlockRequest{Key: held.Key}))
+	if a := must[*pb.LockResponse](t)(l.Lock(late, &pb.LockRequest{Name: "x", TimeoutMs: proto.Int64(10)})); a.Acquired {
+		t.Error("the second answer is another")
+	}
+	latches, barriers := pb.NewLatchServiceClient(r.conn), pb.NewBarrierServiceClient(r.conn)
+	for range 2 {
+		must[*pb.LatchWaitResponse](t)(latches.Wait(r.as("idempotency-key", "latch"), &pb.LatchWaitRequest{Name: "latch"}))
+		must[*pb.ArriveResponse](t)(barriers.Arrive(r.as("idempotency-key", "barrier"), &pb.ArriveRequest{Name: "barrier", Parties: 1}))
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -331,5 +333,47 @@ func TestFollowersAndHandOver(t *testing.T) {
 	c := must[*pb.LockResponse](t)(n.locks().Lock(n.ctx, &pb.LockRequest{Name: "x", LeaseId: 9}))
 	if c.FencingToken <= a.FencingToken {
 		t.Errorf("token %d after %d", c.FencingToken, a.FencingToken)
+	}
+}
+
+// A node that is told to stop stops, however many calls begin meanwhile and fail: here
+// there is no leader that could do them.
+func TestStop_CallsThatFail(t *testing.T) {
+	var founders []replica.Endpoint
+	for i := range 3 {
+		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+	}
+	node, err := server.New(server.Config{Dir: t.TempDir(), ID: 1, Founders: founders, Listen: founders[0].Peer, Tick: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	r := serveNode(t, node, api.Config{Grace: time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer cancel()
+	failed := make(chan struct{}, 100)
+	for range 50 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(rand.N(3 * time.Second)) // so that there are always some under way
+				_, _ = r.locks().Lock(ctx, &pb.LockRequest{Name: "x"})
+				select {
+				case failed <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	<-failed
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(30 * time.Second):
+		cancel()
+		t.Error("it has not stopped after 30 s, and does only when nobody calls")
+		<-stopped
 	}
 }

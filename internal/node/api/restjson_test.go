@@ -33,7 +33,12 @@ func TestREST_StrictJSON(t *testing.T) {
 	for _, path := range []string{"/v1/locks/x:acquire?holder_id=%ff", "/v1/locks/x:acquire?HOLDER_ID=w", "/v1/locks/%ff:acquire"} {
 		r.want(400, "POST", path, "")
 	}
+	for _, query := range []string{"timeout_ms=0;", "timeout_ms=0%", "holder_id=%zz", "a;b", "%"} {
+		r.want(400, "POST", "/v1/locks/x:acquire?"+query, "")
+	}
 	r.want(400, "GET", "/v1/watch?prefix=%ff", "")
+	r.want(400, "GET", "/v1/watch?prefix=50%", "")
+	r.want(400, "GET", "/v1/watch?prefix=a;", "")
 	r.want(400, "POST", "/v1/locks/x:acquire", `{"holder_id":"a","TIMEOUT_MS":0}`)
 	r.untouched()
 	for i, text := range []string{"\U0001F600", "\u00e9\u0000", "\ufffd", `\ud800`, "\\"} {
@@ -147,5 +152,26 @@ func (r *rig) kind(kind string, code int, method, path, body string, headers ...
 	r.t.Helper()
 	if out := r.want(code, method, path, body, headers...); out["kind"] != kind {
 		r.t.Errorf("%s %s is refused with %v, want the kind %q", method, path, out, kind)
+	}
+}
+
+// A condition that cannot be read is not left out: what it guards stays.
+func TestREST_ConditionThatCannotBeRead(t *testing.T) {
+	r := serve(t)
+	r.want(200, "PUT", "/v1/kv/app/mode", `{"value":"x"}`)
+	for _, query := range []string{"expect_revision=1;", "expect_revision=1%", "expect_revision=%zz"} {
+		if out := r.want(400, "DELETE", "/v1/kv/app/mode?"+query, ""); out["kind"] != "invalid argument" || out["not_done"] != true {
+			t.Errorf("%s is refused with %v", query, out)
+		}
+		r.want(200, "GET", "/v1/kv/app/mode", "")
+	}
+}
+
+// A leader's value that is no text is told as it is.
+func TestREST_LeaderOfBytes(t *testing.T) {
+	r := serve(t)
+	must[*pb.CampaignResponse](t)(pb.NewElectionServiceClient(r.conn).Campaign(r.ctx, &pb.CampaignRequest{Name: "e", Value: []byte{0xff, 0}}))
+	if out := r.want(200, "GET", "/v1/elections/e", ""); out["value_base64"] != "/wA=" || out["value"] != nil {
+		t.Errorf("the leader is told as %v", out)
 	}
 }

@@ -75,9 +75,11 @@ const (
 	DefaultStreams = gateway.DefaultStreams
 )
 
+const defaultGrace = 5 * time.Second
+
 func (c Config) filled() Config {
 	if c.Grace == 0 {
-		c.Grace = 5 * time.Second
+		c.Grace = defaultGrace
 	}
 	if c.Peek == 0 {
 		c.Peek = 10 * time.Second
@@ -137,7 +139,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	case <-svc.node.Done():
 	}
 	alive.Shutdown()
-	svc.gateway.Drain() // while this node can still withdraw what they waited for
+	svc.drain(cfg.Grace) // while this node can still withdraw what they waited for
 	svc.handOver(cfg.Grace)
 	p.close()
 	p.stop(rpc, web, admin, cfg.Grace)
@@ -146,6 +148,13 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	}
 	svc.gateway.Close()
 	return svc.node.Err()
+}
+
+// drain ends the calls that wait.
+func (s *Service) drain(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	s.gateway.Drain(ctx)
 }
 
 // stop lets calls end, for a while; then every connection is cut.

@@ -184,6 +184,13 @@ func mayAsk(ctx context.Context, err error, twice bool) bool {
 		ctx.Err() == nil && !callerOf(ctx).relayed
 }
 
+// NothingDone: a node says that it could not serve a call, and has certainly not done it, so
+// that the next leader can be asked.
+func NothingDone(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && unavailable(e) && e.RetryAfter == 0 && e.Outcome == driver.NotDone
+}
+
 func unavailable(e *driver.Error) bool {
 	return e.Kind == error(driver.ErrUnavailable) || e.Kind == error(driver.ErrClosed)
 }

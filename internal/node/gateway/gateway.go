@@ -75,42 +75,69 @@ func (g *Gateway) Node() *server.Server { return g.s }
 // Metrics are those of the node and of the calls that came through the door.
 func (g *Gateway) Metrics() prometheus.Gatherer { return g.meter.registry }
 
-// Drain ends all waits, and returns when they are withdrawn.
-func (g *Gateway) Drain() {
+// Drain ends all waits, and returns when they are withdrawn, or ctx ends. Calls go on: what
+// begins meanwhile is not waited for.
+func (g *Gateway) Drain(ctx context.Context) {
 	g.once.Do(func() { close(g.draining) })
-	g.work.wait()
+	g.work.wait(ctx)
+	g.work.wait(ctx) // for what those that have ended left to be taken back
 }
 
 // Close is the end, after Drain.
 func (g *Gateway) Close() {
-	g.work.wait()
+	ctx, cancel := context.WithTimeout(g.life, settle)
+	defer cancel()
+	g.work.wait(ctx)
 	g.end()
 	g.line.close()
 }
 
 // tasks counts waits, and what goes on after them.
 type tasks struct {
-	mu    sync.Mutex
+	mu  sync.Mutex
+	now *round // nil: nothing has begun since the last wait
+}
+
+// round is the tasks that began between two waits.
+type round struct {
 	n     int
-	empty *sync.Cond
+	empty chan struct{} // closed when nothing is left; nil: nobody waits for that
 }
 
-func (t *tasks) add(n int) {
+// begin counts a task until its end.
+func (t *tasks) begin() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.n += n; t.n == 0 && t.empty != nil {
-		t.empty.Broadcast()
+	if t.now == nil {
+		t.now = &round{}
+	}
+	r := t.now
+	r.n++
+	return func() { t.end(r) }
+}
+
+func (t *tasks) end(r *round) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.n--; r.n == 0 && r.empty != nil {
+		close(r.empty)
 	}
 }
 
-func (t *tasks) wait() {
+// wait waits for the tasks that have begun before, until ctx ends.
+func (t *tasks) wait(ctx context.Context) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.empty == nil {
-		t.empty = sync.NewCond(&t.mu)
+	r := t.now
+	t.now = nil
+	if r == nil || r.n == 0 {
+		t.mu.Unlock()
+		return
 	}
-	for t.n > 0 {
-		t.empty.Wait()
+	r.empty = make(chan struct{})
+	t.mu.Unlock()
+	select {
+	case <-r.empty:
+	case <-ctx.Done():
 	}
 }
 
@@ -120,9 +147,9 @@ const settle = 5 * time.Second
 
 // later runs f when its caller does not wait any more.
 func (g *Gateway) later(f func(ctx context.Context)) {
-	g.work.add(1)
+	end := g.work.begin()
 	go func() {
-		defer g.work.add(-1)
+		defer end()
 		ctx, cancel := context.WithTimeout(g.life, settle)
 		defer cancel()
 		f(ctx)

@@ -40,7 +40,7 @@ func TestGrant_CallerHasGone(t *testing.T) {
 		if h, err := l.granted(gone{ctx}, w, seq, outcome{row: row}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: the caller that has gone gets %+v, %v", name, h, err)
 		}
-		g.work.wait()
+		g.work.wait(ctx)
 		if err := g.s.Look(t.Context(), func(m *core.Machine) {
 			if i, _ := m.Inspect("default", "x"); len(i.Holders) > 0 {
 				t.Errorf("%s: the grant is kept", name)

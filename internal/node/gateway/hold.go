@@ -156,8 +156,8 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	seq := f.Commands[len(f.Commands)-1].Seq
 	reply, results, err := l.send(ctx, &f, 1)
 	if err != nil {
-		l.abandon(seq)
-		return held{}, err
+		l.unanswered(seq, err)
+		return held{}, l.usedKey(err)
 	}
 	if l.keyed {
 		if err := l.g.sameRequest(ctx, l.id, l.open.Meta); err != nil {
@@ -174,6 +174,8 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 		return held{}, noLease(l.number)
 	case r.Code == core.CodeQueued:
 		return l.await(ctx, w, &r)
+	case r.Code == core.CodeTimeout: // of a call with a key that has waited before
+		return held{}, l.timedOut(ctx, w)
 	case r.Code != core.CodeOK:
 		l.abandon(seq)
 		return held{}, refusal(&r, reply.Now, []core.Want{w.want})
@@ -198,7 +200,7 @@ func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) 
 		}
 	})
 	if err == nil && !found {
-		err = driver.Errorf("", w.want.Name, driver.ErrLost, "what was granted with this idempotency key has ended")
+		err = errUsedKey()
 	}
 	return h, err
 }
@@ -221,8 +223,7 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 		return held{}, l.takeBack(ctx, seq, err)
 	}
 	defer resume()
-	l.g.work.add(1)
-	defer l.g.work.add(-1)
+	defer l.g.work.begin()()
 	l.g.meter.waiting.Inc()
 	defer l.g.meter.waiting.Dec()
 	renew := time.NewTicker(max(l.ttl/3, time.Millisecond))
@@ -249,9 +250,13 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outcome) (held, error) {
 	switch {
 	case o.err != nil:
+		l.leave(seq)
 		return held{}, o.err
 	case o.row.Code == core.CodeNoSession || o.row.Code == core.CodeRevoked:
 		return held{}, driver.Errorf("", w.want.Name, driver.ErrLost, "lease %d ended while the call waited: it expired, or was revoked; grant a new one", l.number)
+	case o.row.Code == core.CodeTimeout:
+		l.abandon(seq)
+		return held{}, l.timedOut(ctx, w)
 	case o.row.State != core.ClaimGranted:
 		l.abandon(seq)
 		e := convert.Refusal(o.row.Code, "")
@@ -275,6 +280,17 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 	}
 	l.settle(seq)
 	return h, nil
+}
+
+// errTimedOut: the time that a request gave has passed, by the machine's clock.
+var errTimedOut = errors.New("it was not free in the time given")
+
+// timedOut is the error of a claim whose time has passed, with those that have it now.
+func (l *lease) timedOut(ctx context.Context, w *holdRequest) error {
+	e := convert.Refusal(core.CodeTimeout, "")
+	e.Err, e.Holders = errTimedOut, l.g.holders(ctx, l.ns, w.want.Name)
+	e.RetryAfter = retryAfter(e.Holders)
+	return e
 }
 
 // keep renews the lease of a hold.
@@ -303,27 +319,49 @@ func (l *lease) abandon(seq uint64) {
 	}
 }
 
+// unanswered takes back what a call that failed may have done.
+func (l *lease) unanswered(seq uint64, err error) {
+	if notDone(err) {
+		l.settle(seq)
+		return
+	}
+	l.abandon(seq)
+}
+
+// usedKey is the error of a call with an idempotency key whose lease has ended: what became
+// of the first call is not known, whatever the refusal of the lease says.
+func (l *lease) usedKey(err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok && l.keyed && e.Kind == error(driver.ErrLost) {
+		return errUsedKey()
+	}
+	return err
+}
+
 // takeBack takes a request back before its caller is told why: err says that nothing was
 // done, which has to be so by then.
 func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
 	if l.keyed || l.undo(within, seq) != nil {
-		return Honest(ctx, err)
+		return doubtful(err)
 	}
 	callerOf(ctx).withdrawn()
 	return err
 }
 
-// undo ends a lease that was opened for a request alone, and settles the number of a request
-// on another by its cancel: of a granted upgrade the shared claim stays.
+// undo ends a lease that was opened for a request alone, and cancels a request on another: of a
+// granted upgrade the shared claim stays. If that fails, the next use of the lease does it.
 func (l *lease) undo(ctx context.Context, seq uint64) error {
 	if l.open != nil {
 		_, err := l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
 		return err
 	}
-	defer l.settle(seq)
 	_, _, err := l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
+	if err != nil {
+		l.leave(seq)
+	} else {
+		l.settle(seq)
+	}
 	return err
 }
 

@@ -136,7 +136,7 @@ func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (hel
 	w.lease = l.number // not of its own: nobody asked for a renewal
 	reply, results, err := l.send(ctx, &f, 1)
 	if err != nil {
-		l.abandon(seq)
+		l.unanswered(seq, err)
 		return held{}, err
 	}
 	r := results[0]
@@ -295,13 +295,16 @@ func (s Latches) CountDown(ctx context.Context, r *pb.CountDownRequest) (*pb.Cou
 	return &pb.CountDownResponse{Header: s.Header(ctx, res.Revision), Left: int64(res.Number)}, nil
 }
 
-// passes waits for something that is not kept: its lease ends at once.
+// passes waits for something that is not kept: its lease ends at once, unless a call with
+// the same key may come for the answer.
 func (g *Gateway) passes(ctx context.Context, op string, want core.Want, timeout *int64) (*pb.Header, error) {
 	h, hold, err := g.Take(ctx, op, want, &pb.Terms{TimeoutMs: timeout})
 	if err != nil {
 		return nil, err
 	}
-	_, _ = g.EndLease(ctx, hold.LeaseId) // else it ends by itself
+	if callerOf(ctx).key == "" {
+		_, _ = g.EndLease(ctx, hold.LeaseId) // else it ends by itself
+	}
 	return h, nil
 }
 

@@ -74,7 +74,8 @@ type lease struct {
 	window uint64
 	next   uint64
 	unsure []uint64 // numbers whose results are wanted, in order
-	// orphans are waits that a call at an earlier leader left behind.
+	// orphans are waits that calls have left behind, here or at an earlier leader, in order:
+	// the next command of the lease has them cancelled before it.
 	orphans []uint64
 	calls   int
 }
@@ -280,6 +281,20 @@ func (l *lease) settle(seqs ...uint64) {
 	l.unsure = slices.DeleteFunc(l.unsure, func(n uint64) bool { return slices.Contains(seqs, n) })
 }
 
+// leave has the next use of the lease cancel a claim that no call waits for any more. One
+// that was opened for the claim alone ends by itself.
+func (l *lease) leave(seqs ...uint64) {
+	l.settle(seqs...)
+	if l.open != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orphans = append(l.orphans, seqs...)
+	slices.Sort(l.orphans)
+	l.orphans = slices.Compact(l.orphans)
+}
+
 // run sends commands and returns their results.
 func (l *lease) run(ctx context.Context, commands ...core.Command) (core.Reply, []core.Result, error) {
 	f, err := l.numbered(commands)
@@ -311,6 +326,7 @@ func (l *lease) runAlone(ctx context.Context, c core.Command) (core.Reply, core.
 func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []core.Result, error) {
 	reply, err := l.g.submit(ctx, f)
 	if err != nil {
+		l.leave(cancelled(f, n)...)
 		return reply, nil, err
 	}
 	if first := &reply.Results[0]; f.Commands[0].Op == core.OpOpen && first.Code != core.CodeOK {
@@ -321,6 +337,16 @@ func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []c
 		l.g.forget(l)
 	}
 	return reply, results, nil
+}
+
+// cancelled are the claims that a frame cancels before its last n commands.
+func cancelled(f *core.Frame, n int) (seqs []uint64) {
+	for i := range f.Commands[:len(f.Commands)-n] {
+		if c := &f.Commands[i]; c.Op == core.OpCancel {
+			seqs = append(seqs, c.Target)
+		}
+	}
+	return seqs
 }
 
 // outOfStep says that another leader has numbered the session's commands

@@ -38,6 +38,9 @@ func (g *Gateway) OpenLease(ctx context.Context, r *pb.OpenRequest) (*pb.OpenRes
 	if err != nil {
 		return nil, err
 	}
+	if reply.Results[0].Code == core.CodeNoSession {
+		return nil, endedNumber(number, r.LeaseId == 0)
+	}
 	if err := refusal(&reply.Results[0], reply.Now, nil); err != nil {
 		return nil, err
 	}
@@ -45,6 +48,15 @@ func (g *Gateway) OpenLease(ctx context.Context, r *pb.OpenRequest) (*pb.OpenRes
 		Header: g.Header(ctx, reply.Results[0].Revision), LeaseId: number, Session: id[:],
 		TtlMs: convert.Left(reply.Now, reply.Deadline).Milliseconds(),
 	}, nil
+}
+
+// endedNumber refuses the number of a lease that has ended: calls of its old owner may still
+// come. One that was not chosen by its caller is that of an idempotency key.
+func endedNumber(number int64, keyed bool) error {
+	if keyed {
+		return errUsedKey()
+	}
+	return driver.Errorf("", "", fs.ErrExist, "lease %d has ended, and its number is refused for ten minutes: choose another, or 0 to have one chosen", number)
 }
 
 func (g *Gateway) checkOpen(r *pb.OpenRequest) error {

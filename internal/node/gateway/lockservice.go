@@ -50,8 +50,7 @@ func (s Locks) TryLock(ctx context.Context, r *pb.TryLockRequest) (*pb.TryLockRe
 
 // notAcquired: somebody else has it, also at the end of the time given.
 func notAcquired(err error) bool {
-	e, ok := errors.AsType[*driver.Error](err)
-	return ok && (e.Kind == error(driver.ErrHeld) || e.Kind == context.DeadlineExceeded && len(e.Holders) > 0)
+	return errors.Is(err, driver.ErrHeld) || errors.Is(err, errTimedOut)
 }
 
 // Named adds what a call was about to its error.

@@ -109,6 +109,9 @@ func (g *Gateway) doKeyed(ctx context.Context, key string, c core.Command) (core
 		}
 		return core.Result{}, 0, err
 	}
+	if reply.Results[0].Code == core.CodeNoSession {
+		return core.Result{}, 0, errUsedKey()
+	}
 	if err := refusal(&reply.Results[0], reply.Now, nil); err != nil {
 		return core.Result{}, 0, err
 	}
@@ -142,4 +145,12 @@ func notDone(err error) bool {
 
 func errOtherRequest() error {
 	return driver.Errorf("", "", driver.ErrConflict, "the idempotency key was used for another request: use a new one")
+}
+
+// errUsedKey is told to a call whose key was used for the same before, by a session that
+// has ended since.
+func errUsedKey() error {
+	e := driver.Errorf("", "", driver.ErrLost, "this idempotency key was used before, and what became of that call is not remembered any more: look, and use a new key for a new call")
+	e.Outcome = driver.Unknown
+	return e
 }

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/dialect/rest"
+	"github.com/holdfast-io/holdfast/internal/node/dialect/rpc"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/node/relay"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -33,7 +35,7 @@ func lonely(t *testing.T) *gateway.Gateway {
 	}
 	t.Cleanup(func() { node.Close() })
 	g := gateway.New(node, func(error) string { return "" })
-	t.Cleanup(func() { g.Drain(); g.Close() })
+	t.Cleanup(func() { g.Drain(context.Background()); g.Close() })
 	return g
 }
 
@@ -116,5 +118,79 @@ func TestTriedBefore_NextCannot(t *testing.T) {
 	_, err := g.Through(t.Context(), c, nil, there)
 	if e, ok := errors.AsType[*driver.Error](err); !ok || e.Outcome != driver.Unknown || !slices.Equal(asked, []string{"first", "next"}) {
 		t.Errorf("%q were asked: %v", asked, err)
+	}
+}
+
+// A leader that says over HTTP, too, that it does not lead and has done nothing, is
+// followed by the next one: its caller is not told.
+func TestNothingDone_OverHTTP(t *testing.T) {
+	const add = "/holdfast.v1.CounterService/Add"
+	deposed := lonely(t)
+	short, connect := rest.New(deposed, relay.New(deposed)), rpc.New(deposed, relay.New(deposed)).Handler()
+	for path, handler := range map[string]http.Handler{"/v1/counters/n:add": short, add: connect} {
+		body := "{}"
+		if path == add {
+			body = `{"name":"n"}`
+		}
+		g := lonely(t)
+		next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+		asked := 0
+		first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" { // gRPC asks for a sign of life
+				asked++
+				handler.ServeHTTP(w, r)
+				g.Lead(server.Leader{ID: 8, Addr: next.Listener.Addr().String()})
+			}
+		}))
+		g.Lead(server.Leader{ID: 9, Addr: first.Listener.Addr().String()})
+		var h http.Handler = rest.New(g, relay.New(g))
+		if path == add {
+			h = rpc.New(g, relay.New(g)).Handler()
+		}
+		r := httptest.NewRequest("POST", path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != 200 || asked != 1 {
+			t.Errorf("%s: the first leader was asked %d times, its caller told %d %s", path, asked, w.Code, w.Body)
+		}
+		next.Close()
+		first.Close()
+	}
+}
+
+// A call that a proxy or a client has marked as one to be repeated is not repeated by the
+// node that passes it on.
+func TestRelay_RepeatsNothing(t *testing.T) {
+	for _, header := range []string{"", "Idempotency-Key", "X-Idempotency-Key"} {
+		g := lonely(t)
+		asked := 0
+		leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != "POST" {
+				return
+			}
+			if asked++; asked > 1 { // the first keeps the connection
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c.Close()
+			}
+		}))
+		g.Lead(server.Leader{ID: 9, Addr: leader.Listener.Addr().String()})
+		h := rest.New(g, relay.New(g))
+		for range 2 {
+			r := httptest.NewRequest("POST", "/v1/counters/n:add", nil)
+			if header != "" {
+				r.Header.Set(header, "1")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // no other leader is waited for
+			h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+			cancel()
+		}
+		leader.Close()
+		if asked != 2 {
+			t.Errorf("with %q two calls came %d times", header, asked)
+		}
 	}
 }

@@ -76,8 +76,9 @@ func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.
 			}
 			unrepeated(p.Out.Header)
 		},
+		ModifyResponse: refused,
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, cause error) {
-			err = gateway.Unanswered(during, t, cause, sent.Load())
+			err = gateway.Unanswered(during, t, cause, sent.Load() && cause != errRefused)
 		},
 	}
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
@@ -85,9 +86,31 @@ func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.
 	return err
 }
 
-// unrepeated writes the idempotency key so that the transport does not know it: it
-// would send a request with one again by itself, but not all of them may be.
+// errRefused: the node that was asked does not lead, and has done nothing.
+var errRefused = errors.New("it does not lead any more, and has done nothing")
+
+// refused keeps the answer of a node that has done nothing from the caller: the next leader
+// is asked.
+func refused(r *http.Response) error {
+	if r.Header.Get(gateway.HeaderNotDone) != "" {
+		return errRefused
+	}
+	return nil
+}
+
+// Mark tells another node that has passed a request on, beside an answer, that nothing was
+// done.
+func Mark(answer, request http.Header, err error) {
+	if request.Get(gateway.HeaderRelayed) != "" && gateway.NothingDone(err) {
+		answer.Set(gateway.HeaderNotDone, "1")
+	}
+}
+
+// unrepeated writes the idempotency key so that the transport does not know it, and leaves
+// out another that only the transport knows: it would send a request with one again by
+// itself, but not all of them may be.
 func unrepeated(h http.Header) {
+	h.Del("X-Idempotency-Key")
 	if v := h.Get(gateway.HeaderKey); v != "" {
 		h.Del(gateway.HeaderKey)
 		h[gateway.HeaderKey] = []string{v}

@@ -82,10 +82,11 @@ type restProclaim struct {
 }
 
 type restLeader struct {
-	Elected  bool   `json:"elected" doc:"somebody leads"`
-	HolderID string `json:"holder_id,omitempty" doc:"who, for people"`
-	Value    string `json:"value,omitempty" doc:"what it proclaims"`
-	Token    uint64 `json:"token,omitempty" doc:"its fencing token"`
+	Elected     bool   `json:"elected" doc:"somebody leads"`
+	HolderID    string `json:"holder_id,omitempty" doc:"who, for people"`
+	Value       string `json:"value,omitempty" doc:"what it proclaims, if that is text"`
+	ValueBase64 string `json:"value_base64,omitempty" doc:"what it proclaims in base64, if it is not text"`
+	Token       uint64 `json:"token,omitempty" doc:"its fencing token"`
 }
 
 type restUpgrade struct {

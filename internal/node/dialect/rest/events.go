@@ -20,7 +20,10 @@ import (
 // what it has seen last: it gets that revision again, since it may have seen only
 // some of it.
 func watchOf(r *http.Request) (*pb.WatchRequest, error) {
-	q := r.URL.Query()
+	q, err := queryOf(r.URL)
+	if err != nil {
+		return nil, gateway.Named(err, "watch", "")
+	}
 	out := &pb.WatchRequest{Prefix: q.Get("prefix"), Exact: q.Get("exact") == "true", Patterns: q["pattern"]}
 	if err := checkWatch(q); err != nil {
 		return nil, gateway.Named(err, "watch", out.Prefix)

@@ -10,6 +10,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 )
 
+// queryOf reads what stands behind the ? of a path. All of it has to be readable: a
+// condition that was left out would be none.
+func queryOf(u *url.URL) (url.Values, error) {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, gateway.Invalid("", "what stands behind the ? of the path cannot be read: %v; escape %% as %%25 and ; as %%3B", err)
+	}
+	return q, nil
+}
+
 // request is the JSON of a call: its body, or what stands behind the ? of its path.
 // Both at once would have one of them ignored.
 func (r *route) request(body []byte, query url.Values) ([]byte, error) {

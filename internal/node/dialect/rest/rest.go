@@ -77,6 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteJSON(w, http.StatusOK, out)
 	case gateway.ErrPassed:
 	default:
+		relay.Mark(w.Header(), r.Header, err)
 		fail(w, err, h.g.AskInstead(err))
 	}
 }
@@ -86,18 +87,22 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	rt, name, err := find(r.Method, r.URL.EscapedPath())
 	c := &gateway.Call{Method: "REST/unknown", Class: admission.List, Local: true, Beside: r.Header.Get}
 	var body []byte
+	var query url.Values
 	if err == nil {
 		c.Method, c.Class = "REST/"+rt.label(), admission.Keep // it is only refused
 		body, err = relay.TakeBody(w, r, name, gateway.MaxRequest)
 	}
 	if err == nil {
-		c.Local, c.Class, c.Twice = false, rt.class(), rt.repeatable(r.Header.Get(gateway.HeaderKey) != "", name, r.URL.Query(), body)
+		query, err = queryOf(r.URL)
+	}
+	if err == nil {
+		c.Local, c.Class, c.Twice = false, rt.class(), rt.repeatable(r.Header.Get(gateway.HeaderKey) != "", name, query, body)
 	}
 	return h.g.Through(r.Context(), c, func(ctx context.Context) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return h.here(ctx, rt, name, body, r.URL.Query())
+		return h.here(ctx, rt, name, body, query)
 	}, h.relay.Proxy(w, r, body))
 }
 
@@ -265,7 +270,10 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		return h.g.Follow(ctx, req, out.tell)
 	})
-	if err != nil && !out.begun {
+	switch {
+	case err != nil && out.begun:
+		panic(http.ErrAbortHandler) // an answer that ends as it should would be all of it
+	case err != nil:
 		fail(w, err, h.g.AskInstead(err))
 	}
 }

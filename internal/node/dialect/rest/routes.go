@@ -181,7 +181,9 @@ func proclaim(ctx context.Context, g *gateway.Gateway, name string, in *restProc
 
 func leaderOf(ctx context.Context, g *gateway.Gateway, name string, _ *none) (restLeader, error) {
 	r, err := gateway.Elections{Gateway: g}.Leader(ctx, &pb.LeaderRequest{Name: name})
-	return restLeader{r.GetElected(), r.GetOwner(), string(r.GetValue()), r.GetToken()}, err
+	out := restLeader{Elected: r.GetElected(), HolderID: r.GetOwner(), Token: r.GetToken()}
+	out.Value, out.ValueBase64 = textOf(r.GetValue())
+	return out, err
 }
 
 func countDown(ctx context.Context, g *gateway.Gateway, name string, in *restCountDown) (restLeft, error) {
@@ -266,12 +268,16 @@ func nextNumber(ctx context.Context, g *gateway.Gateway, name string, _ *none) (
 
 func keyOfJSON(k *pb.KeyValue) restKey {
 	out := restKey{Key: k.Key, CreateRevision: k.CreateRevision, ModRevision: k.ModRevision, Version: k.Version, ExpiresInMS: k.ExpiresInMs}
-	if utf8.Valid(k.Value) {
-		out.Value = string(k.Value)
-	} else {
-		out.ValueBase64 = base64.StdEncoding.EncodeToString(k.Value)
-	}
+	out.Value, out.ValueBase64 = textOf(k.Value)
 	return out
+}
+
+// textOf is a value as JSON has it: as it is if it is text, else in base64.
+func textOf(value []byte) (text, coded string) {
+	if utf8.Valid(value) {
+		return string(value), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(value)
 }
 
 func getKey(ctx context.Context, g *gateway.Gateway, name string, _ *none) (restKey, error) {

@@ -74,7 +74,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		c.Local, c.Class = true, admission.Keep // it is only refused
 	}
-	x := &exchange{}
+	x := &exchange{answer: w.Header()}
 	_, err = s.g.Through(r.Context(), known(c), func(ctx context.Context) (any, error) {
 		if err != nil {
 			return nil, err
@@ -82,6 +82,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 		return nil, x.serve(ctx, mux, w, r, body)
 	}, s.relay.Proxy(w, r, body))
 	if err != nil && err != gateway.ErrPassed && !x.told {
+		relay.Mark(w.Header(), r.Header, err)
 		_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
 	}
 }
@@ -97,8 +98,9 @@ func known(c *gateway.Call) *gateway.Call {
 
 // exchange is one request that connect answers.
 type exchange struct {
-	told bool // it has answered, or begun to
-	err  error
+	answer http.Header
+	told   bool // it has answered, or begun to
+	err    error
 }
 
 type exchangeKey struct{}
@@ -128,6 +130,7 @@ func (o overHTTP) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		err = gateway.Honest(ctx, err)
 		if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 			x.err = err
+			relay.Mark(x.answer, r.Header(), err)
 		}
 		return out, o.s.connectError(err)
 	}

@@ -24,7 +24,10 @@ func (s *Services) watchLines(connect http.Handler) http.Handler {
 		out := &lines{w: w}
 		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
 		err := s.g.Stay(r.Context(), c, func(ctx context.Context) error { return s.watchTo(ctx, w, r, out) })
-		if err != nil && !out.begun {
+		switch {
+		case err != nil && out.begun:
+			panic(http.ErrAbortHandler) // an answer that ends as it should would be all of it
+		case err != nil:
 			_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
 		}
 	})

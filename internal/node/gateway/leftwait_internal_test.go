@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// queue is what a gateway's node knows of "x".
+func queue(t *testing.T, g *Gateway) (i core.ResourceInfo) {
+	t.Helper()
+	if err := g.s.Look(t.Context(), func(m *core.Machine) { i, _ = m.Inspect("default", "x") }); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// taken has somebody hold "x", and lease 41 open.
+func taken(t *testing.T, g *Gateway) (token uint64) {
+	t.Helper()
+	held, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: 600_000}); err != nil {
+		t.Fatal(err)
+	}
+	return held.token
+}
+
+// A wait that a step-down has cut off is taken out of the queue by the next use of its
+// lease, also if the same node leads again: otherwise it would be granted to nobody, and
+// the call that comes again would wait behind itself.
+func TestLeftWait_SameLeader(t *testing.T) {
+	g := alone(t)
+	token := taken(t, g)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	type answer struct {
+		h   held
+		err error
+	}
+	lock := func() <-chan answer {
+		got := make(chan answer, 1)
+		go func() {
+			h, err := g.hold(ctx, core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+			got <- answer{h, err}
+		}()
+		return got
+	}
+	first := lock()
+	for g.waiting(41) == 0 {
+	}
+	g.line.mu.Lock()
+	c := g.line.conn
+	g.line.mu.Unlock()
+	c.Close()
+	g.line.closed(c)
+	if a := <-first; !errors.Is(a.err, driver.ErrUnavailable) {
+		t.Fatalf("the wait that was cut off: %v", a.err)
+	}
+	old := queue(t, g).Waiters[0].Seq
+	second := lock()
+	for w := queue(t, g).Waiters; len(w) == 0 || w[len(w)-1].Seq == old; w = queue(t, g).Waiters {
+	}
+	if w := queue(t, g).Waiters; len(w) != 1 {
+		t.Errorf("%d claims of one lease wait", len(w))
+	}
+	if _, err := g.GiveBack(t.Context(), "x", token, core.Mutex); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-second; a.err != nil {
+		t.Errorf("the call that came again: %v", a.err)
+	}
+}
+
+// waiting is how many waits of a lease are attached.
+func (g *Gateway) waiting(number int64) int {
+	g.line.mu.Lock()
+	defer g.line.mu.Unlock()
+	if a := g.line.waits[sessionOf("default", number)]; a != nil {
+		return len(a.waits)
+	}
+	return 0
+}
+
+// A wait whose cancel has failed is cancelled by the next use of its lease.
+func TestLeftWait_CancelFails(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(name string) core.Command {
+		return core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}
+	}
+	f, err := l.numbered([]core.Command{want("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, results, err := l.send(t.Context(), &f, 1); err != nil || results[0].Code != core.CodeQueued {
+		t.Fatal(results, err)
+	}
+	window := l.window
+	l.window = 0
+	if err := l.undo(t.Context(), f.Commands[0].Seq); err == nil {
+		t.Fatal("there was room for the cancel")
+	}
+	l.window = window
+	if _, _, err := l.run(t.Context(), want("y")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(queue(t, g).Waiters); n != 0 {
+		t.Errorf("%d claims wait for nobody", n)
+	}
+}
+
+// Cancels that went with a frame which failed go with the next one.
+func TestLeftWait_FrameFails(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.orphans = []uint64{3, 5}
+	g.s.Close()
+	if _, _, err := l.run(t.Context(), core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "y", Kind: core.Mutex}}}); err == nil {
+		t.Fatal("a node that is closed has answered")
+	}
+	if !slices.Equal(l.orphans, []uint64{3, 5}) {
+		t.Errorf("%v are still to be cancelled", l.orphans)
+	}
+}
+
+// A wait with a key that finds no place stays in the queue, and its caller is not told
+// that nothing was done.
+func TestLeftWait_KeyedWithoutAPlace(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	g.Limit(100, 10, 10)
+	lock := func(ctx context.Context, key string) error {
+		in := &pb.LockRequest{Name: "x"}
+		c := CallOf(pb.LockService_Lock_FullMethodName, in, saying(HeaderKey, key), nil)
+		_, err := g.Through(ctx, c, func(ctx context.Context) (any, error) { return Locks{Gateway: g}.Lock(ctx, in) }, nil)
+		return err
+	}
+	const all = 20
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, all)
+	for i := range all {
+		go func() { ended <- lock(ctx, fmt.Sprint("k", i)) }()
+	}
+	if err := <-ended; notDone(err) || !errors.Is(err, driver.ErrExhausted) {
+		t.Errorf("a wait with a key, which stays in the queue: %v", err)
+	}
+	for len(queue(t, g).Waiters) != all {
+	}
+	cancel()
+	for range all - 1 {
+		<-ended
+	}
+	if n := len(queue(t, g).Waiters); n != all {
+		t.Errorf("%d of %d with keys keep their places", n, all)
+	}
+}
