@@ -391,6 +391,7 @@ func TestIdempotencyKey_FirstAnswer(t *testing.T) {
 		t.Error("the second answer is another")
 	}
 	latches, barriers := pb.NewLatchServiceClient(r.conn), pb.NewBarrierServiceClient(r.conn)
+	must[*pb.CountDownResponse](t)(latches.CountDown(r.ctx, &pb.CountDownRequest{Name: "latch", By: 1, Count: 1}))
 	for range 2 {
 		must[*pb.LatchWaitResponse](t)(latches.Wait(r.as("idempotency-key", "latch"), &pb.LatchWaitRequest{Name: "latch"}))
 		must[*pb.ArriveResponse](t)(barriers.Arrive(r.as("idempotency-key", "barrier"), &pb.ArriveRequest{Name: "barrier", Parties: 1}))

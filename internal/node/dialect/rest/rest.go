@@ -271,6 +271,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return h.g.Follow(ctx, req, out.tell)
 	})
 	switch {
+	case err != nil && r.Context().Err() != nil: // its caller has gone
 	case err != nil && out.begun:
 		panic(http.ErrAbortHandler) // an answer that ends as it should would be all of it
 	case err != nil:

@@ -25,6 +25,7 @@ func (s *Services) watchLines(connect http.Handler) http.Handler {
 		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
 		err := s.g.Stay(r.Context(), c, func(ctx context.Context) error { return s.watchTo(ctx, w, r, out) })
 		switch {
+		case err != nil && r.Context().Err() != nil: // its caller has gone
 		case err != nil && out.begun:
 			panic(http.ErrAbortHandler) // an answer that ends as it should would be all of it
 		case err != nil:
