@@ -292,7 +292,7 @@ func TestRun_EndsWhatIsStopped(t *testing.T) {
 // Signals are heard while what the command left behind is ended: the third one kills.
 func TestRun_SignalsAfterTheCommand(t *testing.T) {
 	h := hold(t, holdtest.Space(t))
-	r := under(t, h, time.Hour, "(trap '' INT TERM; echo up; while :; do sleep 0.1; done) & exit 3")
+	r := under(t, h, time.Hour, "trap '' INT TERM; (while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo up; while :; do sleep 0.1; done) & exit 3")
 	if line := r.line(t); line != "up" {
 		t.Fatal(line)
 	}
