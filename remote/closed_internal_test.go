@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,18 +21,20 @@ func TestCall_EndsWithTheSpace(t *testing.T) {
 		"during the pause": func(e *engine) error { go e.close(); return status.Error(codes.Unavailable, "no leader") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &engine{link: &serverLink{}}
-			e.ctx, e.close = context.WithCancel(t.Context())
-			calls := 0
-			err := e.call(t.Context(), func(context.Context, *grpc.ClientConn) error {
-				if calls++; calls > 1 {
-					t.Fatal("the closed link is asked again")
+			synctest.Test(t, func(t *testing.T) {
+				e := &engine{link: &serverLink{}}
+				e.ctx, e.close = context.WithCancel(t.Context())
+				calls := 0
+				err := e.call(t.Context(), func(context.Context, *grpc.ClientConn) error {
+					if calls++; calls > 1 {
+						t.Fatal("the closed link is asked again")
+					}
+					return when(e)
+				})
+				if !errors.Is(err, driver.ErrClosed) {
+					t.Errorf("a read that the end of its Space met: %v", err)
 				}
-				return when(e)
 			})
-			if !errors.Is(err, driver.ErrClosed) {
-				t.Errorf("a read that the end of its Space met: %v", err)
-			}
 		})
 	}
 }
