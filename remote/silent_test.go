@@ -5,6 +5,7 @@ package remote_test
 import (
 	"context"
 	"iter"
+	"runtime"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func silence(ctx context.Context, t *testing.T, links []*services.Link) {
 			links[1].Cut()
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		runtime.Gosched()
 	}
 	t.Fatal("both links are in use")
 }

@@ -357,7 +357,10 @@ func TestStop_CallsThatFail(t *testing.T) {
 	for range 50 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
-				time.Sleep(rand.N(3 * time.Second)) // so that there are always some under way
+				select { // at random, so that there are always some under way
+				case <-time.After(rand.N(3 * time.Second)):
+				case <-ctx.Done():
+				}
 				_, _ = r.locks().Lock(ctx, &pb.LockRequest{Name: "x"})
 				select {
 				case failed <- struct{}{}:
