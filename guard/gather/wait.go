@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,9 @@ type WaitOptions struct {
 
 // Wait returns when the condition has passed, or with the error of ctx and the last
 // result. It is woken by what the inputs tell, by the instants of time windows and when a
-// limiter will allow the cost, and looks only at the inputs that may have changed. What is true then may not be true any
-// more when the caller acts: what has to stay true has to be held.
+// limiter will allow the cost, and looks only at the inputs that may have changed; once those
+// let it pass, the others are asked again too, and decide. What is true then may not be true
+// any more when the caller acts: what has to stay true has to be held.
 func (g *Gatherer) Wait(ctx context.Context, c *guard.Condition, o WaitOptions) (guard.Result, error) {
 	if err := c.Check(); err != nil {
 		return guard.Result{Outcome: guard.Error}, err
@@ -122,17 +124,13 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 	}
 	clear(w.dirty)
 	w.mu.Unlock()
-	found := w.g.Gather(ctx, list)
-	if ctx.Err() != nil && len(w.facts) > 0 {
+	if !w.find(ctx, list) {
 		return w.c.Explain(w.facts) // what was known before the end
 	}
-	for _, in := range list {
-		delete(w.facts, in)
-	}
-	for in, f := range found {
-		w.facts[in] = f
-	}
 	r := w.c.Explain(w.facts)
+	if rest := w.without(list); r.Outcome == guard.Passed && len(rest) > 0 && w.find(ctx, rest) {
+		r = w.c.Explain(w.facts) // by facts of this moment, and not of up to a re-check before
+	}
 	text := r.String()
 	if w.pauses = min(max(2*w.pauses, leastRefill), mostRefill); text != w.last {
 		w.pauses = leastRefill
@@ -147,10 +145,35 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 			w.told(r)
 		}
 	} else if w.woken {
-		w.late = list
+		w.late = slices.DeleteFunc(list, func(in guard.Input) bool { return w.g.space == nil || w.g.sources[in.Source] != Source(w.g.space) })
 	}
 	w.woken = false
 	return r
+}
+
+// find asks for inputs; false: ctx ended, and what was known before is kept.
+func (w *waiting) find(ctx context.Context, list []guard.Input) bool {
+	found := w.g.Gather(ctx, list)
+	if ctx.Err() != nil && len(w.facts) > 0 {
+		return false
+	}
+	for _, in := range list {
+		delete(w.facts, in)
+	}
+	for in, f := range found {
+		w.facts[in] = f
+	}
+	return true
+}
+
+// without are the inputs that are not in a list.
+func (w *waiting) without(list []guard.Input) (rest []guard.Input) {
+	for _, in := range w.inputs {
+		if !slices.Contains(list, in) {
+			rest = append(rest, in)
+		}
+	}
+	return rest
 }
 
 // lateness is how long after an event that changed nothing its inputs are looked at once

@@ -83,7 +83,7 @@ func (g *guarding) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&g.dir, "dir", ".", "where files and the git repository are")
 	f.BoolVar(&g.commands, "commands", false, "run the commands of custom_check")
-	f.BoolVar(&g.shell, "shell", false, "let a shell read them; give it only if the file is your own")
+	f.BoolVar(&g.shell, "shell", false, "with --commands, let a shell read them; give it only if the file is your own")
 	f.StringVar(&g.issues, "issues", "", "issues in a JSON file")
 	f.StringVar(&g.repo, "repo", "", "issues of this GitHub repository, owner/name; GITHUB_TOKEN is its token")
 	f.StringVar(&g.gitHub, "github", "", "another server that speaks like GitHub")
@@ -195,7 +195,7 @@ func (a *app) gathering(ctx context.Context, g *guarding, f func(*gather.Gathere
 
 func (g *guarding) config(s *holdfast.Space, timeout time.Duration) gather.Config {
 	c := gather.Config{Space: s, Dir: g.dir, Sessions: &gather.Sessions{Dir: g.dir}, Timeout: timeout}
-	if g.commands || g.shell {
+	if g.commands {
 		c.Commands = &gather.Commands{Shell: g.shell, Dir: g.dir, Timeout: timeout}
 	}
 	switch {
