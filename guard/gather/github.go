@@ -22,8 +22,8 @@ import (
 // Pull requests are no issues.
 //
 // What was read before is asked for by its ETag: an answer that has not changed costs
-// nothing of the quota. After a refusal (403, 429) nothing is asked until the server
-// wants to be asked again.
+// nothing of the quota. After a refusal for too many requests nothing is asked until
+// the server wants to be asked again.
 type GitHub struct {
 	// URL is the base; default https://api.github.com.
 	URL string
@@ -47,6 +47,7 @@ type GitHub struct {
 type page struct {
 	etag string
 	body []byte
+	more bool // the server has a next one
 }
 
 const (
@@ -68,9 +69,11 @@ func (s *GitHub) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 			if err != nil {
 				return f, err
 			}
-			return f, s.count(ctx, &want, &f)
+			err = s.count(ctx, &want, &f)
+			return f, err
 		}
-		return f, s.status(ctx, in.Name, &f)
+		err := s.status(ctx, in.Name, &f)
+		return f, err
 	})
 }
 
@@ -130,7 +133,7 @@ func (s *GitHub) status(ctx context.Context, name string, f *guard.Fact) error {
 		return err
 	}
 	var got remote
-	if err := s.get(ctx, repo+"/issues/"+m[2], &got); err != nil {
+	if _, err := s.get(ctx, repo+"/issues/"+m[2], &got); err != nil {
 		return err
 	}
 	if got.State == "" {
@@ -156,7 +159,8 @@ func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
 	for n := 1; n <= maxPages; n++ {
 		q.Set("page", strconv.Itoa(n))
 		var got []remote
-		if err := s.get(ctx, repo+"/issues?"+q.Encode(), &got); err != nil {
+		more, err := s.get(ctx, repo+"/issues?"+q.Encode(), &got)
+		if err != nil {
 			return err
 		}
 		var list []Issue
@@ -165,22 +169,22 @@ func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
 				list = append(list, got[i].issue())
 			}
 		}
-		if want.count(list, f); len(got) < perPage {
+		if want.count(list, f); !more && len(got) < perPage { // some servers have smaller pages
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: the filter has more than %d issues: narrow it by a label", s.base(), maxPages*perPage)
+	return fmt.Errorf("%s: more than %d issues and pull requests have to be read, since a milestone is no part of the question: narrow the filter by a label or an assignee", s.base(), maxPages*perPage)
 }
 
-// get reads one answer.
-func (s *GitHub) get(ctx context.Context, address string, into any) error {
+// get reads one answer, and reports whether the server has a next page.
+func (s *GitHub) get(ctx context.Context, address string, into any) (more bool, err error) {
 	before, err := s.before(address)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req.Header.Set("Accept", "application/vnd.github+json")
 	if s.Token != "" {
@@ -191,17 +195,17 @@ func (s *GitHub) get(ctx context.Context, address string, into any) error {
 	}
 	res, err := s.client().Do(req)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer res.Body.Close()
-	body, err := s.body(res, address, before)
+	p, err := s.page(res, address, before)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s: the answer is not the JSON of GitHub: %w", s.base(), err)
+	if err := json.Unmarshal(p.body, into); err != nil {
+		return false, fmt.Errorf("%s: the answer is not the JSON of GitHub: %w", s.base(), err)
 	}
-	return nil
+	return p.more, nil
 }
 
 func (s *GitHub) client() *http.Client {
@@ -221,27 +225,41 @@ func (s *GitHub) before(address string) (page, error) {
 	return s.known[address], nil
 }
 
-func (s *GitHub) body(res *http.Response, address string, before page) ([]byte, error) {
+func (s *GitHub) page(res *http.Response, address string, before page) (page, error) {
 	switch res.StatusCode {
 	case http.StatusNotModified:
 		if before.etag != "" {
-			return before.body, nil
+			return before, nil
 		}
 	case http.StatusOK:
 		b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 		if err == nil && len(b) > maxBody {
 			err = fmt.Errorf("%s: the answer has more than %d MiB", s.base(), maxBody>>20)
 		}
+		p := page{res.Header.Get("ETag"), b, strings.Contains(res.Header.Get("Link"), `rel="next"`)}
 		if err == nil {
-			s.keep(address, page{res.Header.Get("ETag"), b})
+			s.keep(address, p)
 		}
-		return b, err
+		return p, err
 	case http.StatusForbidden, http.StatusTooManyRequests:
-		return nil, s.leaveAlone(res)
+		return page{}, s.refused(res, address)
 	case http.StatusNotFound, http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s: %s: it is not there, or the token may not see it", address, res.Status)
+		return page{}, fmt.Errorf("%s: %s: it is not there, or the token may not see it", address, res.Status)
 	}
-	return nil, fmt.Errorf("%s: %s", address, res.Status)
+	return page{}, fmt.Errorf("%s: %s", address, res.Status)
+}
+
+// refused tells a server that wants to be left alone from one that does not show this address
+// to the token: the other addresses are asked then all the same.
+func (s *GitHub) refused(res *http.Response, address string) error {
+	var said struct{ Message string }
+	b, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	_ = json.Unmarshal(b, &said) // one that says nothing has said nothing
+	if res.StatusCode == http.StatusForbidden && res.Header.Get("Retry-After") == "" && res.Header.Get("X-RateLimit-Remaining") != "0" &&
+		!strings.Contains(strings.ToLower(said.Message), "rate limit") {
+		return fmt.Errorf("%s: %s: %s", address, res.Status, cmp.Or(said.Message, "the token may not see it"))
+	}
+	return s.leaveAlone(res)
 }
 
 func (s *GitHub) keep(address string, p page) {

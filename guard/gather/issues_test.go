@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,6 +121,11 @@ func TestGitHub_Trouble(t *testing.T) {
 			}
 			fmt.Fprintf(w, "[%s{\"state\":\"closed\"}]", strings.Repeat(`{"state":"closed"},`, 99))
 		}, "more than 5000 issues"},
+		"hidden": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-RateLimit-Remaining", "4990")
+			w.WriteHeader(403)
+			fmt.Fprint(w, `{"message":"Resource not accessible by integration"}`)
+		}, "Resource not accessible by integration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,6 +141,49 @@ func TestGitHub_Trouble(t *testing.T) {
 				t.Error("a server that refused was asked again")
 			}
 		})
+	}
+}
+
+// A repository that the token may not see keeps nobody from asking for another.
+func TestGitHub_OneIsHidden(t *testing.T) {
+	g, _ := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "secret") {
+			w.WriteHeader(403)
+			return
+		}
+		fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+	})
+	secret, open := guard.IssueStatus("acme/secret#1", "closed"), guard.IssueStatus("acme/app#12", "closed")
+	if r := g.Evaluate(t.Context(), &secret); r.Outcome != guard.Error {
+		t.Error(r)
+	}
+	if r := g.Evaluate(t.Context(), &open); r.Outcome != guard.Passed {
+		t.Error(r)
+	}
+}
+
+// A server with smaller pages than were asked for is read to its last one, also when the
+// answers come by their ETags.
+func TestGitHub_SmallPages(t *testing.T) {
+	g, _ := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		etag, state := strconv.Quote(r.URL.Query().Get("page")), "closed"
+		if w.Header().Set("ETag", etag); r.URL.Query().Get("page") == "1" {
+			w.Header().Set("Link", `<http://x/?page=2>; rel="next", <http://x/?page=2>; rel="last"`)
+		} else {
+			state = "open"
+		}
+		if r.Header.Get("If-None-Match") == etag {
+			w.Header().Del("Link")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprintf(w, `[{"number":1,"state":%q,"labels":[{"name":"x"}]}]`, state)
+	})
+	c := guard.IssuesComplete("label:x")
+	for range 2 {
+		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Failed || r.Reasons[0].Got != "1 of 2 open" {
+			t.Error(r)
+		}
 	}
 }
 
