@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 		path := under(s.dir, in.Name)
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return guard.Fact{From: path}, nil
+			return guard.Fact{From: path}, based(s.dir, in.Name)
 		}
 		if err != nil {
 			return guard.Fact{From: path}, err
@@ -40,6 +41,18 @@ func (s *files) Follow(ctx context.Context, wanted func() []guard.Input, changed
 		}
 		was = now
 	})
+}
+
+// based is the error of a file that is missing because the directory that its path
+// begins in is: whether the file would be there is not known then.
+func based(dir, path string) error {
+	if dir == "" || filepath.IsAbs(path) {
+		return nil
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("the directory that relative paths begin in: %w", err)
+	}
+	return nil
 }
 
 // under is a path that begins in dir, unless it begins at the root.

@@ -25,6 +25,11 @@ func TestFiles(t *testing.T) {
 		guard.Failed: {guard.FileExists("gone"), guard.FileNotExists("here"), guard.FileExists("--help"), guard.FileExists("$(here)")},
 		guard.Error:  {guard.FileExists("here/below"), guard.FileExists(strings.Repeat("long", 100))},
 	})
+	gone := filepath.Join(dir, "unmounted")
+	outcomes(t, gather.New(gather.Config{Dir: gone}), map[guard.Outcome][]guard.Condition{
+		guard.Error:  {guard.FileExists("here"), guard.FileNotExists("here")}, // nobody has looked
+		guard.Passed: {guard.FileNotExists(filepath.Join(gone, "here"))},
+	})
 	c := guard.FileNotExists("here")
 	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { os.Remove(filepath.Join(dir, "here")) }})
 	ok(t, err)

@@ -102,7 +102,7 @@ func (s *Sessions) pidFile(name string) (guard.Fact, error) {
 	f := guard.Fact{From: path}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
+		return f, based(s.Dir, name)
 	}
 	if err != nil {
 		return f, err

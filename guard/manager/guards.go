@@ -157,19 +157,20 @@ func (m *Manager) GetGuard(id string) (Guard, bool) {
 	return Guard{}, false
 }
 
-// WaitGuard returns when the guard has passed, was unregistered, or ctx ends.
+// WaitGuard returns when the guard has passed, was unregistered, or ctx ends. The Result
+// beside an error is never Passed.
 func (m *Manager) WaitGuard(ctx context.Context, id string) (guard.Result, error) {
 	m.mu.Lock()
 	w := m.guards[id]
 	m.mu.Unlock()
 	if w == nil {
-		return guard.Result{}, fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
+		return guard.Result{Outcome: guard.Error}, fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
 	}
 	select {
 	case <-w.done:
 		return w.result, w.err
 	case <-ctx.Done():
-		return guard.Result{}, context.Cause(ctx)
+		return guard.Result{Outcome: guard.NeedsInput}, context.Cause(ctx)
 	}
 }
 

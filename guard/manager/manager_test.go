@@ -650,6 +650,16 @@ func TestGuards(t *testing.T) {
 			}
 			ok(t, m.UnregisterGuard(ctx, "g1"))
 			refused(t, m.UnregisterGuard(ctx, "g1"), fs.ErrNotExist)
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			ok(t, m.RegisterGuard(manager.Guard{ID: "never", Condition: guard.LockHeldBy("main-branch", "nobody")}))
+			for id, ctx := range map[string]context.Context{"g1": ctx, "never": over} {
+				r, err := m.WaitGuard(ctx, id)
+				if err == nil || r.Outcome == guard.Passed {
+					t.Errorf("a wait that fails says %s, %v", r.Outcome, err)
+				}
+			}
+			ok(t, m.UnregisterGuard(ctx, "never"))
 			_, err := m.WaitGuard(ctx, "g1")
 			refused(t, err, fs.ErrNotExist)
 			for e, err := range a.KV().Range(ctx, gather.EventPrefix) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
@@ -122,6 +123,9 @@ has to be held (holdfast run).`,
 	c.Flags().DurationVar(&g.wait, "wait", 0, "wait so long at most (default: without a limit)")
 	c.Flags().DurationVar(&g.recheck, "recheck", 30*time.Second, "look at everything so often, whatever was told")
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := positive(c.Flags(), "wait", "recheck"); err != nil {
+			return err
+		}
 		chosen, err := chooseGuards(args[0], args[1:])
 		if err != nil {
 			return err
@@ -129,6 +133,17 @@ has to be held (holdfast run).`,
 		return untilSignal(func(ctx context.Context) error { return a.waitGuard(ctx, &g, &chosen[0]) })
 	}
 	return c
+}
+
+// positive refuses durations that were given and are not above 0: such a wait would be
+// one without a limit.
+func positive(f *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if d, err := f.GetDuration(name); err == nil && f.Changed(name) && d <= 0 {
+			return usagef("give a time above 0, or leave the flag out", "--%s %s is no time to wait", name, d)
+		}
+	}
+	return nil
 }
 
 // guards is a command that decides guards and prints each.

@@ -67,7 +67,15 @@ and --resume goes on with the run: with the definition that it began with.`,
 	f.DurationVar(&g.recheck, "recheck", 30*time.Second, "look at everything so often, whatever was told")
 	f.DurationVar(&g.ttl, "ttl", 0, "how long what is held outlives the last sign of life (default 30s; files need none)")
 	f.DurationVar(&g.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when a command has to end")
-	c.RunE = func(_ *cobra.Command, args []string) error { return a.runPipeline(&g, args[0]) }
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := positive(f, "wait", "recheck", "ttl"); err != nil {
+			return err
+		}
+		if g.grace < 0 {
+			return usagef("0 kills at once", "--grace %s is negative", g.grace)
+		}
+		return a.runPipeline(&g, args[0])
+	}
 	return c
 }
 
