@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -62,12 +63,15 @@ func control(t *testing.T, f *os.File, request uintptr, arg *int32) {
 // sees waits until the terminal shows the text after what was seen before.
 func (m *terminal) sees(text string) {
 	m.t.Helper()
+	if err := m.keys.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		m.t.Fatal(err)
+	}
 	buf := make([]byte, 4096)
 	for !strings.Contains(m.shown, text) {
 		n, err := m.keys.Read(buf)
 		m.shown += string(buf[:n])
 		if err != nil {
-			m.t.Fatalf("the terminal ends and shows %q; want %q", m.shown, text)
+			m.t.Fatalf("the terminal shows %q, then %v; want %q", m.shown, err, text)
 		}
 	}
 	_, m.shown, _ = strings.Cut(m.shown, text)
