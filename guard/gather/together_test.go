@@ -2,6 +2,8 @@ package gather_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,41 @@ func TestWait_Together(t *testing.T) {
 		facts.Set(lock, guard.Fact{})
 		if r := <-done; r.Outcome == guard.Passed {
 			t.Errorf("passed: %s", r)
+		}
+	})
+}
+
+// hesitant answers, as long as it is silent, when the question is given up.
+type hesitant struct {
+	gather.Source
+	silent atomic.Bool
+}
+
+func (h *hesitant) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	if h.silent.Load() {
+		<-ctx.Done()
+	}
+	return h.Source.Find(ctx, inputs)
+}
+
+// A wait that ends while it asks for the rest once more has not passed.
+func TestWait_EndsWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		facts := guardtest.New()
+		lock, check := guard.Input{Source: guard.SourceLock, Name: "prod"}, guard.Input{Source: guard.SourceCommand, Name: "healthy"}
+		facts.Set(lock, guard.Fact{Is: true})
+		facts.Set(check, guard.Fact{Is: true})
+		sources := facts.Sources()
+		slow := &hesitant{Source: sources[guard.SourceCommand]}
+		sources[guard.SourceCommand] = slow
+		g := gather.New(gather.Config{Sources: sources, Timeout: time.Hour})
+		c := guard.All(guard.LockFree("prod"), guard.CustomCheck("healthy", ""))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, func() { slow.silent.Store(true); facts.Set(lock, guard.Fact{}) })
+		r, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour})
+		if r.Outcome == guard.Passed || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait that ends while it asks says %s, %v", r.Outcome, err)
 		}
 	})
 }

@@ -128,8 +128,11 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 		return w.c.Explain(w.facts) // what was known before the end
 	}
 	r := w.c.Explain(w.facts)
-	if rest := w.without(list); r.Outcome == guard.Passed && len(rest) > 0 && w.find(ctx, rest) {
-		r = w.c.Explain(w.facts) // by facts of this moment, and not of up to a re-check before
+	if r.Outcome == guard.Passed {
+		if !w.refresh(ctx, list) {
+			return w.c.Explain(w.facts)
+		}
+		r = w.c.Explain(w.facts)
 	}
 	text := r.String()
 	if w.pauses = min(max(2*w.pauses, leastRefill), mostRefill); text != w.last {
@@ -149,6 +152,19 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 	}
 	w.woken = false
 	return r
+}
+
+// refresh asks for all inputs but those of list, which are of this moment: a condition does
+// not pass by facts of up to a re-check before. false: ctx ended, and they are not known.
+func (w *waiting) refresh(ctx context.Context, list []guard.Input) bool {
+	rest := w.without(list)
+	if len(rest) == 0 || w.find(ctx, rest) {
+		return true
+	}
+	for _, in := range rest {
+		delete(w.facts, in)
+	}
+	return false
 }
 
 // find asks for inputs; false: ctx ended, and what was known before is kept.

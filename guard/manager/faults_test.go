@@ -2,6 +2,8 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -64,6 +66,41 @@ func TestGuards_SilentBackend(t *testing.T) {
 		refused(t, m.UnregisterGuard(within, "g"), context.DeadlineExceeded)
 		f.silent.Store(false)
 		ok(t, m.UnregisterGuard(t.Context(), "g")) // it can be done again
+		ok(t, m.Close())
+	})
+}
+
+// A guard that is unregistered as soon as it has passed has told so.
+func TestEvents_OfAShortGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		told := make(chan string, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			for ev := range s.Watch(ctx, gather.EventPrefix, 0) {
+				told <- ev.String() + " " + ev.Name
+			}
+		}()
+		synctest.Wait()
+		for i := range 20 {
+			id := fmt.Sprint("g", i)
+			ok(t, m.RegisterGuard(manager.Guard{ID: id, Condition: guard.LockFree("x")}))
+			must[guard.Result](t)(m.WaitGuard(t.Context(), id))
+			ok(t, m.UnregisterGuard(t.Context(), id))
+		}
+		synctest.Wait()
+		passed := 0
+		for len(told) > 0 {
+			if ev := <-told; strings.HasPrefix(ev, "kv:put ") && strings.Contains(ev, "/passed/") {
+				passed++
+			}
+		}
+		if passed != 20 {
+			t.Errorf("of 20 guards that passed %d have told so", passed)
+		}
 		ok(t, m.Close())
 	})
 }

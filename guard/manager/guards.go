@@ -63,7 +63,7 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	}
 	m.guards[g.ID] = w
 	m.all.Go(func() { m.follow(ctx, w, events) })
-	m.all.Go(func() { m.tellAll(ctx, w) })
+	m.all.Go(func() { m.tellAll(w) })
 	return nil
 }
 
@@ -116,20 +116,25 @@ func (w *watched) take() (e Event, more bool) {
 // patience is how long an event may take to be told.
 const patience = 10 * time.Second
 
-// tellAll tells of a guard until it is unregistered.
-func (m *Manager) tellAll(ctx context.Context, w *watched) {
+// tellAll tells all that becomes of a guard. The end of its wait is told too, also of a
+// guard that is unregistered at once.
+func (m *Manager) tellAll(w *watched) {
 	defer close(w.told)
-	for {
+	for more := true; more; {
 		select {
-		case <-ctx.Done():
-			return
+		case <-w.done:
+			more = false
 		case <-w.news:
 		}
-		for e, more := w.take(); more && ctx.Err() == nil; e, more = w.take() {
-			within, cancel := context.WithTimeout(ctx, patience)
-			m.tell(within, e)
-			cancel()
-		}
+		m.tellPending(w)
+	}
+}
+
+func (m *Manager) tellPending(w *watched) {
+	for e, more := w.take(); more && m.ctx.Err() == nil; e, more = w.take() {
+		within, cancel := context.WithTimeout(m.ctx, patience)
+		m.tell(within, e)
+		cancel()
 	}
 }
 
@@ -184,8 +189,11 @@ func (m *Manager) UnregisterGuard(ctx context.Context, id string) error {
 		return fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
 	}
 	w.cancel()
-	<-w.done
-	<-w.told
+	select {
+	case <-w.told:
+	case <-ctx.Done():
+		return fmt.Errorf("guard manager: unregister %q: its events are not told yet: %w", id, context.Cause(ctx))
+	}
 	for _, verb := range []string{"evaluating", "failed", "passed"} {
 		if _, err := m.space.KV().Delete(ctx, keyOf("guard", verb, id)); err != nil {
 			return fmt.Errorf("guard manager: unregister %q: %w", id, err)

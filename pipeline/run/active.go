@@ -58,6 +58,7 @@ func (u *unkept) keep(ctx context.Context, p *Pipelines, v *view) error {
 	if _, err := p.put(ctx, v, u.event, nil); err != nil {
 		return err
 	}
+	p.told(v.Ref, v.State)
 	*u = unkept{}
 	return nil
 }
