@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -56,8 +57,7 @@ func TestLeftWait_SameLeader(t *testing.T) {
 		return got
 	}
 	first := lock()
-	for g.waiting(41) == 0 {
-	}
+	eventually(t, "the first call waits", func() bool { return g.waiting(41) > 0 })
 	g.line.mu.Lock()
 	c := g.line.conn
 	g.line.mu.Unlock()
@@ -68,8 +68,10 @@ func TestLeftWait_SameLeader(t *testing.T) {
 	}
 	old := queue(t, g).Waiters[0].Seq
 	second := lock()
-	for w := queue(t, g).Waiters; len(w) == 0 || w[len(w)-1].Seq == old; w = queue(t, g).Waiters {
-	}
+	eventually(t, "the second call waits", func() bool {
+		w := queue(t, g).Waiters
+		return len(w) > 0 && w[len(w)-1].Seq != old
+	})
 	if w := queue(t, g).Waiters; len(w) != 1 {
 		t.Errorf("%d claims of one lease wait", len(w))
 	}
@@ -163,13 +165,22 @@ func TestLeftWait_KeyedWithoutAPlace(t *testing.T) {
 	if err := <-ended; notDone(err) || !errors.Is(err, driver.ErrExhausted) {
 		t.Errorf("a wait with a key, which stays in the queue: %v", err)
 	}
-	for len(queue(t, g).Waiters) != all {
-	}
+	eventually(t, "all calls wait", func() bool { return len(queue(t, g).Waiters) == all })
 	cancel()
 	for range all - 1 {
 		<-ended
 	}
 	if n := len(queue(t, g).Waiters); n != all {
 		t.Errorf("%d of %d with keys keep their places", n, all)
+	}
+}
+
+// eventually waits for something that happens at once, unless it never does.
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for began := time.Now(); !happened(); runtime.Gosched() {
+		if time.Since(began) > time.Minute {
+			t.Fatal("in a minute it was never so: " + what)
+		}
 	}
 }

@@ -164,11 +164,13 @@ func TestRelay_RepeatsNothing(t *testing.T) {
 	for _, header := range []string{"", "Idempotency-Key", "X-Idempotency-Key"} {
 		g := lonely(t)
 		asked := 0
+		ctx, cancel := context.WithCancel(t.Context())
 		leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != "POST" {
 				return
 			}
 			if asked++; asked > 1 { // the first keeps the connection
+				time.AfterFunc(200*time.Millisecond, cancel) // no other leader is waited for
 				c, _, err := http.NewResponseController(w).Hijack()
 				if err != nil {
 					t.Error(err)
@@ -184,10 +186,9 @@ func TestRelay_RepeatsNothing(t *testing.T) {
 			if header != "" {
 				r.Header.Set(header, "1")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // no other leader is waited for
 			h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-			cancel()
 		}
+		cancel()
 		leader.Close()
 		if asked != 2 {
 			t.Errorf("with %q two calls came %d times", header, asked)

@@ -59,9 +59,9 @@ type outcome struct {
 	err error // the stream has ended; nothing is known
 }
 
-// errMoved is told to those who wait when this node stops leading. Their claims
-// wait on as long as their lease lives.
-var errMoved = errors.New("this node has stopped leading while the call waited: ask the leader; the claim waits on as long as its lease lives")
+// errMoved is told to waiters when this node stops leading. A claim of theirs waits on
+// until its lease is used again or ends.
+var errMoved = errors.New("this node has stopped leading while the call waited: ask the leader; the claim is withdrawn when its lease is used again or ends")
 
 // add begins to wait for a claim that the machine has answered as queued, at that
 // revision. Ends of its session are watched for before the claim table is asked for,
