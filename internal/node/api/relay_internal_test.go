@@ -74,13 +74,19 @@ func newPack(t *testing.T) *pack {
 func (p *pack) leader() int {
 	p.t.Helper()
 	for p.ctx.Err() == nil {
-		first, _ := p.nodes[0].Leader()
-		second, _ := p.nodes[1].Leader()
-		third, _ := p.nodes[2].Leader()
+		first, news1 := p.nodes[0].Leader()
+		second, news2 := p.nodes[1].Leader()
+		third, news3 := p.nodes[2].Leader()
 		if first.ID != 0 && first == second && second == third {
 			if st, err := p.nodes[first.ID-1].Status(p.ctx); err == nil && st.Serving {
 				return int(first.ID - 1)
 			}
+		}
+		select {
+		case <-news1:
+		case <-news2:
+		case <-news3:
+		case <-time.After(20 * time.Millisecond): // it leads, and does not serve yet
 		}
 	}
 	p.t.Fatal("nobody leads")

@@ -85,7 +85,8 @@ func TestTenures(t *testing.T) {
 		defer end()
 		x := &tenures{s: &server.Server{}, life: life, late: map[*Tenure]*time.Timer{}}
 		at := func(id uint64, addr string) *Tenure {
-			x.set(server.Leader{ID: id, Addr: addr})
+			x.lead = func() (server.Leader, <-chan struct{}) { return server.Leader{ID: id, Addr: addr}, nil }
+			x.follow()
 			return x.now
 		}
 		one := at(1, "one")
@@ -123,6 +124,25 @@ func TestTenures(t *testing.T) {
 		x.giveUp(x.now, errSilent)
 		if x.now.Addr != "three" || x.now.ctx.Err() != nil {
 			t.Error("a silent leader is not asked anew")
+		}
+	})
+}
+
+// A call that this node refuses because it does not lead any more is brought before the
+// next leader, also before the goroutine that follows the leadership has heard of it.
+func TestTenures_OfTheMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(t.Context())
+		defer end()
+		l := server.Leader{ID: 0, Addr: "here"}
+		x := &tenures{s: &server.Server{}, life: life, late: map[*Tenure]*time.Timer{}, lead: func() (server.Leader, <-chan struct{}) { return l, nil }}
+		x.once.Do(func() {}) // that goroutine never runs
+		if now := x.current(); now.Addr != "here" {
+			t.Fatal(now.Leader)
+		}
+		l = server.Leader{ID: 2, Addr: "two"}
+		if now := x.current(); now.Addr != "two" {
+			t.Errorf("%q leads, and a call is told %q", l.Addr, now.Addr)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func New(s *server.Server, label func(error) string) *Gateway {
 	g.line.s = s
 	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
-	g.tenures = &tenures{s: s, life: g.life}
+	g.tenures = &tenures{s: s, lead: s.Leader, life: g.life, late: map[*Tenure]*time.Timer{}}
 	g.Limit(DefaultCalls, DefaultWaits, DefaultStreams)
 	return g
 }

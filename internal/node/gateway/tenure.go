@@ -47,9 +47,11 @@ var (
 	errIsolated = errors.New("this node has lost its leadership, and knows nobody who could tell the outcome: it may have been done; look before you repeat it, or repeat it with an idempotency key")
 )
 
-// tenures follow who leads.
+// tenures follow the leadership of a group, as lead tells it together with a channel
+// that is closed with its next change.
 type tenures struct {
 	s    *server.Server
+	lead func() (server.Leader, <-chan struct{})
 	life context.Context
 
 	once sync.Once
@@ -65,18 +67,19 @@ func (t *tenures) current() *Tenure {
 	return now
 }
 
-// look is current, and a channel that is closed with the next change.
+// look is current, and a channel that is closed with the next change. It asks the node
+// itself: a call that was refused because this node does not lead any more must not
+// find, a moment later, that it does.
 func (t *tenures) look() (*Tenure, <-chan struct{}) {
 	t.once.Do(t.begin)
+	t.follow()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now, t.news
 }
 
 func (t *tenures) begin() {
-	t.late = map[*Tenure]*time.Timer{}
-	first, changed := t.s.Leader()
-	t.set(first)
+	changed := t.follow()
 	go func() {
 		for {
 			select {
@@ -86,21 +89,20 @@ func (t *tenures) begin() {
 			case <-t.s.Done():
 				return
 			}
-			var next server.Leader
-			next, changed = t.s.Leader()
-			t.set(next)
+			changed = t.follow()
 		}
 	}()
 }
 
-// set begins the tenure of a leader, or goes on with that of one that was away for a
-// moment only.
-func (t *tenures) set(l server.Leader) {
+// follow begins the tenure of the leader of now, or goes on with that of one that was
+// away for a moment only. What it returns is closed with the next change.
+func (t *tenures) follow() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	l, changed := t.lead() // with the lock, so that an older word never comes after a newer one
 	old := t.now
 	if old != nil && old.Leader == l {
-		return
+		return changed
 	}
 	t.now = t.back(l)
 	if t.now == nil {
@@ -114,6 +116,7 @@ func (t *tenures) set(l server.Leader) {
 		t.late[old] = time.AfterFunc(wait, func() { t.expire(old, why) })
 	}
 	t.tell()
+	return changed
 }
 
 func (t *tenures) start(l server.Leader) *Tenure {
@@ -150,7 +153,7 @@ func (t *tenures) expire(x *Tenure, why error) {
 }
 
 // giveUp ends a tenure although nobody else leads, because its leader does not
-// answer. Who asks from now on tries anew.
+// answer. A call from now on tries anew.
 func (t *tenures) giveUp(x *Tenure, why error) {
 	t.mu.Lock()
 	if t.now == x {
