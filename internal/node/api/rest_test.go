@@ -321,7 +321,7 @@ func TestConnectJSON(t *testing.T) {
 	for path, body := range map[string]string{
 		"RWLockService/AcquireRead": `{"name":"rw"}`, "SemaphoreService/Acquire": `{"name":"s","limit":2}`, "ElectionService/Campaign": `{"name":"e"}`,
 		"LatchService/CountDown": `{"name":"l","count":2,"by":1}`, "BarrierService/Arrive": `{"name":"b","parties":1}`, "CounterService/Add": `{"name":"n","amount":1}`,
-		"SequenceService/Reserve": `{"name":"q"}`, "KVService/Put": `{"key":"k","value":"dg=="}`, "SessionService/Open": `{}`, "FenceService/Write": `{"register":"r","token":1}`,
+		"SequenceService/Reserve": `{"name":"q"}`, "KVService/Put": `{"key":"k","value":"dg=="}`, "SessionService/Open": `{}`, "FenceService/Write": `{"register":"r","token":1}`, "FenceService/Forget": `{"register":"r","token":1}`,
 		"GuardService/Evaluate": `{"name":"g","when":"{\"key\":\"k\"}"}`, "LimitService/Allow": `{"name":"m","rate":{"count":2,"perMs":1000}}`, "AdminService/Status": `{}`, "InspectService/Inspect": `{"name":"x"}`,
 	} {
 		r.want(200, "POST", "/holdfast.v1."+path, body)

@@ -384,6 +384,24 @@ func TestFence(t *testing.T) {
 	if l := must[*pb.RangeResponse](t)(pb.NewKVServiceClient(r.conn).Range(r.ctx, &pb.RangeRequest{})); len(l.Kvs) != 0 {
 		t.Errorf("registers are among the keys: %v", l)
 	}
+	forget := func(register string, token uint64) (*pb.FenceForgetResponse, error) {
+		return c.Forget(r.ctx, &pb.FenceForgetRequest{Register: register, Token: token})
+	}
+	_, err := forget("r", 11)
+	if f := wantCode(t, err, codes.FailedPrecondition); f.Kind != "stale" {
+		t.Errorf("an old token removed it: %v", f)
+	}
+	_, err = forget("r", 0)
+	wantCode(t, err, codes.InvalidArgument)
+	if f := must[*pb.FenceForgetResponse](t)(forget("r", 12)); !f.Existed {
+		t.Errorf("forgot %v", f)
+	}
+	if f := must[*pb.FenceForgetResponse](t)(forget("r", 12)); f.Existed {
+		t.Errorf("forgot again %v", f)
+	}
+	if err := write(10, "f"); err != nil {
+		t.Errorf("a register that was forgotten: %v", err)
+	}
 }
 
 // A hold is the key name/lease in a watch of locks, beside the keys.

@@ -18,7 +18,7 @@ var classes = classTable(map[admission.Class]string{
 		SemaphoreService/Acquire SemaphoreService/Resize SemaphoreService/Delete ElectionService/Campaign ElectionService/Proclaim
 		LatchService/CountDown LatchService/Wait LatchService/Delete BarrierService/Arrive BarrierService/Delete
 		CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
-		SequenceService/Reserve SequenceService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/CheckToken FenceService/Write
+		SequenceService/Reserve SequenceService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/CheckToken FenceService/Write FenceService/Forget
 		LimitService/Allow LimitService/Reserve LimitService/Settle LimitService/Cancel LimitService/SetRate LimitService/Reset LimitService/Delete`,
 	admission.Create: `LockService/LeaseGrant SessionService/Open`,
 	admission.List: `LockService/Watch ElectionService/Leader CounterService/Get SequenceService/Current KVService/Get KVService/Range

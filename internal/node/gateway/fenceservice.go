@@ -50,11 +50,11 @@ func (s Fences) CheckToken(ctx context.Context, r *pb.CheckTokenRequest) (*pb.Ch
 // the token stands first in them, so that "not newer than token" is "less than
 // the next token". The first write of a register is one on its absence.
 func (s Fences) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.FenceWriteResponse, error) {
-	if r.Token == 0 || r.Token == math.MaxUint64 {
-		return nil, Named(Invalid("", "token %d is none that a hold can have", r.Token), "write register", r.Register)
+	older, err := notNewer(r.Register, r.Token)
+	if err != nil {
+		return nil, Named(err, "write register", r.Register)
 	}
 	value := append(binary.BigEndian.AppendUint64(nil, r.Token), r.Value...)
-	older := &pb.Compare{Key: r.Register, Target: pb.Compare_TARGET_VALUE, Relation: pb.Compare_RELATION_LESS, Value: binary.BigEndian.AppendUint64(nil, r.Token+1)}
 	absent := &pb.Compare{Key: r.Register}
 	for round := 0; ; round++ {
 		for _, condition := range []*pb.Compare{older, absent} {
@@ -65,8 +65,8 @@ func (s Fences) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.FenceWr
 			if res.Succeeded {
 				return &pb.FenceWriteResponse{Header: s.Header(ctx, revision)}, nil
 			}
-			if kvs := res.Results[0].Kvs; len(kvs) > 0 && tokenIn(kvs[0].Value) > r.Token {
-				return nil, driver.Errorf("write register", r.Register, driver.ErrStale, "token %d has written it after token %d was granted: another holds it now", tokenIn(kvs[0].Value), r.Token)
+			if err := staleFor(res, r.Token); err != nil {
+				return nil, Named(err, "write register", r.Register)
 			}
 		}
 	}
@@ -85,6 +85,44 @@ func (g *Gateway) writeIf(ctx context.Context, round int, condition *pb.Compare,
 		Then: []*pb.Op{{Op: &pb.Op_Put{Put: &pb.PutRequest{Key: register, Value: value}}}},
 		Else: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: register}}}},
 	})
+}
+
+// notNewer is the condition that a register is there and no newer token has written it.
+func notNewer(register string, token uint64) (*pb.Compare, error) {
+	if token == 0 || token == math.MaxUint64 {
+		return nil, Invalid("", "token %d is none that a hold can have", token)
+	}
+	next := binary.BigEndian.AppendUint64(nil, token+1)
+	return &pb.Compare{Key: register, Target: pb.Compare_TARGET_VALUE, Relation: pb.Compare_RELATION_LESS, Value: next}, nil
+}
+
+// staleFor refuses a token if a newer one has written the register that a transaction has read.
+func staleFor(res *pb.TxnResponse, token uint64) error {
+	kvs := res.Results[0].Kvs
+	if len(kvs) == 0 || tokenIn(kvs[0].Value) <= token {
+		return nil
+	}
+	return driver.Errorf("", "", driver.ErrStale, "token %d has written it after token %d was granted: another holds it now", tokenIn(kvs[0].Value), token)
+}
+
+// Forget removes a register in one transaction with the comparison of its token.
+func (s Fences) Forget(ctx context.Context, r *pb.FenceForgetRequest) (*pb.FenceForgetResponse, error) {
+	older, err := notNewer(r.Register, r.Token)
+	if err != nil {
+		return nil, Named(err, "forget register", r.Register)
+	}
+	res, revision, err := s.txn(inRegisters(ctx), "forget register", r.Register, &pb.TxnRequest{
+		If:   []*pb.Compare{older},
+		Then: []*pb.Op{{Op: &pb.Op_Delete{Delete: &pb.KVDeleteRequest{Key: r.Register}}}},
+		Else: []*pb.Op{{Op: &pb.Op_Get{Get: &pb.GetRequest{Key: r.Register}}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := staleFor(res, r.Token); !res.Succeeded && err != nil {
+		return nil, Named(err, "forget register", r.Register)
+	}
+	return &pb.FenceForgetResponse{Header: s.Header(ctx, revision), Existed: res.Succeeded}, nil
 }
 
 func tokenIn(value []byte) uint64 {

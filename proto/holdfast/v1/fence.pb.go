@@ -362,6 +362,116 @@ func (x *FenceReadResponse) GetValue() []byte {
 	return nil
 }
 
+// FenceForgetRequest removes a register.
+type FenceForgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The register.
+	Register string `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
+	// The token of the caller's hold. One below the register's is refused as stale.
+	Token         uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceForgetRequest) Reset() {
+	*x = FenceForgetRequest{}
+	mi := &file_holdfast_v1_fence_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceForgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceForgetRequest) ProtoMessage() {}
+
+func (x *FenceForgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_fence_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceForgetRequest.ProtoReflect.Descriptor instead.
+func (*FenceForgetRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_fence_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *FenceForgetRequest) GetRegister() string {
+	if x != nil {
+		return x.Register
+	}
+	return ""
+}
+
+func (x *FenceForgetRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// FenceForgetResponse says that it is gone.
+type FenceForgetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the answer comes from.
+	Header *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// It was there before.
+	Existed       bool `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceForgetResponse) Reset() {
+	*x = FenceForgetResponse{}
+	mi := &file_holdfast_v1_fence_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceForgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceForgetResponse) ProtoMessage() {}
+
+func (x *FenceForgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_v1_fence_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceForgetResponse.ProtoReflect.Descriptor instead.
+func (*FenceForgetResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_v1_fence_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FenceForgetResponse) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *FenceForgetResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
 var File_holdfast_v1_fence_proto protoreflect.FileDescriptor
 
 const file_holdfast_v1_fence_proto_rawDesc = "" +
@@ -385,12 +495,19 @@ const file_holdfast_v1_fence_proto_rawDesc = "" +
 	"\x11FenceReadResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value2\xee\x01\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"F\n" +
+	"\x12FenceForgetRequest\x12\x1a\n" +
+	"\bregister\x18\x01 \x01(\tR\bregister\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\"\\\n" +
+	"\x13FenceForgetResponse\x12+\n" +
+	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted2\xbb\x02\n" +
 	"\fFenceService\x12M\n" +
 	"\n" +
 	"CheckToken\x12\x1e.holdfast.v1.CheckTokenRequest\x1a\x1f.holdfast.v1.CheckTokenResponse\x12H\n" +
 	"\x05Write\x12\x1e.holdfast.v1.FenceWriteRequest\x1a\x1f.holdfast.v1.FenceWriteResponse\x12E\n" +
-	"\x04Read\x12\x1d.holdfast.v1.FenceReadRequest\x1a\x1e.holdfast.v1.FenceReadResponseB>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
+	"\x04Read\x12\x1d.holdfast.v1.FenceReadRequest\x1a\x1e.holdfast.v1.FenceReadResponse\x12K\n" +
+	"\x06Forget\x12\x1f.holdfast.v1.FenceForgetRequest\x1a .holdfast.v1.FenceForgetResponseB>Z<github.com/holdfast-io/holdfast/proto/holdfast/v1;holdfastv1b\x06proto3"
 
 var (
 	file_holdfast_v1_fence_proto_rawDescOnce sync.Once
@@ -404,31 +521,36 @@ func file_holdfast_v1_fence_proto_rawDescGZIP() []byte {
 	return file_holdfast_v1_fence_proto_rawDescData
 }
 
-var file_holdfast_v1_fence_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_holdfast_v1_fence_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_holdfast_v1_fence_proto_goTypes = []any{
-	(*CheckTokenRequest)(nil),  // 0: holdfast.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil), // 1: holdfast.v1.CheckTokenResponse
-	(*FenceWriteRequest)(nil),  // 2: holdfast.v1.FenceWriteRequest
-	(*FenceWriteResponse)(nil), // 3: holdfast.v1.FenceWriteResponse
-	(*FenceReadRequest)(nil),   // 4: holdfast.v1.FenceReadRequest
-	(*FenceReadResponse)(nil),  // 5: holdfast.v1.FenceReadResponse
-	(*Header)(nil),             // 6: holdfast.v1.Header
+	(*CheckTokenRequest)(nil),   // 0: holdfast.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),  // 1: holdfast.v1.CheckTokenResponse
+	(*FenceWriteRequest)(nil),   // 2: holdfast.v1.FenceWriteRequest
+	(*FenceWriteResponse)(nil),  // 3: holdfast.v1.FenceWriteResponse
+	(*FenceReadRequest)(nil),    // 4: holdfast.v1.FenceReadRequest
+	(*FenceReadResponse)(nil),   // 5: holdfast.v1.FenceReadResponse
+	(*FenceForgetRequest)(nil),  // 6: holdfast.v1.FenceForgetRequest
+	(*FenceForgetResponse)(nil), // 7: holdfast.v1.FenceForgetResponse
+	(*Header)(nil),              // 8: holdfast.v1.Header
 }
 var file_holdfast_v1_fence_proto_depIdxs = []int32{
-	6, // 0: holdfast.v1.CheckTokenResponse.header:type_name -> holdfast.v1.Header
-	6, // 1: holdfast.v1.FenceWriteResponse.header:type_name -> holdfast.v1.Header
-	6, // 2: holdfast.v1.FenceReadResponse.header:type_name -> holdfast.v1.Header
-	0, // 3: holdfast.v1.FenceService.CheckToken:input_type -> holdfast.v1.CheckTokenRequest
-	2, // 4: holdfast.v1.FenceService.Write:input_type -> holdfast.v1.FenceWriteRequest
-	4, // 5: holdfast.v1.FenceService.Read:input_type -> holdfast.v1.FenceReadRequest
-	1, // 6: holdfast.v1.FenceService.CheckToken:output_type -> holdfast.v1.CheckTokenResponse
-	3, // 7: holdfast.v1.FenceService.Write:output_type -> holdfast.v1.FenceWriteResponse
-	5, // 8: holdfast.v1.FenceService.Read:output_type -> holdfast.v1.FenceReadResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	8, // 0: holdfast.v1.CheckTokenResponse.header:type_name -> holdfast.v1.Header
+	8, // 1: holdfast.v1.FenceWriteResponse.header:type_name -> holdfast.v1.Header
+	8, // 2: holdfast.v1.FenceReadResponse.header:type_name -> holdfast.v1.Header
+	8, // 3: holdfast.v1.FenceForgetResponse.header:type_name -> holdfast.v1.Header
+	0, // 4: holdfast.v1.FenceService.CheckToken:input_type -> holdfast.v1.CheckTokenRequest
+	2, // 5: holdfast.v1.FenceService.Write:input_type -> holdfast.v1.FenceWriteRequest
+	4, // 6: holdfast.v1.FenceService.Read:input_type -> holdfast.v1.FenceReadRequest
+	6, // 7: holdfast.v1.FenceService.Forget:input_type -> holdfast.v1.FenceForgetRequest
+	1, // 8: holdfast.v1.FenceService.CheckToken:output_type -> holdfast.v1.CheckTokenResponse
+	3, // 9: holdfast.v1.FenceService.Write:output_type -> holdfast.v1.FenceWriteResponse
+	5, // 10: holdfast.v1.FenceService.Read:output_type -> holdfast.v1.FenceReadResponse
+	7, // 11: holdfast.v1.FenceService.Forget:output_type -> holdfast.v1.FenceForgetResponse
+	8, // [8:12] is the sub-list for method output_type
+	4, // [4:8] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_v1_fence_proto_init() }
@@ -443,7 +565,7 @@ func file_holdfast_v1_fence_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_v1_fence_proto_rawDesc), len(file_holdfast_v1_fence_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	FenceService_CheckToken_FullMethodName = "/holdfast.v1.FenceService/CheckToken"
 	FenceService_Write_FullMethodName      = "/holdfast.v1.FenceService/Write"
 	FenceService_Read_FullMethodName       = "/holdfast.v1.FenceService/Read"
+	FenceService_Forget_FullMethodName     = "/holdfast.v1.FenceService/Forget"
 )
 
 // FenceServiceClient is the client API for FenceService service.
@@ -37,6 +38,10 @@ type FenceServiceClient interface {
 	Write(ctx context.Context, in *FenceWriteRequest, opts ...grpc.CallOption) (*FenceWriteResponse, error)
 	// Read reads a register.
 	Read(ctx context.Context, in *FenceReadRequest, opts ...grpc.CallOption) (*FenceReadResponse, error)
+	// Forget removes a register that is not needed any more, unless a newer token has
+	// written it. Danger: after that every token passes, however stale. Forget a register
+	// only when no holder of its name will write it again, as that of a finished job.
+	Forget(ctx context.Context, in *FenceForgetRequest, opts ...grpc.CallOption) (*FenceForgetResponse, error)
 }
 
 type fenceServiceClient struct {
@@ -77,6 +82,16 @@ func (c *fenceServiceClient) Read(ctx context.Context, in *FenceReadRequest, opt
 	return out, nil
 }
 
+func (c *fenceServiceClient) Forget(ctx context.Context, in *FenceForgetRequest, opts ...grpc.CallOption) (*FenceForgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FenceForgetResponse)
+	err := c.cc.Invoke(ctx, FenceService_Forget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FenceServiceServer is the server API for FenceService service.
 // All implementations must embed UnimplementedFenceServiceServer
 // for forward compatibility.
@@ -90,6 +105,10 @@ type FenceServiceServer interface {
 	Write(context.Context, *FenceWriteRequest) (*FenceWriteResponse, error)
 	// Read reads a register.
 	Read(context.Context, *FenceReadRequest) (*FenceReadResponse, error)
+	// Forget removes a register that is not needed any more, unless a newer token has
+	// written it. Danger: after that every token passes, however stale. Forget a register
+	// only when no holder of its name will write it again, as that of a finished job.
+	Forget(context.Context, *FenceForgetRequest) (*FenceForgetResponse, error)
 	mustEmbedUnimplementedFenceServiceServer()
 }
 
@@ -108,6 +127,9 @@ func (UnimplementedFenceServiceServer) Write(context.Context, *FenceWriteRequest
 }
 func (UnimplementedFenceServiceServer) Read(context.Context, *FenceReadRequest) (*FenceReadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
+}
+func (UnimplementedFenceServiceServer) Forget(context.Context, *FenceForgetRequest) (*FenceForgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
 }
 func (UnimplementedFenceServiceServer) mustEmbedUnimplementedFenceServiceServer() {}
 func (UnimplementedFenceServiceServer) testEmbeddedByValue()                      {}
@@ -184,6 +206,24 @@ func _FenceService_Read_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FenceService_Forget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FenceForgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FenceServiceServer).Forget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FenceService_Forget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FenceServiceServer).Forget(ctx, req.(*FenceForgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // FenceService_ServiceDesc is the grpc.ServiceDesc for FenceService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,6 +242,10 @@ var FenceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Read",
 			Handler:    _FenceService_Read_Handler,
+		},
+		{
+			MethodName: "Forget",
+			Handler:    _FenceService_Forget_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -39,6 +39,8 @@ const (
 	FenceServiceWriteProcedure = "/holdfast.v1.FenceService/Write"
 	// FenceServiceReadProcedure is the fully-qualified name of the FenceService's Read RPC.
 	FenceServiceReadProcedure = "/holdfast.v1.FenceService/Read"
+	// FenceServiceForgetProcedure is the fully-qualified name of the FenceService's Forget RPC.
+	FenceServiceForgetProcedure = "/holdfast.v1.FenceService/Forget"
 )
 
 // FenceServiceClient is a client for the holdfast.v1.FenceService service.
@@ -49,6 +51,10 @@ type FenceServiceClient interface {
 	Write(context.Context, *v1.FenceWriteRequest) (*v1.FenceWriteResponse, error)
 	// Read reads a register.
 	Read(context.Context, *v1.FenceReadRequest) (*v1.FenceReadResponse, error)
+	// Forget removes a register that is not needed any more, unless a newer token has
+	// written it. Danger: after that every token passes, however stale. Forget a register
+	// only when no holder of its name will write it again, as that of a finished job.
+	Forget(context.Context, *v1.FenceForgetRequest) (*v1.FenceForgetResponse, error)
 }
 
 // NewFenceServiceClient constructs a client for the holdfast.v1.FenceService service. By default,
@@ -80,6 +86,12 @@ func NewFenceServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(fenceServiceMethods.ByName("Read")),
 			connect.WithClientOptions(opts...),
 		),
+		forget: connect.NewClient[v1.FenceForgetRequest, v1.FenceForgetResponse](
+			httpClient,
+			baseURL+FenceServiceForgetProcedure,
+			connect.WithSchema(fenceServiceMethods.ByName("Forget")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -88,6 +100,7 @@ type fenceServiceClient struct {
 	checkToken *connect.Client[v1.CheckTokenRequest, v1.CheckTokenResponse]
 	write      *connect.Client[v1.FenceWriteRequest, v1.FenceWriteResponse]
 	read       *connect.Client[v1.FenceReadRequest, v1.FenceReadResponse]
+	forget     *connect.Client[v1.FenceForgetRequest, v1.FenceForgetResponse]
 }
 
 // CheckToken calls holdfast.v1.FenceService.CheckToken.
@@ -117,6 +130,15 @@ func (c *fenceServiceClient) Read(ctx context.Context, req *v1.FenceReadRequest)
 	return nil, err
 }
 
+// Forget calls holdfast.v1.FenceService.Forget.
+func (c *fenceServiceClient) Forget(ctx context.Context, req *v1.FenceForgetRequest) (*v1.FenceForgetResponse, error) {
+	response, err := c.forget.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // FenceServiceHandler is an implementation of the holdfast.v1.FenceService service.
 type FenceServiceHandler interface {
 	// CheckToken tells whether a hold with that token exists right now.
@@ -125,6 +147,10 @@ type FenceServiceHandler interface {
 	Write(context.Context, *v1.FenceWriteRequest) (*v1.FenceWriteResponse, error)
 	// Read reads a register.
 	Read(context.Context, *v1.FenceReadRequest) (*v1.FenceReadResponse, error)
+	// Forget removes a register that is not needed any more, unless a newer token has
+	// written it. Danger: after that every token passes, however stale. Forget a register
+	// only when no holder of its name will write it again, as that of a finished job.
+	Forget(context.Context, *v1.FenceForgetRequest) (*v1.FenceForgetResponse, error)
 }
 
 // NewFenceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -152,6 +178,12 @@ func NewFenceServiceHandler(svc FenceServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(fenceServiceMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fenceServiceForgetHandler := connect.NewUnaryHandlerSimple(
+		FenceServiceForgetProcedure,
+		svc.Forget,
+		connect.WithSchema(fenceServiceMethods.ByName("Forget")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.v1.FenceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FenceServiceCheckTokenProcedure:
@@ -160,6 +192,8 @@ func NewFenceServiceHandler(svc FenceServiceHandler, opts ...connect.HandlerOpti
 			fenceServiceWriteHandler.ServeHTTP(w, r)
 		case FenceServiceReadProcedure:
 			fenceServiceReadHandler.ServeHTTP(w, r)
+		case FenceServiceForgetProcedure:
+			fenceServiceForgetHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -179,4 +213,8 @@ func (UnimplementedFenceServiceHandler) Write(context.Context, *v1.FenceWriteReq
 
 func (UnimplementedFenceServiceHandler) Read(context.Context, *v1.FenceReadRequest) (*v1.FenceReadResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.FenceService.Read is not implemented"))
+}
+
+func (UnimplementedFenceServiceHandler) Forget(context.Context, *v1.FenceForgetRequest) (*v1.FenceForgetResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.v1.FenceService.Forget is not implemented"))
 }
