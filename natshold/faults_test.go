@@ -177,8 +177,8 @@ func TestWaiterIsToldByTheServer(t *testing.T) {
 	check(t, h.Release())
 }
 
-// TestOpen_SlowServer: Open waits for a server that answers late, as long as its
-// context says.
+// TestOpen_SlowServer: Open waits for a server that answers late, for longer than calls
+// wait on a link that is open.
 func TestOpen_SlowServer(t *testing.T) {
 	server := services.NATS(t)
 	nc := connect(t, server.URL())

@@ -345,7 +345,7 @@ func TestGuards_LimitersAreRead(t *testing.T) {
 		}
 		r.want(200, "GET", "/v1/limiters/l1?key=ann", "")
 	}
-	if n := applied() - before; n > limiters/4 { // the group's own, as the end of sessions
+	if n := applied() - before; n >= limiters { // fewer are the group's own, as the end of sessions
 		t.Errorf("%d entries were written by %d looks", n, 3*limiters)
 	}
 }

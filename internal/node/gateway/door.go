@@ -180,16 +180,18 @@ func (g *Gateway) pass(ctx context.Context, c *Call, t *Tenure, there There) (an
 // it was not merely busy, and nothing is lost if the call happens again.
 func mayAsk(ctx context.Context, err error, twice bool) bool {
 	e, ok := errors.AsType[*driver.Error](err)
-	return ok && unavailable(e) && e.RetryAfter == 0 && (e.Outcome == driver.NotDone || twice) &&
-		ctx.Err() == nil && !callerOf(ctx).relayed
+	return ok && unable(e) && (e.Outcome == driver.NotDone || twice) && ctx.Err() == nil && !callerOf(ctx).relayed
 }
 
 // NothingDone: a node says that it could not serve a call, and has certainly not done it, so
 // that the next leader can be asked.
 func NothingDone(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
-	return ok && unavailable(e) && e.RetryAfter == 0 && e.Outcome == driver.NotDone
+	return ok && unable(e) && e.Outcome == driver.NotDone
 }
+
+// unable: the node could not serve, and was not merely busy.
+func unable(e *driver.Error) bool { return unavailable(e) && e.RetryAfter == 0 }
 
 func unavailable(e *driver.Error) bool {
 	return e.Kind == error(driver.ErrUnavailable) || e.Kind == error(driver.ErrClosed)
