@@ -60,7 +60,7 @@ deps: ## install what the tests need and the machine lacks (as root, on Debian)
 bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
 	$(GO) run ./internal/measure bench
 
-bench-peers: ## measure beside redsync, rueidislock and bare PostgreSQL; writes its section of docs/benchmarks.md
+bench-peers: ## measure beside redsync, rueidislock, redis_rate and bare PostgreSQL; writes its section of docs/benchmarks.md
 	$(GO) test -C bench -count=1 -v -timeout 60m -bench.rounds=20 -bench.scale=1 -bench.into=../docs/benchmarks.md .
 
 bench-servers: bin/staticcheck ## measure the server beside etcd, ZooKeeper, Redis and PostgreSQL, ROUNDS=10; writes its section of docs/benchmarks.md; ONLY=hand-over for a part

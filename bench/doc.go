@@ -1,5 +1,5 @@
 // Package bench lets you see how fast Holdfast is beside what a program would
-// use instead: redsync and rueidislock on Redis, the bare advisory locks of
+// use instead: redsync, rueidislock and redis_rate on Redis, the bare advisory locks of
 // PostgreSQL, and the engines' own counters.
 //
 //	make bench-peers

@@ -44,7 +44,7 @@ func redisContests(t *testing.T) field {
 		redCrowd[i] = redsyncLock(ctx, redsyncOn(t, addr), "crowd")
 	}
 	return field{
-		contests: []*contest{
+		contests: append(limitContests(t, ours, addr), []*contest{
 			{what: "Redis: lock and unlock, one caller", peer: "redsync", least: 0.9, slice: 250 * time.Millisecond,
 				ours: one(pair(held(ctx, ours, "one"))), theirs: one(pair(redsyncLock(ctx, red, "one")))},
 			{what: "Redis: lock and unlock, 64 callers", peer: "redsync", least: 1.5, slice: 250 * time.Millisecond, ours: each(oursMany), theirs: each(redMany)},
@@ -53,7 +53,7 @@ func redisContests(t *testing.T) field {
 			{what: "Redis: counting, one caller", peer: "INCR", least: 0.8, slice: 250 * time.Millisecond,
 				ours:   one(func() error { _, err := counter.Add(ctx, 1); return err }),
 				theirs: one(func() error { return rc.Do(ctx, rc.B().Incr().Key("counter").Build()).Error() })},
-		},
+		}...),
 		crowds: []crowd{{who: "holdfast on Redis", locks: oursCrowd}, {who: "redsync", locks: redCrowd}},
 	}
 }
