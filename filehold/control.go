@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // The words of the control file, which all processes have in their memory.
@@ -72,7 +73,7 @@ func checkControl(b []byte) error {
 		return fmt.Errorf("the token %d is above the ceiling %d", max(w(wNext), w(wOpen)), w(wCeiling))
 	case w(wCeiling) >= 1<<53 || w(wRevisions) >= 1<<53:
 		return fmt.Errorf("a ceiling is not below 2⁵³")
-	case w(wDurable) > w(wEnd) || position(w(wEnd)).generation() == 0:
+	case w(wDurable) > w(wEnd) || filelog.Position(w(wEnd)).Generation() == 0:
 		return fmt.Errorf("the log is said to be on disk up to %d, and to end at %d", w(wDurable), w(wEnd))
 	}
 	return nil
@@ -91,19 +92,8 @@ func newControl(seconds uint64, base int64) []byte {
 	put(wCeilingN, ^first)
 	put(wRevisions, first)
 	put(wRevisionN, ^first)
-	put(wEnd, uint64(at(1, 0)))
+	put(wEnd, uint64(filelog.At(1, 0)))
 	put(wBase, uint64(base))
 	put(wVersion, version)
 	return b
 }
-
-// position is a place in the log: its generation and a byte of it, in one word
-// that processes can replace at once.
-type position uint64
-
-const offsetBits = 40
-
-func at(generation, offset uint64) position { return position(generation<<offsetBits | offset) }
-
-func (p position) generation() uint64 { return uint64(p) >> offsetBits }
-func (p position) offset() uint64     { return uint64(p) & (1<<offsetBits - 1) }

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // control is the control file, mapped: counting a token costs no system call.
@@ -53,11 +54,11 @@ func openControl(sub string, perm fs.FileMode, known uint64, sync func(int) erro
 // A log without a control file is no new directory, unless another has made both
 // since we looked: the control file is there before the log.
 func makeControl(sub, path string, perm fs.FileMode) error {
-	if _, err := os.Lstat(filepath.Join(sub, logName)); err == nil {
+	if _, err := os.Lstat(filepath.Join(sub, filelog.Name)); err == nil {
 		if _, err := os.Lstat(path); err == nil {
 			return nil
 		}
-		return damaged(path, "it is missing beside a log: put it back, or remove the directory when nobody uses it")
+		return filelog.Damaged(path, "it is missing beside a log: put it back, or remove the directory when nobody uses it")
 	}
 	tmp, err := tempFile(sub, "control", perm)
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *control) mapIt() error {
 	b := make([]byte, controlSize+1)
 	n, _ := c.f.ReadAt(b, 0)
 	if err := checkControl(b[:n]); err != nil {
-		return damaged(c.path, err.Error())
+		return filelog.Damaged(c.path, err.Error())
 	}
 	page, err := syscall.Mmap(c.fd, 0, controlSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
@@ -88,11 +89,6 @@ func (c *control) mapIt() error {
 	c.page = page
 	c.word = unsafe.Slice((*uint64)(unsafe.Pointer(&page[0])), words)
 	return nil
-}
-
-// damaged is the error of a stored file that cannot be trusted.
-func damaged(path, reason string) error {
-	return driver.Errorf("open", path, driver.ErrUnavailable, "the file is damaged: %s; nothing was changed", reason)
 }
 
 func (c *control) close() error {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
@@ -48,12 +48,10 @@ type engine struct {
 	began   time.Time     // of driver.Now
 	beganAt int64         // the same in cluster time
 	writing chan struct{} // held with the store's lock
-	syncer  syncer
 
 	mu      sync.Mutex // guards all below
 	m       *core.Machine
-	log     *logFile
-	kept    uint64 // size of the last snapshot written here
+	log     *filelog.Log
 	hub     *watch.Hub
 	readers map[*watch.Watcher]chan struct{}
 	last    slotPlace                              // of the last event
@@ -61,7 +59,6 @@ type engine struct {
 	users   map[core.SessionID]*user               // of this process
 	plain   *user                                  // of calls that hang on no session
 	out     core.Output
-	buf     []byte
 	bell    *os.File // written when the log grew and somebody sleeps
 	pump    *pump    // nil: nobody waits
 	sleeper int
@@ -185,6 +182,7 @@ func (e *engine) openStore() error {
 		return errors.Join(err, ctl.close())
 	}
 	e.ctl = ctl
+	e.log = e.newLog()
 	if err := e.flock(ctl.fd, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !busy(err) {
 		_ = ctl.close()
 		if noLocks(err) {
@@ -205,20 +203,21 @@ func (e *engine) enter() error {
 	if err := e.ctl.adopt(); err != nil {
 		return err
 	}
-	if err := errors.Join(sweep(e.sub, logName), sweep(e.sub, lockTemp)); err != nil {
+	if err := errors.Join(sweep(e.sub, filelog.Name), sweep(e.sub, lockTemp)); err != nil {
 		return err
 	}
-	if err := e.makeLog(); err != nil {
+	e.m = core.New(e.config())
+	if err := e.log.Make(); err != nil {
 		return err
 	}
 	if err := e.reboot(); err != nil {
 		return err
 	}
-	if e.log == nil {
-		if err := e.settle(); err != nil {
+	if !e.log.Loaded() {
+		if err := e.log.Settle(); err != nil {
 			return err
 		}
-		if err := e.load(); err != nil {
+		if err := e.log.Load(); err != nil {
 			return err
 		}
 	}
@@ -242,10 +241,7 @@ func (e *engine) closeFiles() error {
 	if e.live != nil {
 		err = errors.Join(err, e.vanish(e.proc), e.live.Close())
 	}
-	if e.log != nil {
-		err = errors.Join(err, e.log.f.Close())
-	}
-	return errors.Join(err, e.bell.Close(), e.ctl.close(), e.closeLow(), syscall.Close(e.root))
+	return errors.Join(err, e.log.Close(), e.bell.Close(), e.ctl.close(), e.closeLow(), syscall.Close(e.root))
 }
 
 // leave is the end of one Space; the last one ends the engine. An engine that
@@ -351,20 +347,20 @@ func (e *engine) ready() error {
 	if err := e.ctl.err(); err != nil {
 		return err
 	}
-	if e.log == nil {
+	if !e.log.Loaded() {
 		return nil // entering
 	}
-	if err := e.settle(); err != nil {
+	if err := e.log.Settle(); err != nil {
 		return err
 	}
-	err := e.catchUp()
-	if err == errBehind {
+	err := e.log.CatchUp()
+	if err == filelog.ErrBehind {
 		err = e.resume()
 	}
 	if err != nil {
 		return err
 	}
-	return e.trim()
+	return e.log.Trim()
 }
 
 // token takes the next token.
@@ -387,19 +383,6 @@ func (e *engine) check() error {
 	}
 	return driver.Errorf("", e.dir, driver.ErrUnavailable,
 		"the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew")
-}
-
-// unwritten is the error of a write that failed.
-func unwritten(file string, err error) error {
-	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("write %s: %w", file, cause(err))}
-}
-
-// cause drops the path, which the message has.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // stopped is the error of a call whose context ended.

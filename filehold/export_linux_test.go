@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // Seams are what tests replace.
@@ -36,7 +37,7 @@ func HalfSwitched(dir string) error {
 	if err != nil {
 		return err
 	}
-	old := uint64(at(position(c.load(wEnd)).generation()-1, 1<<20))
+	old := uint64(filelog.At(filelog.Position(c.load(wEnd)).Generation()-1, 1<<20))
 	c.store(wDurable, old)
 	c.store(wEnd, old)
 	c.store(wSwitching, 1)

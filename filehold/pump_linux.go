@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // bellName is the file that is written to wake everybody who sleeps.
@@ -87,8 +88,8 @@ func (e *engine) sleep() error {
 		e.ctl.add(wSleepers, 1)
 		e.pump.nudge()
 	}
-	err := e.catchUp()
-	if err == errBehind {
+	err := e.log.CatchUp()
+	if err == filelog.ErrBehind {
 		e.pump.nudge()
 		return nil
 	}

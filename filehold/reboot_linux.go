@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -30,8 +29,7 @@ func (e *engine) reboot() error {
 	if boot[0] == e.ctl.load(wBoot) && boot[1] == e.ctl.load(wBoot+1) {
 		return nil
 	}
-	e.ctl.store(wSwitching, 0)
-	if err := e.salvage(); err != nil {
+	if err := e.log.Salvage(); err != nil {
 		return err
 	}
 	e.ctl.store(wBase, uint64(e.m.Now()+int64(time.Second)-int64(boottime())))
@@ -43,50 +41,6 @@ func (e *engine) reboot() error {
 	e.ctl.store(wBoot, boot[0])
 	e.ctl.store(wBoot+1, boot[1])
 	return e.ctl.sync(e.ctl.fd)
-}
-
-// salvage reads the log as far as it is whole, and cuts off the rest: a record
-// whose writer was never answered. What is known to have been on disk has to be
-// there.
-func (e *engine) salvage() error {
-	l, h, err := e.openLog()
-	if err != nil {
-		return err
-	}
-	defer l.f.Close()
-	st, err := l.f.Stat()
-	if err != nil {
-		return err
-	}
-	b, err := l.bytes(uint64(st.Size()))
-	if err != nil {
-		return err
-	}
-	var bad error
-	for len(b) > 0 && bad == nil {
-		var rest []byte
-		if _, _, rest, bad = decodeRecord(b); bad == nil {
-			l.read += uint64(len(b) - len(rest))
-			b = rest
-		}
-	}
-	durable := position(e.ctl.load(wDurable))
-	if h.generation < durable.generation() || h.generation == durable.generation() && l.read < durable.offset() || l.read < h.snapshot {
-		return l.damaged(l.read, fmt.Errorf("what was on disk is not whole: %w", errors.Join(bad, errShortIf(bad))))
-	}
-	if err := errors.Join(l.f.Truncate(int64(l.read)), l.f.Sync()); err != nil {
-		return err
-	}
-	e.switchTo(at(h.generation, l.read))
-	return e.load()
-}
-
-// errShortIf says that records are missing where none is bad.
-func errShortIf(bad error) error {
-	if bad == nil {
-		return errors.New("records at its end are missing")
-	}
-	return nil
 }
 
 // forget ends all sessions, whose processes died with the boot, and skips the
@@ -103,7 +57,7 @@ func (e *engine) forget() error {
 	if err := e.ctl.reach(max(e.ctl.load(wCeiling), e.m.Revision())); err != nil {
 		return err
 	}
-	return e.syncLog(e.log.fd)
+	return e.log.FlushNow()
 }
 
 // skip makes changes that nobody sees until the machine is at a revision.

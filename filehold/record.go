@@ -3,95 +3,19 @@ package filehold
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"hash/crc32"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// The log is a header and records. A record is length, checksum, type and body;
-// the checksum covers all but itself.
-const (
-	logName    = "log"
-	logMagic   = "flHoldLog1\n\x00\x00\x00\x00\x00"
-	headerSize = len(logMagic) + 8 + 8 + 4 // magic, generation, end of the snapshot, checksum
-	frontSize  = 4 + 4 + 1
-	maxRecord  = 4 << 20
-)
-
-// The types of records.
+// The types of records of the log.
 const (
 	recEntry   = 1 + iota // an entry of the machine
 	recEvent              // something that happened to a lock file
 	recChunk              // a piece of the snapshot
 	recMembers            // the sessions in the snapshot
-	recMoved              // the last of its file: the next generation goes on
+	_                     // filelog.Moved
 	recRaise              // the machine's revision is at least this
 )
-
-var table = crc32.MakeTable(crc32.Castagnoli)
-
-// header is the beginning of a log.
-type header struct {
-	generation uint64
-	snapshot   uint64 // where it ends
-}
-
-func appendHeader(b []byte, h header) []byte {
-	start := len(b)
-	b = append(b, logMagic...)
-	b = binary.LittleEndian.AppendUint64(b, h.generation)
-	b = binary.LittleEndian.AppendUint64(b, h.snapshot)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], table))
-}
-
-func decodeHeader(b []byte) (header, error) {
-	if len(b) < headerSize || string(b[:len(logMagic)]) != logMagic {
-		return header{}, errors.New("it does not begin as a log of this version does")
-	}
-	sum := headerSize - 4
-	if crc32.Checksum(b[:sum], table) != binary.LittleEndian.Uint32(b[sum:]) {
-		return header{}, errors.New("the checksum of its header is wrong")
-	}
-	at := len(logMagic)
-	return header{binary.LittleEndian.Uint64(b[at:]), binary.LittleEndian.Uint64(b[at+8:])}, nil
-}
-
-// appendRecord appends one record to b.
-func appendRecord(b []byte, kind byte, body []byte) []byte {
-	front := len(b)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
-	b = append(b, 0, 0, 0, 0, kind)
-	b = append(b, body...)
-	binary.LittleEndian.PutUint32(b[front+4:], checksum(b[front:]))
-	return b
-}
-
-func checksum(record []byte) uint32 {
-	return crc32.Update(crc32.Checksum(record[:4], table), table, record[8:])
-}
-
-// errShort: the bytes end within a record.
-var errShort = errors.New("it ends within a record")
-
-// decodeRecord takes the first record off b.
-func decodeRecord(b []byte) (kind byte, body, rest []byte, err error) {
-	if len(b) < frontSize {
-		return 0, nil, nil, errShort
-	}
-	n := binary.LittleEndian.Uint32(b)
-	if n > maxRecord {
-		return 0, nil, nil, fmt.Errorf("a record claims %d bytes", n)
-	}
-	if len(b) < frontSize+int(n) {
-		return 0, nil, nil, errShort
-	}
-	record := b[:frontSize+int(n)]
-	if checksum(record) != binary.LittleEndian.Uint32(b[4:]) {
-		return 0, nil, nil, errors.New("the checksum of a record is wrong")
-	}
-	return b[8], record[frontSize:], b[len(record):], nil
-}
 
 func decodeRaise(b []byte) (uint64, error) {
 	if len(b) != 8 {

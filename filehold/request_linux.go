@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // request is a claim in the machine: of a semaphore, an election, a latch or a
@@ -27,7 +28,7 @@ type order struct {
 	cmd    core.Command
 	result core.Result
 	now    int64
-	end    position // of the log after it
+	end    filelog.Position // of the log after it
 }
 
 // submit runs an order on the session u; then, if it is not nil, is called when
@@ -53,7 +54,7 @@ func (u *user) submit(ctx context.Context, o *order, then func()) error {
 			return err
 		}
 		o.take(&e.out.Replies[0])
-		o.end = at(e.log.generation, e.log.read)
+		o.end = e.log.Here()
 		_ = e.compact()
 		return nil
 	})
@@ -130,8 +131,8 @@ func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func
 		if err := ask(); err != nil || o.result.Code != core.CodeHeld {
 			return err
 		}
-		before := e.end()
-		if e.locked(ctx, e.endSessionsOfGone) != nil || e.end() == before {
+		before := e.log.End()
+		if e.locked(ctx, e.endSessionsOfGone) != nil || e.log.End() == before {
 			return nil
 		}
 		return ask()

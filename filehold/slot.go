@@ -16,6 +16,8 @@ const (
 	maxName   = 512
 )
 
+var table = crc32.MakeTable(crc32.Castagnoli)
+
 // The states of a slot.
 const (
 	slotFree = iota

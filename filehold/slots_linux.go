@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+
+	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
 // slots is this process's file of what it holds and awaits of lock files. It is
@@ -46,11 +48,11 @@ func (s *slots) grow() error {
 	const size = chunkSlots * slotSize
 	at := int64(len(s.chunks)) * size
 	if _, err := s.f.WriteAt(make([]byte, size), at); err != nil {
-		return unwritten(s.f.Name(), err)
+		return filelog.Unwritten(s.f.Name(), err)
 	}
 	c, err := syscall.Mmap(int(s.f.Fd()), at, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
-		return unwritten(s.f.Name(), err)
+		return filelog.Unwritten(s.f.Name(), err)
 	}
 	for i := range chunkSlots {
 		s.free = append(s.free, len(s.chunks)*chunkSlots+i)

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/filelog"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
@@ -28,12 +29,12 @@ func (e *engine) writeEntry(entry *core.Entry) error {
 	return e.write(recEntry, core.AppendEntry(nil, entry))
 }
 
-// apply lets a record take effect here. e.mu is held.
-func (e *engine) apply(kind byte, body []byte) error {
-	switch kind {
+// Apply lets a record take effect here. e.mu is held.
+func (e *engine) Apply(r filelog.Record) error {
+	switch r.Kind {
 	case recEntry:
 		e.out.Reset()
-		if err := e.m.Apply(body, &e.out); err != nil {
+		if err := e.m.Apply(r.Body, &e.out); err != nil {
 			return err
 		}
 		e.roll()
@@ -42,19 +43,19 @@ func (e *engine) apply(kind byte, body []byte) error {
 		e.rearm()
 		return nil
 	case recEvent:
-		ev, err := decodeLockEvent(body)
+		ev, err := decodeLockEvent(r.Body)
 		if err == nil {
 			e.publish([]core.Event{e.event(&ev)})
 		}
 		return err
 	case recRaise:
-		to, err := decodeRaise(body)
+		to, err := decodeRaise(r.Body)
 		if err == nil {
 			e.m.Raise(to)
 		}
 		return err
 	default:
-		return fmt.Errorf("a record has the unknown type %d", kind)
+		return fmt.Errorf("a record has the unknown type %d", r.Kind)
 	}
 }
 
@@ -148,8 +149,8 @@ func (e *engine) raise(to uint64) error {
 // look applies what others wrote and what is due, and runs f, which only reads.
 func (e *engine) look(ctx context.Context, f func()) error {
 	e.mu.Lock()
-	err := e.catchUp()
-	if at, ok := e.m.Due(); err != errBehind && (err != nil || !ok || at > e.now()) {
+	err := e.log.CatchUp()
+	if at, ok := e.m.Due(); err != filelog.ErrBehind && (err != nil || !ok || at > e.now()) {
 		defer e.mu.Unlock()
 		if err == nil {
 			f()

@@ -38,19 +38,6 @@ func openAt(dirfd int, file string, flags int) (int, error) {
 	}
 }
 
-// dup is another descriptor of a file, which programs that this one starts do not get.
-func dup(fd int) (int, error) {
-	for {
-		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
-		if errno == 0 {
-			return int(n), nil
-		}
-		if errno != syscall.EINTR {
-			return -1, errno
-		}
-	}
-}
-
 func unlinkAt(dirfd int, file string) error {
 	for {
 		if err := syscall.Unlinkat(dirfd, file); err != syscall.EINTR {

@@ -1,0 +1,31 @@
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// ErrBehind is the answer of [Log.CatchUp] when what this process has not read is
+// not there any more: [Log.Load], which needs the lock between processes, goes on.
+var ErrBehind = errors.New("the log was replaced more than once")
+
+// Damaged is the error of a stored file that cannot be trusted.
+func Damaged(path, reason string) error {
+	return driver.Errorf("open", path, driver.ErrUnavailable, "the file is damaged: %s; nothing was changed", reason)
+}
+
+// Unwritten is the error of a write that failed.
+func Unwritten(path string, err error) error {
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("write %s: %w", path, cause(err))}
+}
+
+// cause drops the path, which the message has.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
