@@ -18,11 +18,13 @@ import (
 )
 
 // words are shared words in memory. With kill set, the process that makes its last
-// store ends before it: the store panics with errKilled.
+// store ends before it: the store panics with errKilled. With broken set, no swap
+// succeeds, and one that is tried for ever panics.
 type words struct {
-	w      [3]atomic.Uint64
-	kill   int
-	broken error
+	w       [3]atomic.Uint64
+	kill    int
+	broken  error
+	refused int
 }
 
 var errKilled = errors.New("killed")
@@ -46,7 +48,13 @@ func (w *words) Store(i filelog.Word, v uint64) {
 }
 
 func (w *words) Swap(i filelog.Word, old, v uint64) bool {
-	return w.broken == nil && w.w[i].CompareAndSwap(old, v)
+	if w.broken == nil {
+		return w.w[i].CompareAndSwap(old, v)
+	}
+	if w.refused++; w.refused > 100 {
+		panic("a swap is tried again and again")
+	}
+	return false
 }
 
 // process is one that uses the log; its state is the bodies of all records.
@@ -210,14 +218,7 @@ func TestKilledWriter_EveryByte(t *testing.T) {
 	record := read(t, dir)[len(before):]
 	want := slices.Clone(p.bodies)
 	for n := range len(record) + 1 {
-		f, err := os.OpenFile(filepath.Join(dir, filelog.Name), os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteString(record[:n]); err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
+		leave(t, dir, record[:n])
 		next := start(t, dir, w, 1<<30)
 		next.sees(want)
 		next.add(fmt.Sprint("after ", n))
@@ -227,6 +228,36 @@ func TestKilledWriter_EveryByte(t *testing.T) {
 		}
 		p.sees(want)
 	}
+}
+
+// leave writes bytes that never count at the end of the log.
+func leave(t testing.TB, dir, bytes string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, filelog.Name), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString(bytes)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a killed writer left is no record after a power loss either, where a shorter
+// one was written in its place and the rest of it looks like the next.
+func TestKilledWriter_LeavesNoRecord(t *testing.T) {
+	dir, w := t.TempDir(), newWords()
+	p := start(t, dir, w, 1<<30)
+	p.add("first")
+	before := read(t, dir)
+	p.add("record")
+	record := read(t, dir)[len(before):]
+	leave(t, dir, strings.Repeat("x", len(record))+record)
+	p.add("second")
+	again := newProcess(t, dir, w, 1<<30)
+	if err := again.Salvage(); err != nil {
+		t.Fatal(err)
+	}
+	again.sees([]string{"first", "record", "second"})
 }
 
 // A process that is killed before any store of a shared word loses at most the record
