@@ -40,41 +40,86 @@ var _ driver.Driver = (*redlock)(nil)
 // node is one of the servers. One that was down when it was asked first is
 // dialled again with the next question.
 type node struct {
-	url string // "" : the caller's client
+	url  string          // "" : the caller's client
+	life context.Context // the driver's
 
 	mu       sync.Mutex
 	rc       rueidis.Client
-	admitted bool // it does not evict locks
+	admitted bool     // it does not evict locks
+	dialling *dialled // the one attempt that is under way; nil: there is none
+	closed   bool
 
 	debts debts
 }
 
+// dialled is what came of an attempt to connect.
+type dialled struct {
+	over chan struct{} // closed when the rest is known
+	rc   rueidis.Client
+	err  error
+}
+
 // client is the connection to the node, made if there is none. A node that evicts
-// locks has none: it would not count.
-func (n *node) client() (rueidis.Client, error) {
+// locks has none: it would not count. All that ask wait for the same attempt, and
+// none longer than ctx: a node that is dark delays nobody else.
+func (n *node) client(ctx context.Context) (rueidis.Client, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.rc == nil {
-		rc, err := dial(n.url)
-		if err != nil {
-			return nil, err
-		}
-		n.rc = rc
-	}
 	if n.admitted {
+		defer n.mu.Unlock()
 		return n.rc, nil
 	}
-	if err := evicts(n.rc); err != nil {
-		return nil, err
+	if n.dialling == nil {
+		n.dialling = &dialled{over: make(chan struct{})}
+		go n.connect(n.dialling)
 	}
-	n.admitted = true
-	return n.rc, nil
+	d := n.dialling
+	n.mu.Unlock()
+	select {
+	case <-d.over:
+		return d.rc, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-n.life.Done():
+		return nil, errClosed
+	}
+}
+
+// connect makes one attempt. It may outlast the driver by the time of a dial, and
+// closes then what it made.
+func (n *node) connect(d *dialled) {
+	d.rc, d.err = n.dial()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		n.drop()
+	}
+	n.admitted = d.err == nil && !n.closed
+	n.dialling = nil
+	close(d.over)
+}
+
+// dial makes the connection unless there is one, and looks whether the server
+// evicts.
+func (n *node) dial() (rueidis.Client, error) {
+	n.mu.Lock()
+	rc := n.rc
+	n.mu.Unlock()
+	if rc == nil {
+		var err error
+		if rc, err = dial(n.url); err != nil {
+			return nil, err
+		}
+		n.mu.Lock()
+		n.rc = rc
+		n.mu.Unlock()
+	}
+	return rc, evicts(n.life, rc)
 }
 
 // evicts refuses a server that evicts keys that have an expiry, as every lock here
 // has. One that does not answer is not refused.
-func evicts(rc rueidis.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func evicts(ctx context.Context, rc rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	info, err := rc.Do(ctx, rc.B().Info().Section("memory").Build()).ToString()
 	if _, refused := serverSays(err); err != nil && !refused {
@@ -88,8 +133,15 @@ func evicts(rc rueidis.Client) error {
 func (n *node) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.closed = true
+	n.drop()
+}
+
+// drop closes a connection that is the node's own.
+func (n *node) drop() {
 	if n.url != "" && n.rc != nil {
 		n.rc.Close()
+		n.rc = nil
 	}
 }
 
@@ -166,6 +218,9 @@ func newRedLock(nodes []*node, opts Options) *redlock {
 	r := &redlock{nodes: nodes, opts: opts, holds: map[string]*lock{}, lines: map[string]*turns{},
 		wake: make(chan struct{}, 1), fault: func(string, string, error) {}}
 	r.life, r.kill = context.WithCancel(context.Background())
+	for _, n := range nodes {
+		n.life = r.life
+	}
 	return r
 }
 

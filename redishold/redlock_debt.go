@@ -59,7 +59,9 @@ func (d *debts) due() int {
 
 // tell sends what is owed in one pipeline and keeps what was not heard.
 func (r *redlock) tell(n *node) {
-	rc, err := n.client()
+	ctx, cancel := context.WithTimeout(r.life, patience)
+	defer cancel()
+	rc, err := n.client(ctx)
 	if err != nil {
 		return
 	}
@@ -71,8 +73,6 @@ func (r *redlock) tell(n *node) {
 	for i := range list {
 		tasks[i] = list[i].task
 	}
-	ctx, cancel := context.WithTimeout(r.life, patience)
-	defer cancel()
 	var left []debt
 	for i, result := range freeScript.runAll(ctx, rc, tasks) {
 		if result.Error() != nil {

@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -258,7 +260,7 @@ func (r *redlock) free(k *lock, nodes []int) *vote {
 			within, cancel := context.WithTimeout(context.Background(), r.opts.slack(k.session.Spec.TTL))
 			defer cancel()
 			b := ballot{node: i}
-			rc, err := r.nodes[i].client()
+			rc, err := r.nodes[i].client(within)
 			if err == nil {
 				b.reply, err = freeScript.run(within, rc, r.keys(k.name, k.id), k.freeArgs())
 			}
@@ -354,7 +356,8 @@ func (r *redlock) dueLocks() (due []*lock, wait time.Duration) {
 
 // extend asks every server for all locks at once. A lock that a majority
 // extended lasts; one that so many have lost that no majority can be left ends
-// at once; what is unknown is tried again until its deadline.
+// at once; what is unknown is tried again until its deadline. Once a majority
+// has extended all, nobody waits for the others.
 func (r *redlock) extend(locks []*lock) {
 	ttl := locks[0].session.Spec.TTL
 	tasks := make([]task, len(locks))
@@ -362,33 +365,58 @@ func (r *redlock) extend(locks []*lock) {
 		ttl = min(ttl, k.session.Spec.TTL)
 		tasks[i] = task{r.keys(k.name, k.id), []string{k.id, millis(k.session.Spec.TTL)}}
 	}
-	ctx, cancel := context.WithTimeout(r.life, min(ttl/12, r.opts.slack(ttl)))
-	defer cancel()
+	ctx, cancel := context.WithTimeout(r.life, min(ttl/12, r.opts.slack(ttl), patience))
 	sent := driver.Now()
-	answers := make([][]rueidis.RedisResult, len(r.nodes))
-	var all sync.WaitGroup
-	for i, n := range r.nodes {
-		all.Go(func() {
-			if rc, err := n.client(); err == nil {
-				answers[i] = extendScript.runAll(ctx, rc, tasks)
+	votes := r.count(ctx, len(locks), r.extendAll(ctx, cancel, tasks))
+	for i, k := range locks {
+		r.extended(k, votes[i], sent)
+	}
+}
+
+// extendAll sends the tasks to every server, and calls stop when the last has
+// answered.
+func (r *redlock) extendAll(ctx context.Context, stop func(), tasks []task) <-chan []rueidis.RedisResult {
+	answers := make(chan []rueidis.RedisResult, len(r.nodes))
+	var left atomic.Int32
+	left.Store(int32(len(r.nodes)))
+	for _, n := range r.nodes {
+		r.spawn(func() {
+			var results []rueidis.RedisResult
+			if rc, err := n.client(ctx); err == nil {
+				results = extendScript.runAll(ctx, rc, tasks)
+			}
+			answers <- results
+			if left.Add(-1) == 0 {
+				stop()
 			}
 		})
 	}
-	all.Wait()
-	for i, k := range locks {
-		v := &vote{n: len(r.nodes)}
-		for node := range answers {
-			b := ballot{node: node}
-			if answers[node] != nil {
-				b.reply, b.err = answers[node][i].AsStrSlice()
-			}
-			if b.err != nil {
-				b.reply = nil
-			}
-			v.count(b)
-		}
-		r.extended(k, v, sent)
+	return answers
+}
+
+// count counts the servers' answers for n locks until a majority has extended
+// all of them, everybody has answered, or ctx ends.
+func (r *redlock) count(ctx context.Context, n int, answers <-chan []rueidis.RedisResult) []*vote {
+	votes := make([]*vote, n)
+	for i := range votes {
+		votes[i] = &vote{n: len(r.nodes)}
 	}
+	open := func(v *vote) bool { return !v.passed() }
+	for left := len(r.nodes); left > 0 && slices.ContainsFunc(votes, open); left-- {
+		select {
+		case results := <-answers:
+			for i := range results {
+				reply, err := results[i].AsStrSlice()
+				if err != nil {
+					reply = nil
+				}
+				votes[i].count(ballot{reply: reply})
+			}
+		case <-ctx.Done():
+			return votes
+		}
+	}
+	return votes
 }
 
 func (r *redlock) extended(k *lock, v *vote, sent time.Time) {

@@ -286,6 +286,51 @@ func TestRedLockKeepsItsHold(t *testing.T) {
 	}
 }
 
+// TestRedLockDarkFromTheStart: a server that answers nothing when the program
+// begins ends no hold of the others, however many ask, and does not delay Close.
+func TestRedLockDarkFromTheStart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3)
+	f.links[2].Cut()
+	var urls []string
+	for _, l := range f.links {
+		urls = append(urls, "redis://"+l.Addr()) // with the time for a dial as it comes
+	}
+	d, err := redishold.OpenRedLock(t.Context(), urls, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := holdfast.New(d, holdfast.TTL(3*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold, err := s.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error)
+	go func() { waited <- second(s.Mutex("m").Acquire(ctx)) }()
+	first, _ := hold.Deadline()
+	eventually(t, "the hold is not renewed", func() bool {
+		if err := hold.Err(); err != nil {
+			t.Fatalf("with a majority that answers: %v", err)
+		}
+		return time.Now().After(first.Add(3 * time.Second))
+	})
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("the waiter got %v", err)
+	}
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+}
+
 // TestRedLockRefuses what it cannot keep.
 func TestRedLockRefuses(t *testing.T) {
 	if _, err := redishold.NewRedLock(nil, nil); err == nil || !strings.Contains(err.Error(), "no server") {

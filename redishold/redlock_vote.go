@@ -56,7 +56,7 @@ func (r *redlock) voteUntil(ctx context.Context, stop func(), ask func(context.C
 	for i, n := range r.nodes {
 		one := func() {
 			b := ballot{node: i}
-			rc, err := n.client()
+			rc, err := n.client(ctx)
 			if err == nil {
 				b.reply, err = ask(ctx, rc)
 			}
