@@ -70,6 +70,7 @@ type Item struct {
 	// likes; 0: it has none that all clients can rely on.
 	Now time.Duration
 	// Age is for how long at least it has been as it is, whatever clocks say; 0:
-	// nobody knows. Only Sweep tells it.
+	// nobody knows. Sweep tells it; a Get that does lets callers that look only once
+	// find that a holder's time is over.
 	Age time.Duration
 }

@@ -22,7 +22,8 @@ type Options struct {
 	// bucket: drivers of a process with the same place wait in one line. Empty:
 	// this one waits alone.
 	Place string
-	// Timeout bounds one request to the engine, but not a List; 0: 2 seconds.
+	// Timeout bounds one request to the engine, but not a List, nor a Forget or
+	// Sweep of a [driver.Sweeper]; 0: 2 seconds.
 	Timeout time.Duration
 	// Close is called when the driver is closed; it may be nil.
 	Close func() error
@@ -202,7 +203,7 @@ func (d *onStore) all(ctx context.Context, p pace, prefix string) (items []drive
 // pace is how tries follow each other.
 type pace struct {
 	first, most time.Duration
-	tries       int
+	tries       int // 0: until the context ends
 	// failing is how long requests may go unanswered until it is given up; 0:
 	// until tries are used up.
 	failing time.Duration
@@ -211,6 +212,8 @@ type pace struct {
 var (
 	// patient waits for locks: 10 ms doubling to a second.
 	patient = pace{first: 10 * time.Millisecond, most: time.Second, tries: 100}
+	// endless is patient until the context ends.
+	endless = pace{first: patient.first, most: patient.most}
 	// quick changes counters, sequences and keys: about a millisecond.
 	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
 )
@@ -265,7 +268,7 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 	last := errors.New("others changed it each time")
 	maybe := false
 	answered, try := driver.Now(), 0
-	for ; try < p.tries && (p.failing == 0 || driver.Now().Sub(answered) < p.failing); try++ {
+	for ; (p.tries == 0 || try < p.tries) && (p.failing == 0 || driver.Now().Sub(answered) < p.failing); try++ {
 		how, err := step()
 		if err == nil || decided(err) {
 			return outcome(err, maybe)

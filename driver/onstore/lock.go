@@ -74,9 +74,9 @@ func (d *onStore) giveUp(ctx context.Context, b *bundle) error {
 	}
 	over := make(chan error, 1)
 	d.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), takeBackFor)
+		ctx, cancel := d.lasting(b.holds[0].entry.TTL)
 		defer cancel()
-		err := b.Release(ctx)
+		err := b.release(ctx, endless)
 		if err != nil && !errors.Is(err, driver.ErrLost) {
 			d.fault("acquire", b.holds[0].name, err)
 		}
@@ -128,10 +128,12 @@ func (b *bundle) grant() driver.Grant {
 }
 
 // Release gives everything back, the last first.
-func (b *bundle) Release(ctx context.Context) error {
+func (b *bundle) Release(ctx context.Context) error { return b.release(ctx, patient) }
+
+func (b *bundle) release(ctx context.Context, p pace) error {
 	var errs []error
 	for _, h := range slices.Backward(b.holds) {
-		errs = append(errs, h.free(ctx))
+		errs = append(errs, h.freeAt(ctx, p))
 	}
 	return errors.Join(errs...)
 }
@@ -171,33 +173,42 @@ type attempt struct {
 	left      time.Duration // until the holder that stood in the way is over
 }
 
-// once tries until it is decided: held by us, or by somebody else.
+// once tries until it is decided: held by us, or by somebody else. What waits does
+// so until ctx ends, also for an engine that does not answer.
 func (a *attempt) once(ctx context.Context) (h *hold, err error) {
-	pace := patient
+	pace := endless
 	if a.r.Try {
-		pace.failing = a.d.failing()
+		pace = a.d.bounded(patient)
 	}
-	err = retry(ctx, pace, func() (p progress, err error) {
+	err = plain(retry(ctx, pace, func() (p progress, err error) {
 		h, p, err = a.try(ctx)
 		return p, err
-	})
-	if err != nil && ctx.Err() != nil {
+	}))
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome != driver.NotDone {
 		a.takeBack()
 	}
-	return h, plain(err)
+	return h, err
 }
 
-// takeBackFor bounds how long a lock that nobody wants any more is given back.
+// takeBackFor bounds how long Close waits for what is given back.
 const takeBackFor = 3 * time.Second
+
+// lasting is the context of giving back what nobody wants any more: it lasts as long
+// as the entry could, and takeBackFor longer than the driver.
+func (d *onStore) lasting(ttl time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), grace(ttl))
+	closed := context.AfterFunc(d.life, func() { time.AfterFunc(takeBackFor, cancel) })
+	return ctx, func() { closed(); cancel() }
+}
 
 // takeBack gives the lock back if a request that was given up took it.
 func (a *attempt) takeBack() {
 	d := a.d
 	d.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.life), takeBackFor)
+		ctx, cancel := d.lasting(a.r.Spec.TTL)
 		defer cancel()
 		h := d.newHold(a.key, a.name, lockEntry{Holder: a.holder})
-		if err := h.free(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
+		if err := h.freeAt(ctx, endless); err != nil && !errors.Is(err, driver.ErrLost) {
 			d.fault("acquire", a.name, err)
 		}
 	})
@@ -303,13 +314,17 @@ func (d *onStore) holder(name string, item *driver.Item, e *lockEntry) driver.Cl
 
 // timeLeft is how long the holder of an entry may still believe in it: until its
 // deadline on the engine's clock, or until it was not renewed for longer than any
-// clock may differ on ours. It is 0 when nobody holds it.
+// clock may differ on ours, as far as this driver or the engine has seen. It is 0
+// when nobody holds it.
 func (d *onStore) timeLeft(item *driver.Item, e *lockEntry) time.Duration {
 	switch {
 	case e.Holder == "":
 		return 0
 	case e.Deadline != 0 && item.Now != 0:
 		return max(e.Deadline-item.Now+1, 0)
+	}
+	if item.Age > grace(e.TTL) { // the engine has seen it for so long
+		return 0
 	}
 	return max(grace(e.TTL)-d.unchanged(&d.seenLocks, item.Key, item.Revision), 0)
 }

@@ -27,7 +27,7 @@ func (h *hold) renew() {
 	if h.freed || h.session.Err() != nil {
 		return
 	}
-	err := plain(retry(ctx, patient, func() (progress, error) {
+	err := plain(retry(ctx, endless, func() (progress, error) {
 		p, err := h.extend(ctx)
 		return p, h.d.passing(err)
 	}))
@@ -101,7 +101,9 @@ func (h *hold) extended(start time.Time, next lockEntry, revision driver.Revisio
 
 // free gives the lock back: what stays is its last token. It says ErrLost if
 // another has it.
-func (h *hold) free(ctx context.Context) error {
+func (h *hold) free(ctx context.Context) error { return h.freeAt(ctx, patient) }
+
+func (h *hold) freeAt(ctx context.Context, p pace) error {
 	if h.stop != nil {
 		h.stop()
 	}
@@ -117,7 +119,7 @@ func (h *hold) free(ctx context.Context) error {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	err := plain(retry(ctx, patient, func() (progress, error) {
+	err := plain(retry(ctx, p, func() (progress, error) {
 		p, err := h.leaveTombstone(ctx)
 		return p, h.d.passing(err)
 	}))

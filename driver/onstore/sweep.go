@@ -43,18 +43,30 @@ func (d *onStore) tidyUp() {
 	}
 	defer d.work.Done()
 	var err error
-	for _, key := range d.rested() {
-		if err = d.forget(d.life, key.name, key.revision); err != nil {
+	list := d.rested()
+	for len(list) > 0 {
+		if err = d.forget(d.life, list[0].name, list[0].revision); err != nil {
 			break
 		}
+		list = list[1:]
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.restAgain(list)
 	if d.untidy = decided(err); d.untidy {
 		d.idle = nil
 	}
 	if d.tidy = nil; len(d.idle) > 0 && !d.closed {
 		d.tidy = time.AfterFunc(restFor/2, d.tidyUp)
+	}
+}
+
+// restAgain puts back what could not be forgotten, unless it was used again since.
+func (d *onStore) restAgain(list []spot) {
+	for _, key := range list {
+		if _, ok := d.idle[key.name]; !ok {
+			d.idle[key.name] = sight{key.revision, driver.Now()}
+		}
 	}
 }
 
@@ -78,13 +90,14 @@ func (d *onStore) rested() []spot {
 	return list
 }
 
-// forget removes a tombstone. If the lock is held again, it stays.
+// forget removes a tombstone. If the lock is held again, it stays. A Sweeper may need
+// many requests for it, and bounds each.
 func (d *onStore) forget(ctx context.Context, key string, revision driver.Revision) error {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-	defer cancel()
 	if s, ok := d.store.(driver.Sweeper); ok {
 		return s.Forget(ctx, key, revision)
 	}
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
 	_, err := d.store.Delete(ctx, key, revision)
 	if errors.Is(err, driver.ErrConflict) {
 		return nil
@@ -103,7 +116,7 @@ func (d *onStore) isOver(item driver.Item) bool {
 	switch {
 	case strings.HasPrefix(item.Key, lockPrefix):
 		e, err := decode[lockEntry](&item)
-		return err == nil && (d.timeLeft(&item, e) == 0 || item.Age > grace(e.TTL))
+		return err == nil && d.timeLeft(&item, e) == 0
 	case strings.HasPrefix(item.Key, keyPrefix):
 		e, err := decode[keyEntry](&item)
 		return err == nil && e.Expire > 0 && (d.left(&item, e) <= 0 || item.Age > e.Expire)
