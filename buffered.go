@@ -31,6 +31,7 @@ type BufferedCounter[N int64 | uint64] struct {
 	timer    *time.Timer
 	waiting  bool // the timer runs
 	flushing bool // in the background; it looks again when it is done
+	failed   bool // the last one in the background: the next waits for the interval
 	closed   bool
 }
 
@@ -100,7 +101,7 @@ func magnitude[N int64 | uint64](n N) uint64 {
 
 // schedule has a flush done when it is due; b.mu is held.
 func (b *BufferedCounter[N]) schedule() {
-	full := magnitude(b.pending) >= b.threshold
+	full := !b.failed && magnitude(b.pending) >= b.threshold
 	switch {
 	case b.flushing || b.waiting && !full:
 	case full:
@@ -142,7 +143,7 @@ func (b *BufferedCounter[N]) due() {
 func (b *BufferedCounter[N]) flushed(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flushing, b.waiting = false, false
+	b.flushing, b.waiting, b.failed = false, false, err != nil
 	switch {
 	case b.closed:
 	case err != nil:

@@ -158,6 +158,32 @@ func TestBuffered_FailedFlush(t *testing.T) {
 
 // A flush that may have been counted is repeated as it was, also if a repetition was
 // surely not done: that says nothing of the first.
+// "A failure is told to Hooks.Fault and tried again an interval later", also if more is
+// added meanwhile.
+func TestBuffered_Outage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faults := 0
+		s, toy := open(t, holdfast.Hooks{Fault: func(string, string, error) { faults++ }})
+		toy.onCount = func(*driver.CountRequest) error {
+			return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
+		}
+		b := s.Counter("n").Buffered(100, time.Minute)
+		for range 6000 {
+			if err := b.Add(1); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if faults < 4 || faults > 6 {
+			t.Errorf("%d flushes in five minutes", faults)
+		}
+		toy.onCount = nil
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestBuffered_RefusedRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)

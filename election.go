@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math/rand/v2"
 	"runtime"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -53,19 +55,51 @@ func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Leadership, 
 }
 
 // Lead campaigns and runs f while leading; after each loss of leadership it
-// campaigns again. It returns when f returns without a loss, with f's result,
-// or when ctx ends. f's context ends when leadership does.
+// campaigns again, and so it does when the backend was away while it waited, after a
+// pause of up to a second, which is told to Hooks.Fault. It returns when f returns
+// without a loss of the leadership, with f's result, when ctx ends or the Space is
+// closed, when the session that it is [Under] has ended, or when the backend refuses the
+// campaign, as with ErrConflict. f's context ends when leadership does.
 func (e *Election) Lead(ctx context.Context, value []byte, f func(context.Context, *Leadership) error) error {
 	for {
-		l, err := e.Campaign(ctx, value)
+		l, err := e.stand(ctx, value)
 		if err != nil {
 			return err
 		}
-		err = during(ctx, l.Hold, func(ctx context.Context) error { return f(ctx, l) })
-		if !errors.Is(err, ErrLost) || ctx.Err() != nil || e.l.s.r.phase.Load() != open {
+		var own error
+		err = during(ctx, l.Hold, func(ctx context.Context) error {
+			own = f(ctx, l)
+			return own
+		})
+		// The loss of another hold that f tells of is f's result.
+		lost := errors.Is(l.Err(), ErrLost) || errors.Is(err, ErrLost) && !errors.Is(own, ErrLost)
+		if !lost || e.ends(ctx) {
 			return err
 		}
 	}
+}
+
+// stand campaigns until elected, also through failures of the backend: a candidate that
+// left the election then would not be there when it is back. A claim whose fate is not
+// known has ended with its session.
+func (e *Election) stand(ctx context.Context, value []byte) (l *Leadership, err error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		l, err = e.Campaign(ctx, value)
+		away := again(err) || errors.Is(err, ErrLost) && e.l.cfg.under == nil
+		if !away || e.ends(ctx) {
+			return l, err
+		}
+		e.l.s.r.fault("campaign", e.l.name, err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ends: the caller or the Space wants no further campaign.
+func (e *Election) ends(ctx context.Context) bool {
+	return ctx.Err() != nil || e.l.s.r.phase.Load() != open
 }
 
 // TryLead runs f once while leading, if nobody else leads; if somebody does,

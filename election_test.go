@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/bridge"
 )
 
@@ -118,6 +119,51 @@ func TestElection_Lead_EndsWithItsContext(t *testing.T) {
 		wantErr(t, err, context.DeadlineExceeded)
 		if toy.holders("e") != 0 {
 			t.Error("still leading")
+		}
+	})
+}
+
+// A candidate stays in the election while the backend is away, and after its wait was
+// lost with its session; what the backend refuses ends it.
+func TestElection_Lead_StaysThroughOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		failures := []error{driver.ErrUnavailable, driver.ErrLost, driver.ErrUnavailable}
+		for range 100 {
+			failures = append(failures, driver.ErrUnavailable)
+		}
+		toy.set(func() {
+			toy.onAcquire = func(context.Context, *driver.Request) (err error) {
+				if len(failures) > 0 {
+					err, failures = &driver.Error{Kind: failures[0]}, failures[1:]
+				}
+				return err
+			}
+		})
+		led := errors.New("led")
+		lead := func(context.Context, *holdfast.Leadership) error { return led }
+		wantErr(t, s.Election("e").Lead(t.Context(), nil, lead), led)
+		failures = []error{driver.ErrUnavailable, driver.ErrConflict}
+		wantErr(t, s.Election("e").Lead(t.Context(), nil, lead), holdfast.ErrConflict)
+	})
+}
+
+// What f says of another hold is its result, and no loss of the leadership.
+func TestElection_Lead_LossOfAnotherHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		terms := 0
+		err := s.Election("e").Lead(t.Context(), nil, func(ctx context.Context, _ *holdfast.Leadership) error {
+			terms++
+			return s.Mutex("job").Do(ctx, func(ctx context.Context, h *holdfast.Hold) error {
+				bridge.Lose(h, errors.New("forced"))
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
+		wantErr(t, err, holdfast.ErrLost)
+		if terms != 1 {
+			t.Errorf("f ran %d times", terms)
 		}
 	})
 }

@@ -241,7 +241,20 @@ func (c *holdState) letGo(g *holdRef) (last bool, err error) {
 	}
 	g.released = true
 	g.stop(ErrReleased)
+	g.unlink()
 	return false, nil
+}
+
+// unlink forgets a Hold that joined: a claim that lasts for days must not keep all that
+// have come and gone. c.mu is held.
+func (g *holdRef) unlink() {
+	if g.prev == nil {
+		return
+	}
+	g.prev.next = g.next
+	if g.next != nil {
+		g.next.prev = g.prev
+	}
 }
 
 // lostError is why the claim ended; nil if it was released or has moved on.
@@ -356,6 +369,7 @@ type holdState struct {
 type holdRef struct {
 	c        *holdState
 	next     *holdRef
+	prev     *holdRef // nil: it is the first
 	released bool
 	done     chan struct{}
 	bound    []*bound

@@ -356,6 +356,38 @@ func TestHold_Bind_ForgetsEndedParents(t *testing.T) {
 	wantErr(t, context.Cause(open), holdfast.ErrReleased)
 }
 
+// A hold that others have joined and left keeps nothing of them.
+func TestReentrant_ForgetsWhatHasLeft(t *testing.T) {
+	s, toy := open(t)
+	m := s.Mutex("a", holdfast.Reentrant())
+	h := acquire(t, m)
+	ctx := h.Bind(t.Context())
+	join := func() *holdfast.Hold {
+		j, err := m.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	first, last := join(), join()
+	before := heapObjects()
+	for range 100_000 {
+		_ = join().Release()
+	}
+	if grown := heapObjects() - before; grown > 10_000 {
+		t.Errorf("100,000 holds that joined left %d objects", grown)
+	}
+	_ = first.Release()
+	_ = h.Release()
+	if last.Err() != nil || toy.holders("a") != 1 {
+		t.Errorf("the last of three: %v, %d holders", last.Err(), toy.holders("a"))
+	}
+	_ = last.Release()
+	if toy.holders("a") != 0 {
+		t.Error("still held")
+	}
+}
+
 func TestHold_Release_Twice(t *testing.T) {
 	s, toy := open(t)
 	first := errors.New("first")

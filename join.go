@@ -73,7 +73,10 @@ func (c *holdState) share(wants []driver.Want) (*Hold, error) {
 		return nil, c.why(c.over)
 	}
 	c.count++
-	g.next, c.first.next = c.first.next, g
+	g.next, g.prev, c.first.next = c.first.next, &c.first, g
+	if g.next != nil {
+		g.next.prev = g
+	}
 	c.mu.Unlock()
 	h := &Hold{g: g}
 	watchOver(h)

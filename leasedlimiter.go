@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +19,9 @@ import (
 // A block is what a key needs in a quarter of a second, taken so far ahead, and the next one is
 // fetched when half of it is used. Where the rate does not allow it at once it comes
 // later, in the order in which programs asked, and until then the program refuses
-// without asking. What is not used is given back when nobody has asked for the key
-// for a second or two, and by Close.
+// without asking; where the backend refuses, it is asked again a second later at the
+// latest. What is above twice the need of the last second or two is given back,
+// all of it when no caller has asked for the key for so long, and by Close.
 //
 // A program that is killed or stopped has its block no longer than the rate allows: that
 // of a bucket passes by itself, soon after the time for which it was taken, that of a
@@ -33,20 +35,28 @@ type LeasedLimiter struct {
 	before map[string]*leasedKey // that were asked for since the look before
 	timer  *time.Timer           // gives back what is not used; nil: there is nothing
 	closed bool
+	// fetching are the requests for blocks that are not answered yet: one for each key.
+	fetching map[string]*blockFetch
 	// rate is what the backend has told last: a limiter that was given none goes by it.
 	rate limit.Rate
 }
 
 // Leased is the limiter by blocks; it does no I/O. Close gives back what is left.
 func (l *Limiter) Leased() *LeasedLimiter {
-	return &LeasedLimiter{l: l, keys: map[string]*leasedKey{}}
+	return &LeasedLimiter{l: l, keys: map[string]*leasedKey{}, fetching: map[string]*blockFetch{}}
 }
 
 const (
 	// blockAhead is the time that a block is for, and how far ahead it is taken.
 	blockAhead = 250 * time.Millisecond
-	// blockIdle is how often keys that nobody asks for are looked for.
+	// blockIdle is how often keys that no caller asks for are looked for.
 	blockIdle = time.Second
+	// blockAgain is after how long the backend is asked again at the latest: others may
+	// have given back.
+	blockAgain = time.Second
+	// blockLate is for how long the answer to a request is awaited, so that what was taken
+	// for it is not lost.
+	blockLate = time.Minute
 	// giveBackAtOnce is how many keys are given back at a time.
 	giveBackAtOnce = 32
 )
@@ -55,16 +65,43 @@ const (
 type leasedKey struct {
 	blocks []*leasedBlock // oldest first
 	fetch  *blockFetch    // under way; nil: there is none
-	denied time.Time      // until when the backend has refused
+	denied time.Time      // until when the backend is not asked for deniedCost or more
+	retry  time.Time      // when deniedCost can be taken, by the backend's last refusal
 	reset  time.Time      // when the key is as if it had never been used, by the last answer
 	demand demand
+
+	deniedCost int64
+}
+
+// refuses: a cost of n is refused without asking.
+func (k *leasedKey) refuses(n int64, now time.Time) bool {
+	return now.Before(k.denied) && n >= k.deniedCost
+}
+
+// refused notes that the backend has refused a cost of n. It is asked again when a block
+// that is taken ahead can be there.
+func (k *leasedKey) refused(n int64, b *leasedBlock) {
+	wait := b.Decision.RetryAfter
+	k.deniedCost, k.retry = n, b.got.Add(wait)
+	if wait > blockAhead {
+		wait = min(max(wait-blockAhead, blockAhead), blockAgain)
+	}
+	k.denied = b.got.Add(wait)
 }
 
 // blockFetch is a request for a block. Its failure is that of all callers that wait for it:
 // one after the other they would wait for as many requests as they are.
 type blockFetch struct {
-	done chan struct{}
+	done chan struct{} // closed when it is answered, or given up
+	once sync.Once
 	err  error // when done is closed
+}
+
+func (f *blockFetch) end(err error) {
+	f.once.Do(func() {
+		f.err = err
+		close(f.done)
+	})
 }
 
 // leasedBlock is what was taken at once. The backend's clock was at Now when it was,
@@ -97,6 +134,9 @@ func (b *leasedBlock) begins(now time.Time) time.Duration {
 type demand struct {
 	since     time.Time
 	sum, last int64
+	// The most of it in the present second, and in the one before.
+	second       time.Time
+	most, before int64
 }
 
 func (d *demand) add(n int64, now time.Time) {
@@ -105,7 +145,18 @@ func (d *demand) add(n int64, now time.Time) {
 		d.since, d.sum = now, 0
 	}
 	d.sum += n
+	if passed := now.Sub(d.second); passed >= blockIdle {
+		if d.before = d.most; passed >= 2*blockIdle {
+			d.before = 0
+		}
+		d.second, d.most = now, 0
+	}
+	d.most = max(d.most, d.sum)
 }
+
+// rare: the cost of n that is asked for now is all that was for a while. To fetch ahead
+// would cost more calls than it spares.
+func (d *demand) rare(n int64) bool { return d.last == 0 && d.sum <= n }
 
 // Allow is [Limiter.Allow].
 func (l *LeasedLimiter) Allow(ctx context.Context, key string) (limit.Decision, error) {
@@ -179,18 +230,19 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 	d = limit.Decision{Asked: n, Limit: rate.Limit(), Policy: rate.Name, ResetAfter: max(k.reset.Sub(now), 0)}
 	left, begins := k.use(n, now, &d)
 	size := k.size(n, rate)
-	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1) || begins > 0
-	if fetch = k.fetch; !enough && fetch == nil && !now.Before(k.denied) {
+	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1 || k.demand.rare(n)) || begins > 0
+	if fetch = k.fetch; !enough && fetch == nil && !k.refuses(n, now) {
 		fetch = l.fetch(key, k, n, size)
 	}
+	l.giveBackSurplus(key, k, now)
 	switch {
 	case d.Allowed:
 		return d, nil, nil
 	case begins > 0:
 		d.RetryAfter = begins
 		return d, nil, nil
-	case now.Before(k.denied):
-		d.RetryAfter = max(k.denied.Sub(now), 1)
+	case k.refuses(n, now):
+		d.RetryAfter = max(k.retry.Sub(now), 1)
 		return d, nil, nil
 	}
 	return d, fetch, nil
@@ -203,7 +255,7 @@ func (l *LeasedLimiter) key(key string, now time.Time) *leasedKey {
 		return k
 	}
 	if k = l.before[key]; k == nil {
-		k = &leasedKey{demand: demand{since: now}}
+		k = &leasedKey{fetch: l.fetching[key], demand: demand{since: now, second: now}}
 	}
 	delete(l.before, key)
 	l.keys[key] = k
@@ -213,9 +265,10 @@ func (l *LeasedLimiter) key(key string, now time.Time) *leasedKey {
 	return k
 }
 
-// use takes n from the oldest block that has so much, and tells what is left in all,
-// and when the first block begins that could be used later.
+// use takes n from the blocks that have begun, of the oldest first, and tells what is left in
+// all, and when the first block begins that could be used later.
 func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, begins time.Duration) {
+	var ready int64
 	kept := k.blocks[:0]
 	for _, b := range k.blocks {
 		has := b.left(now)
@@ -223,19 +276,51 @@ func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, 
 			continue
 		}
 		kept = append(kept, b)
-		switch later := b.begins(now); {
-		case later > 0 && begins == 0:
-			begins = later
-		case later == 0 && !d.Allowed && has >= n:
-			b.used += n
-			has -= n
-			d.Allowed = true
-		}
 		left += has
+		if later := b.begins(now); later == 0 {
+			ready += has
+		} else if begins == 0 {
+			begins = later
+		}
 	}
 	k.blocks = kept
+	if d.Allowed = ready >= n; d.Allowed {
+		left -= n
+		k.spend(n, now)
+	}
 	d.Remaining = left
 	return left, begins
+}
+
+// spend takes n, which is there.
+func (k *leasedKey) spend(n int64, now time.Time) {
+	for _, b := range k.blocks {
+		if b.begins(now) == 0 {
+			part := min(n, b.Reservation.Cost-b.used)
+			b.used += part
+			n -= part
+		}
+	}
+}
+
+// giveBackSurplus gives back, the newest first, the blocks above twice of what was
+// needed lately: a key that is asked for now and then would keep the rest of a rush
+// from other programs until its window ends.
+func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time) {
+	var left int64
+	for _, b := range k.blocks {
+		left += b.left(now)
+	}
+	keep, need := len(k.blocks), 2*max(k.demand.most, k.demand.before, k.demand.last)
+	for ; keep > 0 && left > need; keep-- {
+		left -= k.blocks[keep-1].left(now)
+	}
+	if keep == len(k.blocks) {
+		return
+	}
+	off := slices.Clone(k.blocks[keep:])
+	k.blocks = slices.Delete(k.blocks, keep, len(k.blocks))
+	l.l.s.r.spawn(func() { l.giveBackAll(l.l.s.r.life, map[string]*leasedKey{key: {blocks: off}}) })
 }
 
 // size is that of the next block.
@@ -243,39 +328,67 @@ func (k *leasedKey) size(n int64, rate limit.Rate) int64 {
 	return max(n, min(max(k.demand.last, k.demand.sum), rate.Limit()/2))
 }
 
-// fetch takes a block beside the callers.
+// fetch takes a block beside the callers. They wait for it for [patience]; the request goes
+// on, because what was taken for it must not be lost, and until it is answered there is no
+// other for the key.
 func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFetch {
 	f := &blockFetch{done: make(chan struct{})}
-	k.fetch = f
+	k.fetch, l.fetching[key] = f, f
+	late := time.AfterFunc(patience, func() { f.end(errNoBlock()) })
 	started := l.l.s.r.spawn(func() {
+		defer late.Stop()
 		b, err := l.take(key, n, size)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		defer close(f.done)
-		k.fetch, f.err = nil, err
-		l.rate, k.reset = b.Rate, b.got.Add(b.Decision.ResetAfter)
-		switch {
-		case err != nil:
-		case b.Decision.Allowed && sliding(b.Rate): // since the last answer it has become so
-			go l.l.abandon(context.Background(), key, b.Reservation)
-		case !b.Decision.Allowed:
-			k.denied = b.got.Add(min(b.Decision.RetryAfter, blockAhead))
-		case l.keys[key] != k && l.before[key] != k:
-			go l.giveBackAll(map[string]*leasedKey{key: {blocks: []*leasedBlock{b}}})
-		default:
-			k.blocks = append(k.blocks, b)
+		if !l.arrived(key, n, b, err) {
+			l.decline(key, b)
 		}
+		f.end(err)
 	})
 	if !started {
-		k.fetch, f.err = nil, errClosed
-		close(f.done)
+		late.Stop()
+		k.fetch = nil
+		delete(l.fetching, key)
+		f.end(errClosed)
 	}
 	return f
 }
 
+// arrived notes the answer to a fetch; false: the block is to be given back.
+func (l *LeasedLimiter) arrived(key string, n int64, b *leasedBlock, err error) (used bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.fetching, key)
+	if l.closed {
+		return err != nil || !b.Decision.Allowed
+	}
+	k := l.key(key, driver.Now())
+	k.fetch = nil
+	if err != nil {
+		return true
+	}
+	l.rate, k.reset = b.Rate, b.got.Add(b.Decision.ResetAfter)
+	switch {
+	case !b.Decision.Allowed:
+		k.refused(n, b)
+	case sliding(b.Rate): // since the last answer it has become so
+		return false
+	default:
+		k.blocks = append(k.blocks, b)
+	}
+	return true
+}
+
+// decline gives back a block that is not used.
+func (l *LeasedLimiter) decline(key string, b *leasedBlock) {
+	if sliding(b.Rate) {
+		l.l.abandon(context.Background(), key, b.Reservation)
+		return
+	}
+	l.giveBackAll(context.Background(), map[string]*leasedKey{key: {blocks: []*leasedBlock{b}}})
+}
+
 // take asks for a block, and for what there is of it if there is less.
 func (l *LeasedLimiter) take(key string, n, size int64) (*leasedBlock, error) {
-	ctx, cancel := context.WithTimeout(l.l.s.r.life, patience)
+	ctx, cancel := context.WithTimeout(l.l.s.r.life, blockLate)
 	defer cancel()
 	for {
 		b := &leasedBlock{sent: driver.Now()}
@@ -298,6 +411,10 @@ func (l *LeasedLimiter) ended(ctx context.Context, err error) error {
 	case l.l.s.r.life.Err() != nil:
 		return &Error{Kind: ErrClosed, Outcome: driver.Unknown}
 	}
+	return errNoBlock()
+}
+
+func errNoBlock() error {
 	return &Error{Kind: ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("no block was had in %s", patience)}
 }
 
@@ -317,12 +434,12 @@ func (l *LeasedLimiter) giveBackIdle() {
 		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
 	}
 	l.mu.Unlock()
-	l.giveBackAll(idle)
+	l.giveBackAll(context.Background(), idle)
 }
 
 // giveBackAll gives back some keys at a time, and no longer than patience all together.
-func (l *LeasedLimiter) giveBackAll(keys ...map[string]*leasedKey) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (l *LeasedLimiter) giveBackAll(ctx context.Context, keys ...map[string]*leasedKey) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -346,15 +463,23 @@ func (l *LeasedLimiter) giveBackKey(ctx context.Context, key string, blocks []*l
 	}
 }
 
-// Close gives back what is left of all blocks, in at most 5 seconds: what is left then passes
-// unused. Calls answer ErrClosed from then on.
+// Close gives back what is left of all blocks, also of those on their way, in at most 5 seconds:
+// what is left then passes unused. Calls answer ErrClosed from then on.
 func (l *LeasedLimiter) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	l.mu.Lock()
-	keys, before := l.keys, l.before
+	keys, before, fetching := l.keys, l.before, maps.Clone(l.fetching)
 	if l.closed, l.keys, l.before = true, nil, nil; l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
-	l.giveBackAll(keys, before)
+	l.giveBackAll(ctx, keys, before)
+	for _, f := range fetching {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+		}
+	}
 	return nil
 }

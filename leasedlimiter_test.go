@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -331,4 +332,226 @@ func TestElapsedTime(t *testing.T) {
 			t.Errorf("%s reads time.Now %d times, want %d: it stands still in a suspended machine", file, n, told[file])
 		}
 	}
+}
+
+// "What is above twice the need of the last second or two is given back": a program that
+// had a rush and asks now and then does not keep the rest of it from others.
+func TestLeased_SurplusIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		defer blocks.Close()
+		used := int64(0)
+		for range 400 {
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			used++
+		}
+		for range 4 {
+			time.Sleep(900 * time.Millisecond)
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			used++
+		}
+		synctest.Wait()
+		if left, _ := l.Available(t.Context(), "k"); left < 1000-used-2 {
+			t.Errorf("%d were used, and of 1000 only %d are left for others", used, left)
+		}
+	})
+}
+
+// lateLimits is a backend that answers only after a while.
+type lateLimits struct {
+	*limitDriver
+	by *atomic.Int64
+}
+
+func (s lateLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	reply, err := s.limitDriver.Limit(context.WithoutCancel(ctx), r)
+	select {
+	case <-time.After(time.Duration(s.by.Load())):
+		return reply, err
+	case <-ctx.Done():
+		return driver.LimitReply{}, ctx.Err()
+	}
+}
+
+// A block whose answer comes after the callers have been told that there is none is used, or
+// given back: nothing of the limit is lost.
+func TestLeased_LateAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		by := &atomic.Int64{}
+		by.Store(int64(20 * time.Second))
+		l := openOn(t, lateLimits{d, by}).Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		for end := time.Now().Add(19 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, err := blocks.Allow(t.Context(), "k"); !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		by.Store(0)
+		time.Sleep(time.Minute)
+		if err := blocks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := l.Available(t.Context(), "k"); left != 1000 {
+			t.Errorf("nothing was allowed, and of 1000 %d are left", left)
+		}
+	})
+}
+
+// A backend that needs seconds for each answer serves all the same.
+func TestLeased_SlowBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		by := &atomic.Int64{}
+		by.Store(int64(3 * time.Second))
+		blocks := openOn(t, lateLimits{d, by}).Limiter("l", limit.Rate{Count: 1000, Per: time.Hour, Algorithm: limit.FixedWindow}).Leased()
+		defer blocks.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if got, err := blocks.Allow(ctx, "k"); err != nil || !got.Allowed {
+			t.Error(got, err)
+		}
+	})
+}
+
+// A refusal tells how long it lasts, as the strict limiter does, and the backend is not
+// asked four times a second meanwhile.
+func TestLeased_RetryAfter(t *testing.T) {
+	for _, a := range []limit.Algorithm{limit.GCRA, limit.FixedWindow} {
+		synctest.Test(t, func(t *testing.T) {
+			s, d := limiting(t)
+			l := s.Limiter("l", limit.Rate{Count: 5, Per: time.Hour, Algorithm: a})
+			if _, err := l.AllowN(t.Context(), "k", 5); err != nil {
+				t.Fatal(err)
+			}
+			strict, err := l.Allow(t.Context(), "k")
+			if err != nil || strict.Allowed {
+				t.Fatal(strict, err)
+			}
+			blocks := l.Leased()
+			defer blocks.Close()
+			before := d.asked
+			for range 100 {
+				got, err := blocks.Allow(t.Context(), "k")
+				if off := strict.RetryAfter - got.RetryAfter; err != nil || got.Allowed || off < 0 || off > 10*time.Second {
+					t.Fatalf("%v: %v, strictly %s: %v", a, got, strict.RetryAfter, err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if n := d.asked - before; n > 22 { // a second, for a block and for what is asked
+				t.Errorf("%v: the backend was asked %d times in ten seconds", a, n)
+			}
+		})
+	}
+}
+
+// A cost that is refused does not refuse a smaller one.
+func TestLeased_TwoCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 100, Per: time.Hour, Algorithm: limit.FixedWindow})
+		if _, err := l.AllowN(t.Context(), "k", 80); err != nil {
+			t.Fatal(err)
+		}
+		blocks := l.Leased()
+		defer blocks.Close()
+		for i := range 20 {
+			if d, err := blocks.AllowN(t.Context(), "k", 50); err != nil || d.Allowed {
+				t.Fatal(d, err)
+			}
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatalf("of 20 that are left %d are allowed: %v, %v", i, d, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// What is left of blocks is used together: nothing piles up, and the whole limit is used.
+func TestLeased_Remainders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 3000, Per: time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		defer blocks.Close()
+		rnd := rand.New(rand.NewPCG(1, 2))
+		used := int64(0)
+		for range 900 {
+			n := 1 + rnd.Int64N(7)
+			got, err := blocks.AllowN(t.Context(), "k", n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Allowed {
+				used += n
+			} else if used+n <= 3000 {
+				t.Fatalf("%d of 3000 are used, and %d are refused", used, n)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if used < 2994 || 5*d.asked > 900 {
+			t.Errorf("%d of 3000 were used with %d calls", used, d.asked)
+		}
+	})
+}
+
+// A key that is asked for once costs one call, as with a limiter that is not leased.
+func TestLeased_RareKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := limiting(t)
+		blocks := s.Limiter("l", limit.Rate{Count: 100, Per: time.Minute}).Leased()
+		defer blocks.Close()
+		for i := range 1000 {
+			if got, err := blocks.Allow(t.Context(), fmt.Sprint("k", i)); err != nil || !got.Allowed {
+				t.Fatal(got, err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if d.asked != 1000 {
+			t.Errorf("1000 keys that were asked for once took %d calls", d.asked)
+		}
+	})
+}
+
+func (d *limitDriver) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
+}
+
+// Close gives back the block that is on its way, too.
+func TestLeased_CloseAwaitsBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		by := &atomic.Int64{}
+		l := openOn(t, lateLimits{d, by}).Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		for range 100 {
+			if got, err := blocks.Allow(t.Context(), "k"); err != nil || !got.Allowed {
+				t.Fatal(got, err)
+			}
+		}
+		synctest.Wait()
+		by.Store(int64(time.Second))
+		used, before := int64(100), d.count()
+		for ; d.count() == before; used++ { // until the next one is fetched
+			if got, err := blocks.Allow(t.Context(), "k"); err != nil || !got.Allowed {
+				t.Fatal(got, err)
+			}
+			runtime.Gosched()
+		}
+		if err := blocks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		by.Store(0)
+		if left, _ := l.Available(t.Context(), "k"); left != 1000-used {
+			t.Errorf("%d were used, and %d of 1000 are left", used, left)
+		}
+	})
 }

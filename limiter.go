@@ -146,12 +146,16 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 // Settle replaces what was reserved by the actual cost. More is taken in any case:
 // the key may be in debt then, which it pays by waiting. Less is given back, as far
 // as time has not done so. Only the first call of Settle or Cancel counts, also if it fails: a
-// second would give back twice. Of a refusal it does nothing.
+// second would give back twice. One that is [NotDone] can be repeated. Of a refusal it does
+// nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	if !r.Decision.Allowed || !r.settled.CompareAndSwap(false, true) {
 		return nil
 	}
 	_, err := r.l.ask(ctx, "settle", &driver.LimitRequest{Key: r.key, Op: driver.LimitSettle, Cost: actual, Reservation: r.taken})
+	if NotDone(err) {
+		r.settled.Store(false)
+	}
 	return err
 }
 

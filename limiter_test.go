@@ -280,3 +280,29 @@ func TestWait_SlowBackend(t *testing.T) {
 		}
 	})
 }
+
+// A Settle or Cancel that is NotDone can be repeated; after any other only the first counts.
+func TestReservation_SettleAgain(t *testing.T) {
+	s, _ := limiting(t)
+	l := s.Limiter("l", limit.Rate{Count: 100, Per: time.Hour, Algorithm: limit.FixedWindow})
+	r, err := l.Reserve(t.Context(), "k", 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range []error{r.Cancel(gone), r.Settle(t.Context(), -1)} {
+		if !holdfast.NotDone(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := r.Settle(t.Context(), 10); err != nil {
+		t.Error(err)
+	}
+	if err := r.Cancel(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, _ := l.Available(t.Context(), "k"); left != 90 {
+		t.Errorf("after 10 of 100 %d are left", left)
+	}
+}

@@ -93,6 +93,10 @@ func Stream(l Limiter, o Options) grpc.StreamServerInterceptor {
 func (o *Options) check(ctx context.Context, l Limiter, method string, header func(metadata.MD)) error {
 	key, err := o.key(ctx, method)
 	if err != nil {
+		o.observe(ctx, method, limit.Decision{}, err)
+		if o.Shadow {
+			return nil
+		}
 		return err
 	}
 	d, verdict := o.decide(ctx, l, method, key)
@@ -132,11 +136,13 @@ func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (li
 		cost = o.Cost(ctx, method)
 	}
 	asker := middleware.Asker{Limiter: l, OnFailure: o.OnFailure, Local: o.Local, Shadow: o.Shadow, Timeout: o.Timeout}
-	return asker.Decide(ctx, key, cost, func(d limit.Decision, err error) {
-		if o.Observe != nil {
-			o.Observe(ctx, method, d, err)
-		}
-	})
+	return asker.Decide(ctx, key, cost, func(d limit.Decision, err error) { o.observe(ctx, method, d, err) })
+}
+
+func (o *Options) observe(ctx context.Context, method string, d limit.Decision, err error) {
+	if o.Observe != nil {
+		o.Observe(ctx, method, d, err)
+	}
 }
 
 // field is what the header ratelimit tells: what remains, and the seconds until there is

@@ -2,6 +2,7 @@ package limithttp
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -24,15 +25,33 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 			return "", fmt.Errorf("limithttp: the address %q of the client: %w", r.RemoteAddr, err)
 		}
 		at := middleware.Plain(peer.Addr())
-		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		for i := len(hops) - 1; i >= 0 && trusted(at); i-- {
-			hop, ok := parse(hops[i])
+		for text := range hops(r.Header.Values("X-Forwarded-For")) {
+			if !trusted(at) {
+				break
+			}
+			hop, ok := parse(text)
 			if !ok {
 				break // what cannot be read was not written by a proxy of ours
 			}
 			at = hop
 		}
 		return middleware.KeyOf(at), nil
+	}
+}
+
+// hops are the addresses of X-Forwarded-For, the last first. No more is read than is asked for:
+// a stranger may have sent a million.
+func hops(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, rest := range slices.Backward(lines) {
+			for i := len(rest); i >= 0; {
+				i = strings.LastIndexByte(rest, ',')
+				if !yield(rest[i+1:]) {
+					return
+				}
+				rest = rest[:max(i, 0)]
+			}
+		}
 	}
 }
 

@@ -84,6 +84,11 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, err := h.o.Key(r)
 	if err != nil {
+		h.observe(r, limit.Decision{}, err)
+		if h.o.Shadow {
+			h.next.ServeHTTP(w, r)
+			return
+		}
 		problem(w, http.StatusBadRequest, "about:blank", "The request names no client", nil)
 		return
 	}
@@ -110,11 +115,13 @@ func (h *handler) decide(r *http.Request, key string) (limit.Decision, middlewar
 	if h.o.Cost != nil {
 		cost = h.o.Cost(r)
 	}
-	return h.asker.Decide(r.Context(), key, cost, func(d limit.Decision, err error) {
-		if h.o.Observe != nil {
-			h.o.Observe(r, d, err)
-		}
-	})
+	return h.asker.Decide(r.Context(), key, cost, func(d limit.Decision, err error) { h.observe(r, d, err) })
+}
+
+func (h *handler) observe(r *http.Request, d limit.Decision, err error) {
+	if h.o.Observe != nil {
+		h.o.Observe(r, d, err)
+	}
 }
 
 // policy is the name as a string of structured fields (RFC 8941), which are ASCII.

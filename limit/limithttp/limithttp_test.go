@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,6 +224,30 @@ func TestShadow(t *testing.T) {
 	}
 	if refused != 3 {
 		t.Errorf("%d of 5 at a burst of 2 would be refused", refused)
+	}
+	if answer := get(h, "@"); answer.StatusCode != 200 || refused != 4 { // of a Unix socket
+		t.Errorf("a client without an address: %d, told %d times", answer.StatusCode, refused)
+	}
+}
+
+// What a stranger writes costs nothing: no more of X-Forwarded-For is read than is
+// trusted.
+func TestClient_LongHeader(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Forwarded-For", strings.Repeat(",", 1_000_000)+"198.51.100.7")
+	for peer, want := range map[string]string{"192.0.2.1:5": "192.0.2.1", "10.0.0.1:5": "198.51.100.7"} {
+		r.RemoteAddr = peer
+		client := limithttp.Client(netip.MustParsePrefix("10.0.0.0/8"))
+		if key, err := client(r); err != nil || key != want {
+			t.Errorf("%s: %q, %v", peer, key, err)
+		}
+		if size := testing.Benchmark(func(b *testing.B) {
+			for range b.N {
+				_, _ = client(r)
+			}
+		}).AllocedBytesPerOp(); size > 1000 {
+			t.Errorf("%s: a header of a million bytes costs %d bytes", peer, size)
+		}
 	}
 }
 
