@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +47,15 @@ func (a *app) schema(of string, text func() []byte) *cobra.Command {
 	c := &cobra.Command{Use: "schema", Short: "Print the JSON Schema of files of " + of + "s, for editors", Args: cobra.NoArgs,
 		Example: "  holdfast " + of + " schema > " + of + ".schema.json"}
 	c.RunE = func(*cobra.Command, []string) error {
-		_, err := a.out.Write(text())
+		b := text()
+		if a.json {
+			var line bytes.Buffer
+			if err := json.Compact(&line, b); err != nil {
+				return err
+			}
+			b = append(line.Bytes(), '\n')
+		}
+		_, err := a.out.Write(b)
 		return err
 	}
 	return c

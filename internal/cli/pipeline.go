@@ -51,8 +51,9 @@ func (a *app) pipelineRun() *cobra.Command {
 	c := &cobra.Command{Use: "run FILE | --resume RUN", Short: "Submit a run of a pipeline and run it, or go on with one", Args: cobra.ExactArgs(1),
 		Long: `Submit a run of the file's pipeline, and run it until it has ended. Where it stands is
 printed each time that it changes, on standard error; the output of its commands goes to
-standard output. ^C cancels the run (exit code 130). If this program is killed, its command is killed too,
-and --resume goes on with the run: with the definition that it began with.`,
+standard output. ^C cancels the run (exit code 130), unless another program runs it. SIGTERM and SIGHUP
+end the command, and leave the run. If this program is killed, its command is killed too, and
+--resume goes on with the run: with the definition that it began with.`,
 		Example: `  holdfast pipeline run release.yaml --param branch=feature/x
   holdfast pipeline run --resume release/7
   holdfast pipeline run --check release.yaml`}
@@ -161,7 +162,7 @@ func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelin
 	if g.ttl > 0 {
 		s = s.With(holdfast.TTL(g.ttl))
 	}
-	tree := &liveTree{screen: newScreen(a.out, a.errOut, !a.json && isTerminal(a.errOut)), json: a.json}
+	tree := &liveTree{screen: newScreen(a.out, a.errOut, !a.json && isTerminal(a.errOut)), json: a.json, theirs: g.resume}
 	p, err := run.New(run.Config{Space: s, Gatherer: gather.New(g.config(s, a.timeout)), Runner: &processes{a, g, tree}, Recheck: g.recheck, Told: tree.told})
 	if err != nil {
 		return err
@@ -183,6 +184,9 @@ func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelin
 func (a *app) runShown(ctx context.Context, stop context.CancelCauseFunc, g *piping, p *run.Pipelines, sigs *signals, tree *liveTree, rep *run.Report) error {
 	ref := rep.Ref
 	tree.begin(rep)
+	if rep.Runner != "" {
+		tree.note(fmt.Sprintf("another program runs %s: %s; this one goes on with it if that one is lost", ref, plain(rep.Runner)))
+	}
 	var watching sync.WaitGroup
 	var asked error
 	watching.Go(func() { asked = onSignals(ctx, sigs, p, ref, tree, stop) })
@@ -194,6 +198,15 @@ func (a *app) runShown(ctx context.Context, stop context.CancelCauseFunc, g *pip
 	tree.stop()
 	if err := tree.end(sigs.c); err != nil {
 		return err
+	}
+	if state.Status == "" || state.Status == rep.State.Status && state.Reason == "" { // it was left before it had begun
+		state = rep.State
+	}
+	if state.Reason == "" && !tree.here {
+		state.Reason = "another program runs it, or is about to"
+	}
+	if err == nil && tree.cut { // what follows is a line of its own
+		fmt.Fprintln(a.out)
 	}
 	return a.outcomeOf(ref, state, err, cmp.Or(asked, cause))
 }
@@ -207,7 +220,7 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 			return cause
 		}
 		if errors.Is(cause, errBlocked) {
-			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, s.Reason), hint: "go on with holdfast pipeline run --resume " + ref.String()}
+			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, cmp.Or(s.Reason, "it has not been looked at for so long")), hint: "go on with holdfast pipeline run --resume " + ref.String()}
 		}
 		return err
 	}
@@ -225,8 +238,10 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 	return &failure{code: exitNo, err: fmt.Errorf("%s is %s: %s", ref, s.Status, s.Reason)}
 }
 
-// onSignals cancels the run with the first signal, and leaves it with the second, however long
-// the first takes. It returns the first when ctx ends; nil: none came.
+// onSignals cancels the run with ^C. Any other signal that means an end, as a machine that is
+// shut down sends, leaves the run for the next runner; so does a second one, however long the
+// first takes, and ^C of a program that only stands by. It returns the first when ctx ends; nil:
+// none came.
 func onSignals(ctx context.Context, sigs *signals, p *run.Pipelines, ref run.Ref, tree *liveTree, stop context.CancelCauseFunc) (asked error) {
 	var cancelling sync.WaitGroup
 	defer cancelling.Wait()
@@ -239,7 +254,9 @@ func onSignals(ctx context.Context, sigs *signals, p *run.Pipelines, ref run.Ref
 				continue
 			}
 			why := signalled{sig.(syscall.Signal)}
-			if asked != nil {
+			if asked != nil || why.Signal != syscall.SIGINT || tree.standsBy() {
+				asked = cmp.Or(asked, error(why))
+				tree.note(ref.String() + " is left to the next runner")
 				stop(why)
 				continue
 			}
@@ -351,8 +368,8 @@ func (a *app) lookAt(ctx context.Context, s *holdfast.Space, g *guarding, rep *r
 	ph := phaseOf(rep)
 	switch rep.State.Status {
 	case pipeline.Queued:
-		if rep.Place > 0 {
-			now.reasons = append(now.reasons, fmt.Sprintf("it has place %d in the queue; the places are taken by %s", rep.Place, cmp.Or(strings.Join(rep.Ahead, ", "), "none")))
+		if rep.State.Reason != "" {
+			now.reasons = append(now.reasons, rep.State.Reason)
 		}
 	case pipeline.Blocked:
 		now.condition = ph.When

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -409,5 +410,111 @@ func TestPipeline_Signal(t *testing.T) {
 	}
 	if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
 		t.Errorf("it is %s", s)
+	}
+}
+
+// SIGTERM and SIGHUP end the command and leave the run, and ^C of a program that only stands by
+// leaves it too: another goes on with it.
+func TestPipeline_Left(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			url := "file://" + filepath.Join(dir, "space")
+			first := program(t, dir, "pipeline", "run", logging(t, dir, 100_000))
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitLog(t, dir, "start build")
+			left := first
+			if sig == syscall.SIGINT {
+				left = program(t, dir, "pipeline", "run", "--resume", "release/1")
+				said, err := left.StderrPipe()
+				if err == nil {
+					err = left.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewScanner(said)
+				for lines.Scan() && !strings.Contains(lines.Text(), "another program runs release/1") {
+				}
+			}
+			signal(t, left.Process.Pid, sig)
+			if code := codeOf(t, left.Wait()); code != 128+int(sig) {
+				t.Errorf("it exits with %d", code)
+			}
+			if sig == syscall.SIGINT {
+				if s := statusOf(t, dir, url, "release/1"); s != "running" {
+					t.Errorf("it is %s", s)
+				}
+				signal(t, first.Process.Pid, syscall.SIGTERM)
+				_ = first.Wait()
+			}
+			for _, line := range readLog(dir) {
+				var pid int
+				if _, err := fmt.Sscanf(line, "start build %d", &pid); err == nil && lives(pid) {
+					t.Errorf("%d lives", pid)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			second := program(t, dir, "pipeline", "run", "--resume", "release/1")
+			if err := second.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitLog(t, dir, "start build")
+			signal(t, second.Process.Pid, syscall.SIGINT)
+			if code := codeOf(t, second.Wait()); code != 130 {
+				t.Errorf("the second exits with %d", code)
+			}
+			if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
+				t.Errorf("it is %s", s)
+			}
+		})
+	}
+}
+
+// A run in a queue says where it stands, and output without an end of its line is apart from
+// what follows.
+func TestPipeline_Says(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + filepath.Join(dir, "space")
+	file := filepath.Join(dir, "one.yaml")
+	text := "pipeline: release\nqueue: {places: 1}\nphases:\n  - {name: build, run: [phase-log, " + dir + ", \"100000\"]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := program(t, dir, "pipeline", "run", file)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, dir, "start build")
+	out, err := program(t, dir, "pipeline", "run", "--wait", "2s", file).CombinedOutput()
+	if code := codeOf(t, err); code != 124 || strings.Count(string(out), "it has place 1 in the queue; the places are taken by 1\n") != 2 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	out, err = program(t, dir, "pipeline", "run", "--wait", "1ns", file).CombinedOutput()
+	if code := codeOf(t, err); code != 124 || strings.Contains(string(out), "still :") || !strings.Contains(string(out), "still queued: it has place") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	out, err = program(t, dir, "pipeline", "run", "--resume", "--wait", "1s", "release/1").CombinedOutput()
+	if code := codeOf(t, err); code != 124 || !strings.Contains(string(out), "release/1 is still running: another program runs it") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	signal(t, first.Process.Pid, syscall.SIGKILL)
+	_ = first.Wait()
+	out, err = program(t, dir, "--url", url, "pipeline", "why", "release/2").CombinedOutput()
+	if code := codeOf(t, err); code != 1 || strings.Count(string(out), "the places are taken by 1 (which no program runs)\n") != 1 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if err := os.WriteFile(file, []byte("pipeline: cut\nphases:\n  - {name: a, run: [printf, abc]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := program(t, dir, "--json", "pipeline", "run", file).Output(); err != nil || !strings.HasPrefix(string(out), "abc\n{\"run\":\"cut/1\"") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := program(t, dir, "--json", "pipeline", "schema").Output(); err != nil || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -55,7 +55,7 @@ func reportTree(r *run.Report, now *nowIs) string {
 	var b strings.Builder
 	s := &r.State
 	fmt.Fprintf(&b, "%s: %s", r.Ref, s.Status)
-	if s.Phase == "" {
+	if s.Phase == "" && (now == nil || s.Status != pipeline.Queued) { // else it is among the reasons
 		lines(&b, "  ", s.Reason)
 	}
 	path := r.Definition.Path(s)
@@ -120,6 +120,8 @@ type liveTree struct {
 	mu   sync.Mutex
 	rep  run.Report
 	last string
+	// theirs: another program has submitted the run, and here: it has run in this one.
+	theirs, here bool
 
 	since *time.Timer // ends the wait; nil: it has no end
 	wait  time.Duration
@@ -138,10 +140,18 @@ func (t *liveTree) begin(rep *run.Report) {
 func (t *liveTree) told(_ run.Ref, s pipeline.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.here = true
 	if t.rep.State = s; t.rep.Definition != nil {
 		t.draw()
 	}
 	t.count(&s)
+}
+
+// standsBy reports that this program only waits for a run of another.
+func (t *liveTree) standsBy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.theirs && !t.here
 }
 
 func (t *liveTree) draw() {

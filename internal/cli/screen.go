@@ -23,7 +23,8 @@ const (
 type screen struct {
 	out, err io.Writer
 	terminal bool
-	drawn    int // lines of the last tree on the terminal
+	drawn    int  // lines of the last tree on the terminal
+	cut      bool // the last output has no end of a line
 
 	mu     sync.Mutex
 	queue  []piece
@@ -146,6 +147,7 @@ func (s *screen) put(p piece) {
 	}
 	if p.kind == isOutput {
 		_, _ = s.out.Write(p.text)
+		s.cut = !bytes.HasSuffix(p.text, []byte("\n"))
 		return
 	}
 	if s.terminal && s.drawn > 0 {

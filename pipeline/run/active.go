@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -439,10 +440,11 @@ func (a *active) queueTurn() error {
 		case err != nil:
 			return err
 		case id == "":
-			a.p.endLost(a.ctx, a.Pipeline, q)
+			a.stands(q, "", a.p.endLost(a.ctx, a.Pipeline, q))
 			return nil
-		case id != a.ID:
-			a.recheck.Reset(min(settling, a.p.between())) // it may have no runner
+		case id != a.ID: // it may have no runner
+			a.recheck.Reset(min(cmp.Or(max(a.p.settles(&q.Runs[q.find(id)]), 0), settling), a.p.between()))
+			a.stands(q, id, nil)
 			return nil
 		}
 	}
@@ -450,6 +452,15 @@ func (a *active) queueTurn() error {
 		return nil
 	}
 	return a.take(message{event: pipeline.Event{Kind: pipeline.Admitted}})
+}
+
+// stands tells where the run stands in the queue. It is not kept: it changes with every run
+// before it.
+func (a *active) stands(q *queue, next string, lost map[string]bool) {
+	if why := clip(q.why(a.ID, next, lost)); why != a.State.Reason {
+		a.State.Reason = why
+		a.p.told(a.Ref, a.State)
+	}
 }
 
 func ifPassing(err error) error {

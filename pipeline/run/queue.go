@@ -188,10 +188,10 @@ func missingIsFine(err error) error {
 // has campaigned for it yet; by the clocks of two machines, so before it joined, too.
 const settling = 10 * time.Second
 
-// joinedWithin reports that a run joined so recently, as far as the clocks agree: one that
-// joined after now, too.
-func (p *Pipelines) joinedWithin(r *queued, d time.Duration) bool {
-	return p.now().Sub(time.UnixMilli(r.At)).Abs() < d
+// settles is how long that is yet, as far as the clocks agree; 0 or less: it is over. One that
+// joined after now counts, too.
+func (p *Pipelines) settles(r *queued) time.Duration {
+	return settling - p.now().Sub(time.UnixMilli(r.At)).Abs()
 }
 
 // abandoned are the runs before v that wait and have no runner: they are passed over, until
@@ -199,10 +199,10 @@ func (p *Pipelines) joinedWithin(r *queued, d time.Duration) bool {
 func (p *Pipelines) abandoned(ctx context.Context, v *view, q *queue) map[string]bool {
 	without := map[string]bool{}
 	for n := 1; ; n *= 8 {
-		ahead := p.ahead(v, q, without, n)
-		owners, err := p.runners(ctx, v.Pipeline, ahead)
+		ahead := ahead(v, q, without, n)
+		lost, err := p.withoutRunner(ctx, v.Pipeline, q, ahead)
 		for _, id := range ahead {
-			if err != nil || owners[id] != "" {
+			if err != nil || !lost[id] {
 				return without
 			}
 			without[id] = true
@@ -213,19 +213,73 @@ func (p *Pipelines) abandoned(ctx context.Context, v *view, q *queue) map[string
 	}
 }
 
-// ahead are up to n runs that would start before v, those left out aside, as far as they have
-// had time to find a runner.
-func (p *Pipelines) ahead(v *view, q *queue, without map[string]bool, n int) (ids []string) {
+// ahead are up to n runs that would start before v, those left out aside.
+func ahead(v *view, q *queue, without map[string]bool, n int) (ids []string) {
 	without = maps.Clone(without)
 	for len(ids) < n {
 		id, _, err := q.next(v.Definition, without)
-		i := q.find(id)
-		if err != nil || id == v.ID || i < 0 || p.joinedWithin(&q.Runs[i], settling) {
+		if err != nil || id == v.ID || id == "" {
 			break
 		}
 		ids, without[id] = append(ids, id), true
 	}
 	return ids
+}
+
+// withoutRunner are those that no program runs: one has, and runs it no more, or they have had
+// the time to find one.
+func (p *Pipelines) withoutRunner(ctx context.Context, name string, q *queue, ids []string) (map[string]bool, error) {
+	owners, err := p.runners(ctx, name, ids)
+	if err != nil {
+		return nil, err
+	}
+	lost := map[string]bool{}
+	var young []string
+	for _, id := range ids {
+		switch {
+		case owners[id] != "":
+		case p.settles(&q.Runs[q.find(id)]) > 0:
+			young = append(young, id)
+		default:
+			lost[id] = true
+		}
+	}
+	return lost, p.hadRunner(ctx, name, young, lost)
+}
+
+// hadRunner adds those that a program has run: something was written of them since they were
+// submitted.
+func (p *Pipelines) hadRunner(ctx context.Context, name string, ids []string, had map[string]bool) error {
+	for some := range slices.Chunk(ids, sweepAtOnce) {
+		heads, err := p.heads(ctx, name, some)
+		if err != nil {
+			return err
+		}
+		for i, id := range some {
+			had[id] = heads[i].Version > 1
+		}
+	}
+	return nil
+}
+
+// heads are the heads of some runs without their values, at most sweepAtOnce; an empty one is
+// not there.
+func (p *Pipelines) heads(ctx context.Context, name string, ids []string) ([]holdfast.Entry, error) {
+	var t holdfast.Txn
+	for _, id := range ids {
+		t.Then = append(t.Then, headOp(Ref{name, id}.head()))
+	}
+	res, err := p.txn(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	heads := make([]holdfast.Entry, len(ids))
+	for i, id := range ids {
+		if e := res.Results[i].Entries; len(e) > 0 && e[0].Key == (Ref{name, id}).head() {
+			heads[i] = e[0]
+		}
+	}
+	return heads, nil
 }
 
 // runners are the owner texts of the programs that run the runs, without those that none runs.
@@ -270,14 +324,17 @@ func (q *queue) choose(is func(*queued) bool) (ids []string) {
 }
 
 // endLost ends the runs that are to end and have lost their runner: they would keep their
-// places. What does not succeed is tried again with the next look at the queue.
-func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
+// places. What does not succeed is tried again with the next look at the queue. It answers with
+// all that have no runner.
+func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) map[string]bool {
 	ids := q.choose(func(r *queued) bool { return r.Started || r.Replaced })
 	owners, err := p.runners(ctx, name, ids)
+	lost := map[string]bool{}
 	for _, id := range ids {
 		if err != nil || owners[id] != "" {
 			continue
 		}
+		lost[id] = true
 		r := Ref{name, id}
 		v, err := p.load(ctx, r)
 		switch {
@@ -288,6 +345,7 @@ func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) {
 			_ = p.takeFromLost(ctx, r)
 		}
 	}
+	return lost
 }
 
 // The bounds of making room in a queue that is full.

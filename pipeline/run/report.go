@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,9 @@ import (
 type Report struct {
 	Ref
 	Definition *pipeline.Definition
-	State      pipeline.State
+	// State is that after its last event; the reason of a run that is queued is where it stands
+	// in the queue now.
+	State pipeline.State
 	// Events is how many there were.
 	Events int
 	// Runner is the owner text of the program that runs it; empty: none does.
@@ -38,20 +41,56 @@ func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
 	if v.State.Status.Ended() {
 		return rep, nil
 	}
-	owners, err := p.runners(ctx, r.Pipeline, []string{r.ID})
-	if err != nil {
-		return rep, fmt.Errorf("pipeline: find the runner of %s: %w", r, err)
-	}
-	rep.Runner = owners[r.ID]
+	q := &queue{}
 	if v.State.Status == pipeline.Queued && v.Definition.Places > 0 {
-		q, err := p.loadQueue(ctx, r.Pipeline)
-		if err != nil {
+		if q, err = p.loadQueue(ctx, r.Pipeline); err != nil {
 			return rep, err
 		}
 		rep.Place, rep.Ahead = q.before(r.ID)
 	}
+	owners, err := p.runners(ctx, r.Pipeline, append([]string{r.ID}, rep.Ahead...))
+	if err != nil {
+		return rep, fmt.Errorf("pipeline: find the runner of %s: %w", r, err)
+	}
+	if rep.Runner = owners[r.ID]; rep.Place > 0 {
+		rep.State.Reason = clip(q.stand(v, owners))
+	}
 	return rep, nil
 }
+
+// stand is [queue.why] of a run that waits, by the runners of those that have a place.
+func (q *queue) stand(v *view, owners map[string]string) string {
+	lost := map[string]bool{}
+	for _, id := range q.choose(func(r *queued) bool { return r.Started }) {
+		lost[id] = owners[id] == ""
+	}
+	next, _, _ := q.next(v.Definition, nil) // an error is the same as not to know
+	return q.why(v.ID, next, lost)
+}
+
+// why says what a run waits for in the queue: the places are taken, by some that are lost
+// maybe, or another is next; nothing if it is next itself.
+func (q *queue) why(id, next string, lost map[string]bool) string {
+	place, taken := q.before(id)
+	for i, id := range taken {
+		if lost[id] {
+			taken[i] += " (which no program runs)"
+		}
+	}
+	s := fmt.Sprintf("it has place %d in the queue; ", place)
+	switch rest := len(taken) - maxNamed; {
+	case next == id:
+		return "" // it is about to start
+	case next != "":
+		return s + next + " is next"
+	case rest > 0:
+		return s + fmt.Sprintf("the places are taken by %s and %d more", strings.Join(taken[:maxNamed], ", "), rest)
+	}
+	return s + "the places are taken by " + cmp.Or(strings.Join(taken, ", "), "none")
+}
+
+// maxNamed is how many runs a reason names.
+const maxNamed = 8
 
 // before is the place of a run among those that wait, in the order in which they joined,
 // and which runs have a place.

@@ -209,6 +209,67 @@ func TestPlaces_Abandoned(t *testing.T) {
 	}
 }
 
+// A run that waits, and was left by its runner a moment ago, holds up nobody; the run behind it
+// tells where it stands meanwhile, and which run without a runner has the place.
+func TestPlaces_Left(t *testing.T) {
+	for _, backend := range []string{"memory", "file", "node"} {
+		t.Run(backend, func(t *testing.T) {
+			s, other := backends.Open(t, backend)
+			told, began := make(chan pipeline.State, 100), time.Now()
+			clock := func() time.Time { return began } // so nothing is as old as a run that never found a runner
+			hung := commands(func(c *run.Command) (run.Exit, error) {
+				<-c.Stop
+				return run.Exit{Code: 143}, nil
+			})
+			p := pipelines(t, run.Config{Space: s, Runner: hung, Recheck: time.Hour, Now: clock})
+			q := pipelines(t, run.Config{Space: other, Runner: commands(succeed), Recheck: time.Hour, Now: clock, Told: func(_ run.Ref, s pipeline.State) { told <- s }})
+			ph := pipeline.NewPhase("deploy", "./deploy")
+			ph.Retries = 1
+			d := release(ph)
+			d.Places = 1
+			run1, run2, run3 := submit(t, p, d), submit(t, p, d), submit(t, p, d)
+			leave := []func(){going(t, p, run1), going(t, p, run2)}
+			until(t, p, run1, func(r *run.Report) bool { return r.State.Status == pipeline.Running })
+			until(t, p, run2, func(r *run.Report) bool { return r.Runner != "" })
+			done := make(chan pipeline.State, 1)
+			go func() { done <- ended(t, q, run3) }()
+			for s := range told {
+				if s.Reason == "it has place 2 in the queue; the places are taken by 1" {
+					break
+				}
+			}
+			leave[1]()
+			leave[0]()
+			if rep := until(t, q, run3, func(r *run.Report) bool { return r.State.Reason != "it has place 2 in the queue; the places are taken by 1" }); rep.State.Reason != "it has place 2 in the queue; the places are taken by 1 (which no program runs)" {
+				t.Errorf("it says %q", rep.State.Reason)
+			}
+			ok(t, q.Cancel(t.Context(), run1, "it is not wanted"))
+			select {
+			case s := <-done:
+				if s.Status != pipeline.Done {
+					t.Errorf("the third is %+v", s)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the second, which no program runs, holds up the third")
+			}
+			if rep, err := q.Report(t.Context(), run2); err != nil || rep.State.Status != pipeline.Queued {
+				t.Errorf("the second is %+v, %v", rep.State, err)
+			}
+		})
+	}
+}
+
+// going runs a run, until the function that it returns has it left.
+func going(t *testing.T, p *run.Pipelines, r run.Ref) (leave func()) {
+	ctx, stop := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = p.Run(ctx, r)
+	}()
+	return func() { stop(); <-left }
+}
+
 // A limiter lets a phase start by its rate; what a phase took that does not start is given
 // back.
 func TestLimits(t *testing.T) {

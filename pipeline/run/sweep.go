@@ -78,7 +78,7 @@ func (p *Pipelines) sweep(ctx context.Context, s *sweeping) {
 func (p *Pipelines) sweepSome(ctx context.Context, some []*swept) {
 	var t holdfast.Txn
 	for _, one := range some {
-		t.Then = append(t.Then, holdfast.RangeOp(one.head, holdfast.KeysOnly(), holdfast.MaxKeys(1)))
+		t.Then = append(t.Then, headOp(one.head))
 	}
 	res, err := p.txn(ctx, t)
 	for i, one := range some {
@@ -91,4 +91,9 @@ func (p *Pipelines) sweepSome(ctx context.Context, some []*swept) {
 		}
 		one.rev = now
 	}
+}
+
+// headOp gets a head without its value, or if it is not there maybe that of another run.
+func headOp(head string) holdfast.Op {
+	return holdfast.RangeOp(head, holdfast.KeysOnly(), holdfast.MaxKeys(1))
 }
