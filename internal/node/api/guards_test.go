@@ -160,14 +160,14 @@ func TestGuards_FactsOfTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaves := map[string]*pb.GuardFact{
-		`{"branch_exists":"main"}`:                         factOf("branch", "main", &pb.GuardFact{Is: true}),
-		`{"branch_not_exists":"gone"}`:                     factOf("branch", "gone", &pb.GuardFact{}),
-		`{"branch_merged":{"branch":"x","into":"main"}}`:   {Input: &pb.GuardInput{Source: "merged", Name: "x", Other: "main"}, Is: true},
-		`{"issues_complete":"milestone:1"}`:                factOf("issues", "milestone:1", &pb.GuardFact{Total: 4}),
+		`{"branch_exists":"main"}`:                         factOf("branch", "main", &pb.GuardFact{Is: new(true)}),
+		`{"branch_not_exists":"gone"}`:                     factOf("branch", "gone", &pb.GuardFact{Is: new(false)}),
+		`{"branch_merged":{"branch":"x","into":"main"}}`:   {Input: &pb.GuardInput{Source: "merged", Name: "x", Other: "main"}, Is: new(true)},
+		`{"issues_complete":"milestone:1"}`:                factOf("issues", "milestone:1", &pb.GuardFact{Number: new(int64), Total: new(int64(4))}),
 		`{"issue_status":{"issue":"7","status":"closed"}}`: factOf("issue", "7", &pb.GuardFact{Text: "closed"}),
-		fmt.Sprintf(`{"file_exists":%q}`, proof+".there"):  factOf("file", proof+".there", &pb.GuardFact{Is: true}),
-		`{"session_alive":"tmux"}`:                         factOf("session", "tmux", &pb.GuardFact{Is: true}),
-		fmt.Sprintf(`{"custom_check":"touch %s"}`, proof):  factOf("command", "touch "+proof, &pb.GuardFact{Is: true}),
+		fmt.Sprintf(`{"file_exists":%q}`, proof+".there"):  factOf("file", proof+".there", &pb.GuardFact{Is: new(true)}),
+		`{"session_alive":"tmux"}`:                         factOf("session", "tmux", &pb.GuardFact{Is: new(true)}),
+		fmt.Sprintf(`{"custom_check":"touch %s"}`, proof):  factOf("command", "touch "+proof, &pb.GuardFact{Is: new(true)}),
 	}
 	for when, f := range leaves {
 		out := r.evaluated(when)
@@ -176,6 +176,10 @@ func TestGuards_FactsOfTheCaller(t *testing.T) {
 		}
 		if l := r.reason(when, f); l.Outcome != passed || l.Source != "the caller" {
 			t.Errorf("%s: %v", when, l)
+		}
+		_, err := pb.NewGuardServiceClient(r.conn).Evaluate(r.ctx, &pb.GuardEvaluateRequest{Name: "g", When: when, Facts: []*pb.GuardFact{{Input: f.Input}}})
+		if wantCode(t, err, codes.InvalidArgument); !strings.Contains(err.Error(), "has no ") {
+			t.Errorf("%s with a fact that says nothing: %v", when, err)
 		}
 		if l := r.reason(when, &pb.GuardFact{Input: f.Input, Error: "git is away"}); l.Outcome != isError || l.Got != "git is away" {
 			t.Errorf("%s that could not be found out: %v", when, l)
@@ -193,7 +197,7 @@ func TestGuards_Clock(t *testing.T) {
 	if l := r.reason(`{"time_window":{"from":"00:00","to":"00:00"}}`); l.Outcome != passed || l.Source != "the clock of the node" {
 		t.Errorf("of any hour: %v", l)
 	}
-	noon := factOf("clock", "", &pb.GuardFact{Number: 12 * 3600 * 1e9})
+	noon := factOf("clock", "", &pb.GuardFact{Number: new(int64(12 * 3600 * 1e9))})
 	for when, want := range map[string]pb.GuardOutcome{`{"time_window":{"from":"11:00","to":"13:00"}}`: passed, `{"time_window":{"from":"13:00","to":"14:00"}}`: failed} {
 		if l := r.reason(when, noon); l.Outcome != want || !strings.HasSuffix(l.Got, ", until Thu 13:00") {
 			t.Errorf("%s at noon: %v", when, l)
@@ -216,6 +220,12 @@ func TestRESTGuards(t *testing.T) {
 	out = r.want(200, "POST", "/v1/guards/merge:evaluate", `{"when":{"not":{"file_exists":".freeze"}},"facts":[{"source":"file","name":".freeze","is":false}]}`)
 	if out["outcome"] != "passed" || len(out["missing"].([]any)) != 0 {
 		t.Errorf("with the fact: %v", out)
+	}
+	for _, fact := range []string{`{"source":"file","name":".freeze"}`, `{"source":"file","name":".freeze","is":null}`, `{"source":"file","name":".freeze","text":"no"}`} {
+		r.want(400, "POST", "/v1/guards/merge:evaluate", `{"when":{"file_not_exists":".freeze"},"facts":[`+fact+`]}`)
+	}
+	for _, fact := range []string{`"total":4`, `"number":0`} {
+		r.want(400, "POST", "/v1/guards/merge:evaluate", `{"when":{"issues_complete":"x"},"facts":[{"source":"issues","name":"x",`+fact+`}]}`)
 	}
 	out = r.want(200, "POST", "/holdfast.v1.GuardService/Evaluate", `{"name":"merge","when":"{\"lock_free\":\"held\"}"}`)
 	if out["outcome"] != "GUARD_OUTCOME_FAILED" {
@@ -255,7 +265,7 @@ func TestGuards_BadInput(t *testing.T) {
 		{when: `{"lock_free":"x"}`, says: "finds out about the lock", facts: []*pb.GuardFact{factOf("lock", "x", &pb.GuardFact{})}},
 		{when: `{"file_exists":"x"}`, says: "does not ask for", facts: []*pb.GuardFact{factOf("file", "y", &pb.GuardFact{})}},
 		{when: `{"file_exists":"x"}`, says: "does not ask for", facts: []*pb.GuardFact{{}}},
-		{when: `{"file_exists":"x"}`, says: "given twice", facts: []*pb.GuardFact{factOf("file", "x", &pb.GuardFact{}), factOf("file", "x", &pb.GuardFact{Is: true})}},
+		{when: `{"file_exists":"x"}`, says: "given twice", facts: []*pb.GuardFact{factOf("file", "x", &pb.GuardFact{Is: new(true)}), factOf("file", "x", &pb.GuardFact{Is: new(true)})}},
 		{when: `{"key":"` + strings.Repeat("k", 600) + `"}`, says: "600 bytes"},
 	} {
 		_, err := g.Evaluate(r.ctx, &pb.GuardEvaluateRequest{Name: "g", When: c.when, Facts: c.facts})

@@ -100,9 +100,35 @@ func givenFacts(inputs []guard.Input, list []*pb.GuardFact) (guard.Inputs, error
 		case twice:
 			return nil, Invalid("", "the %s %q is given twice: give it once", in.Source, Clip(in.Name))
 		}
+		if field := lacks(in.Source, f); field != "" {
+			return nil, Invalid("", "the fact about the %s %q has no %s: give it, or an error, or leave the fact out", in.Source, Clip(in.Name), field)
+		}
 		facts[in] = guard.Fact{Err: f.GetError(), Is: f.GetIs(), Text: f.GetText(), Number: f.GetNumber(), Total: f.GetTotal(), From: "the caller"}
 	}
 	return facts, nil
+}
+
+// lacks names the field that a fact of the source needs and has not: what a caller forgot to say
+// counts neither as no nor as zero.
+func lacks(from guard.Source, f *pb.GuardFact) string {
+	switch {
+	case f.GetError() != "":
+		return ""
+	case from == guard.SourceIssue:
+		return absent("text", f.GetText() != "")
+	case from == guard.SourceIssues && f.Number != nil:
+		return absent("total", f.Total != nil)
+	case from == guard.SourceIssues || from == guard.SourceClock:
+		return absent("number", f.Number != nil)
+	}
+	return absent("is", f.Is != nil)
+}
+
+func absent(field string, given bool) string {
+	if given {
+		return ""
+	}
+	return field
 }
 
 // missing are the inputs without a fact.

@@ -222,14 +222,15 @@ type GuardFact struct {
 	// Why it could not be found out; the rest then means nothing.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// The branch, file or session is there, the branch is merged, the command
-	// succeeded.
-	Is bool `protobuf:"varint,3,opt,name=is,proto3" json:"is,omitempty"`
-	// The status of an issue, or what a command said.
+	// succeeded. Has to be given for these: what was forgotten is no "no".
+	Is *bool `protobuf:"varint,3,opt,name=is,proto3,oneof" json:"is,omitempty"`
+	// The status of an issue (has to be given), or what a command said.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
-	// How many issues are open; of the clock, nanoseconds since 1970.
-	Number int64 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
-	// How many issues match the filter.
-	Total         int64 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	// How many issues are open; of the clock, nanoseconds since 1970. Has to be
+	// given for these.
+	Number *int64 `protobuf:"varint,5,opt,name=number,proto3,oneof" json:"number,omitempty"`
+	// How many issues match the filter. Has to be given for issues.
+	Total         *int64 `protobuf:"varint,6,opt,name=total,proto3,oneof" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,8 +280,8 @@ func (x *GuardFact) GetError() string {
 }
 
 func (x *GuardFact) GetIs() bool {
-	if x != nil {
-		return x.Is
+	if x != nil && x.Is != nil {
+		return *x.Is
 	}
 	return false
 }
@@ -293,15 +294,15 @@ func (x *GuardFact) GetText() string {
 }
 
 func (x *GuardFact) GetNumber() int64 {
-	if x != nil {
-		return x.Number
+	if x != nil && x.Number != nil {
+		return *x.Number
 	}
 	return 0
 }
 
 func (x *GuardFact) GetTotal() int64 {
-	if x != nil {
-		return x.Total
+	if x != nil && x.Total != nil {
+		return *x.Total
 	}
 	return 0
 }
@@ -519,14 +520,17 @@ const file_holdfast_v1_guard_proto_rawDesc = "" +
 	"GuardInput\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05other\x18\x03 \x01(\tR\x05other\"\xa2\x01\n" +
+	"\x05other\x18\x03 \x01(\tR\x05other\"\xcd\x01\n" +
 	"\tGuardFact\x12-\n" +
 	"\x05input\x18\x01 \x01(\v2\x17.holdfast.v1.GuardInputR\x05input\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\x12\x0e\n" +
-	"\x02is\x18\x03 \x01(\bR\x02is\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\x12\x16\n" +
-	"\x06number\x18\x05 \x01(\x03R\x06number\x12\x14\n" +
-	"\x05total\x18\x06 \x01(\x03R\x05total\"\x8d\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x13\n" +
+	"\x02is\x18\x03 \x01(\bH\x00R\x02is\x88\x01\x01\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1b\n" +
+	"\x06number\x18\x05 \x01(\x03H\x01R\x06number\x88\x01\x01\x12\x19\n" +
+	"\x05total\x18\x06 \x01(\x03H\x02R\x05total\x88\x01\x01B\x05\n" +
+	"\x03_isB\t\n" +
+	"\a_numberB\b\n" +
+	"\x06_total\"\x8d\x02\n" +
 	"\vGuardReason\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x123\n" +
@@ -599,6 +603,7 @@ func file_holdfast_v1_guard_proto_init() {
 		return
 	}
 	file_holdfast_v1_hold_proto_init()
+	file_holdfast_v1_guard_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

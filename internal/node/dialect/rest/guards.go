@@ -23,10 +23,10 @@ type restInput struct {
 type restFact struct {
 	restInput
 	Error  string `json:"error" doc:"why it could not be found out; the rest then means nothing"`
-	Is     bool   `json:"is" doc:"the branch, file or session is there, the branch is merged, the command succeeded"`
-	Text   string `json:"text" doc:"the status of an issue, or what a command said"`
-	Number int64  `json:"number" doc:"how many issues are open; of the clock, nanoseconds since 1970"`
-	Total  int64  `json:"total" doc:"how many issues match the filter"`
+	Is     *bool  `json:"is" doc:"the branch, file or session is there, the branch is merged, the command succeeded; has to be given for these"`
+	Text   string `json:"text" doc:"the status of an issue, which has to be given, or what a command said"`
+	Number *int64 `json:"number" doc:"how many issues are open; of the clock, nanoseconds since 1970; has to be given for these"`
+	Total  *int64 `json:"total" doc:"how many issues match the filter; has to be given for issues"`
 }
 
 // plainFact is read without UnmarshalJSON.
