@@ -26,7 +26,9 @@ type parser struct {
 	first string
 	// filled are the texts of a pipeline that parameters are a part of.
 	filled map[*node]bool
-	errs   []error
+	// further are those of them in which a value would be further words of a filter.
+	further map[*node]bool
+	errs    []error
 	// open are the conditions around the one that is read: one that is met again is
 	// within itself.
 	open map[*node]bool
@@ -240,6 +242,10 @@ func (p *parser) field(k *kind, f *field, n *node, c *guard.Condition) {
 	where := string(k.kind) + "." + f.name
 	if p.filled[n] && k.kind == guard.KindCustomCheck {
 		p.fail(n.place, "write a command of its own for each", "%s: a parameter would become a part of the command", where)
+		return
+	}
+	if p.further[n] && k.kind == guard.KindIssuesComplete {
+		p.fail(n.place, "write the parameter in quotes, as in milestone:\"${m}\", and give a value without any", "%s: the value of a parameter would become further words of the filter", where)
 		return
 	}
 	if p.filled[n] && f.is.is == isText {

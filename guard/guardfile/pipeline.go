@@ -47,7 +47,7 @@ const maxValue = 1024
 // become an option, and it cannot stand in the text of a shell, in a custom_check, or for a
 // program.
 func ParsePipeline(file string, data []byte, given map[string]string) (*Pipeline, error) {
-	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}}
+	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{}}
 	var result *Pipeline
 	if root := p.read(data); root != nil {
 		result = p.pipeline(root, given)
@@ -292,6 +292,9 @@ func (p *parser) fillText(n *node, values map[string]string) {
 		if !closed || !known {
 			p.fail(n.place, "name it under params:, or write $${ for ${ itself", "there is no parameter %q", clip(name))
 			return
+		}
+		if quoted := strings.Count(b.String(), `"`)%2 == 1; strings.Contains(v, `"`) || !quoted && strings.Contains(v, " ") {
+			p.further[n] = true
 		}
 		b.WriteString(v)
 		if p.filled[n] = true; "${"+name+"}" == n.text {

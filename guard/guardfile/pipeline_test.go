@@ -143,6 +143,27 @@ func TestParsePipeline_Values(t *testing.T) {
 	}
 }
 
+// A value becomes no further words of a filter: another repository, say, would decide.
+func TestParsePipeline_Filter(t *testing.T) {
+	for _, c := range []struct {
+		filter, value string
+		refused       bool
+	}{
+		{`milestone:${m}`, "v2", false},
+		{`milestone:${m}`, "v2 repo:eve/closed", true},
+		{`milestone:${m}`, `"v2 x"`, true},
+		{`milestone:"${m}"`, "spring 26", false},
+		{`milestone:"${m}"`, `v2" repo:eve/closed label:"x`, true},
+		{`milestone:"v 2" label:${m}`, "a b", true},
+	} {
+		text := "pipeline: p\nparams: {m: {type: string}}\nphases: [{name: a, when: {issues_complete: '" + c.filter + "'}}]"
+		_, err := guardfile.ParsePipeline("f.yaml", []byte(text), map[string]string{"m": c.value})
+		if refused := err != nil && strings.Contains(err.Error(), "f.yaml:3:44: issues_complete.filter: the value of a parameter would become further words"); refused != c.refused || err != nil && !refused {
+			t.Errorf("%s with %q: %v", c.filter, c.value, err)
+		}
+	}
+}
+
 // Whatever the text, reading ends, and never with half a pipeline.
 func FuzzParsePipeline(f *testing.F) {
 	f.Add([]byte(release))

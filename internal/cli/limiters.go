@@ -60,6 +60,9 @@ func parseAsk(text string) (a ask, err error) {
 			err = fmt.Errorf("a cost of %d; it has to be at least 1", a.cost)
 		}
 	}
+	if most := a.rate.Limit(); err == nil && a.rate.Count > 0 && a.cost > most { // before the limiter is made
+		err = fmt.Errorf("a rate of %s never allows a cost of %d: the most is %d", rate, a.cost, most)
+	}
 	if err != nil {
 		return a, fmt.Errorf("--limiter %s: write NAME, NAME=RATE or NAME=RATE:COST: %w", text, err)
 	}

@@ -47,3 +47,13 @@ func TestLimiters_HoldIsLost(t *testing.T) {
 		t.Error("the wait goes on")
 	}
 }
+
+// A cost that the rate beside it never allows is a mistake of the command line: no limiter is
+// made of it.
+func TestParseAsk_Never(t *testing.T) {
+	for text, fits := range map[string]bool{"x=1/1h:2": false, "x=2/1h:2": true, "x=1/1h": true, "x=:2": true, "x": true} {
+		if a, err := parseAsk(text); (err == nil) != fits {
+			t.Errorf("%s: %+v, %v", text, a, err)
+		}
+	}
+}

@@ -240,7 +240,9 @@ func TestPlaces_Left(t *testing.T) {
 			}
 			leave[1]()
 			leave[0]()
-			if rep := until(t, q, run3, func(r *run.Report) bool { return r.State.Reason != "it has place 2 in the queue; the places are taken by 1" }); rep.State.Reason != "it has place 2 in the queue; the places are taken by 1 (which no program runs)" {
+			if rep := until(t, q, run3, func(r *run.Report) bool {
+				return r.State.Reason != "it has place 2 in the queue; the places are taken by 1"
+			}); rep.State.Reason != "it has place 2 in the queue; the places are taken by 1 (which no program runs)" {
 				t.Errorf("it says %q", rep.State.Reason)
 			}
 			ok(t, q.Cancel(t.Context(), run1, "it is not wanted"))

@@ -93,6 +93,19 @@ func TestLease_SameCallAgain(t *testing.T) {
 	wantCode(t, open(), codes.AlreadyExists) // metadata of its own leaves no room for the print
 }
 
+// An owner that no terminal could show as it is, is refused at every door, as the library does.
+func TestOwner_ControlCharacters(t *testing.T) {
+	r := serve(t)
+	for path, more := range map[string]string{"locks/x:acquire": "", "semaphores/x:acquire": `"limit":1,`, "elections/x:campaign": "", "leases/5:open": ""} {
+		for _, owner := range []string{`a\u001b[31mb\nhint: all is well`, `\u0000`, strings.Repeat("x", 600)} {
+			out := r.want(400, "POST", "/v1/"+path, `{`+more+`"holder_id":"`+owner+`"}`)
+			if !strings.Contains(fmt.Sprint(out["error"]), "owner: ") {
+				t.Errorf("%s with %.20q: %v", path, owner, out)
+			}
+		}
+	}
+}
+
 // Whoever finds a lock taken is told by whom: by the owner that the call named, else
 // by that of its lease, else by the lease.
 func TestLease_HoldersAreNamed(t *testing.T) {

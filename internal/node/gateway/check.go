@@ -67,6 +67,17 @@ func badName(name string, limit int) string {
 	return ""
 }
 
+// checkOwner refuses an owner text that could not be shown everywhere; none is one.
+func checkOwner(owner string) error {
+	if owner == "" {
+		return nil
+	}
+	if bad := badName(owner, MaxName); bad != "" {
+		return Invalid("", "owner: %s", bad)
+	}
+	return nil
+}
+
 // CheckSpan turns milliseconds into a duration.
 func CheckSpan(what string, ms int64, limit time.Duration) (time.Duration, error) {
 	if ms < 0 || ms > limit.Milliseconds() {

@@ -48,6 +48,9 @@ func (g *Gateway) requestOf(want core.Want, t *pb.Terms) (w holdRequest, err err
 	if err := CheckName(want.Name); err != nil {
 		return w, err
 	}
+	if err := checkOwner(w.owner); err != nil {
+		return w, err
+	}
 	if err := w.patience(t.TimeoutMs); err != nil {
 		return w, err
 	}
@@ -80,8 +83,6 @@ func (w *holdRequest) patience(timeout *int64) error {
 
 func (w *holdRequest) check(t *pb.Terms) error {
 	switch {
-	case len(w.owner) > MaxName:
-		return Invalid(w.want.Name, "the owner has %d bytes: at most %d are allowed", len(w.owner), MaxName)
 	case w.lease < 0:
 		return Invalid(w.want.Name, "lease %d: numbers of leases are positive", w.lease)
 	case w.lease != 0 && t.GetTtlMs() != 0:

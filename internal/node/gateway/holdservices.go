@@ -232,8 +232,8 @@ func (s Elections) Resign(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 }
 
 func (s Elections) HandOver(ctx context.Context, r *pb.HandOverRequest) (*pb.HandOverResponse, error) {
-	if len(r.Owner) > MaxName {
-		return nil, Named(Invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), MaxName), "hand over", r.Name)
+	if err := checkOwner(r.Owner); err != nil {
+		return nil, Named(err, "hand over", r.Name)
 	}
 	res, err := s.alter(ctx, r.Name, r.Token, func(c core.ClaimInfo) core.Command {
 		return core.Command{Op: core.OpHandOver, Target: c.Seq, Owner: r.Owner}

@@ -63,13 +63,10 @@ func (g *Gateway) checkOpen(r *pb.OpenRequest) error {
 	if _, err := checkTTL(r.TtlMs, g.s.MinTTL()); err != nil {
 		return err
 	}
-	switch {
-	case r.LeaseId < 0 || ofHold(r.LeaseId):
+	if r.LeaseId < 0 || ofHold(r.LeaseId) {
 		return Invalid("", "lease %d: choose a positive number outside of 2^52 to 2^53, or 0", r.LeaseId)
-	case len(r.Owner) > MaxName:
-		return Invalid("", "the owner has %d bytes: at most %d are allowed", len(r.Owner), MaxName)
 	}
-	return cmp.Or(checkReclaim(r.Policy, r.GraceMs), checkBytes("the metadata", []byte(r.Meta)))
+	return cmp.Or(checkOwner(r.Owner), checkReclaim(r.Policy, r.GraceMs), checkBytes("the metadata", []byte(r.Meta)))
 }
 
 func checkReclaim(policy pb.ReclaimPolicy, grace int64) error {
