@@ -54,6 +54,7 @@ func (s *Session) dropCalls() {
 	open = slices.DeleteFunc(open, func(c *Call) bool { return c.state >= granted })
 	open = append(append(open, s.calls.all()...), s.keeps...)
 	clear(s.claims)
+	clear(s.settling)
 	s.calls.clear()
 	s.keeps, s.unmapped = nil, nil
 	for _, c := range open {

@@ -211,9 +211,7 @@ func (s *Session) spokenFor(seq uint64) bool {
 	if c := s.calls.at(seq); c != nil && *c != nil {
 		return true
 	}
-	return slices.ContainsFunc(s.calls.all(), func(c *Call) bool {
-		return c != nil && c.Command.Target == seq && (c.Command.Op == core.OpRelease || c.Command.Op == core.OpCancel)
-	})
+	return s.settling[seq] > 0
 }
 
 // missing takes every claim that the table did not have as gone, and cancels

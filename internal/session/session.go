@@ -67,6 +67,7 @@ type Session struct {
 	inflight int         // sent and unanswered
 	window   uint64
 	claims   map[uint64]*Call // waiting and granted, by number
+	settling map[uint64]int   // how many releases and cancels in calls settle a number
 	unmapped []*Call          // granted, but held back until an anchor comes
 	keeps    []*Call          // waiting for a renewal
 	doubts   bool             // a new table is needed, see settle
@@ -83,7 +84,7 @@ func New(cfg Config) *Session {
 	if cfg.Window == 0 {
 		cfg.Window = DefaultWindow
 	}
-	s := &Session{cfg: cfg, ttl: int64(cfg.TTL), window: cfg.Window, claims: map[uint64]*Call{}, spread: jitter(cfg.Seed)}
+	s := &Session{cfg: cfg, ttl: int64(cfg.TTL), window: cfg.Window, claims: map[uint64]*Call{}, settling: map[uint64]int{}, spread: jitter(cfg.Seed)}
 	s.calls.base, s.unsent, s.link.attempts.base = 1, 1, 1
 	return s
 }
@@ -131,6 +132,9 @@ func (s *Session) Submit(now int64, c *Call) []Action {
 func (s *Session) submit(c *Call) {
 	c.Command.Seq = s.calls.push(c)
 	c.state, c.maxHold = unsent, c.Command.MaxHold
+	if c.settles() {
+		s.settling[c.Command.Target]++
+	}
 	target := s.claims[c.Command.Target]
 	if target == nil {
 		return
@@ -204,8 +208,23 @@ func (s *Session) remove(c *Call) {
 		s.inflight--
 	}
 	*slot = nil
+	if c.settles() {
+		s.settled(c.Command.Target)
+	}
 	for len(s.calls.all()) > 0 && s.calls.all()[0] == nil {
 		s.calls.drop()
+	}
+}
+
+// settles: it ends a claim, whatever became of that.
+func (c *Call) settles() bool {
+	return c.Command.Op == core.OpRelease || c.Command.Op == core.OpCancel
+}
+
+// settled notes that a command which settles a number is not under way any more.
+func (s *Session) settled(seq uint64) {
+	if s.settling[seq]--; s.settling[seq] <= 0 {
+		delete(s.settling, seq)
 	}
 }
 
