@@ -91,6 +91,13 @@
 // deadline, so that a restart that is shorter than the TTL loses none. A watch
 // goes on where it was. Nothing is kept to be sent later.
 //
+// # When a holder is gone
+//
+// Its lock is free for a program that has seen it unchanged for the TTL and one
+// percent. One that only tries, and has not looked before, cannot know that: it gets
+// the lock when the server's clock says that it was not renewed for a day and the
+// TTL, since clocks may differ. Wait with Acquire where that is too long.
+//
 // # What it cannot promise
 //
 //	promise                kept?

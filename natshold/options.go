@@ -135,7 +135,7 @@ func newDriver(ctx context.Context, l *natsconn.Conn, o Options, where string, e
 	}
 	return onstore.New(s, onstore.Options{
 		Info:    driver.Info{Scheme: "nats", Features: map[driver.Feature]bool{driver.FeatureManyMachines: true}},
-		Place:   "nats " + where + "/" + o.Bucket,
+		Place:   fmt.Sprint("nats ", where, "/", o.Bucket, " of ", s.created.UnixNano()), // accounts of a server have buckets of the same name
 		Timeout: natsconn.Patience,
 		Close:   end,
 	}), nil

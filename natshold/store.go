@@ -37,6 +37,7 @@ type store struct {
 	mark   marked
 
 	newest atomic.Uint64                // the greatest revision seen
+	clock  atomic.Pointer[clock]        // the server's, as it was read last
 	gone   atomic.Pointer[driver.Error] // why it cannot be used any more
 }
 
@@ -67,8 +68,32 @@ func (s *store) Get(ctx context.Context, key string) (driver.Item, error) {
 	if err != nil || m == nil || ended(m.Header) {
 		return driver.Item{Key: key}, err
 	}
-	return driver.Item{Key: key, Value: m.Data, Revision: driver.Revision(m.Sequence)}, nil
+	return driver.Item{Key: key, Value: m.Data, Revision: driver.Revision(m.Sequence), Age: s.age(ctx, m.Time)}, nil
 }
+
+// age is for how long at least a message has been the last one. The server's clock is
+// asked only where it may matter, and not at every Get.
+func (s *store) age(ctx context.Context, at time.Time) time.Duration {
+	if time.Since(at) <= s.sweepSkew {
+		return 0
+	}
+	c := s.clock.Load()
+	if c == nil || driver.Now().Sub(c.read) > clockEvery {
+		c = &clock{driver.Now(), s.serverTime(ctx)}
+		s.clock.Store(c)
+	}
+	return max(c.told.Sub(at)-s.sweepSkew, 0)
+}
+
+// clock is the server's clock when it was read.
+type clock struct {
+	read time.Time // by driver.Now
+	told time.Time
+}
+
+// clockEvery is how often the server's clock is read at most. What is known of a
+// key's age is that much less.
+const clockEvery = time.Minute
 
 // last is the newest message about a key; nil: there is none.
 func (s *store) last(ctx context.Context, key string) (m *nats.RawStreamMsg, err error) {
@@ -136,13 +161,25 @@ func (s *store) Delete(ctx context.Context, key string, old driver.Revision) (dr
 }
 
 // publish appends a message if the last one of its subject is at old, and looks
-// now and then whether the bucket still keeps it.
+// now and then whether the bucket still keeps it. If it does not, what was appended
+// was done all the same.
 func (s *store) publish(ctx context.Context, m *nats.Msg, old driver.Revision) (driver.Revision, error) {
 	revision, err := s.send(ctx, m, old)
 	if err != nil {
 		return 0, err
 	}
-	return revision, s.lookNow(ctx)
+	return revision, afterwards(s.lookNow(ctx))
+}
+
+// afterwards is an error that came when the change was done.
+func afterwards(err error) error {
+	e, ok := err.(*driver.Error)
+	if !ok {
+		return err
+	}
+	done := *e
+	done.Outcome = driver.Done
+	return &done
 }
 
 func (s *store) send(ctx context.Context, m *nats.Msg, old driver.Revision) (driver.Revision, error) {

@@ -61,7 +61,7 @@ type Settings struct {
 
 // call is a request on its way.
 type call struct {
-	subject string // what it is sent to begins with this
+	subject string // what it is sent to is this, or begins with it and a dot
 	refuse  context.CancelCauseFunc
 }
 
@@ -161,7 +161,7 @@ func (c *Conn) refused(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for waiting := range c.calls {
-		if strings.HasPrefix(subject, waiting.subject) {
+		if subject == waiting.subject || strings.HasPrefix(subject, waiting.subject+".") {
 			to := waiting.subject
 			if subject != to { // what follows is another each time
 				to += ".>"

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // server is an address at which each connection is served by serve until the test ends.
@@ -65,5 +68,21 @@ func TestSilentServer(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) >= Patience {
 			t.Errorf("later %v: %v after %s", later, err, time.Since(began))
 		}
+	}
+}
+
+// TestRefusedByName: a right that is missing for one subject ends no call to another
+// whose name it begins with.
+func TestRefusedByName(t *testing.T) {
+	c := &Conn{calls: map[*call]struct{}{}}
+	ended := map[string]bool{}
+	for _, subject := range []string{"$KV.b.l.job", "$KV.b.l.jobs", "$JS.API.CONSUMER.CREATE.KV_b"} {
+		c.note(&call{subject, func(error) { ended[subject] = true }}, true)
+	}
+	for _, subject := range []string{"$KV.b.l.jobs", "$JS.API.CONSUMER.CREATE.KV_b.x.y"} {
+		c.refused(fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject))
+	}
+	if ended["$KV.b.l.job"] || !ended["$KV.b.l.jobs"] || !ended["$JS.API.CONSUMER.CREATE.KV_b"] {
+		t.Errorf("ended: %v", ended)
 	}
 }
