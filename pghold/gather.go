@@ -255,9 +255,14 @@ const maxPause = time.Second
 // me is the nonce of its connection. It goes over the home link, not the pool, which
 // may be a busy one of the caller's.
 func (c *client) cleanUp(op, name string, run func(ctx context.Context, q querier, me int64) error) {
+	c.keepTrying(op, name, func() error { return c.cleanUpOnce(run) })
+}
+
+// keepTrying runs once in the background until it succeeds.
+func (c *client) keepTrying(op, name string, once func() error) {
 	c.spawn(func() {
 		for pause := faultPause; ; pause = min(2*pause, maxPause) {
-			err := c.cleanUpOnce(run)
+			err := once()
 			if err == nil || c.life.Err() != nil {
 				return
 			}

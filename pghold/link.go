@@ -289,7 +289,7 @@ func (l *pgLink) mayRead(cancel context.CancelFunc) bool {
 	return true
 }
 
-// sweepEvery is how many signs of life apart a home link clears up.
+// sweepEvery is how many signs of life of the home link apart the client clears up.
 const sweepEvery = 12
 
 // probe asks for a sign of life, or ends a link that was made for a wait and is not
@@ -301,19 +301,22 @@ func (l *pgLink) probe() {
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
 	defer cancel()
-	sql := "select 1"
 	if l.probes++; l.probes%sweepEvery == 0 && l.c.isHome(l) && l.c.opts.Scope == SessionScope {
-		sql = "select holdfast_v8.sweep($1)"
+		l.c.spawn(func() { l.c.sweepUp(l.nonce) })
 	}
-	var err error
-	if sql == "select 1" {
-		_, err = l.conn.Exec(ctx, sql)
-	} else {
-		_, err = l.conn.Exec(ctx, sql, l.nonce)
-	}
+	_, err := l.conn.Exec(ctx, "select 1")
 	if l.conn.IsClosed() {
 		l.fail(orError(err, errors.New("no sign of life")))
 	}
+}
+
+// sweepUp forgets what dead programs and expired keys left. It is not done over the home
+// link: it reads all keys and may wait for others that write them, and what takes longer
+// than Timeout ends its connection.
+func (c *client) sweepUp(me int64) {
+	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	defer cancel()
+	_, _ = c.pool.Exec(ctx, "select holdfast_v8.sweep($1)", c.args(me)...) // tried again in a minute
 }
 
 // fail is the end of the link, told to everybody before its socket is closed.

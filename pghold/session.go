@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,9 +54,10 @@ func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Ses
 }
 
 func (c *client) forgetSession(session *driver.Session) {
-	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-	defer cancel()
-	_, _ = c.pool.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(session.ID))...)
+	c.cleanUp("open a session", session.Spec.Owner, func(ctx context.Context, q querier, _ int64) error {
+		_, err := q.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(session.ID))...)
+		return err
+	})
 }
 
 // KeepSession asks for a sign of life: there is no deadline to move.
@@ -111,7 +113,7 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error { return c.removeSession(ctx, q, l) })
 	}
 	if err != nil {
-		c.cleanUp("end a session", l.Spec.Owner, func(ctx context.Context, q querier, _ int64) error { return c.removeSession(ctx, q, l) })
+		c.keepTrying("end a session", l.Spec.Owner, func() error { return c.removeAside(l) })
 	}
 	return err
 }
@@ -131,6 +133,33 @@ func allReleased(ctx context.Context, claims []*rowClaim) error {
 // removeSession removes the row of a session and its keys; it may be repeated.
 func (c *client) removeSession(ctx context.Context, q querier, l *driver.Session) error {
 	_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v8.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
+	return err
+}
+
+// removeFor is how long the removal of a session with many keys may take.
+const removeFor = time.Minute
+
+// removeAside is removeSession on a connection that no lock hangs on: it may wait long for
+// others that write keys. Only if the pool, which may be the caller's, has none, it is the
+// home link, and then the server gives the wait up before the link would count as broken.
+func (c *client) removeAside(l *driver.Session) error {
+	soon, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	conn, err := c.pool.Acquire(soon)
+	cancel()
+	if err != nil {
+		return c.cleanUpOnce(func(ctx context.Context, q querier, _ int64) error { return c.removeAtHome(ctx, q, l) })
+	}
+	defer conn.Release()
+	ctx, cancel := context.WithTimeout(c.life, removeFor)
+	defer cancel()
+	return c.removeSession(ctx, conn, l)
+}
+
+// removeAtHome is removeSession with half of the time for others' locks.
+func (c *client) removeAtHome(ctx context.Context, q querier, l *driver.Session) error {
+	_, err := q.Exec(ctx, `with gone as (delete from holdfast.session where id = $1::uuid)
+		select holdfast_v8.kv_sweep($1::uuid) from (select pg_catalog.set_config('lock_timeout', $2, true)) t`,
+		c.args(uuid(l.ID), strconv.FormatInt(max(c.opts.Timeout.Milliseconds()/2, 1), 10))...)
 	return err
 }
 

@@ -133,6 +133,9 @@ func (q *queryer) lockWithin(ctx context.Context, key Key) error {
 	}
 	if err != nil {
 		undone := q.exec(late, "rollback to savepoint holdfast_lock")
+		if undone == nil {
+			undone = q.exec(late, "release savepoint holdfast_lock")
+		}
 		if code(err) == "55P03" && undone == nil {
 			return &driver.Error{Kind: context.DeadlineExceeded, Outcome: driver.NotDone, Err: err}
 		}

@@ -1,0 +1,46 @@
+package pghold_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/pghold"
+)
+
+// TestHousekeepingEndsNoHold: what is removed in the background, keys that have expired and
+// those of a session that was ended, may wait for somebody that writes keys for longer than
+// Timeout. No hold is lost by it, and it is done in the end.
+func TestHousekeepingEndsNoHold(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	// Long enough that no answer is late on a busy machine, short enough to be waited for.
+	s := openPool(t, url, &pghold.Options{Keepalive: 50 * time.Millisecond, Timeout: 3 * time.Second})
+	look := connect(t, url)
+	ctx := t.Context()
+	h := must(s.Mutex("m").Acquire(ctx))(t)
+	must(s.KV().Put(ctx, "expires", nil, holdfast.Expire(time.Second)))(t)
+	session := must(s.Session(ctx))(t)
+	must(s.KV().Put(ctx, "of the session", nil, holdfast.Under(session)))(t)
+
+	writer := must(connect(t, url).Begin(ctx))(t)
+	must(writer.Exec(ctx, "update holdfast.revision set n = n"))(t)
+	if err := session.Revoke(); err == nil {
+		t.Error("a session with a key is ended beside a transaction that writes keys")
+	}
+	// The clean-up of the session, and a sweep each 600 ms, give up once at least.
+	time.Sleep(8 * time.Second)
+	if err := h.Err(); err != nil {
+		t.Errorf("a clean-up that waited ended a hold: %v", err)
+	}
+	check(t, writer.Rollback(ctx))
+	eventually(t, "a key whose time or session is over stays", func() bool {
+		var n int
+		scan(t, look, &n, "select count(*) from holdfast.kv")
+		return n == 0
+	})
+	if err := h.Release(); err != nil && !errors.Is(err, holdfast.ErrLost) {
+		t.Error(err)
+	}
+}
