@@ -52,10 +52,11 @@ func (c *client) mayAdd(key string) bool {
 }
 
 // incrBy changes a counter without a script, and so without a record by which a
-// repetition would be known: only for requests that nobody repeats. false: it
-// has to be a script after all, and nothing has happened.
+// repetition would be known: only for requests that nobody repeats. An unsigned
+// counter has a zero of its own, which INCRBY does not know if the server has
+// forgotten it. false: it has to be a script after all, and nothing has happened.
 func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.CountReply, bool, error) {
-	if !r.Once || r.Op != driver.CountAdd && r.Op != driver.CountSub {
+	if !r.Once || r.Unsigned || r.Op != driver.CountAdd && r.Op != driver.CountSub {
 		return driver.CountReply{}, false, nil
 	}
 	key, parts := c.counterKey(r), change(r)
@@ -79,11 +80,7 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 	if results[1].err != nil || results[1].reply[0] != "0" {
 		c.tellCount(ctx, r)
 	}
-	value := uint64(n)
-	if r.Unsigned {
-		value ^= bias
-	}
-	return driver.CountReply{Value: value}, true, in.err
+	return driver.CountReply{Value: uint64(n)}, true, in.err
 }
 
 // tellCount publishes what a counter is to watchers, and has scripts do so

@@ -90,8 +90,8 @@
 //	                         that was answered; a server without persistence forgets all
 //	                         in a restart, and a jump of its wall clock ends sessions early
 //	growing tokens           for ever, also over a wiped server: they begin anew at the
-//	                         clock, to the microsecond (unless it is set back); a failover
-//	                         may forget the newest
+//	                         clock, to the microsecond (unless it is set back); a failover,
+//	                         or a restart from an older snapshot, may forget the newest
 //	a slot that moves        holds stay; while the keys of a Cluster's slot are on their way,
 //	                         calls are refused as unavailable
 //	durable                  as the server's own settings are; not declared
@@ -106,7 +106,8 @@
 //
 // A server that evicts keys forgets locks. Open, and with [New] the first call, asks
 // for its maxmemory-policy (INFO memory, on the node that has the prefix) and refuses
-// allkeys-*; no key that matters has an expiry, so that volatile-* takes none. A user
+// allkeys-*; no key that matters has an expiry, so that volatile-* takes none, but for
+// what the keys of limiters have used, which begin anew when they are evicted. A user
 // without the right to ask INFO is not refused, and nobody notices if the setting is
 // changed later, or is another one after a failover: have maxmemory-policy noeviction.
 // Where the memory is full then, holds are still renewed, given back, handed to those who

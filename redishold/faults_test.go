@@ -152,6 +152,26 @@ func TestRestartWithoutData(t *testing.T) {
 	})
 }
 
+// TestUnsignedCounterAfterAWipe: one that the server has forgotten begins at zero.
+func TestUnsignedCounterAfterAWipe(t *testing.T) {
+	server := services.Redis(t)
+	c := open(t, server.URL()).Counter("hits").Unsigned()
+	for range 3 {
+		if _, err := c.Add(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Kill()
+	server.Restart()
+	eventually(t, "nothing can be added after the restart", func() bool {
+		n, err := c.Add(t.Context(), 5)
+		if err == nil && n > 20 {
+			t.Fatalf("the sum is %d", n)
+		}
+		return err == nil
+	})
+}
+
 // TestWipedWithinASecond: tokens grow on although the server was used for the
 // first time a moment before it was wiped.
 func TestWipedWithinASecond(t *testing.T) {
