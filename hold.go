@@ -196,7 +196,7 @@ func (g *holdRef) prune() {
 }
 
 // Release gives the hold back. It takes no context, since a cancelled caller
-// must not strand the next in line: it waits for the backend for at most 5
+// must not keep the next waiter from its grant: it waits for the backend for at most 5
 // seconds, and never longer than the hold could last; then it goes on in the
 // background and tells [Hooks.Fault] if it fails. It says ErrLost if the hold
 // had ended before; it never frees what another holds. A second call returns

@@ -88,7 +88,7 @@ func (s *Space) Info() Info {
 	return info
 }
 
-// Ping asks the backend for a sign of life.
+// Ping asks the backend for an answer.
 func (s *Space) Ping(ctx context.Context) error {
 	if err := s.r.ready(ctx, ""); err != nil {
 		return wrap("ping", "", err)

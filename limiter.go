@@ -243,7 +243,7 @@ func taken(maybe bool) driver.Outcome {
 	return driver.NotDone
 }
 
-// ended is the error of a wait whose context has ended.
+// ended is the error of a wait after its context has ended.
 func (l *Limiter) ended(ctx context.Context, o driver.Outcome) error {
 	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: o, Err: causeOf(ctx, ctx.Err())})
 }

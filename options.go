@@ -41,7 +41,7 @@ func given[O any](opts []O) iter.Seq[O] {
 	}
 }
 
-// TTL is how long a session outlives its last sign of life: 1 second to 24
+// TTL is how long a session outlives its last renewal: 1 second to 24
 // hours, 30 seconds unless set. A shorter one frees a crashed holder's names
 // sooner and tolerates only shorter outages. Backends may narrow the range. On files and
 // PostgreSQL the TTL is ignored: the kernel or the connection tells that a holder has
@@ -165,7 +165,7 @@ type openFunc func(*setup)
 func (f openFunc) open(s *setup) { f(s) }
 
 // Require makes Open fail unless the backend has all these features, so that a
-// program learns at its start, not at night.
+// program learns it at its start, not at the first call that needs one.
 func Require(features ...Feature) Option {
 	return openFunc(func(s *setup) { s.require = append(s.require, features...) })
 }

@@ -35,7 +35,7 @@ func (r *Register) Set(value []byte, s Stamp) Register {
 	return d
 }
 
-// Value is what was written last, and when by whom; a zero Stamp: nothing was.
+// Value is what was written last, and when, by which node; a zero Stamp: nothing was.
 func (r *Register) Value() ([]byte, Stamp) { return r.value, r.stamp }
 
 // Merge joins what another node knows and reports whether it was later.

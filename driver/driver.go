@@ -74,7 +74,7 @@ type Driver interface {
 	// until then.
 	Sweep(ctx context.Context, r *SweepRequest) (SweepReply, error)
 
-	// Ping asks the engine for a sign of life.
+	// Ping asks the engine for an answer.
 	Ping(ctx context.Context) error
 	// OnFault sets what is called when something fails in the background: a
 	// keepalive, a release that nobody waits for. Called before any other
@@ -192,7 +192,7 @@ type Spec struct {
 	TTL   time.Duration
 	Owner string // for people; decides nothing
 	Meta  string
-	// Manual: nobody renews it but KeepSession.
+	// Manual: only KeepSession renews it.
 	Manual bool
 	// Policy and Grace say what becomes of its claims when the deadline passes;
 	// sessions of the library keep the zero value.
@@ -257,7 +257,7 @@ type Grant struct {
 // Handle is the backend's side of one hold.
 type Handle interface {
 	// Release gives it back; ErrLost if the engine knows that it had ended. It
-	// returns when ctx ends, at the latest, and is called again if nobody knows
+	// returns when ctx ends, at the latest, and is called again if it is unknown
 	// whether the engine heard it. A hold that was reported lost by Request.Lost is
 	// released too: that confirms that its holder knows.
 	Release(ctx context.Context) error

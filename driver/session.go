@@ -11,7 +11,8 @@ import (
 // holds that end with it. Its zero deadline means "until End".
 //
 // When the deadline passes the session is over for ever, whatever the engine
-// answers later: a holder that has stopped must not come back to life.
+// answers later: a holder that took its session for ended must not find it
+// valid again.
 type Session struct {
 	// ID names the session in the engine.
 	ID SessionID
@@ -63,7 +64,7 @@ func (l *Session) wake(in time.Duration) {
 }
 
 // Err is nil exactly as long as the session lasts. It compares the clock, so that
-// a late timer lets nobody act.
+// a late timer does not prolong the session.
 func (l *Session) Err() error {
 	now := Now()
 	l.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // Its revisions grow with every change, over all keys, and for ever: a key that
 // was deleted and made anew has a greater one than it ever had.
 //
-// An [*Error] is the engine's last word (no right, no room, no such bucket) and
+// An [*Error] is the engine's final answer (no right, no room, no such bucket) and
 // ends the call that it was for. Any other error is taken for a request that may
 // have been lost, and is tried again.
 type Store interface {
@@ -52,7 +52,7 @@ type Fallible interface {
 type Sweeper interface {
 	Store
 	// Forget removes every trace of a key up to a revision, at which it was idle or
-	// deleted. What the key was since stays, and what nobody can remove is no error.
+	// deleted. What the key was since stays, and what cannot be removed is no error.
 	Forget(ctx context.Context, key string, revision Revision) error
 	// Sweep forgets all keys that begin with prefix and are deleted, or idle, and
 	// were not changed for a minute. It tells how many.
@@ -62,7 +62,7 @@ type Sweeper interface {
 // Item is a key of a [Store].
 type Item struct {
 	Key      string
-	Value    []byte   // nobody changes it
+	Value    []byte   // it is never changed in place
 	Revision Revision // of its last change; 0: it does not exist
 	// Deleted: the change was its end. Only Changed tells it.
 	Deleted bool
@@ -70,7 +70,7 @@ type Item struct {
 	// likes; 0: it has none that all clients can rely on.
 	Now time.Duration
 	// Age is for how long at least it has been as it is, whatever clocks say; 0:
-	// nobody knows. Sweep tells it; a Get that does lets callers that look only once
+	// unknown. Sweep tells it; a Get that does lets callers that look only once
 	// find that a holder's time is over.
 	Age time.Duration
 }

@@ -1,4 +1,4 @@
-// Package fence lets a storage refuse writers whose lock is gone: it is the
+// Package fence lets a storage refuse writers that have lost their lock: it is the
 // other side of the token that every Holdfast grant carries. Give the token to
 // whatever you write to, and check it there, together with the write:
 //

@@ -151,7 +151,7 @@ func (g *Gate) find(op, name string) (*resource, error) {
 
 // Forget drops what the gate remembers of a resource. Danger: the next token of
 // that resource passes, however stale. Forget only what no one will write any
-// more, such as a finished job whose holders are all gone. A resource with an
+// more, such as a finished job without holders. A resource with an
 // operation in progress is driver.ErrHeld; an unknown one is no error.
 func (g *Gate) Forget(resource string) error {
 	g.mu.Lock()
@@ -180,7 +180,7 @@ func (g *Gate) Len() int {
 	return len(g.resources)
 }
 
-// ended is the error of a caller whose context ended before the operation ran.
+// ended is the error of a caller with a context that ended before the operation ran.
 func ended(ctx context.Context, op string, p Pass) error {
 	err := driver.Errorf(op, p.Resource, ctx.Err(), "the operation did not run, token %d was not used", p.Token)
 	if cause := context.Cause(ctx); cause != ctx.Err() {

@@ -23,7 +23,7 @@ const (
 
 // Handler runs next inside gate.Do, with the token, resource and mode of the
 // request's headers. What it refuses does not reach next and is answered with a
-// JSON object whose "message" says why:
+// JSON object with a "message" that says why:
 //
 //	400  a header is missing, malformed or given twice
 //	412  the token is stale, or was used before at a strict gate
@@ -51,7 +51,7 @@ type Middleware struct {
 	// is no *driver.Error is answered with 400.
 	Target func(*http.Request) (resource string, mode Mode, err error)
 	// Fault is told the errors answered with 500; the client is not, since they
-	// may name files. nil: nobody is.
+	// may name files. nil: they are dropped.
 	Fault func(*http.Request, error)
 }
 

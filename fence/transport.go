@@ -23,7 +23,7 @@ import (
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// Pass is for requests whose context carries none.
+	// Pass is for requests with no Pass in their context.
 	Pass Pass
 }
 

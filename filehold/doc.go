@@ -1,6 +1,6 @@
 // Package filehold keeps a Space in a directory: processes of one machine that
 // open it take turns, count together and see each other's keys, with nothing to
-// install and nobody to ask but the kernel.
+// install and nothing to ask but the kernel.
 //
 //	s, err := filehold.Open("/var/lock/app")
 //	defer s.Close()
@@ -14,9 +14,9 @@
 // Everything else is a log in the directory .holdfast, which every process
 // applies to a machine of its own: one writes at a time, all read. Counters,
 // sequences, latches and keys are on disk before the call that changes them
-// returns. Who waits is woken by the kernel: by the flock itself, by a bell that
-// rings in the process whose claim was decided, or in all if somebody watches,
-// or by the end of a pipe that every process keeps open as long as it lives.
+// returns. A waiter is woken by the kernel: by the flock itself, by a bell that
+// rings in the process that has the claim, or in all if any watches, or by the
+// end of a pipe that every process keeps open as long as it runs.
 //
 // # Several users
 //
@@ -81,7 +81,7 @@
 // # What is left behind
 //
 // A lock file stays when nobody holds it: an empty file a name. Sweep removes those
-// (holdfast sweep, or the driver's method), beside programs that use them: who locks
+// (holdfast sweep, or the driver's method), beside programs that use them: a program that locks
 // a file compares it with the one that has the name then. A program that does not,
 // such as flock(1), must not lock while a sweep runs. Tokens go on growing, also
 // when the name becomes something else.

@@ -245,7 +245,7 @@ func (e *engine) closeFiles() error {
 }
 
 // leave is the end of one Space; the last one ends the engine. An engine that
-// cannot tell the others so is found dead by them.
+// cannot tell the others so is found gone by them.
 func (e *engine) leave() error {
 	engines.Lock()
 	defer engines.Unlock()
@@ -262,7 +262,7 @@ func (e *engine) leave() error {
 	return e.closeFiles()
 }
 
-// ref keeps the engine open for somebody who may outlive his Space; unref ends
+// ref keeps the engine open for a call that may outlive its Space; unref ends
 // that.
 func (e *engine) ref() {
 	engines.Lock()
@@ -341,7 +341,7 @@ func (e *engine) unlockStore() {
 	<-e.writing
 }
 
-// ready mends what the dead left and applies what the living wrote. The store is
+// ready mends what killed processes left and applies what the others wrote. The store is
 // locked, e.mu is held.
 func (e *engine) ready() error {
 	if err := e.ctl.err(); err != nil {
@@ -385,7 +385,7 @@ func (e *engine) check() error {
 		"the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew")
 }
 
-// stopped is the error of a call whose context ended.
+// stopped is the error of a call after its context ended.
 func stopped(ctx context.Context, o driver.Outcome) error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if why := context.Cause(ctx); why != e.Kind {

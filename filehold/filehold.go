@@ -62,6 +62,6 @@ func permOf(query url.Values) (fs.FileMode, error) {
 		perm, err := strconv.ParseUint(text, 8, 32)
 		return fs.FileMode(perm), err
 	default:
-		return 0, fmt.Errorf("mode=%s: it is 0600 (one user), 0660 (a group) or 0666 (everybody): who shares a directory reads and writes it", text)
+		return 0, fmt.Errorf("mode=%s: it is 0600 (one user), 0660 (a group) or 0666 (everybody): every user of a shared directory reads and writes it", text)
 	}
 }

@@ -147,7 +147,7 @@ func (e *engine) endSessionsOfGone() error {
 }
 
 // endSessionsOf ends the sessions of a dead process, tells its lock files' ends to
-// those who watch, and removes its files.
+// the watchers, and removes its files.
 func (e *engine) endSessionsOf(p procID) error {
 	err := e.endSessions(p)
 	if err == nil {

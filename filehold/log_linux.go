@@ -100,8 +100,8 @@ func addMembers(procs map[procID]map[core.SessionID]struct{}, body []byte) error
 	return err
 }
 
-// resume begins with the log that is there now, and tells everybody here what
-// he missed. The store is locked, e.mu is held.
+// resume begins with the log that is there now, and tells every user here what
+// it missed. The store is locked, e.mu is held.
 func (e *engine) resume() error {
 	if err := e.log.Load(); err != nil {
 		return err

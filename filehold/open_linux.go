@@ -22,7 +22,7 @@ func openWith(dir string, perm fs.FileMode, s seams) (driver.Driver, error) {
 	}
 	kind := kindOf(err)
 	if kind == fs.ErrPermission {
-		err = fmt.Errorf("%w; to share a directory with others, whoever makes it opens it with ?mode=0660 (a group) or ?mode=0666", err)
+		err = fmt.Errorf("%w; to share a directory with others, the user that makes it opens it with ?mode=0660 (a group) or ?mode=0666", err)
 	}
 	return nil, &driver.Error{Op: "open", Name: dir, Kind: kind, Outcome: driver.NotDone, Err: err}
 }

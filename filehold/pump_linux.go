@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
-// bellName is the file that is written to wake everybody who sleeps.
+// bellName is the file that is written to wake every process that sleeps.
 const bellName = "bell"
 
 // ring wakes the processes that wait for something in the log. It comes after
@@ -27,14 +27,14 @@ func (e *engine) ring() {
 
 // concernsAll reports whether what was just written is worth waking every
 // process: somebody watches, or a process came or went. All else they read when
-// they need it. If the writer is killed before he rings, the end of his pipe
+// they need it. If the writer is killed before it rings, the end of its pipe
 // does it.
 func (e *engine) concernsAll() bool {
 	return e.ctl.load(wWatchers) > uint64(min(len(e.readers), 1)) ||
 		slices.ContainsFunc(e.out.Events, func(ev core.Event) bool { return ev.Kind == core.EventSession })
 }
 
-// ringGranted wakes the processes whose claims were decided by what was just
+// ringGranted wakes the processes with claims that were decided by what was just
 // written. One that has no bell has not gone to sleep yet.
 func (e *engine) ringGranted() {
 	woken := e.proc
@@ -258,8 +258,8 @@ func (p *pump) watchOver(id procID, f *os.File) {
 }
 
 // first has one of all that see a process end clear up after it, while the others leave
-// the processor to those who wait: who gets the pipe's lock. They look after him
-// when he should long be done. False: the pump ends.
+// the processor to the waiters: the one that gets the pipe's lock. The others look
+// again when it should long be done. False: the pump ends.
 func (p *pump) first(pipe *os.File) bool {
 	if !busy(flock(int(pipe.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)) {
 		return true

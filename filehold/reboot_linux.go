@@ -43,7 +43,7 @@ func (e *engine) reboot() error {
 	return e.ctl.sync(e.ctl.fd)
 }
 
-// forget ends all sessions, whose processes died with the boot, and skips the
+// forget ends all sessions, since their processes ended with the boot, and skips the
 // tokens and revisions that may have been given since they were last synced.
 func (e *engine) forget() error {
 	for p := range e.procs {

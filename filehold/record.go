@@ -28,7 +28,7 @@ func decodeRaise(b []byte) (uint64, error) {
 	return to, nil
 }
 
-// lockEvent is what a lock file tells those who watch.
+// lockEvent is what a lock file tells watchers.
 type lockEvent struct {
 	verb    core.Verb
 	kind    core.Kind

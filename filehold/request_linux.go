@@ -125,7 +125,7 @@ func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.R
 	return k, token, nil
 }
 
-// unblocked is ask, which asks again if what refused it was held by the dead.
+// unblocked is ask, which asks again if what refused it was held by a process that has ended.
 func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func() error {
 	return func() error {
 		if err := ask(); err != nil || o.result.Code != core.CodeHeld {

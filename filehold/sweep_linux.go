@@ -68,9 +68,9 @@ func (e *engine) sweepLocks(ctx context.Context, prefix string) (removed int64, 
 	}
 }
 
-// sweepLock removes a lock file, locked, so that nobody holds it, and nobody who
+// sweepLock removes a lock file, locked, so that no process holds it, and none that
 // has it open believes in it: everybody compares the file that was locked with the
-// one that has the name. The name may be something else from then on, whose tokens
+// one that has the name. The name may be something else from then on, and its tokens
 // the machine gives. The store is locked, so that nobody makes either meanwhile.
 func (e *engine) sweepLock(file string) (int64, error) {
 	fd, err := openAt(e.root, file, syscall.O_RDONLY|syscall.O_NONBLOCK)

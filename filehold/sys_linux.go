@@ -91,7 +91,7 @@ func tempFile(dir, name string, perm fs.FileMode) (*os.File, error) {
 // tempExt is between the name of such a file and a random text.
 const tempExt = "-new-"
 
-// sweep removes those that the dead left.
+// sweep removes those that killed processes left.
 func sweep(dir, name string) error {
 	old, err := filepath.Glob(filepath.Join(dir, name+tempExt+"*"))
 	for _, path := range old {

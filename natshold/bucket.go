@@ -110,7 +110,7 @@ func (s *store) begin(ctx context.Context, info *nats.StreamInfo) error {
 	}
 	err := s.request(ctx, "$JS.API.STREAM.PURGE."+s.stream, map[string]any{"seq": firstRevision(info.Created)})
 	if errors.Is(err, fs.ErrPermission) {
-		return driver.Errorf("open", "", fs.ErrPermission, "the bucket %q was never used: %s, unless a user opens it who has this right: %w", s.bucket, advice, err)
+		return driver.Errorf("open", "", fs.ErrPermission, "the bucket %q was never used: %s, unless a user with this right opens it: %w", s.bucket, advice, err)
 	}
 	if err == nil {
 		info.State.LastSeq = firstRevision(info.Created) - 1

@@ -126,7 +126,7 @@
 //	                       their kind
 //	exactly once           an answer that was lost is asked for again, as long as no more than
 //	                       eight others have changed the counter or sequence since
-//	watch from the past    no. Who falls behind further than the history of a key gets a
+//	watch from the past    no. A watch that falls behind further than the history of a key gets a
 //	                       watch:resync
 //	keys that expire       end on the clock of each reader, from when it first saw them
 package natshold

@@ -158,7 +158,7 @@ type watch struct {
 	last  driver.Revision // the revision up to which everything was told
 }
 
-// errEnough is what ends a watch whose caller has left its loop.
+// errEnough is what ends a watch after its caller has left the loop.
 var errEnough = errors.New("enough")
 
 // tell yields an item.

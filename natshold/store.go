@@ -215,7 +215,7 @@ func (s *store) saw(revision driver.Revision) {
 	}
 }
 
-// rewound ends the use of a bucket whose revisions have gone back: what was
+// rewound ends the use of a bucket after its revisions have gone back: what was
 // answered is lost, and tokens would repeat.
 func (s *store) rewound(seen, now uint64) error {
 	e := driver.Errorf("", "", driver.ErrUnavailable,

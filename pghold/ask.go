@@ -13,7 +13,7 @@ import (
 // each answer is on its way.
 type question interface {
 	about() Key // of two about the same key the second waits for the first's answer
-	// form is what to ask, for one row, told when it goes out, by who has the
+	// form is what to ask, for one row, told when it goes out, by the goroutine that has the
 	// link; "": nothing, and the job fails with errPassed.
 	form() (sql string, args []any)
 	into() []any   // takes the row

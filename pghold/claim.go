@@ -35,7 +35,7 @@ type rowClaim struct {
 
 	waited bool // its caller has been told that it waits
 
-	// rowless: it was taken quickly, and has no row yet. Changed by who has the
+	// rowless: it was taken quickly, and has no row yet. Changed by the goroutine that has the
 	// link.
 	rowless atomic.Bool
 	easy    *cachedLockArgs // of a quick grant

@@ -279,7 +279,7 @@ func (l *pgLink) listenTo(ctx context.Context, channel string) error {
 	return j.err
 }
 
-// lost tells everybody who holds by a link that it is gone.
+// lost tells every holder by a link that it is gone.
 func (c *client) lost(l *pgLink, err error) {
 	why := lostBecause(err)
 	if errors.Is(err, driver.ErrClosed) {

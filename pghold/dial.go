@@ -142,7 +142,7 @@ func (l *pgLink) begin(ctx context.Context) error {
 var errPooled = refuse(errors.ErrUnsupported, "a connection pooler hands the server's connections from one transaction to another (PgBouncer with pool_mode = transaction), "+
 	"so a session's locks would be lost or left behind; use the scope %q (pghold.TransactionScope, or holdfast_scope=transaction in the URL), or connect to PostgreSQL itself", TransactionScope)
 
-// direct refuses a connection whose server side changes between transactions. A
+// direct refuses a connection with a server side that changes between transactions. A
 // pooler gives itself away by a process id that is not the server's.
 func (c *client) direct(ctx context.Context, conn *pgx.Conn) error {
 	if c.isDirect.Load() {

@@ -83,7 +83,7 @@ func (l *pgLink) fill(sd *pgconn.StatementDescription, args []any) (err error) {
 	return l.builder.Build(l.conn.TypeMap(), sd, args)
 }
 
-// leftOver is the question whose answer is still to be read. The link is had for
+// leftOver is the question with an answer that is still to be read. The link is had for
 // it, by its goroutine from now on.
 func (l *pgLink) leftOver() *job {
 	l.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // errClosed answers calls on a closed client.
 var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 
-// stopped is the error of a call whose context ended.
+// stopped is the error of a call after its context ended.
 func stopped(ctx context.Context, o driver.Outcome) error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if cause := context.Cause(ctx); cause != e.Kind {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// show reads claims, each with its place among those who hold or wait, the one that
+// show reads claims, each with its place among those that hold or wait, the one that
 // it waits behind, and how many there are of the same name: by key, or by names.
 const show = `select * from (select c.name, c.kind, c.mode, c.weight, c.token, c.owner, c.meta, c.lease, c.value, c.id, c.modified, c.version,
   (extract(epoch from clock_timestamp() - c.since) * 1000000)::bigint, c.revoked, c.chosen,
@@ -70,7 +70,7 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	return reply, err
 }
 
-// show is one name, whose Kind is 0 if nobody knows it, with at most so many claims
+// show is one name, of Kind 0 if it is unknown, with at most so many claims
 // behind a place, and the place behind them.
 func (c *client) show(ctx context.Context, q querier, name string, key Key, after string, most int) (driver.Resource, string, error) {
 	res := driver.Resource{Name: name}
@@ -206,7 +206,7 @@ func addClaims(res *driver.Resource, claims []claimRow) {
 // maxHolders is how many holders a refusal tells.
 const maxHolders = 16
 
-// heldError is ErrHeld with those who stand in the way, other programs that use
+// heldError is ErrHeld with the claims that stand in the way, other programs that use
 // the same advisory lock included.
 func (c *client) heldError(ctx context.Context, cl *rowClaim) error {
 	e := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}

@@ -40,7 +40,7 @@ type pgLink struct {
 	easy       map[Key]*cachedLockArgs // names that may be taken quickly
 	unrecorded unrecorded
 
-	// For who has the link. held is what it holds: PostgreSQL would grant a lock
+	// For the goroutine that has the link. held is what it holds: PostgreSQL would grant a lock
 	// twice to one connection.
 	held map[Key]tally
 	// known are the statements that the server has prepared.

@@ -92,7 +92,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// lock takes a lock of the server, and lets the one who died with it notice.
+// lock takes a lock of the server, and lets the holder that ended with it notice.
 func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 	if err := c.lockNow(ctx, cl); err != nil || !cl.afterCrash {
 		return err
@@ -454,7 +454,7 @@ func (q *unlocking) mishap(ctx context.Context, err error) error {
 	return err
 }
 
-// Pauses of those who wait: while one that was chosen goes first, while no connection is
+// Pauses of waiters: while one that was chosen goes first, while no connection is
 // free to wait on, and after a failure.
 const (
 	yieldPause = 5 * time.Millisecond
@@ -466,7 +466,7 @@ const (
 // its end sees to the row, or gives back what it was granted.
 const leftBehind = "left behind"
 
-// first waits in the server, in turns with those whose rows are older.
+// first waits in the server, in turns with those that have older rows.
 func (c *client) first(ctx context.Context, w *waiter) error {
 	var since time.Time // of the first failure in a row
 	cl := w.cl

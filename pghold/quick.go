@@ -10,7 +10,7 @@ import (
 
 // A mutex that is free is taken quickly: by one statement that touches no table
 // but the sequence of tokens. The row of its holder follows if it is
-// still held a moment later. Who wants rows to be complete closes the gates, which
+// still held a moment later. A caller that wants rows to be complete closes the gates, which
 // ends quick grants everywhere, and waits until no program has one without a row
 // (holdfast.noted). A program that waits for a name has its waiters' lock, which does the same for
 // that name.
@@ -24,7 +24,7 @@ const (
 )
 
 // noteAfter is the age at which a quick hold gets its row: most are over by then,
-// also of many callers who share a connection, and who asks for rows waits for
+// also of many callers that share a connection, and a caller that asks for rows waits for
 // twice as long at most.
 const noteAfter = 5 * time.Millisecond
 

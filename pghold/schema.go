@@ -100,7 +100,7 @@ func fitEncoding(encoding string) error {
 }
 
 // isMade tells whether the tables have this program's version, and its functions are
-// there. It refuses later tables, and databases and connections whose encoding or isolation does not fit.
+// there. It refuses later tables, and databases and connections with an encoding or isolation that does not fit.
 func isMade(ctx context.Context, q interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) (bool, error) {
@@ -118,7 +118,7 @@ pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_
 		return false, err
 	}
 	if isolation != "read committed" {
-		return false, refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which who waits does not see what happens meanwhile; "+
+		return false, refuse(errors.ErrUnsupported, "the connections' default isolation is %q, in which a waiter does not see what happens meanwhile; "+
 			"set default_transaction_isolation to read committed (default_transaction_isolation=read%%20committed in the URL)", isolation)
 	}
 	version := 0
@@ -131,7 +131,7 @@ pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_
 	return version == tablesVersion && functions != nil, nil
 }
 
-// create runs Schema in one transaction, one program after the other. Who comes
+// create runs Schema in one transaction, one program after the other. One that comes
 // second leaves alone what the first one uses already.
 func (c *client) create(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {

@@ -249,7 +249,7 @@ func (f *follower) fail(ctx context.Context, err error) {
 	}
 }
 
-// follow yields until something ends it. Keys whose time is over are removed,
+// follow yields until something ends it. Keys past their time are removed,
 // and told, once a second.
 func (f *follower) follow(ctx context.Context) {
 	tick := time.NewTicker(time.Second)

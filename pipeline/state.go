@@ -75,7 +75,7 @@ const (
 	Cancel    EventKind = "cancel"     // the run is to end
 )
 
-// Answer is what somebody says of a command whose end nobody saw.
+// Answer is what an operator says of a command with an end that no runner saw.
 type Answer string
 
 // The answers.

@@ -66,7 +66,7 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 	if err := c.begin(ctx); err != nil {
 		return driver.CountReply{}, true, err
 	}
-	// Who begins to watch says so first: if nobody has by the second command,
+	// A watch that begins says so first: if nobody has by the second command,
 	// nobody had at the first.
 	results := c.rc.do(ctx, []string{"INCRBY", key, parts[0]}, []string{"EXISTS", c.key + "watch"})
 	if _, refused := serverSays(results[0].err); refused {

@@ -192,7 +192,7 @@ func (k *keyClaim) quickly(ctx context.Context, token int64) (driver.Token, erro
 // grant.
 const renewals = 3
 
-// intime sees to it that a hold whose session was extended at sent has the
+// intime sees to it that a hold with a session that was extended at sent has the
 // validity that it is to have: after a slow answer the session is renewed, and if that is
 // slow too, it is an error.
 func (k *keyClaim) intime(ctx context.Context, sent time.Time) error {
@@ -219,7 +219,7 @@ func (k *keyClaim) intime(ctx context.Context, sent time.Time) error {
 	return tooSlow(k.name, took, ttl)
 }
 
-// tooSlow is the error of a call whose session ended, or nearly so, before its
+// tooSlow is the error of a call with a session that ended, or nearly so, before its
 // answer came: nothing that anybody had is lost.
 func tooSlow(name string, took, ttl time.Duration) error {
 	e := driver.Errorf("", name, driver.ErrUnavailable, "the server takes %s to answer, which leaves too little of the TTL of %s; what it granted is given back", took.Round(time.Millisecond), ttl)

@@ -12,7 +12,7 @@ import (
 )
 
 // dedicatedConn is a connection for a program with calls that come one at a time and close
-// together. Who calls writes and reads itself there, where the shared connections
+// together. The caller writes and reads itself there, where the shared connections
 // have a goroutine each to write and to read. It serves one call at a time, and a
 // call that is given up breaks it.
 type dedicatedConn struct {

@@ -110,7 +110,7 @@
 // what the keys of limiters have used, which begin anew when they are evicted. A user
 // without the right to ask INFO is not refused, and nobody notices if the setting is
 // changed later, or is another one after a failover: have maxmemory-policy noeviction.
-// Where the memory is full then, holds are still renewed, given back, handed to those who
+// Where the memory is full then, holds are still renewed, given back, handed to those that
 // wait and forced, and keys and counters can be deleted; what is new is refused as
 // unavailable.
 //

@@ -104,7 +104,7 @@ type answer struct {
 
 // engine is what a Space sends its commands by.
 type engine interface {
-	// quick is run for a script whose usual answer is a number alone: reply is nil
+	// quick is run for a script with a number alone as its usual answer: reply is nil
 	// then.
 	quick(ctx context.Context, s *script, keys, args []string) (n int64, reply []string, err error)
 	run(ctx context.Context, s *script, keys, args []string) ([]string, error)

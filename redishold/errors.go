@@ -142,7 +142,7 @@ func named(op, name string, err error) error {
 	return err
 }
 
-// stopped is the error of a call whose context ended.
+// stopped is the error of a call after its context ended.
 func stopped(ctx context.Context, o driver.Outcome) error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if cause := context.Cause(ctx); cause != e.Kind {

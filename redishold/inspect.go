@@ -92,7 +92,7 @@ func (r *reader) resource() driver.Resource {
 	return res
 }
 
-// heldBy is ErrHeld with those who stand in the way.
+// heldBy is ErrHeld with the claims that stand in the way.
 func heldBy(name string, reply []string) error {
 	r := reader{rest: reply[1:]}
 	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: driver.NotDone, Waiting: int(r.int())}
@@ -108,7 +108,7 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	reply, err := c.ask(ctx, r.Name, forceScript, r.Name, strconv.FormatUint(uint64(r.Token), 10), bit(r.Now))
 	if err != nil {
 		if reply != nil && reply[0] == "noexist" {
-			err = driver.Errorf("", r.Name, fs.ErrNotExist, "nobody holds it with the token %d: look with Inspect who does", r.Token)
+			err = driver.Errorf("", r.Name, fs.ErrNotExist, "nobody holds it with the token %d: Inspect tells its holder", r.Token)
 		}
 		return driver.ForceReply{}, err
 	}

@@ -106,7 +106,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 	}
 }
 
-// attempt asks all servers once. Whoever did not clearly say no is told to free
+// attempt asks all servers once. A server that did not clearly say no is told to free
 // the lock if it comes to nothing. split: it is refused, and nobody can have it.
 func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Grant, split bool, err error) {
 	name, ttl := q.Wants[0].Name, q.Spec.TTL
@@ -168,7 +168,7 @@ func (r *redlock) grant(ctx, within context.Context, k *lock, v *vote) (driver.T
 }
 
 // refusal is the error of an attempt: faults that decide are an error of the
-// servers, and else the mutex is held, by whom most say.
+// servers, and else the mutex is held, by the holder that most name.
 func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
 	if err := r.life.Err(); err != nil {
 		return errClosed

@@ -2,7 +2,7 @@ package redishold
 
 import "slices"
 
-// turns are the waiters of one name in this client, the first of whom asks the
+// turns are the waiters of one name in this client, the first of which asks the
 // servers.
 type turns struct{ waiting []*lockTurn }
 

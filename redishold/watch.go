@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// hub hands the server's events to those who watch. One subscription a client
+// hub hands the server's events to watchers. One subscription a client
 // serves them all.
 type hub struct {
 	c    *client
@@ -53,7 +53,7 @@ func (h *hub) watched() bool {
 }
 
 // join is called at the start of each subscription: what was told before it is
-// missing for those who watched already.
+// missing for those that watched already.
 func (h *hub) join() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -148,8 +148,8 @@ func (s *search) next() {
 }
 
 // mayAsk: nobody asks there, or has for so long that another should as well, each
-// time after twice as long. While one connects another would be no sooner there. Who
-// only doubts a link does not ask a follower twice.
+// time after twice as long. While one connects another would be no sooner there. A
+// search that only doubts a link does not ask a follower twice.
 func (s *search) mayAsk(now int64, endpoint string) bool {
 	pause, last := int64(0), int64(0)
 	for _, x := range s.scouts {

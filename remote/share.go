@@ -224,7 +224,7 @@ func (s *share) made() {
 	}
 }
 
-// wake tells those who wait; s is locked.
+// wake tells all waiters; s is locked.
 func (s *share) wake() {
 	if s.news != nil {
 		close(s.news)

@@ -54,7 +54,7 @@ func save(r *storage.SnapshotReader, w io.Writer) error {
 	return r.Save(w)
 }
 
-// awaited is somebody who waits for a snapshot that has an entry.
+// awaited is a caller that waits for a snapshot with an entry.
 type awaited struct {
 	index uint64
 	ready chan uint64
@@ -86,7 +86,7 @@ func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
 	}
 }
 
-// wakeBackups tells those whose snapshot is durable.
+// wakeBackups tells the callers that wait for a snapshot which is durable now.
 func (l *loop) wakeBackups() {
 	if len(l.backups) == 0 {
 		return

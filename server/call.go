@@ -13,8 +13,8 @@ import (
 )
 
 // Submit runs the commands of one frame, once, and waits for the answer. It is
-// for callers who keep their sessions by hand; only the leader can do it. An
-// error whose outcome is not NotDone leaves open whether it happened.
+// for callers that keep their sessions by hand; only the leader can do it. An
+// error with another outcome than NotDone leaves open whether it happened.
 func (s *Server) Submit(ctx context.Context, f *core.Frame) (core.Reply, error) {
 	frame := core.AppendFrame(nil, f)
 	data, err := s.call(ctx, func(now int64, id replica.Caller) { s.loop.node.Submit(now, id, frame) })
@@ -87,7 +87,7 @@ func (s *Server) LookAt(ctx context.Context, f func(m *core.Machine, now int64))
 }
 
 // Attach binds a session to the stream under a number, the greatest of which
-// wins, and has its claim table sent: for callers in this process, who may have
+// wins, and has its claim table sent: for callers in this process, which may have
 // the server's own sessions too.
 func (st *Stream) Attach(id core.SessionID, number uint64) {
 	st.l.post(func(in *inbox) {

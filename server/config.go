@@ -41,7 +41,7 @@ type Config struct {
 	// PeerTLS authenticates nodes to each other, in both directions. nil: only
 	// loopback addresses are allowed.
 	PeerTLS *tls.Config
-	// PeerCAs says who signs the nodes' certificates, asked with each connection,
+	// PeerCAs are the authorities that sign the nodes' certificates, asked with each connection,
 	// so that it can change while the node runs; nil: ClientCAs and RootCAs of
 	// PeerTLS.
 	PeerCAs func() *x509.CertPool
@@ -68,7 +68,7 @@ type Config struct {
 	NoReplace bool
 	// Notice is told what an operator should know and no call returns: a peer that
 	// was refused, a founder that is missing, nodes that differ while a third is away. It
-	// must not block; the same text comes at most once a minute. nil: nobody is told.
+	// must not block; the same text comes at most once a minute. nil: it is dropped.
 	Notice func(error)
 	// CheckEvery is how often the nodes of the group compare their states while this one
 	// leads; 0: every 10 minutes. One that differs from the majority gets the state of

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// defaultNamespace is that of callers who name none.
+// defaultNamespace is that of callers that name none.
 const defaultNamespace = "default"
 
-// Inspect tells who holds and who waits in a namespace, as of now. A list that is to
+// Inspect tells holders and waiters in a namespace, as of now. A list that is to
 // go on has at least one name: many free ones are passed over in several looks, so
 // that nobody has to wait for them.
 func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.InspectRequest) (reply driver.InspectReply, err error) {

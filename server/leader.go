@@ -10,18 +10,18 @@ var ErrNotLeader = errors.New("this node does not lead")
 
 // Leader is the leader of a group, as far as one of its nodes knows.
 type Leader struct {
-	ID   uint64 // 0: it knows of nobody
+	ID   uint64 // 0: none is known
 	Addr string // where clients find it; "": that is not known
 }
 
-// Leader tells who leads, as far as this node knows; the channel is closed when that
+// Leader tells the leader, as far as this node knows; the channel is closed when that
 // changes. It does not wait for the node.
 func (s *Server) Leader() (Leader, <-chan struct{}) { return s.loop.lead.get() }
 
 // ID is the number of this node in its group.
 func (s *Server) ID() uint64 { return s.cfg.ID }
 
-// leadership is what a loop says about who leads.
+// leadership is what a loop says about the leader.
 type leadership struct {
 	mu      sync.Mutex
 	now     Leader

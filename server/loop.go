@@ -173,7 +173,7 @@ func (l *loop) run() {
 	}
 }
 
-// take empties the inbox, and lets those go on who waited for room in it.
+// take empties the inbox, and lets the callers go on that waited for room in it.
 func (l *loop) take() (in inbox, stop bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,8 +255,8 @@ func (l *loop) receiveFrame(now int64, f inFrame) {
 	}
 }
 
-// act does what the node asks for. A write that it does itself comes last: nobody
-// who has been answered waits for it.
+// act does what the node asks for. A write that it does itself comes last: no
+// caller that was answered waits for it.
 func (l *loop) act(out replica.Output) {
 	if l.follow(&out); l.failed != nil {
 		return
@@ -376,7 +376,7 @@ func (l *loop) written(j disk.Job, err error) {
 			in.failure = err
 			return
 		}
-		in.written = max(in.written, j.Writes[len(j.Writes)-1].ID) // of two who wrote, the first may tell last
+		in.written = max(in.written, j.Writes[len(j.Writes)-1].ID) // of two writers, the first may tell last
 	})
 }
 

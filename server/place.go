@@ -61,9 +61,9 @@ func (s *Server) place(l *loop, question []byte) ([]byte, error) {
 // replaced asks the group to let this node in under another number; true: nothing
 // is left to ask, and the node stops.
 func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
-	whom := s.whom(words)
-	for _, addr := range slices.Sorted(maps.Keys(whom)) {
-		number, err := s.requestNumber(whom[addr], addr)
+	asked := s.mayKnow(words)
+	for _, addr := range slices.Sorted(maps.Keys(asked)) {
+		number, err := s.requestNumber(asked[addr], addr)
 		if err == nil {
 			s.loop.must(s.renumber(number))
 			return true
@@ -127,8 +127,8 @@ func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
 // pause is how long a node waits that the group does not let in.
 func (s *Server) pause() time.Duration { return 5 * s.cfg.Tick }
 
-// whom are the addresses that may lead to the leader.
-func (s *Server) whom(words map[uint64]replica.Word) map[string]uint64 {
+// mayKnow are the addresses that may lead to the leader.
+func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, w := range words {
 		for _, e := range w.Members.Endpoints {

@@ -64,7 +64,7 @@ func Restore(backup string, a Anew) (Began, error) {
 
 // AcceptLoss begins a cluster from what can still be read of the damaged
 // directory old, up to the first damage. old is not changed, and no process may
-// use it. In a cluster whose other nodes are well, replace the node instead.
+// use it. If the other nodes of the cluster are well, replace the node instead.
 func AcceptLoss(old string, a Anew) (Began, error) {
 	return a.begin("accept the loss", func(s disk.Start) (disk.Origin, error) { return disk.AcceptLoss(storage.OS{}, old, s) })
 }

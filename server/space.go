@@ -184,12 +184,12 @@ func (e *engine) Ping(ctx context.Context) error {
 	return e.s.Look(ctx, func(*core.Machine) {})
 }
 
-// Inspect tells who holds and who waits.
+// Inspect tells holders and waiters.
 func (e *engine) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	return e.s.Inspect(ctx, defaultNamespace, r)
 }
 
-// SessionInfo tells about a session, whoever's it is.
+// SessionInfo tells about any session.
 func (e *engine) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (driver.SessionInfo, error) {
 	return e.s.SessionInfo(ctx, defaultNamespace, r)
 }

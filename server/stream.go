@@ -40,13 +40,13 @@ func (st *Stream) Send(data []byte) error {
 	return nil
 }
 
-// maxInbox is how many bytes may lie before the node's loop; who sends more waits
+// maxInbox is how many bytes may lie before the node's loop; a sender of more waits
 // for it. It is less than the queue behind the loop takes: what comes at once
 // should not be refused while there is nothing else to do.
 const maxInbox = 256 << 10
 
 // Room waits until the node has taken most of what was sent to it, over all
-// streams. Who reads from a network calls it before Send, so that what a client
+// streams. A reader from a network calls it before Send, so that what a client
 // sends too fast stays with the client.
 func (st *Stream) Room(ctx context.Context) error {
 	l := st.l
@@ -81,7 +81,7 @@ func (st *Stream) Close() {
 	st.l.post(func(in *inbox) { in.todo = append(in.todo, func() { st.l.drop(st.id) }) })
 }
 
-// newCaller numbers whoever waits for something.
+// newCaller numbers a caller that waits for something.
 func (l *loop) newCaller() replica.Caller {
 	l.caller++
 	return l.caller

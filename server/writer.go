@@ -13,11 +13,11 @@ import (
 )
 
 // writer uses the disk, one job at a time and in order, on a goroutine of its own
-// or, if there is nothing else to do, on that of who asks. Writes that wait while
+// or, if there is nothing else to do, on that of the caller. Writes that wait while
 // one is being synced share the next sync.
 type writer struct {
 	disk *disk.Disk
-	done func(disk.Job, error) // called after each job of writes, by who did it
+	done func(disk.Job, error) // called after each job of writes, on the goroutine that did it
 
 	mu     sync.Mutex
 	cond   sync.Cond

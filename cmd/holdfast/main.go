@@ -1,5 +1,5 @@
 // Command holdfast takes turns from the shell: it runs commands under locks,
-// counts, numbers, keeps keys, watches, and tells who holds what, on any backend
+// counts, numbers, keeps keys, watches, and tells the holders of names, on any backend
 // that has a URL. docs/cli.md shows how.
 package main
 

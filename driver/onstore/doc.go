@@ -19,7 +19,7 @@
 //
 // Counters and sequences are read, changed and swapped, at most 100 times about
 // a millisecond apart; then the error says how often it was tried. A key
-// remembers the last few requests, so that one whose answer was lost is not
+// remembers the last few requests, so that one with a lost answer is not
 // done twice.
 //
 // # What it cannot promise

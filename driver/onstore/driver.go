@@ -121,7 +121,7 @@ func (d *onStore) begin() bool {
 
 var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 
-// stopped is the error of a call whose context ended.
+// stopped is the error of a call after its context ended.
 func stopped(ctx context.Context, o driver.Outcome) error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if why := context.Cause(ctx); why != e.Kind {

@@ -104,7 +104,7 @@ func (x *change) unanswered(err error, from driver.Revision) {
 	}
 }
 
-// settle finds out what became of a write whose answer was lost: the key is as
+// settle finds out what became of a write with a lost answer: the key is as
 // it would have left it, or somebody else has changed it, before or after. Of a key
 // that is not there no caller can tell which of them deleted it.
 func (x *change) settle(item *driver.Item, e *keyEntry) error {

@@ -51,7 +51,7 @@ func usageKey(name, key string) string { return usagePrefix + name + "\x00" + ke
 
 // Limit asks a limiter. Requests of one process about the same key take turns, as
 // those about counters do. The time is the engine's, or that of this machine if it
-// has none: then machines whose clocks differ by d allow at most what refills in d
+// has none: then machines with clocks that differ by d allow at most what refills in d
 // more than the rate in any time, and no more than another burst.
 func (d *onStore) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {

@@ -20,7 +20,7 @@ type queueEntry struct {
 
 // Wait joins the line for name and returns when everybody before has left, or
 // with ctx's error. position is called with the place, 1 being next, if it is
-// not nil. Whoever got no error has to call leave.
+// not nil. A caller that got no error has to call leave.
 func (l *Line) Wait(ctx context.Context, name string, id [16]byte, position func(int)) (leave func(), err error) {
 	p := &queueEntry{head: make(chan struct{}), id: id}
 	n := l.join(name, p)

@@ -245,7 +245,7 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 	return a.take(&driver.Item{Revision: revision}, next, start), sent, nil
 }
 
-// retake writes what a request of ours wrote whose answer was lost, since nobody
+// retake writes what a request of ours wrote before its answer was lost, since nobody
 // knows when that was: the hold lasts from now.
 func (a *attempt) retake(ctx context.Context, item *driver.Item, e *lockEntry, start time.Time) (*hold, progress, error) {
 	e.Token = e.token(item.Revision)

@@ -149,7 +149,7 @@ func (h *hold) leaveTombstone(ctx context.Context) (progress, error) {
 	token := e.token(item.Revision)
 	switch {
 	case e.Holder == h.entry.Holder && e.Holder != "":
-	case e.Holder == "" && h.token != 0 && token == h.token: // our own, whose answer was lost
+	case e.Holder == "" && h.token != 0 && token == h.token: // our own, with its answer lost
 		return looked, nil
 	case item.Revision == 0 && h.tombstoned: // and it was swept since
 		return looked, nil

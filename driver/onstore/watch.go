@@ -58,7 +58,7 @@ func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yiel
 		}
 	}
 	if w.over(ctx) {
-		return true // Watch knows whose end it is
+		return true // Watch knows which context ended
 	}
 	if err != nil {
 		yield(driver.Event{}, unread(ctx, err))

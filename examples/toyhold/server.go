@@ -128,7 +128,7 @@ func (s *Server) do(m *message) message {
 	return reply
 }
 
-// change makes a change and tells whoever watches; s.mu is held.
+// change makes a change and tells all watchers; s.mu is held.
 func (s *Server) change(m message) message {
 	s.revision++
 	m.Revision = s.revision

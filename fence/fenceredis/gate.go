@@ -1,4 +1,4 @@
-// Package fenceredis lets data in Redis refuse writers whose lock is gone: the
+// Package fenceredis lets data in Redis refuse writers that have lost their lock: the
 // check of package fence and your writes run as one script.
 //
 //	gate := fenceredis.Gate{Client: client}

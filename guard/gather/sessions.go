@@ -18,7 +18,7 @@ import (
 //	build, tmux:build    the tmux session with exactly that name
 //	pid:1234@567890      the process that has the pid and started at that tick, the 22nd
 //	                     field of /proc/1234/stat; without @ any process that has the pid
-//	pidfile:run/web.pid  the process whose pid the file has. One that began after the
+//	pidfile:run/web.pid  the process with the pid in the file. One that began after the
 //	                     file was written has got the pid of another and does not count
 //
 // Processes need Linux. One that has ended and was not waited for yet is not there.

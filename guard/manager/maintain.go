@@ -68,7 +68,7 @@ func (h *holder) endedAlone() bool { return h.hold.Err() != nil && h.session.Err
 
 // stale: it was silent for the threshold, by this machine's clock. It has lost its hold a
 // little before, so that it knows in time. Without a threshold the session decides alone; a
-// holder whose hold alone was ended is given time for a heartbeat, by which it knows.
+// holder that lost one hold alone is given time for a heartbeat, by which it knows.
 func (h *holder) stale(r *resource) bool {
 	threshold := r.threshold
 	if h.endedAlone() {

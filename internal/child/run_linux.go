@@ -20,7 +20,7 @@ type running struct {
 	exited <-chan *os.ProcessState
 	pace   pace
 	asked  int      // how often SIGINT or SIGTERM was passed on
-	tty    *os.File // the terminal whose foreground the command has; nil: it has none
+	tty    *os.File // the terminal, of which the command has the foreground; nil: it has none
 	stops  <-chan os.Signal
 	ending bool // the hold was lost, or was about to be
 }

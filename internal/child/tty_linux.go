@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// hasForeground reports that in and out are a terminal whose foreground is this
+// hasForeground reports that in and out are a terminal that has in its foreground this
 // program's. Elsewhere, as in a pipeline, the others of the job would lose it.
 func hasForeground(in, out *os.File) bool {
 	group, ok := foreground(in)

@@ -78,7 +78,7 @@ func (i identity) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { retur
 
 func (i identity) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.get(), nil }
 
-// newRoots reads who signs certificates.
+// newRoots reads the authorities that sign certificates.
 func newRoots(file string) (*fresh[*x509.CertPool], error) {
 	return newFresh(func() (*x509.CertPool, error) {
 		pem, err := os.ReadFile(file)

@@ -35,7 +35,7 @@ so that it can run beside other work; it takes some of the backend's power. Exit
 with 1 if a promise is not kept.`,
 		Example: "  holdfast check redis://localhost\n  holdfast check --run '^Mutex/' file:///var/lock/app"}
 	f := cmd.Flags()
-	f.StringVar(&run, "run", "", "only cases whose name matches this regular expression, such as '^Mutex/'")
+	f.StringVar(&run, "run", "", "only cases with a name that matches this regular expression, such as '^Mutex/'")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "tell every case with its promise")
 	f.IntVar(&at, "parallel", 16, "how many cases run at a time")
 	f.DurationVar(&timeout, "case-timeout", time.Minute, "how long one case may take")

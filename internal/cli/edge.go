@@ -81,7 +81,7 @@ func (e *edging) flags(f *pflag.FlagSet) {
 	f.BoolVar(&e.public, "public", false, "allow an address other than loopback: every caller that reaches it can take from every key")
 	f.StringVar(&e.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key (default: no TLS)")
 	f.StringVar(&e.key, "tls-key", "", "its key")
-	f.StringVar(&e.clientCA, "tls-client-ca", "", "who signs the clients' certificates, in PEM: nobody gets in without one")
+	f.StringVar(&e.clientCA, "tls-client-ca", "", "the authorities that sign clients' certificates, in PEM: a client without one is refused")
 	f.IntVar(&e.topKeys, "top-keys", 0, "how many keys, those with most, /metrics names (default: none)")
 	f.StringVar(&e.alertURL, "alert-url", "", "URL that gets a POST when an alert begins or ends (default: none)")
 	f.DurationVar(&e.alertAge, "alert-age", 30*time.Second, "alert when nothing was heard of other nodes for so long; 0: never")

@@ -97,14 +97,14 @@ var kinds = []struct {
 	code int
 	hint string
 }{
-	{holdfast.ErrHeld, exitHeld, "wait for it with --wait 30s, or see who has it with holdfast show NAME"},
+	{holdfast.ErrHeld, exitHeld, "wait for it with --wait 30s, or see its holder with holdfast show NAME"},
 	{holdfast.ErrLost, exitLost, "run it again; what the lost turn wrote is told apart by its token"},
 	{errors.ErrUnsupported, exitFailed, "choose another backend with --url; docs/backends.md has them side by side"},
 	{fs.ErrInvalid, exitUsage, "correct the arguments; nothing was changed"},
 	{holdfast.ErrConflict, exitNo, "look at it anew (holdfast show, counter get, kv get) and decide"},
 	{fs.ErrNotExist, exitNo, ""},
 	{holdfast.ErrExhausted, exitFailed, "free something, or begin a new sequence"},
-	{context.DeadlineExceeded, exitTimeout, "give it more time with --wait or --timeout, or see who has it with holdfast show NAME"},
+	{context.DeadlineExceeded, exitTimeout, "give it more time with --wait or --timeout, or see its holder with holdfast show NAME"},
 	{holdfast.ErrUnavailable, exitFailed, "is the backend up? try again, or name another with --url"},
 	{fs.ErrPermission, exitFailed, "use an account that may, or another backend with --url"},
 	{context.Canceled, exitBySignal + int(syscall.SIGINT), ""},

@@ -84,7 +84,7 @@ func (h *holding) flags(f *pflag.FlagSet) {
 	f.DurationVar(&h.ttl, "ttl", 0, "how long the hold outlives the last sign of life (default 30s; files need none)")
 	f.DurationVar(&h.minHold, "min-hold", 0, "keep the name taken at least so long, for jobs that must run once a slot")
 	f.DurationVar(&h.maxHold, "max-hold", 0, "lose the hold after so long, however alive the command is")
-	f.StringVar(&h.owner, "owner", "", "who holds, for people (default: host/process/command)")
+	f.StringVar(&h.owner, "owner", "", "the holder's name, for people (default: host/process/command)")
 	f.StringVar(&h.meta, "meta", "", "text that is shown with the hold")
 	f.IntVarP(&h.conflict, "conflict-exit-code", "E", exitHeld, "exit code if it is held")
 	h.graceFlag(f)
@@ -216,7 +216,7 @@ func (noHold) Done() <-chan struct{}       { return nil }
 func (noHold) Err() error                  { return nil }
 func (noHold) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// onWait tells people whom they wait for.
+// onWait tells people which holder they wait for.
 func (h *holding) onWait(s *holdfast.Space, names []string) holdfast.HoldOption {
 	return holdfast.OnWait(func(place int) {
 		if isTerminal(h.a.errOut) {

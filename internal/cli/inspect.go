@@ -113,7 +113,7 @@ func row(r holdfast.Resource) []string {
 }
 
 func (a *app) showCommand() *cobra.Command {
-	return &cobra.Command{Use: "show NAME", Short: "Tell who holds a name and who waits for it", Args: cobra.ExactArgs(1), Example: "  holdfast show nightly",
+	return &cobra.Command{Use: "show NAME", Short: "Tell the holders of a name and its waiters", Args: cobra.ExactArgs(1), Example: "  holdfast show nightly",
 		RunE: a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
 			r, err := s.Inspect(ctx, args[0])
 			if err != nil {
@@ -181,7 +181,7 @@ Without --token the one hold that there is now is ended.`,
 	return c
 }
 
-// onlyHolder is the token of the one who holds.
+// onlyHolder is the token of the one holder.
 func onlyHolder(ctx context.Context, s *holdfast.Space, name string) (uint64, error) {
 	r, err := s.Inspect(ctx, name)
 	if err != nil {

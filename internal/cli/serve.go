@@ -91,8 +91,8 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.StringVar(&s.admin, "admin", "", "loopback address for profiles and metrics (default: none)")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key")
 	f.StringVar(&s.key, "tls-key", "", "its key")
-	f.StringVar(&s.clientCA, "tls-client-ca", "", "who signs the clients' certificates, in PEM: nobody gets in without one")
-	f.StringVar(&s.ca, "tls-ca", "", "who signs the certificates of the group's nodes for clients, in PEM (default: whom the system trusts)")
+	f.StringVar(&s.clientCA, "tls-client-ca", "", "the authorities that sign clients' certificates, in PEM: a client without one is refused")
+	f.StringVar(&s.ca, "tls-ca", "", "the authorities that sign the certificates of the group's nodes for clients, in PEM (default: the system's)")
 	f.Uint64Var(&s.id, "id", 0, "the node's number in its group (default: that of the data, else 1)")
 	f.Uint64Var(&s.clusterID, "cluster-id", 0, "the group's number (default: that of the data, else 1)")
 	f.StringVar(&s.peer, "peer", "", "address for other nodes (default: there are none)")
@@ -105,7 +105,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.IntVar(&s.backups.keep, "backup-keep", 24, "how many of them stay")
 	f.StringVar(&s.peerCert, "peer-cert", "", "certificate for other nodes, in PEM; needed beyond loopback")
 	f.StringVar(&s.peerKey, "peer-key", "", "its key")
-	f.StringVar(&s.peerCA, "peer-ca", "", "who signs the nodes' certificates, in PEM")
+	f.StringVar(&s.peerCA, "peer-ca", "", "the authorities that sign the nodes' certificates, in PEM")
 	s.limitFlags(f)
 	return cmd
 }
@@ -311,7 +311,7 @@ func (s *serving) clientTLS(web *api.Config) error {
 	if s.ca != "" {
 		nodes, err := newRoots(s.ca)
 		if err != nil {
-			return &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of who signs the nodes' certificates for clients"}
+			return &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of the authorities that sign the nodes' certificates for clients"}
 		}
 		web.RelayCAs = nodes.get
 	}
@@ -336,14 +336,14 @@ func serverTLS(cert, key, clientCA string) (cfg *tls.Config, own identity, err e
 	return cfg, own, nil
 }
 
-// demandCertificates lets in only clients whom --tls-client-ca has signed.
+// demandCertificates lets in only clients with a certificate that --tls-client-ca has signed.
 func demandCertificates(cfg *tls.Config, clientCA string) error {
 	if clientCA == "" {
 		return nil
 	}
 	clients, err := newRoots(clientCA)
 	if err != nil {
-		return &failure{code: exitUsage, err: err, hint: "--tls-client-ca names the PEM file of who signs the clients' certificates"}
+		return &failure{code: exitUsage, err: err, hint: "--tls-client-ca names the PEM file of the authorities that sign clients' certificates"}
 	}
 	cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, clients.get()
 	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -365,7 +365,7 @@ func (s *serving) peerTLS(cfg *server.Config) error {
 	}
 	roots, err := newRoots(s.peerCA)
 	if err != nil {
-		return &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of who signs the nodes' certificates"}
+		return &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of the authorities that sign the nodes' certificates"}
 	}
 	cfg.PeerTLS = &tls.Config{
 		GetCertificate: own.server, GetClientCertificate: own.client,

@@ -56,7 +56,7 @@ command has ended, or when this machine has. The command finds HOLDFAST_SESSION
 func (h *holding) sessionFlags(f *pflag.FlagSet, puts *[]string) {
 	f.StringArrayVar(puts, "put", nil, "put this key under the session")
 	f.DurationVar(&h.ttl, "ttl", 0, "how long the session outlives the last sign of life (default 30s; files need none)")
-	f.StringVar(&h.owner, "owner", "", "whose session, for people (default: host/process/command)")
+	f.StringVar(&h.owner, "owner", "", "the session's owner, for people (default: host/process/command)")
 	f.StringVar(&h.meta, "meta", "", "text that is shown with the session")
 }
 

@@ -3,7 +3,7 @@ package client
 import "time"
 
 // Alarm calls Ring at some time, without a goroutine until then. It is set for
-// the earliest time asked for; if that turns out to be too early, whoever rings
+// the earliest time asked for; if that turns out to be too early, the ring
 // sets it anew. That spares a timer's move on nearly every call.
 type Alarm struct {
 	Ring  func()

@@ -104,7 +104,7 @@ func (c *Client) open(ctx context.Context) error {
 	return nil
 }
 
-// stopped is the error of a call whose context ended.
+// stopped is the error of a call after its context ended.
 func stopped(ctx context.Context, o driver.Outcome) error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if cause := context.Cause(ctx); cause != e.Kind {

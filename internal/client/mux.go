@@ -1,4 +1,4 @@
-// Package client lets a backend whose other side speaks the messages of package
+// Package client lets a backend with another side that speaks the messages of package
 // session be a driver: it turns every call into a command on a session, keeps
 // the sessions alive, and maps their deadlines.
 //
@@ -126,7 +126,7 @@ func (g *SessionMux) Shift(d time.Duration) {
 	g.start = g.start.Add(-d)
 }
 
-// Lock returns the time, at which nobody believes in a session whose deadline
+// Lock returns the time, at which no holder believes in a session after its deadline
 // has passed: such holders are told first. Nothing can be granted before, however
 // late the timers of a process are that was stopped.
 func (g *SessionMux) Lock() int64 {

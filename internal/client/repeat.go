@@ -10,14 +10,14 @@ import (
 )
 
 // A call that its caller may make again, under the same id, is made once: what was
-// sent is carried to its answer although nobody waits for it, and whoever asks
-// again waits for that answer, or is told it if it has come meanwhile. Only if the
-// session ends first does nobody know it, and the call is made again.
+// sent is carried to its answer although its caller has left, and a caller that
+// asks again waits for that answer, or is told it if it has come meanwhile. Only if
+// the session ends first is it unknown, and the call is made again.
 
 const (
-	// maxRepeats is how many calls a Space may have whose callers have not heard
-	// the answer. Without a bound, callers that never ask again would fill the
-	// memory; forgetting one whose caller does ask again would do it twice.
+	// maxRepeats is how many calls a Space may have with an answer that their callers
+	// have not heard. Without a bound, callers that never ask again would fill the
+	// memory; forgetting one that is asked for again would do it twice.
 	maxRepeats = 1 << 16
 	// forgetAfter is how long an answer is kept for a caller that does not ask
 	// again, if there is no room for others: longer than any interval.

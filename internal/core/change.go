@@ -36,7 +36,7 @@ func (s *session) goodHoldOf(c *Command, r *Result) *claim {
 	return cl
 }
 
-// byToken finds the hold on a name with a token, whoever's it is.
+// byToken finds the hold on a name with a token, of any session.
 func (ns *namespace) byToken(name string, token uint64) *claim {
 	r := ns.lookup(name)
 	if r == nil || token == 0 {

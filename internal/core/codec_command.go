@@ -147,7 +147,7 @@ func appendRareField(dst []byte, c *Command, field uint64) []byte {
 	return dst // hasUnsigned: the bit says it all
 }
 
-// command decodes into c, whose slices it uses again.
+// command decodes into c, and uses its slices again.
 func (r *reader) command(c *Command) {
 	begin := r.i
 	c.reset()

@@ -47,7 +47,7 @@ const (
 	// waiting candidate of Owner; without one it is ErrNotExist
 	// and nothing changes.
 	OpHandOver Op = 10
-	// OpForce revokes the claim on Name with Token, whoever's it is. Flags: Now.
+	// OpForce revokes the claim on Name with Token, of any session. Flags: Now.
 	OpForce Op = 11
 	// OpRevoke ends another session, Session, by revoking all its claims. Flags:
 	// Now.
@@ -182,7 +182,7 @@ func (a *LimitAsk) ahead() time.Duration { return time.Duration(a.Ahead) }
 
 // Command is one decoded command. Which fields count is said at its Op; the
 // others are zero. Strings and byte slices of a decoded command alias the frame
-// and are only valid as long as it is: whoever keeps one copies it. Every call
+// and are only valid as long as it is: a caller that keeps one copies it. Every call
 // under way and every hold of a client has one, so the small fields share a word.
 type Command struct {
 	Op     Op

@@ -5,7 +5,7 @@ import "math"
 // A delete of a prefix without a limit is atomic: it deletes all of it or is
 // refused, and one entry can delete only so many keys (Config.Budget), because
 // nothing else is applied meanwhile. With a limit it deletes a page, the first keys
-// in their order, and says whether there are more: whoever wants them all gone asks
+// in their order, and says whether there are more: a caller that wants them all gone asks
 // again until there are none.
 
 // validDeletes refuses a branch that is to delete more keys at once than it may.

@@ -2,7 +2,7 @@ package core
 
 // forget ends all sessions with all that hangs on them, untold, and jumps to a
 // revision beyond every one that the forgotten past may have used. Their ids stay
-// refused for a while: a client whose Open was never answered sends it again, with
+// refused for a while: a client sends an Open that was never answered again, with
 // commands that have been done.
 func (m *Machine) forget(seconds int64) {
 	m.claims.each(m.touchClaim) // all first: records refer to each other

@@ -10,7 +10,7 @@ type Frame struct {
 	Session SessionID
 	// Attempt is the client's number for this sending; the reply echoes it.
 	Attempt uint64
-	// Mark is the lowest number whose result the client still wants: everything
+	// Mark is the lowest number with a result that the client still wants: everything
 	// below may be forgotten and will never be sent again.
 	Mark     uint64
 	Commands []Command
@@ -42,7 +42,7 @@ const (
 // Entry is one log entry.
 type Entry struct {
 	Kind EntryKind
-	// Version is the one whose rules it is applied by; 0: the newest, [EntryVersion].
+	// Version is the one that it is applied by the rules of; 0: the newest, [EntryVersion].
 	// A machine is of the greatest version that an entry brought.
 	Version uint8
 	// Now is cluster time, sampled after the last command of the entry arrived:

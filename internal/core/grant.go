@@ -94,7 +94,7 @@ func (m *Machine) hold(c *claim) {
 		m.stamp(p.r)
 		m.trim(p.r)
 		if c.s.life == lapsed {
-			m.offerPart(p) // whoever waits behind may take it at once
+			m.offerPart(p) // the waiter behind may take it at once
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 // with more is taken until they are gone, as they soon are.
 const maxEnded = 1000
 
-// firstLive is the first in the queue whose session lives, and how many are before.
+// firstLive is the first in the queue with a session that lives, and how many are before.
 func (l *queue) firstLive(anyway bool) (p *part, n int) {
 	p = l.order.head
 	for p != nil && p.c.s.life == ending && (n < maxEnded || anyway) {
@@ -255,7 +255,7 @@ func (m *Machine) held(s *session, c *Command, w *Want, r *Result) {
 	}
 }
 
-// waiters is how many stand in the queue, and before it. Those whose session has
+// waiters is how many stand in the queue, and before it. Those with a session that has
 // ended count until they are gone: to leave them out is to look at all.
 func (m *Machine) waiters(l *queue) uint64 {
 	n := uint64(l.order.n)

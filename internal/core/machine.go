@@ -6,7 +6,7 @@ import (
 )
 
 // Machine is the whole state of one group. It is not safe for concurrent use:
-// whoever owns it applies entries, reads and steps views one after the other.
+// its owner applies entries, reads and steps views one after the other.
 type Machine struct {
 	cfg      Config
 	now      int64

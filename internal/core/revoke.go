@@ -1,6 +1,6 @@
 package core
 
-// force revokes one hold, whoever's it is.
+// force revokes one hold, of any session.
 func (m *Machine) force(s *session, c *Command, r *Result) {
 	if !m.validName(c.Name, r) {
 		return

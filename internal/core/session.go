@@ -9,7 +9,7 @@ func (m *Machine) session(id SessionID) *session {
 }
 
 // renew moves a deadline forward. It neither makes a session nor brings back
-// one whose end was applied.
+// one after its end was applied.
 func (m *Machine) renew(n *Renewal) {
 	deadline := int64(0)
 	if s := m.session(n.Session); s != nil {

@@ -31,7 +31,7 @@ const (
 	treeJoin  = treeWidth * 3 / 4
 )
 
-// insert adds an item, whose name must not be in the tree.
+// insert adds an item; its name must not be in the tree.
 func (t *tree[K, T]) insert(it T) {
 	if t.root == nil {
 		t.root = &treeNode[K, T]{} // grows as it needs: many trees have one item
@@ -246,7 +246,7 @@ func (t *tree[K, T]) least() T {
 	return n.items[0]
 }
 
-// from calls f with the items whose name is at least name, in order, until it
+// from calls f with the items from name on, in order, until it
 // says false.
 func (t *tree[K, T]) from(name K, f func(T) bool) {
 	if t.root != nil {

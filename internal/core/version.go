@@ -13,7 +13,7 @@ package core
 //	   limiters, a quota of their keys, and the date of an entry
 const EntryVersion = 3
 
-// BaseVersion is that of a new machine, and of one whose snapshot does not tell. It
+// BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It
 // is the least that this program writes.
 const BaseVersion = 2
 

@@ -62,7 +62,7 @@ func (m *Machine) View() *View {
 	return v
 }
 
-// CheckView is a View whose only use is its Sum: that leaves out what programs of one
+// CheckView is a View that is only used for its Sum: that leaves out what programs of one
 // version may say in other words, the texts of refusals.
 func (m *Machine) CheckView() *View {
 	v := m.View()

@@ -4,7 +4,7 @@
 // The server counts cluster time, the client its own elapsed time; their rates
 // differ by at most [Rho] in either direction and their offsets mean nothing.
 // [Map] turns a deadline of the one into a deadline of the other that is never
-// late: whoever stops at it has stopped before the server can act on its own.
+// late: a holder that stops at it has stopped before the server can act on its own.
 package deadline
 
 import (

@@ -25,7 +25,7 @@ var suites = []suite{
 	}},
 	{pkg: "./core", bench: "Many$", bounds: []bound{
 		{"by-token-ratio", 3, "acquire and release by token of a semaphore with 100,000 holders, to one with 10"},
-		{"late-ratio", 3, "a failed try of it, while some session is late whose claims others may take"},
+		{"late-ratio", 3, "a failed try of it, while a session is late and others may take its claims"},
 		{"try-ratio", 3, "a failed try beside 100,000 waiters, to beside 10"},
 	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{

@@ -19,7 +19,7 @@ const (
 	// of its ticks of it, 4 to 30 ms. Then the poller is to wake the reader: a thread
 	// is too dear.
 	napFor = time.Millisecond
-	// writeFor is how often somebody who cannot write looks at its deadline, counted
+	// writeFor is how often a writer that cannot write looks at its deadline, counted
 	// as coarsely.
 	writeFor = 10 * time.Millisecond
 	// maxWrite is what is written at once: the kernel counts the time anew for each

@@ -9,7 +9,7 @@
 // or broken. Everything ends with the test; when the test binary itself is
 // killed, a guard process ends what it started and removes its files.
 //
-// A package whose tests use a server each pays for it each time: about 20 ms
+// A package with tests that use a server each pays for it each time: about 20 ms
 // for Redis, about a second for PostgreSQL. Package tests that can live with
 // one server for all use the Shared functions, and every package that uses
 // PostgreSQL gains by this TestMain, because initdb then runs only once:

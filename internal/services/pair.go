@@ -137,7 +137,7 @@ func (l *Link) admit(client *net.TCPConn) *pair {
 	return p
 }
 
-// dismiss forgets a pair whose flows have ended. The last bytes that were
+// dismiss forgets a pair after its flows have ended. The last bytes that were
 // written to it still arrive.
 func (l *Link) dismiss(p *pair) {
 	l.mu.Lock()

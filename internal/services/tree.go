@@ -43,7 +43,7 @@ func tree(root int) ([]process, error) {
 	return slices.DeleteFunc(all, func(p process) bool { return !in[p.pid] || p.dead }), nil
 }
 
-// below returns the living processes whose working directory is dir or in it.
+// below returns the running processes with their working directory in dir or below.
 func below(dir string) ([]process, error) {
 	all, err := processes()
 	return slices.DeleteFunc(all, func(p process) bool {

@@ -105,7 +105,7 @@ type Call struct {
 	Deadline int64
 
 	attempt uint64 // the newest sending
-	listed  uint64 // the newest stream whose table had it
+	listed  uint64 // the newest stream with a table that had it
 	maxHold int64  // ns; of the claim
 	claimX  int64  // its own deadline in cluster time, until it is mapped
 	heldAt  int64  // since when it waits for that

@@ -17,7 +17,7 @@ func (s *Session) push(r *core.Push) {
 	}
 }
 
-// overtaken deals with news of a claim whose own answer has not come: the news
+// overtaken deals with news of a claim before its own answer has come: the news
 // is the later of the two, so it serves as the answer.
 func (s *Session) overtaken(c *Call, r *core.Push) {
 	if r.State == core.ClaimWaiting {

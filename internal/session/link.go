@@ -206,7 +206,7 @@ func (s *Session) row(r *core.ClaimRow) {
 }
 
 // spokenFor reports whether a command under way will settle the number: its own
-// Acquire, whose answer will tell, or its release or cancel.
+// Acquire (its answer will tell), or its release or cancel.
 func (s *Session) spokenFor(seq uint64) bool {
 	if c := s.calls.at(seq); c != nil && *c != nil {
 		return true

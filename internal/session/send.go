@@ -121,7 +121,7 @@ func (s *Session) wantsSend() bool {
 	return false
 }
 
-// mark is the lowest number whose result is still wanted.
+// mark is the lowest number with a result that is still wanted.
 func (s *Session) mark() uint64 { return s.calls.base }
 
 func (s *Session) flushAttach() {

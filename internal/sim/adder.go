@@ -20,7 +20,7 @@ type adder struct {
 	c        *cluster
 	id       uint64
 	sessions uint64
-	open     []*op // whose outcome it does not know
+	open     []*op // with an outcome that it does not know
 }
 
 func (a *adder) party() uint64 { return clientBase + a.id }
@@ -110,7 +110,7 @@ func (a *adder) done(o *op, reply []byte) {
 	}
 }
 
-// undecided notes the plain Adds whose outcome nobody ever learned.
+// undecided notes the plain Adds with an outcome that no client ever learned.
 func (k *checker) undecided() {
 	for _, a := range k.c.adders {
 		for _, o := range a.open {

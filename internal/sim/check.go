@@ -28,12 +28,12 @@ type checker struct {
 	limits    map[string]*decisions
 	ids       map[given]bool // numbers that were given out
 	values    map[value]bool // that were acknowledged
-	uncertain []uncertain    // Adds whose outcome their clients never learned
+	uncertain []uncertain    // Adds with an outcome that their clients never learned
 	log       []core.Event   // everything that happened, for the watchers
 	floors    []uint64       // the revisions that restores began at
 	opened    map[core.SessionID]bool
 	undone    map[core.SessionID]bool // calls that were answered as not done, by the session they open
-	refused   map[uint64]bool         // nodes whose addition was answered as not done
+	refused   map[uint64]bool         // nodes with an addition that was answered as not done
 	roll      roll
 	fenced    bool // since the last restore only tokens protect from earlier holders
 }
@@ -135,7 +135,7 @@ func (k *checker) resource(e *core.Event) {
 		r.free(e)
 	case core.VerbRevoked:
 		if k.ended[e.Session] {
-			r.free(e) // nobody is left who could confirm it
+			r.free(e) // no holder is left that could confirm it
 		}
 	case core.VerbDowngraded: // by its holder, or since the upgrade was given up
 		for i := range r.holders {
@@ -187,13 +187,13 @@ func (k *checker) grant(r *name, e *core.Event) {
 	k.lostFirst(r, e)
 }
 
-// fifo: whoever is granted was first in the queue, or nobody waited.
+// fifo: the session that is granted was first in the queue, or none waited.
 func (k *checker) fifo(r *name, e *core.Event) {
 	if len(r.queue) == 0 {
 		return
 	}
 	if r.queue[0] != e.Session {
-		k.c.violate("%s: granted to session %x before %x, who waited longer", e.Name, e.Session[:9], r.queue[0][:9])
+		k.c.violate("%s: granted to session %x before %x, which waited longer", e.Name, e.Session[:9], r.queue[0][:9])
 		return
 	}
 	r.queue = r.queue[1:]
@@ -216,7 +216,7 @@ func (k *checker) capacity(r *name, e *core.Event) {
 	}
 }
 
-// lostFirst: nobody who is not a holder any more still believes to be one. This
+// lostFirst: no session that is not a holder any more still believes to be one. This
 // is the promise that the rest is for.
 func (k *checker) lostFirst(r *name, e *core.Event) {
 	for _, c := range k.c.clients {
@@ -309,7 +309,7 @@ type value struct {
 	v    uint64
 }
 
-// resolve finds out from the true history how many of the Adds happened whose
+// resolve finds out from the true history how many Adds happened of those whose
 // outcome their clients never learned. Which of them cannot be told; taking
 // those that were asked for first allows the most.
 func (k *checker) resolve() {

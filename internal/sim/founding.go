@@ -13,7 +13,7 @@ import (
 // founding is what the shell of a node knows about directories.
 type founding struct {
 	cfg      replica.Config
-	founders []replica.Endpoint // whom it asks on an empty disk; nil: nobody
+	founders []replica.Endpoint // it asks these on an empty disk; nil: none
 	asking   bool               // it has yet to hear what it is
 	proposal uint64
 	dir      uint64 // 0: nobody looks at directories

@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// owner is who opened a session.
+// owner is the client that opened a session.
 type owner interface {
 	// believesIn reports whether it may act on the session at true time t.
 	believesIn(id core.SessionID, t int64) bool
 }
 
-// life follows sessions from their beginning to their end. Who owns one knows of
+// life follows sessions from their beginning to their end. The owner of one knows of
 // its end before it happens, and an id has one life only.
 func (k *checker) life(e *core.Event) {
 	switch e.Verb {
@@ -40,7 +40,7 @@ func (k *checker) alive(e *core.Event) {
 	}
 }
 
-// wholeLife: whoever hears that a session was opened or renewed at n has it for
+// wholeLife: a client that hears that a session was opened or renewed at n has it for
 // a whole TTL from then on, however often it was asked for.
 func (k *checker) wholeLife(id core.SessionID, n, x, ttl int64) {
 	if x != 0 && x-n < ttl {
@@ -48,11 +48,11 @@ func (k *checker) wholeLife(id core.SessionID, n, x, ttl int64) {
 	}
 }
 
-// wanted: a caller who has heard that its claim is cancelled neither gets nor
+// wanted: a caller that has heard that its claim is cancelled neither gets nor
 // awaits it any more, however late the claim arrived.
 func (k *checker) wanted(e *core.Event) {
 	if o, ok := k.sessions[e.Session].(*caller); ok && o.session == e.Session && o.claimed != e.Name {
-		k.c.violate("%s: %s by session %x, who has heard that this is cancelled", e.Name, e.Verb, e.Session[:9])
+		k.c.violate("%s: %s by session %x, which has heard that this is cancelled", e.Name, e.Verb, e.Session[:9])
 	}
 }
 

@@ -220,7 +220,7 @@ func (n *node) recovered() (point, error) {
 
 type point struct{ last, term, vote, snapshot uint64 }
 
-// spare is how many voters the group can lose and still decide. One whose files
+// spare is how many voters the group can lose and still decide. One with files
 // have a flipped bit counts as lost, whether or not that was found yet.
 func (c *cluster) spare() int {
 	l := c.leader()

@@ -230,7 +230,7 @@ func (n *node) next(stream replica.Caller) {
 	})
 }
 
-// rush has somebody read as soon as the node leads: whoever waited for a leader
+// rush has somebody read as soon as the node leads: a client that waited for a leader
 // asks it before it knows what its predecessor acknowledged.
 func (n *node) rush() {
 	was := n.leading
@@ -270,7 +270,7 @@ func (n *node) work() {
 	})
 }
 
-// done tells the node, or whoever asked for it, how a job went.
+// done tells the node, or the caller that asked for it, how a job went.
 func (n *node) done(j *disk.Job, err error) {
 	switch {
 	case j.Run != nil:

@@ -31,7 +31,7 @@ type told struct {
 	resync watch.Position
 }
 
-// reader is one who shares the subscription.
+// reader is one that shares the subscription.
 type reader struct {
 	watch.Reader
 	from watch.Position

@@ -23,7 +23,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Revision, q.Revision), cmp.Compare(p.Ordinal, q.Ordinal))
 }
 
-// Whole is the first revision all of whose events are at or after p.
+// Whole is the first revision with all of its events at or after p.
 func (p Position) Whole() uint64 {
 	if p.Ordinal > 0 {
 		return p.Revision + 1

@@ -73,7 +73,7 @@ func (m *mask) add(pattern string) error {
 
 func matches(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// wants reports whether the watcher wants e, whose name has its prefix.
+// wants reports whether the watcher wants e; e's name has its prefix.
 func (w *Watcher) wants(e *core.Event) bool {
 	f := &w.filter
 	if e.Revision < w.from || e.Namespace != f.Namespace || !w.mask.has(e.Kind, e.Verb) {

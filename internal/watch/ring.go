@@ -19,7 +19,7 @@ type ring struct {
 	tail   uint64 // position of the oldest event
 	head   uint64 // position of the next event
 	entry  uint64 // position where the newest entry begins
-	floor  uint64 // the lowest revision whose events are all here
+	floor  uint64 // the lowest revision with all of its events here
 }
 
 // newRing returns a ring of size events after revision. It grows as it fills:

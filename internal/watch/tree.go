@@ -9,10 +9,10 @@ type tree struct{ root node }
 type node struct {
 	label    string // the part of the prefix below the parent
 	children []*node
-	watchers []*Watcher // whose prefix ends here, in order of arrival
+	watchers []*Watcher // those with a prefix that ends here, in order of arrival
 }
 
-// child returns the child whose label begins with the byte c, and its place.
+// child returns the child with a label that begins with the byte c, and its place.
 func (n *node) child(c byte) (*node, int) {
 	for i, k := range n.children {
 		if k.label[0] == c {
@@ -87,7 +87,7 @@ func (n *node) prune(k *node, i int) {
 	}
 }
 
-// visit calls f for every watcher whose prefix name begins with.
+// visit calls f for every watcher with a prefix that name begins with.
 func (t *tree) visit(name string, f func(*Watcher)) {
 	for n := &t.root; n != nil; {
 		for _, w := range n.watchers {

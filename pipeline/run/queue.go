@@ -351,7 +351,7 @@ func (p *Pipelines) endLost(ctx context.Context, name string, q *queue) map[stri
 // The bounds of making room in a queue that is full.
 const (
 	// lostAfter is how long a run has been seen without a runner that makes room: longer than
-	// a runner is away that is cut off for a moment, or whose machine is started anew.
+	// a runner is away that is cut off for a moment, or restarted with its machine.
 	lostAfter = 10 * time.Minute
 	// maxLost is how many make room at once.
 	maxLost = 16

@@ -1,4 +1,4 @@
-// Package admission lets whoever has a bounded queue decide what it still takes
+// Package admission lets the owner of a bounded queue decide what it still takes
 // when that fills: what keeps or gives back goes before what takes, that before
 // what is new, and that before what only looks. So an overloaded node sheds the
 // work that nobody depends on yet, and loses no session that is alive.
@@ -31,7 +31,7 @@ func (c Class) String() string { return [...]string{"keep", "grant", "create", "
 // where all below it are refused.
 var shares = [...]int{Keep: 8, Grant: 6, Create: 5, List: 4}
 
-// waits are how long who was refused should wait: the least important comes back
+// waits are how long a refused caller should wait: the least important comes back
 // last.
 var waits = [...]time.Duration{
 	Keep: 100 * time.Millisecond, Grant: 200 * time.Millisecond, Create: 500 * time.Millisecond, List: time.Second,

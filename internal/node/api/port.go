@@ -198,7 +198,7 @@ func (p *port) cut() {
 	}
 }
 
-// peeked is a connection whose first bytes have been read.
+// peeked is a connection after its first bytes have been read.
 type peeked struct {
 	net.Conn
 	p     *port

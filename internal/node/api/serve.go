@@ -30,13 +30,13 @@ type Config struct {
 	// demands certificates of clients, plain text is refused.
 	TLS *tls.Config
 	// Relay is for calls that are passed on to the port of the leader: they go
-	// over TLS, to nobody but who has a certificate for that address; if the
+	// over TLS, only to a node with a certificate for that address; if the
 	// leader demands one too, Relay has it. nil: they go in plain text.
 	Relay *tls.Config
-	// RelayCAs says who signs the certificate of the leader, asked with each
+	// RelayCAs are the authorities that sign the leader's certificate, asked with each
 	// connection, so that it can change while the node runs; nil: Relay.RootCAs.
 	RelayCAs func() *x509.CertPool
-	// Public allows addresses other than loopback. Whoever reaches the port can
+	// Public allows addresses other than loopback. Any client that reaches the port can
 	// do everything but change the members: there are no access rules yet.
 	Public bool
 	// Hosts are names that callers may call the node by, beside its addresses, which
@@ -57,7 +57,7 @@ type Config struct {
 	Peek time.Duration
 	// Calls is how many calls may be under way, default 8,192, beside Waits that
 	// wait for a hold, watch or carry sessions, default 32,768. Both fill in the
-	// order of package admission; who finds no room is told when to come back.
+	// order of package admission; a call that finds no room is told when to come back.
 	Calls, Waits int
 	// Streams is how many of Waits one connection of gRPC may have, default 4,096; who
 	// wants more is told so, while other calls on it go on.
@@ -88,14 +88,14 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Check refuses what Serve would refuse on ln, for who wants to know it before the
+// Check refuses what Serve would refuse on ln, for callers that want to know it before the
 // node is there.
 func (c Config) Check(ln net.Listener) error {
 	switch {
 	case c.Calls < 0 || c.Waits < 0 || c.Streams < 0 || c.Streams > 1<<20:
 		return driver.Errorf("serve", ln.Addr().String(), fs.ErrInvalid, "limits of %d calls, %d waits and %d streams make no sense: give at least 1, or 0 for the default, and at most 2^20 streams", c.Calls, c.Waits, c.Streams)
 	case !c.Public && !loopback(ln.Addr()):
-		return driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or make it public if everybody who reaches the port may do everything")
+		return driver.Errorf("serve", ln.Addr().String(), fs.ErrPermission, "it is not a loopback address, and there are no access rules yet: listen on 127.0.0.1, or make it public if every client that reaches the port may do everything")
 	case c.Admin != nil && !loopback(c.Admin.Addr()):
 		return driver.Errorf("serve", c.Admin.Addr().String(), fs.ErrPermission, "the admin address shows the memory of the process: use a loopback address")
 	}
@@ -172,7 +172,7 @@ func (p *port) stop(rpc *grpc.Server, web, admin *http.Server, grace time.Durati
 			s.Close()
 		}
 	}
-	p.cut() // who has not said anything yet
+	p.cut() // connections that have not sent anything yet
 }
 
 // handOver gives leadership to another voter, and waits until it has it.

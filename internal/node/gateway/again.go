@@ -15,7 +15,7 @@ var harmless = methodSet(`ElectionService/Leader CounterService/Get SequenceServ
 	FenceService/Read FenceService/CheckToken InspectService/Inspect InspectService/List InspectService/GetSession InspectService/Ping
 	LimitService/Peek LimitService/Available GuardService/Evaluate SessionService/Keep`)
 
-// onceByKey calls happen once for their idempotency key, whoever is asked.
+// onceByKey calls happen once for their idempotency key, whichever node is asked.
 var onceByKey = methodSet(`CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
 	SequenceService/Reserve SequenceService/Delete LatchService/CountDown LatchService/Delete BarrierService/Delete
 	SemaphoreService/Resize SemaphoreService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/Write FenceService/Forget

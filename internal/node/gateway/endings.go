@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// A session that ends takes its waits with it, and nobody tells them: whoever keeps
-// a session knows its deadline. Who waits on a lease by a plain call does not keep
+// A session that ends takes its waits with it, and no event tells them: a client that keeps
+// a session knows its deadline. A plain call that waits on a lease does not keep
 // it, so the gateway watches for the ends of sessions while it has waits.
 
 // sessionEnds are the events that a session is over with.

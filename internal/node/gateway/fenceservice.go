@@ -17,7 +17,7 @@ type Fences struct {
 }
 
 // registers is the namespace of fenced registers beside each namespace: a
-// register is a key there, whose value begins with the token that wrote it.
+// register is a key there; its value begins with the token that wrote it.
 const registers = reserved + "registers."
 
 // inRegisters makes a call one about the registers of its namespace.

@@ -11,7 +11,7 @@ import (
 
 // gate bounds the calls under way: those that work, and those that stay for long,
 // because they wait for a hold, watch, or carry sessions. Of the latter one connection
-// may have only so many: HTTP/2 has an end to what one carries at once, and whoever
+// may have only so many: HTTP/2 has an end to what one carries at once, and a client that
 // comes then waits without a word, be it a release.
 type gate struct {
 	mu         sync.Mutex
@@ -161,7 +161,7 @@ func (g *gate) move(n int) {
 	g.stay.Used -= n
 }
 
-// busy is what who finds no room is told.
+// busy is the error of a call that finds no room.
 func busy(r *admission.Room, flag string, wait time.Duration) error {
 	e := driver.Errorf("call", "", driver.ErrExhausted,
 		"the node has %d such calls under way and takes no more of this kind: try again in %s, or let it take more than %d (serve %s)", r.Used, wait, r.Limit, flag)

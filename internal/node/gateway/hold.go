@@ -140,7 +140,7 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	if who.key == "" {
 		return g.newLease(who.namespace, holdLease+g.newNumber(), open), nil
 	}
-	// The same key is the same lease, whose end is remembered, and the request its
+	// The same key is the same lease, the end of which is remembered, and the request its
 	// first command: the machine does it once.
 	open.Flags, open.Meta = 0, fingerprint(w.command())
 	l := g.newLease(who.namespace, holdLease+keyNumber(who.key), open)
@@ -286,7 +286,7 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 // errTimedOut: the time that a request gave has passed, by the machine's clock.
 var errTimedOut = errors.New("it was not free in the time given")
 
-// timedOut is the error of a claim whose time has passed, with those that have it now.
+// timedOut is the error of a claim after its time has passed, with those that have it now.
 func (l *lease) timedOut(ctx context.Context, w *holdRequest) error {
 	e := convert.Refusal(core.CodeTimeout, "")
 	e.Err, e.Holders = errTimedOut, l.g.holders(ctx, l.ns, w.want.Name)
@@ -329,7 +329,7 @@ func (l *lease) unanswered(seq uint64, err error) {
 	l.abandon(seq)
 }
 
-// usedKey is the error of a call with an idempotency key whose lease has ended: what became
+// usedKey is the error of a call with an idempotency key after its lease has ended: what became
 // of the first call is not known, whatever the refusal of the lease says.
 func (l *lease) usedKey(err error) error {
 	if e, ok := errors.AsType[*driver.Error](err); ok && l.keyed && e.Kind == error(driver.ErrLost) {
@@ -366,7 +366,7 @@ func (l *lease) undo(ctx context.Context, seq uint64) error {
 	return err
 }
 
-// holders are who has a name now, as far as that can be told.
+// holders are those of a name now, as far as that can be told.
 func (g *Gateway) holders(ctx context.Context, ns, name string) (list []driver.Claim) {
 	_ = g.look(ctx, func(m *core.Machine, now int64) {
 		if r, ok := m.InspectPage(ns, name, core.Cursor{}, 16); ok {
@@ -376,7 +376,7 @@ func (g *Gateway) holders(ctx context.Context, ns, name string) (list []driver.C
 	return list
 }
 
-// owner finds the lease whose hold on a name has a token.
+// owner finds the lease with the hold on a name that has a token.
 func (g *Gateway) owner(ctx context.Context, name string, token uint64, kinds ...core.Kind) (*lease, core.ClaimInfo, error) {
 	if err := CheckName(name); err != nil {
 		return nil, core.ClaimInfo{}, err

@@ -73,14 +73,14 @@ type lease struct {
 	mu     sync.Mutex
 	window uint64
 	next   uint64
-	unsure []uint64 // numbers whose results are wanted, in order
+	unsure []uint64 // numbers with a result that is wanted, in order
 	// orphans are waits that calls have left behind, here or at an earlier leader, in order:
 	// the next command of the lease has them cancelled before it.
 	orphans []uint64
 	calls   int
 }
 
-// keepLeases is how many leases are remembered between calls; who is forgotten is
+// keepLeases is how many leases are remembered between calls; one that is forgotten is
 // looked up again.
 const keepLeases = 10_000
 
@@ -121,7 +121,7 @@ func noLease(number int64) error {
 // ranges counts the ranges of numbers that were begun in this process.
 var ranges atomic.Uint64
 
-// takeOver continues a session whose commands somebody else may have numbered:
+// takeOver continues a session with commands that another node may have numbered:
 // nothing was ever accepted beyond the window, so what comes after it is new; and
 // of two that take over at the same time here, each has numbers of its own, and
 // the machine refuses the lower ones.
@@ -230,7 +230,7 @@ func (l *lease) full() bool {
 	return l.next-l.mark() >= l.window
 }
 
-// mark is the lowest number whose result is wanted; l is locked.
+// mark is the lowest number with a result that is wanted; l is locked.
 func (l *lease) mark() uint64 {
 	if len(l.unsure) > 0 {
 		return l.unsure[0]

@@ -81,7 +81,7 @@ func checkReclaim(policy pb.ReclaimPolicy, grace int64) error {
 }
 
 // opening is the command that opens a lease. Everybody gets a name, so that
-// whoever finds something taken is told by whom. A call with a key and a number of
+// a caller that finds something taken is told the holder. A call with a key and a number of
 // its own leaves its print in the lease, by which it is known when it comes again.
 func (g *Gateway) opening(who *caller, r *pb.OpenRequest, number int64) core.Command {
 	ttl, _ := checkTTL(r.TtlMs, g.s.MinTTL())

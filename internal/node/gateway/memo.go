@@ -147,7 +147,7 @@ func errOtherRequest() error {
 	return driver.Errorf("", "", driver.ErrConflict, "the idempotency key was used for another request: use a new one")
 }
 
-// errUsedKey is told to a call whose key was used for the same before, by a session that
+// errUsedKey is told to a call with a key that was used for the same before, by a session that
 // has ended since.
 func errUsedKey() error {
 	e := driver.Errorf("", "", driver.ErrLost, "this idempotency key was used before, and what became of that call is not remembered any more: look, and use a new key for a new call")

@@ -44,7 +44,7 @@ func (t *Tenure) Context() context.Context { return t.ctx }
 var (
 	errSilent   = errors.New("the leader does not answer: what it was asked may have been done; look before you repeat it, or repeat it with an idempotency key")
 	errDeposed  = errors.New("another node leads by now, and the one that was asked has not answered: it may have been done; look before you repeat it, or repeat it with an idempotency key")
-	errIsolated = errors.New("this node has lost its leadership, and knows nobody who could tell the outcome: it may have been done; look before you repeat it, or repeat it with an idempotency key")
+	errIsolated = errors.New("this node has lost its leadership, and knows no node that could tell the outcome: it may have been done; look before you repeat it, or repeat it with an idempotency key")
 )
 
 // tenures follow the leadership of a group, as lead tells it together with a channel
@@ -175,7 +175,7 @@ func (t *tenures) known(ctx context.Context) *Tenure {
 	return t.until(ctx, func(x *Tenure) bool { return x.ID != 0 })
 }
 
-// after waits for a while for another tenure than x, in which it is known whom to
+// after waits for a while for another tenure than x, in which it is known which node to
 // ask; nil: there is none.
 func (t *tenures) after(ctx context.Context, x *Tenure) *Tenure {
 	next := t.until(ctx, func(y *Tenure) bool { return y != x && (y.here || y.Addr != "") })

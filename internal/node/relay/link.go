@@ -88,7 +88,7 @@ func trusting(cfg *tls.Config, cas func() *x509.CertPool) *tls.Config {
 	return cfg
 }
 
-// current is TLS that asks with each connection whom to trust.
+// current is TLS that asks with each connection which authorities to trust.
 type current struct {
 	credentials.TransportCredentials
 	cfg *tls.Config
@@ -173,7 +173,7 @@ func (r *Relay) invoke(ctx context.Context, l *leaderLink, method string, in, ou
 	return err
 }
 
-// ended closes the way to a leader whose tenure is over. Calls under way end by
+// ended closes the way to a leader after its tenure. Calls under way end by
 // themselves and close it then.
 func (r *Relay) ended(t *gateway.Tenure) {
 	r.mu.Lock()

@@ -20,7 +20,7 @@ const maxRevision = 1 << 53
 // nobody of there believes to hold anything any more.
 //
 // Danger: without a wait only fencing protects from those holders. And the jump
-// is from the revision that machine has: whoever begins twice from the same old
+// is from the revision that machine has: a cluster that begins twice from the same old
 // state depends on a clock that has gone on in between.
 func Anew(machine *core.Machine, self Endpoint, seconds int64, wait time.Duration) (Recovered, error) {
 	forget := core.Entry{Kind: core.EntryForget, Version: machine.Version(), Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}

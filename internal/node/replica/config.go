@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// Config says who the node is, and its measures.
+// Config says which node it is, and its measures.
 type Config struct {
 	// ID is the node's number; never reused, and never 0.
 	ID uint64

@@ -72,7 +72,7 @@ type Founding struct {
 	Join bool
 	// Stranger: a group is there which this directory is not of.
 	Stranger error
-	// Proposal is what it proposes until then, and Waiting for whom it waits.
+	// Proposal is what it proposes until then, and Waiting the nodes that it waits for.
 	Proposal uint64
 	Waiting  string
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// Membership is who belongs to the group: the raft configuration, and where each
+// Membership is the nodes of the group: the raft configuration, and where each
 // node's clients find it.
 type Membership struct {
 	Conf      *raftpb.ConfState
 	Endpoints []Endpoint // sorted by ID
-	// Held is the cluster time until which nothing is granted, since those who
+	// Held is the cluster time until which nothing is granted, since those that
 	// held something in the group that this one began from may not know yet; 0:
 	// there is no such wait.
 	Held int64

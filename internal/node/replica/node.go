@@ -32,7 +32,7 @@ type Node struct {
 	applied  uint64
 	term     uint64 // of the entry at applied
 	now      int64  // elapsed time of the current input
-	leader   uint64 // whom this node follows; 0: nobody
+	leader   uint64 // the node that this one follows; 0: none
 	leading  bool   // raft says so
 	serving  bool   // and an entry of our own term is applied
 	clock    clock
@@ -353,7 +353,7 @@ func (n *Node) send(m *raftpb.Message) {
 	n.out.Messages = append(n.out.Messages, Message{To: m.GetTo(), Data: data})
 }
 
-// follow takes note of who leads.
+// follow takes note of the leader.
 func (n *Node) follow(s *raft.SoftState) {
 	if s == nil {
 		return

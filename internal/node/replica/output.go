@@ -14,7 +14,7 @@ type Output struct {
 	Messages []Message
 	// Frames go to streams: encoded messages of package session.
 	Frames []StreamFrame
-	// Answers go to those who called without a stream.
+	// Answers go to callers without a stream.
 	Answers []Answer
 	// Closed streams get nothing more; their clients have to find the leader.
 	Closed []Caller
@@ -144,5 +144,5 @@ func (n *Node) Output() Output {
 	return out
 }
 
-// maxSpare bounds the events whose room is used again by the next Output but one.
+// maxSpare bounds the events of which the room is used again by the next Output but one.
 const maxSpare = 1 << 12

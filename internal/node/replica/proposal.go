@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A log entry is a header, which says who proposed it so that the proposer can
+// A log entry is a header, which names its proposer so that the proposer can
 // answer its callers, and an entry of package core.
 //
 //	version  1 byte   formatVersion
@@ -24,7 +24,7 @@ const (
 	headerSize    = 18
 )
 
-// header says who proposed an entry.
+// header names the proposer of an entry.
 type header struct {
 	kind         byte
 	node, number uint64

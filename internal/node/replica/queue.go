@@ -10,7 +10,7 @@ import (
 // item is something that waits to be proposed: a frame or a renewal.
 type item struct {
 	at      *attachment // over which it came; nil: from a caller without a stream
-	caller  Caller      // who that is
+	caller  Caller      // its caller
 	frame   []byte      // nil: a renewal
 	renewal core.Renewal
 	short   bool // a renewal that cannot wait for a tick: of a short session, or without a stream

@@ -18,7 +18,7 @@ type reads struct {
 	index   uint64   // what the machine must have applied
 }
 
-// reader is who reads: a caller, or a session that attaches.
+// reader is what reads: a caller, or a session that attaches.
 type reader struct {
 	caller Caller
 	attach *attachment
@@ -93,7 +93,7 @@ func (n *Node) wakeReads() {
 	n.ask()
 }
 
-// refuseReads answers everybody who waits to read: this node does not lead.
+// refuseReads answers all that wait to read: this node does not lead.
 func (n *Node) refuseReads() {
 	r := &n.reads
 	for _, list := range [][]reader{r.waiting, r.asked, r.ready} {

@@ -19,7 +19,7 @@ const maxHeld = 1024
 // are refused.
 const maxNewcomers = 64
 
-// busyFor is what a client is told to wait whose session is not ready for more.
+// busyFor is what a client is told to wait while its session is not ready for more.
 const busyFor = int64(100 * time.Millisecond)
 
 // attachment binds a session to the stream that its answers go to. There are as
@@ -80,7 +80,7 @@ type outlet struct {
 
 // turnedAway is a stream that was told that this node does not lead. It is told
 // once for each leader: what attaches over it afterwards waits for the next one,
-// or for the same one if it was gone meanwhile, so that whoever wants to know who
+// or for the same one if it was gone meanwhile, so that a client that wants to know who
 // leads need not keep asking.
 type turnedAway struct {
 	named   uint64 // as the leader; 0: nobody
@@ -144,7 +144,7 @@ func (n *Node) short(id core.SessionID) bool {
 }
 
 // attachFrom is an attach that came over a stream: the server's own sessions are
-// not for those who come that way.
+// not for clients that come that way.
 func (n *Node) attachFrom(stream Caller, m *session.Message) {
 	if session.Reserved(m.Session) {
 		n.frame(stream, &session.Message{Kind: session.KindRefused, Session: m.Session, Stream: m.Stream, Refusal: session.RefusedDenied,
@@ -179,7 +179,7 @@ func (n *Node) attach(stream Caller, id core.SessionID, number uint64) {
 	n.ask()
 }
 
-// welcome takes an attach, or refuses it, or, if its stream knows already who
+// welcome takes an attach, or refuses it, or, if its stream knows already which node
 // leads, has it wait until there is news.
 func (n *Node) welcome(o *outlet, c newcomer) {
 	a := o.away
@@ -197,7 +197,7 @@ func (n *Node) welcome(o *outlet, c newcomer) {
 	n.attach(o.stream, c.id, c.number)
 }
 
-// callBack takes those in who wait for another leader, or tells them who it is.
+// callBack takes in the clients that wait for another leader, or tells them which node it is.
 func (n *Node) callBack() {
 	for _, stream := range slices.Sorted(maps.Keys(n.streams.outlets)) {
 		o := n.streams.outlets[stream]
@@ -380,7 +380,7 @@ func (n *Node) Detach(stream Caller, id core.SessionID, number uint64) {
 }
 
 // closeStreams ends every stream, since this node does not lead any more: its
-// clients have to attach to who does.
+// clients have to attach to the node that does.
 func (n *Node) closeStreams() {
 	for _, stream := range slices.Sorted(maps.Keys(n.streams.outlets)) {
 		o := n.streams.outlets[stream]

@@ -27,7 +27,7 @@ func (n *Node) letGo() {
 	s.loose = 0
 	to := n.applied
 	if s.view != nil {
-		to = s.making.Index // whose term will be asked for
+		to = s.making.Index // its term will be asked for
 	}
 	first, err := n.log.FirstIndex()
 	if err != nil || to < first {

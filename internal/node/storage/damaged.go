@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Salvage opens what is left of a store, damaged or not and whoever it belongs
+// Salvage opens what is left of a store, damaged or not and whichever node it belongs
 // to, for reading only: the newest readable snapshot and the entries that follow
 // it without a gap, up to the first damage. Recovered.Findings says what is
 // missing. It changes nothing, and every call that writes returns fs.ErrPermission.

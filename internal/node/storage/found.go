@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Found makes a new store in dir whose log begins with the snapshot that body
+// Found makes a new store in dir with a log that begins with the snapshot that body
 // writes, for a cluster that goes on from the state of another. dir must be
 // missing or empty; what it holds otherwise is not touched. Cut short, it leaves
 // an empty directory or one that Open refuses as damaged, never a store with
@@ -85,7 +85,7 @@ func vacant(fsys FS, dir string) error {
 	return nil
 }
 
-// Owner tells whose store dir is; zeros if there is none.
+// Owner tells which node's store dir is; zeros if there is none.
 func Owner(fsys FS, dir string) (clusterID, nodeID uint64, err error) {
 	m := &image{fs: fsys, dir: dir}
 	m.names, err = fsys.List(dir)

@@ -14,7 +14,7 @@ const (
 	lockName      = "LOCK"
 )
 
-// identity says whose directory it is. It is written last when a directory is
+// identity says which node's directory it is. It is written last when a directory is
 // made: without it nothing in the directory has ever been promised.
 type identity struct {
 	cluster, node, salt uint64

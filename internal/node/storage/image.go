@@ -82,7 +82,7 @@ func numbered(names []string, prefix string) []uint64 {
 	return nos
 }
 
-// loadIdentity reads whose directory it is. All checksums depend on it.
+// loadIdentity reads which node's directory it is. All checksums depend on it.
 func (m *image) loadIdentity() error {
 	b, err := m.readAll(identityName)
 	if err != nil {
@@ -137,7 +137,7 @@ func (m *image) loadVotes() error {
 
 func (m *image) judgeSlots() {
 	if !m.slots[0] && !m.slots[1] {
-		m.found.damage(voteName, 0, LostVote, "neither slot is readable: this node may have voted and does not know for whom")
+		m.found.damage(voteName, 0, LostVote, "neither slot is readable: this node may have voted and does not know for which node")
 		return
 	}
 	for slot, ok := range m.slots {

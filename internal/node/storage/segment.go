@@ -98,7 +98,7 @@ func (s *Store) makeSegment(h segHead) (*segment, []byte, error) {
 	return seg, head, nil
 }
 
-// rawSegment returns an open file of the given size: a recycled one, whose old
+// rawSegment returns an open file of the given size: a recycled one, of which the old
 // records fit no longer, or a new one full of zeros. Overwriting needs no change
 // of metadata, so a sync of it costs about half of one that grows a file.
 func (s *Store) rawSegment(size int64) (File, string, error) {

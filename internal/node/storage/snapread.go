@@ -132,7 +132,7 @@ func (m *image) loadSnapshots(all bool) error {
 			return err
 		}
 		if !m.damaged() && s.good && index >= m.idx.st.base.Index && !m.fitsLog(s.meta) {
-			// Of an installation whose reset record was never written.
+			// Of an installation without its reset record, which was never written.
 			m.leftovers = append(m.leftovers, snapName(index))
 			continue
 		}

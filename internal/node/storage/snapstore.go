@@ -16,7 +16,7 @@ func (s *Store) CreateSnapshot(w *SnapshotWriter) error {
 }
 
 // ReplaceSnapshots ends w like CreateSnapshot and removes every other snapshot,
-// newer ones too: for a node whose own state was found to be wrong. Before it
+// newer ones too: for a node with a state that was found to be wrong. Before it
 // returns, a restart may still find the old ones.
 func (s *Store) ReplaceSnapshots(w *SnapshotWriter) error {
 	if err := s.publishOwn(w); err != nil {

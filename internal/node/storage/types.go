@@ -39,12 +39,12 @@ type SnapshotMeta struct {
 // Point returns the place in the log that the snapshot stands for.
 func (m SnapshotMeta) Point() Point { return Point{m.Index, m.Term} }
 
-// Options say whose directory it is, and how to use it.
+// Options say which node's directory it is, and how to use it.
 type Options struct {
 	// ClusterID and NodeID are written into a new directory and must match in an
 	// old one. Neither may be 0.
 	ClusterID, NodeID uint64
-	// Group is the raft group whose log this is.
+	// Group is the raft group that this log is of.
 	Group uint64
 	// Salt is mixed into every checksum of a new directory, so that bytes which
 	// a client put into an entry can never pass for a record of the log. Draw it

@@ -161,7 +161,7 @@ type caller struct {
 	versions Versions
 }
 
-// came notes from whom a connection came; false: that peer is refused by now.
+// came notes which peer a connection came from; false: that peer is refused by now.
 func (t *Transport) came(c net.Conn, h hello) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,8 +278,8 @@ func (t *Transport) hello(why purpose, to uint64) hello {
 	}
 }
 
-// judge refuses a hello and tells why, or tells whom it has met, where the other side has
-// the directory dir; 0: who knows.
+// judge refuses a hello and tells why, or tells which node it has met, where the other side has
+// the directory dir; 0: unknown.
 func (t *Transport) judge(h hello, dir uint64) error {
 	err := t.refuse(h)
 	switch {

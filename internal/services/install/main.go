@@ -46,7 +46,7 @@ func install(ctx context.Context, out, errs io.Writer) bool {
 	return complete
 }
 
-// needed leaves out the programs whose variable names a running server.
+// needed leaves out the programs with a variable that names a running server.
 func needed() []programs.Program {
 	return slices.DeleteFunc(programs.All(), func(p programs.Program) bool {
 		return p.Variable != "" && os.Getenv(p.Variable) != ""

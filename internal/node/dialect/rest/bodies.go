@@ -6,7 +6,7 @@ package rest
 type none struct{}
 
 type restTerms struct {
-	HolderID  string `json:"holder_id" doc:"who wants it, for people"`
+	HolderID  string `json:"holder_id" doc:"the caller's name, for people"`
 	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; 0 or absent: 30000; not with lease_id"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; 0: one try; absent: as long as the call lasts"`
 	LeaseID   int64  `json:"lease_id" doc:"the lease to hang it on; 0 or absent: one of its own, with ttl_ms"`
@@ -45,8 +45,8 @@ type restName struct {
 	Used    int64       `json:"used,omitempty" doc:"how much of it is taken"`
 	Holding int         `json:"holding" doc:"how many have it"`
 	Waiting int         `json:"waiting" doc:"how many wait"`
-	Holders []restClaim `json:"holders" doc:"who has it"`
-	Waiters []restClaim `json:"waiters" doc:"who waits, in order"`
+	Holders []restClaim `json:"holders" doc:"the holders"`
+	Waiters []restClaim `json:"waiters" doc:"the waiters, in order"`
 	Next    string      `json:"next,omitempty" doc:"there are more of them: give this as after"`
 }
 
@@ -83,7 +83,7 @@ type restProclaim struct {
 
 type restLeader struct {
 	Elected     bool   `json:"elected" doc:"somebody leads"`
-	HolderID    string `json:"holder_id,omitempty" doc:"who, for people"`
+	HolderID    string `json:"holder_id,omitempty" doc:"the holder's name, for people"`
 	Value       string `json:"value,omitempty" doc:"what it proclaims, if that is text"`
 	ValueBase64 string `json:"value_base64,omitempty" doc:"what it proclaims in base64, if it is not text"`
 	Token       uint64 `json:"token,omitempty" doc:"its fencing token"`
@@ -200,7 +200,7 @@ type restKeys struct {
 }
 
 type restOpen struct {
-	HolderID string `json:"holder_id" doc:"who, for people"`
+	HolderID string `json:"holder_id" doc:"the holder's name, for people"`
 	TTLMS    int64  `json:"ttl_ms" doc:"how long it lives unless kept; 0 or absent: 30000"`
 	Policy   string `json:"policy" doc:"when its holds are freed if it is not kept: at-deadline (or absent), on-next-acquire, never"`
 	GraceMS  int64  `json:"grace_ms" doc:"how long stale holds are left alone; with on-next-acquire only"`
@@ -209,7 +209,7 @@ type restOpen struct {
 type restSession struct {
 	LeaseID  int64    `json:"lease_id" doc:"the lease"`
 	TTLMS    int64    `json:"ttl_ms" doc:"time left; count it from when you sent the call"`
-	HolderID string   `json:"holder_id" doc:"who, for people"`
+	HolderID string   `json:"holder_id" doc:"the holder's name, for people"`
 	Names    []string `json:"names" doc:"what it holds"`
 	Waits    []string `json:"waits" doc:"what it waits for"`
 	Keys     []string `json:"keys" doc:"the keys that end with it"`

@@ -194,15 +194,15 @@ type failure struct {
 	Error        string      `json:"error" doc:"what went wrong, and what to do"`
 	Kind         string      `json:"kind,omitempty" doc:"held, lost, released, conflict, deadlock, not found, invalid argument, stale, compacted, exhausted, unavailable or closed; absent: the status says it"`
 	NotDone      bool        `json:"not_done" doc:"the call certainly changed nothing"`
-	Holder       string      `json:"holder,omitempty" doc:"who has it"`
+	Holder       string      `json:"holder,omitempty" doc:"the holder"`
 	RetryAfterMS int64       `json:"retry_after_ms,omitempty" doc:"when to try again"`
-	Holders      []restClaim `json:"holders,omitempty" doc:"all who have it"`
+	Holders      []restClaim `json:"holders,omitempty" doc:"all holders"`
 	Leader       string      `json:"leader,omitempty" doc:"where to ask instead"`
 }
 
 // restClaim is a holder or waiter.
 type restClaim struct {
-	HolderID    string `json:"holder_id" doc:"who, for people"`
+	HolderID    string `json:"holder_id" doc:"the holder's name, for people"`
 	Token       uint64 `json:"token,omitempty" doc:"the fencing token; absent: it waits"`
 	Weight      int64  `json:"weight,omitempty" doc:"how much of a semaphore"`
 	Mode        string `json:"mode,omitempty" doc:"exclusive or shared"`

@@ -26,7 +26,7 @@ func holdOf(h *pb.Header, x *pb.Hold, err error) (restHold, error) {
 }
 
 // released is the route that gives a hold of a kind back, renewed the one that
-// keeps it, shown the one that tells who has it.
+// keeps it, shown the one that tells its holders.
 func released(kind, verb string, k core.Kind) route {
 	return on("POST", kind, verb, "gives it back", func(ctx context.Context, g *gateway.Gateway, name string, in *restToken) (restDone, error) {
 		h, err := g.GiveBack(ctx, name, in.Token, k)
@@ -46,7 +46,7 @@ func renewed(kind string, k core.Kind) route {
 }
 
 func shown(kind string) route {
-	return on("GET", kind, "", "tells who has it and who waits", func(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restName, error) {
+	return on("GET", kind, "", "tells holders and waiters", func(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restName, error) {
 		if err := gateway.CheckName(name); err != nil {
 			return restName{}, err
 		}
@@ -92,7 +92,7 @@ var routes = []route{
 	on("POST", "elections", "proclaim", "sets what the leader tells", proclaim),
 	released("elections", "resign", core.Election),
 	renewed("elections", core.Election),
-	on("GET", "elections", "", "tells who leads", leaderOf),
+	on("GET", "elections", "", "tells the leader", leaderOf),
 
 	on("POST", "latches", "count-down", "takes something off a latch's count", countDown),
 	on("POST", "latches", "wait", "answers when the latch is open", waitLatch),

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// A gRPC call whose request does not come is given up: it would keep a goroutine
+// A gRPC call is given up if its request does not come: it would keep a goroutine
 // as long as its connection lives.
 
 type openingKey struct{}

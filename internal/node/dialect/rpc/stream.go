@@ -18,7 +18,7 @@ import (
 const maxBehind = 16 << 20
 
 // maxUnread is how many bytes may wait for a client before nothing more is read
-// from it: who asks faster than it takes the answers is slowed down.
+// from it: a client that asks faster than it takes the answers is slowed down.
 const maxUnread = 1 << 20
 
 // sessionStream is pb.SessionStream.

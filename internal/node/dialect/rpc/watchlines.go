@@ -12,7 +12,7 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
-// watchLines serves WatchService/Watch to who asks in plain JSON, as every other
+// watchLines serves WatchService/Watch to clients that ask in plain JSON, as every other
 // call: a line of JSON for each response. All else, which has envelopes, goes to
 // connect.
 func (s *Services) watchLines(connect http.Handler) http.Handler {

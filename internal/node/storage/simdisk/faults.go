@@ -28,7 +28,7 @@ func (o Op) Writes() bool {
 // failure it leaves everything as it is, for Disk.Crash to decide.
 var ErrPower = errors.New("the power is off")
 
-// Faults is a file system whose operations fail on order.
+// Faults is a file system with operations that fail on order.
 type Faults struct {
 	FS storage.FS
 	// Check is asked before each operation. An error becomes its result: nothing
