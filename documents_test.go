@@ -35,6 +35,49 @@ func TestReadmeListsDocuments(t *testing.T) {
 	}
 }
 
+// Every package has its line on the map, once, and the map has no others.
+func TestMapListsPackages(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, _, _ := strings.Cut(string(text), "\n## ")
+	listed := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(tables, -1) {
+		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			for _, dir := range braces(quoted[1]) {
+				listed[dir]++
+			}
+		}
+	}
+	_, files := source(t)
+	for _, f := range files {
+		dir := filepath.ToSlash(filepath.Dir(f.path))
+		if _, known := rooms[dir]; known && !f.test && listed[dir] != 1 {
+			t.Errorf("docs/architecture.md lists %s %d times", dir, listed[dir])
+			listed[dir] = 1
+		}
+	}
+	for dir := range listed {
+		if _, known := rooms[dir]; !known {
+			t.Errorf("docs/architecture.md lists %s, which is no package", dir)
+		}
+	}
+}
+
+// braces expands a/{b,c} to a/b and a/c.
+func braces(s string) (all []string) {
+	before, rest, found := strings.Cut(s, "{")
+	if !found {
+		return []string{s}
+	}
+	list, after, _ := strings.Cut(rest, "}")
+	for item := range strings.SplitSeq(list, ",") {
+		all = append(all, before+item+after)
+	}
+	return all
+}
+
 // A word names one thing: a type of one of these names is declared at most twice,
 // and a second time only for its mirror in tests of the first.
 func TestTypeNames(t *testing.T) {
