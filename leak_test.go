@@ -15,6 +15,7 @@ import (
 // collect runs the garbage collector and the clock until ok, at most a minute of
 // fake time.
 func collect(ok func() bool) bool {
+	parsed = nil
 	for range 60 {
 		runtime.GC()
 		time.Sleep(time.Second)

@@ -144,13 +144,34 @@ type file struct {
 	ast  *ast.File
 }
 
-// source parses the tree itself: a test that asked the go command would be
-// answered from the cache after a forbidden import was added.
+// tree is all of the module's Go files.
+type tree struct {
+	fset  *token.FileSet
+	files []file
+}
+
+// parsed is what source has parsed. Tests that count on many collections of garbage
+// forget it, since each would go through all of it.
+var parsed *tree
+
+// source is the tree, parsed once for several tests, which only read it.
 func source(t *testing.T) (*token.FileSet, []file) {
 	t.Helper()
-	fset := token.NewFileSet()
-	var files []file
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	if parsed == nil {
+		whole, err := parseTree()
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = whole
+	}
+	return parsed.fset, parsed.files
+}
+
+// parseTree parses the tree itself: a test that asked the go command would be
+// answered from the cache after a forbidden import was added.
+func parseTree() (*tree, error) {
+	whole := &tree{fset: token.NewFileSet()}
+	return whole, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -160,17 +181,13 @@ func source(t *testing.T) (*token.FileSet, []file) {
 		if d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		f, err := parser.ParseFile(whole.fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		files = append(files, file{filepath.ToSlash(path), filepath.ToSlash(filepath.Dir(path)), strings.HasSuffix(path, "_test.go"), f})
+		whole.files = append(whole.files, file{filepath.ToSlash(path), filepath.ToSlash(filepath.Dir(path)), strings.HasSuffix(path, "_test.go"), f})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fset, files
 }
 
 func foreignModule(dir string) bool {

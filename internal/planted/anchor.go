@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -62,6 +63,9 @@ func lookFor(path, name string) (span, bool, error) {
 	if err != nil {
 		return span{}, false, err
 	}
+	if !mayDeclare(text, name) {
+		return span{}, false, nil
+	}
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -79,6 +83,13 @@ func lookFor(path, name string) (span, bool, error) {
 		return span{text: string(text), start: fset.Position(from).Offset, end: fset.Position(f.End()).Offset}, true, nil
 	}
 	return span{}, false, nil
+}
+
+// mayDeclare is false of a file that need not be parsed: a declaration says "func
+// name", or ") name" after its receiver.
+func mayDeclare(text []byte, name string) bool {
+	bare := name[strings.LastIndexByte(name, '.')+1:]
+	return bytes.Contains(text, []byte("func "+bare)) || bytes.Contains(text, []byte(") "+bare))
 }
 
 // funcName is name, or Type.name of a method.
