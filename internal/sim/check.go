@@ -80,11 +80,11 @@ func (k *checker) applied(n *node, out *replica.Output) {
 		k.hashes[a.Index] = a.Hash
 		k.c.note(a.Index, a.Hash)
 	}
-	if s := n.replica.Status(); s.Leading {
-		if other, known := k.leaders[s.Term]; known && other != n.id {
-			k.c.violate("nodes %d and %d both lead in term %d", other, n.id, s.Term)
+	if term, leads := n.replica.Leads(); leads {
+		if other, known := k.leaders[term]; known && other != n.id {
+			k.c.violate("nodes %d and %d both lead in term %d", other, n.id, term)
 		}
-		k.leaders[s.Term] = n.id
+		k.leaders[term] = n.id
 	}
 	if out.Members != nil {
 		k.roll.given(n)

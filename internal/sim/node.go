@@ -234,7 +234,7 @@ func (n *node) next(stream replica.Caller) {
 // asks it before it knows what its predecessor acknowledged.
 func (n *node) rush() {
 	was := n.leading
-	if n.leading = n.replica.Status().Leading; n.leading && !was {
+	if _, n.leading = n.replica.Leads(); n.leading && !was {
 		k := n.c.clients[n.c.rng.IntN(len(n.c.clients))]
 		n.c.after(n.c.between(0, millisecond), func() { k.read(n) })
 	}

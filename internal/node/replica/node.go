@@ -418,6 +418,12 @@ func (n *Node) Status() Status {
 // ID is the node's number.
 func (n *Node) ID() uint64 { return n.cfg.ID }
 
+// Leads tells whether this node leads, and its term. Unlike Status it gathers
+// nothing: it may be asked after every step.
+func (n *Node) Leads() (term uint64, leads bool) {
+	return n.raft.BasicStatus().HardState.GetTerm(), n.leading
+}
+
 // Leader is the leader, as far as this node knows, and where clients find it; 0: it
 // knows of nobody.
 func (n *Node) Leader() (id uint64, client string) { return n.leader, n.members.Address(n.leader) }
