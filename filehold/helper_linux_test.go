@@ -286,7 +286,7 @@ func noLeaks(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
 		var left string
-		for start := time.Now(); time.Since(start) < 10*time.Second; runtime.Gosched() {
+		for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
 			if left = goroutines(); left == "" {
 				return
 			}

@@ -5,7 +5,6 @@ package remote_test
 import (
 	"context"
 	"iter"
-	"runtime"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ func silence(ctx context.Context, t *testing.T, links []*services.Link) {
 			links[1].Cut()
 			return
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 	t.Fatal("both links are in use")
 }

@@ -72,7 +72,7 @@ func replaced(t *testing.T, s *server.Server, cfg server.Config, number uint64) 
 // whole waits until a group has these voters.
 func (g *group) whole(voters ...uint64) {
 	g.t.Helper()
-	for ctx := within(g.t); ; {
+	for ctx := within(g.t); ; time.Sleep(time.Millisecond) {
 		st, err := g.nodes[g.leader()].Status(ctx)
 		got := slices.Sorted(slices.Values(st.Members.Conf.GetVoters()))
 		if err == nil && slices.Equal(got, voters) && len(st.Members.Conf.GetVotersOutgoing()) == 0 {
@@ -177,7 +177,7 @@ func TestReplaceByHand(t *testing.T) {
 	cfg, notices := noticed(g.cfgs[i])
 	s := start(t, cfg)
 	hear(t, notices, fmt.Sprintf("holdfast member replace %d", id))
-	for ctx := within(t); ; {
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
 		number, err := g.nodes[g.leader()].Members(ctx, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
 		if err == nil && number == 4 {
 			break

@@ -42,7 +42,7 @@ func TestGroupNeedsAnAddress(t *testing.T) {
 	cfg := server.Config{Dir: t.TempDir(), Listen: services.Addr(t)}
 	s := start(t, cfg)
 	other := services.Addr(t)
-	for ctx := within(t); ; {
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
 		if _, err := s.Members(ctx, replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: other}}}); err == nil {
 			break
 		} else if ctx.Err() != nil {
@@ -92,12 +92,13 @@ func TestLoneServerGrows(t *testing.T) {
 				t.Fatal(why)
 			}
 			why = err
+			time.Sleep(time.Millisecond)
 		}
 	}
 	if r := newClient(t, 2, one(s)).do(add()); r.Number != 2 {
 		t.Errorf("the counter of two nodes is %d, want 2", r.Number)
 	}
-	for {
+	for ; ; time.Sleep(time.Millisecond) {
 		st, err := second.Status(ctx)
 		if err == nil && st.Members.Address(1) == "client:1" && len(st.Members.Conf.GetVoters()) == 2 {
 			break

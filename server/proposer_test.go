@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/session"
@@ -38,6 +39,7 @@ const wireStreams = 8
 // may.
 func newWire(srv *server.Server, n int) *wire {
 	for !serves(srv) {
+		time.Sleep(time.Millisecond)
 	}
 	w := &wire{}
 	for i := range n {

@@ -247,7 +247,7 @@ func (g *group) up() []*server.Server { return g.nodes }
 func (g *group) leader() int {
 	g.t.Helper()
 	ctx := within(g.t)
-	for {
+	for ; ; time.Sleep(time.Millisecond) {
 		for i, n := range g.nodes {
 			if st, err := n.Status(ctx); err == nil && st.Serving {
 				return i
@@ -287,7 +287,7 @@ func TestFailover(t *testing.T) {
 func (g *group) sameState() {
 	g.t.Helper()
 	ctx := within(g.t)
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		hashes := map[string]bool{}
 		for _, n := range g.nodes {
 			st, err := n.Status(ctx)
@@ -307,7 +307,7 @@ func (g *group) sameState() {
 // with it the answer may be lost: what counts is who the members are then.
 func (g *group) members(c replica.Change, changed func(replica.Membership) bool) {
 	g.t.Helper()
-	for ctx := within(g.t); ; {
+	for ctx := within(g.t); ; time.Sleep(time.Millisecond) {
 		leader := g.nodes[g.leader()]
 		_, err := leader.Members(ctx, c)
 		if err == nil {
@@ -339,7 +339,7 @@ func TestMembership(t *testing.T) {
 		st, err2 := fourth.Status(ctx)
 		return err1 == nil && err2 == nil && st.Applied >= lead.Applied && st.Applied > 0
 	}
-	for !caughtUp() {
+	for ; !caughtUp(); time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("the new node does not catch up")
 		}

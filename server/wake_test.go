@@ -16,6 +16,7 @@ import (
 func TestNoFrameWaitsForATick(t *testing.T) {
 	s := start(t, server.Config{Dir: t.TempDir(), Tick: time.Hour})
 	for !serves(s) {
+		time.Sleep(time.Millisecond)
 	}
 	var st *server.Stream
 	attach := func(number uint64) {

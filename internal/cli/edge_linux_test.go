@@ -79,7 +79,7 @@ func TestEdge(t *testing.T) {
 			select {
 			case <-end:
 				t.Fatalf("request %d: a node has not heard of those before", i+1)
-			default:
+			case <-time.After(10 * time.Millisecond):
 			}
 		}
 		status, body := get(t, node+"/v1/check?key=k")

@@ -117,7 +117,7 @@ func held(t *testing.T, s *holdfast.Space, name string) *holdfast.Hold {
 // refusedSoon waits until nothing new is taken.
 func refusedSoon(t *testing.T, which string, s *holdfast.Space) {
 	t.Helper()
-	for began := time.Now(); ; {
+	for began := time.Now(); ; <-time.After(time.Millisecond) {
 		_, err := s.Counter("n").Add(t.Context(), 1)
 		e, _ := errors.AsType[*holdfast.Error](err)
 		switch {

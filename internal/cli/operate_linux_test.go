@@ -73,7 +73,7 @@ func (h *handbook) runs(section string) (said []string) {
 // is there.
 func (h *handbook) command(args []string) string {
 	h.t.Helper()
-	for began := time.Now(); ; {
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
 		cmd := exec.CommandContext(h.t.Context(), "holdfast", h.placed(args, "")...)
 		cmd.Dir, cmd.Env = h.dir, append(os.Environ(), "XDG_CONFIG_HOME="+h.dir)
 		out, err := cmd.CombinedOutput()

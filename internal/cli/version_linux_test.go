@@ -31,7 +31,7 @@ func runs(t *testing.T, nodes ...*node) {
 func versions(t *testing.T, url string, nodes, version int) {
 	t.Helper()
 	want := fmt.Sprintf(`"version":%d,`, version)
-	for began := time.Now(); ; {
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
 		out, _ := program(t, t.TempDir(), "--json", "--url", url, "status").CombinedOutput() // fails while a node is away
 		if strings.Count(string(out), want) == nodes {
 			return
