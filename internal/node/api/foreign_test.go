@@ -254,6 +254,7 @@ func TestMembersFromOtherMachines(t *testing.T) {
 	}
 	follower.want(200, "POST", "/holdfast.v1.AdminService/MoveLeader", fmt.Sprintf(`{"id":"%d"}`, third))
 	for leader(t, rigs) != int(third-1) {
+		news(follower.node)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestLockWaits(t *testing.T) {
 // waiters waits until so many wait for a name.
 func (r *rig) waiters(name string, n int) *pb.Resource {
 	r.t.Helper()
-	for {
+	for ; ; <-time.After(time.Millisecond) {
 		res, err := pb.NewInspectServiceClient(r.conn).Inspect(r.ctx, &pb.InspectRequest{Name: name})
 		if err != nil {
 			r.t.Fatal(err)
@@ -91,7 +91,7 @@ func (r *rig) waiters(name string, n int) *pb.Resource {
 // holders waits until so many hold a name.
 func (r *rig) holders(name string, n int) {
 	r.t.Helper()
-	for {
+	for ; ; <-time.After(time.Millisecond) {
 		res, err := pb.NewInspectServiceClient(r.conn).Inspect(r.ctx, &pb.InspectRequest{Name: name})
 		if err != nil {
 			r.t.Fatal(err)

@@ -282,7 +282,7 @@ func TestRelay(t *testing.T) {
 // leader waits until a node leads.
 func leader(t *testing.T, rigs []*rig) (at int) {
 	t.Helper()
-	for {
+	for ; ; news(rigs[0].node) {
 		for i, r := range rigs {
 			if st, err := r.node.Status(t.Context()); err == nil && st.Serving {
 				return i

@@ -63,7 +63,7 @@ func serveWith(t *testing.T, cfg api.Config) *rig {
 	}
 	t.Cleanup(func() { node.Close() })
 	r := serveNode(t, node, cfg)
-	for {
+	for ; ; news(node) {
 		st, err := node.Status(r.ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -71,6 +71,16 @@ func serveWith(t *testing.T, cfg api.Config) *rig {
 		if r.revision = st.Revision; st.Serving && st.Revision != 0 {
 			return r
 		}
+	}
+}
+
+// news waits until a node hears of another leader, or for some milliseconds: nothing
+// tells when a leader begins to serve.
+func news(node *server.Server) {
+	_, changed := node.Leader()
+	select {
+	case <-changed:
+	case <-time.After(5 * time.Millisecond):
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,7 +177,7 @@ func TestRelay_LeaderStops(t *testing.T) {
 	}
 	signal(t, pid, syscall.SIGSTOP)
 	for !stopped(t, pid) {
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 	began := time.Now()
 	for _, r := range rigs {

@@ -60,14 +60,12 @@ func TestDrainedWaitsAreNotDone(t *testing.T) {
 	}
 	plain, keyed := make(chan told, 1), make(chan error, 1)
 	go func() { keyed <- lock("k", &pb.LockRequest{Name: "x"}) }()
-	for waiting() != 1 {
-	}
+	eventually(t, "the call with a key waits", func() bool { return waiting() == 1 })
 	go func() {
 		err := lock("", &pb.LockRequest{Name: "x"})
 		plain <- told{err, waiting()}
 	}()
-	for waiting() != 2 {
-	}
+	eventually(t, "both calls wait", func() bool { return waiting() == 2 })
 	g.once.Do(func() { close(g.draining) })
 	if p := <-plain; !notDone(p.err) || !errors.Is(p.err, driver.ErrUnavailable) || p.queue != 1 {
 		t.Errorf("a wait that was given up: %v, with %d in the queue", p.err, p.queue)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -178,7 +177,7 @@ func TestLeftWait_KeyedWithoutAPlace(t *testing.T) {
 // eventually waits for something that happens at once, unless it never does.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for began := time.Now(); !happened(); runtime.Gosched() {
+	for began := time.Now(); !happened(); <-time.After(time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			t.Fatal("in a minute it was never so: " + what)
 		}
