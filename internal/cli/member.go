@@ -109,6 +109,7 @@ type nodeJSON struct {
 	CheckResult string `json:"check_result,omitempty"`
 	Healing     bool   `json:"healing,omitempty"`
 	Frozen      bool   `json:"frozen,omitempty"`
+	HeldMs      int64  `json:"held_ms,string,omitempty"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -151,6 +152,7 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
 		n.Version = st.GetVersion()
 		n.Check, n.CheckAgeMs, n.CheckResult, n.Healing, n.Frozen = st.GetCheck(), st.GetCheckAgeMs(), st.GetCheckResult(), st.GetHealing(), st.GetFrozen()
+		n.HeldMs = st.GetHeldMs()
 		for _, m := range st.GetMembers() {
 			if m.GetId() == n.ID {
 				n.Least, n.Newest = m.GetLeastVersion(), m.GetNewestVersion()
@@ -189,6 +191,9 @@ func (n *nodeJSON) check() string {
 	switch {
 	case n.Healing:
 		word += "; heals"
+	case n.HeldMs > 0:
+		held := time.Duration(n.HeldMs) * time.Millisecond
+		word += fmt.Sprintf("; grants nothing for another %s", held.Round(time.Second))
 	case n.Frozen:
 		word += "; frozen"
 	}

@@ -167,6 +167,38 @@ func TestSnapshot(t *testing.T) {
 	_ = n.signal(syscall.SIGTERM)
 }
 
+// After a restore with --wait locks wait, and tries fail and are told for how long; so do
+// restore and status. When the wait is over, the lock is granted.
+func TestRestore_Wait(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
+	n.start()
+	url, backup, anew := "holdfast://"+addr, filepath.Join(dir, "b"), filepath.Join(dir, "new")
+	does(t, url, "snapshot", "save", backup)
+	_ = n.signal(syscall.SIGTERM)
+	if out := does(t, url, "snapshot", "restore", backup, "--data", anew, "--wait", "4s"); !strings.Contains(out, "for 4s from its first start") {
+		t.Errorf("restore says %s", out)
+	}
+	n.args[2] = anew
+	n.start()
+	defer n.signal(syscall.SIGTERM)
+	versions(t, url, 1, newest)
+	if out := does(t, url, "status"); !strings.Contains(out, "grants nothing for another ") {
+		t.Errorf("status says\n%s", out)
+	}
+	if out, err := program(t, dir, "--url", url, "lock", "--try", "m", "--", "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "grants nothing for another ") {
+		t.Errorf("a try says %v, %s", err, out)
+	}
+	if out, err := program(t, dir, "--url", url, "lock", "--wait", "10ms", "m", "--", "true").CombinedOutput(); err == nil {
+		t.Errorf("a wait that is too short says %s", out)
+	}
+	does(t, url, "lock", "m", "--", "true")
+	does(t, url, "lock", "--try", "m", "--", "true")
+	if out := does(t, url, "status"); strings.Contains(out, "grants nothing") {
+		t.Errorf("after the wait status says\n%s", out)
+	}
+}
+
 // What was done after a time is left out by a restore until then.
 func TestRestoreUntilTime(t *testing.T) {
 	addr, dir := services.Addr(t), t.TempDir()

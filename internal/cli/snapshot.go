@@ -199,11 +199,16 @@ holds back all grants for so long.`,
 				return &failure{code: exitFailed, err: err}
 			}
 			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
+			held := ""
+			if wait > 0 {
+				result["wait"] = wait.String()
+				held = fmt.Sprintf("; for %s from its first start on locks wait and tries fail (holdfast status tells how long still)", wait)
+			}
 			if b.From.Date > 0 {
 				result["from_time"] = time.Unix(b.From.Date, 0).UTC()
 			}
 			return a.print().value(result,
-				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s, and nodes that join it with --cluster-id %d", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID)
+				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s, and nodes that join it with --cluster-id %d%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID, held)
 		},
 	}
 	f := cmd.Flags()

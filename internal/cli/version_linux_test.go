@@ -91,7 +91,7 @@ func refusedAfterRaise(t *testing.T, nodes []*node, says lines) {
 	_ = nodes[2].signal(syscall.SIGTERM)
 	cmd := exec.Command("holdfast-before", nodes[2].args...)
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), fmt.Sprintf("is of version %d, and node 3 supports versions %d to %d: upgrade this node", newest, before, before)) {
+	if err == nil || !strings.Contains(string(out), fmt.Sprintf("is of version %d, and node 3 supports versions %d to %d: upgrade this node", newest, core.BaseVersion, before)) {
 		t.Errorf("the program of before says %v, %s", err, out)
 	}
 	if err := os.RemoveAll(nodes[2].args[2]); err != nil { // so that only the others know, and let it in as node 4
@@ -101,7 +101,7 @@ func refusedAfterRaise(t *testing.T, nodes []*node, says lines) {
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "upgrade node 4") {
 		t.Errorf("the program of before joins and says %v, %s", err, out)
 	}
-	says.await(t, fmt.Sprintf("the group is of version %d, and node 4 supports versions %d to %d: upgrade node 4", newest, before, before))
+	says.await(t, fmt.Sprintf("the group is of version %d, and node 4 supports versions %d to %d: upgrade node 4", newest, core.BaseVersion, before))
 }
 
 // unpacked is a directory of testdata.
@@ -114,10 +114,16 @@ func unpacked(t *testing.T, name string) string {
 	return dir
 }
 
-// The directory of a node that a program of version 2 left when it was killed, and a
-// backup of it, are opened: what was counted, put and held is there.
+// The directory of a node that a program of an earlier version left when it was killed,
+// and a backup of it, are opened: what was counted, put and held is there.
 func TestUpgrade_Directory(t *testing.T) {
-	dir, addr := unpacked(t, "version2/alone"), services.Addr(t)
+	for _, was := range []string{"version2", "version3"} {
+		t.Run(was, func(t *testing.T) { opened(t, was) })
+	}
+}
+
+func opened(t *testing.T, was string) {
+	dir, addr := unpacked(t, was+"/alone"), services.Addr(t)
 	url := "holdfast://" + addr
 	runs(t, &node{t: t, args: []string{"serve", "--data", dir, "--listen", addr}})
 	if n, mode := does(t, url, "counter", "get", "n"), does(t, url, "kv", "get", "app/mode"); n != "42" || mode != "on" {
@@ -128,7 +134,7 @@ func TestUpgrade_Directory(t *testing.T) {
 	}
 	versions(t, url, 1, newest)
 
-	backup, anew, other := filepath.Join("testdata", "version2", "backup.snapshot"), filepath.Join(t.TempDir(), "anew"), services.Addr(t)
+	backup, anew, other := filepath.Join("testdata", was, "backup.snapshot"), filepath.Join(t.TempDir(), "anew"), services.Addr(t)
 	does(t, url, "snapshot", "verify", absolute(t, backup))
 	does(t, url, "snapshot", "restore", absolute(t, backup), "--data", anew)
 	runs(t, &node{t: t, args: []string{"serve", "--data", anew, "--listen", other}})

@@ -22,12 +22,12 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", n)
 		return
 	}
-	if m.frozen {
+	if m.frozen && (c.Flags&Try != 0 || m.version < 4) {
 		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until that is ended")
 		return
 	}
 	switch busy := m.busy(s, wants); {
-	case busy == nil:
+	case busy == nil && !m.frozen:
 		m.enter(m.newClaim(s, c, wants), r)
 	case c.Flags&Try != 0:
 		m.held(s, c, busy, r)

@@ -171,6 +171,9 @@ func (m *Machine) changed(r *resource) {
 	}
 	if r.holders.n == 0 && r.kind.transient() && !r.idle {
 		m.rest(r)
+		if m.frozen && m.version >= 4 {
+			m.cleaned(r) // else it could be taken up again as one to serve; a snapshot knows nothing of it
+		}
 	}
 }
 

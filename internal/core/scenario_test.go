@@ -200,7 +200,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Frozen, nothing is granted; then what could not be is, in order of name.
+// Frozen, nothing is granted: who may wait is queued, and a try fails. Then what could
+// not be granted is, in order of name.
 func TestFreeze(t *testing.T) {
 	r := newRig(core.Config{})
 	a, b := r.open(1, 300e9), r.open(2, 300e9)
@@ -212,7 +213,9 @@ func TestFreeze(t *testing.T) {
 	}
 	r.apply(core.Entry{Kind: core.EntryFreeze})
 	r.must(t, a, core.Command{Op: core.OpEnd}, core.CodeOK)
-	r.must(t, b, core.Command{Op: core.OpAcquire, Wants: mutexes("z")}, core.CodeUnavailable)
+	r.must(t, b, core.Command{Op: core.OpAcquire, Wants: mutexes("z"), Flags: core.Try}, core.CodeUnavailable)
+	r.must(t, b, core.Command{Op: core.OpAcquire, Wants: mutexes("a")}, core.CodeQueued)
+	r.must(t, b, core.Command{Op: core.OpAcquire, Wants: mutexes("b"), Wait: 1e9}, core.CodeQueued)
 	if len(r.out.Pushes) != 0 {
 		t.Fatal("granted although frozen")
 	}
@@ -224,8 +227,35 @@ func TestFreeze(t *testing.T) {
 	for what, m := range map[string]*core.Machine{"as it is": r.m, "restored": m} {
 		r.m = m
 		r.apply(core.Entry{Kind: core.EntryUnfreeze})
-		if p := r.out.Pushes; len(p) != 2 || p[0].Seq != 2 || p[1].Seq != 1 {
+		if p := r.out.Pushes; len(p) != 4 || p[0].Seq != 4 || p[1].Seq != 5 || p[2].Seq != 2 || p[3].Seq != 1 {
 			t.Errorf("%s: pushes %+v", what, p)
 		}
+	}
+}
+
+// A queue is no longer while frozen than it is otherwise, a wait ends at its own time,
+// and an entry of version 3 refuses everybody, as it did when it was written.
+func TestFreeze_Bounds(t *testing.T) {
+	r := newRig(core.Config{Waiters: 2})
+	a := r.open(1, 300e9)
+	r.apply(core.Entry{Kind: core.EntryFreeze})
+	lock := core.Command{Op: core.OpAcquire, Wants: mutexes("x"), Wait: 1e9}
+	r.must(t, a, lock, core.CodeQueued)
+	r.must(t, a, lock, core.CodeQueued)
+	r.must(t, a, lock, core.CodeExhausted)
+	r.apply(core.Entry{Now: r.m.Now() + 2e9})
+	if p := r.out.Pushes; len(p) != 2 || p[0].Code != core.CodeTimeout {
+		t.Errorf("after their waits: %+v", p)
+	}
+
+	m := core.New(core.Config{})
+	for _, e := range []core.Entry{{Version: 3, Kind: core.EntryFreeze}, {Version: 3, Frames: [][]byte{core.AppendFrame(nil, &core.Frame{
+		Session: sessionID(1), Commands: []core.Command{{Op: core.OpOpen, TTL: 1e9}, {Op: core.OpAcquire, Seq: 1, Wants: mutexes("x")}}})}}} {
+		if err := m.Apply(core.AppendEntry(nil, &e), &r.out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.out.Replies[len(r.out.Replies)-1].Results[1].Code; got != core.CodeUnavailable {
+		t.Errorf("in an entry of version 3 the code is %d", got)
 	}
 }

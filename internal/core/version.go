@@ -11,7 +11,8 @@ package core
 //	3  a snapshot tells the version of its machine; a hold that is lost and keeps its
 //	   names for a while lets the stale ones beside it be reclaimed at once; there are
 //	   limiters, a quota of their keys, and the date of an entry
-const EntryVersion = 3
+//	4  while nothing is granted, a request that may wait is queued, and only a try fails
+const EntryVersion = 4
 
 // BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It
 // is the least that this program writes.

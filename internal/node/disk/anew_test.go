@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -208,7 +209,18 @@ func TestWait(t *testing.T) {
 		t.Errorf("at once: code %d, want unavailable", r.Results[1].Code)
 	}
 	n.ticks(60)
-	n.do(2, add())
+	r := n.do(2, add(), lock())
+	if text := r.Results[1].Text; !strings.Contains(text, "for another 4s") {
+		t.Errorf("a try is told %q", text)
+	}
+	if left := n.r.Status().Held; left < 3*time.Second || left > 5*time.Second {
+		t.Errorf("the wait still takes %s", left)
+	}
+	waits := lock()
+	waits.Flags, waits.Wants[0].Name = 0, "queue"
+	if r := n.do(2, waits); r.Results[0].Code != core.CodeQueued {
+		t.Errorf("code %d of a lock that may wait", r.Results[0].Code)
+	}
 	must(t, n.disk.Close())
 	seq := n.seq
 	n = run(t, files, "new", s.Options)
@@ -220,6 +232,11 @@ func TestWait(t *testing.T) {
 	n.ticks(15)
 	if r := n.do(2, lock()); r.Results[0].Code != core.CodeOK {
 		t.Errorf("after the wait: code %d", r.Results[0].Code)
+	}
+	tries := lock()
+	tries.Wants[0].Name = "queue"
+	if r := n.do(3, open(), tries); r.Results[1].Code != core.CodeHeld {
+		t.Errorf("what waited does not hold: code %d", r.Results[1].Code)
 	}
 	if n.r.Status().Members.Held != 0 {
 		t.Error("the wait is still noted")

@@ -102,6 +102,31 @@ func (n *Node) proposeThaw() {
 	}
 }
 
+// held is how long the wait of a group that began anew goes on; 0: there is none. Where
+// it is over, and only waits for a state check, that is a second.
+func (n *Node) held() time.Duration {
+	if n.members.Held == 0 || !n.machine.Frozen() {
+		return 0
+	}
+	return max(time.Duration(n.members.Held-max(n.clock.now, n.machine.Now())), time.Second)
+}
+
+// tellHeld says in refusals until when nothing is granted, which the machine does not
+// know.
+func (n *Node) tellHeld(replies []core.Reply) {
+	left := n.held()
+	if left == 0 {
+		return
+	}
+	for i := range replies {
+		for j := range replies[i].Results {
+			if r := &replies[i].Results[j]; r.Code == core.CodeUnavailable {
+				r.Text = fmt.Sprintf("the group began anew from another (snapshot restore --wait) and grants nothing for another %s: try again then, or wait for it", left.Round(time.Second))
+			}
+		}
+	}
+}
+
 // proposeQuota puts this leader's quotas into the log unless they are in force, and
 // again when the group is of a version that knows more of them.
 func (n *Node) proposeQuota() {

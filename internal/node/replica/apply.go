@@ -133,6 +133,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	n.out.Applied = append(n.out.Applied, Applied{Index: e.GetIndex(), Hash: n.machine.Hash()})
 	n.pushAll(out.Pushes, true)
 	if h.node == n.cfg.ID {
+		n.tellHeld(out.Replies)
 		n.replyAll(h.number, e.GetTerm(), out)
 	}
 	n.pushAll(out.Pushes, false)

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -398,6 +399,8 @@ type Status struct {
 	// operator ends that.
 	Checked         Checked
 	Healing, Frozen bool
+	// Held is how long grants are held back by a group that began anew; it ends by itself.
+	Held time.Duration
 }
 
 // Status tells where the node stands.
@@ -407,7 +410,7 @@ func (n *Node) Status() Status {
 		versions[id] = m.versions
 	}
 	return Status{
-		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(),
+		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(),
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),

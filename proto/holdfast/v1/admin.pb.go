@@ -317,7 +317,10 @@ type StatusResponse struct {
 	// The node differs from the others and serves nobody until it has got their state.
 	Healing bool `protobuf:"varint,12,opt,name=healing,proto3" json:"healing,omitempty"`
 	// Nothing is granted until an operator ends that, with Unfreeze.
-	Frozen        bool `protobuf:"varint,13,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Frozen bool `protobuf:"varint,13,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// For how long nothing is granted yet, in a group that began anew with a wait: it ends by
+	// itself. 0: there is no such wait.
+	HeldMs        int64 `protobuf:"varint,14,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +444,13 @@ func (x *StatusResponse) GetFrozen() bool {
 		return x.Frozen
 	}
 	return false
+}
+
+func (x *StatusResponse) GetHeldMs() int64 {
+	if x != nil {
+		return x.HeldMs
+	}
+	return 0
 }
 
 // Member is a node of the group.
@@ -1055,7 +1065,7 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x15RevokeSessionResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\"\x0f\n" +
-	"\rStatusRequest\"\x95\x03\n" +
+	"\rStatusRequest\"\xae\x03\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x18\n" +
@@ -1071,7 +1081,8 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"checkAgeMs\x12!\n" +
 	"\fcheck_result\x18\v \x01(\tR\vcheckResult\x12\x18\n" +
 	"\ahealing\x18\f \x01(\bR\ahealing\x12\x16\n" +
-	"\x06frozen\x18\r \x01(\bR\x06frozen\"\xeb\x01\n" +
+	"\x06frozen\x18\r \x01(\bR\x06frozen\x12\x17\n" +
+	"\aheld_ms\x18\x0e \x01(\x03R\x06heldMs\"\xeb\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +

@@ -190,13 +190,12 @@ func (t *Twin) acquire(s *session, c core.Command) core.Result {
 	return t.enter(cl)
 }
 
-// unqueued refuses what could only be queued: a try, one waiter too many, and
-// everybody while frozen.
+// unqueued refuses what could only be queued: a try, and one waiter too many.
 func (t *Twin) unqueued(c *claim, try bool) core.Result {
 	switch {
-	case t.frozen:
+	case t.frozen && try:
 		return core.Result{Code: core.CodeUnavailable}
-	case t.free(c):
+	case !t.frozen && t.free(c):
 		return core.Result{}
 	case try:
 		return t.held(c)
