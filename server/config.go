@@ -63,8 +63,9 @@ type Config struct {
 	// Limits bound what clients may take up.
 	Limits Limits
 	// NoReplace: a node that lost its directory waits until an operator replaces it
-	// (holdfast member replace). Default: it asks the group for a new number itself,
-	// which then forgets the old one.
+	// (holdfast member replace), and one with damaged files does not start. Default: it
+	// moves damaged files aside and asks the group for a new number itself, which then
+	// forgets the old one.
 	NoReplace bool
 	// Notice is told what an operator should know and no call returns: a peer that
 	// was refused, a founder that is missing, nodes that differ while a third is away. It

@@ -36,6 +36,9 @@ func (s *Server) askFounders() {
 	for {
 		words := s.words()
 		f, pause := replica.Found(self, s.cfg.Founders, words), s.cfg.Tick
+		if s.damaged {
+			f = f.Only(s.foundsNone())
+		}
 		s.loop.founding.proposal.Store(f.Proposal)
 		switch {
 		case f.Stranger != nil:
@@ -60,6 +63,13 @@ func (s *Server) askFounders() {
 			return
 		}
 	}
+}
+
+// foundsNone says why a node with damaged files founds no group, and the ways out.
+func (s *Server) foundsNone() string {
+	return fmt.Sprintf("the files of this node were damaged and are moved aside in %[1]s, as damaged-*: it founds no new group, since they may hold what was acknowledged, and waits for its group to let it in. "+
+		"If no majority of that is left: begin anew from a node that is whole (holdfast snapshot restore DIR --force-new-cluster --data NEW), from a backup, or from what can be read of the damaged files, under their old names in a directory of their own (--accept-loss). "+
+		"To begin with nothing, remove them", s.cfg.Dir)
 }
 
 // words are what the other founders say; those that do not answer say nothing.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
@@ -28,25 +31,46 @@ type Server struct {
 	engine     *engine // of the Spaces in this process
 	running    sync.WaitGroup
 	notices    notices
+	// damaged: files of a damaged store lie in the directory, moved aside.
+	damaged bool
 }
 
 // New starts a node on its directory. The node leads at once if it is alone;
 // otherwise it takes part in electing a leader.
 func New(cfg Config) (*Server, error) {
-	cfg, err := cfg.filled()
+	s, rec, err := open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	d, rec, err := openDisk(&cfg)
-	if err != nil {
-		return nil, startError(&cfg, err)
-	}
-	s := &Server{cfg: cfg, disk: d}
 	if err := s.start(rec); err != nil {
-		d.Close()
-		return nil, startError(&cfg, err)
+		s.disk.Close()
+		return nil, startError(&s.cfg, err)
 	}
 	return s, nil
+}
+
+// open recovers the directory of a node. If it is damaged and there is a group to ask,
+// its files are moved aside and it begins with nothing, as one whose disk was lost: it
+// never votes under its old number again, since it does not know what it has promised.
+func open(given Config) (*Server, replica.Recovered, error) {
+	cfg, err := given.filled()
+	if err != nil {
+		return nil, replica.Recovered{}, err
+	}
+	s := &Server{cfg: cfg}
+	rec, err := s.open()
+	if !errors.Is(err, storage.ErrDamaged) || given.ID == 0 || !cfg.replaces() {
+		return s, rec, err
+	}
+	if err := s.moveAside(err); err != nil {
+		return nil, rec, err
+	}
+	given.ClusterID = cfg.ClusterID
+	if s.cfg, err = given.filled(); err != nil { // without the number that the group had given
+		return nil, rec, err
+	}
+	rec, err = s.open()
+	return s, rec, err
 }
 
 func startError(cfg *Config, err error) error {
@@ -60,6 +84,32 @@ func (c *Config) pastEntry(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w. Run a version that knows it, on all nodes; if there is none, begin anew with what is before it: holdfast snapshot restore %s --until %d --data NEW", err, c.Dir, u.Revision)
+}
+
+func (s *Server) open() (rec replica.Recovered, err error) {
+	if s.disk, rec, err = openDisk(&s.cfg); err != nil {
+		return rec, startError(&s.cfg, err)
+	}
+	if s.damaged, err = storage.Aside(s.cfg.files(), s.cfg.Dir); err != nil {
+		s.disk.Close()
+		return rec, startError(&s.cfg, err)
+	}
+	return rec, nil
+}
+
+func (s *Server) moveAside(why error) error {
+	prefix, err := storage.MoveAside(s.cfg.files(), s.cfg.Dir)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	s.notice(fmt.Errorf("%w. Its files were moved aside, as %s, and this node asks its group for a new number", why, filepath.Join(s.cfg.Dir, prefix+"*")))
+	return nil
+}
+
+// replaces reports whether a node that has lost its state asks its group for a number:
+// it may, and knows somebody to ask.
+func (c *Config) replaces() bool {
+	return !c.NoReplace && c.Listen != "" && slices.ContainsFunc(c.Founders, func(e replica.Endpoint) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
 }
 
 func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {

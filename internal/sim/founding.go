@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 )
 
@@ -19,6 +20,7 @@ type founding struct {
 	dir      uint64 // 0: nobody looks at directories
 	wipes    uint64
 	wiped    bool // what it has promised is lost
+	damaged  bool // files of it that were damaged are moved aside
 	removed  []uint64
 	upgraded bool   // by its second start
 	addr     string // where others find it, whatever its number is
@@ -158,6 +160,9 @@ func (n *node) ask() {
 
 func (n *node) decide(words map[uint64]replica.Word) {
 	f := replica.Found(replica.Endpoint{ID: n.id, Dir: n.dir}, n.founders, words)
+	if n.damaged {
+		f = f.Only("its files were damaged")
+	}
 	n.proposal = f.Proposal
 	switch {
 	case f.Stranger != nil:
@@ -237,7 +242,18 @@ func (n *node) renumber(number uint64) {
 func (c *cluster) wipe(n *node) {
 	c.res.Wipes++
 	n.crash()
-	n.files, n.wiped, n.flipped, n.id = simdisk.New(), true, false, n.home
+	n.files, n.wiped, n.flipped, n.damaged, n.id = simdisk.New(), true, false, false, n.home
+	n.wipes++
+	c.after(c.between(10*millisecond, 2*second), n.restart)
+}
+
+// moveAside has a node with damaged files begin with nothing, as the server does.
+func (c *cluster) moveAside(n *node) {
+	if _, err := storage.MoveAside(n.files, "data"); err != nil {
+		c.violate("node %d cannot move its damaged files aside: %v", n.id, err)
+		return
+	}
+	n.wiped, n.flipped, n.damaged, n.id = true, false, true, n.home
 	n.wipes++
 	c.after(c.between(10*millisecond, 2*second), n.restart)
 }

@@ -51,7 +51,8 @@ func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
 
 func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 
-// start opens the disk and runs the node. A damaged disk keeps it down.
+// start opens the disk and runs the node. A damaged disk keeps it down; in a run with
+// operators the node begins with nothing, as one whose disk was lost.
 func (n *node) start() {
 	n.faults = &simdisk.Faults{FS: n.files, Check: n.fault}
 	d, rec, err := disk.Open(n.faults, "data", diskOptions(n.cluster, n.id, n.wipes), n.found)
@@ -88,7 +89,9 @@ func (n *node) openFailed(err error) {
 	switch {
 	case errors.Is(err, storage.ErrDamaged):
 		n.c.res.Damaged++
-		n.gone = true
+		if n.gone = !n.c.opts.Operators; !n.gone {
+			n.c.moveAside(n)
+		}
 	case n.full:
 		n.c.after(second, n.restart)
 	default:

@@ -101,6 +101,15 @@ func Found(self Endpoint, founders []Endpoint, words map[uint64]Word) Founding {
 	return agree(self, all, words)
 }
 
+// Only is f for a node that had a state and lost it: it can be let in by a group that is
+// there, and founds none, since others would take that for the one that it was of.
+func (f Founding) Only(why string) Founding {
+	if f.Proposal == 0 {
+		return f
+	}
+	return Founding{Waiting: why}
+}
+
 // meet is for a founder that meets a node with a state.
 func meet(self Endpoint, w *Word) Founding {
 	known := w.Members.Directory(self.ID)

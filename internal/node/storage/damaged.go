@@ -81,6 +81,19 @@ func MoveAside(fsys FS, dir string) (string, error) {
 	return prefix, nil
 }
 
+// Aside reports whether files of a damaged store lie in dir, moved aside: what begins
+// there is not the first that promises something under its name.
+func Aside(fsys FS, dir string) (bool, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return false, failed("list", dir, err, adviseAccess)
+	}
+	return slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, asidePrefix) }), nil
+}
+
+// asidePrefix is what the names of files begin with that were moved aside.
+const asidePrefix = "damaged-"
+
 func identityLast(name string) int {
 	if name == identityName {
 		return 1
@@ -90,7 +103,7 @@ func identityLast(name string) int {
 
 func freePrefix(names []string) string {
 	for n := 1; ; n++ {
-		prefix := fmt.Sprintf("damaged-%d-", n)
+		prefix := fmt.Sprintf(asidePrefix+"%d-", n)
 		if !slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, prefix) }) {
 			return prefix
 		}
