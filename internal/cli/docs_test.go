@@ -134,6 +134,27 @@ func TestSettings_OfServe(t *testing.T) {
 	})
 }
 
+// What is set for a node or for a turn is not taken for something else of that name.
+func TestSettings_LeaveOthersAlone(t *testing.T) {
+	for _, c := range []struct{ command, flag, value string }{
+		{"snapshot restore", "wait", "1h"}, {"snapshot restore", "data", "/x"}, {"snapshot restore", "peer", "127.0.0.1:1"},
+		{"pipeline run", "id", "7"}, {"edge", "listen", "127.0.0.1:1"}, {"edge", "public", "true"},
+	} {
+		t.Setenv(cli.EnvName(c.flag), c.value)
+		cmd, _, err := cli.Root().Find(strings.Fields(c.command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := cmd.Flags().Lookup(c.flag); f == nil || cli.Settle(cmd) != nil || f.Changed {
+			t.Errorf("%s sets --%s of %s", cli.EnvName(c.flag), c.flag, c.command)
+		}
+	}
+	serve, _, err := cli.Root().Find([]string{"serve"})
+	if err != nil || cli.Settle(serve) != nil || serve.Flags().Lookup("id").Value.String() != "7" {
+		t.Errorf("HOLDFAST_ID does not set the --id of serve: %v", err)
+	}
+}
+
 // The configuration file that the document shows is one.
 func TestDocument_Config(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cli.md")

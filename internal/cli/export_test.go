@@ -24,6 +24,9 @@ var EnvName = envName
 // Root is the command line with all commands.
 func Root() *cobra.Command { return (&app{}).root() }
 
+// Settle sets what a command line left open.
+func Settle(cmd *cobra.Command) error { return (&app{}).settle(cmd) }
+
 // Nearest are the words that a mistyped one may have meant.
 var Nearest = nearest
 

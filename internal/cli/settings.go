@@ -18,8 +18,12 @@ import (
 // set, too. What a command is told about its names is not among them: a command
 // that runs under a hold finds HOLDFAST_LOCK and HOLDFAST_TOKEN in its
 // environment, and must not take them for wishes.
-var settingNames = []string{
-	"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait",
+var settingNames = slices.Concat(
+	[]string{"conflict-exit-code", "grace", "json", "meta", "owner", "timeout", "ttl", "url", "wait"}, nodeSettings)
+
+// nodeSettings are those of a node. They are for serve only: flags of other commands have
+// some of these names and mean something else.
+var nodeSettings = []string{
 	"admin", "backup-dir", "backup-every", "backup-keep", "check-every", "cluster-id", "data", "host", "id", "join", "listen",
 	"max-calls", "max-data", "max-holds", "max-keys", "max-limit-keys", "max-names", "max-namespaces", "max-queue", "max-sessions", "max-streams", "max-waiters", "max-waits",
 	"members", "no-replace", "peer", "peer-ca", "peer-cert", "peer-key", "public", "reserve", "tls-ca", "tls-cert", "tls-client-ca", "tls-key",
@@ -34,11 +38,23 @@ func (a *app) settle(cmd *cobra.Command) error {
 	}
 	var errs []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Changed && !tries(cmd, f) && slices.Contains(settingNames, f.Name) {
+		if !f.Changed && settable(cmd, f) {
 			errs = append(errs, setFrom(f, file))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// settable reports whether a flag of a command can be set by what is not on its command
+// line. The wait of a restore is none for a turn.
+func settable(cmd *cobra.Command, f *pflag.Flag) bool {
+	switch {
+	case slices.Contains(nodeSettings, f.Name):
+		return cmd.Name() == "serve"
+	case f.Name == "wait" && cmd.Name() == "restore", tries(cmd, f):
+		return false
+	}
+	return slices.Contains(settingNames, f.Name)
 }
 
 // tries: f is the wait of a command that was told not to wait, which says all about it.

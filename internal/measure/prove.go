@@ -37,6 +37,7 @@ var proofs = []proof{
 	{"Edge nodes on NATS: many at once, cut off, without a server, killed", "./edge/natslink -run TestNodes|TestCut|TestServerKilled|TestKilledNode -natslink.nodes=100 -natslink.runs=20 -natslink.cut=30s -natslink.outage=10m"},
 	{"The links of a server's clients cut at random moments", "./remote -run TestCuts -remote.cuts=200"},
 	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},
+	{"Random sequences of operator commands on real processes, under load", "./internal/cli -run TestSequences$ -cli.sequences=200 -cli.steps=4"},
 	{"Runners of pipelines killed at random moments", "./internal/cli -run TestPipeline_Killed -cli.runners=220"},
 	{"A thousand blocked pipelines", "./pipeline/run -run TestIdle -run.blocked=1000 -run.idle=60s"},
 }
