@@ -80,3 +80,43 @@ func TestSnapshot_SlowReceiver(t *testing.T) {
 		}
 	})
 }
+
+// A receiver that stands still, as a process that was stopped, keeps its connections and
+// opens its door to nobody: the sender gives it up, and can begin anew.
+func TestSnapshot_StoppedReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stands := newPipes(), make(chan struct{})
+		none := func(uint64) {}
+		two, err := transport.New(transport.Config{ID: 2, Unreachable: none, Snapshot: func(_ uint64, _ []byte, next func() ([]byte, error)) error {
+			for _, err := next(); err == nil; _, err = next() {
+				continue
+			}
+			close(stands)
+			time.Sleep(time.Hour)
+			return nil
+		}}, ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer two.Close()
+		dial := func(ctx context.Context, addr string) (net.Conn, error) {
+			select {
+			case <-stands:
+				here, _ := net.Pipe() // taken by the kernel, and by nobody else
+				return here, nil
+			default:
+				return ln.dial(ctx, addr)
+			}
+		}
+		one, err := transport.New(transport.Config{ID: 1, Unreachable: none, Dial: dial}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		one.SetPeers(map[uint64]string{2: "two"})
+		begin := time.Now()
+		if err := one.SendSnapshot(2, []byte("meta"), strings.NewReader("body")); err == nil || !strings.Contains(err.Error(), "stands still") || time.Since(begin) > time.Minute {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+	})
+}

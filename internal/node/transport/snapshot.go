@@ -15,7 +15,7 @@ import (
 
 // SendSnapshot brings a snapshot to a peer on a connection of its own, and
 // returns when the peer has taken it. That lasts as long as the peer needs to make a
-// state of it: one that is gone is known by its connection, see connect.
+// state of it, and answers at its door meanwhile.
 func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 	p := t.peer(to)
 	if p == nil {
@@ -29,7 +29,7 @@ func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 	if err := t.copyOut(c, meta, body); err != nil {
 		return err
 	}
-	answer, err := readFrame(c)
+	answer, err := t.answerOf(c, p)
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,49 @@ func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 		return fmt.Errorf("transport: node %d did not take the snapshot: %s", to, answer)
 	}
 	return nil
+}
+
+// maxMissed is how often in a row a peer that has a snapshot to take may not answer at its
+// door before it is given up.
+const maxMissed = 4
+
+// answerOf waits for what a peer says of a snapshot. Its connection alone does not tell
+// whether it still works on it: the kernel keeps that of a process that stands still.
+func (t *Transport) answerOf(c net.Conn, p *peer) ([]byte, error) {
+	over, gone := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	go func() {
+		if t.silent(p, over) {
+			close(gone)
+			c.Close()
+		}
+	}()
+	answer, err := readFrame(c)
+	select {
+	case <-gone:
+		return nil, fmt.Errorf("transport: node %d stands still with a snapshot that it has got: it does not answer at %s", p.id, p.addr)
+	default:
+		return answer, err
+	}
+}
+
+// silent knocks at a peer's door until over is closed; true: it did not answer any more.
+func (t *Transport) silent(p *peer, over <-chan struct{}) bool {
+	for missed := 0; missed < maxMissed; {
+		select {
+		case <-over:
+			return false
+		case <-time.After(t.cfg.Timeout):
+		}
+		c, err := t.dial(p, forQuestion)
+		if err != nil {
+			missed++
+			continue
+		}
+		c.Close()
+		missed = 0
+	}
+	return true
 }
 
 func (t *Transport) copyOut(c net.Conn, meta []byte, body io.Reader) error {
