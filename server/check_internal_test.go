@@ -94,7 +94,7 @@ func add(t *testing.T, nodes []*Server, by uint64) {
 func TestFlippedBitInMemoryHeals(t *testing.T) {
 	for _, leader := range []bool{true, false} {
 		nodes := founded(t)
-		until(t, nodes, "version 3", func(n *replica.Node) bool { st := n.Status(); return st.Version == 3 && st.Leader != 0 })
+		until(t, nodes, "the newest version", func(n *replica.Node) bool { st := n.Status(); return st.Version == core.EntryVersion && st.Leader != 0 })
 		add(t, nodes, 41)
 		until(t, nodes, "41", func(n *replica.Node) bool { return number(n) == 41 })
 		lead := leads(t, nodes)
