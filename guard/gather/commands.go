@@ -37,9 +37,12 @@ type Commands struct {
 // maxOutput is how much of what a command says is kept.
 const maxOutput = 64 << 10
 
+// commandsAtOnce is how many commands run at a time: some that hang keep no others from being run.
+const commandsAtOnce = 64
+
 // Find runs the commands.
 func (s *Commands) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
-	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
+	return eachOf(ctx, commandsAtOnce, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
 		argv, err := s.argv(in.Name)
 		if err != nil {
 			return guard.Fact{}, err

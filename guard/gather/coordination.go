@@ -63,11 +63,14 @@ type read struct {
 	at holdfast.Revision
 }
 
-// inspect reads names, up to a thousand in one step. If that fails each is read alone, so
-// that one bad name is an error of its own.
+// inspect reads names, up to a thousand in one step where the backend can. If that fails each is
+// read alone, so that one bad name is an error of its own.
 func (c *coordination) inspect(ctx context.Context, names []string) (found map[string]read, failed map[string]error) {
 	const atOnce = 1000
 	found, failed = map[string]read{}, map[string]error{}
+	if len(names) > 1 && !c.space.Info().Features[driver.FeatureAtomicAll] {
+		return c.inspectEach(ctx, names)
+	}
 	for list := range slices.Chunk(names, atOnce) {
 		all, at, err := c.space.InspectAll(ctx, list...)
 		for i, r := range all {
@@ -76,11 +79,31 @@ func (c *coordination) inspect(ctx context.Context, names []string) (found map[s
 		if err == nil {
 			continue
 		}
-		for _, name := range list {
-			r, err := c.space.Inspect(ctx, name)
-			found[name], failed[name] = read{r, r.Modified}, err
-		}
+		some, why := c.inspectEach(ctx, list)
+		maps.Copy(found, some)
+		maps.Copy(failed, why)
 	}
+	return found, failed
+}
+
+// inspectEach reads each name alone, some at a time: one after the other, many would take longer
+// than they may.
+func (c *coordination) inspectEach(ctx context.Context, names []string) (found map[string]read, failed map[string]error) {
+	found, failed = map[string]read{}, map[string]error{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	places := make(chan struct{}, 8)
+	for _, name := range names {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			r, err := c.space.Inspect(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			found[name], failed[name] = read{r, r.Modified}, err
+		})
+	}
+	all.Wait()
 	return found, failed
 }
 

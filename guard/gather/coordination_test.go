@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/guard/guardtest"
 	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/memhold"
 )
 
 // must is a call that has to succeed.
@@ -435,4 +439,43 @@ func TestLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowly is a backend that inspects one name a request, each with a way of 20 ms.
+type slowly struct{ driver.Driver }
+
+// Info lacks names in one step.
+func (d slowly) Info() driver.Info {
+	info := d.Driver.Info()
+	info.Features = maps.Clone(info.Features)
+	delete(info.Features, driver.FeatureAtomicAll)
+	return info
+}
+
+// Inspect takes its time.
+func (d slowly) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	select {
+	case <-ctx.Done():
+		return driver.InspectReply{}, context.Cause(ctx)
+	case <-time.After(20 * time.Millisecond):
+		return d.Driver.Inspect(ctx, r)
+	}
+}
+
+// Many locks of a backend that is asked about one at a time are decided within the timeout.
+func TestCoordination_ManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := holdfast.New(slowly{memhold.New()})
+		ok(t, err)
+		defer s.Close()
+		g := gather.New(gather.Config{Space: s})
+		var all []guard.Condition
+		for i := range 600 {
+			all = append(all, guard.LockFree(strconv.Itoa(i)))
+		}
+		c := guard.All(all...)
+		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Passed {
+			t.Errorf("%s: %s", r.Outcome, r.Reasons[0])
+		}
+	})
 }

@@ -159,14 +159,24 @@ func (g *Gatherer) Evaluate(ctx context.Context, c *guard.Condition) guard.Resul
 	return c.Explain(g.Gather(ctx, c.RequiredInputs()))
 }
 
-// each asks for one input after the other, some at a time.
+// each asks for one input after the other, eight at a time.
 func each(ctx context.Context, inputs []guard.Input, ask func(context.Context, guard.Input) (guard.Fact, error)) guard.Inputs {
-	const atOnce = 8
+	return eachOf(ctx, 8, inputs, ask)
+}
+
+// eachOf asks for so many inputs at a time. One that could not be begun before ctx ended is an
+// error of its own.
+func eachOf(ctx context.Context, atOnce int, inputs []guard.Input, ask func(context.Context, guard.Input) (guard.Fact, error)) guard.Inputs {
 	found := make([]guard.Fact, len(inputs))
 	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i, in := range inputs {
-		places <- struct{}{}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			found[i].Err = "it was not asked in time: others before it took too long"
+			continue
+		}
 		all.Go(func() {
 			defer func() { <-places }()
 			f, err := ask(ctx, in)

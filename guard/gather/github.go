@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -156,6 +157,16 @@ func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
 	if want.assignee != "" {
 		q.Set("assignee", want.assignee)
 	}
+	if want.milestone != "" {
+		number, none, err := s.milestone(ctx, repo, want.milestone)
+		if err != nil || none {
+			return err
+		}
+		if number > 0 {
+			q.Set("milestone", strconv.FormatInt(number, 10))
+		}
+	}
+	first, guessed := int64(0), false
 	for n := 1; n <= maxPages; n++ {
 		q.Set("page", strconv.Itoa(n))
 		var got []remote
@@ -163,18 +174,57 @@ func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
 		if err != nil {
 			return err
 		}
+		if len(got) == 0 || guessed && got[0].Number == first { // others have one page alone, whatever is asked for
+			return nil
+		}
+		first = got[0].Number
 		var list []Issue
 		for i := range got {
 			if len(got[i].Pull) == 0 || string(got[i].Pull) == "null" {
 				list = append(list, got[i].issue())
 			}
 		}
-		if want.count(list, f); !more && len(got) < perPage { // some servers have smaller pages
+		want.count(list, f)
+		if guessed = !more && len(got) < perPage; guessed && s.tellsNext() {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: more than %d issues and pull requests have to be read, since a milestone is no part of the question: narrow the filter by a label or an assignee", s.base(), maxPages*perPage)
+	return fmt.Errorf("%s: more than %d issues and pull requests have to be read: narrow the filter by a label or an assignee", s.base(), maxPages*perPage)
 }
+
+// tellsNext reports that the server is known to tell of every next page; of another one an empty
+// page is the end, so that open issues on a second page of thirty are not overlooked.
+func (s *GitHub) tellsNext() bool { return s.URL == "" }
+
+// milestone finds the number of a milestone, by which issues are asked for; none: there is no
+// such milestone, and 0: the server has no list of them, so that all issues have to be read.
+func (s *GitHub) milestone(ctx context.Context, repo, title string) (number int64, none bool, err error) {
+	for n := 1; n <= maxPages; n++ {
+		var got []struct {
+			Number int64
+			Title  string
+		}
+		more, err := s.get(ctx, fmt.Sprintf("%s/milestones?state=all&per_page=%d&page=%d", repo, perPage, n), &got)
+		if errors.Is(err, errNotThere) {
+			return 0, false, nil
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		for _, m := range got {
+			if m.Title == title {
+				return m.Number, false, nil
+			}
+		}
+		if len(got) == 0 || !more && len(got) < perPage && s.tellsNext() {
+			return 0, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// errNotThere is an answer of 404 or 401.
+var errNotThere = errors.New("it is not there, or the token may not see it")
 
 // get reads one answer, and reports whether the server has a next page.
 func (s *GitHub) get(ctx context.Context, address string, into any) (more bool, err error) {
@@ -244,7 +294,7 @@ func (s *GitHub) page(res *http.Response, address string, before page) (page, er
 	case http.StatusForbidden, http.StatusTooManyRequests:
 		return page{}, s.refused(res, address)
 	case http.StatusNotFound, http.StatusUnauthorized:
-		return page{}, fmt.Errorf("%s: %s: it is not there, or the token may not see it", address, res.Status)
+		return page{}, fmt.Errorf("%s: %s: %w", address, res.Status, errNotThere)
 	}
 	return page{}, fmt.Errorf("%s: %s", address, res.Status)
 }

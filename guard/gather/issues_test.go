@@ -187,6 +187,48 @@ func TestGitHub_SmallPages(t *testing.T) {
 	}
 }
 
+// A server that tells of no next page, and has smaller ones than were asked for, is read until
+// nothing comes any more.
+func TestGitHub_NoLink(t *testing.T) {
+	g, _ := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		list := []map[string]any{}
+		for i := range []int{0, 30, 1, 0}[min(page, 3)] {
+			list = append(list, map[string]any{"number": page*100 + i, "state": []string{"", "closed", "open"}[page], "labels": []any{map[string]any{"name": "x"}}})
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	c := guard.IssuesComplete("label:x")
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Failed || r.Reasons[0].Got != "1 of 31 open" {
+		t.Error(r)
+	}
+}
+
+// The issues of a milestone are asked for by its number: a repository of many thousands has a
+// milestone of three all the same.
+func TestGitHub_Milestone(t *testing.T) {
+	g, asked := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/repos/acme/app/milestones" {
+			fmt.Fprint(w, `[{"number":1,"title":"v1"},{"number":7,"title":"v2"}]`)
+			return
+		}
+		list, n := []map[string]any{}, 100
+		if page := r.URL.Query().Get("page"); r.URL.Query().Get("milestone") == "7" {
+			if n = 3; page != "1" {
+				n = 0
+			}
+		}
+		for i := range n {
+			list = append(list, map[string]any{"number": i, "state": []string{"open", "closed"}[min(i, 1)], "milestone": map[string]any{"title": "v2"}})
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	c := guard.IssuesComplete("milestone:v2")
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Failed || r.Reasons[0].Got != "1 of 3 open" || asked.Load() > 3 {
+		t.Errorf("after %d requests: %v", asked.Load(), r)
+	}
+}
+
 // An answer that has not changed is not sent again.
 func TestGitHub_ETag(t *testing.T) {
 	var fresh, old atomic.Int64

@@ -195,3 +195,16 @@ func TestCommands_Environment(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// Commands that hang keep no other from being run: it is decided without them.
+func TestCommands_ManyHang(t *testing.T) {
+	g := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: &gather.Commands{}}, Timeout: time.Second})
+	var all []guard.Condition
+	for i := range 20 {
+		all = append(all, guard.CustomCheck(fmt.Sprintf("sleep 100.%d", i), ""))
+	}
+	c := guard.Any(append(all, guard.CustomCheck("true", ""))...)
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Passed {
+		t.Error(r)
+	}
+}

@@ -94,7 +94,7 @@ type active struct {
 	reasons reasons
 	hold    *holdfast.Hold
 	ended   *holdfast.Hold // was lost, and is given up when the command has ended
-	undo    func()         // gives back what the command took from limiters, if it does not start
+	undo    func()         // gives back what was taken from limiters for a command that has not started; nil: nothing
 	command *command
 	left    *unkept
 }
@@ -217,6 +217,9 @@ func (a *active) hear(m message) error {
 	late := m.task != nil && m.task.Err() != nil
 	waits := e.Kind == pipeline.Checked && e.Outcome != guard.Passed
 	holding := a.State.Status == pipeline.Blocked && a.hold != nil // and has to give it back now
+	if waits && !late && a.State.Status == pipeline.Blocked {
+		a.giveBack()
+	}
 	if late || waits && !holding && !a.reasons.now(&m, &a.State) {
 		m.back()
 		return nil
@@ -286,16 +289,27 @@ func (a *active) take(m message) error {
 	}
 }
 
-// launched keeps what a start took from limiters until the command starts, or gives it back if
-// something has to be checked before.
+// launched keeps what a start took from limiters until the command starts; also while the
+// condition is checked again before that, as the holds are kept.
 func (a *active) launched(m *message) {
-	switch {
-	case m.event.Kind != pipeline.Launched || m.undo == nil:
-	case a.State.Status == pipeline.Running:
+	if m.event.Kind == pipeline.Launched && m.undo != nil {
 		a.undo = m.undo
-	default:
-		m.undo()
 	}
+}
+
+// giveBack gives back what was taken from limiters for a start that is not to be now.
+func (a *active) giveBack() {
+	if a.undo != nil {
+		a.undo()
+		a.undo = nil
+	}
+}
+
+// starts reports that the run may be about to start a command with what it took from limiters.
+func (a *active) starts(before *pipeline.State) bool {
+	s := &a.State
+	same := before.Phase == s.Phase && before.Attempt == s.Attempt
+	return same && (s.Status == pipeline.Blocked || s.Status == pipeline.Launching || s.Status == pipeline.Running)
 }
 
 // write keeps an event. An end of the run's context does not interrupt it: what was kept has
@@ -477,6 +491,9 @@ func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error
 		a.task()
 		a.until.Stop()
 	}
+	if !a.starts(&before) {
+		a.giveBack()
+	}
 	a.p.told(a.Ref, *s)
 	queued := false
 	for i := range effects {
@@ -489,7 +506,9 @@ func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error
 		case pipeline.Acquire:
 			a.begin(func(ctx context.Context) { a.acquire(ctx, f) })
 		case pipeline.Launch:
-			a.begin(func(ctx context.Context) { a.launch(ctx, f) })
+			undo := a.undo
+			a.undo = nil
+			a.begin(func(ctx context.Context) { a.launch(ctx, f, undo) })
 		case pipeline.Start:
 			a.start(f)
 		case pipeline.Stop:
@@ -568,6 +587,7 @@ func (a *active) leave() error {
 	}
 	a.tasks.Wait()
 	a.giveUp()
+	a.giveBack()
 	a.release()
 	return err
 }
@@ -582,5 +602,8 @@ func (a *active) endOf(c *command) pipeline.Event {
 	a.stop()
 	e := a.exited(c, <-c.done)
 	e.Reason = fmt.Sprintf("its runner was ended, and ended the command, with exit code %d", e.Code)
+	if a.l.Err() != nil {
+		e.Reason = fmt.Sprintf("its runner had lost the run, and ended the command, with exit code %d", e.Code)
+	}
 	return e
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/memhold"
 	"github.com/holdfast-io/holdfast/pipeline"
@@ -113,6 +114,51 @@ func TestWhen_ChangedMeanwhile(t *testing.T) {
 		ok(t, err)
 		if last := <-done; last.Status != pipeline.Done {
 			t.Errorf("it is %+v", last)
+		}
+	})
+}
+
+// rival is a source of files that takes from a limiter whenever it is asked, if it is allowed.
+type rival struct {
+	of  *holdfast.Limiter
+	got *atomic.Int64
+}
+
+// Find says that there is no file.
+func (s rival) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
+	if d, err := s.of.Allow(ctx, ""); err == nil && d.Allowed {
+		s.got.Add(1)
+	}
+	facts := guard.Inputs{}
+	for _, in := range inputs {
+		facts[in] = guard.Fact{}
+	}
+	return facts
+}
+
+// Follow tells nothing.
+func (s rival) Follow(ctx context.Context, _ func() []guard.Input, _ func(...guard.Input)) {
+	<-ctx.Done()
+}
+
+// What a run has waited for at a limiter is its own while its condition is looked at again: no
+// other can have it, so that the run would wait for another period.
+func TestLimits_KeptWhileChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		deploys, got := s.Limiter("deploys", limit.Rate{Algorithm: limit.TokenBucket, Count: 1, Per: time.Hour}), &atomic.Int64{}
+		_, err := deploys.Allow(t.Context(), "")
+		ok(t, err)
+		g := gather.New(gather.Config{Space: s, Sources: map[guard.Source]gather.Source{guard.SourceFile: rival{deploys, got}}})
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed), Gatherer: g})
+		began := time.Now()
+		ph := pipeline.NewPhase("deploy", "./deploy").WithPre(guard.FileNotExists("freeze")).WithLimits(pipeline.Limit{Limiter: "deploys", Cost: 1})
+		if last := ended(t, p, submit(t, p, release(ph))); last.Status != pipeline.Done {
+			t.Errorf("it is %+v", last)
+		}
+		if after := time.Since(began); after > 61*time.Minute || got.Load() != 0 {
+			t.Errorf("it was done after %s, and another got %d", after, got.Load())
 		}
 	})
 }

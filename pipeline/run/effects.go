@@ -110,9 +110,13 @@ func namesOf(list []pipeline.Want) string {
 	return strings.Join(names, " and ")
 }
 
-// launch takes what the limiters allow, and tells that the command may start. What it took
-// is given back if it does not.
-func (a *active) launch(ctx context.Context, f *pipeline.Effect) {
+// launch takes what the limiters allow, unless it was taken before, and tells that the command
+// may start. What it took is given back if it does not.
+func (a *active) launch(ctx context.Context, f *pipeline.Effect, before func()) {
+	if before != nil {
+		a.send(ctx, message{task: ctx, event: about(pipeline.Launched, f), undo: before})
+		return
+	}
 	for try := 0; ; try++ {
 		taken, refused, err := a.p.reserve(ctx, f.Limits)
 		undo := func() { cancelAll(ctx, taken) }
@@ -203,13 +207,15 @@ func (a *active) start(f *pipeline.Effect) {
 	run := &Command{Ref: a.Ref, Phase: f.Phase, Attempt: f.Attempt, Args: f.Run, Env: a.env(), Hold: h, Stop: c.halt}
 	a.tasks.Go(func() {
 		defer unbind()
-		exit, err := Exit{Code: exitKilled, Lost: true}, errNotStarted
+		exit, started := Exit{Code: exitKilled, Lost: true}, false
 		if h.Err() == nil && a.ctx.Err() == nil {
+			var err error
 			if exit, err = a.p.runner.Run(run); err != nil {
 				exit = Exit{Code: exitCannotRun, Tail: err.Error()}
 			}
+			started = err == nil
 		}
-		if err != nil && undo != nil {
+		if !started && undo != nil {
 			undo()
 		}
 		if exit.Lost && exit.Code == 0 {
@@ -222,8 +228,6 @@ func (a *active) start(f *pipeline.Effect) {
 		}
 	})
 }
-
-var errNotStarted = errors.New("what the command was to run under is over")
 
 // The exit codes of commands that did not end by themselves, or never began.
 const (
