@@ -183,7 +183,7 @@ func (s *sequence) load(ctx context.Context, client int) {
 			in.name = "l" + name
 		}
 		s.ask(space, client, in)
-		time.Sleep(time.Duration(r.IntN(6)) * time.Millisecond)
+		<-time.After(time.Duration(r.IntN(6)) * time.Millisecond)
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *sequence) restarted(i int) {
 
 func (s *sequence) stopped(i int) {
 	_ = s.nodes[i].cmd.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(time.Duration(s.r.IntN(3000)) * time.Millisecond)
+	<-time.After(time.Duration(s.r.IntN(3000)) * time.Millisecond)
 	_ = s.nodes[i].cmd.Process.Signal(syscall.SIGCONT)
 }
 
