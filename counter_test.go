@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,11 +163,13 @@ func TestBuffered_FailedFlush(t *testing.T) {
 // added meanwhile.
 func TestBuffered_Outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faults := 0
-		s, toy := open(t, holdfast.Hooks{Fault: func(string, string, error) { faults++ }})
-		toy.onCount = func(*driver.CountRequest) error {
-			return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
-		}
+		var faults atomic.Int64
+		s, toy := open(t, holdfast.Hooks{Fault: func(string, string, error) { faults.Add(1) }})
+		toy.set(func() {
+			toy.onCount = func(*driver.CountRequest) error {
+				return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
+			}
+		})
 		b := s.Counter("n").Buffered(100, time.Minute)
 		for range 6000 {
 			if err := b.Add(1); err != nil {
@@ -174,10 +177,10 @@ func TestBuffered_Outage(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		if faults < 4 || faults > 6 {
-			t.Errorf("%d flushes in five minutes", faults)
+		if n := faults.Load(); n < 4 || n > 6 {
+			t.Errorf("%d flushes in five minutes", n)
 		}
-		toy.onCount = nil
+		toy.set(func() { toy.onCount = nil })
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
