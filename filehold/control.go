@@ -49,7 +49,8 @@ const revisionBlock = 1 << 15
 //	1  as it was before there was this word
 //	2  entries of core's version 2, raised revisions
 //	3  entries of core's version 3
-const version = 3
+//	4  entries of core's version 4
+const version = 4
 
 // newer is the error of a directory that a newer program has written, or has
 // raised while this one used it.
