@@ -210,7 +210,7 @@ func (b *BufferedCounter[N]) settle(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		b.sent = flush[N]{}
+		b.sent, b.failed = flush[N]{}, false
 		return nil
 	}
 	if b.sent.unsure {

@@ -157,8 +157,6 @@ func TestBuffered_FailedFlush(t *testing.T) {
 	})
 }
 
-// A flush that may have been counted is repeated as it was, also if a repetition was
-// surely not done: that says nothing of the first.
 // "A failure is told to Hooks.Fault and tried again an interval later", also if more is
 // added meanwhile.
 func TestBuffered_Outage(t *testing.T) {
@@ -187,6 +185,8 @@ func TestBuffered_Outage(t *testing.T) {
 	})
 }
 
+// A flush that may have been counted is repeated as it was, also if a repetition was
+// surely not done: that says nothing of the first.
 func TestBuffered_RefusedRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, toy := open(t)

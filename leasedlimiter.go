@@ -204,10 +204,13 @@ func (l *LeasedLimiter) known(ctx context.Context, key string) (limit.Rate, erro
 		return rate, nil
 	}
 	rate, err := l.l.known(ctx, key)
+	if err != nil {
+		return rate, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rate = rate
-	return rate, err
+	return rate, nil
 }
 
 // sliding: nothing can be used later than it was taken.

@@ -64,7 +64,11 @@ type dialled struct {
 // none longer than ctx: a node that is dark delays nobody else.
 func (n *node) client(ctx context.Context) (rueidis.Client, error) {
 	n.mu.Lock()
-	if n.admitted {
+	switch {
+	case n.closed:
+		n.mu.Unlock()
+		return nil, errClosed
+	case n.admitted:
 		defer n.mu.Unlock()
 		return n.rc, nil
 	}

@@ -198,7 +198,7 @@ func TestCommands_Environment(t *testing.T) {
 
 // Commands that hang keep no other from being run: it is decided without them.
 func TestCommands_ManyHang(t *testing.T) {
-	g := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: &gather.Commands{}}, Timeout: time.Second})
+	g := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: &gather.Commands{}}, Timeout: 5 * time.Second})
 	var all []guard.Condition
 	for i := range 20 {
 		all = append(all, guard.CustomCheck(fmt.Sprintf("sleep 100.%d", i), ""))

@@ -13,7 +13,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -221,13 +223,17 @@ func TestPipeline_Stopped(t *testing.T) {
 // awaitLog returns when a line of the log begins so.
 func awaitLog(t *testing.T, dir, begin string) {
 	t.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
+	look, over := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
 	defer look.Stop()
-	for ; ; <-look.C {
-		for _, line := range readLog(dir) {
-			if strings.HasPrefix(line, begin) {
-				return
-			}
+	for {
+		log := readLog(dir)
+		if slices.ContainsFunc(log, func(line string) bool { return strings.HasPrefix(line, begin) }) {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-over:
+			t.Fatalf("no line begins with %q: %q", begin, log)
 		}
 	}
 }
@@ -416,6 +422,9 @@ func TestPipeline_Signal(t *testing.T) {
 // SIGTERM and SIGHUP end the command and leave the run, and ^C of a program that only stands by
 // leaves it too: another goes on with it.
 func TestPipeline_Left(t *testing.T) {
+	heeded := make(chan os.Signal, 1) // a test under nohup would have its programs ignore SIGHUP, as it does
+	ossignal.Notify(heeded, syscall.SIGHUP)
+	defer ossignal.Stop(heeded)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()
@@ -490,7 +499,7 @@ func TestPipeline_Says(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLog(t, dir, "start build")
-	out, err := program(t, dir, "pipeline", "run", "--wait", "2s", file).CombinedOutput()
+	out, err := program(t, dir, "pipeline", "run", "--wait", "10s", file).CombinedOutput()
 	if code := codeOf(t, err); code != 124 || strings.Count(string(out), "it has place 1 in the queue; the places are taken by 1\n") != 2 {
 		t.Errorf("exit code %d: %s", code, out)
 	}

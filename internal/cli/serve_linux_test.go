@@ -176,7 +176,7 @@ func TestRestore_Wait(t *testing.T) {
 	url, backup, anew := "holdfast://"+addr, filepath.Join(dir, "b"), filepath.Join(dir, "new")
 	does(t, url, "snapshot", "save", backup)
 	_ = n.signal(syscall.SIGTERM)
-	if out := does(t, url, "snapshot", "restore", backup, "--data", anew, "--wait", "4s"); !strings.Contains(out, "for 4s from its first start") {
+	if out := does(t, url, "snapshot", "restore", backup, "--data", anew, "--wait", "10s"); !strings.Contains(out, "for 10s from its first start") {
 		t.Errorf("restore says %s", out)
 	}
 	n.args[2] = anew

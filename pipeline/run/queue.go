@@ -229,37 +229,37 @@ func ahead(v *view, q *queue, without map[string]bool, n int) (ids []string) {
 // withoutRunner are those that no program runs: one has, and runs it no more, or they have had
 // the time to find one.
 func (p *Pipelines) withoutRunner(ctx context.Context, name string, q *queue, ids []string) (map[string]bool, error) {
+	young := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return p.settles(&q.Runs[q.find(id)]) <= 0 })
+	// Asked for before the runners: a run that finds its runner in between has one.
+	had, err := p.hadRunner(ctx, name, young)
+	if err != nil {
+		return nil, err
+	}
 	owners, err := p.runners(ctx, name, ids)
 	if err != nil {
 		return nil, err
 	}
 	lost := map[string]bool{}
-	var young []string
 	for _, id := range ids {
-		switch {
-		case owners[id] != "":
-		case p.settles(&q.Runs[q.find(id)]) > 0:
-			young = append(young, id)
-		default:
-			lost[id] = true
-		}
+		lost[id] = owners[id] == "" && (had[id] || !slices.Contains(young, id))
 	}
-	return lost, p.hadRunner(ctx, name, young, lost)
+	return lost, nil
 }
 
-// hadRunner adds those that a program has run: something was written of them since they were
+// hadRunner are those that a program has run: something was written of them since they were
 // submitted.
-func (p *Pipelines) hadRunner(ctx context.Context, name string, ids []string, had map[string]bool) error {
+func (p *Pipelines) hadRunner(ctx context.Context, name string, ids []string) (map[string]bool, error) {
+	had := map[string]bool{}
 	for some := range slices.Chunk(ids, sweepAtOnce) {
 		heads, err := p.heads(ctx, name, some)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i, id := range some {
 			had[id] = heads[i].Version > 1
 		}
 	}
-	return nil
+	return had, nil
 }
 
 // heads are the heads of some runs without their values, at most sweepAtOnce; an empty one is

@@ -230,7 +230,7 @@ func TestPlaces_Left(t *testing.T) {
 			run1, run2, run3 := submit(t, p, d), submit(t, p, d), submit(t, p, d)
 			leave := []func(){going(t, p, run1), going(t, p, run2)}
 			until(t, p, run1, func(r *run.Report) bool { return r.State.Status == pipeline.Running })
-			until(t, p, run2, func(r *run.Report) bool { return r.Runner != "" })
+			until(t, p, run2, func(r *run.Report) bool { return r.Runner != "" && r.Events > 1 })
 			done := make(chan pipeline.State, 1)
 			go func() { done <- ended(t, q, run3) }()
 			for s := range told {
