@@ -50,7 +50,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // open recovers the directory of a node. If it is damaged and there is a group to ask,
-// its files are moved aside and it begins with nothing, as one whose disk was lost: it
+// its files are moved aside and it begins with nothing, as one that lost its disk: it
 // never votes under its old number again, since it does not know what it has promised.
 func open(given Config) (*Server, replica.Recovered, error) {
 	cfg, err := given.filled()

@@ -409,9 +409,15 @@ func TestPipeline_Signal(t *testing.T) {
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
+	cancels(t, first, dir, url)
+}
+
+// cancels expects ^C to cancel the run of a program once that builds.
+func cancels(t *testing.T, program *exec.Cmd, dir, url string) {
+	t.Helper()
 	awaitLog(t, dir, "start build")
-	signal(t, first.Process.Pid, syscall.SIGINT)
-	if code := codeOf(t, first.Wait()); code != 130 {
+	signal(t, program.Process.Pid, syscall.SIGINT)
+	if code := codeOf(t, program.Wait()); code != 130 {
 		t.Errorf("it exits with %d", code)
 	}
 	if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
@@ -472,14 +478,7 @@ func TestPipeline_Left(t *testing.T) {
 			if err := second.Start(); err != nil {
 				t.Fatal(err)
 			}
-			awaitLog(t, dir, "start build")
-			signal(t, second.Process.Pid, syscall.SIGINT)
-			if code := codeOf(t, second.Wait()); code != 130 {
-				t.Errorf("the second exits with %d", code)
-			}
-			if s := statusOf(t, dir, url, "release/1"); s != "cancelled" {
-				t.Errorf("it is %s", s)
-			}
+			cancels(t, second, dir, url)
 		})
 	}
 }

@@ -267,7 +267,7 @@ func (s *sequence) whole() {
 	}
 }
 
-// numbers reads who the nodes are now; false: one does not answer, or follows nobody.
+// numbers reads the numbers that the nodes have now; false: one does not answer, or follows no leader.
 func (s *sequence) numbers(status []byte) bool {
 	var all []struct {
 		ID     uint64 `json:"id,string"`

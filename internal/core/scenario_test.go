@@ -200,7 +200,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Frozen, nothing is granted: who may wait is queued, and a try fails. Then what could
+// Frozen, nothing is granted: a claim that may wait is queued, and a try fails. Then what could
 // not be granted is, in order of name.
 func TestFreeze(t *testing.T) {
 	r := newRig(core.Config{})

@@ -52,7 +52,7 @@ func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
 func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 
 // start opens the disk and runs the node. A damaged disk keeps it down; in a run with
-// operators the node begins with nothing, as one whose disk was lost.
+// operators the node begins with nothing, as one that lost its disk.
 func (n *node) start() {
 	n.faults = &simdisk.Faults{FS: n.files, Check: n.fault}
 	d, rec, err := disk.Open(n.faults, "data", diskOptions(n.cluster, n.id, n.wipes), n.found)
