@@ -3,7 +3,7 @@
 //
 //	go run ./internal/measure bench             writes docs/benchmarks.md
 //	go run ./internal/measure prove -budget 5m  writes docs/proofs.md
-//	go run ./internal/measure prove ./core      only the proofs of these packages
+//	go run ./internal/measure prove ./remote    only the proofs of these packages
 //
 // Speed is always a ratio to a baseline of the same run, repeated, with its
 // spread: the machines are shared, and a figure alone says little.

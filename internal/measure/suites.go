@@ -2,31 +2,51 @@ package main
 
 // suites is what make bench runs; each line of its table is a bound here.
 var suites = []suite{
-	{pkg: "./core", bench: "AcquireRelease$", bounds: []bound{
+	{pkg: "./internal/core", bench: "AcquireRelease$", bounds: []bound{
 		{"maps", 15, "acquire and release in the machine, with decoding, dedupe, events and hash, to insert and delete of the name in a Go map under a mutex"},
 	}},
-	{pkg: "./core", bench: "Beside$", bounds: []bound{
+	{pkg: "./internal/core", bench: "Beside$", bounds: []bound{
 		{"known-ratio", 2, "the same beside 1,000,000 known names, to that beside 1,000"},
 		{"new-ratio", 4, "the same of a new name, likewise"},
 	}},
-	{pkg: "./core", bench: "Million$", bounds: []bound{
+	{pkg: "./internal/core", bench: "Million$", bounds: []bound{
 		{"B/lock", 500, "bytes of heap a held lock, of 1,000,000 with one session for every ten"},
 		{"expire/grant", 3, "expiring them, to granting them, in processor time"},
 	}},
-	{pkg: "./core", bench: "Drain$", bounds: []bound{
+	{pkg: "./internal/core", bench: "Drain$", bounds: []bound{
 		{"ten-times-ratio", 15, "draining 10,000 waiters, to draining 1,000, in processor time"},
 	}},
-	{pkg: "./core", bench: "Snapshot$", bounds: []bound{
+	{pkg: "./internal/core", bench: "Snapshot$", bounds: []bound{
 		{"longest-ms", 20, "longest apply while a snapshot of 1,000,000 locks is written, in milliseconds"},
 	}},
-	{pkg: "./core", bench: "PrefixDelete$", bounds: []bound{
+	{pkg: "./internal/core", bench: "PrefixDelete$", bounds: []bound{
 		{"longest-ms", 20, "an apply that deletes as many keys of a prefix of 1,000,000 as it may, in milliseconds of processor time"},
 		{"beside-many-ratio", 3, "a page of such a delete, beside 1,000,000 keys to beside 20,000"},
 	}},
-	{pkg: "./core", bench: "Many$", bounds: []bound{
+	{pkg: "./internal/core", bench: "Many$", bounds: []bound{
 		{"by-token-ratio", 3, "acquire and release by token of a semaphore with 100,000 holders, to one with 10"},
 		{"late-ratio", 3, "a failed try of it, while a session is late and others may take its claims"},
 		{"try-ratio", 3, "a failed try beside 100,000 waiters, to beside 10"},
+	}},
+	{pkg: "./internal/core", bench: "After$", bounds: []bound{
+		{"locks-ratio", 0.25, "heap after 1,000,000 locks have ended, to that while they were held"},
+		{"keys-ratio", 0.25, "likewise of keys"},
+		{"sessions-ratio", 0.25, "likewise of sessions"},
+	}},
+	{pkg: "./internal/core", bench: "LimiterLeft$", bounds: []bound{
+		{"left/used", 0.01, "heap after 1,000,000 keys of a limiter were used and left, to that while they were used"},
+	}},
+	{pkg: "./guard", bench: "TwentyLeaves$", bounds: []bound{
+		{"ns/op", 5_000, "a guard of twenty leaves that passes, in nanoseconds"},
+		{"allocs/op", 0, "its allocations"},
+	}},
+	{pkg: "./edge", bench: "Take$/^hot$", bounds: []bound{
+		{"ns/op", 100, "a decision of an edge limiter on one key, in nanoseconds"},
+		{"allocs/op", 0, "its allocations"},
+	}},
+	{pkg: "./edge", bench: "Take$/^keys=1000000$", bounds: []bound{
+		{"ns/op", 1_000, "the same of 1,000,000 keys in turn"},
+		{"allocs/op", 0, "its allocations"},
 	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
