@@ -236,3 +236,18 @@ func TestNames_WholeName(t *testing.T) {
 		t.Errorf("a prefix alone is a name: %v", err)
 	}
 }
+
+// TestResourcesTellTheirNames: whole, with the prefix of a Sub.
+func TestResourcesTellTheirNames(t *testing.T) {
+	s, _ := open(t)
+	sub := s.Sub("tenant/")
+	pool := sub.Semaphore("pool", 3)
+	for want, got := range map[string]string{"tenant/m": sub.Mutex("m").Name(), "tenant/rw": sub.RWMutex("rw").Name(), "tenant/pool": pool.Name()} {
+		if got != want {
+			t.Errorf("%q is called %q", want, got)
+		}
+	}
+	if pool.Limit() != 3 {
+		t.Errorf("a limit of %d", pool.Limit())
+	}
+}

@@ -308,8 +308,8 @@ func TestLockTx(t *testing.T) {
 	refused(t, pghold.LockTx(t.Context(), "no transaction", "lock"), fs.ErrInvalid)
 }
 
-// TestDeadlock: two transactions that wait for each other get ErrConflict with
-// the word, one of them.
+// TestDeadlock: two transactions that wait for each other get ErrDeadlock, one of
+// them, with the word.
 func TestDeadlock(t *testing.T) {
 	url := database(t)
 	pool := must(pgxpool.New(t.Context(), url))(t)
@@ -327,7 +327,7 @@ func TestDeadlock(t *testing.T) {
 		}()
 	}
 	err := errors.Join(<-errs, <-errs)
-	refused(t, err, holdfast.ErrConflict)
+	refused(t, err, holdfast.ErrDeadlock)
 	if e, ok := errors.AsType[*holdfast.Error](err); !ok || !containsAll(e.Error(), "deadlock", "one order", "lock in transaction") {
 		t.Errorf("the text does not say what happened and what to do: %v", err)
 	}

@@ -41,19 +41,23 @@ const recordPath = "internal/mutate/record.txt"
 // tests says which packages' tests judge a mutant: those of its own package
 // first, then of neighbours that use it in earnest.
 var tests = map[string][]string{
-	"driver/onstore":          {"driver/onstore"},
-	"filehold":                {"filehold"},
-	"internal/client":         {"internal/client", "memhold"},
-	"internal/node/api":       {"internal/node/api"},
-	"internal/node/disk":      {"internal/node/disk", "internal/sim"},
-	"internal/node/replica":   {"internal/node/replica", "internal/sim"},
-	"internal/node/transport": {"internal/node/transport", "server"},
-	"memhold":                 {"memhold"},
-	"natshold":                {"natshold"},
-	"pghold":                  {"pghold"},
-	"redishold":               {"redishold"},
-	"remote":                  {"remote"},
-	"server":                  {"server"},
+	"driver/onstore":             {"driver/onstore"},
+	"filehold":                   {"filehold"},
+	"internal/client":            {"internal/client", "memhold"},
+	"internal/node/api":          {"internal/node/api"},
+	"internal/node/dialect/rest": {"internal/node/api", "server/api"},
+	"internal/node/dialect/rpc":  {"internal/node/api", "server/api"},
+	"internal/node/disk":         {"internal/node/disk", "internal/sim"},
+	"internal/node/gateway":      {"internal/node/gateway", "internal/node/api"},
+	"internal/node/relay":        {"internal/node/api"},
+	"internal/node/replica":      {"internal/node/replica", "internal/sim"},
+	"internal/node/transport":    {"internal/node/transport", "server"},
+	"memhold":                    {"memhold"},
+	"natshold":                   {"natshold"},
+	"pghold":                     {"pghold"},
+	"redishold":                  {"redishold"},
+	"remote":                     {"remote"},
+	"server":                     {"server"},
 }
 
 // options are what one run is asked to do.
