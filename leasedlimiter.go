@@ -25,8 +25,9 @@ import (
 //
 // A program that is killed or stopped has its block no longer than the rate allows: that
 // of a bucket passes by itself, soon after the time for which it was taken, that of a
-// window with the window. With a sliding window or log nothing can be used later than it
-// was taken, so that every decision asks the backend.
+// window with the window. With a sliding window or log, and of a bucket's whole burst,
+// nothing can be used later than it was taken, so that every decision asks the backend; and
+// so do callers whose block comes when its time has passed.
 type LeasedLimiter struct {
 	l *Limiter
 
@@ -95,6 +96,7 @@ type blockFetch struct {
 	done chan struct{} // closed when it is answered, or given up
 	once sync.Once
 	err  error // when done is closed
+	late bool  // the block came when it was of no use any more; when done is closed
 }
 
 func (f *blockFetch) end(err error) {
@@ -115,10 +117,18 @@ type leasedBlock struct {
 // left is what can be used at now. So much time has passed at most at the backend as
 // has here since the request was sent, if clocks differ by no more than a hundredth.
 func (b *leasedBlock) left(now time.Time) int64 {
-	passed := now.Sub(b.sent)
-	b.used = max(b.used, b.Reservation.Cost-limit.Usable(b.Rate, b.Reservation, b.Now+int64(passed+passed/100)))
+	b.used = max(b.used, b.Reservation.Cost-b.usable(now))
 	return b.Reservation.Cost - b.used
 }
+
+// usable is what could be used at now if nothing had been.
+func (b *leasedBlock) usable(now time.Time) int64 {
+	passed := now.Sub(b.sent)
+	return limit.Usable(b.Rate, b.Reservation, b.Now+int64(passed+passed/100))
+}
+
+// late: when the block has come and begun, a cost of n cannot be had of it any more.
+func (b *leasedBlock) late(n int64) bool { return b.usable(b.got.Add(b.begins(b.got))) < n }
 
 // begins is how long it takes here until the block may be used.
 func (b *leasedBlock) begins(now time.Time) time.Duration {
@@ -174,7 +184,7 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 		if err != nil {
 			return limit.Decision{}, err
 		}
-		if n == 0 || n > rate.Limit() || sliding(rate) {
+		if !byBlocks(rate, n) {
 			return l.l.AllowN(ctx, key, n)
 		}
 		d, fetch, err := l.try(key, n, rate, first)
@@ -185,6 +195,9 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 		case <-fetch.done:
 			if fetch.err != nil {
 				return limit.Decision{}, wrap("allow", l.l.name, fetch.err)
+			}
+			if fetch.late { // and the next one would be
+				return l.l.AllowN(ctx, key, n)
 			}
 		case <-ctx.Done():
 			return limit.Decision{}, wrap("allow", l.l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
@@ -211,6 +224,17 @@ func (l *LeasedLimiter) known(ctx context.Context, key string) (limit.Rate, erro
 	defer l.mu.Unlock()
 	l.rate = rate
 	return rate, nil
+}
+
+// byBlocks: a cost of n can be had of a block. What is taken of a bucket begins to refill when
+// it can first be used, and the whole burst has no later moment to begin: some of it is
+// gone when the answer comes.
+func byBlocks(rate limit.Rate, n int64) bool {
+	switch rate.Algorithm {
+	case limit.GCRA, limit.TokenBucket:
+		return n > 0 && n < rate.Limit()
+	}
+	return n > 0 && n <= rate.Limit() && !sliding(rate)
 }
 
 // sliding: nothing can be used later than it was taken.
@@ -341,8 +365,8 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 	started := l.l.s.r.spawn(func() {
 		defer late.Stop()
 		b, err := l.take(key, n, size)
-		if !l.arrived(key, n, b, err) {
-			l.decline(key, b)
+		if !l.arrived(key, f, n, b, err) {
+			l.l.abandon(context.Background(), key, b.Reservation)
 		}
 		f.end(err)
 	})
@@ -356,7 +380,7 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 }
 
 // arrived notes the answer to a fetch; false: the block is to be given back.
-func (l *LeasedLimiter) arrived(key string, n int64, b *leasedBlock, err error) (used bool) {
+func (l *LeasedLimiter) arrived(key string, f *blockFetch, n int64, b *leasedBlock, err error) (used bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.fetching, key)
@@ -374,19 +398,13 @@ func (l *LeasedLimiter) arrived(key string, n int64, b *leasedBlock, err error) 
 		k.refused(n, b)
 	case sliding(b.Rate): // since the last answer it has become so
 		return false
+	case b.late(n):
+		f.late = true
+		return false
 	default:
 		k.blocks = append(k.blocks, b)
 	}
 	return true
-}
-
-// decline gives back a block that is not used.
-func (l *LeasedLimiter) decline(key string, b *leasedBlock) {
-	if sliding(b.Rate) {
-		l.l.abandon(context.Background(), key, b.Reservation)
-		return
-	}
-	l.giveBackAll(context.Background(), map[string]*leasedKey{key: {blocks: []*leasedBlock{b}}})
 }
 
 // take asks for a block, and for what there is of it if there is less.

@@ -555,3 +555,48 @@ func TestLeased_CloseAwaitsBlocks(t *testing.T) {
 		}
 	})
 }
+
+// What a bucket allows at once it allows by blocks too, however long the backend's answers take: also the whole burst, which
+// begins to refill when it is taken, and what is taken of a slow key, whose block has passed when the answer comes.
+func TestLeased_WholeBurst(t *testing.T) {
+	for _, c := range []struct {
+		rate limit.Rate
+		n    int64 // as often as it fits
+	}{
+		{limit.Rate{Count: 1, Per: time.Hour}, 1},
+		{limit.Rate{Count: 10, Per: time.Hour, Burst: 1, Algorithm: limit.TokenBucket}, 1},
+		{limit.Rate{Count: 5, Per: time.Hour}, 5},
+		{limit.Rate{Count: 5, Per: time.Hour}, 1},
+		{limit.Rate{Count: 5, Per: time.Hour, Algorithm: limit.FixedWindow}, 5},
+	} {
+		for _, by := range []time.Duration{1, 300 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%v,%d,%s", c.rate, c.n, by), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { leasedWhole(t, c.rate, c.n, by) })
+			})
+		}
+	}
+}
+
+func leasedWhole(t *testing.T, rate limit.Rate, n int64, by time.Duration) {
+	_, d := limiting(t)
+	slow := &atomic.Int64{}
+	slow.Store(int64(by))
+	blocks := openOn(t, lateLimits{d, slow}).Limiter("l", rate).Leased()
+	defer blocks.Close()
+	for i := range rate.Limit() / n {
+		got, err := blocks.AllowN(t.Context(), "k", n)
+		if err == nil && !got.Allowed && got.RetryAfter < time.Second { // of a block that was taken ahead
+			time.Sleep(got.RetryAfter)
+			got, err = blocks.AllowN(t.Context(), "k", n)
+		}
+		if err != nil || !got.Allowed {
+			t.Fatalf("number %d of %d is answered %v, %v", i+1, rate.Limit()/n, got, err)
+		}
+	}
+	if got, err := blocks.AllowN(t.Context(), "k", n); err != nil || got.Allowed {
+		t.Errorf("above the rate: %v, %v", got, err)
+	}
+	if asked := d.count(); n == rate.Limit() && asked > 2 {
+		t.Errorf("two decisions took %d calls", asked)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,9 +106,19 @@ func (d *onStore) call(ctx context.Context, f func(ctx context.Context) error) e
 	defer context.AfterFunc(d.life, func() { cancel(errClosed) })()
 	err := f(ctx)
 	if err != nil && d.life.Err() != nil {
-		return errClosed
+		return cutShort(err)
 	}
 	return err
+}
+
+// cutShort is the error of a call that Close has ended: whether it was done is what the
+// call has found out.
+func cutShort(err error) error {
+	closed := &driver.Error{Kind: driver.ErrClosed, Outcome: driver.Unknown}
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		closed.Outcome = e.Outcome
+	}
+	return closed
 }
 
 func (d *onStore) begin() bool {
@@ -137,13 +148,12 @@ func (d *onStore) Close(ctx context.Context) error {
 	if d.tidy != nil {
 		d.tidy.Stop()
 	}
-	var list []*hold
-	for h := range d.holds {
-		list = append(list, h)
-	}
 	d.mu.Unlock()
 	d.kill()
 	d.finish(ctx)
+	d.mu.Lock() // what was under way may have been granted
+	list := slices.Collect(maps.Keys(d.holds))
+	d.mu.Unlock()
 	var all sync.WaitGroup
 	errs := make([]error, len(list))
 	for i, h := range list {

@@ -31,6 +31,7 @@ type fault struct {
 	before error // not done
 	after  error // done, and the answer is lost
 	hang   bool  // nothing comes until its context ends
+	stall  bool  // done, and the answer (after) comes when its context ends
 }
 
 func newStore(clock bool) *memoryStore {
@@ -59,6 +60,11 @@ func (s *memoryStore) ask(ctx context.Context, op, key string, f func() error) e
 	}
 	if err := f(); err != nil {
 		return err
+	}
+	if x.stall {
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
 	}
 	return x.after
 }
