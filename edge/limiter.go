@@ -58,6 +58,7 @@ type Limiter struct {
 	opened  int64
 	keys    atomic.Int64
 	next    atomic.Uint32 // the shard where makeRoom looks
+	looked  int           // shards that unmarkPast has looked through; the loop's own
 	tally   limiterTally
 	shards  [64]shard
 }
@@ -519,21 +520,40 @@ func (l *Limiter) remove(s *shard, e *entry) {
 
 // addDirty adds this node's counts of the keys that have changed.
 func (l *Limiter) addDirty(b *batch) {
+	epoch := l.rule.epoch(l.node.config.Now().UnixNano())
 	for i := range l.shards {
-		s := &l.shards[i]
+		l.shards[i].eachDirty(epoch, func(e *entry) {
+			e.dirty = false
+			b.addWindow(l, e, false)
+		}, b.send)
+	}
+}
+
+// unmarkPast looks through the marks of the next shard: one at a time, since it is done with
+// every flush that finds the link refusing.
+func (l *Limiter) unmarkPast() {
+	s := &l.shards[l.looked%len(l.shards)]
+	l.looked++
+	epoch := l.rule.epoch(l.node.config.Now().UnixNano())
+	s.eachDirty(epoch, func(e *entry) { s.dirty = append(s.dirty, e) }, func() {})
+}
+
+// eachDirty takes the marked entries, a chunk under one lock, and calls between without it.
+// One of the past loses its mark, and with it what kept it from being forgotten.
+func (s *shard) eachDirty(epoch int64, visit func(*entry), between func()) {
+	s.mu.Lock()
+	list := s.dirty
+	s.dirty = nil
+	s.mu.Unlock()
+	for part := list; len(part) > 0; part = part[min(chunk, len(part)):] {
 		s.mu.Lock()
-		list := s.dirty
-		s.dirty = nil
-		s.mu.Unlock()
-		for part := list; len(part) > 0; part = part[min(chunk, len(part)):] {
-			s.mu.Lock()
-			for _, e := range part[:min(chunk, len(part))] {
-				e.dirty = false
-				b.addWindow(l, e, false)
+		for _, e := range part[:min(chunk, len(part))] {
+			if e.dirty = !e.past(epoch); e.dirty {
+				visit(e)
 			}
-			s.mu.Unlock()
-			b.send()
 		}
+		s.mu.Unlock()
+		between()
 	}
 }
 

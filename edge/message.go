@@ -100,6 +100,7 @@ type batch struct {
 	kind    string // of those parts
 	parts   int    // of that kind so far
 	lost    bool   // the link has refused one of them
+	refused bool   // the link has refused a packet of any sort
 	view    *view  // of the state that is kept; nil: there is no Keeper
 }
 
@@ -356,7 +357,7 @@ func (b *batch) send() {
 		}
 		b.node.tally.sent.Add(1)
 		if b.give(&b.ready[i]) != nil {
-			b.lost = true
+			b.lost, b.refused = true, true
 			b.node.failed(&b.ready[i])
 		}
 	}

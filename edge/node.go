@@ -32,7 +32,8 @@ type Link interface {
 	// message, does not wait for others, and may be called by several goroutines.
 	Listen(receive func(message []byte)) (stop func(), err error)
 	// Send gives a message to all other nodes. It does not keep the message. After
-	// an error the node sends the same counts again with its next flush.
+	// an error the node tries a small message with each flush, and sends the same counts
+	// again when one is taken.
 	Send(message []byte) error
 }
 
@@ -121,6 +122,7 @@ type Node struct {
 	seq    uint64         // of the last message; the loop's own
 	folded time.Time      // when incarnations were folded last; the loop's own
 	kept   map[string]int // how many parts of each kind the last state had; the loop's own
+	mute   bool           // the link has refused a message of the last flush; the loop's own
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
@@ -310,6 +312,12 @@ func (n *Node) phase(every time.Duration) time.Duration {
 // flush sends what has changed, everything if asked to, and that the node leaves.
 func (n *Node) flush(state, last bool) {
 	b := &batch{node: n, ask: n.ask.Swap(false), last: last, total: n.Total()}
+	if n.mute && !last && !n.reaches(b) {
+		if state {
+			n.stateDue.Store(true)
+		}
+		return
+	}
 	for _, c := range n.takeDirty() {
 		b.addDelta(c)
 	}
@@ -328,6 +336,23 @@ func (n *Node) flush(state, last bool) {
 	}
 	b.cut()
 	b.send()
+	n.mute = b.refused
+}
+
+// reaches tries a link that has refused something with a message of nothing: to encode all
+// that changed since, only to have it refused, would take more time with every flush. Keys that
+// nobody would count any more are not kept for it.
+func (n *Node) reaches(b *batch) bool {
+	b.begin()
+	b.cut()
+	if b.send(); !b.refused {
+		return true
+	}
+	_, limited := n.all()
+	for _, l := range limited {
+		l.unmarkPast()
+	}
+	return false
 }
 
 // addState adds all that has to be told.

@@ -223,6 +223,10 @@ func untaken(d *limit.Decision, taken bool) int64 {
 	return d.Remaining
 }
 
+// past reports that no other node would count the entry at that window; nor would one that is more
+// than one ahead of it, which comes from a clock that was wrong.
+func (e *entry) past(epoch int64) bool { return e.epoch < epoch-1 || e.epoch > epoch+1 }
+
 // idle reports that the entry says at the window to what an unknown key would. One that is
 // more than one window ahead comes from a clock that was wrong, and would begin anew.
 func (e *entry) idle(r *rule, to int64) bool {

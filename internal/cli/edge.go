@@ -188,8 +188,10 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 			OnError: func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }}
 		running.Go(func() { alerts.Run(alerting) })
 	}
+	ended := make(chan struct{})
 	end := context.AfterFunc(ctx, func() {
-		short, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer close(ended)
+		short, cancel := context.WithTimeout(context.Background(), edgePatience)
 		defer cancel()
 		s.Shutdown(short)
 	})
@@ -197,11 +199,17 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	err := s.Serve(ln)
 	stop()
 	running.Wait()
-	if !end() && errors.Is(err, http.ErrServerClosed) {
-		return nil // asked for
+	if !end() {
+		<-ended // Serve returns when that begins; what is still asked is answered, and told by the node's last message
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil // asked for
+		}
 	}
 	return err
 }
+
+// edgePatience is how long a node that is told to stop waits for requests under way.
+const edgePatience = 5 * time.Second
 
 func (a *app) greetEdge(scheme, addr string, web *edgeserver.Config) {
 	if a.json {

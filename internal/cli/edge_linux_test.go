@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +24,19 @@ import (
 // edgeProcess runs an edge node with this environment, and returns where it answers.
 func edgeProcess(t *testing.T, env []string, args ...string) string {
 	t.Helper()
+	cmd, url := startEdge(t, env, args...)
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("an edge node ends with %v", err)
+		}
+	})
+	return url
+}
+
+// startEdge starts an edge node that the caller has to end.
+func startEdge(t *testing.T, env []string, args ...string) (node *exec.Cmd, url string) {
+	t.Helper()
 	cmd := exec.Command("holdfast", append([]string{"--json", "edge", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Env = append(append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir()), env...)
 	cmd.Stderr = t.Output()
@@ -33,18 +47,13 @@ func edgeProcess(t *testing.T, env []string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("an edge node ends with %v", err)
-		}
-	})
+	t.Cleanup(func() { cmd.Process.Kill() }) // if it has not ended
 	line, err := bufio.NewReader(out).ReadString('\n')
 	var greeting struct{ Listen, Actor, Limit string }
 	if err != nil || json.Unmarshal([]byte(line), &greeting) != nil {
 		t.Fatalf("an edge node says %q, %v", line, err)
 	}
-	return "http://" + greeting.Listen
+	return cmd, "http://" + greeting.Listen
 }
 
 func get(t *testing.T, url string) (status int, body string) {
@@ -71,17 +80,7 @@ func TestEdge(t *testing.T) {
 	}
 	for i := range 11 {
 		node := nodes[i%3]
-		want := fmt.Sprintf(`"count":%d,`, i)
-		for end := time.After(time.Minute); ; {
-			if _, body := get(t, node+"/v1/count?key=k"); strings.Contains(body, want) {
-				break
-			}
-			select {
-			case <-end:
-				t.Fatalf("request %d: a node has not heard of those before", i+1)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+		awaitCount(t, node, i)
 		status, body := get(t, node+"/v1/check?key=k")
 		if (status == 200) != (i < 10) {
 			t.Fatalf("request %d: %d %s", i+1, status, body)
@@ -131,6 +130,75 @@ func TestEdge_TLS(t *testing.T) {
 		cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "error: ") || !strings.Contains(string(out), "--tls-") {
 			t.Errorf("edge %q: %v, %s", bad, err, out)
+		}
+	}
+}
+
+// TestEdge_Stopped: a request that is under way when a node is told to stop is answered, and the
+// other nodes hear what it took.
+func TestEdge_Stopped(t *testing.T) {
+	nats := services.NATS(t).URL()
+	other := edgeProcess(t, nil, "--actor-id", "other", "--nats-url", nats, "--window", "24h", "--max-requests", "10")
+	cmd, url := startEdge(t, nil, "--actor-id", "stopped", "--nats-url", nats, "--window", "24h", "--max-requests", "10")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const form = "key=k&cost=7"
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", len(form))
+	in := bufio.NewReader(conn)
+	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // it is being answered
+		t.Fatal(line, err)
+	}
+	if _, err := in.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	awaitRefused(t, conn.RemoteAddr().String())
+	if _, err := io.WriteString(conn, form); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(in, nil)
+	if err != nil || r.StatusCode != 200 {
+		t.Fatalf("a request under way gets %v, %v", r, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	awaitCount(t, other, 7)
+}
+
+// awaitRefused waits until nobody listens there.
+func awaitRefused(t *testing.T, addr string) {
+	t.Helper()
+	for end := time.After(time.Minute); ; {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		select {
+		case <-end:
+			t.Fatal("it still listens")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// awaitCount waits until a node counts so many of k.
+func awaitCount(t *testing.T, node string, n int) {
+	t.Helper()
+	want := fmt.Sprintf(`"count":%d,`, n)
+	for end := time.After(time.Minute); ; {
+		_, body := get(t, node+"/v1/count?key=k")
+		if strings.Contains(body, want) {
+			return
+		}
+		select {
+		case <-end:
+			t.Fatalf("a node says %s, not %d", body, n)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

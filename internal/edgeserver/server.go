@@ -67,6 +67,9 @@ func posted(next http.Handler) http.Handler {
 var errCost = errors.New("the cost is no number from 0 on")
 
 func keyOf(r *http.Request) (string, error) {
+	if err := parseForm(r); err != nil {
+		return "", err
+	}
 	if text := r.FormValue("cost"); text != "" {
 		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
 			return "", errCost
@@ -76,6 +79,18 @@ func keyOf(r *http.Request) (string, error) {
 		return "", fs.ErrInvalid
 	}
 	return r.FormValue("key"), nil
+}
+
+// parseForm reads all of the form, so that a part which cannot be read is refused: the rest
+// of it would be another question.
+func parseForm(r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	if err := r.ParseMultipartForm(maxBody); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return err
+	}
+	return nil
 }
 
 func cost(r *http.Request) int64 {

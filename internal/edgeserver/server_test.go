@@ -84,6 +84,39 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheck_BadForms: a form that cannot be read is refused as a whole: what can be read of
+// it is another question. Forms of both sorts are read.
+func TestCheck_BadForms(t *testing.T) {
+	c := config(t, edgetest.NewHub(edgetest.Faults{}), "a")
+	const plain, parts = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+	part := func(name, value string) string {
+		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
+	}
+	for _, f := range []struct {
+		query, kind, body string
+		want              int
+		count             int64
+	}{
+		{"key=a&cost=5%zz", plain, "", 400, 0},
+		{"key=b&cost=5;0", plain, "", 400, 0},
+		{"key=c", plain, "cost=2&x=%zz", 400, 0},
+		{"key=d", plain, "cost=2&x=" + strings.Repeat("x", 70_000), 400, 0},
+		{"key=e", parts, part("cost", "2"), 400, 0}, // it has no end
+		{"key=f", parts, part("cost", "2") + part("x", strings.Repeat("x", 70_000)) + "--b--\r\n", 400, 0},
+		{"key=g", plain, "cost=2", 200, 2},
+		{"key=h", parts, part("cost", "2") + "--b--\r\n", 200, 2},
+		{"key=i", "text/plain", "cost=2", 200, 1}, // it has no form
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/check?"+f.query, strings.NewReader(f.body))
+		r.Header.Set("Content-Type", f.kind)
+		edgeserver.Handler(c).ServeHTTP(w, r)
+		if got := c.Limiter.Count(f.query[4:5], time.Now()); w.Code != f.want || got != f.count {
+			t.Errorf("%s and a body of %d bytes: %d, %d taken", f.query, len(f.body), w.Code, got)
+		}
+	}
+}
+
 // TestGRPC: the same checks by gRPC, on the same port.
 func TestGRPC(t *testing.T) {
 	c := config(t, edgetest.NewHub(edgetest.Faults{}), "a")

@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// TestFullWhileDown: a node with a link that takes nothing forgets idle keys all the same.
+func TestFullWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		nodes, ls := cluster(t, hub, 1, LimiterConfig{Rate: ten, MaxKeys: 3})
+		hub.Down("n00", true)
+		for range 5 {
+			for i := range 3 {
+				take(t, ls[0], fmt.Sprint(i, time.Now().Unix()), 1)
+			}
+			if _, err := ls[0].Take("one more", time.Now(), 1); !errors.Is(err, ErrFull) {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+		}
+		if n := ls[0].Keys(); n != 0 || nodes[0].Stats().Evicted != 15 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// TestKeysOf2099WhileDown: so it does with keys of a time when its clock was far ahead.
+func TestKeysOf2099WhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var skew atomic.Int64
+		skew.Store(int64(73 * 365 * 24 * time.Hour))
+		hub := edgetest.NewHub(edgetest.Faults{})
+		hub.Down("a", true)
+		n := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+		l := limiter(t, n, LimiterConfig{Rate: ten, MaxKeys: 100})
+		for i := range 100 {
+			if d, err := l.Allow(t.Context(), fmt.Sprint(i)); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		pass(time.Second)
+		skew.Store(0)
+		pass(time.Minute)
+		if l.Keys() != 0 {
+			t.Errorf("%d keys are left", l.Keys())
+		}
+	})
+}
+
+// TestDownCostsLittle: a link that takes nothing is tried with one message a flush, not with
+// all that changed since; what still counts is told, once, when it takes messages again.
+func TestDownCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		rate := LimiterConfig{Rate: limit.Rate{Count: 9, Per: time.Minute, Algorithm: limit.FixedWindow}}
+		nodes := []*Node{open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour}), open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})}
+		ls := []*Limiter{limiter(t, nodes[0], rate), limiter(t, nodes[1], rate)}
+		pass(time.Second)
+		hub.Down("a", true)
+		for round := range 5 {
+			for i := range 5000 {
+				take(t, ls[0], fmt.Sprint("key ", round, " ", i), 1)
+			}
+			add(t, nodes[0], "x", 1)
+			if err := setOf(t, nodes[0]).Add(fmt.Sprint(round)); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+		}
+		if errs := nodes[0].Stats().SendErrors; errs > 5*60*10+100 {
+			t.Errorf("in 5 minutes %d messages were refused", errs)
+		}
+		take(t, ls[0], "last", 2)
+		hub.Down("a", false)
+		before := len(hub.Delivered())
+		pass(5 * time.Second)
+		if n, k := ls[1].Count("last", time.Now()), ls[1].Keys(); n != 2 || k > 5001 || k < 1 {
+			t.Errorf("the other node counts %d, and has %d keys", n, k)
+		}
+		if n := nodes[1].Count("x"); n != 5 || len(setOf(t, nodes[1]).Elements()) != 5 {
+			t.Errorf("the other node counts %d, and has %v", n, setOf(t, nodes[1]).Elements())
+		}
+		size := 0
+		for _, d := range hub.Delivered()[before:] {
+			if d.From == "a" {
+				size += d.Size
+			}
+		}
+		if size > 5000*40 {
+			t.Errorf("%d bytes were sent, also of windows that nobody counts any more", size)
+		}
+	})
+}
