@@ -147,10 +147,10 @@ func (s *Server) start(rec replica.Recovered) error {
 		l.peers.SetPeers(addresses(s.cfg.Founders))
 	}
 	if l.act(node.Output()); l.failed != nil {
+		l.disk.close()
 		if l.peers != nil {
 			l.peers.Close()
 		}
-		l.disk.close()
 		return l.failed
 	}
 	go l.run()
@@ -210,11 +210,11 @@ func (s *Server) Close() error {
 	s.loop.halt()
 	<-s.loop.stopped
 	s.running.Wait()
+	s.loop.disk.close() // first: a log that waits for room holds up everything behind it
 	if s.loop.peers != nil {
 		s.loop.peers.Close()
 	}
 	s.loop.founding.wg.Wait()
-	s.loop.disk.close()
 	return errors.Join(s.Err(), s.disk.Close())
 }
 

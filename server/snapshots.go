@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
@@ -131,9 +132,29 @@ func decodeParcel(b []byte) (m storage.SnapshotMeta, sum [sha256.Size]byte, mess
 	return m, sum, b[head+int(size):], nil
 }
 
-// receiveSnapshot takes a snapshot from a peer. It becomes the node's state only
-// if raft wants it.
+// noRoomPause is how long a peer waits for the word that its snapshot finds no room: it
+// sends the next one at once.
+const noRoomPause = 2 * time.Second
+
+// receiveSnapshot takes a snapshot from a peer, unless the disk is full: one that stood
+// behind a log which waits for room would keep its connection for as long, and the peer
+// would send another every few seconds.
 func (l *loop) receiveSnapshot(_ uint64, head []byte, next func() ([]byte, error)) error {
+	err := error(storage.ErrNoRoom)
+	if !l.disk.full() {
+		err = l.takeSnapshot(head, next)
+	}
+	if errors.Is(err, storage.ErrNoRoom) {
+		select {
+		case <-time.After(noRoomPause):
+		case <-l.stopped:
+		}
+	}
+	return err
+}
+
+// takeSnapshot takes a snapshot, which becomes the node's state only if raft wants it.
+func (l *loop) takeSnapshot(head []byte, next func() ([]byte, error)) error {
 	if l.founding.asking.Load() {
 		return errors.New("this node has yet to ask the other founders what it is")
 	}

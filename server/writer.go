@@ -24,6 +24,7 @@ type writer struct {
 	queue  disk.Queue
 	busy   bool // somebody uses the disk
 	direct bool // and it is the loop, which may not wait
+	waits  bool // for room on the disk, and everything behind it
 	closed bool
 	ended  chan struct{}
 }
@@ -68,7 +69,7 @@ func (w *writer) next() (disk.Job, bool) {
 func (w *writer) free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy, w.direct = false, false
+	w.busy, w.direct, w.waits = false, false, false
 	if w.queue.Len() > 0 || w.closed {
 		w.cond.Signal()
 	}
@@ -87,10 +88,19 @@ func (w *writer) await() bool {
 	return !w.hurried()
 }
 
+// hurried reports that nothing may wait for room; else it notes that something does.
 func (w *writer) hurried() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed || w.direct
+	w.waits = !w.closed && !w.direct
+	return !w.waits
+}
+
+// full reports that the log waits for room: what is asked of the disk now would wait, too.
+func (w *writer) full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waits
 }
 
 // now does a job on the caller's goroutine, which spares two changes of goroutine
@@ -158,7 +168,7 @@ func (w *writer) ask(f func(*disk.Disk) error) <-chan error {
 	return done
 }
 
-// close does what is queued, then ends.
+// close does what is queued, then ends. Nothing waits for room any more: it fails.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
@@ -41,36 +42,44 @@ type backuper interface {
 }
 
 // run saves backups until ctx ends, and tells what went wrong; the next one is tried all
-// the same.
+// the same, and soon if the node has nothing to save yet.
 func (s *schedule) run(ctx context.Context, node backuper, told func(error)) {
 	if s.dir == "" {
 		return
 	}
-	for wait := s.first(node, time.Now()); ; wait = s.every {
+	for wait := s.first(node, time.Now()); ; {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}
-		if err := s.once(ctx, node, time.Now()); err != nil && ctx.Err() == nil {
-			told(fmt.Errorf("the backup into %s failed, and is tried again in %s: %w", s.dir, s.every, err))
+		wait = s.every
+		err := s.once(ctx, node, time.Now())
+		if errors.Is(err, driver.ErrUnavailable) {
+			wait = s.soon()
+		}
+		if err != nil && ctx.Err() == nil {
+			told(fmt.Errorf("the backup into %s failed, and is tried again in %s: %w", s.dir, wait, err))
 		}
 	}
 }
 
+// soon is how long it is until a backup that should be there already.
+func (s *schedule) soon() time.Duration { return min(s.every, time.Minute) }
+
 // first is how long it is until the first backup: a node that is started more often than
-// it is saved is saved all the same.
+// it is saved is saved all the same, also if there is none yet, or none that says when.
 func (s *schedule) first(node backuper, now time.Time) time.Duration {
 	prefix := backupPrefix(node)
 	saved, _ := s.files(prefix, backupSuffix) // what is wrong is told with the first one
 	if len(saved) == 0 {
-		return s.every
+		return s.soon()
 	}
 	at, err := savedAt(saved[len(saved)-1], prefix)
-	if err != nil {
-		return s.every
+	if err != nil || at.After(now) { // the clock was ahead once
+		return s.soon()
 	}
-	return min(max(s.every-now.Sub(at), time.Second), s.every)
+	return max(s.every-now.Sub(at), time.Second)
 }
 
 // stateWait is how long a node may take to write its state, which is then copied.

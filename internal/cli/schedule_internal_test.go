@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // saving is a node that saves the number of its call, of which one fails.
@@ -77,6 +79,36 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// waiting is a node that has nothing to save before it is let into a group.
+type waiting struct {
+	saving
+	since, until time.Duration
+}
+
+func (w *waiting) Backup(ctx context.Context, wr io.Writer) error {
+	if w.since += time.Minute; w.since < w.until {
+		return fmt.Errorf("not yet: %w", driver.ErrUnavailable)
+	}
+	return w.saving.Backup(ctx, wr)
+}
+
+// A node that has no state yet is saved soon after it has.
+func TestSchedule_NoStateYet(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := &schedule{dir: dir, every: 24 * time.Hour, keep: 3}
+		ctx, stop := context.WithCancel(t.Context())
+		go s.run(ctx, &waiting{until: 10 * time.Minute}, func(error) {})
+		time.Sleep(15 * time.Minute)
+		synctest.Wait()
+		if got := contents(t, dir); !slices.Equal(got, []string{"1"}) {
+			t.Errorf("after a quarter of an hour there are %q", got)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
 // Nodes that save into one directory leave each other's backups alone, whole or not; the
 // newest stays also if the clock was set back; what a killed node left behind goes.
 func TestSchedule_SharedDirectory(t *testing.T) {
@@ -132,13 +164,14 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A node that is started more often than it is saved is saved all the same.
+// A node that is started more often than it is saved is saved all the same, also for the
+// first time, and after the clock was ahead.
 func TestSchedule_First(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	for age, want := range map[time.Duration]time.Duration{0: time.Hour, 20 * time.Minute: 40 * time.Minute, 5 * time.Hour: time.Second, -time.Hour: time.Hour} {
+	for age, want := range map[time.Duration]time.Duration{0: time.Hour, 20 * time.Minute: 40 * time.Minute, 5 * time.Hour: time.Second, -time.Hour: time.Minute} {
 		s := &schedule{dir: t.TempDir(), every: time.Hour, keep: 3}
 		node := &saving{id: 3}
-		if got := s.first(node, now); got != time.Hour {
+		if got := s.first(node, now); got != time.Minute {
 			t.Errorf("without a backup the first comes after %s", got)
 		}
 		name := backupPrefix(node) + now.Add(-age).Format(backupTime) + backupSuffix

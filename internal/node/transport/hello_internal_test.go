@@ -176,3 +176,34 @@ func TestDirectoriesAreCompared(t *testing.T) {
 		}
 	}
 }
+
+// Two groups with one cluster id, of which one has an address of the other: nobody is told
+// that it is itself the one that must not come, since neither is what the other knows.
+func TestOtherGroupEndsNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		one, two map[uint64]uint64 // what each knows, of itself, too
+	}{
+		"both know both numbers":   {one: map[uint64]uint64{1: 11, 2: 99}, two: map[uint64]uint64{1: 98, 2: 22}},
+		"the number was removed":   {one: map[uint64]uint64{1: 11, 2: 99}, two: map[uint64]uint64{1: Removed, 2: 22}},
+		"both numbers were":        {one: map[uint64]uint64{1: 11, 2: Removed}, two: map[uint64]uint64{1: Removed, 2: 22}},
+		"one is new to the other":  {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{1: 98, 2: 22}},
+		"one was removed there":    {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{1: Removed, 2: 22}},
+		"the answerer is new":      {one: map[uint64]uint64{1: 11, 2: 99}, two: map[uint64]uint64{2: 22}},
+		"the answerer was removed": {one: map[uint64]uint64{1: 11, 2: Removed}, two: map[uint64]uint64{2: 22}},
+	} {
+		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+		a, b := x.start(t, 1, 11), x.start(t, 2, 22)
+		a.Know(c.one)
+		b.Know(c.two)
+		if _, err := a.dial(&peer{id: 2, addr: b.ln.Addr().String()}, forMessages); !errors.Is(err, ErrHandshake) {
+			t.Errorf("%s: the dialler gets %v", name, err)
+		}
+		a.Close()
+		b.Close()
+		for id := uint64(1); id <= 2; id++ {
+			if why := x.refused[id]; why == nil || errors.Is(why, ErrStranger) {
+				t.Errorf("%s: node %d is told %v", name, id, why)
+			}
+		}
+	}
+}

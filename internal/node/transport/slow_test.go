@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -119,4 +120,34 @@ func TestSnapshot_StoppedReceiver(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(begin), err)
 		}
 	})
+}
+
+// A large snapshot that is refused is not sent to its end: the sender will come again.
+func TestSnapshot_Refused(t *testing.T) {
+	listen := func() net.Listener {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	}
+	at, none := listen(), func(uint64) {}
+	two, err := transport.New(transport.Config{ID: 2, Unreachable: none, Snapshot: func(uint64, []byte, func() ([]byte, error)) error {
+		return errors.New("there is no room")
+	}}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	one, err := transport.New(transport.Config{ID: 1, Unreachable: none}, listen())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	one.SetPeers(map[uint64]string{2: at.Addr().String()})
+	const size = 64 << 20
+	body := strings.NewReader(strings.Repeat("x", size))
+	if err := one.SendSnapshot(2, []byte("meta"), body); err == nil || body.Len() < size/4 {
+		t.Errorf("%d bytes of %d were sent: %v", size-body.Len(), size, err)
+	}
 }

@@ -130,8 +130,11 @@ func (t *Transport) serveSnapshot(c net.Conn, from uint64) {
 	c.SetWriteDeadline(time.Now().Add(t.cfg.Timeout))
 	c.Write(appendFrame(nil, answer))
 	// Closed with something unread, the connection would be reset, and the
-	// answer lost with it.
-	for len(answer) > 0 && err == nil {
+	// answer lost with it: of a large snapshot, which is not to be sent for nothing.
+	for n := 0; len(answer) > 0 && err == nil && n < maxDrained; n++ {
 		_, err = next()
 	}
 }
+
+// maxDrained is how many pieces of a refused snapshot are read for the sake of the answer.
+const maxDrained = 16

@@ -316,6 +316,8 @@ func (t *Transport) refuse(h hello) error {
 func (t *Transport) refuseVersion(h hello) error {
 	_, current := t.known(h.from)
 	switch {
+	case !t.cfg.Versions.supports(h.current) && !t.believes(h):
+		return fmt.Errorf("%w: what calls itself node %d, which this node has not met yet, is in a group of version %d, and node %d supports %s", ErrHandshake, h.from, h.current, t.cfg.ID, t.cfg.Versions)
 	case !t.cfg.Versions.supports(h.current):
 		return fmt.Errorf("%w: %w: node %d says that the group is of version %d, and node %d supports %s: upgrade node %[5]d",
 			ErrHandshake, ErrVersion, h.from, h.current, t.cfg.ID, t.cfg.Versions)
@@ -328,20 +330,32 @@ func (t *Transport) refuseVersion(h hello) error {
 func (v Versions) String() string { return fmt.Sprintf("versions %d to %d", v.Least, v.Newest) }
 
 // refuseDirectory refuses a node that is not the one its number belongs to: its
-// promises were made by another directory. Either side knows it of the other.
+// promises were made by another directory. Either side knows it of the other; what is
+// not the node that we know by its number is heard on nothing, also not on us.
 func (t *Transport) refuseDirectory(h hello) error {
 	mine, _ := t.known(h.from)
 	switch {
-	case h.known == Removed:
-		return fmt.Errorf("%w: %w: node %d was removed from the group", ErrHandshake, ErrRemoved, t.cfg.ID)
-	case h.known != 0 && h.known != t.cfg.Dir:
-		return fmt.Errorf("%w: %w: node %d knows node %d by another", ErrHandshake, ErrStranger, h.from, t.cfg.ID)
 	case mine == Removed:
 		return fmt.Errorf("%w: node %d was removed from the group and still runs: stop it", ErrHandshake, h.from)
 	case mine != 0 && mine != h.dir:
 		return fmt.Errorf("%w: what calls itself node %d has another directory than the node that the group knows by this number", ErrHandshake, h.from)
+	case h.known == 0 || h.known == t.cfg.Dir:
+		return nil
+	case !t.believes(h):
+		return fmt.Errorf("%w: what calls itself node %d is of another group, which knows another node %d: see whether its address is right", ErrHandshake, h.from, t.cfg.ID)
+	case h.known == Removed:
+		return fmt.Errorf("%w: %w: node %d was removed from the group", ErrHandshake, ErrRemoved, t.cfg.ID)
 	}
-	return nil
+	return fmt.Errorf("%w: %w: node %d knows node %d by another", ErrHandshake, ErrStranger, h.from, t.cfg.ID)
+}
+
+// believes reports whether what a peer says of this very node may end it: the group knows
+// the peer by its directory, or does not know this one. Groups that never had to do with
+// each other may have one cluster id, and the address of a node may lead into the other.
+func (t *Transport) believes(h hello) bool {
+	peer, _ := t.known(h.from)
+	self, _ := t.known(t.cfg.ID)
+	return peer != 0 && peer == h.dir || self == 0 || self != t.cfg.Dir
 }
 
 // dial opens a connection to a peer for a purpose.

@@ -73,3 +73,24 @@ func TestRaiseEndsConnections(t *testing.T) {
 		t.Errorf("it is told %v", err)
 	}
 }
+
+// The version of another group, into which an address leads, does not end a node that its
+// own group knows; that of a peer which the group knows by its directory does.
+func TestVersionOfAnotherGroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		knows map[uint64]uint64
+		ends  bool
+	}{
+		"never met": {knows: map[uint64]uint64{1: 11}},
+		"a peer":    {knows: map[uint64]uint64{1: 11, 2: 22}, ends: true},
+	} {
+		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+		a, b := x.start(t, 1, 11), x.start(t, 2, 22)
+		a.cfg.Versions, b.cfg.Versions = Versions{2, 2}, Versions{2, 3}
+		a.Know(c.knows)
+		b.Raise(3)
+		if _, err := a.dial(&peer{id: 2, addr: b.ln.Addr().String()}, forMessages); !errors.Is(err, ErrHandshake) || errors.Is(err, ErrVersion) != c.ends {
+			t.Errorf("%s: it is told %v", name, err)
+		}
+	}
+}

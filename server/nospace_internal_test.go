@@ -1,0 +1,110 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+)
+
+// stuck is the loop of a node with a log that waits for room, until full says otherwise.
+func stuck(t *testing.T) (l *loop, d *disk.Disk, full *atomic.Bool) {
+	t.Helper()
+	full = &atomic.Bool{}
+	files := &simdisk.Faults{FS: simdisk.New(), Check: func(o simdisk.Op) error {
+		if full.Load() && (o.Kind == "create" || o.Kind == "write") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}}
+	d, _, err := disk.Open(files, "data", storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 64 << 10}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = lonely(t)
+	l.tick, l.notice = 100*time.Millisecond, func(error) {}
+	l.disk = newWriter(d, l.written)
+	full.Store(true)
+	entry := &raftpb.Entry{Index: new(uint64(2)), Term: new(uint64(1)), Data: make([]byte, 32<<10)}
+	l.disk.add(disk.Job{Writes: []replica.Write{{ID: 1, Entries: []*raftpb.Entry{entry, {Index: new(uint64(3)), Term: new(uint64(1)), Data: make([]byte, 60<<10)}}, Sync: true}}})
+	return l, d, full
+}
+
+// A snapshot for a node with a log that waits for room is refused after a moment: each would
+// keep its connection until there is room, and the sender comes again.
+func TestSnapshotWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, full := stuck(t)
+		synctest.Wait()
+		head := encodeParcel(storage.SnapshotMeta{Index: 9, Term: 1}, [32]byte{}, nil)
+		var refused atomic.Int32
+		for range 3 {
+			go func() {
+				if err := l.receiveSnapshot(2, head, func() ([]byte, error) { return nil, net.ErrClosed }); errors.Is(err, storage.ErrNoRoom) {
+					refused.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := refused.Load(); n != 3 {
+			t.Errorf("%d of 3 snapshots were refused", n)
+		}
+		full.Store(false)
+		time.Sleep(time.Second)
+		if err := l.receiveSnapshot(2, head, func() ([]byte, error) { return nil, net.ErrClosed }); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("with room again: %v", err)
+		}
+		l.disk.close()
+		d.Close()
+	})
+}
+
+// A node whose log waits for room can be stopped, whatever waits behind the log for a peer.
+func TestCloseWithoutRoom(t *testing.T) {
+	l, d, _ := stuck(t)
+	asked := make(chan struct{})
+	listen := func() net.Listener {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	}
+	at := listen()
+	none := func(uint64) {}
+	var err error
+	if l.peers, err = transport.New(transport.Config{ID: 1, Unreachable: none, Word: func([]byte) ([]byte, error) {
+		close(asked)
+		return nil, l.disk.do(func(*disk.Disk) error { return nil })
+	}}, at); err != nil {
+		t.Fatal(err)
+	}
+	other, err := transport.New(transport.Config{ID: 2, Unreachable: none}, listen())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	go other.Ask(1, at.Addr().String(), []byte("?"))
+	<-asked
+	go l.run()
+	closed := make(chan error, 1)
+	go func() { closed <- (&Server{loop: l, disk: d}).Close() }()
+	select {
+	case <-closed:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}
