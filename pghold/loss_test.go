@@ -103,7 +103,7 @@ func TestKilledWaiter(t *testing.T) {
 func TestSilentCut(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	way := services.Proxy(t, pg.Addr())
-	s := openPool(t, way.URL(pg.URL(pg.CreateDatabase(t))), &pghold.Options{Keepalive: 100 * time.Millisecond, Timeout: 200 * time.Millisecond})
+	s := openPool(t, way.URL(pg.URL(pg.CreateDatabase(t))), &pghold.Options{Keepalive: 100 * time.Millisecond, Timeout: 3 * time.Second})
 	h := must(s.Mutex("m").Acquire(t.Context()))(t)
 	way.Cut()
 	defer way.Heal()
