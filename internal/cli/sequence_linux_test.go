@@ -45,26 +45,45 @@ func TestSequences(t *testing.T) {
 				steps[name] += n
 			}
 			ops += len(history)
-			for _, o := range history {
-				if o.Return == math.MaxInt64 {
-					unknown++
-				}
-			}
-			switch porcupine.CheckOperationsTimeout(promises, history, time.Minute) {
-			case porcupine.Unknown:
-				t.Errorf("a minute was not enough to judge %d operations", len(history))
-			case porcupine.Illegal:
-				t.Errorf("what the clients saw is not linearizable\nreplay with: go test ./internal/cli -run TestSequences -cli.sequence=%d", seed)
+			unknown += s.unanswered()
+			if s.judge(); t.Failed() {
+				t.Logf("replay with: go test ./internal/cli -run TestSequences -cli.sequence=%d", seed)
 			}
 		})
 	}
 	t.Logf("proof: sequences %d to %d, on 1, 3 and 5 nodes in turn, %d steps each: %d operations of clients linearizable, %d without an answer, in %s",
 		*firstSequence, seed-1, *sequenceSteps, ops, unknown, time.Since(began).Round(time.Second))
-	var did []string
-	for _, name := range slices.Sorted(maps.Keys(steps)) {
-		did = append(did, fmt.Sprintf("%s %d", name, steps[name]))
+	t.Logf("proof: %s", timesOf(steps))
+}
+
+// timesOf lists how often each was.
+func timesOf(n map[string]int) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		list = append(list, fmt.Sprintf("%s %d", name, n[name]))
 	}
-	t.Logf("proof: %s", strings.Join(did, ", "))
+	return strings.Join(list, ", ")
+}
+
+// judge checks what the clients saw.
+func (s *sequence) judge() {
+	s.t.Helper()
+	switch porcupine.CheckOperationsTimeout(promises, s.history, 5*time.Minute) {
+	case porcupine.Unknown:
+		s.t.Errorf("five minutes were not enough to judge %d operations", len(s.history))
+	case porcupine.Illegal:
+		s.t.Error("what the clients saw is not linearizable")
+	}
+}
+
+// unanswered is how many additions and puts may have happened.
+func (s *sequence) unanswered() (n int) {
+	for _, o := range s.history {
+		if o.Return == math.MaxInt64 {
+			n++
+		}
+	}
+	return n
 }
 
 // seen is one operation of a client, and what it gave.
@@ -130,6 +149,7 @@ type sequence struct {
 	ids   []uint64 // of the nodes, by place
 	most  uint64   // the greatest number that was ever seen
 	did   map[string]int
+	by    map[string]int // operations by each dialect
 
 	began   time.Time
 	mu      sync.Mutex
@@ -177,17 +197,17 @@ func (s *sequence) load(ctx context.Context, client int) {
 	defer space.Close()
 	r := rand.New(rand.NewPCG(uint64(client), 7))
 	for i := int64(1); ctx.Err() == nil; i++ {
-		name := fmt.Sprint(r.IntN(3))
-		in := seen{name: "c" + name, do: "agprl"[r.IntN(5)], value: i*100 + int64(client)}
-		switch in.do {
-		case 'p', 'r':
-			in.name = "k" + name
-		case 'l':
-			in.name = "l" + name
-		}
-		s.ask(space, client, in)
+		s.ask(space, client, some(r, "", i*100+int64(client)))
 		<-time.After(time.Duration(r.IntN(6)) * time.Millisecond)
 	}
+}
+
+// some is a random operation on one of a few names; a put has the value.
+func some(r *rand.Rand, prefix string, value int64) seen {
+	in := seen{do: "agprl"[r.IntN(5)], value: value}
+	kind := map[byte]string{'a': "c", 'g': "c", 'p': "k", 'r': "k", 'l': "l"}[in.do]
+	in.name = fmt.Sprintf("%s%s%d", prefix, kind, r.IntN(3))
+	return in
 }
 
 // look reads what is there in the end.
@@ -207,22 +227,35 @@ func (s *sequence) look() {
 func (s *sequence) ask(space *holdfast.Space, client int, in seen) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	s.note(client, in, func() (int64, bool, error) {
+		value, err := answered(ctx, space, in)
+		return value, false, err
+	})
+}
+
+// note does one operation, and keeps what it gave. One that was certainly not done is
+// left out, as is one that changed nothing that another could see.
+func (s *sequence) note(client int, in seen, do func() (value int64, notDone bool, err error)) {
 	o := porcupine.Operation{ClientId: client, Input: in, Call: int64(time.Since(s.began))}
-	out := in
-	var err error
-	if out.value, err = answered(ctx, space, in); err != nil {
-		if in.do != 'a' && in.do != 'p' {
-			return // it has changed nothing that another could see
-		}
-		out.failed = true
+	value, notDone, err := do()
+	if err != nil && (notDone || in.do != 'a' && in.do != 'p') {
+		return
 	}
-	o.Output, o.Return = out, int64(time.Since(s.began))
-	if out.failed {
+	in.value, in.failed = value, err != nil
+	o.Output, o.Return = in, int64(time.Since(s.began))
+	if in.failed {
 		o.Return = math.MaxInt64
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history = append(s.history, o)
+}
+
+// noted is how many operations there have been.
+func (s *sequence) noted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.history)
 }
 
 func answered(ctx context.Context, space *holdfast.Space, in seen) (int64, error) {
