@@ -22,6 +22,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
@@ -126,7 +127,28 @@ func (s *sequence) busyDisk(lasts time.Duration) {
 // dialect is a way to ask. notDone: it has certainly had no effect.
 type dialect struct {
 	name string
-	do   func(ctx context.Context, in seen) (value int64, notDone bool, err error)
+	list string // what its clients do; a node remembers 100,000 idempotency keys, so they are used for additions only
+	do   func(ctx context.Context, key string, in seen) (value int64, notDone bool, err error)
+}
+
+// ask does an operation. An addition without an answer is repeated under its key: with
+// many that may have happened a history cannot be judged.
+func (d *dialect) ask(in seen) (value int64, notDone bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	key := ""
+	if in.do == 'a' {
+		key = fmt.Sprint(rand.Uint64())
+	}
+	for {
+		if value, notDone, err = d.do(ctx, key, in); err == nil {
+			return value, false, nil
+		}
+		<-time.After(10 * time.Millisecond) // a node that is away refuses many in a moment
+		if notDone || in.do != 'a' || ctx.Err() != nil {
+			return value, notDone, err
+		}
+	}
 }
 
 // dialects are the clients: four by Go, four by gRPC, four by REST.
@@ -144,15 +166,17 @@ func (s *sequence) dialects() (all []dialect) {
 		}
 		s.t.Cleanup(func() { _ = conn.Close() })
 		all = append(all,
-			dialect{"Go", func(ctx context.Context, in seen) (int64, bool, error) {
+			dialect{"Go", "agprl", func(ctx context.Context, _ string, in seen) (int64, bool, error) {
 				value, err := answered(ctx, space, in)
 				return value, holdfast.NotDone(err), err
 			}},
-			dialect{"gRPC", func(ctx context.Context, in seen) (int64, bool, error) {
-				value, err := byRPC(ctx, conn, in)
+			dialect{"gRPC", "agggprrrl", func(ctx context.Context, key string, in seen) (int64, bool, error) {
+				value, err := byRPC(withKey(ctx, key), conn, in)
 				return value, false, err
 			}},
-			dialect{"REST", func(ctx context.Context, in seen) (int64, bool, error) { return byREST(ctx, host, in) }})
+			dialect{"REST", "agggprrrl", func(ctx context.Context, key string, in seen) (int64, bool, error) {
+				return byREST(ctx, host, key, in)
+			}})
 	}
 	return all
 }
@@ -162,14 +186,19 @@ func (s *sequence) dialects() (all []dialect) {
 func (s *sequence) client(ctx context.Context, number int, d dialect) {
 	r := rand.New(rand.NewPCG(uint64(number), 11))
 	for i := int64(1); ctx.Err() == nil; i++ {
-		in := some(r, fmt.Sprintf("%d/", int(time.Since(s.began).Seconds())), i*100+int64(number))
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		s.note(number, in, func() (int64, bool, error) { return d.do(ctx, in) })
-		cancel()
+		in := some(r, d.list, fmt.Sprintf("%d/", int(time.Since(s.began).Seconds())), i*100+int64(number))
+		s.note(number, in, func() (int64, bool, error) { return d.ask(in) })
 		s.mu.Lock()
 		s.by[d.name]++
 		s.mu.Unlock()
 	}
+}
+
+func withKey(ctx context.Context, key string) context.Context {
+	if key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
 }
 
 func byRPC(ctx context.Context, conn *grpc.ClientConn, in seen) (int64, error) {
@@ -212,23 +241,23 @@ type reply struct {
 	Kind    string          `json:"kind"`
 }
 
-func byREST(ctx context.Context, host string, in seen) (value int64, notDone bool, err error) {
+func byREST(ctx context.Context, host, key string, in seen) (value int64, notDone bool, err error) {
 	var out reply
 	switch in.do {
 	case 'a':
-		out, err = rest(ctx, host, "POST", "counters/"+in.name+":add", "{}")
+		out, err = rest(ctx, host, key, "POST", "counters/"+in.name+":add", "{}")
 	case 'g':
-		out, err = rest(ctx, host, "GET", "counters/"+in.name, "")
+		out, err = rest(ctx, host, key, "GET", "counters/"+in.name, "")
 	case 'p':
-		out, err = rest(ctx, host, "PUT", "kv/"+in.name, fmt.Sprintf(`{"value":"%d"}`, in.value))
+		out, err = rest(ctx, host, key, "PUT", "kv/"+in.name, fmt.Sprintf(`{"value":"%d"}`, in.value))
 		return in.value, out.NotDone, err
 	case 'r':
-		if out, err = rest(ctx, host, "GET", "kv/"+in.name, ""); out.Kind == "not found" {
+		if out, err = rest(ctx, host, key, "GET", "kv/"+in.name, ""); out.Kind == "not found" {
 			return 0, false, nil
 		}
 	case 'l':
-		if out, err = rest(ctx, host, "POST", "locks/"+in.name+":acquire", `{"holder_id":"r","ttl_ms":5000,"timeout_ms":5000}`); err == nil {
-			_, _ = rest(ctx, host, "POST", "locks/"+in.name+":release", fmt.Sprintf(`{"token":%d}`, out.Token))
+		if out, err = rest(ctx, host, key, "POST", "locks/"+in.name+":acquire", `{"holder_id":"r","ttl_ms":5000,"timeout_ms":5000}`); err == nil {
+			_, _ = rest(ctx, host, key, "POST", "locks/"+in.name+":release", fmt.Sprintf(`{"token":%d}`, out.Token))
 			return out.Token, false, nil
 		}
 	}
@@ -239,10 +268,13 @@ func byREST(ctx context.Context, host string, in seen) (value int64, notDone boo
 	return value, false, err
 }
 
-func rest(ctx context.Context, host, method, path, body string) (out reply, err error) {
+func rest(ctx context.Context, host, key, method, path, body string) (out reply, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+"/v1/"+path, strings.NewReader(body))
 	if err != nil {
 		return out, err
+	}
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
