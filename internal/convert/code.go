@@ -52,15 +52,17 @@ var reasons = map[core.Code]string{
 	core.CodeMaxHold:   "max-hold",
 }
 
-// fullFor is when to ask again after the leader's disk was full: a node looks at it
-// more often than that.
-const fullFor = time.Second
+// laterBy is when to ask again after the leader's disk was full, which a node looks at more
+// often than that, or after the machine itself could not do what it was asked, for no reason
+// in the command: it is busy with others, or frozen, which nobody knows the end of. It also
+// tells that from a node that cannot serve, instead of which another is to be asked.
+const laterBy = time.Second
 
 // Refusal is the error of a code, with the machine's text or our own.
 func Refusal(code core.Code, text string) *driver.Error {
 	e := &driver.Error{Kind: kinds[code], Outcome: driver.NotDone}
-	if code == core.CodeFull {
-		e.RetryAfter = fullFor
+	if code == core.CodeFull || code == core.CodeUnavailable {
+		e.RetryAfter = laterBy
 	}
 	if text == "" {
 		text = texts[code]

@@ -41,7 +41,8 @@ type Result struct {
 	Revision uint64 // of the change, or the machine's
 	Token    uint64 // granted claims
 	// Deadline is the claim's own deadline in cluster time (max-hold, and the
-	// end of a revocation for OpForce); 0: none.
+	// end of a revocation for OpForce); 0: none. A node that holds grants back
+	// says with CodeUnavailable until when.
 	Deadline int64
 	Number   uint64 // counter value, first of a reservation, what is left of a latch, queue position
 	Window   uint64 // OpOpen: numbers granted

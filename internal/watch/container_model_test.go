@@ -1,9 +1,11 @@
 package watch
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -113,14 +115,16 @@ func FuzzRing(f *testing.F) {
 // treeModel is a tree of prefixes beside a list of what is in it.
 type treeModel struct {
 	tree
-	has map[string][]*Watcher
-	n   int
+	has  map[string][]*Watcher
+	n    int
+	made uint64
 }
 
 func newPrefixModel() *treeModel { return &treeModel{has: map[string][]*Watcher{}} }
 
 func (m *treeModel) put(prefix string) {
-	w := &Watcher{}
+	m.made++
+	w := &Watcher{from: m.made} // as its name
 	m.add(prefix, w)
 	m.has[prefix] = append(m.has[prefix], w)
 	m.n++
@@ -148,9 +152,15 @@ func (m *treeModel) visits(t testing.TB, name string) {
 	for i := range len(name) + 1 {
 		want = append(want, m.has[name[:i]]...)
 	}
-	if !slices.Equal(got, want) {
+	if !slices.Equal(sorted(got), sorted(want)) {
 		t.Fatalf("%d watchers see %q, want %d", len(got), name, len(want))
 	}
+}
+
+// sorted are watchers in an order of their own: in which they see an event nobody is promised.
+func sorted(list []*Watcher) []*Watcher {
+	slices.SortFunc(list, func(a, b *Watcher) int { return cmp.Compare(a.from, b.from) })
+	return list
 }
 
 // check looks at every node: none but the root is without use, and no two children
@@ -212,6 +222,25 @@ func TestPrefixSizes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Watchers of one prefix that end together cost as much each as one alone.
+func TestPrefix_ManyLeave(t *testing.T) {
+	const n = 5000
+	m := newPrefixModel()
+	for range n {
+		m.put("")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		m.take("")
+	}
+	runtime.ReadMemStats(&after)
+	if b := after.TotalAlloc - before.TotalAlloc; b > 1000*n {
+		t.Errorf("the end of %d watchers has cost %d bytes", n, b)
+	}
+	m.check(t)
 }
 
 func FuzzPrefix(f *testing.F) {

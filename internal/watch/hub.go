@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// DefaultHistory is how many events a hub keeps unless told otherwise. Those of the
-// newest entry are kept although they are more, up to four times as many.
+// DefaultHistory is how many events a hub keeps unless told otherwise, with names and
+// values of 64 MiB at most. Those of the newest entry are kept although they are more, up to
+// four times as many.
 const DefaultHistory = 16384
 
 // backlog is how many events a watcher has noted for it. If there are more to read,
@@ -67,6 +68,7 @@ type Watcher struct {
 	queue  []uint64 // positions of matching events from there on
 	jumped bool     // what it has yet to read is gone
 	woken  bool
+	place  int // among the watchers of its prefix
 }
 
 // all is the live of a watcher that looks at all of the history.

@@ -1,6 +1,9 @@
 package watch
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // tree maps prefixes to watchers: a radix tree, so that an event costs the
 // length of its name and not the number of watchers.
@@ -9,7 +12,7 @@ type tree struct{ root node }
 type node struct {
 	label    string // the part of the prefix below the parent
 	children []*node
-	watchers []*Watcher // those with a prefix that ends here, in order of arrival
+	watchers []*Watcher // those with a prefix that ends here; each knows its place
 }
 
 // child returns the child with a label that begins with the byte c, and its place.
@@ -40,6 +43,7 @@ func (t *tree) add(prefix string, w *Watcher) {
 		prefix = prefix[common:]
 		n = k
 	}
+	w.place = len(n.watchers)
 	n.watchers = append(n.watchers, w)
 }
 
@@ -58,12 +62,7 @@ func (t *tree) remove(prefix string, w *Watcher) { t.root.remove(prefix, w) }
 
 func (n *node) remove(prefix string, w *Watcher) {
 	if prefix == "" {
-		for i, x := range n.watchers {
-			if x == w {
-				n.watchers = append(n.watchers[:i:i], n.watchers[i+1:]...)
-				return
-			}
-		}
+		n.leave(w)
 		return
 	}
 	k, i := n.child(prefix[0])
@@ -72,6 +71,22 @@ func (n *node) remove(prefix string, w *Watcher) {
 	}
 	k.remove(prefix[len(k.label):], w)
 	n.prune(k, i)
+}
+
+// leave takes w out of the watchers, and has the last of them take its place: thousands that
+// end together cost as much each as the first.
+func (n *node) leave(w *Watcher) {
+	last := len(n.watchers) - 1
+	if w.place > last || n.watchers[w.place] != w {
+		return
+	}
+	n.watchers[w.place] = n.watchers[last]
+	n.watchers[w.place].place = w.place
+	n.watchers[last] = nil
+	n.watchers = n.watchers[:last]
+	if 4*last < cap(n.watchers) {
+		n.watchers = slices.Clip(slices.Clone(n.watchers))
+	}
 }
 
 // prune drops the child k, or joins it with its only child.

@@ -200,6 +200,51 @@ func TestLargeEntryIsForgotten(t *testing.T) {
 	}
 }
 
+// put is an event of a key with a value of so many bytes before and after.
+func put(rev uint64, value []byte) core.Event {
+	e := event(rev, "k", core.VerbPut)
+	e.Kind, e.KeyChange = core.EventKV, &core.KeyChange{Key: core.Key{Value: value}, Prev: core.Key{Value: value}}
+	return e
+}
+
+// The history of large values is bounded in bytes: it goes as far back as they do, and an
+// entry of them is whole for a watcher that reads at once.
+func TestLargeValues(t *testing.T) {
+	const most = 64 << 20
+	value := make([]byte, 60<<10)
+	h := watch.NewHub(0, 0)
+	rev := uint64(0)
+	for range watch.DefaultHistory {
+		rev++
+		h.Publish([]core.Event{event(rev, "small", core.VerbReleased)}, rev)
+	}
+	for range 2 * most / len(value) {
+		rev++
+		h.Publish([]core.Event{put(rev, value)}, rev)
+	}
+	if kept := int(rev-h.Floor()+1) * 2 * len(value); kept > most || kept < most-4*len(value) {
+		t.Errorf("the history has %d bytes, want %d", kept, most)
+	}
+	w, n := mustAdd(t, h, watch.Filter{}, 0), 3*most/2/len(value)
+	rev++
+	h.Publish(slices.Repeat([]core.Event{put(rev, value)}, n), rev)
+	for read := []core.Event(nil); len(read) < n; {
+		var resync uint64
+		if read, resync = h.Read(w, read, 128); resync != 0 {
+			t.Fatalf("a resync after %d events of an entry of %d", len(read), n)
+		}
+		rev++
+		h.Publish([]core.Event{put(rev, value)}, rev)
+	}
+	for range n {
+		rev++
+		h.Publish([]core.Event{put(rev, value)}, rev)
+	}
+	if kept := int(rev-h.Floor()+1) * 2 * len(value); kept > most || kept < most-4*len(value) {
+		t.Errorf("after a large entry the history has %d bytes, want %d", kept, most)
+	}
+}
+
 // What happens after a resync follows, also a denial, which has the revision of the
 // last change.
 func TestDenialsFollowAResync(t *testing.T) {

@@ -309,6 +309,24 @@ func TestIdempotencyKey(t *testing.T) {
 	r.holders("x", 0)
 }
 
+// The key of a call that said another owner or time to live is that of another request: nobody
+// else is given the hold that it took.
+func TestIdempotencyKey_OtherTerms(t *testing.T) {
+	r := serve(t)
+	once, l := r.as("idempotency-key", "nightly"), r.locks()
+	first := &pb.LockRequest{Name: "x", Owner: "w1", TtlMs: 20_000}
+	a := must[*pb.LockResponse](t)(l.Lock(once, first))
+	for _, other := range []*pb.LockRequest{{Name: "x", Owner: "w2", TtlMs: 20_000}, {Name: "x", TtlMs: 20_000}, {Name: "x", Owner: "w1", TtlMs: 60_000}} {
+		_, err := l.Lock(once, other)
+		if f := wantCode(t, err, codes.Aborted); f.Kind != "conflict" || !f.NotDone {
+			t.Errorf("%v with the key of %v: %v", other, first, err)
+		}
+	}
+	if b := must[*pb.LockResponse](t)(l.Lock(once, first)); b.FencingToken != a.FencingToken {
+		t.Errorf("the same call got %v, then %v", a, b)
+	}
+}
+
 // Who comes back with its key keeps its place in the queue.
 func TestIdempotencyKeyKeepsThePlace(t *testing.T) {
 	r := serve(t)

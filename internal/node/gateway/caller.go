@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // The names of what a caller may say beside its request, as metadata or header.
@@ -46,10 +47,24 @@ type caller struct {
 }
 
 // note notes what became of a change that the node was asked for.
-func (c caller) note(err error) {
-	if c.tried != nil && !notDone(err) {
+func (c caller) note(r *core.Reply, err error) {
+	if c.tried != nil && !notDone(err) && (err != nil || !turnedDown(r)) {
 		c.tried.Store(true)
 	}
+}
+
+// turnedDown: the machine could do none of the commands that it was given, not even in part.
+// That a lease was opened for them is no change that anybody asked for.
+func turnedDown(r *core.Reply) (all bool) {
+	for i := range r.Results {
+		if r.Results[i].Seq == 0 {
+			continue
+		}
+		if all = r.Results[i].Code == core.CodeUnavailable; !all {
+			return false
+		}
+	}
+	return all
 }
 
 // withdrawn notes that what was tried is taken back.

@@ -187,7 +187,7 @@ func (g *Gateway) submit(ctx context.Context, f *core.Frame) (r core.Reply, err 
 	}
 	err = g.patiently(ctx, func() error {
 		r, err = g.s.Submit(ctx, f)
-		callerOf(ctx).note(err)
+		callerOf(ctx).note(&r, err)
 		return err
 	})
 	if errors.Is(context.Cause(ctx), errIsolated) {
@@ -240,9 +240,12 @@ func refusal(r *core.Result, now int64, wants []core.Want) error {
 		return nil
 	}
 	e := convert.Refusal(r.Code, r.Text)
-	if r.Code == core.CodeHeld {
+	switch r.Code {
+	case core.CodeHeld:
 		e.Holders, e.Waiting = convert.Holders(now, r.Holders, wants), int(r.Waiting)
 		e.RetryAfter = retryAfter(e.Holders)
+	case core.CodeUnavailable: // the group is held until a time, or nobody knows how long
+		e.RetryAfter = max(e.RetryAfter, convert.Left(now, r.Deadline))
 	}
 	return e
 }

@@ -110,6 +110,14 @@ func (w *holdRequest) command() core.Command {
 	return c
 }
 
+// print tells requests for a hold with a lease of its own apart. Owner and time to live are
+// told to that lease only, but a caller that says another is another, and has to be told so.
+func (w *holdRequest) print() string {
+	c := w.command()
+	c.Owner, c.TTL = w.owner, int64(w.ttl)
+	return fingerprint(c)
+}
+
 // acquire takes a hold, waiting as long as the request and the call say.
 func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 	for {
@@ -142,7 +150,7 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	}
 	// The same key is the same lease, the end of which is remembered, and the request its
 	// first command: the machine does it once.
-	open.Flags, open.Meta = 0, fingerprint(w.command())
+	open.Flags, open.Meta = 0, w.print()
 	l := g.newLease(who.namespace, holdLease+keyNumber(who.key), open)
 	l.keyed = true
 	return l, nil

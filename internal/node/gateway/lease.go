@@ -245,7 +245,8 @@ func noRoom() error {
 	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: 100 * time.Millisecond, Err: errWindow}
 }
 
-// numbered makes a frame of commands and of what has to go before them.
+// numbered makes a frame of commands and of what has to go before them. The results of all
+// of them are wanted: a frame that overtakes this one raises the mark over none of its numbers.
 func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,20 +259,23 @@ func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
 		f.Commands = append(f.Commands, *l.open)
 	}
 	for _, seq := range l.orphans[:orphans] {
-		f.Commands = append(f.Commands, core.Command{Op: core.OpCancel, Target: seq, Seq: l.next})
-		l.next++
+		f.Commands = append(f.Commands, core.Command{Op: core.OpCancel, Target: seq, Seq: l.nextNumber()})
 	}
 	l.orphans = l.orphans[orphans:]
-	for i := range commands {
-		c := commands[i]
+	for _, c := range commands {
 		if c.Op != core.OpEnd {
-			c.Seq = l.next
-			l.unsure = append(l.unsure, c.Seq)
-			l.next++
+			c.Seq = l.nextNumber()
 		}
 		f.Commands = append(f.Commands, c)
 	}
 	return f, nil
+}
+
+// nextNumber is the number of a command with a result that is wanted; l is locked.
+func (l *lease) nextNumber() uint64 {
+	l.unsure = append(l.unsure, l.next)
+	l.next++
+	return l.next - 1
 }
 
 // settle says that the results of numbers are not wanted any more.
@@ -325,8 +329,8 @@ func (l *lease) runAlone(ctx context.Context, c core.Command) (core.Reply, core.
 // refused Open refuses them all.
 func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []core.Result, error) {
 	reply, err := l.g.submit(ctx, f)
+	l.tookOut(f, n, &reply)
 	if err != nil {
-		l.leave(cancelled(f, n)...)
 		return reply, nil, err
 	}
 	if first := &reply.Results[0]; f.Commands[0].Op == core.OpOpen && first.Code != core.CodeOK {
@@ -339,14 +343,19 @@ func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []c
 	return reply, results, nil
 }
 
-// cancelled are the claims that a frame cancels before its last n commands.
-func cancelled(f *core.Frame, n int) (seqs []uint64) {
+// tookOut settles the cancels that went before the last n commands of a frame. What was not
+// answered, or was out of step, goes with the next frame.
+func (l *lease) tookOut(f *core.Frame, n int, reply *core.Reply) {
 	for i := range f.Commands[:len(f.Commands)-n] {
-		if c := &f.Commands[i]; c.Op == core.OpCancel {
-			seqs = append(seqs, c.Target)
+		c := &f.Commands[i]
+		if c.Op != core.OpCancel {
+			continue
+		}
+		l.settle(c.Seq)
+		if i >= len(reply.Results) || outOfStep(reply.Results[i]) {
+			l.leave(c.Target)
 		}
 	}
-	return seqs
 }
 
 // outOfStep says that another leader has numbered the session's commands

@@ -142,6 +142,55 @@ func TestLeftWait_FrameFails(t *testing.T) {
 	}
 }
 
+// Cancels that travel with a call are done also if another call of the lease overtakes it.
+func TestLeftWait_Overtaken(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(name string) []core.Command {
+		return []core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}}
+	}
+	frame := func(name string) *core.Frame {
+		f, err := l.numbered(want(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &f
+	}
+	send := func(f *core.Frame, code core.Code) {
+		t.Helper()
+		if _, results, err := l.send(t.Context(), f, 1); err != nil || results[0].Code != code {
+			t.Fatal(results, err)
+		}
+	}
+	left := frame("x")
+	send(left, core.CodeQueued)
+	l.leave(left.Commands[0].Seq)
+	first, second := frame("y"), frame("z")
+	send(second, core.CodeOK)
+	send(first, core.CodeOK)
+	if n := len(queue(t, g).Waiters); n != 0 {
+		t.Errorf("%d claims wait for nobody", n)
+	}
+	l.settle(first.Commands[1].Seq, second.Commands[0].Seq)
+	if len(l.unsure) != 0 || len(l.orphans) != 0 {
+		t.Errorf("after all answers the results of %v are wanted, and %v are to be cancelled", l.unsure, l.orphans)
+	}
+}
+
+// A cancel that was refused because its number was passed goes with the next frame.
+func TestLeftWait_CancelOutOfStep(t *testing.T) {
+	l := &lease{unsure: []uint64{7, 8}}
+	f := &core.Frame{Commands: []core.Command{{Op: core.OpCancel, Seq: 7, Target: 3}, {Op: core.OpAcquire, Seq: 8}}}
+	l.tookOut(f, 1, &core.Reply{Results: []core.Result{{Seq: 7, Code: core.CodeForgotten}, {Seq: 8}}})
+	if !slices.Equal(l.orphans, []uint64{3}) || !slices.Equal(l.unsure, []uint64{8}) {
+		t.Errorf("%v are still to be cancelled, the results of %v are wanted", l.orphans, l.unsure)
+	}
+}
+
 // A wait with a key that finds no place stays in the queue, and its caller is not told
 // that nothing was done.
 func TestLeftWait_KeyedWithoutAPlace(t *testing.T) {

@@ -121,6 +121,7 @@ func (n *Node) tellHeld(replies []core.Reply) {
 	for i := range replies {
 		for j := range replies[i].Results {
 			if r := &replies[i].Results[j]; r.Code == core.CodeUnavailable {
+				r.Deadline = replies[i].Now + int64(left)
 				r.Text = fmt.Sprintf("the group began anew from another (snapshot restore --wait) and grants nothing for another %s: try again then, or wait for it", left.Round(time.Second))
 			}
 		}
