@@ -62,12 +62,16 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Submitted EventKind = "submitted"  // the run exists
-	Admitted  EventKind = "admitted"   // it has a place
-	Checked   EventKind = "checked"    // When or Until was evaluated, or holds or limits are not there: Outcome and Reason
-	Acquired  EventKind = "acquired"   // all holds are held, under Token
-	Launched  EventKind = "launched"   // the command starts now; to be kept before it does
-	Exited    EventKind = "exited"     // the command has ended: Code and Tail, and Reason if it did not end by itself
+	Submitted EventKind = "submitted" // the run exists
+	Admitted  EventKind = "admitted"  // it has a place
+	Checked   EventKind = "checked"   // When or Until was evaluated, or holds or limits are not there: Outcome and Reason
+	Acquired  EventKind = "acquired"  // all holds are held, under Token
+	Launched  EventKind = "launched"  // the command starts now; to be kept before it does
+	Exited    EventKind = "exited"    // the command has ended: Code and Tail, and Reason if it did not end by itself
+	// NotStarted takes launched back: what the command was to run under ended before it began.
+	NotStarted EventKind = "not started"
+	// Refused: what the attempt waits for can never be had, and Reason says why.
+	Refused   EventKind = "refused"
 	Lost      EventKind = "lost"       // what was held is lost
 	Ticked    EventKind = "ticked"     // time has passed
 	TakenOver EventKind = "taken over" // another runner has the run now, and nothing runs or is held

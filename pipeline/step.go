@@ -81,6 +81,10 @@ func (m *step) takeOfPhase(e *Event) error {
 		m.effect(Effect{Kind: Start, Run: m.phase().Run})
 	case e.Kind == Exited && (m.s.Status == Running || m.s.Status == Stopping):
 		m.exited(e)
+	case e.Kind == NotStarted && (m.s.Status == Running || m.s.Status == Stopping):
+		m.notStarted()
+	case e.Kind == Refused && (m.s.Status == Acquiring || m.s.Status == Launching):
+		m.fail(e.Reason)
 	case e.Kind == Lost && m.s.Token != 0 && e.Token == m.s.Token:
 		m.lost()
 	case e.Kind == Ticked && m.timed():
@@ -276,6 +280,18 @@ func (m *step) exited(e *Event) {
 	}
 }
 
+// notStarted: the attempt waits again, and no retry is used. It may wait for as long as at its
+// beginning: what it had waited before was enough.
+func (m *step) notStarted() {
+	if m.s.Status == Stopping {
+		m.end(Cancelled, m.s.Reason)
+		return
+	}
+	m.s.Lost = false
+	m.waitFrom()
+	m.checkAgain()
+}
+
 // lost: a command that runs without what it was to hold has to end; anything else waits
 // for its holds again.
 func (m *step) lost() {
@@ -370,16 +386,22 @@ func (m *step) again() {
 }
 
 func (m *step) begin() {
-	m.s.Ran, m.s.Lost, m.s.Until = false, false, time.Time{}
-	if wait := m.phase().Wait; wait > 0 {
-		m.s.Until = m.at.Add(wait)
-	}
+	m.s.Ran, m.s.Lost = false, false
+	m.waitFrom()
 	if m.phase().When == nil {
 		m.acquire()
 		return
 	}
 	m.become(Blocked, "")
 	m.request()
+}
+
+// waitFrom has the Wait of the phase begin now, if it has one.
+func (m *step) waitFrom() {
+	m.s.Until = time.Time{}
+	if wait := m.phase().Wait; wait > 0 {
+		m.s.Until = m.at.Add(wait)
+	}
 }
 
 // retries reports whether the phase may be started again.

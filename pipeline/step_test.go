@@ -58,6 +58,9 @@ func (p *player) play(e pipeline.Event) bool {
 	switch e.Kind {
 	case pipeline.Exited:
 		p.running = false
+	case pipeline.NotStarted:
+		p.running = false
+		p.starts[e.Phase]--
 	case pipeline.TakenOver:
 		p.running, p.held = false, 0
 	case pipeline.Lost:
@@ -503,6 +506,56 @@ func TestStep_ClockSetBack(t *testing.T) {
 	}
 }
 
+// A command that was launched and never began has not failed: its attempt waits again, as long
+// as at its beginning, with what it still holds.
+func TestStep_NotStarted(t *testing.T) {
+	ph := pipeline.NewPhase("test", "make").WithHolds(pipeline.Want{Kind: "lock", Name: "l"})
+	ph.Wait = time.Minute
+	for _, lost := range []bool{false, true} {
+		p := newPlayer(t, ph)
+		p.start()
+		p.acquired()
+		p.must(p.of(pipeline.Launched))
+		want := pipeline.Launching
+		if lost {
+			e := p.of(pipeline.Lost)
+			e.Token = p.s.Token
+			p.must(e)
+			want = pipeline.Acquiring
+		}
+		p.now = p.now.Add(time.Hour)
+		p.must(p.of(pipeline.NotStarted))
+		if p.s.Status != want || p.s.Attempt != 1 || p.s.Lost || !p.s.Until.Equal(p.now.Add(time.Minute)) {
+			t.Errorf("lost %v: %+v", lost, p.s)
+		}
+		if lost {
+			p.acquired()
+		}
+		p.must(p.of(pipeline.Launched))
+		if p.exit(0); p.s.Status != pipeline.Done || p.starts["test"] != 1 {
+			t.Errorf("lost %v: %+v, started %d times", lost, p.s, p.starts["test"])
+		}
+	}
+	p := newPlayer(t, ph)
+	p.start()
+	p.acquired()
+	p.must(p.of(pipeline.Launched), pipeline.Event{Kind: pipeline.Cancel, Reason: "not wanted"}, p.of(pipeline.NotStarted))
+	if p.s.Status != pipeline.Cancelled || p.s.Reason != "not wanted" {
+		t.Errorf("cancelled before it began: %+v", p.s)
+	}
+}
+
+// An attempt that wants what can never be had has failed.
+func TestStep_Refused(t *testing.T) {
+	p := newPlayer(t, pipeline.NewPhase("test", "make").WithHolds(pipeline.Want{Kind: "lock", Name: "l"}))
+	p.start()
+	e := p.of(pipeline.Refused)
+	e.Reason = "no such name"
+	if p.must(e); p.s.Status != pipeline.Failed || p.s.Reason != "test: no such name" {
+		t.Errorf("%+v", p.s)
+	}
+}
+
 // Of an output its end is kept, from the beginning of a character on.
 func TestStep_LongOutput(t *testing.T) {
 	for _, out := range []string{strings.Repeat("é", 64<<10) + "x", strings.Repeat("\x80", 64<<10)} {
@@ -529,7 +582,7 @@ func TestStep_OtherDefinition(t *testing.T) {
 
 var kinds = []pipeline.EventKind{
 	pipeline.Submitted, pipeline.Admitted, pipeline.Checked, pipeline.Acquired, pipeline.Launched, pipeline.Exited,
-	pipeline.Lost, pipeline.Ticked, pipeline.TakenOver, pipeline.Answered, pipeline.Cancel, "no such event",
+	pipeline.NotStarted, pipeline.Refused, pipeline.Lost, pipeline.Ticked, pipeline.TakenOver, pipeline.Answered, pipeline.Cancel, "no such event",
 }
 
 // Whatever happens in whatever order, a command starts only with its holds and while no

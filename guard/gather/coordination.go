@@ -64,7 +64,8 @@ type read struct {
 }
 
 // inspect reads names, up to a thousand in one step where the backend can. If that fails each is
-// read alone, so that one bad name is an error of its own.
+// read alone, so that one bad name is an error of its own; so is a lock of more readers than are
+// told in that step, since a condition may ask for any of them.
 func (c *coordination) inspect(ctx context.Context, names []string) (found map[string]read, failed map[string]error) {
 	const atOnce = 1000
 	found, failed = map[string]read{}, map[string]error{}
@@ -73,13 +74,16 @@ func (c *coordination) inspect(ctx context.Context, names []string) (found map[s
 	}
 	for list := range slices.Chunk(names, atOnce) {
 		all, at, err := c.space.InspectAll(ctx, list...)
-		for i, r := range all {
-			found[list[i]] = read{r, max(at, r.Modified)}
-		}
+		alone := list
 		if err == nil {
-			continue
+			alone = nil
 		}
-		some, why := c.inspectEach(ctx, list)
+		for i, r := range all {
+			if found[list[i]] = (read{r, max(at, r.Modified)}); r.More && r.Kind == driver.RWMutex {
+				alone = append(alone, list[i])
+			}
+		}
+		some, why := c.inspectEach(ctx, alone)
 		maps.Copy(found, some)
 		maps.Copy(failed, why)
 	}

@@ -68,6 +68,29 @@ func TestCoordination(t *testing.T) {
 	}
 }
 
+// Of a lock that many read every holder is found, on every backend alike.
+func TestCoordination_ManyReaders(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			a, b := backends.Open(t, backend)
+			for i := range 12 {
+				owner := holdfast.Owner(fmt.Sprint("r", i+1))
+				defer must[*holdfast.Hold](t)(a.RWMutex("docs", owner).Reader().Acquire(t.Context())).Release()
+			}
+			g := gather.New(gather.Config{Space: b})
+			outcomes(t, g, map[guard.Outcome][]guard.Condition{
+				guard.Passed: {guard.LockHeldBy("docs", "r1"), guard.LockHeldBy("docs", "r11"), guard.LockHeldBy("docs", "r12"),
+					guard.All(guard.LockFree("other"), guard.LockHeldBy("docs", "r12"))},
+				guard.Failed: {guard.LockFree("docs"), guard.LockHeldBy("docs", "r13"), guard.Not(guard.LockHeldBy("docs", "r12"))},
+			})
+			c := guard.LockHeldBy("docs", "r12")
+			if r := g.Evaluate(t.Context(), &c).Reasons[0]; !strings.Contains(r.Got, "and 11 more") {
+				t.Errorf("the reason: %+v", r)
+			}
+		})
+	}
+}
+
 // Where the backend can, all names that can be held are read at one revision.
 func TestCoordination_OneRevision(t *testing.T) {
 	for _, backend := range backends.All {

@@ -3,14 +3,18 @@ package gather_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/guard/guardtest"
+	"github.com/holdfast-io/holdfast/memhold"
 )
 
 // A wait does not pass on facts that were never true together: what was a yes a while ago is
@@ -74,6 +78,70 @@ func TestWait_EndsWhileItAsks(t *testing.T) {
 			t.Errorf("a wait that ends while it asks says %s, %v", r.Outcome, err)
 		}
 	})
+}
+
+// hasty is a backend that tells of a release a moment before it shows it.
+type hasty struct {
+	driver.Driver
+	mu    sync.Mutex
+	known driver.InspectReply
+	until time.Time // it shows what was known
+}
+
+func (h *hasty) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Now().Before(h.until) {
+		return h.known, nil
+	}
+	now, err := h.Driver.Inspect(ctx, r)
+	h.known = now
+	return now, err
+}
+
+func (h *hasty) hide(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = time.Now().Add(d)
+}
+
+// What a backend tells a moment before it shows it is seen by a second look, whatever else
+// wakes the wait, or changes its result, in that moment.
+func TestWait_SecondLook(t *testing.T) {
+	for after, alive := range map[time.Duration]bool{time.Millisecond: false, 50 * time.Millisecond: false, 51 * time.Millisecond: true, 0: true, 99 * time.Millisecond: false} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { secondLook(t, after, alive) })
+		})
+	}
+}
+
+func secondLook(t *testing.T, after time.Duration, alive bool) {
+	h := &hasty{Driver: memhold.New()}
+	s := must[*holdfast.Space](t)(holdfast.New(h))
+	defer s.Close()
+	facts, session := guardtest.New(), guard.Input{Source: guard.SourceSession, Name: "s"}
+	facts.Set(session, guard.Fact{})
+	g := gather.New(gather.Config{Space: s, Sources: map[guard.Source]gather.Source{guard.SourceSession: facts}})
+	lock := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(t.Context()))
+	c := guard.All(guard.LockFree("a"), guard.SessionAlive("s"))
+	var told guard.Result
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(r guard.Result) { told = r }})
+		done <- err
+	}()
+	time.Sleep(time.Minute)
+	h.hide(20 * time.Millisecond)
+	time.AfterFunc(after, func() { facts.Set(session, guard.Fact{Is: alive}) })
+	ok(t, lock.Release())
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if told.Reasons[0].Outcome != guard.Passed {
+		t.Errorf("%s after the release the session is told, and the lock is %s", after, told)
+	}
+	cancel()
+	<-done
 }
 
 // A look at a source that changed nothing is not done twice: that is for backends that tell

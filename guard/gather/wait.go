@@ -62,16 +62,16 @@ type waiting struct {
 	recheck time.Duration
 	again   time.Time // of the next re-check, by the monotonic clock
 	wake    chan struct{}
-	woken   bool          // the next look is after an event
-	late    []guard.Input // to be looked at once more
+	late    map[guard.Input]time.Time // to be looked at once more, then
 	refill  refill
 	pauses  time.Duration // at least between two looks at a limiter
 	mu      sync.Mutex
-	dirty   map[guard.Input]bool
+	dirty   map[guard.Input]bool // to be looked at; true: an event told of it
 }
 
 func (g *Gatherer) newWaiting(c *guard.Condition, o *WaitOptions) *waiting {
-	w := &waiting{g: g, c: c, told: o.Told, inputs: c.RequiredInputs(), facts: guard.Inputs{}, recheck: o.Recheck, wake: make(chan struct{}, 1)}
+	w := &waiting{g: g, c: c, told: o.Told, inputs: c.RequiredInputs(), facts: guard.Inputs{}, recheck: o.Recheck,
+		wake: make(chan struct{}, 1), late: map[guard.Input]time.Time{}, dirty: map[guard.Input]bool{}}
 	if w.recheck <= 0 {
 		w.recheck = 30 * time.Second
 	}
@@ -79,19 +79,24 @@ func (g *Gatherer) newWaiting(c *guard.Condition, o *WaitOptions) *waiting {
 	return w
 }
 
-// changed notes what to look at; no input at all: everything.
+// changed notes what an event told of; no input at all: everything.
 func (w *waiting) changed(inputs ...guard.Input) {
 	if len(inputs) == 0 {
 		inputs = w.inputs
 	}
-	w.mu.Lock()
-	for _, in := range inputs {
-		w.dirty[in] = true
-	}
-	w.mu.Unlock()
+	w.mark(true, inputs...)
 	select {
 	case w.wake <- struct{}{}:
 	default: // it is about to look
+	}
+}
+
+// mark notes what to look at.
+func (w *waiting) mark(told bool, inputs ...guard.Input) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, in := range inputs {
+		w.dirty[in] = w.dirty[in] || told
 	}
 }
 
@@ -107,23 +112,12 @@ func (g *Gatherer) nextCheck(now time.Time, recheck time.Duration) time.Time {
 // all marks everything, for a re-check.
 func (w *waiting) all() {
 	w.again = w.g.nextCheck(time.Now(), w.recheck)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dirty = map[guard.Input]bool{}
-	for _, in := range w.inputs {
-		w.dirty[in] = true
-	}
+	w.mark(false, w.inputs...)
 }
 
 // look finds out what may have changed, and decides.
 func (w *waiting) look(ctx context.Context) guard.Result {
-	w.mu.Lock()
-	var list []guard.Input
-	for in := range w.dirty {
-		list = append(list, in)
-	}
-	clear(w.dirty)
-	w.mu.Unlock()
+	list := w.due()
 	if !w.find(ctx, list) {
 		return w.c.Explain(w.facts) // what was known before the end
 	}
@@ -141,17 +135,31 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 	if w.refill = (refill{}); r.Outcome != guard.Passed {
 		w.refilled(ctx, w.c)
 	}
-	w.late = nil
 	if text != w.last {
 		w.last = text
 		if w.told != nil {
 			w.told(r)
 		}
-	} else if w.woken {
-		w.late = slices.DeleteFunc(list, func(in guard.Input) bool { return w.g.space == nil || w.g.sources[in.Source] != Source(w.g.space) })
 	}
-	w.woken = false
 	return r
+}
+
+// due are the inputs to look at now. Those of which the backend has told are looked at once
+// more, each a while after the last that was told of it, whatever is looked at meanwhile.
+func (w *waiting) due() (list []guard.Input) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for in, told := range w.dirty {
+		list = append(list, in)
+		if told && w.g.space != nil && w.g.sources[in.Source] == Source(w.g.space) {
+			w.late[in] = now.Add(lateness)
+		} else if !now.Before(w.late[in]) {
+			delete(w.late, in)
+		}
+	}
+	clear(w.dirty)
+	return list
 }
 
 // refresh asks for all inputs but those of list, which are of this moment: a condition does
@@ -192,15 +200,16 @@ func (w *waiting) without(list []guard.Input) (rest []guard.Input) {
 	return rest
 }
 
-// lateness is how long after an event that changed nothing its inputs are looked at once
+// lateness is how long after the look that follows an event has begun its inputs are looked at once
 // more: some backends tell of a change a moment before they show it.
 const lateness = 100 * time.Millisecond
 
 // pause returns when there is something to look at.
 func (w *waiting) pause(ctx context.Context) {
 	var window, late, refilled <-chan time.Time
-	if len(w.late) > 0 {
-		late = time.After(lateness)
+	again, ins := w.secondLook()
+	if len(ins) > 0 {
+		late = time.After(time.Until(again))
 	}
 	if w.refill.after > 0 {
 		refilled = time.After(w.refill.after)
@@ -213,19 +222,28 @@ func (w *waiting) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.wake:
-		w.woken = true
 	case <-late:
-		w.changed(w.late...)
-		<-w.wake
+		w.mark(false, ins...)
 	case <-refilled:
-		w.changed(w.refill.input)
-		<-w.wake
+		w.mark(false, w.refill.input)
 	case <-window:
-		w.changed(guard.Input{Source: guard.SourceClock})
-		<-w.wake
+		w.mark(false, guard.Input{Source: guard.SourceClock})
 	case <-time.After(time.Until(w.again)):
 		w.all()
 	}
+}
+
+// secondLook is when the next inputs are looked at once more, and which.
+func (w *waiting) secondLook() (at time.Time, inputs []guard.Input) {
+	for in, t := range w.late {
+		if len(inputs) == 0 || t.Before(at) {
+			at, inputs = t, inputs[:0]
+		}
+		if t.Equal(at) {
+			inputs = append(inputs, in)
+		}
+	}
+	return at, inputs
 }
 
 // refill is when the first limiter that is too low will allow what a leaf asks for, if nobody

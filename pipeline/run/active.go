@@ -223,7 +223,7 @@ func (a *active) hear(m message) error {
 		m.back()
 		return nil
 	}
-	if e.Kind == pipeline.Exited && a.hold != nil && a.hold.Err() != nil {
+	if ends(e) && a.hold != nil && a.hold.Err() != nil {
 		if err := a.loseHold(); err != nil {
 			m.back()
 			return err
@@ -347,9 +347,14 @@ func (m *message) back() {
 	}
 }
 
+// ends reports that there is no command any more after the event.
+func ends(e *pipeline.Event) bool {
+	return e.Kind == pipeline.Exited || e.Kind == pipeline.NotStarted
+}
+
 // forgetCommand is after the event by which a command has ended.
 func (a *active) forgetCommand(e *pipeline.Event) {
-	if e.Kind == pipeline.Exited {
+	if ends(e) {
 		a.command = nil
 		a.giveUp()
 	}
@@ -534,12 +539,15 @@ func (a *active) leave() error {
 // endOf is the end of a command that runs, or has ended: one that runs is ended here.
 func (a *active) endOf(c *command) pipeline.Event {
 	select {
-	case exit := <-c.done:
-		return a.exited(c, exit)
+	case e := <-c.done:
+		return e
 	default:
 	}
 	a.stop()
-	e := a.exited(c, <-c.done)
+	e := <-c.done
+	if e.Kind == pipeline.NotStarted {
+		return e
+	}
 	e.Reason = fmt.Sprintf("its runner was ended, and ended the command, with exit code %d", e.Code)
 	if a.l.Err() != nil {
 		e.Reason = fmt.Sprintf("its runner had lost the run, and ended the command, with exit code %d", e.Code)

@@ -3,8 +3,10 @@
 package run_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -206,5 +208,103 @@ func TestLimits_NotStarted(t *testing.T) {
 		}
 		cancel()
 		<-left
+	})
+}
+
+// late is a backend that answers a write with a text only after something has happened, and a
+// while later.
+type late struct {
+	driver.Driver
+	text   string
+	before func()
+}
+
+func (l *late) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	for i := range r.Then {
+		if before := l.before; before != nil && bytes.Contains(r.Then[i].Value, []byte(l.text)) {
+			l.before = nil
+			before()
+			time.Sleep(2 * time.Second)
+		}
+	}
+	return l.Driver.Txn(ctx, r)
+}
+
+// A runner that is told to end while it writes that a command starts does not start it, and
+// the run has not failed: the next runner goes on with the same attempt.
+func TestStart_RunnerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &late{Driver: memhold.New(), text: `"kind":"launched"`, before: cancel}
+		s, err := holdfast.New(l)
+		ok(t, err)
+		defer s.Close()
+		starts := 0
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+			starts++
+			return succeed(c)
+		})})
+		r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod)))
+		if last, err := p.Run(ctx, r); !errors.Is(err, context.Canceled) || last.Status != pipeline.Launching || starts != 0 {
+			t.Fatalf("%d starts, %+v, %v", starts, last, err)
+		}
+		if held, err := s.Inspect(t.Context(), "prod"); err != nil || len(held.Holders) > 0 {
+			t.Errorf("it holds %+v, %v", held.Holders, err)
+		}
+		if last := ended(t, p, r); last.Status != pipeline.Done || last.Attempt != 1 || starts != 1 {
+			t.Errorf("%d starts, %+v", starts, last)
+		}
+	})
+}
+
+// A hold that is lost while it is written that the command starts is taken anew, and the
+// command starts once.
+func TestStart_HoldLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &late{Driver: memhold.New(), text: `"kind":"launched"`}
+		s, err := holdfast.New(l)
+		ok(t, err)
+		defer s.Close()
+		l.before = func() {
+			held, err := s.Inspect(t.Context(), "prod")
+			ok(t, err)
+			_, err = s.ForceRelease(t.Context(), "prod", held.Holders[0].Token)
+			ok(t, err)
+		}
+		starts := 0
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+			starts++
+			return succeed(c)
+		})})
+		last := ended(t, p, submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod))))
+		if last.Status != pipeline.Done || last.Attempt != 1 || starts != 1 {
+			t.Errorf("%d starts, %+v", starts, last)
+		}
+	})
+}
+
+// strict is a backend that refuses a name for ever.
+type strict struct{ driver.Driver }
+
+func (s strict) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if r.Wants[0].Name == "prod" {
+		return driver.Grant{}, driver.Errorf("acquire", "prod", driver.ErrInvalid, "no such name here")
+	}
+	return s.Driver.Acquire(ctx, r)
+}
+
+// What a backend refuses for ever is a failure of the phase, not a wait without end.
+func TestHolds_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := holdfast.New(strict{memhold.New()})
+		ok(t, err)
+		defer s.Close()
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		last, err := p.Run(ctx, submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod))))
+		if ok(t, err); last.Status != pipeline.Failed || !strings.Contains(last.Reason, "no such name here") {
+			t.Errorf("%+v", last)
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func (a *active) acquire(ctx context.Context, f *pipeline.Effect) {
 			a.send(ctx, message{task: ctx, event: e, hold: h})
 			return
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || a.refused(ctx, f, err) {
 			return
 		}
 		a.waits(ctx, f, guard.Error, err.Error())
@@ -84,6 +85,18 @@ func (a *active) acquire(ctx context.Context, f *pipeline.Effect) {
 			return
 		}
 	}
+}
+
+// refused fails the attempt if what it wants can never be had: to wait for it would have no end.
+// What a backend cannot do it may be able to when all of its servers are of one version again.
+func (a *active) refused(ctx context.Context, f *pipeline.Effect, err error) bool {
+	if !errors.Is(err, fs.ErrInvalid) {
+		return false
+	}
+	e := about(pipeline.Refused, f)
+	e.Reason = err.Error()
+	a.send(ctx, message{task: ctx, event: e})
+	return true
 }
 
 func wantsOf(s *holdfast.Space, list []pipeline.Want) (all []holdfast.Want) {
@@ -127,7 +140,7 @@ func (a *active) launch(ctx context.Context, f *pipeline.Effect, before func()) 
 		undo()
 		after := time.Duration(0)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || err != nil && a.refused(ctx, f, err):
 			return
 		case err != nil:
 			a.waits(ctx, f, guard.Error, err.Error())
@@ -191,15 +204,15 @@ func cancelAll(ctx context.Context, taken []*holdfast.Reservation) {
 type command struct {
 	phase   string
 	attempt int
-	halt    chan struct{} // closed: it is to end
-	done    chan Exit     // has its end, for leave
+	halt    chan struct{}       // closed: it is to end
+	done    chan pipeline.Event // has its end, for leave
 }
 
 // start runs the command of a phase, unless what it is to run under is over: then nobody
-// may start it here, and its end is that of a command that was killed at once. What a command
-// that does not start has taken from limiters is given back.
+// may start it here, and the attempt waits again. What a command that does not start has taken
+// from limiters is given back.
 func (a *active) start(f *pipeline.Effect) {
-	c := &command{phase: f.Phase, attempt: f.Attempt, halt: make(chan struct{}), done: make(chan Exit, 1)}
+	c := &command{phase: f.Phase, attempt: f.Attempt, halt: make(chan struct{}), done: make(chan pipeline.Event, 1)}
 	a.command = c
 	bound, unbind := context.WithCancel(context.Background())
 	h, undo := a.under(bound), a.undo
@@ -207,26 +220,33 @@ func (a *active) start(f *pipeline.Effect) {
 	run := &Command{Ref: a.Ref, Phase: f.Phase, Attempt: f.Attempt, Args: f.Run, Env: a.env(), Hold: h, Stop: c.halt}
 	a.tasks.Go(func() {
 		defer unbind()
-		exit, started := Exit{Code: exitKilled, Lost: true}, false
-		if h.Err() == nil && a.ctx.Err() == nil {
-			var err error
-			if exit, err = a.p.runner.Run(run); err != nil {
-				exit = Exit{Code: exitCannotRun, Tail: err.Error()}
-			}
-			started = err == nil
-		}
+		end, started := a.end(c, run)
 		if !started && undo != nil {
 			undo()
 		}
-		if exit.Lost && exit.Code == 0 {
-			exit.Code = exitKilled // it did not end by itself
-		}
 		select {
-		case a.msgs <- message{event: a.exited(c, exit), undo: func() { c.done <- exit }}:
+		case a.msgs <- message{event: end, undo: func() { c.done <- end }}:
 		case <-a.ctx.Done():
-			c.done <- exit
+			c.done <- end
 		}
 	})
+}
+
+// end runs the command, and is what has become of it.
+func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) {
+	e = pipeline.Event{Kind: pipeline.NotStarted, Phase: c.phase, Attempt: c.attempt}
+	if run.Hold.Err() != nil || a.ctx.Err() != nil {
+		return e, false
+	}
+	exit, err := a.p.runner.Run(run)
+	switch {
+	case err != nil:
+		exit = Exit{Code: exitCannotRun, Tail: err.Error()}
+	case exit.Lost && exit.Code == 0:
+		exit.Code = exitKilled // it did not end by itself
+	}
+	e.Kind, e.Code, e.Tail = pipeline.Exited, exit.Code, exit.Tail
+	return e, err == nil
 }
 
 // The exit codes of commands that did not end by themselves, or never began.
@@ -234,10 +254,6 @@ const (
 	exitKilled    = 128 + 15
 	exitCannotRun = 126
 )
-
-func (a *active) exited(c *command, exit Exit) pipeline.Event {
-	return pipeline.Event{Kind: pipeline.Exited, Phase: c.phase, Attempt: c.attempt, Code: exit.Code, Tail: exit.Tail}
-}
 
 // stop has the command end.
 func (a *active) stop() {

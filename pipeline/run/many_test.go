@@ -134,6 +134,30 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// Fewer that are to be kept than before leave no more: the older go with the next ends.
+func TestBounded_FewerKept(t *testing.T) {
+	s, _ := backends.Open(t, "memory")
+	d := release(pipeline.NewPhase("build", "make"))
+	cancelled := func(keep, n int) {
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed), Keep: keep})
+		for range n {
+			ok(t, p.Cancel(t.Context(), submit(t, p, d), "not wanted"))
+		}
+	}
+	cancelled(30, 40)
+	cancelled(5, 20)
+	p, listed := pipelines(t, run.Config{Space: s}), 0
+	for r, err := range p.List(t.Context(), "release") {
+		ok(t, err)
+		if listed++; len(r.ID) != 2 || r.ID < "56" {
+			t.Errorf("%s is left", r.ID)
+		}
+	}
+	if n := keys(t, s, "holdfast/pipelines/"); listed != 5 || n > 5*5+1 {
+		t.Errorf("%d runs with %d keys are left; want 5", listed, n)
+	}
+}
+
 func keys(t *testing.T, s *holdfast.Space, prefix string) (n int) {
 	t.Helper()
 	for _, err := range s.KV().Range(t.Context(), prefix, holdfast.KeysOnly()) {

@@ -131,7 +131,7 @@ func (q *queue) next(d *pipeline.Definition, without map[string]bool) (id string
 
 // queueAfter is what an event does to the queue, as a part of its transaction: a run that is
 // admitted has its place, one that has ended leaves, and the oldest of those that ended
-// long ago is deleted.
+// long ago are deleted.
 func (p *Pipelines) queueAfter(ctx context.Context, v *view, e *pipeline.Event, rec *record) (holdfast.Txn, error) {
 	q, err := p.loadQueue(ctx, v.Pipeline)
 	if err != nil {
@@ -149,14 +149,12 @@ func (p *Pipelines) queueAfter(ctx context.Context, v *view, e *pipeline.Event, 
 		q.Runs[i].Started, q.Runs[i].Lost, q.Passed = true, 0, passed
 		return q.write(v.Pipeline)
 	}
-	if i >= 0 {
-		q.Runs = slices.Delete(q.Runs, i, i+1)
-	}
+	q.leave(i)
 	q.Ended++
 	t, err := q.write(v.Pipeline)
 	t.Then = append(t.Then, holdfast.PutOp(endedKey(v.Pipeline, q.Ended), []byte(v.ID)))
 	if err == nil && q.Ended > p.keep {
-		err = p.trim(ctx, &t, v.Pipeline, q.Ended-p.keep)
+		err = p.trim(ctx, &t, v.Pipeline, endedKey(v.Pipeline, q.Ended-p.keep))
 	}
 	return t, err
 }
@@ -164,22 +162,32 @@ func (p *Pipelines) queueAfter(ctx context.Context, v *view, e *pipeline.Event, 
 // errNotYet: it is another's turn.
 var errNotYet = errors.New("it waits for a place")
 
-// trim deletes the nth run that has ended.
-func (p *Pipelines) trim(ctx context.Context, t *holdfast.Txn, name string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	e, err := p.space.KV().Get(ctx, endedKey(name, n))
-	if err != nil {
-		return missingIsFine(err)
+// leave takes the run with an index out, if there is one. How often the oldest that waits was
+// passed over is known of that one alone: the next begins anew.
+func (q *queue) leave(i int) {
+	if i < 0 {
+		return
 	}
-	t.Then = append(t.Then, holdfast.DeleteOp(e.Key))
-	t.Then = append(t.Then, forget(Ref{name, string(e.Value)})...)
-	return nil
+	if i == slices.IndexFunc(q.Runs, func(r queued) bool { return r.waits() }) {
+		q.Passed = 0
+	}
+	q.Runs = slices.Delete(q.Runs, i, i+1)
 }
 
-func missingIsFine(err error) error {
-	if errors.Is(err, holdfast.ErrNotFound) {
-		return nil
+// trimmed is how many runs are deleted with the end of one: more than one, so that the others go
+// too after fewer than before are kept, and few, since each takes many operations.
+const trimmed = 3
+
+// trim deletes the oldest of the runs that have ended, up to the one with that key.
+func (p *Pipelines) trim(ctx context.Context, t *holdfast.Txn, name, last string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	oldest, err := p.space.KV().Page(ctx, prefix+name+"/ended/", holdfast.MaxKeys(trimmed))
+	for _, e := range oldest.Entries {
+		if e.Key <= last {
+			t.Then = append(t.Then, holdfast.DeleteOp(e.Key))
+			t.Then = append(t.Then, forget(Ref{name, string(e.Value)})...)
+		}
 	}
 	return err
 }

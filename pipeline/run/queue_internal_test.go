@@ -345,6 +345,40 @@ func TestHear_LostBefore(t *testing.T) {
 	}
 }
 
+// Of the oldest run alone it counts how often it was passed over: when it is cancelled, the
+// next of low priority has to wait for the higher ones.
+func TestPriority_OldestLeaves(t *testing.T) {
+	c := newClocked(t)
+	ctx := t.Context()
+	var refs []Ref
+	for i, priority := range []int{0, 0, 9} {
+		d := &pipeline.Definition{Name: "p", Places: 1, Policy: pipeline.Priority, Phases: []pipeline.Phase{pipeline.NewPhase("a", "make")}}
+		r, err := c.Submit(ctx, Submission{Definition: d, ID: fmt.Sprint("r", i), Priority: priority})
+		c.ok(err)
+		refs = append(refs, r)
+	}
+	q, err := c.loadQueue(ctx, "p")
+	c.ok(err)
+	q.Passed = pipeline.MaxPassed
+	c.ok(c.keepQueue(ctx, "p", q))
+	v, err := c.load(ctx, refs[1])
+	c.ok(err)
+	next := func() string {
+		q, err := c.loadQueue(ctx, "p")
+		c.ok(err)
+		id, _, err := q.next(v.Definition, nil)
+		c.ok(err)
+		return id
+	}
+	if id := next(); id != "r0" {
+		t.Errorf("after %d passes %s is next", pipeline.MaxPassed, id)
+	}
+	c.ok(c.Cancel(ctx, refs[0], "not wanted"))
+	if id := next(); id != "r2" {
+		t.Errorf("of two that were never passed over %s is next", id)
+	}
+}
+
 // deaf is a backend with watches that tell nothing.
 type deaf struct{ driver.Driver }
 

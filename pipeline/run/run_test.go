@@ -205,6 +205,10 @@ func TestRefused(t *testing.T) {
 		`"sl/ash"`:                         {Definition: release(pipeline.NewPhase("sl/ash"))},
 		"at most 24576 are kept":           {Definition: release(long)},
 		"no slash, quote, backslash":       {Definition: release(phase), ID: `a"b`},
+		"the control character U+0001":     {Definition: release(phase.WithHolds(pipeline.Want{Kind: "lock", Name: "a\x01b"}))},
+		"the name has 1000 bytes":          {Definition: release(phase.WithHolds(prod, pipeline.Want{Kind: "read", Name: strings.Repeat("n", 1000)}))},
+		"the key has 1000 bytes":           {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "l", Key: strings.Repeat("n", 1000), Cost: 1}))},
+		"limits: ":                         {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "a\x01b", Cost: 1}))},
 		`the name "" of a pipeline`:        called(phase, ""),
 		"the name \"a\\nb\" of a pipeline": called(phase, "a\nb"),
 	} {

@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"github.com/holdfast-io/holdfast"
-	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/pipeline"
 )
 
@@ -157,25 +157,35 @@ func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
 		return err
 	}
-	var need []driver.Feature
-	if len(ph.Holds) > 1 {
-		need = append(need, driver.FeatureAll)
+	if err := p.checkHolds(ph.Holds); err != nil {
+		return fmt.Errorf("holds: %w", err)
 	}
-	for _, w := range ph.Holds {
-		switch w.Kind {
-		case "read", "write":
-			need = append(need, driver.FeatureShared)
-		case "semaphore":
-			need = append(need, driver.FeatureWeighted)
-		}
+	return p.checkLimits(ph.Limits)
+}
+
+// checkHolds refuses what the backend could never hold together. A call that has ended before
+// it asks anything says that: names that are too long for it, or that it takes for one.
+func (p *Pipelines) checkHolds(holds []pipeline.Want) error {
+	if len(holds) == 0 {
+		return nil
 	}
-	if len(ph.Limits) > 0 {
-		need = append(need, driver.FeatureLimit)
+	ended, end := context.WithCancel(context.Background())
+	end()
+	_, err := p.space.TryAcquireAll(ended, wantsOf(p.space, holds)...)
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
-	info := p.space.Info()
-	for _, f := range need {
-		if !info.Features[f] {
-			return fmt.Errorf("the %s backend lacks %q, which it needs: %w", info.Scheme, f, errors.ErrUnsupported)
+	return nil
+}
+
+// checkLimits refuses limiters that the backend could never have.
+func (p *Pipelines) checkLimits(limits []pipeline.Limit) error {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for _, l := range limits {
+		_, err := p.space.Limiter(l.Limiter, limit.Rate{}).Reserve(ended, l.Key, l.Cost)
+		if errors.Is(err, fs.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
+			return fmt.Errorf("limits: %w", err)
 		}
 	}
 	return nil

@@ -51,6 +51,9 @@ func (r *rig) populate() {
 	r.t.Helper()
 	r.want(200, "POST", "/v1/locks/held:acquire", `{"holder_id":"ann"}`)
 	r.want(200, "POST", "/v1/rwlocks/read:acquire", `{"holder_id":"bob","mode":"read"}`)
+	for i := range 1200 { // more than one page of holders
+		r.want(200, "POST", "/v1/rwlocks/many:acquire", fmt.Sprintf(`{"holder_id":"r%04d","mode":"read"}`, i))
+	}
 	r.want(200, "POST", "/v1/semaphores/agents:acquire", `{"limit":3,"weight":2}`)
 	r.want(200, "POST", "/v1/counters/jobs:add", `{"amount":7}`)
 	r.want(200, "POST", "/v1/counters/bytes:add", `{"amount":7,"unsigned":true}`)
@@ -70,6 +73,11 @@ var leaves = []struct {
 	{`{"lock_free":"read"}`, failed, `held by "bob"`},
 	{`{"lock_held_by":{"name":"held","holder":"ann"}}`, passed, `held by "ann"`},
 	{`{"lock_held_by":{"name":"held","holder":"bob"}}`, failed, `held by "ann"`},
+	{`{"lock_held_by":{"name":"many","holder":"r0000"}}`, passed, `held by "r0000" and 1199 more`},
+	{`{"lock_held_by":{"name":"many","holder":"r0001"}}`, passed, `held by "r0000" and 1199 more`},
+	{`{"lock_held_by":{"name":"many","holder":"r1199"}}`, passed, `held by "r0000" and 1199 more`},
+	{`{"not":{"lock_held_by":{"name":"many","holder":"r1199"}}}`, failed, `held by "r0000" and 1199 more`},
+	{`{"lock_held_by":{"name":"many","holder":"r1200"}}`, failed, `held by "r0000" and 1199 more`},
 	{`{"lock_free":"jobs"}`, isError, `"jobs" is a counter`},
 	{`{"lock_free":"` + strings.Repeat("n", 513) + `"}`, isError, "it has 513 bytes"},
 	{`{"semaphore_available":"agents"}`, passed, "1 available"},

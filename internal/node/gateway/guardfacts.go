@@ -95,7 +95,7 @@ func (v *view) held(name string, kinds ...core.Kind) (guard.Fact, error) {
 	if err != nil || len(r.Holders) == 0 {
 		return f, err
 	}
-	all := convert.Claims(v.now, r.Holders)
+	all := convert.Claims(v.now, v.holders(&r))
 	first := all[0]
 	f.Is, f.Text, f.Since = true, first.Owner, time.Now().Add(-first.Held)
 	for i := range all[1:] {
@@ -105,6 +105,17 @@ func (v *view) held(name string, kinds ...core.Kind) (guard.Fact, error) {
 		f.From = "the node; the holder is stale"
 	}
 	return f, nil
+}
+
+// holders are all of a name, which is read with its first: of a lock with several readers a
+// condition may ask for any.
+func (v *view) holders(r *core.ResourceInfo) []core.ClaimInfo {
+	all, after := r.Holders, r.Next
+	for len(all) < r.Holding && after != (core.Cursor{}) {
+		page, _ := v.m.InspectPage(v.ns, r.Name, after, r.Holding-len(all))
+		all, after = append(all, page.Holders...), page.Next
+	}
+	return all
 }
 
 func (v *view) semaphore(name string) (guard.Fact, error) {
