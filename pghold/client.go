@@ -40,8 +40,10 @@ type client struct {
 	kill context.CancelFunc
 	work sync.WaitGroup
 
-	homing chan struct{} // has one while home is dialled
-	rates  limits.Rates
+	homing   chan struct{} // has one while home is dialled
+	removing chan struct{} // has one while what is left of a session is removed
+	tidying  atomic.Bool   // what has ended is being removed
+	rates    limits.Rates
 
 	mu     sync.Mutex
 	closed bool
@@ -61,7 +63,7 @@ var _ driver.Driver = (*client)(nil)
 func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
-		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), fault: func(string, string, error) {},
+		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), removing: make(chan struct{}, 1), fault: func(string, string, error) {},
 		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
@@ -346,5 +348,5 @@ func (c *client) bye(ctx context.Context, links []*pgLink) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
 	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v8.bye($1)", c.args(nonces)...)
+	_, _ = c.pool.Exec(ctx, "select holdfast_v9.bye($1)", c.args(nonces)...)
 }

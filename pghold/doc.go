@@ -85,8 +85,9 @@
 //	durable               keys, counters, sequences, latches and limits survive a restart of the server;
 //	                      holds, sessions and their keys end with it. Tokens go on, also after a crash.
 //	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
-//	                      elections and latches; a broken connection is a watch:resync. Keys that expire
-//	                      are told within a second.
+//	                      elections and latches; a broken connection is a watch:resync. Keys that expire,
+//	                      and holds and keys of programs that died, are told within a second or two.
+//	keys of a session     end 1,000 at a time, each at a revision of its own.
 //	upgrade, resize,      no.
 //	max-hold, min-hold,
 //	delay

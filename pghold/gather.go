@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -106,7 +107,7 @@ func (c *client) whyNot(ctx context.Context, cl *rowClaim, err error) error {
 }
 
 const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
-from holdfast_v8.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+from holdfast_v9.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
 // made: the semaphore, latch or barrier has been made before.
@@ -177,7 +178,7 @@ func (c *client) establish(ctx context.Context, l *pgLink, cl *rowClaim) error {
 
 func (c *client) establishOn(ctx context.Context, cl *rowClaim, sure bool) (state string, kind int, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast_v8.establish($1, $2, $3, $4, $5, 0, $6)",
+		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast_v9.establish($1, $2, $3, $4, $5, 0, $6)",
 			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), cl.limit, sure)...).Scan(&state, &kind)
 	})
 	return state, kind, err
@@ -223,8 +224,13 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 		var state string
 		var token *int64
 		err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select state, tok from holdfast_v8.look($1, $2, $3, $4, $5)",
-				c.args(cl.key.space(), cl.key.n, cl.id, c.me(l), sweep)...).Scan(&state, &token)
+			rows, err := q.Query(ctx, "select case when tok > 0 then 'granted' else 'gone' end, tok from holdfast_v9.look($1, $2, $3, $4, $5)",
+				c.args(cl.key.space(), cl.key.n, []int64{cl.id}, c.me(l), sweep)...)
+			if err != nil {
+				return err
+			}
+			_, err = pgx.ForEachRow(rows, []any{&state, &token}, func() error { return nil })
+			return err
 		}, nil)
 		switch {
 		case err == nil && state == "granted":
@@ -242,7 +248,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan
 // ungather removes a row that nobody wants any more, in the background.
 func (c *client) ungather(cl *rowClaim, id int64) {
 	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, me int64) error {
-		_, err := q.Exec(ctx, "select holdfast_v8.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
+		_, err := q.Exec(ctx, "select holdfast_v9.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
 		return err
 	})
 }
@@ -292,7 +298,7 @@ func (cl *rowClaim) ungather(again bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
 	err := cl.c.onHome(ctx, cl.l, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast_v8.drop_gathered($1, $2, $3, $4, null)",
+		return q.QueryRow(ctx, "select holdfast_v9.drop_gathered($1, $2, $3, $4, null)",
 			cl.c.args(cl.key.space(), cl.key.n, cl.id, cl.c.me(cl.l))...).Scan(&was)
 	}, nil)
 	if err == nil && !was && !again {

@@ -72,3 +72,65 @@ func TestAcquireAllLeaves(t *testing.T) {
 	link.Heal()
 	check(t, h.Release())
 }
+
+// TestEndOfASessionLeavesOthers: the keys of other sessions of the program stay, although the
+// end of one had to go over the connection that all of them live by.
+func TestEndOfASessionLeavesOthers(t *testing.T) {
+	at := database(t)
+	cfg := must(pgxpool.ParseConfig(at))(t)
+	cfg.MaxConns = 1
+	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	t.Cleanup(pool.Close)
+	d := must(pghold.New(pool, &pghold.Options{Timeout: 3 * time.Second}))(t)
+	t.Cleanup(func() { check(t, d.Close(context.Background())) })
+	ends, lives := withKey(t, d, "ends"), withKey(t, d, "lives")
+	busy := must(pool.Acquire(t.Context()))(t)
+	defer busy.Release()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.EndSession(short, ends); err == nil {
+		t.Error("a session is ended over a pool that is busy")
+	}
+	look := connect(t, at)
+	left := func(key string) (n int) {
+		scan(t, look, &n, "select count(*) from holdfast.kv where key = $1", key)
+		return n
+	}
+	eventually(t, "a key of a session that was ended stays", func() bool { return left("ends") == 0 })
+	if left("lives") != 1 || lives.Err() != nil {
+		t.Errorf("the end of a session ended another (%v), or its key", lives.Err())
+	}
+}
+
+// TestEndOfASessionBesideAPut: a key that is being put when its session ends is gone with it.
+func TestEndOfASessionBesideAPut(t *testing.T) {
+	at := database(t)
+	d := must(driver.Open(t.Context(), at))(t)
+	t.Cleanup(func() { check(t, d.Close(context.Background())) })
+	session, look := withKey(t, d, "before"), connect(t, at)
+	put := must(connect(t, at).Begin(t.Context()))(t)
+	must(put.Exec(t.Context(), "update holdfast.revision set n = n + 1"))(t)
+	must(put.Exec(t.Context(), "select holdfast_v9.kv_put('late', '', $1, null, 0)", session.ID.String()))(t)
+	must(look.Exec(t.Context(), "delete from holdfast.kv where key = 'before'"))(t) // so that nothing of it is to be seen
+	ended := make(chan error, 1)
+	go func() { ended <- d.EndSession(context.Background(), session) }()
+	eventually(t, "the end of the session is neither over nor waits", func() (waits bool) {
+		scan(t, look, &waits, "select exists (select from pg_locks where not granted)")
+		return waits || len(ended) > 0
+	})
+	check(t, put.Commit(t.Context()))
+	check(t, <-ended)
+	var left int
+	scan(t, look, &left, "select count(*) from holdfast.kv")
+	if left != 0 {
+		t.Errorf("%d keys of a session that has ended are left", left)
+	}
+}
+
+// withKey is a session with a key.
+func withKey(t *testing.T, d driver.Driver, key string) *driver.Session {
+	t.Helper()
+	session := must(d.OpenSession(t.Context(), driver.Spec{}))(t)
+	must(d.Txn(t.Context(), &driver.TxnRequest{ID: [16]byte{1}, Then: []driver.Op{{Kind: driver.OpPut, Key: key, Session: session}}}))(t)
+	return session
+}

@@ -302,21 +302,12 @@ func (l *pgLink) probe() {
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
 	defer cancel()
 	if l.probes++; l.probes%sweepEvery == 0 && l.c.isHome(l) && l.c.opts.Scope == SessionScope {
-		l.c.spawn(func() { l.c.sweepUp(l.nonce) })
+		l.c.tidy()
 	}
 	_, err := l.conn.Exec(ctx, "select 1")
 	if l.conn.IsClosed() {
 		l.fail(orError(err, errors.New("no sign of life")))
 	}
-}
-
-// sweepUp forgets what dead programs and expired keys left. It is not done over the home
-// link: it reads all keys and may wait for others that write them, and what takes longer
-// than Timeout ends its connection.
-func (c *client) sweepUp(me int64) {
-	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v8.sweep($1)", c.args(me)...) // tried again in a minute
 }
 
 // fail is the end of the link, told to everybody before its socket is closed.

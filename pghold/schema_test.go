@@ -1,7 +1,9 @@
 package pghold_test
 
 import (
+	"context"
 	"crypto/sha256"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/pghold"
 )
@@ -40,7 +43,7 @@ func TestVersionsSideBySide(t *testing.T) {
 	s := open(t, url)
 	held := must(s.Mutex("m").Acquire(t.Context()))(t)
 	next := waiting(t, s, "m")
-	later := strings.ReplaceAll(pghold.Schema, "holdfast_v8", "holdfast_v9")
+	later := strings.ReplaceAll(pghold.Schema, "holdfast_v9", "holdfast_v10")
 	_, err := connect(t, url).Exec(t.Context(), later, pgx.QueryExecModeSimpleProtocol)
 	check(t, err)
 	check(t, held.Release())
@@ -52,11 +55,79 @@ func TestVersionsSideBySide(t *testing.T) {
 		must(s.Limiter("l", limit.Rate{Count: 3, Per: time.Hour}).Allow(t.Context(), "k"))(t)
 	}
 	var allowed bool // the third, as a program of the later version asks for it
-	scan(t, connect(t, url), &allowed, `select t.allowed from holdfast.limiter l, holdfast_v9.limit_take(l.name, 'k', l.rate, '', 3,
+	scan(t, connect(t, url), &allowed, `select t.allowed from holdfast.limiter l, holdfast_v10.limit_take(l.name, 'k', l.rate, '', 3,
 		1200000000000, 0, 3600000000000, 0, 0, 0, 0, 0, true) t where l.name = 'l'`)
 	if d := must(another.Limiter("l", limit.Rate{}).Allow(t.Context(), "k"))(t); !allowed || d.Allowed {
 		t.Errorf("of 3 the third by a program of a later version: %t, the fourth: %+v", allowed, d)
 	}
+}
+
+// version8 is what programs of the version before run.
+//
+//go:embed testdata/holdfast_v8.sql
+var version8 string
+
+// TestBesideVersion8: a program of the version before, on the same tables, waits for this one's and is
+// waited for, is woken, and sees keys and has its own seen.
+func TestBesideVersion8(t *testing.T) {
+	url := database(t)
+	old, ctx := connect(t, url), t.Context()
+	must(old.Exec(ctx, version8, pgx.QueryExecModeSimpleProtocol))(t)
+	must(old.Exec(ctx, "select pg_advisory_lock(4711); listen holdfast; insert into holdfast.session values ('"+id8+"', 4711, 'old', '', 0)",
+		pgx.QueryExecModeSimpleProtocol))(t)
+	s := open(t, url)
+	m := must(s.Mutex("m").Acquire(ctx))(t)
+	var state string
+	scan(t, old, &state, "select state from holdfast_v8.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, 4711, $2, '', '', null, true, false, false, 0)", single(t, "m"), id8)
+	if state != "held" {
+		t.Errorf("a mutex that is held is %s for version 8", state)
+	}
+	check(t, m.Release())
+	shareWithVersion8(t, s, old)
+	must(s.KV().Put(ctx, "new", nil))(t)
+	must(connect(t, url).Exec(ctx, "update holdfast.revision set n = n + 1; select holdfast_v8.kv_put('old', '', '"+id8+"', null, 0); select holdfast_v8.sweep(4711)",
+		pgx.QueryExecModeSimpleProtocol))(t)
+	d := must(driver.Open(ctx, url))(t)
+	defer d.Close(context.Background())
+	must(d.Sweep(ctx, &driver.SweepRequest{}))(t)
+	if n := must(s.KV().Page(ctx, ""))(t).Count; n != 2 {
+		t.Errorf("of 2 keys of two versions there are %d", n)
+	}
+}
+
+const id8 = "00000000-0000-0000-0000-000000004711"
+
+// shareWithVersion8: a semaphore goes to version 8, and from it.
+func shareWithVersion8(t *testing.T, s *holdfast.Space, old *pgx.Conn) {
+	t.Helper()
+	ctx, key := t.Context(), single(t, "s")
+	first := must(s.Semaphore("s", 1).Acquire(ctx, 1))(t)
+	var id, token int64
+	scan(t, old, &id, "select place from holdfast_v8.gather(2::smallint, $1, 's', 3::smallint, 0::smallint, 1, 1, 4711, $2, '', '', true, 0)", key, id8)
+	check(t, first.Release())
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for heard := ""; heard != fmt.Sprint("w 2 ", key); {
+		heard = must(old.WaitForNotification(patient))(t).Payload
+	}
+	scan(t, old, &token, "select tok from holdfast_v8.look(2::smallint, $1, $2, 4711, true)", key, id)
+	granted := make(chan error, 1)
+	go func() { granted <- released(s.Semaphore("s", 1).Acquire(ctx, 1)) }()
+	eventually(t, "nobody waits for version 8", func() (waits bool) {
+		scan(t, old, &waits, "select exists (select from holdfast.claim where key = $1 and token = 0)", key)
+		return waits
+	})
+	must(old.Exec(ctx, "select holdfast_v8.drop_gathered(2::smallint, $1, $2, 4711, null)", key, id))(t)
+	if err := <-granted; err != nil || token == 0 {
+		t.Errorf("version 8 was granted %d, and then this one %v", token, err)
+	}
+}
+
+// single is the advisory lock of a short name, in one number.
+func single(t *testing.T, name string) int64 {
+	t.Helper()
+	n, _ := must(pghold.ParseKey(name, true))(t).Single()
+	return n
 }
 
 // TestLaterTablesAreRefused, with a text that says what to do.
@@ -71,15 +142,15 @@ func TestLaterTablesAreRefused(t *testing.T) {
 }
 
 // functionsSum is of the functions in the released schema of this version. When they
-// change after a release, write the next version for "holdfast_v8" in all of the package.
-const functionsSum = "cd8ee24defbd3f7f"
+// change after a release, write the next version for "holdfast_v9" in all of the package.
+const functionsSum = "a9a157e9c8d383b4"
 
 // TestFunctionsHaveTheirVersion: every function is in the schema with the version, and
 // a version does not change.
 func TestFunctionsHaveTheirVersion(t *testing.T) {
 	_, functions, _ := strings.Cut(pghold.Schema, "create or replace function")
 	for _, f := range regexp.MustCompile(`(?m)^create or replace function (\S+)\(`).FindAllStringSubmatch(pghold.Schema, -1) {
-		if !strings.HasPrefix(f[1], "holdfast_v8.") {
+		if !strings.HasPrefix(f[1], "holdfast_v9.") {
 			t.Errorf("%s is not in the schema of its version", f[1])
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -110,7 +109,7 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	c.mu.Unlock()
 	err := allReleased(ctx, c.endSession(l, driver.ErrReleased))
 	if err == nil {
-		err = c.ask(ctx, func(ctx context.Context, q querier) error { return c.removeSession(ctx, q, l) })
+		err = c.removeSession(l, func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
 	}
 	if err != nil {
 		c.keepTrying("end a session", l.Spec.Owner, func() error { return c.removeAside(l) })
@@ -130,9 +129,23 @@ func allReleased(ctx context.Context, claims []*rowClaim) error {
 	return nil
 }
 
-// removeSession removes the row of a session and its keys; it may be repeated.
-func (c *client) removeSession(ctx context.Context, q querier, l *driver.Session) error {
-	_, err := q.Exec(ctx, "with gone as (delete from holdfast.session where id = $1::uuid) select holdfast_v8.kv_sweep($1::uuid)", c.args(uuid(l.ID))...)
+// keyPage is how many keys one transaction removes: as long as it lasts no other writes keys.
+const keyPage = 1000
+
+// removeSession removes the row of a session and then, page by page, its keys; it may be
+// repeated. Whoever puts a key shares the row until that is over, so that no key follows when
+// the row is gone; and not in one transaction, in which each would wait for the other. ask
+// runs a statement.
+func (c *client) removeSession(l *driver.Session, ask func(run func(ctx context.Context, q querier) error) error) error {
+	err := ask(func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(l.ID))...)
+		return err
+	})
+	for n := keyPage; err == nil && n == keyPage; {
+		err = ask(func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select holdfast_v9.kv_end($1::uuid, $2)", c.args(uuid(l.ID), keyPage)...).Scan(&n)
+		})
+	}
 	return err
 }
 
@@ -140,27 +153,48 @@ func (c *client) removeSession(ctx context.Context, q querier, l *driver.Session
 const removeFor = time.Minute
 
 // removeAside is removeSession on a connection that no lock hangs on: it may wait long for
-// others that write keys. Only if the pool, which may be the caller's, has none, it is the
-// home link, and then the server gives the wait up before the link would count as broken.
+// others that write keys. One session after the other has one, so that the caller's pool, if it is
+// that, is left to the caller. Only if the pool has none it is the home link.
 func (c *client) removeAside(l *driver.Session) error {
+	select {
+	case c.removing <- struct{}{}:
+		defer func() { <-c.removing }()
+	case <-c.life.Done():
+		return errClosed
+	}
 	soon, cancel := context.WithTimeout(c.life, c.opts.Timeout)
 	conn, err := c.pool.Acquire(soon)
 	cancel()
+	if err != nil && c.opts.Scope == SessionScope {
+		return c.removeSession(l, c.atHomeInTime)
+	}
 	if err != nil {
-		return c.cleanUpOnce(func(ctx context.Context, q querier, _ int64) error { return c.removeAtHome(ctx, q, l) })
+		return err
 	}
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(c.life, removeFor)
 	defer cancel()
-	return c.removeSession(ctx, conn, l)
+	return c.removeSession(l, func(run func(ctx context.Context, q querier) error) error { return run(ctx, conn) })
 }
 
-// removeAtHome is removeSession with half of the time for others' locks.
-func (c *client) removeAtHome(ctx context.Context, q querier, l *driver.Session) error {
-	_, err := q.Exec(ctx, `with gone as (delete from holdfast.session where id = $1::uuid)
-		select holdfast_v8.kv_sweep($1::uuid) from (select pg_catalog.set_config('lock_timeout', $2, true)) t`,
-		c.args(uuid(l.ID), strconv.FormatInt(max(c.opts.Timeout.Milliseconds()/2, 1), 10))...)
-	return err
+// atHomeInTime runs a statement on the home link of session scope. The server gives a wait for
+// others' locks up, of which one statement may have three, before the link would count as broken.
+func (c *client) atHomeInTime(run func(ctx context.Context, q querier) error) error {
+	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	defer cancel()
+	l, err := c.atHome(ctx)
+	if err != nil {
+		return err
+	}
+	return c.onHome(ctx, l, func(ctx context.Context, _ querier) error {
+		return pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", max(c.opts.Timeout.Milliseconds()/4, 1)), pgx.QueryExecModeSimpleProtocol)
+			if err != nil {
+				return err
+			}
+			return run(ctx, tx)
+		})
+	}, nil)
 }
 
 // endSession ends a session here and gives back what hangs on it.
@@ -188,8 +222,8 @@ func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var meta []byte
-		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v8.alive(nonce, 0)
-union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v8.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
+		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v9.alive(nonce, 0)
+union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v9.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
 		}
@@ -205,7 +239,7 @@ union all select owner, meta from holdfast.claim where lease = $1::uuid and hold
 // hanging lists what hangs on a session: claims by their places, the names of which
 // need not be unique, then keys.
 const hanging = `select * from (
-  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v8.alive(nonce, 0)
+  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v9.alive(nonce, 0)
   union all select 'k', 0, key, false from holdfast.kv where lease = $1::uuid and key > $3) h
 order by list, id, name limit $4`
 

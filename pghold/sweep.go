@@ -16,18 +16,15 @@ const sweepPage = 500
 // and barriers. Tokens come from a sequence that a sweep does not touch. A semaphore or
 // barrier that somebody uses at the moment is left alone.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
-	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v8.sweep(0)", c.mode)
-		return err
-	})
+	err = c.removeEnded(func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
 	for n := int64(sweepPage); err == nil && n == sweepPage; {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v8.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v9.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
 		})
 	}
 	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v8.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v9.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
 		})
 	}
 	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
@@ -58,10 +55,46 @@ func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64,
 	for looked := sweepPage; err == nil && looked == sweepPage; {
 		var n int64
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v8.sweep_limits($1, $2, $3, $4)",
+			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v9.sweep_limits($1, $2, $3, $4)",
 				c.args(prefix, space, key, sweepPage)...).Scan(&n, &looked, &space, &key)
 		})
 		removed += n
 	}
 	return removed, err
+}
+
+// tidy removes in the background what has ended, unless that is under way. It is not done over
+// the home link: it may wait for others that write keys, and what takes longer than Timeout ends
+// its connection. What fails is tried again by the next one, a second or a minute later.
+func (c *client) tidy() {
+	if !c.tidying.CompareAndSwap(false, true) {
+		return
+	}
+	run := c.spawn(func() {
+		defer c.tidying.Store(false)
+		_ = c.removeEnded(func(run func(ctx context.Context, q querier) error) error {
+			ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+			defer cancel()
+			return run(ctx, c.pool)
+		})
+	})
+	if !run {
+		c.tidying.Store(false)
+	}
+}
+
+// removeEnded removes what dead programs left, and then, page by page, keys whose time or session
+// is over. ask runs a statement, each a transaction: one that waits for the keys must not have
+// anything that a claim waits for.
+func (c *client) removeEnded(ask func(run func(ctx context.Context, q querier) error) error) error {
+	err := ask(func(ctx context.Context, q querier) error {
+		_, err := q.Exec(ctx, "select holdfast_v9.sweep()", c.mode)
+		return err
+	})
+	for n := 1; err == nil && n > 0; {
+		err = ask(func(ctx context.Context, q querier) error {
+			return q.QueryRow(ctx, "select holdfast_v9.kv_sweep($1)", c.args(keyPage)...).Scan(&n)
+		})
+	}
+	return err
 }

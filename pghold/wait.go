@@ -113,7 +113,7 @@ func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
 	c.park(l)
 }
 
-const awaitSQL = "select state, tok, pid from holdfast_v8.await($1, $2, $3, $4, $5, $6, $7)"
+const awaitSQL = "select state, tok, pid from holdfast_v9.await($1, $2, $3, $4, $5, $6, $7)"
 
 // waitFor takes the lock and then the token, in one round trip.
 func (l *pgLink) waitFor(ctx context.Context, cl *rowClaim, session *driver.Session) (string, error) {

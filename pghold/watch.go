@@ -22,6 +22,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	watchers map[*rowWatch]struct{}
+	tidied   time.Time // when one of them last had what has ended removed
 }
 
 // backlog is how many events a slow reader may lie behind.
@@ -52,6 +53,17 @@ func (h *hub) remove(w *rowWatch) bool {
 	defer h.mu.Unlock()
 	delete(h.watchers, w)
 	return len(h.watchers) == 0
+}
+
+// isUntidy tells one of the watchers, once a second, that what has ended is to be removed.
+func (h *hub) isUntidy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.tidied) < tidyEvery*9/10 { // less than its ticks
+		return false
+	}
+	h.tidied = time.Now()
+	return true
 }
 
 func (h *hub) publish(payload string) {
@@ -132,23 +144,48 @@ func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
 // subscribeSQL makes the link one that events are sent for. The lock lets no
 // transaction be under way that has looked before. The gates are closed as long
 // as somebody watches: a quick grant is told to nobody. The row does not say that
-// they are: an unsubscribeSQL that fails may have opened some.
+// they are: an unsubscribeSQL that fails may have opened some. Everybody that takes a lock
+// waits behind a wait for the first one, so it is short.
 const (
 	subscribeSQL = `do $$ begin
+  perform pg_catalog.set_config('lock_timeout', '%[2]d', true);
   perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
   insert into holdfast.watcher (nonce) values (%[1]d) on conflict do nothing;
   perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i
-    where not exists (select from holdfast_v8.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
+    where not exists (select from holdfast_v9.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
 end $$; listen holdfast_event`
 	unsubscribeSQL = `unlisten holdfast_event; do $$ begin
   delete from holdfast.watcher where nonce = %[1]d;
-  perform holdfast_v8.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
+  perform holdfast_v9.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
 end $$`
 )
 
 // listenForEvents subscribes the home link, and returns the revision from which
 // everything follows.
 func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
+	rev, err := c.listenOnce(ctx)
+	for end := time.Now().Add(c.opts.Timeout); code(err) == "55P03"; rev, err = c.listenOnce(ctx) {
+		if time.Now().After(end) {
+			return 0, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: fmt.Errorf("others' transactions last: %w", err)}
+		}
+		select { // others' turn
+		case <-time.After(c.subscribeFor()):
+		case <-ctx.Done():
+			return 0, stopped(ctx, driver.NotDone)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return rev, c.recorded(ctx) // the end of a hold without a row would be told to nobody
+}
+
+// subscribeFor is how long a subscription waits for a lock: the first of several for others'
+// transactions, and the link must not count as broken meanwhile.
+func (c *client) subscribeFor() time.Duration { return min(c.slice/2, c.opts.Timeout/8) }
+
+// listenOnce is one attempt of listenForEvents.
+func (c *client) listenOnce(ctx context.Context) (driver.Revision, error) {
 	l, err := c.atHome(ctx)
 	if err != nil {
 		return 0, err
@@ -163,7 +200,7 @@ func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 	if err != nil {
 		return 0, err // the job may go on, and write to rev
 	}
-	return driver.Revision(rev), c.recorded(ctx) // the end of a hold without a row would be told to nobody
+	return driver.Revision(rev), nil
 }
 
 // subscribe runs subscribeSQL. What is left of it if it fails half way is taken
@@ -171,7 +208,7 @@ func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 func (l *pgLink) subscribe(ctx context.Context) error {
 	before := l.watching
 	l.watching = true
-	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce)).ReadAll()
+	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(subscribeSQL, l.nonce, max(l.c.subscribeFor().Milliseconds(), 1))).ReadAll()
 	if err == nil || before || l.conn.IsClosed() {
 		return err
 	}
@@ -249,16 +286,21 @@ func (f *follower) fail(ctx context.Context, err error) {
 	}
 }
 
-// follow yields until something ends it. Keys past their time are removed,
-// and told, once a second.
+// tidyEvery is how often a program that watches removes, and so tells, what has ended.
+const tidyEvery = time.Second
+
+// follow yields until something ends it. Keys past their time, and claims and keys of programs
+// that have died, are removed, and told, meanwhile.
 func (f *follower) follow(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-f.w.bell:
 		case <-tick.C:
-			f.c.sweepKeys(ctx)
+			if f.c.hub.isUntidy() {
+				f.c.tidy()
+			}
 			continue
 		case <-ctx.Done():
 			return
@@ -271,12 +313,6 @@ func (f *follower) follow(ctx context.Context) {
 			return
 		}
 	}
-}
-
-func (c *client) sweepKeys(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
-	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v8.kv_sweep(null)", c.mode) // tried again in a second
 }
 
 // drain yields what has come.

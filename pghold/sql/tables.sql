@@ -8,7 +8,7 @@
 select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 
 create schema if not exists holdfast;
-create schema if not exists holdfast_v8;
+create schema if not exists holdfast_v9;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
 -- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
