@@ -212,7 +212,7 @@ func (s *sequence) load(ctx context.Context, client int) {
 	defer space.Close()
 	r := rand.New(rand.NewPCG(uint64(client), 7))
 	for i := int64(1); ctx.Err() == nil; i++ {
-		s.ask(space, client, some(r, "agprl", "", i*100+int64(client)))
+		_ = s.ask(space, client, some(r, "agprl", "", i*100+int64(client)))
 		<-time.After(time.Duration(r.IntN(6)) * time.Millisecond)
 	}
 }
@@ -233,19 +233,22 @@ func (s *sequence) look() {
 	}
 	defer space.Close()
 	for i := range 3 {
-		s.ask(space, 9, seen{name: fmt.Sprintf("c%d", i), do: 'g'})
-		s.ask(space, 9, seen{name: fmt.Sprintf("k%d", i), do: 'r'})
+		_ = s.ask(space, 9, seen{name: fmt.Sprintf("c%d", i), do: 'g'})
+		_ = s.ask(space, 9, seen{name: fmt.Sprintf("k%d", i), do: 'r'})
 	}
 }
 
 // ask does one operation, and notes it.
-func (s *sequence) ask(space *holdfast.Space, client int, in seen) {
+func (s *sequence) ask(space *holdfast.Space, client int, in seen) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	var failed error
 	s.note(client, in, func() (int64, bool, error) {
 		value, err := answered(ctx, space, in)
+		failed = err
 		return value, false, err
 	})
+	return failed
 }
 
 // note does one operation, and keeps what it gave. One that was certainly not done is
@@ -418,6 +421,17 @@ func (s *sequence) becomes(i int) {
 	}
 }
 
+// others lists the members but the one at a place, as --members has them.
+func (s *sequence) others(place int) string {
+	var list []string
+	for i, id := range s.ids {
+		if i != place {
+			list = append(list, fmt.Sprintf("%d=%s/%s", id, s.peers[i], s.hosts[i]))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
 // joined removes a node, and lets one in under another number at the same place.
 func (s *sequence) joined(i int) {
 	did := program(s.t, s.dir, "--url", s.url, "member", "remove", fmt.Sprint(s.ids[i]))
@@ -432,7 +446,7 @@ func (s *sequence) joined(i int) {
 	}
 	s.most++
 	number, args := fmt.Sprint(s.most), s.nodes[i].args
-	args[slices.Index(args, "--id")+1] = number
+	args[slices.Index(args, "--id")+1], args[slices.Index(args, "--members")+1] = number, s.others(i)
 	if !slices.Contains(args, "--join") {
 		s.nodes[i].args = append(args, "--join")
 	}
