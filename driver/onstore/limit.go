@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/limits"
@@ -52,7 +53,9 @@ func usageKey(name, key string) string { return usagePrefix + name + "\x00" + ke
 // Limit asks a limiter. Requests of one process about the same key take turns, as
 // those about counters do. The time is the engine's, or that of this machine if it
 // has none: then machines with clocks that differ by d allow at most what refills in d
-// more than the rate in any time, and no more than another burst.
+// more than the rate in any time, and no more than another burst; the one ahead keeps the others from
+// a key that it has used for up to d. With more than an hour between them each goes by its own clock, and
+// the limit is only kept by those that agree.
 func (d *onStore) Limit(ctx context.Context, r *driver.LimitRequest) (reply driver.LimitReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
 		for err = errRateChanged; err == errRateChanged; {
@@ -175,8 +178,9 @@ func (x *usage) try(ctx context.Context) (progress, error) {
 	}
 	newest := u.newest()
 	now, wall := x.d.clock(item, x.rate.Rate)
+	moved := wall && u.Wall && u.rewind(now)
 	state, reply, keep := limits.Decide(x.rate.Rate, limits.Number(x.rate.Epoch), u.State, now, x.r)
-	if x.reply = reply; !keep {
+	if x.reply = reply; !keep && (!moved || x.r.Op == driver.LimitPeek) {
 		return looked, nil
 	}
 	u.State, u.Epoch, u.Rate, u.Wall = state, x.rate.Epoch, x.rate.Rate, wall
@@ -238,6 +242,31 @@ func (u *usageEntry) newest() string {
 func (u *usageEntry) remember(a answered) {
 	recent := append([]answered{a}, u.Recent...)
 	u.Recent = recent[:min(len(recent), memory)]
+}
+
+// maxAhead is how far ahead of this machine's clock one that has used a key may be.
+const maxAhead = int64(time.Hour)
+
+// rewind moves what was used by a clock that is further ahead to now, so that one machine with
+// its clock in 2099 does not close the key for all others until then; reports that it did. A calendar's
+// window finds that out by itself.
+func (u *usageEntry) rewind(now int64) bool {
+	if len(u.Recent) == 0 || u.Recent[0].Now-now <= maxAhead || u.Rate.Algorithm == limit.CalendarWindow {
+		return false
+	}
+	by := u.Recent[0].Now - now
+	if a := u.Rate.Algorithm; a == limit.FixedWindow || a == limit.SlidingWindow {
+		per := int64(u.Rate.Per)
+		by = u.Recent[0].Now/per*per - now/per*per // windows begin at whole multiples
+	}
+	s := &u.State
+	if s.At -= by; s.Leased != 0 {
+		s.Leased -= by
+	}
+	for i := range s.Log {
+		s.Log[i].At -= by
+	}
+	return true
 }
 
 // idleUsage reports whether an item is a key of a limiter that has been for a while

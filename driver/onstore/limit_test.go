@@ -78,6 +78,49 @@ func skewed(t *testing.T, rnd *rand.Rand, rate limit.Rate, skew time.Duration) (
 	return admitted
 }
 
+// TestLimitClockIn2099: a machine with its clock in 2099 closes no key for the others, which keep
+// the limit among themselves.
+func TestLimitClockIn2099(t *testing.T) {
+	for _, algorithm := range []limit.Algorithm{limit.GCRA, limit.TokenBucket, limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog} {
+		bubble(t, func(t *testing.T, s *memoryStore) {
+			rate := limit.Rate{Algorithm: algorithm, Count: 10, Per: 10 * time.Second}
+			var limiters []*holdfast.Limiter
+			for _, ahead := range []time.Duration{0, 0, 73 * 365 * 24 * time.Hour} {
+				d := onstore.New(s, onstore.Options{Info: driver.Info{Scheme: "cas"}})
+				onstore.SetWall(d, func() time.Time { return time.Now().Add(ahead) })
+				sp, err := holdfast.New(d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sp.Close()
+				limiters = append(limiters, sp.Limiter("l", rate))
+			}
+			ask := func(i int, cost int64) limit.Decision {
+				d, err := limiters[i].AllowN(t.Context(), "k", cost)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}
+			if d := ask(2, 10); !d.Allowed {
+				t.Fatalf("%s: %+v", algorithm, d)
+			}
+			if d := ask(0, 10); d.Allowed || d.RetryAfter > 20*time.Second {
+				t.Errorf("%s: beside what 2099 has taken: %+v", algorithm, d)
+			}
+			for range 3 {
+				time.Sleep(20 * time.Second)
+				if d := ask(0, 6); !d.Allowed {
+					t.Errorf("%s: a while later: %+v", algorithm, d)
+				}
+				if d := ask(1, 6); d.Allowed || d.RetryAfter > 20*time.Second {
+					t.Errorf("%s: above the rate: %+v", algorithm, d)
+				}
+			}
+		})
+	}
+}
+
 // TestLimitAnswerLost: a write whose answer is lost is counted once.
 func TestLimitAnswerLost(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {
