@@ -167,7 +167,7 @@ func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
 		span = above
 	}
 	if !s.last(v) {
-		s.Given += span.ceil()
+		s.Given = min(s.Given+span.ceil(), maxGiven+1)
 	}
 	m := moment{s.At, s.Part}.minus(r, span)
 	s.At, s.Part = m.ns, m.part
@@ -186,11 +186,11 @@ func resetBucket(r Rate, s State, now int64) State {
 	m := moment{now, 0}.plus(r, r.burst()-r.initial())
 	next := State{At: m.ns, Part: m.part, Known: true}
 	if left := (moment{s.At, s.Part}).ceil() - now; !s.settled(now) {
-		next.Given = s.Given + max(left, 0)
+		next.Given = min(s.Given+max(left, 0), maxGiven+1)
 	}
 	return next
 }
 
-// maxGiven keeps sums of times from overflow; a bucket that was given back so much
-// without ever being idle is given back no more.
+// maxGiven keeps sums of times from overflow; a bucket that was given back more than that
+// without ever being idle is given back no more, and no more is noted.
 const maxGiven = 1 << 61

@@ -65,3 +65,29 @@ func resetOnce(t *testing.T, rnd *rand.Rand, rate limit.Rate) {
 		}
 	}
 }
+
+// A bucket that takes a hundred years to fill, and is emptied and reset, or given back, over and over, is
+// not forgotten while it is empty, and no time in it overflows.
+func TestResetOfLongFills(t *testing.T) {
+	rate := limit.Rate{Count: 1, Per: limit.MaxPer, Burst: 10}
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 8))
+		now := time.Date(2060, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+		var s limit.State
+		for range 20 {
+			next, v, d := limit.Reserve(rate, s, now, 1+rnd.Int64N(10))
+			if s = next; d.Remaining < 10 && limit.Idle(rate, s, now) || s.At+s.Given < s.At {
+				t.Fatalf("seed %d: with %d of 10 left it is forgotten: %+v", seed, d.Remaining, s)
+			}
+			switch rnd.IntN(3) {
+			case 0:
+				s = limit.Reset(rate, s, now)
+			case 1:
+				if d.Allowed {
+					s = limit.Cancel(rate, s, now, v)
+				}
+			}
+			now += rnd.Int64N(int64(time.Hour))
+		}
+	}
+}
