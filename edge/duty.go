@@ -11,7 +11,8 @@ import (
 // nodes that are gone, and what is of nobody (sets, registers, debts), are told whole: by
 // every node, but for those that are relieved. What relieves a node of a counter, a key, a
 // set or a register is a kept message of a node earlier in the order of actors that tells
-// no less of it than this node knows, as long as that node runs and keeps messages.
+// no less of it than this node knows, as long as that node runs and keeps messages, and tells it
+// with every state: one that has nothing to tell of it any more relieves nobody.
 //
 // Relief only leads to earlier nodes that run, so at its end is one that is not relieved
 // and tells the whole every time. A node that hears less from an earlier one than it knows
@@ -21,15 +22,23 @@ import (
 // earlier node's was kept. None of this depends on which node knows more.
 
 // relief is the earlier node that tells the whole of something; the zero value: none does.
-type relief struct{ by unique.Handle[crdt.Actor] }
+type relief struct {
+	by  unique.Handle[crdt.Actor]
+	seq uint64 // of the message that told it last
+}
 
 // view is which nodes run, as one node sees it at one moment.
 type view struct {
 	self   unique.Handle[crdt.Actor]
 	sender unique.Handle[crdt.Actor] // of the message that is judged
-	// runs are the others that were heard lately; those that were heard to keep messages
-	// are true.
-	runs map[unique.Handle[crdt.Actor]]bool
+	seq    uint64                    // of that message
+	runs   map[unique.Handle[crdt.Actor]]telling
+}
+
+// telling is what another that was heard lately is known to tell.
+type telling struct {
+	keeps bool   // it was heard to keep messages
+	after uint64 // its last whole state began after the message of that number
 }
 
 // tells reports that the parts of an actor are told with a whole: those of others that run
@@ -47,13 +56,19 @@ func (v *view) tells(a unique.Handle[crdt.Actor]) bool {
 func (v *view) missing(a unique.Handle[crdt.Actor]) bool { return a != v.self && v.tells(a) }
 
 // relieves reports that somebody else tells the whole.
-func (v *view) relieves(r relief) bool { return v != nil && v.runs[r.by] }
+func (v *view) relieves(r relief) bool {
+	if v == nil {
+		return false
+	}
+	by := v.runs[r.by]
+	return by.keeps && r.seq > by.after
+}
 
 // judge notes whether a whole of the sender tells all that is known here.
 func (v *view) judge(r *relief, all bool) {
-	r.by = unique.Handle[crdt.Actor]{}
+	*r = relief{}
 	if all {
-		r.by = v.sender
+		*r = relief{v.sender, v.seq}
 	}
 }
 
@@ -69,10 +84,10 @@ func (v *view) of(whole bool) *view {
 func (p *peers) view(me crdt.Actor, now time.Time, within time.Duration) *view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v := &view{self: unique.Make(me), runs: map[unique.Handle[crdt.Actor]]bool{}}
+	v := &view{self: unique.Make(me), runs: map[unique.Handle[crdt.Actor]]telling{}}
 	for a, s := range p.known {
 		if p.runs(a, s, now, within) {
-			v.runs[unique.Make(a)] = now.Sub(s.kept) <= within
+			v.runs[unique.Make(a)] = telling{now.Sub(s.kept) <= within, s.ends[0]}
 		}
 	}
 	return v
@@ -84,7 +99,7 @@ func (n *Node) judging(m *message) *view {
 		return nil
 	}
 	v := n.view()
-	v.sender = unique.Make(m.sender)
+	v.sender, v.seq = unique.Make(m.sender), m.seq
 	return v
 }
 

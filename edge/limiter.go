@@ -333,7 +333,7 @@ func (l *Limiter) add(s *shard, key string, epoch int64) *entry {
 		l.node.tally.full.Add(1)
 		return nil
 	}
-	e := &entry{key: key, epoch: epoch, pos: len(s.all)}
+	e := &entry{key: key, epoch: epoch, pos: int32(len(s.all))}
 	s.keys[key] = e
 	s.all = append(s.all, e)
 	return e

@@ -189,6 +189,7 @@ type peer struct {
 	seen     uint64 // bit i: the message last-i has come
 	heard    time.Time
 	kept     time.Time // when its last kept message was sent
+	ends     [2]uint64 // the numbers of the messages that ended its last two kept states
 	lag      time.Duration
 	total    uint64
 	sent     time.Time // when the total was sent, by its clock
@@ -236,6 +237,9 @@ func (s *peer) hear(m *message, now time.Time) {
 	if !m.kept {
 		s.heard, s.lag, s.total, s.sent = now, now.Sub(sent), m.total, sent
 		return
+	}
+	if m.all && m.seq > s.ends[1] {
+		s.ends = [2]uint64{s.ends[1], m.seq}
 	}
 	if sent.After(now) && sent.Sub(now) <= maxAhead {
 		sent = now // by the clock of another machine

@@ -45,8 +45,8 @@ type entry struct {
 	at    int64  // of a bucket, when it is full again: limit.State's At and Part
 	part  int64
 	relief
-	pos   int  // in shard.all
-	dirty bool // in shard.dirty
+	pos   int32 // in shard.all
+	dirty bool  // in shard.dirty
 }
 
 // pair is a count of the entry's window and of the one before.

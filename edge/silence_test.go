@@ -1,0 +1,61 @@
+package edge
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// TestSilenceRelievesNobody: a node that has told the whole of a key, and has nothing to tell of it any
+// more, relieves no other: what only that one has heard of a node that was killed is told.
+func TestSilenceRelievesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{}, 0)
+		long := LimiterConfig{Rate: limit.Rate{Count: 1000, Per: 10 * time.Minute, Algorithm: limit.FixedWindow}}
+		links, ls := map[string]*keeper{}, map[string]*Limiter{}
+		start := func(name string) *Node {
+			links[name] = s.link(name)
+			n := open(t, Config{Actor: name, Link: links[name]})
+			ls[name] = limiter(t, n, long)
+			return n
+		}
+		start("a")
+		start("b")
+		c := start("c")
+		take(t, ls["a"], "k", 1)
+		pass(30 * time.Second)
+		for range 5 { // a uses the key no more
+			pass(5 * time.Minute)
+			take(t, ls["b"], "k", 1)
+		}
+		pass(6 * time.Minute) // far from the end of a window
+		kept := make(chan struct{}, 100)
+		s.onKeep = func(p Place, _ time.Duration) {
+			if p.Actor.Node == "c" && p.Kind == kindWindows {
+				kept <- struct{}{}
+			}
+		}
+		<-kept
+		s.harm("a")
+		take(t, ls["c"], "k", 5)
+		want := ls["c"].Count("k", time.Now())
+		pass(time.Second)
+		s.harm("c")
+		c.Close()
+		links["a"].mend()
+		pass(90 * time.Second)
+		if got := ls["b"].Count("k", time.Now()); got != want {
+			t.Fatalf("b has heard of %d, not %d", got, want)
+		}
+		start("d")
+		pass(30 * time.Second)
+		for _, name := range []string{"a", "d"} {
+			if got := ls[name].Count("k", time.Now()); got != want {
+				t.Errorf("%s has heard of %d, b of %d", name, got, want)
+			}
+		}
+	})
+}
