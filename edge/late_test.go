@@ -119,6 +119,61 @@ func TestRegisterBackFrom2099(t *testing.T) {
 	})
 }
 
+// A register of a node with a clock that was set back: what it writes then is later than all that it
+// knew, of the others and its own, and is what all have.
+func TestRegisterSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, link := range networks() {
+			var back atomic.Int64
+			now := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+			nodes := []*Node{open(t, Config{Actor: "a", Link: link("a"), Now: now}), open(t, Config{Actor: "b", Link: link("b")}), open(t, Config{Actor: "c", Link: link("c")})}
+			write := func(by int, v string) {
+				if err := registerOf(t, nodes[by]).Store([]byte(v)); err != nil {
+					t.Fatal(err)
+				}
+				pass(30 * time.Second)
+				for _, n := range nodes {
+					if got := registerOf(t, n).Load(); string(got) != v {
+						t.Errorf("%s: %s has %q, not %q", name, n.Actor(), got, v)
+					}
+				}
+			}
+			for _, last := range []int{0, 1} {
+				back.Store(0)
+				pass(30 * time.Second)
+				write(last, fmt.Sprint("right ", last))
+				back.Store(int64(time.Hour))
+				write(0, fmt.Sprint("set back ", last))
+				write(0, fmt.Sprint("again ", last))
+			}
+		}
+	})
+}
+
+// A register of nodes with clocks that were in 2099, all of them, and are right again.
+func TestRegisterAllBackFrom2099(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var ahead atomic.Int64
+		ahead.Store(int64(73 * 365 * 24 * time.Hour))
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		nodes := []*Node{open(t, Config{Actor: "a", Link: hub.Link("a"), Now: now}), open(t, Config{Actor: "b", Link: hub.Link("b"), Now: now})}
+		for i, v := range []string{"2099", "now", "later"} {
+			if err := registerOf(t, nodes[i%2]).Store([]byte(v)); err != nil {
+				t.Fatal(err)
+			}
+			pass(30 * time.Second)
+			ahead.Store(0)
+			pass(30 * time.Second)
+			for _, n := range nodes {
+				if got := registerOf(t, n).Load(); i > 0 && string(got) != v {
+					t.Errorf("%s has %q, not %q", n.Actor(), got, v)
+				}
+			}
+		}
+	})
+}
+
 // A bucket that takes longer than ten years to be full is empty when all of it was taken.
 func TestLongFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

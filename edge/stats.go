@@ -302,6 +302,24 @@ func (p *peers) live(now time.Time, within time.Duration) (count int) {
 	return count
 }
 
+// ahead reports that of the nodes heard in that time more have a clock ahead of now, by more than
+// so much, than have not.
+func (p *peers) ahead(now time.Time, within, by time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	more := 0
+	for a, s := range p.known {
+		switch {
+		case !p.runs(a, s, now, within):
+		case s.sent.Sub(now) > by:
+			more++
+		default:
+			more--
+		}
+	}
+	return more > 0
+}
+
 // last is when another node was heard last; if none was, when this one was opened.
 func (p *peers) last(opened time.Time) time.Time {
 	p.mu.Lock()

@@ -349,16 +349,17 @@ func (n *Node) Register(name string) (*Register, error) {
 }
 
 // Store writes a value of at most [MaxRegister] bytes. It is later than every write
-// that this node knows of, unless its clock was more than a minute ahead: others ignore
-// what it wrote then, and it does too once the clock is right.
+// that this node knows of, also if its clock was set back since; unless its clock was more than a
+// minute ahead: others ignore what it wrote then, and it does too once the clock is right.
 func (r *Register) Store(v []byte) error {
 	if len(v) > MaxRegister {
 		return invalid("register %q: the value has %d bytes; it may have %d", r.name, len(v), MaxRegister)
 	}
 	now := r.node.config.Now()
-	at := r.node.values.next(now)
+	behind := r.node.behind(now)
+	at := r.node.values.next(now, behind)
 	r.mu.Lock()
-	r.unbelieve(now)
+	r.unbelieve(now, behind)
 	r.known.Set(v, crdt.Stamp{At: at, Actor: r.node.me})
 	r.relief = relief{}
 	r.mu.Unlock()
@@ -367,13 +368,19 @@ func (r *Register) Store(v []byte) error {
 	return nil
 }
 
+// behind reports that the clock of this node is far behind those of most others. If it is not, a
+// write that is far ahead of it is of a time when it was wrong.
+func (n *Node) behind(now time.Time) bool {
+	return n.peers.ahead(now, absence*n.config.State, maxSkew)
+}
+
 // next is the time of a write. A clock that has been far ahead begins again at the wall:
 // the others would not believe it.
-func (vs *values) next(now time.Time) crdt.Time {
+func (vs *values) next(now time.Time, behind bool) crdt.Time {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	at := vs.clock.Next(now)
-	if at.Wall().Sub(now) > maxSkew {
+	if at.Wall().Sub(now) > maxSkew && !behind {
 		vs.clock = crdt.Clock{}
 		at = vs.clock.Next(now)
 	}
@@ -382,8 +389,8 @@ func (vs *values) next(now time.Time) crdt.Time {
 
 // unbelieve drops a write of this node's own clock when it was far ahead, which no other
 // node has taken; mu is held.
-func (r *Register) unbelieve(now time.Time) {
-	if _, stamp := r.known.Value(); stamp.At.Wall().Sub(now) > maxSkew {
+func (r *Register) unbelieve(now time.Time, behind bool) {
+	if _, stamp := r.known.Value(); stamp.At.Wall().Sub(now) > maxSkew && !behind {
 		r.known = crdt.Register{}
 	}
 }
@@ -425,8 +432,10 @@ func (r *Register) Await(ctx context.Context, version string) error {
 }
 
 func (r *Register) merge(o crdt.Register, v *view) {
+	now := r.node.config.Now()
+	behind := r.node.behind(now)
 	r.mu.Lock()
-	r.unbelieve(r.node.config.Now())
+	r.unbelieve(now, behind)
 	changed := r.known.Merge(o)
 	if v != nil {
 		v.judge(&r.relief, !o.Merge(r.known))
