@@ -21,7 +21,8 @@ import (
 // later, in the order in which programs asked, and until then the program refuses
 // without asking; where the backend refuses, it is asked again a second later at the
 // latest. What is above twice the need of the last second or two is given back,
-// all of it when no caller has asked for the key for so long, and by Close.
+// all of it when no caller has asked for the key for so long, and by Close; if the backend is
+// away, a second later, and so on.
 //
 // A program that is killed or stopped has its block no longer than the rate allows: that
 // of a bucket passes by itself, soon after the time for which it was taken, that of a
@@ -111,7 +112,8 @@ func (f *blockFetch) end(err error) {
 type leasedBlock struct {
 	driver.LimitReply
 	sent, got time.Time
-	used      int64 // or gone
+	used      int64     // or gone
+	again     time.Time // before that the backend is not asked to take it back: it was away
 }
 
 // left is what can be used at now. So much time has passed at most at the backend as
@@ -278,14 +280,24 @@ func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d
 // key is what the program has of a key, which is in use.
 func (l *LeasedLimiter) key(key string, now time.Time) *leasedKey {
 	k := l.keys[key]
-	if k != nil {
-		return k
+	if k == nil {
+		k = l.asked(key, now)
+		delete(l.before, key)
+		l.keys[key] = k
 	}
-	if k = l.before[key]; k == nil {
+	return k
+}
+
+// asked is what the program has of a key that was not asked for since the last look.
+func (l *LeasedLimiter) asked(key string, now time.Time) *leasedKey {
+	k := l.before[key]
+	if k == nil {
 		k = &leasedKey{fetch: l.fetching[key], demand: demand{since: now, second: now}}
+		if l.before == nil {
+			l.before = map[string]*leasedKey{}
+		}
+		l.before[key] = k
 	}
-	delete(l.before, key)
-	l.keys[key] = k
 	if l.timer == nil {
 		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
 	}
@@ -339,7 +351,7 @@ func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time)
 		left += b.left(now)
 	}
 	keep, need := len(k.blocks), 2*max(k.demand.most, k.demand.before, k.demand.last)
-	for ; keep > 0 && left > need; keep-- {
+	for ; keep > 0 && left > need && !now.Before(k.blocks[keep-1].again); keep-- {
 		left -= k.blocks[keep-1].left(now)
 	}
 	if keep == len(k.blocks) {
@@ -439,11 +451,35 @@ func errNoBlock() error {
 	return &Error{Kind: ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("no block was had in %s", patience)}
 }
 
-// giveBack returns what is left of a block; what cannot be given back passes unused.
-func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) {
-	if left := b.left(driver.Now()); left > 0 {
-		_, _ = l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
+// giveBack returns what is left of a block, and reports that the backend was certainly not told:
+// to try that again gives back nothing twice. What cannot be known passes unused.
+func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) (untold bool) {
+	left := b.left(driver.Now())
+	if left <= 0 {
+		return false
 	}
+	_, err := l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
+	return NotDone(err)
+}
+
+// putBack keeps blocks that could not be given back, to be used or given back with a later look: of a
+// window they would be lost until it ends, because the backend was away for a moment.
+func (l *LeasedLimiter) putBack(key string, blocks []*leasedBlock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.l.s.r.life.Err() != nil || len(blocks) == 0 {
+		return
+	}
+	now := driver.Now()
+	k := l.keys[key]
+	if k == nil {
+		k = l.asked(key, now)
+	}
+	for _, b := range blocks {
+		b.again = now.Add(blockIdle)
+	}
+	k.blocks = append(k.blocks, blocks...)
+	slices.SortFunc(k.blocks, func(a, b *leasedBlock) int { return a.got.Compare(b.got) })
 }
 
 // giveBackIdle gives back the keys that nobody has asked for since two looks.
@@ -458,7 +494,8 @@ func (l *LeasedLimiter) giveBackIdle() {
 	l.giveBackAll(context.Background(), idle)
 }
 
-// giveBackAll gives back some keys at a time, and no longer than patience all together.
+// giveBackAll gives back some keys at a time, and no longer than patience all together; what it does not
+// come to is put back.
 func (l *LeasedLimiter) giveBackAll(ctx context.Context, keys ...map[string]*leasedKey) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -469,19 +506,23 @@ func (l *LeasedLimiter) giveBackAll(ctx context.Context, keys ...map[string]*lea
 		for key, k := range some {
 			select {
 			case room <- struct{}{}:
+				all.Go(func() { l.giveBackKey(ctx, key, k.blocks); <-room })
 			case <-ctx.Done():
-				return
+				l.putBack(key, k.blocks)
 			}
-			all.Go(func() { l.giveBackKey(ctx, key, k.blocks); <-room })
 		}
 	}
 }
 
 // giveBackKey gives back the blocks of a key: the last one taken is the first that can be.
 func (l *LeasedLimiter) giveBackKey(ctx context.Context, key string, blocks []*leasedBlock) {
+	var untold []*leasedBlock
 	for _, b := range slices.Backward(blocks) {
-		l.giveBack(ctx, key, b)
+		if l.giveBack(ctx, key, b) {
+			untold = append(untold, b)
+		}
 	}
+	l.putBack(key, untold)
 }
 
 // Close gives back what is left of all blocks, also of those on their way, in at most 5 seconds:

@@ -363,6 +363,105 @@ func TestLeased_SurplusIsGivenBack(t *testing.T) {
 	})
 }
 
+// deafLimits is a backend that takes nothing back while it is away, or as long as it takes.
+type deafLimits struct {
+	*limitDriver
+	away atomic.Bool
+	slow atomic.Bool
+	told atomic.Int64
+}
+
+func (s *deafLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	if r.Op == driver.LimitReturn {
+		s.told.Add(1)
+		if s.away.Load() {
+			return driver.LimitReply{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
+		}
+		if s.slow.Load() {
+			time.Sleep(time.Second)
+		}
+	}
+	return s.limitDriver.Limit(ctx, r)
+}
+
+// What could not be given back because the backend was away is given back when it is not, of a key
+// that is left and of one that is asked for now and then; it is asked about once a second.
+func TestLeased_GivesBackLater(t *testing.T) {
+	for _, use := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
+			s, err := holdfast.New(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+			blocks := l.Leased()
+			defer blocks.Close()
+			used := int64(0)
+			ask := func() {
+				if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+				used++
+			}
+			for range 400 {
+				ask()
+			}
+			d.away.Store(true)
+			for range 300 {
+				time.Sleep(100 * time.Millisecond)
+				if use {
+					ask()
+				}
+			}
+			if told := d.told.Load(); told > 100 {
+				t.Errorf("in use %v: a backend that was away for 30 s was told %d times", use, told)
+			}
+			d.away.Store(false)
+			for range 40 {
+				time.Sleep(100 * time.Millisecond)
+				if use {
+					ask()
+				}
+			}
+			synctest.Wait()
+			if left, _ := l.Available(t.Context(), "k"); left < 1000-used-10 {
+				t.Errorf("in use %v: %d were used, and of 1000 only %d are left for others", use, used, left)
+			}
+		})
+	}
+}
+
+// More idle keys than can be given back in the time of a look are given back with the next ones.
+func TestLeased_GivesBackMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
+		s, err := holdfast.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+		blocks := l.Leased()
+		defer blocks.Close()
+		d.slow.Store(true)
+		for i := range 500 {
+			for range 20 {
+				if d, err := blocks.Allow(t.Context(), fmt.Sprint(i)); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		for i := range 500 {
+			if left, _ := l.Available(t.Context(), fmt.Sprint(i)); left != 980 {
+				t.Fatalf("key %d: of 1000 only %d are left for others", i, left)
+			}
+		}
+	})
+}
+
 // lateLimits is a backend that answers only after a while.
 type lateLimits struct {
 	*limitDriver

@@ -41,7 +41,7 @@ func TestSilenceRelievesNobody(t *testing.T) {
 			take(t, ls["b"], "k", 1)
 		}
 		pass(6 * time.Minute) // far from the end of a window
-		<-kept // of long ago
+		<-kept                // of long ago
 		<-kept
 		s.harm("a")
 		take(t, ls["c"], "k", 5)
