@@ -52,7 +52,6 @@ type client struct {
 	spare  []*pgLink // made for waits, idle
 	waits  int       // links made for waits
 	lines  map[Key]*waitQueue
-	wakes  map[Key]map[chan struct{}]struct{}
 	tokens map[driver.Token]*rowClaim
 	early  []driver.Token // tokens that were forced before anybody here held with them
 	hub    hub
@@ -64,7 +63,7 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
 		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), removing: make(chan struct{}, 1), fault: func(string, string, error) {},
-		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, wakes: map[Key]map[chan struct{}]struct{}{}, tokens: map[driver.Token]*rowClaim{},
+		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
 	c.life, c.kill = context.WithCancel(context.Background())
@@ -312,7 +311,6 @@ func (c *client) lost(l *pgLink, err error) {
 		cl.told(why)
 	}
 	if wasHome {
-		c.wakeAll()
 		c.hub.broken()
 	}
 }

@@ -180,8 +180,8 @@ func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key K
 	if err != nil {
 		return err
 	}
-	wake := c.listenFor(key) // the waiters' lock stays
-	defer c.unlisten(key, wake)
+	l.join(key) // the waiters' lock stays
+	defer l.quit(key)
 	return c.establish(ctx, l, &rowClaim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }
 

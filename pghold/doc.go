@@ -87,6 +87,7 @@
 //	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
 //	                      elections and latches; a broken connection is a watch:resync. Keys that expire,
 //	                      and holds and keys of programs that died, are told within a second or two.
+//	                      An event above 7,900 bytes is kept for a minute; read later it is a watch:resync.
 //	keys of a session     end 1,000 at a time, each at a revision of its own.
 //	upgrade, resize,      no.
 //	max-hold, min-hold,

@@ -207,3 +207,18 @@ func TestWatchBesideALongTransaction(t *testing.T) {
 	check(t, <-began)
 	check(t, h.Release())
 }
+
+// TestMissingEvent: a large event that is no longer kept is told as a resync, and what follows is told.
+func TestMissingEvent(t *testing.T) {
+	url := database(t)
+	s, look := open(t, url), connect(t, url)
+	events := watched(t, s)
+	must(look.Exec(t.Context(), "select pg_notify('holdfast_event', '@1')"))(t)
+	if ev := next(t, events); ev.Kind != "watch" || ev.Verb != "resync" || int64(ev.Revision) <= revision(t, look) {
+		t.Errorf("told: %+v", ev)
+	}
+	put := must(s.KV().Put(t.Context(), "k", make([]byte, 10_000)))(t)
+	if ev := next(t, events); ev.Verb != "put" || ev.Revision != put || len(ev.KV.Value) != 10_000 {
+		t.Errorf("told: %+v", ev)
+	}
+}

@@ -6,18 +6,9 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
-)
-
-// lookEvery is how often a waiter for a semaphore, latch or barrier looks by
-// itself: a release is told at once, a death by nobody. Without notifications
-// it has to look more often.
-const (
-	lookEvery      = 500 * time.Millisecond
-	lookInTxScopes = 50 * time.Millisecond
 )
 
 // onHome runs SQL beside the nonce of the home link: on it, or in transaction
@@ -75,28 +66,32 @@ func (c *client) me(l *pgLink) int64 {
 func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
-	wake := c.listenFor(cl.key)
-	defer c.unlisten(cl.key, wake)
 	told := false
 	for {
 		l, err := c.atHome(ctx)
 		if err != nil {
 			return c.whyNot(ctx, cl, err)
 		}
-		state, err := c.gatherOn(ctx, l, cl, false, &told)
-		if err != nil && (l.alive() || ctx.Err() != nil) {
-			return c.whyNot(ctx, cl, err)
-		}
-		if state == "granted" {
-			return nil
-		}
-		if state == "queued" {
-			err := c.queueUp(ctx, l, cl, wake)
-			if err == nil || !errors.Is(err, errStartAgain) {
-				return err
-			}
+		if err := c.gatherBy(ctx, l, cl, &told); !errors.Is(err, errStartAgain) {
+			return err
 		}
 	}
+}
+
+// gatherBy is gather by one link.
+func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bool) error {
+	g, heard := l.join(cl.key)
+	defer l.quit(cl.key)
+	state, err := c.gatherOn(ctx, l, cl, false, told)
+	switch {
+	case err != nil && (l.alive() || ctx.Err() != nil):
+		return c.whyNot(ctx, cl, err)
+	case state == "granted":
+		return nil
+	case state == "queued":
+		return c.queueUp(ctx, l, cl, g, heard)
+	}
+	return errStartAgain
 }
 
 func (c *client) whyNot(ctx context.Context, cl *rowClaim, err error) error {
@@ -202,46 +197,27 @@ func (c *client) refusal(ctx context.Context, cl *rowClaim, state string, positi
 // errStartAgain: the row was lost with the link that made it.
 var errStartAgain = errors.New("start again")
 
-// queueUp waits until the row is granted.
-func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, wake chan struct{}) error {
-	every := lookEvery
-	if c.opts.Scope == TransactionScope {
-		every = lookInTxScopes
-	}
+// queueUp waits until the row is granted. heard is what g had heard before the row was made.
+func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gathering, heard uint) error {
 	session := c.sessionOn(l, cl.r)
-	for {
-		sweep := false
-		select {
-		case <-wake:
-		case <-time.After(every):
-			sweep = true
-		case <-l.down:
-			return errStartAgain
-		case <-ctx.Done():
-			c.ungather(cl, cl.id)
-			return c.whyStopped(ctx, cl.r.Session)
-		}
-		var state string
-		var token *int64
-		err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
-			rows, err := q.Query(ctx, "select case when tok > 0 then 'granted' else 'gone' end, tok from holdfast_v9.look($1, $2, $3, $4, $5)",
-				c.args(cl.key.space(), cl.key.n, []int64{cl.id}, c.me(l), sweep)...)
-			if err != nil {
-				return err
-			}
-			_, err = pgx.ForEachRow(rows, []any{&state, &token}, func() error { return nil })
-			return err
-		}, nil)
+	answer := c.awaitRow(l, cl, g, heard)
+	defer c.forgetRow(g, cl.id)
+	select {
+	case a := <-answer:
 		switch {
-		case err == nil && state == "granted":
-			c.hold(l, cl, cl.id, *token, session)
-			return nil
-		case err == nil && state == "gone" || err != nil && !l.alive():
-			return errStartAgain
-		case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
+		case a.err != nil:
 			c.ungather(cl, cl.id)
-			return err
+			return a.err
+		case a.token == 0:
+			return errStartAgain
 		}
+		c.hold(l, cl, cl.id, a.token, session)
+		return nil
+	case <-l.down:
+		return errStartAgain
+	case <-ctx.Done():
+		c.ungather(cl, cl.id)
+		return c.whyStopped(ctx, cl.r.Session)
 	}
 }
 
@@ -307,52 +283,6 @@ func (cl *rowClaim) ungather(again bool) error {
 	return err
 }
 
-// listenFor is rung when something of the key was granted.
-func (c *client) listenFor(k Key) chan struct{} {
-	wake := make(chan struct{}, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wakes[k] == nil {
-		c.wakes[k] = map[chan struct{}]struct{}{}
-	}
-	c.wakes[k][wake] = struct{}{}
-	return wake
-}
-
-func (c *client) unlisten(k Key, wake chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.wakes[k], wake)
-	if len(c.wakes[k]) == 0 {
-		delete(c.wakes, k)
-	}
-}
-
-func (c *client) wake(k Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ch := range c.wakes[k] {
-		ring(ch)
-	}
-}
-
-func (c *client) wakeAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.wakes {
-		for ch := range m {
-			ring(ch)
-		}
-	}
-}
-
-func ring(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // heard takes a notification; the caller has the link.
 func (l *pgLink) heard(n *pgconn.Notification) {
 	c := l.c
@@ -367,7 +297,7 @@ func (l *pgLink) heard(n *pgconn.Notification) {
 	}
 	switch what {
 	case "w":
-		c.wake(Key{n: b, pair: a == 2})
+		l.wake(Key{n: b, pair: a == 2})
 	case "k":
 		l.setEasy(Key{n: b, pair: a == 2}, false)
 	case "r":

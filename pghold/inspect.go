@@ -36,12 +36,12 @@ const (
 	maxNames  = 1000
 )
 
-// page are the names with a prefix that somebody holds or awaits, or that have
-// a limit.
+// page are the names from one up to another that somebody holds or awaits, or that have
+// a limit. Of either no more are read than a page has.
 const page = `select n.name from (
-  select name from holdfast.claim c where starts_with(c.name, $1) and holdfast_v9.alive(c.nonce, 0)
-  union select name from holdfast.resource r where starts_with(r.name, $1)) n
-where n.name > $2 order by n.name limit $3`
+  (select distinct c.name from holdfast.claim c where c.name >= $1 and c.name < $2 and c.name > $3 and holdfast_v9.alive(c.nonce, 0) order by c.name limit $4)
+  union (select r.name from holdfast.resource r where r.name >= $1 and r.name < $2 and r.name > $3 order by r.name limit $4)) n
+order by n.name limit $4`
 
 // Inspect lists holders and waiters, as far as they use this package;
 // others' locks are told by heldError.
@@ -74,9 +74,13 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 // behind a place, and the place behind them.
 func (c *client) show(ctx context.Context, q querier, name string, key Key, after string, most int) (driver.Resource, string, error) {
 	res := driver.Resource{Name: name}
-	err := c.limits(ctx, q, &res, "where space = $1 and key = $2", key.space(), key.n)
+	limits, err := c.limits(ctx, q, limitsSQL+"space = $1 and key = $2", key.space(), key.n)
 	if err != nil {
 		return res, "", err
+	}
+	if len(limits) > 0 {
+		res = limits[0]
+		res.Name = name // it may have been made under another of the same key
 	}
 	var waits, last bool
 	id := int64(-1)
@@ -104,7 +108,7 @@ func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, 
 	if most <= 0 || most > maxNames {
 		most = maxNames
 	}
-	rows, err := q.Query(ctx, page, c.args(r.Name, r.After, most+1)...)
+	rows, err := q.Query(ctx, page, c.args(r.Name, behind(r.Name), r.After, most+1)...)
 	if err != nil {
 		return err
 	}
@@ -120,11 +124,13 @@ func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, 
 	if err != nil {
 		return err
 	}
+	limits, err := c.limitsOf(ctx, q, names)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
-		res := driver.Resource{Name: name}
-		if err := c.limits(ctx, q, &res, "where name = $1", name); err != nil {
-			return err
-		}
+		res := limits[name]
+		res.Name = name
 		n := 0
 		for n < len(claims) && claims[n].Name == name {
 			n++
@@ -138,16 +144,30 @@ func (c *client) list(ctx context.Context, q querier, r *driver.InspectRequest, 
 	return nil
 }
 
-// limits fills in what a semaphore, latch or barrier has.
-func (c *client) limits(ctx context.Context, q querier, res *driver.Resource, where string, args ...any) error {
-	var kind int16
-	var made int64
-	err := q.QueryRow(ctx, "select kind, lim, made from holdfast.resource "+where, c.args(args...)...).Scan(&kind, &res.Limit, &made)
-	if err == pgx.ErrNoRows {
-		return nil
+const limitsSQL = "select name, kind, lim, made from holdfast.resource where "
+
+// limitsOf are the semaphores, latches and barriers among names, without their claims.
+func (c *client) limitsOf(ctx context.Context, q querier, names []string) (map[string]driver.Resource, error) {
+	list, err := c.limits(ctx, q, limitsSQL+"name = any ($1)", names)
+	found := map[string]driver.Resource{}
+	for _, res := range list {
+		found[res.Name] = res
 	}
-	res.Kind, res.Created, res.Modified = driver.ResourceKind(kind), driver.Revision(made), driver.Revision(made)
-	return err
+	return found, err
+}
+
+func (c *client) limits(ctx context.Context, q querier, sql string, args ...any) ([]driver.Resource, error) {
+	rows, err := q.Query(ctx, sql, c.args(args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (res driver.Resource, err error) {
+		var kind int16
+		var made int64
+		err = row.Scan(&res.Name, &kind, &res.Limit, &made)
+		res.Kind, res.Created, res.Modified = driver.ResourceKind(kind), driver.Revision(made), driver.Revision(made)
+		return res, err
+	})
 }
 
 // claimRow is a claim as show reads it.

@@ -70,6 +70,7 @@ type pgLink struct {
 	holdSessions map[driver.Spec]*driver.Session
 	sessions     map[*driver.Session]struct{} // that programs opened themselves
 	claims       map[*rowClaim]struct{}
+	gatherings   map[Key]*gathering
 	waits        bool // made for a wait; counts against Options.Waits
 }
 

@@ -156,7 +156,9 @@ func TestGuardThatDidNotCome(t *testing.T) {
 	} {
 		key := mustKey(t, what)
 		guard := waitersLockOf(key)
-		defer c.unlisten(key, c.listenFor(key)) // once there, it stays
+		l := c.living()
+		l.join(key) // once there, it stays
+		defer l.quit(key)
 		exec(t, conn, "select pg_advisory_lock($1)", guard)
 		if err := ask(); err == nil {
 			t.Fatalf("a %s is made without its guard", what)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -87,8 +88,23 @@ func (c *client) makeSchema(ctx context.Context) error {
 	if made, err := isMade(ctx, c.pool); made || err != nil {
 		return err
 	}
-	return c.create(ctx)
+	err := c.create(ctx)
+	for n := 0; n < maxCreates && code(err) == "55P03"; n++ {
+		select {
+		case <-time.After(createPause): // whoever waits for the tables has its turn
+			err = c.create(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
 }
+
+// How often, and after which pause, a change of tables that others use is tried again.
+const (
+	maxCreates  = 20
+	createPause = 250 * time.Millisecond
+)
 
 // fitEncoding refuses a database that cannot keep every name, owner and key as it is.
 func fitEncoding(encoding string) error {

@@ -123,6 +123,27 @@ func shareWithVersion8(t *testing.T, s *holdfast.Space, old *pgx.Conn) {
 	}
 }
 
+// TestUpgradeWaitsForNobody: what has to be added to tables that others use is tried again, and whoever
+// uses them has its turn meanwhile.
+func TestUpgradeWaitsForNobody(t *testing.T) {
+	url := database(t)
+	old, look := connect(t, url), connect(t, url)
+	must(old.Exec(t.Context(), version8, pgx.QueryExecModeSimpleProtocol))(t)
+	must(old.Exec(t.Context(), "begin; delete from holdfast.claim", pgx.QueryExecModeSimpleProtocol))(t)
+	s, upgraded := open(t, url), make(chan error, 1)
+	go func() { upgraded <- released(s.Mutex("m").Acquire(t.Context())) }()
+	waits := func(yes bool) func() bool {
+		return func() (is bool) {
+			scan(t, look, &is, "select exists (select from pg_locks where not granted and relation = 'holdfast.claim'::regclass)")
+			return is == yes
+		}
+	}
+	eventually(t, "the upgrade does not wait for the table", waits(true))
+	eventually(t, "the upgrade keeps others from the table", waits(false))
+	must(old.Exec(t.Context(), "commit"))(t)
+	check(t, <-upgraded)
+}
+
 // single is the advisory lock of a short name, in one number.
 func single(t *testing.T, name string) int64 {
 	t.Helper()

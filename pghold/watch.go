@@ -318,11 +318,14 @@ func (f *follower) follow(ctx context.Context) {
 // drain yields what has come.
 func (f *follower) drain(ctx context.Context) error {
 	list, gap, broken := f.w.take()
-	if gap && !broken && !f.yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: f.rev + 1}, nil) {
+	if gap && !broken && !f.resync() {
 		return errStop
 	}
 	for _, payload := range list {
 		ev, err := f.decode(ctx, payload)
+		if err == errMissing {
+			return f.pass(ctx, broken)
+		}
 		if err != nil {
 			return err
 		}
@@ -334,6 +337,28 @@ func (f *follower) drain(ctx context.Context) error {
 		return f.resume(ctx)
 	}
 	return nil
+}
+
+// errMissing: an event cannot be had any more.
+var errMissing = errors.New("an event is missing")
+
+// pass goes on behind an event that is missing: what came after it is told by the state that the
+// reader reads anew.
+func (f *follower) pass(ctx context.Context, broken bool) error {
+	switch {
+	case ctx.Err() != nil:
+		return errStop
+	case broken:
+		return f.resume(ctx)
+	case !f.resync():
+		return errStop
+	}
+	return nil
+}
+
+// resync tells that events are missing.
+func (f *follower) resync() bool {
+	return f.yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: f.rev + 1}, nil)
 }
 
 // resume subscribes again, until the server answers or ctx ends.
@@ -404,9 +429,8 @@ type keyMessage struct {
 // decode makes an event of a notification, which may only say where it is.
 func (f *follower) decode(ctx context.Context, payload string) (*driver.Event, error) {
 	if id, ok := strings.CutPrefix(payload, "@"); ok {
-		err := f.c.pool.QueryRow(ctx, "select body from holdfast.event where id = $1::text::bigint", f.c.args(id)...).Scan(&payload)
-		if err != nil {
-			return nil, failed(ctx, fmt.Errorf("a large event is no longer kept: %w", err))
+		if payload, ok = f.large(ctx, id); !ok {
+			return nil, errMissing
 		}
 	}
 	ev, err := decodeEvent(payload, f.r.Previous)
@@ -415,6 +439,23 @@ func (f *follower) decode(ctx context.Context, payload string) (*driver.Event, e
 	}
 	f.place(ev)
 	return ev, nil
+}
+
+// large reads an event that did not fit into a notification. Those are kept for a minute. false: it
+// is gone, and everything up to the present revision may be; or the server does not answer.
+func (f *follower) large(ctx context.Context, id string) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, f.c.opts.Timeout)
+	defer cancel()
+	var body *string
+	var rev driver.Revision
+	err := f.c.repeat(ctx, func(ctx context.Context, q querier) error {
+		return q.QueryRow(ctx, "select n, (select e.body from holdfast.event e where e.id = $1::text::bigint) from holdfast.revision", f.c.args(id)...).Scan(&rev, &body)
+	})
+	if err != nil || body == nil {
+		f.rev, f.ord = max(f.rev, rev), 0
+		return "", false
+	}
+	return *body, true
 }
 
 // place gives an event its position. Only keys have revisions; the rest stands

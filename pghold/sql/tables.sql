@@ -149,3 +149,21 @@ create unlogged table if not exists holdfast.event (
   body text not null,
   at   timestamptz not null default clock_timestamp()
 );
+
+-- Indexes that earlier versions did not make. The wait for a table is short: whatever
+-- uses the table waits behind it, and may have a connection to lose by it. If the time
+-- was up, run all of it again.
+do $$
+begin
+  perform pg_catalog.set_config('lock_timeout', '500ms', true);
+  if pg_catalog.to_regclass('holdfast.event_at') is null then
+    create index event_at on holdfast.event (at);
+  end if;
+  if pg_catalog.to_regclass('holdfast.resource_name') is null then
+    create index resource_name on holdfast.resource (name);
+  end if;
+  if pg_catalog.to_regclass('holdfast.claim_name') is null then
+    create index claim_name on holdfast.claim (name);
+  end if;
+end
+$$;
