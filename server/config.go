@@ -6,8 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -128,26 +126,40 @@ func (c Config) filled() (Config, error) {
 		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s, a MinTTL of %s or a CheckEvery of %s makes no sense", c.Tick, c.MinTTL, c.CheckEvery)
 	}
 	if len(c.Founders) == 0 && !c.Join {
-		if at, _, err := net.SplitHostPort(c.Listen); err == nil && anywhere(at) {
-			return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "Config.Listen (--peer) is %s, at which no other node could find this one: name one of its addresses, or the members", c.Listen)
-		}
 		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
 	}
 	return c, c.checkFounders()
 }
 
+// self is this node as its founders are told of it.
+func (c *Config) self() replica.Endpoint {
+	self := replica.Endpoint{ID: c.ID}
+	for _, e := range c.Founders {
+		if e.ID == c.ID {
+			self = e
+		}
+	}
+	self.Peer, self.Client = cmp.Or(self.Peer, c.Listen), cmp.Or(self.Client, c.Client)
+	return self
+}
+
+// findable is an address if others can find the node there, else "".
+func findable(addr string) string {
+	if replica.Findable(addr) {
+		return addr
+	}
+	return ""
+}
+
 // alone reports whether the node needs nobody's vote but its own.
 func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
-
-// anywhere reports a host that stands for all addresses of a machine.
-func anywhere(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "" || err == nil && ip.IsUnspecified()
-}
 
 func (c *Config) checkFounders() error {
 	if c.Join {
 		return nil
+	}
+	if self := c.self(); self.Peer != "" && !replica.Findable(self.Peer) {
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be at %s (--peer, or --members), at which no other node could find this one: name one of its addresses there, with a port", self.Peer)
 	}
 	seen := map[uint64]bool{}
 	for _, e := range c.Founders {
@@ -155,6 +167,9 @@ func (c *Config) checkFounders() error {
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d: every founder needs a number of its own, from 1 to %d", e.ID, replica.MaxNumber)
 		}
 		seen[e.ID] = true
+		if e.Peer != "" && !replica.Findable(e.Peer) {
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d would be at %s, at which no other node could find it: name one of its addresses, with a port", e.ID, e.Peer)
+		}
 	}
 	if !seen[c.ID] {
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders", c.ID)

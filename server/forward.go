@@ -79,13 +79,60 @@ func (s *Server) pass(ctx context.Context, o order) (uint64, error) {
 // obey does what an operator asks, if this node leads.
 func (s *Server) obey(ctx context.Context, l *loop, o order) (uint64, error) {
 	if o.Change != nil {
-		return changeMembers(ctx, l, *o.Change)
+		c := *o.Change
+		if c.Seen = nil; s.leads(l) {
+			c.Seen = l.seenAt(c.Update)
+		}
+		return changeMembers(ctx, l, c)
 	}
 	answer := make(chan error, 1)
 	if err := l.do(ctx, func() { answer <- l.handTo(o.Lead) }); err != nil {
 		return 0, err
 	}
 	return 0, <-answer
+}
+
+func (s *Server) leads(l *loop) bool {
+	leader, _ := l.lead.get()
+	return leader.ID == s.cfg.ID
+}
+
+// seenWithin is how long a member may take to show itself at a new address.
+const seenWithin = 2 * time.Second
+
+// seenAt are the members that answer at new addresses, as those that the group knows.
+func (l *loop) seenAt(moved []replica.Endpoint) (seen []uint64) {
+	if l.peers == nil || len(moved) == 0 {
+		return nil
+	}
+	shown := make(chan uint64, len(moved))
+	for _, e := range moved {
+		go func() { shown <- l.shows(e) }()
+	}
+	late := time.After(seenWithin)
+	for range moved {
+		select {
+		case id := <-shown:
+			seen = append(seen, id)
+		case <-late:
+			return seen
+		}
+	}
+	return seen
+}
+
+// shows is the number of a member that answers at its address; 0: what is there, if
+// anything is, is another.
+func (l *loop) shows(e replica.Endpoint) uint64 {
+	b, err := l.peers.Ask(e.ID, e.Peer, nil)
+	if err != nil {
+		return 0
+	}
+	w, err := replica.DecodeWord(b)
+	if dir := l.peers.Known(e.ID); err != nil || w.Node != e.ID || dir == 0 || w.Dir != dir {
+		return 0
+	}
+	return e.ID
 }
 
 // handTo hands leadership to a node.

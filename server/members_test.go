@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -111,4 +113,33 @@ func TestLoneServerGrows(t *testing.T) {
 	if one, two := s.MinTTL(), second.MinTTL(); one != 5*time.Second || two != one {
 		t.Errorf("the least TTL of two nodes is %s and %s, want 5 s", one, two)
 	}
+}
+
+// A node of two gets a new address only if it answers there: at a wrong one the group would
+// stand still for ever.
+func TestUpdateAsksAtTheNewAddress(t *testing.T) {
+	g := newGroup(t, 2)
+	newClient(t, 1, g.up).do(add())
+	at := g.leader()
+	other := g.cfgs[1-at]
+	for name, wrong := range map[string]string{"nobody": services.Addr(t), "the leader": "localhost:" + portOf(t, g.cfgs[at].Listen)} {
+		_, err := g.nodes[at].Members(within(t), replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: wrong}}})
+		if !errors.Is(err, driver.ErrConflict) || !strings.Contains(err.Error(), "new address") {
+			t.Errorf("an address where %s is: %v", name, err)
+		}
+	}
+	g.until("the node has its new address", func(ctx context.Context) bool {
+		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: "localhost:" + portOf(t, other.Listen)}}})
+		return err == nil
+	})
+	newClient(t, 2, g.up).do(add())
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

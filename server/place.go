@@ -138,23 +138,13 @@ func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	for _, e := range s.cfg.Founders {
 		all[e.Peer] = e.ID
 	}
-	delete(all, s.self().Peer)
+	delete(all, s.cfg.self().Peer)
 	delete(all, "")
 	return all
 }
 
-// self is this node as its founders are told of it.
-func (s *Server) self() replica.Endpoint {
-	for _, e := range s.cfg.Founders {
-		if e.ID == s.cfg.ID {
-			return e
-		}
-	}
-	return replica.Endpoint{ID: s.cfg.ID, Peer: s.cfg.Listen, Client: s.cfg.Client}
-}
-
 func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
-	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.self(), !s.cfg.NoReplace))
+	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.cfg.self(), !s.cfg.NoReplace))
 	switch {
 	case err != nil:
 		return 0, err

@@ -166,8 +166,9 @@ func (s *Server) start(rec replica.Recovered) error {
 // node is the configuration of the replica.
 func (s *Server) node() replica.Config {
 	c := &s.cfg
+	self := c.self()
 	return replica.Config{
-		ID: c.ID, Peer: c.Listen, Client: c.Client, Dir: s.disk.Directory(), Solo: c.Listen == "",
+		ID: c.ID, Peer: findable(self.Peer), Client: findable(self.Client), Dir: s.disk.Directory(), Solo: c.Listen == "",
 		Tick: c.Tick, MinTTL: c.MinTTL, SnapshotEntries: c.SnapshotEntries, Trailing: c.host.Entries(), Seconds: time.Now().Unix(),
 		Newest: c.host.Version(), CheckEvery: c.CheckEvery, Quota: c.Limits.quota(), Namespaces: c.Limits.Namespaces, MaxCommands: c.Limits.Queue,
 	}

@@ -152,6 +152,7 @@ func TestHostileMembers(t *testing.T) {
 	for _, q := range []*pb.ChangeMembersRequest{
 		{}, {Add: []*pb.Member{nil}}, {Add: []*pb.Member{{Id: 7}}}, {Add: []*pb.Member{{PeerAddress: "x:1"}}},
 		{Add: []*pb.Member{{Id: 7, PeerAddress: "x:1"}}}, {Promote: []uint64{math.MaxUint64}}, {Remove: []uint64{1}}, {Promote: []uint64{0}},
+		{Add: []*pb.Member{{Id: 7, PeerAddress: "0.0.0.0:7421"}}}, {Replace: []*pb.Member{{Id: 1, PeerAddress: "nowhere"}}}, {Update: []*pb.Member{{Id: 1, PeerAddress: "x:1", ClientAddress: ":7420"}}},
 		{Add: []*pb.Member{{Id: 7, PeerAddress: strings.Repeat("x", 70_000)}}}, {Add: []*pb.Member{{Id: 1, PeerAddress: "x:1"}}}, {Promote: []uint64{1}},
 	} {
 		_, err := admin.ChangeMembers(r.ctx, q)

@@ -147,6 +147,7 @@ func ForceNewCluster(fsys storage.FS, old string, s Start) (Origin, error) {
 // remains is what was left of a directory.
 type remains struct {
 	store *storage.Store
+	node  uint64 // whose directory it is
 	rec   storage.Recovered
 	conf  replica.Membership
 	moved bool // the membership has changed since the snapshot
@@ -159,12 +160,13 @@ func (l *remains) damaged() bool {
 	return slices.ContainsFunc(l.rec.Findings, func(f storage.Finding) bool { return f.Damage })
 }
 
+// alone reports whether the node is the one that decides, and can start as it is.
 func (l *remains) alone() bool {
-	return !l.moved && len(l.conf.Conf.GetVoters()) == 1 && len(l.conf.Conf.GetVotersOutgoing()) == 0
+	return !l.moved && slices.Equal(l.conf.Conf.GetVoters(), []uint64{l.node}) && len(l.conf.Conf.GetVotersOutgoing()) == 0
 }
 
 func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error) (Origin, error) {
-	cluster, _, err := storage.Owner(fsys, old)
+	cluster, node, err := storage.Owner(fsys, old)
 	if err != nil {
 		return Origin{}, err
 	}
@@ -173,7 +175,7 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 		return Origin{}, err
 	}
 	defer store.Close()
-	left := &remains{store: store, rec: rec}
+	left := &remains{store: store, node: node, rec: rec}
 	machine, err := left.read(s, math.MaxUint64)
 	if err == nil && left.last < rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
 		machine, err = left.read(s, left.last)

@@ -451,6 +451,21 @@ func TestForceNewCluster(t *testing.T) {
 	}
 }
 
+// A learner that is all that is left of a group becomes a cluster of one, though the group
+// had one voter: that voter is another node, whose disk is lost.
+func TestForceNewCluster_Learner(t *testing.T) {
+	files, o := simdisk.New(), options
+	o.NodeID = 4
+	d, _, err := disk.Open(files, "learner", o, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	must(t, err)
+	must(t, d.Close())
+	_, err = disk.ForceNewCluster(files, "learner", anew("new", 0))
+	must(t, err)
+	if n := run(t, files, "new", anew("new", 0).Options); !n.r.Status().Serving {
+		t.Error("it does not serve")
+	}
+}
+
 // survivor is one node of three that cannot decide alone, and one that never
 // joined.
 func survivor(t *testing.T, files *simdisk.Disk) error {

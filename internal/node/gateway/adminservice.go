@@ -70,14 +70,14 @@ func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*
 	}
 	c := replica.Change{Promote: r.Promote, Remove: r.Remove}
 	var err error
-	if c.Add, err = endpoints(r.Add); err != nil {
+	if c.Add, err = endpoints(r.Add, false); err != nil {
 		return nil, err
 	}
-	if c.Update, err = endpoints(r.Update); err != nil {
+	if c.Update, err = endpoints(r.Update, false); err != nil {
 		return nil, err
 	}
-	for _, m := range r.Replace {
-		c.Replace = append(c.Replace, replica.Endpoint{ID: m.GetId(), Peer: m.GetPeerAddress(), Client: m.GetClientAddress()})
+	if c.Replace, err = endpoints(r.Replace, true); err != nil {
+		return nil, err
 	}
 	number, err := s.s.Members(ctx, c)
 	if err != nil {
@@ -92,10 +92,16 @@ func (s Admin) ownHeader(ctx context.Context) *pb.Header {
 	return s.Header(ctx, st.Revision)
 }
 
-func endpoints(list []*pb.Member) (all []replica.Endpoint, err error) {
+// endpoints are members that a change names; known: without addresses they have those of before.
+func endpoints(list []*pb.Member, known bool) (all []replica.Endpoint, err error) {
 	for _, m := range list {
-		if m.GetId() == 0 || m.GetPeerAddress() == "" {
+		if m.GetId() == 0 || m.GetPeerAddress() == "" && !known {
 			return nil, Named(Invalid("", "a member needs a number and a peer_address"), "change members", "")
+		}
+		for _, addr := range []string{m.GetPeerAddress(), m.GetClientAddress()} {
+			if addr != "" && !replica.Findable(addr) {
+				return nil, Named(Invalid("", "at %q node %d cannot be found from elsewhere: name one of its addresses, HOST:PORT", addr, m.GetId()), "change members", "")
+			}
 		}
 		all = append(all, replica.Endpoint{ID: m.Id, Peer: m.PeerAddress, Client: m.ClientAddress})
 	}

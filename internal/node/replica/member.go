@@ -262,6 +262,9 @@ type Change struct {
 	Promote []uint64   // learners that have caught up become voters
 	Remove  []uint64
 	Update  []Endpoint // addresses of members
+	// Seen are members that the leader has seen at the addresses of Update, with their
+	// directories: without them a majority has to be left.
+	Seen []uint64
 	// Replace are members that lost their directory. Each is removed, and a node that
 	// has a new number is added in its place, at these addresses or, if they are
 	// "", at those of before; if the old one voted, the new one will when it has

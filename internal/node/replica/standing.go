@@ -73,7 +73,7 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 		return core.CodeConflict, text
 	}
 	c = s.expand(c)
-	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.sameAddress} {
+	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.nowhere, s.sameAddress} {
 		if text := check(c); text != "" {
 			return core.CodeInvalid, text
 		}
@@ -152,6 +152,36 @@ func (s *standing) badAdds(c Change) string {
 	return ""
 }
 
+// nowhere refuses an address that stands for all of a machine: the others would look for the
+// node at their own.
+func (s *standing) nowhere(c Change) string {
+	for _, e := range slices.Concat(c.Add, c.Update) {
+		if host, port := split(e.Peer); port != "" && anywhere(host) && e.Peer != s.members.endpoint(e.ID).Peer {
+			return fmt.Sprintf("at %s no other node could find node %d: name one of its addresses", e.Peer, e.ID)
+		}
+	}
+	return ""
+}
+
+// Findable reports whether a node can be found from elsewhere at an address: it is
+// HOST:PORT, and the host is one machine.
+func Findable(addr string) bool {
+	host, port := split(addr)
+	return port != "" && !anywhere(host)
+}
+
+// split is the host and the port of an address; without a port both are "".
+func split(addr string) (host, port string) {
+	at := strings.LastIndexByte(addr, ':')
+	if at < 0 {
+		return "", ""
+	}
+	return addr[:at], addr[at+1:]
+}
+
+// anywhere reports a host that stands for all addresses of a machine: none, 0.0.0.0, [::].
+func anywhere(host string) bool { return strings.Trim(host, "[]:.0") == "" }
+
 // sameAddress refuses an address at which another member is: what is meant for one would
 // go to the other, and a node that lost its directory would be taken for the wrong one.
 func (s *standing) sameAddress(c Change) string {
@@ -224,16 +254,30 @@ func (s *standing) unready(c Change) string {
 
 // leftover refuses a change after which those that answer now are no majority.
 func (s *standing) leftover(c Change) string {
-	if len(c.Promote)+len(c.Remove) == 0 {
+	voters := s.voters(c)
+	moved := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return !s.moves(c, id, len(voters)) })
+	if len(c.Promote)+len(c.Remove)+len(moved) == 0 {
 		return ""
 	}
-	voters := s.voters(c)
-	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return s.answers[id] })
-	if need := len(voters)/2 + 1; len(voters)-len(silent) < need {
-		return fmt.Sprintf("the voters would be %s, and %s did not answer within %s: a majority needs %d of them, so that the group would stand still at once; bring back the silent ones, or remove them first",
-			numbers(voters), numbers(silent), s.silence, need)
+	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return s.answers[id] && !slices.Contains(moved, id) })
+	need := len(voters)/2 + 1
+	switch {
+	case len(voters)-len(silent) >= need:
+		return ""
+	case len(moved) > 0:
+		return fmt.Sprintf("nothing of this group answers as node %s at its new address, and without %s those that answer now are no majority: the group would stand still at once if the address is wrong. Let the node listen at both addresses first, or add one there under a new number and remove this one; else bring back the silent ones",
+			numbers(moved), numbers(silent))
 	}
-	return ""
+	return fmt.Sprintf("the voters would be %s, and %s did not answer within %s: a majority needs %d of them, so that the group would stand still at once; bring back the silent ones, or remove them first",
+		numbers(voters), numbers(silent), s.silence, need)
+}
+
+// moves reports whether the others would look for one of so many voters at an address at
+// which nobody has seen it.
+func (s *standing) moves(c Change, id uint64, voters int) bool {
+	was := s.members.endpoint(id).Peer
+	return (id != s.self || voters > 1) && was != "" && !slices.Contains(c.Seen, id) &&
+		slices.ContainsFunc(c.Update, func(e Endpoint) bool { return e.ID == id && e.Peer != was })
 }
 
 // headless refuses to remove the leader if nobody can take over from it first. A

@@ -106,6 +106,37 @@ func TestRemoveLeavesAMajorityThatAnswers(t *testing.T) {
 	c.put(1)
 }
 
+// A voter gets a new address if it was seen there, or if those that answer are a majority
+// without it: a wrong address would end the group at once.
+func TestUpdateLeavesAMajorityThatAnswers(t *testing.T) {
+	moving := func(id uint64, seen ...uint64) replica.Change {
+		return replica.Change{Update: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("new-%d-%d", id, len(seen)), Client: "client"}}, Seen: seen}
+	}
+	c := grown(t)
+	c.silent = 3
+	c.ticks(11)
+	c.refused(moving(2), core.CodeConflict, "nothing of this group answers as node 2 at its new address")
+	c.refused(moving(2, 3), core.CodeConflict, "without 2 and 3 those that answer now are no majority")
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "peer-2", Client: "elsewhere"}}}) // clients do not vote
+	c.done(moving(3))                                                                                // the silent one is no loss
+	c.done(moving(2, 2))
+	c.silent = 0
+	c.ticks(11)
+	c.done(moving(2))
+	c.put(1)
+}
+
+// An address that stands for all of a machine is no place to find a node.
+func TestAddressOfNobodyIsRefused(t *testing.T) {
+	c := newCouple(t, replica.Config{Peer: "10.0.0.1:7421"})
+	c.ticks(2)
+	for _, addr := range []string{"0.0.0.0:7421", ":7421", "[::]:7421"} {
+		for _, ch := range []replica.Change{{Add: []replica.Endpoint{{ID: 2, Peer: addr}}}, {Update: []replica.Endpoint{{ID: 1, Peer: addr}}}} {
+			c.refused(ch, core.CodeInvalid, "no other node could find node")
+		}
+	}
+}
+
 // A number is given once: not while its node is a member, and not afterwards, also
 // when the memory of it went through a snapshot's header.
 func TestNumbersAreGivenOnce(t *testing.T) {

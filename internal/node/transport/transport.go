@@ -172,6 +172,12 @@ func (t *Transport) came(c net.Conn, h hello) bool {
 // Removed is the directory of a number that was removed.
 const Removed = math.MaxUint64
 
+// Known is the directory of a number; 0: none is known.
+func (t *Transport) Known(id uint64) uint64 {
+	dir, _ := t.known(id)
+	return dir
+}
+
 func (t *Transport) known(id uint64) (dir uint64, version uint8) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

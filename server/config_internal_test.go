@@ -1,0 +1,59 @@
+package server
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
+)
+
+// What a node tells its group of its addresses is what --members says, not where it
+// listens: at 0.0.0.0 the others would look for it on their own machines.
+func TestNodeTellsWhereItIsFound(t *testing.T) {
+	d, _, err := disk.Open(simdisk.New(), "data", storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 64 << 10}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	member := replica.Endpoint{ID: 1, Peer: "10.0.0.1:7421", Client: "10.0.0.1:7420"}
+	for name, c := range map[string]struct {
+		cfg          Config
+		peer, client string
+	}{
+		"listens anywhere":     {Config{Listen: "0.0.0.0:7421", Founders: []replica.Endpoint{member}}, member.Peer, member.Client},
+		"joins, anywhere":      {Config{ID: 4, Join: true, Listen: "[::]:7421", Client: ":7420", Founders: []replica.Endpoint{member}}, "", ""},
+		"alone":                {Config{Listen: "10.0.0.2:7421", Client: "10.0.0.2:7420"}, "10.0.0.2:7421", "10.0.0.2:7420"},
+		"alone, without peers": {Config{Client: "10.0.0.2:7420"}, "", "10.0.0.2:7420"},
+	} {
+		c.cfg.Dir = t.TempDir()
+		cfg, err := c.cfg.filled()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := (&Server{cfg: cfg, disk: d}).node(); got.Peer != c.peer || got.Client != c.client {
+			t.Errorf("%s: the group is told %q and %q, want %q and %q", name, got.Peer, got.Client, c.peer, c.client)
+		}
+	}
+}
+
+// Addresses at which nobody could find a node are refused wherever they are given.
+func TestAddressesOfNobody(t *testing.T) {
+	for _, addr := range []string{"0.0.0.0:7421", ":7421", "[::]:7421", "10.0.0.1", "10.0.0.1:"} {
+		if _, err := (Config{Dir: t.TempDir(), Listen: "10.0.0.1:7421", Founders: []replica.Endpoint{{ID: 1, Peer: "10.0.0.1:7421"}, {ID: 2, Peer: addr}}}).filled(); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("a founder at %s: %v", addr, err)
+		}
+		for _, a := range []Anew{{Peer: addr}, {Client: addr}} {
+			a.Dir = filepath.Join(t.TempDir(), "new")
+			if _, err := Restore("backup", a); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("a restored node at %s: %v", addr, err)
+			}
+		}
+	}
+}
