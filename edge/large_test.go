@@ -100,3 +100,33 @@ func TestPartsOfAWhole(t *testing.T) {
 		}
 	}
 }
+
+// slowLink takes a millisecond for each message.
+type slowLink struct{ *edgetest.Link }
+
+func (l slowLink) Send(m []byte) error {
+	time.Sleep(time.Millisecond)
+	return l.Link.Send(m)
+}
+
+// TestNewsDuringAState: a state that takes seconds to be sent does not keep others from hearing of what
+// is taken meanwhile.
+func TestNewsDuringAState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		rate := LimiterConfig{Rate: limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}}
+		a := limiter(t, open(t, Config{Actor: "a", Link: slowLink{hub.Link("a")}, MaxMessage: 200}), rate)
+		b := limiter(t, open(t, Config{Actor: "b", Link: hub.Link("b")}), rate)
+		for i := range 30_000 {
+			take(t, a, fmt.Sprint("key ", i), 1)
+		}
+		time.Sleep(20 * time.Second)
+		for i := range int64(300) {
+			if got := b.Count("hot", time.Now()); got < i-5 {
+				t.Fatalf("of %d in as many times 100 ms the other has heard of %d", i, got)
+			}
+			take(t, a, "hot", 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}

@@ -560,7 +560,7 @@ func (s *shard) eachDirty(epoch int64, visit func(*entry), between func()) {
 // addState adds all that is known of all keys.
 func (l *Limiter) addState(b *batch) {
 	for i := range l.shards {
-		l.shards[i].each(func(e *entry) { b.addWindow(l, e, true) }, b.send)
+		l.shards[i].each(func(e *entry) { b.addWindow(l, e, true) }, b.between)
 	}
 }
 

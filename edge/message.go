@@ -94,14 +94,15 @@ type batch struct {
 	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
 	limiter *Limiter
 	ready   []packet
-	last    bool   // the node leaves
-	total   uint64 // Node.Total
-	keep    bool   // packets are parts of the state that a Keeper keeps
-	kind    string // of those parts
-	parts   int    // of that kind so far
-	lost    bool   // the link has refused one of them
-	refused bool   // the link has refused a packet of any sort
-	view    *view  // of the state that is kept; nil: there is no Keeper
+	last    bool      // the node leaves
+	total   uint64    // Node.Total
+	keep    bool      // packets are parts of the state that a Keeper keeps
+	kind    string    // of those parts
+	parts   int       // of that kind so far
+	lost    bool      // the link has refused one of them
+	refused bool      // the link has refused a packet of any sort
+	view    *view     // of the state that is kept; nil: there is no Keeper
+	told    time.Time // when what has changed was sent last
 }
 
 // packet is a message, and what is marked again if it cannot be sent.
@@ -362,6 +363,21 @@ func (b *batch) send() {
 		}
 	}
 	b.ready = b.ready[:0]
+}
+
+// between sends what is ready of a state, and what has changed meanwhile if it is time: a state of very
+// many keys takes seconds, for which the others would hear of nothing new.
+func (b *batch) between() {
+	b.send()
+	n, passed := b.node, time.Since(b.told)
+	if passed < n.config.Flush || passed < n.config.Flush*n.stretch(n.peers.live(n.config.Now(), absence*n.config.State)) {
+		return
+	}
+	news := &batch{node: n, total: b.total}
+	n.addDirty(news)
+	news.cut()
+	news.send()
+	b.told, b.refused = time.Now(), b.refused || news.refused
 }
 
 func (b *batch) give(p *packet) error {

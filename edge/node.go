@@ -311,28 +311,19 @@ func (n *Node) phase(every time.Duration) time.Duration {
 
 // flush sends what has changed, everything if asked to, and that the node leaves.
 func (n *Node) flush(state, last bool) {
-	b := &batch{node: n, ask: n.ask.Swap(false), last: last, total: n.Total()}
+	b := &batch{node: n, ask: n.ask.Swap(false), last: last, total: n.Total(), told: time.Now()}
 	if n.mute && !last && !n.reaches(b) {
 		if state {
 			n.stateDue.Store(true)
 		}
 		return
 	}
-	for _, c := range n.takeDirty() {
-		b.addDelta(c)
-	}
-	for _, v := range n.values.takeDirty() {
-		b.addValue(v, v.delta())
-	}
-	counted, limited := n.all()
-	for _, l := range limited {
-		l.addDirty(b)
-	}
+	n.addDirty(b)
 	if b.ask || last && !state {
 		b.begin()
 	}
 	if state {
-		n.addState(b, counted, limited)
+		n.addState(b)
 	}
 	b.cut()
 	b.send()
@@ -355,12 +346,28 @@ func (n *Node) reaches(b *batch) bool {
 	return false
 }
 
+// addDirty adds what has changed.
+func (n *Node) addDirty(b *batch) {
+	for _, c := range n.takeDirty() {
+		b.addDelta(c)
+	}
+	for _, v := range n.values.takeDirty() {
+		b.addValue(v, v.delta())
+	}
+	_, limited := n.all()
+	for _, l := range limited {
+		l.addDirty(b)
+	}
+}
+
 // addState adds all that has to be told.
-func (n *Node) addState(b *batch, counted []*Counter, limited []*Limiter) {
+func (n *Node) addState(b *batch) {
+	counted, limited := n.all()
 	b.beginState()
 	b.begins(kindCounters)
 	for _, c := range counted {
 		b.addState(c)
+		b.between()
 	}
 	b.ends()
 	b.begins(kindValues)
