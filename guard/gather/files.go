@@ -13,14 +13,18 @@ import (
 )
 
 // files looks for files, and for those that are waited for four times a second.
-type files struct{ dir string }
+type files struct {
+	dir  string
+	stat func(string) (fs.FileInfo, error) // os.Stat
+}
 
 func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
-	return each(ctx, inputs, func(_ context.Context, in guard.Input) (guard.Fact, error) {
+	const atOnce = 64 // some may be on mounts that do not answer
+	return eachOf(ctx, atOnce, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
 		path := under(s.dir, in.Name)
-		info, err := os.Stat(path)
+		info, err := within(ctx, path, func() (fs.FileInfo, error) { return s.stat(path) })
 		if errors.Is(err, fs.ErrNotExist) {
-			return guard.Fact{From: path}, based(s.dir, in.Name)
+			return guard.Fact{From: path}, based(ctx, s.dir, in.Name)
 		}
 		if err != nil {
 			return guard.Fact{From: path}, err
@@ -30,9 +34,11 @@ func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 }
 
 func (s *files) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
-	const every = 250 * time.Millisecond
+	const every, most = 250 * time.Millisecond, time.Second
 	was := guard.Inputs{}
 	poll(ctx, every, wanted, func(inputs ...guard.Input) {
+		ctx, cancel := context.WithTimeout(ctx, most) // one that does not answer keeps no other from being seen
+		defer cancel()
 		now := s.Find(ctx, inputs)
 		for in, f := range now {
 			if before, known := was[in]; !known || before.Is != f.Is || before.Err != f.Err {
@@ -45,14 +51,20 @@ func (s *files) Follow(ctx context.Context, wanted func() []guard.Input, changed
 
 // based is the error of a file that is missing because the directory that its path
 // begins in is: whether the file would be there is not known then.
-func based(dir, path string) error {
+func based(ctx context.Context, dir, path string) error {
 	if dir == "" || filepath.IsAbs(path) {
 		return nil
 	}
-	if _, err := os.Stat(dir); err != nil {
+	if err := there(ctx, dir); err != nil {
 		return fmt.Errorf("the directory that relative paths begin in: %w", err)
 	}
 	return nil
+}
+
+// there is nil if a path exists.
+func there(ctx context.Context, path string) error {
+	_, err := within(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	return err
 }
 
 // under is a path that begins in dir, unless it begins at the root.

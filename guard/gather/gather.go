@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ func (g *Gatherer) own(c *Config) {
 		c.Sessions = &Sessions{}
 	}
 	set(c.Sessions, guard.SourceSession)
-	set(&files{dir: c.Dir}, guard.SourceFile)
+	set(&files{c.Dir, os.Stat}, guard.SourceFile)
 	if c.Commands != nil {
 		set(c.Commands, guard.SourceCommand)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -53,6 +52,8 @@ func (s *Git) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 func (s *Git) Follow(ctx context.Context, wanted func() []guard.Input, changed func(...guard.Input)) {
 	before := ""
 	poll(ctx, orElse(s.Every, time.Second), wanted, func(inputs ...guard.Input) {
+		ctx, cancel := context.WithTimeout(ctx, longestGit)
+		defer cancel()
 		a, err := s.git(ctx, "", "for-each-ref", "--format=%(objectname) %(refname)")
 		now := fmt.Sprint(a.out, a.code, err)
 		if now != before {
@@ -61,6 +62,9 @@ func (s *Git) Follow(ctx context.Context, wanted func() []guard.Input, changed f
 		}
 	})
 }
+
+// longestGit bounds one look at the refs.
+const longestGit = 10 * time.Second
 
 func orText(s, other string) string {
 	if s == "" {
@@ -194,7 +198,7 @@ func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error
 	p := process{argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
 	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
 	if dir, err := filepath.Abs(orText(s.Dir, ".")); err == nil {
-		if _, err := os.Stat(dir); err != nil {
+		if err := there(ctx, dir); err != nil {
 			return answer{}, err
 		}
 	}

@@ -19,7 +19,8 @@ import (
 )
 
 // GitHub reads issues by the REST interface of GitHub, or of a server that speaks it. An
-// issue is "12" or "owner/repo#12"; a filter has milestone:, label:, assignee: and repo:.
+// issue is "12" or "owner/repo#12"; a filter has milestone:, label:, assignee: and repo:, of
+// which labels and assignees match whatever their case.
 // Pull requests are no issues.
 //
 // What was read before is asked for by its ETag: an answer that has not changed costs
@@ -67,15 +68,32 @@ func (s *GitHub) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 		f := guard.Fact{From: s.base()}
 		if in.Source == guard.SourceIssues {
 			want, err := parseFilter(in.Name)
-			if err != nil {
-				return f, err
+			if err == nil {
+				err = want.ofGitHub()
 			}
-			err = s.count(ctx, &want, &f)
+			if err == nil {
+				err = s.count(ctx, &want, &f)
+			}
 			return f, err
 		}
 		err := s.status(ctx, in.Name, &f)
 		return f, err
 	})
+}
+
+// ofGitHub has the filter match as the server does, and refuses what that takes for something
+// else: then none would match, for ever.
+func (f *filter) ofGitHub() error {
+	f.fold = true
+	for _, l := range f.labels {
+		if strings.Contains(l, ",") {
+			return fmt.Errorf("the label %q: GitHub takes a comma for the end of a label", l)
+		}
+	}
+	if f.assignee == "none" || f.assignee == "*" {
+		return fmt.Errorf("the assignee %q is a word of GitHub, and no login: name one, or leave it out", f.assignee)
+	}
+	return nil
 }
 
 // Follow asks every so often.

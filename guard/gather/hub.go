@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
@@ -119,7 +120,16 @@ func (h *hub) leave(i *Interest, sources map[Source]bool) {
 	h.mu.Unlock()
 	for _, f := range over {
 		f.stop()
-		<-f.done
+		f.ended()
+	}
+}
+
+// ended waits until nothing is followed any more, but not for long: a source that asks a file
+// system which does not answer may never end, and a hold may hang on whoever leaves.
+func (f *follow) ended() {
+	select {
+	case <-f.done:
+	case <-time.After(time.Second):
 	}
 }
 

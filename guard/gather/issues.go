@@ -34,6 +34,8 @@ type filter struct {
 	labels    []string
 	assignee  string
 	repo      string
+	// fold: labels and assignees match whatever their case, as those of GitHub do.
+	fold bool
 }
 
 func parseFilter(text string) (f filter, err error) {
@@ -87,11 +89,15 @@ func words(text string) (list []string, err error) {
 
 func (f *filter) match(i *Issue) bool {
 	for _, l := range f.labels {
-		if !slices.Contains(i.Labels, l) {
+		if !f.among(i.Labels, l) {
 			return false
 		}
 	}
-	return (f.milestone == "" || f.milestone == i.Milestone) && (f.assignee == "" || slices.Contains(i.Assignees, f.assignee))
+	return (f.milestone == "" || f.milestone == i.Milestone) && (f.assignee == "" || f.among(i.Assignees, f.assignee))
+}
+
+func (f *filter) among(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s == name || f.fold && strings.EqualFold(s, name) })
 }
 
 // complete counts the issues of a filter.
@@ -118,7 +124,7 @@ const maxIssueFile = 16 << 20
 
 // Find reads the file.
 func (s *IssueFile) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
-	list, err := s.read()
+	list, err := within(ctx, s.Path, s.read)
 	return each(ctx, inputs, func(_ context.Context, in guard.Input) (guard.Fact, error) {
 		f := guard.Fact{From: s.Path}
 		switch {
@@ -126,6 +132,9 @@ func (s *IssueFile) Find(ctx context.Context, inputs []guard.Input) guard.Inputs
 			return f, err
 		case in.Source == guard.SourceIssues:
 			want, err := parseFilter(in.Name)
+			if err == nil && want.repo != "" {
+				err = fmt.Errorf("the filter %q: a file has no repositories: leave repo: out", in.Name)
+			}
 			want.count(list, &f)
 			return f, err
 		}

@@ -24,8 +24,8 @@ func TestIssueFile(t *testing.T) {
 	g := gather.New(gather.Config{Issues: &gather.IssueFile{Path: path, Every: 10 * time.Millisecond}})
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{
 		guard.Passed: {guard.IssuesComplete("milestone:v2"), guard.IssuesComplete("label:bug label:ui"), guard.IssuesComplete(`milestone:"spring 26"`), guard.IssueStatus("1", "closed"), guard.IssueStatus("2", "open")},
-		guard.Failed: {guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("assignee:ann"), guard.IssuesComplete("milestone:none"), guard.IssueStatus("1", "open")},
-		guard.Error:  {guard.IssueStatus("9", "open"), guard.IssuesComplete("mile:v2"), guard.IssuesComplete("v2"), guard.IssuesComplete(`milestone:"v2`)},
+		guard.Failed: {guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("assignee:ann"), guard.IssuesComplete("milestone:none"), guard.IssuesComplete("label:Bug"), guard.IssueStatus("1", "open")},
+		guard.Error:  {guard.IssueStatus("9", "open"), guard.IssuesComplete("mile:v2"), guard.IssuesComplete("v2"), guard.IssuesComplete(`milestone:"v2`), guard.IssuesComplete("milestone:v2 repo:acme/app")},
 	})
 	c := guard.IssuesComplete("milestone:v3")
 	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { write(`[{"id":"2","status":"Closed","milestone":"v3"}]`) }})
@@ -184,6 +184,29 @@ func TestGitHub_SmallPages(t *testing.T) {
 		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Failed || r.Reasons[0].Got != "1 of 2 open" {
 			t.Error(r)
 		}
+	}
+}
+
+// Labels and logins match whatever their case, as those of the server do; what it takes for
+// something else is refused, and not asked for.
+func TestGitHub_Spelling(t *testing.T) {
+	g, asked := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("page") != "1" {
+			fmt.Fprint(w, "[]")
+			return
+		}
+		fmt.Fprint(w, `[{"number":1,"state":"closed","labels":[{"name":"bug"},{"name":"Größe"}],"assignees":[{"login":"Ann"}]}]`)
+	})
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.IssuesComplete("label:Bug"), guard.IssuesComplete("label:bug label:größe"), guard.IssuesComplete("assignee:ann"), guard.IssuesComplete("assignee:Ann label:BUG")},
+		guard.Failed: {guard.IssuesComplete("label:bugs"), guard.IssuesComplete("assignee:bob")},
+	})
+	before := asked.Load()
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{
+		guard.Error: {guard.IssuesComplete("label:a,b"), guard.IssuesComplete("assignee:none"), guard.IssuesComplete("assignee:*")},
+	})
+	if n := asked.Load() - before; n > 0 {
+		t.Errorf("the server was asked %d times", n)
 	}
 }
 

@@ -28,9 +28,31 @@ type answer struct {
 	errOut string
 }
 
-// run runs it until ctx ends, and ends its whole process group then. What it left behind
-// in the background does not keep the answer waiting.
+// run runs it until ctx ends, and ends its whole process group then. Neither what it left behind
+// in the background keeps the answer waiting, nor a process that the kernel cannot end, since a
+// file system does not answer it.
 func (p *process) run(ctx context.Context) (a answer, err error) {
+	done := make(chan struct{})
+	var got answer
+	var failed error
+	go func() {
+		defer close(done)
+		got, failed = p.toItsEnd(ctx)
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return got, failed
+	case <-time.After(2 * time.Second): // more than it has for its last output
+		return a, fmt.Errorf("%s did not end in time, nor when it was killed", p.argv[0])
+	}
+}
+
+func (p *process) toItsEnd(ctx context.Context) (a answer, err error) {
 	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
 	cmd.Dir, cmd.Env = p.dir, p.env
 	if p.in != "" {

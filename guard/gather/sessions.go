@@ -19,7 +19,10 @@ import (
 //	pid:1234@567890      the process that has the pid and started at that tick, the 22nd
 //	                     field of /proc/1234/stat; without @ any process that has the pid
 //	pidfile:run/web.pid  the process with the pid in the file. One that began after the
-//	                     file was written has got the pid of another and does not count
+//	                     file was written has got the pid of another and does not count.
+//	                     That is by the clock of the machine: once it was set forward by
+//	                     more than 2 s, one from before may count as another's, too, for
+//	                     which pid:1234@567890 is never taken
 //
 // Processes need Linux. One that has ended and was not waited for yet is not there.
 type Sessions struct {
@@ -39,7 +42,7 @@ func (s *Sessions) Find(ctx context.Context, inputs []guard.Input) guard.Inputs 
 		case ok && kind == "pid":
 			return s.process(name)
 		case ok && kind == "pidfile":
-			return s.pidFile(name)
+			return s.pidFile(ctx, name)
 		case ok && kind == "tmux":
 			return s.tmux(ctx, name)
 		}
@@ -97,13 +100,31 @@ func (s *Sessions) process(name string) (guard.Fact, error) {
 	return guard.Fact{Is: p.alive && (!dated || p.start == start), From: fmt.Sprintf("process %d", pid)}, err
 }
 
-func (s *Sessions) pidFile(name string) (guard.Fact, error) {
+func (s *Sessions) pidFile(ctx context.Context, name string) (guard.Fact, error) {
 	path := under(s.Dir, name)
 	f := guard.Fact{From: path}
-	info, err := os.Stat(path)
+	file, err := within(ctx, path, func() (pidFile, error) { return readPidFile(path) })
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, based(s.Dir, name)
+		return f, based(ctx, s.Dir, name)
 	}
+	if err != nil {
+		return f, err
+	}
+	p, err := processOf(file.pid)
+	const tick = 2 * time.Second // clocks of files and of processes are coarse
+	f.Is = p.alive && !p.began.After(file.written.Add(tick))
+	f.Since = p.began
+	return f, err
+}
+
+// pidFile is what one says.
+type pidFile struct {
+	pid     int
+	written time.Time
+}
+
+func readPidFile(path string) (f pidFile, err error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return f, err
 	}
@@ -111,9 +132,6 @@ func (s *Sessions) pidFile(name string) (guard.Fact, error) {
 		return f, fmt.Errorf("%s is no pid file", path)
 	}
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
 	if err != nil {
 		return f, err
 	}
@@ -122,9 +140,5 @@ func (s *Sessions) pidFile(name string) (guard.Fact, error) {
 	if err != nil || pid == 0 {
 		return f, fmt.Errorf("%s has no pid in its first line", path)
 	}
-	p, err := processOf(int(pid))
-	const tick = 2 * time.Second // clocks of files and of processes are coarse
-	f.Is = p.alive && !p.began.After(info.ModTime().Add(tick))
-	f.Since = p.began
-	return f, err
+	return pidFile{int(pid), info.ModTime()}, nil
 }

@@ -35,6 +35,8 @@ type Command struct {
 	// Signals are passed on. After the second SIGINT or SIGTERM the command has
 	// Grace to end, after the third it is killed.
 	Signals <-chan os.Signal
+	// Stop, when it is closed, has the command end: it gets one SIGTERM, and has Grace.
+	Stop <-chan struct{}
 	// Note is told what happens beside the command's own output.
 	Note func(text string)
 }

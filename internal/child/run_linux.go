@@ -82,7 +82,7 @@ func (r *running) follow() *os.ProcessState {
 	r.resume() // of a stop before that nobody was told
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	over := r.h.Done()
+	over, stop := r.h.Done(), r.Stop
 	for {
 		select {
 		case state := <-r.exited:
@@ -96,6 +96,9 @@ func (r *running) follow() *os.ProcessState {
 			r.resume()
 		case <-over:
 			over = nil
+		case <-stop:
+			stop = nil
+			r.stop()
 		case <-timer.C:
 		}
 		timer.Reset(r.look())
@@ -161,6 +164,14 @@ func (r *running) passOn(sig os.Signal) {
 		s = syscall.SIGKILL
 	}
 	r.signal(s)
+}
+
+// stop has the command end. It is told once: for some programs a second SIGTERM means at once.
+func (r *running) stop() {
+	if !r.pace.told {
+		r.signal(syscall.SIGTERM)
+	}
+	r.pace.hurry(driver.Now())
 }
 
 // signal signals the whole group. What is to end hears it also if it was stopped.

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 type run struct {
 	lines   *bufio.Reader // its output
 	signals chan os.Signal
+	stop    chan struct{}
 	result  chan result
 }
 
@@ -63,11 +64,11 @@ func under(t *testing.T, h child.Hold, grace time.Duration, script string) *run 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{lines: bufio.NewReader(out), signals: make(chan os.Signal), result: make(chan result, 1)}
+	r := &run{lines: bufio.NewReader(out), signals: make(chan os.Signal), stop: make(chan struct{}), result: make(chan result, 1)}
 	var notes bytes.Buffer
 	c := &child.Command{
 		Path: sh, Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdin: null, Stdout: in, Stderr: os.Stderr,
-		Grace: grace, Signals: r.signals, Note: func(s string) { notes.WriteString(s + "\n") },
+		Grace: grace, Signals: r.signals, Stop: r.stop, Note: func(s string) { notes.WriteString(s + "\n") },
 	}
 	go func() {
 		status, err := c.Run(h)
@@ -97,6 +98,30 @@ func hold(t *testing.T, s *holdfast.Space) *holdfast.Hold {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// A command that has to end is told once, and killed after the grace.
+func TestRun_Stop(t *testing.T) {
+	h := hold(t, holdtest.Space(t))
+	polite := under(t, h, time.Minute, `n=0; trap 'n=$((n+1))' TERM; echo begins; until [ $n -gt 0 ]; do sleep 0.01; done; sleep 0.3; echo told $n; exit 3`)
+	if polite.line(t) != "begins" {
+		t.Fatal("it does not begin")
+	}
+	close(polite.stop)
+	if told := polite.line(t); told != "told 1" {
+		t.Errorf("it says %q", told)
+	}
+	if r := <-polite.result; r.err != nil || r.Code != 3 || r.Lost != nil {
+		t.Errorf("%+v", r)
+	}
+	deaf := under(t, h, 100*time.Millisecond, `trap '' TERM; echo begins; while true; do sleep 1; done`)
+	if deaf.line(t) != "begins" {
+		t.Fatal("it does not begin")
+	}
+	close(deaf.stop)
+	if r := <-deaf.result; r.err != nil || r.Code != 137 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestRun_PassesTheCodeBack(t *testing.T) {

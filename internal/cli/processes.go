@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/child"
@@ -45,14 +44,11 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	out := &lastOutput{pass: func(b []byte) { p.tree.output(b, ended) }}
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(out, from) })
-	signals, stopped := make(chan os.Signal, 2), make(chan struct{})
 	cmd := &child.Command{
 		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(os.Environ(), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
-		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Signals: signals, Note: p.tree.note,
+		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Stop: c.Stop, Note: p.tree.note,
 	}
-	go stopOn(c.Stop, stopped, signals)
 	status, err := cmd.Run(c.Hold)
-	close(stopped)
 	close(ended)
 	_ = to.Close()
 	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
@@ -62,16 +58,6 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 
 // lateOutput is how long output is read once the command has ended.
 const lateOutput = 200 * time.Millisecond
-
-// stopOn has the command end: it is asked, and killed after the grace.
-func stopOn(stop, over <-chan struct{}, signals chan<- os.Signal) {
-	select {
-	case <-stop:
-		signals <- syscall.SIGTERM
-		signals <- syscall.SIGTERM
-	case <-over:
-	}
-}
 
 // lookIn finds a program; a path with a slash begins in dir.
 func lookIn(dir, program string) (string, error) {
