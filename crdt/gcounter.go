@@ -77,18 +77,29 @@ func (c *GCounter) Merge(o GCounter) (changed bool) {
 	for _, f := range o.folds {
 		changed = c.raiseFold(f) || changed
 	}
+	next := 0 // both are in order: the next of one is mostly the next of the other
 	for _, s := range o.slots {
-		if !c.folded(s) && c.raise(s) {
-			changed = true
+		if !c.folded(s) {
+			next = c.place(s.actor, next)
+			changed = c.raise(next, s) || changed
+			next++
 		}
 	}
 	return changed
 }
 
-// raise takes the greater of two reports of one actor.
-func (c *GCounter) raise(s slot) bool {
-	i, ok := c.find(s.actor)
-	if !ok {
+// place is where an actor is, or is to be; it is looked for first where it is guessed.
+func (c *GCounter) place(a Actor, guess int) int {
+	if guess < len(c.slots) && c.slots[guess].actor == a {
+		return guess
+	}
+	i, _ := c.find(a)
+	return i
+}
+
+// raise takes the greater of two reports of one actor, which is or belongs at i.
+func (c *GCounter) raise(i int, s slot) bool {
+	if i == len(c.slots) || c.slots[i].actor != s.actor {
 		c.slots = slices.Insert(c.slots, i, s)
 		return true
 	}

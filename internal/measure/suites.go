@@ -48,6 +48,21 @@ var suites = []suite{
 		{"ns/op", 1_000, "the same of 1,000,000 keys in turn"},
 		{"allocs/op", 0, "its allocations"},
 	}},
+	{pkg: "./edge", bench: "Seed$/^add$", bounds: []bound{
+		{"ours/seed", 0.25, "counting in a counter of 100 actors that others read, to a map under a lock"},
+	}},
+	{pkg: "./edge", bench: "Seed$/^value$", bounds: []bound{
+		{"ours/seed", 0.01, "its value, to the sum over that map"},
+	}},
+	{pkg: "./edge", bench: "Seed$/^merge$", bounds: []bound{
+		{"ours/seed", 1, "merging the state of another node into it, likewise"},
+	}},
+	{pkg: "./edge", bench: "Seed$/^encode$", bounds: []bound{
+		{"ours/seed", 0.05, "encoding its state, to that map as JSON"},
+	}},
+	{pkg: "./edge", bench: "Bytes$", bounds: []bound{
+		{"B/key", 250, "bytes of heap a key of an edge limiter that three nodes use, of 100,000"},
+	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
 		{"allocs/op", 15, "its allocations"},
