@@ -37,7 +37,8 @@ type reply struct {
 const orderMark = 2
 
 // kinds are those that a refusal of an order can have.
-var kinds = []error{fs.ErrInvalid, driver.ErrConflict, driver.ErrUnavailable, driver.ErrExhausted, driver.ErrClosed}
+var kinds = []error{fs.ErrInvalid, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, errors.ErrUnsupported, context.Canceled, context.DeadlineExceeded,
+	driver.ErrConflict, driver.ErrUnavailable, driver.ErrExhausted, driver.ErrClosed, driver.ErrHeld, driver.ErrLost}
 
 // takeOverTicks is for how many ticks an order waits while leadership changes hands, as
 // it does when the leader is to be removed: a few elections.

@@ -143,3 +143,20 @@ func portOf(t *testing.T, addr string) string {
 	}
 	return port
 }
+
+// A node that is to join and knows nobody could answer nobody: it says so. One that has a
+// state knows its group.
+func TestJoinNeedsMembers(t *testing.T) {
+	_, err := server.New(server.Config{Dir: t.TempDir(), ID: 4, Join: true, Listen: services.Addr(t)})
+	if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "--members") {
+		t.Errorf("without members: %v", err)
+	}
+	cfg := server.Config{Dir: t.TempDir(), Listen: services.Addr(t)}
+	if err := start(t, cfg).Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Join = true
+	if err := start(t, cfg).Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,10 @@ func (s *Server) open() (rec replica.Recovered, err error) {
 	if s.damaged, err = storage.Aside(s.cfg.files(), s.cfg.Dir); err != nil {
 		s.disk.Close()
 		return rec, startError(&s.cfg, err)
+	}
+	if s.cfg.Join && len(s.cfg.Founders) == 0 && rec.Snapshot.Index == 0 {
+		s.disk.Close()
+		return rec, driver.Errorf("start server", s.cfg.Dir, fs.ErrInvalid, "a node that is to join (--join) needs members that it can answer to until it knows them all: name some in Config.Founders (--members)")
 	}
 	return rec, nil
 }

@@ -215,7 +215,7 @@ func (a *app) memberIDs() cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		err := a.settle(cmd)
 		a.timeout = min(a.timeout, completeWithin)
-		err = errors.Join(err, a.administering(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
+		err = errors.Join(err, a.reading(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
 			list, err := membersOf(ctx, c)
 			if err != nil {
 				return err

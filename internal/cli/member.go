@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -42,14 +44,18 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 	return cfg.Endpoints, creds, nil
 }
 
-// onNode calls f with a node's connection.
-func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, f func(pb.AdminServiceClient) error) error {
+// onNode calls f with a node's connection, which has to stand within some time: a machine
+// that is gone without a word must not use up that of the next. NotDone: f was not called.
+func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, within time.Duration, f func(pb.AdminServiceClient) error) error {
 	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	err = f(pb.NewAdminServiceClient(conn))
+	c := pb.NewAdminServiceClient(conn)
+	if err = reach(ctx, conn, c, within); err == nil {
+		err = f(c)
+	}
 	if _, ok := status.FromError(err); ok {
 		err = wire.Error(err)
 	}
@@ -59,27 +65,71 @@ func onNode(ctx context.Context, host string, creds credentials.TransportCredent
 	return err
 }
 
-// administering is a command for the leader: each node is asked until one says
-// yes, or why not.
+// reach waits until a connection stands, and says why not.
+func reach(ctx context.Context, conn *grpc.ClientConn, c pb.AdminServiceClient, within time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if state == connectivity.TransientFailure {
+			return unreached(limited, c)
+		}
+		if !conn.WaitForStateChange(limited, state) && ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if limited.Err() != nil {
+			return driver.Errorf("", "", driver.ErrUnavailable, "no connection within %s", within)
+		}
+	}
+	return nil
+}
+
+// unreached is why a connection does not stand, which a call that changes nothing is told;
+// nil: it does by now.
+func unreached(ctx context.Context, c pb.AdminServiceClient) error {
+	_, err := c.Status(ctx, &pb.StatusRequest{})
+	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return nil
+	}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: errors.New(status.Convert(err).Message())}
+}
+
+// administering is a command for the leader that changes something: each node is asked until
+// one says yes, or why not.
 func (a *app) administering(run func(ctx context.Context, c pb.AdminServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return a.ordering(holdfast.NotDone, run)
+}
+
+// reading is administering for what may be asked twice.
+func (a *app) reading(run func(ctx context.Context, c pb.AdminServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return a.ordering(always, run)
+}
+
+func always(error) bool { return true }
+
+func (a *app) ordering(again func(error) bool, run func(ctx context.Context, c pb.AdminServiceClient, args []string) error) func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
 		return untilSignal(func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 			defer cancel()
-			return a.onNodes(ctx, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
+			return a.onNodes(ctx, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
 		})
 	}
 }
 
-// onNodes runs a call on one node after the other, until one answers.
-func (a *app) onNodes(ctx context.Context, run func(pb.AdminServiceClient) error) error {
+// onNodes runs a call on one node after the other, until one answers. One that may have done
+// it is the last: the next would say that there is nothing to do, as if it was refused.
+func (a *app) onNodes(ctx context.Context, again func(error) bool, run func(pb.AdminServiceClient) error) error {
 	hosts, creds, err := a.nodes()
 	if err != nil {
 		return err
 	}
 	for _, host := range hosts {
-		if err = onNode(ctx, host, creds, run); !errors.Is(err, holdfast.ErrUnavailable) {
+		err = onNode(ctx, host, creds, a.timeout/time.Duration(len(hosts)), run)
+		if !errors.Is(err, holdfast.ErrUnavailable) {
 			return err
+		}
+		if !again(err) {
+			return fmt.Errorf("%w; it may be done all the same: look before you repeat it", err)
 		}
 	}
 	return err
@@ -145,7 +195,7 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	n := nodeJSON{Address: host}
-	err := onNode(ctx, host, creds, func(c pb.AdminServiceClient) error {
+	err := onNode(ctx, host, creds, a.timeout, func(c pb.AdminServiceClient) error {
 		st, err := c.Status(ctx, &pb.StatusRequest{})
 		h := st.GetHeader()
 		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
@@ -207,7 +257,7 @@ func (a *app) memberCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, Example: "  holdfast member ls", RunE: a.administering(a.members)},
+		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, Example: "  holdfast member ls", RunE: a.reading(a.members)},
 		&cobra.Command{Use: "add NUMBER PEER CLIENT", Short: "Add a node, which was started with --join; it does not vote before it is promoted", Args: cobra.ExactArgs(3), Example: "  holdfast member add 4 10.0.0.4:7421 10.0.0.4:7420",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 				id, err := nodeNumber(args[0])

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -112,9 +113,13 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 		return err
 	}
 	defer os.Remove(f.Name())
-	ctx, cancel := context.WithTimeoutCause(ctx, stateWait, errNoState)
+	written, cancel := context.WithTimeoutCause(ctx, stateWait, errNoState)
 	defer cancel()
-	if err := errors.Join(node.Backup(ctx, f), f.Sync(), f.Close()); err != nil {
+	err = node.Backup(written, &ending{ctx, f})
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	saved, err := s.files(prefix, backupSuffix)
@@ -129,6 +134,36 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 		return err
 	}
 	return s.prune(append(saved, name))
+}
+
+// ending writes to w until ctx ends.
+type ending struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, context.Cause(e.ctx)
+	}
+	return e.w.Write(p)
+}
+
+// lastBackup is how long a node that is stopped waits for a backup that is under way.
+const lastBackup = 5 * time.Second
+
+// atMost waits for wg, but not for longer than d: a directory that hangs, as one on another
+// machine may, must not keep a node from being stopped.
+func atMost(d time.Duration, wg *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(d):
+	}
 }
 
 // savedAt is when a backup was saved, by its name.

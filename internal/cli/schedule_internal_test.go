@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +107,44 @@ func TestSchedule_NoStateYet(t *testing.T) {
 		}
 		stop()
 		synctest.Wait()
+	})
+}
+
+// endless is a node whose state has no end.
+type endless struct {
+	saving
+	begun func()
+}
+
+func (e *endless) Backup(_ context.Context, w io.Writer) error {
+	for n := 0; ; n++ {
+		if _, err := w.Write([]byte("x")); err != nil {
+			return err
+		}
+		if n == 3 {
+			e.begun()
+		}
+	}
+}
+
+// A backup ends with the node, in the middle of its copy, and leaves nothing.
+func TestSchedule_Stopped(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	s := &schedule{dir: t.TempDir(), every: time.Hour, keep: 3}
+	if err := s.once(ctx, &endless{begun: stop}, time.Now()); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	if got := contents(t, s.dir); len(got) != 0 {
+		t.Errorf("it leaves %q", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var hung sync.WaitGroup
+		hung.Add(1)
+		begin := time.Now()
+		if atMost(lastBackup, &hung); time.Since(begin) != lastBackup {
+			t.Errorf("a backup that hangs is waited for for %s", time.Since(begin))
+		}
+		hung.Done()
 	})
 }
 

@@ -159,7 +159,7 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 	saved.Go(func() { s.backups.run(saving, node, cfg.Notice) })
 	err = api.Serve(ctx, ln, api.New(node), web)
 	stop()
-	saved.Wait()
+	atMost(lastBackup, &saved)
 	switch {
 	case ctx.Err() != nil:
 		err = nil // asked for

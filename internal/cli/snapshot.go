@@ -43,7 +43,8 @@ func (a *app) saving() func(*cobra.Command, []string) error {
 			defer cancel(nil)
 			silence := time.AfterFunc(a.timeout, func() { cancel(errTimeout) })
 			defer silence.Stop()
-			return a.onNodes(ctx, func(c pb.AdminServiceClient) error {
+			return a.onNodes(ctx, always, func(c pb.AdminServiceClient) error {
+				silence.Reset(a.timeout)
 				return a.saveSnapshot(ctx, c, args[0], func() { silence.Reset(a.timeout) })
 			})
 		})

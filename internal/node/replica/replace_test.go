@@ -100,3 +100,16 @@ func TestReplace(t *testing.T) {
 		t.Errorf("the group is %+v, want %+v in it", m, want)
 	}
 }
+
+// A node with the greatest number there is does not end replacements, also not when it is
+// gone again: numbers that were never given are left.
+func TestReplaceAfterTheGreatestNumber(t *testing.T) {
+	c := grown(t)
+	c.done(adding(replica.MaxNumber))
+	c.done(removing(replica.MaxNumber))
+	c.silent = 3
+	c.ticks(11)
+	if n := number(c.change(replica.Change{Replace: []replica.Endpoint{{ID: 3}}})); n != 4 {
+		t.Errorf("the new number is %d, want 4", n)
+	}
+}

@@ -104,11 +104,13 @@ func (s *standing) living(c Change) string {
 
 // expand says what replacing nodes means: each leaves, and another comes.
 func (s *standing) expand(c Change) Change {
-	for i, r := range c.Replace {
+	var given []uint64
+	for _, r := range c.Replace {
 		old := s.members.endpoint(r.ID)
+		given = append(given, s.free(given...))
 		c.Remove = append(slices.Clone(c.Remove), r.ID)
 		c.Add = append(slices.Clone(c.Add), Endpoint{
-			ID: s.free() + uint64(i), Peer: cmp.Or(r.Peer, old.Peer), Client: cmp.Or(r.Client, old.Client),
+			ID: given[len(given)-1], Peer: cmp.Or(r.Peer, old.Peer), Client: cmp.Or(r.Client, old.Client),
 			Voter: old.Voter || slices.Contains(s.members.Conf.GetVoters(), r.ID),
 		})
 	}
@@ -206,9 +208,16 @@ func (s *standing) sameAddress(c Change) string {
 // MaxNumber is the greatest number of a node.
 const MaxNumber uint64 = 1<<32 - 1
 
-// free is the least number above all that were ever used.
-func (s *standing) free() uint64 {
-	return 1 + slices.Max(slices.Concat(s.members.Used, s.members.all(), []uint64{0}))
+// free is the least number above all that were ever used, or are given now; if there is
+// none, the least that was not.
+func (s *standing) free(given ...uint64) uint64 {
+	used := slices.Concat(s.members.Used, s.members.all(), given, []uint64{0})
+	free := 1 + slices.Max(used)
+	if free > MaxNumber {
+		for free = 1; slices.Contains(used, free); free++ {
+		}
+	}
+	return free
 }
 
 // strangers refuses what needs a member, or a learner, and has none.
