@@ -71,7 +71,7 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 		return nil, wrap(w.op, name, err)
 	}
 	ctx, traces := s.r.trace(ctx, name)
-	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, prefix: s.prefix}, w)
+	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, first: holdRef{prefix: s.prefix}}, w)
 	err = s.r.wrap(w.op, name, need, err)
 	traces.tell(h, err)
 	return h, err
@@ -125,7 +125,7 @@ func (c *holdState) begin(g driver.Grant, lost func(error)) (*Hold, error) {
 // fill makes the claim that of a grant, before anybody knows it.
 func (c *holdState) fill(g driver.Grant) {
 	c.since = time.Now()
-	c.first.c = c
+	c.first.c, c.first.token = c, g.Token
 	c.mu.Lock()
 	c.grant, c.count = g, 1
 	c.mu.Unlock()

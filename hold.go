@@ -28,20 +28,14 @@ func (h *Hold) Name() string { return h.g.c.name }
 
 // Token is the fencing token: pass it along with every effect, and let the
 // other side refuse older ones (package fence).
-func (h *Hold) Token() Token { return Token(h.g.c.grant.Token) }
+func (h *Hold) Token() Token { return h.g.token }
 
 // TokenOf is the token for one name of an AcquireAll, named as the Space that
 // was asked names it; 0 if it is not among them.
 func (h *Hold) TokenOf(name string) Token {
 	c := h.g.c
-	for i, w := range c.wants {
-		if w.Name != c.prefix+name {
-			continue
-		}
-		if c.grant.Tokens != nil {
-			return c.grant.Tokens[i]
-		}
-		return c.grant.Token
+	if i := c.index(c.r.canonical(h.g.prefix + name)); i >= 0 {
+		return c.token(i)
 	}
 	return 0
 }
@@ -344,12 +338,11 @@ func (c *holdState) tell(ctx context.Context) error {
 // caller's Hold refers to a holdRef of it and is referred to by nobody here, so
 // that its becoming unreachable can be noticed.
 type holdState struct {
-	r      *spaceState
-	cfg    *config
-	name   string // the wanted names, for people
-	wants  []driver.Want
-	prefix string // of the Space that made it
-	since  time.Time
+	r     *spaceState
+	cfg   *config
+	name  string // the wanted names, for people
+	wants []driver.Want
+	since time.Time
 
 	next, prev *holdState // in the ring of spaceState; under spaceState.mu
 	tie        driver.Tie
@@ -361,13 +354,18 @@ type holdState struct {
 	begun bool        // somebody has a Hold of it
 	moved bool        // upgraded or downgraded: the backend's side has gone on
 	count int         // holdRefs that were not released
-	first holdRef
+	// changing are the upgrades and downgrades under way: what joins now would be over with
+	// the claim when they are done, and nobody would have released it.
+	changing int
+	first    holdRef
 }
 
 // holdRef is one Hold's share of a claim: the first one, or one that joined.
 // Guarded by its claim's mutex.
 type holdRef struct {
 	c        *holdState
+	prefix   string // of the Space that was asked
+	token    Token
 	next     *holdRef
 	prev     *holdRef // nil: it is the first
 	released bool

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -22,17 +23,20 @@ func (r *spaceState) canonical(name string) string {
 
 // covers reports that the claim holds the resource, in whatever mode.
 func (c *holdState) covers(k joinKey) bool {
-	return c.r == k.r && c.of(k.name) != nil
+	return c.r == k.r && c.index(k.name) >= 0
 }
 
-// of is the claim's want of a resource; nil: it has none.
-func (c *holdState) of(canonical string) *driver.Want {
-	for i := range c.wants {
-		if c.r.canonical(c.wants[i].Name) == canonical {
-			return &c.wants[i]
-		}
+// index is which of the claim's wants is of a resource; -1: none.
+func (c *holdState) index(canonical string) int {
+	return slices.IndexFunc(c.wants, func(w driver.Want) bool { return c.r.canonical(w.Name) == canonical })
+}
+
+// token is that of want i.
+func (c *holdState) token(i int) Token {
+	if c.grant.Tokens != nil {
+		return c.grant.Tokens[i]
 	}
-	return nil
+	return c.grant.Token
 }
 
 // join looks for a hold in ctx that has all of wants. Nothing of both: there is
@@ -47,7 +51,7 @@ func (s *Space) join(ctx context.Context, wants []driver.Want) (*Hold, error) {
 	if joined == nil {
 		return nil, nil
 	}
-	return joined.share(wants)
+	return joined.share(wants, s.prefix)
 }
 
 // heldBy is the claim by which ctx holds a name; nil: it does not.
@@ -59,28 +63,41 @@ func (s *Space) heldBy(ctx context.Context, name string) *holdState {
 	return h.g.c
 }
 
-// share makes another Hold of the claim.
-func (c *holdState) share(wants []driver.Want) (*Hold, error) {
+// share makes another Hold of the claim, for wants that a Space with the prefix has. Its token
+// is that of the names it is for: of others that are held beside, another may be older.
+func (c *holdState) share(wants []driver.Want, prefix string) (*Hold, error) {
+	g := &holdRef{c: c, prefix: prefix}
 	for _, w := range wants {
-		if err := fits(w, c.of(c.r.canonical(w.Name))); err != nil {
+		i := c.index(c.r.canonical(w.Name))
+		if err := fits(w, &c.wants[i]); err != nil {
 			return nil, err
 		}
+		g.token = max(g.token, c.token(i))
 	}
-	g := &holdRef{c: c}
+	if err := c.link(g); err != nil {
+		return nil, err
+	}
+	h := &Hold{g: g}
+	watchOver(h)
+	return h, nil
+}
+
+// link adds a Hold that joins, unless the claim is over or about to be another one.
+func (c *holdState) link(g *holdRef) error {
 	c.mu.Lock()
-	if c.over != nil || c.count == 0 {
-		defer c.mu.Unlock()
-		return nil, c.why(c.over)
+	defer c.mu.Unlock()
+	switch {
+	case c.over != nil || c.count == 0:
+		return c.why(c.over)
+	case c.changing > 0:
+		return driver.Errorf("", "", ErrConflict, "this context's hold is being changed; join what it becomes")
 	}
 	c.count++
 	g.next, g.prev, c.first.next = c.first.next, &c.first, g
 	if g.next != nil {
 		g.next.prev = g
 	}
-	c.mu.Unlock()
-	h := &Hold{g: g}
-	watchOver(h)
-	return h, nil
+	return nil
 }
 
 // fits refuses to join for more than is held.

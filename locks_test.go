@@ -168,6 +168,31 @@ func TestRWMutex_Upgrade_ReleasedMeanwhile(t *testing.T) {
 	})
 }
 
+// What joins while an upgrade waits would be over with it, unreleased: it cannot. After an upgrade that failed it can.
+func TestRWMutex_Upgrade_JoinedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		m := s.RWMutex("a", holdfast.Reentrant())
+		r, other := taken(t)(m.Reader().Acquire(t.Context())), taken(t)(m.Reader().Acquire(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		up := func() {
+			_, err := m.Upgrade(ctx, r)
+			over <- err
+		}
+		go up()
+		synctest.Wait()
+		_, err := m.Reader().Acquire(r.Bind(t.Context()))
+		wantErr(t, err, holdfast.ErrConflict)
+		cancel()
+		wantErr(t, <-over, context.Canceled)
+		joined := taken(t)(m.Reader().Acquire(r.Bind(t.Context())))
+		if err := errors.Join(joined.Err(), joined.Release(), r.Release(), other.Release()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // refuseOnce lets one release fail, so that the old claim stays to be changed.
 func refuseOnce(toy *toy) func(context.Context, string) error {
 	return func(context.Context, string) error {
@@ -293,7 +318,7 @@ type perName struct{ driver.Driver }
 func (d perName) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
 	g, err := d.Driver.Acquire(ctx, r)
 	for i := range r.Wants {
-		g.Tokens = append(g.Tokens, g.Token+driver.Token(i))
+		g.Tokens = append(g.Tokens, g.Token-driver.Token(i))
 	}
 	return g, err
 }
@@ -302,12 +327,29 @@ func TestTokenOf_PerNameAndSub(t *testing.T) {
 	s := openOn(t, perName{newToy()})
 	sub := s.Sub("tenant/")
 	h := taken(t)(sub.AcquireAll(t.Context(), sub.Mutex("a").Want(), sub.Mutex("b").Want()))
-	if h.TokenOf("a") != h.Token() || h.TokenOf("b") != h.Token()+1 || h.TokenOf("tenant/a") != 0 {
+	if h.TokenOf("a") != h.Token() || h.TokenOf("b") != h.Token()-1 || h.TokenOf("tenant/a") != 0 {
 		t.Errorf("tokens %d, %d, %d", h.TokenOf("a"), h.TokenOf("b"), h.TokenOf("tenant/a"))
 	}
 	g := taken(t)(s.AcquireAll(t.Context(), s.Mutex("x").Want(), sub.Mutex("y").Want()))
-	if g.TokenOf("tenant/y") != g.Token()+1 {
+	if g.TokenOf("tenant/y") != g.Token()-1 {
 		t.Errorf("token %d", g.TokenOf("tenant/y"))
+	}
+}
+
+// A Hold that joined for some names has the token of those, which a fence of another name beside them would not
+// know, and knows names as the Space that was asked for it does.
+func TestTokenOf_Joined(t *testing.T) {
+	s := openOn(t, perName{newToy()}).With(holdfast.Reentrant())
+	sub := s.Sub("t/")
+	outer := taken(t)(s.AcquireAll(t.Context(), s.Mutex("z").Want(), sub.Mutex("x").Want(), sub.Mutex("y").Want()))
+	ctx := outer.Bind(t.Context())
+	y := taken(t)(sub.Mutex("y").Acquire(ctx))
+	both := taken(t)(sub.AcquireAll(ctx, sub.Mutex("y").Want(), sub.Mutex("x").Want()))
+	if y.Token() != outer.TokenOf("t/y") || both.Token() != outer.TokenOf("t/x") {
+		t.Errorf("tokens %d and %d, want %d and %d", y.Token(), both.Token(), outer.TokenOf("t/y"), outer.TokenOf("t/x"))
+	}
+	if both.TokenOf("x") != outer.TokenOf("t/x") || both.TokenOf("t/x") != 0 {
+		t.Errorf("inside, x has %d, t/x %d", both.TokenOf("x"), both.TokenOf("t/x"))
 	}
 }
 

@@ -55,7 +55,7 @@ func (m *RWMutex) change(ctx context.Context, op string, h *Hold, from, to drive
 		return nil, wrap(op, m.writer.l.name, err)
 	}
 	to.Name = m.writer.l.name
-	changed, err := h.g.c.become(ctx, to)
+	changed, err := h.g.c.become(ctx, to, m.writer.l.s.prefix)
 	return changed, m.writer.l.s.r.wrap(op, m.writer.l.name, driver.FeatureUpgrade, err)
 }
 
@@ -86,11 +86,12 @@ func modeName(m driver.Mode) string {
 
 // become changes the claim in the backend and makes the hold of what it is
 // then.
-func (c *holdState) become(ctx context.Context, to driver.Want) (*Hold, error) {
-	if c.shared() {
+func (c *holdState) become(ctx context.Context, to driver.Want, prefix string) (*Hold, error) {
+	if !c.beginChange() {
 		return nil, driver.Errorf("", "", ErrConflict, "several Holds have joined it; release the others first")
 	}
-	next := &holdState{r: c.r, cfg: c.cfg, name: c.name, prefix: c.prefix, wants: []driver.Want{to}}
+	defer c.endChange()
+	next := &holdState{r: c.r, cfg: c.cfg, name: c.name, first: holdRef{prefix: prefix}, wants: []driver.Want{to}}
 	lost := next.lost
 	change := driver.Change{Upgrade: to.Mode == driver.Exclusive, Downgrade: to.Mode == driver.Shared, Lost: lost}
 	g, err := c.grant.Handle.Change(ctx, change)
@@ -100,10 +101,21 @@ func (c *holdState) become(ctx context.Context, to driver.Want) (*Hold, error) {
 	return c.moveOn(next, g, lost)
 }
 
-func (c *holdState) shared() bool {
+// beginChange lets no other Hold join from now on; false: some have.
+func (c *holdState) beginChange() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count > 1
+	if c.count > 1 {
+		return false
+	}
+	c.changing++
+	return true
+}
+
+func (c *holdState) endChange() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changing--
 }
 
 // moveOn ends c in favour of next. If c ended meanwhile nobody wants next: a

@@ -244,6 +244,7 @@ type Request struct {
 
 // Grant is a granted Request.
 type Grant struct {
+	// Token is the grant's fencing token, of several wants the greatest.
 	Token Token
 	// Session ends the hold when it ends; nil: only Request.Lost does.
 	Session *Session

@@ -26,7 +26,7 @@ var allCases = []Case{
 	{Name: "All/CancelTakesNothing", Needs: all, Run: run(allCancelTakesNothing),
 		Promise: "A cancelled AcquireAll leaves none of its names taken."},
 	{Name: "All/TokenOf", Needs: all, Run: run(allTokenOf),
-		Promise: "TokenOf has a token for every name, greater than that name's token before, and 0 for others."},
+		Promise: "TokenOf has a token for every name, greater than that name's token before, and 0 for others; Token is the greatest."},
 	{Name: "All/OneToken", Needs: allAtOnce, Run: run(allOneToken),
 		Promise: "An AcquireAll in one step has one token for all its names."},
 	{Name: "All/OrderDoesNotMatter", Needs: all, Run: run(allOrderDoesNotMatter),
@@ -130,8 +130,9 @@ func allTokenOf(ctx context.Context, e *Env) {
 		before[name] = h.Token()
 		done(h.Release())
 	}
-	h := must(s.AcquireAll(ctx, wants(s, "y", "x")...))
+	h := must(s.AcquireAll(ctx, wants(s, "x", "y")...))
 	for name, old := range before {
+		want(h.TokenOf(name) <= h.Token(), "the token of %s is %d, greater than that of the whole, %d", name, h.TokenOf(name), h.Token())
 		want(h.TokenOf(name) > old, "the token of %s is %d; before it was %d", name, h.TokenOf(name), old)
 		told := must(s.Inspect(ctx, name)).Holders
 		want(len(told) == 1 && holdfast.Token(told[0].Token) == h.TokenOf(name), "Inspect tells the holders %+v of %s, whose token is %d", told, name, h.TokenOf(name))

@@ -441,7 +441,7 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 		}
 		held, g.Tokens[i] = append(held, k), token
 	}
-	g.Token, g.Handle = g.Tokens[0], held
+	g.Token, g.Handle = slices.Max(g.Tokens), held
 	return g, nil
 }
 
