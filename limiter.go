@@ -177,7 +177,10 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 		return err
 	}
 	if rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
-		leave, err := l.s.r.turns.wait(ctx, l.name+"\x00"+key)
+		if err := l.hopeless(ctx, key, n, rate); err != nil {
+			return err
+		}
+		leave, err := l.s.r.turns.wait(ctx, l.turn(key))
 		if err != nil {
 			return l.ended(ctx, driver.NotDone)
 		}
@@ -189,6 +192,37 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 			return err
 		}
 	}
+}
+
+// hopeless is why a cost is not worth a place in the queue: it can never be taken, or not before
+// ctx ends even by a caller that were the first.
+func (l *Limiter) hopeless(ctx context.Context, key string, n int64, rate limit.Rate) error {
+	if err := firstError(l.err, checkCost(n)); err != nil {
+		return wrap("wait", l.name, err)
+	}
+	if n > rate.Limit() {
+		return l.never(n, rate.Limit())
+	}
+	at, ends := ctx.Deadline()
+	if !ends || l.s.r.turns.empty(l.turn(key)) {
+		return nil
+	}
+	d, err := l.Peek(ctx, key, n)
+	if err == nil && d.RetryAfter > max(time.Until(at), 0) {
+		return l.tooLong(d.RetryAfter)
+	}
+	return nil // what is wrong with the backend is told in its turn
+}
+
+// turn names the queue of a key.
+func (l *Limiter) turn(key string) string { return l.name + "\x00" + key }
+
+func (l *Limiter) never(n, most int64) error {
+	return wrap("wait", l.name, invalid("a cost of %d can never be taken: the most is %d", n, most))
+}
+
+func (l *Limiter) tooLong(wait time.Duration) error {
+	return wrap("wait", l.name, &Error{Kind: context.DeadlineExceeded, Outcome: driver.NotDone, RetryAfter: wait})
 }
 
 // known is the limiter's rate, by the backend if it was not said.
@@ -215,9 +249,9 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool
 	case err != nil || d.Allowed && d.RetryAfter == 0:
 		return false, err
 	case d.RetryAfter == limit.Never:
-		return false, wrap("wait", l.name, invalid("a cost of %d can never be taken: the most is %d", n, d.Limit))
+		return false, l.never(n, d.Limit)
 	case d.RetryAfter > within:
-		return false, wrap("wait", l.name, &Error{Kind: context.DeadlineExceeded, Outcome: driver.NotDone, RetryAfter: d.RetryAfter})
+		return false, l.tooLong(d.RetryAfter)
 	}
 	t := time.NewTimer(d.RetryAfter)
 	defer t.Stop()
@@ -312,6 +346,13 @@ func (t *turns) wait(ctx context.Context, name string) (leave func(), err error)
 		leave()
 		return nil, ctx.Err()
 	}
+}
+
+// empty: a caller would have its turn at once.
+func (t *turns) empty(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.queues[name] == nil
 }
 
 func (t *turns) join(name string) *list.Element {

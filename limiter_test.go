@@ -306,3 +306,33 @@ func TestReservation_SettleAgain(t *testing.T) {
 		t.Errorf("after 10 of 100 %d are left", left)
 	}
 }
+
+// What can never be taken, or not before its context ends, fails at once, also behind others that wait.
+func TestLimiter_HopelessWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour, Algorithm: limit.FixedWindow})
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		over := make(chan error)
+		go func() { over <- l.Wait(t.Context(), "k") }()
+		synctest.Wait()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		err := l.Wait(ctx, "k")
+		wantErr(t, err, context.DeadlineExceeded)
+		if wait := holdfast.RetryAfter(err); wait < 11*time.Minute || wait > time.Hour || !holdfast.NotDone(err) {
+			t.Errorf("it would be %s", wait)
+		}
+		wantErr(t, l.WaitN(t.Context(), "k", 2), holdfast.ErrInvalid)
+		wantErr(t, l.WaitN(t.Context(), "k", -1), holdfast.ErrInvalid)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -34,7 +33,7 @@ func Register(scheme string, open Opener) {
 func Open(ctx context.Context, rawURL string) (Driver, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, Errorf("open", "", fs.ErrInvalid, "not a URL: %v", unwrapURL(err))
+		return nil, Errorf("open", "", fs.ErrInvalid, "not a URL; the special characters of a password have to be percent-encoded")
 	}
 	open, known := lookup(u.Scheme)
 	if open == nil {
@@ -46,19 +45,15 @@ func Open(ctx context.Context, rawURL string) (Driver, error) {
 }
 
 // Redacted is u as it may be shown: without password, query and fragment, and
-// without what follows the scheme if that is no host or path. Backends use it
-// in their errors.
+// without what follows the scheme if that is no host or path. Where a password that is not
+// percent-encoded reaches beyond the host (an @ comes later), only the scheme is shown:
+// what looks like host and path is part of it. Backends use it in their errors.
 func Redacted(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
-	return shown.Redacted()
-}
-
-// unwrapURL drops the URL from the error's text: it may hold a password.
-func unwrapURL(err error) error {
-	if e, ok := err.(*url.Error); ok {
-		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	if u.User == nil && u.Host != "" && strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
+		shown = url.URL{Scheme: u.Scheme, Host: "xxxxx"}
 	}
-	return err
+	return shown.Redacted()
 }
 
 func lookup(scheme string) (Opener, []string) {

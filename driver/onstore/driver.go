@@ -275,7 +275,7 @@ const (
 // again, at most so often and so long as p says; what the error says about the
 // outcome is what the last step that could read has found.
 func retry(ctx context.Context, p pace, step func() (progress, error)) error {
-	last := errors.New("others changed it each time")
+	last := errOthers
 	maybe := false
 	answered, try := driver.Now(), 0
 	for ; (p.tries == 0 || try < p.tries) && (p.failing == 0 || driver.Now().Sub(answered) < p.failing); try++ {
@@ -298,6 +298,9 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 	}
 	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: &givenUp{try, last}}, maybe)
 }
+
+// errOthers is why retry ends with an engine that answers.
+var errOthers = errors.New("others changed it each time")
 
 // givenUp is what retry ends with.
 type givenUp struct {

@@ -139,15 +139,16 @@ func (d *onStore) changed(ctx context.Context, name string) error {
 // use decides r at a rate.
 func (d *onStore) use(ctx context.Context, r *driver.LimitRequest, rate *rateEntry) (driver.LimitReply, error) {
 	x := &usage{d: d, r: r, rate: rate, key: usageKey(r.Name, r.Key)}
-	if r.Op != driver.LimitPeek {
-		leave, err := d.line.turns.Wait(ctx, x.key, r.ID, nil)
-		if err != nil {
-			return driver.LimitReply{}, stopped(ctx, driver.NotDone)
-		}
-		defer leave()
+	decide := func() error {
+		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
 	}
-	err := retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) })
-	return x.reply, plain(err)
+	var err error
+	if r.Op == driver.LimitPeek {
+		err = decide()
+	} else {
+		err = d.inTurn(ctx, x.key, r.ID, decide)
+	}
+	return x.reply, err
 }
 
 // usage is a request to a limiter on its way.

@@ -14,8 +14,9 @@ type Line struct {
 }
 
 type queueEntry struct {
-	head chan struct{} // closed when it is the first
+	head chan struct{} // closed when it is the first, or sent away
 	id   [16]byte
+	err  error // why it was sent away; when head is closed
 }
 
 // Wait joins the line for name and returns when everybody before has left, or
@@ -30,6 +31,9 @@ func (l *Line) Wait(ctx context.Context, name string, id [16]byte, position func
 	}
 	select {
 	case <-p.head:
+		if p.err != nil {
+			return nil, p.err
+		}
 		return leave, nil
 	case <-ctx.Done():
 		leave()
@@ -68,6 +72,30 @@ func (l *Line) part(name string, p *queueEntry) {
 	if i == 0 {
 		close(line[0].head)
 	}
+}
+
+// sendAway ends the waits behind the first with err: each of them would only find out the same,
+// one after the other.
+func (l *Line) sendAway(name string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.names[name]
+	if len(line) < 2 {
+		return
+	}
+	for _, p := range line[1:] {
+		p.err = err
+		close(p.head)
+	}
+	clear(line[1:])
+	l.names[name] = line[:1]
+}
+
+// size is how many are in line for name.
+func (l *Line) size(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.names[name])
 }
 
 // Waiting lists the waiters for name, the first first.

@@ -149,7 +149,7 @@ func (d *onStore) acquire(ctx context.Context, r *driver.Request, name string) (
 	if r.Try {
 		return a.once(ctx)
 	}
-	if len(d.line.Waiting(name)) == 0 {
+	if d.line.size(name) == 0 {
 		if h, err := a.once(ctx); !errors.Is(err, driver.ErrHeld) {
 			return h, err
 		}
@@ -293,7 +293,7 @@ func beat(ttl time.Duration) time.Duration { return ttl*3/10 + jitter(ttl/15) }
 // held is ErrHeld.
 func (a *attempt) held(item *driver.Item, e *lockEntry) error {
 	return &driver.Error{
-		Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: []driver.Claim{a.d.holder(a.name, item, e)}, Waiting: len(a.d.line.Waiting(a.name)),
+		Kind: driver.ErrHeld, Outcome: driver.NotDone, Holders: []driver.Claim{a.d.holder(a.name, item, e)}, Waiting: a.d.line.size(a.name),
 	}
 }
 

@@ -15,19 +15,38 @@ import (
 func (d *onStore) number(ctx context.Context, key string, id [16]byte, reads bool, alter alteration) (done, error) {
 	x := &step{d: d, key: key, id: hexID(id), alter: alter}
 	err := d.call(ctx, func(ctx context.Context) error {
-		if !reads {
-			leave, err := d.line.turns.Wait(ctx, key, id, nil)
-			if err != nil {
-				return stopped(ctx, driver.NotDone)
-			}
-			defer leave()
+		change := func() error {
+			return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
 		}
-		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
+		if reads {
+			return change()
+		}
+		return d.inTurn(ctx, key, id, change)
 	})
 	if err != nil {
 		return done{}, err
 	}
 	return x.answer, nil
+}
+
+// inTurn runs f when those before it have changed the key, or have found that the engine does
+// not answer: that is the answer to all that wait then. They would be told one after
+// the other, each after a time of its own.
+func (d *onStore) inTurn(ctx context.Context, key string, id [16]byte, f func() error) error {
+	leave, err := d.line.turns.Wait(ctx, key, id, nil)
+	switch {
+	case err == nil:
+	case err == ctx.Err():
+		return stopped(ctx, driver.NotDone)
+	default:
+		return err
+	}
+	defer leave()
+	err = f()
+	if up, ok := errors.AsType[*givenUp](err); ok && up.last != errOthers {
+		d.line.turns.sendAway(key, &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: quick.most, Outcome: driver.NotDone, Err: up})
+	}
+	return err
 }
 
 // alteration changes a number and says what to answer.

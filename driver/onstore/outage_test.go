@@ -171,3 +171,33 @@ func TestTriesOfManyPrograms(t *testing.T) {
 		}
 	})
 }
+
+// All that wait to change one counter are told of an engine that does not answer when the first of them has found out, not one
+// after the other; and one that answers again is asked anew.
+func TestOneOutageForAllInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		s.set(func(string, string) fault { return fault{hang: true} })
+		const callers = 50
+		told := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, err := sp.Counter("hits").Add(t.Context(), 1)
+				told <- err
+			}()
+		}
+		start := time.Now()
+		for range callers {
+			if err := <-told; !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the last was told after %s", took)
+		}
+		s.set(func(string, string) fault { return fault{} })
+		if n, err := sp.Counter("hits").Add(t.Context(), 1); err != nil || n != 1 {
+			t.Errorf("after the outage: %d, %v", n, err)
+		}
+	})
+}
