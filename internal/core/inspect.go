@@ -208,5 +208,13 @@ func (m *Machine) Namespaces() int { return len(m.spaces) }
 // HasNamespace reports whether a namespace is one of them.
 func (m *Machine) HasNamespace(name string) bool { return m.known(name) != nil }
 
+// BadNamespace says why a name is none of a namespace; "": it is one.
+func (m *Machine) BadNamespace(name string) string {
+	if name == "" {
+		return "" // the default
+	}
+	return m.badName(name)
+}
+
 // Sessions is how many there are in all namespaces.
 func (m *Machine) Sessions() int { return len(m.byID) }

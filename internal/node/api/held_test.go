@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/server"
 )
 
-// restored is the directory of a group that began anew and grants nothing for an hour.
+// restored is the directory of a group that began anew.
 func restored(t *testing.T, a server.Anew) string {
 	t.Helper()
 	r := serve(t)
@@ -30,7 +30,7 @@ func restored(t *testing.T, a server.Anew) string {
 		t.Fatal(err)
 	}
 	r.stop()
-	a.Dir, a.Wait = filepath.Join(t.TempDir(), "new"), time.Hour
+	a.Dir = filepath.Join(t.TempDir(), "new")
 	if _, err := server.Restore(f.Name(), a); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func heldGroup(t *testing.T) (lead, follower *rig) {
 		ends = append(ends, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: ln.Addr().String()})
 		cfg := server.Config{ID: ends[i].ID, Listen: ends[i].Peer, Founders: ends[:1], Join: i == 1}
 		if i == 0 {
-			cfg.Dir = restored(t, server.Anew{ID: 1, ClusterID: 7, Peer: ends[0].Peer, Client: ends[0].Client})
+			cfg.Dir = restored(t, server.Anew{ID: 1, ClusterID: 7, Peer: ends[0].Peer, Client: ends[0].Client, Wait: time.Hour})
 		} else {
 			cfg.Dir = t.TempDir()
 		}
@@ -68,6 +68,30 @@ func heldGroup(t *testing.T) (lead, follower *rig) {
 		news(follower.node)
 	}
 	return lead, follower
+}
+
+// A key asks anew after the group could not do what it was asked, and then has its one answer.
+func TestHeldGroup_KeyAsksAnew(t *testing.T) {
+	node, err := server.New(server.Config{Dir: restored(t, server.Anew{Wait: 4 * time.Second})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	r := serveNode(t, node, api.Config{})
+	leader(t, []*rig{r})
+	once, try := r.as("idempotency-key", "k"), &pb.LockRequest{Name: "x", TimeoutMs: proto.Int64(0)}
+	a, err := r.locks().Lock(once, try)
+	for ; err != nil; a, err = r.locks().Lock(once, try) {
+		if f := wantCode(t, err, codes.Unavailable); !f.NotDone {
+			t.Fatalf("a try while nothing is granted: %v", err)
+		}
+		news(node)
+	}
+	if b := must[*pb.LockResponse](t)(r.locks().Lock(once, try)); b.FencingToken != a.FencingToken || b.LeaseId != a.LeaseId {
+		t.Errorf("the same call got %v, then %v", a, b)
+	}
+	_, err = r.locks().Lock(once, &pb.LockRequest{Name: "y", TimeoutMs: proto.Int64(0)})
+	wantCode(t, err, codes.Aborted)
 }
 
 // A try in a group that grants nothing is told so, and until when, by the node that was asked

@@ -309,6 +309,17 @@ func TestLimiters_BadCalls(t *testing.T) {
 }
 
 // A repeated call with a key takes once, a refusal is repeated as well, and a look is
+// What a calendar limiter would decide can be looked at before anything else was asked.
+func TestLimiters_CalendarFirst(t *testing.T) {
+	r := serve(t)
+	rate := &pb.Rate{Count: 100, Algorithm: pb.Algorithm_ALGORITHM_CALENDAR_WINDOW, Every: pb.Period_PERIOD_DAY}
+	p := must[*pb.LimitPeekResponse](t)(r.limits().Peek(r.ctx, &pb.LimitPeekRequest{Name: "x", Rate: rate})).Decision
+	if !p.Allowed || p.Remaining != 100 && p.Remaining != 99 {
+		t.Errorf("the first call is told %v", p)
+	}
+	r.noLimiter("x")
+}
+
 // never an old one.
 func TestLimiters_IdempotencyKey(t *testing.T) {
 	r := serve(t)

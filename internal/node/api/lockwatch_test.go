@@ -142,6 +142,31 @@ func TestLockWatch_TooMany(t *testing.T) {
 	r.events(w, 128)
 }
 
+// A watch from now on begins at the leader, which knows what was answered before; another node
+// says where that is. From a revision on every node serves it.
+func TestLockWatch_FromNowAtAFollower(t *testing.T) {
+	rigs := trio(t)
+	at := leader(t, rigs)
+	r := rigs[(at+1)%3]
+	put := must[*pb.PutResponse](t)(pb.NewKVServiceClient(r.conn).Put(r.ctx, &pb.PutRequest{Key: "k"}))
+	w := must[pb.LockService_WatchClient](t)(r.locks().Watch(r.ctx))
+	if err := w.Send(&pb.LockWatchRequest{Key: "k", WatchId: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if first := must[*pb.LockWatchResponse](t)(w.Recv()); !first.Canceled || first.WatchId != 1 || !strings.Contains(first.Reason, rigs[at].addr) {
+		t.Errorf("a watch from now on begins with %v, while %s leads", first, rigs[at].addr)
+	}
+	if err := w.Send(&pb.LockWatchRequest{Key: "k", WatchId: 2, StartRevision: put.Header.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	if first := must[*pb.LockWatchResponse](t)(w.Recv()); first.Canceled || first.WatchId != 2 {
+		t.Errorf("a watch from revision %d begins with %v", put.Header.Revision, first)
+	}
+	if e := r.events(w, 1)[0]; e.Kv.Key != "k" {
+		t.Errorf("it tells %v", e)
+	}
+}
+
 // Each watch of a stream takes a place among the calls that stay, and gives it back.
 func TestLockWatch_Places(t *testing.T) {
 	r := serveWith(t, api.Config{Waits: 40})

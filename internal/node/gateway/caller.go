@@ -53,14 +53,15 @@ func (c caller) note(r *core.Reply, err error) {
 	}
 }
 
-// turnedDown: the machine could do none of the commands that it was given, not even in part.
+// turnedDown: the machine could do none of the commands that it was given, not even in part, or
+// has passed their numbers.
 // That a lease was opened for them is no change that anybody asked for.
 func turnedDown(r *core.Reply) (all bool) {
 	for i := range r.Results {
 		if r.Results[i].Seq == 0 {
 			continue
 		}
-		if all = r.Results[i].Code == core.CodeUnavailable; !all {
+		if all = r.Results[i].Code == core.CodeUnavailable || outOfStep(r.Results[i]); !all {
 			return false
 		}
 	}

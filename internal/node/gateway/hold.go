@@ -176,7 +176,7 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	r := results[0]
 	switch {
 	case outOfStep(r) && l.keyed:
-		return l.before(ctx, w)
+		return l.before(ctx, w, seq)
 	case outOfStep(r):
 		return held{}, errOutOfStep
 	case r.Code == core.CodeNoSession && l.open == nil:
@@ -186,6 +186,9 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	case r.Code == core.CodeTimeout: // of a call with a key that has waited before
 		return held{}, l.timedOut(ctx, w)
 	case r.Code != core.CodeOK:
+		if l.keyed && r.Code == core.CodeUnavailable {
+			l.g.askAnew(ctx, l.id, *l.open, seq)
+		}
 		l.abandon(seq)
 		return held{}, refusal(&r, reply.Now, []core.Want{w.want})
 	}
@@ -197,8 +200,17 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 }
 
 // before finds the hold that a request with a key got when it was made first, once
-// later commands have used its lease.
-func (l *lease) before(ctx context.Context, w *holdRequest) (h held, err error) {
+// later commands have used its lease; or asks for it anew if number seq was turned down.
+func (l *lease) before(ctx context.Context, w *holdRequest, seq uint64) (h held, err error) {
+	next, err := l.g.nextOfKey(ctx, l.id)
+	if err != nil {
+		return h, err
+	}
+	if next > seq {
+		l.settle(seq)
+		l.next = next
+		return l.acquire(ctx, w)
+	}
 	found := false
 	err = l.g.look(ctx, func(m *core.Machine, now int64) {
 		s, _ := m.SessionPage(l.id, core.Cursor{}, 0)

@@ -121,6 +121,9 @@ func noLease(number int64) error {
 // ranges counts the ranges of numbers that were begun in this process.
 var ranges atomic.Uint64
 
+// leastRange is where the first begins: numbers below are those of who has opened the session.
+const leastRange = 1 << 20
+
 // takeOver continues a session with commands that another node may have numbered:
 // nothing was ever accepted beyond the window, so what comes after it is new; and
 // of two that take over at the same time here, each has numbers of its own, and

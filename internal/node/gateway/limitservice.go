@@ -44,6 +44,9 @@ func (g *Gateway) Ask(ctx context.Context, op string, r *driver.LimitRequest) (d
 func (g *Gateway) peek(ctx context.Context, c core.Command) (r core.Result, now int64, err error) {
 	ns := callerOf(ctx).namespace
 	err = g.look(ctx, func(m *core.Machine, at int64) { r, now = m.Peek(ns, &c, at), at })
+	if err == nil && r.Code == core.CodeUnsupported { // the group knows no date before its first command: this one tells it
+		return g.doAnew(ctx, c)
+	}
 	if err == nil {
 		err = refusal(&r, now, nil)
 	}

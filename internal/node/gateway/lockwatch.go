@@ -160,6 +160,10 @@ func (w *lockWatches) cancel(ctx context.Context, id int64) {
 
 // follow tells one watch's events, until the stream or own, its own time, ends.
 func (w *lockWatches) follow(ctx, own context.Context, r *pb.LockWatchRequest) {
+	if err := w.fromNow(own, r); err != nil {
+		w.ended(ctx, own, r, Named(err, "watch", r.Key))
+		return
+	}
 	f := watch.Filter{Namespace: callerOf(ctx).namespace, Prefix: nameOf(r), Patterns: holdPatterns}
 	x, first, err := w.g.s.Watch(f, uint64(r.StartRevision))
 	if gone, ok := errors.AsType[*watch.CompactedError](err); ok {
@@ -179,7 +183,25 @@ func (w *lockWatches) follow(ctx, own context.Context, r *pb.LockWatchRequest) {
 		w.fail(err)
 		return
 	}
-	w.send(ctx, &pb.LockWatchResponse{Header: w.g.Header(ctx, 0), WatchId: r.WatchId, Canceled: true})
+	w.ended(ctx, own, r, err)
+}
+
+// fromNow refuses a watch from now on where that is not known: after everything that was
+// answered before it, which only the leader knows. Another node names it.
+func (w *lockWatches) fromNow(own context.Context, r *pb.LockWatchRequest) error {
+	if r.StartRevision != 0 {
+		return nil
+	}
+	return w.g.s.Look(own, func(*core.Machine) {})
+}
+
+// ended tells that a watch is over: as its caller asked, or since it could not begin.
+func (w *lockWatches) ended(ctx, own context.Context, r *pb.LockWatchRequest, err error) {
+	last := &pb.LockWatchResponse{Header: w.g.Header(ctx, 0), WatchId: r.WatchId, Canceled: true}
+	if own.Err() == nil {
+		last.Reason = err.Error()
+	}
+	w.send(ctx, last)
 }
 
 // some waits for events and tells them.

@@ -18,6 +18,9 @@ import (
 // A call with an idempotency key runs on a session that is made of the key, as
 // its command number one, which the machine answers only once: a repetition gets
 // the result that was kept, from any leader. The session lives ten minutes.
+//
+// What the machine could not do at that moment is no answer to keep: the mark of the session
+// is raised over it, and the repetition is number two.
 const memoTTL = 10 * time.Minute
 
 // memoLimit is how many keys this node remembers at a time; it refuses more.
@@ -100,9 +103,8 @@ func (g *Gateway) doKeyed(ctx context.Context, key string, c core.Command) (core
 	if err != nil {
 		return core.Result{}, 0, err
 	}
-	c.Seq = 1
 	open := core.Command{Op: core.OpOpen, Namespace: ns, TTL: int64(memoTTL), Owner: "idempotency key", Meta: print}
-	reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{open, c}})
+	reply, err := g.submitKeyed(ctx, id, open, c)
 	if err != nil {
 		if fresh && notDone(err) {
 			g.memo.drop(id)
@@ -120,6 +122,50 @@ func (g *Gateway) doKeyed(ctx context.Context, key string, c core.Command) (core
 	}
 	r := reply.Results[1]
 	return r, reply.Now, refusal(&r, reply.Now, c.Wants)
+}
+
+// submitKeyed runs the command of a key under the first number that was not turned down.
+func (g *Gateway) submitKeyed(ctx context.Context, id core.SessionID, open, c core.Command) (core.Reply, error) {
+	for c.Seq = 1; ; {
+		reply, err := g.submit(ctx, &core.Frame{Session: id, Mark: c.Seq, Commands: []core.Command{open, c}})
+		if err != nil {
+			return reply, err
+		}
+		switch reply.Results[1].Code {
+		case core.CodeUnavailable:
+			g.askAnew(ctx, id, open, c.Seq)
+		case core.CodeForgotten:
+			next, err := g.nextOfKey(ctx, id)
+			if err != nil {
+				return reply, err
+			}
+			if next > c.Seq {
+				c.Seq = next
+				continue
+			}
+		}
+		return reply, nil
+	}
+}
+
+// askAnew has the next repetition of a call with a key be done anew: the machine could not do
+// number seq at that moment, and has kept that it could not. That is no change of the caller's.
+func (g *Gateway) askAnew(ctx context.Context, id core.SessionID, open core.Command, seq uint64) {
+	c := callerOf(ctx)
+	c.tried = nil
+	ctx = context.WithValue(ctx, callerKey{}, c)
+	_, _ = g.submit(ctx, &core.Frame{Session: id, Mark: seq + 1, Commands: []core.Command{open}}) // else the repetition does it
+}
+
+// nextOfKey is the number of the command of a key after all that were turned down; 0: the
+// session has been used for other commands since, or is gone.
+func (g *Gateway) nextOfKey(ctx context.Context, id core.SessionID) (next uint64, err error) {
+	err = g.look(ctx, func(m *core.Machine, _ int64) {
+		if s, ok := m.Session(id); ok && s.Mark < leastRange {
+			next = s.Mark
+		}
+	})
+	return next, err
 }
 
 // sameRequest refuses a key that was used for another request: what this one

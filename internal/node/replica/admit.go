@@ -33,9 +33,28 @@ const Reserved = "holdfast."
 // forbidden refuses what a client must not ask for over a stream.
 func forbidden(f *core.Frame) (core.Code, string) {
 	for i := range f.Commands {
-		if c := &f.Commands[i]; c.Op == core.OpOpen && strings.HasPrefix(c.Namespace, Reserved) {
+		if c := &f.Commands[i]; names(c) && strings.HasPrefix(c.Namespace, Reserved) {
 			return core.CodePermission, fmt.Sprintf("namespaces that begin with %q are the server's own: choose another", Reserved)
 		}
+	}
+	return core.CodeOK, ""
+}
+
+// names says whether a command may make the namespace that it names: an Open does, and the
+// End of a session that is not there, which has to be remembered somewhere.
+func names(c *core.Command) bool { return c.Op == core.OpOpen || c.Op == core.OpEnd }
+
+// refusedSpace says why there is to be no such namespace. One of a session that is there is
+// not made by its End, which nothing may stand in the way of.
+func (n *Node) refusedSpace(f *core.Frame, c *core.Command) (core.Code, string) {
+	if !names(c) || n.machine.HasNamespace(c.Namespace) || c.Op == core.OpEnd && n.known(f.Session) {
+		return core.CodeOK, ""
+	}
+	if bad := n.machine.BadNamespace(c.Namespace); bad != "" {
+		return core.CodeInvalid, bad
+	}
+	if now := n.machine.Namespaces(); n.cfg.Namespaces > 0 && now >= n.cfg.Namespaces {
+		return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", now)
 	}
 	return core.CodeOK, ""
 }
@@ -62,8 +81,8 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 		if least := n.MinTTL(); c.Op == core.OpOpen && c.TTL < int64(least) {
 			return core.CodeInvalid, fmt.Sprintf("a TTL of %s is too short here: a change of leaders alone may take as long; ask for at least %s", time.Duration(c.TTL), least)
 		}
-		if c.Op == core.OpOpen && n.cfg.Namespaces > 0 && n.machine.Namespaces() >= n.cfg.Namespaces && !n.machine.HasNamespace(c.Namespace) {
-			return core.CodeExhausted, fmt.Sprintf("there are %d namespaces, as many as may be: use one of them, or raise that (serve --max-namespaces)", n.machine.Namespaces())
+		if code, text := n.refusedSpace(f, c); code != core.CodeOK {
+			return code, text
 		}
 		if n.full && grows(c) {
 			return core.CodeFull, "the leader's disk is full: what frees something, keepalives and reads go on; release or delete something, or make room on the disk (serve --reserve, --max-data)"

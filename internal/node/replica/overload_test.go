@@ -145,6 +145,29 @@ func TestLeaderSetsQuota(t *testing.T) {
 	}
 }
 
+// The End of a session that is not there makes no namespace that Open could not make: what it
+// leaves would stay for ever. One that is there ends, whatever its End says.
+func TestEndMakesNoNamespace(t *testing.T) {
+	x, n := busy(t, replica.Config{Namespaces: 1})
+	n.Written(x.now, math.MaxUint64)
+	x.alone(n)
+	for ns, text := range map[string]string{"another": "--max-namespaces", strings.Repeat("x", 513): "513 bytes", "\xff": "UTF-8"} {
+		n.Submit(x.now, 9, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{7}, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: ns}}}))
+		if said := refusalOf(t, n, x.now); !strings.Contains(said, text) {
+			t.Errorf("an End in %.20q: %q does not say %q", ns, said, text)
+		}
+	}
+	x.send(n, frame(core.SessionID{2}, 1, core.Command{Op: core.OpEnd, Namespace: replica.Reserved + "x"}))
+	if said := x.answers(n); len(said) != 1 || said[0].Code != core.CodePermission {
+		t.Errorf("an End in a namespace of the server's own, over a stream: %+v", said)
+	}
+	n.Submit(x.now, 9, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: "another"}}}))
+	refusalOf(t, n, x.now)
+	if m := n.Machine(); m.Namespaces() != 1 || m.Sessions() != 1 {
+		t.Errorf("%d namespaces, %d sessions", m.Namespaces(), m.Sessions())
+	}
+}
+
 // refusalOf is what the caller is told.
 func refusalOf(t *testing.T, n *replica.Node, now int64) string {
 	t.Helper()
