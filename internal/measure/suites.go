@@ -61,7 +61,7 @@ var suites = []suite{
 		{"ours/seed", 0.05, "encoding its state, to that map as JSON"},
 	}},
 	{pkg: "./edge", bench: "Bytes$", bounds: []bound{
-		{"B/key", 250, "bytes of heap a key of an edge limiter that three nodes use, of 100,000"},
+		{"B/key", 200, "bytes of heap a key of an edge limiter that three nodes use, of 100,000"},
 	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
