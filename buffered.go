@@ -16,9 +16,10 @@ import (
 // an interval old. A flush that fails puts its amount back.
 //
 // A flush with an unknown outcome is repeated under the same id, which backends
-// count once. On memory and on a Holdfast server that holds as long as the session
-// lives that carried it, so for outages of less than 30 seconds: after a longer one
-// that one amount may be counted twice.
+// count once as long as they remember it: files always; PostgreSQL and Redis for ten
+// minutes; memory and a Holdfast server as long as the session lives that carried
+// it, so for outages of less than 30 seconds; NATS until 64 others have flushed the
+// same counter. After that the one amount may be counted twice.
 type BufferedCounter[N int64 | uint64] struct {
 	c         counting
 	threshold uint64

@@ -19,17 +19,20 @@ func (c *client) ask(ctx context.Context, cmd core.Command) (*order, error) {
 		return nil, err
 	}
 	defer c.end()
+	o, err := c.write(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return o, c.e.flush(ctx, o.end)
+}
+
+// write has a command take effect for everybody. It is not on disk yet.
+func (c *client) write(ctx context.Context, cmd core.Command) (*order, error) {
 	o := &order{cmd: cmd}
 	if err := c.e.plain.submit(ctx, o, nil); err != nil {
 		return nil, err
 	}
-	if err := refusalOf(o); err != nil {
-		return nil, err
-	}
-	if err := c.e.flush(ctx, o.end); err != nil {
-		return nil, err
-	}
-	return o, nil
+	return o, refusalOf(o)
 }
 
 // read answers a command that changes nothing.
@@ -62,11 +65,14 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	return err
 }
 
-// Count changes a counter.
+// Count changes a counter. One that its caller may ask for again is counted once.
 func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
 	do := c.ask
-	if r.Op == driver.CountLoad {
+	switch {
+	case r.Op == driver.CountLoad:
 		do = c.read
+	case !r.Once && r.ID != [16]byte{}:
+		do = func(ctx context.Context, cmd core.Command) (*order, error) { return c.askOnce(ctx, r.ID, cmd) }
 	}
 	o, err := do(ctx, core.Command{Op: core.OpCount, Name: r.Name, Count: core.CountOp(r.Op), Unsigned: r.Unsigned, A: r.A, B: r.B})
 	if err != nil {

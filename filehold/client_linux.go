@@ -18,6 +18,7 @@ type client struct {
 	mu     sync.Mutex
 	shared map[driver.Spec]*user
 	users  map[*user]struct{}
+	unsure map[[16]byte]*order // have taken effect, and may not be on disk
 	calls  int
 	idle   chan struct{} // closed when the last call of a closed client ends
 	closed bool
@@ -32,7 +33,7 @@ func newClient(dir string, perm fs.FileMode, s seams) (driver.Driver, error) {
 	}
 	c := &client{
 		e: e, fault: func(string, string, error) {}, gone: make(chan struct{}), idle: make(chan struct{}),
-		shared: map[driver.Spec]*user{}, users: map[*user]struct{}{},
+		shared: map[driver.Spec]*user{}, users: map[*user]struct{}{}, unsure: map[[16]byte]*order{},
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -125,7 +125,8 @@
 //	transactions           of one key; List and Range are not of one moment, and read all of
 //	                       their kind
 //	exactly once           an answer that was lost is asked for again, as long as no more than
-//	                       eight others have changed the counter or sequence since
+//	                       eight others have changed the counter or sequence since; a flush of a
+//	                       buffered counter, as long as no more than 64 others have flushed theirs
 //	watch from the past    no. A watch that falls behind further than the history of a key gets a
 //	                       watch:resync
 //	keys that expire       end on the clock of each reader, from when it first saw them

@@ -252,6 +252,19 @@ func (r *redlock) begin(ctx context.Context) error {
 	return nil
 }
 
+// enter begins a call that takes or frees locks, and leave ends it: Close waits for it, and
+// for what it spawns.
+func (r *redlock) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.work.Add(1)
+	}
+	return !r.closed
+}
+
+func (r *redlock) leave() { r.work.Done() }
+
 func (r *redlock) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,11 +316,21 @@ func (r *redlock) Close(ctx context.Context) error {
 	}
 	r.kill()
 	all.Wait()
-	r.work.Wait()
+	r.finish(ctx)
 	for _, n := range r.nodes {
 		n.close()
 	}
 	return nil
+}
+
+// finish waits for what is under way, which has been told to end, as long as ctx lets it.
+func (r *redlock) finish(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { r.work.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // majority is how many servers make a decision, and hopeless how many of n have

@@ -40,6 +40,10 @@ func (r *redlock) Acquire(ctx context.Context, q *driver.Request) (driver.Grant,
 	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Session != nil || q.Spec.Manual || q.Spec.Policy != driver.AtDeadline {
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "a majority of servers can grant mutexes only, one at a time")
 	}
+	if !r.enter() {
+		return driver.Grant{}, errClosed
+	}
+	defer r.leave()
 	if q.Try {
 		return r.try(ctx, q)
 	}
@@ -70,7 +74,7 @@ func (r *redlock) try(ctx context.Context, q *driver.Request) (driver.Grant, err
 func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, error) {
 	name := q.Wants[0].Name
 	turn, place := r.line(name)
-	defer r.leave(name, turn)
+	defer r.stepOut(name, turn)
 	told := false
 	tell := func() {
 		if !told && q.Waiting != nil {
@@ -251,7 +255,8 @@ func (r *redlock) remove(k *lock) {
 	delete(r.holds, k.id)
 }
 
-// free tells servers to free a lock. Those that did not hear it are told again.
+// free tells servers to free a lock. Those that did not hear it are told again. It is for
+// calls that have entered, and for Close.
 func (r *redlock) free(k *lock, nodes []int) *vote {
 	v := r.newVote()
 	v.n = len(nodes)
@@ -289,13 +294,18 @@ func (r *redlock) freeAll(ctx context.Context, k *lock) *vote {
 
 func (k *lock) freeArgs() []string { return []string{k.id, millis(k.session.Spec.TTL)} }
 
-// Release frees the lock; ErrLost if a majority no longer has it.
+// Release frees the lock; ErrLost if a majority no longer has it. Close has freed that of a
+// closed client.
 func (k *lock) Release(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over {
 		return k.result
 	}
+	if !k.r.enter() {
+		return errClosed
+	}
+	defer k.r.leave()
 	k.r.remove(k)
 	v := k.r.freeAll(ctx, k)
 	switch {

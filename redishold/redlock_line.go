@@ -26,8 +26,8 @@ func (r *redlock) line(name string) (*lockTurn, int) {
 	return t, len(l.waiting)
 }
 
-// leave goes out of the line; the next is first then.
-func (r *redlock) leave(name string, t *lockTurn) {
+// stepOut goes out of the line; the next is first then.
+func (r *redlock) stepOut(name string, t *lockTurn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[name]

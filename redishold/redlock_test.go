@@ -410,3 +410,36 @@ func TestRedLockReleaseIsSeen(t *testing.T) {
 		t.Errorf("%d of 50 releases returned before a server that is 5 ms away had heard", left)
 	}
 }
+
+// TestRedLockCloseBesideCalls: Close waits for what the calls beside it give back, and
+// is not disturbed by it.
+func TestRedLockCloseBesideCalls(t *testing.T) {
+	f := newFleet(t, 3)
+	for range 40 {
+		s := f.open(t)
+		var all sync.WaitGroup
+		begun := make(chan struct{}, 8)
+		for range 8 {
+			all.Go(func() {
+				for {
+					h, err := s.Mutex("m").Acquire(t.Context())
+					if errors.Is(err, holdfast.ErrClosed) {
+						return
+					}
+					if err == nil {
+						_ = h.Release()
+					}
+					select {
+					case begun <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		<-begun
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
+}

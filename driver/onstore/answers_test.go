@@ -131,6 +131,51 @@ func TestLostAnswerOfABranch(t *testing.T) {
 	})
 }
 
+// A flush of a buffered counter that was not answered is counted once, although many
+// others have counted before it is repeated.
+func TestBufferedCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		var down atomic.Bool
+		cut := open(t, &client{s, func(op, _ string) fault {
+			if down.Load() && (op == "swap" || s.asked("swap") > 0) {
+				return fault{after: errLink}
+			}
+			return fault{}
+		}})
+		down.Store(true)
+		b := cut.Counter("c").Buffered(1000, time.Hour)
+		if err := b.Add(5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Flush(t.Context()); err == nil || holdfast.NotDone(err) {
+			t.Fatalf("a flush without an answer: %v", err)
+		}
+		down.Store(false)
+		other := open(t, s).Counter("c")
+		for range 50 {
+			others := other.Buffered(1, time.Hour)
+			if err := others.Add(1); err != nil {
+				t.Fatal(err)
+			}
+			if err := others.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Add(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := b.Flush(t.Context()); err != nil {
+			t.Errorf("the repetition: %d, %v", n, err)
+		}
+		if n, err := other.Load(t.Context()); n != 105 || err != nil {
+			t.Errorf("105 were counted as %d, %v", n, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // late is a store in which the first Swap of a key comes after the second was sent.
 type late struct {
 	*memoryStore

@@ -34,5 +34,6 @@
 //	semaphore, election|
 //	AcquireAll at once | no: one name after the other, in order of name
 //	exactly once       | after more than eight later changes of the key a lost answer stays
-//	                   | unknown
+//	                   | unknown; what a caller may ask for again, as a flush of a buffered
+//	                   | counter, is done once unless 64 others of its kind came between
 package onstore

@@ -48,8 +48,10 @@ type numberEntry struct {
 	Unsigned bool   `json:"unsigned,omitempty"`
 	// Ended: a sequence has given its last number.
 	Ended bool `json:"ended,omitempty"`
-	// Recent are the last requests that changed it, with what they were told.
+	// Recent are the last requests that changed it, with what they were told, and Asked
+	// the last of those that their callers may ask for again in another call.
 	Recent []done `json:"recent,omitempty"`
+	Asked  []done `json:"asked,omitempty"`
 }
 
 // done is a request that was done, and its answer.
@@ -59,30 +61,59 @@ type done struct {
 	Swap  bool   `json:"swap,omitempty"`
 }
 
-// memory is how many requests a key remembers.
-const memory = 8
+// memory is how many requests a key remembers, and longMemory how many of those that
+// are asked for again: at the earliest when others have had their turn.
+const (
+	memory     = 8
+	longMemory = 64
+)
 
 // remember notes a request; the oldest is forgotten.
-func (n *numberEntry) remember(d done) {
-	recent := append([]done{d}, n.Recent...)
-	n.Recent = recent[:min(len(recent), memory)]
+func (n *numberEntry) remember(d done, again bool) {
+	n.Recent = inFront(n.Recent, d, memory)
+	if again {
+		n.Asked = inFront(n.Asked, d, longMemory)
+	}
+}
+
+func inFront(list []done, d done, most int) []done {
+	list = append([]done{d}, list...)
+	return list[:min(len(list), most)]
+}
+
+// remembered are the requests that one of its kind would be among, the last first, and
+// how many there can be.
+func (n *numberEntry) remembered(again bool) (list []done, most int) {
+	if again {
+		return n.Asked, longMemory
+	}
+	return n.Recent, memory
 }
 
 // newest is the last request that changed it.
-func (n *numberEntry) newest() string {
-	if len(n.Recent) == 0 {
+func (n *numberEntry) newest(again bool) string {
+	list, _ := n.remembered(again)
+	if len(list) == 0 {
 		return ""
 	}
-	return n.Recent[0].ID
+	return list[0].ID
+}
+
+// forgets reports that a request may have been done and forgotten since newest was the
+// last.
+func (n *numberEntry) forgets(newest string, again bool) bool {
+	list, most := n.remembered(again)
+	return len(list) == most && !slices.ContainsFunc(list, func(d done) bool { return d.ID == newest })
 }
 
 // recall is the answer to a request that was done.
 func (n *numberEntry) recall(id string) (done, bool) {
-	i := slices.IndexFunc(n.Recent, func(d done) bool { return d.ID == id })
-	if i < 0 {
-		return done{}, false
+	for _, list := range [][]done{n.Recent, n.Asked} {
+		if i := slices.IndexFunc(list, func(d done) bool { return d.ID == id }); i >= 0 {
+			return list[i], true
+		}
 	}
-	return n.Recent[i], true
+	return done{}, false
 }
 
 // keyEntry is the value of a key.

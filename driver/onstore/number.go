@@ -12,8 +12,8 @@ import (
 // number reads a counter or sequence, lets alter change it, and swaps it in. A
 // request that was done before is answered from memory. Those of one process
 // that change the same one take turns: they would only get in each other's way.
-func (d *onStore) number(ctx context.Context, key string, id [16]byte, reads bool, alter alteration) (done, error) {
-	x := &step{d: d, key: key, id: hexID(id), alter: alter}
+func (d *onStore) number(ctx context.Context, key string, id [16]byte, reads, again bool, alter alteration) (done, error) {
+	x := &step{d: d, key: key, id: hexID(id), again: again, alter: alter}
 	err := d.call(ctx, func(ctx context.Context) error {
 		change := func() error {
 			return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
@@ -59,6 +59,7 @@ var errNothing = errors.New("nothing to write")
 type step struct {
 	d       *onStore
 	key, id string
+	again   bool // its caller may ask for it in another call
 	alter   alteration
 	answer  done
 	// unsure: a write was sent and not answered, when newest was the last
@@ -76,11 +77,11 @@ func (x *step) try(ctx context.Context) (progress, error) {
 		x.answer = was
 		return looked, nil
 	}
-	if _, known := n.recall(x.newest); x.unsure && !known && len(n.Recent) == memory {
+	if x.unsure && n.forgets(x.newest, x.again) {
 		return looked, final{&driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown,
 			Err: errors.New("the engine did not answer, and has forgotten since whether it was done")}}
 	}
-	newest := n.newest()
+	newest := n.newest(x.again)
 	x.answer, err = x.alter(n, item.Revision != 0)
 	if err == errNothing {
 		return looked, nil
@@ -89,7 +90,7 @@ func (x *step) try(ctx context.Context) (progress, error) {
 		return looked, final{err}
 	}
 	x.answer.ID = x.id
-	n.remember(x.answer)
+	n.remember(x.answer, x.again)
 	_, err = x.d.swap(ctx, x.key, item.Revision, n)
 	if err != nil && !x.unsure && !errors.Is(err, driver.ErrConflict) {
 		x.unsure, x.newest = true, newest
@@ -112,7 +113,7 @@ func (d *onStore) readNumber(ctx context.Context, key string) (driver.Item, *num
 
 // Count changes a counter.
 func (d *onStore) Count(ctx context.Context, r *driver.CountRequest) (driver.CountReply, error) {
-	answer, err := d.number(ctx, counterPrefix+r.Name, r.ID, r.Op == driver.CountLoad, func(n *numberEntry, exists bool) (done, error) {
+	answer, err := d.number(ctx, counterPrefix+r.Name, r.ID, r.Op == driver.CountLoad, !r.Once, func(n *numberEntry, exists bool) (done, error) {
 		if exists && n.Unsigned != r.Unsigned {
 			return done{}, driver.Errorf("", r.Name, driver.ErrConflict, "the counter is of the other sign: use Unsigned as its first user did")
 		}
@@ -163,7 +164,7 @@ func signedSum(v, a int64, subtract bool) uint64 {
 
 // Reserve takes numbers of a sequence.
 func (d *onStore) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
-	answer, err := d.number(ctx, sequencePrefix+r.Name, r.ID, r.N == 0, func(n *numberEntry, exists bool) (done, error) {
+	answer, err := d.number(ctx, sequencePrefix+r.Name, r.ID, r.N == 0, false, func(n *numberEntry, exists bool) (done, error) {
 		if !exists {
 			n.Value = max(r.Start, 1)
 		}
