@@ -27,6 +27,7 @@ const (
 	wWatchers  // how many watch: lock events are written if anybody does
 	wSleepers  // processes that wait for the bell
 	wVersion   // of what the directory has in it; 0: 1
+	wSuspect   // generation of the log of which a sync has failed; 0: none
 	words
 )
 

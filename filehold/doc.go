@@ -14,7 +14,8 @@
 // Everything else is a log in the directory .holdfast, which every process
 // applies to a machine of its own: one writes at a time, all read. Counters,
 // sequences, latches and keys are on disk before the call that changes them
-// returns. A waiter is woken by the kernel: by the flock itself, by a bell that
+// returns; when the disk has refused once, the log is written anew before anything
+// else is said to be there. A waiter is woken by the kernel: by the flock itself, by a bell that
 // rings in the process that has the claim, or in all if any watches, or by the
 // end of a pipe that every process keeps open as long as it runs.
 //

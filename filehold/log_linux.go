@@ -23,7 +23,7 @@ func (e *engine) newLog() *filelog.Log {
 type logWords struct{ c *control }
 
 func (w logWords) at(i filelog.Word) int {
-	return [...]int{filelog.End: wEnd, filelog.Durable: wDurable, filelog.Replacing: wSwitching}[i]
+	return [...]int{filelog.End: wEnd, filelog.Durable: wDurable, filelog.Replacing: wSwitching, filelog.Suspect: wSuspect}[i]
 }
 
 func (w logWords) Load(i filelog.Word) uint64              { return w.c.load(w.at(i)) }

@@ -10,38 +10,66 @@ import (
 
 // Flush returns when the log is on disk up to p. Callers that come while one is under
 // way share the next one. The guard must not be held.
+//
+// Linux tells of a page that it could not write once, and takes it for written then: the
+// next sync succeeds, and the page is not on disk. So after one that failed no other
+// makes anything of that generation durable, for any process, until it is replaced.
 func (l *Log) Flush(p Position) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	if l.flushed >= p {
 		return nil
 	}
-	l.Guard.Lock()
-	read := l.Here()
-	fd, err := dup(l.now.fd)
-	l.Guard.Unlock()
-	if err == nil {
-		err = errors.Join(l.Sync(fd), syscall.Close(fd))
+	read, err := l.sync()
+	if err == nil && l.suspects(read) {
+		err = errors.New("an earlier one failed, and the log could not be replaced since")
 	}
 	if err != nil {
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("sync the log: %w", err)}
 	}
 	l.flushed = read
-	l.raiseDurable(read)
+	l.raise(Durable, uint64(read))
 	return nil
 }
 
-func (l *Log) raiseDurable(to Position) {
+// sync puts on disk what was applied, and returns up to where that is.
+func (l *Log) sync() (Position, error) {
+	l.Guard.Lock()
+	read := l.Here()
+	fd, err := dup(l.now.fd)
+	l.Guard.Unlock()
+	if err != nil {
+		return read, err
+	}
+	return read, errors.Join(l.synced(fd, read), syscall.Close(fd))
+}
+
+// synced syncs a file, and notes for all processes if that fails.
+func (l *Log) synced(fd int, read Position) error {
+	err := l.Sync(fd)
+	if err != nil {
+		l.raise(Suspect, read.Generation())
+	}
+	return err
+}
+
+// Suspected reports that a sync of the log has failed: it has to be replaced.
+func (l *Log) Suspected() bool { return l.suspects(l.Here()) }
+
+func (l *Log) suspects(p Position) bool { return l.Shared.Load(Suspect) >= p.Generation() }
+
+// raise sets a shared word that only grows.
+func (l *Log) raise(w Word, to uint64) {
 	for {
-		old := l.Shared.Load(Durable)
-		if old >= uint64(to) || l.Shared.Swap(Durable, old, uint64(to)) || l.Shared.Err() != nil {
+		old := l.Shared.Load(w)
+		if old >= to || l.Shared.Swap(w, old, to) || l.Shared.Err() != nil {
 			return
 		}
 	}
 }
 
 // FlushNow puts all that was written on disk, with the guard held.
-func (l *Log) FlushNow() error { return l.Sync(l.now.fd) }
+func (l *Log) FlushNow() error { return l.synced(l.now.fd, l.Here()) }
 
 // dup is another descriptor of a file, which programs that this one starts do not get.
 func dup(fd int) (int, error) {

@@ -23,8 +23,8 @@ type State interface {
 	Restore(iter.Seq2[Record, error]) error
 }
 
-// Shared is the words that all processes see at once, such as a mapped file's. All
-// three are Positions but Replacing, which is 0 or 1.
+// Shared is the words that all processes see at once, such as a mapped file's. End and
+// Durable are Positions.
 type Shared interface {
 	Load(Word) uint64
 	Store(w Word, v uint64)
@@ -40,6 +40,7 @@ const (
 	End       Word = iota // up to where the log counts; At(1, 0): there is none yet
 	Durable               // up to where it is on disk
 	Replacing             // 1: a process is replacing the log
+	Suspect               // the generation of which a sync has failed; 0: none
 )
 
 // Config is what a Log is made with; all of it is needed.
@@ -54,16 +55,16 @@ type Config struct {
 	// Sync puts an open file on disk.
 	Sync func(fd int) error
 	// CompactAt is from which size on, in bytes, a log is replaced by a snapshot; the
-	// size grows to four times that of what the last snapshot kept.
+	// size grows to four times that of what the last snapshot kept, whichever process
+	// wrote it.
 	CompactAt uint64
 }
 
 // Log is the log as far as this process has read it.
 type Log struct {
 	Config
-	now  *file  // nil: nothing was loaded
-	kept uint64 // size of the last snapshot written here
-	buf  []byte
+	now *file // nil: nothing was loaded
+	buf []byte
 
 	flushing sync.Mutex
 	flushed  Position // guarded by flushing
@@ -223,6 +224,7 @@ type file struct {
 	*os.File
 	fd         int
 	generation uint64
+	snapshot   uint64 // size of what it began with
 	read       uint64 // all before it was applied
 }
 
@@ -239,7 +241,7 @@ func (l *Log) open() (*file, header, error) {
 		_ = f.Close()
 		return nil, h, Damaged(f.Name(), err.Error())
 	}
-	return &file{f, int(f.Fd()), h.generation, uint64(headerSize)}, h, nil
+	return &file{f, int(f.Fd()), h.generation, h.snapshot, uint64(headerSize)}, h, nil
 }
 
 func (f *file) damaged(at uint64, err error) error {

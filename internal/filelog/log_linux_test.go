@@ -21,7 +21,7 @@ import (
 // store ends before it: the store panics with errKilled. With broken set, no swap
 // succeeds, and one that is tried for ever panics.
 type words struct {
-	w       [3]atomic.Uint64
+	w       [4]atomic.Uint64
 	kill    int
 	broken  error
 	refused int
@@ -185,6 +185,22 @@ func TestProcessesShareALog(t *testing.T) {
 	}
 }
 
+// A process that has written nothing yet does not replace a log that is short beside what
+// it began with.
+func TestNewProcessReplacesNothing(t *testing.T) {
+	dir, w := t.TempDir(), newWords()
+	p := start(t, dir, w, 1000)
+	for p.Here().Generation() == 1 {
+		p.add("a record of some length")
+	}
+	for i := range 10 {
+		start(t, dir, w, 1000).add(fmt.Sprint(i))
+	}
+	if n := filelog.Position(w.Load(filelog.End)).Generation(); n != 2 {
+		t.Errorf("ten processes with a record each made the log number %d", n)
+	}
+}
+
 // A process follows one replacement without the lock between processes, and says so
 // when it has missed more.
 func TestBehind(t *testing.T) {
@@ -315,7 +331,7 @@ func TestReplacementFails(t *testing.T) {
 		if err := p.ready(); err != nil {
 			t.Fatal(err)
 		}
-		body := fmt.Sprint("record ", i)
+		body := fmt.Sprint("record ", i, strings.Repeat(" of some length", 20)) // much beside an empty snapshot
 		if err := p.Append(filelog.Record{Kind: kindLine, Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +368,8 @@ func TestMake_KilledBeforeItCounts(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	dir, w := t.TempDir(), newWords()
 	p := start(t, dir, w, 1<<30)
-	p.add("a")
+	long := strings.Repeat("a", 1000)
+	p.add(long)
 	before, end := read(t, dir), p.End()
 	err := p.Append(filelog.Record{Kind: kindLine, Body: make([]byte, filelog.MaxRecord+1)})
 	if !errors.Is(err, driver.ErrUnavailable) || p.End() != end || read(t, dir) != before {
@@ -366,7 +383,7 @@ func TestTooLarge(t *testing.T) {
 	if replaced, err := p.Compact(); replaced || err == nil {
 		t.Errorf("a snapshot that cannot be read: %v, %v", replaced, err)
 	}
-	start(t, dir, w, 1<<30).sees([]string{"a", "b"})
+	start(t, dir, w, 1<<30).sees([]string{long, "b"})
 }
 
 func read(t testing.TB, dir string) string {

@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// Compact replaces the log if that is worth it, and reports whether it did. It needs
-// the lock between processes, and everything before must have been applied. A
+// Compact replaces the log if that is worth it or a sync of it has failed, and reports
+// whether it did. It needs the lock between processes, and everything before must have been applied. A
 // replacement that fails leaves the log as it was, and is tried again by the next.
 func (l *Log) Compact() (bool, error) {
-	if l.now.read < max(l.CompactAt, 4*l.kept) {
+	if l.now.read < max(l.CompactAt, 4*l.now.snapshot) && !l.Suspected() {
 		return false, nil
 	}
 	next := l.now.generation + 1
@@ -22,7 +22,6 @@ func (l *Log) Compact() (bool, error) {
 	if err != nil {
 		return false, errors.Join(err, l.repair())
 	}
-	l.kept = size
 	l.switchTo(At(next, size))
 	return true, l.follow()
 }

@@ -166,3 +166,40 @@ func TestFlush_Fails(t *testing.T) {
 		t.Error("it is said to be on disk")
 	}
 }
+
+// After a sync that failed the next one that succeeds says nothing of what the first was
+// to put on disk: no process takes the log for durable again until it is replaced.
+func TestFlush_AfterAFailure(t *testing.T) {
+	dir, w := t.TempDir(), newWords()
+	p, other := start(t, dir, w, 1<<30), start(t, dir, w, 1<<30)
+	before := w.Load(filelog.Durable)
+	p.add("a")
+	works := p.Sync
+	p.Sync = func(int) error { return errors.New("i/o error") }
+	if p.Flush(p.Here()) == nil {
+		t.Fatal("a sync that failed is not told")
+	}
+	p.Sync = works
+	late := start(t, dir, w, 1<<30) // opened the file when its error had been told
+	if err := other.ready(); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []*process{p, other, late} {
+		if err := q.Flush(q.Here()); err == nil || w.Load(filelog.Durable) != before {
+			t.Errorf("on disk up to %d after %d: %v", w.Load(filelog.Durable), before, err)
+		}
+	}
+	generation := p.Here().Generation()
+	other.add("b")
+	if other.Here().Generation() != generation+1 {
+		t.Error("the next change does not replace the log")
+	}
+	if err := p.ready(); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []*process{p, other} {
+		if err := q.Flush(q.Here()); err != nil || filelog.Position(w.Load(filelog.Durable)) < q.Here() {
+			t.Errorf("after the log was replaced: %v", err)
+		}
+	}
+}
