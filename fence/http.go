@@ -173,7 +173,7 @@ var answers = []struct {
 func (m Middleware) answer(w http.ResponseWriter, r *http.Request, err error) {
 	e, _ := errors.AsType[*driver.Error](err)
 	for _, a := range answers {
-		if e != nil && e.Kind == a.kind {
+		if e != nil && errors.Is(e.Kind, a.kind) {
 			send(w, a.status, describe(a.name, e, err))
 			return
 		}

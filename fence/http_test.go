@@ -148,6 +148,8 @@ func TestHandlerAnswersEveryKind(t *testing.T) {
 		kind   string
 	}{
 		{driver.Errorf("x", "", driver.ErrExhausted, "full"), 429, "exhausted"},
+		{driver.Errorf("x", "", driver.ErrInvalid, "bad"), 400, "invalid"},
+		{driver.Errorf("x", "", driver.ErrNotFound, "none"), 404, "not-exist"},
 		{driver.Errorf("x", "", context.DeadlineExceeded, "late"), 504, "deadline"},
 		{driver.Errorf("x", "", context.Canceled, "gone"), 499, "canceled"},
 		{driver.Errorf("x", "", errors.ErrUnsupported, "no"), 501, "unsupported"},
