@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/guard"
 )
@@ -128,6 +131,8 @@ func (d *Definition) Check() error {
 	switch {
 	case d.Name == "":
 		return d.invalid("it has no name")
+	case badName(d.Name):
+		return d.invalid("its %s", nameRule)
 	case len(d.Phases) == 0 || len(d.Phases) > MaxPhases:
 		return d.invalid("it has %d phases; 1 to %d are possible", len(d.Phases), MaxPhases)
 	case d.after(-1) == len(d.Phases):
@@ -148,12 +153,38 @@ func (d *Definition) Check() error {
 	return nil
 }
 
+// nameRule is that of the names of pipelines and phases: they stand in keys, and in JSON that has
+// a bound.
+const nameRule = "name has 1 to 64 bytes, and no slash, quote, backslash or control character"
+
+func badName(s string) bool {
+	unfit := func(c rune) bool { return strings.ContainsRune("/\"\\\u2028\u2029", c) || unicode.IsControl(c) }
+	return s == "" || len(s) > 64 || !utf8.ValidString(s) || strings.ContainsFunc(s, unfit)
+}
+
+// checkText refuses what no backend takes for a name or a key.
+func checkText(what, s string) error {
+	const most = 512
+	control := strings.IndexFunc(s, unicode.IsControl)
+	switch {
+	case len(s) > most:
+		return fmt.Errorf("the %s has %d bytes; at most %d are allowed", what, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("the %s %q is not UTF-8", what, s)
+	case control >= 0:
+		return fmt.Errorf("the %s %q has a control character at byte %d", what, s, control)
+	}
+	return nil
+}
+
 // CheckPhase says what is wrong with one phase among the others.
 func (d *Definition) CheckPhase(i int) error {
 	p := &d.Phases[i]
 	switch {
 	case p.Name == "":
 		return d.invalid("phase %d has no name", i+1)
+	case badName(p.Name):
+		return d.invalid("phase %q: its %s", p.Name, nameRule)
 	case d.find(p.Name) != i:
 		return d.invalid("two phases are called %q", p.Name)
 	case p.Retries < 0 || p.Retries > MaxRetries:
@@ -204,6 +235,9 @@ func (p *Phase) checkLimits() error {
 		return errors.New("they are for the start of a command, and nothing is run")
 	}
 	for i, l := range p.Limits {
+		if err := errors.Join(checkText("name", l.Limiter), checkText("key", l.Key)); err != nil {
+			return err
+		}
 		switch {
 		case l.Limiter == "":
 			return errors.New("a limiter has no name")
@@ -218,6 +252,9 @@ func (p *Phase) checkLimits() error {
 
 func (w *Want) check() error {
 	semaphore := w.Kind == "semaphore"
+	if err := checkText("name", w.Name); err != nil {
+		return err
+	}
 	switch {
 	case w.Name == "":
 		return fmt.Errorf("a %s has no name", w.Kind)

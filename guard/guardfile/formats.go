@@ -24,18 +24,20 @@ type format struct {
 	is     shape
 	read   func(*node) (value, error)
 	schema map[string]any
+	// sample stands for a value that is not known yet; nil: any text is one.
+	sample *value
 }
 
 var (
-	text    = &format{isText, readText, map[string]any{"type": "string", "minLength": 1}}
-	anyText = &format{isText, func(n *node) (value, error) { return value{text: n.text}, nil }, map[string]any{"type": "string"}}
-	integer = &format{isInteger, readInteger, map[string]any{"type": "integer"}}
-	boolean = &format{isBoolean, readBoolean, map[string]any{"type": "boolean"}}
+	text    = &format{isText, readText, map[string]any{"type": "string", "minLength": 1}, nil}
+	anyText = &format{isText, func(n *node) (value, error) { return value{text: n.text}, nil }, map[string]any{"type": "string"}, nil}
+	integer = &format{isInteger, readInteger, map[string]any{"type": "integer"}, &value{number: 1}}
+	boolean = &format{isBoolean, readBoolean, map[string]any{"type": "boolean"}, nil}
 
-	positive = &format{isInteger, readPositive, map[string]any{"type": "integer", "minimum": 1}}
-	clock    = &format{isText, readClock, map[string]any{"type": "string", "pattern": clockForm.String()}}
-	offset   = &format{isText, readOffset, map[string]any{"type": "string", "pattern": offsetForm.String()}}
-	weekdays = &format{isList, readDays, map[string]any{"type": "array", "items": map[string]any{"enum": dayNames}, "minItems": 1, "uniqueItems": true}}
+	positive = &format{isInteger, readPositive, map[string]any{"type": "integer", "minimum": 1}, &value{number: 1}}
+	clock    = &format{isText, readClock, map[string]any{"type": "string", "pattern": clockForm.String()}, &value{}}
+	offset   = &format{isText, readOffset, map[string]any{"type": "string", "pattern": offsetForm.String()}, &value{}}
+	weekdays = &format{isList, readDays, map[string]any{"type": "array", "items": map[string]any{"enum": dayNames}, "minItems": 1, "uniqueItems": true}, nil}
 )
 
 var (

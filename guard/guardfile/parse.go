@@ -28,7 +28,10 @@ type parser struct {
 	filled map[*node]bool
 	// further are those of them in which a value would be further words of a filter.
 	further map[*node]bool
-	errs    []error
+	// sampled are those with a part that is not known yet: the file is only checked.
+	sampled  map[*node]bool
+	unknowns map[string]bool // the parameters without a value
+	errs     []error
 	// open are the conditions around the one that is read: one that is met again is
 	// within itself.
 	open map[*node]bool
@@ -248,18 +251,7 @@ func (p *parser) field(k *kind, f *field, n *node, c *guard.Condition) {
 		p.fail(n.place, "write the parameter in quotes, as in milestone:\"${m}\", and give a value without any", "%s: the value of a parameter would become further words of the filter", where)
 		return
 	}
-	if p.filled[n] && f.is.is == isText {
-		n.is = isText // a number where a text belongs is one
-	}
-	if !p.wants(n, where, f.is.is) {
-		return
-	}
-	v, err := f.is.read(n)
-	if err != nil {
-		p.fail(n.place, "", "%s: %s", where, err)
-		return
-	}
-	f.set(c, v)
+	p.into(f.is, where, func(v value) { f.set(c, v) })(n)
 }
 
 // complete notes what is missing and what excludes each other.

@@ -47,7 +47,8 @@ const maxValue = 1024
 // become an option, and it cannot stand in the text of a shell, in a custom_check, or for a
 // program.
 func ParsePipeline(file string, data []byte, given map[string]string) (*Pipeline, error) {
-	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{}}
+	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{},
+		sampled: map[*node]bool{}, unknowns: map[string]bool{}}
 	var result *Pipeline
 	if root := p.read(data); root != nil {
 		result = p.pipeline(root, given)
@@ -84,6 +85,10 @@ func (p *parser) into(f *format, where string, set func(value)) func(*node) {
 		if p.filled[n] && f.is == isText {
 			n.is = isText // a number where a text belongs is one
 		}
+		if p.sampled[n] && f.sample != nil {
+			set(*f.sample) // whether its value has the form is known when there is one
+			return
+		}
 		if !p.wants(n, where, f.is) {
 			return
 		}
@@ -108,7 +113,7 @@ func (p *parser) count(where string, to *int) func(*node) {
 	return p.into(integer, where, func(v value) { *to = int(min(max(v.number, -1), 1<<30)) })
 }
 
-var span = &format{isText, readSpan, map[string]any{"type": "string"}}
+var span = &format{isText, readSpan, map[string]any{"type": "string"}, &value{duration: time.Second}}
 
 func readSpan(n *node) (value, error) {
 	d, err := time.ParseDuration(n.text)
@@ -220,6 +225,7 @@ func (p *parser) values(root *node, out *Pipeline, given map[string]string) {
 			v = *one.Default
 		case given == nil:
 			v = samples[one.Type]
+			p.unknowns[one.Name] = true
 		default:
 			p.fail(place{one.Line, one.Column}, "give it, or a default in the file", "the parameter %q has no value", one.Name)
 			v = samples[one.Type]
@@ -297,6 +303,7 @@ func (p *parser) fillText(n *node, values map[string]string) {
 			p.further[n] = true
 		}
 		b.WriteString(v)
+		p.sampled[n] = p.sampled[n] || p.unknowns[name]
 		if p.filled[n] = true; "${"+name+"}" == n.text {
 			alone = v
 		}
@@ -405,12 +412,19 @@ func (p *parser) want(n *node) (w pipeline.Want) {
 	p.mapping(n, n, "a hold", nil, map[string]func(*node){
 		"lock": named("lock"), "read": named("read"), "write": named("write"),
 		"semaphore": func(n *node) {
+			open := false // its limit is not known yet
 			w.Kind, w.Weight = "semaphore", 1
 			p.mapping(n, n, "semaphore", []string{"name", "limit"}, map[string]func(*node){
 				"name":   p.text("semaphore.name", &w.Name),
 				"weight": p.into(positive, "semaphore.weight", func(v value) { w.Weight = v.number }),
-				"limit":  p.into(positive, "semaphore.limit", func(v value) { w.Limit = v.number }),
+				"limit": func(n *node) {
+					p.into(positive, "semaphore.limit", func(v value) { w.Limit = v.number })(n)
+					open = p.sampled[n]
+				},
 			})
+			if open {
+				w.Limit = max(w.Limit, w.Weight)
+			}
 		},
 	})
 	return w

@@ -66,11 +66,40 @@ func TestParsePipeline(t *testing.T) {
 	}
 }
 
+// A file is checked without values: a parameter that has none may stand wherever some value
+// of it would fit, and nowhere else.
+func TestParsePipeline_CheckedWithoutValues(t *testing.T) {
+	head := "pipeline: p\nparams: {b: {}, n: {type: integer}}\nphases:\n"
+	for _, text := range []string{
+		`- {name: a, wait: "${b}", pause: "${b}m", until: {key: k}, within: "${n}s"}`,
+		`- {name: a, when: {time_window: {from: "${b}", to: "0${n}:00", offset: "${b}"}}}`,
+		`- {name: a, holds: [semaphore: {name: x, weight: 3, limit: "${n}"}, semaphore: {name: "${b}", weight: "${b}", limit: 2}]}`,
+		`- {name: a, retries: "${b}", when: {counter: {name: c, at_least: "${b}"}}}`,
+	} {
+		if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+text), nil); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		`- {name: a, recovery: "${b}"}`, `- {name: a, wait: soon}`, `- {name: a, run: ["${b}"]}`, `- {name: a, run: "${b}"}`, `- {name: a, when: {custom_check: "${b}"}}`,
+	} {
+		if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+text), nil); err == nil {
+			t.Errorf("%s passes", text)
+		}
+	}
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+`- {name: a, wait: "${b}"}`), map[string]string{"b": "soon", "n": "1"}); err == nil {
+		t.Error("a wait of soon passes")
+	}
+}
+
 // What is wrong is told with file, line and column, and nothing is read then.
 func TestParsePipeline_Errors(t *testing.T) {
 	head := "pipeline: p\nparams: {b: {type: string}, n: {type: integer, default: 1}}\nphases:\n"
 	for text, want := range map[string]string{
 		"":                                   `f.yaml:1:1: the file is empty; a file begins with pipeline:`,
+		"pipeline: a/b\nphases: [{name: a}]": `f.yaml:1:1: pipeline "a/b": its name has 1 to 64 bytes, and no slash`,
+		head + "- {name: a}\n- {name: b/c}":  `f.yaml:5:3: pipeline "p": phase "b/c": its name has 1 to 64 bytes`,
+		head + "- {name: a, holds: [lock: \"a\\u0001b\"]}": `f.yaml:4:3: pipeline "p": phase "a": holds: the name "a\x01b" has a control character at byte 1`,
 		"pipeline: p":                        `f.yaml:1:1: the file lacks phases`,
 		"pipeline: p\nphase: []\nphases: []": `f.yaml:2:1: the file does not know "phase"; did you mean phases?`,
 		"pipeline: p\nphases: []":            `f.yaml:1:1: pipeline "p": it has 0 phases`,

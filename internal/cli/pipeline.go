@@ -142,6 +142,9 @@ func readPipeline(path string, given map[string]string) (*guardfile.Pipeline, er
 			}
 		}
 	}
+	if err := (&run.Submission{Definition: &file.Definition, Params: file.Values}).Check(); err != nil {
+		return nil, fmt.Errorf("%s:1: %w", path, err) // it is too long as a whole
+	}
 	return file, nil
 }
 

@@ -198,19 +198,19 @@ func TestRefused(t *testing.T) {
 	woken, long := phase.WithWakeOn("lock"), phase
 	long.Run = []string{"echo", strings.Repeat("x", run.MaxDefinition)}
 	for want, sub := range map[string]run.Submission{
-		"a definition is missing":          {},
-		"it has 0 phases":                  {Definition: release()},
-		"neither kind:verb":                {Definition: release(woken)},
-		"and no slash":                     {Definition: release(phase), ID: "a/b"},
-		`"sl/ash"`:                         {Definition: release(pipeline.NewPhase("sl/ash"))},
-		"at most 24576 are kept":           {Definition: release(long)},
-		"no slash, quote, backslash":       {Definition: release(phase), ID: `a"b`},
-		"the control character U+0001":     {Definition: release(phase.WithHolds(pipeline.Want{Kind: "lock", Name: "a\x01b"}))},
-		"the name has 1000 bytes":          {Definition: release(phase.WithHolds(prod, pipeline.Want{Kind: "read", Name: strings.Repeat("n", 1000)}))},
-		"the key has 1000 bytes":           {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "l", Key: strings.Repeat("n", 1000), Cost: 1}))},
-		"limits: ":                         {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "a\x01b", Cost: 1}))},
-		`the name "" of a pipeline`:        called(phase, ""),
-		"the name \"a\\nb\" of a pipeline": called(phase, "a\nb"),
+		"a definition is missing":           {},
+		"it has 0 phases":                   {Definition: release()},
+		"neither kind:verb":                 {Definition: release(woken)},
+		"and no slash":                      {Definition: release(phase), ID: "a/b"},
+		`phase "sl/ash": its name has`:      {Definition: release(pipeline.NewPhase("sl/ash"))},
+		"at most 24576 are kept":            {Definition: release(long)},
+		"no slash, quote, backslash":        {Definition: release(phase), ID: `a"b`},
+		"has a control character at byte 1": {Definition: release(phase.WithHolds(pipeline.Want{Kind: "lock", Name: "a\x01b"}))},
+		"the name has 1000 bytes":           {Definition: release(phase.WithHolds(prod, pipeline.Want{Kind: "read", Name: strings.Repeat("n", 1000)}))},
+		"the key has 1000 bytes":            {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "l", Key: strings.Repeat("n", 1000), Cost: 1}))},
+		"limits: ":                          {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "a\x01b", Cost: 1}))},
+		`the name "" of a pipeline`:         called(phase, ""),
+		"the name \"a\\nb\" of a pipeline":  called(phase, "a\nb"),
 	} {
 		if _, err := p.Submit(t.Context(), sub); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

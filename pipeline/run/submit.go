@@ -128,17 +128,27 @@ func (p *Pipelines) made(ctx context.Context, v *view) (bool, error) {
 
 // check refuses what could not be run.
 func (p *Pipelines) check(s *Submission) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	d := s.Definition
+	for i := range d.Phases {
+		if err := p.checkPhase(&d.Phases[i]); err != nil {
+			return fmt.Errorf("pipeline %q: phase %q: %w", d.Name, d.Phases[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// Check says what is wrong with a submission whatever the backend, as an [fs.ErrInvalid]; nil:
+// nothing.
+func (s *Submission) Check() error {
 	if s.Definition == nil {
 		return fmt.Errorf("pipeline: submit: a definition is missing: %w", fs.ErrInvalid)
 	}
 	d := s.Definition
 	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.checkNew()); err != nil {
 		return err
-	}
-	for i := range d.Phases {
-		if err := p.checkPhase(&d.Phases[i]); err != nil {
-			return fmt.Errorf("pipeline %q: phase %q: %w", d.Name, d.Phases[i].Name, err)
-		}
 	}
 	b, err := encode(&plan{d, s.Params})
 	if err == nil && len(b) > MaxDefinition {
@@ -148,9 +158,6 @@ func (p *Pipelines) check(s *Submission) error {
 }
 
 func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
-	if err := (Ref{ph.Name, "1"}).checkNew(); err != nil {
-		return fmt.Errorf("its name has 1 to %d bytes, and no slash, quote, backslash or control character: %w", maxName, fs.ErrInvalid)
-	}
 	if len(ph.Run) > 0 && p.runner == nil {
 		return fmt.Errorf("it runs a command, and there is no Runner: %w", errors.ErrUnsupported)
 	}
