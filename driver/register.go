@@ -50,7 +50,7 @@ func Open(ctx context.Context, rawURL string) (Driver, error) {
 // what looks like host and path is part of it. Backends use it in their errors.
 func Redacted(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
-	if u.User == nil && u.Host != "" && strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
+	if u.Host != "" && strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
 		shown = url.URL{Scheme: u.Scheme, Host: "xxxxx"}
 	}
 	return shown.Redacted()

@@ -189,15 +189,19 @@ func TestWatchBesideALongTransaction(t *testing.T) {
 	check(t, h.Err())
 	began := make(chan error, 1)
 	go func() {
-		for _, err := range s.Watch(context.Background(), "", 0) {
-			began <- err
-			return
+		for {
+			for _, err := range s.Watch(context.Background(), "", 0) {
+				if !errors.Is(err, holdfast.ErrUnavailable) { // it waits no longer than Timeout
+					began <- err
+					return
+				}
+			}
 		}
 	}()
 	look := connect(t, url)
 	waits := func(yes bool) func() bool {
 		return func() (is bool) {
-			scan(t, look, &is, "select exists (select from pg_locks where not granted and locktype = 'advisory')")
+			scan(t, look, &is, "select exists (select from pg_locks where not granted and locktype = 'advisory' and database = (select oid from pg_database where datname = current_database()))")
 			return is == yes
 		}
 	}

@@ -89,7 +89,9 @@ func (c *client) awaitRow(l *pgLink, cl *rowClaim, g *gathering, heard uint) <-c
 func (c *client) forgetRow(g *gathering, id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(g.waiters, id)
+	if delete(g.waiters, id); len(g.waiters) == 0 {
+		ring(g.bell) // nobody has to look any more
+	}
 }
 
 // lookAfter looks at the rows of a gathering as long as some wait.
@@ -100,7 +102,7 @@ func (c *client) lookAfter(l *pgLink, k Key, g *gathering) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for len(c.waitersOf(g)) > 0 {
+	for c.someWait(g) {
 		sweep := false
 		select {
 		case <-g.bell:
@@ -113,11 +115,19 @@ func (c *client) lookAfter(l *pgLink, k Key, g *gathering) {
 	}
 }
 
-// waitersOf are the rows that wait. If there are none, nobody looks any more.
-func (c *client) waitersOf(g *gathering) []int64 {
+// someWait reports whether rows wait. If not, the caller is to look no more: the next one
+// that waits finds another.
+func (c *client) someWait(g *gathering) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g.looking = len(g.waiters) > 0
+	return g.looking
+}
+
+// waitersOf are the rows that wait.
+func (c *client) waitersOf(g *gathering) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(g.waiters))
 }
 
@@ -125,6 +135,9 @@ func (c *client) waitersOf(g *gathering) []int64 {
 // look does. sweep: what the dead had is freed first.
 func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
 	found, ids := map[int64]gathered{}, c.waitersOf(g)
+	if len(ids) == 0 { // what it freed would be told to nobody
+		return
+	}
 	err := c.onHome(c.life, l, func(ctx context.Context, q querier) error {
 		rows, err := q.Query(ctx, "select id, tok from holdfast_v9.look($1, $2, $3, $4, $5)", c.args(k.space(), k.n, ids, c.me(l), sweep)...)
 		if err != nil {
@@ -140,7 +153,8 @@ func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
 	switch {
 	case err == nil:
 		c.tell(g, found)
-	case l.alive() && !errors.Is(err, driver.ErrUnavailable) && c.life.Err() == nil:
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrConflict): // the next look does
+	case l.alive() && c.life.Err() == nil:
 		all := map[int64]gathered{} // found may still be written
 		for _, id := range ids {
 			all[id] = gathered{err: err}

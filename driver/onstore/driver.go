@@ -284,10 +284,10 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 			return outcome(err, maybe)
 		}
 		conflict := errors.Is(err, driver.ErrConflict)
-		if !conflict {
-			last = err
+		if conflict {
+			last, answered = errOthers, driver.Now()
 		} else {
-			answered = driver.Now()
+			last = err
 		}
 		if how != blind {
 			maybe = how == sent && (maybe || !conflict) // what was sent before may come late

@@ -123,8 +123,9 @@ func (a *app) onNodes(ctx context.Context, again func(error) bool, run func(pb.A
 	if err != nil {
 		return err
 	}
-	for _, host := range hosts {
-		err = onNode(ctx, host, creds, a.timeout/time.Duration(len(hosts)), run)
+	end := time.Now().Add(a.timeout)
+	for i, host := range hosts {
+		err = onNode(ctx, host, creds, time.Until(end)/time.Duration(len(hosts)-i), run)
 		if !errors.Is(err, holdfast.ErrUnavailable) {
 			return err
 		}

@@ -167,7 +167,7 @@ func (m *Machine) handOver(s *session, c *Command, r *Result) {
 	successor, ok := m.successorOf(cl.one[0].r, c.Owner)
 	switch {
 	case m.frozen:
-		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
+		r.refuse(CodeUnavailable, TextFrozen+": nothing is granted until an operator ends that")
 		return
 	case !ok && cl.one[0].r.queue.order.n > m.mostWalk():
 		r.refuse(CodeExhausted, "no candidate of owner %q is among the first of the %d that wait, and not all can be looked at at once: release instead", c.Owner, cl.one[0].r.queue.order.n)

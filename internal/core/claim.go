@@ -23,7 +23,7 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 		return
 	}
 	if m.frozen && (c.Flags&Try != 0 || m.version < 4) {
-		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until that is ended")
+		r.refuse(CodeUnavailable, TextFrozen+": nothing is granted until that is ended")
 		return
 	}
 	switch busy := m.busy(s, wants); {

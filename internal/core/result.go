@@ -32,6 +32,9 @@ const (
 	lastCode = CodeUnsupported
 )
 
+// TextFrozen begins the text of every refusal of a frozen machine.
+const TextFrozen = "the cluster is frozen"
+
 // Result answers one command.
 type Result struct {
 	Seq      uint64

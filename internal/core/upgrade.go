@@ -14,7 +14,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 		r.refuse(CodeInvalid, "the claim %d is not a reader alone: only such a claim can be upgraded", c.Target)
 		return
 	case m.frozen:
-		r.refuse(CodeUnavailable, "the cluster is frozen: nothing is granted until an operator ends that")
+		r.refuse(CodeUnavailable, TextFrozen+": nothing is granted until an operator ends that")
 		return
 	}
 	res := base.one[0].r

@@ -135,6 +135,9 @@ func (g *Gateway) submitKeyed(ctx context.Context, id core.SessionID, open, c co
 		case core.CodeUnavailable:
 			g.askAnew(ctx, id, open, c.Seq)
 		case core.CodeForgotten:
+			if err := g.sameRequest(ctx, id, open.Meta); err != nil { // before another request is done in its place
+				return reply, err
+			}
 			next, err := g.nextOfKey(ctx, id)
 			if err != nil {
 				return reply, err

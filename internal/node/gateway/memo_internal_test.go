@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // One key is one key, however often it is used: the limit is for keys. Each is
@@ -43,5 +44,28 @@ func TestMemo_CountsKeys(t *testing.T) {
 	}
 	if _, err := m.add(keySession("default", "later"), now.Add(memoTTL+2*time.Second)); err != nil || len(m.known) != 3 {
 		t.Errorf("%d keys are left, %v", len(m.known), err)
+	}
+}
+
+// A key whose call was turned down does that call when it comes again, and no other: that
+// one is refused before anything is done.
+func TestMemo_AnotherRequestAfterARefusal(t *testing.T) {
+	g, ctx := alone(t), t.Context()
+	add := func(name string) core.Command {
+		return core.Command{Op: core.OpCount, Name: name, Count: core.CountAdd, A: 1}
+	}
+	id := keySession("default", "k")
+	open := core.Command{Op: core.OpOpen, Namespace: "default", TTL: int64(memoTTL), Owner: "idempotency key", Meta: fingerprint(add("a"))}
+	g.askAnew(ctx, id, open, 1)
+	if _, _, err := g.doKeyed(ctx, "k", add("b")); !errors.Is(err, driver.ErrConflict) || !notDone(err) {
+		t.Errorf("another call under the key: %v", err)
+	}
+	for range 2 {
+		if r, _, err := g.doKeyed(ctx, "k", add("a")); err != nil || r.Number != 1 {
+			t.Errorf("the call that was turned down: %d, %v", r.Number, err)
+		}
+	}
+	if r, _, err := g.doKeyed(ctx, "l", add("b")); err != nil || r.Number != 1 {
+		t.Errorf("the other call has counted: %d, %v", r.Number, err)
 	}
 }

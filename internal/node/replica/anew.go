@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -120,7 +121,7 @@ func (n *Node) tellHeld(replies []core.Reply) {
 	}
 	for i := range replies {
 		for j := range replies[i].Results {
-			if r := &replies[i].Results[j]; r.Code == core.CodeUnavailable {
+			if r := &replies[i].Results[j]; r.Code == core.CodeUnavailable && strings.HasPrefix(r.Text, core.TextFrozen) { // others are only busy
 				r.Deadline = replies[i].Now + int64(left)
 				r.Text = fmt.Sprintf("the group began anew from another (snapshot restore --wait) and grants nothing for another %s: try again then, or wait for it", left.Round(time.Second))
 			}
