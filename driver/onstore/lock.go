@@ -54,7 +54,7 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 		for _, i := range byName(r.Wants) {
 			h, err := d.acquire(ctx, r, r.Wants[i].Name)
 			if err != nil {
-				return errors.Join(err, d.giveUp(ctx, &b))
+				return errors.Join(err, d.giveUp(ctx, r.Spec.TTL, &b))
 			}
 			b.add(i, h, len(r.Wants))
 		}
@@ -68,13 +68,13 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 
 // giveUp releases what an Acquire has taken of its wants. If ctx ends, that goes on in the
 // background: what cannot be released in time lapses, since it is not renewed.
-func (d *onStore) giveUp(ctx context.Context, b *bundle) error {
+func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle) error {
 	if len(b.holds) == 0 {
 		return nil
 	}
 	over := make(chan error, 1)
 	d.work.Go(func() {
-		ctx, cancel := d.lasting(b.holds[0].entry.TTL)
+		ctx, cancel := d.lasting(ttl)
 		defer cancel()
 		err := b.release(ctx, endless)
 		if err != nil && !errors.Is(err, driver.ErrLost) {
