@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,8 +22,9 @@ import (
 // later, in the order in which programs asked, and until then the program refuses
 // without asking; where the backend refuses, it is asked again a second later at the
 // latest. What is above twice the need of the last second or two is given back,
-// all of it when no caller has asked for the key for so long, and by Close; if the backend is
-// away, a second later, and so on.
+// all of it when no caller has asked for the key for so long, and by Close; if it is certain that
+// the backend was not told, because it was away, a second later, and so on. What it may have been
+// told without an answer passes unused.
 //
 // A program that is killed or stopped has its block no longer than the rate allows: that
 // of a bucket passes by itself, soon after the time for which it was taken, that of a
@@ -375,8 +377,8 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 	k.fetch, l.fetching[key] = f, f
 	late := time.AfterFunc(patience, func() { f.end(errNoBlock()) })
 	started := l.l.s.r.spawn(func() {
-		defer late.Stop()
 		b, err := l.take(key, n, size)
+		late.Stop() // there is an answer: to give back a late block takes time of its own
 		if !l.arrived(key, f, n, b, err) {
 			l.l.abandon(context.Background(), key, b.Reservation)
 		}
@@ -451,15 +453,16 @@ func errNoBlock() error {
 	return &Error{Kind: ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("no block was had in %s", patience)}
 }
 
-// giveBack returns what is left of a block, and reports that the backend was certainly not told:
-// to try that again gives back nothing twice. What cannot be known passes unused.
+// giveBack returns what is left of a block, and reports that the backend was certainly not told, because it
+// was away or there was no time: to try that again gives back nothing twice. What cannot be known passes
+// unused, and what is refused (the rate is another, the limiter is gone) would be so again.
 func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) (untold bool) {
 	left := b.left(driver.Now())
 	if left <= 0 {
 		return false
 	}
 	_, err := l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
-	return NotDone(err)
+	return NotDone(err) && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil)
 }
 
 // putBack keeps blocks that could not be given back, to be used or given back with a later look: of a

@@ -433,6 +433,41 @@ func TestLeased_GivesBackLater(t *testing.T) {
 	}
 }
 
+// What the backend refuses to take back, because the rate is another by then or the limiter is gone, it is told once.
+func TestLeased_RefusedReturns(t *testing.T) {
+	rate := limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}
+	for _, said := range []limit.Rate{rate, {}} {
+		t.Run(said.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { leasedRefusedReturns(t, rate, said) })
+		})
+	}
+}
+
+func leasedRefusedReturns(t *testing.T, rate, said limit.Rate) {
+	d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
+	s := openOn(t, d)
+	if err := s.Limiter("l", rate).SetRate(t.Context(), rate); err != nil {
+		t.Fatal(err)
+	}
+	blocks := s.Limiter("l", said).Leased()
+	defer blocks.Close()
+	for range 20 {
+		if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	synctest.Wait()
+	d.mu.Lock()
+	if d.rates["l"] = (limit.Rate{Count: 9, Per: time.Hour}); said.Count == 0 {
+		delete(d.rates, "l")
+	}
+	d.mu.Unlock()
+	time.Sleep(time.Minute)
+	if told := d.told.Load(); told < 1 || told > 3 {
+		t.Errorf("with the rate %v the backend was told %d times", said, told)
+	}
+}
+
 // More idle keys than can be given back in the time of a look are given back with the next ones.
 func TestLeased_GivesBackMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -668,7 +703,7 @@ func TestLeased_WholeBurst(t *testing.T) {
 		{limit.Rate{Count: 5, Per: time.Hour}, 1},
 		{limit.Rate{Count: 5, Per: time.Hour, Algorithm: limit.FixedWindow}, 5},
 	} {
-		for _, by := range []time.Duration{1, 300 * time.Millisecond} {
+		for _, by := range []time.Duration{1, 300 * time.Millisecond, 3 * time.Second} {
 			t.Run(fmt.Sprintf("%v,%d,%s", c.rate, c.n, by), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { leasedWhole(t, c.rate, c.n, by) })
 			})

@@ -172,20 +172,11 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // that leaves gives back what it took unless others wait behind it; then its
 // share passes unused.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
-	rate, err := l.known(ctx, key)
+	leave, err := l.inTurn(ctx, key, n)
 	if err != nil {
 		return err
 	}
-	if rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
-		if err := l.hopeless(ctx, key, n, rate); err != nil {
-			return err
-		}
-		leave, err := l.s.r.turns.wait(ctx, l.turn(key))
-		if err != nil {
-			return l.ended(ctx, driver.NotDone)
-		}
-		defer leave()
-	}
+	defer leave()
 	for {
 		again, err := l.waitOnce(ctx, key, n)
 		if !again {
@@ -194,17 +185,50 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	}
 }
 
-// hopeless is why a cost is not worth a place in the queue: it can never be taken, or not before
-// ctx ends even by a caller that were the first.
-func (l *Limiter) hopeless(ctx context.Context, key string, n int64, rate limit.Rate) error {
+// inTurn returns when it is the caller's turn; where the backend keeps the order, at once. The place is
+// taken before anything is asked: answers do not come in the order of the calls.
+func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (leave func(), err error) {
+	own := l.s.r.turns.join(l.turn(key))
+	leave = func() { l.s.r.turns.leave(l.turn(key), own) }
+	rate, err := l.known(ctx, key)
+	if err == nil && rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
+		if err = l.inLine(ctx, key, n, rate, own.Value.(chan struct{})); err == nil {
+			return leave, nil
+		}
+	}
+	leave()
+	return func() {}, err
+}
+
+// inLine waits for the turn, unless the cost is not worth it.
+func (l *Limiter) inLine(ctx context.Context, key string, n int64, rate limit.Rate, turn <-chan struct{}) error {
 	if err := firstError(l.err, checkCost(n)); err != nil {
 		return wrap("wait", l.name, err)
 	}
 	if n > rate.Limit() {
 		return l.never(n, rate.Limit())
 	}
+	select {
+	case <-turn:
+		return nil
+	default:
+	}
+	if err := l.hopeless(ctx, key, n); err != nil {
+		return err
+	}
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		return l.ended(ctx, driver.NotDone)
+	}
+}
+
+// hopeless is why a cost is not worth a place in the queue: even a caller that were the first could not take it
+// before ctx ends.
+func (l *Limiter) hopeless(ctx context.Context, key string, n int64) error {
 	at, ends := ctx.Deadline()
-	if !ends || l.s.r.turns.empty(l.turn(key)) {
+	if !ends {
 		return nil
 	}
 	d, err := l.Peek(ctx, key, n)
@@ -335,26 +359,7 @@ type turns struct {
 	queues map[string]*list.List // of chan struct{}, closed when it is the caller's turn; the first has it
 }
 
-// wait returns when all before have left, or with ctx's error.
-func (t *turns) wait(ctx context.Context, name string) (leave func(), err error) {
-	own := t.join(name)
-	leave = func() { t.leave(name, own) }
-	select {
-	case <-own.Value.(chan struct{}):
-		return leave, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
-}
-
-// empty: a caller would have its turn at once.
-func (t *turns) empty(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.queues[name] == nil
-}
-
+// join is a place behind all others of the name.
 func (t *turns) join(name string) *list.Element {
 	t.mu.Lock()
 	defer t.mu.Unlock()

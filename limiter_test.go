@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,4 +336,43 @@ func TestLimiter_HopelessWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A caller that asks the backend something before its turn keeps its place in the order of arrival: one with a deadline,
+// and one that does not know the rate.
+func TestLimiter_PlaceBeforeAnswers(t *testing.T) {
+	rate := limit.Rate{Count: 1, Per: time.Hour, Algorithm: limit.FixedWindow}
+	for _, said := range []limit.Rate{rate, {}} {
+		t.Run(said.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { placeBeforeAnswers(t, rate, said) })
+		})
+	}
+}
+
+func placeBeforeAnswers(t *testing.T, rate, said limit.Rate) {
+	_, d := limiting(t)
+	by := &atomic.Int64{}
+	s := openOn(t, lateLimits{d, by})
+	if err := s.Limiter("l", rate).Wait(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	l, served := s.Limiter("l", said), make(chan string, 3)
+	wait := func(ctx context.Context, name string, takes time.Duration) {
+		by.Store(int64(takes))
+		go func() {
+			if err := l.Wait(ctx, "k"); err != nil {
+				t.Error(name, err)
+			}
+			served <- name
+		}()
+		synctest.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+	defer cancel()
+	wait(t.Context(), "a", 0)
+	wait(ctx, "b", time.Second)
+	wait(t.Context(), "c", 0)
+	if got := <-served + <-served + <-served; got != "abc" {
+		t.Errorf("with the rate %v they are served in the order %s", said, got)
+	}
 }

@@ -100,3 +100,34 @@ func TestDownCostsLittle(t *testing.T) {
 		}
 	})
 }
+
+// narrowLink takes no message of more than 1,000 bytes.
+type narrowLink struct{ *edgetest.Link }
+
+func (l narrowLink) Send(m []byte) error {
+	if len(m) > 1000 {
+		return errors.New("too large")
+	}
+	return l.Link.Send(m)
+}
+
+// TestTooLargeForTheLink: a value that the link never takes costs no messages beside the one a flush.
+func TestTooLargeForTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a := open(t, Config{Actor: "a", Link: narrowLink{hub.Link("a")}, State: time.Hour, MaxMessage: 500})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
+		pass(time.Second)
+		if err := registerOf(t, a).Store(make([]byte, 2000)); err != nil {
+			t.Fatal(err)
+		}
+		before := len(hub.Delivered())
+		for range 100 {
+			add(t, a, "x", 1)
+			pass(100 * time.Millisecond)
+		}
+		if n := len(hub.Delivered()) - before; n > 110 || b.Count("x") < 98 {
+			t.Errorf("in 100 flushes %d messages were delivered, and the other counts %d", n, b.Count("x"))
+		}
+	})
+}

@@ -110,13 +110,14 @@ func (l slowLink) Send(m []byte) error {
 }
 
 // TestNewsDuringAState: a state that takes seconds to be sent does not keep others from hearing of what
-// is taken meanwhile.
+// is taken meanwhile, and nodes do not seem to differ by that.
 func TestNewsDuringAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := edgetest.NewHub(edgetest.Faults{})
 		rate := LimiterConfig{Rate: limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}}
 		a := limiter(t, open(t, Config{Actor: "a", Link: slowLink{hub.Link("a")}, MaxMessage: 200}), rate)
-		b := limiter(t, open(t, Config{Actor: "b", Link: hub.Link("b")}), rate)
+		other := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		b := limiter(t, other, rate)
 		for i := range 30_000 {
 			take(t, a, fmt.Sprint("key ", i), 1)
 		}
@@ -124,6 +125,9 @@ func TestNewsDuringAState(t *testing.T) {
 		for i := range int64(300) {
 			if got := b.Count("hot", time.Now()); got < i-5 {
 				t.Fatalf("of %d in as many times 100 ms the other has heard of %d", i, got)
+			}
+			if by := other.Divergence(); by > 10 {
+				t.Fatalf("after %d times 100 ms the other differs by %d", i, by)
 			}
 			take(t, a, "hot", 1)
 			time.Sleep(100 * time.Millisecond)

@@ -101,6 +101,7 @@ type batch struct {
 	parts   int       // of that kind so far
 	lost    bool      // the link has refused one of them
 	refused bool      // the link has refused a packet of any sort
+	took    bool      // the link has taken one, since it refused all news if it did
 	view    *view     // of the state that is kept; nil: there is no Keeper
 	told    time.Time // when what has changed was sent last
 }
@@ -360,24 +361,32 @@ func (b *batch) send() {
 		if b.give(&b.ready[i]) != nil {
 			b.lost, b.refused = true, true
 			b.node.failed(&b.ready[i])
+			continue
 		}
+		b.took = b.took || !b.keep
 	}
 	b.ready = b.ready[:0]
 }
+
+// deaf: the link takes nothing. One that refuses a packet that is too large for it, and takes the others,
+// is not: to try it before each flush would double the messages.
+func (b *batch) deaf() bool { return b.refused && !b.took }
 
 // between sends what is ready of a state, and what has changed meanwhile if it is time: a state of very
 // many keys takes seconds, for which the others would hear of nothing new.
 func (b *batch) between() {
 	b.send()
 	n, passed := b.node, time.Since(b.told)
-	if passed < n.config.Flush || passed < n.config.Flush*n.stretch(n.peers.live(n.config.Now(), absence*n.config.State)) {
+	if b.deaf() || passed < n.config.Flush || passed < n.config.Flush*n.stretch(n.peers.live(n.config.Now(), absence*n.config.State)) {
 		return
 	}
+	b.total = n.Total() // or the others would seem to differ by the news
 	news := &batch{node: n, total: b.total}
 	n.addDirty(news)
 	news.cut()
 	news.send()
 	b.told, b.refused = time.Now(), b.refused || news.refused
+	b.took = news.took || b.took && !news.refused
 }
 
 func (b *batch) give(p *packet) error {

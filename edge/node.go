@@ -122,7 +122,7 @@ type Node struct {
 	seq    uint64         // of the last message; the loop's own
 	folded time.Time      // when incarnations were folded last; the loop's own
 	kept   map[string]int // how many parts of each kind the last state had; the loop's own
-	mute   bool           // the link has refused a message of the last flush; the loop's own
+	mute   bool           // the link has taken no message of the last flush; the loop's own
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
@@ -327,7 +327,7 @@ func (n *Node) flush(state, last bool) {
 	}
 	b.cut()
 	b.send()
-	n.mute = b.refused
+	n.mute = b.deaf()
 }
 
 // reaches tries a link that has refused something with a message of nothing: to encode all
