@@ -100,7 +100,7 @@ func (s *sequence) grow(host string) {
 		args = append(args, "--join")
 	}
 	n := &node{t: s.t, args: args}
-	n.start()
+	runs(s.t, n)
 	until(s.t, s.url, "member", "add", number, peer, host)
 	until(s.t, s.url, "member", "promote", number)
 	s.nodes, s.peers, s.hosts = append(s.nodes, n), append(s.peers, peer), append(s.hosts, host)
