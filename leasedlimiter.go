@@ -30,7 +30,7 @@ import (
 // of a bucket passes by itself, soon after the time for which it was taken, that of a
 // window with the window. With a sliding window or log, and of a bucket's whole burst,
 // nothing can be used later than it was taken, so that every decision asks the backend; and
-// so do callers whose block comes when its time has passed.
+// so do callers that get a block after its time has passed.
 type LeasedLimiter struct {
 	l *Limiter
 

@@ -384,20 +384,26 @@ func (s *deafLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.
 	return s.limitDriver.Limit(ctx, r)
 }
 
+// aThousandADay is a limiter of a window, by blocks, on a backend that can be away.
+func aThousandADay(t *testing.T) (*deafLimits, *holdfast.Limiter, *holdfast.LeasedLimiter) {
+	d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
+	s, err := holdfast.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+	blocks := l.Leased()
+	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() { _ = blocks.Close() })
+	return d, l, blocks
+}
+
 // What could not be given back because the backend was away is given back when it is not, of a key
 // that is left and of one that is asked for now and then; it is asked about once a second.
 func TestLeased_GivesBackLater(t *testing.T) {
 	for _, use := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
-			s, err := holdfast.New(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
-			blocks := l.Leased()
-			defer blocks.Close()
+			d, l, blocks := aThousandADay(t)
 			used := int64(0)
 			ask := func() {
 				if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
@@ -471,15 +477,7 @@ func leasedRefusedReturns(t *testing.T, rate, said limit.Rate) {
 // More idle keys than can be given back in the time of a look are given back with the next ones.
 func TestLeased_GivesBackMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
-		s, err := holdfast.New(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
-		blocks := l.Leased()
-		defer blocks.Close()
+		d, l, blocks := aThousandADay(t)
 		d.slow.Store(true)
 		for i := range 500 {
 			for range 20 {
@@ -691,7 +689,7 @@ func TestLeased_CloseAwaitsBlocks(t *testing.T) {
 }
 
 // What a bucket allows at once it allows by blocks too, however long the backend's answers take: also the whole burst, which
-// begins to refill when it is taken, and what is taken of a slow key, whose block has passed when the answer comes.
+// begins to refill when it is taken, and what is taken of a slow key: its block has passed when the answer comes.
 func TestLeased_WholeBurst(t *testing.T) {
 	for _, c := range []struct {
 		rate limit.Rate

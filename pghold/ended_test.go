@@ -47,8 +47,8 @@ func next(t *testing.T, events <-chan holdfast.Event) holdfast.Event {
 	}
 }
 
-// TestDeathIsTold: whoever watches is told that holders have died, although nobody takes the names.
-func TestDeathIsTold(t *testing.T) {
+// TestEndOfAHolderIsTold: watches are told that holders have ended, although nobody takes the names.
+func TestEndOfAHolderIsTold(t *testing.T) {
 	url := database(t)
 	dies, look := open(t, url+"&application_name=dies"), connect(t, url)
 	events := watched(t, open(t, url))
@@ -69,8 +69,8 @@ func TestDeathIsTold(t *testing.T) {
 	}
 }
 
-// TestDeathIsToldByDelete: also if the first that comes by removes what it held a part of.
-func TestDeathIsToldByDelete(t *testing.T) {
+// TestEndOfAHolderIsToldByDelete: also if the first that comes by removes what it held a part of.
+func TestEndOfAHolderIsToldByDelete(t *testing.T) {
 	url := database(t)
 	d := must(driver.Open(t.Context(), url+"&application_name=dies"))(t)
 	t.Cleanup(func() { check(t, d.Close(context.Background())) })

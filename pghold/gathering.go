@@ -131,8 +131,8 @@ func (c *client) waitersOf(g *gathering) []int64 {
 	return slices.Collect(maps.Keys(g.waiters))
 }
 
-// look tells waiters whose rows were granted, or are gone. If the server does not answer, the next
-// look does. sweep: what the dead had is freed first.
+// look tells waiters that their rows were granted, or are gone. If the server does not answer, the next
+// look does. sweep: what ended programs had is freed first.
 func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
 	found, ids := map[int64]gathered{}, c.waitersOf(g)
 	if len(ids) == 0 { // what it freed would be told to nobody

@@ -91,7 +91,7 @@ func (c *client) makeSchema(ctx context.Context) error {
 	err := c.create(ctx)
 	for n := 0; n < maxCreates && code(err) == "55P03"; n++ {
 		select {
-		case <-time.After(createPause): // whoever waits for the tables has its turn
+		case <-time.After(createPause): // others that wait for the tables have their turn
 			err = c.create(ctx)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -133,7 +133,7 @@ func allReleased(ctx context.Context, claims []*rowClaim) error {
 const keyPage = 1000
 
 // removeSession removes the row of a session and then, page by page, its keys; it may be
-// repeated. Whoever puts a key shares the row until that is over, so that no key follows when
+// repeated. A put of a key shares the row until that is over, so that no key follows when
 // the row is gone; and not in one transaction, in which each would wait for the other. ask
 // runs a statement.
 func (c *client) removeSession(l *driver.Session, ask func(run func(ctx context.Context, q querier) error) error) error {

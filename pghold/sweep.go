@@ -83,8 +83,8 @@ func (c *client) tidy() {
 	}
 }
 
-// removeEnded removes what dead programs left, and then, page by page, keys whose time or session
-// is over. ask runs a statement, each a transaction: one that waits for the keys must not have
+// removeEnded removes what ended programs left, and then, page by page, keys after their time or
+// session. ask runs a statement, each a transaction: one that waits for the keys must not have
 // anything that a claim waits for.
 func (c *client) removeEnded(ask func(run func(ctx context.Context, q querier) error) error) error {
 	err := ask(func(ctx context.Context, q querier) error {

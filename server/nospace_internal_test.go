@@ -72,7 +72,7 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 	})
 }
 
-// A node whose log waits for room can be stopped, whatever waits behind the log for a peer.
+// A node can be stopped while its log waits for room, whatever waits behind the log for a peer.
 func TestCloseWithoutRoom(t *testing.T) {
 	l, d, _ := stuck(t)
 	asked := make(chan struct{})

@@ -125,7 +125,7 @@ func (h *hub) leave(i *Interest, sources map[Source]bool) {
 }
 
 // ended waits until nothing is followed any more, but not for long: a source that asks a file
-// system which does not answer may never end, and a hold may hang on whoever leaves.
+// system which does not answer may never end, and the subscriber that leaves may have a hold to give back.
 func (f *follow) ended() {
 	select {
 	case <-f.done:

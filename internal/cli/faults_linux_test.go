@@ -35,9 +35,9 @@ var (
 	faultSeed  = flag.Uint64("cli.fault", 1, "the seed of TestFaults")
 )
 
-// TestFaults has three nodes under load by Go, gRPC and REST, which are killed and
-// stopped, whose links are cut in one way, broken and made slow, whose disks are busy and
-// which are saved meanwhile. What the clients saw is linearizable.
+// TestFaults has three nodes under load by Go, gRPC and REST. Nodes are killed, stopped and
+// saved, their links are cut in one way, broken and made slow, their disks are busy. What
+// the clients saw is linearizable.
 func TestFaults(t *testing.T) {
 	began := time.Now()
 	s, links := linked(t, *faultSeed)

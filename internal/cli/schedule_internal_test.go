@@ -110,7 +110,7 @@ func TestSchedule_NoStateYet(t *testing.T) {
 	})
 }
 
-// endless is a node whose state has no end.
+// endless is a node with a state that has no end.
 type endless struct {
 	saving
 	begun func()

@@ -89,8 +89,8 @@ language sql volatile as $$
 $$;
 
 -- kv_put writes a key at the current revision, which the caller has taken, and
--- returns what was there. The session's row is shared until the end: who ends the
--- session waits for the key, and who comes later finds no session. The end of a key
+-- returns what was there. The session's row is shared until the end: an end of the
+-- session waits for the key, and a later put finds no session. The end of a key
 -- that was over, and not yet removed, is told before.
 create or replace function holdfast_v9.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
 returns setof holdfast.kv
@@ -148,8 +148,8 @@ begin
 end
 $$;
 
--- kv_remove removes keys whose time or session is over, at the current revision, which
--- the caller has taken, and tells who watches.
+-- kv_remove removes keys after their time or session, at the current revision, which
+-- the caller has taken, and tells the watches.
 create or replace function holdfast_v9.kv_remove(keys text[]) returns int
 language plpgsql volatile as $$
 declare
@@ -194,7 +194,7 @@ begin
 end
 $$;
 
--- kv_sweep removes up to most keys whose time is over, and as many whose session is, and
+-- kv_sweep removes up to most keys after their time, and as many after their session, and
 -- returns how many. It must not run on a connection that sessions live by, which would
 -- find their nonces free.
 create or replace function holdfast_v9.kv_sweep(most int) returns int
@@ -212,7 +212,7 @@ end
 $$;
 
 -- sweep forgets what the dead left behind, but for keys, for one program at a time, and
--- tells who watches. It waits for no row: others that hold wait for those that it has.
+-- tells the watches. It waits for no row: others that hold wait for those that it has.
 create or replace function holdfast_v9.sweep() returns void
 language plpgsql volatile as $$
 declare

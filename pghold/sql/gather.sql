@@ -1,7 +1,7 @@
 -- Semaphores, latches and barriers.
 
 -- pump grants what can be granted on a semaphore, latch or barrier, whose row
--- the caller has locked, and wakes who waits elsewhere. Those in mine are not woken.
+-- the caller has locked, and wakes waiters elsewhere. Those in mine are not woken.
 -- Whether a program lives is asked once, however many of its claims there are.
 create or replace function holdfast_v9.pump(r holdfast.resource, me bigint, mine bigint[]) returns void
 language plpgsql volatile as $$

@@ -147,7 +147,7 @@ func ForceNewCluster(fsys storage.FS, old string, s Start) (Origin, error) {
 // remains is what was left of a directory.
 type remains struct {
 	store *storage.Store
-	node  uint64 // whose directory it is
+	node  uint64 // the owner of the directory
 	rec   storage.Recovered
 	conf  replica.Membership
 	moved bool // the membership has changed since the snapshot

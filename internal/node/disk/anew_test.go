@@ -452,7 +452,7 @@ func TestForceNewCluster(t *testing.T) {
 }
 
 // A learner that is all that is left of a group becomes a cluster of one, though the group
-// had one voter: that voter is another node, whose disk is lost.
+// had one voter: that voter is another node, and its disk is lost.
 func TestForceNewCluster_Learner(t *testing.T) {
 	files, o := simdisk.New(), options
 	o.NodeID = 4

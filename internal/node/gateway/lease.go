@@ -121,7 +121,7 @@ func noLease(number int64) error {
 // ranges counts the ranges of numbers that were begun in this process.
 var ranges atomic.Uint64
 
-// leastRange is where the first begins: numbers below are those of who has opened the session.
+// leastRange is where the first begins: numbers below belong to the call that has opened the session.
 const leastRange = 1 << 20
 
 // takeOver continues a session with commands that another node may have numbered:

@@ -47,7 +47,7 @@ func TestMemo_CountsKeys(t *testing.T) {
 	}
 }
 
-// A key whose call was turned down does that call when it comes again, and no other: that
+// After its call was turned down a key does that call when it comes again, and no other: that
 // one is refused before anything is done.
 func TestMemo_AnotherRequestAfterARefusal(t *testing.T) {
 	g, ctx := alone(t), t.Context()
