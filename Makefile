@@ -41,7 +41,7 @@ FORCE:
 test: deps ## everything that must pass before a change lands
 	@$(MAKE) --no-print-directory check GOFLAGS=-race # what vet compiles serves the raced tests too
 	$(GO) test -timeout 30m $(PURE)
-	$(GO) test -timeout 30m -race -p 2 $(RACED) # more at a time would take the minutes of each other's cases
+	$(GO) test -timeout 30m -race -p 3 $(RACED) # many of them mostly wait, so that two leave a processor idle
 
 check: bin/staticcheck ## format, vet, staticcheck; other platforms
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed: $$out"; exit 1; fi

@@ -13,8 +13,8 @@ const deletePage = 1000
 
 // DeleteRange deletes all keys that begin with prefix, "" being all, and tells how
 // many. It deletes page by page, each page at a revision of its own, so others can
-// meanwhile see some of the keys gone and some not; to delete up to 10,000 keys all
-// at one revision use [DeleteRangeOp] in a [Txn]. A key that is put meanwhile may be
+// meanwhile see some of the keys gone and some not; to delete up to 10,000 keys
+// (2,500 on Redis) all at one revision use [DeleteRangeOp] in a [Txn]. A key that is put meanwhile may be
 // deleted too. After an error, deleted keys are gone and the others are not: call
 // it again to go on.
 func (k *KV) DeleteRange(ctx context.Context, prefix string) (deleted int64, err error) {

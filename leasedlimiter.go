@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +42,7 @@ type LeasedLimiter struct {
 	fetching map[string]*blockFetch
 	// rate is what the backend has told last: a limiter that was given none goes by it.
 	rate limit.Rate
+	rest leasedRest
 }
 
 // Leased is the limiter by blocks; it does no I/O. Close gives back what is left.
@@ -361,7 +361,13 @@ func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time)
 	}
 	off := slices.Clone(k.blocks[keep:])
 	k.blocks = slices.Delete(k.blocks, keep, len(k.blocks))
-	l.l.s.r.spawn(func() { l.giveBackAll(l.l.s.r.life, map[string]*leasedKey{key: {blocks: off}}) })
+	l.rest.returns.Add(1)
+	if !l.l.s.r.spawn(func() {
+		defer l.rest.returns.Done()
+		l.giveBackAll(l.l.s.r.life, map[string]*leasedKey{key: {blocks: off}})
+	}) {
+		l.rest.returns.Done()
+	}
 }
 
 // size is that of the next block.
@@ -399,7 +405,7 @@ func (l *LeasedLimiter) arrived(key string, f *blockFetch, n int64, b *leasedBlo
 	defer l.mu.Unlock()
 	delete(l.fetching, key)
 	if l.closed {
-		return err != nil || !b.Decision.Allowed
+		return err != nil || !b.Decision.Allowed || !sliding(b.Rate) && l.rest.add(key, b)
 	}
 	k := l.key(key, driver.Now())
 	k.fetch = nil
@@ -470,7 +476,11 @@ func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock
 func (l *LeasedLimiter) putBack(key string, blocks []*leasedBlock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.l.s.r.life.Err() != nil || len(blocks) == 0 {
+	if len(blocks) == 0 || l.l.s.r.life.Err() != nil {
+		return
+	}
+	if l.closed {
+		l.rest.add(key, blocks...)
 		return
 	}
 	now := driver.Now()
@@ -481,8 +491,7 @@ func (l *LeasedLimiter) putBack(key string, blocks []*leasedBlock) {
 	for _, b := range blocks {
 		b.again = now.Add(blockIdle)
 	}
-	k.blocks = append(k.blocks, blocks...)
-	slices.SortFunc(k.blocks, func(a, b *leasedBlock) int { return a.got.Compare(b.got) })
+	k.add(blocks)
 }
 
 // giveBackIdle gives back the keys that nobody has asked for since two looks.
@@ -492,6 +501,10 @@ func (l *LeasedLimiter) giveBackIdle() {
 	l.before, l.keys = l.keys, map[string]*leasedKey{}
 	if l.timer = nil; len(l.before) > 0 && !l.closed {
 		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
+	}
+	if !l.closed { // else there is nothing
+		l.rest.returns.Add(1)
+		defer l.rest.returns.Done()
 	}
 	l.mu.Unlock()
 	l.giveBackAll(context.Background(), idle)
@@ -526,25 +539,4 @@ func (l *LeasedLimiter) giveBackKey(ctx context.Context, key string, blocks []*l
 		}
 	}
 	l.putBack(key, untold)
-}
-
-// Close gives back what is left of all blocks, also of those on their way, in at most 5 seconds:
-// what is left then passes unused. Calls answer ErrClosed from then on.
-func (l *LeasedLimiter) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	l.mu.Lock()
-	keys, before, fetching := l.keys, l.before, maps.Clone(l.fetching)
-	if l.closed, l.keys, l.before = true, nil, nil; l.timer != nil {
-		l.timer.Stop()
-	}
-	l.mu.Unlock()
-	l.giveBackAll(ctx, keys, before)
-	for _, f := range fetching {
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

@@ -678,12 +678,45 @@ func TestLeased_CloseAwaitsBlocks(t *testing.T) {
 			}
 			runtime.Gosched()
 		}
-		if err := blocks.Close(); err != nil {
-			t.Fatal(err)
+		start := time.Now()
+		if err := blocks.Close(); err != nil || time.Since(start) > 2*time.Second {
+			t.Fatalf("Close took %s: %v; want one answer with the block, and one to its return", time.Since(start), err)
 		}
 		by.Store(0)
 		if left, _ := l.Available(t.Context(), "k"); left != 1000-used {
 			t.Errorf("%d were used, and %d of 1000 are left", used, left)
+		}
+	})
+}
+
+// A block that comes while Close is at it is given back also if its rate has become one of which nothing can be used later.
+func TestLeased_CloseAfterSliding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		by := &atomic.Int64{}
+		s := openOn(t, lateLimits{d, by})
+		blocks := s.Limiter("l", limit.Rate{}).Leased()
+		l := s.Limiter("l", limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow})
+		if err := l.SetRate(t.Context(), limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := blocks.Allow(t.Context(), "k"); err != nil || !got.Allowed {
+			t.Fatal(got, err)
+		}
+		if err := l.SetRate(t.Context(), limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.SlidingLog}); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := l.Available(t.Context(), "k2")
+		by.Store(int64(time.Second))
+		go blocks.AllowN(t.Context(), "k2", 10)
+		synctest.Wait()
+		if err := blocks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		by.Store(0)
+		if left, err := l.Available(t.Context(), "k2"); err != nil || left != before {
+			t.Errorf("%d were left, and %d are: %v", before, left, err)
 		}
 	})
 }
@@ -730,5 +763,41 @@ func leasedWhole(t *testing.T, rate limit.Rate, n int64, by time.Duration) {
 	}
 	if asked := d.count(); n == rate.Limit() && asked > 2 {
 		t.Errorf("two decisions took %d calls", asked)
+	}
+}
+
+// Close tells a backend that is away for a moment again, also of blocks that were being given back when it began.
+func TestLeased_CloseTriesAgain(t *testing.T) {
+	for what, begun := range map[string]func(d *deafLimits){
+		"in use": func(d *deafLimits) { d.away.Store(true) },
+		"idle": func(d *deafLimits) {
+			d.away.Store(true)
+			time.Sleep(2500 * time.Millisecond) // it was tried before
+		},
+		"being given back": func(d *deafLimits) {
+			d.slow.Store(true)
+			time.Sleep(2500 * time.Millisecond) // at 2 s nobody has asked for it
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, l, blocks := aThousandADay(t)
+				for range 100 {
+					if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+						t.Fatal(d, err)
+					}
+				}
+				synctest.Wait()
+				begun(d)
+				time.AfterFunc(time.Second, func() { d.away.Store(false) })
+				start := time.Now()
+				if err := blocks.Close(); err != nil || time.Since(start) > 3*time.Second {
+					t.Errorf("Close took %s: %v", time.Since(start), err)
+				}
+				if left, _ := l.Available(t.Context(), "k"); left != 900 {
+					t.Errorf("100 were used, and %d of 1000 are left", left)
+				}
+			})
+		})
 	}
 }

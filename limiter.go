@@ -1,9 +1,7 @@
 package holdfast
 
 import (
-	"container/list"
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -167,61 +165,89 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 
 // WaitN is [Limiter.Wait] for a cost of n. Callers are served in the order in which
 // they ask: of GCRA and token bucket over all programs, of the others within a
-// Space. If the wait would be longer than ctx allows, it fails at once with
-// context.DeadlineExceeded, and [RetryAfter] says how long it would be. A caller
+// Space, but that those for which there is room ask together: if another program
+// takes some of it meanwhile, a later one may be served before an earlier one.
+// If the wait would be longer than ctx allows, it fails at once with
+// context.DeadlineExceeded, and [RetryAfter] says how long it would be; what those
+// take that wait before it in the Space is not known to that, so that behind them a
+// caller may wait until ctx ends. A caller
 // that leaves gives back what it took unless others wait behind it; then its
 // share passes unused.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
-	leave, err := l.inTurn(ctx, key, n)
+	p, err := l.inTurn(ctx, key, n)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer p.leave()
 	for {
-		again, err := l.waitOnce(ctx, key, n)
+		if err := l.await(ctx, key, p); err != nil {
+			return err
+		}
+		again, err := l.waitOnce(ctx, key, n, p)
 		if !again {
 			return err
 		}
 	}
 }
 
-// inTurn returns when it is the caller's turn; where the backend keeps the order, at once. The place is
+// inTurn is the caller's place among those that wait; nil: the backend keeps the order. It is
 // taken before anything is asked: answers do not come in the order of the calls.
-func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (leave func(), err error) {
-	own := l.s.r.turns.join(l.turn(key))
-	leave = func() { l.s.r.turns.leave(l.turn(key), own) }
+func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (*place, error) {
+	ends, _ := ctx.Deadline()
+	p := l.s.r.turns.join(l.turn(key), n, ends)
 	rate, err := l.known(ctx, key)
 	if err == nil && rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
-		if err = l.inLine(ctx, key, n, rate, own.Value.(chan struct{})); err == nil {
-			return leave, nil
+		if err = l.worth(ctx, key, n, rate, p); err == nil {
+			return p, nil
 		}
 	}
-	leave()
-	return func() {}, err
+	p.leave()
+	return nil, err
 }
 
-// inLine waits for the turn, unless the cost is not worth it.
-func (l *Limiter) inLine(ctx context.Context, key string, n int64, rate limit.Rate, turn <-chan struct{}) error {
+// worth refuses a cost that is not worth its place.
+func (l *Limiter) worth(ctx context.Context, key string, n int64, rate limit.Rate, p *place) error {
 	if err := firstError(l.err, checkCost(n)); err != nil {
 		return wrap("wait", l.name, err)
 	}
 	if n > rate.Limit() {
 		return l.never(n, rate.Limit())
 	}
-	select {
-	case <-turn:
+	if p.behindRefused() {
+		return l.hopeless(ctx, key, n)
+	}
+	return nil
+}
+
+// await returns when it is the caller's turn, or not worth to wait for.
+func (l *Limiter) await(ctx context.Context, key string, p *place) error {
+	if p == nil {
 		return nil
-	default:
 	}
-	if err := l.hopeless(ctx, key, n); err != nil {
-		return err
+	for {
+		select {
+		case <-p.turn:
+			return l.inTime(p)
+		default:
+		}
+		select {
+		case <-p.turn:
+		case <-p.look:
+			if err := l.hopeless(ctx, key, p.cost); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return l.ended(ctx, driver.NotDone)
+		}
 	}
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-		return l.ended(ctx, driver.NotDone)
+}
+
+// inTime refuses a caller for which the wait would be too long by what another was answered.
+func (l *Limiter) inTime(p *place) error {
+	if p.tooLong > 0 {
+		return l.tooLong(p.tooLong)
 	}
+	return nil
 }
 
 // hopeless is why a cost is not worth a place in the queue: even a caller that were the first could not take it
@@ -261,14 +287,15 @@ func (l *Limiter) known(ctx context.Context, key string) (limit.Rate, error) {
 // longestWait bounds a wait without a deadline.
 const longestWait = 10 * 366 * 24 * time.Hour
 
-// waitOnce asks once and waits as long as it is told; again: it has to ask again.
-func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool, err error) {
+// waitOnce asks once and waits as long as it is told; again: it has to ask again, in its turn.
+func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (again bool, err error) {
 	within := longestWait
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
 	}
 	reply, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within})
 	d := reply.Decision
+	p.answered(d, err)
 	switch {
 	case err != nil || d.Allowed && d.RetryAfter == 0:
 		return false, err
@@ -276,6 +303,8 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64) (again bool
 		return false, l.never(n, d.Limit)
 	case d.RetryAfter > within:
 		return false, l.tooLong(d.RetryAfter)
+	case !d.Allowed && !p.again():
+		return true, nil
 	}
 	t := time.NewTimer(d.RetryAfter)
 	defer t.Stop()
@@ -351,44 +380,4 @@ func (l *Limiter) abandon(ctx context.Context, key string, v limit.Reservation) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	_, _ = l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
-}
-
-// turns lets callers of one name go one after the other, in order of arrival.
-type turns struct {
-	mu     sync.Mutex
-	queues map[string]*list.List // of chan struct{}, closed when it is the caller's turn; the first has it
-}
-
-// join is a place behind all others of the name.
-func (t *turns) join(name string) *list.Element {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.queues[name]
-	if q == nil {
-		q = list.New()
-		if t.queues == nil {
-			t.queues = map[string]*list.List{}
-		}
-		t.queues[name] = q
-	}
-	turn := make(chan struct{})
-	if q.Len() == 0 {
-		close(turn)
-	}
-	return q.PushBack(turn)
-}
-
-// leave takes a caller out of the queue, first or not.
-func (t *turns) leave(name string, own *list.Element) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.queues[name]
-	first := q.Front() == own
-	q.Remove(own)
-	switch next := q.Front(); {
-	case next == nil:
-		delete(t.queues, name)
-	case first:
-		close(next.Value.(chan struct{}))
-	}
 }

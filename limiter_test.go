@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func TestLimiterWaitsInOrder(t *testing.T) {
 
 func limiterWaitsInOrder(t *testing.T, a limit.Algorithm) {
 	s, _ := limiting(t)
-	rate := limit.Rate{Count: 2, Per: time.Minute, Algorithm: a}
+	rate := limit.Rate{Count: 1, Per: time.Minute, Algorithm: a} // no two at the same moment: those may return in any order
 	if a == limit.CalendarWindow {
 		rate.Per, rate.Every = 0, limit.Hour
 	}
@@ -143,7 +144,7 @@ func limiterWaitsInOrder(t *testing.T, a limit.Algorithm) {
 		}()
 		synctest.Wait()
 	}
-	time.Sleep(10 * time.Hour)
+	time.Sleep(24 * time.Hour)
 	mu.Lock()
 	defer mu.Unlock()
 	if got := fmt.Sprint(order); got != "[0 1 2 3 4 5 6 7 8 9]" {
@@ -338,6 +339,65 @@ func TestLimiter_HopelessWaits(t *testing.T) {
 	})
 }
 
+// Where a window is used up for longer than callers have time, all of them are told so with the next answer, also
+// behind one that has asked and is not answered yet, and behind a larger cost; none waits until its context ends.
+func TestLimiter_HopelessTogether(t *testing.T) {
+	const trip, callers = 10 * time.Millisecond, 200
+	for _, first := range []time.Duration{time.Second, 2 * time.Hour} { // what the first has; it fails, or stays
+		synctest.Test(t, func(t *testing.T) {
+			_, d := limiting(t)
+			s := openOn(t, slowLimits{d, trip})
+			l := s.Limiter("l", limit.Rate{Count: 10, Per: time.Hour, Algorithm: limit.FixedWindow})
+			if _, err := l.AllowN(t.Context(), "k", 10); err != nil {
+				t.Fatal(err)
+			}
+			start, failed := time.Now(), make(chan time.Duration, callers)
+			wait := func(within time.Duration, cost int64) {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				err := l.WaitN(ctx, "k", cost)
+				if after := holdfast.RetryAfter(err); within == time.Second && (!errors.Is(err, context.DeadlineExceeded) || after < 50*time.Minute) {
+					t.Errorf("%v; to be tried again in %s", err, after)
+				}
+				failed <- time.Since(start)
+			}
+			go wait(first, 2)
+			synctest.Wait()
+			for i := range callers - 1 {
+				go wait(time.Second, int64(1+i%2))
+			}
+			var last time.Duration
+			for range callers - 1 {
+				last = max(last, <-failed)
+			}
+			if last > 3*trip {
+				t.Errorf("with a first of %s the last fails after %s", first, last)
+			}
+			<-failed
+		})
+	}
+}
+
+// A larger cost that is refused says nothing of a smaller one behind it.
+func TestLimiter_SmallerCostBehindRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		l := openOn(t, slowLimits{d, 10 * time.Millisecond}).Limiter("l", limit.Rate{Count: 10, Per: time.Hour, Algorithm: limit.FixedWindow})
+		if _, err := l.AllowN(t.Context(), "k", 9); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		large := make(chan error)
+		go func() { large <- l.WaitN(ctx, "k", 2) }()
+		synctest.Wait()
+		if err := l.WaitN(ctx, "k", 1); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, <-large, context.DeadlineExceeded)
+	})
+}
+
 // A caller that asks the backend something before its turn keeps its place in the order of arrival: one with a deadline,
 // and one that does not know the rate.
 func TestLimiter_PlaceBeforeAnswers(t *testing.T) {
@@ -375,4 +435,74 @@ func placeBeforeAnswers(t *testing.T, rate, said limit.Rate) {
 	if got := <-served + <-served + <-served; got != "abc" {
 		t.Errorf("with the rate %v they are served in the order %s", said, got)
 	}
+}
+
+// Callers of a window do not ask one after the other: as many as find room go on together, with the first
+// answer that tells so, and in order.
+func TestLimiter_TogetherByRoom(t *testing.T) {
+	const trip, callers = 10 * time.Millisecond, 200
+	for _, used := range []int64{0, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			_, d := limiting(t)
+			s := openOn(t, slowLimits{d, trip})
+			l := s.Limiter("l", limit.Rate{Count: callers, Per: time.Hour, Algorithm: limit.FixedWindow})
+			if _, err := l.AllowN(t.Context(), "k", used); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+			defer cancel()
+			served := make(chan time.Time, callers)
+			for range callers {
+				go func() {
+					if err := l.Wait(ctx, "k"); err != nil {
+						t.Error(err)
+					}
+					served <- time.Now()
+				}()
+				synctest.Wait()
+			}
+			first, after := <-served, time.Duration(0)
+			for range callers - 1 {
+				after = max(after, (<-served).Sub(first))
+			}
+			if after > trip {
+				t.Errorf("with %d used the last is served %s after the first", used, after)
+			}
+		})
+	}
+}
+
+// Where another program takes what was left meanwhile, those that asked together wait in order again.
+func TestLimiter_TogetherRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 10 * time.Millisecond
+		_, d := limiting(t)
+		s, other := openOn(t, slowLimits{d, trip}), openOn(t, d)
+		rate := limit.Rate{Count: 4, Per: time.Hour, Algorithm: limit.FixedWindow}
+		l, served := s.Limiter("l", rate), make(chan int, 4)
+		for i, cost := range []int64{1, 1, 2, 4} { // in the next window there is room for the first two of those that are refused
+			go func() {
+				if err := l.WaitN(t.Context(), "k", cost); err != nil {
+					t.Error(err)
+				}
+				served <- i
+			}()
+			synctest.Wait()
+		}
+		if i := <-served; i != 0 {
+			t.Fatalf("%d is served first", i)
+		}
+		synctest.Wait() // two of the others are on their way
+		if d, err := other.Limiter("l", rate).AllowN(t.Context(), "k", 3); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		before := d.count()
+		time.Sleep(time.Minute)
+		if more := d.count() - before; more != 2 {
+			t.Errorf("%d have asked; want those for which there was room", more)
+		}
+		if got := []int{<-served, <-served, <-served}; !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("then they are served in the order %v", got)
+		}
+	})
 }

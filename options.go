@@ -45,7 +45,7 @@ func given[O any](opts []O) iter.Seq[O] {
 // hours, 30 seconds unless set. A shorter one frees a crashed holder's names
 // sooner and tolerates only shorter outages. Backends may narrow the range. On files and
 // PostgreSQL the TTL is ignored: the kernel or the connection tells that a holder has
-// ended.
+// ended. Holds that differ in it do not share a session, so keep it to a few distinct values.
 type TTL time.Duration
 
 func (t TTL) open(s *setup)     { t.hold(&s.config) }
@@ -55,7 +55,9 @@ func (t TTL) hold(c *config) {
 }
 
 // Owner names the holder for people; it decides nothing. The default is
-// host/pid/program.
+// host/pid/program. Holds that differ in it do not share a session, and a session is renewed
+// until its Space is closed: keep it to a few distinct values, and what differs by request
+// to a [Space.Session] that is ended.
 type Owner string
 
 func (o Owner) open(s *setup)     { o.hold(&s.config) }

@@ -22,6 +22,8 @@ type Session struct {
 	session *driver.Session
 	once    sync.Once
 	result  error // of Revoke
+	// holds are those that hang on it and last; under spaceState.mu.
+	holds map[*holdState]struct{}
 }
 
 // Session opens a session of its own.
@@ -152,7 +154,7 @@ func (s *Session) revoke() {
 		s.result = wrap("revoke", s.ID().String(), err)
 		return
 	}
-	for _, c := range s.r.snapshot(func(c *holdState) bool { return c.grant.Session == s.session }) {
+	for _, c := range s.r.holdsUnder(s) {
 		c.lost(errRevoked)
 	}
 	ctx := until.In(s.patience())

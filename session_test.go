@@ -86,7 +86,13 @@ func TestSession_Revoke(t *testing.T) {
 		h := acquire(t, s.With(holdfast.Under(ses)).Mutex("a"))
 		other := acquire(t, s.Mutex("other"))
 		ctx := h.Bind(t.Context())
+		if err := acquire(t, s.Mutex("b", holdfast.Under(ses))).Release(); err != nil {
+			t.Fatal(err)
+		}
+		rw := s.RWMutex("rw", holdfast.Under(ses))
+		changed := taken(t)(rw.Upgrade(t.Context(), taken(t)(rw.Reader().Acquire(t.Context()))))
 		toy.onEnd = func() {
+			wantErr(t, changed.Err(), holdfast.ErrLost)
 			wantErr(t, context.Cause(ctx), holdfast.ErrLost)
 			wantErr(t, h.Err(), holdfast.ErrLost)
 		}

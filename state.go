@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +142,12 @@ func (r *spaceState) follow(c *holdState) {
 func (r *spaceState) link(c *holdState) bool {
 	c.next, c.prev = &r.live, r.live.prev
 	c.prev.next, r.live.prev = c, c
+	if s := c.cfg.under; s != nil {
+		if s.holds == nil {
+			s.holds = map[*holdState]struct{}{}
+		}
+		s.holds[c] = struct{}{}
+	}
 	r.holds++
 	r.leaks.start(r)
 	return true
@@ -154,6 +162,9 @@ func (r *spaceState) remove(c *holdState) {
 	}
 	c.prev.next, c.next.prev = c.next, c.prev
 	c.next, c.prev = nil, nil
+	if s := c.cfg.under; s != nil {
+		delete(s.holds, c)
+	}
 	r.less()
 }
 
@@ -180,17 +191,23 @@ func (r *spaceState) less() {
 	}
 }
 
-// snapshot lists the holds for which pick is true.
-func (r *spaceState) snapshot(pick func(*holdState) bool) []*holdState {
+// snapshot lists the holds.
+func (r *spaceState) snapshot() []*holdState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var cs []*holdState
 	for c := r.live.next; c != &r.live; c = c.next {
-		if pick(c) {
-			cs = append(cs, c)
-		}
+		cs = append(cs, c)
 	}
 	return cs
+}
+
+// holdsUnder lists the holds of a session, and looks at no others: with many sessions there may be
+// as many of those.
+func (r *spaceState) holdsUnder(s *Session) []*holdState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(s.holds))
 }
 
 // enter moves to a later phase; false: it is there already.
@@ -203,7 +220,7 @@ func (r *spaceState) enter(phase int32) {
 func (r *spaceState) close() error {
 	r.closing.Do(func() {
 		r.enter(closed)
-		for _, c := range r.snapshot(func(*holdState) bool { return true }) {
+		for _, c := range r.snapshot() {
 			c.lost(ErrClosed)
 		}
 		r.stopLeakCheck()

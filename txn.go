@@ -59,8 +59,8 @@ func PutOp(key string, value []byte, opts ...PutOption) Op {
 func DeleteOp(key string) Op { return Op{op: driver.Op{Kind: driver.OpDelete, Key: key}} }
 
 // DeleteRangeOp deletes all keys that begin with prefix. A server deletes up to
-// 10,000 in one transaction and refuses more with ErrExhausted: [KV.DeleteRange] has
-// no such limit.
+// 10,000 in one transaction, Redis 2,500, and refuses more with ErrExhausted:
+// [KV.DeleteRange] has no such limit.
 func DeleteRangeOp(prefix string) Op {
 	return Op{op: driver.Op{Kind: driver.OpDelete, Key: prefix, Prefix: true}}
 }
@@ -120,7 +120,7 @@ func (k *KV) compares(r *driver.TxnRequest, conds []Compare) error {
 	r.If = slices.Clone(conds)
 	for i := range r.If {
 		key, err := k.key(r.If[i].Key, r.If[i].Prefix)
-		if err != nil {
+		if err = firstError(err, checkCompare(&r.If[i])); err != nil {
 			return err
 		}
 		r.If[i].Key = key
@@ -137,7 +137,9 @@ func (k *KV) ops(to *[]driver.Op, ops []Op) error {
 		}
 		op := o.op
 		if op.Key = key; op.After != "" {
-			op.After = k.s.prefix + op.After
+			if op.After, err = k.key(op.After, true); err != nil {
+				return err
+			}
 		}
 		if o.put.session != nil {
 			op.Session = o.put.session.session
@@ -172,8 +174,17 @@ func (k *KV) checkPut(o *Op) error {
 	return s.over()
 }
 
+func checkCompare(c *Compare) error {
+	if c.Target > driver.CompareSession || c.Is > driver.Greater {
+		return invalid("a condition with target %d and relation %d; package driver has those that there are", c.Target, c.Is)
+	}
+	return nil
+}
+
 func checkRange(op *driver.Op) error {
 	switch {
+	case op.Sort > driver.ByValue:
+		return invalid("Order(%d) is unknown; ByValue is the last", op.Sort)
 	case op.Limit < 0:
 		return invalid("MaxKeys(%d) is negative; 0 is none", op.Limit)
 	case op.After != "" && op.Sort != driver.ByKey:

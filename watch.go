@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"path"
 	"strings"
@@ -80,7 +81,9 @@ func escapeGlob(prefix string) string { return globEscaper.Replace(prefix) }
 func (r *spaceState) watch(ctx context.Context, op string, err error, w *driver.WatchRequest) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := firstError(err, r.ready(ctx, driver.FeatureWatch)); err != nil {
-			yield(Event{}, wrap(op, w.Prefix, err))
+			if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+				yield(Event{}, wrap(op, w.Prefix, err))
+			}
 			return
 		}
 		for ev, err := range r.d.Watch(ctx, w) {

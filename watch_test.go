@@ -83,6 +83,12 @@ func TestWatch_Request(t *testing.T) {
 
 func TestWatch_Errors(t *testing.T) {
 	s, _ := open(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := lastError(s.Watch(ended, "", 0)); err != nil { // its end is no error, also before it begins
+		t.Errorf("a watch with a context that has ended: %v", err)
+	}
+	wantInvalid(t, lastError(s.Watch(ended, "a\n", 0)), "control character")
 	wantInvalid(t, lastError(s.Watch(t.Context(), "", 0, holdfast.Glob("[x"))), "Glob(")
 	wantInvalid(t, lastError(s.Watch(t.Context(), "", 0, holdfast.Patterns{"lock"})), "not kind:verb")
 	wantInvalid(t, lastError(s.Watch(t.Context(), "a\n", 0)), "control character")

@@ -332,7 +332,8 @@ type InspectRequest struct {
 	Name   string
 	Prefix bool
 	// Names are several, at most 1,000, all told at one revision, in this order, those
-	// that are unknown left out, with their first claims; the other fields are empty. Drivers without
+	// that are unknown left out, with their first claims, at least one of each; what is too
+	// long for that is ErrExhausted. The other fields are empty. Drivers without
 	// [FeatureAtomicAll] are not asked so.
 	Names []string
 	// After is where to begin: what an earlier answer's Next was, or with Prefix

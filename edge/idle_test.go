@@ -91,6 +91,60 @@ func TestDivergenceOfNobody(t *testing.T) {
 	})
 }
 
+// TestDivergenceOfUnevenLoad: where one node takes everything, none differs by more than what is on its
+// way: what was taken in three times Flush, one each until it is told, until the other says that it was
+// heard, and until it says so again. A node that hears nothing is told as diverging all the same.
+func TestDivergenceOfUnevenLoad(t *testing.T) {
+	const each, onTheWay = 4, 3 * 4 // in a time of Flush
+	long := LimiterConfig{Rate: limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}}
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		s := newStore(edgetest.Faults{}, 0)
+		for name, net := range map[string]struct {
+			hub  *edgetest.Hub
+			link func(string) Link
+		}{
+			"a link":   {hub, func(name string) Link { return hub.Link(name) }},
+			"a keeper": {s.hub, func(name string) Link { return s.link(name) }},
+		} {
+			var nodes []*Node
+			var busy *Limiter
+			for _, actor := range []string{"c", "b", "a"} {
+				n := open(t, Config{Actor: actor, Link: net.link(actor)})
+				nodes, busy = append(nodes, n), limiter(t, n, long)
+				pass(30 * time.Millisecond) // they flush at different moments
+			}
+			load := func(d time.Duration, look func(most uint64)) {
+				for range d / (25 * time.Millisecond) {
+					take(t, busy, "k", each/4)
+					pass(25 * time.Millisecond)
+					look(max(nodes[0].Divergence(), nodes[1].Divergence(), nodes[2].Divergence()))
+				}
+			}
+			agree := func(most uint64) {
+				if most > onTheWay {
+					t.Fatalf("%s: nodes differ by %d, more than %d: %+v", name, most, onTheWay, nodes[2].Peers())
+				}
+			}
+			load(time.Minute, agree)
+			net.hub.Partition("c")
+			load(5*time.Second, func(uint64) {})
+			if a, b := nodes[2].Divergence(), nodes[1].Divergence(); min(a, b) < 5*10*each-onTheWay {
+				t.Errorf("%s: a node that was cut off differs by %d and %d", name, a, b)
+			}
+			net.hub.Heal()
+			pass(20 * time.Second)
+			load(time.Minute, agree)
+			pass(time.Second)
+			for _, n := range nodes {
+				if n.Divergence() != 0 {
+					t.Errorf("%s, %s: without load nodes differ by %d", name, n.Actor(), n.Divergence())
+				}
+			}
+		}
+	})
+}
+
 // TestReplacedNodesDoNotCount: nodes that were closed, or replaced by a later incarnation,
 // do not make the others flush less often.
 func TestReplacedNodesDoNotCount(t *testing.T) {

@@ -368,6 +368,9 @@ func (b *batch) send() {
 	b.ready = b.ready[:0]
 }
 
+// tells reports that a message of the batch, and so the total, was taken or is about to be sent.
+func (b *batch) tells() bool { return b.took || len(b.ready) > 0 }
+
 // deaf: the link takes nothing. One that refuses a packet that is too large for it, and takes the others,
 // is not: to try it before each flush would double the messages.
 func (b *batch) deaf() bool { return b.refused && !b.took }

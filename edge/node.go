@@ -84,7 +84,8 @@ type Config struct {
 	Incarnation uint64
 	// Link leads to the other nodes; nil: there are none.
 	Link Link
-	// Flush is the time between two messages of what has changed; 0: 100 ms.
+	// Flush is the time between two messages of what has changed; 0: 100 ms. A node that has only
+	// heard of changes sends a message of some 40 bytes and its name, which says what its total is.
 	Flush time.Duration
 	// MaxIncoming is about how many messages a second a node is to receive: where
 	// there are many nodes each flushes less often than Flush says. 0: 250, so with 100
@@ -123,6 +124,7 @@ type Node struct {
 	folded time.Time      // when incarnations were folded last; the loop's own
 	kept   map[string]int // how many parts of each kind the last state had; the loop's own
 	mute   bool           // the link has taken no message of the last flush; the loop's own
+	said   uint64         // the total that was told last; the loop's own
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
@@ -309,7 +311,9 @@ func (n *Node) phase(every time.Duration) time.Duration {
 	return time.Duration(crc32.Checksum([]byte(n.me.Node), table)) % every
 }
 
-// flush sends what has changed, everything if asked to, and that the node leaves.
+// flush sends what has changed, everything if asked to, and that the node leaves. A node that has
+// nothing of its own to tell still tells its total when it has heard of something: the others would
+// compare an old one with theirs, and seem to differ by all that was taken since.
 func (n *Node) flush(state, last bool) {
 	b := &batch{node: n, ask: n.ask.Swap(false), last: last, total: n.Total(), told: time.Now()}
 	if n.mute && !last && !n.reaches(b) {
@@ -319,7 +323,8 @@ func (n *Node) flush(state, last bool) {
 		return
 	}
 	n.addDirty(b)
-	if b.ask || last && !state {
+	total := b.total
+	if b.ask || last && !state || total != n.said && !b.tells() {
 		b.begin()
 	}
 	if state {
@@ -327,7 +332,9 @@ func (n *Node) flush(state, last bool) {
 	}
 	b.cut()
 	b.send()
-	n.mute = b.deaf()
+	if n.mute = b.deaf(); !n.mute {
+		n.said = total
+	}
 }
 
 // reaches tries a link that has refused something with a message of nothing: to encode all

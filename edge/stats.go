@@ -128,8 +128,10 @@ type Peer struct {
 	Lag time.Duration
 	// Total is what [Node.Total] was there when it sent its last message.
 	Total uint64
-	// Differs is by how much that differs from the total here; 0 also if it was sent
-	// before a present window of a limiter here began, and cannot be compared.
+	// Differs is by how much that differs from the total here, while something is taken also by
+	// what is on its way: of up to three times Flush, as large groups stretch it, and a message's
+	// time. 0 also if the total was sent before a present
+	// window of a limiter here began, and cannot be compared.
 	Differs uint64
 }
 

@@ -37,7 +37,7 @@ func (c *Condition) check(path string, depth int, leaves *int) error {
 }
 
 func (c *Condition) checkParts(at string, depth int, leaves *int) error {
-	if depth >= MaxDepth {
+	if depth >= MaxDepth && len(c.Of) > 0 { // one of nothing is as deep as a leaf
 		return invalid(at, "more than %d levels", MaxDepth)
 	}
 	if c.Kind == KindNot && len(c.Of) != 1 {

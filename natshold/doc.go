@@ -129,5 +129,6 @@
 //	                       buffered counter, as long as no more than 64 others have flushed theirs
 //	watch from the past    no. A watch that falls behind further than the history of a key gets a
 //	                       watch:resync
-//	keys that expire       end on the clock of each reader, from when it first saw them
+//	keys that expire       end on the clock of each reader, from when it first saw them;
+//	                       a watch is not told of that
 package natshold

@@ -135,21 +135,32 @@ func (c *client) ask(ctx context.Context, run func(ctx context.Context, q querie
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	err := failed(ctx, c.repeat(ctx, run))
+	broke := c.repeat(ctx, run)
+	err := failed(ctx, broke)
 	if err != nil && c.life.Err() != nil {
-		return &driver.Error{Kind: driver.ErrClosed, Outcome: outcome(err), Err: err}
+		return &driver.Error{Kind: driver.ErrClosed, Outcome: outcome(broke), Err: err}
 	}
 	return err
 }
 
-// repeat runs until a connection of the pool is not broken.
+// repeat runs until a connection of the pool is not broken. The last run may be known
+// to have done nothing: what an earlier one has done is not known by that.
 func (c *client) repeat(ctx context.Context, run func(ctx context.Context, q querier) error) error {
-	err := run(ctx, c.pool)
+	err, perhaps := run(ctx, c.pool), false
 	for n := 0; n < stale && ctx.Err() == nil && broken(err); n++ {
+		perhaps = perhaps || outcome(err) != driver.NotDone
 		err = run(ctx, c.pool)
+	}
+	if _, ours := errors.AsType[*driver.Error](err); err != nil && perhaps && !ours {
+		return unsure{err}
 	}
 	return err
 }
+
+// unsure is the error of a run after another that may have been done.
+type unsure struct{ error }
+
+func (e unsure) Unwrap() error { return e.error }
 
 // broken: the connection ended instead of an answer.
 func broken(err error) bool {

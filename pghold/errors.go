@@ -62,17 +62,17 @@ func failed(ctx context.Context, err error) error {
 		return unreachable(err)
 	}
 	if a, ok := advice[pe.Code]; ok {
-		return &driver.Error{Kind: a.kind, Outcome: driver.NotDone, Err: explain(pe, a.text)}
+		return &driver.Error{Kind: a.kind, Outcome: outcome(err), Err: explain(pe, a.text)}
 	}
 	switch {
 	case pe.Code == "42501":
-		return &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone, Err: explain(pe, grantAdvice)}
+		return &driver.Error{Kind: fs.ErrPermission, Outcome: outcome(err), Err: explain(pe, grantAdvice)}
 	case pe.Code == "53200" && strings.Contains(pe.Hint, "max_locks_per_transaction"):
-		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: explain(pe, fullAdvice)}
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, fullAdvice)}
 	case temporary(pe):
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, "")}
 	}
-	return &driver.Error{Outcome: driver.NotDone, Err: explain(pe, "")}
+	return &driver.Error{Outcome: outcome(err), Err: explain(pe, "")}
 }
 
 // late: the caller's deadline has passed. What it bounds, a dial say, can end a
@@ -116,6 +116,9 @@ func unreachable(err error) error {
 
 // outcome is NotDone where the server refused or never saw the call.
 func outcome(err error) driver.Outcome {
+	if _, ok := errors.AsType[unsure](err); ok {
+		return driver.Unknown
+	}
 	if pe, ok := errors.AsType[*pgconn.PgError](err); ok && (wasIdle(pe) || !isFatal(pe) && !strings.HasPrefix(pe.Code, "08")) {
 		return driver.NotDone
 	}

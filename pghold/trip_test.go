@@ -52,6 +52,12 @@ var mishaps = []mishap{
 		c.ask(unit)
 		return false
 	}},
+	{"cut after, and away", true, true, func(c *tripConn, unit []byte, _ bool) bool {
+		c.p.refuse(4) // what is asked again at once finds no server
+		c.mute()
+		c.ask(unit)
+		return false
+	}},
 	{"delay", true, true, func(c *tripConn, unit []byte, _ bool) bool {
 		select {
 		case <-time.After(tripDelay):
@@ -86,6 +92,7 @@ type tripProxy struct {
 	at    int // the trip that meets it; 0: none
 	what  mishap
 	met   bool
+	away  int // so many connections more are refused
 	conns map[net.Conn]struct{}
 }
 
@@ -116,8 +123,29 @@ func (p *tripProxy) accept() {
 		if err != nil {
 			return
 		}
+		if p.refused() {
+			_ = conn.Close()
+			continue
+		}
 		p.running.Go(func() { p.serve(conn) })
 	}
+}
+
+// refuse ends the next n connections before they begin.
+func (p *tripProxy) refuse(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = n
+}
+
+func (p *tripProxy) refused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.away == 0 {
+		return false
+	}
+	p.away--
+	return true
 }
 
 func (p *tripProxy) close() {

@@ -32,8 +32,9 @@ type Phase struct {
 	Name string `json:"name"`
 	// When is checked before the phase takes its holds; nil: it need not wait. It is checked
 	// again before the command starts if the phase has waited for holds or limits for 5 s, or
-	// another runner has taken it over, without the locks and semaphores that it has itself;
-	// if it has not passed, what is held is given back. What must not change while the phase
+	// another runner has taken it over, without the locks, the part of semaphores and what of
+	// limiters it has itself (a lock that it reads counts as free whatever other readers there
+	// are); if it has not passed, that is given back. What must not change while the phase
 	// runs belongs into Holds: a lock that was free when it was looked at need not be free a
 	// moment later.
 	When *guard.Condition `json:"when,omitempty"`
@@ -216,6 +217,9 @@ func (d *Definition) checkParts(p *Phase) error {
 	if err := p.checkLimits(); err != nil {
 		return d.invalid("phase %q: limits: %w", p.Name, err)
 	}
+	if err := p.checkKept(); err != nil {
+		return d.invalid("phase %q: %w", p.Name, err)
+	}
 	for of, c := range map[string]*guard.Condition{"when": p.When, "until": p.Until} {
 		if c == nil {
 			continue
@@ -226,6 +230,25 @@ func (d *Definition) checkParts(p *Phase) error {
 	}
 	return nil
 }
+
+// checkKept refuses texts that would not be the same when the definition is read again.
+func (p *Phase) checkKept() error {
+	for what, list := range map[string][]string{"run": p.Run, "wake_on": p.WakeOn} {
+		if i := slices.IndexFunc(list, unkept); i >= 0 {
+			return fmt.Errorf("%s: the text %q is not UTF-8, or has a NUL", what, list[i])
+		}
+	}
+	for what, c := range map[string]*guard.Condition{"when": p.When, "until": p.Until} {
+		if c != nil && has(c, func(c *guard.Condition) bool { return unkept(c.Name) || unkept(c.Other) }) {
+			return fmt.Errorf("%s: a text of a condition is not UTF-8, or has a NUL", what)
+		}
+	}
+	return nil
+}
+
+// unkept: a definition is kept as JSON, which changes what is not UTF-8, and a NUL ends the arguments of
+// a program.
+func unkept(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }
 
 func (p *Phase) checkLimits() error {
 	switch {

@@ -34,6 +34,8 @@ type step struct {
 	s   State
 	at  time.Time
 	out []Effect
+	// reserved: what the start takes from limiters is taken.
+	reserved bool
 }
 
 func (m *step) take(e *Event) error {
@@ -74,6 +76,7 @@ func (m *step) takeOfPhase(e *Event) error {
 		}
 		m.goOn()
 	case e.Kind == Launched && m.s.Status == Launching && m.waited():
+		m.reserved = true
 		m.checkAgain()
 	case e.Kind == Launched && m.s.Status == Launching:
 		m.s.Until = time.Time{}
@@ -117,7 +120,7 @@ func (m *step) admit() error {
 // checked takes the outcome of When or Until. What is unknown waits as what is false does.
 func (m *step) checked(e *Event) {
 	switch {
-	case e.Outcome != guard.Passed && m.s.Status == Blocked && m.s.Token != 0:
+	case e.Outcome != guard.Passed && m.s.Status == Blocked && (m.s.Token != 0 || m.first(e)):
 		m.release()
 		m.waits(e.Reason)
 		m.request()
@@ -216,37 +219,6 @@ func (m *step) request() {
 		m.effect(Effect{Kind: Ask})
 	}
 	m.wakeAt()
-}
-
-// when is what has to pass. While the phase holds what it wants, leaves about that count as
-// they are wanted: a lock is not free because the phase itself has it.
-func (m *step) when() *guard.Condition {
-	p := m.phase()
-	if m.s.Token == 0 {
-		return p.When
-	}
-	c := granted(*p.When, true, func(in guard.Input) bool {
-		return (in.Source == guard.SourceLock || in.Source == guard.SourceSemaphore) && slices.ContainsFunc(p.Holds, func(w Want) bool { return w.Name == in.Name })
-	})
-	return &c
-}
-
-// granted is a condition with what is given in place of some of its leaves: it is so, where
-// that is wanted, and not so under a Not.
-func granted(c guard.Condition, wanted bool, given func(guard.Input) bool) guard.Condition {
-	switch {
-	case c.Kind == guard.KindAll || c.Kind == guard.KindAny || c.Kind == guard.KindNot:
-		parts := make([]guard.Condition, len(c.Of))
-		for i := range c.Of {
-			parts[i] = granted(c.Of[i], wanted != (c.Kind == guard.KindNot), given)
-		}
-		c.Of = parts
-	case given(c.Input()) && wanted:
-		return guard.All()
-	case given(c.Input()):
-		return guard.Any()
-	}
-	return c
 }
 
 // wakeAt asks for a tick when the wait is over, if it has an end.

@@ -396,9 +396,8 @@ func TestStep_TakenOverChecksAgain(t *testing.T) {
 // Not; that of another does not.
 func TestStep_ChecksAgainWithItsOwnLock(t *testing.T) {
 	in := guard.Inputs{
-		{Source: guard.SourceLock, Name: "prod"}:      {Is: true, Text: "itself"},
-		{Source: guard.SourceLock, Name: "other"}:     {Is: true, Text: "ann"},
-		{Source: guard.SourceSemaphore, Name: "prod"}: {Number: 0},
+		{Source: guard.SourceLock, Name: "prod"}:  {Is: true, Text: "itself"},
+		{Source: guard.SourceLock, Name: "other"}: {Is: true, Text: "ann"},
 	}
 	for _, c := range []struct {
 		when guard.Condition
@@ -406,7 +405,6 @@ func TestStep_ChecksAgainWithItsOwnLock(t *testing.T) {
 	}{
 		{guard.LockFree("prod"), guard.Passed},
 		{guard.Not(guard.LockHeldBy("prod", "itself")), guard.Passed},
-		{guard.All(guard.LockFree("prod"), guard.SemaphoreAvailable("prod", 1)), guard.Passed},
 		{guard.Not(guard.Any(guard.Not(guard.LockFree("prod")), guard.LockHeldBy("prod", "itself"))), guard.Passed},
 		{guard.All(guard.LockFree("prod"), guard.LockFree("other")), guard.Failed},
 	} {
@@ -415,13 +413,99 @@ func TestStep_ChecksAgainWithItsOwnLock(t *testing.T) {
 		p.checked(guard.Passed, "")
 		p.now = p.now.Add(time.Minute)
 		p.acquired()
-		i := slices.IndexFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Check })
-		if i < 0 {
-			t.Fatalf("%+v is not checked again", c.when)
-		}
-		if got := p.effects[i].Condition.Evaluate(in); got.Outcome != c.want {
+		if got := p.checks().Evaluate(in); got.Outcome != c.want {
 			t.Errorf("%+v is %s", c.when, got)
 		}
+	}
+}
+
+// checks is the condition that the last event has looked at; nil: none.
+func (p *player) checks() *guard.Condition {
+	p.t.Helper()
+	i := slices.IndexFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Check })
+	if i < 0 {
+		p.t.Fatalf("nothing is checked, but %+v", p.effects)
+	}
+	return p.effects[i].Condition
+}
+
+// Of what others have as well only the phase's own part counts as free: its weight of a semaphore, what it took
+// from a limiter, and of the holders of a lock that it reads itself alone.
+func TestStep_ChecksAgainWithItsOwnPart(t *testing.T) {
+	holds := []pipeline.Want{{Kind: "semaphore", Name: "agents", Weight: 2, Limit: 5}, {Kind: "read", Name: "db"}, prod}
+	limits := []pipeline.Limit{{Limiter: "api", Key: "k", Cost: 2}}
+	in := guard.Inputs{
+		{Source: guard.SourceSemaphore, Name: "agents"}:      {Number: 1},
+		{Source: guard.SourceLimit, Name: "api", Other: "k"}: {Number: 1},
+		{Source: guard.SourceLimit, Name: "api"}:             {Number: 1},
+		{Source: guard.SourceLock, Name: "db"}:               {Is: true, Text: "itself", Others: []string{"ann"}},
+	}
+	for _, c := range []struct {
+		when           guard.Condition
+		holds, reserve guard.Outcome // with its holds, and with what it took from limiters too
+	}{
+		{guard.SemaphoreAvailable("agents", 1), guard.Passed, guard.Passed},
+		{guard.SemaphoreAvailable("agents", 3), guard.Passed, guard.Passed},
+		{guard.SemaphoreAvailable("agents", 4), guard.Failed, guard.Failed},
+		{guard.Not(guard.SemaphoreAvailable("agents", 4)), guard.Passed, guard.Passed},
+		{guard.Not(guard.SemaphoreAvailable("agents", 2)), guard.Failed, guard.Failed},
+		{guard.LimitAvailable("api", "k", 3), guard.Failed, guard.Passed},
+		{guard.LimitAvailable("api", "k", 4), guard.Failed, guard.Failed},
+		{guard.LimitAvailable("api", "", 3), guard.Failed, guard.Failed},
+		{guard.LockFree("db"), guard.Passed, guard.Passed},
+		{guard.Not(guard.LockHeldBy("db", "ann")), guard.Failed, guard.Failed},
+	} {
+		p := newPlayer(t, pipeline.NewPhase("deploy", "./deploy").WithPre(c.when).WithHolds(holds...).WithLimits(limits...))
+		p.start()
+		p.checked(guard.Passed, "")
+		p.now = p.now.Add(time.Minute)
+		p.acquired()
+		if got := p.checks().Evaluate(in); got.Outcome != c.holds {
+			t.Errorf("with its holds %+v is %s", c.when, got)
+		}
+		p.checked(guard.Passed, "")
+		p.now = p.now.Add(time.Minute)
+		p.must(p.of(pipeline.Launched))
+		if got := p.checks().Evaluate(in); got.Outcome != c.reserve {
+			t.Errorf("with what it reserved %+v is %s", c.when, got)
+		}
+	}
+}
+
+// What was taken from a limiter is given back if the condition has not passed, and does not count
+// from then on, also in a phase that holds nothing; the condition is looked at anew for that once.
+func TestStep_ReservedIsGivenBack(t *testing.T) {
+	when := guard.All(guard.LimitAvailable("api", "", 3), guard.KeyAbsent("freeze"))
+	p := newPlayer(t, pipeline.NewPhase("deploy", "./deploy").WithPre(when).WithLimits(pipeline.Limit{Limiter: "api", Cost: 2}))
+	p.start()
+	p.checked(guard.Passed, "")
+	p.now = p.now.Add(time.Minute)
+	p.must(p.of(pipeline.Launched))
+	if got := p.checks(); got.Of[0].Amount != 1 {
+		t.Errorf("with what it took: %+v", got)
+	}
+	p.checked(guard.Failed, "frozen")
+	if got := p.checks(); !reflect.DeepEqual(*got, when) {
+		t.Errorf("without it: %+v", got)
+	}
+	if p.checked(guard.Failed, "frozen"); len(p.effects) > 0 {
+		t.Errorf("and then: %+v", p.effects)
+	}
+}
+
+// A condition of all levels that are allowed is one without the phase's own lock, too.
+func TestStep_ChecksAgainDeep(t *testing.T) {
+	when := guard.LockFree("prod")
+	for range guard.MaxDepth {
+		when = guard.Not(when)
+	}
+	p := newPlayer(t, pipeline.NewPhase("deploy", "./deploy").WithPre(when).WithHolds(prod))
+	p.start()
+	p.checked(guard.Passed, "")
+	p.now = p.now.Add(time.Minute)
+	p.acquired()
+	if err := p.checks().Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -102,8 +102,7 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 		token, reply, err = c.rc.quick(ctx, acquireScript, c.keys, args)
 	}
 	if err != nil {
-		c.delist(k, true)
-		k.withdraw()
+		k.failed(err)
 		return nil, 0, failure(ctx, err)
 	}
 	if reply == nil {
@@ -120,7 +119,10 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 func (c *client) enlist(k *keyClaim, fresh bool) (short, listed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.claims[k.id] = k
+	if k.u.gone {
+		return false, false // nobody would take it off the list
+	}
+	c.claims[k.id], k.u.claims[k] = k, struct{}{}
 	if !fresh {
 		return false, false
 	}
@@ -144,6 +146,18 @@ func (c *client) delist(k *keyClaim, unheard bool) {
 	k.place, k.strike = nil, nil
 }
 
+// failed ends a request that has no answer. It is taken back, which the server has to
+// remember, unless the server says that it did nothing.
+func (k *keyClaim) failed(err error) {
+	refused := untouched(err)
+	k.c.delist(k, !refused)
+	if refused {
+		k.forget()
+		return
+	}
+	k.withdraw()
+}
+
 // claimID is the i-th of a request.
 func claimID(id [16]byte, i int) string {
 	b := make([]byte, 0, 40)
@@ -157,7 +171,11 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 	switch reply[0] {
 	case "ok":
 		token := r.uint()
-		k.u.session.Extend(sent, k.u.session.Spec.TTL)
+		if r.flag() {
+			k.u.session.Extend(sent, k.u.session.Spec.TTL)
+		} else {
+			sent = k.u.extended()
+		}
 		if err := k.intime(ctx, sent); err != nil {
 			k.withdraw()
 			return 0, err
@@ -180,8 +198,7 @@ func (k *keyClaim) quickly(ctx context.Context, token int64) (driver.Token, erro
 	k.u.places.granted(k.place, k.strike)
 	k.strike = nil
 	k.c.mu.Unlock()
-	d, _ := k.u.session.Deadline()
-	if err := k.intime(ctx, d.Add(-k.u.session.Spec.TTL)); err != nil {
+	if err := k.intime(ctx, k.u.extended()); err != nil {
 		k.withdraw()
 		return 0, err
 	}
@@ -298,6 +315,7 @@ func (k *keyClaim) forget() {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	delete(k.c.claims, k.id)
+	delete(k.u.claims, k)
 	if k.place != nil {
 		k.u.places.leave(k.place)
 		k.place = nil

@@ -110,7 +110,8 @@ func (c *client) begin(ctx context.Context) error {
 }
 
 // call runs a script and turns what is no answer into an error. One that found more
-// of others' work to do than it may at a time is run again: nothing else has happened.
+// of others' work to do than it may at a time is run again: nothing else has happened,
+// unless it is the end of a session (EndSession).
 func (c *client) call(ctx context.Context, s *script, args ...string) ([]string, error) {
 	for {
 		reply, err := c.rc.run(ctx, s, c.keys, args)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,25 @@ func refusedBy(text string) error {
 		}
 	}
 	return driver.Errorf("", "", nil, "Redis says: %s", text)
+}
+
+// untouched reports that the server has certainly not done what a script was to do: it
+// cannot serve, or the user may not ask. A right that only a command within the script
+// lacks may be missing after others have run.
+func untouched(err error) bool {
+	text, ok := serverSays(err)
+	if !ok {
+		return false
+	}
+	if slices.ContainsFunc(forbidden, func(f string) bool { return strings.Contains(text, f) }) {
+		return !strings.Contains(text, "script: ") && !strings.Contains(text, "user_script")
+	}
+	for _, a := range advice {
+		if says(text, a.code) {
+			return true
+		}
+	}
+	return false
 }
 
 // pressing makes an error one that the library repeats a release for. Whatever the

@@ -116,6 +116,14 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
+	for url, why := range map[string]string{
+		"redis://h?holdfast_extension=soon": `holdfast_extension="soon": time: invalid duration "soon"`,
+		"redis://h?holdfast_max_name=x":     `holdfast_max_name="x": invalid syntax`,
+	} {
+		if _, err := driver.Open(t.Context(), url); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v; want %s", url, err, why)
+		}
+	}
 	if _, err := redishold.New(nil, nil); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("no client: %v", err)
 	}

@@ -1,14 +1,22 @@
 package redishold
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"io/fs"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Txn runs a transaction.
 func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	if n := len(r.If) + len(r.Then) + len(r.Else); n > maxOps {
+		return nil, driver.Errorf("", "", fs.ErrInvalid, "%d compares and operations in one transaction: at most %d are allowed", n, maxOps)
+	}
 	args := []string{strconv.Itoa(len(r.If))}
 	for i := range r.If {
 		args = append(args, compareArgs(&r.If[i])...)
@@ -25,7 +33,7 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	reply, err := c.askOnce(ctx, r.ID, "", txnScript, args...)
 	if err != nil {
 		if len(reply) > 1 && reply[0] == "crowded" {
-			err = driver.Errorf("", reply[1], driver.ErrExhausted, "conditions, and ranges in another order than that of keys, look at 10,000 keys at most: give longer prefixes, or range in order of key, page by page")
+			err = driver.Errorf("", reply[1], driver.ErrExhausted, "%s", crowded[reply[2]])
 		}
 		return nil, err
 	}
@@ -34,7 +42,50 @@ func (c *client) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnRepl
 	for n := in.int(); n > 0 && in.err == nil; n-- {
 		out.Results = append(out.Results, in.result())
 	}
+	ops := r.Else
+	if out.OK {
+		ops = r.Then
+	}
+	for i := range min(len(ops), len(out.Results)) {
+		arrange(&ops[i], &out.Results[i])
+	}
 	return out, in.err
+}
+
+// maxOps is how many conditions and operations a transaction has at most, as on a
+// server: one script does all of them, while everybody else waits.
+const maxOps = 128
+
+// crowded is what to do about a transaction that is too much for one script.
+var crowded = map[string]string{
+	"looks":   "conditions, and ranges in another order than that of keys, look at 10,000 keys at most, and conditions at 8 MiB of values: give longer prefixes, or range in order of key, page by page",
+	"deletes": "a transaction deletes 2,500 keys at most by prefixes, or fewer if it looks at others: give longer prefixes, or use DeleteRange, which deletes page by page",
+	"bytes":   "a range in another order than that of keys tells 1 MiB at most, and by value has to read all keys with the prefix for that: give longer prefixes, or range in order of key, page by page",
+}
+
+// arrange sorts a range by value, of which the script tells all keys: what it would
+// take for that there, everybody else would wait for.
+func arrange(o *driver.Op, res *driver.OpResult) {
+	if o.Kind != driver.OpGet || !o.Prefix || o.Sort != driver.ByValue {
+		return
+	}
+	slices.SortFunc(res.KVs, func(a, b driver.KV) int {
+		if o.Desc {
+			a, b = b, a
+		}
+		return cmp.Or(bytes.Compare(a.Value, b.Value), strings.Compare(a.Key, b.Key))
+	})
+	if o.Limit > 0 && len(res.KVs) > o.Limit {
+		res.KVs, res.More = res.KVs[:o.Limit:o.Limit], true
+	}
+	if !o.Count {
+		res.Count = int64(len(res.KVs))
+	}
+	for i := range res.KVs {
+		if o.KeysOnly {
+			res.KVs[i].Value = nil
+		}
+	}
 }
 
 func compareArgs(x *driver.Compare) []string {

@@ -81,6 +81,36 @@ func TestFullServer(t *testing.T) {
 	}
 }
 
+// TestRefusedLeavesNothing: a full server is not given a mark to keep for each call
+// that it refuses.
+func TestRefusedLeavesNothing(t *testing.T) {
+	server := services.Redis(t)
+	s, rc := open(t, server.URL()), admin(t, server.URL())
+	hold, err := s.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, rc, "CONFIG", "SET", "maxmemory", "100kb") // less than it has
+	for range 50 {
+		for what, err := range map[string]error{
+			"mutex":     second(s.Mutex("new").TryAcquire(t.Context())),
+			"semaphore": second(s.Semaphore("sem", 3).TryAcquire(t.Context(), 1)),
+		} {
+			if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	if err := hold.Release(); err != nil { // one trip more, after what would be told
+		t.Fatal(err)
+	}
+	for _, d := range members(t, rc, "{holdfast}:due") {
+		if d[0] == 'z' {
+			t.Fatal("a refused call has left a mark")
+		}
+	}
+}
+
 // TestEviction: a server that forgets locks when its memory is full is refused,
 // and the setting is named.
 func TestEviction(t *testing.T) {

@@ -1,6 +1,7 @@
 package redishold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -245,7 +246,7 @@ func (o *Options) set(param, value string) (err error) {
 		return fmt.Errorf("no parameter holdfast_%s; there are prefix, max_name, extension, min_validity, busy_wait_min and busy_wait_max", param)
 	}
 	if err != nil {
-		return fmt.Errorf("holdfast_%s=%q: %v", param, value, errors.Unwrap(err))
+		return fmt.Errorf("holdfast_%s=%q: %w", param, value, cmp.Or(errors.Unwrap(err), err)) // Atoi's tells the value, too
 	}
 	return nil
 }

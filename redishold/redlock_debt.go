@@ -2,6 +2,7 @@ package redishold
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,42 +34,62 @@ func (r *redlock) owe(i int, k *lock) {
 	}
 }
 
-// pay tells a server what it is owed until there is nothing left.
+// maxTold is how many debts one pipeline has: as many as are answered in time.
+const maxTold = 1000
+
+// pay tells a server what it is owed until there is nothing left. One that does not
+// answer is asked less and less often, up to once a second.
 func (r *redlock) pay(n *node) {
-	for n.debts.due() > 0 {
-		r.tell(n)
+	for pause := r.opts.BusyWaitMin; n.debts.due() > 0; {
+		if pause = min(2*pause, max(time.Second, r.opts.BusyWaitMin)); r.tell(n) {
+			pause = r.opts.BusyWaitMin
+		}
 		select {
-		case <-time.After(r.opts.BusyWaitMin):
+		case <-time.After(pause):
 		case <-r.life.Done():
 			return
 		}
 	}
 }
 
-// due is how many debts there are; with none, pay ends.
+// due is how many debts there are; with none, pay ends. Those that are over are
+// forgotten, wherever they stand: locks have TTLs of their own.
 func (d *debts) due() int {
 	now := driver.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.owed) > 0 && d.owed[0].until.Before(now) {
-		d.owed = d.owed[1:]
-	}
+	d.owed = slices.DeleteFunc(d.owed, func(o debt) bool { return o.until.Before(now) })
 	d.running = len(d.owed) > 0
 	return len(d.owed)
 }
 
-// tell sends what is owed in one pipeline and keeps what was not heard.
-func (r *redlock) tell(n *node) {
+// take takes some of the debts.
+func (d *debts) take() []debt {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(d.owed), maxTold)
+	list := slices.Clone(d.owed[:n])
+	d.owed = slices.Delete(d.owed, 0, n)
+	return list
+}
+
+// keep takes debts back that were not heard; others come first.
+func (d *debts) keep(list []debt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owed = append(d.owed, list...)
+}
+
+// tell sends some of what is owed in one pipeline and keeps what was not heard. false:
+// nothing was.
+func (r *redlock) tell(n *node) bool {
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
 	rc, err := n.client(ctx)
 	if err != nil {
-		return
+		return false
 	}
-	n.debts.mu.Lock()
-	list := n.debts.owed
-	n.debts.owed = nil
-	n.debts.mu.Unlock()
+	list := n.debts.take()
 	tasks := make([]task, len(list))
 	for i := range list {
 		tasks[i] = list[i].task
@@ -79,7 +100,6 @@ func (r *redlock) tell(n *node) {
 			left = append(left, list[i])
 		}
 	}
-	n.debts.mu.Lock()
-	defer n.debts.mu.Unlock()
-	n.debts.owed = append(left, n.debts.owed...)
+	n.debts.keep(left)
+	return len(left) < len(list)
 }

@@ -47,6 +47,8 @@ var (
 	endLua string
 	//go:embed lua/poll.lua
 	pollLua string
+	//go:embed lua/watch.lua
+	watchLua string
 	//go:embed lua/session.lua
 	sessionLua string
 	//go:embed lua/inspect.lua
@@ -93,6 +95,7 @@ var (
 	renewScript     = newScript(prelude, renewLua)
 	endScript       = newScript(prelude, endLua)
 	pollScript      = newScript(prelude, pollLua)
+	watchScript     = newScript(prelude, watchLua)
 	sessionScript   = newScript(prelude, sessionLua)
 	inspectScript   = newScript(prelude, inspectLua)
 	unfoldScript    = newScript(prelude, unfoldLua)

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,10 +26,15 @@ type user struct {
 	err     error         // if it did not open
 	next    time.Time     // when to renew it; of the keeper
 	tries   int           // renewals without an answer; of the keeper
+	until   time.Time     // its deadline when it was found due; of the keeper
 	clock   clock
 
-	places places    // of the client's lock
-	mutex  [2]string // details of a request for a mutex: one that waits, one that tries
+	// Of the client's lock.
+	places places
+	claims map[*keyClaim]struct{} // that wait or hold
+	gone   bool                   // it is over: nothing more is listed
+
+	mutex [2]string // details of a request for a mutex: one that waits, one that tries
 }
 
 // clock is the server's, as it was told last by an answer that came soon.
@@ -70,7 +77,7 @@ func (c *client) newUser(spec driver.Spec) *user {
 	sid := newName()
 	var id driver.SessionID
 	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
-	u := &user{session: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}}
+	u := &user{session: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}, claims: map[*keyClaim]struct{}{}}
 	for i, try := range []bool{false, true} {
 		u.mutex[i] = details(spec.TTL, &driver.Want{Kind: driver.Mutex}, try)
 	}
@@ -193,12 +200,23 @@ func (c *client) pause(u *user) time.Duration {
 // still knows it.
 func (c *client) retire(u *user, cause error) {
 	c.mu.Lock()
+	c.drop(u)
+	c.mu.Unlock()
+	u.session.End(cause)
+}
+
+// drop forgets a session that is over with all its claims: their holders need not give
+// them back, and those that wait see its end. The client is locked.
+func (c *client) drop(u *user) {
+	u.gone = true
 	delete(c.users, u.session.ID)
 	if c.shared[u.session.Spec] == u {
 		delete(c.shared, u.session.Spec)
 	}
-	c.mu.Unlock()
-	u.session.End(cause)
+	for k := range u.claims {
+		delete(c.claims, k.id)
+	}
+	clear(u.claims)
 }
 
 // OpenSession opens a session of its own.
@@ -298,6 +316,12 @@ func (c *client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Du
 	return c.renewNow(ctx, u, orElse(ttl, l.Spec.TTL))
 }
 
+// extended is when the session was last extended, by its deadline.
+func (u *user) extended() time.Time {
+	d, _ := u.session.Deadline()
+	return d.Add(-u.session.Spec.TTL)
+}
+
 // renewNow renews a session once.
 func (c *client) renewNow(ctx context.Context, u *user, ttl time.Duration) error {
 	var heard []string
@@ -339,7 +363,8 @@ func (c *client) renewed(u *user, sent time.Time, ttl time.Duration, reply []str
 	return reply[3:]
 }
 
-// EndSession ends l with all that hangs on it, for the holders here first.
+// EndSession ends l with all that hangs on it, for the holders here first. The server
+// ends it with the first run of the script; more are for what hangs on it.
 func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -349,15 +374,34 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 		return ended(l)
 	}
 	c.retire(u, driver.ErrReleased)
-	reply, err := c.call(ctx, endScript, u.sid)
+	verdict, err := c.endThere(ctx, u.sid)
 	if err != nil {
 		c.spawn(func() { c.tellEnd(u) })
-		return err
 	}
-	if reply[0] != "ok" {
+	switch verdict {
+	case "":
+		return err
+	case "gone":
 		return errNoSession
 	}
 	return nil
+}
+
+// endThere has the server end a session, and clear away what hangs on it. "more": it is
+// over, and what is left others clear away; so they may have before the next run.
+func (c *client) endThere(ctx context.Context, sid string) (verdict string, err error) {
+	for {
+		reply, err := c.rc.run(ctx, endScript, c.keys, []string{sid})
+		switch {
+		case err != nil:
+			return verdict, failure(ctx, err)
+		case verdict == "more" && reply[0] == "gone":
+			return "ok", nil
+		}
+		if verdict = reply[0]; verdict != "more" {
+			return verdict, nil
+		}
+	}
 }
 
 // SessionInfo tells what the server knows of a session, also of another client's.
@@ -398,15 +442,14 @@ func (c *client) SessionInfo(ctx context.Context, q *driver.SessionInfoRequest) 
 	return info, r.err
 }
 
-// keep renews the sessions that are due, all in one pipeline, as long as the
-// client lives.
+// keep renews the sessions that are due, some at a time, as long as the client lives.
 func (c *client) keep() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for c.life.Err() == nil {
-		due, wait := c.dueUsers()
+		due, wait, shortest := c.dueUsers()
 		if len(due) > 0 {
-			c.renewAll(due)
+			c.renewAll(urgent(due), shortest/12)
 			continue
 		}
 		timer.Reset(wait)
@@ -418,41 +461,49 @@ func (c *client) keep() {
 	}
 }
 
-// dueUsers are the sessions to renew now, or the time until there are some. A
-// session that is over is forgotten.
-func (c *client) dueUsers() (due []*user, wait time.Duration) {
+// dueUsers are the sessions to renew now, or the time until there are some, and the
+// shortest TTL of all that are renewed. A session that is over is forgotten.
+func (c *client) dueUsers() (due []*user, wait, shortest time.Duration) {
 	now := driver.Now()
-	wait = time.Hour
+	wait, shortest = time.Hour, math.MaxInt64
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, u := range c.users {
+	for _, u := range c.users {
 		switch {
 		case over(u.session):
-			delete(c.users, id)
-			if c.shared[u.session.Spec] == u {
-				delete(c.shared, u.session.Spec)
-			}
+			c.drop(u)
 		case u.session.Spec.Manual:
+			d, _ := u.session.Deadline()
+			wait = min(wait, driver.Until(d)) // it is forgotten then, unless it was kept
 		case u.next.After(now):
-			wait = min(wait, u.next.Sub(now))
+			wait, shortest = min(wait, u.next.Sub(now)), min(shortest, u.session.Spec.TTL)
 		default:
-			due = append(due, u)
+			u.until, _ = u.session.Deadline()
+			due, shortest = append(due, u), min(shortest, u.session.Spec.TTL)
 		}
 	}
-	return due, wait
+	return due, wait, shortest
 }
 
-// renewAll renews sessions in one pipeline. One that is not answered within a
-// twelfth of its TTL counts as missed and is tried again soon, until its
-// deadline passes.
-func (c *client) renewAll(users []*user) {
-	ttl := users[0].session.Spec.TTL
+// maxRenewed is how many sessions one pipeline renews: few enough for a server to answer
+// within a twelfth of the shortest TTL.
+const maxRenewed = 200
+
+// urgent are those of the sessions that are due to renew first.
+func urgent(due []*user) []*user {
+	slices.SortFunc(due, func(a, b *user) int { return a.until.Compare(b.until) })
+	return due[:min(len(due), maxRenewed)]
+}
+
+// renewAll renews sessions in one pipeline. One that is not answered within patience, a
+// twelfth of the shortest TTL of the program, counts as missed and is tried again soon,
+// until its deadline passes: those of a short TTL do not wait for those of a long one.
+func (c *client) renewAll(users []*user, patience time.Duration) {
 	tasks := make([]task, len(users))
 	for i, u := range users {
-		ttl = min(ttl, u.session.Spec.TTL)
 		tasks[i] = task{c.keys, []string{u.sid, millis(u.session.Spec.TTL)}}
 	}
-	ctx, cancel := context.WithTimeout(c.life, ttl/12)
+	ctx, cancel := context.WithTimeout(c.life, patience)
 	defer cancel()
 	sent := driver.Now()
 	for i, a := range c.rc.runAll(ctx, renewScript, tasks) {

@@ -154,8 +154,16 @@ func TestClusterMovesASlot(t *testing.T) {
 func failover(t *testing.T) (primary, replica *services.RedisServer, address string) {
 	primary = services.Redis(t)
 	replica = services.Redis(t, services.ReplicaOf(primary))
-	sentinel := services.Sentinel(t, primary, "main", 1, 500*time.Millisecond)
+	sentinel := services.Sentinel(t, primary, "main", 1, time.Hour) // on a busy machine a server is silent for long
 	return primary, replica, with(sentinel.URL(), "master_set", "main")
+}
+
+// killPrimary kills the primary, and has the Sentinel notice it: not before, since a failover that
+// nobody meant forgets what was answered.
+func killPrimary(t *testing.T, primary *services.RedisServer, address string) {
+	t.Helper()
+	primary.Kill()
+	do(t, admin(t, strings.Replace(address, "master_set=main", "", 1)), "SENTINEL", "SET", "main", "down-after-milliseconds", "500")
 }
 
 // promoted waits until a replica is the primary. The Sentinel cuts all its
@@ -194,7 +202,7 @@ func TestSentinel(t *testing.T) {
 	if n := do(t, admin(t, primary.URL()), "WAIT", "1", "10000"); n != "1" {
 		t.Fatalf("%s replicas have it", n)
 	}
-	primary.Kill()
+	killPrimary(t, primary, address)
 	promoted(t, replica)
 	eventually(t, "no answer after the failover", func() bool {
 		_, err := a.Mutex("m").TryAcquire(t.Context())
@@ -228,7 +236,7 @@ func TestSentinelLosesAGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	primary.Kill()
+	killPrimary(t, primary, address)
 	promoted(t, replica)
 	var next *holdfast.Hold
 	eventually(t, "no answer after the failover", func() bool {

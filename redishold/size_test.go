@@ -131,9 +131,13 @@ func TestLadenSessionEnds(t *testing.T) {
 		many int
 		end  func(s *holdfast.Space, session *holdfast.Session, rc rueidis.Client)
 	}{
-		"expires":    {*ladenWith, func(_ *holdfast.Space, session *holdfast.Session, rc rueidis.Client) { expire(t, rc, session) }},
-		"is revoked": {5000, func(_ *holdfast.Space, session *holdfast.Session, _ rueidis.Client) { _ = session.Revoke() }},
-		"is closed":  {5000, func(s *holdfast.Space, _ *holdfast.Session, _ rueidis.Client) { _ = s.Close() }},
+		"expires": {*ladenWith, func(_ *holdfast.Space, session *holdfast.Session, rc rueidis.Client) { expire(t, rc, session) }},
+		"is revoked": {5000, func(_ *holdfast.Space, session *holdfast.Session, _ rueidis.Client) {
+			if err := session.Revoke(); err != nil {
+				t.Errorf("Revoke: %v", err)
+			}
+		}},
+		"is closed": {5000, func(s *holdfast.Space, _ *holdfast.Session, _ rueidis.Client) { _ = s.Close() }},
 	} {
 		t.Run(how, func(t *testing.T) {
 			server := services.Redis(t)
@@ -429,6 +433,52 @@ func TestManyAreForced(t *testing.T) {
 	})
 	if err := stays.Err(); err != nil {
 		t.Errorf("the hold that nobody forced: %v", err)
+	}
+}
+
+// TestForcedBeforeAnAcquire: a session is not extended by an Acquire either before the
+// losses that no message told are.
+func TestForcedBeforeAnAcquire(t *testing.T) {
+	server := services.Redis(t)
+	hears := make(chan struct{})
+	close(hears)
+	d, err := redishold.NewWith(deafTo{plain{admin(t, server.URL()), hears}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := holdfast.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	session, err := s.Session(t.Context(), holdfast.TTL(20*time.Second), holdfast.ManualRenew())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forced, err := s.Mutex("forced", holdfast.Under(session)).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, server.URL()).ForceRelease(t.Context(), "forced", forced.Token()); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := forced.Deadline()
+	eventually(t, "the loss is never told", func() bool { // once the session has to be extended
+		h, err := s.RWMutex("other", holdfast.Under(session)).Writer().Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _ := h.Deadline()
+		if forced.Err() == nil && after.After(before) {
+			t.Fatalf("the session was extended by %s, and the hold that was forced does not know", after.Sub(before))
+		}
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		return forced.Err() != nil
+	})
+	if err := session.Err(); err != nil {
+		t.Errorf("the session: %v", err)
 	}
 }
 

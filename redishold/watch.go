@@ -2,11 +2,11 @@ package redishold
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"iter"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -79,9 +79,10 @@ func (h *hub) lapse() {
 	}
 }
 
-// gap has everybody read anew; the hub is locked.
+// gap has everybody read anew; the hub is locked. What comes next is compared with
+// nothing before: a server that lost its newest data begins at an earlier revision.
 func (h *hub) gap() {
-	h.last = 0
+	h.last, h.floor = 0, 0
 	for w := range h.watchers {
 		w.drop()
 	}
@@ -97,10 +98,7 @@ func (h *hub) hear(text string) {
 	m, err := decode(text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil && m.last <= h.floor {
-		return
-	}
-	if err != nil || !h.pending && h.last != 0 && m.first != max(h.last, h.floor)+1 {
+	if err != nil || h.missed(&m) {
 		h.gap()
 	}
 	if err != nil {
@@ -110,6 +108,22 @@ func (h *hub) hear(text string) {
 	for w := range h.watchers {
 		w.take(m.events)
 	}
+}
+
+// missed reports that something before m was not told, or that the server's revision
+// has gone back. Up to the floor some may be missing; what does come, later than
+// the answer that told the floor, may be for a watcher that began before that.
+func (h *hub) missed(m *message) bool {
+	switch {
+	case h.pending:
+		return false
+	case h.last != 0 && m.first <= h.last:
+		return true
+	case m.last <= h.floor:
+		return false
+	}
+	before := max(h.last, h.floor)
+	return before != 0 && m.first != before+1
 }
 
 func (w *keyWatch) take(events []driver.Event) {
@@ -205,11 +219,15 @@ func (h *hub) remove(w *keyWatch) {
 	delete(h.watchers, w)
 }
 
-// from lets w see only what comes after a revision.
+// from lets w see only what comes after a revision. If it has to read anew by now,
+// that revision may be of a server that has gone back since: it asks again.
 func (h *hub) from(w *keyWatch, now driver.Revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.pending {
+	if w.resync {
+		return
+	}
+	if h.pending || max(h.last, h.floor) == 0 {
 		h.pending, h.floor = false, now
 	}
 	w.after = now
@@ -219,17 +237,12 @@ func (h *hub) from(w *keyWatch, now driver.Revision) {
 // revision tells the server that somebody watches, and is the last one that it
 // has given: what comes after it is published.
 func (c *client) revision(ctx context.Context) (driver.Revision, error) {
-	results := c.rc.do(ctx, []string{"SET", c.key + "watch", "1", "PX", millis(watchFor)}, []string{"GET", c.key + "rev"})
-	for _, r := range results {
-		if r.err != nil {
-			return 0, failure(ctx, r.err)
-		}
+	reply, err := c.call(ctx, watchScript, millis(watchFor))
+	if err != nil {
+		return 0, err
 	}
-	if results[1].reply[0] == "" {
-		return 0, nil
-	}
-	rev, err := strconv.ParseUint(results[1].reply[0], 10, 64)
-	return driver.Revision(rev), err
+	r := reader{rest: reply[1:]}
+	return r.revision(), r.err
 }
 
 // follow yields events until ctx, the client or the caller ends it.
@@ -266,13 +279,16 @@ func (h *hub) read(w *keyWatch) ([]driver.Event, bool) {
 	defer h.mu.Unlock()
 	events, resync := w.events, w.resync
 	w.events, w.resync = nil, false
+	if resync {
+		w.after = 0 // until it knows the revision that it reads at, which may be an earlier one
+	}
 	return events, resync
 }
 
 // resync tells the watcher to read anew, from the revision that the server is
 // at by then.
 func (c *client) resync(ctx context.Context, w *keyWatch, yield func(driver.Event, error) bool) bool {
-	now, err := c.revision(ctx)
+	now, err := c.revisionAtLast(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			yield(driver.Event{}, err)
@@ -281,4 +297,23 @@ func (c *client) resync(ctx context.Context, w *keyWatch, yield func(driver.Even
 	}
 	c.hub.from(w, now)
 	return yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: now + 1}, nil)
+}
+
+// revisionAtLast is the revision as soon as the server tells it. One that has just
+// come back may accept a subscription long before it serves, since it loads its
+// data or has no primary yet: a watch goes on when that is over.
+func (c *client) revisionAtLast(ctx context.Context) (driver.Revision, error) {
+	for {
+		now, err := c.revision(ctx)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			return now, err
+		}
+		select {
+		case <-time.After(retryIn):
+		case <-ctx.Done():
+			return 0, stopped(ctx, driver.NotDone)
+		case <-c.life.Done():
+			return 0, errClosed
+		}
+	}
 }

@@ -11,7 +11,62 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/wire"
 )
+
+// A read under which a node has stopped, or a link was given up, is asked again; only the
+// link over which it failed is left then.
+func TestCall_GoesOnElsewhere(t *testing.T) {
+	for name, why := range map[string]error{
+		"the node has stopped":   wire.Status(driver.Errorf("read", "", driver.ErrClosed, "the node has stopped")).Err(),
+		"the node does not lead": status.Error(codes.Unavailable, "no leader"),
+		"the link was given up":  status.Error(codes.Canceled, "the connection is closing"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var left []string
+				link := func(name string) *serverLink {
+					return &serverLink{endpoint: name, cancel: func() { left = append(left, name) }}
+				}
+				e := &engine{link: link("first")}
+				e.ctx, e.close = context.WithCancel(t.Context())
+				calls := 0
+				err := e.call(t.Context(), func(context.Context, *grpc.ClientConn) error {
+					switch calls++; calls {
+					case 5:
+						e.mu.Lock()
+						e.link = link("second")
+						e.mu.Unlock()
+					case 6:
+						return nil
+					}
+					return why
+				})
+				if err != nil || calls != 6 || len(left) > 0 {
+					t.Errorf("%d calls: %v; links left: %v", calls, err, left)
+				}
+			})
+		})
+	}
+}
+
+// A link over which nothing is answered is left.
+func TestCall_LeavesItsLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, left, calls := &engine{}, false, 0
+		e.ctx, e.close = context.WithCancel(t.Context())
+		e.link = &serverLink{cancel: func() { left = true }}
+		err := e.call(t.Context(), func(context.Context, *grpc.ClientConn) error {
+			if calls++; left || calls > 100 {
+				return nil
+			}
+			return status.Error(codes.Unavailable, "no leader")
+		})
+		if err != nil || !left {
+			t.Errorf("after %d calls: %v; left is %v", calls, err, left)
+		}
+	})
+}
 
 // A read that meets the end of its Space says so: the link stays where it was, so asking
 // again would fail at once, as often as the processor allows.

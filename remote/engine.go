@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -49,6 +50,7 @@ type engine struct {
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
 	last  error         // why there is none
+	over  error         // why there will be none any more; nil: there may be, or the Space is closed
 
 	successor *serverLink    // to be used next; read when the link has ended
 	scouts    sync.WaitGroup // of every search
@@ -81,9 +83,7 @@ type serverLink struct {
 func newEngine(cfg Config) *engine {
 	e := &engine{cfg: cfg, done: make(chan struct{}), ready: make(chan struct{})}
 	e.ctx, e.close = context.WithCancel(context.Background())
-	if cfg.Namespace != "" {
-		e.ctx = metadata.AppendToOutgoingContext(e.ctx, "holdfast-namespace", cfg.Namespace)
-	}
+	e.ctx = metadata.AppendToOutgoingContext(e.ctx, wire.NamespaceMetadata(cfg.Namespace)...)
 	e.g = client.NewGroup(e, client.Options{Down: true, Later: e.later, Merge: true, Namespace: cfg.Namespace})
 	go e.run()
 	return e
@@ -98,18 +98,41 @@ func (e *engine) run() {
 	for {
 		l, err := e.leader(route)
 		if err != nil {
-			e.g.Fail(err)
+			e.fail(err)
 			return
 		}
 		err = e.serve(l)
 		e.g.Disconnect()
 		l.end()
 		if final(err) {
-			e.g.Fail(wire.Error(err))
+			e.fail(wire.Error(err))
 			return
 		}
 		e.lost(route, err)
 	}
+}
+
+// fail ends the Space because of err: also reads and watches that wait for a link, since
+// there will be none.
+func (e *engine) fail(err error) {
+	e.mu.Lock()
+	if e.ctx.Err() == nil {
+		e.over = err
+	}
+	e.mu.Unlock()
+	e.g.Fail(err)
+	e.close()
+}
+
+// stopped is the error of a call after its context, or the Space, has ended; cause is what
+// the call met. The end of the Space is told first: it ends the contexts of shares too.
+func (e *engine) stopped(ctx context.Context, o driver.Outcome, cause error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return &driver.Error{Kind: driver.ErrClosed, Outcome: o, Err: cmp.Or(e.over, cause)}
+	}
+	return &driver.Error{Kind: ctx.Err(), Outcome: o, Err: cause}
 }
 
 // leader is a link to the node that leads: the one that was found while
@@ -139,6 +162,13 @@ func (e *engine) closeSuccessor() {
 	if e.successor != nil {
 		e.successor.end()
 	}
+}
+
+// noLink is why there is no link; nil: there is no reason yet.
+func (e *engine) noLink() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
 }
 
 // failed notes why there is no link.
@@ -329,6 +359,16 @@ func (e *engine) Redial(endpoint string) {
 	}
 }
 
+// leave gives up a link that is of no use, unless there is another by now.
+func (e *engine) leave(l *serverLink) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.link == l {
+		e.hint = ""
+		l.cancel()
+	}
+}
+
 // Silent has all nodes asked whether they lead, over new links. The one that there is may
 // still answer, and is left only for another.
 func (e *engine) Silent() {
@@ -361,13 +401,11 @@ func (e *engine) current(ctx context.Context) (*serverLink, error) {
 		}
 		select {
 		case <-ready:
+			continue
 		case <-ctx.Done():
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return nil, &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: e.last}
 		case <-e.ctx.Done():
-			return nil, &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 		}
+		return nil, e.stopped(ctx, driver.NotDone, e.noLink())
 	}
 }
 
@@ -401,11 +439,8 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 		done := e.pingLate(l)
 		err = wire.Error(f(ctx, l.conn))
 		done()
-		if ctx.Err() != nil {
-			return &driver.Error{Kind: ctx.Err(), Err: err}
-		}
-		if err != nil && e.ctx.Err() != nil {
-			return &driver.Error{Kind: driver.ErrClosed, Err: err}
+		if ctx.Err() != nil || err != nil && e.ctx.Err() != nil {
+			return e.stopped(ctx, driver.Unknown, err)
 		}
 		wait := busyFor(err)
 		switch {
@@ -413,19 +448,25 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 			return err
 		case wait > 0: // another node would only ask the same leader
 			wait += rand.N(wait/2 + 1) // not all at once
-		case !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled): // canceled: the link was given up
+		case !elsewhere(err):
 			return err
 		case pause > electing:
-			e.Redial("")
+			e.leave(l)
 		}
 		select {
 		case <-time.After(max(wait, pause)):
+			continue
 		case <-ctx.Done():
-			return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: err}
 		case <-e.ctx.Done():
-			return &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: err}
 		}
+		return e.stopped(ctx, driver.NotDone, err)
 	}
+}
+
+// elsewhere: another node, or the same later, may have an answer. One that is closed has
+// stopped and is yet to be left; canceled is a call over a link that was given up.
+func elsewhere(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrClosed) || errors.Is(err, context.Canceled)
 }
 
 // busyFor is when an overloaded node wants to be asked again; 0: it is not that.

@@ -1,9 +1,11 @@
 package remote_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"testing"
 	"time"
@@ -63,6 +65,75 @@ func TestReservedNamespace(t *testing.T) {
 	if _, err := s.Mutex("m").Acquire(t.Context()); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("got %v, want a refusal", err)
 	}
+}
+
+// A namespace may have letters of any alphabet; one that no server takes is refused, not
+// waited for.
+func TestNamespaceOfAnyAlphabet(t *testing.T) {
+	g := newGroup(t, 1, fast)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // for a test that fails
+	defer cancel()
+	inspect := func(namespace string) (int, error) {
+		s, err := holdfast.Open(ctx, g.url()+"/"+namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		if _, err := s.Mutex("of " + namespace).Acquire(ctx); err != nil {
+			return 0, err
+		}
+		n := 0
+		for r, err := range s.List(ctx, "") {
+			if n++; err != nil || r.Name != "of "+namespace {
+				t.Errorf("%s: there is %q (%v)", namespace, r.Name, err)
+			}
+		}
+		return n, nil
+	}
+	for _, namespace := range []string{"", "plain", "%C3%A9quipe"} {
+		if n, err := inspect(namespace); n != 1 || err != nil {
+			t.Errorf("%q has %d names: %v", namespace, n, err)
+		}
+	}
+	if _, err := inspect("a%00b"); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("a control character: %v", err)
+	}
+}
+
+// A Space that no server takes says so to calls that wait for one, whichever they are.
+func TestRefusedSpace(t *testing.T) {
+	url := newGroup(t, 1, fast).url() + "/holdfast.x"
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // for a test that fails
+	t.Cleanup(cancel)
+	for name, call := range map[string]func(s *holdfast.Space) error{
+		"Ping":    func(s *holdfast.Space) error { return s.Ping(ctx) },
+		"Inspect": func(s *holdfast.Space) error { _, err := s.Inspect(ctx, "m"); return err },
+		"List":    func(s *holdfast.Space) error { return firstError(s.List(ctx, "")) },
+		"Watch":   func(s *holdfast.Space) error { return firstError(s.Watch(ctx, "k", 0)) },
+		"history": func(s *holdfast.Space) error { return firstError(s.Watch(ctx, "k", 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := holdfast.Open(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := call(s); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("got %v, want the server's refusal", err)
+			}
+		})
+	}
+}
+
+// firstError is the first that comes.
+func firstError[T any](seq iter.Seq2[T, error]) (err error) {
+	for _, err = range seq {
+		if err != nil {
+			break
+		}
+	}
+	return err
 }
 
 // A TTL that the server does not take is an error, not a wait.

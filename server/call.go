@@ -86,12 +86,17 @@ func (s *Server) LookAt(ctx context.Context, f func(m *core.Machine, now int64))
 	return s.look(ctx, f)
 }
 
-// Attach binds a session to the stream under a number, the greatest of which
-// wins, and has its claim table sent: for callers in this process, which may have
-// the server's own sessions too.
-func (st *Stream) Attach(id core.SessionID, number uint64) {
+// Attach binds a session to the stream under a number, unless it is bound to it already, and has
+// told what became of one of its claims, as a push: for callers in this process, which may have
+// the server's own sessions too. On a stream that has ended it does nothing: nobody would
+// detach the session.
+func (st *Stream) Attach(id core.SessionID, number, seq uint64) {
 	st.l.post(func(in *inbox) {
-		in.todo = append(in.todo, func() { st.l.node.Attach(st.l.now(), st.id, id, number) })
+		in.todo = append(in.todo, func() {
+			if st.l.streams[st.id] != nil {
+				st.l.node.Attach(st.l.now(), st.id, id, number, seq)
+			}
+		})
 	})
 }
 

@@ -118,6 +118,9 @@ func (c Config) filled() (Config, error) {
 		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
 	}
 	c.ID = cmp.Or(c.ID, id, 1)
+	if err := c.misplaced(); id == 0 && err != nil {
+		return c, err
+	}
 	c.Reserve = cmp.Or(c.Reserve, storage.DefaultReserve)
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond
@@ -176,6 +179,17 @@ func (c *Config) checkFounders() error {
 	}
 	if len(seen) > 1 && c.Listen == "" {
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a group of %d nodes needs Config.Listen", len(seen))
+	}
+	return nil
+}
+
+// misplaced refuses to begin as one founder at the address of another: the group would take
+// this node for the one that has the number, and might take that one out.
+func (c *Config) misplaced() error {
+	for _, e := range c.Founders {
+		if !c.Join && e.ID != c.ID && e.Peer != "" && e.Peer == c.Listen && c.self().Peer != c.Listen {
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be number %d, and listen for other nodes at %s, which --members has for node %d: is it node %[3]d (--id %[3]d), or is --peer wrong?", c.ID, c.Listen, e.ID)
+		}
 	}
 	return nil
 }

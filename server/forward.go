@@ -125,11 +125,7 @@ func (l *loop) seenAt(moved []replica.Endpoint) (seen []uint64) {
 // shows is the number of a member that answers at its address; 0: what is there, if
 // anything is, is another.
 func (l *loop) shows(e replica.Endpoint) uint64 {
-	b, err := l.peers.Ask(e.ID, e.Peer, nil)
-	if err != nil {
-		return 0
-	}
-	w, err := replica.DecodeWord(b)
+	w, err := l.wordOf(e.ID, e.Peer)
 	if dir := l.peers.Known(e.ID); err != nil || w.Node != e.ID || dir == 0 || w.Dir != dir {
 		return 0
 	}

@@ -82,7 +82,7 @@ func (s *Server) words() map[uint64]replica.Word {
 			continue
 		}
 		wg.Go(func() {
-			w, err := s.ask(e)
+			w, err := s.loop.wordOf(e.ID, e.Peer)
 			if err != nil {
 				return
 			}
@@ -95,8 +95,9 @@ func (s *Server) words() map[uint64]replica.Word {
 	return words
 }
 
-func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
-	b, err := s.loop.peers.Ask(e.ID, e.Peer, nil)
+// wordOf is what the node at an address says of itself.
+func (l *loop) wordOf(id uint64, addr string) (replica.Word, error) {
+	b, err := l.peers.Ask(id, addr, nil)
 	if err != nil {
 		return replica.Word{}, err
 	}
@@ -105,15 +106,15 @@ func (s *Server) ask(e replica.Endpoint) (replica.Word, error) {
 
 // reply answers another node: with this node's word, to its request for a number, or
 // to the order of an operator that it passes on.
-func (s *Server) reply(l *loop) func(question []byte) ([]byte, error) {
-	return func(question []byte) ([]byte, error) {
+func (s *Server) reply(l *loop) func(dir uint64, question []byte) ([]byte, error) {
+	return func(dir uint64, question []byte) ([]byte, error) {
 		switch {
 		case len(question) == 0:
 			return l.word()
 		case question[0] == orderMark:
 			return s.takeOrder(l, question[1:])
 		}
-		return s.place(l, question)
+		return s.place(l, dir, question)
 	}
 }
 

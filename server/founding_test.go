@@ -163,6 +163,21 @@ func TestLostDisksAreReplaced(t *testing.T) {
 	}
 }
 
+// damaged stops a node, damages its files and starts it again; it is let in as number.
+func (g *group) damaged(i int, number uint64) server.Config {
+	g.t.Helper()
+	if err := g.nodes[i].Close(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.nodes[i] = g.nodes[(i+1)%3]
+	damage(g.t, g.cfgs[i].Dir)
+	cfg, notices := noticed(g.cfgs[i])
+	s := start(g.t, cfg)
+	hear(g.t, notices, "moved aside")
+	g.nodes[i] = replaced(g.t, s, cfg, number)
+	return cfg
+}
+
 // damage flips a bit in the middle of what a stopped node has logged.
 func damage(t *testing.T, dir string) {
 	t.Helper()
@@ -195,15 +210,7 @@ func TestDamagedNodesAreReplaced(t *testing.T) {
 		if number == 6 {
 			i = g.leader()
 		}
-		if err := g.nodes[i].Close(); err != nil {
-			t.Fatal(err)
-		}
-		g.nodes[i] = g.nodes[(i+1)%3]
-		damage(t, g.cfgs[i].Dir)
-		cfg, notices := noticed(g.cfgs[i])
-		s := start(t, cfg)
-		hear(t, notices, "moved aside")
-		g.nodes[i] = replaced(t, s, cfg, number)
+		cfg := g.damaged(i, number)
 		numbers[i] = number
 		g.whole(slices.Sorted(slices.Values(numbers))...)
 		c.do(add())

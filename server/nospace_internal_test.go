@@ -86,7 +86,7 @@ func TestCloseWithoutRoom(t *testing.T) {
 	at := listen()
 	none := func(uint64) {}
 	var err error
-	if l.peers, err = transport.New(transport.Config{ID: 1, Unreachable: none, Word: func([]byte) ([]byte, error) {
+	if l.peers, err = transport.New(transport.Config{ID: 1, Unreachable: none, Word: func(uint64, []byte) ([]byte, error) {
 		close(asked)
 		return nil, l.disk.do(func(*disk.Disk) error { return nil })
 	}}, at); err != nil {

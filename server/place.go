@@ -40,15 +40,13 @@ func decodeNumberRequest(b []byte) (at replica.Endpoint, anew bool, err error) {
 	return at, b[0] == 1, nil
 }
 
-// place answers a request for a number.
-func (s *Server) place(l *loop, question []byte) ([]byte, error) {
+// place answers the request for a number of a node with the directory dir.
+func (s *Server) place(l *loop, dir uint64, question []byte) ([]byte, error) {
 	at, anew, err := decodeNumberRequest(question)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-	defer cancel()
-	data, err := l.call(ctx, func(now int64, id replica.Caller) { l.node.Place(now, id, at, anew) })
+	data, err := s.placeAt(l, dir, at, anew)
 	if e, ok := errors.AsType[*driver.Error](err); ok && e.Err != nil {
 		err = e.Err
 	}
@@ -56,6 +54,39 @@ func (s *Server) place(l *loop, question []byte) ([]byte, error) {
 		return append([]byte{0}, err.Error()...), nil
 	}
 	return append([]byte{1}, data...), nil
+}
+
+// placeAt has the group give a number to the node that asks, if it is at the address that it
+// names: one that was started under the number of another would otherwise have that one
+// taken out, which was only stopped, and could itself never be found there.
+func (s *Server) placeAt(l *loop, dir uint64, at replica.Endpoint, anew bool) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	switch {
+	case !s.leads(l):
+		return nil, answerError(&replica.Answer{Outcome: replica.NotDone})
+	case !l.sits(dir, at.Peer):
+		return nil, fmt.Errorf("this node leads, and has not found at %s the node that asks from there: if that is its address, it has to be reached there from here; if it has another, it was started under the number of another node (--id, or the default, 1), and needs that of its own address in --members, on an empty directory", at.Peer)
+	}
+	return l.call(ctx, func(now int64, id replica.Caller) { l.node.Place(now, id, at, anew) })
+}
+
+// sits reports whether a node with the directory dir answers at an address.
+func (l *loop) sits(dir uint64, addr string) bool {
+	answer := make(chan uint64, 1)
+	go func() {
+		w, err := l.wordOf(0, addr)
+		if err != nil {
+			w.Dir = 0
+		}
+		answer <- w.Dir
+	}()
+	select {
+	case there := <-answer:
+		return there != 0 && there == dir
+	case <-time.After(seenWithin):
+		return false
+	}
 }
 
 // replaced asks the group to let this node in under another number; true: nothing

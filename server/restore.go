@@ -16,7 +16,9 @@ import (
 // own; other nodes can join it. It forgets: all sessions are ended, events of
 // before cannot be watched any more, and what the old cluster did after the
 // state was saved is lost. Tokens never come again: the revision jumps to
-// max(revision + 2⁴⁰, Unix seconds · 2²⁰).
+// Unix seconds · 2²⁰, or by 2⁴⁰ if it is beyond that. So of two clusters that begin from
+// one state, or from two in any order, the later one has the greater tokens, by
+// the wall clocks of the machines where they begin.
 type Anew struct {
 	// Dir is the new directory; it must be missing or empty.
 	Dir string
@@ -76,7 +78,7 @@ func AcceptLoss(old string, a Anew) (Began, error) {
 //
 // Danger: should the others still run, there are two clusters from then on that
 // both grant. Only fencing tells them apart, and only while the old one makes
-// fewer than 2⁴⁰ changes more.
+// fewer than 2²⁰ changes a second.
 func ForceNewCluster(old string, a Anew) (Began, error) {
 	return a.begin("force a new cluster", func(s disk.Start) (disk.Origin, error) { return disk.ForceNewCluster(storage.OS{}, old, s) })
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -60,7 +61,7 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	}
 	s := &Server{cfg: cfg}
 	rec, err := s.open()
-	if !errors.Is(err, storage.ErrDamaged) || given.ID == 0 || !cfg.replaces() {
+	if !errors.Is(err, storage.ErrDamaged) || !cfg.replaces() || !given.begins(&cfg) {
 		return s, rec, err
 	}
 	if err := s.moveAside(err); err != nil {
@@ -72,6 +73,18 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	}
 	rec, err = s.open()
 	return s, rec, err
+}
+
+// begins reports whether a node can begin with nothing in the directory of a configuration, and
+// as which number: the one that it was given, else the one that the directory knows, which is
+// the one that it was started with if the group has given it another since.
+func (c *Config) begins(known *Config) bool {
+	_, id, _ := storage.Owner(known.files(), known.Dir)
+	former, _ := storage.Former(known.files(), known.Dir)
+	c.ID = cmp.Or(c.ID, former, id)
+	next := *known
+	next.ID, next.Join = c.ID, c.Join
+	return c.ID != 0 && next.checkFounders() == nil && next.misplaced() == nil
 }
 
 func startError(cfg *Config, err error) error {

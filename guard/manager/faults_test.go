@@ -2,7 +2,9 @@ package manager_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,4 +164,46 @@ func TestMaintenance_Trouble(t *testing.T) {
 		cancel()
 		ok(t, <-ran)
 	})
+}
+
+// slowEnd is a backend that needs a second for the end of a session.
+type slowEnd struct{ driver.Driver }
+
+func (s slowEnd) EndSession(ctx context.Context, l *driver.Session) error {
+	time.Sleep(time.Second)
+	return s.Driver.EndSession(ctx, l)
+}
+
+// Close does not give back one hold after the other.
+func TestClose_ManyHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must[*holdfast.Space](t)(holdfast.New(slowEnd{memhold.New()}))
+		defer s.Close()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 100}))
+		for i := range 100 {
+			must[holdfast.Token](t)(m.AcquireSemaphore(t.Context(), "agents", fmt.Sprint("w", i), 1, ""))
+		}
+		began := time.Now()
+		ok(t, m.Close())
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("100 holders took %s", took)
+		}
+		if r, err := s.Inspect(t.Context(), "agents"); err != nil || len(r.Holders) > 0 {
+			t.Errorf("%d holders are left, %v", len(r.Holders), err)
+		}
+	})
+}
+
+// What cannot be the key of an event, with the prefix of a Sub, is no id.
+func TestRegisterGuard_LongID(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s.Sub(strings.Repeat("p", 300))}))
+	defer m.Close()
+	if err := m.RegisterGuard(manager.Guard{ID: strings.Repeat("g", 250), Condition: guard.LockFree("x")}); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("registered with %v", err)
+	}
+	ok(t, m.RegisterGuard(manager.Guard{ID: strings.Repeat("g", 100), Condition: guard.LockFree("x")}))
+	ok(t, m.UnregisterGuard(t.Context(), strings.Repeat("g", 100)))
 }

@@ -46,7 +46,7 @@ type watched struct {
 // An id in use is refused.
 func (m *Manager) RegisterGuard(g Guard) error {
 	events, err := gather.ParsePatterns(g.WakeOn)
-	if err := errors.Join(err, g.Condition.Check(), checkID(g.ID)); err != nil {
+	if err := errors.Join(err, g.Condition.Check(), m.checkID(g.ID)); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
@@ -67,9 +67,16 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	return nil
 }
 
-func checkID(id string) error {
-	if id == "" || strings.ContainsAny(id, "/\x00") || len(id) > 256 {
+// checkID refuses ids of which no events could be told, nor forgotten. A call that has ended before it
+// asks anything says what the backend would not take for a key.
+func (m *Manager) checkID(id string) error {
+	if id == "" || strings.Contains(id, "/") || len(id) > 256 {
 		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", fs.ErrInvalid)
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if _, err := m.space.KV().Delete(ended, keyOf("guard", "evaluating", id)); errors.Is(err, fs.ErrInvalid) {
+		return fmt.Errorf("its events could not be told: %w", err)
 	}
 	return nil
 }

@@ -121,10 +121,21 @@ func (m *Manager) Close() error {
 		clear(r.holders)
 	}
 	m.mu.Unlock()
-	errs := []error{endOf(m.session)}
-	for _, h := range list {
-		errs = append(errs, h.end())
+	return errors.Join(endOf(m.session), endAll(list))
+}
+
+// endAll ends some at a time: one after the other many would take too long.
+func endAll(list []*holder) error {
+	errs, places := make([]error, len(list)), make(chan struct{}, 32)
+	var all sync.WaitGroup
+	for i, h := range list {
+		places <- struct{}{}
+		all.Go(func() {
+			errs[i] = h.end()
+			<-places
+		})
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 

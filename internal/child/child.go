@@ -3,6 +3,8 @@ package child
 import (
 	"os"
 	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Hold is what a command runs under: a holdfast.Hold or a holdfast.Session.
@@ -37,7 +39,8 @@ type Command struct {
 	Signals <-chan os.Signal
 	// Stop, when it is closed, has the command end: it gets one SIGTERM, and has Grace.
 	Stop <-chan struct{}
-	// Note is told what happens beside the command's own output.
+	// Note is told what happens beside the command's own output, after it was done. It must
+	// not wait: nothing watches over the command meanwhile but the warden.
 	Note func(text string)
 }
 
@@ -51,7 +54,12 @@ type Status struct {
 	Code int
 	// Lost is why the hold ended before the command did; nil: it did not.
 	Lost error
+	// Stopped: Stop was heeded before the command was known to have ended.
+	Stopped bool
 }
+
+// ErrNoWarden: the second process could not be started; it is no fault of the command.
+const ErrNoWarden = driver.Kind("cannot start the process that watches over the command")
 
 // Run runs the command while h lasts. It returns when the command and all that
 // it left in its process group are gone; err means that it never ran.

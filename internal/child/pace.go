@@ -28,13 +28,22 @@ type pace struct {
 
 // newPace takes the grace that was asked for and the time to the deadline at the
 // beginning. The grace is at most a quarter of it, so that a hold which is
-// renewed every third of it, and misses a renewal or two, ends nobody.
+// renewed every third of it, and misses a renewal or two, ends nobody. The margin is for the
+// end of a killed group, which takes its time however short the grace is.
 func newPace(grace, left time.Duration, bounded bool) pace {
-	if bounded {
-		grace = min(grace, max(left, 0)/4)
+	if !bounded {
+		return pace{grace: grace}
 	}
-	return pace{grace: grace, margin: min(grace/4, maxMargin)}
+	left = max(left, 0)
+	return pace{grace: min(grace, left/4), margin: min(left/16, maxMargin)}
 }
+
+// notice is how long before the deadline the command is told to end: the grace, in which the
+// margin is, unless that leaves nothing of it.
+func (p *pace) notice() time.Duration { return max(p.grace, p.margin+min(p.grace, p.margin)) }
+
+// due reports that the command has to end.
+func (p *pace) due(s state) bool { return s.over || s.bounded && s.left <= p.notice() }
 
 // state is what is known of a hold.
 type state struct {
@@ -45,7 +54,7 @@ type state struct {
 
 // look says what to do now, and when to look again at the latest.
 func (p *pace) look(now time.Time, s state) (do action, again time.Duration) {
-	if s.over || s.bounded && s.left <= p.grace {
+	if p.due(s) {
 		p.endBy(now.Add(p.room(s)))
 	}
 	if p.killAt.IsZero() {
@@ -84,7 +93,7 @@ func (p *pace) pause(s state) time.Duration {
 	if !s.bounded {
 		return glance
 	}
-	return min(max((s.left-p.grace)/2, time.Millisecond), glance)
+	return min(max((s.left-p.notice())/2, time.Millisecond), glance)
 }
 
 // hurry has a command that was told to end killed after the grace.

@@ -30,6 +30,12 @@ func TestPace(t *testing.T) {
 			{29 * time.Second, held(time.Second), leave}, {29750 * time.Millisecond, held(250 * time.Millisecond), kill}}},
 		{"a short life gives a short grace", 5 * time.Second, time.Second, true, []lookStep{
 			{ms(740), held(ms(260)), leave}, {ms(750), held(ms(250)), terminate}, {ms(938), held(ms(62)), kill}}},
+		{"no grace: killed before the deadline", 0, time.Second, true, []lookStep{
+			{ms(930), held(ms(70)), leave}, {ms(938), held(ms(62)), kill}}},
+		{"a tiny grace: told and killed before the deadline", ms(10), time.Second, true, []lookStep{
+			{ms(927), held(ms(73)), leave}, {ms(928), held(ms(72)), terminate}, {ms(938), held(ms(62)), kill}}},
+		{"a grace that the margin would use up", ms(70), time.Second, true, []lookStep{
+			{ms(874), held(ms(126)), leave}, {ms(875), held(ms(125)), terminate}, {ms(938), held(ms(62)), kill}}},
 		{"lost with time left: grace, then killed", 5 * time.Second, 30 * time.Second, true, []lookStep{
 			{0, lost(20 * time.Second), terminate}, {4900 * time.Millisecond, lost(15 * time.Second), leave}, {5 * time.Second, lost(15 * time.Second), kill}}},
 		{"lost near the deadline: killed before it", 5 * time.Second, 30 * time.Second, true, []lookStep{
@@ -58,13 +64,15 @@ func TestPace(t *testing.T) {
 // told to end, as long as the hold is renewed.
 func TestPace_LooksBeforeItIsTooLate(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Hour} {
-		p := newPace(5*time.Second, ttl, true)
-		for left := ttl; left > p.grace+10*time.Millisecond; {
-			do, again := p.look(time.Unix(0, 0), state{bounded: true, left: left})
-			if do != leave || left-again < p.grace {
-				t.Fatalf("TTL %s, left %s: %d, again in %s, which is after the time of the SIGTERM", ttl, left, do, again)
+		for _, grace := range []time.Duration{0, 50 * time.Millisecond, 5 * time.Second} {
+			p := newPace(grace, ttl, true)
+			for left := ttl; left > p.notice()+10*time.Millisecond; {
+				do, again := p.look(time.Unix(0, 0), state{bounded: true, left: left})
+				if do != leave || left-again < p.notice() {
+					t.Fatalf("TTL %s, grace %s, left %s: %d, again in %s, which is after the time of the SIGTERM", ttl, grace, left, do, again)
+				}
+				left -= again
 			}
-			left -= again
 		}
 	}
 }

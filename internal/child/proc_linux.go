@@ -97,15 +97,19 @@ func processes() iter.Seq[process] {
 	}
 }
 
-// lookAt reads the stat of a process, "pid (name) state ppid group …", the 22nd of
-// which is when it began; the name may have brackets in it.
+// lookAt reads the stat of a process, "pid (name) state ppid group …", the 20th of which is how
+// many threads it has, and the 22nd when it began; the name may have brackets in it. One with a
+// main thread that has ended is a zombie by its state, and works on if it has others.
 func lookAt(id int) (p process, lives bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 	if err != nil {
 		return p, false
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 || strings.Contains("ZXx", fields[0]) {
+	if len(fields) < 20 || strings.Contains("Xx", fields[0]) {
+		return p, false
+	}
+	if threads, _ := strconv.Atoi(fields[17]); fields[0] == "Z" && threads < 2 {
 		return p, false
 	}
 	parent, _ := strconv.Atoi(fields[1])

@@ -23,12 +23,14 @@ type running struct {
 	tty    *os.File // the terminal, of which the command has the foreground; nil: it has none
 	stops  <-chan os.Signal
 	ending bool // the hold was lost, or was about to be
+	// stopped: Stop was heeded.
+	stopped bool
 }
 
 func (c *Command) run(h Hold) (Status, error) {
 	w, err := startWarden(c.Stderr)
 	if err != nil {
-		return Status{}, fmt.Errorf("cannot start the process that watches over the command: %w", err)
+		return Status{}, fmt.Errorf("%w: %w", ErrNoWarden, err)
 	}
 	stops, forget := stops()
 	defer forget()
@@ -47,7 +49,7 @@ func (c *Command) run(h Hold) (Status, error) {
 	r.endRest()
 	r.takeTerminalBack()
 	r.ending = w.end() || r.ending
-	return Status{Code: codeOf(state), Lost: r.lost()}, nil
+	return Status{Code: codeOf(state), Lost: r.lost(), Stopped: r.stopped}, nil
 }
 
 // start runs the command on a thread of its own that lives as long as it does:
@@ -90,14 +92,14 @@ func (r *running) follow() *os.ProcessState {
 		case sig := <-r.Signals:
 			r.passOn(sig)
 		case sig := <-r.stops:
+			r.resume()
 			if sig == syscall.SIGTSTP {
 				r.Note("what holds is not suspended")
 			}
-			r.resume()
 		case <-over:
 			over = nil
 		case <-stop:
-			stop = nil
+			stop, r.stopped = nil, true
 			r.stop()
 		case <-timer.C:
 		}
@@ -111,12 +113,12 @@ func (r *running) look() time.Duration {
 	left, bounded := r.left()
 	now := state{over: r.h.Err() != nil, bounded: bounded, left: left}
 	r.tellDeadline(left, bounded)
-	r.ending = r.ending || now.over || bounded && left <= r.pace.grace
+	r.ending = r.ending || r.pace.due(now)
 	do, again := r.pace.look(driver.Now(), now)
 	switch do {
 	case terminate:
-		r.Note("the hold is lost or about to be; the command is told to end")
 		r.signal(syscall.SIGTERM)
+		r.Note("the hold is lost or about to be; the command is told to end")
 	case kill:
 		r.signal(syscall.SIGKILL)
 	}
@@ -184,21 +186,24 @@ func (r *running) signal(s syscall.Signal) {
 
 // resume continues a command that the terminal has stopped: one that sleeps while it holds
 // would keep everybody waiting. One that wants the terminal gets it from this program, and
-// is ended if this program does not have it.
+// is ended if another has it: continued it would want it again at once.
 func (r *running) resume() {
-	sig := stoppedBy(r.cmd.Process.Pid)
-	switch {
-	case sig == syscall.SIGTSTP, (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && r.tty != nil:
+	switch stoppedBy(r.cmd.Process.Pid) {
+	case syscall.SIGTSTP:
+		r.signal(syscall.SIGCONT)
 		r.Note("what holds is not suspended; the command goes on")
-		r.signal(syscall.SIGCONT)
-	case sig != syscall.SIGTTIN && sig != syscall.SIGTTOU: // nobody's, or SIGSTOP, which somebody meant
-	case r.giveTerminal():
-		r.signal(syscall.SIGCONT)
-	default:
-		r.Note("the command wants the terminal, which is another's; it is told to end: run it in the foreground")
+	case syscall.SIGTTIN, syscall.SIGTTOU:
+		if r.giveTerminal() {
+			r.signal(syscall.SIGCONT)
+			return
+		}
+		if r.pace.told {
+			return // it stays stopped until the grace is over: continued it would want the terminal again
+		}
 		r.pace.hurry(driver.Now())
 		r.signal(syscall.SIGTERM)
-	}
+		r.Note("the command wants the terminal, which is another's; it is told to end: run it in the foreground")
+	} // else nobody's, or SIGSTOP, which somebody meant
 }
 
 // breath is the pause between two looks at a group that is ending: the end of
@@ -211,8 +216,8 @@ func (r *running) endRest() {
 	if !anyAlive(group) {
 		return
 	}
-	r.Note("the command has ended and left processes behind; they are ended too")
 	r.signal(syscall.SIGTERM)
+	r.Note("the command has ended and left processes behind; they are ended too")
 	for r.pace.hurry(driver.Now()); anyAlive(group); r.look() {
 		select {
 		case sig := <-r.Signals:

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == child.WardenArg {
 		os.Exit(child.Warden(os.Stdin, os.Stderr))
 	}
+	if len(os.Args) == 2 && os.Args[1] == mainlessArg {
+		mainless()
+	}
 	// Else wardens with the race detector sleep for a second when they end.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
@@ -52,6 +55,12 @@ type result struct {
 // under runs a shell script while h lasts.
 func under(t *testing.T, h child.Hold, grace time.Duration, script string) *run {
 	t.Helper()
+	return noting(t, h, grace, nil, script)
+}
+
+// noting is under with another reader of the notes.
+func noting(t *testing.T, h child.Hold, grace time.Duration, note func(string), script string) *run {
+	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -66,9 +75,12 @@ func under(t *testing.T, h child.Hold, grace time.Duration, script string) *run 
 	}
 	r := &run{lines: bufio.NewReader(out), signals: make(chan os.Signal), stop: make(chan struct{}), result: make(chan result, 1)}
 	var notes bytes.Buffer
+	if note == nil {
+		note = func(s string) { notes.WriteString(s + "\n") }
+	}
 	c := &child.Command{
 		Path: sh, Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdin: null, Stdout: in, Stderr: os.Stderr,
-		Grace: grace, Signals: r.signals, Stop: r.stop, Note: func(s string) { notes.WriteString(s + "\n") },
+		Grace: grace, Signals: r.signals, Stop: r.stop, Note: note,
 	}
 	go func() {
 		status, err := c.Run(h)
@@ -111,7 +123,7 @@ func TestRun_Stop(t *testing.T) {
 	if told := polite.line(t); told != "told 1" {
 		t.Errorf("it says %q", told)
 	}
-	if r := <-polite.result; r.err != nil || r.Code != 3 || r.Lost != nil {
+	if r := <-polite.result; r.err != nil || r.Code != 3 || r.Lost != nil || !r.Stopped {
 		t.Errorf("%+v", r)
 	}
 	deaf := under(t, h, 100*time.Millisecond, `trap '' TERM; echo begins; while true; do sleep 1; done`)
@@ -119,7 +131,7 @@ func TestRun_Stop(t *testing.T) {
 		t.Fatal("it does not begin")
 	}
 	close(deaf.stop)
-	if r := <-deaf.result; r.err != nil || r.Code != 137 {
+	if r := <-deaf.result; r.err != nil || r.Code != 137 || !r.Stopped {
 		t.Errorf("%+v", r)
 	}
 }
@@ -128,7 +140,7 @@ func TestRun_PassesTheCodeBack(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "kill -TERM $$": 143} {
 		h := hold(t, holdtest.Space(t))
 		r := <-under(t, h, time.Second, script).result
-		if r.err != nil || r.Code != want || r.Lost != nil {
+		if r.err != nil || r.Code != want || r.Lost != nil || r.Stopped {
 			t.Errorf("%s: %+v, want the code %d", script, r, want)
 		}
 		if err := h.Release(); err != nil {

@@ -36,34 +36,69 @@ func (r *running) ignoreTerminal() {
 	}
 }
 
-// giveTerminal makes the command the foreground of the terminal, if this program is it. The
-// others of a pipeline lose it, which is less than a command that holds and does not run.
+// giveTerminal makes the command the foreground of the terminal, if it is not, and this program
+// is it or a group that has gone. The others of a pipeline lose it, which is less than a command
+// that holds and does not run.
 func (r *running) giveTerminal() bool {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return false
+	tty := r.tty
+	if tty == nil {
+		var err error
+		if tty, err = os.OpenFile("/dev/tty", os.O_RDWR, 0); err != nil {
+			return false
+		}
 	}
-	command := int32(r.cmd.Process.Pid)
-	if group, ok := foreground(tty); !ok || group != syscall.Getpgrp() || ioctl(tty, syscall.TIOCSPGRP, unsafe.Pointer(&command)) != 0 {
-		tty.Close()
+	if !give(tty, r.cmd.Process.Pid) {
+		if tty != r.tty {
+			tty.Close()
+		}
 		return false
 	}
 	r.tty = tty
-	r.ignoreTerminal()
 	return true
 }
 
-// takeTerminalBack makes this program the foreground again.
+// give makes the group the foreground unless another has it. A background that does so would
+// be stopped unless it ignores the signal, which a command that runs does not inherit.
+func give(tty *os.File, group int) bool {
+	now, ok := foreground(tty)
+	switch {
+	case !ok:
+		return false
+	case now == group:
+		signal.Ignore(syscall.SIGTTOU) // for when it is taken back
+		return true
+	case now != syscall.Getpgrp() && syscall.Kill(-now, 0) != syscall.ESRCH:
+		return false
+	}
+	signal.Ignore(syscall.SIGTTOU)
+	to := int32(group)
+	return ioctl(tty, syscall.TIOCSPGRP, unsafe.Pointer(&to)) == 0
+}
+
+// takeTerminalBack makes this program the foreground again, unless the session's shell has
+// taken the terminal meanwhile.
 func (r *running) takeTerminalBack() {
 	if r.tty == nil {
 		return
 	}
-	group := int32(syscall.Getpgrp())
-	ioctl(r.tty, syscall.TIOCSPGRP, unsafe.Pointer(&group))
+	own := int32(syscall.Getpgrp())
+	if now, ok := foreground(r.tty); ok && now != shell() {
+		ioctl(r.tty, syscall.TIOCSPGRP, unsafe.Pointer(&own))
+	}
 	signal.Reset(syscall.SIGTTOU)
 	if r.tty != r.Stdin {
 		r.tty.Close()
 	}
+}
+
+// shell is the group of the session's first process; 0: it has gone.
+func shell() int {
+	leader, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	group, _ := syscall.Getpgid(int(leader))
+	return max(group, 0)
 }
 
 // stops tells that a child has ended or stopped, or that this program was to be stopped by

@@ -129,10 +129,26 @@ func avenge(group int, notes io.Writer, why string) int {
 	if !anyAlive(group) {
 		return 0
 	}
-	fmt.Fprintf(notes, "holdfast: %s; its command is killed\n", why)
 	for anyAlive(group) {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 		time.Sleep(breath)
 	}
+	tell(notes, fmt.Sprintf("holdfast: %s; its command is killed\n", why))
 	return acted
+}
+
+// patience is how long the warden waits for a reader: until it ends, what was held is.
+const patience = time.Second
+
+// tell writes to a reader that may be one that does not read, as behind ^S or a pager.
+func tell(notes io.Writer, text string) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_, _ = io.WriteString(notes, text)
+	}()
+	select {
+	case <-told:
+	case <-time.After(patience):
+	}
 }

@@ -125,7 +125,7 @@ func (b *benching) run(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	s, err := b.a.open(ctx)
+	s, err := b.a.openWithin(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,6 +176,9 @@ func (b *benching) measure(ctx context.Context, s *holdfast.Space, w workload) (
 	}
 	if err != nil || ctx.Err() != nil {
 		return measured{}, errors.Join(err, ctx.Err())
+	}
+	if len(took) == 0 {
+		return measured{}, usagef("give it more, such as --duration 2s", "%s: nothing was done in %s", w.name, b.duration)
 	}
 	slices.Sort(took)
 	at := func(part float64) float64 { return took[int(part*float64(len(took)-1))].Seconds() }

@@ -63,7 +63,7 @@ func (c *checking) check(ctx context.Context, match *regexp.Regexp, at int, time
 	if where == "mem:" {
 		return usagef("holdfast check mem://x checks a shared one", "mem: is a memory of its own for each client, and cannot be checked")
 	}
-	s, err := c.a.open(ctx) // a memory lives as long as somebody has it open
+	s, err := c.a.openWithin(ctx) // a memory lives as long as somebody has it open
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,10 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +32,8 @@ type app struct {
 
 	began bool     // the command line was understood
 	words []string // the command line
+	notes notes
+	gone  chan os.Signal // set: readers of the output may leave
 }
 
 // Main runs the program with its arguments, the first being the command, and
@@ -52,7 +57,12 @@ func (a *app) main(args []string) int {
 	if err != nil && !a.began {
 		err = usage(cmd, err)
 	}
-	return a.report(err)
+	a.told()
+	code := a.report(err)
+	if a.gone != nil {
+		signal.Stop(a.gone)
+	}
+	return code
 }
 
 // commands are all there are; more can be added here.
@@ -105,9 +115,13 @@ with nothing to install.`,
 	return root
 }
 
-// prepare comes before every command.
+// prepare comes before every command. Flags that are missing are looked for here, since cobra
+// does it when the command counts as begun.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err := a.settle(cmd); err != nil {
+		return usage(cmd, err)
+	}
+	if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
 		return usage(cmd, err)
 	}
 	a.began = true
@@ -125,8 +139,37 @@ func (a *app) asking(run func(ctx context.Context, s *holdfast.Space, args []str
 			if err != nil {
 				return err
 			}
-			defer s.Close()
+			defer leave(ctx, s)
 			return unanswered(run(ctx, s, args))
 		})
+	}
+}
+
+// listing is asking for what comes in pages: the timeout is for each of them.
+func (a *app) listing(run func(p *patience, s *holdfast.Space, args []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		return untilSignal(func(ctx context.Context) error {
+			p, cancel := a.patience(ctx)
+			defer cancel()
+			s, err := a.open(p)
+			if err != nil {
+				return err
+			}
+			defer leave(p, s)
+			return unanswered(run(p, s, args))
+		})
+	}
+}
+
+// leave closes what a command has used. After the timeout it does not wait for that: a backend that has
+// not answered would take as long again for the end of a session, which ends by itself.
+func leave(ctx context.Context, s io.Closer) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = s.Close()
+	}()
+	if context.Cause(ctx) != errTimeout {
+		<-closed
 	}
 }

@@ -197,7 +197,7 @@ func (a *app) keys() cobra.CompletionFunc {
 func (a *app) sessionIDs() cobra.CompletionFunc {
 	return a.asked(func(ctx context.Context, s *holdfast.Space, begin string) iter.Seq2[[2]string, error] {
 		return func(yield func([2]string, error) bool) {
-			found, err := sessionsOf(ctx, s, "")
+			found, err := sessionsOf(ctx, s, "", func() {})
 			if err != nil {
 				yield([2]string{}, err)
 			}
@@ -216,7 +216,7 @@ func (a *app) memberIDs() cobra.CompletionFunc {
 		err := a.settle(cmd)
 		a.timeout = min(a.timeout, completeWithin)
 		err = errors.Join(err, a.reading(func(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
-			list, err := membersOf(ctx, c)
+			list, err := a.membersOf(ctx, c)
 			if err != nil {
 				return err
 			}

@@ -59,6 +59,7 @@ what the flags do not.`,
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
+			a.outliveReaders()
 			return untilSignal(func(ctx context.Context) error { return a.edge(ctx, &e) })
 		},
 	}
@@ -132,7 +133,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 		return err
 	}
 	config := edge.Config{Actor: e.actor, Flush: e.flush, State: max(10*time.Second, e.flush), OnConflict: func(c crdt.Actor) {
-		fmt.Fprintf(a.errOut, "holdfast: two nodes are called %q, or the clock of one was set back since it ran before; give each its own --actor-id, and the right time\n", c.Node)
+		a.warn(fmt.Errorf("two nodes are called %q, or the clock of one was set back since it ran before; give each its own --actor-id, and the right time", c.Node))
 	}}
 	web := &edgeserver.Config{Rate: rate, TopKeys: e.topKeys}
 	if link != nil {
@@ -154,7 +155,7 @@ func (a *app) edgeLink(ctx context.Context, e *edging) (*natslink.Link, error) {
 	if e.nats == "" || !e.sync {
 		return nil, nil
 	}
-	return natslink.Open(ctx, e.nats, &natslink.Options{OnError: func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }})
+	return natslink.Open(ctx, e.nats, &natslink.Options{OnError: a.warn})
 }
 
 func (e *edging) open() (net.Listener, error) {
@@ -175,7 +176,7 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(cfg == nil)
-	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadTimeout: edgeRead, IdleTimeout: 2 * time.Minute}
 	scheme := ""
 	if cfg != nil {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
@@ -184,8 +185,7 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	var running sync.WaitGroup
 	alerting, stop := context.WithCancel(ctx)
 	if e.alertURL != "" {
-		alerts := &edgeserver.Alerts{Node: web.Node, URL: e.alertURL, Divergence: e.alertDivergence, SyncAge: e.alertAge,
-			OnError: func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }}
+		alerts := &edgeserver.Alerts{Node: web.Node, URL: e.alertURL, Divergence: e.alertDivergence, SyncAge: e.alertAge, OnError: a.warn}
 		running.Go(func() { alerts.Run(alerting) })
 	}
 	ended := make(chan struct{})
@@ -207,6 +207,10 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	}
 	return err
 }
+
+// edgeRead is how long a request may take to come, its form with it: one that drips keeps a
+// connection no longer.
+const edgeRead = 10 * time.Second
 
 // edgePatience is how long a node that is told to stop waits for requests under way.
 const edgePatience = 5 * time.Second

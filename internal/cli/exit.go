@@ -47,7 +47,13 @@ type signalled struct{ syscall.Signal }
 func (s signalled) Error() string { return "ended by a signal: " + s.Signal.String() }
 
 // errTimeout is the cause when --timeout has passed.
-var errTimeout = errors.New("the backend has not answered in time")
+var errTimeout error = timeoutError{}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "the backend has not answered in time" }
+
+func (timeoutError) Is(kind error) bool { return kind == context.DeadlineExceeded }
 
 // usage is a mistake in the command line; its hint is that of err, if it has one.
 func usage(cmd *cobra.Command, err error) error {

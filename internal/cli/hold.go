@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -145,6 +146,7 @@ func (h *holding) run(f *pflag.FlagSet, names, command []string) error {
 	if err != nil {
 		return err
 	}
+	h.a.outliveReaders()
 	sigs := catch()
 	defer sigs.stop()
 	s, err := h.a.openSoon(sigs)
@@ -171,7 +173,16 @@ type turn struct {
 // say, or until a signal.
 func (h *holding) begin(sigs *signals, s *holdfast.Space, names []string) (t turn, err error) {
 	ctx, done := sigs.during(context.Background())
-	defer done()
+	t, err = h.start(ctx, s, names)
+	if asked := done(); asked != nil && err == nil { // a signal that came with the grant
+		_ = t.release()
+		err = asked
+	}
+	return t, err
+}
+
+// start is begin until ctx ends.
+func (h *holding) start(ctx context.Context, s *holdfast.Space, names []string) (t turn, err error) {
 	if h.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.wait)
@@ -180,7 +191,7 @@ func (h *holding) begin(sigs *signals, s *holdfast.Space, names []string) (t tur
 	if t, err = h.acquire(ctx, s, names); err != nil {
 		return t, err
 	}
-	if err = h.limit(ctx, s, t); err == nil && ctx.Err() != nil { // a signal that came with the grant
+	if err = h.limit(ctx, s, t); err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -232,7 +243,7 @@ func (h *holding) tellWait(s *holdfast.Space, name string, place int) {
 	if r, err := s.Inspect(ctx, name); err == nil && len(r.Holders) > 0 {
 		text += ", held by " + plain(r.Holders[0].Owner)
 	}
-	h.a.print().note(text)
+	h.a.note(text)
 }
 
 // find looks a command up before anything is taken for it.
@@ -251,7 +262,7 @@ func (h *holding) child(path string, command []string, sigs *signals, env []stri
 	return &child.Command{
 		Path: path, Args: command, Env: append(os.Environ(), env...),
 		Stdin: h.a.in, Stdout: h.a.out, Stderr: h.a.errOut,
-		Grace: h.grace, Signals: sigs.c, Note: h.a.print().note,
+		Grace: h.grace, Signals: sigs.c, Note: h.a.note,
 	}
 }
 
@@ -274,13 +285,17 @@ func (h *holding) outcome(status child.Status, err, released error) error {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return err
-	case err != nil:
+	case errors.Is(err, child.ErrNoWarden):
+		return &failure{code: exitFailed, err: err, hint: "it needs /proc, and room for one more process"}
+	case errors.Is(err, syscall.ENOEXEC):
 		return &failure{code: exitCannotRun, err: err, hint: "scripts need a first line such as #!/bin/sh"}
+	case err != nil:
+		return &failure{code: exitCannotRun, err: err}
 	case status.Lost != nil:
 		return &failure{code: exitLost, err: fmt.Errorf("the hold was lost and the command ended: %w", status.Lost), hint: "run it again; what it wrote is told apart by its token"}
 	}
 	if released != nil {
-		h.a.print().note("giving back: " + released.Error())
+		h.a.note("giving back: " + released.Error())
 	}
 	if status.Code != 0 {
 		return &failure{code: status.Code}

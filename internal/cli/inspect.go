@@ -81,13 +81,14 @@ func claimsOf(claims []holdfast.Claim) []claimJSON {
 
 func (a *app) lsCommand() *cobra.Command {
 	return &cobra.Command{Use: "ls [PREFIX]", Short: "List the names that are held, awaited or kept", Args: cobra.MaximumNArgs(1), Example: "  holdfast ls\n  holdfast ls jobs/",
-		RunE: a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
+		RunE: a.listing(func(p *patience, s *holdfast.Space, args []string) error {
 			all := []resourceJSON{}
 			var rows [][]string
-			for r, err := range s.List(ctx, strings.Join(args, "")) {
+			for r, err := range s.List(p, strings.Join(args, "")) {
 				if err != nil {
 					return err
 				}
+				p.came()
 				all = append(all, resourceOf(r))
 				rows = append(rows, row(r))
 			}

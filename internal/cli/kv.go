@@ -186,7 +186,7 @@ func (a *app) kvList() *cobra.Command {
 	f.StringVar(&sort, "sort", "key", "order: key, version, created, modified or value")
 	f.BoolVar(&desc, "desc", false, "turn the order round")
 	f.BoolVar(&bare, "keys-only", false, "leave the values out")
-	list := a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
+	list := a.listing(func(p *patience, s *holdfast.Space, args []string) error {
 		opts := []holdfast.RangeOption{orders[sort]}
 		if desc {
 			opts = append(opts, holdfast.Descending())
@@ -194,7 +194,7 @@ func (a *app) kvList() *cobra.Command {
 		if bare {
 			opts = append(opts, holdfast.KeysOnly())
 		}
-		page, err := allPages(ctx, s.KV(), strings.Join(args, ""), limit, opts)
+		page, err := allPages(p, s.KV(), strings.Join(args, ""), limit, opts)
 		if err != nil {
 			return err
 		}
@@ -206,13 +206,14 @@ func (a *app) kvList() *cobra.Command {
 
 // allPages reads as many pages as there are, up to the limit, as one that has the
 // revision of the last.
-func allPages(ctx context.Context, kv *holdfast.KV, prefix string, limit int, opts []holdfast.RangeOption) (whole holdfast.Page, err error) {
+func allPages(p *patience, kv *holdfast.KV, prefix string, limit int, opts []holdfast.RangeOption) (whole holdfast.Page, err error) {
 	for more := true; more; more = whole.Next != "" && (limit == 0 || len(whole.Entries) < limit) {
 		n := holdfast.MaxKeys(max(limit-len(whole.Entries), min(limit, 0)))
-		page, err := kv.Page(ctx, prefix, append(slices.Clone(opts), n, holdfast.AfterKey(whole.Next))...)
+		page, err := kv.Page(p, prefix, append(slices.Clone(opts), n, holdfast.AfterKey(whole.Next))...)
 		if err != nil {
 			return whole, err
 		}
+		p.came()
 		page.Entries = append(whole.Entries, page.Entries...)
 		whole = page
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
@@ -45,9 +46,11 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 }
 
 // onNode calls f with a node's connection, which has to stand within some time: a machine
-// that is gone without a word must not use up that of the next. NotDone: f was not called.
+// that is gone without a word must not use up that of the next; 0: as long as ctx lasts. NotDone:
+// f was not called.
 func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, within time.Duration, f func(pb.AdminServiceClient) error) error {
-	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(creds))
+	patient := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Hour} // reach has the bound
+	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(creds), grpc.WithConnectParams(patient))
 	if err != nil {
 		return err
 	}
@@ -67,18 +70,27 @@ func onNode(ctx context.Context, host string, creds credentials.TransportCredent
 
 // reach waits until a connection stands, and says why not.
 func reach(ctx context.Context, conn *grpc.ClientConn, c pb.AdminServiceClient, within time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	limited := ctx
+	if within > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		if state == connectivity.TransientFailure {
 			return unreached(limited, c)
 		}
-		if !conn.WaitForStateChange(limited, state) && ctx.Err() != nil {
-			return context.Cause(ctx)
-		} else if limited.Err() != nil {
-			return driver.Errorf("", "", driver.ErrUnavailable, "no connection within %s", within)
+		if conn.WaitForStateChange(limited, state) || limited.Err() == nil {
+			continue
 		}
+		switch cause := context.Cause(ctx); {
+		case cause == errTimeout:
+			return driver.Errorf("", "", context.DeadlineExceeded, "no connection in time")
+		case cause != nil:
+			return cause
+		}
+		return driver.Errorf("", "", driver.ErrUnavailable, "no connection within %s", within)
 	}
 	return nil
 }
@@ -111,21 +123,27 @@ func (a *app) ordering(again func(error) bool, run func(ctx context.Context, c p
 		return untilSignal(func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 			defer cancel()
-			return a.onNodes(ctx, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })
+			end := time.Now().Add(a.timeout)
+			left := func() time.Duration { return time.Until(end) }
+			return unanswered(a.onNodes(ctx, left, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) }))
 		})
 	}
 }
 
 // onNodes runs a call on one node after the other, until one answers. One that may have done
-// it is the last: the next would say that there is nothing to do, as if it was refused.
-func (a *app) onNodes(ctx context.Context, again func(error) bool, run func(pb.AdminServiceClient) error) error {
+// it is the last: the next would say that there is nothing to do, as if it was refused. A node
+// has its share of the time that is left to connect, the last one all of it.
+func (a *app) onNodes(ctx context.Context, left func() time.Duration, again func(error) bool, run func(pb.AdminServiceClient) error) error {
 	hosts, creds, err := a.nodes()
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(a.timeout)
 	for i, host := range hosts {
-		err = onNode(ctx, host, creds, time.Until(end)/time.Duration(len(hosts)-i), run)
+		within := time.Duration(0)
+		if next := len(hosts) - i; next > 1 {
+			within = left() / time.Duration(next)
+		}
+		err = onNode(ctx, host, creds, within, run)
 		if !errors.Is(err, holdfast.ErrUnavailable) {
 			return err
 		}
@@ -196,7 +214,7 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	n := nodeJSON{Address: host}
-	err := onNode(ctx, host, creds, a.timeout, func(c pb.AdminServiceClient) error {
+	err := onNode(ctx, host, creds, 0, func(c pb.AdminServiceClient) error {
 		st, err := c.Status(ctx, &pb.StatusRequest{})
 		h := st.GetHeader()
 		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
@@ -370,17 +388,41 @@ type memberJSON struct {
 	Learner bool   `json:"learner"`
 }
 
-// membersOf asks the leader: another node may be behind.
-func membersOf(ctx context.Context, c pb.AdminServiceClient) ([]*pb.Member, error) {
+// membersOf asks the leader, which any node knows: another may be behind.
+func (a *app) membersOf(ctx context.Context, c pb.AdminServiceClient) ([]*pb.Member, error) {
 	st, err := c.Status(ctx, &pb.StatusRequest{})
-	if err == nil && !st.GetServing() {
-		err = driver.Errorf("list members", "", driver.ErrUnavailable, "this node does not lead: name the leader, too, in --url")
+	if err != nil || st.GetServing() {
+		return st.GetMembers(), err
 	}
+	addr := leaderOf(st)
+	if addr == "" {
+		return nil, driver.Errorf("list members", "", driver.ErrUnavailable, "this node knows no leader, or no address of it for clients: see holdfast status, or name all nodes in --url")
+	}
+	_, creds, err := a.nodes()
+	if err != nil {
+		return nil, err
+	}
+	err = onNode(ctx, addr, creds, a.timeout/4, func(c pb.AdminServiceClient) (err error) { // else the next node of --url is asked
+		if st, err = c.Status(ctx, &pb.StatusRequest{}); err == nil && !st.GetServing() {
+			err = driver.Errorf("list members", "", driver.ErrUnavailable, "node %d, at %s, does not lead any more: try again", st.GetHeader().GetMemberId(), addr)
+		}
+		return err
+	})
 	return st.GetMembers(), err
 }
 
+// leaderOf is where clients find the leader that a node knows; "": that is not known.
+func leaderOf(st *pb.StatusResponse) string {
+	for _, m := range st.GetMembers() {
+		if m.GetId() == st.GetLeader() {
+			return m.GetClientAddress()
+		}
+	}
+	return ""
+}
+
 func (a *app) members(ctx context.Context, c pb.AdminServiceClient, _ []string) error {
-	list, err := membersOf(ctx, c)
+	list, err := a.membersOf(ctx, c)
 	if err != nil {
 		return err
 	}

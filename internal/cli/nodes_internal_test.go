@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/child"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -47,7 +52,8 @@ func (o *operated) start(t *testing.T) string {
 }
 
 func order(ctx context.Context, a *app, again func(error) bool) error {
-	return a.onNodes(ctx, again, func(c pb.AdminServiceClient) error {
+	end := time.Now().Add(a.timeout)
+	return a.onNodes(ctx, func() time.Duration { return time.Until(end) }, again, func(c pb.AdminServiceClient) error {
 		_, err := c.ChangeMembers(ctx, &pb.ChangeMembersRequest{})
 		return err
 	})
@@ -78,5 +84,48 @@ func TestOnNodes_Silent(t *testing.T) {
 	defer cancel()
 	if err := order(ctx, a, holdfast.NotDone); err != nil || live.orders != 1 {
 		t.Errorf("the live node was asked %d times: %v", live.orders, err)
+	}
+}
+
+func (o *operated) Backup(_ *pb.BackupRequest, to grpc.ServerStreamingServer[pb.BackupResponse]) error {
+	_ = to.Send(&pb.BackupResponse{Piece: []byte("a piece")})
+	if o.err == nil {
+		<-to.Context().Done()
+	}
+	return o.err
+}
+
+// A node that says nothing, or nothing more, is a timeout, and told as one.
+func TestOnNodes_TimeoutIsTold(t *testing.T) {
+	silent, stops := "holdfast://"+bound(t).Addr().String(), "holdfast://"+(&operated{}).start(t)
+	for url, commands := range map[string][]string{silent: {"member ls", "member promote 3", "snapshot save new"}, stops: {"snapshot save new"}} {
+		for _, command := range commands {
+			t.Chdir(t.TempDir())
+			code, said := runApp(t, t.TempDir(), append([]string{"--url", url, "--timeout", "300ms"}, strings.Fields(command)...)...)
+			if code != exitTimeout || !strings.Contains(said, "hint: is the backend up?") {
+				t.Errorf("%s: %d: %s", command, code, said)
+			}
+		}
+	}
+}
+
+// Exit codes of what could not begin.
+func TestExit_NotBegun(t *testing.T) {
+	slow := &driver.Error{Kind: context.DeadlineExceeded}
+	h := &holding{a: &app{}}
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{unopened(slow), exitTimeout},
+		{unopened(errTimeout), exitTimeout},
+		{unopened(errors.New("refused")), exitFailed},
+		{h.outcome(child.Status{}, fmt.Errorf("%w: %w", child.ErrNoWarden, syscall.EAGAIN), nil), exitFailed},
+		{h.outcome(child.Status{}, syscall.ENOEXEC, nil), exitCannotRun},
+		{h.outcome(child.Status{}, syscall.EAGAIN, nil), exitCannotRun},
+	} {
+		if f := failureOf(tt.err); f.code != tt.want || strings.Contains(f.hint, "#!") != errors.Is(tt.err, syscall.ENOEXEC) {
+			t.Errorf("%v: %d, want %d; hint: %s", tt.err, f.code, tt.want, f.hint)
+		}
 	}
 }

@@ -39,22 +39,33 @@ func (a *app) openDriver(ctx context.Context) (driver.Driver, error) {
 	return d, nil
 }
 
-// openSoon is open until the timeout or a signal.
+// openSoon is openWithin until a signal.
 func (a *app) openSoon(sigs *signals) (*holdfast.Space, error) {
 	ctx, done := sigs.during(context.Background())
-	defer done()
+	s, err := a.openWithin(ctx)
+	asked := done()
+	switch {
+	case asked == nil:
+		return s, err
+	case err == nil: // it came with the answer
+		_ = s.Close()
+	}
+	return nil, asked
+}
+
+// openWithin opens the Space and has an answer of it, until the timeout: what follows, as a wait
+// for a turn or an event, must not be one for a server that is not there.
+func (a *app) openWithin(ctx context.Context) (*holdfast.Space, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	s, err := a.open(ctx)
-	if err == nil {
-		if err = s.Ping(ctx); err != nil { // a wait for a turn must not be one for a server that is not there
-			err = errors.Join(unanswered(err), s.Close())
-		}
+	if err != nil {
+		return nil, err
 	}
-	if cause, ok := errors.AsType[signalled](context.Cause(ctx)); ok && err != nil {
-		return nil, cause
+	if err := s.Ping(ctx); err != nil {
+		return nil, errors.Join(unanswered(err), s.Close())
 	}
-	return s, err
+	return s, nil
 }
 
 // unanswered tells a backend that has not answered in time from a wait that has ended.
@@ -65,10 +76,13 @@ func unanswered(err error) error {
 	return err
 }
 
-// unopened tells a wrong URL from a backend that cannot be reached.
+// unopened tells a wrong URL from a backend that cannot be reached, or not in time.
 func unopened(err error) error {
-	if errors.Is(err, fs.ErrInvalid) {
+	switch {
+	case errors.Is(err, fs.ErrInvalid):
 		return &failure{code: exitUsage, err: err, hint: "set the backend with --url or HOLDFAST_URL, such as file:///var/lock/app"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return unanswered(err)
 	}
 	return &failure{code: exitFailed, err: err, hint: "is the backend there? --url or HOLDFAST_URL names another"}
 }

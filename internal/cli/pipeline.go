@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -150,11 +149,7 @@ func readPipeline(path string, given map[string]string) (*guardfile.Pipeline, er
 
 // runUntilSignal runs a run; the first signal cancels it, the second leaves it.
 func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelines) (run.Ref, error)) error {
-	// A reader of the output that leaves does not end the run; to ignore the signal would
-	// have its commands ignore it, too.
-	gone := make(chan os.Signal, 1)
-	signal.Notify(gone, syscall.SIGPIPE)
-	defer signal.Stop(gone)
+	a.outliveReaders()
 	sigs := catch()
 	defer sigs.stop()
 	s, err := a.openSoon(sigs)

@@ -53,7 +53,7 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	_ = to.Close()
 	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
 	reading.Wait()
-	return run.Exit{Code: status.Code, Lost: status.Lost != nil, Tail: out.String()}, err
+	return run.Exit{Code: status.Code, Lost: status.Lost != nil, Itself: err == nil && !status.Stopped, Tail: out.String()}, err
 }
 
 // lateOutput is how long output is read once the command has ended.

@@ -80,6 +80,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
       --members 1=10.0.0.1:7421/10.0.0.1:7420,2=10.0.0.2:7421/10.0.0.2:7420,3=10.0.0.3:7421/10.0.0.3:7420 \
       --peer-cert node.pem --peer-key node.key --peer-ca ca.pem`,
 		RunE: func(*cobra.Command, []string) error {
+			a.outliveReaders()
 			return untilSignal(func(ctx context.Context) error { return a.serve(ctx, &s) })
 		},
 	}
@@ -136,7 +137,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		if !errors.Is(err, server.ErrReplaced) || ctx.Err() != nil {
 			return err
 		}
-		fmt.Fprintln(a.errOut, "holdfast:", err)
+		a.warn(err)
 	}
 }
 
@@ -147,7 +148,7 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 		return err
 	}
 	cfg.Client = reachable(ln.Addr())
-	cfg.Notice = func(err error) { fmt.Fprintln(a.errOut, "holdfast:", err) }
+	cfg.Notice = a.warn
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()
@@ -185,6 +186,9 @@ func unstarted(err error) error {
 		return err
 	}
 	hint := "--data names another directory"
+	if errors.Is(err, storage.ErrDamaged) {
+		hint = "a node of a group is let in again with --members and --id; alone: holdfast snapshot restore"
+	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		hint = "is another node running? --peer names another address"
 	}

@@ -87,6 +87,7 @@ another revoked it or it could not be renewed in time, the exit code is 76.`,
 
 // keepSession keeps a session until a signal comes, or it is over.
 func (h *holding) keepSession(f *pflag.FlagSet, keys [][2]string) error {
+	h.a.outliveReaders()
 	sigs := catch()
 	defer sigs.stop()
 	s, err := h.a.openSoon(sigs)
@@ -132,6 +133,7 @@ func (h *holding) runInSession(f *pflag.FlagSet, keys [][2]string, command []str
 	if err != nil {
 		return err
 	}
+	h.a.outliveReaders()
 	sigs := catch()
 	defer sigs.stop()
 	s, err := h.a.openSoon(sigs)
@@ -151,7 +153,15 @@ func (h *holding) runInSession(f *pflag.FlagSet, keys [][2]string, command []str
 // openSession opens it and puts the keys, or leaves nothing behind.
 func (h *holding) openSession(sigs *signals, s *holdfast.Space, f *pflag.FlagSet, path string, keys [][2]string) (*holdfast.Session, error) {
 	ctx, done := sigs.during(context.Background())
-	defer done()
+	session, err := h.putSession(ctx, s, f, path, keys)
+	if asked := done(); asked != nil && err == nil { // a signal that came with the last answer
+		return nil, errors.Join(asked, session.Revoke())
+	}
+	return session, err
+}
+
+// putSession is openSession until ctx ends.
+func (h *holding) putSession(ctx context.Context, s *holdfast.Space, f *pflag.FlagSet, path string, keys [][2]string) (*holdfast.Session, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.a.timeout, errTimeout)
 	defer cancel()
 	opts := []holdfast.SessionOption{h.ownerOption(path), holdfast.Meta(h.meta)}
@@ -207,12 +217,13 @@ func parseSession(text string) (id holdfast.SessionID, err error) {
 }
 
 // wholeLease is all that a driver tells of a session.
-func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (whole driver.SessionInfo, err error) {
+func wholeLease(p *patience, d driver.Driver, id holdfast.SessionID) (whole driver.SessionInfo, err error) {
 	for more := true; more; more = whole.Next != "" {
-		page, err := d.SessionInfo(ctx, &driver.SessionInfoRequest{ID: id, After: whole.Next})
+		page, err := d.SessionInfo(p, &driver.SessionInfoRequest{ID: id, After: whole.Next})
 		if err != nil {
 			return whole, err
 		}
+		p.came()
 		page.Names, page.Waits, page.Keys = append(whole.Names, page.Names...), append(whole.Waits, page.Waits...), append(whole.Keys, page.Keys...)
 		whole = page
 	}
@@ -225,19 +236,19 @@ func wholeLease(ctx context.Context, d driver.Driver, id holdfast.SessionID) (wh
 
 // showSession asks the driver: sessions of others are not in the library's API.
 func (a *app) showSession(ctx context.Context, id holdfast.SessionID) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	p, cancel := a.patience(ctx)
 	defer cancel()
-	d, err := a.openDriver(ctx)
+	d, err := a.openDriver(p)
 	if err != nil {
 		return err
 	}
 	d.OnFault(func(string, string, error) {})
-	defer d.Close(ctx)
-	info, err := wholeLease(ctx, d, id)
+	defer d.Close(p)
+	info, err := wholeLease(p, d, id)
 	if e, ok := errors.AsType[*driver.Error](err); ok {
 		named := *e
 		named.Op, named.Name = "show session", id.String()
-		return &named
+		return unanswered(&named)
 	}
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -33,32 +35,32 @@ names and keys that begin with it. A session that has nothing is not listed.`,
 }
 
 func (a *app) listSessions(ctx context.Context, prefix string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	p, cancel := a.patience(ctx)
 	defer cancel()
-	d, err := a.openDriver(ctx)
+	d, err := a.openDriver(p)
 	if err != nil {
 		return err
 	}
 	s, err := holdfast.New(d)
 	if err != nil {
-		return errors.Join(err, d.Close(ctx))
+		return errors.Join(err, d.Close(p))
 	}
 	defer s.Close()
-	found, err := sessionsOf(ctx, s, prefix)
+	found, err := sessionsOf(p, s, prefix, p.came)
 	if err != nil {
 		return err
 	}
-	if err := found.describe(ctx, d); err != nil {
+	if err := found.describe(p, d); err != nil {
 		return err
 	}
 	return a.printSessions(found)
 }
 
-// sessionsOf collects the sessions behind names and keys.
-func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (sessions, error) {
+// sessionsOf collects the sessions behind names and keys; it calls came with each of them.
+func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string, came func()) (sessions, error) {
 	found := sessions{}
 	for r, err := range s.List(ctx, prefix) {
-		if err == nil && r.More {
+		if came(); err == nil && r.More {
 			r, err = s.Inspect(ctx, r.Name)
 		}
 		if err != nil {
@@ -73,6 +75,7 @@ func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (sessions
 			j.Waits = append(j.Waits, r.Name)
 		}
 	}
+	came() // also if there are no names
 	for e, err := range s.KV().Range(ctx, prefix, holdfast.KeysOnly()) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			break
@@ -80,6 +83,7 @@ func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string) (sessions
 		if err != nil {
 			return nil, err
 		}
+		came()
 		j := found.at(e.Session)
 		j.Keys = append(j.Keys, e.Key)
 	}
@@ -104,22 +108,38 @@ func (s sessions) of(c holdfast.Claim) *sessionJSON {
 }
 
 // describe asks the backend about sessions that only have keys, since a key tells
-// nothing about its session but its id. One that has ended meanwhile is left out.
-func (s sessions) describe(ctx context.Context, d driver.Driver) error {
-	for id, j := range s {
-		if len(j.Holds)+len(j.Waits) > 0 {
-			continue
+// nothing about its session but its id, some at a time. One that has ended meanwhile is left out.
+func (s sessions) describe(p *patience, d driver.Driver) error {
+	bare := slices.Collect(maps.Keys(s))
+	bare = slices.DeleteFunc(bare, func(id holdfast.SessionID) bool { return len(s[id].Holds)+len(s[id].Waits) > 0 })
+	for some := range slices.Chunk(bare, askedAtOnce) {
+		errs := make([]error, len(some))
+		var all sync.WaitGroup
+		for i, id := range some {
+			j := s[id]
+			all.Go(func() { errs[i] = j.describe(p, d, id) })
 		}
-		info, err := d.SessionInfo(ctx, &driver.SessionInfoRequest{ID: id, Max: 1})
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, holdfast.ErrLost):
-			delete(s, id)
-		case err != nil:
-			return err
+		all.Wait()
+		for i, err := range errs {
+			switch {
+			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, holdfast.ErrLost):
+				delete(s, some[i])
+			case err != nil:
+				return err
+			}
 		}
-		j.Owner, j.Meta, j.TTL, j.ExpiresIn = info.Owner, info.Meta, info.TTL.Seconds(), info.ExpiresIn.Seconds()
 	}
 	return nil
+}
+
+// askedAtOnce bounds the calls under way.
+const askedAtOnce = 16
+
+func (j *sessionJSON) describe(p *patience, d driver.Driver, id holdfast.SessionID) error {
+	info, err := d.SessionInfo(p, &driver.SessionInfoRequest{ID: id, Max: 1})
+	p.came()
+	j.Owner, j.Meta, j.TTL, j.ExpiresIn = info.Owner, info.Meta, info.TTL.Seconds(), info.ExpiresIn.Seconds()
+	return err
 }
 
 func (a *app) printSessions(found sessions) error {
@@ -146,7 +166,7 @@ told first, and its names are free as soon as it knows or its time has passed; w
 	c.Flags().BoolVar(&now, "now", false, "do not wait until the holder knows")
 	revoke := a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
 		id, _ := parseSession(args[0]) // checked before
-		res, err := c.RevokeSession(metadata.AppendToOutgoingContext(ctx, "holdfast-namespace", a.namespace()), &pb.RevokeSessionRequest{Session: id[:], Now: now})
+		res, err := c.RevokeSession(metadata.AppendToOutgoingContext(ctx, wire.NamespaceMetadata(a.namespace())...), &pb.RevokeSessionRequest{Session: id[:], Now: now})
 		if err != nil {
 			return err
 		}

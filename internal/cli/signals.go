@@ -29,8 +29,10 @@ func catch() *signals {
 
 func (s *signals) stop() { signal.Stop(s.c) }
 
-// during returns a context that ends with the first signal that means an end.
-func (s *signals) during(parent context.Context) (context.Context, func()) {
+// during returns a context that ends with the first signal that means an end. The function
+// returned ends it, and returns that signal if it came, also after everything was done: it is
+// told nowhere else.
+func (s *signals) during(parent context.Context) (context.Context, func() error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -46,10 +48,14 @@ func (s *signals) during(parent context.Context) (context.Context, func()) {
 			}
 		}
 	}()
-	return ctx, func() {
+	return ctx, func() error {
 		close(over)
 		<-gone
 		cancel(nil)
+		if s, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+			return s
+		}
+		return nil
 	}
 }
 
@@ -60,10 +66,8 @@ func untilSignal(f func(ctx context.Context) error) error {
 	defer sigs.stop()
 	ctx, done := sigs.during(context.Background())
 	err := f(ctx)
-	cause := context.Cause(ctx)
-	done()
-	if s, ok := errors.AsType[signalled](cause); ok && err != nil {
-		return s
+	if asked := done(); asked != nil && err != nil {
+		return asked
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -34,26 +35,23 @@ func (a *app) snapshotCommand() *cobra.Command {
 	return cmd
 }
 
-// saving runs saveSnapshot with a timeout that begins anew with everything that comes: how
-// long a backup takes depends on how large it is.
+// saving runs saveSnapshot with a timeout that begins anew with everything that comes.
 func (a *app) saving() func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
 		return untilSignal(func(ctx context.Context) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			silence := time.AfterFunc(a.timeout, func() { cancel(errTimeout) })
-			defer silence.Stop()
-			return a.onNodes(ctx, always, func(c pb.AdminServiceClient) error {
-				silence.Reset(a.timeout)
-				return a.saveSnapshot(ctx, c, args[0], func() { silence.Reset(a.timeout) })
-			})
+			p, cancel := a.patience(ctx)
+			defer cancel()
+			return unanswered(a.onNodes(p, p.left, always, func(c pb.AdminServiceClient) error {
+				p.came()
+				return a.saveSnapshot(p, c, args[0])
+			}))
 		})
 	}
 }
 
 // saveSnapshot writes to a file beside the one asked for, so that a backup that
 // was cut off never bears its name.
-func (a *app) saveSnapshot(ctx context.Context, c pb.AdminServiceClient, path string, came func()) error {
+func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
 	}
@@ -62,7 +60,7 @@ func (a *app) saveSnapshot(ctx context.Context, c pb.AdminServiceClient, path st
 		return err
 	}
 	defer os.Remove(f.Name())
-	n, err := fetch(ctx, c, f, came)
+	n, err := fetch(p, c, f)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -84,12 +82,12 @@ func rename(file, name string) error {
 	return storage.OS{}.SyncDir(filepath.Dir(name))
 }
 
-func fetch(ctx context.Context, c pb.AdminServiceClient, w io.Writer, came func()) (n int64, err error) {
-	pieces, err := c.Backup(ctx, &pb.BackupRequest{})
+func fetch(p *patience, c pb.AdminServiceClient, w io.Writer) (n int64, err error) {
+	pieces, err := c.Backup(p, &pb.BackupRequest{})
 	for err == nil {
 		var m *pb.BackupResponse
 		if m, err = pieces.Recv(); err == nil {
-			came()
+			p.came()
 			n += int64(len(m.GetPiece()))
 			_, err = w.Write(m.GetPiece())
 		}
@@ -165,6 +163,27 @@ func boundary(text string, anew *server.Anew) (err error) {
 	return nil
 }
 
+// restorable refuses what a restore could never do, before anything is read; ofNode: path has to
+// be the directory of a node, else a backup.
+func restorable(path string, anew *server.Anew, ofNode bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case anew.Wait < 0:
+		return usagef("give the time for which nothing is granted, such as 30s, or leave it out", "--wait %s is negative", anew.Wait)
+	case anew.Client != "" && anew.Peer == "":
+		return usagef("give both addresses, or none: serve tells them later", "--client %s needs --peer", anew.Client)
+	case anew.Peer != "" && !replica.Findable(anew.Peer), anew.Client != "" && !replica.Findable(anew.Client):
+		return usagef("name addresses at which the node is found from elsewhere, HOST:PORT", "--peer %q or --client %q is no such address", anew.Peer, anew.Client)
+	case err != nil:
+		return nil // which is told when it is read
+	case ofNode && !info.IsDir():
+		return usagef("a backup is restored without them", "%s is a file, and --accept-loss, --force-new-cluster and --until are for the directory of a node", path)
+	case !ofNode && info.IsDir():
+		return usagef("for the last node of a group give --force-new-cluster, for a part of its log --until, for a damaged one --accept-loss", "%s is a directory, not a backup", path)
+	}
+	return nil
+}
+
 func (a *app) restoreCommand() *cobra.Command {
 	var (
 		anew              server.Anew
@@ -193,6 +212,9 @@ holds back all grants for so long.`,
 			}
 			anew.Wait = wait
 			if err := boundary(until, &anew); err != nil {
+				return err
+			}
+			if err := restorable(args[0], &anew, salvage || survivor || until != ""); err != nil {
 				return err
 			}
 			b, err := begin(args[0], anew)

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +25,12 @@ type terminal struct {
 // onTerminal runs the program as a shell would run it in the foreground.
 func onTerminal(t *testing.T, dir string, args ...string) *terminal {
 	t.Helper()
+	return showing(t, dir, "holdfast", args...)
+}
+
+// showing is onTerminal for another program.
+func showing(t *testing.T, dir, name string, args ...string) *terminal {
+	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +44,9 @@ func onTerminal(t *testing.T, dir string, args ...string) *terminal {
 		t.Fatal(err)
 	}
 	defer screen.Close()
-	cmd := program(t, dir, args...)
+	like := program(t, dir)
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = like.Dir, like.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -187,5 +197,79 @@ func TestTerminal_CannotStart(t *testing.T) {
 	m.sees("code 126")
 	m.types("a\n")
 	m.sees("got a")
+	m.exits(0)
+}
+
+func init() {
+	played["take-terminal"] = takesTerminal
+	played["tiny-shell"] = tinyShell
+}
+
+// setForeground gives the terminal to a group.
+func setForeground(tty *os.File, group int) {
+	ossignal.Ignore(syscall.SIGTTOU)
+	to := int32(group)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&to))); errno != 0 {
+		panic(errno)
+	}
+}
+
+// takesTerminal is a program with a group of its own that takes the terminal: take-terminal FILE.
+// Then it makes the file, and stays if it is called stay.
+func takesTerminal() {
+	_ = syscall.Setpgid(0, 0)
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		panic(err)
+	}
+	setForeground(tty, syscall.Getpgrp())
+	_ = os.WriteFile(os.Args[1], nil, 0o600)
+	if os.Args[1] == "stay" {
+		<-time.After(time.Minute)
+	}
+	os.Exit(0)
+}
+
+// tinyShell has a command in the foreground, takes the terminal back while it runs, as a shell
+// does when its job was stopped, and says whether it still has it in the end.
+func tinyShell() {
+	cmd := exec.Command("holdfast", "lock", "x", "--", "sh", "-c", "echo >up; until [ -e go ]; do sleep 0.01; done")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: true}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	for _, err := os.Stat("up"); err != nil; _, err = os.Stat("up") {
+		runtime.Gosched()
+	}
+	setForeground(os.Stdin, syscall.Getpgrp())
+	_ = os.WriteFile("go", nil, 0o600)
+	_ = cmd.Wait()
+	var now int32
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&now)))
+	fmt.Println("has it:", int(now) == syscall.Getpgrp())
+	os.Exit(0)
+}
+
+// A command that wants a terminal which another has by now is ended; continued, it would want it
+// again at once, for ever.
+func TestTerminal_LostToAnother(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c", "take-terminal stay & until [ -e stay ]; do sleep 0.01; done; read line")
+	m.sees("which is another's; it is told to end")
+	m.exits(143)
+}
+
+// A command gets the terminal back from a program that took it and has ended.
+func TestTerminal_LostToNobody(t *testing.T) {
+	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c", "take-terminal gone; echo up; read line; echo got $line")
+	m.types("a\n")
+	m.sees("got a")
+	m.exits(0)
+}
+
+// A terminal that the shell has taken back stays the shell's.
+func TestTerminal_TheShellHasIt(t *testing.T) {
+	m := showing(t, t.TempDir(), "tiny-shell")
+	m.sees("has it: true")
 	m.exits(0)
 }

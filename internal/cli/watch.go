@@ -106,8 +106,11 @@ func (w *watching) options() []holdfast.WatchOption {
 func (a *app) watch(w *watching, prefix string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	s, err := a.open(ctx)
-	if err != nil {
+	s, err := a.openWithin(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	defer s.Close()

@@ -30,7 +30,7 @@ type ClientSession struct {
 	over    bool
 	// refused is why the other side did not take the session; nil: it did, or
 	// has not answered.
-	refused error
+	refused *driver.Error
 }
 
 // newUser makes a session; it opens with the next pump.

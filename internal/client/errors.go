@@ -34,7 +34,9 @@ func unanswered(c *Client, u *ClientSession, call *session.Call) error {
 		return err
 	}
 	if u.refused != nil {
-		return u.refused
+		e := *u.refused // which tells nothing of what was sent before
+		e.Outcome = known(call.Outcome)
+		return &e
 	}
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: known(call.Outcome)}
 	if e.Err = u.session.Err(); e.Err == nil {

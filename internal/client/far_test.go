@@ -24,8 +24,9 @@ type far struct {
 	rnd  *rand.Rand
 	mu   sync.Mutex // of the machine and all below
 	m    *core.Machine
-	link *farLink // nil: there is none
-	sent int      // messages
+	link *farLink  // nil: there is none
+	sent int       // messages
+	deny core.Code // of every frame; CodeOK: they are taken
 }
 
 // farLink is one connection.
@@ -130,6 +131,10 @@ func (f *far) apply(l *farLink, b []byte) {
 	case session.KindRenewal:
 		e.Renewals = []core.Renewal{{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}}
 	case session.KindFrame:
+		if f.deny != core.CodeOK {
+			l.refuse(&m, f.deny)
+			return
+		}
 		e.Frames = [][]byte{m.Body}
 	}
 	var out core.Output
@@ -143,6 +148,15 @@ func (f *far) apply(l *farLink, b []byte) {
 	for i := range out.Replies {
 		l.answer(&session.Message{Kind: session.KindReply, Session: out.Replies[i].Session, Body: core.AppendReply(nil, &out.Replies[i])})
 	}
+}
+
+// refuse tells that a frame is not taken.
+func (l *farLink) refuse(m *session.Message, code core.Code) {
+	var f core.Frame
+	if err := core.DecodeFrame(m.Body, &f); err != nil {
+		panic(err)
+	}
+	l.answer(&session.Message{Kind: session.KindRefused, Session: m.Session, Attempt: f.Attempt, Refusal: session.RefusedDenied, Code: code, Text: "no"})
 }
 
 func (l *farLink) answer(m *session.Message) {

@@ -40,8 +40,9 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 		return reply, nil
 	}
 	if len(r.Names) > 0 {
-		reply.Resources = severalOfMachine(m, now, namespace, r)
-		return reply, nil
+		var err error
+		reply.Resources, err = severalOfMachine(m, now, namespace, r)
+		return reply, err
 	}
 	after, err := core.ParseCursor(r.After, false)
 	if err != nil {
@@ -54,16 +55,44 @@ func InspectMachine(m *core.Machine, now int64, namespace string, r *driver.Insp
 }
 
 // firstClaims is how many claims of each of several names are told, so that an answer
-// about a thousand names stays small.
-const firstClaims = 10
+// about a thousand names stays small: once it has fewBytes, only the first of each, since a name
+// without a claim looks free; and one of more than mostBytes is refused, which a message of gRPC
+// takes by default.
+const (
+	firstClaims = 10
+	fewBytes    = 1 << 20
+	mostBytes   = 3 << 20
+)
 
-func severalOfMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) (list []driver.Resource) {
+func severalOfMachine(m *core.Machine, now int64, namespace string, r *driver.InspectRequest) (list []driver.Resource, err error) {
+	size := 0
 	for _, name := range r.Names {
-		if one, ok := m.InspectPage(namespace, name, core.Cursor{}, firstClaims); ok {
-			list = append(list, convert.Resource(now, &one))
+		most := firstClaims
+		if size >= fewBytes {
+			most = 1
+		}
+		one, ok := m.InspectPage(namespace, name, core.Cursor{}, most)
+		if !ok {
+			continue
+		}
+		if size += sizeOf(&one); size > mostBytes {
+			return nil, driver.Errorf("", "", driver.ErrExhausted, "the holders of %d names, the first of each, are more than %d bytes: ask for fewer at a time", len(r.Names), mostBytes)
+		}
+		list = append(list, convert.Resource(now, &one))
+	}
+	return list, nil
+}
+
+// sizeOf is about what a name takes of an answer.
+func sizeOf(r *core.ResourceInfo) int {
+	size := 128 + len(r.Name)
+	for _, claims := range [][]core.ClaimInfo{r.Holders, r.Waiters} {
+		for i := range claims {
+			c := &claims[i]
+			size += 128 + len(c.Name) + len(c.Owner) + len(c.Meta) + len(c.Value)
 		}
 	}
-	return list
+	return size
 }
 
 // SessionOfMachine answers a SessionInfo from a machine. Sessions of other namespaces

@@ -8,16 +8,30 @@ import (
 )
 
 // fits refuses a command that no machine takes, before it has a number: sent, it
-// would be dropped and sent again for ever, and everything behind it with it.
+// would be dropped and sent again for ever, and everything behind it with it. The
+// machine's own decoder decides, but for commands that it takes for certain.
 func fits(c *core.Command) error {
-	if likely(c) < core.MaxCommand {
+	if plain(c) && likely(c) < core.MaxCommand {
 		return nil
 	}
-	size := len(core.AppendFrame(nil, &core.Frame{Commands: []core.Command{*c}}))
-	if size <= core.MaxCommand {
-		return nil
+	b := core.AppendFrame(nil, &core.Frame{Commands: []core.Command{*c}})
+	if len(b) > core.MaxCommand {
+		return driver.Errorf("", c.Name, fs.ErrInvalid, "the request has %d bytes: at most %d are allowed; split it", len(b), core.MaxCommand)
 	}
-	return driver.Errorf("", c.Name, fs.ErrInvalid, "the request has %d bytes: at most %d are allowed; split it", size, core.MaxCommand)
+	if err := core.DecodeFrame(b, &core.Frame{}); err != nil {
+		return driver.Errorf("", c.Name, fs.ErrInvalid, "the request makes no sense: %w", err)
+	}
+	return nil
+}
+
+// plain: the command has one part at most, and no number in it stands for something
+// that there is not.
+func plain(c *core.Command) bool {
+	return len(c.Wants)+len(c.Then) <= 1 && len(c.If)+len(c.Else) == 0 &&
+		c.Kind <= core.Limiter && c.Count <= core.CountAddAll && c.Policy <= core.Never &&
+		(c.Ask == nil || c.Ask.Op <= core.LimitSetRate) &&
+		(len(c.Wants) == 0 || c.Wants[0].Kind <= core.Sequence && c.Wants[0].Mode <= core.Shared) &&
+		(len(c.Then) == 0 || c.Then[0].Kind <= core.KeyDelete && c.Then[0].Sort == core.ByKey)
 }
 
 // beside is more than what is encoded beside the names and values of a part.
@@ -37,7 +51,7 @@ func likely(c *core.Command) int {
 	}
 	for _, ops := range [...][]core.KeyOp{c.Then, c.Else} {
 		for i := range ops {
-			n += beside + len(ops[i].Key) + len(ops[i].Value)
+			n += beside + len(ops[i].Key) + len(ops[i].Value) + len(ops[i].After)
 		}
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,50 @@ func spaces(t *testing.T) map[string]*holdfast.Space {
 		}
 	}
 	return all
+}
+
+// What makes no sense to a machine is refused at once, and the Space goes on: sent, it
+// would be refused as a whole frame, with every hold of the program behind it.
+func TestNonsense(t *testing.T) {
+	for name, s := range spaces(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			leader, err := s.Election(name).Campaign(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wants []holdfast.Want
+			for i := range 1500 {
+				wants = append(wants, s.Mutex(fmt.Sprint(i)).Want())
+			}
+			page := func(opts ...holdfast.RangeOption) func() error {
+				return func() error { _, err := s.KV().Page(ctx, "r/", opts...); return err }
+			}
+			txn := func(c holdfast.Compare) func() error {
+				return func() error {
+					_, err := s.KV().Txn(ctx, holdfast.Txn{If: []holdfast.Compare{c}, Then: []holdfast.Op{holdfast.GetOp("k")}})
+					return err
+				}
+			}
+			for what, do := range map[string]func() error{
+				"1,500 names": func() error { _, err := s.AcquireAll(ctx, wants...); return err },
+				"order":       page(holdfast.Order(99)),
+				"long cursor": page(holdfast.AfterKey(strings.Repeat("k", 70_000))),
+				"target":      txn(holdfast.Compare{Key: "k", Target: 99}),
+				"relation":    txn(holdfast.Compare{Key: "k", Is: 99}),
+			} {
+				if err := do(); !errors.Is(err, fs.ErrInvalid) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if _, err := s.KV().Put(ctx, "k", nil); err != nil || leader.Err() != nil {
+				t.Errorf("afterwards: %v, the leader: %v", err, leader.Err())
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // What is larger than a machine takes is refused at once, nothing of it is done, and

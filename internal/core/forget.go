@@ -34,8 +34,19 @@ func (m *Machine) forget(seconds int64) {
 			m.changed(r)
 		}
 	})
-	m.revision = max(m.revision+1<<40, uint64(max(seconds, 0))<<20)
+	m.revision = beyond(m.revision, seconds)
 	m.ordinal = 0
+}
+
+// beyond is the revision from which tokens go on after a past of which the end may be
+// forgotten: what the clock says, as a new group begins, so that of two groups that
+// go on from the same state the later one has the greater tokens. A clock that is
+// behind that state is not trusted, and the jump is 2⁴⁰.
+func beyond(revision uint64, seconds int64) uint64 {
+	if now := uint64(max(seconds, 0)) << 20; now > revision && now >= 1<<40 {
+		return now
+	}
+	return revision + 1<<40
 }
 
 func (m *Machine) forgetClaim(c *claim) {

@@ -31,8 +31,8 @@ const (
 	EntryCommands EntryKind = iota // renewals and frames; without any it is a bare stamp
 	// EntryForget is how a restored or forced cluster starts: all sessions end
 	// with everything that hangs on them, untold, and the revision jumps to
-	// max(revision + 2⁴⁰, Seconds·2²⁰), so that no token of the forgotten past
-	// can come again. It asks nobody: only fencing protects from old holders.
+	// Seconds·2²⁰, or by 2⁴⁰ if it is beyond that, so that no token of the forgotten
+	// past can come again. It asks nobody: only fencing protects from old holders.
 	EntryForget
 	EntryFreeze   // nothing is granted until EntryUnfreeze
 	EntryUnfreeze // and what could not be granted meanwhile is granted now

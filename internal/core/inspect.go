@@ -13,29 +13,54 @@ func (m *Machine) Table(id SessionID) (rows []ClaimRow, ok bool) {
 		return nil, false
 	}
 	for c := s.has.head(); c != nil; c = c.next {
-		row := ClaimRow{Session: id, Seq: c.seq, Token: c.token, Deadline: c.ownDeadline()}
-		switch c.state {
-		case waiting:
-			row.State = ClaimWaiting
-		case granted:
-			row.State = ClaimGranted
-		case revoked:
-			row.State, row.Code = ClaimRevoked, CodeRevoked
-		case over:
-			if c.seq < s.mark {
-				continue
-			}
-			row.State, row.Code, row.Deadline = ClaimGone, CodeLost, 0
+		if c.state != over || c.seq >= s.mark {
+			rows = append(rows, c.row(id))
 		}
-		rows = append(rows, row)
 	}
 	for _, d := range s.has.table() {
 		if d != nil && d.gone {
-			rows = append(rows, ClaimRow{Session: id, Seq: d.seq, State: ClaimGone, Code: d.code, Token: d.token})
+			rows = append(rows, d.row(id))
 		}
 	}
 	slices.SortFunc(rows, func(a, b ClaimRow) int { return order(a.Seq, b.Seq) })
 	return rows, true
+}
+
+// row tells about a claim of the session id.
+func (c *claim) row(id SessionID) ClaimRow {
+	row := ClaimRow{Session: id, Seq: c.seq, Token: c.token, Deadline: c.ownDeadline()}
+	switch c.state {
+	case waiting:
+		row.State = ClaimWaiting
+	case granted:
+		row.State = ClaimGranted
+	case revoked:
+		row.State, row.Code = ClaimRevoked, CodeRevoked
+	case over:
+		row.State, row.Code, row.Deadline = ClaimGone, CodeLost, 0
+	}
+	return row
+}
+
+// row tells about a claim of the session id that is gone.
+func (d *done) row(id SessionID) ClaimRow {
+	return ClaimRow{Session: id, Seq: d.seq, State: ClaimGone, Code: d.code, Token: d.token}
+}
+
+// Row is what the claim table of a session says about one number, without making all of it. One
+// that the table does not have is gone, with the session or alone.
+func (m *Machine) Row(id SessionID, seq uint64) ClaimRow {
+	s := m.session(id)
+	if s == nil {
+		return ClaimRow{Session: id, Seq: seq, State: ClaimGone, Code: CodeNoSession}
+	}
+	if c := s.has.find(seq); c != nil {
+		return c.row(id)
+	}
+	if d := s.has.result(seq); d != nil && d.gone {
+		return d.row(id)
+	}
+	return ClaimRow{Session: id, Seq: seq, State: ClaimGone, Code: CodeLost}
 }
 
 // TTL is the time to live of a session that has not ended, in nanoseconds.

@@ -212,6 +212,11 @@ func sameState(m *subject, tw *twin.Twin, e twin.Entry) error {
 	}
 	for _, f := range e.Frames {
 		got, _ := m.Table(f.Session)
+		for _, row := range got {
+			if one := m.Row(f.Session, row.Seq); one != row {
+				return fmt.Errorf("row %d of the table is %+v, alone %+v", row.Seq, row, one)
+			}
+		}
 		if want := tw.Table(f.Session); tableRows(got) != tableRows(want) {
 			return fmt.Errorf("table of %s:\n%swant:\n%s", script.Name(f.Session), tableRows(got), tableRows(want))
 		}

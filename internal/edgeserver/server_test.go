@@ -25,16 +25,21 @@ var perDay = limit.Rate{Name: "requests", Count: 3, Per: 24 * time.Hour, Algorit
 
 func config(t *testing.T, hub *edgetest.Hub, actor string) *edgeserver.Config {
 	t.Helper()
+	return configOf(t, hub, actor, perDay)
+}
+
+func configOf(t *testing.T, hub *edgetest.Hub, actor string, rate limit.Rate) *edgeserver.Config {
+	t.Helper()
 	n, err := edge.Open(edge.Config{Actor: actor, Link: hub.Link(actor)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })
-	l, err := n.Limiter("l", edge.LimiterConfig{Rate: perDay, MaxKeys: 10})
+	l, err := n.Limiter("l", edge.LimiterConfig{Rate: rate, MaxKeys: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &edgeserver.Config{Node: n, Limiter: l, Rate: perDay}
+	return &edgeserver.Config{Node: n, Limiter: l, Rate: rate}
 }
 
 // ask is the answer to a request, as far as it is of interest.
@@ -237,6 +242,43 @@ func TestAlerts(t *testing.T) {
 		want := "divergence true,sync_age_seconds true,divergence false,sync_age_seconds false"
 		if got := strings.Join(told, ","); len(told) != 4 || !strings.HasPrefix(got, "divergence true,sync_age_seconds true,") || failures != 1 {
 			t.Errorf("%s, not %s; %d failures", got, want, failures)
+		}
+	})
+}
+
+// TestNoAlertOfUnevenLoad: requests to one node only are no reason for an alert on any; a node that was
+// cut off is one on both others.
+func TestNoAlertOfUnevenLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		rate := limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}
+		told := make(chan string, 100)
+		var busy *edgeserver.Config
+		for _, name := range []string{"c", "b", "a"} {
+			busy = configOf(t, hub, name, rate)
+			post := func(*http.Request) (*http.Response, error) {
+				told <- name
+				return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+			}
+			alerts := &edgeserver.Alerts{Node: busy.Node, URL: "http://127.0.0.1:1/", Divergence: 100, Client: &http.Client{Transport: roundTrip(post)}}
+			go alerts.Run(t.Context())
+		}
+		load := func(d time.Duration) {
+			for range d / (25 * time.Millisecond) {
+				ask(t, busy, "POST", "/v1/check?key=k")
+				time.Sleep(25 * time.Millisecond)
+			}
+			synctest.Wait()
+		}
+		if load(time.Minute); len(told) > 0 {
+			t.Fatalf("%d alerts while all nodes agree, the first by %s", len(told), <-told)
+		}
+		hub.Partition("c")
+		if load(10 * time.Second); len(told) != 2 {
+			t.Fatalf("%d alerts of a node that was cut off, not one by each of the two others", len(told))
+		}
+		if first, second := <-told, <-told; min(first, second) != "a" || max(first, second) != "b" {
+			t.Errorf("alerts by %s and %s", first, second)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func (s *Session) flushBeat() {
 	for _, c := range s.keeps {
 		ttl = max(ttl, c.Command.TTL)
 	}
-	number := s.link.attempts.push(attempt{open: true, renews: true, sent: s.now})
+	number := s.link.attempts.push(attempt{open: true, renews: true, beat: true, sent: s.now})
 	for _, c := range s.keeps {
 		if c.sends++; c.sends == 1 {
 			c.attempt = number

@@ -450,3 +450,22 @@ func TestPauseDoesNotHoldUpTheTimeAfterIt(t *testing.T) {
 		}
 	}
 }
+
+// An answer may come in several replies to one attempt.
+func TestReplyInPieces(t *testing.T) {
+	r := opened(t, session.Config{})
+	a, b := r.add("n"), r.add("m")
+	r.flush()
+	attempt := r.last().Attempt
+	r.reply(attempt, 0, sec(30), core.Result{Seq: a.Seq(), Number: 1})
+	if len(r.done) != 1 || !r.s.Unanswered() {
+		t.Fatalf("%d answers after the first reply; unanswered is %v", len(r.done), r.s.Unanswered())
+	}
+	r.reply(attempt, 0, sec(30), core.Result{Seq: b.Seq(), Number: 2})
+	if len(r.done) != 2 || b.Result.Number != 2 || r.s.Unanswered() {
+		t.Errorf("%d answers, %d is the second; unanswered is %v", len(r.done), b.Result.Number, r.s.Unanswered())
+	}
+	if sends := r.flush(); len(sends) != 0 {
+		t.Errorf("sent again: %v", sends)
+	}
+}

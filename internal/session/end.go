@@ -42,7 +42,7 @@ func (s *Session) endNow(cause Cause, code core.Code, text string) {
 func (s *Session) Expire(now int64) []Action {
 	s.begin(now)
 	if s.life == alive {
-		s.endNow(Expired, core.CodeLost, "not renewed in time")
+		s.endNow(Expired, core.CodeLost, s.whyExpired())
 	}
 	return s.out
 }

@@ -19,6 +19,7 @@ const (
 type attempt struct {
 	open   bool  // it is not answered yet
 	renews bool  // it moves the session's deadline when it is applied
+	beat   bool  // it is a keepalive
 	ends   bool  // it ends the session
 	sent   int64 // the client's time
 }

@@ -148,7 +148,7 @@ func (s *Session) part(c *Call) {
 	s.remove(c)
 	for x := range c.party() {
 		x.with, x.last, x.sum = nil, nil, 0
-		x.alone, x.sends, x.state = true, 0, unsent
+		x.alone, x.sends, x.void, x.state = true, 0, 0, unsent
 		s.unsent = min(s.unsent, x.Command.Seq)
 	}
 	s.submit(c)

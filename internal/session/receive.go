@@ -141,10 +141,8 @@ func (s *Session) unknown() {
 		return
 	}
 	for i := range r {
-		if c := s.pending(r[i].Seq); c != nil && c.sends == 1 {
-			for x := range c.party() {
-				x.sends = 0
-			}
+		if c := s.pending(r[i].Seq); c != nil {
+			c.unsend()
 		}
 	}
 	s.endNow(Refused, r[0].Code, strings.Clone(r[0].Text))
@@ -287,7 +285,8 @@ func (s *Session) refused(m *Message) {
 // later sends again what was refused, after a pause.
 func (s *Session) later(m *Message) {
 	a := s.answered(m.Attempt)
-	if a.renews && s.opened {
+	s.notTaken(a)
+	if a.beat {
 		s.missBeat()
 		s.beat.at = max(s.beat.at, s.now+min(m.RetryAfter, s.ttl/24))
 		return
@@ -301,23 +300,39 @@ func (s *Session) later(m *Message) {
 	s.link.retryAt = s.now + max(m.RetryAfter, pause)
 }
 
+// notTaken notes that an attempt was refused: its Open can have opened nothing.
+func (s *Session) notTaken(a attempt) {
+	if !a.open || a.beat {
+		return
+	}
+	if s.unsure--; s.unsure == 0 {
+		s.begun = 0
+	}
+}
+
 // denied ends what will never be taken. A refusal tells nothing of earlier
 // attempts: a call that was sent before may have been done, and its number is
 // settled by a cancel.
 func (s *Session) denied(m *Message) {
-	if s.life != alive || m.Attempt == 0 || !s.opened {
+	if s.life != alive || m.Attempt == 0 {
 		s.refuseAll(m)
 		return
 	}
-	a := s.answered(m.Attempt)
-	if a.renews {
+	a, calls := s.answered(m.Attempt), s.sentWith(m.Attempt)
+	s.notTaken(a)
+	switch {
+	case a.beat:
 		s.refuseAll(m)
 		return
-	}
-	calls := s.sentWith(m.Attempt)
-	if len(calls) > 1 && m.Code == core.CodeFull {
+	case m.Code == core.CodeFull && (len(calls) > 1 || len(calls) > 0 && !s.opened):
 		s.separate(calls)
-	} else {
+	case !s.opened:
+		for _, c := range calls {
+			c.unsend()
+		}
+		s.refuseAll(m)
+		return
+	default:
 		for _, c := range calls {
 			s.deny(c, m)
 		}
@@ -336,8 +351,10 @@ func (s *Session) sentWith(number uint64) (calls []*Call) {
 }
 
 // separate sends the calls of a frame again, each in its own: the frame was refused for
-// one of them, and nothing of it was taken.
+// one of them, and nothing of it was taken. If it was to open the session, the Open goes
+// alone too, and they follow its answer.
 func (s *Session) separate(calls []*Call) {
+	s.link.opening = false
 	for _, c := range calls {
 		c.state, c.single = unsent, true
 		c.void++
@@ -356,7 +373,7 @@ func (s *Session) refuseAll(m *Message) {
 
 func (s *Session) deny(c *Call, m *Message) {
 	outcome := NotDone
-	if c.sends-c.void == 1 {
+	if c.once() {
 		s.settle(c)
 	} else {
 		s.cancel(c.Command.Seq, c.base)
@@ -366,5 +383,19 @@ func (s *Session) deny(c *Call, m *Message) {
 		s.remove(x)
 		x.Result, x.Denied = core.Result{Seq: x.Command.Seq, Code: m.Code, Text: m.Text}, true
 		s.finish(x, outcome)
+	}
+}
+
+// once: only its newest sending can have been taken.
+func (c *Call) once() bool { return c.sends-c.void == 1 }
+
+// unsend notes of a call, and those that travel with it, that its newest sending was not
+// taken. If there was another that may have been, it stays as it is.
+func (c *Call) unsend() {
+	if !c.once() {
+		return
+	}
+	for x := range c.party() {
+		x.sends = 0
 	}
 }

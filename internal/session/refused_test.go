@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/session"
@@ -167,19 +168,16 @@ func TestFullServerTakesWhatFrees(t *testing.T) {
 	h := r.hold("a", 0, sec(30))
 	grows, frees, more := r.acquire("b"), r.submit(core.Command{Op: core.OpRelease, Target: h.Seq()}), r.acquire("c")
 	r.flush()
-	full := func(attempt uint64) {
-		r.receive(session.Message{Kind: session.KindRefused, Attempt: attempt, Refusal: session.RefusedDenied, Code: core.CodeFull, Text: "full"})
-	}
 	if len(r.commands()) != 3 {
 		t.Fatalf("%d commands in the frame", len(r.commands()))
 	}
-	full(r.last().Attempt)
+	full(r, r.last().Attempt)
 	if sends := r.flush(); len(sends) != 3 || len(r.done) != 1 {
 		t.Fatalf("%d frames, %d answers", len(sends), len(r.done))
 	}
 	last := r.last().Attempt
-	full(last - 2)
-	full(last)
+	full(r, last-2)
+	full(r, last)
 	r.reply(last-1, 0, sec(30), core.Result{Seq: frees.Seq()})
 	for c, want := range map[*session.Call]session.Outcome{grows: session.NotDone, more: session.NotDone, frees: session.Answered} {
 		if c.Outcome != want {
@@ -188,5 +186,129 @@ func TestFullServerTakesWhatFrees(t *testing.T) {
 	}
 	if r.flush(); len(r.done) != 4 || len(r.dead) != 0 {
 		t.Errorf("%d answers, dead %v", len(r.done), r.dead)
+	}
+}
+
+// full refuses an attempt since the server's disk is full.
+func full(r *rig, attempt uint64) {
+	r.t.Helper()
+	r.receive(session.Message{Kind: session.KindRefused, Attempt: attempt, Refusal: session.RefusedDenied, Code: core.CodeFull, Text: "full"})
+}
+
+// A refused Open tells nothing of what went out with an earlier one: that may have been
+// done.
+func TestRefusedOpenLeavesEarlierSendingsUnknown(t *testing.T) {
+	r := newRig(t, session.Config{})
+	r.take(r.s.Connect(r.now))
+	before := r.add("n")
+	r.flush()
+	now := r.add("n")
+	r.reconnect()
+	r.table(true)
+	never := r.add("n")
+	if len(r.commands()) != 3 {
+		t.Fatalf("%d commands, want the Open and two", len(r.commands()))
+	}
+	refuse(r, r.last().Attempt, session.RefusedDenied)
+	if len(r.dead) != 1 || r.dead[0] != session.Refused {
+		t.Fatalf("dead %v", r.dead)
+	}
+	for name, c := range map[string]struct {
+		call *session.Call
+		want session.Outcome
+	}{"sent before": {before, session.Unknown}, "refused": {now, session.NotDone}, "never sent": {never, session.NotDone}} {
+		if c.call.Outcome != c.want {
+			t.Errorf("%s: outcome %v, want %v", name, c.call.Outcome, c.want)
+		}
+	}
+}
+
+// A session that a full server has yet to open is opened, and each of the calls that came
+// with it is judged by itself.
+func TestFullServerOpensASession(t *testing.T) {
+	r := newRig(t, session.Config{})
+	r.take(r.s.Connect(r.now))
+	grows, reads := r.acquire("b"), r.submit(core.Command{Op: core.OpCount, Name: "n", Count: core.CountLoad})
+	r.flush()
+	r.table(false)
+	full(r, r.last().Attempt)
+	if sends := r.flush(); len(sends) != 1 || len(r.commands()) != 1 || r.commands()[0].Op != core.OpOpen {
+		t.Fatalf("%d frames, the last with %d commands: want the Open alone", len(sends), len(r.commands()))
+	}
+	r.reply(r.last().Attempt, 0, int64(r.ttl), core.Result{Window: 1024})
+	if sends := r.flush(); len(sends) != 2 {
+		t.Fatalf("%d frames, want one for each call", len(sends))
+	}
+	last := r.last().Attempt
+	full(r, last-1)
+	r.reply(last, 0, sec(30), core.Result{Seq: reads.Seq(), Number: 7})
+	if grows.Outcome != session.NotDone || reads.Outcome != session.Answered || len(r.done) != 2 || len(r.dead) != 0 {
+		t.Errorf("outcomes %v and %v, %d answers, dead %v", grows.Outcome, reads.Outcome, len(r.done), r.dead)
+	}
+}
+
+// Of two frames that were to open the session the first may do it, and the second be
+// refused: that one alone is.
+func TestSecondOpenIsRefused(t *testing.T) {
+	for name, refuse := range map[string]func(r *rig, attempt uint64){
+		"full":   full,
+		"denied": func(r *rig, attempt uint64) { refuse(r, attempt, session.RefusedDenied) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, session.Config{})
+			r.take(r.s.Connect(r.now))
+			reads := r.submit(core.Command{Op: core.OpCount, Name: "n", Count: core.CountLoad})
+			r.flush()
+			r.table(false)
+			grows := r.acquire("b")
+			r.flush()
+			second := r.last().Attempt
+			r.reply(second-1, 0, int64(r.ttl), core.Result{Window: 1024}, core.Result{Seq: reads.Seq(), Number: 7})
+			refuse(r, second)
+			if grows.Outcome != session.NotDone || reads.Outcome != session.Answered || len(r.dead) != 0 {
+				t.Errorf("outcomes %v and %v, dead %v", grows.Outcome, reads.Outcome, r.dead)
+			}
+		})
+	}
+}
+
+// An Open without an answer is given up before the server forgets the session that it may
+// have opened: with the next one its commands would be done again.
+func TestUnansweredOpenIsGivenUp(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Second, time.Hour} {
+		limit := 300.0
+		r := newRig(t, session.Config{TTL: ttl}).at(1)
+		r.take(r.s.Connect(r.now))
+		sent := r.add("n")
+		r.flush()
+		r.take(r.s.Disconnect(r.now))
+		unsent := r.add("n")
+		if r.s.Wake() != sec(1+limit) {
+			t.Errorf("TTL %s: it wakes after %d s", ttl, (r.s.Wake()-sec(1))/sec(1))
+		}
+		if r.take(r.s.Tick(sec(limit))); len(r.done) > 0 {
+			t.Errorf("TTL %s: given up too early", ttl)
+		}
+		r.take(r.s.Tick(sec(1 + limit)))
+		if len(r.dead) != 1 || r.dead[0] != session.Expired || sent.Outcome != session.Unknown || unsent.Outcome != session.NotDone || len(r.done) != 2 {
+			t.Errorf("TTL %s: dead %v, outcomes %v and %v", ttl, r.dead, sent.Outcome, unsent.Outcome)
+		}
+	}
+}
+
+// A server that is busy for long has not taken the Open, and is asked again.
+func TestBusyServerOpensLate(t *testing.T) {
+	r := newRig(t, session.Config{}).at(1)
+	r.take(r.s.Connect(r.now))
+	r.add("n")
+	r.flush()
+	r.table(false)
+	for r.now < sec(1000) {
+		refuse(r, r.last().Attempt, session.RefusedBusy)
+		r.now = r.s.Wake()
+		r.flush()
+	}
+	if len(r.dead)+len(r.done) != 0 {
+		t.Errorf("dead %v, %d answers", r.dead, len(r.done))
 	}
 }

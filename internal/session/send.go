@@ -1,6 +1,10 @@
 package session
 
-import "github.com/holdfast-io/holdfast/internal/core"
+import (
+	"cmp"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+)
 
 // Frames are cut at these sizes: a server takes 64 KiB, and a long frame holds
 // up what could already be under way.
@@ -59,8 +63,8 @@ func (s *Session) Flush(now int64) []Action {
 func (s *Session) Wake() int64 {
 	at := int64(Never)
 	switch {
-	case s.life == alive && s.clock.anchored:
-		at = s.clock.deadline
+	case s.life == alive:
+		at = s.ends()
 	case s.life == dying:
 		at = s.ending.giveUp
 	}
@@ -109,12 +113,13 @@ func (s *Session) due() bool {
 func (s *Session) wantsOpen() bool  { return !s.opened && !s.link.opening }
 func (s *Session) wantsProbe() bool { return len(s.unmapped) > 0 && !s.link.probing }
 
-// wantsSend reports whether a command is unsent and within the window.
+// wantsSend reports whether a command is unsent and within the window. One that travels
+// alone has to wait until the session is open.
 func (s *Session) wantsSend() bool {
 	limit := min(s.calls.next(), s.mark()+s.window)
 	for s.unsent < limit {
 		if c := s.calls.at(s.unsent); c != nil && *c != nil && (*c).state == unsent {
-			return true
+			return s.opened || !(*c).single
 		}
 		s.unsent++
 	}
@@ -197,6 +202,8 @@ func (s *Session) sendFrame(a attempt) {
 	f.Session, f.Mark = s.cfg.ID, s.mark()
 	a.open, a.sent = true, s.now
 	f.Attempt = s.link.attempts.push(a)
+	s.begun = cmp.Or(s.begun, s.now)
+	s.unsure++
 	start := len(s.buf)
 	s.buf = core.AppendFrame(s.buf, f)
 	clear(f.Commands)

@@ -51,8 +51,10 @@ type Session struct {
 	cfg    Config
 	ttl    int64
 	life   life
-	opened bool // the server has answered that it exists
-	spoke  bool // something was sent, so the server may know it
+	opened bool  // the server has answered that it exists
+	spoke  bool  // something was sent, so the server may know it
+	begun  int64 // when the first frame was sent that may have opened it; 0: none may
+	unsure int   // how many may have
 	spread jitter
 	now    int64
 	out    []Action
@@ -108,9 +110,32 @@ func (s *Session) Deadline() (int64, bool) { return s.clock.deadline, s.clock.an
 func (s *Session) begin(now int64) {
 	s.now = max(s.now, now)
 	s.out = s.out[:0]
-	if s.life == alive && s.clock.anchored && s.now >= s.clock.deadline {
-		s.endNow(Expired, core.CodeLost, "not renewed in time")
+	if s.life == alive && s.now >= s.ends() {
+		s.endNow(Expired, core.CodeLost, s.whyExpired())
 	}
+}
+
+// unansweredFor bounds how long an Open is sent again that was never answered: half the
+// time for which a server knows the id of an ended session. Beyond that it would open the
+// session anew, and do a second time what came with the first Open.
+const unansweredFor = int64(5 * time.Minute)
+
+// ends is when the session is over unless something is heard before.
+func (s *Session) ends() int64 {
+	switch {
+	case s.clock.anchored:
+		return s.clock.deadline
+	case s.begun != 0:
+		return s.begun + unansweredFor
+	}
+	return Never
+}
+
+func (s *Session) whyExpired() string {
+	if s.clock.anchored {
+		return "not renewed in time"
+	}
+	return "the server has not answered since the session was to be opened"
 }
 
 func (s *Session) do(a Action) { s.out = append(s.out, a) }

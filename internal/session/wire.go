@@ -95,6 +95,25 @@ func DecodeMessage(b []byte) (m Message, rest []byte, err error) {
 	return m, d.b, nil
 }
 
+// Cut divides messages: first has as many as fit into size bytes, but at least one.
+func Cut(messages []byte, size int) (first, rest []byte) {
+	if len(messages) <= size {
+		return messages, nil
+	}
+	n := 0
+	for left := messages; len(left) > 0; {
+		_, after, err := DecodeMessage(left)
+		if err != nil {
+			return messages, nil // for its reader to refuse
+		}
+		if n > 0 && len(messages)-len(after) > size {
+			break
+		}
+		n, left = len(messages)-len(after), after
+	}
+	return messages[:n], messages[n:]
+}
+
 // decoder reads fields until the first mistake; after it every read is zero.
 type decoder struct {
 	b   []byte

@@ -49,6 +49,37 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 }
 
+// What is cut has whole messages and as many as fit, and misses none.
+func TestCut(t *testing.T) {
+	var batch []byte
+	longest := 0
+	for _, m := range messages() {
+		n := len(batch)
+		batch = session.AppendMessage(batch, &m)
+		longest = max(longest, len(batch)-n)
+	}
+	for size := range len(batch) + 1 {
+		var all []byte
+		for left, first := batch, []byte(nil); len(left) > 0; {
+			first, left = session.Cut(left, size)
+			all = append(all, first...)
+			n := 0
+			for rest := first; len(rest) > 0; n++ {
+				var err error
+				if _, rest, err = session.DecodeMessage(rest); err != nil {
+					t.Fatalf("at most %d bytes: %v", size, err)
+				}
+			}
+			if n == 0 || n > 1 && len(first) > size || len(left) > 0 && len(first) < size-longest {
+				t.Fatalf("at most %d bytes: %d messages of %d bytes", size, n, len(first))
+			}
+		}
+		if !bytes.Equal(all, batch) {
+			t.Fatalf("at most %d bytes: %d of %d came", size, len(all), len(batch))
+		}
+	}
+}
+
 func TestCutMessagesAreRefused(t *testing.T) {
 	for _, m := range messages() {
 		whole := session.AppendMessage(nil, &m)

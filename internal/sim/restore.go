@@ -79,8 +79,12 @@ func (c *cluster) restoreFrom(backup []byte, wait time.Duration) {
 		c.violate("a backup cannot be restored: %v", err)
 		return
 	}
-	if max(from.Revision+1<<40, uint64(c.wall())<<20) <= c.check.rev {
-		return // older than the last restore, and the clock went back since: nobody promises anything
+	begins := uint64(c.wall()) << 20
+	if begins <= from.Revision {
+		begins = from.Revision + 1<<40
+	}
+	if begins <= c.check.rev {
+		return // the clock is behind what was done since the backup: nobody promises anything
 	}
 	c.res.Restores++
 	c.nextID++

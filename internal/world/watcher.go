@@ -144,6 +144,9 @@ func (k *worker) watchOnce(s *holdfast.Space, prefix string, from holdfast.Revis
 		switch {
 		case e.Kind == "watch":
 			x.goOn(e.Verb, uint64(e.Revision))
+			if e.Verb == "resync" && k.w.ctx.Err() == nil && k.chance(0.5) {
+				k.unplug()
+			}
 		default:
 			x.sees(&e)
 			from = holdfast.Revision(e.Revision) + 1
@@ -153,6 +156,15 @@ func (k *worker) watchOnce(s *holdfast.Space, prefix string, from holdfast.Revis
 		}
 	}
 	return from
+}
+
+// unplug breaks all connections of the watcher's program: what it is told by the next
+// one has to go on behind the resync that it has just heard of.
+func (k *worker) unplug() {
+	k.w.count("watch broken at a resync")
+	for c := range k.m.all() {
+		c.reset(0, 0)
+	}
 }
 
 // follower is a protocol that can watch.

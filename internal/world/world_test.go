@@ -44,7 +44,7 @@ func TestWorlds(t *testing.T) {
 func covered(t *testing.T, r *world.Result) {
 	t.Helper()
 	want := []string{"repeated by key", "buffered again", "not swapped", "a start without a file is refused", "snapshot sent", "backup saved",
-		"watch ready", "watch resync", "watch compacted", "watch event",
+		"watch ready", "watch resync", "watch broken at a resync", "watch compacted", "watch event",
 		"kind ok", "kind held", "kind lost", "kind unavailable", "kind context deadline exceeded"}
 	for _, x := range strings.Split(faults, ", ") {
 		want = append(want, "fault "+x)

@@ -3,6 +3,7 @@ package limithttp
 import (
 	"fmt"
 	"iter"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -15,16 +16,21 @@ import (
 // of 64 bits, which one customer has. X-Forwarded-For counts only as far as it was
 // written by proxies within these networks: from its end to the first address that is
 // none of theirs. Whatever stands before that anybody can have written.
+//
+// What comes by a Unix socket comes from this machine: with proxies, from one of them;
+// without, or if it names no client, all of it has the key "unix".
 func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 	trusted := func(a netip.Addr) bool {
+		if !a.IsValid() {
+			return len(proxies) > 0
+		}
 		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	return func(r *http.Request) (string, error) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		at, err := peer(r)
 		if err != nil {
-			return "", fmt.Errorf("limithttp: the address %q of the client: %w", r.RemoteAddr, err)
+			return "", err
 		}
-		at := middleware.Plain(peer.Addr())
 		for text := range hops(r.Header.Values("X-Forwarded-For")) {
 			if !trusted(at) {
 				break
@@ -35,8 +41,24 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 			}
 			at = hop
 		}
+		if !at.IsValid() {
+			return "unix", nil
+		}
 		return middleware.KeyOf(at), nil
 	}
+}
+
+// peer is the address that a request comes from; the zero one is of a Unix socket. An
+// address that an earlier handler has put there counts.
+func peer(r *http.Request) (netip.Addr, error) {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && err != nil && local.Network() == "unix" {
+		return netip.Addr{}, nil
+	}
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("limithttp: the address %q of the client: %w", r.RemoteAddr, err)
+	}
+	return middleware.Plain(a.Addr()), nil
 }
 
 // hops are the addresses of X-Forwarded-For, the last first. No more is read than is asked for:

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -285,5 +288,53 @@ func TestClient(t *testing.T) {
 	h := limithttp.New(local(t), limithttp.Options{})(fine)
 	if answer := get(h, "@"); answer.StatusCode != 400 {
 		t.Errorf("without an address: %d", answer.StatusCode)
+	}
+}
+
+// TestUnixSocket: clients of a server on a Unix socket are served; behind a proxy there
+// each has a key of its own.
+func TestUnixSocket(t *testing.T) {
+	for _, c := range []struct {
+		remote    string
+		proxies   []netip.Prefix
+		forwarded string
+		want      string
+	}{
+		{"@", nil, "198.51.100.7", "unix"},
+		{"192.0.2.1:0", nil, "198.51.100.7", "192.0.2.1"}, // as an earlier handler has put it
+		{"@", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "", "unix"},
+		{"@", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "203.0.113.9, 198.51.100.7, 10.0.0.1", "198.51.100.7"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.remote
+		r.Header.Set("X-Forwarded-For", c.forwarded)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/s", Net: "unix"})))
+		if got, err := limithttp.Client(c.proxies...)(r); got != c.want || err != nil {
+			t.Errorf("%q behind %v is %q (%v), not %q", c.forwarded, c.proxies, got, err, c.want)
+		}
+	}
+	dir, err := os.MkdirTemp("", "unix") // a socket's path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: limithttp.New(local(t), limithttp.Options{})(fine)}
+	go func() { _ = server.Serve(socket) }()
+	t.Cleanup(func() { _ = server.Close() })
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket.Addr().String())
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	answer, err := (&http.Client{Transport: transport}).Get("http://unix/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != 200 {
+		t.Errorf("by a Unix socket: %d", answer.StatusCode)
 	}
 }

@@ -69,6 +69,9 @@ func (p *Pipelines) once(ctx context.Context, r Ref, left *unkept) (pipeline.Sta
 	if err != nil || v.State.Status.Ended() {
 		return stateOf(v), err
 	}
+	if err := p.canRun(v.Definition); err != nil {
+		return v.State, err
+	}
 	l, err := p.space.Election(r.election()).Campaign(ctx, nil)
 	if err != nil {
 		return v.State, err
@@ -215,7 +218,7 @@ func (a *active) hear(m message) error {
 	e := &m.event
 	late := m.task != nil && m.task.Err() != nil
 	waits := e.Kind == pipeline.Checked && e.Outcome != guard.Passed
-	holding := a.State.Status == pipeline.Blocked && a.hold != nil // and has to give it back now
+	holding := a.State.Status == pipeline.Blocked && (a.hold != nil || a.undo != nil) // and has to give it back now
 	if waits && !late && a.State.Status == pipeline.Blocked {
 		a.giveBack()
 	}
@@ -379,8 +382,13 @@ func (a *active) catchUp() error {
 	return a.queueTurn()
 }
 
-// replay takes the events up to now, one by one.
+// replay takes the events up to now, one by one. A backend that has forgotten events that it had
+// kept, as after a failover to a server that did not have them yet, has another run than this one
+// knows: that one is taken over anew.
 func (a *active) replay(now *view) error {
+	if now.Seq < a.Seq || now.Seq == a.Seq && now.By != a.By {
+		return fmt.Errorf("%w: the backend has forgotten events of %s", errChanged, a.Ref)
+	}
 	if now.Seq == a.Seq {
 		a.rev = now.rev
 		return nil
@@ -536,7 +544,8 @@ func (a *active) leave() error {
 	return err
 }
 
-// endOf is the end of a command that runs, or has ended: one that runs is ended here.
+// endOf is the end of a command that runs, or has ended: one that runs is ended here, which is
+// a failure whatever its exit code.
 func (a *active) endOf(c *command) pipeline.Event {
 	select {
 	case e := <-c.done:
@@ -545,12 +554,12 @@ func (a *active) endOf(c *command) pipeline.Event {
 	}
 	a.stop()
 	e := <-c.done
-	if e.Kind == pipeline.NotStarted {
+	if e.Kind == pipeline.NotStarted || !c.halted { // it has ended by itself meanwhile
 		return e
 	}
-	e.Reason = fmt.Sprintf("its runner was ended, and ended the command, with exit code %d", e.Code)
+	e.Reason = fmt.Sprintf("its runner was ended, and ended the command, with exit code %d", c.code)
 	if a.l.Err() != nil {
-		e.Reason = fmt.Sprintf("its runner had lost the run, and ended the command, with exit code %d", e.Code)
+		e.Reason = fmt.Sprintf("its runner had lost the run, and ended the command, with exit code %d", c.code)
 	}
 	return e
 }

@@ -43,18 +43,25 @@ func (a *active) check(ctx context.Context, f *pipeline.Effect) {
 			a.waits(ctx, f, r.Outcome, reasonOf(r))
 		}
 	}})
-	if err == nil && r.Outcome == guard.Passed {
+	switch {
+	case err != nil && ctx.Err() == nil:
+		a.waits(ctx, f, guard.Error, err.Error())
+	case err == nil && r.Outcome == guard.Passed:
 		a.waits(ctx, f, guard.Passed, "")
 	}
 }
 
-// reasonOf is what stands in the way, one leaf a line.
+// reasonOf is what stands in the way, one leaf a line. It is never empty: a run that is blocked without a reason
+// would count as not looked at yet, and keep what it took from limiters counted.
 func reasonOf(r guard.Result) string {
 	var lines []string
 	for _, reason := range r.Reasons {
 		if reason.Decides {
 			lines = append(lines, reason.String())
 		}
+	}
+	if len(lines) == 0 {
+		return "the condition has not passed, with what the phase has itself"
 	}
 	return strings.Join(lines, "\n")
 }
@@ -205,6 +212,8 @@ type command struct {
 	phase   string
 	attempt int
 	halt    chan struct{}       // closed: it is to end
+	halted  bool                // it was to end before it had; when done has its end
+	code    int                 // with which it ended, whatever that counts as; when done has its end
 	done    chan pipeline.Event // has its end, for leave
 }
 
@@ -239,11 +248,17 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 		return e, false
 	}
 	exit, err := a.p.runner.Run(run)
+	select {
+	case <-c.halt:
+		c.halted = !exit.Itself || exit.Lost
+	default:
+	}
+	c.code = exit.Code
 	switch {
 	case err != nil:
-		exit = Exit{Code: exitCannotRun, Tail: err.Error()}
-	case exit.Lost && exit.Code == 0:
-		exit.Code = exitKilled // it did not end by itself
+		exit, c.code = Exit{Code: exitCannotRun, Tail: err.Error()}, exitCannotRun
+	case (exit.Lost || c.halted) && exit.Code == 0:
+		exit.Code = exitKilled // it did not end by itself, however well it takes the signal
 	}
 	e.Kind, e.Code, e.Tail = pipeline.Exited, exit.Code, exit.Tail
 	return e, err == nil

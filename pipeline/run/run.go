@@ -127,6 +127,9 @@ type Exit struct {
 	Code int
 	// Lost: it was ended because what it ran under was over.
 	Lost bool
+	// Itself: it had ended before Stop was heeded, so that a Stop that came before Run returned counts for nothing. A
+	// Runner that cannot tell leaves it false.
+	Itself bool
 	// Tail is the end of its output; [pipeline.MaxTail] bytes of it are kept.
 	Tail string
 }

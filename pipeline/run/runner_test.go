@@ -46,8 +46,10 @@ func TestCancel(t *testing.T) {
 			if s := <-done; s.Status != pipeline.Cancelled || s.Code != 143 {
 				t.Errorf("cancelled while it runs: %+v", s)
 			}
+			stopped, began := begun(untilStopped)
+			p = pipelines(t, run.Config{Space: s, Runner: stopped})
 			r = submit(t, p, d)
-			ok(t, left(t, p, r, pipeline.Running))
+			ok(t, left(t, p, r, began))
 			if rep := until(t, q, r, func(*run.Report) bool { return true }); rep.State.Status != pipeline.Failed || rep.Runner != "" {
 				t.Errorf("left while it runs: %+v", rep)
 			}
@@ -88,8 +90,19 @@ func TestCancel_Once(t *testing.T) {
 	}
 }
 
-// left runs a run until it has the status, and leaves it then.
-func left(t *testing.T, p *run.Pipelines, r run.Ref, at pipeline.Status) error {
+// begun is a runner of commands, and tells when the first of them has begun.
+func begun(f commands) (commands, <-chan struct{}) {
+	began := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(began) })
+	return func(c *run.Command) (run.Exit, error) {
+		tell()
+		return f(c)
+	}, began
+}
+
+// left runs a run until its command has begun, and leaves it then. That its state is Running is known earlier:
+// a run that is left in between starts no command.
+func left(t *testing.T, p *run.Pipelines, r run.Ref, began <-chan struct{}) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -98,7 +111,7 @@ func left(t *testing.T, p *run.Pipelines, r run.Ref, at pipeline.Status) error {
 		_, err := p.Run(ctx, r)
 		done <- err
 	}()
-	until(t, p, r, status(at))
+	<-began
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("left with %w", err)

@@ -321,15 +321,16 @@ func TestCancel_RunnerLost(t *testing.T) {
 func TestLeave_Changed(t *testing.T) {
 	s, other := backends.Open(t, "memory")
 	q := pipelines(t, run.Config{Space: other})
-	p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+	changed, began := begun(func(c *run.Command) (run.Exit, error) {
 		<-c.Stop
 		if err := q.Cancel(t.Context(), c.Ref, "not wanted"); err != nil {
 			t.Error(err)
 		}
 		return run.Exit{Code: 143}, nil
-	})})
+	})
+	p := pipelines(t, run.Config{Space: s, Runner: changed})
 	r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy")))
-	ok(t, left(t, p, r, pipeline.Running))
+	ok(t, left(t, p, r, began))
 	if rep := until(t, q, r, func(*run.Report) bool { return true }); rep.State.Status != pipeline.Cancelled || rep.State.Code != 143 {
 		t.Errorf("it is %+v", rep.State)
 	}

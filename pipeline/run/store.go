@@ -220,7 +220,7 @@ func (p *Pipelines) tellings(v *view, e *pipeline.Event, rec *record, effects []
 	}
 	for _, f := range effects {
 		ph := phaseOf(v.Definition, f.Phase)
-		x := telling{Phase: f.Phase, Attempt: f.Attempt, WakeOn: ph.WakeOn}
+		x := telling{Phase: f.Phase, Attempt: f.Attempt, WakeOn: few(ph.WakeOn)}
 		switch f.Kind {
 		case pipeline.Check:
 			name := v.Ref.String() + "/" + f.Phase
@@ -235,6 +235,18 @@ func (p *Pipelines) tellings(v *view, e *pipeline.Event, rec *record, effects []
 		}
 	}
 	return ops
+}
+
+// few are the first of the patterns, so many that they are no longer than a reason together: a definition
+// has a bound of its own, and each telling would be as long.
+func few(patterns []string) []string {
+	length := 0
+	for i, p := range patterns {
+		if length += len(p); length > MaxReason {
+			return patterns[:i]
+		}
+	}
+	return patterns
 }
 
 // conditionOf is the one that an event was the result of, or nil.

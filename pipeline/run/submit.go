@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard/gather"
@@ -132,6 +134,9 @@ func (p *Pipelines) check(s *Submission) error {
 		return err
 	}
 	d := s.Definition
+	if err := p.canRun(d); err != nil {
+		return err
+	}
 	for i := range d.Phases {
 		if err := p.checkPhase(&d.Phases[i]); err != nil {
 			return fmt.Errorf("pipeline %q: phase %q: %w", d.Name, d.Phases[i].Name, err)
@@ -150,6 +155,11 @@ func (s *Submission) Check() error {
 	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.checkNew()); err != nil {
 		return err
 	}
+	for name, value := range s.Params {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) || strings.ContainsRune(name+value, 0) {
+			return fmt.Errorf("pipeline %q: the parameter %q: its name or value %q is not UTF-8, or has a NUL: %w", d.Name, name, value, fs.ErrInvalid)
+		}
+	}
 	b, err := encode(&plan{d, s.Params})
 	if err == nil && len(b) > MaxDefinition {
 		err = fmt.Errorf("pipeline %q: the definition has %d bytes with its parameters; at most %d are kept: %w", d.Name, len(b), MaxDefinition, fs.ErrInvalid)
@@ -157,10 +167,17 @@ func (s *Submission) Check() error {
 	return err
 }
 
-func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
-	if len(ph.Run) > 0 && p.runner == nil {
-		return fmt.Errorf("it runs a command, and there is no Runner: %w", errors.ErrUnsupported)
+// canRun refuses commands where there is no Runner for them.
+func (p *Pipelines) canRun(d *pipeline.Definition) error {
+	for i := range d.Phases {
+		if ph := &d.Phases[i]; len(ph.Run) > 0 && p.runner == nil {
+			return fmt.Errorf("pipeline %q: phase %q: it runs a command, and there is no Runner: %w", d.Name, ph.Name, errors.ErrUnsupported)
+		}
 	}
+	return nil
+}
+
+func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
 		return err
 	}

@@ -10,14 +10,18 @@ local function answer(reply)
   finish()
   return reply
 end
+-- granted is the answer to a claim that is a hold. The session is extended then, unless some of its
+-- holds were taken by force and its client may not know: they are lost before it lasts longer.
+local function granted(token)
+  local told = call('EXISTS', P .. 'x:' .. sid) == 0
+  if told then call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) end
+  return answer({'ok', token, told and '1' or '0'})
+end
 local known = call('HMGET', P .. 'c:' .. id, 't', 'z')
 if known[2] then return answer({'gone'}) end
 if not alive(sid) then return answer({'nosession'}) end
 if known[1] then
-  if known[1] ~= '0' then
-    call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) -- as the answer says
-    return answer({'ok', known[1]})
-  end
+  if known[1] ~= '0' then return granted(known[1]) end
   return answer({'queued', int((call('ZRANK', Q, id) or 0) + 1)})
 end
 if not tidy(name) then return answer({'more'}) end
@@ -47,8 +51,8 @@ if k == 5 then fits = tonumber(r[4]) == 0 end
 if k == 6 then fits = waiting + 1 >= limit end
 if not fits and try then return answer(held(name)) end
 call('HSET', S, 'c' .. id, 1)
-call('ZADD', due, 'GT', int(now + ttl), 's' .. sid)
 if not fits then
+  call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) -- the client does not count on that
   c.cr = call('GET', P .. 'rev') or '0'
   call('HSET', P .. 'c:' .. id, 'n', name, 'k', k, 'm', m, 'w', int(w), 's', sid, 't', 0, 'at', int(now), 'v', value,
     'cr', c.cr, 'mo', c.cr, 've', 0, 'ch', ch)
@@ -64,4 +68,4 @@ if k == 6 then
   end
 end
 grant(c)
-return answer({'ok', int(c.t)})
+return granted(int(c.t))

@@ -9,9 +9,11 @@ if r[1] and r[1] ~= '5' then
   if other == r[1] then return {'kind', other} end
   return {'more'}
 end
-if not r[1] and count == 0 then return {'noexist'} end
-local was = tonumber(r[2] or count)
-if by == 0 then return {'ok', int(was)} end
+local missing, was = not r[1] and count == 0, tonumber(r[2] or count)
+if missing or by == 0 then
+  finish()
+  return missing and {'noexist'} or {'ok', int(was)}
+end
 if not r[1] then
   local other = usedAs(name)
   if other then

@@ -13,7 +13,10 @@ else
   local U, rate = P .. 'U:' .. name .. '\0' .. ARGV[3], ARGV[4]
   local old = call('GET', U) or ''
   if string.sub(old, 1, 32) ~= string.sub(rate, 1, 32) then old = '' end
-  if call('GET', P .. 'L:' .. name) ~= rate or old ~= ARGV[5] then return {'again'} end
+  if call('GET', P .. 'L:' .. name) ~= rate or old ~= ARGV[5] then
+    finish()
+    return {'again'}
+  end
   if ARGV[6] == '' then
     call('UNLINK', U)
   elseif ARGV[7] == '0' then

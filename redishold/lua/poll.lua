@@ -4,9 +4,9 @@
 -- of all that look, one at a time is told ('1') to come again at once, and does more
 -- of the work that is left than others do.
 regardless()
-sweep(LITTLE)
 local reply = {'ok', '1', '0'}
-if ARGV[1] ~= '0' and not call('SET', P .. 'watch', '1', 'PX', ARGV[1], 'GET') then reply[2] = '0' end
+if ARGV[1] ~= '0' and not watched(ARGV[1]) then reply[2] = '0' end -- before anything is told, which would cover the gap
+sweep(LITTLE)
 if behind or stale then
   local duty = P .. 'duty'
   if call('SET', duty, ARGV[2], 'NX', 'PX', 1000) or call('GET', duty) == ARGV[2] then

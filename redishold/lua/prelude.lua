@@ -67,6 +67,16 @@ local function finish()
   end
 end
 
+-- watched notes that somebody watches for some milliseconds to come. false: that was not
+-- known, and changes were not published meanwhile. A revision that no message covers
+-- shows that gap to all that watched before, not only to the first that comes back.
+local function watched(ms)
+  if call('SET', P .. 'watch', '1', 'PX', ms, 'GET') then return true end
+  call('INCR', P .. 'rev')
+  tick()
+  return false
+end
+
 local KIND = {'lock', 'rwlock', 'semaphore', 'election', 'latch', 'barrier'}
 local ALL = 1125899906842624 -- 2^50: what a writer takes of a reader-writer lock
 

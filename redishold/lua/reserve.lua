@@ -9,7 +9,10 @@ if not was then
     return k == 'more' and {'more'} or {'kind', k}
   end
 end
-if #ARGV == 5 then return {'ok', was or start} end
+if #ARGV == 5 then
+  finish()
+  return {'ok', was or start}
+end
 call('SET', K, was or start)
 for i = 6, #ARGV do
   local r = redis.pcall('INCRBY', K, ARGV[i])

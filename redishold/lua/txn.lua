@@ -7,8 +7,11 @@ end
 -- order compares byte by byte: Lua's own order follows the server's locale. What is
 -- equal is passed over in pieces, since single bytes of long texts take long.
 local function order(a, b)
+  if a == b then return 0 end
   local from = 1
-  while from + 255 <= #a and sub(a, from, from + 255) == sub(b, from, from + 255) do from = from + 256 end
+  for _, n in ipairs({4096, 256, 16}) do
+    while from + n - 1 <= #a and sub(a, from, from + n - 1) == sub(b, from, from + n - 1) do from = from + n end
+  end
   for i = from, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
     if x ~= y then return x - y end
@@ -34,9 +37,13 @@ local function count(prefix)
   return call('ZLEXCOUNT', P .. 'keys', '[' .. prefix, '(' .. prefix .. '\255')
 end
 
--- What the ranges and conditions of a transaction may still look at, and ranges in
--- order of key may still tell.
-local looks, bytes, crowded = LOOKS, BYTES, nil
+-- What the ranges and conditions of a transaction may still look at, how many bytes
+-- of values conditions may still read and ranges still tell, and the answer if that is
+-- not enough.
+local looks, reads, bytes, crowded = LOOKS, 8 * BYTES, BYTES, nil
+
+-- crowds refuses the transaction: what a prefix is asked for is too much.
+local function crowds(name, why) crowded = crowded or {'crowded', name, why} end
 
 -- bare is a key without its value.
 local function bare(name)
@@ -70,12 +77,13 @@ local function compare()
   if not prefix then return holds(read(name) or absent, target, is, num, value, session) end
   local any = false
   for _, n in ipairs(range(name, looks + 1)) do
-    if looks == 0 then
-      crowded = name
+    local k = looks > 0 and read(n)
+    if k then reads = reads - #k.v end
+    if looks == 0 or reads < 0 then
+      crowds(name, 'looks')
       return false
     end
     looks = looks - 1
-    local k = read(n)
     if k and not holds(k, target, is, num, value, session) then return false end
     any = any or k
   end
@@ -95,15 +103,16 @@ end
 -- DELETES is how many keys a transaction may look at for each that it removes.
 local DELETES = 4
 
--- sortable: in another order than that of keys all have to be looked at, and by
--- value all are read.
-local function sortable(o, puts)
+-- sortable: in another order than that of keys all have to be looked at, behind the
+-- puts before them. By value all are told, which a transaction that writes has to know
+-- before it does; one that only reads finds out.
+local told = 0
+local function sortable(o, puts, writes)
   looks = looks - count(o.name) - puts
-  if looks < 0 then return false end
-  if o.sort < 4 then return true end
-  local size = 0
-  for _, n in ipairs(range(o.name, -1)) do size = size + call('HSTRLEN', P .. 'k:' .. n, 'v') end
-  return size <= 8 * BYTES
+  if looks < 0 then return crowds(o.name, 'looks') end
+  if o.sort < 4 or not writes then return end
+  for _, n in ipairs(range(o.name, -1)) do told = told + #n + 64 + call('HSTRLEN', P .. 'k:' .. n, 'v') end
+  if told > BYTES then crowds(o.name, 'bytes') end
 end
 
 local function ops()
@@ -124,23 +133,23 @@ end
 local yes, no = ops(), ops()
 local run = ok and yes or no
 local writes, puts, before = false, false, 0
+for _, o in ipairs(run) do writes, puts = writes or o.kind ~= '0', puts or o.kind == '1' end
 for _, o in ipairs(run) do
-  writes, puts = writes or o.kind ~= '0', puts or o.kind == '1'
   if o.session ~= '' and not alive(o.session) then
     finish()
     return {'nosession', o.name}
   end
-  if o.kind == '1' then before = before + 1 end
+  if o.kind == '1' then before, told = before + 1, told + #o.name + 64 + #o.value end
   if o.kind == '1' and behind then lapse(o.name) end
   if o.kind == '2' and o.prefix then
     if o.limit == 0 then looks = looks - DELETES * count(o.name) end
-    if looks < 0 then crowded = o.name end
+    if looks < 0 then crowds(o.name, 'deletes') end
   end
-  if o.kind == '0' and o.prefix and o.sort > 0 and not sortable(o, before) then crowded = o.name end
+  if o.kind == '0' and o.prefix and o.sort > 0 then sortable(o, before, writes) end
 end
 if crowded then
   finish()
-  return {'crowded', crowded}
+  return crowded
 end
 
 if writes and not puts then regardless() end
@@ -157,8 +166,11 @@ local function add(...)
 end
 local function addKeys(list, bare)
   add(int(#list))
+  local n = #reply
   for _, k in ipairs(list) do
-    add(k.name, bare and '' or k.v, int(k.cr), int(k.mo), int(k.ve), k.s, int(left(k)))
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = k.name, bare and '' or k.v, int(k.cr), int(k.mo)
+    reply[n + 5], reply[n + 6], reply[n + 7] = int(k.ve), k.s, int(left(k))
+    n = n + 7
   end
 end
 
@@ -187,13 +199,42 @@ local function page(o)
   return list, false
 end
 
-local by = {
-  function(a, b) return order(a.name, b.name) end,
-  function(a, b) return a.ve - b.ve end,
-  function(a, b) return a.cr - b.cr end,
-  function(a, b) return a.mo - b.mo end,
-  function(a, b) return order(a.v, b.v) end,
-}
+-- sorted is a list in order of name in that of a number, which the server's own code
+-- compares: a function for each pair would take most of the time.
+local function sorted(list, field, desc)
+  local same, numbers, out = {}, {}, {}
+  for _, k in ipairs(list) do
+    local n = k[field]
+    if not same[n] then same[n], numbers[#numbers + 1] = {}, n end
+    table.insert(same[n], k)
+  end
+  table.sort(numbers)
+  for _, n in ipairs(numbers) do
+    for _, k in ipairs(same[n]) do out[#out + 1] = k end
+  end
+  for i = 1, desc and math.floor(#out / 2) or 0 do out[i], out[#out + 1 - i] = out[#out + 1 - i], out[i] end
+  return out
+end
+
+-- room takes what telling a key needs; false: there is none.
+local function room(o, k)
+  bytes = bytes - #k.name - 64 - #k.v
+  if bytes >= 0 or writes then return true end
+  crowds(o.name, 'bytes')
+end
+
+-- values tells all keys of a range, for the client to sort by value: here nothing
+-- compares texts by their bytes in bounded time.
+local function values(o)
+  local list = {}
+  for _, n in ipairs(range(o.name, -1)) do
+    local k = key(n)
+    if k and not room(o, k) then return end
+    list[#list + 1] = k
+  end
+  add(int(#list), '0')
+  addKeys(list, false)
+end
 
 local function get(o)
   if o.prefix and o.sort == 0 then
@@ -208,30 +249,18 @@ local function get(o)
     addKeys({k}, o.bare)
     return
   end
+  if o.sort == 4 then return values(o) end
   local list = {}
-  for _, n in ipairs(range(o.name, -1)) do list[#list + 1] = o.sort == 4 and key(n) or bare(n) end
-  local n = #list
-  if n > 1 then
-    local f = by[o.sort + 1]
-    table.sort(list, function(a, b)
-      local x = f(a, b)
-      if x == 0 then x = order(a.name, b.name) end
-      if o.desc then return x > 0 end
-      return x < 0
-    end)
-  end
-  local more = '0'
+  for _, n in ipairs(range(o.name, -1)) do list[#list + 1] = bare(n) end
+  list = sorted(list, ({'ve', 'cr', 'mo'})[o.sort], o.desc)
+  local n, more = #list, '0'
   if o.limit > 0 and n > o.limit then
     more = '1'
     for i = n, o.limit + 1, -1 do list[i] = nil end
   end
-  for i, k in ipairs(list) do
-    if not o.bare and o.sort < 4 then k.v = call('HGET', P .. 'k:' .. k.name, 'v') end
-    bytes = bytes - #k.name - 64 - (o.bare and 0 or #k.v)
-    if bytes < 0 and not writes then
-      crowded = o.name
-      return
-    end
+  for _, k in ipairs(list) do
+    if not o.bare then k.v = call('HGET', P .. 'k:' .. k.name, 'v') end
+    if not room(o, k) then return end
   end
   add(int(o.count and n or #list), more)
   addKeys(list, o.bare)
@@ -270,7 +299,7 @@ for _, o in ipairs(run) do
 end
 if crowded then
   finish()
-  return {'crowded', crowded}
+  return crowded
 end
 reply[3] = call('GET', P .. 'rev') or '0'
 if writes then return done(reply) end

@@ -52,7 +52,8 @@ func (r Room) Takes(c Class) (wait time.Duration, ok bool) {
 
 // OfFrame is the class of a frame: that of its most important command, since a
 // frame is taken as a whole. One that opens a session which is not there is
-// Create whatever follows: nothing of it can happen before.
+// Create whatever follows: nothing of it can happen before. An Open of one that is
+// there is a keepalive only by itself: plain calls send one before every command.
 func OfFrame(f *core.Frame, known func(core.SessionID) bool) Class {
 	best := List
 	for i := range f.Commands {
@@ -60,7 +61,9 @@ func OfFrame(f *core.Frame, known func(core.SessionID) bool) Class {
 		if c.Op == core.OpOpen && !known(f.Session) {
 			return Create
 		}
-		best = min(best, of(c))
+		if c.Op != core.OpOpen || len(f.Commands) == 1 {
+			best = min(best, of(c))
+		}
 	}
 	return best
 }

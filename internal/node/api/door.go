@@ -50,14 +50,15 @@ func (s *Service) advertised(ctx context.Context) string {
 }
 
 // hostOf is the host of an address, with or without a port, in one spelling; ports do
-// not matter, since a tunnel changes them.
+// not matter, since a tunnel changes them, nor does the zone of an IPv6 address, which only the
+// machine itself knows and callers leave out.
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap().String()
+		return ip.Unmap().WithZone("").String()
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

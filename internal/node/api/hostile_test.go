@@ -87,6 +87,8 @@ type value struct {
 func (v value) want(f protoreflect.FieldDescriptor) codes.Code {
 	name := string(f.Name())
 	switch {
+	case v.what == "too large" && f.Parent().Name() == "InspectRequest": // it may name a thousand
+		return codes.InvalidArgument
 	case v.what == "too large":
 		return codes.ResourceExhausted
 	case (name == "name" || name == "owner" || name == "register") && strings.HasSuffix(v.what, "too long"),

@@ -35,3 +35,24 @@ func TestInspect_Several(t *testing.T) {
 	}
 	must[*pb.InspectResponse](t)(c.Inspect(r.ctx, &pb.InspectRequest{Names: many[:1000]}))
 }
+
+// A thousand names can be asked for together, however long each is, over gRPC and over HTTP.
+func TestInspect_LongNames(t *testing.T) {
+	r := serve(t)
+	c := pb.NewInspectServiceClient(r.conn)
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = strings.Repeat("x", 509) + fmt.Sprintf("%03d", i)
+	}
+	r.want(200, "POST", "/v1/locks/"+names[7]+":acquire", `{}`)
+	got := must[*pb.InspectResponse](t)(c.Inspect(r.ctx, &pb.InspectRequest{Names: names}))
+	if len(got.Resources) != 1 || got.Resources[0].Name != names[7] {
+		t.Errorf("%d resources, want one", len(got.Resources))
+	}
+	body := `{"names":["` + strings.Join(names, `","`) + `"]}`
+	r.want(200, "POST", pb.InspectService_Inspect_FullMethodName, body)
+	_, err := c.Inspect(r.ctx, &pb.InspectRequest{Names: append(names, names...)})
+	wantCode(t, err, codes.InvalidArgument)
+	_, err = c.List(r.ctx, &pb.ListRequest{Prefix: strings.Repeat("x", 100<<10)})
+	wantCode(t, err, codes.ResourceExhausted)
+}

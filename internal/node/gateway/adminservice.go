@@ -79,11 +79,20 @@ func (s Admin) ChangeMembers(ctx context.Context, r *pb.ChangeMembersRequest) (*
 	if c.Replace, err = endpoints(r.Replace, true); err != nil {
 		return nil, err
 	}
-	number, err := s.s.Members(ctx, c)
+	number, err := s.members(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ChangeMembersResponse{Header: s.ownHeader(ctx), Number: number}, nil
+}
+
+// members has the group change its members.
+func (s Admin) members(ctx context.Context, c replica.Change) (number uint64, err error) {
+	err = s.tenured(ctx, func(ctx context.Context) error {
+		number, err = s.s.Members(ctx, c)
+		return err
+	})
+	return number, Named(err, c.String(), "")
 }
 
 // ownHeader tells the revision of this node, be it the leader or not.
@@ -122,7 +131,7 @@ func (s Admin) CheckState(ctx context.Context, _ *pb.CheckStateRequest) (*pb.Che
 	if err := onlyOperators(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.s.Members(ctx, replica.Change{Check: true}); err != nil {
+	if _, err := s.members(ctx, replica.Change{Check: true}); err != nil {
 		return nil, err
 	}
 	return &pb.CheckStateResponse{Header: s.ownHeader(ctx)}, nil
@@ -132,7 +141,7 @@ func (s Admin) Unfreeze(ctx context.Context, r *pb.UnfreezeRequest) (*pb.Unfreez
 	if err := onlyOperators(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.s.Members(ctx, replica.Change{Unfreeze: true, Ruler: r.GetId()}); err != nil {
+	if _, err := s.members(ctx, replica.Change{Unfreeze: true, Ruler: r.GetId()}); err != nil {
 		return nil, err
 	}
 	return &pb.UnfreezeResponse{Header: s.ownHeader(ctx)}, nil

@@ -42,6 +42,7 @@ type caller struct {
 	beside func(name string) string
 	// earlier: a leader was asked before this one, and may have done it.
 	earlier bool
+	waited  bool // for a leader, in vain
 	// tried is set when the node was asked for a change that may have happened.
 	tried *atomic.Bool
 }
@@ -98,6 +99,13 @@ func Tried(ctx context.Context) bool { return callerOf(ctx).earlier }
 func triedBefore(ctx context.Context) context.Context {
 	c := callerOf(ctx)
 	c.earlier = true
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// waitedBefore is ctx of a call that has waited for a leader as long as one does.
+func waitedBefore(ctx context.Context) context.Context {
+	c := callerOf(ctx)
+	c.waited = true
 	return context.WithValue(ctx, callerKey{}, c)
 }
 

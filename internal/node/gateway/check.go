@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
 // Limits of what one call may say.
@@ -26,8 +27,25 @@ const (
 // reserved is what namespaces of our own begin with.
 const reserved = replica.Reserved
 
+// maxInspect is how many bytes an Inspect may have: it may name a thousand, to be looked at
+// at one revision, and could not be split.
+const maxInspect = 1 << 20
+
+// MaxRequestOf is how many bytes a request of a method, /service/method, may have.
+func MaxRequestOf(method string) int {
+	if method == pb.InspectService_Inspect_FullMethodName {
+		return maxInspect
+	}
+	return MaxRequest
+}
+
 // ErrTooLarge: a request is longer than MaxRequest.
-var ErrTooLarge error = driver.Errorf("call", "", driver.ErrExhausted, "the request has more than %d bytes: split it", MaxRequest)
+var ErrTooLarge = TooLarge(MaxRequest)
+
+// TooLarge is the error of a request that is longer than most bytes.
+func TooLarge(most int) error {
+	return driver.Errorf("call", "", driver.ErrExhausted, "the request has more than %d bytes: split it", most)
+}
 
 // Invalid refuses a request that makes no sense.
 func Invalid(name, format string, args ...any) error {

@@ -195,7 +195,7 @@ func (s Sessions) Keep(ctx context.Context, r *pb.KeepRequest) (*pb.KeepResponse
 	if err != nil {
 		return nil, Named(err, "keep session", "")
 	}
-	return &pb.KeepResponse{Header: s.Header(ctx, s.revision(ctx)), TtlMs: left.Milliseconds()}, nil
+	return &pb.KeepResponse{Header: s.headerNow(ctx), TtlMs: left.Milliseconds()}, nil
 }
 
 func (s Sessions) End(ctx context.Context, r *pb.EndRequest) (*pb.EndResponse, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 // Call is a call as the door sees it, whatever dialect it came in.
@@ -110,6 +111,9 @@ func (g *Gateway) Anywhere(ctx context.Context, c *Call, here Here, there There)
 		return answered(ctx, here)
 	}
 	t, tried := g.tenures.known(ctx), false
+	if t.ID == 0 {
+		ctx = waitedBefore(ctx)
+	}
 	for range maxAsked {
 		if !t.elsewhere() || callerOf(ctx).relayed {
 			out, err = answered(ctx, here)
@@ -128,6 +132,9 @@ func (g *Gateway) Anywhere(ctx context.Context, c *Call, here Here, there There)
 		if t == g.tenures.current() && t.here {
 			return out, err // it leads, and has its reasons
 		}
+		if t == g.tenures.current() && t.ID == 0 {
+			return out, leaderless(err)
+		}
 		next := g.tenures.after(ctx, t)
 		if next == nil {
 			return out, err
@@ -136,6 +143,20 @@ func (g *Gateway) Anywhere(ctx context.Context, c *Call, here Here, there There)
 	}
 	return out, err
 }
+
+// leaderless is the failure of a call that has waited for a leader in vain: there is none that
+// could be asked instead.
+func leaderless(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || !errors.Is(err, server.ErrNotLeader) {
+		return err
+	}
+	c := *e
+	c.Err, c.RetryAfter = errLeaderless, time.Second
+	return &c
+}
+
+var errLeaderless = errors.New("this node knows no leader: try again, or see whether most of the nodes run")
 
 // answered runs a call on this node.
 func answered(ctx context.Context, here Here) (any, error) {

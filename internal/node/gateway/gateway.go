@@ -160,10 +160,11 @@ func (g *Gateway) later(f func(ctx context.Context)) {
 const lookAgain = 50 * time.Millisecond
 
 // patiently repeats what certainly did not happen while the group has no leader, as
-// right after its start, or has this node for one by now.
+// right after its start, or has this node for one by now; once only for a call that has
+// waited for a leader before.
 func (g *Gateway) patiently(ctx context.Context, f func() error) error {
 	err := f()
-	for waited := time.Duration(0); waited < g.tenures.patience(); waited += lookAgain {
+	for waited := time.Duration(0); waited < g.tenures.patience() && !callerOf(ctx).waited; waited += lookAgain {
 		if !errors.Is(err, server.ErrNotLeader) || g.tenures.current().elsewhere() {
 			return err
 		}
@@ -179,21 +180,43 @@ func (g *Gateway) patiently(ctx context.Context, f func() error) error {
 
 // submit runs a frame.
 func (g *Gateway) submit(ctx context.Context, f *core.Frame) (r core.Reply, err error) {
-	t := g.tenures.current()
-	if t.here {
-		var cancel context.CancelFunc
-		ctx, cancel = t.During(ctx)
-		defer cancel()
-	}
-	err = g.patiently(ctx, func() error {
+	err = g.propose(ctx, func(ctx context.Context) error {
 		r, err = g.s.Submit(ctx, f)
 		callerOf(ctx).note(&r, err)
 		return err
 	})
-	if errors.Is(context.Cause(ctx), errIsolated) {
+	return r, err
+}
+
+// renew renews a session.
+func (g *Gateway) renew(ctx context.Context, id core.SessionID, ttl time.Duration) (r core.Renewed, err error) {
+	err = g.propose(ctx, func(ctx context.Context) error {
+		r, err = g.s.Renew(ctx, id, ttl)
+		return err
+	})
+	return r, err
+}
+
+// propose asks the node for what it has to write, patiently.
+func (g *Gateway) propose(ctx context.Context, f func(ctx context.Context) error) error {
+	return g.tenured(ctx, func(ctx context.Context) error {
+		return g.patiently(ctx, func() error { return f(ctx) })
+	})
+}
+
+// tenured is f with a ctx that ends with the tenure of this node, if it leads: one that is cut off
+// learns nothing of what it has proposed.
+func (g *Gateway) tenured(ctx context.Context, f func(ctx context.Context) error) error {
+	if t := g.tenures.current(); t.here {
+		var cancel context.CancelFunc
+		ctx, cancel = t.During(ctx)
+		defer cancel()
+	}
+	err := f(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errIsolated) {
 		err = &driver.Error{Kind: driver.ErrUnavailable, Err: errIsolated}
 	}
-	return r, err
+	return err
 }
 
 // look reads the machine.
@@ -267,6 +290,16 @@ func (g *Gateway) Header(ctx context.Context, revision uint64) *pb.Header {
 	h := &pb.Header{ClusterId: g.s.ClusterID(), Revision: int64(revision)}
 	if st, err := g.s.Status(ctx); err == nil {
 		h.MemberId, h.RaftTerm = st.ID, st.Term
+	}
+	return h
+}
+
+// headerNow is Header with the revision of this node, which has applied all that it has answered:
+// for answers without one of their own.
+func (g *Gateway) headerNow(ctx context.Context) *pb.Header {
+	h := &pb.Header{ClusterId: g.s.ClusterID()}
+	if st, err := g.s.Status(ctx); err == nil {
+		h.MemberId, h.RaftTerm, h.Revision = st.ID, st.Term, int64(st.Revision)
 	}
 	return h
 }

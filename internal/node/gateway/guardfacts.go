@@ -16,8 +16,16 @@ import (
 // of a transaction, and how many limiters.
 const maxFacts = 128
 
-// find finds out what the node can, at one revision; nothing of it is a command.
-func (g *Gateway) find(ctx context.Context, inputs []guard.Input) (guard.Inputs, uint64, error) {
+// How many holders of all locks of a condition are read: of those by which a leaf decides, and of
+// the others, which are only counted in the reasons. The loop of the node stands meanwhile.
+const (
+	maxHolders  = 10_000
+	moreHolders = 1000
+)
+
+// find finds out what the node can, at one revision; nothing of it is a command. inputs are those
+// of when.
+func (g *Gateway) find(ctx context.Context, when *guard.Condition, inputs []guard.Input) (guard.Inputs, uint64, error) {
 	facts, revision := guard.Inputs{}, uint64(0)
 	by := map[guard.Source][]guard.Input{}
 	for _, in := range inputs {
@@ -26,9 +34,9 @@ func (g *Gateway) find(ctx context.Context, inputs []guard.Input) (guard.Inputs,
 	if n := max(len(by[guard.SourceKey]), len(by[guard.SourceLimit])); n > maxFacts {
 		return nil, 0, Invalid("", "the condition asks for %d keys or limiters: at most %d of each are allowed", n, maxFacts)
 	}
-	var failed error
+	asked, failed := askedHolders(when, map[string]bool{}), error(nil)
 	err := g.look(ctx, func(m *core.Machine, now int64) {
-		v := view{m: m, ns: callerOf(ctx).namespace, now: now, facts: facts}
+		v := view{m: m, ns: callerOf(ctx).namespace, now: now, facts: facts, asked: asked, left: maxHolders, spare: moreHolders}
 		revision, failed = m.Revision(), v.keys(by[guard.SourceKey])
 		for _, in := range inputs {
 			v.read(in)
@@ -49,6 +57,21 @@ type view struct {
 	ns    string
 	now   int64
 	facts guard.Inputs
+	// asked are the locks of which a leaf asks for a holder; left and spare is how many holders may
+	// still be read, of those and of the others.
+	asked       map[string]bool
+	left, spare int
+}
+
+// askedHolders adds the locks of which a condition asks for a holder.
+func askedHolders(c *guard.Condition, names map[string]bool) map[string]bool {
+	if c.Kind == guard.KindLockHeldBy {
+		names[c.Name] = true
+	}
+	for i := range c.Of {
+		askedHolders(&c.Of[i], names)
+	}
+	return names
 }
 
 // read finds out about a name.
@@ -95,27 +118,38 @@ func (v *view) held(name string, kinds ...core.Kind) (guard.Fact, error) {
 	if err != nil || len(r.Holders) == 0 {
 		return f, err
 	}
-	all := convert.Claims(v.now, v.holders(&r))
-	first := all[0]
+	first := convert.Claims(v.now, r.Holders[:1])[0]
 	f.Is, f.Text, f.Since = true, first.Owner, time.Now().Add(-first.Held)
-	for i := range all[1:] {
-		f.Others = append(f.Others, all[i+1].Owner)
-	}
+	f.Others, err = v.others(&r)
 	if first.Stale {
 		f.From = "the node; the holder is stale"
 	}
-	return f, nil
+	return f, err
 }
 
-// holders are all of a name, which is read with its first: of a lock with several readers a
-// condition may ask for any.
-func (v *view) holders(r *core.ResourceInfo) []core.ClaimInfo {
-	all, after := r.Holders, r.Next
-	for len(all) < r.Holding && after != (core.Cursor{}) {
-		page, _ := v.m.InspectPage(v.ns, r.Name, after, r.Holding-len(all))
-		all, after = append(all, page.Holders...), page.Next
+// others are the owners of all holders of a name but the first, with which it was read: of a lock
+// with several readers a condition may ask for any. Of one with too many none are read, which is
+// an error if a leaf asks.
+func (v *view) others(r *core.ResourceInfo) (owners []string, err error) {
+	left := &v.spare
+	if v.asked[r.Name] {
+		left = &v.left
 	}
-	return all
+	if r.Holding > *left {
+		if v.asked[r.Name] {
+			err = fmt.Errorf("%q has %d holders: at most %d of the locks of a condition are looked through for one", r.Name, r.Holding, maxHolders)
+		}
+		return nil, err
+	}
+	*left -= r.Holding
+	for after := r.Next; len(owners) < r.Holding-1 && after != (core.Cursor{}); {
+		page, _ := v.m.InspectPage(v.ns, r.Name, after, r.Holding-1-len(owners))
+		for i := range page.Holders {
+			owners = append(owners, page.Holders[i].Owner)
+		}
+		after = page.Next
+	}
+	return owners, nil
 }
 
 func (v *view) semaphore(name string) (guard.Fact, error) {

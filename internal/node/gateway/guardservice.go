@@ -39,7 +39,7 @@ func (s Guards) evaluate(ctx context.Context, r *pb.GuardEvaluateRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	facts, revision, err := s.find(ctx, inputs)
+	facts, revision, err := s.find(ctx, when, inputs)
 	if err != nil {
 		return nil, err
 	}

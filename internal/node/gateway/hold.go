@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -133,25 +134,30 @@ func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 	}
 }
 
-// errOutOfStep: another leader has numbered the commands of this lease; nothing
-// was done, and the lease has to be looked up anew.
-var errOutOfStep = errors.New("the lease is used through another leader")
+// errOutOfStep: another leader has numbered the commands of this lease, or the number of a new one
+// is in use; nothing was done, and the lease has to be looked up or made anew.
+var errOutOfStep = errors.New("the lease is used by another")
 
 // leaseFor is the lease that a request hangs on: the one it names, or a new one of
-// its own, which no other call uses.
+// its own, which no other call uses; without an owner it bears its number.
 func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) {
 	if w.lease != 0 {
 		return g.lease(ctx, w.lease)
 	}
 	who := callerOf(ctx)
-	open := core.Command{Op: core.OpOpen, Flags: core.Fleeting, Namespace: who.namespace, TTL: int64(w.ttl), Owner: w.owner}
+	open := core.Command{Op: core.OpOpen, Flags: core.Fleeting, Namespace: who.namespace, TTL: int64(w.ttl)}
 	if who.key == "" {
-		return g.newLease(who.namespace, holdLease+g.newNumber(), open), nil
+		open.Flags |= core.Fresh // a number that is in use is another's
+		number := holdLease + g.newNumber()
+		open.Owner = cmp.Or(w.owner, leaseName(number))
+		return g.newLease(who.namespace, number, open), nil
 	}
 	// The same key is the same lease, the end of which is remembered, and the request its
 	// first command: the machine does it once.
 	open.Flags, open.Meta = 0, w.print()
-	l := g.newLease(who.namespace, holdLease+keyNumber(who.key), open)
+	number := holdLease + keyNumber(who.key)
+	open.Owner = cmp.Or(w.owner, leaseName(number))
+	l := g.newLease(who.namespace, number, open)
 	l.keyed = true
 	return l, nil
 }
@@ -164,6 +170,9 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	}
 	seq := f.Commands[len(f.Commands)-1].Seq
 	reply, results, err := l.send(ctx, &f, 1)
+	if err == errOutOfStep {
+		return held{}, err
+	}
 	if err != nil {
 		l.unanswered(seq, err)
 		return held{}, l.usedKey(err)
@@ -249,6 +258,9 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 	defer l.g.meter.waiting.Dec()
 	renew := time.NewTicker(max(l.ttl/3, time.Millisecond))
 	defer renew.Stop()
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var renewed chan struct{} // nil: none is under way
 	for {
 		select {
 		case o := <-x.done:
@@ -259,11 +271,23 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 		case <-l.g.draining:
 			return held{}, l.takeBack(ctx, seq, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: errDraining})
 		case <-renew.C:
-			if w.lease == 0 {
-				_, _ = l.g.s.Renew(ctx, l.id, 0) // the stream tells if that was in vain
+			if w.lease == 0 && renewed == nil {
+				renewed = l.renewBeside(within)
 			}
+		case <-renewed:
+			renewed = nil
 		}
 	}
+}
+
+// renewBeside renews a lease while its caller goes on; what it returns is closed when that is over.
+func (l *lease) renewBeside(ctx context.Context) chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = l.g.renew(ctx, l.id, 0) // the stream tells if that was in vain
+	}()
+	return over
 }
 
 // granted answers what became of a claim. A grant counts as a keepalive of the
@@ -316,7 +340,7 @@ func (l *lease) timedOut(ctx context.Context, w *holdRequest) error {
 
 // keep renews the lease of a hold.
 func (l *lease) keep(ctx context.Context, h *held, deadline int64) error {
-	r, err := l.g.s.Renew(ctx, l.id, 0)
+	r, err := l.g.renew(ctx, l.id, 0)
 	if err == nil && r.Deadline == 0 {
 		err = &driver.Error{Kind: driver.ErrLost, Err: errors.New("its lease has ended meanwhile")}
 	}
@@ -371,18 +395,47 @@ func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 }
 
 // undo ends a lease that was opened for a request alone, and cancels a request on another: of a
-// granted upgrade the shared claim stays. If that fails, the next use of the lease does it.
+// granted upgrade the shared claim stays. A node that is too busy is asked again until ctx ends:
+// when many leave at the same time, not all find room at once. If it fails, the next use of the
+// lease does it.
 func (l *lease) undo(ctx context.Context, seq uint64) error {
-	if l.open != nil {
-		_, err := l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
-		return err
+	err := l.undoOnce(ctx, seq)
+	for wait := retryIn(err); wait > 0 && ctx.Err() == nil; wait = min(2*wait, mostRetry) {
+		select {
+		case <-time.After(wait):
+			if err = l.undoOnce(ctx, seq); retryIn(err) == 0 {
+				wait = 0
+			}
+		case <-ctx.Done():
+		}
 	}
-	_, _, err := l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
-	if err != nil {
+	switch {
+	case l.open != nil:
+	case err != nil:
 		l.leave(seq)
-	} else {
+	default:
 		l.settle(seq)
 	}
+	return err
+}
+
+// mostRetry is the longest time between two tries of undo.
+const mostRetry = 400 * time.Millisecond
+
+// retryIn is when a node that was too busy wants to be asked again; 0: it was not.
+func retryIn(err error) time.Duration {
+	if e, ok := errors.AsType[*driver.Error](err); ok && unavailable(e) {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+func (l *lease) undoOnce(ctx context.Context, seq uint64) (err error) {
+	if l.open != nil {
+		_, err = l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
+		return err
+	}
+	_, _, err = l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
 	return err
 }
 
@@ -473,7 +526,7 @@ func (g *Gateway) Renew(ctx context.Context, name string, token uint64, ttl time
 		return 0, err
 	}
 	g.release(l)
-	r, err := g.s.Renew(ctx, l.id, ttl)
+	r, err := g.renew(ctx, l.id, ttl)
 	if err == nil && r.Deadline == 0 {
 		err = driver.Errorf("", name, driver.ErrLost, "its lease has ended")
 	}

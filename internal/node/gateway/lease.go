@@ -337,6 +337,9 @@ func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []c
 		return reply, nil, err
 	}
 	if first := &reply.Results[0]; f.Commands[0].Op == core.OpOpen && first.Code != core.CodeOK {
+		if first.Code == core.CodeExists {
+			return reply, nil, errOutOfStep
+		}
 		return reply, nil, refusal(first, reply.Now, nil)
 	}
 	results := reply.Results[len(reply.Results)-n:]

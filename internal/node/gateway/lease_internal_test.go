@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
 // A gateway with all its leases in use looks at all of them now and then, not with each
@@ -28,5 +29,27 @@ func TestLeasesInUse(t *testing.T) {
 	add(2)
 	if g.known(idle.id) != nil {
 		t.Error("a lease that nobody uses is kept when there are twice as many")
+	}
+}
+
+// A call that opens a lease for itself under a number that is in use takes the next one: it neither
+// gets what the other holds nor ends its lease.
+func TestLeaseOfAHold_NumberInUse(t *testing.T) {
+	g := alone(t)
+	first, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.mu.Lock()
+	g.ids--
+	g.mu.Unlock()
+	second, err := g.hold(t.Context(), core.Want{Name: "y", Kind: core.Mutex}, &pb.Terms{})
+	if err != nil || second.lease == first.lease || second.token == first.token {
+		t.Fatalf("%+v, %v beside %+v", second, err, first)
+	}
+	for name, token := range map[string]uint64{"x": first.token, "y": second.token} {
+		if _, err := g.GiveBack(t.Context(), name, token, core.Mutex); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -88,7 +88,7 @@ func (g *Gateway) opening(who *caller, r *pb.OpenRequest, number int64) core.Com
 	c := core.Command{Op: core.OpOpen, Flags: core.Fresh, Namespace: who.namespace, TTL: int64(ttl), Owner: r.Owner, Meta: r.Meta,
 		Policy: core.Policy(r.Policy), Grace: r.GraceMs * int64(time.Millisecond)}
 	if c.Owner == "" {
-		c.Owner = fmt.Sprintf("lease %d", number)
+		c.Owner = leaseName(number)
 	}
 	if who.key != "" && r.LeaseId != 0 && r.Meta == "" {
 		sum := sha256.Sum256([]byte(fmt.Sprintf("holdfast open %d %s\x00%s", ttl, c.Owner, who.key)))
@@ -96,6 +96,9 @@ func (g *Gateway) opening(who *caller, r *pb.OpenRequest, number int64) core.Com
 	}
 	return c
 }
+
+// leaseName is what the holder is called that has no other name than its lease.
+func leaseName(number int64) string { return fmt.Sprintf("lease %d", number) }
 
 func (g *Gateway) openFrame(ctx context.Context, id core.SessionID, c core.Command) (core.Reply, error) {
 	return g.submit(ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{c}})
@@ -139,11 +142,7 @@ func (g *Gateway) keepLease(ctx context.Context, number int64, ttl time.Duration
 		return 0, Invalid("", "lease %d: numbers of leases are positive", number)
 	}
 	id := sessionOf(callerOf(ctx).namespace, number)
-	var r core.Renewed
-	err := g.patiently(ctx, func() (err error) {
-		r, err = g.s.Renew(ctx, id, ttl)
-		return err
-	})
+	r, err := g.renew(ctx, id, ttl)
 	if err == nil && r.Deadline == 0 {
 		err = noLease(number)
 	}

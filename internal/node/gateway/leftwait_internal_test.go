@@ -112,7 +112,9 @@ func TestLeftWait_CancelFails(t *testing.T) {
 	}
 	window := l.window
 	l.window = 0
-	if err := l.undo(t.Context(), f.Commands[0].Seq); err == nil {
+	within, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	if err := l.undo(within, f.Commands[0].Seq); err == nil {
 		t.Fatal("there was room for the cancel")
 	}
 	l.window = window

@@ -23,7 +23,7 @@ func (s Locks) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, e
 		LeaseId: r.LeaseId, TimeoutMs: r.TimeoutMs, TtlMs: r.TtlMs, Owner: r.Owner, Metadata: r.Metadata,
 	})
 	if notAcquired(err) && r.TimeoutMs != nil {
-		return &pb.LockResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+		return &pb.LockResponse{Header: s.headerNow(ctx)}, nil
 	}
 	if err != nil {
 		return nil, Named(err, "lock", r.Name)
@@ -37,7 +37,7 @@ func (s Locks) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, e
 func (s Locks) TryLock(ctx context.Context, r *pb.TryLockRequest) (*pb.TryLockResponse, error) {
 	h, err := s.hold(ctx, core.Want{Name: r.Name, Kind: core.Mutex}, &pb.Terms{LeaseId: r.LeaseId, TimeoutMs: new(int64), TtlMs: r.TtlMs, Owner: r.Owner, Metadata: r.Metadata})
 	if notAcquired(err) {
-		return &pb.TryLockResponse{Header: s.Header(ctx, s.revision(ctx))}, nil
+		return &pb.TryLockResponse{Header: s.headerNow(ctx)}, nil
 	}
 	if err != nil {
 		return nil, Named(err, "try lock", r.Name)
@@ -71,12 +71,6 @@ func Clip(name string) string {
 		return name
 	}
 	return strings.ToValidUTF8(name[:MaxName], "") + "…"
-}
-
-// revision is the machine's; 0 if it cannot be told.
-func (g *Gateway) revision(ctx context.Context) (n uint64) {
-	_ = g.look(ctx, func(m *core.Machine, _ int64) { n = m.Revision() })
-	return n
 }
 
 // keyOf is the key of a hold.

@@ -195,3 +195,15 @@ func TestRelay_RepeatsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A node that knows no leader says so, and when to try again; it names none to be asked.
+func TestNoLeader(t *testing.T) {
+	g := lonely(t)
+	h := rest.New(g, relay.New(g))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/v1/counters/n:add", strings.NewReader("{}")))
+	body := w.Body.String()
+	if w.Code != 503 || !strings.Contains(body, "knows no leader") || !strings.Contains(body, `"retry_after_ms":1000`) || !strings.Contains(body, `"not_done":true`) {
+		t.Errorf("it says %d %s", w.Code, body)
+	}
+}

@@ -33,8 +33,8 @@ type conn struct {
 
 // attached is a session with claims that wait.
 type attached struct {
-	number uint64  // of the newest attach
-	waits  []*wait // by claim: thousands may wait, and each table tells of all
+	number uint64  // of the attach
+	waits  []*wait // by claim: thousands may wait
 }
 
 // from is where the waits for a claim begin.
@@ -48,8 +48,6 @@ type wait struct {
 	l      *lease
 	seq    uint64
 	queued uint64 // the revision at which its claim was
-	from   uint64 // tables of this attach and later ones have the claim
-	seen   uint64 // the newest table that had it
 	done   chan outcome
 }
 
@@ -64,8 +62,8 @@ type outcome struct {
 var errMoved = errors.New("this node has stopped leading while the call waited: ask the leader; the claim is withdrawn when its lease is used again or ends")
 
 // add begins to wait for a claim that the machine has answered as queued, at that
-// revision. Ends of its session are watched for before the claim table is asked for,
-// which tells of earlier ones.
+// revision. Ends of its session are watched for before the claim is asked for, which tells of
+// earlier ones. A wait costs what it waits for: whatever else its session has is not told.
 func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
@@ -80,14 +78,13 @@ func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64) (*wai
 	}
 	a := l.waits[x.id]
 	if a == nil {
-		a = &attached{}
+		l.numbers++
+		a = &attached{number: l.numbers}
 		l.waits[x.id] = a
 	}
-	l.numbers++
-	a.number = l.numbers
-	w := &wait{l: x, seq: seq, queued: queued, from: a.number, done: make(chan outcome, 1)}
+	w := &wait{l: x, seq: seq, queued: queued, done: make(chan outcome, 1)}
 	a.waits = slices.Insert(a.waits, a.from(seq), w)
-	l.conn.Attach(x.id, a.number)
+	l.conn.Attach(x.id, a.number, seq)
 	return w, nil
 }
 
@@ -166,9 +163,7 @@ func (l *waitTable) deliver(data []byte, next func()) {
 func (l *waitTable) receive(a *attached, m *session.Message) {
 	switch m.Kind {
 	case session.KindPush:
-		a.told(&m.Rows[0], 0)
-	case session.KindTable:
-		a.table(m)
+		a.told(&m.Rows[0])
 	case session.KindRefused:
 		for _, w := range a.waits {
 			w.finish(refusedWait(m, w))
@@ -185,37 +180,13 @@ func refusedWait(m *session.Message, w *wait) outcome {
 	return outcome{err: moved()}
 }
 
-// table tells what has become of the claims of a session.
-func (a *attached) table(m *session.Message) {
-	for i := range m.Rows {
-		a.told(&m.Rows[i], m.Stream)
-	}
-	if !m.Last {
-		return
-	}
-	gone := core.CodeLost
-	if !m.Known {
-		gone = core.CodeNoSession
-	}
-	for _, w := range a.waits {
-		if w.from > m.Stream {
-			continue
-		}
-		if w.seen != m.Stream {
-			w.finish(outcome{row: core.Push{Seq: w.seq, State: core.ClaimGone, Code: gone}})
-		}
-		w.l.settle(w.seq) // from now on pushes tell
-	}
-}
-
-// told passes news of a claim on; table is the number of the table that it is
-// from, 0: none.
-func (a *attached) told(r *core.Push, table uint64) {
+// told passes news of a claim on.
+func (a *attached) told(r *core.Push) {
 	for _, w := range a.waits[a.from(r.Seq):] {
 		if w.seq != r.Seq {
 			return
 		}
-		w.seen = max(w.seen, table)
+		w.l.settle(w.seq) // from now on pushes tell
 		if r.State != core.ClaimWaiting {
 			w.finish(outcome{row: *r})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,16 +58,21 @@ type Dialer func(ctx context.Context, addr string) (net.Conn, error)
 
 // options are those of a connection for gRPC.
 func (d Dialer) options(way credentials.TransportCredentials) []grpc.DialOption {
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(way), grpc.WithStatsHandler(sentHandler{})}
+	whole := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)) // the caller may take it
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(way), grpc.WithStatsHandler(sentHandler{}), whole}
 	if d != nil {
 		opts = append(opts, grpc.WithContextDialer(d))
 	}
 	return opts
 }
 
+// idle is how long a connection for HTTP is kept without a call: not as long as the port of a
+// leader keeps it, two minutes, since a call that meets its end may have been done or not.
+const idle = 90 * time.Second
+
 // transport is that of a connection for HTTP.
 func (d Dialer) transport() *http.Transport {
-	t := &http.Transport{MaxIdleConnsPerHost: 64}
+	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idle}
 	if d != nil {
 		t.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return d(ctx, addr) }
 	}

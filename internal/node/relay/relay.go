@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/wire"
 )
 
-// passedOn is what a call has to say besides its request: what it is about, and
+// passedOn is what a call has to say besides its request and its namespace: its key, and
 // which trace it belongs to (W3C Trace Context, and its baggage).
-var passedOn = []string{gateway.HeaderNamespace, gateway.HeaderKey, "traceparent", "tracestate", "baggage"}
+var passedOn = []string{gateway.HeaderKey, "traceparent", "tracestate", "baggage"}
 
 // Ask has the leader answer a call of the services of proto/holdfast/v1.
 func (r *Relay) Ask(method string, in any) gateway.There {
@@ -53,7 +53,7 @@ func (r *Relay) Ask(method string, in any) gateway.There {
 
 // beside is what the leader is told beside a request.
 func beside(ctx context.Context, crowded int) []string {
-	md := []string{gateway.HeaderRelayed, "1"}
+	md := append([]string{gateway.HeaderRelayed, "1"}, wire.NamespaceMetadata(gateway.Beside(ctx, gateway.HeaderNamespace))...)
 	for _, name := range passedOn {
 		if v := gateway.Beside(ctx, name); v != "" {
 			md = append(md, name, v)

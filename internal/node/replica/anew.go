@@ -15,14 +15,14 @@ const maxRevision = 1 << 53
 
 // Anew is what a group of one begins with that goes on from the state of
 // another group, of which it may have forgotten the newest part: all sessions
-// are ended, and the revision jumps to max(revision + 2⁴⁰, seconds·2²⁰), where
-// seconds is the Unix time, so that no token comes again. For wait of cluster
+// are ended, and the revision jumps to seconds·2²⁰, where seconds is the Unix time, or by
+// 2⁴⁰ if it is beyond that, so that no token comes again. For wait of cluster
 // time nothing is granted: as long as the longest TTL of the other group, and
 // nobody of there believes to hold anything any more.
 //
-// Danger: without a wait only fencing protects from those holders. And the jump
-// is from the revision that machine has: a cluster that begins twice from the same old
-// state depends on a clock that has gone on in between.
+// Danger: without a wait only fencing protects from those holders. And tokens depend on
+// the clock: one that is between the old state and what the other group did after it
+// lets them come again, as does a cluster that begins twice within a second.
 func Anew(machine *core.Machine, self Endpoint, seconds int64, wait time.Duration) (Recovered, error) {
 	forget := core.Entry{Kind: core.EntryForget, Version: machine.Version(), Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}
 	grants := core.Entry{Kind: core.EntryUnfreeze, Version: machine.Version(), Now: machine.Now()}

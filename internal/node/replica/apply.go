@@ -78,7 +78,7 @@ func (n *Node) giveUp(p *proposal, o Outcome) {
 	for i := range p.items {
 		if it := &p.items[i]; it.at == nil {
 			n.answer(it.caller, o, nil)
-		} else {
+		} else if o == NotDone { // a refusal says that nothing was done
 			n.refuseStream(it)
 		}
 	}
@@ -120,7 +120,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 	case kindThaw:
 		n.members.Held = 0
 	case kindCheck, kindRule:
-		n.beginCheck(e.GetIndex(), h.ruler)
+		n.beginCheck(e, h.ruler)
 	}
 	if n.machine.Version() > version {
 		n.proposeQuota() // before anything that only this version knows

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
@@ -24,6 +26,7 @@ type check struct {
 	index  uint64     // of its entry; 0: there was none
 	ruler  uint64     // the node that an operator named; 0: the majority is right
 	at     int64      // elapsed time when that was applied
+	date   int64      // Unix time when it was ordered; 0: not known
 	view   *core.View // not hashed to its end; nil: it is, or is void
 	sum    uint64     // this node's, if hashed
 	hashed bool
@@ -48,7 +51,7 @@ const (
 type Checked struct {
 	// Index is that of its entry; 0: there was none.
 	Index uint64
-	// Ago is how long ago that was applied here.
+	// Ago is how long ago that was ordered: the entry is applied again with each start.
 	Ago time.Duration
 	// Nodes says of each node what this one knows: the leader knows all.
 	Nodes map[uint64]string
@@ -98,7 +101,7 @@ func (n *Node) Unfreeze(now int64, caller Caller, ruler uint64) {
 			n.deny(caller, code, text)
 			return
 		}
-		n.orderCheck(kindRule, ruler, caller, &core.Entry{})
+		n.orderCheck(kindRule, ruler, caller, &core.Entry{Seconds: n.date})
 	})
 }
 
@@ -132,7 +135,7 @@ func (n *Node) asLeader(now int64, caller Caller, do func()) {
 
 func (n *Node) askCheck(caller Caller) {
 	if n.serving && n.transfer == 0 && !n.checking() {
-		n.orderCheck(kindCheck, 0, caller, &core.Entry{})
+		n.orderCheck(kindCheck, 0, caller, &core.Entry{Seconds: n.date})
 		return
 	}
 	n.answer(caller, Done, nil) // one is under way
@@ -156,15 +159,15 @@ func (n *Node) orderCheck(kind byte, ruler uint64, caller Caller, e *core.Entry)
 // joint reports whether a change of the members is not complete.
 func (n *Node) joint() bool { return len(n.members.Conf.GetVotersOutgoing()) > 0 }
 
-// beginCheck begins to hash the machine as it is after the entry at index. One that is
+// beginCheck begins to hash the machine as it is after the entry e. One that is
 // being healed has nothing to say. With a ruler it is void unless the group is frozen: of
 // two orders to unfreeze the second must not undo what was granted after the first.
-func (n *Node) beginCheck(index, ruler uint64) {
+func (n *Node) beginCheck(e *raftpb.Entry, ruler uint64) {
 	if ruler != 0 && !n.machine.Frozen() {
 		return
 	}
 	n.endCheckView()
-	n.check = check{index: index, ruler: ruler, at: n.now, sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
+	n.check = check{index: e.GetIndex(), ruler: ruler, at: n.now, date: Date(e), sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
 	if n.healing == nil {
 		n.check.view = n.machine.CheckView()
 	}
@@ -360,11 +363,21 @@ func (n *Node) checked() Checked {
 	if k.index == 0 {
 		return Checked{}
 	}
-	c := Checked{Index: k.index, Ago: time.Duration(n.now - k.at), Nodes: map[uint64]string{}}
+	c := Checked{Index: k.index, Ago: n.checkedAgo(), Nodes: map[uint64]string{}}
 	for _, id := range n.members.all() {
 		c.Nodes[id] = k.word(id, n.cfg.ID, n.healing != nil)
 	}
 	return c
+}
+
+// checkedAgo is how long ago the check was ordered: by the dates if its entry has one, since a
+// start applies it again, and not less than this node has seen pass.
+func (n *Node) checkedAgo() time.Duration {
+	seen := time.Duration(n.now - n.check.at)
+	if n.check.date == 0 {
+		return seen
+	}
+	return max(seen, time.Duration(n.date-n.check.date)*time.Second)
 }
 
 func (k *check) word(id, self uint64, heals bool) string {

@@ -81,6 +81,23 @@ func TestCheck_Agrees(t *testing.T) {
 	}
 }
 
+// The age of a check is counted from its order, by the date that its entry bears: a node that
+// applies it again when it starts, much later, does not tell it as fresh.
+func TestCheck_Age(t *testing.T) {
+	x := checking(t)
+	for _, n := range x.nodes {
+		n.Date(1_000_000)
+	}
+	x.nodes[1].Check(x.now, 8)
+	x.until(replica.CheckAgrees)
+	for id, n := range x.nodes {
+		n.Date(1_001_200)
+		if ago := n.Status().Checked.Ago; ago != 20*time.Minute {
+			t.Errorf("node %d says %s after 20 minutes", id, ago)
+		}
+	}
+}
+
 // A bit that flips in the memory of a node is found by the next check, and the node
 // goes on with the machine of another.
 func TestCheck_FollowerHeals(t *testing.T) {

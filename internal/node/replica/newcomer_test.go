@@ -87,7 +87,7 @@ func TestManyWhoAskAgain(t *testing.T) {
 func TestOwnAttachIsRefusedEachTime(t *testing.T) {
 	x := newTrio(t)
 	for number := uint64(1); number <= 3; number++ {
-		x.nodes[2].Attach(x.now, 5, core.SessionID{1}, number)
+		x.nodes[2].Attach(x.now, 5, core.SessionID{1}, number, 1)
 		if got := x.settle(); len(got) != 1 || got[0].Refusal != session.RefusedNoLeader {
 			t.Errorf("attach %d gets %+v, want a refusal", number, got)
 		}

@@ -164,6 +164,37 @@ func TestFramesWaitForTheTable(t *testing.T) {
 	}
 }
 
+// A long answer comes in several replies, each with whole results and none left out.
+func TestLongReplyComesInPieces(t *testing.T) {
+	x := newTrio(t)
+	id, value := core.SessionID{7}, make([]byte, 60<<10)
+	put := core.Command{Op: core.OpTxn, Seq: 1, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Value: value}}}
+	x.receive(5, attach(id, 1), frame(id, 1, open(), put))
+	var gets []core.Command
+	for seq := uint64(2); seq <= 60; seq++ {
+		gets = append(gets, core.Command{Op: core.OpTxn, Seq: seq, Then: []core.KeyOp{{Kind: core.KeyGet, Key: "k"}}})
+	}
+	next := uint64(2)
+	for _, m := range x.receive(5, frame(id, 1, gets...)) {
+		var r core.Reply
+		if err := core.DecodeReply(m.Body, &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Body) > 1<<20 || r.Session != id || r.Attempt != 1 || r.Deadline == 0 {
+			t.Errorf("a reply of %d bytes to attempt %d, deadline %d", len(m.Body), r.Attempt, r.Deadline)
+		}
+		for i := range r.Results {
+			if r.Results[i].Seq != next || len(r.Results[i].Keys) != 1 {
+				t.Fatalf("result %d with %d keys, want %d", r.Results[i].Seq, len(r.Results[i].Keys), next)
+			}
+			next++
+		}
+	}
+	if next != 61 {
+		t.Errorf("results up to %d, want all 59", next-1)
+	}
+}
+
 // What came over an older stream of the session is void.
 func TestOlderStreamIsVoid(t *testing.T) {
 	x := newTrio(t)

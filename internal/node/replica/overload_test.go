@@ -74,6 +74,7 @@ func TestOverloadOrder(t *testing.T) {
 		"an acquire with a release": {frame(two, 1, acquire, release), 80},
 		"an open of what is open":   {frame(two, 1, open()), 80},
 		"an acquire":                {frame(two, 1, acquire), 60},
+		"a plain call's acquire":    {frame(two, 1, open(), acquire), 60},
 		"a new session":             {frame(three, 1, open(), release), 50},
 	} {
 		for waits := 40; waits <= 80; waits++ {

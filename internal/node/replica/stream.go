@@ -154,12 +154,26 @@ func (n *Node) attachFrom(stream Caller, m *session.Message) {
 	n.welcome(n.streams.outlet(stream), newcomer{m.Session, m.Stream})
 }
 
-// Attach binds a session to a stream of this process, which may be one of the
-// server's own.
-func (n *Node) Attach(now int64, stream Caller, id core.SessionID, number uint64) {
-	if n.begin(now) {
-		n.attach(stream, id, number)
+// Attach binds a session to a stream of this process, which may be one of the server's own, unless
+// it is bound to that already. Instead of the claim table, which may be long, it has one claim
+// told, as a push: this node has applied all that it has answered, so that what has become of a
+// claim by then and the pushes to come are all there is to know.
+func (n *Node) Attach(now int64, stream Caller, id core.SessionID, number, seq uint64) {
+	if !n.begin(now) {
+		return
 	}
+	if !n.leading || n.healing != nil {
+		n.frame(stream, n.noLeader(id, number, 0))
+		return
+	}
+	a := n.streams.attached[id]
+	if a == nil || a.out.stream != stream {
+		a = &attachment{id: id, stream: number, out: n.streams.outlet(stream)}
+		n.streams.detach(id)
+		n.streams.bind(a)
+	}
+	a.pushes++
+	n.tell(a, &session.Message{Kind: session.KindPush, Session: id, Stream: a.stream, Pushes: a.pushes, Rows: []core.ClaimRow{n.machine.Row(id, seq)}})
 }
 
 // attach binds the session to the stream and sends its claim table as soon as
@@ -302,13 +316,26 @@ func (n *Node) denyStream(stream Caller, number uint64, f *core.Frame, code core
 	n.frame(stream, &session.Message{Kind: session.KindRefused, Session: f.Session, Stream: number, Attempt: f.Attempt, Refusal: session.RefusedDenied, Code: code, Text: text})
 }
 
+// maxReply is how many bytes a reply may have if it has several results: a client
+// behind a slow link hears of the first of them before the last has come.
+const maxReply = 1 << 20
+
 // replyStream answers a frame, if its session is still attached as it was when
-// that came; otherwise the client will ask again.
+// that came; otherwise the client will ask again. A long answer comes in several
+// replies to the same attempt, but for that of a session that is not there, which
+// the client judges as a whole.
 func (n *Node) replyStream(a *attachment, r *core.Reply) {
 	if a.over() {
 		return
 	}
 	n.streams.body = core.AppendReply(n.streams.body[:0], r)
+	if k := len(r.Results) / 2; k > 0 && r.Deadline != 0 && len(n.streams.body) > maxReply {
+		first, rest := *r, *r
+		first.Results, rest.Results = r.Results[:k], r.Results[k:]
+		n.replyStream(a, &first)
+		n.replyStream(a, &rest)
+		return
+	}
 	n.tell(a, &session.Message{Kind: session.KindReply, Session: r.Session, Stream: a.stream, Pushes: a.pushes, Body: n.streams.body})
 }
 
@@ -362,6 +389,9 @@ func (n *Node) busyStream(i *item, wait int64) {
 			Refusal: session.RefusedBusy, RetryAfter: wait, Text: "the leader has more to do than it can take"})
 	}
 }
+
+// Streams is how many there are that the node may have something to say to.
+func (n *Node) Streams() int { return len(n.streams.outlets) }
 
 // StreamClosed tells that a stream has ended. Its sessions live on.
 func (n *Node) StreamClosed(stream Caller) {

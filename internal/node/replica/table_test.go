@@ -145,7 +145,7 @@ func TestStreamsEndAlone(t *testing.T) {
 	x := newTrio(t)
 	lead := x.nodes[1]
 	for i := range 100_000 {
-		lead.Attach(x.now, 5, core.SessionID{byte(i), byte(i >> 8), byte(i >> 16), 1}, 1)
+		lead.Attach(x.now, 5, core.SessionID{byte(i), byte(i >> 8), byte(i >> 16), 1}, 1, 1)
 	}
 	took := func(first, last replica.Caller) time.Duration {
 		began := time.Now()
@@ -155,7 +155,7 @@ func TestStreamsEndAlone(t *testing.T) {
 		return time.Since(began)
 	}
 	for c := replica.Caller(10); c < 1010; c++ {
-		lead.Attach(x.now, c, core.SessionID{byte(c), byte(c >> 8), 2}, 1)
+		lead.Attach(x.now, c, core.SessionID{byte(c), byte(c >> 8), 2}, 1, 1)
 	}
 	few, many := took(10, 1009), took(5, 5)
 	if lead.Status().Streams != 0 {
@@ -163,5 +163,44 @@ func TestStreamsEndAlone(t *testing.T) {
 	}
 	if few > many {
 		t.Errorf("1,000 streams with a session each end in %s, one with 100,000 in %s", few, many)
+	}
+}
+
+// An attach of this process has one claim told, whatever else its session has, and keeps the
+// binding that is there: pushes go on.
+func TestOwnAttachTellsOneClaim(t *testing.T) {
+	x := newTrioOf(t, replica.Config{TableRows: 10})
+	id, other := core.SessionID{7}, core.SessionID{8}
+	x.receive(4, attach(other, 1), frame(other, 1, open(), acquire(1, "first"), acquire(2, "second")))
+	cmds := []core.Command{open(), acquire(1, "first"), acquire(2, "second")}
+	for seq := uint64(3); seq <= 50; seq++ {
+		cmds = append(cmds, acquire(seq, fmt.Sprint("x", seq)))
+	}
+	x.nodes[1].Submit(x.now, 9, core.AppendFrame(nil, &core.Frame{Session: id, Mark: 1, Commands: cmds}))
+	x.settle()
+	for seq, want := range map[uint64]core.ClaimState{1: core.ClaimWaiting, 2: core.ClaimWaiting, 50: core.ClaimGranted, 51: core.ClaimGone} {
+		x.nodes[1].Attach(x.now, 6, id, 10+seq, seq)
+		got := x.settle()
+		if len(got) != 1 || len(got[0].Rows) != 1 || got[0].Rows[0].Seq != seq || got[0].Rows[0].State != want {
+			t.Errorf("claim %d: %+v, want one row in state %d", seq, got, want)
+		}
+	}
+	if n := x.nodes[1].Status().Streams; n != 2 {
+		t.Errorf("%d sessions are attached", n)
+	}
+	for seq := uint64(1); seq <= 2; seq++ {
+		granted := 0
+		for _, m := range x.receive(4, frame(other, 1, core.Command{Op: core.OpRelease, Seq: 2 + seq, Target: seq})) {
+			if m.Session == id && m.Kind == session.KindPush && m.Rows[0].Seq == seq && m.Rows[0].State == core.ClaimGranted {
+				granted++
+			}
+		}
+		if granted != 1 {
+			t.Errorf("the grant of claim %d is told %d times", seq, granted)
+		}
+	}
+	x.nodes[1].Attach(x.now, 6, core.SessionID{99}, 20, 1)
+	if got := x.settle(); len(got) != 1 || got[0].Rows[0].Code != core.CodeNoSession {
+		t.Errorf("of a session that is not there is told %+v", got)
 	}
 }

@@ -124,7 +124,7 @@ type told struct {
 func (x *told) start(t *testing.T, id, dir uint64) *Transport {
 	t.Helper()
 	n, err := New(Config{ID: id, Cluster: 7, Dir: dir, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {},
-		Word:    func(q []byte) ([]byte, error) { return append(q, " answered"...), nil },
+		Word:    func(_ uint64, q []byte) ([]byte, error) { return append(q, " answered"...), nil },
 		Met:     func(_, dir uint64, _ Versions) { x.mu.Lock(); x.met[id] = dir; x.mu.Unlock() },
 		Refused: func(_ uint64, err error) { x.mu.Lock(); x.refused[id] = err; x.mu.Unlock() }}, listen(t))
 	if err != nil {

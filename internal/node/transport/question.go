@@ -20,14 +20,14 @@ func (t *Transport) Ask(id uint64, addr string, question []byte) ([]byte, error)
 	return readFrame(c)
 }
 
-// serveQuestion answers one question.
-func (t *Transport) serveQuestion(c net.Conn) {
+// serveQuestion answers one question of a node with the directory dir.
+func (t *Transport) serveQuestion(c net.Conn, dir uint64) {
 	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
 	question, err := readFrame(c)
 	if err != nil || t.cfg.Word == nil {
 		return
 	}
-	word, err := t.cfg.Word(question)
+	word, err := t.cfg.Word(dir, question)
 	if err != nil {
 		return
 	}

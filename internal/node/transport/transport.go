@@ -26,8 +26,8 @@ type Config struct {
 	// answers at the address of a number shows which directory belongs to that.
 	Met     func(peer, dir uint64, v Versions)
 	Refused func(peer uint64, err error)
-	// Word answers a node that asks. nil: there is no answer.
-	Word func(question []byte) ([]byte, error)
+	// Word answers a node that asks, and that has the directory dir. nil: there is no answer.
+	Word func(dir uint64, question []byte) ([]byte, error)
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config
@@ -269,7 +269,7 @@ func (t *Transport) serve(raw net.Conn) {
 	case forSnapshot:
 		t.serveSnapshot(c, h.from)
 	case forQuestion:
-		t.serveQuestion(c)
+		t.serveQuestion(c, h.dir)
 	default:
 		t.serveMessages(c, h.from)
 	}

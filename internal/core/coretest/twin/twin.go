@@ -129,7 +129,11 @@ func (t *Twin) forget(seconds int64) {
 	}
 	t.sessions, t.claims = nil, nil
 	t.sweep()
-	t.revision = max(t.revision+1<<40, uint64(seconds)<<20)
+	if now := uint64(seconds) << 20; now >= 1<<40 && now > t.revision {
+		t.revision = now
+	} else {
+		t.revision += 1 << 40
+	}
 	t.ordinal = 0
 }
 

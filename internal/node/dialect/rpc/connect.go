@@ -32,7 +32,7 @@ func (s *Services) Handler() http.Handler {
 // mount adds every service.
 func (s *Services) mount(mux *http.ServeMux) {
 	g := s.g
-	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{s}), connect.WithReadMaxBytes(gateway.MaxRequest), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8"))}
+	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{s}), connect.WithConditionalHandlerOptions(readMost), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8"))}
 	add := func(path string, h http.Handler) { mux.Handle(path, h) }
 	add(holdfastv1connect.NewLockServiceHandler(lockOverHTTP{gateway.Locks{Gateway: g}}, opts...))
 	add(holdfastv1connect.NewRWLockServiceHandler(gateway.RWLocks{Gateway: g}, opts...))
@@ -53,6 +53,11 @@ func (s *Services) mount(mux *http.ServeMux) {
 	add(path, s.watchLines(watch))
 }
 
+// readMost bounds the requests of a call.
+func readMost(s connect.Spec) []connect.HandlerOption {
+	return []connect.HandlerOption{connect.WithReadMaxBytes(gateway.MaxRequestOf(s.Procedure))}
+}
+
 // streams are the calls over HTTP that stay; their door is the interceptor, which knows
 // when they begin.
 var streams = map[string]bool{
@@ -68,7 +73,11 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 		mux.ServeHTTP(w, r)
 		return
 	}
-	body, err := relay.TakeBody(w, r, "", gateway.MaxRequest+envelope)
+	most := gateway.MaxRequestOf(path)
+	body, err := relay.TakeBody(w, r, "", int64(most+envelope))
+	if err == gateway.ErrTooLarge {
+		err = gateway.TooLarge(most)
+	}
 	c := gateway.CallOf(path, nil, r.Header.Get, nil)
 	c.Told, c.MayWait = true, false // its connection has no other call
 	if err != nil {

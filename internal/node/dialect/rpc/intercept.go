@@ -67,8 +67,8 @@ func (s *Services) Call(ctx context.Context, method string, r any, handle func(c
 		ctx = gateway.ByOperator(ctx)
 	}
 	return s.g.Through(ctx, gateway.CallOf(method, r, metadataOf(ctx), connOf(ctx)), func(ctx context.Context) (any, error) {
-		if m, ok := r.(proto.Message); ok && proto.Size(m) > gateway.MaxRequest {
-			return nil, gateway.ErrTooLarge
+		if m, ok := r.(proto.Message); ok && proto.Size(m) > gateway.MaxRequestOf(method) {
+			return nil, gateway.TooLarge(gateway.MaxRequestOf(method))
 		}
 		return handle(ctx, r)
 	}, s.relay.Ask(method, r))
@@ -132,6 +132,9 @@ func connOf(ctx context.Context) any {
 func metadataOf(ctx context.Context) func(string) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return func(name string) string {
+		if name == gateway.HeaderNamespace {
+			return wire.NamespaceOf(md)
+		}
 		if v := md.Get(name); len(v) > 0 {
 			return v[0]
 		}

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,10 +25,13 @@ import (
 type Services struct {
 	g     *gateway.Gateway
 	relay *relay.Relay
+	keeps chan struct{} // as many as there are messages of LeaseKeepAlive under way
 }
 
 // New is the services of a gateway.
-func New(g *gateway.Gateway, r *relay.Relay) *Services { return &Services{g, r} }
+func New(g *gateway.Gateway, r *relay.Relay) *Services {
+	return &Services{g, r, make(chan struct{}, allKeeps)}
+}
 
 // Label is what metrics call an outcome: its gRPC code.
 func Label(err error) string {
@@ -207,41 +209,4 @@ type lockServer struct {
 // share the stream.
 func (l lockServer) Watch(stream pb.LockService_WatchServer) error {
 	return l.WatchHolds(stream.Context(), stream.Recv, stream.Send)
-}
-
-// LeaseKeepAlive renews one lease a message, wherever the leader is. An unknown lease
-// is answered with a ttl of 0, and the stream goes on for the others.
-func (l lockServer) LeaseKeepAlive(stream pb.LockService_LeaseKeepAliveServer) error {
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		r, err := l.keepAlive(stream.Context(), m)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(r); err != nil {
-			return err
-		}
-	}
-}
-
-func (l lockServer) keepAlive(ctx context.Context, m *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
-	in := &pb.KeepRequest{LeaseId: m.Id}
-	c := gateway.CallOf(pb.SessionService_Keep_FullMethodName, in, metadataOf(ctx), nil)
-	out, err := l.Anywhere(ctx, c, func(ctx context.Context) (any, error) {
-		return gateway.Sessions{Gateway: l.Gateway}.Keep(ctx, in)
-	}, l.s.relay.Ask(c.Method, in))
-	switch l.s.status(err).Code() {
-	case codes.OK:
-		kept := out.(*pb.KeepResponse)
-		return &pb.LeaseKeepAliveResponse{Header: kept.Header, Id: m.Id, Ttl: kept.TtlMs / 1000}, nil
-	case codes.NotFound:
-		return &pb.LeaseKeepAliveResponse{Header: l.Header(ctx, 0), Id: m.Id}, nil
-	}
-	return nil, err
 }

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// "64: the command line or a setting makes no sense; nothing was done": so it is with what a restore
+// could never do.
+func TestRestorable(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "backup")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		path   string
+		anew   server.Anew
+		ofNode bool
+		bad    bool
+	}{
+		"a backup":                      {path: file},
+		"a node":                        {path: dir, ofNode: true},
+		"nothing":                       {path: filepath.Join(dir, "missing")},
+		"both addresses":                {path: file, anew: server.Anew{Peer: "10.0.0.1:7421", Client: "10.0.0.1:7420"}},
+		"a negative wait":               {path: file, anew: server.Anew{Wait: -time.Second}, bad: true},
+		"a client address alone":        {path: file, anew: server.Anew{Client: "10.0.0.1:7420"}, bad: true},
+		"an address of all the machine": {path: file, anew: server.Anew{Peer: "0.0.0.0:7421"}, bad: true},
+		"a backup as a node":            {path: file, ofNode: true, bad: true},
+		"a node as a backup":            {path: dir, bad: true},
+	}
+	for what, c := range cases {
+		err := restorable(c.path, &c.anew, c.ofNode)
+		f, ok := errors.AsType[*failure](err)
+		if (err != nil) != c.bad || c.bad && (!ok || f.code != exitUsage) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package server_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// A node on an empty directory that was started under the number of another, which is only
+// stopped, is told so and takes nobody's place: the group gives a number to what answers at
+// the address that it asks for.
+func TestWrongNumberTakesNobodyOut(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	i := (g.leader() + 1) % 3
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.nodes[i] = g.nodes[(i+1)%3]
+	wrong, notices := noticed(g.cfgs[i])
+	wrong.Dir, wrong.Listen = t.TempDir(), founderEndpoints(t, 1)[0].Peer
+	s := start(t, wrong)
+	hear(t, notices, "has not found at "+g.cfgs[i].Listen+" the node that asks")
+	if err := s.Close(); err != nil {
+		t.Errorf("it stopped with %v", err)
+	}
+	g.whole(1, 2, 3)
+	g.nodes[i] = start(t, g.cfgs[i])
+	c.do(add())
+	g.sameState()
+}
+
+// A new node at the address of another founder than its number says does not start, and
+// leaves nothing in its directory; a number by default is judged like one that was given.
+func TestFounderAtAnothersAddress(t *testing.T) {
+	for _, id := range []uint64{0, 2} {
+		cfg := founderConfigs(t, 3)[2]
+		cfg.ID = id
+		_, err := server.New(cfg)
+		if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "--id 3") {
+			t.Errorf("as number %d: %v", id, err)
+		}
+		if left, err := os.ReadDir(cfg.Dir); err != nil || len(left) > 0 {
+			t.Errorf("as number %d it leaves %v, %v", id, left, err)
+		}
+	}
+}
+
+// A node with damaged files has its number from its directory, if it was given none: it is
+// let in again like one that was told, also if it had its number from the group.
+func TestDamagedNodeKnowsItsNumber(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	for range 20 {
+		c.do(add())
+	}
+	i := (g.leader() + 1) % 3
+	left := slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(i+1) })
+	g.cfgs[i].ID = 0
+	for _, number := range []uint64{4, 5} {
+		g.damaged(i, number)
+		g.whole(append(slices.Clone(left), number)...)
+		c.do(add())
+		g.sameState()
+	}
+}
