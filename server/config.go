@@ -66,7 +66,7 @@ type Config struct {
 	// forgets the old one.
 	NoReplace bool
 	// Notice is told what an operator should know and no call returns: a peer that
-	// was refused, a founder that is missing, nodes that differ while a third is away. It
+	// was refused, a founder that is missing, nodes that differ while a third is away, a disk that is nearly full. It
 	// must not block; the same text comes at most once a minute. nil: it is dropped.
 	Notice func(error)
 	// CheckEvery is how often the nodes of the group compare their states while this one

@@ -124,6 +124,19 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// The operator hears of a full disk, and of its end; the status tells it meanwhile.
+func TestFullDiskIsTold(t *testing.T) {
+	var notices chan string
+	g, disks := crampedGroup(t, 1, func(cfg *server.Config) { *cfg, notices = noticed(*cfg) })
+	for i, text := range []string{"is nearly full", "has room again"} {
+		disks[0].full.Store(i == 0)
+		hear(t, notices, "the disk of "+g.cfgs[0].Dir+" "+text)
+		if st, err := g.nodes[0].Status(within(t)); err != nil || st.Full != (i == 0) {
+			t.Errorf("told that it %s, its status is %+v, %v", text, st, err)
+		}
+	}
+}
+
 // possessions are what was there before the disk was full.
 type possessions struct {
 	kept, given *holdfast.Hold

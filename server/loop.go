@@ -51,7 +51,9 @@ type loop struct {
 	ticks    int         // since somebody looked
 	removed  []uint64    // nodes that are not to be heard any more
 	failed   error       // why this node cannot go on
+	full     bool        // the disk has less room than it should
 	notice   func(error) // tells an operator
+	dir      string
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -91,7 +93,7 @@ func newLoop(node *replica.Node, tick time.Duration, revision uint64) *loop {
 	return &loop{
 		node: node, tick: tick, began: time.Now(), wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		streams: map[replica.Caller]*stream{}, calls: map[replica.Caller]func(replica.Answer){}, reads: map[replica.Caller]func(*core.Machine){},
-		hub: watch.NewHub(0, revision), woken: map[*watch.Watcher]func(){},
+		hub: watch.NewHub(0, revision), woken: map[*watch.Watcher]func(){}, notice: func(error) {},
 	}
 }
 
@@ -202,7 +204,7 @@ func (l *loop) rest() {
 // may let answers go that others wait for.
 func (l *loop) feed(in *inbox, ticked bool) {
 	now := l.now()
-	l.node.SetFull(in.full)
+	l.setFull(in.full)
 	if in.written > 0 {
 		l.node.Written(now, in.written)
 	}
@@ -219,29 +221,11 @@ func (l *loop) feed(in *inbox, ticked bool) {
 		f()
 	}
 	if ticked {
+		l.tellFull()
 		l.probe()
 		l.node.Date(time.Now().Unix())
 		l.node.Tick(now)
 	}
-}
-
-// probeTicks is how many ticks lie between two looks at the room on the disk.
-const probeTicks = 5
-
-// probe has somebody look how much room the disk has, which may take long.
-func (l *loop) probe() {
-	if l.ticks++; l.ticks < probeTicks || !l.probing.CompareAndSwap(false, true) {
-		return
-	}
-	l.ticks = 0
-	go func() {
-		defer l.probing.Store(false)
-		l.disk.disk.Probe()
-		full := l.disk.disk.Full()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.inbox.full = full // the loop looks at it when it next has something to do
-	}()
 }
 
 // receiveFrame hands on what came over a stream, unless that has ended meanwhile:

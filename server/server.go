@@ -150,7 +150,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, revision)
-	l.host, l.notice = s.cfg.host, s.notice
+	l.host, l.notice, l.dir = s.cfg.host, s.notice, s.cfg.Dir
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))

@@ -179,6 +179,7 @@ type nodeJSON struct {
 	Healing     bool   `json:"healing,omitempty"`
 	Frozen      bool   `json:"frozen,omitempty"`
 	HeldMs      int64  `json:"held_ms,string,omitempty"`
+	DiskFull    bool   `json:"disk_full,omitempty"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -221,7 +222,7 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
 		n.Version = st.GetVersion()
 		n.Check, n.CheckAgeMs, n.CheckResult, n.Healing, n.Frozen = st.GetCheck(), st.GetCheckAgeMs(), st.GetCheckResult(), st.GetHealing(), st.GetFrozen()
-		n.HeldMs = st.GetHeldMs()
+		n.HeldMs, n.DiskFull = st.GetHeldMs(), st.GetDiskFull()
 		for _, m := range st.GetMembers() {
 			if m.GetId() == n.ID {
 				n.Least, n.Newest = m.GetLeastVersion(), m.GetNewestVersion()
@@ -245,6 +246,9 @@ func nodeRow(n *nodeJSON) []string {
 		role = "leads"
 	case n.Leader == 0:
 		role = "knows no leader"
+	}
+	if n.DiskFull {
+		role += "; its disk is full"
 	}
 	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10),
 		number(uint64(n.Version)), fmt.Sprintf("%d-%d", n.Least, n.Newest), n.check()}

@@ -129,3 +129,13 @@ func TestExit_NotBegun(t *testing.T) {
 		}
 	}
 }
+
+// A node with a full disk says so beside its role.
+func TestStatus_FullDisk(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		row := nodeRow(&nodeJSON{ID: 1, Leader: 1, Serving: true, DiskFull: full})
+		if strings.Contains(row[2], "; its disk is full") != full {
+			t.Errorf("full %v: %q", full, row)
+		}
+	}
+}

@@ -53,6 +53,9 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
 			answer["reason"] = "the node has stopped"
 		}
 	}
+	if st.Full { // it goes on with what frees something, and with reads
+		answer["disk_full"] = true
+	}
 	rest.WriteJSON(w, code, answer)
 }
 

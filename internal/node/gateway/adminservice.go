@@ -53,7 +53,7 @@ func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRespo
 	out := &pb.StatusResponse{
 		Header: &pb.Header{ClusterId: s.s.ClusterID(), MemberId: st.ID, Revision: int64(st.Revision), RaftTerm: st.Term},
 		Leader: st.Leader, Serving: st.Serving, Applied: st.Applied, Snapshot: st.SnapshotIndex, Waiting: int64(st.Waiting), Version: uint32(st.Version),
-		Check: st.Checked.Index, CheckAgeMs: st.Checked.Ago.Milliseconds(), CheckResult: st.Checked.Nodes[st.ID], Healing: st.Healing, Frozen: st.Frozen, HeldMs: st.Held.Milliseconds(),
+		Check: st.Checked.Index, CheckAgeMs: st.Checked.Ago.Milliseconds(), CheckResult: st.Checked.Nodes[st.ID], Healing: st.Healing, Frozen: st.Frozen, HeldMs: st.Held.Milliseconds(), DiskFull: st.Full,
 	}
 	for _, e := range st.Members.Endpoints {
 		out.Members = append(out.Members, &pb.Member{

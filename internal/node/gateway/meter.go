@@ -60,12 +60,13 @@ var (
 	descSnapshot = prometheus.NewDesc("holdfast_snapshot_index", "The log entry of the newest snapshot.", nil, nil)
 	descRevision = prometheus.NewDesc("holdfast_revision", "The revision of the machine.", nil, nil)
 	descQueue    = prometheus.NewDesc("holdfast_queued_commands", "Commands that wait to be proposed.", nil, nil)
+	descFull     = prometheus.NewDesc("holdfast_disk_full", "1 while the disk of this node has less room than it reserves.", nil, nil)
 	descAttached = prometheus.NewDesc("holdfast_attached_sessions", "Sessions attached to this node, and one more for each connection of our own client.", nil, nil)
 )
 
 // Describe is of prometheus.Collector.
 func (n nodeGauges) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLeading, descTerm, descApplied, descSnapshot, descRevision, descQueue, descAttached} {
+	for _, d := range []*prometheus.Desc{descLeading, descTerm, descApplied, descSnapshot, descRevision, descQueue, descFull, descAttached} {
 		c <- d
 	}
 }
@@ -78,14 +79,18 @@ func (n nodeGauges) Collect(c chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	leading := 0.0
-	if st.Serving {
-		leading = 1
-	}
 	for d, v := range map[*prometheus.Desc]float64{
-		descLeading: leading, descTerm: float64(st.Term), descApplied: float64(st.Applied), descSnapshot: float64(st.SnapshotIndex),
-		descRevision: float64(st.Revision), descQueue: float64(st.Waiting), descAttached: float64(st.Streams),
+		descLeading: oneIf(st.Serving), descTerm: float64(st.Term), descApplied: float64(st.Applied), descSnapshot: float64(st.SnapshotIndex),
+		descRevision: float64(st.Revision), descQueue: float64(st.Waiting), descFull: oneIf(st.Full), descAttached: float64(st.Streams),
 	} {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
+}
+
+// oneIf is a truth as a gauge.
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -401,6 +401,8 @@ type Status struct {
 	Healing, Frozen bool
 	// Held is how long grants are held back by a group that began anew; it ends by itself.
 	Held time.Duration
+	// Full: its disk is nearly full, as SetFull told.
+	Full bool
 }
 
 // Status tells where the node stands.
@@ -410,7 +412,7 @@ func (n *Node) Status() Status {
 		versions[id] = m.versions
 	}
 	return Status{
-		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(),
+		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full,
 		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),

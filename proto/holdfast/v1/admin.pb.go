@@ -320,7 +320,10 @@ type StatusResponse struct {
 	Frozen bool `protobuf:"varint,13,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	// For how long nothing is granted yet, in a group that began anew with a wait: it ends by
 	// itself. 0: there is no such wait.
-	HeldMs        int64 `protobuf:"varint,14,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`
+	HeldMs int64 `protobuf:"varint,14,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`
+	// The disk of this node has less room than it reserves: while it leads, what makes the
+	// state grow is refused; releases, keepalives and reads go on.
+	DiskFull      bool `protobuf:"varint,15,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +454,13 @@ func (x *StatusResponse) GetHeldMs() int64 {
 		return x.HeldMs
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetDiskFull() bool {
+	if x != nil {
+		return x.DiskFull
+	}
+	return false
 }
 
 // Member is a node of the group.
@@ -1065,7 +1075,7 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\x15RevokeSessionResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x03R\auntilMs\"\x0f\n" +
-	"\rStatusRequest\"\xae\x03\n" +
+	"\rStatusRequest\"\xcb\x03\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.holdfast.v1.HeaderR\x06header\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x18\n" +
@@ -1082,7 +1092,8 @@ const file_holdfast_v1_admin_proto_rawDesc = "" +
 	"\fcheck_result\x18\v \x01(\tR\vcheckResult\x12\x18\n" +
 	"\ahealing\x18\f \x01(\bR\ahealing\x12\x16\n" +
 	"\x06frozen\x18\r \x01(\bR\x06frozen\x12\x17\n" +
-	"\aheld_ms\x18\x0e \x01(\x03R\x06heldMs\"\xeb\x01\n" +
+	"\aheld_ms\x18\x0e \x01(\x03R\x06heldMs\x12\x1b\n" +
+	"\tdisk_full\x18\x0f \x01(\bR\bdiskFull\"\xeb\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\x12%\n" +

@@ -1,0 +1,40 @@
+package server
+
+import "fmt"
+
+// setFull passes on whether the disk has less room than it should, and tells the operator when
+// it has room again.
+func (l *loop) setFull(full bool) {
+	if l.full && !full {
+		l.notice(fmt.Errorf("the disk of %s has room again: nothing is refused for want of it", l.dir))
+	}
+	l.full = full
+	l.node.SetFull(full)
+}
+
+// tellFull tells the operator as long as the disk has too little room.
+func (l *loop) tellFull() {
+	if l.full {
+		l.notice(fmt.Errorf("the disk of %s is nearly full: less of it is free than --reserve, or the data takes --max-data; while this node leads, "+
+			"what makes the state grow is refused, and releases, keepalives and reads go on: make room on the disk, or delete keys", l.dir))
+	}
+}
+
+// probeTicks is how many ticks lie between two looks at the room on the disk.
+const probeTicks = 5
+
+// probe has somebody look how much room the disk has, which may take long.
+func (l *loop) probe() {
+	if l.ticks++; l.ticks < probeTicks || !l.probing.CompareAndSwap(false, true) {
+		return
+	}
+	l.ticks = 0
+	go func() {
+		defer l.probing.Store(false)
+		l.disk.disk.Probe()
+		full := l.disk.disk.Full()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.inbox.full = full // the loop looks at it when it next has something to do
+	}()
+}
