@@ -622,36 +622,6 @@ func TestManyGoroutines(t *testing.T) {
 	})
 }
 
-// TestWatch: a change tells once for all since the last receive, wherever it was made.
-func TestWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hub := edgetest.NewHub(edgetest.Faults{})
-		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
-		c, err := a.Counter("x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		changes, stop := c.Watch()
-		c.Add(1)
-		c.Add(1)
-		<-changes
-		pass(time.Minute)
-		if len(changes) != 0 {
-			t.Fatal("a change was told twice, or a message without news was")
-		}
-		add(t, b, "x", 3)
-		<-changes
-		if c.Value() != 5 {
-			t.Fatalf("%d, not 5", c.Value())
-		}
-		stop()
-		c.Add(1)
-		if len(changes) != 0 {
-			t.Fatal("told after stop")
-		}
-	})
-}
-
 // TestBadInput: a clear error, and nothing has changed.
 func TestBadInput(t *testing.T) {
 	long := strings.Repeat("x", 10<<20)

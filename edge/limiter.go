@@ -61,6 +61,8 @@ type Limiter struct {
 	looked  int           // shards that unmarkPast has looked through; the loop's own
 	tally   limiterTally
 	shards  [64]shard
+
+	watchers watchers
 }
 
 // shard has a part of the keys.
@@ -262,7 +264,13 @@ func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 	if !l.node.told.Load() {
 		s.mark(e)
 	}
+	l.watchers.tell()
 }
+
+// Watch has changes receive after something was taken from any key, by this node or another: once
+// for all since the last receive. What only the time changes, as a window that begins, is not told.
+// stop ends it.
+func (l *Limiter) Watch() (changes <-chan struct{}, stop func()) { return l.watchers.add() }
 
 // takeFirst decides about a key that is not known, and remembers it only if
 // something was taken.
@@ -466,11 +474,14 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 	if w.epoch > e.epoch {
 		e.roll(&l.rule, w.epoch)
 	}
-	known, over := e.own.now+e.rest.now, e.over(&l.rule, now)
+	known, before, over := e.own.now+e.rest.now, e.own.before+e.rest.before, e.over(&l.rule, now)
 	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
 		e.catchUp(&l.rule, now)
 	}
 	s.count(e.epoch, e.own.now+e.rest.now-known)
+	if e.own.now+e.rest.now != known || e.own.before+e.rest.before != before {
+		l.watchers.tell()
+	}
 	if more := e.over(&l.rule, now) - over; more > 0 {
 		l.tally.over.Add(uint64(more))
 	}

@@ -1,0 +1,87 @@
+package edge
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/edge/edgetest"
+)
+
+// TestWatch: a change tells once for all since the last receive, wherever it was made.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		c, err := a.Counter("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, stop := c.Watch()
+		c.Add(1)
+		c.Add(1)
+		<-changes
+		pass(time.Minute)
+		if len(changes) != 0 {
+			t.Fatal("a change was told twice, or a message without news was")
+		}
+		add(t, b, "x", 3)
+		<-changes
+		if c.Value() != 5 {
+			t.Fatalf("%d, not 5", c.Value())
+		}
+		stop()
+		c.Add(1)
+		if len(changes) != 0 {
+			t.Fatal("told after stop")
+		}
+	})
+}
+
+// TestWatch_Limiter: what is taken is told, on every node, also what comes late for its window; what is
+// refused, looked at, or told again is not.
+func TestWatch_Limiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
+		next := func() time.Duration { return time.Until(time.Now().Truncate(ten.Per).Add(ten.Per)) }
+		pass(next())
+		changes, stop := la.Watch()
+		told := func() {
+			t.Helper()
+			pass(time.Second / 2)
+			select {
+			case <-changes:
+			default:
+				t.Fatal("not told")
+			}
+		}
+		quiet := func(why string) {
+			t.Helper()
+			pass(time.Second)
+			if len(changes) != 0 {
+				t.Fatal("told of " + why)
+			}
+		}
+		take(t, la, "k", 3)
+		told()
+		take(t, la, "k", 0)
+		quiet("a look, or of what the other repeats")
+		take(t, lb, "k", 6)
+		told()
+		take(t, la, "k", 2)
+		quiet("a refusal")
+		hub.Down("b", true)
+		pass(next() - time.Second/2)
+		take(t, lb, "k", 1) // of the window that is about to end
+		quiet("what it cannot know")
+		take(t, la, "k", 1)
+		told()
+		hub.Down("b", false)
+		told()
+		stop()
+		take(t, la, "k", 1)
+		quiet("a change after stop")
+	})
+}
