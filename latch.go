@@ -70,8 +70,9 @@ func (s *Space) Barrier(name string, parties int64) *Barrier {
 	return b
 }
 
-// Wait returns when all parties wait. If ctx ends first, the caller
-// leaves the barrier.
+// Wait returns when all parties wait. If ctx ends first, the caller leaves the barrier, and
+// has left it when Wait returns: that takes one more answer of the backend, and up to 5 s if
+// there is none. An error that is not [NotDone] says that the others may have counted the caller.
 func (b *Barrier) Wait(ctx context.Context) error {
 	return b.l.pass(ctx, driver.Want{Kind: driver.Barrier, Mode: driver.Shared, Weight: 1, Limit: b.parties})
 }

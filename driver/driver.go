@@ -37,7 +37,10 @@ type Driver interface {
 
 	// Acquire takes all of r.Wants or none. With r.Try a busy name is ErrHeld
 	// at once; otherwise Acquire waits until ctx ends, or the session that it
-	// waits on. A wait on a latch or barrier is a grant too, and is released.
+	// waits on. A wait on a latch or barrier is a grant too, and is released. What is left
+	// behind is taken back in the background, but a wait at a barrier, which others count:
+	// its Acquire returns when that is gone, or with the grant if all had come; if neither
+	// is known after 5 s the error is Unknown.
 	Acquire(ctx context.Context, r *Request) (Grant, error)
 	// Inspect tells holders and waiters, by name.
 	Inspect(ctx context.Context, r *InspectRequest) (InspectReply, error)

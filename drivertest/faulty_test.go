@@ -179,6 +179,7 @@ var faults = map[string]string{
 	"Barrier/AllOrNobody":           "barrier early",
 	"Barrier/ServesAgain":           "barrier stays open",
 	"Barrier/WhoLeavesDoesNotCount": "cancel forgets",
+	"Barrier/LeavesOrPasses":        "cancel forgets",
 	"Barrier/PartiesDiffer":         "limit differs quietly",
 	"Barrier/DeleteIdleOnly":        "deletes what is used",
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -29,7 +30,9 @@ var latchCases = []Case{
 	{Name: "Barrier/ServesAgain", Needs: latch, Run: run(barrierServesAgain),
 		Promise: "A barrier that all have passed holds the next round back in the same way."},
 	{Name: "Barrier/WhoLeavesDoesNotCount", Needs: latch, Run: run(barrierWhoLeaves),
-		Promise: "A party whose context ends leaves the barrier and does not count."},
+		Promise: "A party with a context that has ended leaves the barrier: when its Wait returns, it is NotDone and does not count any more."},
+	{Name: "Barrier/LeavesOrPasses", Needs: latch, Run: run(barrierLeavesOrPasses),
+		Promise: "Of a party that leaves while the last one comes, either both have passed or none has."},
 	{Name: "Barrier/PartiesDiffer", Needs: latch, Run: run(barrierPartiesDiffer),
 		Promise: "Waiting at a barrier with another number of parties is ErrConflict; 0 means the number it has."},
 	{Name: "Barrier/DeleteIdleOnly", Needs: latch, Run: run(barrierDeleteIdleOnly),
@@ -128,11 +131,41 @@ func barrierServesAgain(ctx context.Context, e *Env) {
 func barrierWhoLeaves(ctx context.Context, e *Env) {
 	a, b := e.Client(), e.Client()
 	waiting, cancel := context.WithCancel(ctx)
-	gone := party(ctx, waiting, a)
+	gone := make([]queued, 40)
+	together(len(gone), func(i int) {
+		gone[i] = queueFor(ctx, a, func(s *holdfast.Space) error { return s.Barrier("b", 50).Wait(waiting) })
+	})
 	cancel()
-	refused(second(gone.wait(ctx, "a cancelled party")), context.Canceled, "a cancelled party")
-	waiters(ctx, b, "b", 0)
+	for _, w := range gone {
+		_, err := w.wait(ctx, "a cancelled party")
+		refused(err, context.Canceled, "a cancelled party")
+		want(holdfast.NotDone(err), "of a party that left is not known whether it counted: %v", err)
+	}
+	left := must(b.Inspect(ctx, "b")).Waiting
+	want(left == 0, "%d parties that have left count still", left)
+	done(b.Barrier("b", 0).Delete(ctx))
 	round(ctx, a, b)
+}
+
+func barrierLeavesOrPasses(ctx context.Context, e *Env) {
+	a, b := e.Client(), e.Client()
+	for range 40 {
+		leaving, leave := context.WithCancel(ctx)
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		early := queueFor(ctx, a, func(s *holdfast.Space) error { return s.Barrier("b", 2).Wait(leaving) })
+		var last error
+		together(2, func(i int) {
+			if i == 0 {
+				leave()
+			} else {
+				last = b.Barrier("b", 2).Wait(short)
+			}
+		})
+		cancel()
+		_, first := early.wait(ctx, "a party that leaves")
+		known := (first == nil || holdfast.NotDone(first)) && (last == nil || holdfast.NotDone(last))
+		want(!known || (first == nil) == (last == nil), "the party that left says %v, the last one %v", first, last)
+	}
 }
 
 func barrierPartiesDiffer(ctx context.Context, e *Env) {

@@ -200,14 +200,20 @@ func (t *toy) await(ctx context.Context, c *claim) error {
 		return refusal(driver.ErrClosed, "the client is closed")
 	case <-heard.Done():
 	}
-	t.e.do(func() { t.withdraw(c) })
+	passed := false
+	t.e.do(func() {
+		passed = c.token != 0 && c.Wants[0].Kind == driver.Barrier
+		t.withdraw(c)
+	})
 	switch {
+	case passed:
+		return nil
 	case t.e.has("wrong error on cancel"):
 		return refusal(driver.ErrHeld, "it took too long")
 	case t.e.has("unavailable past the deadline"):
 		return refusal(driver.ErrUnavailable, "no connection")
 	}
-	return ctx.Err()
+	return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone}
 }
 
 func (t *toy) withdraw(c *claim) {

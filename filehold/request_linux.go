@@ -166,6 +166,9 @@ func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Requ
 		}
 		return 0, convert.Refusal(p.Code, "")
 	case <-ctx.Done():
+		if r.Wants[0].Kind == driver.Barrier {
+			return c.leave(ctx, k)
+		}
 		err = stopped(ctx, driver.NotDone)
 	case <-k.u.session.Done():
 		err = ended(k.u.session)
@@ -174,6 +177,28 @@ func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Requ
 	}
 	c.abandon(k)
 	return 0, err
+}
+
+// leavingFor is how long a party that leaves a barrier waits for the file system.
+const leavingFor = 5 * time.Second
+
+// leave takes a party back that others count, unless all had come before: that was told when the
+// log was read up to here.
+func (c *client) leave(ctx context.Context, k *request) (uint64, error) {
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	defer cancel()
+	if err := k.cancel(leaving); err != nil {
+		c.abandon(k)
+		return 0, stopped(ctx, driver.Unknown)
+	}
+	select {
+	case p := <-k.told:
+		if p.State == core.ClaimGranted {
+			return p.Token, nil
+		}
+	default:
+	}
+	return 0, stopped(ctx, driver.NotDone)
 }
 
 // abandon has a claim taken back in the background.

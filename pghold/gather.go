@@ -82,8 +82,12 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bool) error {
 	g, heard := l.join(cl.key)
 	defer l.quit(cl.key)
-	state, err := c.gatherOn(ctx, l, cl, false, told)
+	arriving, cancel := c.arriving(ctx, cl)
+	defer cancel()
+	state, err := c.gatherOn(arriving, l, cl, false, told)
 	switch {
+	case err != nil && arriving.Err() != nil && cl.kind == driver.Barrier:
+		return stopped(arriving, driver.Unknown)
 	case err != nil && (l.alive() || ctx.Err() != nil):
 		return c.whyNot(ctx, cl, err)
 	case state == "granted":
@@ -216,6 +220,9 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 	case <-l.down:
 		return errStartAgain
 	case <-ctx.Done():
+		if cl.kind == driver.Barrier {
+			return c.leaveBarrier(ctx, l, cl, session)
+		}
 		c.ungather(cl, cl.id)
 		return c.whyStopped(ctx, cl.r.Session)
 	}

@@ -22,6 +22,8 @@ type keyClaim struct {
 	id   string
 	name string
 	lost func(cause error)
+	// party: others count it while it waits, at a barrier.
+	party bool
 
 	// Of the client's lock.
 	granted chan driver.Token // has room for the one token; 0: it is gone; nil: not yet queued
@@ -96,6 +98,9 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 		if !listed {
 			args = k.args[:8]
 		}
+	}
+	if w.Kind == driver.Barrier {
+		return c.arrive(ctx, k, sent, waiting)
 	}
 	token, reply, err := c.rc.quick(ctx, acquireScript, c.keys, args)
 	for err == nil && reply != nil && reply[0] == "more" { // as in call
@@ -176,6 +181,9 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 		} else {
 			sent = k.u.extended()
 		}
+		if k.party {
+			return driver.Token(token), r.err
+		}
 		if err := k.intime(ctx, sent); err != nil {
 			k.withdraw()
 			return 0, err
@@ -255,6 +263,9 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 	case token := <-granted:
 		return k.fresh(ctx, token)
 	case <-ctx.Done():
+		if k.party {
+			return k.leave(ctx)
+		}
 		k.withdraw()
 		return 0, stopped(ctx, driver.NotDone)
 	case <-k.u.session.Done():
@@ -278,7 +289,7 @@ func (k *keyClaim) fresh(ctx context.Context, token driver.Token) (driver.Token,
 	}
 	ttl := k.u.session.Spec.TTL
 	d, ok := k.u.session.Deadline()
-	if ok && driver.Until(d) < ttl-k.c.opts.slack(ttl)-ttl/20 {
+	if ok && !k.party && driver.Until(d) < ttl-k.c.opts.slack(ttl)-ttl/20 {
 		if err := k.c.renewNow(ctx, k.u, ttl); err != nil {
 			k.withdraw()
 			return 0, err

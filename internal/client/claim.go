@@ -101,7 +101,12 @@ func weight(w *driver.Want) int64 {
 // await unlocks the group and waits for the grant. again: the request was never
 // sent, since its shared session had just died, and may go to the next one.
 func (k *acquisition) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
-	if err := k.op.wait(ctx, k.u); err != nil {
+	if k.isParty() {
+		err = k.attend(ctx)
+	} else {
+		err = k.op.wait(ctx, k.u)
+	}
+	if err != nil {
 		return driver.Grant{}, false, err
 	}
 	if err := failure(k.c, k.u, &k.call); err != nil {

@@ -143,6 +143,14 @@ local function serve(c)
   call('PUBLISH', P .. 'to:' .. c.ch, 'g ' .. c.id .. ' ' .. int(c.t))
 end
 
+-- queuedAndPassed: the claim has passed a barrier, and has yet to be told; such claims are the first
+-- in its queue.
+local function queuedAndPassed(c)
+  local passed = c.k == 6 and tonumber(call('HGET', P .. 'r:' .. c.n, 'g') or '0') or 0
+  local rank = passed > 0 and call('ZRANK', P .. 'q:' .. c.n, c.id)
+  return rank and rank < passed
+end
+
 -- unlink ends a claim, waiting or granted, and leaves its place to nobody yet.
 local function unlink(c, verb, reason)
   work = work - 1
@@ -157,12 +165,8 @@ local function unlink(c, verb, reason)
     tell(c, verb)
     return
   end
-  local Q, R = P .. 'q:' .. c.n, P .. 'r:' .. c.n
-  -- Those who passed a barrier and have yet to be told are the first in its queue.
-  local passed = c.k == 6 and tonumber(call('HGET', R, 'g') or '0') or 0
-  local rank = passed > 0 and call('ZRANK', Q, c.id)
-  if rank and rank < passed then call('HINCRBY', R, 'g', -1) end
-  call('ZREM', Q, c.id)
+  if queuedAndPassed(c) then call('HINCRBY', P .. 'r:' .. c.n, 'g', -1) end
+  call('ZREM', P .. 'q:' .. c.n, c.id)
 end
 
 -- bury ends a claim that is dead.

@@ -4,13 +4,14 @@ sweep(LITTLE)
 unfold(ARGV[4])
 local c = claim(id)
 local marked = call('SREM', P .. 'x:' .. sid, id) + call('SREM', P .. 'y:' .. sid, id) > 0
-local verdict = 'gone'
+local verdict, passed = 'gone', '0'
 if c and dead(c) then
   bury(c)
   settle(c.n)
 elseif c and c.s == sid then
   verdict = 'ok'
   if c.x then verdict = 'lost' end
+  if c.t > 0 or queuedAndPassed(c) then passed = '1' end
   drop(c, 'released', cancel and 'canceled' or '')
 elseif marked then
   verdict = 'lost'
@@ -20,4 +21,4 @@ elseif cancel then
   remember('z', id)
 end
 finish()
-return {verdict}
+return {verdict, passed}

@@ -1,0 +1,60 @@
+package redishold
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/driver"
+)
+
+// leavingFor is how long a party that arrives at a barrier or leaves it waits for the server's
+// word, whatever has become of its caller: others count it meanwhile.
+const leavingFor = 5 * time.Second
+
+// arrive waits for the others at a barrier. To have passed is all that counts, so that the validity
+// of what is granted does not matter.
+func (c *client) arrive(ctx context.Context, k *keyClaim, sent time.Time, waiting func(int)) (*keyClaim, driver.Token, error) {
+	k.party = true
+	arriving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	defer cancel()
+	reply, err := c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
+	for err == nil && reply[0] == "more" { // as in call
+		reply, err = c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
+	}
+	if err != nil {
+		k.failed(err)
+		return nil, 0, failure(arriving, err)
+	}
+	t, err := k.settle(ctx, reply, sent, waiting)
+	return k, t, err
+}
+
+// leave takes a party back, unless all had come before.
+func (k *keyClaim) leave(ctx context.Context) (driver.Token, error) {
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	defer cancel()
+	reply, err := k.c.call(leaving, releaseScript, k.id, k.u.sid, "1", k.name)
+	switch {
+	case err != nil:
+		k.withdraw()
+		return 0, stopped(ctx, driver.Unknown)
+	case reply[0] != "ok": // its session is over
+		k.forget()
+		return 0, stopped(ctx, driver.Unknown)
+	}
+	k.forget()
+	if reply[1] == "1" {
+		return k.passed(), nil
+	}
+	return 0, stopped(ctx, driver.NotDone)
+}
+
+// passed is the token of a party that has passed, as far as it was told.
+func (k *keyClaim) passed() driver.Token {
+	select {
+	case token := <-k.granted:
+		return token
+	default:
+		return 0
+	}
+}
