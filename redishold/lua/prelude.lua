@@ -28,7 +28,7 @@ local GONE = 'gone'
 -- It is for what keeps or frees what is there.
 local function regardless() call('DEL', P .. '-') end
 
-local function int(x) return string.format('%.0f', x) end
+local function int(x) return string.format('%.0f', x + 0) end -- + 0: of -0 it would be '-0', which is no integer
 
 -- tick takes the next revision. A store that was never used, or was wiped,
 -- begins where the clock is: 2^20 for every second, so about one for every
