@@ -200,8 +200,9 @@ func TestPlaces(t *testing.T) {
 // A run that waits and has no runner is passed over, once it has had time to find one.
 func TestPlaces_Abandoned(t *testing.T) {
 	s, _ := backends.Open(t, "memory")
-	later := atomic.Int64{}
-	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed), Recheck: 20 * time.Millisecond, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	later, began := atomic.Int64{}, time.Now()
+	clock := func() time.Time { return began.Add(time.Duration(later.Load())) } // which goes on by the word of the test alone
+	p := pipelines(t, run.Config{Space: s, Runner: commands(succeed), Recheck: 20 * time.Millisecond, Now: clock})
 	d := release(pipeline.NewPhase("deploy", "./deploy"))
 	d.Places = 1
 	first, second := submit(t, p, d), submit(t, p, d)
