@@ -173,16 +173,19 @@ func TestRestore_Wait(t *testing.T) {
 	addr, dir := services.Addr(t), t.TempDir()
 	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
 	n.start()
-	url, backup, anew := "holdfast://"+addr, filepath.Join(dir, "b"), filepath.Join(dir, "new")
+	url, backup := "holdfast://"+addr, filepath.Join(dir, "b")
 	does(t, url, "snapshot", "save", backup)
 	_ = n.signal(syscall.SIGTERM)
-	if out := does(t, url, "snapshot", "restore", backup, "--data", anew, "--wait", "10s"); !strings.Contains(out, "for 10s from its first start") {
-		t.Errorf("restore says %s", out)
+	restored := func(name, wait, says string) {
+		t.Helper()
+		if out := does(t, url, "snapshot", "restore", backup, "--data", filepath.Join(dir, name), "--wait", wait); !strings.Contains(out, says) {
+			t.Errorf("restore says %s", out)
+		}
+		n.args[2] = filepath.Join(dir, name)
+		n.start()
+		versions(t, url, 1, newest)
 	}
-	n.args[2] = anew
-	n.start()
-	defer n.signal(syscall.SIGTERM)
-	versions(t, url, 1, newest)
+	restored("waits", "1h", "for 1h0m0s from its first start")
 	if out := does(t, url, "status"); !strings.Contains(out, "grants nothing for another ") {
 		t.Errorf("status says\n%s", out)
 	}
@@ -192,6 +195,9 @@ func TestRestore_Wait(t *testing.T) {
 	if out, err := program(t, dir, "--url", url, "lock", "--wait", "10ms", "m", "--", "true").CombinedOutput(); err == nil {
 		t.Errorf("a wait that is too short says %s", out)
 	}
+	_ = n.signal(syscall.SIGTERM)
+	restored("waited", "5s", "for 5s from its first start")
+	defer n.signal(syscall.SIGTERM)
 	does(t, url, "lock", "m", "--", "true")
 	does(t, url, "lock", "--try", "m", "--", "true")
 	if out := does(t, url, "status"); strings.Contains(out, "grants nothing") {
