@@ -65,8 +65,30 @@ func serve(t *testing.T, l limitgrpc.Limiter, o limitgrpc.Options) grpc_health_v
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
+// answers are those of a limiter to one request after the other.
+type answers chan limit.Decision
+
+func (a answers) AllowN(context.Context, string, int64) (limit.Decision, error) { return <-a, nil }
+
+// atOnce are the first three answers of a limiter, all of one moment: what is told of seconds does not depend on how
+// long the requests take.
+func atOnce(t *testing.T) answers {
+	all := make(answers, 3)
+	synctest.Test(t, func(t *testing.T) {
+		l := local(t)
+		for range cap(all) {
+			d, err := l.Allow(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all <- d
+		}
+	})
+	return all
+}
+
 func TestRefusal(t *testing.T) {
-	c := serve(t, local(t), limitgrpc.Options{})
+	c := serve(t, atOnce(t), limitgrpc.Options{})
 	var header metadata.MD
 	for _, want := range []string{`"default";r=1;t=30`, `"default";r=0;t=60`} {
 		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.Header(&header)); err != nil || header.Get("ratelimit")[0] != want {
@@ -82,7 +104,7 @@ func TestRefusal(t *testing.T) {
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *errdetails.RetryInfo:
-			retry = d.RetryDelay.AsDuration() > 25*time.Second && d.RetryDelay.AsDuration() <= 30*time.Second
+			retry = d.RetryDelay.AsDuration() == 30*time.Second
 		case *errdetails.QuotaFailure:
 			quota = d.Violations[0].Subject == "127.0.0.1"
 		}
