@@ -22,7 +22,10 @@ type stuckDisk struct {
 	*sticking
 }
 
-type sticking struct{ stuck sync.RWMutex }
+type sticking struct {
+	stuck sync.RWMutex
+	asked chan struct{} // has one once a sync waits
+}
 
 func (d stuckDisk) Create(name string) (storage.File, error) { return d.file(d.OS.Create(name)) }
 func (d stuckDisk) Open(name string) (storage.File, error)   { return d.file(d.OS.Open(name)) }
@@ -40,7 +43,13 @@ type stuckFile struct {
 }
 
 func (f stuckFile) Sync() error {
-	f.stuck.RLock()
+	if !f.stuck.TryRLock() {
+		select {
+		case f.asked <- struct{}{}:
+		default:
+		}
+		f.stuck.RLock()
+	}
 	defer f.stuck.RUnlock()
 	return nil // a test of a busy node need not wait for a slow disk
 }
@@ -48,7 +57,7 @@ func (f stuckFile) Sync() error {
 // aloneOn is a gateway of a node with such a disk, which takes so many commands.
 func aloneOn(t *testing.T, queue int) (g *Gateway, disk *sticking) {
 	t.Helper()
-	disk = &sticking{}
+	disk = &sticking{asked: make(chan struct{}, 1)}
 	cfg := server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond, Limits: server.Limits{Queue: queue}}
 	host.Put(&cfg, &host.Host{Files: stuckDisk{sticking: disk}})
 	node, err := server.New(cfg)
@@ -120,14 +129,20 @@ func TestIsolated_Renewals(t *testing.T) {
 func TestIsolated_WaitHears(t *testing.T) {
 	g, disk := aloneOn(t, 0)
 	taken(t, g)
+	l := g.newLease("default", holdLease+g.newNumber(), core.Command{Op: core.OpOpen, Namespace: "default", TTL: int64(time.Hour)})
+	l.ttl = 30 * time.Millisecond // so often it is renewed, and lives for an hour without
 	answer := make(chan error, 1)
 	go func() {
-		_, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{TtlMs: g.s.MinTTL().Milliseconds()})
+		_, err := l.acquire(t.Context(), &holdRequest{want: core.Want{Name: "x", Kind: core.Mutex}})
 		answer <- err
 	}()
-	eventually(t, "the call waits", func() bool { return len(queue(t, g).Waiters) == 1 })
+	eventually(t, "the call waits for news", func() bool { return g.waitsForNews() == 1 }) // in the queue it is before
 	disk.stick(t)
-	<-time.After(g.s.MinTTL()) // by then its lease is being renewed
+	select {
+	case <-disk.asked: // to sync the renewal of its lease
+	case <-time.After(20 * time.Second):
+		t.Fatal("its lease is not renewed")
+	}
 	g.line.mu.Lock()
 	c := g.line.conn
 	g.line.mu.Unlock()
@@ -141,6 +156,13 @@ func TestIsolated_WaitHears(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the call that waits is told nothing")
 	}
+}
+
+// waitsForNews is how many sessions have calls that hear of their claims.
+func (g *Gateway) waitsForNews() int {
+	g.line.mu.Lock()
+	defer g.line.mu.Unlock()
+	return len(g.line.waits)
 }
 
 // When more calls have to be withdrawn than the node takes at a time, all are.
