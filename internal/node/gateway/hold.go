@@ -162,8 +162,10 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	return l, nil
 }
 
-// acquire runs the request on its lease.
+// acquire runs the request on its lease. Drain waits for it from the start: before its caller
+// hears of it, it stands in the queue already.
 func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
+	defer l.g.work.begin()()
 	f, err := l.numbered([]core.Command{w.command()})
 	if err != nil {
 		return held{}, err
@@ -253,7 +255,6 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 		return held{}, l.takeBack(ctx, seq, err)
 	}
 	defer resume()
-	defer l.g.work.begin()()
 	l.g.meter.waiting.Inc()
 	defer l.g.meter.waiting.Dec()
 	renew := time.NewTicker(max(l.ttl/3, time.Millisecond))

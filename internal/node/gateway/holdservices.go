@@ -124,6 +124,7 @@ func (s RWLocks) upgrade(ctx context.Context, w *holdRequest, token uint64) (hel
 // upgrade makes a reader the writer. Without time to wait it is given up at once;
 // the cancel leaves the reader as it was.
 func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (held, error) {
+	defer l.g.work.begin()()
 	c := core.Command{Op: core.OpUpgrade, Target: target, Wait: int64(w.wait)}
 	if w.try {
 		c.Wait = 1

@@ -200,3 +200,50 @@ func TestDrain_MoreThanTheQueueTakes(t *testing.T) {
 		t.Errorf("%d claims wait after their calls were withdrawn", n)
 	}
 }
+
+// A call that stands in the queue, and has not heard of it yet, is withdrawn as well: when Drain
+// has returned, leadership is handed over, and nobody would.
+func TestDrain_CallOnItsWay(t *testing.T) {
+	for what, call := range map[string]func(g *Gateway, read uint64) error{
+		"lock": func(g *Gateway, _ uint64) error {
+			_, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.RWMutex}, &pb.Terms{})
+			return err
+		},
+		"upgrade": func(g *Gateway, read uint64) error {
+			_, err := RWLocks{Gateway: g}.Upgrade(t.Context(), &pb.UpgradeRequest{Name: "x", Token: read})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			g := alone(t)
+			var read held
+			var err error
+			for range 2 {
+				if read, err = g.hold(t.Context(), core.Want{Name: "x", Kind: core.RWMutex, Mode: core.Shared}, &pb.Terms{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.line.mu.Lock() // so that it does not hear
+			answer, drained := make(chan error, 1), make(chan struct{})
+			go func() { answer <- call(g, read.token) }()
+			eventually(t, "the call is in the queue", func() bool { return len(queue(t, g).Waiters) == 1 })
+			go func() {
+				g.Drain(t.Context())
+				close(drained)
+			}()
+			select {
+			case <-drained:
+				t.Error("it was not waited for")
+			case <-time.After(200 * time.Millisecond):
+			}
+			g.line.mu.Unlock()
+			if err := <-answer; !notDone(err) {
+				t.Errorf("the call is told %v", err)
+			}
+			<-drained
+			if n := len(queue(t, g).Waiters); n > 0 {
+				t.Errorf("%d claims wait", n)
+			}
+		})
+	}
+}
