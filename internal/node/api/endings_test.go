@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
@@ -40,8 +41,15 @@ func TestWait_LeaseEnds(t *testing.T) {
 		t.Helper()
 		return must[*pb.LeaseGrantResponse](t)(l.LeaseGrant(r.ctx, &pb.LeaseGrantRequest{Ttl: ttl, Id: id})).Session
 	}
-	grant(5, 1)
-	wait(r.ctx, 5, func() {}) // nobody keeps it
+	err := status.Error(codes.NotFound, "no lease")
+	for id := int64(100); status.Code(err) == codes.NotFound; id++ { // until the call comes before its lease ends
+		grant(id, 1)
+		_, err = l.Lock(r.ctx, &pb.LockRequest{Name: "x", LeaseId: id}) // nobody keeps it
+	}
+	if f := wantCode(t, err, codes.FailedPrecondition); f.Kind != "lost" || !strings.Contains(f.Cause, "lease") {
+		t.Errorf("answered with %v", f)
+	}
+	r.waiters("x", 0)
 	grant(6, 600)
 	wait(r.ctx, 6, func() { must[*pb.LeaseRevokeResponse](t)(l.LeaseRevoke(r.ctx, &pb.LeaseRevokeRequest{Id: 6})) })
 	grant(7, 600)

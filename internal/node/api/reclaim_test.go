@@ -116,6 +116,7 @@ type seen struct {
 	t      *testing.T
 	stream grpc.ServerStreamingClient[pb.WatchResponse]
 	rest   []*pb.Event
+	heard  time.Time // when the holder began its last call
 }
 
 func (r *rig) see(name string) *seen {
@@ -133,7 +134,13 @@ func (s *seen) next(what string, token uint64) {
 	}
 	e := s.rest[0]
 	s.rest = s.rest[1:]
-	if got := e.Kind + ":" + e.Verb; got != what || e.Token != token {
+	got := e.Kind + ":" + e.Verb
+	if got == "lock:stale" && got != what && time.Since(s.heard) > reclaimTTL*time.Millisecond {
+		s.heard = time.Now() // a busy machine has kept the holder from its next call: it is told once
+		s.next(what, token)
+		return
+	}
+	if got != what || e.Token != token {
 		s.t.Fatalf("the watch tells %s of token %d, want %s of %d", got, e.Token, what, token)
 	}
 }
@@ -157,6 +164,12 @@ func TestReclaim_Transitions(t *testing.T) {
 			}
 			name := "main-" + door
 			saw := r.see(name)
+			keep := func() {
+				t.Helper()
+				saw.heard = time.Now()
+				ok(h.keep(a))
+			}
+			saw.heard = time.Now()
 			ok(h.open(a, pb.ReclaimPolicy_RECLAIM_POLICY_ON_NEXT_ACQUIRE, reclaimGrace))
 			r.want(200, "POST", fmt.Sprintf("/v1/leases/%d:open", b), `{"ttl_ms":600000}`)
 			token, err := h.take(a, name, 0)
@@ -166,13 +179,13 @@ func TestReclaim_Transitions(t *testing.T) {
 				t.Fatal("a lock that is held was granted to another")
 			}
 			saw.next("lock:denied", 0)
-			ok(h.keep(a))
+			keep()
 			saw.next("lock:stale", token) // it keeps silent until its deadline
 			if _, err := h.take(b, name, 0); err == nil {
 				t.Fatal("a stale lock was granted to another within the grace")
 			}
 			saw.next("lock:denied", 0)
-			ok(h.keep(a))                 // revived
+			keep()                        // revived
 			saw.next("lock:stale", token) // and silent once more
 			next, err := h.take(b, name, 60_000)
 			ok(err)

@@ -31,7 +31,14 @@ type pack struct {
 	links []*services.Link
 }
 
-func newPack(t *testing.T) *pack {
+// Leaders are asked for a sign of life all the time, and given up after so much silence. A
+// busy machine is silent at times: what is not about silence has patience with it.
+const (
+	brief   = 500 * time.Millisecond
+	patient = 20 * time.Second
+)
+
+func newPack(t *testing.T, silence time.Duration) *pack {
 	t.Helper()
 	p := &pack{t: t}
 	var lns []net.Listener
@@ -52,7 +59,7 @@ func newPack(t *testing.T) *pack {
 			t.Fatal(err)
 		}
 		svc := New(node)
-		svc.relay.Pulse, svc.relay.Silence = 20*time.Millisecond, 500*time.Millisecond
+		svc.relay.Pulse, svc.relay.Silence = 20*time.Millisecond, silence
 		served := make(chan error, 1)
 		go func() { served <- Serve(ctx, lns[i], svc, Config{}) }()
 		t.Cleanup(func() {
@@ -115,29 +122,37 @@ func (s *Service) call(ctx context.Context, method string, in any, handle func(c
 // A leader behind a port that has gone silent is given up, although it leads: what was sent
 // may have been done. When it is back it is asked again.
 func TestRelay_Silence(t *testing.T) {
-	p := newPack(t)
+	p := newPack(t, brief)
 	at := p.leader()
 	follower := (at + 1) % 3
-	if _, f, code := p.add(follower, "n"); code != codes.OK {
-		t.Fatalf("%v %v", code, f)
-	}
+	p.counted(follower)
 	p.links[at].Cut(services.ToClient)
 	if _, f, code := p.add(follower, "n"); code != codes.Unavailable || f.NotDone || !strings.Contains(f.Cause, "does not answer") {
 		t.Errorf("a silent leader: %v %v", code, f)
 	}
 	p.links[at].Heal()
-	r, f, code := p.add(follower, "n")
-	for code == codes.Unavailable && p.ctx.Err() == nil { // until the way is open again
-		r, f, code = p.add(follower, "n")
+	if n := p.counted(follower); n < 3 {
+		t.Errorf("after that: %d", n)
 	}
-	if code != codes.OK || r.Value < 3 {
-		t.Errorf("after that: %v %v %v", r, f, code)
+}
+
+// counted counts through a node until that is answered: the way may not be open yet, and a
+// leader on a busy machine silent.
+func (p *pack) counted(i int) int64 {
+	p.t.Helper()
+	r, f, code := p.add(i, "n")
+	for code == codes.Unavailable && p.ctx.Err() == nil {
+		r, f, code = p.add(i, "n")
 	}
+	if code != codes.OK {
+		p.t.Fatalf("%v %v", code, f)
+	}
+	return r.Value
 }
 
 // A leader that cannot be reached was not asked, and the caller is told that.
 func TestRelay_Unreachable(t *testing.T) {
-	p := newPack(t)
+	p := newPack(t, brief)
 	at := p.leader()
 	follower := (at + 1) % 3
 	p.links[at].Cut() // before anybody has connected
@@ -145,12 +160,16 @@ func TestRelay_Unreachable(t *testing.T) {
 		t.Errorf("a leader that cannot be reached: %v %v", code, f)
 	}
 	p.links[at].Heal()
-	for p.ctx.Err() == nil {
-		if r, _, code := p.add(follower, "n"); code == codes.OK {
-			if r.Value != 1 {
-				t.Errorf("counted to %d", r.Value)
+	for most := int64(1); p.ctx.Err() == nil; {
+		r, f, code := p.add(follower, "n")
+		if code == codes.OK {
+			if r.Value < 1 || r.Value > most {
+				t.Errorf("counted to %d, want at most %d", r.Value, most)
 			}
 			return
+		}
+		if !f.NotDone {
+			most++ // it was sent, and a busy machine has not answered in time
 		}
 	}
 	t.Error("the leader is not asked again")
@@ -158,7 +177,8 @@ func TestRelay_Unreachable(t *testing.T) {
 
 // A leader that takes its time is not silent: its waiters wait on.
 func TestRelay_WaitsAreNoSilence(t *testing.T) {
-	p := newPack(t)
+	const silence = 3 * time.Second // a busy machine does not take as long for a sign of life
+	p := newPack(t, silence)
 	at := p.leader()
 	g := p.all[(at+1)%3]
 	lock := func(timeout int64) *pb.LockResponse {
@@ -173,7 +193,7 @@ func TestRelay_WaitsAreNoSilence(t *testing.T) {
 		t.Fatal("a free lock is not granted")
 	}
 	began := time.Now()
-	if lock(1500).Acquired || time.Since(began) < 1500*time.Millisecond { // three times the silence
+	if lock((silence + time.Second).Milliseconds()).Acquired || time.Since(began) < silence+time.Second {
 		t.Errorf("the wait ended after %s", time.Since(began))
 	}
 }
@@ -182,7 +202,7 @@ func TestRelay_WaitsAreNoSilence(t *testing.T) {
 // and it is not said that it was not done; what it did not do is.
 func TestRelay_PassesOnNothingDone(t *testing.T) {
 	for _, done := range []bool{true, false} {
-		p := newPack(t)
+		p := newPack(t, patient)
 		at := p.leader()
 		g, in := p.all[at], &pb.CounterAddRequest{Name: "n"}
 		out, st := g.call(p.ctx, pb.CounterService_Add_FullMethodName, in, func(ctx context.Context, _ any) (any, error) {
@@ -212,7 +232,7 @@ func TestRelay_PassesOnNothingDone(t *testing.T) {
 // A call with a key that one leader may have done is brought before the next. If that
 // one cannot do it, nobody knows whether it was done.
 func TestRelay_TriedBefore(t *testing.T) {
-	p := newPack(t)
+	p := newPack(t, brief)
 	at := p.leader()
 	for i, l := range p.links {
 		if i != at {

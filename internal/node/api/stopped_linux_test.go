@@ -34,7 +34,7 @@ func memberRole() error {
 	if err != nil {
 		return err
 	}
-	node, err := server.New(server.Config{Dir: os.Getenv("API_TEST_DIR"), ID: 1, Founders: founders, Listen: founders[0].Peer, Tick: 20 * time.Millisecond})
+	node, err := server.New(server.Config{Dir: os.Getenv("API_TEST_DIR"), ID: 1, Founders: founders, Listen: founders[0].Peer})
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,8 @@ func memberRole() error {
 }
 
 // stoppable is a group of three whose leader is a process that can be stopped; the
-// rigs are those of the others.
+// rigs are those of the others. They have the default tick: with a shorter one a busy machine
+// lets them elect another leader before it is stopped.
 func stoppable(t *testing.T) (rigs []*rig, pid int) {
 	t.Helper()
 	var founders []replica.Endpoint
@@ -67,7 +68,7 @@ func stoppable(t *testing.T) (rigs []*rig, pid int) {
 	_, pid = services.Again(t, "API_TEST_ROLE=member", "API_TEST_DIR="+t.TempDir(), "API_TEST_FOUNDERS="+string(text))
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // so that it can end
 	for i := range 2 {
-		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 2), Founders: founders, Listen: founders[i+1].Peer, Tick: 20 * time.Millisecond})
+		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 2), Founders: founders, Listen: founders[i+1].Peer})
 		if err != nil {
 			t.Fatal(err)
 		}

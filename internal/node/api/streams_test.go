@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,15 +23,13 @@ func (r *rig) watch(ctx context.Context) error {
 	return err
 }
 
-// crowded expects the refusal of one call too many for a connection, at once.
-func crowded(t *testing.T, err error, began time.Time) {
+// crowded expects the refusal of one call too many for a connection: had it waited for a place,
+// it would wait still.
+func crowded(t *testing.T, err error) {
 	t.Helper()
 	f := wantCode(t, err, codes.ResourceExhausted)
 	if !strings.Contains(f.Cause, "this connection has") || !strings.Contains(f.Cause, "--max-streams") || !f.NotDone {
 		t.Errorf("refused with %v", err)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("refused after %s", took)
 	}
 }
 
@@ -52,17 +49,12 @@ func TestStreams_Watches(t *testing.T) {
 		}
 	}
 	for range 10 {
-		began := time.Now()
-		crowded(t, r.watch(ctx), began)
+		crowded(t, r.watch(ctx))
 	}
 	for i := range 100 {
-		began := time.Now()
 		x := must[*pb.LockResponse](t)(r.locks().Lock(r.ctx, &pb.LockRequest{Name: fmt.Sprint("y", i)}))
 		must[*pb.UnlockResponse](t)(r.locks().Unlock(r.ctx, &pb.UnlockRequest{Key: x.Key}))
 		must[*pb.PingResponse](t)(pb.NewInspectServiceClient(r.conn).Ping(r.ctx, &pb.PingRequest{}))
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("beside all the watches calls take %s", took)
-		}
 	}
 	s := must[pb.LockService_LeaseKeepAliveClient](t)(r.locks().LeaseKeepAlive(ctx)) // and sessions are kept
 	if err := s.Send(&pb.LeaseKeepAliveRequest{Id: 5}); err != nil {
@@ -99,9 +91,8 @@ func TestStreams_Waits(t *testing.T) {
 			go wait()
 		}
 		r.waiters(name, 50)
-		began := time.Now()
 		go wait()
-		crowded(t, <-ended, began)
+		crowded(t, <-ended)
 		r.waiters(name, 50)                                                                            // it was taken out of the queue before it was told
 		free := must[*pb.LockResponse](t)(r.locks().Lock(ctx, &pb.LockRequest{Name: "free" + r.addr})) // one that need not wait is not refused
 		must[*pb.UnlockResponse](t)(r.locks().Unlock(ctx, &pb.UnlockRequest{Key: free.Key}))
