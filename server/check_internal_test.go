@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/services"
 )
 
 // founded are three nodes of a group, which compare their states only when asked.
@@ -15,12 +15,7 @@ func founded(t *testing.T) []*Server {
 	t.Helper()
 	var founders []replica.Endpoint
 	for id := uint64(1); id <= 3; id++ {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		founders = append(founders, replica.Endpoint{ID: id, Peer: ln.Addr().String()})
-		ln.Close()
+		founders = append(founders, replica.Endpoint{ID: id, Peer: services.Addr(t)})
 	}
 	var nodes []*Server
 	for _, e := range founders {

@@ -5,7 +5,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -115,25 +115,11 @@ func planNodes(t testing.TB, role string, n int) *nodes {
 	t.Helper()
 	g := &nodes{t: t, role: role, procs: make([]*process, n)}
 	for range n {
-		g.addrs = append(g.addrs, freeAddr(t)+"+"+freeAddr(t))
-		g.looks = append(g.looks, freeAddr(t))
+		g.addrs = append(g.addrs, services.Addr(t)+"+"+services.Addr(t))
+		g.looks = append(g.looks, services.Addr(t))
 		g.dirs = append(g.dirs, t.TempDir())
 	}
 	return g
-}
-
-// freeAddr is an address that no outgoing connection is ever given: a node that
-// was killed must find it free.
-func freeAddr(t testing.TB) string {
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 16000+rand.IntN(16000))
-		if ln, err := net.Listen("tcp", addr); err == nil {
-			ln.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 func (g *nodes) start(i int, env ...string) {
