@@ -154,10 +154,14 @@ func TestStreamsEndAlone(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	for c := replica.Caller(10); c < 1010; c++ {
-		lead.Attach(x.now, c, core.SessionID{byte(c), byte(c >> 8), 2}, 1, 1)
+	few := time.Hour
+	for round := range uint64(5) { // a busy machine interrupts some of them
+		for c := replica.Caller(10); c < 1010; c++ {
+			lead.Attach(x.now, c, core.SessionID{byte(c), byte(c >> 8), 2}, 1+round, 1)
+		}
+		few = min(few, took(10, 1009))
 	}
-	few, many := took(10, 1009), took(5, 5)
+	many := took(5, 5)
 	if lead.Status().Streams != 0 {
 		t.Errorf("%d sessions are attached to streams that have ended", lead.Status().Streams)
 	}
