@@ -1,0 +1,4 @@
+package drivertest
+
+// Pauses is for tests of the cases.
+var Pauses = pauses
