@@ -5,10 +5,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,13 +25,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/backends"
 )
 
-var runnerKills = flag.Int("cli.runners", 12, "how many runners TestPipeline_Killed kills")
-
 func init() { played["phase-log"] = logged }
 
 // logged is a command of a phase, as a program: phase-log DIR MILLISECONDS. It writes that
-// it starts, and that it has ended, to a log that a fence guards, and that another one of its
-// kind lives if one does.
+// it starts, and that it has ended, to a log that a fence guards, and that another command of the
+// run lives if one does.
 func logged() {
 	token, err := strconv.ParseUint(os.Getenv("HOLDFAST_RUNNER_TOKEN"), 10, 64)
 	if err != nil {
@@ -55,11 +51,12 @@ func logged() {
 			os.Exit(3)
 		}
 	}
-	for _, line := range readLog(os.Args[1]) {
-		var pid int
-		if _, err := fmt.Sscanf(line, "start "+phase+" %d", &pid); err == nil && lives(pid) {
-			write(fmt.Sprintf("%s starts while %d lives", phase, pid))
-		}
+	alone, err := os.OpenFile(filepath.Join(os.Args[1], "alone"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	if err := syscall.Flock(int(alone.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { // the kernel frees it with the process
+		write(fmt.Sprintf("%s starts while another command lives", phase))
 	}
 	write(fmt.Sprintf("start %s %d", phase, os.Getpid()))
 	ms, _ := strconv.Atoi(os.Args[2])
@@ -139,36 +136,6 @@ func judge(t *testing.T, dir, url, what string) {
 	if code := exitCode(t, program(t, dir, "--url", url, "lock", "--wait", "20s", "prod", "--", "true")); code != 0 {
 		t.Errorf("%s: prod is still held (exit code %d)", what, code)
 	}
-}
-
-// A runner is killed at random moments, with a second one beside it: nothing that may not is
-// started twice, no process outlives its runner, an end that nobody saw is asked for, and
-// nothing is held in the end.
-func TestPipeline_Killed(t *testing.T) {
-	asked, ended := 0, 0
-	for round := range *runnerKills {
-		dir := t.TempDir()
-		url := "file://" + filepath.Join(dir, "space")
-		file := logging(t, dir, 60)
-		first := program(t, dir, "pipeline", "run", file)
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		moment := time.Duration(rand.IntN(700)) * time.Millisecond
-		timer := time.AfterFunc(moment, func() { _ = first.Process.Kill() })
-		_ = first.Wait()
-		timer.Stop()
-		switch s := statusOf(t, dir, url, "release/1"); s {
-		case "", "done": // killed before it was submitted, or after its end
-			ended++
-		default:
-			if resumed(t, dir, url) {
-				asked++
-			}
-			judge(t, dir, url, fmt.Sprintf("round %d, killed after %s as %s", round, moment, s))
-		}
-	}
-	t.Logf("proof: runners killed at %d random moments, %d of them before the run was there or after its end; %d asked how a command ended; nothing started twice, nothing left behind", *runnerKills, ended, asked)
 }
 
 // resumed runs a run to its end by another program, and answers what it asks.

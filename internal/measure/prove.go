@@ -52,7 +52,7 @@ var proofs = []proof{
 	{"Three nodes under faults, and clients by Go, gRPC and REST", "./internal/cli -run TestFaults -cli.faults=500 -cli.operations=1000000"},
 	{"From one node to three, to five and back, each replaced, under load", "./internal/cli -run TestGrowAndShrink"},
 	{"Nodes of three wiped under load", "./internal/cli -run TestWiped -cli.wipes=100"},
-	{"Runners of pipelines killed at random moments", "./internal/cli -run TestPipeline_Killed -cli.runners=300"},
+	{"Runners of pipelines killed and stopped at each step and at random moments", "./internal/cli -run TestRunners -cli.every=1 -cli.moments=100"},
 	{"A thousand blocked pipelines", "./pipeline/run -run TestIdle -run.blocked=1000 -run.idle=60s"},
 }
 
