@@ -60,51 +60,92 @@ func truth(c guard.Condition, in guard.Inputs) int {
 	return 0
 }
 
-// trees are all shapes with the leaves given, each with and without Not.
+// trees are all shapes with the leaves given, every part with and without Not: a tree is a leaf, or All or
+// Any of two and more trees. Its leaves stay in order; what another order of outcomes gives comes with the
+// outcomes.
 func trees(leaves []guard.Condition) (all []guard.Condition) {
 	if len(leaves) == 1 {
 		return []guard.Condition{leaves[0], guard.Not(leaves[0])}
 	}
-	var parts [][]guard.Condition // ways to cut the leaves into parts
-	for cut := 1; cut < len(leaves); cut++ {
-		for _, l := range trees(leaves[:cut]) {
-			for _, r := range trees(leaves[cut:]) {
-				parts = append(parts, []guard.Condition{l, r})
+	for _, p := range cuts(leaves) {
+		if len(p) > 1 {
+			all = append(all, guard.All(p...), guard.Any(p...), guard.Not(guard.All(p...)), guard.Not(guard.Any(p...)))
+		}
+	}
+	return all
+}
+
+// cuts are all ways to cut the leaves into parts, each part a tree; the whole as one part is not among them.
+func cuts(leaves []guard.Condition) (all [][]guard.Condition) {
+	for n := 1; n < len(leaves); n++ {
+		rest := cuts(leaves[n:])
+		for _, tree := range trees(leaves[n:]) {
+			rest = append(rest, []guard.Condition{tree})
+		}
+		for _, first := range trees(leaves[:n]) {
+			for _, r := range rest {
+				all = append(all, append([]guard.Condition{first}, r...))
 			}
 		}
 	}
-	parts = append(parts, slices.Clone(leaves))
-	for _, p := range parts {
-		all = append(all, guard.All(p...), guard.Any(p...), guard.Not(guard.All(p...)), guard.Not(guard.Any(p...)))
-	}
 	return all
+}
+
+// orders calls f with the tree in all orders of its parts, of the parts of those, and so on.
+func orders(c guard.Condition, f func(guard.Condition)) {
+	if len(c.Of) == 0 {
+		f(c)
+		return
+	}
+	var place func(of, rest []guard.Condition)
+	place = func(of, rest []guard.Condition) {
+		if len(rest) == 0 {
+			c.Of = of
+			f(c)
+			return
+		}
+		for i := range rest {
+			others := slices.Delete(slices.Clone(rest), i, i+1)
+			orders(rest[i], func(part guard.Condition) { place(append(of[:len(of):len(of)], part), others) })
+		}
+	}
+	place(nil, c.Of)
 }
 
 // All trees of up to four leaves, over all outcomes of the leaves: the result is that
 // of the truth table, the order of parts changes nothing, Not(Not(x)) is x, and what
 // did not pass names a leaf that stands in the way.
 func TestTruthTable(t *testing.T) {
-	n := 0
+	n, m := 0, 0
 	for leaves := 1; leaves <= 4; leaves++ {
+		list := make([]guard.Condition, leaves)
+		for i := range list {
+			list[i] = leaf(i, guard.NeedsInput, guard.Inputs{})
+		}
+		shapes := trees(list)
+		turned := make([][]guard.Condition, len(shapes))
+		for i, c := range shapes {
+			orders(c, func(o guard.Condition) { turned[i] = append(turned[i], o) })
+		}
 		for code := range 1 << (2 * leaves) {
-			in := guard.Inputs{}
-			var list []guard.Condition
-			for i := range leaves {
-				list = append(list, leaf(i, guard.Outcome(code>>(2*i)&3), in))
-			}
-			if leaves == 4 && code%7 != 0 && !*whole {
+			if leaves == 4 && code%97 != 0 && !*whole {
 				continue
 			}
-			for _, c := range trees(list) {
-				n++
-				judge(t, c, in)
+			in := guard.Inputs{}
+			for i := range leaves {
+				leaf(i, guard.Outcome(code>>(2*i)&3), in)
+			}
+			for i, c := range shapes {
+				judge(t, c, turned[i], in)
+				n, m = n+1, m+len(turned[i])
 			}
 		}
 	}
-	t.Log(n, "trees")
+	t.Logf("proof: %d trees with their outcomes, in %d orders", n, m)
 }
 
-func judge(t *testing.T, c guard.Condition, in guard.Inputs) {
+// judge holds a tree against the truth table, in all its orders.
+func judge(t *testing.T, c guard.Condition, turned []guard.Condition, in guard.Inputs) {
 	t.Helper()
 	r := c.Evaluate(in)
 	want := truth(c, in)
@@ -116,9 +157,10 @@ func judge(t *testing.T, c guard.Condition, in guard.Inputs) {
 	if o := twice.Evaluate(in).Outcome; o != r.Outcome {
 		t.Fatalf("%+v: Not(Not()) is %s, not %s", c, o, r.Outcome)
 	}
-	turned := reversed(c)
-	if o := turned.Evaluate(in).Outcome; o != r.Outcome {
-		t.Fatalf("%+v: reversed it is %s, not %s", c, o, r.Outcome)
+	for i := range turned {
+		if o := turned[i].Evaluate(in).Outcome; o != r.Outcome {
+			t.Fatalf("%+v: as %+v it is %s, not %s", c, turned[i], o, r.Outcome)
+		}
 	}
 	for _, reason := range c.Explain(in).Reasons {
 		if reason.Decides && r.Outcome == guard.Passed {
@@ -132,17 +174,6 @@ func judge(t *testing.T, c guard.Condition, in guard.Inputs) {
 		return
 	}
 	t.Fatalf("%+v: %s names no leaf that stands in the way: %+v", c, r.Outcome, r.Reasons)
-}
-
-func reversed(c guard.Condition) guard.Condition {
-	of := make([]guard.Condition, len(c.Of))
-	for i, p := range c.Of {
-		of[len(of)-1-i] = reversed(p)
-	}
-	if c.Of != nil {
-		c.Of = of
-	}
-	return c
 }
 
 // What stands in the way is told, and nothing beside a part that passed.
