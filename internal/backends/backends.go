@@ -21,17 +21,23 @@ var All = []string{"memory", "file", "PostgreSQL", "node"}
 // with the test.
 func Open(t *testing.T, backend string) (a, b *holdfast.Space) {
 	t.Helper()
-	url := "mem://" + t.Name()
+	url := URL(t, backend)
+	return Client(t, url), Client(t, url)
+}
+
+// URL is that of a backend of its own, which ends with the test.
+func URL(t *testing.T, backend string) string {
+	t.Helper()
 	switch backend {
 	case "file":
-		url = "file:" + t.TempDir()
+		return "file:" + t.TempDir()
 	case "PostgreSQL":
 		pg := services.SharedPostgreSQL(t)
-		url = pg.URL(pg.CreateDatabase(t))
+		return pg.URL(pg.CreateDatabase(t))
 	case "node":
-		url = "holdfast://" + Node(t)
+		return "holdfast://" + Node(t)
 	}
-	return Client(t, url), Client(t, url)
+	return "mem://" + t.Name()
 }
 
 // Client opens a Space that closes with the test.
