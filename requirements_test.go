@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/drivertest"
 )
 
-// What docs/requirements.md names as proof exists.
+// What docs/requirements.md names as proof exists, and what it quotes is quoted by a test that it names.
 func TestRequirements(t *testing.T) {
 	doc, err := os.ReadFile("docs/requirements.md")
 	if err != nil {
@@ -39,10 +39,15 @@ func TestRequirements(t *testing.T) {
 		if len(proofs) == 0 && !strings.Contains(cells[3], "*open*") {
 			t.Errorf("neither a proof nor open: %s", line)
 		}
+		quote, quoted := strings.Trim(cells[1], " "), false
 		for _, p := range proofs {
+			quoted = quoted || strings.Contains(tests[strings.Trim(p, "`")], quote)
 			if !exists(strings.Trim(p, "`"), cases, tests) {
 				t.Errorf("%s does not exist: %s", p, line)
 			}
+		}
+		if strings.HasPrefix(quote, `"`) && !quoted {
+			t.Errorf("no test of it quotes %s", quote)
 		}
 	}
 	for _, name := range sources {
@@ -72,18 +77,19 @@ func TestRequirements_Tables(t *testing.T) {
 	}
 }
 
-func exists(proof string, cases, tests map[string]bool) bool {
+func exists(proof string, cases map[string]bool, tests map[string]string) bool {
 	if strings.HasSuffix(proof, ".txt") {
 		_, err := os.Stat(proof)
 		return err == nil
 	}
-	return cases[proof] || tests[proof]
+	_, known := tests[proof]
+	return cases[proof] || known
 }
 
-// testNames are all tests of the module as package.TestName.
-func testNames(t *testing.T) map[string]bool {
+// testNames are all tests of the module as package.TestName, with what is written above each.
+func testNames(t *testing.T) map[string]string {
 	_, files := source(t)
-	names := map[string]bool{}
+	names := map[string]string{}
 	for _, f := range files {
 		if !f.test {
 			continue
@@ -91,7 +97,7 @@ func testNames(t *testing.T) map[string]bool {
 		pkg := strings.TrimSuffix(f.ast.Name.Name, "_test")
 		for _, d := range f.ast.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok {
-				names[pkg+"."+fn.Name.Name] = true
+				names[pkg+"."+fn.Name.Name] = strings.Join(strings.Fields(fn.Doc.Text()), " ")
 			}
 		}
 	}

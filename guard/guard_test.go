@@ -114,7 +114,8 @@ func orders(c guard.Condition, f func(guard.Condition)) {
 
 // All trees of up to four leaves, over all outcomes of the leaves: the result is that
 // of the truth table, the order of parts changes nothing, Not(Not(x)) is x, and what
-// did not pass names a leaf that stands in the way.
+// did not pass names a leaf that stands in the way. The seed: "Composite guards (All/Any/Not) work correctly", "Each
+// condition type, composite guards (All/Any/Not)", "Composite guards (All/Any/Not) work".
 func TestTruthTable(t *testing.T) {
 	n, m := 0, 0
 	for leaves := 1; leaves <= 4; leaves++ {
@@ -248,7 +249,8 @@ func TestErrorWins(t *testing.T) {
 	}
 }
 
-// The seed: "Each condition type evaluates correctly".
+// The seed: "Each condition type evaluates correctly", "Guard conditions evaluate correctly", "Missing inputs return
+// NeedsInput result".
 func TestEachKind(t *testing.T) {
 	at := func(s string) int64 {
 		when, err := time.Parse("2006-01-02 15:04", s)
@@ -316,7 +318,7 @@ func TestEachKind(t *testing.T) {
 	}
 }
 
-// The seed: "All/Any: collect from all child conditions".
+// The seed: "All/Any: collect from all child conditions", "required_inputs() returns correct input types".
 func TestRequiredInputs(t *testing.T) {
 	c := guard.All(guard.LockFree("b"), guard.Any(guard.LockHeldBy("b", "w"), guard.Not(guard.FileExists("a"))))
 	want := []guard.Input{{Source: guard.SourceFile, Name: "a"}, {Source: guard.SourceLock, Name: "b"}}

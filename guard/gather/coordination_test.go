@@ -45,7 +45,7 @@ func outcomes(t *testing.T, g *gather.Gatherer, want map[guard.Outcome][]guard.C
 	}
 }
 
-// The seed: "GuardExecutor gathers inputs correctly", of the coordination leaves.
+// The seed: "GuardExecutor gathers inputs correctly", "Guards with adapter-gathered inputs", of the coordination leaves.
 func TestCoordination(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCoordination_Gone(t *testing.T) {
 	})
 }
 
-// The seed: "Guards wake on relevant events". Nothing but events can wake here: the
+// The seed: "Guards wake on relevant events", "Event-driven wake triggers re-evaluation". Nothing but events can wake here: the
 // re-check is an hour away.
 func TestWait(t *testing.T) {
 	for _, backend := range backends.All {
@@ -228,7 +228,7 @@ func TestWait_Widens(t *testing.T) {
 	ok(t, <-done)
 }
 
-// Only those whose inputs an event touches look again.
+// Only those whose inputs an event touches look again. The seed: "Integration tests with FakeAdapters pass".
 func TestWait_OnlyTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -59,7 +59,8 @@ func manage(t *testing.T, s *holdfast.Space) *manager.Manager {
 
 // The seed: "Lock acquisition succeeds when free", "Lock acquisition fails when held by
 // another", "Release (matching holder) → Free", and "Full lock acquire/heartbeat/release
-// cycle".
+// cycle"; of its tables and checklist "Acquire, release, heartbeat, stale detection, reclaim", "Lock acquire/release works
+// correctly", "Unified operations, guard execution, maintenance". What is stale is below.
 func TestLock(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -101,7 +102,8 @@ func TestLock(t *testing.T) {
 }
 
 // The seed: "Weighted acquisition respects weight", "Acquisition fails when insufficient
-// slots", "Multiple holders can hold slots concurrently".
+// slots", "Multiple holders can hold slots concurrently", "Multiple holders up to capacity", "Acquire with weight, release,
+// capacity limits, stale holders", "Semaphore respects capacity limits", "Semaphore weighted acquisition works".
 func TestSemaphore(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -135,7 +137,8 @@ func TestSemaphore(t *testing.T) {
 	}
 }
 
-// Stale holders are known on memory and a node; elsewhere a threshold is refused.
+// Stale holders are known on memory and a node; elsewhere a threshold is refused. The seed: "Stale locks can be
+// reclaimed".
 func TestStale_Backends(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -166,7 +169,7 @@ func TestStale_Backends(t *testing.T) {
 }
 
 // The seed: "Stale locks can be reclaimed", "Heartbeat refreshes extend lock validity",
-// "Stale resources are reclaimed". A threshold of 60 s, by the clock of the test.
+// "Stale resources are reclaimed", "Lock heartbeat extends validity". A threshold of 60 s, by the clock of the test.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhold.Open()
@@ -454,7 +457,8 @@ func TestConcurrent(t *testing.T) {
 }
 
 // The seed: "Coordination state persists across restarts", "Storage operations are atomic
-// (write temp file, rename)". After a restart everybody has a full threshold.
+// (write temp file, rename)", "Integration tests for persistence", "Coordination state persists to disk", "Recovery works
+// after restart". After a restart everybody has a full threshold.
 func TestExportImport(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -614,7 +618,7 @@ func TestImport_Bad(t *testing.T) {
 }
 
 // The seed: "guard:evaluating", "guard:failed", "guard:passed", with what is waited for,
-// told by every backend; a guard resumes by an event of its inputs.
+// told by every backend; a guard resumes by an event of its inputs. "Events emitted for guard state changes".
 func TestGuards(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
@@ -686,7 +690,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// A refusal wakes a guard also where the manager tells it by a key.
+// A refusal wakes a guard also where the manager tells it by a key. The seed: "Guard wake subscriptions work".
 func TestWakeOn_Denied(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {

@@ -96,7 +96,8 @@ func release(phases ...pipeline.Phase) *pipeline.Definition {
 	return &pipeline.Definition{Name: "release", Phases: phases}
 }
 
-// Seed 002: "Pipeline blocks on failed pre-guard", "Pipeline resumes when guard passes":
+// Seed 002: "Pipeline blocks when pre-guard fails", "Pipeline blocks on failed pre-guard", "Pipeline resumes when guard
+// passes", "Pipeline blocked/resumed on guard state", "Integration tests for gated phase transitions":
 // on every backend, woken by the event alone, with everything told in order.
 func TestRun(t *testing.T) {
 	for _, backend := range backends.All {
