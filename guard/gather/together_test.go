@@ -144,6 +144,32 @@ func secondLook(t *testing.T, after time.Duration, alive bool) {
 	<-done
 }
 
+// The second look is soon, so that a change which is shown a moment late costs little, and one that is shown later is
+// not missed.
+func TestWait_SecondLookIsSoon(t *testing.T) {
+	for hidden, most := range map[time.Duration]time.Duration{5 * time.Millisecond: 20 * time.Millisecond, 60 * time.Millisecond: 110 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hasty{Driver: memhold.New()}
+			s := must[*holdfast.Space](t)(holdfast.New(h))
+			defer s.Close()
+			lock := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(t.Context()))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			time.AfterFunc(time.Minute, func() {
+				h.hide(hidden)
+				if err := lock.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+			c, began := guard.LockFree("a"), time.Now()
+			_, err := gather.New(gather.Config{Space: s}).Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour})
+			if took := time.Since(began) - time.Minute; err != nil || took > most {
+				t.Errorf("hidden for %s it passes after %s, %v", hidden, took, err)
+			}
+		})
+	}
+}
+
 // A look at a source that changed nothing is not done twice: that is for backends that tell
 // of a change a moment before they show it.
 func TestWait_LooksOnce(t *testing.T) {

@@ -62,7 +62,7 @@ type waiting struct {
 	recheck time.Duration
 	again   time.Time // of the next re-check, by the monotonic clock
 	wake    chan struct{}
-	late    map[guard.Input]time.Time // to be looked at once more, then
+	late    map[guard.Input][]time.Time // to be looked at again, then
 	refill  refill
 	pauses  time.Duration // at least between two looks at a limiter
 	mu      sync.Mutex
@@ -71,7 +71,7 @@ type waiting struct {
 
 func (g *Gatherer) newWaiting(c *guard.Condition, o *WaitOptions) *waiting {
 	w := &waiting{g: g, c: c, told: o.Told, inputs: c.RequiredInputs(), facts: guard.Inputs{}, recheck: o.Recheck,
-		wake: make(chan struct{}, 1), late: map[guard.Input]time.Time{}, dirty: map[guard.Input]bool{}}
+		wake: make(chan struct{}, 1), late: map[guard.Input][]time.Time{}, dirty: map[guard.Input]bool{}}
 	if w.recheck <= 0 {
 		w.recheck = 30 * time.Second
 	}
@@ -144,8 +144,8 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 	return r
 }
 
-// due are the inputs to look at now. Those of which the backend has told are looked at once
-// more, each a while after the last that was told of it, whatever is looked at meanwhile.
+// due are the inputs to look at now. Those of which the backend has told are looked at again,
+// each some times after the last that was told of it, whatever is looked at meanwhile.
 func (w *waiting) due() (list []guard.Input) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +153,10 @@ func (w *waiting) due() (list []guard.Input) {
 	for in, told := range w.dirty {
 		list = append(list, in)
 		if told && w.g.space != nil && w.g.sources[in.Source] == Source(w.g.space) {
-			w.late[in] = now.Add(lateness)
-		} else if !now.Before(w.late[in]) {
+			w.late[in] = []time.Time{now.Add(soon), now.Add(lateness)}
+			continue
+		}
+		if w.late[in] = slices.DeleteFunc(w.late[in], func(t time.Time) bool { return !now.Before(t) }); len(w.late[in]) == 0 {
 			delete(w.late, in)
 		}
 	}
@@ -200,9 +202,12 @@ func (w *waiting) without(list []guard.Input) (rest []guard.Input) {
 	return rest
 }
 
-// lateness is how long after the look that follows an event has begun its inputs are looked at once
-// more: some backends tell of a change a moment before they show it.
-const lateness = 100 * time.Millisecond
+// soon and lateness are how long after the look that follows an event has begun its inputs are looked at again: some
+// backends tell of a change a moment before they show it, mostly a short one.
+const (
+	soon     = 10 * time.Millisecond
+	lateness = 100 * time.Millisecond
+)
 
 // pause returns when there is something to look at.
 func (w *waiting) pause(ctx context.Context) {
@@ -233,9 +238,10 @@ func (w *waiting) pause(ctx context.Context) {
 	}
 }
 
-// secondLook is when the next inputs are looked at once more, and which.
+// secondLook is when the next inputs are looked at again, and which.
 func (w *waiting) secondLook() (at time.Time, inputs []guard.Input) {
-	for in, t := range w.late {
+	for in, times := range w.late {
+		t := times[0]
 		if len(inputs) == 0 || t.Before(at) {
 			at, inputs = t, inputs[:0]
 		}
