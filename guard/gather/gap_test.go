@@ -2,7 +2,6 @@ package gather_test
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 	"testing"
@@ -89,33 +88,39 @@ func waitOverGap(t *testing.T, how, when string) {
 	lock := must[*holdfast.Hold](t)(a.Mutex("m").Acquire(t.Context()))
 	release := sync.OnceFunc(func() { ok(t, lock.Release()) })
 	begin := release
-	c := guard.LockFree("m")
+	c, o := guard.LockFree("m"), gather.WaitOptions{Recheck: time.Hour}
 	switch when {
 	case "unwatched":
 		d.between = release
 		begin = func() { must[holdfast.Revision](t)(a.KV().Put(t.Context(), "break", nil)) }
 		c = guard.All(c, guard.Not(guard.KeyEquals("b", "x"))) // so that the watch tells of both
 	case "asking":
+		o.Events = []gather.Pattern{{Kind: "kv", Verb: "*", Glob: "poke"}}
 		begin = func() {
 			d.inFlight = sync.OnceFunc(func() { release(); <-d.told })
 			must[holdfast.Revision](t)(a.KV().Put(t.Context(), "poke", nil))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := gather.New(gather.Config{Space: b}).Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Events: []gather.Pattern{{Kind: "kv", Verb: "*", Glob: "poke"}}})
+		_, err := gather.New(gather.Config{Space: b}).Wait(ctx, &c, o)
 		done <- err
 	}()
-	synctest.Wait()
+	time.Sleep(time.Minute) // the looks that follow the beginning of its watch are over
+	began := time.Now()
 	begin()
 	if err := <-done; err != nil {
 		t.Errorf("it does not see the release: %v", err)
 	}
+	atOnce := how == "resync" || how == "ended" // a watch that fails is begun anew a moment later
+	if took := time.Since(began); atOnce && took > 5*time.Millisecond {
+		t.Errorf("it sees the release after %s, by a look that the gap did not ask for", took)
+	}
 	select {
 	case <-d.told:
 	default:
-		t.Error(errors.New("there was no gap"))
+		t.Error("there was no gap")
 	}
 }
