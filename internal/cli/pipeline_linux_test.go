@@ -29,7 +29,8 @@ func init() { played["phase-log"] = logged }
 
 // logged is a command of a phase, as a program: phase-log DIR MILLISECONDS. It writes that
 // it starts, and that it has ended, to a log that a fence guards, and that another command of the
-// run lives if one does.
+// run lives if one does. If its runner is struck while it works (the file cut says so), it goes on for a minute, or until
+// that runner goes on (awake): it is gone before the next starts only if it is ended.
 func logged() {
 	token, err := strconv.ParseUint(os.Getenv("HOLDFAST_RUNNER_TOKEN"), 10, 64)
 	if err != nil {
@@ -58,10 +59,20 @@ func logged() {
 	if err := syscall.Flock(int(alone.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { // the kernel frees it with the process
 		write(fmt.Sprintf("%s starts while another command lives", phase))
 	}
+	before := there("cut")
 	write(fmt.Sprintf("start %s %d", phase, os.Getpid()))
 	ms, _ := strconv.Atoi(os.Args[2])
 	<-time.After(time.Duration(ms) * time.Millisecond) // its work
+	for n := 0; !before && there("cut") && !there("awake") && n < 6000; n++ {
+		<-time.After(10 * time.Millisecond)
+	}
 	write("end " + phase)
+}
+
+// there reports that the directory of a command has a file.
+func there(name string) bool {
+	_, err := os.Stat(filepath.Join(os.Args[1], name))
+	return err == nil
 }
 
 // lives reports that a process is there, and has not ended.
@@ -174,6 +185,9 @@ func TestPipeline_Stopped(t *testing.T) {
 			}
 			awaitLog(t, dir, "start "+phase)
 			signal(t, first.Process.Pid, syscall.SIGSTOP)
+			if err := os.WriteFile(filepath.Join(dir, "cut"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			asked := resumed(t, dir, url)
 			signal(t, first.Process.Pid, syscall.SIGCONT)
 			if err := first.Wait(); err != nil {

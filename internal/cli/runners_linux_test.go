@@ -294,7 +294,10 @@ func (k *round) wake(first *exec.Cmd) func() {
 	if k.sig != syscall.SIGSTOP {
 		return func() {}
 	}
-	goOn := func() { _ = syscall.Kill(first.Process.Pid, syscall.SIGCONT) }
+	goOn := func() {
+		_ = os.WriteFile(filepath.Join(k.dir, "awake"), nil, 0o600)
+		_ = syscall.Kill(first.Process.Pid, syscall.SIGCONT)
+	}
 	if k.early = rand.IntN(2) == 0; k.early {
 		soon := time.AfterFunc(rand.N(2*runnerTTL), goOn)
 		return func() { soon.Stop(); goOn() }
@@ -383,6 +386,13 @@ func (k *round) free() {
 	k.most = max(k.most, held)
 }
 
+// proof tells what was seen, if nothing was wrong.
+func (a *arena) proof(where string) {
+	if scheme, _, _ := strings.Cut(a.url, ":"); !a.t.Failed() {
+		a.t.Logf("proof: %s: %s %s: %d asked how a command ended; nothing started twice or beside another, held for %s beyond the end", scheme, a.sig, where, a.asked.Load(), a.most.Round(time.Millisecond))
+	}
+}
+
 // A runner is killed or stopped at each of its calls of the backend, before it and after it, with a second runner
 // beside it: nothing that may not is started twice, nothing runs beside another, an end that nobody saw is asked
 // for, and in the end nothing is held.
@@ -410,7 +420,7 @@ func TestRunners_EachStep(t *testing.T) {
 		if int(missed.Load()) > len(steps)/4 {
 			a.t.Errorf("only %d of %d runners came to their step", len(steps)-int(missed.Load()), len(steps))
 		}
-		a.t.Logf("proof: %s: %s at %d steps of %d calls, before and after each, %d of which it did not come to: %d asked how a command ended; nothing started twice or beside another, held for %s beyond the end", strings.SplitN(a.url, ":", 2)[0], a.sig, len(steps), calls.Size(), missed.Load(), a.asked.Load(), a.most.Round(time.Millisecond))
+		a.proof(fmt.Sprintf("at %d steps of %d calls, before and after each, %d of which it did not come to", len(steps), calls.Size(), missed.Load()))
 	})
 }
 
@@ -435,6 +445,6 @@ func TestRunners_RandomMoments(t *testing.T) {
 			k.play(first)
 			return <-within
 		})
-		a.t.Logf("proof: %s: %s at %d random moments within a run, and at %d others: %d asked how a command ended; nothing started twice or beside another, held for %s beyond the end", strings.SplitN(a.url, ":", 2)[0], a.sig, *runnerMoments, more, a.asked.Load(), a.most.Round(time.Millisecond))
+		a.proof(fmt.Sprintf("at %d random moments within a run, and at %d others", *runnerMoments, more))
 	})
 }
