@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ type gappy struct {
 	driver.Driver
 	how      string
 	between  func()        // is done when a watch has broken
-	inFlight func()        // is done when an Inspect has read, and has not answered
+	inFlight atomic.Value  // a func() that is done when an Inspect has read, and has not answered
 	told     chan struct{} // the gap was told
 	gap      sync.Once
 }
@@ -61,8 +62,8 @@ func (g *gappy) gapped(yield func(driver.Event, error) bool) bool {
 
 func (g *gappy) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error) {
 	rep, err := g.Driver.Inspect(ctx, r)
-	if g.inFlight != nil {
-		g.inFlight()
+	if f, armed := g.inFlight.Load().(func()); armed {
+		f()
 	}
 	return rep, err
 }
@@ -97,7 +98,7 @@ func waitOverGap(t *testing.T, how, when string) {
 	case "asking":
 		o.Events = []gather.Pattern{{Kind: "kv", Verb: "*", Glob: "poke"}}
 		begin = func() {
-			d.inFlight = sync.OnceFunc(func() { release(); <-d.told })
+			d.inFlight.Store(sync.OnceFunc(func() { release(); <-d.told }))
 			must[holdfast.Revision](t)(a.KV().Put(t.Context(), "poke", nil))
 		}
 	}
