@@ -174,7 +174,8 @@ func (e *Election) events(ctx context.Context) iter.Seq2[Event, error] {
 	return e.l.s.r.watch(ctx, "observe", e.l.err, &driver.WatchRequest{Prefix: e.l.name, Exact: true})
 }
 
-// Proclaim changes the value that a leader is known by.
+// Proclaim changes the value that a leader is known by. If it fails, the leadership goes
+// on; unless the error is [NotDone] the value may be either.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if value == nil {
 		value = []byte{}
@@ -184,7 +185,11 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 }
 
 // HandOver ends the leadership in favour of the first candidate that waits with
-// this [Owner]. If none does, it is ErrNotFound and the leadership goes on.
+// this [Owner], which may lead before HandOver returns: stop before it what only a leader
+// may do. If none waits, it is ErrNotFound and the leadership goes on, as after every
+// error that is [NotDone]. After any other, as when ctx ends before the answer, it is not
+// known which of them leads: the leadership is over at once, with ErrLost, and what is left
+// of it is given back in the background.
 func (l *Leadership) HandOver(ctx context.Context, owner string) error {
 	if owner == "" {
 		return wrap("hand over", l.Name(), invalid("the owner is empty; Release lets anybody lead"))
@@ -210,7 +215,7 @@ func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (d
 	if err := firstError(l.Err(), c.r.ready(ctx, "")); err != nil {
 		return driver.Grant{}, wrap(op, c.name, err)
 	}
-	g, err := c.grant.Handle.Change(ctx, ch)
+	g, err := c.change(ctx, ch)
 	return g, c.r.wrap(op, c.name, driver.FeatureElection, err)
 }
 

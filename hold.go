@@ -68,14 +68,14 @@ func (h *Hold) Err() error {
 func (h *Hold) Deadline() (time.Time, bool) { return h.g.c.deadline() }
 
 // Extend moves the end that [MaxHold] set to d from now, only forward: a sign
-// of progress.
+// of progress. If it fails, the hold ends when it would have.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	c := h.g.c
 	err := firstError(h.Err(), checkDuration("Extend", d), c.checkExtend(), c.r.ready(ctx, ""))
 	if err != nil {
 		return wrap("extend", c.name, err)
 	}
-	g, err := c.grant.Handle.Change(ctx, driver.Change{Extend: d})
+	g, err := c.change(ctx, driver.Change{Extend: d})
 	if err != nil {
 		return c.r.wrap("extend", c.name, driver.FeatureMaxHold, err)
 	}
@@ -352,7 +352,7 @@ type holdState struct {
 	timer *time.Timer // for grant.Deadline
 	over  error       // why it ended; nil: it lasts; ErrReleased: by its holder
 	begun bool        // somebody has a Hold of it
-	moved bool        // upgraded or downgraded: the backend's side has gone on
+	moved bool        // upgraded, downgraded or handed over: the backend's side has gone on, or is given back
 	count int         // holdRefs that were not released
 	// changing are the upgrades and downgrades under way: what joins now would be over with
 	// the claim when they are done, and nobody would have released it.
@@ -377,7 +377,10 @@ type holdRef struct {
 
 // lost ends the claim because of cause. Drivers and sessions call it under their
 // locks, so the hooks are told beside.
-func (c *holdState) lost(cause error) {
+func (c *holdState) lost(cause error) { c.lose(cause) }
+
+// lose is lost; false: it had ended.
+func (c *holdState) lose(cause error) bool {
 	over := &Error{Op: "hold", Name: c.name, Kind: ErrLost, Err: reason(cause)}
 	c.mu.Lock()
 	first := c.finish(over)
@@ -388,6 +391,7 @@ func (c *holdState) lost(cause error) {
 	if first { // after its ending is noted: Close waits for those
 		c.r.remove(c)
 	}
+	return first
 }
 
 // reason drops from cause what the hold's own error says already.

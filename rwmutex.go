@@ -43,7 +43,10 @@ func (m *RWMutex) Upgrade(ctx context.Context, read *Hold) (*Hold, error) {
 }
 
 // Downgrade turns the writer's hold into a reader's with the same token, and
-// lets waiting readers in. The result is a new Hold, and write is over.
+// lets waiting readers in. The result is a new Hold, and write is over. If it fails and
+// the error is [NotDone], write stays as it is. After any other error, as when ctx ends
+// before the answer, readers may be in: write is over at once, with ErrLost, and what is
+// left of it is given back in the background.
 func (m *RWMutex) Downgrade(ctx context.Context, write *Hold) (*Hold, error) {
 	return m.change(ctx, "downgrade", write, aWriter, aReader)
 }
@@ -94,7 +97,7 @@ func (c *holdState) become(ctx context.Context, to driver.Want, prefix string) (
 	next := &holdState{r: c.r, cfg: c.cfg, name: c.name, first: holdRef{prefix: prefix}, wants: []driver.Want{to}}
 	lost := next.lost
 	change := driver.Change{Upgrade: to.Mode == driver.Exclusive, Downgrade: to.Mode == driver.Shared, Lost: lost}
-	g, err := c.grant.Handle.Change(ctx, change)
+	g, err := c.change(ctx, change)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +125,8 @@ func (c *holdState) endChange() {
 // Release of c has to free the name, whichever of both came first.
 func (c *holdState) moveOn(next *holdState, g driver.Grant, lost func(error)) (*Hold, error) {
 	c.mu.Lock()
-	c.moved = c.over == nil
-	moved := c.moved
+	moved := c.over == nil
+	c.moved = c.moved || moved
 	c.mu.Unlock()
 	next.fill(g)
 	if moved {

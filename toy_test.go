@@ -26,9 +26,11 @@ type toy struct {
 	onCount   func(r *driver.CountRequest) error                 // after a count was done
 	onReserve func(ctx context.Context, r *driver.ReserveRequest) error
 	onChange  func(c driver.Change) // before a change
-	onEnd     func()                // before a session is ended
-	onClose   func()
-	answer    int // how many keys or claims one answer tells; 0: all
+	// instead is the answer to a change that is not made, afterChange to one that was.
+	instead, afterChange func(c driver.Change) error
+	onEnd                func() // before a session is ended
+	onClose              func()
+	answer               int // how many keys or claims one answer tells; 0: all
 
 	mu         sync.Mutex
 	rev        uint64
@@ -365,6 +367,17 @@ func (c *toyClaim) Change(ctx context.Context, ch driver.Change) (driver.Grant, 
 	if f := hook(c.t, &c.t.onChange); f != nil {
 		f(ch)
 	}
+	if f := hook(c.t, &c.t.instead); f != nil {
+		return driver.Grant{}, f(ch)
+	}
+	g, err := c.change(ctx, ch)
+	if f := hook(c.t, &c.t.afterChange); f != nil && err == nil {
+		return driver.Grant{}, f(ch)
+	}
+	return g, err
+}
+
+func (c *toyClaim) change(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	switch {
 	case ch.Upgrade:
 		return c.up(ctx, ch.Lost)
@@ -402,25 +415,27 @@ func (c *toyClaim) up(ctx context.Context, lost func(error)) (driver.Grant, erro
 		}
 	}
 	defer t.mu.Unlock()
-	return c.replace(driver.Exclusive, lost, true), nil
+	return c.replace(lost), nil
 }
 
+// down changes the claim itself: a Release of its handle gives it back whatever its holder knows.
 func (c *toyClaim) down(lost func(error)) driver.Grant {
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()
-	return c.replace(driver.Shared, lost, false)
+	c.wants[0].Mode, c.lost = driver.Shared, lost
+	c.t.emit(driver.Event{Kind: "rwlock", Verb: "changed", Name: c.wants[0].Name})
+	c.t.settle()
+	return driver.Grant{Token: driver.Token(c.token), Session: c.session.Session, Handle: c}
 }
 
 // replace puts another claim in c's place; lock held.
-func (c *toyClaim) replace(mode driver.Mode, lost func(error), newToken bool) driver.Grant {
+func (c *toyClaim) replace(lost func(error)) driver.Grant {
 	next := *c
 	next.wants = slices.Clone(c.wants)
-	next.wants[0].Mode, next.lost, next.upgrade = mode, lost, false
+	next.wants[0].Mode, next.lost, next.upgrade = driver.Exclusive, lost, false
 	n := c.t.name(c.wants[0].Name)
 	c.t.emit(driver.Event{Kind: "rwlock", Verb: "changed", Name: c.wants[0].Name})
-	if newToken {
-		next.token = c.t.rev
-	}
+	next.token = c.t.rev
 	for i := range n.holders {
 		if n.holders[i] == c {
 			n.holders[i] = &next

@@ -276,7 +276,9 @@ type Change struct {
 	// over. On any failure the shared hold stays. Lost serves the new hold.
 	Upgrade bool
 	Lost    func(cause error)
-	// Downgrade turns the exclusive hold into a shared one with the same token.
+	// Downgrade turns the exclusive hold into a shared one with the same token. If
+	// its outcome is not known, Release of the handle gives back what it is then; so
+	// it is after HandOver.
 	Downgrade bool
 	// Extend moves the max-hold deadline to now + Extend, only forward.
 	Extend time.Duration

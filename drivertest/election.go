@@ -27,6 +27,8 @@ var electionCases = []Case{
 		Promise: "HandOver makes the named candidate lead although another waited before it."},
 	{Name: "Election/HandOverToNobody", Needs: election, Run: run(electionHandOverToNobody),
 		Promise: "HandOver to a candidate that does not wait is fs.ErrNotExist, and the leadership goes on."},
+	{Name: "Election/HandOverUnheard", Needs: election, Uses: HasDriver, Run: run(electionHandOverUnheard),
+		Promise: "A leader that does not hear whether it handed over has lost its leadership at once, and leaves nothing: the candidate leads."},
 	{Name: "Election/Observe", Needs: observed, Run: run(electionObserve),
 		Promise: "Observe yields the leader, each new value and each new leader, in order."},
 	{Name: "Election/ObserveEnds", Needs: observed, Run: run(electionObserveEnds),
@@ -118,6 +120,20 @@ func electionHandOverToNobody(ctx context.Context, e *Env) {
 	want(must(b.Election("e").Leader(ctx)).Token == l.Token(), "after a refused hand-over Leader tells %+v", must(b.Election("e").Leader(ctx)))
 	done(l.Resign())
 	done(other.granted(ctx).Release())
+}
+
+func electionHandOverUnheard(ctx context.Context, e *Env) {
+	for _, made := range []bool{true, false} {
+		a, b := e.unanswered(ctx, made), e.Client(holdfast.Owner("b"))
+		l := must(a.Election("e").Campaign(ctx, nil))
+		next := campaign(ctx, b, "b")
+		refused(l.HandOver(ctx, "b"), holdfast.ErrUnavailable, "HandOver without an answer")
+		refused(l.Err(), holdfast.ErrLost, "Err of a leadership that may be another's")
+		lead := next.granted(ctx)
+		refused(l.Resign(), holdfast.ErrLost, "Resign of a leadership that may be another's")
+		want(must(a.Election("e").Leader(ctx)).Token == lead.Token(), "after an unheard hand-over Leader tells another than the candidate")
+		done(lead.Release())
+	}
 }
 
 // observe starts Observe and returns a function that gives the next leader.

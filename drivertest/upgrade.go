@@ -23,6 +23,8 @@ var upgradeCases = []Case{
 		Promise: "An upgrade that is cancelled leaves the reader's hold with its token."},
 	{Name: "Upgrade/Downgrade", Needs: upgrade, Run: run(upgradeDowngrade),
 		Promise: "A downgrade keeps the token and lets in the readers that wait, but no writer."},
+	{Name: "Upgrade/DowngradeUnheard", Needs: upgrade, Uses: HasDriver, Run: run(upgradeDowngradeUnheard),
+		Promise: "A writer that does not hear whether it was downgraded has lost its hold at once, and leaves nothing: the next writer is granted."},
 	{Name: "Upgrade/WrongHold", Needs: upgrade, Run: run(upgradeWrongHold),
 		Promise: "An upgrade of a hold that is no reader's of this name is fs.ErrInvalid and changes nothing."},
 }
@@ -115,6 +117,17 @@ func upgradeDowngrade(ctx context.Context, e *Env) {
 	refused(second(b.RWMutex("rw").Writer().TryAcquire(ctx)), holdfast.ErrHeld, "TryAcquireWrite beside the downgraded hold")
 	done(reader.Release())
 	done(must(b.RWMutex("rw").Writer().TryAcquire(ctx)).Release())
+}
+
+func upgradeDowngradeUnheard(ctx context.Context, e *Env) {
+	for _, made := range []bool{true, false} {
+		m, other := e.unanswered(ctx, made).RWMutex("rw"), e.Client().RWMutex("rw")
+		writer := must(m.Writer().Acquire(ctx))
+		refused(second(m.Downgrade(ctx, writer)), holdfast.ErrUnavailable, "Downgrade without an answer")
+		refused(writer.Err(), holdfast.ErrLost, "Err of a writer's hold that may be a reader's")
+		done(must(other.Writer().Acquire(ctx)).Release())
+		refused(writer.Release(), holdfast.ErrLost, "Release of a writer's hold that may be a reader's")
+	}
 }
 
 func upgradeWrongHold(ctx context.Context, e *Env) {

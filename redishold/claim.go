@@ -423,21 +423,12 @@ func (k *keyClaim) Change(ctx context.Context, ch driver.Change) (driver.Grant, 
 		if reply != nil && reply[0] == "noexist" {
 			err = driver.Errorf("", k.name, fs.ErrNotExist, "no candidate with the owner %q waits", arg)
 		}
-		if what == "o" && unheard(err) {
-			k.step(errHandedOver)
-		}
 		return driver.Grant{}, err
 	}
 	if what == "o" {
 		k.forget()
 	}
 	return driver.Grant{}, nil
-}
-
-// step ends a hold that the server may have given to another.
-func (k *keyClaim) step(cause error) {
-	k.lost(cause)
-	k.withdraw()
 }
 
 // all is the hold of several names.

@@ -58,12 +58,6 @@ func failure(ctx context.Context, err error) error {
 	return e
 }
 
-// unheard reports that nobody knows what a call did.
-func unheard(err error) bool {
-	e, ok := errors.AsType[*driver.Error](err)
-	return ok && e.Outcome == driver.Unknown
-}
-
 // serverSays is the text of an error that the server answered with.
 func serverSays(err error) (text string, ok bool) {
 	if re, ok := rueidis.IsRedisErr(err); ok {
@@ -176,9 +170,7 @@ var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotD
 
 var (
 	errForced = &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: errors.New("it was taken by force: somebody else decided its end")}
-	// errHandedOver is what a leadership ends with that may be another's.
-	errHandedOver = &driver.Error{Kind: driver.ErrLost, Err: errors.New("it was to be handed over, and nobody knows whether it was")}
-	errEnded      = &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}
+	errEnded  = &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("it had ended before")}
 	// errNoSession is what a session ends with that the server does not know.
 	errNoSession = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the server does not know the session any more: it expired there, or the server lost its data")}
 )
