@@ -386,7 +386,7 @@ func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFet
 		b, err := l.take(key, n, size)
 		late.Stop() // there is an answer: to give back a late block takes time of its own
 		if !l.arrived(key, f, n, b, err) {
-			l.l.abandon(context.Background(), key, b.Reservation)
+			l.l.giveBack(context.Background(), key, b.Reservation)
 		}
 		f.end(err)
 	})

@@ -172,7 +172,9 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // take that wait before it in the Space is not known to that, so that behind them a
 // caller may wait until ctx ends. A caller
 // that leaves gives back what it took unless others wait behind it; then its
-// share passes unused.
+// share passes unused. That is done in the background, one caller after the other, and
+// until it is, what it took counts; so it does if the backend is away meanwhile, or the
+// Space is closed.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	p, err := l.inTurn(ctx, key, n)
 	if err != nil {
@@ -315,7 +317,7 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 		return false, wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: taken(d.Allowed)})
 	case <-ctx.Done():
 		if d.Allowed {
-			l.s.r.spawn(func() { l.abandon(ctx, key, reply.Reservation) })
+			l.abandon(ctx, key, &reply)
 		}
 		return false, l.ended(ctx, taken(d.Allowed))
 	}
@@ -360,7 +362,7 @@ func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.L
 		case answers <- answer{reply, err}:
 		case <-left:
 			if err == nil && reply.Decision.Allowed {
-				l.abandon(ctx, r.Key, reply.Reservation)
+				l.abandon(ctx, r.Key, &reply)
 			}
 		}
 	})
@@ -373,11 +375,4 @@ func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.L
 	case <-ctx.Done():
 		return driver.LimitReply{}, l.ended(ctx, driver.Unknown)
 	}
-}
-
-// abandon gives back what a wait took; what cannot be given back passes unused.
-func (l *Limiter) abandon(ctx context.Context, key string, v limit.Reservation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	_, _ = l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
 }

@@ -46,6 +46,7 @@ type spaceState struct {
 	leaks     leaks
 	sequences sync.Map // full name → *block
 	turns     turns    // of waits for limiters without a queue of their own
+	refunds   refunds  // of waits that their callers have left
 }
 
 // The phases of a Space.

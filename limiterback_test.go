@@ -1,0 +1,88 @@
+package holdfast_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/limit"
+)
+
+// farLimits is a backend that is far away, and swaps what was used: of what is given back at the
+// same time only one is done.
+type farLimits struct {
+	*limitDriver
+	settling, clashes *atomic.Int32
+}
+
+func (d farLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
+	reply, err := driver.LimitReply{}, error(nil)
+	if r.Op != driver.LimitSettle {
+		reply, err = d.limitDriver.Limit(ctx, r)
+		time.Sleep(40 * time.Millisecond)
+		return reply, err
+	}
+	defer d.settling.Add(-1)
+	if d.settling.Add(1) > 1 {
+		d.clashes.Add(1)
+		<-ctx.Done()
+		return reply, &driver.Error{Kind: ctx.Err()}
+	}
+	time.Sleep(80 * time.Millisecond)
+	return d.limitDriver.Limit(ctx, r)
+}
+
+// Callers that leave one after the other, each before the one before it has given back what it
+// took, give all of it back.
+func TestWait_LeaversGiveBack(t *testing.T) {
+	for _, rate := range []limit.Rate{
+		{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow},
+		{Count: 10, Per: time.Hour, Burst: 1000},
+	} {
+		t.Run(rate.Algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { leaversGiveBack(t, rate) })
+		})
+	}
+}
+
+func leaversGiveBack(t *testing.T, rate limit.Rate) {
+	_, d := limiting(t)
+	far := farLimits{d, &atomic.Int32{}, &atomic.Int32{}}
+	s := openOn(t, far)
+	l := s.Limiter("l", rate)
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := l.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || holdfast.NotDone(err) {
+			t.Errorf("a caller that leaves: %v", err)
+		}
+		cancel()
+	}
+	time.Sleep(20 * time.Second)
+	left, err := l.Available(t.Context(), "k")
+	if left < 999 || err != nil || far.clashes.Load() > 0 { // one: a bucket keeps the moments between take and return
+		t.Errorf("%d of 1000 are left (%v), and %d were given back beside others", left, err, far.clashes.Load())
+	}
+}
+
+// What is left to give back does not keep Close.
+func TestWait_LeaversDoNotKeepClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		s := openOn(t, farLimits{d, &atomic.Int32{}, &atomic.Int32{}})
+		l := s.Limiter("l", limit.Rate{Count: 1000, Per: time.Hour})
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			_ = l.Wait(ctx, "k")
+			cancel()
+		}
+		start := time.Now()
+		if err := s.Close(); err != nil || time.Since(start) > time.Second {
+			t.Errorf("Close after %s: %v", time.Since(start), err)
+		}
+	})
+}
