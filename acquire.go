@@ -72,7 +72,7 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 	}
 	ctx, traces := s.r.trace(ctx, name)
 	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, first: holdRef{prefix: s.prefix}}, w)
-	err = s.r.wrap(w.op, name, need, err)
+	err = s.r.wrap(ctx, w.op, name, need, err)
 	traces.tell(h, err)
 	return h, err
 }

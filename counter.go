@@ -23,7 +23,7 @@ func (c *counting) do(ctx context.Context, op string, r *driver.CountRequest) (d
 		r.ID, r.Once = newID(), true
 	}
 	reply, err := c.s.r.d.Count(ctx, r)
-	return reply, c.s.r.wrap(op, c.name, driver.FeatureCounter, err)
+	return reply, c.s.r.wrap(ctx, op, c.name, driver.FeatureCounter, err)
 }
 
 func (c *counting) delete(ctx context.Context) error {

@@ -121,7 +121,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	}
 	res, err := e.l.s.r.d.Inspect(ctx, &driver.InspectRequest{Name: e.l.name, Max: 1})
 	if err != nil {
-		return Leader{}, e.l.s.r.wrap("leader", e.l.name, driver.FeatureElection, err)
+		return Leader{}, e.l.s.r.wrap(ctx, "leader", e.l.name, driver.FeatureElection, err)
 	}
 	if len(res.Resources) == 0 || len(res.Resources[0].Holders) == 0 {
 		return Leader{}, driver.Errorf("leader", e.l.name, ErrNotFound, "nobody leads; Observe waits for the next leader")
@@ -216,7 +216,7 @@ func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (d
 		return driver.Grant{}, wrap(op, c.name, err)
 	}
 	g, err := c.change(ctx, ch)
-	return g, c.r.wrap(op, c.name, driver.FeatureElection, err)
+	return g, c.r.wrap(ctx, op, c.name, driver.FeatureElection, err)
 }
 
 // handedOver ends a claim that the backend has ended at its holder's request.

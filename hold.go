@@ -77,7 +77,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	g, err := c.change(ctx, driver.Change{Extend: d})
 	if err != nil {
-		return c.r.wrap("extend", c.name, driver.FeatureMaxHold, err)
+		return c.r.wrap(ctx, "extend", c.name, driver.FeatureMaxHold, err)
 	}
 	c.extend(g.Deadline)
 	return h.Err()
@@ -99,7 +99,7 @@ func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return wrap("renew", c.name, err)
 	}
-	return c.r.wrap("renew", c.name, driver.FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
+	return c.r.wrap(ctx, "renew", c.name, driver.FeatureSession, c.r.d.KeepSession(ctx, c.grant.Session, ttl))
 }
 
 func (c *holdState) checkRenew(ttl time.Duration) error {
@@ -296,7 +296,7 @@ func (c *holdState) giveBack(wait time.Duration, lost error) error {
 	if lost != nil {
 		return lost
 	}
-	return c.r.wrap("release", c.name, "", err)
+	return c.r.wrap(ctx, "release", c.name, "", err)
 }
 
 // unanswered tells a backend that was silent from one that could not be asked, and

@@ -93,7 +93,7 @@ func (s *Space) Ping(ctx context.Context) error {
 	if err := s.r.ready(ctx, ""); err != nil {
 		return wrap("ping", "", err)
 	}
-	return s.r.wrap("ping", "", "", s.r.d.Ping(ctx))
+	return s.r.wrap(ctx, "ping", "", "", s.r.d.Ping(ctx))
 }
 
 // Close ends every hold and session of the Space at once, for their holders

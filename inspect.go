@@ -19,7 +19,7 @@ func (s *Space) Inspect(ctx context.Context, name string) (Resource, error) {
 	for more := true; more; more = r.After != "" {
 		var page driver.InspectReply
 		if page, err = s.page(ctx, &r, err); err != nil {
-			return Resource{}, s.r.wrap("inspect", full, "", err)
+			return Resource{}, s.r.wrap(ctx, "inspect", full, "", err)
 		}
 		if r.After = page.Next; len(page.Resources) > 0 {
 			whole = joined(whole, page.Resources[0])
@@ -52,7 +52,7 @@ func (s *Space) InspectAll(ctx context.Context, names ...string) ([]Resource, Re
 	}
 	reply, err := s.page(ctx, &driver.InspectRequest{Names: full}, nil)
 	if err != nil {
-		return nil, 0, s.r.wrap("inspect", full[0], "", err)
+		return nil, 0, s.r.wrap(ctx, "inspect", full[0], "", err)
 	}
 	found := map[string]Resource{}
 	for _, r := range reply.Resources {
@@ -101,7 +101,7 @@ func (s *Space) List(ctx context.Context, prefix string) iter.Seq2[Resource, err
 		for more := true; more; more = r.After != "" {
 			var page driver.InspectReply
 			if page, err = s.page(ctx, &r, err); err != nil {
-				yield(Resource{}, s.r.wrap("list", full, "", err))
+				yield(Resource{}, s.r.wrap(ctx, "list", full, "", err))
 				return
 			}
 			for _, res := range page.Resources {
@@ -164,7 +164,7 @@ func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts
 		o.force(r)
 	}
 	reply, err := s.r.d.Force(ctx, r)
-	return reply.Until, s.r.wrap("force release", full, driver.FeatureForce, err)
+	return reply.Until, s.r.wrap(ctx, "force release", full, driver.FeatureForce, err)
 }
 
 func checkToken(t Token) error {

@@ -40,7 +40,7 @@ func (l *Latch) down(ctx context.Context, op string, n int64) (int64, error) {
 		return 0, wrap(op, l.l.name, err)
 	}
 	reply, err := r.d.CountDown(ctx, &driver.CountDownRequest{ID: newID(), Name: l.l.name, Count: l.count, By: n})
-	return reply.Left, r.wrap(op, l.l.name, driver.FeatureLatch, err)
+	return reply.Left, r.wrap(ctx, op, l.l.name, driver.FeatureLatch, err)
 }
 
 // Wait returns when the latch is open.

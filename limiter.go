@@ -103,7 +103,7 @@ func (l *Limiter) send(ctx context.Context, op string, r *driver.LimitRequest) (
 	}
 	r.ID, r.Name = newID(), l.name
 	reply, err := l.s.r.d.Limit(ctx, r)
-	return reply, l.s.r.wrap(op, l.name, driver.FeatureLimit, err)
+	return reply, l.s.r.wrap(ctx, op, l.name, driver.FeatureLimit, err)
 }
 
 func checkLimitKey(key string, longest int) error {

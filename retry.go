@@ -27,7 +27,7 @@ func (c *holdState) insist() {
 	}
 	err := retry(ctx, c.tell)
 	if err != nil && !errors.Is(err, ErrLost) && !c.sessionOver() {
-		c.r.fault("release", c.name, c.r.wrap("release", c.name, "", err))
+		c.r.fault("release", c.name, c.r.wrap(ctx, "release", c.name, "", err))
 	}
 }
 

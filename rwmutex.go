@@ -59,7 +59,7 @@ func (m *RWMutex) change(ctx context.Context, op string, h *Hold, from, to drive
 	}
 	to.Name = m.writer.l.name
 	changed, err := h.g.c.become(ctx, to, m.writer.l.s.prefix)
-	return changed, m.writer.l.s.r.wrap(op, m.writer.l.name, driver.FeatureUpgrade, err)
+	return changed, m.writer.l.s.r.wrap(ctx, op, m.writer.l.name, driver.FeatureUpgrade, err)
 }
 
 // checkChange refuses holds that are not what is to be changed.

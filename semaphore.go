@@ -88,7 +88,7 @@ func (m *Semaphore) SetLimit(ctx context.Context, limit int64) error {
 	if err == nil {
 		err = m.l.s.r.d.Resize(ctx, m.l.name, limit)
 	}
-	return m.l.s.r.wrap("set limit", m.l.name, driver.FeatureResize, err)
+	return m.l.s.r.wrap(ctx, "set limit", m.l.name, driver.FeatureResize, err)
 }
 
 func checkLimit(limit int64) error {
@@ -109,5 +109,5 @@ func (s *Space) remove(ctx context.Context, kind driver.ResourceKind, name strin
 	if err == nil {
 		err = s.r.d.Delete(ctx, kind, name)
 	}
-	return s.r.wrap("delete", name, need, err)
+	return s.r.wrap(ctx, "delete", name, need, err)
 }

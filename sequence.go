@@ -175,7 +175,7 @@ func (q *Sequence) reserve(ctx context.Context, n uint64) (uint64, error) {
 		return 0, err
 	}
 	reply, err := q.s.r.d.Reserve(ctx, &driver.ReserveRequest{ID: newID(), Name: q.name, N: n, Start: q.start})
-	return reply.First, q.s.r.wrap("", "", driver.FeatureSequence, err)
+	return reply.First, q.s.r.wrap(ctx, "", "", driver.FeatureSequence, err)
 }
 
 // Reserve takes n numbers in a row and returns the first; they are the

@@ -38,7 +38,7 @@ func (s *Space) Session(ctx context.Context, opts ...SessionOption) (*Session, e
 	}
 	session, err := s.r.d.OpenSession(ctx, cfg.spec)
 	if err != nil {
-		return nil, s.r.wrap("open session", "", driver.FeatureSession, err)
+		return nil, s.r.wrap(ctx, "open session", "", driver.FeatureSession, err)
 	}
 	return &Session{r: s.r, prefix: s.prefix, session: session}, nil
 }
@@ -86,7 +86,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	if err := firstError(s.over(), s.r.ready(ctx, "")); err != nil {
 		return wrap("keep session", s.ID().String(), err)
 	}
-	return s.r.wrap("keep session", s.ID().String(), driver.FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
+	return s.r.wrap(ctx, "keep session", s.ID().String(), driver.FeatureSession, s.r.d.KeepSession(ctx, s.session, 0))
 }
 
 // Info tells what the backend knows of the session: what it holds, what it waits
@@ -122,7 +122,7 @@ func (s *Session) page(ctx context.Context, r *driver.SessionInfoRequest) (Sessi
 			names[i] = trim(name, s.prefix)
 		}
 	}
-	return info, s.r.wrap("session info", s.ID().String(), driver.FeatureSession, err)
+	return info, s.r.wrap(ctx, "session info", s.ID().String(), driver.FeatureSession, err)
 }
 
 // TimeToLive is what the backend's own clock leaves to the session.
@@ -161,7 +161,7 @@ func (s *Session) revoke() {
 	defer ctx.Stop()
 	err := s.r.d.EndSession(ctx, s.session)
 	s.session.End(ErrReleased)
-	s.result = s.r.wrap("revoke", s.ID().String(), driver.FeatureSession, err)
+	s.result = s.r.wrap(ctx, "revoke", s.ID().String(), driver.FeatureSession, err)
 }
 
 var errRevoked = errors.New("its session was revoked here")

@@ -106,11 +106,15 @@ func unsupported(format string, args ...any) error {
 	return driver.Errorf("", "", errors.ErrUnsupported, format, args...)
 }
 
-// wrap is wrap for what the driver answered: an errors.ErrUnsupported without a
-// text gets one that names backend and feature.
-func (r *spaceState) wrap(op, name string, f Feature, err error) error {
+// wrap is wrap for what the driver answered to a call with ctx: an errors.ErrUnsupported
+// without a text gets one that names backend and feature. What Close has cut is ErrClosed,
+// whatever the backend calls it: the caller's context goes on.
+func (r *spaceState) wrap(ctx context.Context, op, name string, f Feature, err error) error {
 	if err == nil {
 		return nil
+	}
+	if r.phase.Load() == closed && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable)) {
+		return &Error{Op: op, Name: name, Kind: ErrClosed, Outcome: outcomeOf(err)}
 	}
 	if err == errors.ErrUnsupported {
 		if f == "" {
@@ -120,6 +124,14 @@ func (r *spaceState) wrap(op, name string, f Feature, err error) error {
 		}
 	}
 	return wrap(op, name, err)
+}
+
+// outcomeOf is what is known of a call that failed.
+func outcomeOf(err error) driver.Outcome {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Outcome
+	}
+	return driver.Unknown
 }
 
 // add notes a hold; false: the Space takes no more. One that follows is noted already.

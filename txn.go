@@ -110,7 +110,7 @@ func (k *KV) txn(ctx context.Context, op, name string, t Txn) (TxnResult, error)
 	}
 	reply, err := k.s.r.d.Txn(ctx, r)
 	if err != nil {
-		return TxnResult{}, k.s.r.wrap(op, name, need, err)
+		return TxnResult{}, k.s.r.wrap(ctx, op, name, need, err)
 	}
 	return k.result(reply), nil
 }

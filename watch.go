@@ -91,7 +91,7 @@ func (r *spaceState) watch(ctx context.Context, op string, err error, w *driver.
 				return
 			}
 			if err != nil {
-				yield(Event{}, r.wrap(op, w.Prefix, driver.FeatureWatch, err))
+				yield(Event{}, r.wrap(ctx, op, w.Prefix, driver.FeatureWatch, err))
 				return
 			}
 			if !yield(ev, nil) {
