@@ -13,8 +13,8 @@ import (
 // times to Open, all are called, in order.
 type Hooks struct {
 	// Acquire is called before a request goes to the backend; the context it
-	// returns goes on from there. What it returns, if not nil, is called with
-	// the outcome.
+	// returns goes on from there; nil: the one that it was given. What it returns
+	// beside, if not nil, is called with the outcome.
 	Acquire func(ctx context.Context, name string) (context.Context, func(h *Hold, err error))
 	// End is called when a hold is over, with how long it was held; err is
 	// ErrReleased or ErrLost.
@@ -38,8 +38,11 @@ func (r *spaceState) trace(ctx context.Context, name string) (context.Context, t
 		if h.Acquire == nil {
 			continue
 		}
-		var end func(*Hold, error)
-		if ctx, end = h.Acquire(ctx, name); end != nil {
+		inner, end := h.Acquire(ctx, name)
+		if inner != nil {
+			ctx = inner
+		}
+		if end != nil {
 			ends = append(ends, end)
 		}
 	}

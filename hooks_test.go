@@ -140,6 +140,24 @@ func TestHooks_ContextGoesOn(t *testing.T) {
 	_ = acquire(t, s.Mutex("a")).Release()
 }
 
+// An Acquire hook that returns no context leaves the one that it was given, for the next hook and the driver.
+func TestHooks_NilContext(t *testing.T) {
+	type key struct{}
+	none := holdfast.Hooks{Acquire: func(context.Context, string) (context.Context, func(*holdfast.Hold, error)) { return nil, nil }}
+	s, toy := open(t, none, none)
+	toy.onAcquire = func(ctx context.Context, _ *driver.Request) error {
+		if ctx == nil || ctx.Value(key{}) != 7 {
+			t.Error("the driver got another context")
+		}
+		return nil
+	}
+	h, err := s.Mutex("a").Acquire(context.WithValue(t.Context(), key{}, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = h.Release()
+}
+
 // What a driver reports in the background reaches Fault.
 func TestHooks_DriverFault(t *testing.T) {
 	var f faults

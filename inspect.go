@@ -151,8 +151,11 @@ func (f forceFunc) force(r *driver.ForceRequest) { f(r) }
 func ForceNow() ForceOption { return forceFunc(func(r *driver.ForceRequest) { r.Now = true }) }
 
 // ForceRelease ends another's hold. The token says which one, so that the next
-// holder is never hit: take it from Inspect, List or an ErrHeld. The name is
-// free once its holder knows, which takes at most until.
+// holder is never hit: take it from Inspect, List or an ErrHeld. The holder is told,
+// and the name is free when it has confirmed that by Release, as Do does when its function
+// returns, or ends its Space; of a holder that does not, when it cannot believe in the hold
+// any more, which takes at most until. On postgres: its program gives the name back as soon
+// as it was told.
 func (s *Space) ForceRelease(ctx context.Context, name string, token Token, opts ...ForceOption) (until time.Duration, err error) {
 	full := s.prefix + name
 	err = firstError(checkName(full, s.r.maxName()), checkToken(token), s.r.ready(ctx, driver.FeatureForce))

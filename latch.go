@@ -13,7 +13,7 @@ type Latch struct {
 	count int64
 }
 
-// Latch names a latch; it does no I/O. The first use with a count makes it;
+// Latch names a latch; it does no I/O. The first CountDown or Wait with a count makes it;
 // count 0 means that it has to exist.
 func (s *Space) Latch(name string, count int64) *Latch {
 	l := &Latch{s.lockable(name, nil), count}
@@ -31,7 +31,8 @@ func (l *Latch) CountDown(ctx context.Context, n int64) (left int64, err error) 
 	return l.down(ctx, "count down", n)
 }
 
-// Left tells what is left of the count.
+// Left tells what is left of the count. It makes nothing: of a latch that is not there it
+// is the count that was given.
 func (l *Latch) Left(ctx context.Context) (int64, error) { return l.down(ctx, "left", 0) }
 
 func (l *Latch) down(ctx context.Context, op string, n int64) (int64, error) {

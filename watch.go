@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -14,7 +15,8 @@ import (
 type WatchOption interface{ watch(*driver.WatchRequest) }
 
 // Patterns asks only for events that match one of these, written kind:verb with
-// * for either: "lock:acquired", "kv:*".
+// * for either: "lock:acquired", "kv:*". One of a kind or verb that no event has is
+// ErrInvalid; watch:ready and watch:resync are told whatever is asked for.
 type Patterns []string
 
 func (p Patterns) watch(r *driver.WatchRequest) { r.Patterns = append(r.Patterns, p...) }
@@ -62,11 +64,20 @@ func checkGlob(glob string) error {
 	return nil
 }
 
+// What patterns can name: docs/events.md.
+var (
+	eventKinds = strings.Fields("* lock rwlock semaphore election latch barrier session counter sequence kv limit")
+	eventVerbs = strings.Fields("* acquired released denied queued stale reclaimed revoked expired upgraded downgraded extended proclaimed resized deleted opened ended counted tripped changed reserved put delete")
+)
+
 func checkPatterns(patterns []string) error {
 	for _, p := range patterns {
 		kind, verb, ok := strings.Cut(p, ":")
 		if !ok || kind == "" || verb == "" {
 			return invalid("the pattern %q is not kind:verb; use * for either, as in lock:*", p)
+		}
+		if !slices.Contains(eventKinds, kind) || !slices.Contains(eventVerbs, verb) {
+			return invalid("the pattern %q names no event; the kinds are %s, the verbs %s", p, strings.Join(eventKinds, " "), strings.Join(eventVerbs, " "))
 		}
 	}
 	return nil

@@ -91,6 +91,9 @@ func TestWatch_Errors(t *testing.T) {
 	wantInvalid(t, lastError(s.Watch(ended, "a\n", 0)), "control character")
 	wantInvalid(t, lastError(s.Watch(t.Context(), "", 0, holdfast.Glob("[x"))), "Glob(")
 	wantInvalid(t, lastError(s.Watch(t.Context(), "", 0, holdfast.Patterns{"lock"})), "not kind:verb")
+	for _, p := range []string{"nosuch:thing", "nosuch:*", "lock:nosuch", "watch:ready", "Lock:acquired"} {
+		wantInvalid(t, lastError(s.Watch(t.Context(), "", 0, holdfast.Patterns{"kv:*", p})), "names no event")
+	}
 	wantInvalid(t, lastError(s.Watch(t.Context(), "a\n", 0)), "control character")
 	past := newToy(driver.FeatureWatch)
 	err := lastError(openOn(t, past).Watch(t.Context(), "", 7))

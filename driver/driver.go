@@ -363,8 +363,8 @@ type InspectReply struct {
 type ForceRequest struct {
 	Name  string
 	Token Token
-	// Now frees the name at once instead of waiting until its holder knows or
-	// its deadline has passed. Only fencing protects then.
+	// Now frees the name at once instead of waiting until its holder has confirmed by
+	// Release or its deadline has passed. Only fencing protects then.
 	Now bool
 	_   struct{}
 }

@@ -197,6 +197,9 @@ func (t *toy) await(ctx context.Context, c *claim) error {
 	case <-c.ready:
 		return c.err
 	case <-t.closed:
+		if t.e.has("closed looks held") {
+			return refusal(driver.ErrHeld, "another has it")
+		}
 		return refusal(driver.ErrClosed, "the client is closed")
 	case <-heard.Done():
 	}

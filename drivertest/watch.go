@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -294,13 +295,16 @@ func watchSeveral(ctx context.Context, e *Env) {
 
 func watchBad(ctx context.Context, e *Env) {
 	s := e.Client()
-	for _, o := range []holdfast.WatchOption{holdfast.Patterns{"lock"}, holdfast.Patterns{":"}, holdfast.Glob("[")} {
+	for _, o := range []holdfast.WatchOption{holdfast.Patterns{"lock"}, holdfast.Patterns{":"}, holdfast.Patterns{"nosuch:*"}, holdfast.Patterns{"*:nosuch"}, holdfast.Glob("[")} {
 		told := false
 		for _, err := range s.Watch(ctx, "", 0, o) {
 			refused(err, fs.ErrInvalid, "a watch with a bad option")
 			told = true
 		}
 		want(told, "a watch with a bad option tells nothing")
+	}
+	for _, kind := range strings.Fields("lock rwlock semaphore election latch barrier session counter sequence kv limit *") {
+		watch(ctx, s, "", 0, holdfast.Patterns{kind + ":*"}) // it begins
 	}
 	w := watch(ctx, s, "", 0, holdfast.Patterns{"*:*"}, holdfast.Glob("[k]"))
 	must(s.KV().Put(ctx, "k", nil))

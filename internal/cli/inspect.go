@@ -150,8 +150,8 @@ func (a *app) releaseCommand() *cobra.Command {
 	c := &cobra.Command{Use: "release --force NAME", Short: "End another's hold", Args: cobra.ExactArgs(1),
 		Long: `End another's hold. A command under holdfast lock gives back by itself when it
 ends; this is for holders that do not. The holder is told first, and the name is
-free as soon as it knows or its time has passed; with --now it is free at once,
-and only fencing tokens keep the old holder out.
+free as soon as it has given it back or its time has passed; with --now it is free
+at once, and only fencing tokens keep the old holder out.
 
 Without --token the one hold that there is now is ended.`,
 		Example: "  holdfast release --force nightly\n  holdfast release --force --token 4711 nightly"}

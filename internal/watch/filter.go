@@ -57,7 +57,7 @@ func (m *mask) add(pattern string) error {
 		return fmt.Errorf("the pattern %.99q is not kind:verb, such as lock:acquired, lock:* or *:released", pattern)
 	}
 	found := false
-	for k := core.EventLock; k <= core.EventKV; k++ {
+	for k := core.EventLock; k <= core.EventLimit; k++ {
 		for v := core.VerbAcquired; v <= core.VerbDelete; v++ {
 			if matches(kind, k.String()) && matches(verb, v.String()) {
 				m[k] |= 1 << v
