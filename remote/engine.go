@@ -84,7 +84,7 @@ func newEngine(cfg Config) *engine {
 	e := &engine{cfg: cfg, done: make(chan struct{}), ready: make(chan struct{})}
 	e.ctx, e.close = context.WithCancel(context.Background())
 	e.ctx = metadata.AppendToOutgoingContext(e.ctx, wire.NamespaceMetadata(cfg.Namespace)...)
-	e.g = client.NewGroup(e, client.Options{Down: true, Later: e.later, Merge: true, Namespace: cfg.Namespace})
+	e.g = client.NewGroup(e, client.Options{Down: true, Later: e.later, NoStream: e.whyNone, Merge: true, Namespace: cfg.Namespace})
 	go e.run()
 	return e
 }
@@ -168,6 +168,16 @@ func (e *engine) closeSuccessor() {
 func (e *engine) noLink() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.last
+}
+
+// whyNone is noLink while there is none.
+func (e *engine) whyNone() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.link != nil {
+		return nil
+	}
 	return e.last
 }
 

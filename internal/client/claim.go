@@ -166,7 +166,7 @@ func (k *acquisition) Release(ctx context.Context) error {
 	k.waiters--
 	switch {
 	case !answered:
-		return stopped(ctx, driver.Unknown)
+		return k.c.gaveUp(ctx, driver.Unknown)
 	case k.waiters > 0:
 		ready <- struct{}{} // for the next
 	default:

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -104,8 +106,26 @@ func (c *Client) open(ctx context.Context) error {
 	return nil
 }
 
+// gaveUp is the error of a call that was begun when its context ended. If it waited for a stream
+// that there was not, it says why: the end of the context alone would not tell a wrong address from
+// a slow answer.
+func (c *Client) gaveUp(ctx context.Context, o driver.Outcome) error {
+	e := stopped(ctx, o)
+	if c.g.opts.NoStream == nil {
+		return e
+	}
+	switch why := c.g.opts.NoStream(); {
+	case why == nil:
+	case e.Err == nil:
+		e.Err = errors.New(why.Error()) // its kind is not that of the call
+	default:
+		e.Err = fmt.Errorf("%w: %v", e.Err, why)
+	}
+	return e
+}
+
 // stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) error {
+func stopped(ctx context.Context, o driver.Outcome) *driver.Error {
 	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
 	if cause := context.Cause(ctx); cause != e.Kind {
 		e.Err = cause

@@ -38,7 +38,7 @@ func (u *ClientSession) until(ctx context.Context, ok func() bool) error {
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return stopped(ctx, driver.Unknown)
+			return u.c.gaveUp(ctx, driver.Unknown)
 		}
 		u.c.g.mu.Lock()
 	}

@@ -72,6 +72,9 @@ type Options struct {
 	// until then travels together. It is called with the group locked and must not
 	// block.
 	Later func() bool
+	// NoStream, if it is not nil, says why there is no stream just now; nil: there is one, or no
+	// reason is known. It is called with the group locked or not, and must not block.
+	NoStream func() error
 	// Merge lets Adds to one counter that travel together be one command.
 	Merge bool
 	// Namespace is that of all sessions; "" is "default".

@@ -77,7 +77,7 @@ func (o *op) abandon(ctx context.Context, u *ClientSession) error {
 	if g.opts.Immediate && !u.c.stalled() {
 		outcome = session.NotDone
 	}
-	return stopped(ctx, known(outcome))
+	return u.c.gaveUp(ctx, known(outcome))
 }
 
 // known is what a session's outcome means to a caller.

@@ -108,12 +108,12 @@ func (c *Client) leave(ctx context.Context, id [16]byte, r *repeat) error {
 		return nil
 	}
 	if r.waiters > 0 || !r.call.Unsent() {
-		return stopped(ctx, driver.Unknown)
+		return c.gaveUp(ctx, driver.Unknown)
 	}
 	delete(c.repeats, id)
 	outcome, actions := r.u.s.Abandon(now, &r.call)
 	r.u.take(actions)
 	r.u.touch()
 	c.g.Pump(now)
-	return stopped(ctx, known(outcome))
+	return c.gaveUp(ctx, known(outcome))
 }
