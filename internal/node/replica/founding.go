@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -87,16 +88,20 @@ func Found(self Endpoint, founders []Endpoint, words map[uint64]Word) Founding {
 			return meet(self, &w)
 		}
 	}
+	var silent []string
 	for i := range all {
 		w, ok := words[all[i].ID]
 		switch {
 		case all[i].ID == self.ID:
 			all[i].Dir = self.Dir
 		case !ok:
-			return Founding{Waiting: fmt.Sprintf("node %d does not answer at %s: a new group begins when all its founders are there", all[i].ID, all[i].Peer)}
+			silent = append(silent, fmt.Sprintf("node %d does not answer at %s", all[i].ID, all[i].Peer))
 		default:
 			all[i].Dir = w.Dir
 		}
+	}
+	if len(silent) > 0 {
+		return Founding{Waiting: strings.Join(silent, ", ") + ": a new group begins when all its founders are there"}
 	}
 	return agree(self, all, words)
 }
@@ -140,7 +145,7 @@ func agree(self Endpoint, all []Endpoint, words map[uint64]Word) Founding {
 	f := Founding{Proposal: foundingOf(all)}
 	for _, e := range all {
 		if w := words[e.ID]; e.ID != self.ID && w.Proposal != f.Proposal {
-			f.Waiting = fmt.Sprintf("node %d has not proposed the same founders yet: give all of them the same --members", e.ID)
+			f.Waiting = fmt.Sprintf("node %d has yet to propose the same founders, which takes a moment; if it lasts, --members of the two differ", e.ID)
 			return f
 		}
 	}

@@ -49,6 +49,9 @@ func TestFoundersAgree(t *testing.T) {
 	if f := replica.Found(self, founders, words(vacant(2, 22, p))); f.Found != nil || !strings.Contains(f.Waiting, "node 3 does not answer at c") {
 		t.Errorf("without node 3: %+v", f)
 	}
+	if f := replica.Found(self, founders, nil); !strings.Contains(f.Waiting, "node 2 does not answer at b, node 3 does not answer at c: a new group") {
+		t.Errorf("alone: %+v", f)
+	}
 	if f := replica.Found(self, founders, words(vacant(2, 22, p), vacant(3, 33, p+1))); f.Found != nil || !strings.Contains(f.Waiting, "node 3") {
 		t.Errorf("node 3 proposes something else: %+v", f)
 	}

@@ -21,7 +21,7 @@ func lost(t *testing.T) *couple {
 	c.ticks(2)
 	for id := uint64(2); id <= 3; id++ {
 		c.start(id, replica.Config{Dir: 11 * id}, replica.Joining(core.Config{}))
-		c.done(replica.Change{Add: []replica.Endpoint{{ID: id, Peer: "p" + string(rune('0'+id)), Client: "c"}}})
+		c.done(replica.Change{Add: []replica.Endpoint{{ID: id, Peer: "p" + string(rune('0'+id)), Client: "c" + string(rune('0'+id))}}})
 		c.nodes[1].Met(c.now, id, 11*id, replica.Versions{})
 		c.ticks(20)
 		c.done(promoting(id))

@@ -73,7 +73,7 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 		return core.CodeConflict, text
 	}
 	c = s.expand(c)
-	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.nowhere, s.sameAddress} {
+	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.nowhere, s.sameAddress, s.sameClients} {
 		if text := check(c); text != "" {
 			return core.CodeInvalid, text
 		}
@@ -200,6 +200,28 @@ func (s *standing) sameAddress(c Change) string {
 		}
 		if e.Peer != "" {
 			at[e.Peer] = e.ID
+		}
+	}
+	return ""
+}
+
+// sameClients refuses an address at which clients find another member: a call that is passed on
+// to the leader there would reach the wrong node, which passes it on again. What a member has
+// already is not refused: a group of an earlier version may have such a pair, and goes on.
+func (s *standing) sameClients(c Change) string {
+	at := map[string]uint64{}
+	for _, e := range s.members.Endpoints {
+		changed := slices.ContainsFunc(c.Update, func(u Endpoint) bool { return u.ID == e.ID })
+		if e.Client != "" && !changed && !slices.Contains(c.Remove, e.ID) {
+			at[e.Client] = e.ID
+		}
+	}
+	for _, e := range slices.Concat(c.Add, c.Update) {
+		if id := at[e.Client]; id != 0 && e.Client != s.members.endpoint(e.ID).Client {
+			return fmt.Sprintf("clients find node %d at %s already: give node %d the client address of its own", id, e.Client, e.ID)
+		}
+		if e.Client != "" {
+			at[e.Client] = e.ID
 		}
 	}
 	return ""

@@ -47,7 +47,7 @@ func (c *couple) refused(ch replica.Change, code core.Code, why string) {
 }
 
 func adding(id uint64) replica.Change {
-	return replica.Change{Add: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("peer-%d", id), Client: "client"}}}
+	return replica.Change{Add: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("peer-%d", id), Client: fmt.Sprintf("client-%d", id)}}}
 }
 
 func promoting(id uint64) replica.Change { return replica.Change{Promote: []uint64{id}} }
@@ -110,7 +110,7 @@ func TestRemoveLeavesAMajorityThatAnswers(t *testing.T) {
 // without it: a wrong address would end the group at once.
 func TestUpdateLeavesAMajorityThatAnswers(t *testing.T) {
 	moving := func(id uint64, seen ...uint64) replica.Change {
-		return replica.Change{Update: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("new-%d-%d", id, len(seen)), Client: "client"}}, Seen: seen}
+		return replica.Change{Update: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("new-%d-%d", id, len(seen)), Client: fmt.Sprintf("client-%d", id)}}, Seen: seen}
 	}
 	c := grown(t)
 	c.silent = 3
@@ -135,6 +135,26 @@ func TestAddressOfNobodyIsRefused(t *testing.T) {
 			c.refused(ch, core.CodeInvalid, "no other node could find node")
 		}
 	}
+}
+
+// Clients find one node at an address: a change that says otherwise is refused, but not one that
+// leaves it as it is, nor one that gives on the address of a node that leaves it.
+func TestClientAddressOfAnotherIsRefused(t *testing.T) {
+	c := grown(t)
+	for _, ch := range []replica.Change{
+		{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "client-2"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "peer-4", Client: "client-2"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "peer-4", Client: "new"}, {ID: 5, Peer: "peer-5", Client: "new"}}},
+	} {
+		c.refused(ch, core.CodeInvalid, "already: give node")
+	}
+	c.silent = 3
+	c.ticks(11)
+	c.refused(replica.Change{Replace: []replica.Endpoint{{ID: 3, Client: "client-2"}}}, core.CodeInvalid, "clients find node 2 at client-2 already")
+	c.silent = 0
+	c.ticks(11)
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "client-3"}}})
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "peer-2", Client: "client-3"}, {ID: 3, Peer: "peer-3", Client: "client-2"}}})
 }
 
 // A number is given once: not while its node is a member, and not afterwards, also
