@@ -28,7 +28,7 @@ type Commands struct {
 	// Env is the whole environment; nil: PATH, HOME, LANG, TMPDIR and USER of this one.
 	Env []string
 	// Timeout is the longest a command may run; default 10 s, and never longer than the
-	// Gatherer's. Its process group is ended then.
+	// Gatherer's. (The program holdfast sets both to its --timeout, 30 s by default.) Its process group is ended then.
 	Timeout time.Duration
 	// Every is how often a command is run while somebody waits for it; default 30 s.
 	Every time.Duration

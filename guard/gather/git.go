@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 //
 // A branch is merged if its last commit is an ancestor of the other's, if each of its
 // commits is there as a copy (rebase), or if one of the last 1,000 commits since they
-// parted changes the same as the whole branch (squash). A branch that does not exist is
-// an error: nothing is known of its commits any more.
+// parted changes the same as the whole branch (squash). The same is the same to the byte:
+// white space counts. A branch that does not exist is an error: nothing is known of its
+// commits any more.
 type Git struct {
 	// Dir is the repository, or a directory within; empty: the working directory.
 	Dir string
@@ -132,12 +134,8 @@ func (s *Git) merged(ctx context.Context, branch, into string) (bool, string, er
 	if a.code == 0 {
 		return true, "an ancestor", nil
 	}
-	a, err = s.git(ctx, "", "cherry", into, branch)
-	if err != nil || a.code != 0 {
-		return false, "", failed("cherry", a, err)
-	}
-	if out := strings.TrimSpace(a.out); out != "" && !strings.Contains("\n"+out, "\n+") {
-		return true, "rebased", nil
+	if is, err := s.rebased(ctx, branch, into); is || err != nil {
+		return is, "rebased", err
 	}
 	return s.squashed(ctx, branch, into)
 }
@@ -148,39 +146,12 @@ func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, 
 		return false, "no common commit", err
 	}
 	base := strings.TrimSpace(a.out)
-	whole, err := s.patches(ctx, "diff", "--no-ext-diff", "--no-textconv", "--no-color", base, branch, "--")
+	whole, err := s.patches(ctx, "", "diff", base, branch, "--")
 	if err != nil || len(whole) != 1 {
 		return false, "", err
 	}
-	there, err := s.patches(ctx, "log", "--no-ext-diff", "--no-textconv", "--no-color", "--no-merges", "--max-count=1000", "--format=commit %H", "-p", base+".."+into, "--")
-	for _, id := range there {
-		if id == whole[0] {
-			return true, "squashed", err
-		}
-	}
-	return false, "", err
-}
-
-// patches are the patch ids of what a command of git says.
-func (s *Git) patches(ctx context.Context, args ...string) (ids []string, err error) {
-	a, err := s.git(ctx, "", args...)
-	if err != nil || a.code != 0 {
-		return nil, failed(args[0], a, err)
-	}
-	if len(a.out) >= gitOutput {
-		return nil, fmt.Errorf("git %s says more than %d MiB: whether it was squashed is not known", args[0], gitOutput>>20)
-	}
-	if strings.TrimSpace(a.out) == "" {
-		return nil, nil
-	}
-	if a, err = s.git(ctx, a.out, "patch-id", "--stable"); err != nil || a.code != 0 {
-		return nil, failed("patch-id", a, err)
-	}
-	for line := range strings.Lines(a.out) {
-		id, _, _ := strings.Cut(line, " ")
-		ids = append(ids, id)
-	}
-	return ids, nil
+	there, err := s.patches(ctx, "", "log", "--no-merges", "--max-count=1000", base+".."+into, "--")
+	return err == nil && slices.Contains(there, whole[0]), "squashed", err
 }
 
 func failed(what string, a answer, err error) error {

@@ -74,6 +74,35 @@ func TestGit(t *testing.T) {
 	})
 }
 
+// What differs in white space alone, or in bytes that are no text, is not merged, neither as a
+// copy nor squashed; what was changed elsewhere in the same file meanwhile is.
+func TestGit_MergedToTheByte(t *testing.T) {
+	r := newRepo(t)
+	head := strings.Repeat("line\n", 20)
+	r.commit("p", head+"if a:\n  b()\nc()")
+	r.commit(".gitattributes", "bin binary")
+	r.commit("bin", "a")
+	change := func(branch string, texts ...[2]string) {
+		r.git("checkout", "-q", "-b", branch, "main")
+		for _, x := range texts {
+			r.commit(x[0], x[1])
+		}
+		r.git("checkout", "-q", "main")
+	}
+	indented, moved := [2]string{"p", head + "if a:\n  b()\n  c()"}, [2]string{"p", head + "if a:\n  b()\n c()"}
+	change("copy", indented)
+	change("squash", [2]string{"p", head + "if b:\n  b()\nc()"}, indented)
+	change("binary", [2]string{"bin", "b"})
+	change("same", moved, [2]string{"bin", "c"})
+	r.commit("p", "first\n"+head+"if a:\n  b()\nc()")
+	r.commit("p", "first\n"+head+"if a:\n  b()\n c()")
+	r.commit("bin", "c")
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchMerged("same", "main")},
+		guard.Failed: {guard.BranchMerged("copy", "main"), guard.BranchMerged("squash", "main"), guard.BranchMerged("binary", "main")},
+	})
+}
+
 // Text that tries to become an option, another revision or a path is no branch.
 func TestGit_BadNames(t *testing.T) {
 	r := newRepo(t)

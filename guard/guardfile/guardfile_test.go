@@ -188,6 +188,7 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", "guards:\n\ta: b\n", `f.yaml:2:1: not YAML: found character that cannot start any token`},
 		{"f.yaml", "guards: *nowhere\n", `f.yaml:1:9: not YAML: unknown anchor 'nowhere' referenced`},
 		{"f.yaml", "guards:\n  é\xff: a\n", `f.yaml:2:4: the text is not UTF-8; save it as UTF-8`},
+		{"f.json", `{"guards": {"g": {"when": {"file_exists": "\\\u00e9\ud83d\ude00\ud800\u0041"}}}}`, `f.json:1:64: half of a surrogate pair, which is no character: escape both halves, or write the character itself`},
 		{"f.json", "", `f.json:1:1: not JSON: unexpected end of JSON input`},
 		{"f.json", "{\"guards\":\n {},}", `f.json:2:5: not JSON: invalid character '}' looking for beginning of object key string`},
 		{"f.json", "[\"त", `f.json:1:3: not JSON: unexpected end of JSON input`},
