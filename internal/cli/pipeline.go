@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
@@ -74,9 +76,25 @@ end the command, and leave the run. If this program is killed, its command is ki
 		if g.grace < 0 {
 			return usagef("0 kills at once", "--grace %s is negative", g.grace)
 		}
+		if err := g.sensible(f, args[0]); err != nil {
+			return err
+		}
 		return a.runPipeline(&g, args[0])
 	}
 	return c
+}
+
+// sensible refuses what would be ignored, or could not be run, before anything is asked.
+func (g *piping) sensible(f *pflag.FlagSet, arg string) error {
+	for _, name := range []string{"id", "param", "priority", "check"} {
+		if g.resume && f.Changed(name) {
+			return usagef("leave it out, or submit a new run of a file", "--%s means nothing to --resume: the run %s goes on as it was submitted", name, arg)
+		}
+	}
+	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() {
+		return usagef("name the directory that the commands of the phases begin in, which has to be there", "--dir %s is no directory", g.dir)
+	}
+	return nil
 }
 
 // runPipeline reads the file before it asks the backend.
@@ -103,7 +121,12 @@ func (a *app) runPipeline(g *piping, arg string) error {
 		return a.print().value(map[string]any{"pipeline": file.Definition.Name, "phases": len(file.Definition.Phases)}, "%s: %d phases", file.Definition.Name, len(file.Definition.Phases))
 	}
 	return a.runUntilSignal(g, func(ctx context.Context, p *run.Pipelines) (run.Ref, error) {
-		return p.Submit(ctx, run.Submission{Definition: &file.Definition, ID: g.id, Priority: g.priority, Params: file.Values})
+		ref, err := p.Submit(ctx, run.Submission{Definition: &file.Definition, ID: g.id, Priority: g.priority, Params: file.Values})
+		if errors.Is(err, fs.ErrExist) {
+			there := run.Ref{Pipeline: file.Definition.Name, ID: g.id}.String()
+			err = &failure{code: exitNo, err: err, hint: "name it otherwise with --id, or go on with it: holdfast pipeline run --resume " + argument(there)}
+		}
+		return ref, err
 	})
 }
 

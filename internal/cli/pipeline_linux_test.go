@@ -507,3 +507,38 @@ func TestPipeline_Says(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// What cannot be run says why, in all that tells of the run; what makes no sense is refused before
+// anything is asked.
+func TestPipeline_CannotRun(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "one.yaml")
+	if err := os.WriteFile(file, []byte("pipeline: none\nphases: [{name: one, run: [no-such-program]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	why := `one: its command cannot be run: exec: "no-such-program": executable file not found in $PATH`
+	for _, step := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"run --id x one.yaml", 1, "none/x is failed: " + why},
+		{"status none/x", 1, why},
+		{"why none/x", 0, why},
+		{"run --id x one.yaml", 1, "or go on with it: holdfast pipeline run --resume none/x"},
+		{"run --resume --id 3 none/x", 64, "--id means nothing to --resume"},
+		{"run --dir gone one.yaml", 64, "--dir gone is no directory"},
+		{"status none", 64, `"none" names no run: a run is named pipeline/id, such as none/1`},
+	} {
+		cmd := program(t, dir, append([]string{"pipeline"}, strings.Fields(step.args)...)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if code := codeOf(t, err); code != step.code || !strings.Contains(string(out), step.says) {
+			t.Errorf("pipeline %s: exit code %d: %s", step.args, code, out)
+		}
+	}
+	out, _ := program(t, dir, "--json", "pipeline", "status", "none/x").Output()
+	if !strings.Contains(string(out), `"exit_code":127`) {
+		t.Errorf("the status is %s", out)
+	}
+}

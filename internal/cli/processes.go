@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,10 +71,13 @@ func lookIn(dir, program string) (string, error) {
 		program = whole
 	}
 	path, err := exec.LookPath(program)
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return "", err
+	switch {
+	case err == nil || errors.Is(err, exec.ErrDot):
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("%w: %w", err, fs.ErrNotExist)
 	}
-	return path, nil
+	return "", err
 }
 
 // lastOutput passes on what is written, and keeps the end of it.

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,6 +163,22 @@ func TestLimits_KeptWhileChecked(t *testing.T) {
 		}
 		if after := time.Since(began); after > 61*time.Minute || got.Load() != 0 {
 			t.Errorf("it was done after %s, and another got %d", after, got.Load())
+		}
+	})
+}
+
+// A command that cannot be run says why where the run tells its reason, and one that is not there
+// has a code of its own.
+func TestCannotRun_Reason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		for code, why := range map[int]error{126: errors.New("permission denied"), 127: fmt.Errorf("deploi: %w", fs.ErrNotExist)} {
+			p := pipelines(t, run.Config{Space: s, Runner: commands(func(*run.Command) (run.Exit, error) { return run.Exit{}, why })})
+			last := ended(t, p, submit(t, p, release(pipeline.NewPhase("deploy", "./deploi"))))
+			if last.Code != code || last.Reason != "deploy: its command cannot be run: "+why.Error() {
+				t.Errorf("it is %+v", last)
+			}
 		}
 	})
 }

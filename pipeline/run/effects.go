@@ -256,7 +256,12 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 	c.code = exit.Code
 	switch {
 	case err != nil:
-		exit, c.code = Exit{Code: exitCannotRun, Tail: err.Error()}, exitCannotRun
+		e.Reason = "its command cannot be run: " + err.Error()
+		exit = Exit{Code: exitCannotRun, Tail: err.Error()}
+		if errors.Is(err, fs.ErrNotExist) {
+			exit.Code = exitNotFound
+		}
+		c.code = exit.Code
 	case (exit.Lost || c.halted) && exit.Code == 0:
 		exit.Code = exitKilled // it did not end by itself, however well it takes the signal
 	}
@@ -268,6 +273,7 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 const (
 	exitKilled    = 128 + 15
 	exitCannotRun = 126
+	exitNotFound  = 127
 )
 
 // stop has the command end.

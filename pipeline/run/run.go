@@ -44,7 +44,10 @@ func (r Ref) String() string { return r.Pipeline + "/" + r.ID }
 
 // ParseRef reads pipeline/id.
 func ParseRef(text string) (Ref, error) {
-	name, id, _ := strings.Cut(text, "/")
+	name, id, parted := strings.Cut(text, "/")
+	if !parted {
+		return Ref{}, fmt.Errorf("pipeline: %q names no run: a run is named pipeline/id, such as %s/1: %w", text, cmp.Or(text, "release"), fs.ErrInvalid)
+	}
 	r := Ref{name, id}
 	return r, r.check()
 }
