@@ -124,6 +124,9 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
 		return usage(cmd, err)
 	}
+	if a.timeout <= 0 {
+		return usagef("give a time above 0, or leave the flag out for 30s", "--timeout %s is no time in which a backend could answer", a.timeout)
+	}
 	a.began = true
 	return nil
 }

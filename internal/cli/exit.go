@@ -109,7 +109,7 @@ var kinds = []struct {
 	{fs.ErrInvalid, exitUsage, "correct the arguments; nothing was changed"},
 	{holdfast.ErrConflict, exitNo, "look at it anew (holdfast show, counter get, kv get) and decide"},
 	{fs.ErrNotExist, exitNo, ""},
-	{holdfast.ErrExhausted, exitFailed, "free something, or begin a new sequence"},
+	{holdfast.ErrExhausted, exitFailed, "make room as the error says: delete names or keys that nobody needs, free space on the server's disk, or raise its bound"},
 	{context.DeadlineExceeded, exitTimeout, "give it more time with --wait or --timeout, or see its holder with holdfast show NAME"},
 	{holdfast.ErrUnavailable, exitFailed, "is the backend up? try again, or name another with --url"},
 	{fs.ErrPermission, exitFailed, "use an account that may, or another backend with --url"},

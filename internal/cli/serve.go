@@ -137,8 +137,14 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		if !errors.Is(err, server.ErrReplaced) || ctx.Err() != nil {
 			return err
 		}
-		a.warn(err)
+		a.warn(goesOn(err))
 	}
+}
+
+// goesOn is the end of a node that got another number as it is for this program, which begins again
+// by itself.
+func goesOn(err error) error {
+	return errors.New(strings.Replace(err.Error(), server.ErrReplaced.Error(), "the group has let it in under that number, and it goes on by itself", 1))
 }
 
 // serveOnce runs a node until ctx ends or it stops by itself.

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -225,9 +226,11 @@ func TestRestoreUntilTime(t *testing.T) {
 			t.Errorf("--until %s: %v: %s", until, err, out)
 		}
 	}
-	out, err := program(t, dir, "snapshot", "restore", old, "--until", "2020-01-01T00:00:00Z", "--data", anew).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "restore a backup from before") {
-		t.Errorf("a time before all: %v: %s", err, out)
+	for until, want := range map[string]string{"2020-01-01T00:00:00Z": "restore a backup from before", "1": "nothing would be restored"} {
+		out, err := program(t, dir, "snapshot", "restore", old, "--until", until, "--data", anew).CombinedOutput()
+		if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 64 || !strings.Contains(string(out), want) {
+			t.Errorf("--until %s is before all: %v: %s", until, err, out)
+		}
 	}
 	told := does(t, url, "--json", "snapshot", "restore", old, "--until", good.Format(time.RFC3339), "--data", anew)
 	if !strings.Contains(told, `"from_time"`) {

@@ -26,7 +26,8 @@ func (a *app) sessionListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls [PREFIX]", Short: "List the sessions that hold, wait for or keep something", Args: cobra.MaximumNArgs(1),
 		Long: `List the sessions that hold or wait for names, or keep keys; with a prefix, those of
-names and keys that begin with it. A session that has nothing is not listed.`,
+names and keys that begin with it. A session that has nothing is not listed. Of many names the
+first few are told, with --json all.`,
 		Example: "  holdfast session ls\n  holdfast session ls services/",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return untilSignal(func(ctx context.Context) error { return unanswered(a.listSessions(ctx, strings.Join(args, ""))) })
@@ -149,9 +150,21 @@ func (a *app) printSessions(found sessions) error {
 	for _, id := range ids {
 		j := found[id]
 		all = append(all, j)
-		rows = append(rows, []string{j.ID, dash(plain(j.Owner)), dash(strings.Join(j.Holds, " ")), dash(strings.Join(j.Waits, " ")), dash(strings.Join(j.Keys, " "))})
+		rows = append(rows, []string{j.ID, dash(plain(j.Owner)), some(j.Holds), some(j.Waits), some(j.Keys)})
 	}
 	return a.print().table(all, []string{"SESSION", "OWNER", "HOLDS", "WAITS FOR", "KEYS"}, rows)
+}
+
+// shownNames is how many names a row of sessions has in a column, at most: one session with
+// many would else make every row as wide.
+const shownNames = 5
+
+// some are the first names of a list, and how many more there are.
+func some(names []string) string {
+	if more := len(names) - shownNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shownNames], " "), more)
+	}
+	return dash(strings.Join(names, " "))
 }
 
 func (a *app) sessionRevokeCommand() *cobra.Command {

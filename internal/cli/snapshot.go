@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,6 +39,9 @@ func (a *app) snapshotCommand() *cobra.Command {
 // saving runs saveSnapshot with a timeout that begins anew with everything that comes.
 func (a *app) saving() func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
+		if args[0] == "-" {
+			return usagef("name a file: one that was cut off never bears its name, and standard output could not tell", "a backup is not written to standard output")
+		}
 		return untilSignal(func(ctx context.Context) error {
 			p, cancel := a.patience(ctx)
 			defer cancel()
@@ -184,6 +188,14 @@ func restorable(path string, anew *server.Anew, ofNode bool) error {
 	return nil
 }
 
+// notRestored tells what was asked for wrongly, as a time before the log, from what failed.
+func notRestored(err error) error {
+	if errors.Is(err, fs.ErrInvalid) {
+		return &failure{code: exitUsage, err: err}
+	}
+	return &failure{code: exitFailed, err: err}
+}
+
 func (a *app) restoreCommand() *cobra.Command {
 	var (
 		anew              server.Anew
@@ -219,7 +231,7 @@ holds back all grants for so long.`,
 			}
 			b, err := begin(args[0], anew)
 			if err != nil {
-				return &failure{code: exitFailed, err: err}
+				return notRestored(err)
 			}
 			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
 			held := ""

@@ -195,6 +195,13 @@ func TestReclaim_Transitions(t *testing.T) {
 			if err := h.release(name, a, token); err == nil || next <= token {
 				t.Errorf("the late release of %d (then %d): %v", token, next, err)
 			}
+			ok(h.keep(a)) // the lease goes on with what is left of it: its names tell that the lock is gone
+			if out := r.want(200, "GET", fmt.Sprintf("/v1/leases/%d", a), ""); fmt.Sprint(out["names"]) != "[]" {
+				t.Errorf("after the lock was reclaimed its lease has %v", out)
+			}
+			if code, out := r.do("POST", "/v1/locks/"+name+":renew", fmt.Sprintf(`{"token":%d}`, token)); code == 200 {
+				t.Errorf("the lock that another has is renewed: %v", out)
+			}
 			r.holders(name, 1)
 			ok(h.release(name, b, next))
 			saw.next("lock:released", next)

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -64,8 +66,14 @@ func TestREST_QueryIsTyped(t *testing.T) {
 	if out := r.want(200, "GET", "/v1/counters/n?unsigned=true", ""); out["unsigned_value"] != float64(math.MaxUint64) {
 		t.Errorf("counted %v", out)
 	}
-	r.want(400, "GET", "/v1/counters/n?unsigned=1", "")
-	r.want(400, "GET", "/v1/counters/n?unsigned={", "")
+	for query, says := range map[string]string{
+		"counters/n?unsigned=1": `"unsigned" behind the ? of the path is "1": give true or false`, "counters/n?unsigned={": "give true or false",
+		"keys/a?limit=many": "give a whole number", "keys/a?colour=blue": `"colour" behind the ? of the path is nothing that this call takes`,
+	} {
+		if out := r.want(400, "GET", "/v1/"+query, ""); !strings.Contains(fmt.Sprint(out), says) {
+			t.Errorf("%s: %v", query, out)
+		}
+	}
 }
 
 // JSON with a field that a call does not have is refused there too: it would mean

@@ -78,6 +78,8 @@ func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 			return fmt.Errorf("%s is damaged: accept the loss, or restore a backup: %w", old, storage.ErrDamaged)
 		case s.UntilDate > 0:
 			return left.reaches(old, s.UntilDate)
+		case left.empty && left.above > 0:
+			return fmt.Errorf("the log in %s begins with revision %d, which is above %d, so that nothing would be restored: name a revision from %d on (a log entry, as holdfast status tells them, is none): %w", old, left.above, s.Until, left.above, fs.ErrInvalid)
 		case left.oldest > s.Until:
 			return fmt.Errorf("the log in %s begins after revision %d, which is above %d: restore a backup from before, or name a revision from %d on: %w", old, left.oldest, s.Until, left.oldest, fs.ErrInvalid)
 		}
@@ -153,6 +155,8 @@ type remains struct {
 	moved bool // the membership has changed since the snapshot
 
 	oldest, last uint64 // the revision of the snapshot; the last entry that counts
+	above        uint64 // the first revision that does not count; 0: all do
+	empty        bool   // what counts is a state before the first revision
 	date, beyond int64  // the last date that counts, and the first that does not; 0: there is none
 }
 
@@ -227,6 +231,7 @@ func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 		}
 		err := replica.Replay(machine, raftEntry(e))
 		if s.Until > 0 && (machine.Revision() > s.Until || err != nil && before == s.Until) {
+			l.above, l.empty = machine.Revision(), before == 0
 			return machine, nil
 		}
 		if err != nil {

@@ -42,9 +42,15 @@ var options = storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 16 << 10}
 
 func run(t testing.TB, files storage.FS, dir string, o storage.Options, founders ...replica.Endpoint) *node {
 	t.Helper()
+	return runAt(t, files, dir, o, 0, founders...)
+}
+
+// runAt is run of a group that begins at a Unix time; 0: it does not know one.
+func runAt(t testing.TB, files storage.FS, dir string, o storage.Options, seconds int64, founders ...replica.Endpoint) *node {
+	t.Helper()
 	d, rec, err := disk.Open(files, dir, o, replica.Bootstrap(core.Config{}, founders))
 	must(t, err)
-	r, err := replica.New(replica.Config{ID: o.NodeID, SnapshotEntries: 10, Trailing: 5}, rec)
+	r, err := replica.New(replica.Config{ID: o.NodeID, SnapshotEntries: 10, Trailing: 5, Seconds: seconds}, rec)
 	must(t, err)
 	n := &node{t: t, disk: d, r: r}
 	n.pump()

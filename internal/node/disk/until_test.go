@@ -30,6 +30,24 @@ func counting(t testing.TB, files *simdisk.Disk) (revisions []uint64) {
 	return revisions
 }
 
+// A revision before the first, such as the number of a log entry taken for one, is refused: it
+// would restore nothing.
+func TestRestoreUntilBeforeAll(t *testing.T) {
+	files := simdisk.New()
+	n := runAt(t, files, "old", options, 1_794_830_400, replica.Endpoint{ID: 1})
+	n.do(1, open())
+	n.do(1, add())
+	must(t, n.disk.Close())
+	s := anew("early", 0)
+	s.Until = 12
+	if from, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "so that nothing would be restored: name a revision from ") {
+		t.Errorf("revision 12: %+v, %v", from, err)
+	}
+	if names, err := files.List("early"); err == nil && len(names) > 0 {
+		t.Errorf("it has made %v", names)
+	}
+}
+
 // Promise: what comes after the revision is left out, and nothing before it; the old
 // directory is not changed.
 func TestRestoreUntil(t *testing.T) {

@@ -40,7 +40,9 @@ func (r *route) request(body []byte, query url.Values) ([]byte, error) {
 		case !utf8.ValidString(values[0]):
 			return nil, gateway.Invalid("", "%q behind the ? of the path is not valid UTF-8", name)
 		}
-		fields[name] = jsonOf(t, values[0])
+		if fields[name] = jsonOf(t, values[0]); json.Unmarshal(fields[name], reflect.New(t).Interface()) != nil {
+			return nil, gateway.Invalid("", "%q behind the ? of the path is %q: give %s", name, gateway.Clip(values[0]), wanted(t))
+		}
 	}
 	return json.Marshal(fields)
 }
@@ -53,6 +55,22 @@ func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 		}
 	}
 	return nil, false
+}
+
+// wanted says what a field of a type takes.
+func wanted(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int64, reflect.Int32, reflect.Int:
+		return "a whole number"
+	case reflect.Uint64, reflect.Uint32:
+		return "a whole number from 0 on"
+	}
+	return "what /openapi.json says"
 }
 
 // jsonOf is a text as JSON: of a number or truth value as it stands, if it is one,
