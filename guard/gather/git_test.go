@@ -1,6 +1,8 @@
 package gather_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,6 +115,9 @@ func TestGit_BadNames(t *testing.T) {
 		"a/.b", "x.lock", "a//b", "a/", "*", "[a]", "refs/", "a\\b", "$(touch " + evil + ")", "`touch " + evil + "`",
 	} {
 		for _, c := range []guard.Condition{guard.BranchExists(name), guard.BranchMerged(name, "main"), guard.BranchMerged("main", name)} {
+			if err := gather.Check(&c); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%q could be decided: %v", name, err)
+			}
 			if res := g.Evaluate(t.Context(), &c); res.Outcome == guard.Passed || res.Outcome == guard.NeedsInput {
 				t.Errorf("%q: %s", name, res)
 			}
@@ -120,6 +125,19 @@ func TestGit_BadNames(t *testing.T) {
 	}
 	if _, err := os.Stat(evil); err == nil {
 		t.Error("a name was run")
+	}
+}
+
+// A session that could never be found is told from one that is not there.
+func TestCheck_Sessions(t *testing.T) {
+	for name, want := range map[string]bool{
+		"build": true, "tmux:build": true, "pid:12": true, "pid:12@34": true, "pidfile:run/web.pid": true,
+		"pid:abc": false, "pid:0": false, "pid:12@": false, "pid:": false, "tmux:a.b": false, "tmux:": false, "a:b": false,
+	} {
+		c := guard.All(guard.FileExists("a"), guard.SessionAlive(name))
+		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

@@ -57,8 +57,8 @@ func (s *Sessions) Follow(ctx context.Context, wanted func() []guard.Input, chan
 
 func (s *Sessions) tmux(ctx context.Context, name string) (guard.Fact, error) {
 	f := guard.Fact{From: "tmux"}
-	if name == "" || strings.ContainsAny(name, ":.*?[") {
-		return f, fmt.Errorf("%q is no name of a tmux session", name)
+	if err := possibleTmux(name); err != nil {
+		return f, err
 	}
 	argv := []string{orText(s.Tmux, "tmux")}
 	if s.Socket != "" {
@@ -86,17 +86,11 @@ func noSession(text string) bool {
 }
 
 func (s *Sessions) process(name string) (guard.Fact, error) {
-	number, tick, dated := strings.Cut(name, "@")
-	pid, err1 := strconv.ParseUint(number, 10, 31)
-	var start uint64
-	var err2 error
-	if dated {
-		start, err2 = strconv.ParseUint(tick, 10, 64)
+	pid, start, dated, err := parseProcess(name)
+	if err != nil {
+		return guard.Fact{}, err
 	}
-	if err := errors.Join(err1, err2); err != nil || pid == 0 {
-		return guard.Fact{}, fmt.Errorf("%q is no pid, or pid@start", name)
-	}
-	p, err := processOf(int(pid))
+	p, err := processOf(pid)
 	return guard.Fact{Is: p.alive && (!dated || p.start == start), From: fmt.Sprintf("process %d", pid)}, err
 }
 

@@ -86,7 +86,22 @@ func readGuards(path string) ([]guardfile.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guardfile.Parse(path, b)
+	guards, err := guardfile.Parse(path, b)
+	if err != nil {
+		return nil, err
+	}
+	return guards, decidable(path, guards)
+}
+
+// decidable refuses what only the gatherer knows that it could never find out.
+func decidable(path string, guards []guardfile.Guard) error {
+	var errs []error
+	for i := range guards {
+		if err := gather.Check(&guards[i].When); err != nil {
+			errs = append(errs, &guardfile.Error{File: path, Line: guards[i].Line, Column: guards[i].Column, Text: err.Error()})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // flags adds those that say where facts come from.

@@ -1,0 +1,70 @@
+package gather
+
+import (
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/guard"
+)
+
+// Check refuses, as an [fs.ErrInvalid], a condition that [Git] or [Sessions] could never decide,
+// so that a wait for it would have no end: git takes the name of a branch for none, or a session
+// is neither one of tmux nor a process. Whether there is such a branch or session is not asked.
+func Check(c *guard.Condition) error {
+	for _, in := range c.RequiredInputs() {
+		if err := possible(in); err != nil {
+			return fmt.Errorf("%w: %w", err, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func possible(in guard.Input) (err error) {
+	switch in.Source {
+	case guard.SourceBranch:
+		_, err = refOf(in.Name)
+	case guard.SourceMerged:
+		if _, err = refOf(in.Name); err == nil {
+			_, err = refOf(in.Other)
+		}
+	case guard.SourceSession:
+		err = possibleSession(in.Name)
+	}
+	return err
+}
+
+func possibleSession(session string) error {
+	kind, name, ok := strings.Cut(session, ":")
+	switch {
+	case ok && kind == "pid":
+		_, _, _, err := parseProcess(name)
+		return err
+	case ok && kind == "pidfile":
+		return nil
+	case ok && kind == "tmux":
+		return possibleTmux(name)
+	}
+	return possibleTmux(session)
+}
+
+func possibleTmux(name string) error {
+	if name == "" || strings.ContainsAny(name, ":.*?[") {
+		return fmt.Errorf("%q is no name of a tmux session", name)
+	}
+	return nil
+}
+
+// parseProcess reads pid, or pid@start.
+func parseProcess(name string) (pid int, start uint64, dated bool, err error) {
+	number, tick, dated := strings.Cut(name, "@")
+	n, err := strconv.ParseUint(number, 10, 31)
+	if err == nil && dated {
+		start, err = strconv.ParseUint(tick, 10, 64)
+	}
+	if err != nil || n == 0 {
+		return 0, 0, dated, fmt.Errorf("%q is no pid, or pid@start", name)
+	}
+	return int(n), start, dated, nil
+}
