@@ -217,7 +217,7 @@ func (s *standing) sameClients(c Change) string {
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Update) {
-		if id := at[e.Client]; id != 0 && e.Client != s.members.endpoint(e.ID).Client {
+		if id := at[e.Client]; id != 0 && !s.hadClients(c, e) {
 			return fmt.Sprintf("clients find node %d at %s already: give node %d the client address of its own", id, e.Client, e.ID)
 		}
 		if e.Client != "" {
@@ -225,6 +225,12 @@ func (s *standing) sameClients(c Change) string {
 		}
 	}
 	return ""
+}
+
+// hadClients: the address was that of the member, or of one in the place of which it comes.
+func (s *standing) hadClients(c Change, e Endpoint) bool {
+	had := func(id uint64) bool { return s.members.endpoint(id).Client == e.Client }
+	return had(e.ID) || slices.ContainsFunc(c.Remove, had)
 }
 
 // MaxNumber is the greatest number of a node.

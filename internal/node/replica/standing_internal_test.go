@@ -27,3 +27,15 @@ func TestStandingSuccessor(t *testing.T) {
 		}
 	}
 }
+
+// A group that began with one address for the clients of two members goes on: neither what the
+// leader notes of one of them, nor a node in its place is refused for it.
+func TestSameClientsOfBefore(t *testing.T) {
+	two := []Endpoint{{ID: 1, Peer: "a", Client: "one"}, {ID: 2, Peer: "b", Client: "one"}}
+	s := &standing{members: &Membership{Endpoints: two}}
+	for _, c := range []Change{{Update: two[1:]}, s.expand(Change{Replace: []Endpoint{{ID: 2}}})} {
+		if text := s.sameClients(c); text != "" {
+			t.Errorf("%+v: %s", c, text)
+		}
+	}
+}
