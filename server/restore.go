@@ -16,9 +16,9 @@ import (
 // own; other nodes can join it. It forgets: all sessions are ended, events of
 // before cannot be watched any more, and what the old cluster did after the
 // state was saved is lost. Tokens never come again: the revision jumps to
-// Unix seconds · 2²⁰, or by 2⁴⁰ if it is beyond that. So of two clusters that begin from
-// one state, or from two in any order, the later one has the greater tokens, by
-// the wall clocks of the machines where they begin.
+// Unix seconds · 2²⁰, to the nanosecond, of the first start, or by 2⁴⁰ if it is beyond that. So of
+// two clusters that begin from one state, or from two in any order, the one that is
+// started later has the greater tokens, by the wall clocks of the machines where they start.
 type Anew struct {
 	// Dir is the new directory; it must be missing or empty.
 	Dir string
@@ -113,7 +113,7 @@ func (a *Anew) start() (disk.Start, error) {
 		o.ClusterID = max(binary.LittleEndian.Uint64(chance[8:]), 2)
 	}
 	self := replica.Endpoint{ID: o.NodeID, Peer: a.Peer, Client: a.Client}
-	s := disk.Start{Dir: a.Dir, Options: o, Self: self, Seconds: time.Now().Unix(), Wait: a.Wait, Until: a.Until}
+	s := disk.Start{Dir: a.Dir, Options: o, Self: self, Clock: time.Now(), Wait: a.Wait, Until: a.Until}
 	if !a.UntilTime.IsZero() {
 		s.UntilDate = a.UntilTime.Unix()
 	}

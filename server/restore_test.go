@@ -82,6 +82,29 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// Promise: "of two clusters that begin from one state the one that starts later has the
+// greater tokens": the one that was restored first is kept as a spare, and started last.
+func TestRestoredSpare(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir()})
+	newClient(t, 1, one(s)).do(add())
+	path, dir, last := backup(t, s), t.TempDir(), uint64(0)
+	s.Close()
+	for _, name := range []string{"spare", "used"} {
+		if _, err := server.Restore(path, server.Anew{Dir: filepath.Join(dir, name)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"used", "spare"} {
+		s := start(t, server.Config{Dir: filepath.Join(dir, name)})
+		r := newClient(t, 2, one(s)).do(lock())
+		if r.Code != core.CodeOK || r.Token <= last {
+			t.Errorf("%s gives %+v after token %d", name, r, last)
+		}
+		last = r.Token
+		s.Close()
+	}
+}
+
 func isCompacted(err error) bool {
 	_, ok := errors.AsType[*watch.CompactedError](err)
 	return ok

@@ -104,6 +104,10 @@ func (s *Server) open() (rec replica.Recovered, err error) {
 	if s.disk, rec, err = openDisk(&s.cfg); err != nil {
 		return rec, startError(&s.cfg, err)
 	}
+	if err = s.disk.Begin(s.cfg.ID, &rec, time.Now()); err != nil {
+		s.disk.Close()
+		return rec, startError(&s.cfg, err)
+	}
 	if s.damaged, err = storage.Aside(s.cfg.files(), s.cfg.Dir); err != nil {
 		s.disk.Close()
 		return rec, startError(&s.cfg, err)

@@ -1,10 +1,14 @@
 package core
 
+// Forget does what an EntryForget does, with a clock that is finer than its Seconds: Unix time in
+// units of 2⁻²⁰ seconds. It is for a state that a log will begin with, not for one that follows a log.
+func (m *Machine) Forget(clock uint64) { m.forget(clock) }
+
 // forget ends all sessions with all that hangs on them, untold, and jumps to a
 // revision beyond every one that the forgotten past may have used. Their ids stay
 // refused for a while: a client sends an Open that was never answered again, with
 // commands that have been done.
-func (m *Machine) forget(seconds int64) {
+func (m *Machine) forget(clock uint64) {
 	m.claims.each(m.touchClaim) // all first: records refer to each other
 	m.sessions.each(m.touchSession)
 	m.claims.each(m.forgetClaim)
@@ -34,7 +38,7 @@ func (m *Machine) forget(seconds int64) {
 			m.changed(r)
 		}
 	})
-	m.revision = beyond(m.revision, seconds)
+	m.revision = beyond(m.revision, clock)
 	m.ordinal = 0
 }
 
@@ -42,9 +46,9 @@ func (m *Machine) forget(seconds int64) {
 // forgotten: what the clock says, as a new group begins, so that of two groups that
 // go on from the same state the later one has the greater tokens. A clock that is
 // behind that state is not trusted, and the jump is 2⁴⁰.
-func beyond(revision uint64, seconds int64) uint64 {
-	if now := uint64(max(seconds, 0)) << 20; now > revision && now >= 1<<40 {
-		return now
+func beyond(revision, clock uint64) uint64 {
+	if clock > revision && clock >= 1<<40 {
+		return clock
 	}
 	return revision + 1<<40
 }

@@ -122,7 +122,7 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 	}
 	switch m.entry.Kind {
 	case EntryForget:
-		m.forget(m.entry.Seconds)
+		m.forget(uint64(max(m.entry.Seconds, 0)) << 20)
 	case EntryFreeze:
 		m.frozen = true
 	case EntryUnfreeze:

@@ -60,6 +60,10 @@ func (n *node) start() {
 		n.openFailed(err)
 		return
 	}
+	if err := d.Begin(n.id, &rec, n.c.wallClock()); err != nil {
+		n.openFailed(errors.Join(err, d.Close()))
+		return
+	}
 	n.dir = n.c.directory(d)
 	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
 	r, err := replica.New(cfg, rec)

@@ -18,6 +18,9 @@ const restoreWait = 10 * time.Second
 // begins with depends on it.
 func (c *cluster) wall() int64 { return 1_800_000_000 + c.now/second + c.wallOff }
 
+// wallClock is the same to the nanosecond.
+func (c *cluster) wallClock() time.Time { return time.Unix(c.wall(), c.now%second) }
+
 // stepWall sets the wall clock, by at most ten days in either direction.
 func (c *cluster) stepWall() {
 	c.res.WallSteps++
@@ -79,7 +82,7 @@ func (c *cluster) restoreFrom(backup []byte, wait time.Duration) {
 		c.violate("a backup cannot be restored: %v", err)
 		return
 	}
-	begins := uint64(c.wall()) << 20
+	begins := uint64(c.wall())<<20 | uint64(c.now%second)<<20/uint64(second)
 	if begins <= from.Revision {
 		begins = from.Revision + 1<<40
 	}
@@ -117,7 +120,7 @@ func (c *cluster) restored(id uint64, backup []byte, wait time.Duration) (*simdi
 	}
 	from, err := disk.Restore(files, "backup/file", disk.Start{
 		Dir: "data", Options: diskOptions(c.clusterID+1, id, 0),
-		Self: replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)}, Seconds: c.wall(), Wait: wait,
+		Self: replica.Endpoint{ID: id, Peer: endpoint(id), Client: endpoint(id)}, Clock: c.wallClock(), Wait: wait,
 	})
 	return files, from, err
 }

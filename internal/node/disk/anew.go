@@ -25,8 +25,8 @@ type Start struct {
 	Options storage.Options
 	// Self is the one member; its ID is that of Options.
 	Self replica.Endpoint
-	// Seconds is the Unix time.
-	Seconds int64
+	// Clock is the wall clock.
+	Clock time.Time
 	// Wait is for how much cluster time nothing is granted.
 	Wait time.Duration
 	// Until is the last revision of the old state that counts, UntilDate the last Unix
@@ -243,12 +243,34 @@ func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 	return machine, nil
 }
 
+// Begin is to be called after Open and before a node runs: it lets what Restore,
+// AcceptLoss or ForceNewCluster made begin at the clock of its first start, and
+// changes nothing else. Cut short, it leaves the state as it was or with the later revision, and
+// is done again: a start that wrote nothing of its own was not the first one.
+func (d *Disk) Begin(id uint64, rec *replica.Recovered, clock time.Time) error {
+	if !rec.New(id) {
+		return nil
+	}
+	if err := rec.Begin(clock); err != nil {
+		return err
+	}
+	w, err := d.newSnapshot(rec.Snapshot)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if err := copyView(w, rec.Machine); err != nil {
+		return err
+	}
+	return d.store.ReplaceSnapshots(w)
+}
+
 // begin makes the new directory.
 func (s *Start) begin(fsys storage.FS, machine *core.Machine, from *Origin) error {
 	if from.ClusterID == s.Options.ClusterID {
 		return fmt.Errorf("cluster %x is the one that the state is of: what goes on from it needs a new cluster id: %w", from.ClusterID, fs.ErrInvalid)
 	}
-	found, err := replica.Anew(machine, s.Self, s.Seconds, s.Wait)
+	found, err := replica.Anew(machine, s.Self, s.Clock, s.Wait)
 	if err != nil {
 		return err
 	}

@@ -42,14 +42,21 @@ var options = storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 16 << 10}
 
 func run(t testing.TB, files storage.FS, dir string, o storage.Options, founders ...replica.Endpoint) *node {
 	t.Helper()
-	return runAt(t, files, dir, o, 0, founders...)
+	return runAt(t, files, dir, o, time.Unix(0, 0), founders...)
 }
 
-// runAt is run of a group that begins at a Unix time; 0: it does not know one.
-func runAt(t testing.TB, files storage.FS, dir string, o storage.Options, seconds int64, founders ...replica.Endpoint) *node {
+// runAt is run at a time of the wall clock.
+func runAt(t testing.TB, files storage.FS, dir string, o storage.Options, clock time.Time, founders ...replica.Endpoint) *node {
+	t.Helper()
+	return begun(t, files, dir, o, clock, 0, founders...)
+}
+
+// begun is runAt of a group that begins at a Unix time; 0: it does not know one.
+func begun(t testing.TB, files storage.FS, dir string, o storage.Options, clock time.Time, seconds int64, founders ...replica.Endpoint) *node {
 	t.Helper()
 	d, rec, err := disk.Open(files, dir, o, replica.Bootstrap(core.Config{}, founders))
 	must(t, err)
+	must(t, d.Begin(o.NodeID, &rec, clock))
 	r, err := replica.New(replica.Config{ID: o.NodeID, SnapshotEntries: 10, Trailing: 5, Seconds: seconds}, rec)
 	must(t, err)
 	n := &node{t: t, disk: d, r: r}
@@ -164,7 +171,7 @@ func (n *node) save(files *simdisk.Disk, to string) {
 func anew(dir string, wait time.Duration) disk.Start {
 	o := options
 	o.ClusterID, o.NodeID = 7, 9
-	return disk.Start{Dir: dir, Options: o, Self: replica.Endpoint{ID: 9}, Seconds: seconds, Wait: wait}
+	return disk.Start{Dir: dir, Options: o, Self: replica.Endpoint{ID: 9}, Clock: time.Unix(seconds, 0), Wait: wait}
 }
 
 // Promise: "new cluster id, all sessions ended, revision := unix seconds · 2²⁰ or
@@ -194,7 +201,7 @@ func TestRestoreWithoutClock(t *testing.T) {
 	files := simdisk.New()
 	saved(t, files)
 	s := anew("new", 0)
-	s.Seconds = -5
+	s.Clock = time.Unix(-5, 0)
 	from, err := disk.Restore(files, "backups/b", s)
 	must(t, err)
 	n := run(t, files, "new", s.Options)
@@ -202,7 +209,7 @@ func TestRestoreWithoutClock(t *testing.T) {
 		t.Errorf("revision %d after %d", got, from.Revision)
 	}
 	s = anew("late", 0)
-	s.Seconds = 1 << 40
+	s.Clock = time.Unix(1<<40, 0)
 	if _, err := disk.Restore(files, "backups/b", s); err == nil {
 		t.Error("began with a revision that no token can have")
 	}
@@ -216,7 +223,7 @@ func TestRestoreAgain(t *testing.T) {
 	saved(t, files)
 	for i, step := range []struct{ from, to string }{{"b", "c"}, {"c", "d"}, {"c", "e"}, {"d", "f"}, {"c", "g"}} {
 		s := anew(step.to, 0)
-		s.Seconds, s.Options.ClusterID = s.Seconds+int64(i)*60, uint64(10+i)
+		s.Clock, s.Options.ClusterID = s.Clock.Add(time.Duration(i)*time.Minute), uint64(10+i)
 		_, err := disk.Restore(files, "backups/"+step.from, s)
 		must(t, err)
 		n := run(t, files, step.to, s.Options)
@@ -227,6 +234,27 @@ func TestRestoreAgain(t *testing.T) {
 		last = token
 		n.save(files, "backups/"+step.to)
 		must(t, n.disk.Close())
+	}
+}
+
+// A group that was begun, saved and restored within one second goes on at the clock, not 2⁴⁰
+// above it, where those that begin in the next twelve days would be below it.
+func TestRestoreWithinSecond(t *testing.T) {
+	files := simdisk.New()
+	saved(t, files)
+	s := anew("b", 0)
+	_, err := disk.Restore(files, "backups/b", s)
+	must(t, err)
+	n := runAt(t, files, "b", s.Options, s.Clock.Add(time.Millisecond))
+	n.do(2, open(), lock())
+	n.save(files, "backups/c")
+	must(t, n.disk.Close())
+	s = anew("c", 0)
+	s.Options.ClusterID, s.Clock = 8, s.Clock.Add(500*time.Millisecond)
+	_, err = disk.Restore(files, "backups/c", s)
+	must(t, err)
+	if got := run(t, files, "c", s.Options).r.Status().Revision; got != seconds<<20+1<<19 {
+		t.Errorf("revision %d, want %d", got, uint64(seconds<<20+1<<19))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -34,7 +35,7 @@ func counting(t testing.TB, files *simdisk.Disk) (revisions []uint64) {
 // would restore nothing.
 func TestRestoreUntilBeforeAll(t *testing.T) {
 	files := simdisk.New()
-	n := runAt(t, files, "old", options, 1_794_830_400, replica.Endpoint{ID: 1})
+	n := begun(t, files, "old", options, time.Unix(0, 0), 1_794_830_400, replica.Endpoint{ID: 1})
 	n.do(1, open())
 	n.do(1, add())
 	must(t, n.disk.Close())

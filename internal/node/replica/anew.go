@@ -15,30 +15,56 @@ const maxRevision = 1 << 53
 
 // Anew is what a group of one begins with that goes on from the state of
 // another group, of which it may have forgotten the newest part: all sessions
-// are ended, and the revision jumps to seconds·2²⁰, where seconds is the Unix time, or by
+// are ended, and the revision jumps to what the clock says, Unix seconds·2²⁰, or by
 // 2⁴⁰ if it is beyond that, so that no token comes again. For wait of cluster
 // time nothing is granted: as long as the longest TTL of the other group, and
 // nobody of there believes to hold anything any more.
 //
+// What the clock says then is not the last word: see [Recovered.Begin].
+//
 // Danger: without a wait only fencing protects from those holders. And tokens depend on
 // the clock: one that is between the old state and what the other group did after it
-// lets them come again, as does a cluster that begins twice within a second.
-func Anew(machine *core.Machine, self Endpoint, seconds int64, wait time.Duration) (Recovered, error) {
-	forget := core.Entry{Kind: core.EntryForget, Version: machine.Version(), Now: machine.Now(), Seconds: min(max(seconds, 0), maxRevision>>20)}
+// lets them come again.
+func Anew(machine *core.Machine, self Endpoint, clock time.Time, wait time.Duration) (Recovered, error) {
 	grants := core.Entry{Kind: core.EntryUnfreeze, Version: machine.Version(), Now: machine.Now()}
 	conf := Membership{Conf: &raftpb.ConfState{Voters: []uint64{self.ID}}, Endpoints: []Endpoint{self}}
 	if wait > 0 {
 		grants.Kind, conf.Held = core.EntryFreeze, machine.Now()+int64(wait)
 	}
-	for _, e := range []core.Entry{forget, grants} {
-		if err := machine.Apply(core.AppendEntry(nil, &e), nil); err != nil {
-			return Recovered{}, fmt.Errorf("replica: forget the sessions of another group: %w", err)
-		}
+	machine.Forget(units(clock))
+	if err := machine.Apply(core.AppendEntry(nil, &grants), nil); err != nil {
+		return Recovered{}, fmt.Errorf("replica: forget the sessions of another group: %w", err)
 	}
 	if machine.Revision() >= maxRevision {
 		return Recovered{}, fmt.Errorf("replica: revision %d: tokens end at 2⁵³; set the wall clock right, or begin with an empty state", machine.Revision())
 	}
 	return Recovered{Snapshot: SnapshotMeta{Index: 1, Term: 1, Conf: conf}, Machine: machine}, nil
+}
+
+// units is a time as revisions count it, Unix time in units of 2⁻²⁰ seconds.
+func units(clock time.Time) uint64 {
+	if clock.Unix() < 0 {
+		return 0
+	}
+	return uint64(min(clock.Unix(), maxRevision>>20))<<20 | uint64(clock.Nanosecond())<<20/uint64(time.Second)
+}
+
+// New reports whether this is what [Anew] made for node id, and no node has run on it yet:
+// the first thing that a node writes is a term of its own.
+func (r *Recovered) New(id uint64) bool {
+	began := r.HardState != nil && (r.HardState.GetTerm() != r.Snapshot.Term || r.HardState.GetVote() != 0)
+	return r.Machine.Revision() != 0 && r.Snapshot.Index == 1 && len(r.Entries) == 0 && !began && r.Snapshot.Conf.alone(id)
+}
+
+// Begin moves the revision of a group that is [Recovered.New] on to the clock of its first
+// start: of two groups that go on from the same state the one that starts later has the
+// greater tokens, whichever was made first. A clock that is behind changes nothing. Call it before anything is proposed, and keep the machine.
+func (r *Recovered) Begin(clock time.Time) error {
+	if units(clock) >= maxRevision {
+		return fmt.Errorf("replica: the clock says %s, when tokens have come to their end at 2⁵³: set it right, and start again", clock)
+	}
+	r.Machine.Raise(units(clock))
+	return nil
 }
 
 // Replay applies an entry of a log to a machine, outside of any node. Changes of
