@@ -167,6 +167,7 @@ func (l *loop) run() {
 		out := l.node.Output()
 		l.minTTL.Store(int64(l.node.MinTTL())) // before anybody hears of new members
 		l.act(out)
+		l.node.Rest(l.now())
 		l.rest()
 		if err := cmp.Or(l.failed, l.node.Err()); err != nil {
 			l.end(err)

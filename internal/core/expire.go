@@ -1,6 +1,9 @@
 package core
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // job is a session for which there is work; another order means that it was
 // given other work since.
@@ -19,6 +22,7 @@ func (m *Machine) assign(s *session, w work) {
 // drain does the work of sessions in the order in which it came up, until the
 // budget is used up.
 func (m *Machine) drain() {
+	m.expectEvents()
 	for m.behind < len(m.backlog) {
 		j := m.backlog[m.behind]
 		if j.s.order != j.order || j.s.work == noWork {
@@ -263,6 +267,22 @@ func (m *Machine) endClaim(c *claim) {
 	m.tell(c, VerbExpired, why)
 	m.push(c, ClaimGone, why)
 	m.leave(c, why, c.s != nil)
+}
+
+// Behind reports whether a rest of ends remains, with which every entry goes on before
+// anything else is done, up to its budget: each of them takes long.
+func (m *Machine) Behind() bool { return len(m.backlog) > 0 }
+
+// expectEvents makes room for what the next of the sessions that end will tell: to grow by
+// and by would copy it several times.
+func (m *Machine) expectEvents() {
+	if m.behind == len(m.backlog) {
+		return
+	}
+	s := m.backlog[m.behind].s
+	if keys := s.has.boundKeys(); s.work == freeing && keys != nil {
+		m.out.Events = slices.Grow(m.out.Events, min(keys.n, m.budget))
+	}
 }
 
 // Due says when the next entry has something to end, in cluster time: at once

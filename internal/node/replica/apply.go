@@ -116,6 +116,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) {
 		n.fail(&Unapplied{e.GetIndex(), n.machine.Revision(), err})
 		return
 	}
+	n.ended = n.ended || n.machine.Behind()
 	switch h.kind {
 	case kindThaw:
 		n.members.Held = 0

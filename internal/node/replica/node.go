@@ -38,6 +38,8 @@ type Node struct {
 	serving  bool   // and an entry of our own term is applied
 	clock    clock
 	stamped  int64 // elapsed time of the last entry proposed
+	ended    bool  // an entry was applied that left a rest of ends
+	resume   int64 // elapsed time before which that rest is left
 	waiting  queue
 	flying   []proposal
 	frames   [][]byte // of the entry being made

@@ -112,7 +112,7 @@ func (n *Node) answer(c Caller, o Outcome, data []byte) {
 // wait for the next tick, so that those of a tick share a write: they are many
 // and not urgent.
 func (n *Node) propose(tick bool) {
-	for n.serving && n.transfer == 0 && len(n.flying) < n.cfg.Rounds && (n.waiting.urgent > 0 || tick && n.waiting.len() > 0) {
+	for n.serving && n.transfer == 0 && !n.Busy() && (n.waiting.urgent > 0 || tick && n.waiting.len() > 0) {
 		batch := n.waiting.batch(n.cfg.MaxEntry)
 		if !n.proposeEntry(batch) {
 			n.putBack(batch)
@@ -123,7 +123,25 @@ func (n *Node) propose(tick bool) {
 
 // Busy reports whether nothing that comes now can be proposed before something
 // is written or a message comes.
-func (n *Node) Busy() bool { return len(n.flying) >= n.cfg.Rounds }
+func (n *Node) Busy() bool { return len(n.flying) >= n.rounds() }
+
+// rounds is how many entries may fly. While sessions end that have much, each entry takes
+// long, and one that flies is all that a command waits for: those that come meanwhile share the next.
+func (n *Node) rounds() int {
+	if n.machine.Behind() {
+		return 1
+	}
+	return n.cfg.Rounds
+}
+
+// Rest tells the time when all that followed from the last input is done. What is left of
+// the ends of sessions is gone on with by itself only after a pause as long as that has
+// taken, so that others have half of the time at least.
+func (n *Node) Rest(now int64) {
+	if n.ended {
+		n.ended, n.resume = false, now+max(0, now-n.now)
+	}
+}
 
 // Solitary reports whether there is no other node, so that nobody minds this one's
 // silence.
@@ -191,6 +209,9 @@ func (n *Node) putBack(batch []item) {
 // with more of them an idle cluster would write for nothing.
 func (n *Node) proposeStamp() {
 	if !n.serving || len(n.flying) > 0 || n.transfer != 0 || n.waiting.len() > 0 {
+		return
+	}
+	if n.machine.Behind() && n.now < n.resume {
 		return
 	}
 	due, any := n.machine.Due()
