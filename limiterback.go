@@ -32,7 +32,7 @@ const refundWithin = time.Minute
 // abandon gives back what a wait took, beside the caller.
 func (l *Limiter) abandon(ctx context.Context, key string, r *driver.LimitReply) {
 	name := l.turn(key)
-	if l.s.r.refunds.add(name, refund{context.WithoutCancel(ctx), l, key, r.Reservation, r.Decision.RetryAfter > 0, time.Now()}) {
+	if l.s.r.refunds.add(name, refund{context.WithoutCancel(ctx), l, key, r.Reservation, r.Decision.RetryAfter > 0, driver.Now()}) {
 		l.s.r.spawn(func() { l.s.r.giveBack(name) })
 	}
 }
@@ -84,7 +84,7 @@ func (q *refunds) next(name string) (b refund, ok bool) {
 // giveBack gives back all that is in a queue, until the Space is closed.
 func (r *spaceState) giveBack(name string) {
 	for b, ok := r.refunds.next(name); ok; b, ok = r.refunds.next(name) {
-		if r.life.Err() == nil && time.Since(b.at) < refundWithin {
+		if r.life.Err() == nil && driver.Now().Sub(b.at) < refundWithin {
 			ctx, cancel := context.WithCancel(b.ctx)
 			stop := context.AfterFunc(r.life, cancel)
 			b.l.giveBack(ctx, b.key, b.taken)
