@@ -1,8 +1,8 @@
 package holdfast
 
 import (
+	"container/heap"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +14,22 @@ import (
 // at once would keep each other from being done where a backend swaps what was used.
 type refunds struct {
 	mu     sync.Mutex
-	queues map[string][]refund // a key that is here has a worker
+	queues map[string]*refundHeap // a key that is here has a worker
+}
+
+// refundHeap has the refunds of a key, the one that is given back next first.
+type refundHeap []refund
+
+func (h refundHeap) Len() int           { return len(h) }
+func (h refundHeap) Less(i, j int) bool { return h[i].before(&h[j]) }
+func (h refundHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *refundHeap) Push(b any)        { *h = append(*h, b.(refund)) }
+func (h *refundHeap) Pop() any {
+	last := len(*h) - 1
+	b := (*h)[last]
+	(*h)[last] = refund{}
+	*h = (*h)[:last]
+	return b
 }
 
 type refund struct {
@@ -26,8 +41,12 @@ type refund struct {
 	at    time.Time
 }
 
-// refundWithin is how long what is to be given back may wait for its turn: then it passes unused.
-const refundWithin = time.Minute
+// refundWithin is how long what is to be given back may wait for its turn, and maxRefunds how
+// many of a key may: what is beyond that passes unused.
+const (
+	refundWithin = time.Minute
+	maxRefunds   = 10_000
+)
 
 // abandon gives back what a wait took, beside the caller.
 func (l *Limiter) abandon(ctx context.Context, key string, r *driver.LimitReply) {
@@ -42,10 +61,16 @@ func (q *refunds) add(name string, b refund) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.queues == nil {
-		q.queues = map[string][]refund{}
+		q.queues = map[string]*refundHeap{}
 	}
 	waiting, working := q.queues[name]
-	q.queues[name] = append(waiting, b)
+	if !working {
+		waiting = &refundHeap{}
+		q.queues[name] = waiting
+	}
+	if len(*waiting) < maxRefunds {
+		heap.Push(waiting, b)
+	}
 	return !working
 }
 
@@ -61,30 +86,26 @@ func (b *refund) before(o *refund) bool {
 	return b.taken.Until < o.taken.Until
 }
 
-// next takes the first refund out; false: there is none, and the worker ends.
-func (q *refunds) next(name string) (b refund, ok bool) {
+// next takes the first refund out; false: there is none, or the Space is closed, and the worker ends.
+func (q *refunds) next(name string, closed bool) (b refund, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waiting := q.queues[name]
-	if len(waiting) == 0 {
+	if closed || len(*waiting) == 0 {
 		delete(q.queues, name)
 		return refund{}, false
 	}
-	first := 0
-	for i := range waiting {
-		if waiting[i].before(&waiting[first]) {
-			first = i
-		}
-	}
-	b = waiting[first]
-	q.queues[name] = slices.Delete(waiting, first, first+1)
-	return b, true
+	return heap.Pop(waiting).(refund), true
 }
 
 // giveBack gives back all that is in a queue, until the Space is closed.
 func (r *spaceState) giveBack(name string) {
-	for b, ok := r.refunds.next(name); ok; b, ok = r.refunds.next(name) {
-		if r.life.Err() == nil && driver.Now().Sub(b.at) < refundWithin {
+	for {
+		b, ok := r.refunds.next(name, r.life.Err() != nil)
+		if !ok {
+			return
+		}
+		if driver.Now().Sub(b.at) < refundWithin {
 			ctx, cancel := context.WithCancel(b.ctx)
 			stop := context.AfterFunc(r.life, cancel)
 			b.l.giveBack(ctx, b.key, b.taken)

@@ -196,7 +196,8 @@ func (s *Space) askByHand(ctx context.Context, c *holdState, w *request) (*Hold,
 // not the holder's.
 func (s *Space) startFull(ctx context.Context, c *holdState, g driver.Grant, w *request) (*Hold, error) {
 	d, ok := w.Session.Deadline()
-	if ok && driver.Until(d) < c.cfg.spec.TTL*3/4 {
+	passed := w.one[0].Kind == driver.Latch || w.one[0].Kind == driver.Barrier // and needs no time
+	if ok && !passed && driver.Until(d) < c.cfg.spec.TTL*3/4 {
 		if err := s.r.d.KeepSession(ctx, w.Session, 0); err != nil {
 			s.r.spawn(func() { s.r.endSession(w.Session) })
 			return nil, err

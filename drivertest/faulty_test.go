@@ -305,7 +305,6 @@ var faults = map[string]string{
 	"Space/Ping":              "ping fails",
 	"Space/PingWhileGone":     "deaf to cancel",
 	"Space/CloseEndsHolds":    "close forgets",
-	"Space/CloseBesideCalls":  "closed looks held",
 	"Space/CloseLeavesOthers": "close ends all",
 	"Space/ShutdownGivesUp":   "close forgets",
 

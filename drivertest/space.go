@@ -21,8 +21,6 @@ var spaceCases = []Case{
 		Promise: "Close ends every hold with ErrLost and ErrClosed and frees its name for others."},
 	{Name: "Space/AfterClose", Run: run(spaceAfterClose),
 		Promise: "Every call after Close is ErrClosed; a second Close returns the first result."},
-	{Name: "Space/CloseBesideCalls", Run: run(spaceCloseBesideCalls),
-		Promise: "A call that Close cuts off is ErrClosed, and does not say that its caller gave up."},
 	{Name: "Space/CloseOfAPart", Run: run(spaceCloseOfAPart),
 		Promise: "Closing a part that Sub or With made does nothing."},
 	{Name: "Space/CloseLeavesOthers", Run: run(spaceCloseLeavesOthers),

@@ -197,9 +197,6 @@ func (t *toy) await(ctx context.Context, c *claim) error {
 	case <-c.ready:
 		return c.err
 	case <-t.closed:
-		if t.e.has("closed looks held") {
-			return refusal(driver.ErrHeld, "another has it")
-		}
 		return refusal(driver.ErrClosed, "the client is closed")
 	case <-heard.Done():
 	}
@@ -268,11 +265,11 @@ func (t *toy) open(spec driver.Spec) *session {
 	sent := driver.Now()
 	l := &session{spec: spec, of: t}
 	_, _ = rand.Read(l.id[:])
+	l.shared = driver.NewSession(l.id, spec)
 	t.e.do(func() {
 		l.deadline = time.Now().Add(spec.TTL)
 		t.e.sessions[l.id] = l
 	})
-	l.shared = driver.NewSession(l.id, spec)
 	t.renewed(l, sent, spec.TTL)
 	t.own = append(t.own, l)
 	if !spec.Manual && !t.e.has("never renews") {

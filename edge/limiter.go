@@ -264,7 +264,9 @@ func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 	if !l.node.told.Load() {
 		s.mark(e)
 	}
-	l.watchers.tell()
+	if cost > 0 {
+		l.watchers.tell()
+	}
 }
 
 // Watch has changes receive after something was taken from any key, by this node or another: once

@@ -171,12 +171,23 @@ func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Requ
 		}
 		err = stopped(ctx, driver.NotDone)
 	case <-k.u.session.Done():
-		err = ended(k.u.session)
+		err = k.maybeCounted(r, ended(k.u.session))
 	case <-c.gone:
-		err = errClosed
+		err = k.maybeCounted(r, errClosed)
 	}
 	c.abandon(k)
 	return 0, err
+}
+
+// maybeCounted is err of a claim that has waited: of a party others may have counted it.
+func (k *request) maybeCounted(r *driver.Request, err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || r.Wants[0].Kind != driver.Barrier {
+		return err
+	}
+	c := *e
+	c.Outcome = driver.Unknown
+	return &c
 }
 
 // leavingFor is how long a party that leaves a barrier waits for the file system.

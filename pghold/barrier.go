@@ -2,21 +2,35 @@ package pghold
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// leavingFor is how long a party that arrives at a barrier or leaves it waits for the server's
-// word, whatever has become of its caller: others count it meanwhile.
+// leavingFor is how long a party that leaves a barrier waits for the server's word: others count
+// it meanwhile.
 const leavingFor = 5 * time.Second
 
 // arriving is the context of an arrival: at a barrier it ends later than the caller's.
-func (c *client) arriving(ctx context.Context, cl *rowClaim) (context.Context, context.CancelFunc) {
+func arriving(ctx context.Context, cl *rowClaim) (context.Context, context.CancelFunc) {
 	if cl.kind != driver.Barrier {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leavingFor, cancel) })
+	return later, func() { stop(); cancel() }
+}
+
+// maybeCounted is err of a party that others may have counted.
+func maybeCounted(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return err
+	}
+	c := *e
+	c.Outcome = driver.Unknown
+	return &c
 }
 
 // leaveSQL takes a party back and tells the token that it had been granted by then. The row of the
@@ -36,9 +50,9 @@ func (c *client) leaveBarrier(ctx context.Context, l *pgLink, cl *rowClaim, sess
 	switch {
 	case err != nil:
 		c.ungather(cl, cl.id)
-		return stopped(ctx, driver.Unknown)
+		return maybeCounted(c.whyStopped(ctx, cl.r.Session))
 	case !was:
-		return stopped(ctx, driver.Unknown)
+		return maybeCounted(c.whyStopped(ctx, cl.r.Session))
 	case token > 0:
 		c.hold(l, cl, cl.id, token, session)
 		return nil

@@ -66,15 +66,21 @@ func (c *client) me(l *pgLink) int64 {
 func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
-	told := false
+	told, again := false, false
 	for {
 		l, err := c.atHome(ctx)
 		if err != nil {
-			return c.whyNot(ctx, cl, err)
+			err = c.whyNot(ctx, cl, err)
+		} else {
+			err = c.gatherBy(ctx, l, cl, &told)
 		}
-		if err := c.gatherBy(ctx, l, cl, &told); !errors.Is(err, errStartAgain) {
+		switch {
+		case !errors.Is(err, errStartAgain) && again && cl.kind == driver.Barrier: // the row of before may have counted
+			return maybeCounted(err)
+		case !errors.Is(err, errStartAgain):
 			return err
 		}
+		again = true
 	}
 }
 
@@ -82,12 +88,12 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bool) error {
 	g, heard := l.join(cl.key)
 	defer l.quit(cl.key)
-	arriving, cancel := c.arriving(ctx, cl)
+	arrival, cancel := arriving(ctx, cl)
 	defer cancel()
-	state, err := c.gatherOn(arriving, l, cl, false, told)
+	state, err := c.gatherOn(arrival, l, cl, false, told)
 	switch {
-	case err != nil && arriving.Err() != nil && cl.kind == driver.Barrier:
-		return stopped(arriving, driver.Unknown)
+	case err != nil && ctx.Err() != nil && cl.kind == driver.Barrier:
+		return maybeCounted(c.whyStopped(ctx, cl.r.Session))
 	case err != nil && (l.alive() || ctx.Err() != nil):
 		return c.whyNot(ctx, cl, err)
 	case state == "granted":

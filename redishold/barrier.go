@@ -2,31 +2,47 @@ package redishold
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// leavingFor is how long a party that arrives at a barrier or leaves it waits for the server's
-// word, whatever has become of its caller: others count it meanwhile.
+// leavingFor is how long a party that leaves a barrier waits for the server's word: others count
+// it meanwhile.
 const leavingFor = 5 * time.Second
 
 // arrive waits for the others at a barrier. To have passed is all that counts, so that the validity
 // of what is granted does not matter.
 func (c *client) arrive(ctx context.Context, k *keyClaim, sent time.Time, waiting func(int)) (*keyClaim, driver.Token, error) {
 	k.party = true
-	arriving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	arriving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(leavingFor, cancel) })()
 	reply, err := c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
 	for err == nil && reply[0] == "more" { // as in call
 		reply, err = c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
 	}
 	if err != nil {
 		k.failed(err)
+		if ctx.Err() != nil {
+			return nil, 0, stopped(ctx, driver.Unknown)
+		}
 		return nil, 0, failure(arriving, err)
 	}
 	t, err := k.settle(ctx, reply, sent, waiting)
 	return k, t, err
+}
+
+// maybeCounted is err of a claim that has waited: of a party others may have counted it.
+func (k *keyClaim) maybeCounted(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || !k.party {
+		return err
+	}
+	c := *e
+	c.Outcome = driver.Unknown
+	return &c
 }
 
 // leave takes a party back, unless all had come before.

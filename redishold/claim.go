@@ -271,12 +271,12 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 	case <-k.u.session.Done():
 		k.forget()
 		if k.c.life.Err() != nil {
-			return 0, errClosed
+			return 0, k.maybeCounted(errClosed)
 		}
-		return 0, ended(k.u.session)
+		return 0, k.maybeCounted(ended(k.u.session))
 	case <-k.c.life.Done():
 		k.forget()
-		return 0, errClosed
+		return 0, k.maybeCounted(errClosed)
 	}
 }
 
@@ -285,7 +285,7 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 func (k *keyClaim) fresh(ctx context.Context, token driver.Token) (driver.Token, error) {
 	if token == 0 {
 		k.forget()
-		return 0, &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")}
+		return 0, k.maybeCounted(&driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: errors.New("the server has forgotten the wait: its session ended there, or it lost its data")})
 	}
 	ttl := k.u.session.Spec.TTL
 	d, ok := k.u.session.Deadline()

@@ -40,20 +40,21 @@ type loop struct {
 	stop    bool
 
 	// The loop's own.
-	spare    []inFrame // for the next inbox
-	caller   replica.Caller
-	streams  map[replica.Caller]*stream
-	calls    map[replica.Caller]func(replica.Answer)
-	reads    map[replica.Caller]func(*core.Machine)
-	backups  []awaited
-	founding founding
-	probing  atomic.Bool // somebody looks how much room the disk has
-	ticks    int         // since somebody looked
-	removed  []uint64    // nodes that are not to be heard any more
-	failed   error       // why this node cannot go on
-	full     bool        // the disk has less room than it should
-	notice   func(error) // tells an operator
-	dir      string
+	spare     []inFrame // for the next inbox
+	caller    replica.Caller
+	streams   map[replica.Caller]*stream
+	calls     map[replica.Caller]func(replica.Answer)
+	reads     map[replica.Caller]func(*core.Machine)
+	backups   []awaited
+	founding  founding
+	probing   atomic.Bool // somebody looks how much room the disk has
+	ticks     int         // since somebody looked
+	removed   []uint64    // nodes that are not to be heard any more
+	failed    error       // why this node cannot go on
+	full      bool        // the disk has less room than it should
+	fullSince time.Time   // when it began to
+	notice    func(error) // tells an operator
+	dir       string
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -161,13 +162,14 @@ func (l *loop) run() {
 			l.end(in.failure)
 			return
 		}
+		began := l.now()
 		l.feed(&in, ticked)
 		clear(in.frames)
 		l.spare = in.frames[:0]
 		out := l.node.Output()
 		l.minTTL.Store(int64(l.node.MinTTL())) // before anybody hears of new members
 		l.act(out)
-		l.node.Rest(l.now())
+		l.node.Rest(began, l.now())
 		l.rest()
 		if err := cmp.Or(l.failed, l.node.Err()); err != nil {
 			l.end(err)

@@ -1,12 +1,18 @@
 package server
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // setFull passes on whether the disk has less room than it should, and tells the operator when
 // it has room again.
 func (l *loop) setFull(full bool) {
-	if l.full && !full {
-		l.notice(fmt.Errorf("the disk of %s has room again: nothing is refused for want of it", l.dir))
+	switch {
+	case full && !l.full:
+		l.fullSince = time.Now()
+	case l.full && !full: // with the time: a text that was told within a minute is not told again
+		l.notice(fmt.Errorf("the disk of %s has room again, after %s: nothing is refused for want of it", l.dir, time.Since(l.fullSince).Round(time.Millisecond)))
 	}
 	l.full = full
 	l.node.SetFull(full)

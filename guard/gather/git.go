@@ -151,7 +151,10 @@ func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, 
 		return false, "", err
 	}
 	there, err := s.patches(ctx, "", "log", "--no-merges", "--max-count=1000", base+".."+into, "--")
-	return err == nil && slices.Contains(there, whole[0]), "squashed", err
+	if err != nil || !slices.Contains(there, whole[0]) {
+		return false, "", err
+	}
+	return true, "squashed", nil
 }
 
 func failed(what string, a answer, err error) error {

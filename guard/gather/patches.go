@@ -69,7 +69,7 @@ func (s *Git) patchesOf(ctx context.Context, commits []string) ([]patch, error) 
 func (s *Git) patches(ctx context.Context, in, command string, args ...string) ([]patch, error) {
 	flags := []string{command, "--no-ext-diff", "--no-textconv", "--no-color", "--full-index"}
 	if command == "log" {
-		flags = append(flags, "--format=commit %H", "-p")
+		flags = append(flags, "--format=commit %H", "-p", "--no-show-signature")
 	}
 	a, err := s.git(ctx, in, append(flags, args...)...)
 	if err != nil || a.code != 0 {

@@ -129,8 +129,11 @@ func (w *waiting) look(ctx context.Context) guard.Result {
 		r = w.c.Explain(w.facts)
 	}
 	text := r.String()
-	if w.pauses = min(max(2*w.pauses, leastRefill), mostRefill); text != w.last {
+	switch {
+	case text != w.last:
 		w.pauses = leastRefill
+	case slices.Contains(list, w.refill.input): // a look at something else tells nothing of the limiter
+		w.pauses = min(2*w.pauses, mostRefill)
 	}
 	if w.refill = (refill{}); r.Outcome != guard.Passed {
 		w.refilled(ctx, w.c)

@@ -40,9 +40,13 @@ func (k *acquisition) attend(ctx context.Context) error {
 func (k *acquisition) leave(ctx context.Context) error {
 	g := k.c.g
 	now := g.Lock()
-	if k.done || k.call.Unsent() {
+	switch {
+	case k.done:
 		g.Unlock()
 		return k.abandon(ctx, k.u)
+	case k.call.Unsent():
+		defer g.Unlock()
+		return k.c.gaveUp(ctx, known(k.drop(now, k.u)))
 	}
 	k.told = nil // its end is no loss
 	o := newOp(&core.Command{Op: core.OpCancel, Target: k.call.Seq()})
@@ -66,14 +70,11 @@ func (k *acquisition) left(ctx context.Context, outcome driver.Outcome) error {
 	defer g.Unlock()
 	switch {
 	case !k.done:
-		_, actions := k.u.s.Abandon(now, &k.call)
-		k.u.take(actions)
-		k.u.touch()
-		g.Pump(now)
+		k.drop(now, k.u)
 	case r.Code == core.CodeCanceled || r.Code == core.CodeLost: // by a table: whether it had been granted is not known
 		outcome = driver.Unknown
 	default:
 		return nil
 	}
-	return stopped(ctx, outcome)
+	return k.c.gaveUp(ctx, outcome)
 }

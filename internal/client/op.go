@@ -70,14 +70,20 @@ func (o *op) abandon(ctx context.Context, u *ClientSession) error {
 		return nil
 	}
 	defer g.Unlock()
-	outcome, actions := u.s.Abandon(now, &o.call)
-	u.take(actions)
-	u.touch()
-	g.Pump(now)
+	outcome := o.drop(now, u)
 	if g.opts.Immediate && !u.c.stalled() {
 		outcome = session.NotDone
 	}
 	return u.c.gaveUp(ctx, known(outcome))
+}
+
+// drop has the session forget a call; the group is locked.
+func (o *op) drop(now int64, u *ClientSession) session.Outcome {
+	outcome, actions := u.s.Abandon(now, &o.call)
+	u.take(actions)
+	u.touch()
+	u.c.g.Pump(now)
+	return outcome
 }
 
 // known is what a session's outcome means to a caller.

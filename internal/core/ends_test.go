@@ -34,3 +34,33 @@ func TestEndsMakeRoomOnce(t *testing.T) {
 		t.Errorf("%d events, with room for %d", n, room)
 	}
 }
+
+// Promise: sessions that end in an entry which has used up its budget, beside one that leaves a rest.
+func TestEndsBeyondTheBudget(t *testing.T) {
+	m := core.New(core.Config{Budget: 4})
+	frame := func(id byte, c core.Command) []byte {
+		return core.AppendFrame(nil, &core.Frame{Session: core.SessionID{id}, Attempt: 1, Mark: 1, Commands: []core.Command{c}})
+	}
+	apply := func(frames ...[]byte) {
+		if err := m.Apply(core.AppendEntry(nil, &core.Entry{Now: 1, Frames: frames}), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	puts := make([]core.KeyOp, 100)
+	for i := range puts {
+		puts[i] = core.KeyOp{Kind: core.KeyPut, Key: fmt.Sprint("key ", i), Session: core.SessionID{1}}
+	}
+	open, end := core.Command{Op: core.OpOpen, TTL: 3600e9}, core.Command{Op: core.OpEnd}
+	apply(frame(1, open), frame(2, open), frame(3, open))
+	apply(frame(1, core.Command{Op: core.OpTxn, Seq: 1, Then: puts}))
+	apply(frame(1, end))
+	if !m.Behind() {
+		t.Fatal("it leaves no rest")
+	}
+	apply(frame(2, end), frame(3, end))
+	for n := 0; m.Behind(); n++ {
+		if apply(); n > 100 {
+			t.Fatal("the rest does not end")
+		}
+	}
+}

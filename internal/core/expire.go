@@ -281,7 +281,7 @@ func (m *Machine) expectEvents() {
 	}
 	s := m.backlog[m.behind].s
 	if keys := s.has.boundKeys(); s.work == freeing && keys != nil {
-		m.out.Events = slices.Grow(m.out.Events, min(keys.n, m.budget))
+		m.out.Events = slices.Grow(m.out.Events, min(keys.n, max(m.budget, 0))) // an end takes from a budget that is used up, too
 	}
 }
 

@@ -84,7 +84,7 @@ func TestEndsPause(t *testing.T) {
 	n := ending(t)
 	const took = 3 * tick
 	now := int64(took)
-	n.Rest(now)
+	n.Rest(0, now)
 	for range 2 {
 		now += tick
 		n.Tick(now)

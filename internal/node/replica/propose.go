@@ -134,12 +134,12 @@ func (n *Node) rounds() int {
 	return n.cfg.Rounds
 }
 
-// Rest tells the time when all that followed from the last input is done. What is left of
+// Rest tells when all that followed from inputs since began is done. What is left of
 // the ends of sessions is gone on with by itself only after a pause as long as that has
-// taken, so that others have half of the time at least.
-func (n *Node) Rest(now int64) {
+// taken, so that others have half of the time at least; of a node that was stopped meanwhile after a second.
+func (n *Node) Rest(began, now int64) {
 	if n.ended {
-		n.ended, n.resume = false, now+max(0, now-n.now)
+		n.ended, n.resume = false, now+min(max(0, now-began), int64(time.Second))
 	}
 }
 
