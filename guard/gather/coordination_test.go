@@ -228,7 +228,7 @@ func TestWait_Widens(t *testing.T) {
 	ok(t, <-done)
 }
 
-// Only those whose inputs an event touches look again. The seed: "Integration tests with FakeAdapters pass".
+// Only guards with an input that an event touches look again. The seed: "Integration tests with FakeAdapters pass".
 func TestWait_OnlyTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

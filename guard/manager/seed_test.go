@@ -154,7 +154,7 @@ func ends(t *testing.T, s *holdfast.Space, name string) time.Time {
 }
 
 // The seed: "Maintenance task runs at configured interval", "Stale reclaim releases resources", "Stale holders reclaimed
-// during maintenance", "Maintenance task reclaims stale resources": on memory and a node, without anybody who wants it.
+// during maintenance", "Maintenance task reclaims stale resources": on memory and a node, though nobody wants it.
 func TestMaintenance_Backends(t *testing.T) {
 	for backend := range own {
 		t.Run(backend, func(t *testing.T) {
