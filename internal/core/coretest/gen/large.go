@@ -10,7 +10,8 @@ import (
 
 // Large is a history of few sessions with n claims and keys between them: many hold
 // and wait for the same names, and then sessions end as asked and by time, a semaphore
-// shrinks and names are given back, all in one entry. Bare entries follow.
+// shrinks and names are given back, all in one entry. Entries follow in which
+// small sessions end.
 func Large(seed uint64, n int) []twin.Entry {
 	g := &large{rand: rand.New(rand.NewPCG(seed, 0x6c61726765)), seq: map[core.SessionID]uint64{}}
 	for i := range 4 + g.rand.IntN(4) {
@@ -18,7 +19,10 @@ func Large(seed uint64, n int) []twin.Entry {
 		g.ids = append(g.ids, id)
 		g.send(id, core.Command{Op: core.OpOpen, TTL: second * int64(5+10*(i%2))})
 	}
-	for len(g.frames) < n {
+	for i := range 2 * after {
+		g.send(small(i), core.Command{Op: core.OpOpen, TTL: 100 * second})
+	}
+	for len(g.frames) < n+2*after {
 		g.send(g.pick(), g.command(n))
 	}
 	for len(g.frames) > 0 {
@@ -37,6 +41,12 @@ type large struct {
 	frames  []core.Frame
 	entries []twin.Entry
 }
+
+// after is how many entries follow the one that ends most.
+const after = 40
+
+// small is a session that has nothing.
+func small(i int) core.SessionID { return core.SessionID{'s', byte(i)} }
 
 func (g *large) pick() core.SessionID { return g.ids[g.rand.IntN(len(g.ids))] }
 
@@ -88,8 +98,12 @@ func (g *large) end() {
 	}
 	g.entries = append(g.entries, twin.Entry{Now: 6 * second, Frames: g.frames})
 	g.frames = nil
-	for range 40 {
-		g.entries = append(g.entries, twin.Entry{Now: 6 * second})
+	for i := range after {
+		for j := range 2 { // while a rest of the large ones remains
+			g.send(small(2*i+j), core.Command{Op: core.OpEnd})
+		}
+		g.entries = append(g.entries, twin.Entry{Now: 6 * second, Frames: g.frames})
+		g.frames = nil
 	}
 	g.entries = append(g.entries, twin.Entry{Now: 60 * second}, twin.Entry{Now: 60 * second})
 }
