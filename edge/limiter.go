@@ -269,11 +269,6 @@ func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 	}
 }
 
-// Watch has changes receive after something was taken from any key, by this node or another: once
-// for all since the last receive. What only the time changes, as a window that begins, is not told.
-// stop ends it.
-func (l *Limiter) Watch() (changes <-chan struct{}, stop func()) { return l.watchers.add() }
-
 // takeFirst decides about a key that is not known, and remembers it only if
 // something was taken.
 func (l *Limiter) takeFirst(s *shard, key string, epoch, at, cost int64) (limit.Decision, error) {

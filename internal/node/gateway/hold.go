@@ -144,20 +144,20 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 	if w.lease != 0 {
 		return g.lease(ctx, w.lease)
 	}
-	who := callerOf(ctx)
-	open := core.Command{Op: core.OpOpen, Flags: core.Fleeting, Namespace: who.namespace, TTL: int64(w.ttl)}
-	if who.key == "" {
+	from := callerOf(ctx)
+	open := core.Command{Op: core.OpOpen, Flags: core.Fleeting, Namespace: from.namespace, TTL: int64(w.ttl)}
+	if from.key == "" {
 		open.Flags |= core.Fresh // a number that is in use is another's
 		number := holdLease + g.newNumber()
 		open.Owner = cmp.Or(w.owner, leaseName(number))
-		return g.newLease(who.namespace, number, open), nil
+		return g.newLease(from.namespace, number, open), nil
 	}
 	// The same key is the same lease, the end of which is remembered, and the request its
 	// first command: the machine does it once.
 	open.Flags, open.Meta = 0, w.print()
-	number := holdLease + keyNumber(who.key)
+	number := holdLease + keyNumber(from.key)
 	open.Owner = cmp.Or(w.owner, leaseName(number))
-	l := g.newLease(who.namespace, number, open)
+	l := g.newLease(from.namespace, number, open)
 	l.keyed = true
 	return l, nil
 }

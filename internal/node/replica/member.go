@@ -333,30 +333,6 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 	n.flying = append(n.flying, proposal{number: n.number, term: n.currentTerm(), conf: caller, change: true, given: given})
 }
 
-// proposeNews notes what the group does not know of this leader, or of the
-// directories of its nodes: addresses that a node which was founded or restored
-// alone got later, and the directory with which a new node came first.
-func (n *Node) proposeNews() {
-	if !n.serving || n.transfer != 0 || n.changing() {
-		return
-	}
-	if e, news := n.selfNews(); news {
-		n.proposeChange(nobody, Change{Update: []Endpoint{e}})
-		return
-	}
-	if id, is := n.clientOfAnother(); is && n.members.endpoint(n.cfg.ID).Client == "" {
-		n.out.Notice = fmt.Errorf("clients find node %d at %s already, so that they cannot find node %d, which leads, there: give it an address of its own: holdfast member update %d PEER CLIENT", id, n.cfg.Client, n.cfg.ID, n.cfg.ID)
-	}
-	for _, e := range n.members.Endpoints {
-		if dir := n.met[e.ID].dir; e.Dir == 0 && dir != 0 {
-			e.Dir = dir
-			n.proposeChange(nobody, Change{Update: []Endpoint{e}})
-			return
-		}
-	}
-	n.proposeVoter()
-}
-
 // proposeVoter promotes a learner that is to vote, as soon as that is right.
 func (n *Node) proposeVoter() {
 	for _, e := range n.members.Endpoints {
@@ -393,33 +369,6 @@ func (n *Node) Place(now int64, caller Caller, at Endpoint, anew bool) {
 		n.proposeChange(caller, Change{Replace: []Endpoint{at}})
 	}
 	n.process()
-}
-
-// selfNews is this member with what the group does not know yet; false: it knows
-// all.
-func (n *Node) selfNews() (Endpoint, bool) {
-	was := n.members.endpoint(n.cfg.ID)
-	if was.ID == 0 {
-		return was, false
-	}
-	e := Endpoint{ID: was.ID, Peer: cmp.Or(was.Peer, n.cfg.Peer), Client: was.Client, Dir: was.Dir, Voter: was.Voter}
-	if _, taken := n.clientOfAnother(); e.Client == "" && !taken {
-		e.Client = n.cfg.Client
-	}
-	if !n.cfg.Solo {
-		e.Dir = cmp.Or(was.Dir, n.cfg.Dir)
-	}
-	return e, e != was
-}
-
-// clientOfAnother is the member that clients find at the address which this node says is its own.
-func (n *Node) clientOfAnother() (id uint64, is bool) {
-	for _, e := range n.members.Endpoints {
-		if e.ID != n.cfg.ID && e.Client != "" && e.Client == n.cfg.Client {
-			return e.ID, true
-		}
-	}
-	return 0, false
 }
 
 // changing reports whether a change of the members is not complete.

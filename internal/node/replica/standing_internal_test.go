@@ -39,3 +39,19 @@ func TestSameClientsOfBefore(t *testing.T) {
 		}
 	}
 }
+
+// An address for clients that is another member's is no news of a leader; what else the group does
+// not know of it is.
+func TestClientAddressOfAnotherIsNoNews(t *testing.T) {
+	n := &Node{members: Membership{Endpoints: []Endpoint{{ID: 1}, {ID: 2, Peer: "b", Client: "one"}}}}
+	for _, own := range []string{"one", "two"} {
+		n.cfg = Config{ID: 1, Peer: "a", Client: own}
+		want := Endpoint{ID: 1, Peer: "a"}
+		if own == "two" {
+			want.Client = own
+		}
+		if got, news := n.selfNews(); !news || got != want {
+			t.Errorf("with %q for clients: %+v, %v", own, got, news)
+		}
+	}
+}
