@@ -1,67 +1,46 @@
 package holdfast_test
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/pasted"
 )
 
-// The README's program runs as pasted, in a module of its own outside the
-// repository.
-func TestReadmeProgram(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// readmeNode is where the README's node serves: a program that needs it is run
+// beside one in internal/cli.
+const readmeNode = "127.0.0.1:7420"
+
+// Every complete program of the documents runs as pasted, in a module of its own
+// outside the repository, and prints what the document shows.
+func TestProgramsOfDocuments(t *testing.T) {
+	documents, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(readme), "```go\n")
-	code, _, ok := strings.Cut(rest, "```")
-	if !ok {
-		t.Fatal("the README has no Go code")
+	run := 0
+	for _, document := range append(documents, "README.md") {
+		for _, p := range pasted.Programs(t, document) {
+			if strings.Contains(p.Code, readmeNode) {
+				continue
+			}
+			run++
+			if got := pasted.Go(t, ".", p.Code, "run", "."); got != p.Output {
+				t.Errorf("a program of %s prints\n%swant:\n%s%s", document, got, p.Output, p.Code)
+			}
+		}
 	}
-	got := outside(t, code, "run", ".")
-	if want := "working with a token: true <nil>\n"; got != want {
-		t.Errorf("the README's program prints %q; want %q", got, want)
+	if run < 3 {
+		t.Errorf("only %d programs are found", run)
 	}
 }
 
 // What is behind internal is not for others: a program that imports it does not
 // build.
 func TestInternalIsInternal(t *testing.T) {
-	got := outside(t, "package main\n\nimport _ \"github.com/holdfast-io/holdfast/internal/core\"\n\nfunc main() {}\n", "build", ".")
+	got := pasted.Go(t, ".", "package main\n\nimport _ \"github.com/holdfast-io/holdfast/internal/core\"\n\nfunc main() {}\n", "build", ".")
 	if !strings.Contains(got, "use of internal package") {
 		t.Errorf("a program outside can use the core: %q", got)
 	}
-}
-
-// outside runs the go command on a program in a module of its own that requires
-// this one, and returns all that it prints.
-func outside(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(mod), "module example.org/app")
-	own += "\nrequire github.com/holdfast-io/holdfast v0.0.0\nreplace github.com/holdfast-io/holdfast => " + here + "\n"
-	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": own, "go.sum": string(sum), "main.go": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	out, _ := cmd.CombinedOutput() // a failure is told by what it prints
-	return string(out)
 }

@@ -92,6 +92,7 @@ var rooms = map[string]room{
 	"internal/node/storage":                {},
 	"internal/node/storage/simdisk":        {own: "internal/node/storage"},
 	"internal/node/transport":              {},
+	"internal/pasted":                      {inside: true},
 	"internal/planted":                     {inside: true},
 	"internal/platforms":                   {inside: true},
 	"internal/services":                    {own: "internal/services/programs", foreign: "github.com/jackc/pgx/v5 github.com/nats-io/nats-server/v2", inside: true},

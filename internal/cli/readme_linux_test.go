@@ -1,9 +1,7 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,33 +9,13 @@ import (
 	"syscall"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
+	"github.com/holdfast-io/holdfast/internal/pasted"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/internal/services/programs"
-	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
 // readmePort is where the README's node serves.
 const readmePort = "127.0.0.1:7420"
-
-// lockByGRPC is the README's example.
-func lockByGRPC(ctx context.Context, node string) error {
-	conn, err := grpc.NewClient(node, grpc.WithTransportCredentials(insecure.NewCredentials())) // "127.0.0.1:7420"
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	locks := pb.NewLockServiceClient(conn)
-	hold, err := locks.Lock(ctx, &pb.LockRequest{Name: "nightly", Owner: "w1", TtlMs: 60_000})
-	if err != nil {
-		return err
-	}
-	fmt.Println("token", hold.GetFencingToken())
-	_, err = locks.Unlock(ctx, &pb.UnlockRequest{Key: hold.GetKey()})
-	return err
-}
 
 // What the README tells to type says what it shows, on a node that serves; only
 // the port is another.
@@ -68,10 +46,22 @@ func TestReadme(t *testing.T) {
 			token = answer.Token.String()
 		}
 	}
-	if err := lockByGRPC(t.Context(), addr); err != nil {
-		t.Errorf("the README's gRPC client: %v", err)
+	program := byGRPC(t)
+	if got := pasted.Go(t, "../..", strings.Replace(program.Code, readmePort, addr, 1), "run", "."); got != program.Output {
+		t.Errorf("the README's gRPC client prints:\n%swant:\n%s", got, program.Output)
 	}
-	isInTest(t, string(readme))
+}
+
+// byGRPC is the README's program that speaks to the node.
+func byGRPC(t *testing.T) pasted.Program {
+	t.Helper()
+	for _, p := range pasted.Programs(t, "../../README.md") {
+		if strings.Contains(p.Code, readmePort) {
+			return p
+		}
+	}
+	t.Fatal("no program of the README speaks to its node")
+	return pasted.Program{}
 }
 
 // checkout is a directory that looks as the README finds it: with the program in
@@ -103,20 +93,6 @@ func typed(t *testing.T, dir, command string) string {
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=", "HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	out, _ := cmd.CombinedOutput() // a refusal is told by what it says
 	return string(out)
-}
-
-// isInTest: the README's gRPC code is that of lockByGRPC.
-func isInTest(t *testing.T, readme string) {
-	t.Helper()
-	source, err := os.ReadFile("readme_linux_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(readme, "```go\n")
-	code, _, _ := strings.Cut(blocks[len(blocks)-1], "```")
-	if flat := strings.ReplaceAll(string(source), "\n\t", "\n"); !strings.Contains(flat, strings.TrimSpace(code)) || !strings.Contains(code, "grpc.") {
-		t.Errorf("the README's code is not that of lockByGRPC:\n%s", code)
-	}
 }
 
 // The three things to try that a node prints when it starts work as printed.
