@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
@@ -206,7 +205,7 @@ func (k *acquisition) Change(ctx context.Context, ch driver.Change) (driver.Gran
 	case ch.Extend > 0:
 		return k.alter(ctx, core.Command{Op: core.OpExtend, Target: target, MaxHold: int64(ch.Extend)}, nil)
 	case ch.Proclaim != nil:
-		return k.alter(ctx, core.Command{Op: core.OpProclaim, Target: target, Value: slices.Clone(*ch.Proclaim)}, nil)
+		return k.alter(ctx, core.Command{Op: core.OpProclaim, Target: target, Value: *ch.Proclaim}, nil)
 	case ch.HandOver != "":
 		return k.alter(ctx, core.Command{Op: core.OpHandOver, Target: target, Owner: ch.HandOver}, nil)
 	default:

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"sync"
 
@@ -80,10 +81,27 @@ func (o *op) abandon(ctx context.Context, u *ClientSession) error {
 // drop has the session forget a call; the group is locked.
 func (o *op) drop(now int64, u *ClientSession) session.Outcome {
 	outcome, actions := u.s.Abandon(now, &o.call)
+	if outcome == session.Unknown {
+		ownValues(&o.call.Command)
+	}
 	u.take(actions)
 	u.touch()
 	u.c.g.Pump(now)
 	return outcome
+}
+
+// ownValues gives a command values of its own. It may be sent again after its caller has left, and
+// callers use their buffers again.
+func ownValues(c *core.Command) {
+	c.Value = bytes.Clone(c.Value)
+	for i := range c.If {
+		c.If[i].Value = bytes.Clone(c.If[i].Value)
+	}
+	for _, ops := range [...][]core.KeyOp{c.Then, c.Else} {
+		for i := range ops {
+			ops[i].Value = bytes.Clone(ops[i].Value)
+		}
+	}
 }
 
 // known is what a session's outcome means to a caller.
