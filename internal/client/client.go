@@ -18,7 +18,10 @@ type Client struct {
 	info   driver.Info
 	fault  func(op, name string, err error)
 	shared map[driver.Spec]*ClientSession
-	users  map[*ClientSession]struct{}
+	// plain is of the session behind calls outside any session: it makes them happen exactly
+	// once.
+	plain driver.Spec
+	users map[*ClientSession]struct{}
 	// repeats are the calls that may be made again, by id, until their callers
 	// know the answer; swept is when old ones were last looked for.
 	repeats map[[16]byte]*repeat
@@ -37,7 +40,7 @@ var _ driver.Driver = (*Client)(nil)
 
 // New returns a client of the group that tells info about itself.
 func (g *SessionMux) New(info driver.Info) *Client {
-	c := &Client{g: g, info: info, shared: map[driver.Spec]*ClientSession{}, users: map[*ClientSession]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
+	c := &Client{g: g, info: info, plain: driver.Spec{TTL: max(plainTTL, info.MinTTL)}, shared: map[driver.Spec]*ClientSession{}, users: map[*ClientSession]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,9 +136,8 @@ func stopped(ctx context.Context, o driver.Outcome) *driver.Error {
 	return e
 }
 
-// defaultSpec is of the session behind calls outside any session: it makes them happen exactly
-// once.
-var defaultSpec = driver.Spec{TTL: 30 * time.Second}
+// plainTTL is the TTL of a plain session, unless the other side wants longer ones.
+const plainTTL = 30 * time.Second
 
 // sharedUser is the living session of a spec, made if need be.
 func (c *Client) sharedUser(now int64, spec driver.Spec) *ClientSession {

@@ -27,6 +27,8 @@ type far struct {
 	link *farLink  // nil: there is none
 	sent int       // messages
 	deny core.Code // of every frame; CodeOK: they are taken
+	// minTTL is what the sessions have to have that it opens.
+	minTTL time.Duration
 }
 
 // farLink is one connection.
@@ -131,8 +133,8 @@ func (f *far) apply(l *farLink, b []byte) {
 	case session.KindRenewal:
 		e.Renewals = []core.Renewal{{Session: m.Session, Attempt: m.Attempt, TTL: m.TTL}}
 	case session.KindFrame:
-		if f.deny != core.CodeOK {
-			l.refuse(&m, f.deny)
+		if code := f.refuses(m.Body); code != core.CodeOK {
+			l.refuse(&m, code)
 			return
 		}
 		e.Frames = [][]byte{m.Body}
@@ -148,6 +150,20 @@ func (f *far) apply(l *farLink, b []byte) {
 	for i := range out.Replies {
 		l.answer(&session.Message{Kind: session.KindReply, Session: out.Replies[i].Session, Body: core.AppendReply(nil, &out.Replies[i])})
 	}
+}
+
+// refuses says why a frame is not taken; CodeOK: it is.
+func (f *far) refuses(body []byte) core.Code {
+	var frame core.Frame
+	if err := core.DecodeFrame(body, &frame); err != nil {
+		panic(err)
+	}
+	for i := range frame.Commands {
+		if c := &frame.Commands[i]; c.Op == core.OpOpen && time.Duration(c.TTL) < f.minTTL {
+			return core.CodeInvalid
+		}
+	}
+	return f.deny
 }
 
 // refuse tells that a frame is not taken.

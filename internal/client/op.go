@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -139,13 +141,13 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 		if err != nil {
 			return core.Result{}, 0, err
 		}
-		u := c.sharedUser(now, defaultSpec)
+		u := c.sharedUser(now, c.plain)
 		o := newOp(cmd)
 		o.start(now, u)
 		if err := o.wait(ctx, u); err != nil {
 			return core.Result{}, 0, err
 		}
-		r, at, again := o.call.Result, o.call.Now, c.anew(u, &o.call)
+		r, at, again := o.call.Result, o.call.Now, c.anew(u, &o.call) || c.longer(u, &o.call)
 		err = failure(c, u, &o.call)
 		recycle(o)
 		if !again {
@@ -158,6 +160,21 @@ func (c *Client) ask(ctx context.Context, cmd *core.Command) (core.Result, int64
 // died, may go to the next one. A session that was refused would be again.
 func (c *Client) anew(u *ClientSession, call *session.Call) bool {
 	return call.Outcome == session.NotDone && !call.Denied && u.refused == nil && c.ended(driver.NotDone) == nil
+}
+
+// longer reports whether a call that was not done, since its plain session u was refused, may go to one
+// with a longer TTL. A server may ask for more than plainTTL, which no caller can choose: it is
+// doubled until it is taken.
+func (c *Client) longer(u *ClientSession, call *session.Call) bool {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if u.refused == nil || call.Outcome != session.NotDone || !errors.Is(u.refused, fs.ErrInvalid) {
+		return false
+	}
+	if u.session.Spec == c.plain {
+		c.plain.TTL = min(2*c.plain.TTL, c.info.MaxTTL)
+	}
+	return u.session.Spec.TTL < c.plain.TTL
 }
 
 // ended is the error of a call with that outcome if the client takes no more of

@@ -64,7 +64,7 @@ func (c *Client) askOnce(ctx context.Context, id [16]byte, cmd *core.Command) (c
 		if err := c.leave(ctx, id, r); err != nil {
 			return core.Result{}, 0, err
 		}
-		if !c.anew(r.u, &r.call) {
+		if !c.anew(r.u, &r.call) && !c.longer(r.u, &r.call) {
 			return r.call.Result, r.call.Now, failure(c, r.u, &r.call)
 		}
 	}
@@ -79,7 +79,7 @@ func (c *Client) firstTime(now int64, id [16]byte, cmd *core.Command) *repeat {
 	if len(c.repeats) >= maxRepeats {
 		return nil
 	}
-	r := &repeat{u: c.sharedUser(now, defaultSpec), ended: make(chan struct{})}
+	r := &repeat{u: c.sharedUser(now, c.plain), ended: make(chan struct{})}
 	r.call = session.Call{Command: *cmd, Tag: r}
 	c.repeats[id] = r
 	r.start(now, r.u)
