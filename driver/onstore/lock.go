@@ -29,12 +29,17 @@ type hold struct {
 	revision   driver.Revision
 	freed      bool
 	tombstoned bool  // a tombstone was sent, and may have been taken
+	late       *late // a request to take it that may still come; nil: there is none
 	err        error // of the release
 }
 
 func (d *onStore) newHold(key, name string, e lockEntry) *hold {
 	return &hold{d: d, key: key, name: name, entry: e, turn: make(chan struct{}, 1)}
 }
+
+// late is a request to take a lock that was not answered. The engine may take it as long as the
+// key is at the revision from.
+type late struct{ from driver.Revision }
 
 // sight is a revision as it was first seen, a time of driver.Now.
 type sight struct {
@@ -171,6 +176,7 @@ type attempt struct {
 	name, key string
 	holder    string
 	left      time.Duration // until the holder that stood in the way is over
+	late      *late         // the last request that was not answered; nil: there is none
 }
 
 // once tries until it is decided: held by us, or by somebody else. What waits does
@@ -201,13 +207,15 @@ func (d *onStore) lasting(ttl time.Duration) (context.Context, context.CancelFun
 	return ctx, func() { closed(); cancel() }
 }
 
-// takeBack gives the lock back if a request that was given up took it.
+// takeBack gives the lock back if a request that was given up took it, and sees to it that none
+// takes it later: nobody would give it back then.
 func (a *attempt) takeBack() {
 	d := a.d
 	d.work.Go(func() {
 		ctx, cancel := d.lasting(a.r.Spec.TTL)
 		defer cancel()
 		h := d.newHold(a.key, a.name, lockEntry{Holder: a.holder})
+		h.late = a.late
 		if err := h.freeAt(ctx, endless); err != nil && !errors.Is(err, driver.ErrLost) {
 			d.fault("acquire", a.name, err)
 		}
@@ -236,6 +244,7 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 	}
 	revision, err := a.d.swap(ctx, a.key, item.Revision, next)
 	if err != nil {
+		a.unanswered(err, item.Revision)
 		return nil, sent, err
 	}
 	if driver.Token(revision) <= next.Last {
@@ -243,6 +252,13 @@ func (a *attempt) try(ctx context.Context) (*hold, progress, error) {
 			"the engine's revision %d is not above the last token %d: it has lost its history, and tokens would repeat", revision, next.Last)}
 	}
 	return a.take(&driver.Item{Revision: revision}, next, start), sent, nil
+}
+
+// unanswered notes a request that the engine may still take. A conflict says that it was not taken.
+func (a *attempt) unanswered(err error, from driver.Revision) {
+	if !errors.Is(err, driver.ErrConflict) {
+		a.late = &late{from}
+	}
 }
 
 // retake writes what a request of ours wrote before its answer was lost, since nobody

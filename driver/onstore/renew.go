@@ -149,6 +149,7 @@ func (h *hold) leaveTombstone(ctx context.Context) (progress, error) {
 	token := e.token(item.Revision)
 	switch {
 	case e.Holder == h.entry.Holder && e.Holder != "":
+	case h.late != nil && item.Revision == h.late.from: // what comes late is to find another revision
 	case e.Holder == "" && h.token != 0 && token == h.token: // our own, with its answer lost
 		return looked, nil
 	case item.Revision == 0 && h.tombstoned: // and it was swept since
