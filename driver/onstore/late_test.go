@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,4 +70,23 @@ func release(t *testing.T, m *holdfast.Mutex) {
 	if err != nil {
 		t.Errorf("%s: %v", m.Name(), err)
 	}
+}
+
+// A refusal says once by whom the name is held.
+func TestHeldIsSaidOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, m *memoryStore) {
+		sp := open(t, m).With(holdfast.Owner("me"))
+		first, err := sp.Mutex("a").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Release()
+		_, one := sp.Mutex("a").TryAcquire(t.Context())
+		_, both := sp.TryAcquireAll(t.Context(), sp.Mutex("Z").Want(), sp.Mutex("a").Want())
+		for _, err := range []error{one, both} {
+			if text := fmt.Sprint(err); strings.Count(text, "held by me") != 1 {
+				t.Error(text)
+			}
+		}
+	})
 }

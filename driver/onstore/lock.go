@@ -59,7 +59,7 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 		for _, i := range byName(r.Wants) {
 			h, err := d.acquire(ctx, r, r.Wants[i].Name)
 			if err != nil {
-				return errors.Join(err, d.giveUp(ctx, r.Spec.TTL, &b))
+				return d.giveUp(ctx, r.Spec.TTL, &b, err)
 			}
 			b.add(i, h, len(r.Wants))
 		}
@@ -71,11 +71,12 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 	return b.grant(), nil
 }
 
-// giveUp releases what an Acquire has taken of its wants. If ctx ends, that goes on in the
-// background: what cannot be released in time lapses, since it is not renewed.
-func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle) error {
+// giveUp releases what an Acquire has taken of its wants before why, which it returns as it is unless
+// that fails too. If ctx ends, that goes on in the background: what cannot be released in time
+// lapses, since it is not renewed.
+func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why error) error {
 	if len(b.holds) == 0 {
-		return nil
+		return why
 	}
 	over := make(chan error, 1)
 	d.work.Go(func() {
@@ -89,10 +90,12 @@ func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle) erro
 	})
 	select {
 	case err := <-over:
-		return err
+		if err != nil {
+			return errors.Join(why, err)
+		}
 	case <-ctx.Done():
-		return nil
 	}
+	return why
 }
 
 func byName(wants []driver.Want) []int {
