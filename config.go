@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -98,6 +99,9 @@ func (c *config) check(r *spaceState) error {
 	}
 	if len(c.spec.Meta) > maxMeta {
 		return invalid("the metadata has %d bytes; at most %d are allowed", len(c.spec.Meta), maxMeta)
+	}
+	if !utf8.ValidString(c.spec.Meta) {
+		return invalid("the metadata is not UTF-8; write bytes as text, such as base64")
 	}
 	return firstError(c.checkSpans(r), c.checkSession(r))
 }

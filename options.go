@@ -64,7 +64,7 @@ func (o Owner) open(s *setup)     { o.hold(&s.config) }
 func (o Owner) session(c *config) { o.hold(c) }
 func (o Owner) hold(c *config)    { c.spec.Owner = string(o) }
 
-// Meta is carried along and shown with every hold, up to 4 KiB. Holds that
+// Meta is carried along and shown with every hold, as text of up to 4 KiB. Holds that
 // differ in it do not share a session, so keep it to a few distinct values.
 type Meta string
 

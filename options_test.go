@@ -67,6 +67,7 @@ func TestOptions_Mistakes(t *testing.T) {
 		{holdfast.Owner("a\nb"), "control character U+000A at byte 1"},
 		{holdfast.Owner(strings.Repeat("x", 513)), "513 bytes"},
 		{holdfast.Meta(strings.Repeat("x", 4097)), "4097 bytes"},
+		{holdfast.Meta("a\xff"), "not UTF-8"},
 	}
 	s, toy := open(t)
 	for _, tt := range tests {
