@@ -114,11 +114,14 @@ func (x *gates) again(g *gate) {
 	g.admit(time.Now())
 }
 
-// reached notes during a turn that there is somebody at the address.
+// reached notes that there is somebody at the address. gRPC begins a handshake also when its dial was
+// given up just then: the turn is over, and perhaps nobody needs the gate any more.
 func (x *gates) reached(address string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.all[address].reached(time.Now())
+	if g := x.all[address]; g != nil {
+		g.reached(time.Now())
+	}
 }
 
 // enter answers now or later.

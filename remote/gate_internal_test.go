@@ -43,6 +43,22 @@ func TestGate_SomeAtATime(t *testing.T) {
 	})
 }
 
+// A handshake that begins when its dial was given up, and its address is that of no gate any more,
+// ends nobody's program.
+func TestGate_ReachedTooLate(t *testing.T) {
+	var x gates
+	for _, address := range []string{there, "elsewhere:1"} {
+		if err := x.enter(t.Context(), address, false); err != nil {
+			t.Fatal(err)
+		}
+		x.leave(address, nil)
+	}
+	if x.all[there] != nil {
+		t.Fatal("the gate is kept: the test shows nothing")
+	}
+	x.reached(there)
+}
+
 // herdOf has n dial an address that cannot be reached for an outage, as searches do:
 // each is patient once it has been told. It returns how often it was dialled, and
 // how long after the outage the last got through.
