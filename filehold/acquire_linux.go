@@ -196,12 +196,11 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 		return driver.Grant{}, err
 	}
 	defer h.c.end()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.parts) != 1 || h.parts[0].request == nil {
+	p := h.only()
+	if p.request == nil {
 		return driver.Grant{}, errors.ErrUnsupported
 	}
-	k := h.parts[0].request
+	k := p.request
 	o := &order{cmd: core.Command{Target: k.seq}}
 	switch {
 	case ch.Proclaim != nil:
@@ -217,5 +216,19 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 	if o.result.Code != core.CodeOK {
 		return driver.Grant{}, refusalOf(o)
 	}
-	return driver.Grant{Token: driver.Token(h.parts[0].token), Session: k.u.session, Handle: h}, nil
+	if ch.HandOver != "" {
+		k.forget() // nobody releases it any more
+	}
+	return driver.Grant{Token: driver.Token(p.token), Session: k.u.session, Handle: h}, nil
+}
+
+// only is the one piece of a hold; of several names, or of none any more, an empty one. It is not kept
+// locked while it is changed: that may wait for the store's lock, and a Release must not wait for that.
+func (h *hold) only() piece {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.parts) != 1 {
+		return piece{}
+	}
+	return h.parts[0]
 }

@@ -70,6 +70,17 @@ const TokenBlock = tokenBlock
 // MaxIdle is how many lock files stay open that nobody holds.
 const MaxIdle = maxIdle
 
+// Claims is how many claims the sessions of a driver remember.
+func Claims(d driver.Driver) (n int) {
+	e := d.(*client).e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, u := range e.users {
+		n += len(u.waits)
+	}
+	return n
+}
+
 // Calls is how many calls of a driver are under way.
 func Calls(d driver.Driver) int {
 	c := d.(*client)

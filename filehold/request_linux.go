@@ -101,7 +101,11 @@ func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.R
 		o.cmd.Flags = core.Try
 	}
 	ask := func() error {
-		return u.submit(ctx, o, func() { k.seq = u.seq; u.waits[k.seq] = k })
+		return u.submit(ctx, o, func() {
+			delete(u.waits, k.seq) // of what was asked before
+			k.seq = u.seq
+			u.waits[k.seq] = k
+		})
 	}
 	if r.Try {
 		ask = c.e.unblocked(ctx, o, ask)

@@ -205,3 +205,49 @@ func TestStuck_CallersLeave(t *testing.T) {
 	free()
 	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{aSeat}})
 }
+
+// A Release does not wait for a Proclaim that waits for the store's lock: it ends with its context.
+func TestStuck_ReleaseDuringAChange(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, true)
+	leader := taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{aChair}})
+	free := stuck(t, dir)
+	proclaimed := make(chan error, 1)
+	go func() {
+		value := []byte("here")
+		_, err := leader.Handle.Change(context.Background(), driver.Change{Proclaim: &value})
+		proclaimed <- err
+	}()
+	eventually(t, "the call does not begin", func() bool { return filehold.Calls(d[0]) == 1 })
+	quickly(t, "Release", func() {
+		if err := leader.Handle.Release(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release while the store is stuck: %v", err)
+		}
+	})
+	free()
+	if err := <-proclaimed; err != nil {
+		t.Error(err)
+	}
+}
+
+var aChair = driver.Want{Name: "chair", Kind: driver.Election, Weight: 1}
+
+// A leadership that was handed over leaves nothing in its program.
+func TestHandedOverIsForgotten(t *testing.T) {
+	d := twoClients(t, t.TempDir(), true)
+	leader := taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{aChair}})
+	waits, next := make(chan struct{}), make(chan driver.Grant, 1)
+	go func() {
+		next <- taken(t, d[1], &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aChair}, Spec: driver.Spec{Owner: "next"}, Waiting: func(int) { close(waits) }})
+	}()
+	<-waits
+	if _, err := leader.Handle.Change(deadline(t), driver.Change{HandOver: "next"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (<-next).Handle.Release(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := filehold.Claims(d[0]); n != 0 {
+		t.Errorf("%d claims are remembered when none is left", n)
+	}
+}
