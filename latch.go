@@ -84,9 +84,13 @@ func (b *Barrier) Delete(ctx context.Context) error {
 	return b.l.s.remove(ctx, driver.Barrier, b.l.name, driver.FeatureLatch, b.l.err)
 }
 
-// pass waits for a grant and gives it back: having waited is all.
+// pass waits for a grant and gives it back: having waited is all. Nothing is held, so that what a
+// Space has set for holds ([MaxHold], [MinHold], [Delay]) is not meant for it.
 func (l *lockable) pass(ctx context.Context, want driver.Want) error {
-	h, err := l.take(ctx, want, driver.FeatureLatch, &request{op: "wait"})
+	waiting, cfg := *l, *l.cfg
+	cfg.maxHold, cfg.minHold, cfg.delay = 0, 0, 0
+	waiting.cfg = &cfg
+	h, err := waiting.take(ctx, want, driver.FeatureLatch, &request{op: "wait"})
 	if err != nil {
 		return err
 	}
