@@ -160,7 +160,7 @@ func TestLongWaitLeavesRoom(t *testing.T) {
 func TestTakeOver_NumbersInUse(t *testing.T) {
 	r := serve(t)
 	s := must[*pb.OpenResponse](t)(pb.NewSessionServiceClient(r.conn).Open(r.ctx, &pb.OpenRequest{LeaseId: 5, TtlMs: 600_000}))
-	const mark = 1 << 40 // more than this process has given
+	const mark = 1<<40 - 100 // more than this process has given, and a range begins among the numbers in use
 	f := &core.Frame{Session: core.SessionID(s.Session), Mark: mark}
 	for i := range uint64(3) {
 		f.Commands = append(f.Commands, core.Command{Op: core.OpAcquire, Seq: mark + 300*i, Wants: []core.Want{{Name: fmt.Sprint("other", i), Kind: core.Mutex}}})

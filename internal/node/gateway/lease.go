@@ -118,18 +118,31 @@ func noLease(number int64) error {
 	return driver.Errorf("", "", fs.ErrNotExist, "there is no lease %d (any more): grant a new one", number)
 }
 
-// ranges counts the ranges of numbers that were begun in this process.
+// ranges is the last range of numbers that was begun in this process.
 var ranges atomic.Uint64
 
-// leastRange is where the first begins: numbers below belong to the call that has opened the session.
+// leastRange is how long a range is, and where the first begins: numbers below belong to the call
+// that has opened the session.
 const leastRange = 1 << 20
+
+// newRange begins a range that no other take-over of this process has, above a number that
+// another process may have used: two with the same numbers would get each other's results.
+func newRange(above uint64) uint64 {
+	for {
+		last := ranges.Load()
+		next := max(last, above/leastRange) + 1
+		if ranges.CompareAndSwap(last, next) {
+			return next * leastRange
+		}
+	}
+}
 
 // takeOver continues a session with commands that another node may have numbered:
 // nothing was ever accepted beyond the window, so what comes after it is new; and
 // of two that take over at the same time here, each has numbers of its own, and
 // the machine refuses the lower ones.
 func (g *Gateway) takeOver(ns string, number int64, info *core.SessionInfo) *lease {
-	next := max(info.Mark+info.Window, ranges.Add(1)<<20)
+	next := newRange(info.Mark + info.Window)
 	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next}
 	for i := range info.Waits {
 		l.orphans = append(l.orphans, info.Waits[i].Seq)

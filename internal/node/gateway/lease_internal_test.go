@@ -53,3 +53,33 @@ func TestLeaseOfAHold_NumberInUse(t *testing.T) {
 		}
 	}
 }
+
+// Two calls about one hold that come at the same time, after a restart, are both done, or one of them
+// is told that it has to come again: neither gets the answer of the other.
+func TestTakeOver_TwoCalls(t *testing.T) {
+	g := alone(t)
+	h, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Election}, &pb.Terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark = 1 << 45 // as an earlier process has left it: more than this one has given
+	if _, err := g.submit(t.Context(), &core.Frame{Session: sessionOf("default", h.lease), Mark: mark}); err != nil {
+		t.Fatal(err)
+	}
+	var calls [2]*lease
+	var hold core.ClaimInfo
+	for i := range calls {
+		if calls[i], hold, err = g.owner(t.Context(), "x", h.token, core.Election); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, value := range []string{"a", "b"} {
+		_, results, err := calls[i].run(t.Context(), core.Command{Op: core.OpProclaim, Target: hold.Seq, Value: []byte(value)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(queue(t, g).Holders[0].Value); results[0].Code == core.CodeOK && got != value {
+			t.Errorf("%q was proclaimed, and %q is told", value, got)
+		}
+	}
+}
