@@ -358,11 +358,15 @@ func (l *lease) leftOf(ctx context.Context, h *held, deadline int64) error {
 }
 
 // abandon takes a request back that nobody waits for, whatever has become of it. A
-// caller with an idempotency key may come back for it until its lease ends by itself.
+// caller with an idempotency key may come back for it until its lease ends by itself. From now
+// on each call of the lease takes it back first: one that comes again would join a hold that is
+// about to end.
 func (l *lease) abandon(seq uint64) {
-	if !l.keyed {
-		l.g.later(func(ctx context.Context) { _ = l.undo(ctx, seq) })
+	if l.keyed {
+		return
 	}
+	l.leave(seq)
+	l.g.later(func(ctx context.Context) { _ = l.undo(ctx, seq) })
 }
 
 // unanswered takes back what a call that failed may have done.
@@ -415,7 +419,7 @@ func (l *lease) undo(ctx context.Context, seq uint64) error {
 	case err != nil:
 		l.leave(seq)
 	default:
-		l.settle(seq)
+		l.canceled(seq)
 	}
 	return err
 }

@@ -74,7 +74,7 @@ type lease struct {
 	window uint64
 	next   uint64
 	unsure []uint64 // numbers with a result that is wanted, in order
-	// orphans are waits that calls have left behind, here or at an earlier leader, in order:
+	// orphans are claims that calls have left behind, here or at an earlier leader, in order:
 	// the next command of the lease has them cancelled before it.
 	orphans []uint64
 	calls   int
@@ -313,6 +313,14 @@ func (l *lease) leave(seqs ...uint64) {
 	l.orphans = append(l.orphans, seqs...)
 	slices.Sort(l.orphans)
 	l.orphans = slices.Compact(l.orphans)
+}
+
+// canceled says that a claim was taken back: nothing is left of it.
+func (l *lease) canceled(seq uint64) {
+	l.settle(seq)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orphans = slices.DeleteFunc(l.orphans, func(n uint64) bool { return n == seq })
 }
 
 // run sends commands and returns their results.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -124,6 +125,51 @@ func TestLeftWait_CancelFails(t *testing.T) {
 	if n := len(queue(t, g).Waiters); n != 0 {
 		t.Errorf("%d claims wait for nobody", n)
 	}
+}
+
+// A call that comes again, on the same lease, while the grant that it has left is still to be taken
+// back, gets a grant of its own: the one that it finds ends in a moment.
+func TestLeftGrant_CallComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := alone(t)
+		if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: 600_000}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := g.lease(t.Context(), 41)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := l.numbered([]core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, results, err := l.send(t.Context(), &left, 1); err != nil || results[0].Code != core.CodeOK {
+			t.Fatal(results, err)
+		}
+		window := l.setWindow(0)
+		l.abandon(left.Commands[0].Seq)
+		synctest.Wait() // it finds no room, and tries again later
+		l.setWindow(window)
+		again, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.work.wait(t.Context())
+		if h := queue(t, g).Holders; len(h) != 1 || h[0].Token != again.token {
+			t.Errorf("the call was granted token %d, and %v hold it", again.token, h)
+		}
+		if len(l.orphans) > 0 {
+			t.Errorf("%v are still to be cancelled", l.orphans)
+		}
+	})
+}
+
+// setWindow sets how many calls may be under way, and tells how many might before.
+func (l *lease) setWindow(n uint64) (before uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, l.window = l.window, n
+	return before
 }
 
 // Cancels that went with a frame which failed go with the next one.
