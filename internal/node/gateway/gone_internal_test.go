@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
@@ -48,5 +49,22 @@ func TestGrant_CallerHasGone(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A grant on a lease that ends before its caller is told is none.
+func TestGrant_LeaseHasEnded(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.EndLease(t.Context(), 41); err != nil {
+		t.Fatal(err)
+	}
+	w := &holdRequest{want: core.Want{Name: "y", Kind: core.Mutex}, lease: 41}
+	if h, err := l.granted(t.Context(), w, 1, outcome{row: core.Push{Seq: 1, State: core.ClaimGranted, Token: 7}}); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("the call gets %+v, %v", h, err)
 	}
 }

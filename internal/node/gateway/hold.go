@@ -343,7 +343,7 @@ func (l *lease) timedOut(ctx context.Context, w *holdRequest) error {
 func (l *lease) keep(ctx context.Context, h *held, deadline int64) error {
 	r, err := l.g.renew(ctx, l.id, 0)
 	if err == nil && r.Deadline == 0 {
-		err = &driver.Error{Kind: driver.ErrLost, Err: errors.New("its lease has ended meanwhile")}
+		err = endedMeanwhile()
 	}
 	h.left, h.ends = convert.Left(r.Now, r.Deadline), convert.Left(r.Now, deadline)
 	return err
@@ -351,10 +351,20 @@ func (l *lease) keep(ctx context.Context, h *held, deadline int64) error {
 
 // leftOf tells how much time a hold has.
 func (l *lease) leftOf(ctx context.Context, h *held, deadline int64) error {
-	return l.g.look(ctx, func(m *core.Machine, now int64) {
-		info, _ := m.Session(l.id)
+	lives := false
+	err := l.g.look(ctx, func(m *core.Machine, now int64) {
+		var info core.SessionInfo
+		info, lives = m.Session(l.id)
 		h.left, h.ends = convert.Left(now, info.Deadline), convert.Left(now, deadline)
 	})
+	if err == nil && !lives {
+		err = endedMeanwhile()
+	}
+	return err
+}
+
+func endedMeanwhile() error {
+	return &driver.Error{Kind: driver.ErrLost, Err: errors.New("its lease has ended meanwhile")}
 }
 
 // abandon takes a request back that nobody waits for, whatever has become of it. A
