@@ -103,7 +103,7 @@ var rooms = map[string]room{
 	"internal/trust":                       {inside: true},
 	"internal/until":                       {inside: true},
 	"internal/watch":                       {own: "internal/core", pure: true},
-	"internal/wire":                        {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc", inside: true},
+	"internal/wire":                        {own: "driver proto/holdfast/v1", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/world":                       {own: ". driver internal/core internal/host internal/node/replica internal/node/storage internal/node/storage/simdisk internal/watch internal/wire proto/holdfast/v1 remote server server/api", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"limit":                                {pure: true},
 	"limit/limitgrpc":                      {own: "internal/middleware limit", foreign: "google.golang.org/genproto google.golang.org/grpc google.golang.org/protobuf"},

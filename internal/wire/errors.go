@@ -47,12 +47,12 @@ func Code(err error) codes.Code {
 	return codes.Internal
 }
 
-// Status is err as a gRPC status with a Failure as its detail.
+// Status is err as a gRPC status with a Failure as its detail, which fits into the headers that
+// clients take.
 func Status(err error) *status.Status {
-	st := status.New(Code(err), err.Error())
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
-		return st
+		return status.New(Code(err), fit(err.Error(), &pb.Failure{}))
 	}
 	f := &pb.Failure{
 		Kind: KindOf(e), Op: e.Op, Name: e.Name, NotDone: e.Outcome == driver.NotDone, RetryAfterMs: ms(e.RetryAfter),
@@ -61,6 +61,7 @@ func Status(err error) *status.Status {
 	if e.Err != nil {
 		f.Cause = e.Err.Error()
 	}
+	st := status.New(Code(err), fit(err.Error(), f))
 	if detailed, err := st.WithDetails(f); err == nil {
 		return detailed
 	}
