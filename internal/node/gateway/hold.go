@@ -520,6 +520,9 @@ func (g *Gateway) alter(ctx context.Context, name string, token uint64, command 
 		if r := results[0]; !outOfStep(r) {
 			return r, refusal(&r, reply.Now, nil)
 		}
+		if len(results) > 1 { // the release was overtaken, and the end of the lease has given the hold back
+			return results[1], nil
+		}
 	}
 }
 

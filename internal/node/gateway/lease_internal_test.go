@@ -83,3 +83,24 @@ func TestTakeOver_TwoCalls(t *testing.T) {
 		}
 	}
 }
+
+// A release that another call about the same hold has overtaken is done, and says so.
+func TestRelease_Overtaken(t *testing.T) {
+	g := alone(t)
+	h, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Election}, &pb.Terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overtake := func() {
+		if _, err := (Elections{Gateway: g}).Proclaim(t.Context(), &pb.ProclaimRequest{Name: "x", Token: h.token, Value: []byte("a")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = g.alter(t.Context(), "x", h.token, func(core.ClaimInfo) core.Command {
+		overtake()
+		return core.Command{Op: core.OpRelease, Name: "x", Token: h.token}
+	}, core.Election)
+	if n := len(queue(t, g).Holders); err != nil || n > 0 {
+		t.Errorf("%d hold it after the release, which says %v", n, err)
+	}
+}
