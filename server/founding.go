@@ -189,7 +189,8 @@ func (l *loop) met(peer, dir uint64, v transport.Versions) {
 
 // refused is told why a handshake failed. A node that the group does not know by its
 // directory stops, since nothing it does can be right, unless it is empty: then it
-// asks to be let in.
+// asks to be let in, also if its number was removed, since the group may have given it
+// another that its directory was lost with.
 func (s *Server) refused(l *loop) func(peer uint64, err error) {
 	return func(_ uint64, err error) {
 		f := &l.founding
@@ -199,7 +200,7 @@ func (s *Server) refused(l *loop) func(peer uint64, err error) {
 		case !errors.Is(err, transport.ErrStranger):
 			s.notice(err)
 		case f.asking.Load():
-		case errors.Is(err, transport.ErrRemoved) || !f.empty.Load():
+		case !f.empty.Load():
 			l.must(s.stranger(err))
 		case f.asking.CompareAndSwap(false, true):
 			l.post(func(in *inbox) { // the loop runs when the node is complete

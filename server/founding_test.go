@@ -164,6 +164,48 @@ func TestLostDisksAreReplaced(t *testing.T) {
 	}
 }
 
+// lost stops a node, empties its directory and starts it by cfg.
+func (g *group) lost(i int, cfg server.Config) *server.Server {
+	g.t.Helper()
+	if err := g.nodes[i].Close(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.nodes[i] = g.nodes[(i+1)%len(g.nodes)]
+	wipe(g.t, cfg.Dir)
+	return start(g.t, cfg)
+}
+
+// A node that joined is let in again by its usual command line, also when the group has
+// given its place another number before: the one that it is started with was taken out
+// then. If there is no such place it stops, and is told that its number was removed.
+func TestJoinedNodeLosesItsDisks(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	left := slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(i+1) })
+	cfg := g.cfgs[i]
+	cfg.Join = true
+	for _, number := range []uint64{4, 5} {
+		g.nodes[i] = replaced(t, g.lost(i, cfg), cfg, number)
+		g.whole(append(slices.Clone(left), number)...)
+	}
+	out := g.nodes[i]
+	g.nodes = append(g.nodes[:i], g.nodes[i+1:]...)
+	g.members(replica.Change{Remove: []uint64{5}}, func(m replica.Membership) bool { return len(m.Conf.GetVoters()) == 2 })
+	for range 2 { // with its state, then with nothing
+		select {
+		case <-out.Done():
+		case <-within(t).Done():
+			t.Fatal("it runs on")
+		}
+		if err := out.Close(); err == nil || !strings.Contains(err.Error(), "was removed") {
+			t.Errorf("it stopped with %v", err)
+		}
+		wipe(t, cfg.Dir)
+		out = start(t, cfg)
+	}
+}
+
 // damaged stops a node, damages its files and starts it again; it is let in as number.
 func (g *group) damaged(i int, number uint64) server.Config {
 	g.t.Helper()

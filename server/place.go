@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
 // ErrReplaced is why a node stops that had lost its directory, and that its group
@@ -19,8 +21,8 @@ import (
 var ErrReplaced = errors.New("the group has let this node in under another number: start it again")
 
 // A request for a number is a byte, 1 if an old number may be taken out for it, and the
-// node's addresses. The answer is a byte, 1 if there is a number; then the number,
-// else a text.
+// node's addresses. The answer is a byte, 1 if there is a number, 2 if the group knows no
+// node at that address, else 0; then the number, else a text.
 
 func encodeNumberRequest(at replica.Endpoint, anew bool) []byte {
 	b := []byte{0}
@@ -47,11 +49,15 @@ func (s *Server) place(l *loop, dir uint64, question []byte) ([]byte, error) {
 		return nil, err
 	}
 	data, err := s.placeAt(l, dir, at, anew)
+	mark := byte(0)
+	if errors.Is(err, fs.ErrNotExist) {
+		mark = 2
+	}
 	if e, ok := errors.AsType[*driver.Error](err); ok && e.Err != nil {
 		err = e.Err
 	}
 	if err != nil {
-		return append([]byte{0}, err.Error()...), nil
+		return append([]byte{mark}, err.Error()...), nil
 	}
 	return append([]byte{1}, data...), nil
 }
@@ -92,11 +98,15 @@ func (l *loop) sits(dir uint64, addr string) bool {
 // replaced asks the group to let this node in under another number; true: nothing
 // is left to ask, and the node stops.
 func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
-	asked := s.mayKnow(words)
+	asked, removed := s.mayKnow(words), why
 	for _, addr := range slices.Sorted(maps.Keys(asked)) {
 		number, err := s.requestNumber(asked[addr], addr)
-		if err == nil {
+		switch {
+		case err == nil:
 			s.loop.must(s.renumber(number))
+			return true
+		case errors.As(err, new(nowhere)) && errors.Is(removed, transport.ErrRemoved):
+			s.loop.must(s.stranger(removed)) // for good: nothing took the place of its number
 			return true
 		}
 		why = fmt.Errorf("%w; %s says: %w", why, addr, err)
@@ -174,6 +184,11 @@ func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	return all
 }
 
+// nowhere is what a leader says if its group knows no node at the address of one that asks.
+type nowhere string
+
+func (n nowhere) Error() string { return string(n) }
+
 func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
 	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.cfg.self(), !s.cfg.NoReplace))
 	switch {
@@ -183,6 +198,8 @@ func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
 		return binary.LittleEndian.Uint64(b[1:]), nil
 	case len(b) == 0:
 		return 0, errors.New("an answer of unknown form")
+	case b[0] == 2:
+		return 0, nowhere(b[1:])
 	}
 	return 0, errors.New(string(b[1:]))
 }
