@@ -206,6 +206,19 @@ func TestJoinedNodeLosesItsDisks(t *testing.T) {
 	}
 }
 
+// A node that joined and lost its disk is let in by the leader, also if that is none of the
+// members that it was told of: those know it.
+func TestLostNodeFindsTheLeader(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	first := g.leader()
+	i := (first + 1) % 3
+	cfg := g.cfgs[i]
+	cfg.Join, cfg.Founders = true, slices.Delete(slices.Clone(cfg.Founders), first, first+1)
+	g.nodes[i] = replaced(t, g.lost(i, cfg), cfg, 4)
+	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(i+1) }), 4)...)
+}
+
 // damaged stops a node, damages its files and starts it again; it is let in as number.
 func (g *group) damaged(i int, number uint64) server.Config {
 	g.t.Helper()

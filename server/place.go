@@ -116,9 +116,10 @@ func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
 }
 
 // askAgain asks the group to let this node in until it does: one that joins, has
-// nothing, and is refused since the group knows its number by another directory.
+// nothing, and is refused since the group knows its number by another directory. The members
+// that it was told of may not lead; they know the others.
 func (s *Server) askAgain(l *loop, why error) {
-	for !s.replaced(why, nil) {
+	for !s.replaced(why, s.words()) {
 		select {
 		case <-time.After(s.pause()):
 		case <-l.stopped:
