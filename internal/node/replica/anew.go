@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func Anew(machine *core.Machine, self Endpoint, clock time.Time, wait time.Durat
 	grants := core.Entry{Kind: core.EntryUnfreeze, Version: machine.Version(), Now: machine.Now()}
 	conf := Membership{Conf: &raftpb.ConfState{Voters: []uint64{self.ID}}, Endpoints: []Endpoint{self}}
 	if wait > 0 {
-		grants.Kind, conf.Held = core.EntryFreeze, machine.Now()+int64(wait)
+		grants.Kind, conf.Held = core.EntryFreeze, machine.Now()+min(int64(wait), math.MaxInt64-machine.Now())
 	}
 	machine.Forget(units(clock))
 	if err := machine.Apply(core.AppendEntry(nil, &grants), nil); err != nil {
