@@ -515,3 +515,21 @@ func TestKeptHistories(t *testing.T) {
 		}
 	}
 }
+
+// A link that keeps nothing can carry what others keep, as one does that is wrapped: a limiter that is
+// opened late learns from the others what was taken.
+func TestKeptOverAPlainLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{}, 0)
+		hour := LimiterConfig{Rate: limit.Rate{Count: 10, Per: time.Hour, Algorithm: limit.FixedWindow}}
+		a := open(t, Config{Actor: "a", Link: s.link("a")})
+		b := open(t, Config{Actor: "b", Link: struct{ Link }{s.link("b")}})
+		take(t, limiter(t, a, hour), "k", 3)
+		pass(time.Minute)
+		l := limiter(t, b, hour)
+		pass(time.Second)
+		if n := l.Count("k", time.Now()); n != 3 {
+			t.Errorf("%d of 3 are known", n)
+		}
+	})
+}
