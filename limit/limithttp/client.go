@@ -49,16 +49,15 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 }
 
 // peer is the address that a request comes from; the zero one is of a Unix socket. An
-// address that an earlier handler has put there counts.
+// address that an earlier handler has put there counts, as most do without a port.
 func peer(r *http.Request) (netip.Addr, error) {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && err != nil && local.Network() == "unix" {
+	if a, ok := parse(r.RemoteAddr); ok {
+		return a, nil
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return netip.Addr{}, nil
 	}
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("limithttp: the address %q of the client: %w", r.RemoteAddr, err)
-	}
-	return middleware.Plain(a.Addr()), nil
+	return netip.Addr{}, fmt.Errorf("limithttp: the client has no address that can be read: %q", r.RemoteAddr)
 }
 
 // hops are the addresses of X-Forwarded-For, the last first. No more is read than is asked for:
@@ -77,7 +76,7 @@ func hops(lines []string) iter.Seq[string] {
 	}
 }
 
-// parse reads an address of X-Forwarded-For, with or without a port.
+// parse reads an address, with or without a port.
 func parse(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
