@@ -41,6 +41,9 @@ func Open(ctx context.Context, rawURL string) (Driver, error) {
 			"no backend for the scheme %q; known: %s (import github.com/holdfast-io/holdfast/all for every one)",
 			u.Scheme, strings.Join(known, ", "))
 	}
+	if _, err := url.ParseQuery(u.RawQuery); err != nil { // else backends would go on without that parameter
+		return nil, Errorf("open", Redacted(u), fs.ErrInvalid, "a parameter cannot be read; the special characters of its value have to be percent-encoded")
+	}
 	return open(ctx, u)
 }
 

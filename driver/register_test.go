@@ -58,6 +58,8 @@ func TestOpen_Errors(t *testing.T) {
 		"nope:user:hunter2@host":        "no backend",
 		"nope://host/?password=hunter2": "no backend",
 		"nope://host/#hunter2":          "no backend",
+		"reg://host/?a=hunter2;b=c":     `open "reg://host/": invalid argument: a parameter cannot be read`,
+		"reg://host/?a=hunter2&b=%zz":   "a parameter cannot be read; the special characters of its value have to be percent-encoded",
 	}
 	for raw, part := range tests {
 		_, err := driver.Open(t.Context(), raw)

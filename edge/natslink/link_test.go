@@ -526,7 +526,7 @@ func TestBadInput(t *testing.T) {
 	for _, url := range []string{
 		"nats:", "nats:///", "redis://h", "nats://h/b", "nats://h#f", "nats://h?replicas=0x", "nats://h?replicas=6", "nats://h?retention=1ms", "nats://h?retention=x",
 		"nats://h?storage=tape", "nats://h?create=perhaps", "nats://h?nonsense=1", "nats://h?stream=a.b", "nats://h?subject=a..b", "nats://h?subject=a.*",
-		"nats://h?stream=" + strings.Repeat("s", 300), "nats://h?holdfast_tls_cert=x", "nats://\x7f", "nats://user:secret@h?subject=.",
+		"nats://h?stream=" + strings.Repeat("s", 300), "nats://h?holdfast_tls_cert=x", "nats://\x7f", "nats://user:secret@h?subject=.", "nats://h?stream=a;subject=b", "nats://h?stream=%zz",
 	} {
 		refuses(t, url, fs.ErrInvalid)
 	}
