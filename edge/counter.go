@@ -26,6 +26,7 @@ type Counter struct {
 	relief   relief
 	parts    parts
 	watchers watchers
+	heard    watchers // of all that is learned, also if the value stays the same: for Await
 }
 
 // parts are those of a whole that comes in several messages, as far as they have come.
@@ -181,7 +182,7 @@ func (c *Counter) Await(ctx context.Context, version string) error {
 	if err != nil || want.Decode(text) != nil {
 		return invalid("counter %q: the version is none", c.name)
 	}
-	return c.watchers.await(ctx, func() bool {
+	return c.heard.await(ctx, func() bool {
 		have := c.state()
 		return !have.Merge(want)
 	})
@@ -192,7 +193,7 @@ func (c *Counter) Await(ctx context.Context, version string) error {
 // all other nodes, and the conflict is told. v is for a whole that can relieve; nil: none.
 func (c *Counter) merge(o *count, v *view) {
 	c.mu.Lock()
-	c.known.Merge(o.count)
+	news := c.known.Merge(o.count)
 	if v != nil {
 		c.judge(o, v)
 	}
@@ -209,6 +210,9 @@ func (c *Counter) merge(o *count, v *view) {
 	}
 	if changed || reused {
 		c.tell()
+	}
+	if news {
+		c.heard.tell()
 	}
 }
 

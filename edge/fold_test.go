@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,35 @@ func TestFoldedWhileItRuns(t *testing.T) {
 		}
 		if g := second.Stats().Garbage + first.Stats().Garbage; g > 0 {
 			t.Errorf("%d messages were garbage", g)
+		}
+	})
+}
+
+// TestAwait_Folded: a version of a node that has folded since is reached where that was heard of, although
+// no value changes by it.
+func TestAwait_Folded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(edgetest.Faults{}, 0)
+		b, a := slow(t, s, "b"), slow(t, s, "a")
+		add(t, a, "x", 5)
+		pass(3 * time.Hour)
+		a.Close()
+		a = slow(t, s, "a")
+		here, _ := a.Counter("x")
+		there, _ := b.Counter("x")
+		folded := func(c *Counter) bool { return c.ByActor()[crdt.Actor{Node: "a"}] == 5 }
+		for start := time.Now(); !folded(here); pass(10 * time.Minute) {
+			if time.Since(start) > 48*time.Hour {
+				t.Fatal("it folds nothing")
+			}
+		}
+		if folded(there) {
+			t.Fatal("the other knows already")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Hour)
+		defer cancel()
+		if err := there.Await(ctx, here.Version()); err != nil || !folded(there) {
+			t.Errorf("%v, and the other knows it: %t", err, folded(there))
 		}
 	})
 }
