@@ -471,12 +471,12 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 	if w.epoch > e.epoch {
 		e.roll(&l.rule, w.epoch)
 	}
-	known, before, over := e.own.now+e.rest.now, e.own.before+e.rest.before, e.over(&l.rule, now)
+	known, before, debt, over := e.own.now+e.rest.now, e.own.before+e.rest.before, e.debt, e.over(&l.rule, now)
 	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
 		e.catchUp(&l.rule, now)
 	}
 	s.count(e.epoch, e.own.now+e.rest.now-known)
-	if e.own.now+e.rest.now != known || e.own.before+e.rest.before != before {
+	if e.own.now+e.rest.now != known || e.own.before+e.rest.before != before || e.debt != debt {
 		l.watchers.tell()
 	}
 	if more := e.over(&l.rule, now) - over; more > 0 {

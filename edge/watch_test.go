@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/edge/edgetest"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // TestWatch: a change tells once for all since the last receive, wherever it was made.
@@ -83,5 +84,39 @@ func TestWatch_Limiter(t *testing.T) {
 		stop()
 		take(t, la, "k", 1)
 		quiet("a change after stop")
+	})
+}
+
+// TestWatch_Debt: what is owed for windows that a node has not heard of is told, once.
+func TestWatch_Debt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		rate := limit.Rate{Count: 10, Per: time.Minute, Algorithm: limit.FixedWindow}
+		_, ls := cluster(t, hub, 2, LimiterConfig{Rate: rate, MaxDebt: 40})
+		hub.Partition("n00")
+		if err := ls[0].Charge("k", time.Now(), 50); err != nil {
+			t.Fatal(err)
+		}
+		changes, stop := ls[1].Watch()
+		defer stop()
+		pass(2 * rate.Per)
+		take(t, ls[0], "k", 0) // its entry is of the third window, which has no counts
+		if len(changes) != 0 {
+			t.Fatal("told of what it cannot know")
+		}
+		hub.Heal()
+		pass(20 * time.Second)
+		if d := take(t, ls[1], "k", 1); d.Allowed {
+			t.Fatalf("nothing is owed: %+v", d)
+		}
+		select {
+		case <-changes:
+		default:
+			t.Error("not told")
+		}
+		pass(20 * time.Second)
+		if len(changes) != 0 {
+			t.Error("told of what the other repeats")
+		}
 	})
 }

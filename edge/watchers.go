@@ -67,6 +67,6 @@ func (w *watchers) await(ctx context.Context, reached func() bool) error {
 }
 
 // Watch has changes receive after something was taken from any key, by this node or another: once
-// for all since the last receive. What only the time changes, as a window that begins, is not told.
-// stop ends it.
+// for all since the last receive; also if all that is heard of it is what the key owes. What only
+// the time changes, as a window that begins, is not told. stop ends it.
 func (l *Limiter) Watch() (changes <-chan struct{}, stop func()) { return l.watchers.add() }
