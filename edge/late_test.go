@@ -226,3 +226,24 @@ func TestKeptBySomebodyAhead(t *testing.T) {
 		}
 	}
 }
+
+// A caller that comes late, for a key of its own, leaves the total of the present window as it is.
+func TestTotalOfLateCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		nodes, ls := cluster(t, hub, 2, LimiterConfig{Rate: limit.Rate{Count: 10, Per: time.Minute, Algorithm: limit.FixedWindow}})
+		began := time.Now()
+		pass(10 * time.Minute)
+		take(t, ls[0], "k", 5)
+		pass(time.Second)
+		for i := range 500 { // some of each shard
+			if err := ls[0].Charge(fmt.Sprint(i), began, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Second)
+		if total, differs := nodes[0].Total(), nodes[1].Divergence(); total != 5 || differs != 0 {
+			t.Errorf("of 5 in this window the total has %d, and nodes differ by %d", total, differs)
+		}
+	})
+}

@@ -76,10 +76,10 @@ type shard struct {
 	sum    int64 // what is known to be taken in the window epoch
 }
 
-// count adds to what is known to be taken in a window. As with entries, a sum that is more
-// than one window ahead comes from a clock that was wrong, and begins anew.
-func (s *shard) count(epoch, n int64) {
-	if epoch > s.epoch || epoch < s.epoch-1 {
+// count adds to what is known to be taken in a window. As with entries, a sum of a clock that was
+// wrong begins anew, and a caller that comes late changes nothing of the present one.
+func (l *Limiter) count(s *shard, epoch, n int64) {
+	if epoch > s.epoch || epoch < s.epoch-1 && l.astray(s.epoch) {
 		s.epoch, s.sum = epoch, 0
 	}
 	if epoch == s.epoch {
@@ -116,38 +116,6 @@ func (n *Node) openLimiter(name string, c LimiterConfig) (l *Limiter, missed boo
 	n.limited = append(n.limited, l)
 	n.ask.Store(true)
 	return l, n.unopened.take(name), nil
-}
-
-// unopened are the limiters of which kept counts came before they were open.
-type unopened struct {
-	mu    sync.Mutex
-	names map[string]bool
-	more  bool // there were too many to remember
-}
-
-// maxUnopened bounds the names that are remembered.
-const maxUnopened = 1000
-
-func (u *unopened) note(name string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.names) >= maxUnopened && !u.names[name] {
-		u.more = true
-		return
-	}
-	if u.names == nil {
-		u.names = map[string]bool{}
-	}
-	u.names[name] = true
-}
-
-// take reports that counts of the limiter may have come, and forgets it.
-func (u *unopened) take(name string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	missed := u.more || u.names[name]
-	delete(u.names, name)
-	return missed
 }
 
 func (c *LimiterConfig) check(name string) error {
@@ -260,7 +228,7 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 // commit takes what was allowed.
 func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 	e.take(&l.rule, at, cost)
-	s.count(e.epoch, cost)
+	l.count(s, e.epoch, cost)
 	if !l.node.told.Load() {
 		s.mark(e)
 	}
@@ -317,10 +285,15 @@ func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
 // after a long job or a pause of its program, counts in the entry's window. An entry that is
 // ahead of the node's own clock comes from one that was wrong, and does not count.
 func (l *Limiter) present(e *entry, epoch, at int64) (window, now int64) {
-	if epoch < e.epoch-1 && e.epoch <= l.rule.epoch(l.node.config.Now().UnixNano())+1 {
+	if epoch < e.epoch-1 && !l.astray(e.epoch) {
 		return e.epoch, max(at, e.epoch*l.rule.span)
 	}
 	return epoch, at
+}
+
+// astray reports that a window is ahead of the node's own clock by more than one.
+func (l *Limiter) astray(epoch int64) bool {
+	return epoch > l.rule.epoch(l.node.config.Now().UnixNano())+1
 }
 
 func (l *Limiter) full() error {
@@ -475,7 +448,7 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
 		e.catchUp(&l.rule, now)
 	}
-	s.count(e.epoch, e.own.now+e.rest.now-known)
+	l.count(s, e.epoch, e.own.now+e.rest.now-known)
 	if e.own.now+e.rest.now != known || e.own.before+e.rest.before != before || e.debt != debt {
 		l.watchers.tell()
 	}
