@@ -86,3 +86,10 @@ func TestWait_LeaversDoNotKeepClose(t *testing.T) {
 		}
 	})
 }
+
+// However much is left to give back, Close looks at none of it.
+func TestWait_ManyLeaversDoNotKeepClose(t *testing.T) {
+	if looks := holdfast.LeftAtClose(10_000); looks != 0 {
+		t.Errorf("after Close %d of 10,000 were looked at, one after the other", looks)
+	}
+}
