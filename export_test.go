@@ -1,5 +1,7 @@
 package holdfast
 
+import "time"
+
 // SequenceBlocks is how many blocks of sequences a Space keeps.
 func SequenceBlocks(s *Space) (n int) {
 	s.r.sequences.Range(func(any, any) bool { n++; return true })
@@ -16,4 +18,19 @@ func LeftAtClose(n int) (looks int) {
 		looks++
 	}
 	return looks
+}
+
+// TurnsTake is how long n callers take to go through the queue of a key in which there is room for all.
+func TurnsTake(n int) time.Duration {
+	var t turns
+	places := make([]*place, n)
+	start := time.Now()
+	for i := range places {
+		places[i] = t.join("k", 1, time.Time{})
+	}
+	for i, p := range places {
+		p.left = int64(n - i)
+		p.leave()
+	}
+	return time.Since(start)
 }

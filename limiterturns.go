@@ -19,7 +19,10 @@ type turns struct {
 // turnQueue has the places of a key.
 type turnQueue struct {
 	list.List
-	refused bool // the first was, and waits until there is room for it
+	refused bool          // the first was, and waits until there is room for it
+	joined  uint64        // how many ever did
+	opened  int64         // the costs of those that have their turn
+	next    *list.Element // before it all have their turn; nil: all do
 }
 
 // place is that of a caller. Of a nil place it is always the turn.
@@ -27,6 +30,7 @@ type place struct {
 	t    *turns
 	name string
 	own  *list.Element
+	nth  uint64 // in order of arrival
 	cost int64
 	ends time.Time // when the caller's context does; zero: never
 	open bool
@@ -50,30 +54,42 @@ func (t *turns) join(name string, cost int64, ends time.Time) *place {
 		}
 		t.queues[name] = q
 	}
-	p := &place{t: t, name: name, cost: max(cost, 0), ends: ends, turn: make(chan struct{}), look: make(chan struct{}, 1)}
-	p.own = q.PushBack(p)
+	p := &place{t: t, name: name, cost: min(max(cost, 0), limit.MaxCount), ends: ends, turn: make(chan struct{}), look: make(chan struct{}, 1)}
+	q.joined++
+	p.nth, p.own = q.joined, q.PushBack(p)
+	q.waits(p)
 	q.admit(0)
 	return p
 }
 
-// admit lets the first go on, and those behind it as long as all of them together find room in left. What has its
-// turn and is not answered yet counts, too: it may not be taken off yet.
-func (q *turnQueue) admit(left int64) {
-	for e := q.Front(); e != nil; e = e.Next() {
-		p := e.Value.(*place)
-		if left -= p.cost; left < 0 && e != q.Front() {
-			return
-		}
-		p.goOn()
+// waits notes that a place waits for its turn.
+func (q *turnQueue) waits(p *place) {
+	if q.next == nil || p.nth < q.next.Value.(*place).nth {
+		q.next = p.own
 	}
 }
 
-// goOn has the caller go on, if it waits.
-func (p *place) goOn() {
-	if !p.open {
-		p.open = true
-		close(p.turn)
+// admit lets the first go on, and those behind it as long as all of them together find room in left. What has its
+// turn and is not answered yet counts, too: it may not be taken off yet. It looks at none of those again: that would
+// take as much time as there are pairs of them.
+func (q *turnQueue) admit(left int64) {
+	for left -= q.opened; q.next != nil; q.next = q.next.Next() {
+		p := q.next.Value.(*place)
+		if p.open {
+			continue
+		}
+		if left -= p.cost; left < 0 && p.own != q.Front() {
+			return
+		}
+		q.goOn(p)
 	}
+}
+
+// goOn has a caller that waits go on.
+func (q *turnQueue) goOn(p *place) {
+	p.open = true
+	q.opened += p.cost
+	close(p.turn)
 }
 
 // answered notes what the backend has said to the caller, for the others. An error says nothing.
@@ -92,18 +108,19 @@ func (p *place) answered(d limit.Decision, err error) {
 func (p *place) refuseOthers(after time.Duration) {
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
-	for e := p.t.queues[p.name].Front(); e != nil; e = e.Next() {
+	q := p.t.queues[p.name]
+	for e := q.next; e != nil; e = e.Next() {
 		if o := e.Value.(*place); !o.open && !o.ends.IsZero() && time.Until(o.ends) < after {
-			o.refuse(after, o.cost < p.cost)
+			q.refuse(o, after, o.cost < p.cost)
 		}
 	}
 }
 
-// refuse has the caller fail, or look first.
-func (p *place) refuse(after time.Duration, look bool) {
+// refuse has a caller that waits fail, or look first.
+func (q *turnQueue) refuse(p *place, after time.Duration, look bool) {
 	if !look {
 		p.tooLong = after
-		p.goOn()
+		q.goOn(p)
 		return
 	}
 	select {
@@ -132,6 +149,8 @@ func (p *place) again() bool {
 		return true
 	}
 	p.open, p.turn = false, make(chan struct{})
+	q.opened -= p.cost
+	q.waits(p)
 	return false
 }
 
@@ -145,6 +164,12 @@ func (p *place) leave() {
 	q := p.t.queues[p.name]
 	if q.Front() == p.own {
 		q.refused = false
+	}
+	if p.open {
+		q.opened -= p.cost
+	}
+	if q.next == p.own {
+		q.next = p.own.Next()
 	}
 	q.Remove(p.own)
 	if q.Len() == 0 {
