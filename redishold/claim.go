@@ -394,7 +394,7 @@ func (k *keyClaim) Release(ctx context.Context) error {
 	_, reply, err := k.c.rc.quick(ctx, releaseScript, k.c.keys, k.args[:4])
 	if err != nil {
 		k.unheard = true
-		return pressing(failure(ctx, err))
+		return pressing(ctx, err)
 	}
 	k.over = true
 	k.forget()

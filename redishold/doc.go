@@ -75,6 +75,13 @@
 // Watch tells) and to: (one a client). Scripts use keys that are not among their arguments,
 // so a proxy that routes by arguments needs the whole prefix on one server.
 //
+// # Rights
+//
+// A user needs the rights to read, write and run scripts, to all keys and channels that begin
+// with the prefix: ACL SETUSER name ~{holdfast}:* &{holdfast}:* +@all. From Redis 7 on a new user has
+// no channels. A script that lacks a right notices that where it is needed, and may have done a part
+// before: the call is fs.ErrPermission with an unknown outcome.
+//
 // # Versions
 //
 // The key version says which version of this package has written what is there. A

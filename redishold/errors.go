@@ -33,7 +33,7 @@ var advice = []struct{ code, text string }{
 }
 
 // forbidden are answers about the client's rights.
-var forbidden = []string{"NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "without any password"}
+var forbidden = []string{"NOAUTH", "WRONGPASS", "NOPERM", "ACL failure", "The user executing the script can't", "invalid password", "without any password"}
 
 // retryIn is when to come back to a server that could not serve.
 const retryIn = 100 * time.Millisecond
@@ -73,14 +73,26 @@ func serverSays(err error) (text string, ok bool) {
 	return "", false
 }
 
-// refusedBy is the error of a server that answered with one: a script fails at
-// its first write, so nothing has changed.
-func refusedBy(text string) error {
-	for _, f := range forbidden {
-		if strings.Contains(text, f) {
-			return driver.Errorf("", "", fs.ErrPermission, "Redis refuses the user or password, or has not given the user the right: %s", code(text))
-		}
+// refusedBy is the error of a server that answered with one. One that cannot serve
+// refuses a script at its first write, so nothing has changed; whatever else a command
+// within a script is refused for, others may have run before it.
+func refusedBy(text string) *driver.Error {
+	switch advised := adviceFor(text); {
+	case isForbidden(text) && inScript(text):
+		return &driver.Error{Kind: fs.ErrPermission, Err: fmt.Errorf("a script needs a right that the user does not have, to a command, key or channel "+
+			"(a new user has no channels: ACL SETUSER with &), and may have done a part before; Redis says: %s", text)}
+	case isForbidden(text):
+		return driver.Errorf("", "", fs.ErrPermission, "Redis refuses the user or password, or has not given the user the right: %s", code(text))
+	case advised != nil:
+		return advised
+	case inScript(text):
+		return &driver.Error{Err: fmt.Errorf("a script failed, and may have done a part before; Redis says: %s", text)}
 	}
+	return driver.Errorf("", "", nil, "Redis says: %s", text)
+}
+
+// adviceFor is the error of a server that cannot serve; nil: the text does not say so.
+func adviceFor(text string) *driver.Error {
 	for _, a := range advice {
 		if says(text, a.code) {
 			e := driver.Errorf("", "", driver.ErrUnavailable, "%s; Redis says %s", a.text, a.code)
@@ -88,7 +100,16 @@ func refusedBy(text string) error {
 			return e
 		}
 	}
-	return driver.Errorf("", "", nil, "Redis says: %s", text)
+	return nil
+}
+
+func isForbidden(text string) bool {
+	return slices.ContainsFunc(forbidden, func(f string) bool { return strings.Contains(text, f) })
+}
+
+// inScript: not the request was refused, but a command within its script.
+func inScript(text string) bool {
+	return strings.Contains(text, "script: ") || strings.Contains(text, "user_script")
 }
 
 // untouched reports that the server has certainly not done what a script was to do: it
@@ -96,28 +117,28 @@ func refusedBy(text string) error {
 // lacks may be missing after others have run.
 func untouched(err error) bool {
 	text, ok := serverSays(err)
-	if !ok {
+	switch {
+	case !ok:
 		return false
+	case isForbidden(text):
+		return !inScript(text)
 	}
-	if slices.ContainsFunc(forbidden, func(f string) bool { return strings.Contains(text, f) }) {
-		return !strings.Contains(text, "script: ") && !strings.Contains(text, "user_script")
-	}
-	for _, a := range advice {
-		if says(text, a.code) {
-			return true
-		}
-	}
-	return false
+	return adviceFor(text) != nil
 }
 
-// pressing makes an error one that the library repeats a release for. Whatever the
-// server refuses it for, a right that is missing included, may pass, and a hold
+// pressing makes a server's refusal an error that the library repeats a release for.
+// Whatever it is refused for, a right that is missing included, may pass, and a hold
 // that is not given back stays as long as the program lives.
-func pressing(err error) error {
-	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone && e.Kind != driver.ErrUnavailable {
-		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: retryIn, Err: err}
+func pressing(ctx context.Context, err error) error {
+	text, refused := serverSays(err)
+	if !refused {
+		return failure(ctx, err)
 	}
-	return err
+	e := refusedBy(text)
+	if e.Kind == error(driver.ErrUnavailable) {
+		return e
+	}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: e.Outcome, RetryAfter: retryIn, Err: e}
 }
 
 // says reports that an answer has a code as a word. It is the first one, or of a

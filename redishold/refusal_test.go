@@ -3,6 +3,8 @@ package redishold_test
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,5 +95,30 @@ func TestHandOverUnheard(t *testing.T) {
 	}
 	if err := <-elected; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusedWithinAScript: a script that is refused one of its commands may have run others:
+// that is not told as not done, and a repetition under the same id counts once.
+func TestRefusedWithinAScript(t *testing.T) {
+	server := services.Redis(t)
+	do(t, admin(t, server.URL()), "ACL", "SETUSER", "unheard", "on", ">secret", "~*", "resetchannels", "+@all")
+	s, other := open(t, strings.Replace(server.URL(), "redis://", "redis://unheard:secret@", 1)), open(t, server.URL())
+	_, err := s.KV().Put(t.Context(), "k", nil)
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a user without channels: %v", err)
+	}
+	if _, missing := other.KV().Get(t.Context(), "k"); missing == nil && holdfast.NotDone(err) {
+		t.Errorf("a put that was done is told as not done: %v", err)
+	}
+	b := s.Counter("n").Buffered(1000, time.Hour)
+	if err := b.Add(5); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, err = b.Flush(t.Context())
+	}
+	if n, e := other.Counter("n").Load(t.Context()); e != nil || n > 5 {
+		t.Errorf("5 were counted as %d: %v, %v", n, err, e)
 	}
 }
