@@ -185,18 +185,38 @@ local function found(o)
   return list, most > 0 and #names == most and count(o.name) > most
 end
 
--- page is the keys of a range in order of key that fit, at least one.
+-- PASSED is how many keys that are no more a range passes over at a time.
+local PASSED = 8 * PAGE
+
+-- page is the keys of a range in order of key that fit, at least one. Keys that are no
+-- more are passed over. If there are too many before the first, some of them are removed
+-- and the request is run again; one that writes tells none, and that there are more.
 local function page(o)
-  local most = o.limit > 0 and math.min(o.limit, looks) or looks
-  local names, list = range(o.name, math.max(most, 1) + 1, o.after, o.desc), {}
-  for i, n in ipairs(names) do
-    if i > 1 and (i > most or bytes <= 0) then return list, true end
-    local k = key(n)
-    if k then bytes = bytes - #n - 64 - (o.bare and 0 or #k.v) end
-    looks = math.max(looks - 1, 0)
-    list[#list + 1] = k
+  local most, list, after, passed = o.limit > 0 and math.min(o.limit, looks) or looks, {}, o.after, 0
+  local n = math.max(most, 1) + 1
+  while true do
+    local names = range(o.name, n, after, o.desc)
+    for _, name in ipairs(names) do
+      if list[1] and (#list >= most or looks == 0 or bytes <= 0 or passed >= PASSED) then return list, true end
+      local k = key(name)
+      looks = math.max(looks - 1, 0)
+      if k then
+        bytes = bytes - #name - 64 - (o.bare and 0 or #k.v)
+        list[#list + 1] = k
+      else
+        passed = passed + 1
+      end
+      if not list[1] and (looks == 0 or passed >= PASSED) then
+        if not writes then
+          sweep(PAGE)
+          crowded = crowded or {'more'}
+        end
+        return list, true
+      end
+    end
+    if #names < n then return list, false end
+    after, n = names[#names], math.max(n, PAGE)
   end
-  return list, false
 end
 
 -- sorted is a list in order of name in that of a number, which the server's own code
