@@ -66,7 +66,7 @@ func (c *client) me(l *pgLink) int64 {
 func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	ctx, cancel := c.untilOver(ctx, cl.r.Session)
 	defer cancel()
-	told, again := false, false
+	told := false
 	for {
 		l, err := c.atHome(ctx)
 		if err != nil {
@@ -75,14 +75,19 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 			err = c.gatherBy(ctx, l, cl, &told)
 		}
 		switch {
-		case !errors.Is(err, errStartAgain) && again && cl.kind == driver.Barrier: // the row of before may have counted
-			return maybeCounted(err)
 		case !errors.Is(err, errStartAgain):
 			return err
+		case cl.kind == driver.Barrier && ctx.Err() != nil:
+			return maybeCounted(c.whyStopped(ctx, cl.r.Session))
+		case cl.kind == driver.Barrier:
+			return errParty
 		}
-		again = true
 	}
 }
+
+// errParty ends the wait of a party whose connection broke: others may have counted its row, and do so
+// until the server has noticed. With a second row it would count twice.
+var errParty = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the connection broke while it waited: others may have counted it")}
 
 // gatherBy is gather by one link.
 func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bool) error {
