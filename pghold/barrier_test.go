@@ -50,3 +50,16 @@ func TestPartyCountsOnce(t *testing.T) {
 		t.Errorf("a party that was alone, and may still be counted: %v", err)
 	}
 }
+
+// TestBarrierThatCannotBeLookedAt: of a party whose wait the server refuses nobody knows whether
+// others have counted it.
+func TestBarrierThatCannotBeLookedAt(t *testing.T) {
+	url := database(t)
+	s, conn := open(t, url), connect(t, url)
+	ended := arrive(t, s, s)
+	_, err := conn.Exec(t.Context(), "alter function holdfast_v9.look rename to looked")
+	check(t, err)
+	if err := <-ended; err == nil || holdfast.NotDone(err) {
+		t.Errorf("a wait that the server refuses: %v", err)
+	}
+}

@@ -220,6 +220,9 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 	select {
 	case a := <-answer:
 		switch {
+		case a.err != nil && cl.kind == driver.Barrier:
+			c.ungather(cl, cl.id)
+			return maybeCounted(a.err)
 		case a.err != nil:
 			c.ungather(cl, cl.id)
 			return a.err
