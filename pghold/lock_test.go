@@ -305,7 +305,13 @@ func TestLockTx(t *testing.T) {
 			}
 		})
 	}
-	refused(t, pghold.LockTx(t.Context(), "no transaction", "lock"), fs.ErrInvalid)
+	pool := must(pgxpool.New(t.Context(), url))(t)
+	defer pool.Close()
+	for _, tx := range []any{"no transaction", pool, conn, db} { // a lock of these would end at once
+		refused(t, pghold.LockTx(t.Context(), tx, "lock"), fs.ErrInvalid)
+		_, err := pghold.TryLockTx(t.Context(), tx, "lock")
+		refused(t, err, fs.ErrInvalid)
+	}
 }
 
 // TestDeadlock: two transactions that wait for each other get ErrDeadlock, one of

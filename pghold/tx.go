@@ -15,8 +15,8 @@ import (
 )
 
 // LockTx takes the lock of a name for the rest of the caller's transaction: tx
-// is a pgx.Tx, a *sql.Tx, or anything with the same methods. There is no Hold
-// and no token; the lock ends with the transaction, or with a rollback to a
+// is a pgx.Tx, a *sql.Tx, or anything with the same methods; a pool or a connection
+// is refused. There is no Hold and no token; the lock ends with the transaction, or with a rollback to a
 // savepoint before it. It is the same lock that a Mutex of this name takes, and
 // needs no schema.
 //
@@ -74,15 +74,18 @@ type queryer struct {
 	row  func(ctx context.Context, sql string, to ...any) error
 }
 
-// The methods that are used of a transaction.
+// The methods that are used of a transaction, and one by which it is told from a pool or
+// a connection: there the lock would end with the statement that takes it.
 type (
 	pgxTx interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+		Rollback(ctx context.Context) error
 	}
 	sqlTx interface {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+		Rollback() error
 	}
 )
 
