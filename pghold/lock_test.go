@@ -314,6 +314,15 @@ func TestLockTx(t *testing.T) {
 	}
 }
 
+// TestLockTxFarDeadline: a deadline beyond the longest lock_timeout is as none.
+func TestLockTxFarDeadline(t *testing.T) {
+	tx := must(connect(t, database(t)).Begin(t.Context()))(t)
+	far, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
+	defer cancel()
+	check(t, pghold.LockTx(far, tx, "lock"))
+	check(t, tx.Commit(t.Context()))
+}
+
 // TestDeadlock: two transactions that wait for each other get ErrDeadlock, one of
 // them, with the word.
 func TestDeadlock(t *testing.T) {

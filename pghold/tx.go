@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,7 +114,7 @@ func (q *queryer) lockWithin(ctx context.Context, key Key) error {
 	if !bounded {
 		return failed(ctx, q.row(ctx, key.call("pg_advisory_xact_lock"), &scanned))
 	}
-	ms := max(time.Until(deadline).Milliseconds(), 1)
+	ms := min(max(time.Until(deadline).Milliseconds(), 1), math.MaxInt32) // which are 24 days, and the most that lock_timeout takes
 	var before string
 	if err := q.exec(context.WithoutCancel(ctx), "savepoint holdfast_lock"); err != nil {
 		return failed(ctx, err)
