@@ -255,6 +255,7 @@ type follower struct {
 	r     *driver.WatchRequest
 	w     *rowWatch
 	yield func(driver.Event, error) bool
+	from  driver.Revision // what has an earlier one is in what the reader reads when it begins, or anew
 	rev   driver.Revision // position of the last event, or of what is before the first
 	ord   uint32
 }
@@ -267,7 +268,7 @@ func (f *follower) subscribe(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	f.rev, f.ord = max(f.rev, from-1), 0
+	f.from, f.rev, f.ord = from, max(f.rev, from-1), 0
 	if !f.yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: from}, nil) {
 		return errStop
 	}
@@ -323,13 +324,15 @@ func (f *follower) drain(ctx context.Context) error {
 	}
 	for _, payload := range list {
 		ev, err := f.decode(ctx, payload)
-		if err == errMissing {
+		switch {
+		case err == errMissing:
 			return f.pass(ctx, broken)
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if ctx.Err() != nil || wants(f.r, ev) && !f.yield(*ev, nil) {
+		case ctx.Err() != nil:
+			return errStop
+		case !f.place(ev) || !wants(f.r, ev):
+		case !f.yield(*ev, nil):
 			return errStop
 		}
 	}
@@ -433,12 +436,7 @@ func (f *follower) decode(ctx context.Context, payload string) (*driver.Event, e
 			return nil, errMissing
 		}
 	}
-	ev, err := decodeEvent(payload, f.r.Previous)
-	if err != nil {
-		return nil, err
-	}
-	f.place(ev)
-	return ev, nil
+	return decodeEvent(payload, f.r.Previous)
 }
 
 // large reads an event that did not fit into a notification. Those are kept for a minute. false: it
@@ -453,15 +451,19 @@ func (f *follower) large(ctx context.Context, id string) (string, bool) {
 	})
 	if err != nil || body == nil {
 		f.rev, f.ord = max(f.rev, rev), 0
+		f.from = max(f.from, rev+1)
 		return "", false
 	}
 	return *body, true
 }
 
 // place gives an event its position. Only keys have revisions; the rest stands
-// behind the last key.
-func (f *follower) place(ev *driver.Event) {
+// behind the last key. false: the reader has read what it tells. Such events come while
+// others of the program watch already.
+func (f *follower) place(ev *driver.Event) bool {
 	switch {
+	case ev.Revision > 0 && ev.Revision < f.from:
+		return false
 	case ev.Revision > f.rev:
 		f.rev, f.ord = ev.Revision, ev.Ordinal
 	case ev.Revision == f.rev && ev.Ordinal > f.ord:
@@ -470,6 +472,7 @@ func (f *follower) place(ev *driver.Event) {
 		f.ord++
 	}
 	ev.Revision, ev.Ordinal = f.rev, f.ord
+	return true
 }
 
 // decodeEvent reads the JSON of an event.

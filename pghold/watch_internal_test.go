@@ -110,3 +110,46 @@ func firstEvent(t *testing.T, c *client) (string, error) {
 	t.Fatal("the watch tells nothing")
 	return "", nil
 }
+
+// TestWatchTellsNothingOfBefore: what others of the program that watch already hear before a watch has begun
+// is not told by it: its reader reads that.
+func TestWatchTellsNothingOfBefore(t *testing.T) {
+	c, _ := impatient(t)
+	put := func(key string) driver.Revision {
+		t.Helper()
+		reply, err := c.Txn(t.Context(), &driver.TxnRequest{ID: newID(), Then: []driver.Op{{Kind: driver.OpPut, Key: key}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.Revision
+	}
+	for _, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []driver.Event
+		f := &follower{c: c, r: &driver.WatchRequest{}, w: c.hub.add(), yield: func(ev driver.Event, _ error) bool { told = append(told, ev); return true }}
+		defer c.hub.remove(f.w)
+		heard := func(n int) func() bool {
+			return func() bool {
+				f.w.mu.Lock()
+				defer f.w.mu.Unlock()
+				return len(f.w.list) == n
+			}
+		}
+		put("before")
+		within(t, "a put is not heard", heard(1))
+		if err := f.subscribe(t.Context(), driver.VerbReady); err != nil {
+			t.Fatal(err)
+		}
+		after := put("after")
+		within(t, "a put is not heard", heard(2))
+		if err := f.drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 2 || told[0].Revision != after || told[1].Name != "after" || told[1].Revision != after {
+			t.Errorf("a watch from %d on tells %+v", after, told)
+		}
+		return
+	}
+}
