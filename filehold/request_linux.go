@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/barrier"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/filelog"
@@ -185,22 +186,16 @@ func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Requ
 
 // maybeCounted is err of a claim that has waited: of a party others may have counted it.
 func (k *request) maybeCounted(r *driver.Request, err error) error {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || r.Wants[0].Kind != driver.Barrier {
+	if r.Wants[0].Kind != driver.Barrier {
 		return err
 	}
-	c := *e
-	c.Outcome = driver.Unknown
-	return &c
+	return barrier.MaybeCounted(err)
 }
-
-// leavingFor is how long a party that leaves a barrier waits for the file system.
-const leavingFor = 5 * time.Second
 
 // leave takes a party back that others count, unless all had come before: that was told when the
 // log was read up to here.
 func (c *client) leave(ctx context.Context, k *request) (uint64, error) {
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	leaving, cancel := barrier.Leaving(ctx)
 	defer cancel()
 	if err := k.cancel(leaving); err != nil {
 		c.abandon(k)

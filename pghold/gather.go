@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/barrier"
 )
 
 // onHome runs SQL beside the nonce of the home link: on it, or in transaction
@@ -78,7 +79,7 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 		case !errors.Is(err, errStartAgain):
 			return err
 		case cl.kind == driver.Barrier && ctx.Err() != nil:
-			return maybeCounted(c.whyStopped(ctx, cl.r.Session))
+			return barrier.MaybeCounted(c.whyStopped(ctx, cl.r.Session))
 		case cl.kind == driver.Barrier:
 			return errParty
 		}
@@ -98,7 +99,7 @@ func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bo
 	state, err := c.gatherOn(arrival, l, cl, false, told)
 	switch {
 	case err != nil && ctx.Err() != nil && cl.kind == driver.Barrier:
-		return maybeCounted(c.whyStopped(ctx, cl.r.Session))
+		return barrier.MaybeCounted(c.whyStopped(ctx, cl.r.Session))
 	case err != nil && (l.alive() || ctx.Err() != nil):
 		return c.whyNot(ctx, cl, err)
 	case state == "granted":
@@ -222,7 +223,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 		switch {
 		case a.err != nil && cl.kind == driver.Barrier:
 			c.ungather(cl, cl.id)
-			return maybeCounted(a.err)
+			return barrier.MaybeCounted(a.err)
 		case a.err != nil:
 			c.ungather(cl, cl.id)
 			return a.err

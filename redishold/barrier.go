@@ -2,23 +2,18 @@ package redishold
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/barrier"
 )
-
-// leavingFor is how long a party that leaves a barrier waits for the server's word: others count
-// it meanwhile.
-const leavingFor = 5 * time.Second
 
 // arrive waits for the others at a barrier. To have passed is all that counts, so that the validity
 // of what is granted does not matter.
 func (c *client) arrive(ctx context.Context, k *keyClaim, sent time.Time, waiting func(int)) (*keyClaim, driver.Token, error) {
 	k.party = true
-	arriving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	arriving, cancel := barrier.Arriving(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(leavingFor, cancel) })()
 	reply, err := c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
 	for err == nil && reply[0] == "more" { // as in call
 		reply, err = c.rc.run(arriving, acquireScript, c.keys, k.args[:7])
@@ -36,18 +31,15 @@ func (c *client) arrive(ctx context.Context, k *keyClaim, sent time.Time, waitin
 
 // maybeCounted is err of a claim that has waited: of a party others may have counted it.
 func (k *keyClaim) maybeCounted(err error) error {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || !k.party {
+	if !k.party {
 		return err
 	}
-	c := *e
-	c.Outcome = driver.Unknown
-	return &c
+	return barrier.MaybeCounted(err)
 }
 
 // leave takes a party back, unless all had come before.
 func (k *keyClaim) leave(ctx context.Context) (driver.Token, error) {
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	leaving, cancel := barrier.Leaving(ctx)
 	defer cancel()
 	reply, err := k.c.call(leaving, releaseScript, k.id, k.u.sid, "1", k.name)
 	switch {

@@ -2,15 +2,12 @@ package client
 
 import (
 	"context"
-	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/barrier"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/session"
 )
-
-// leavingFor is how long a party that leaves a barrier waits for the word that it has left.
-const leavingFor = 5 * time.Second
 
 // isParty reports that others count the claim as long as it waits.
 func (k *acquisition) isParty() bool {
@@ -51,7 +48,7 @@ func (k *acquisition) leave(ctx context.Context) error {
 	k.told = nil // its end is no loss
 	o := newOp(&core.Command{Op: core.OpCancel, Target: k.call.Seq()})
 	o.start(now, k.u)
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingFor)
+	leaving, cancel := barrier.Leaving(ctx)
 	defer cancel()
 	outcome := driver.Unknown
 	if err := o.wait(leaving, k.u); err == nil {
