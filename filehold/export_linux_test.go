@@ -44,6 +44,17 @@ func HalfSwitched(dir string) error {
 	return c.close()
 }
 
+// SyncFailedElsewhere makes the log of the directory, which may be in use, one of which another
+// process could not sync a page.
+func SyncFailedElsewhere(dir string) error {
+	c, err := openControl(filepath.Join(dir, ".holdfast"), 0, version, fdatasync)
+	if err != nil {
+		return err
+	}
+	c.store(wSuspect, filelog.Position(c.load(wEnd)).Generation())
+	return c.close()
+}
+
 // LateToMakeControl is a process that found no control file and then, before it
 // went on, was overtaken by another that made the whole store.
 func LateToMakeControl(dir string) error {

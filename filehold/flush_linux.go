@@ -2,6 +2,7 @@ package filehold
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/filelog"
@@ -28,16 +29,18 @@ func (e *engine) flush(ctx context.Context, p filelog.Position) error {
 	}
 }
 
-// sync puts the log on disk up to p. One of which a sync has failed is replaced first: nothing
-// that is written to it would ever be known to be on disk. If that fails, Flush says so.
+// maxReplaced is how often a log is replaced for one change.
+const maxReplaced = 3
+
+// sync puts the log on disk up to p. One of which a sync has failed, here or in another process at
+// any moment, is replaced: nothing that is written to it would ever be known to be on disk. What was
+// written before is in what takes its place. Flush says so if it cannot be replaced.
 func (e *engine) sync(ctx context.Context, p filelog.Position) error {
-	e.mu.Lock()
-	suspected := e.log.Suspected()
-	e.mu.Unlock()
-	if suspected {
-		_ = e.locked(ctx, e.compact)
+	err := e.log.Flush(p)
+	for n := 0; n < maxReplaced && errors.Is(err, filelog.ErrSuspect) && e.locked(ctx, e.compact) == nil; n++ {
+		err = e.log.Flush(p)
 	}
-	return e.log.Flush(p)
+	return err
 }
 
 // here is up to where the log was applied.

@@ -57,6 +57,27 @@ func TestBufferedCountsOnce(t *testing.T) {
 	}
 }
 
+// A change that is being synced while another process cannot sync the same log is done: the log
+// is replaced, by one that has the change.
+func TestSyncFailsElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	var fails atomic.Bool
+	var elsewhere error
+	s := openDriver(t, dir, func(x *filehold.Seams) {
+		x.SyncLog = func(int) error {
+			if fails.CompareAndSwap(true, false) {
+				elsewhere = filehold.SyncFailedElsewhere(dir)
+			}
+			return nil
+		}
+	})
+	fails.Store(true)
+	n, err := s.Counter("c").Add(deadline(t), 3)
+	if n != 3 || err != nil || fails.Load() || elsewhere != nil {
+		t.Errorf("an addition beside a sync that failed elsewhere (%v): %d, %v", elsewhere, n, err)
+	}
+}
+
 // flushed flushes beside the test.
 func flushed(ctx context.Context, b *holdfast.BufferedCounter[int64]) <-chan error {
 	over := make(chan error, 1)

@@ -12,6 +12,9 @@ import (
 // not there any more: [Log.Load], which needs the lock between processes, goes on.
 var ErrBehind = errors.New("the log was replaced more than once")
 
+// ErrSuspect is the answer of [Log.Flush] when an earlier sync of the log has failed, in any process.
+var ErrSuspect = errors.New("an earlier one failed, and the log could not be replaced since")
+
 // Damaged is the error of a stored file that cannot be trusted.
 func Damaged(path, reason string) error {
 	return driver.Errorf("open", path, driver.ErrUnavailable, "the file is damaged: %s; nothing was changed", reason)

@@ -13,7 +13,8 @@ import (
 //
 // Linux tells of a page that it could not write once, and takes it for written then: the
 // next sync succeeds, and the page is not on disk. So after one that failed no other
-// makes anything of that generation durable, for any process, until it is replaced.
+// makes anything of that generation durable, for any process, until it is replaced: Flush
+// fails with [ErrSuspect].
 func (l *Log) Flush(p Position) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -22,7 +23,7 @@ func (l *Log) Flush(p Position) error {
 	}
 	read, err := l.sync()
 	if err == nil && l.suspects(read) {
-		err = errors.New("an earlier one failed, and the log could not be replaced since")
+		err = ErrSuspect
 	}
 	if err != nil {
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("sync the log: %w", err)}
@@ -53,8 +54,8 @@ func (l *Log) synced(fd int, read Position) error {
 	return err
 }
 
-// Suspected reports that a sync of the log has failed: it has to be replaced.
-func (l *Log) Suspected() bool { return l.suspects(l.Here()) }
+// suspected reports that a sync of the log has failed: it has to be replaced.
+func (l *Log) suspected() bool { return l.suspects(l.Here()) }
 
 func (l *Log) suspects(p Position) bool { return l.Shared.Load(Suspect) >= p.Generation() }
 

@@ -9,7 +9,7 @@ import (
 // whether it did. It needs the lock between processes, and everything before must have been applied. A
 // replacement that fails leaves the log as it was, and is tried again by the next.
 func (l *Log) Compact() (bool, error) {
-	if l.now.read < max(l.CompactAt, 4*l.now.snapshot) && !l.Suspected() {
+	if l.now.read < max(l.CompactAt, 4*l.now.snapshot) && !l.suspected() {
 		return false, nil
 	}
 	next := l.now.generation + 1
