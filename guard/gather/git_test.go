@@ -40,9 +40,14 @@ func (r *repo) git(args ...string) string {
 
 func (r *repo) commit(file, text string) {
 	r.t.Helper()
-	ok(r.t, os.WriteFile(filepath.Join(r.dir, file), []byte(text+"\n"), 0o644))
+	r.write(file, text)
 	r.git("add", file)
 	r.git("commit", "-q", "-m", file+": "+text)
+}
+
+func (r *repo) write(file, text string) {
+	r.t.Helper()
+	ok(r.t, os.WriteFile(filepath.Join(r.dir, file), []byte(text+"\n"), 0o644))
 }
 
 // on makes a branch with two commits.
@@ -102,6 +107,24 @@ func TestGit_MergedToTheByte(t *testing.T) {
 	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
 		guard.Passed: {guard.BranchMerged("same", "main")},
 		guard.Failed: {guard.BranchMerged("copy", "main"), guard.BranchMerged("squash", "main"), guard.BranchMerged("binary", "main")},
+	})
+}
+
+// Text that is not UTF-8 is compared to the byte, too.
+func TestGit_MergedLatin1(t *testing.T) {
+	r := newRepo(t)
+	r.commit("menu", "cafe")
+	for branch, text := range map[string]string{"acute": "caf\xe9", "grave": "caf\xe8"} {
+		r.git("checkout", "-q", "-b", branch, "main")
+		r.commit("menu", "coffee")
+		r.write("menu", text)
+		r.git("commit", "-q", "-a", "-m", branch)
+		r.git("checkout", "-q", "main")
+	}
+	r.git("merge", "-q", "--squash", "grave")
+	r.git("commit", "-q", "-m", "squash")
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchMerged("grave", "main")}, guard.Failed: {guard.BranchMerged("acute", "main")},
 	})
 }
 

@@ -99,13 +99,13 @@ func (t *tail) Write(b []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.b[max(0, len(t.b)-t.most):]), "�")
+	return string(t.b[max(0, len(t.b)-t.most):]) // to the byte: what two of them say is compared
 }
 
-// lastLine is the last line that says something, for reasons.
+// lastLine is the last line that says something, as text, for reasons.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	line := strings.TrimSpace(lines[len(lines)-1])
+	line := strings.ToValidUTF8(strings.TrimSpace(lines[len(lines)-1]), "�")
 	const most = 200
 	if len(line) > most {
 		line = "…" + strings.ToValidUTF8(line[len(line)-most:], "")
