@@ -28,7 +28,8 @@ func (i *Issue) open() bool {
 }
 
 // filter is what issues_complete asks for: words such as milestone:v2 label:bug, all of
-// which have to match. Quote a value with blanks: milestone:"spring 26".
+// which have to match. Quote a value with blanks: milestone:"spring 26". All but labels are there
+// once.
 type filter struct {
 	milestone string
 	labels    []string
@@ -43,11 +44,16 @@ func parseFilter(text string) (f filter, err error) {
 	if err != nil {
 		return f, err
 	}
+	seen := map[string]bool{}
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, ":")
 		if value == "" {
 			return f, fmt.Errorf("the filter %q: %q is not key:value", text, w)
 		}
+		if seen[key] {
+			return f, fmt.Errorf("the filter %q: it has %s twice, and one alone would count", text, key)
+		}
+		seen[key] = key != "label"
 		switch key {
 		case "milestone":
 			f.milestone = value

@@ -25,7 +25,8 @@ func TestIssueFile(t *testing.T) {
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{
 		guard.Passed: {guard.IssuesComplete("milestone:v2"), guard.IssuesComplete("label:bug label:ui"), guard.IssuesComplete(`milestone:"spring 26"`), guard.IssueStatus("1", "closed"), guard.IssueStatus("2", "open")},
 		guard.Failed: {guard.IssuesComplete("milestone:v3"), guard.IssuesComplete("assignee:ann"), guard.IssuesComplete("milestone:none"), guard.IssuesComplete("label:Bug"), guard.IssueStatus("1", "open")},
-		guard.Error:  {guard.IssueStatus("9", "open"), guard.IssuesComplete("mile:v2"), guard.IssuesComplete("v2"), guard.IssuesComplete(`milestone:"v2`), guard.IssuesComplete("milestone:v2 repo:acme/app")},
+		guard.Error: {guard.IssueStatus("9", "open"), guard.IssuesComplete("mile:v2"), guard.IssuesComplete("v2"), guard.IssuesComplete(`milestone:"v2`), guard.IssuesComplete("milestone:v2 repo:acme/app"),
+			guard.IssuesComplete("milestone:v3 milestone:v2"), guard.IssuesComplete("assignee:bob assignee:ann")},
 	})
 	c := guard.IssuesComplete("milestone:v3")
 	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { write(`[{"id":"2","status":"Closed","milestone":"v3"}]`) }})
