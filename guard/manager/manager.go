@@ -236,10 +236,13 @@ type Semaphore struct {
 	Holders []Holder // of this manager, in order of their tokens
 }
 
-// Used is how many slots the holders have.
+// Used is how many slots the holders have, never more than there are: stale ones have lost theirs, which
+// another may have by now.
 func (s *Semaphore) Used() (n int64) {
 	for _, h := range s.Holders {
-		n += h.Weight
+		if !h.Stale {
+			n += h.Weight
+		}
 	}
 	return n
 }
