@@ -53,7 +53,7 @@ type Phase struct {
 	// Within is how long Until may take; 0: for ever. After it the phase has failed.
 	Within time.Duration `json:"within,omitempty"`
 	// Retries is how often the phase may be started again, after a failure or when the
-	// runner was lost while the command ran. 0: it is started once, whatever happens, and
+	// runner was lost while the command ran; not if its program is not there. 0: it is started once, whatever happens, and
 	// an end that nobody saw is asked for.
 	Retries int `json:"retries,omitempty"`
 	// Pause is how long a phase that failed rests before it is started again.

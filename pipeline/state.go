@@ -70,7 +70,7 @@ const (
 	Exited    EventKind = "exited"    // the command has ended: Code and Tail, and Reason if it did not end by itself
 	// NotStarted takes launched back: what the command was to run under ended before it began.
 	NotStarted EventKind = "not started"
-	// Refused: what the attempt waits for can never be had, and Reason says why.
+	// Refused: what the attempt waits for can never be had, and Reason says why. No retry is used.
 	Refused   EventKind = "refused"
 	Lost      EventKind = "lost"       // what was held is lost
 	Ticked    EventKind = "ticked"     // time has passed
@@ -102,6 +102,8 @@ type Event struct {
 	Code    int           `json:"code,omitempty"`
 	Tail    string        `json:"tail,omitempty"`
 	Answer  Answer        `json:"answer,omitempty"`
+	// Final is of exited: the program of the command is not there, and no retry is used.
+	Final bool `json:"final,omitempty"`
 }
 
 // EffectKind is something to be done.

@@ -87,7 +87,7 @@ func (m *step) takeOfPhase(e *Event) error {
 	case e.Kind == NotStarted && (m.s.Status == Running || m.s.Status == Stopping):
 		m.notStarted()
 	case e.Kind == Refused && (m.s.Status == Acquiring || m.s.Status == Launching):
-		m.fail(e.Reason)
+		m.giveUp(e.Reason)
 	case e.Kind == Lost && m.s.Token != 0 && e.Token == m.s.Token:
 		m.lost()
 	case e.Kind == Ticked && m.timed():
@@ -245,6 +245,8 @@ func (m *step) exited(e *Event) {
 		m.end(Cancelled, m.s.Reason)
 	case m.s.Lost:
 		m.fail("what it held was lost while its command ran")
+	case e.Final:
+		m.giveUp(e.Reason)
 	case e.Code != 0:
 		m.fail(cmp.Or(e.Reason, fmt.Sprintf("its command ended with exit code %d", e.Code)))
 	default:
@@ -393,25 +395,34 @@ func (m *step) succeed() {
 	}
 }
 
-// fail ends an attempt: the next one begins, the phase for failures, or nothing.
+// fail ends an attempt: the next one begins, or the phase has failed.
 func (m *step) fail(reason string) {
+	if !m.retries() {
+		m.giveUp(reason)
+		return
+	}
 	m.release()
-	p := m.phase()
-	switch {
-	case m.retries() && p.Pause > 0:
-		m.s.Until = m.at.Add(p.Pause)
+	if pause := m.phase().Pause; pause > 0 {
+		m.s.Until = m.at.Add(pause)
 		m.become(Pausing, reason)
 		m.request()
-	case m.retries():
-		m.again()
-	case p.OnFailure != "":
-		m.s.Failed = append(slices.Clone(m.s.Failed), p.Name)
-		m.s.Failure = cmp.Or(m.s.Failure, p.Name+": "+reason)
-		m.enter(m.d.find(p.OnFailure))
-	default:
-		m.s.Failed = append(slices.Clone(m.s.Failed), p.Name)
-		m.end(Failed, cmp.Or(m.s.Failure, p.Name+": "+reason))
+		return
 	}
+	m.again()
+}
+
+// giveUp ends a phase that has failed, whatever retries it has: the phase for failures is next, or nothing.
+func (m *step) giveUp(reason string) {
+	m.release()
+	p := m.phase()
+	m.s.Failed = append(slices.Clone(m.s.Failed), p.Name)
+	first := cmp.Or(m.s.Failure, p.Name+": "+reason)
+	if p.OnFailure == "" {
+		m.end(Failed, first)
+		return
+	}
+	m.s.Failure = first
+	m.enter(m.d.find(p.OnFailure))
 }
 
 func (m *step) end(s Status, reason string) {

@@ -629,14 +629,25 @@ func TestStep_NotStarted(t *testing.T) {
 	}
 }
 
-// An attempt that wants what can never be had has failed.
+// A phase that wants what can never be had has failed, whatever retries it has; so has one with a program that is
+// not there.
 func TestStep_Refused(t *testing.T) {
-	p := newPlayer(t, pipeline.NewPhase("test", "make").WithHolds(pipeline.Want{Kind: "lock", Name: "l"}))
-	p.start()
-	e := p.of(pipeline.Refused)
-	e.Reason = "no such name"
-	if p.must(e); p.s.Status != pipeline.Failed || p.s.Reason != "test: no such name" {
-		t.Errorf("%+v", p.s)
+	ph := pipeline.NewPhase("test", "make").WithHolds(pipeline.Want{Kind: "lock", Name: "l"})
+	ph.Retries, ph.Pause, ph.OnFailure = 2, time.Minute, "tell"
+	for _, final := range []bool{false, true} {
+		p := newPlayer(t, ph, pipeline.Phase{Name: "tell", Recovery: true, Run: []string{"mail"}})
+		p.start()
+		e := p.of(pipeline.Refused)
+		if final {
+			p.acquired()
+			p.must(p.of(pipeline.Launched))
+			e = p.of(pipeline.Exited)
+			e.Code, e.Final = 127, true
+		}
+		e.Reason = "no such name"
+		if p.must(e); p.s.Status != pipeline.Launching || p.s.Phase != "tell" || p.s.Failure != "test: no such name" || p.held != 0 {
+			t.Errorf("final %v: %+v", final, p.s)
+		}
 	}
 }
 

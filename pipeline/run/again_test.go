@@ -168,15 +168,17 @@ func TestLimits_KeptWhileChecked(t *testing.T) {
 }
 
 // A command that cannot be run says why where the run tells its reason, and one that is not there
-// has a code of its own.
+// has a code of its own, and is not tried again.
 func TestCannotRun_Reason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhold.Open()
 		defer s.Close()
 		for code, why := range map[int]error{126: errors.New("permission denied"), 127: fmt.Errorf("deploi: %w", fs.ErrNotExist)} {
 			p := pipelines(t, run.Config{Space: s, Runner: commands(func(*run.Command) (run.Exit, error) { return run.Exit{}, why })})
-			last := ended(t, p, submit(t, p, release(pipeline.NewPhase("deploy", "./deploi"))))
-			if last.Code != code || last.Reason != "deploy: its command cannot be run: "+why.Error() {
+			deploy := pipeline.NewPhase("deploy", "./deploi")
+			deploy.Retries = 2
+			last := ended(t, p, submit(t, p, release(deploy)))
+			if last.Attempt != map[int]int{126: 3, 127: 1}[code] || last.Code != code || last.Reason != "deploy: its command cannot be run: "+why.Error() {
 				t.Errorf("it is %+v", last)
 			}
 		}

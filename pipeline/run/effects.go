@@ -259,9 +259,9 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 		e.Reason = "its command cannot be run: " + err.Error()
 		exit = Exit{Code: exitCannotRun, Tail: err.Error()}
 		if errors.Is(err, fs.ErrNotExist) {
-			exit.Code = exitNotFound
+			exit.Code, e.Final = exitNotFound, true
 		}
-		c.code = exit.Code
+		c.code, c.halted = exit.Code, false // it never ran
 	case (exit.Lost || c.halted) && exit.Code == 0:
 		exit.Code = exitKilled // it did not end by itself, however well it takes the signal
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -165,5 +166,23 @@ func TestLeave_EndedBefore(t *testing.T) {
 	ok(t, left(t, p, r, began))
 	if last := ended(t, p, r); last.Status != pipeline.Done || len(phases) != 2 {
 		t.Errorf("it ran %q, and is %+v", phases, last)
+	}
+}
+
+// A program that is not there was not ended by its runner, also if that was told to end it.
+func TestLeave_CannotRun(t *testing.T) {
+	s, _ := backends.Open(t, "memory")
+	cannot, began := begun(func(c *run.Command) (run.Exit, error) {
+		<-c.Stop
+		return run.Exit{}, fs.ErrNotExist
+	})
+	p := pipelines(t, run.Config{Space: s, Runner: cannot})
+	build := pipeline.NewPhase("build", "make")
+	build.Retries = 2
+	r := submit(t, p, release(build))
+	ok(t, left(t, p, r, began))
+	rep := until(t, p, r, func(*run.Report) bool { return true })
+	if rep.State.Status != pipeline.Failed || rep.State.Code != 127 || !strings.Contains(rep.State.Reason, "cannot be run") {
+		t.Errorf("it is %+v", rep.State)
 	}
 }

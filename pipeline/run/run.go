@@ -96,7 +96,8 @@ type Config struct {
 type Runner interface {
 	// Run returns when the command, and all that it left in its process group, is gone.
 	// It ends it before c.Hold is over, and soon after c.Stop is closed. An error means
-	// that it never ran.
+	// that it never ran; one that is [fs.ErrNotExist], that its program is not there, for
+	// which no retry is used.
 	Run(c *Command) (Exit, error)
 }
 
