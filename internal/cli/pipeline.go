@@ -157,17 +157,33 @@ func readPipeline(path string, given map[string]string) (*guardfile.Pipeline, er
 	if err != nil {
 		return nil, err
 	}
-	for i, ph := range file.Definition.Phases { // what only the gatherer knows
-		for _, text := range ph.WakeOn {
-			if _, err := gather.ParsePattern(text); err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", path, file.Lines[i], err)
-			}
+	valued := given != nil || !slices.ContainsFunc(file.Params, func(p guardfile.Param) bool { return p.Default == nil })
+	for i := range file.Definition.Phases {
+		if err := decidablePhase(&file.Definition.Phases[i], valued); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, file.Lines[i], err)
 		}
 	}
 	if err := (&run.Submission{Definition: &file.Definition, Params: file.Values}).Check(); err != nil {
 		return nil, fmt.Errorf("%s:1: %w", path, err) // it is too long as a whole
 	}
 	return file, nil
+}
+
+// decidablePhase refuses what only the gatherer knows that it could never be told, or never find out. The latter is
+// known once all parameters have their values.
+func decidablePhase(ph *pipeline.Phase, valued bool) error {
+	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
+		return err
+	}
+	for _, c := range []*guard.Condition{ph.When, ph.Until} {
+		if c == nil || !valued {
+			continue
+		}
+		if err := gather.Check(c); err != nil {
+			return fmt.Errorf("phase %q: %w", ph.Name, err)
+		}
+	}
+	return nil
 }
 
 // runUntilSignal runs a run; the first signal cancels it, the second leaves it.
