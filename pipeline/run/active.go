@@ -39,11 +39,12 @@ func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
 }
 
 // unkept is the end of a command that was seen here, and could not be kept for so long that
-// the run was left: the next time that this program has the run, it is kept first. Of another
+// the run was left: the next time that this program has the run, it is kept first. So is that
+// a command was not started, if whether its launch was kept was not known for so long. Of another
 // runner's commands it knows nothing.
 type unkept struct {
 	event pipeline.Event
-	token uint64 // under which the command ran; 0: there is none
+	token uint64 // under which the command ran, or was to; 0: there is none
 }
 
 // keep keeps the end, if no other runner had the run meanwhile. One that does not fit any more
@@ -287,6 +288,9 @@ func (a *active) take(m message) error {
 			err = a.drop(m.event, err)
 		}
 		m.back()
+		if m.event.Kind == pipeline.Launched && err != nil { // it may have been kept, and nothing is started
+			*a.left = unkept{a.of(pipeline.NotStarted), a.Token}
+		}
 		return notYetIsFine(err)
 	}
 }

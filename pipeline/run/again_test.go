@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,6 +86,44 @@ func TestOutage_EndIsKept(t *testing.T) {
 			})
 		}
 	}
+}
+
+// unheard is a backend that keeps the first launch of a command, and is down from then on for a while.
+type unheard struct {
+	*outage
+	once sync.Once
+}
+
+func (u *unheard) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	if slices.ContainsFunc(r.Then, func(op driver.Op) bool { return bytes.Contains(op.Value, []byte(`"kind":"launched"`)) }) {
+		u.once.Do(func() {
+			_, _ = u.Driver.Txn(ctx, r)
+			u.down.Store(true)
+			time.AfterFunc(2*time.Minute, func() { u.down.Store(false) })
+		})
+	}
+	return u.outage.Txn(ctx, r)
+}
+
+// A command that its runner has not started, since it did not hear whether that was kept, is started
+// once when the backend is back: nobody is asked how it ended.
+func TestOutage_Launch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := holdfast.New(&unheard{outage: &outage{Driver: memhold.New()}})
+		ok(t, err)
+		defer s.Close()
+		starts := 0
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+			starts++
+			return succeed(c)
+		})})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		last, err := p.Run(ctx, submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod))))
+		if ok(t, err); last.Status != pipeline.Done || starts != 1 || last.Attempt != 1 {
+			t.Errorf("started %d times, it is %+v", starts, last)
+		}
+	})
 }
 
 // blockedOrEnded is a run that waits for its condition, or has ended where it should have.
