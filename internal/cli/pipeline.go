@@ -257,7 +257,7 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 			return cause
 		}
 		if errors.Is(cause, errBlocked) {
-			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, cmp.Or(s.Reason, "it has not been looked at for so long")), hint: "go on with holdfast pipeline run --resume " + ref.String()}
+			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, cmp.Or(s.Reason, "it has not been looked at for so long")), hint: "go on with holdfast pipeline run --resume " + argument(ref.String())}
 		}
 		return err
 	}
@@ -415,7 +415,7 @@ func (a *app) lookAt(ctx context.Context, s *holdfast.Space, g *guarding, rep *r
 	case pipeline.Acquiring:
 		now.reasons = append(now.reasons, holders(ctx, s, ph.Holds)...)
 	case pipeline.Unknown:
-		now.reasons = append(now.reasons, rep.State.Reason+": holdfast pipeline approve "+rep.Ref.String())
+		now.reasons = append(now.reasons, rep.State.Reason+": holdfast pipeline approve "+argument(rep.Ref.String()))
 	case pipeline.Launching:
 		if rep.State.Reason != "" {
 			now.reasons = append(now.reasons, rep.State.Reason)
@@ -425,7 +425,7 @@ func (a *app) lookAt(ctx context.Context, s *holdfast.Space, g *guarding, rep *r
 		now.result = gather.New(g.config(s, a.timeout)).Evaluate(ctx, now.condition)
 	}
 	if rep.Runner == "" && !rep.State.Status.Ended() {
-		now.reasons = append(now.reasons, "no program runs it: holdfast pipeline run --resume "+rep.Ref.String())
+		now.reasons = append(now.reasons, "no program runs it: holdfast pipeline run --resume "+argument(rep.Ref.String()))
 	}
 	return now
 }
@@ -484,7 +484,7 @@ func (a *app) say(ctx context.Context, p *run.Pipelines, r run.Ref, err error) e
 	if err != nil {
 		f := *failureOf(err)
 		if f.code == exitUsage {
-			f.code, f.hint = exitNo, "holdfast pipeline status "+r.String()+" tells where it stands"
+			f.code, f.hint = exitNo, "holdfast pipeline status "+argument(r.String())+" tells where it stands"
 		}
 		return &f
 	}

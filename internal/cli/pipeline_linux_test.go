@@ -542,3 +542,28 @@ func TestPipeline_CannotRun(t *testing.T) {
 		t.Errorf("the status is %s", out)
 	}
 }
+
+// A command that is told to be run next can be pasted into a shell, whatever the pipeline is called.
+func TestPipeline_HintsQuoted(t *testing.T) {
+	dir := t.TempDir()
+	text := "pipeline: a; exit\nphases: [{name: one, when: {file_exists: gone}}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "odd.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const odd = "a; exit/1"
+	for _, step := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"run", "--wait", "50ms", "odd.yaml"}, 124, "holdfast pipeline run --resume -- 'a; exit/1'"},
+		{[]string{"why", odd}, 1, "holdfast pipeline run --resume -- 'a; exit/1'"},
+		{[]string{"cancel", odd}, 0, "cancelled"},
+		{[]string{"cancel", odd}, 1, "holdfast pipeline status -- 'a; exit/1' tells"},
+	} {
+		out, err := program(t, dir, append([]string{"pipeline"}, step.args...)...).CombinedOutput()
+		if code := codeOf(t, err); code != step.code || !strings.Contains(string(out), step.says) {
+			t.Errorf("pipeline %q: exit code %d: %s", step.args, code, out)
+		}
+	}
+}
