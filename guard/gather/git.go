@@ -15,10 +15,10 @@ import (
 // Git asks a repository by the git program, which is given full names of refs only.
 //
 // A branch is merged if its last commit is an ancestor of the other's, if each of its
-// commits is there as a copy (rebase), or if one of the last 1,000 commits since they
-// parted changes the same as the whole branch (squash). The same is the same to the byte:
-// white space counts. A branch that does not exist is an error: nothing is known of its
-// commits any more.
+// commits is there as a copy and its merges change nothing themselves (rebase), or if one
+// of the last 1,000 commits since they parted changes the same as the whole branch (squash).
+// The same is the same to the byte: white space counts. A branch that does not exist is an
+// error: nothing is known of its commits any more.
 type Git struct {
 	// Dir is the repository, or a directory within; empty: the working directory.
 	Dir string

@@ -128,6 +128,31 @@ func TestGit_MergedLatin1(t *testing.T) {
 	})
 }
 
+// What a merge within a branch changes itself is a part of the branch that no copy of its commits has.
+func TestGit_MergedWithMerges(t *testing.T) {
+	r := newRepo(t)
+	branches := []string{"plain", "fixed"}
+	for _, branch := range branches {
+		r.git("checkout", "-q", "-b", branch, "main")
+		r.commit(branch, "one")
+		r.git("checkout", "-q", "main")
+	}
+	r.commit("b", "meanwhile")
+	for _, branch := range branches {
+		r.git("checkout", "-q", branch)
+		r.git("merge", "-q", "--no-ff", "--no-commit", "main")
+		if branch == "fixed" {
+			r.write(branch, "one, and what the merge needs")
+		}
+		r.git("commit", "-q", "-a", "-m", "merge")
+		r.git("checkout", "-q", "main")
+	}
+	r.git("cherry-pick", "plain^1", "fixed^1")
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchMerged("plain", "main")}, guard.Failed: {guard.BranchMerged("fixed", "main")},
+	})
+}
+
 // Text that tries to become an option, another revision or a path is no branch.
 func TestGit_BadNames(t *testing.T) {
 	r := newRepo(t)

@@ -26,7 +26,17 @@ func (s *Git) rebased(ctx context.Context, branch, into string) (bool, error) {
 	}
 	there, err := s.patchesOf(ctx, copies)
 	missing := func(p patch) bool { return !slices.Contains(there, p) }
-	return err == nil && !slices.ContainsFunc(wanted, missing), err
+	if err != nil || slices.ContainsFunc(wanted, missing) {
+		return false, err
+	}
+	return s.plainMerges(ctx, branch, into)
+}
+
+// plainMerges reports that the merges within a branch change nothing themselves, neither by a conflict
+// that was resolved nor otherwise: git looks for no copies of them.
+func (s *Git) plainMerges(ctx context.Context, branch, into string) (bool, error) {
+	own, err := s.patches(ctx, "", "log", "--merges", "--cc", into+".."+branch, "--")
+	return err == nil && len(own) == 0, err
 }
 
 // alike are the commits of one side that git takes for copies of some on the other; all: there
