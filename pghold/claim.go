@@ -33,7 +33,8 @@ type rowClaim struct {
 	session    *driver.Session
 	afterCrash bool // the one before did not give it back
 
-	waited bool // its caller has been told that it waits
+	waited  bool // its caller has been told that it waits
+	written bool // of what gathers: it has a row, or nobody knows
 
 	// rowless: it was taken quickly, and has no row yet. Changed by the goroutine that has the
 	// link.

@@ -78,16 +78,17 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 		switch {
 		case !errors.Is(err, errStartAgain):
 			return err
-		case cl.kind == driver.Barrier && ctx.Err() != nil:
+		case cl.kind != driver.Barrier || !cl.written: // by another link
+		case ctx.Err() != nil:
 			return barrier.MaybeCounted(c.whyStopped(ctx, cl.r.Session))
-		case cl.kind == driver.Barrier:
+		default:
 			return errParty
 		}
 	}
 }
 
-// errParty ends the wait of a party whose connection broke: others may have counted its row, and do so
-// until the server has noticed. With a second row it would count twice.
+// errParty ends the wait of a party whose connection broke when its row may have been written: others may have
+// counted it, and do so until the server has noticed. With a second row it would count twice.
 var errParty = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the connection broke while it waited: others may have counted it")}
 
 // gatherBy is gather by one link.
@@ -139,6 +140,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
 			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, guard)...).
 			Scan(&state, &token, &id, &position, &has)
+		cl.written = id != nil || err != nil && outcome(err) == driver.Unknown
 		return l.tidyWaitersLock(ctx, cl.key, guard, err)
 	}, func() {
 		if id != nil {
