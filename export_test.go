@@ -20,17 +20,23 @@ func LeftAtClose(n int) (looks int) {
 	return looks
 }
 
-// TurnsTake is how long n callers take to go through the queue of a key in which there is room for all.
-func TurnsTake(n int) time.Duration {
+// TurnsLookAgain reports that of n callers, of which all have their turn, one that leaves the queue looks at another.
+func TurnsLookAgain(n int) (again bool) {
 	var t turns
 	places := make([]*place, n)
-	start := time.Now()
 	for i := range places {
 		places[i] = t.join("k", 1, time.Time{})
 	}
-	for i, p := range places {
-		p.left = int64(n - i)
+	places[0].left = int64(n)
+	places[0].leave()
+	for _, p := range places[1:] {
+		<-p.turn
+		p.own.Value = nil // a look at it panics
+	}
+	defer func() { again = recover() != nil }()
+	for _, p := range places[1:] {
+		p.left = int64(n)
 		p.leave()
 	}
-	return time.Since(start)
+	return false
 }
