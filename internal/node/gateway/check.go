@@ -104,6 +104,14 @@ func CheckSpan(what string, ms int64, limit time.Duration) (time.Duration, error
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// CheckRenewal turns the TTL of a renewal in milliseconds into a duration; 0 stays 0, for that of the lease.
+func (g *Gateway) CheckRenewal(ms int64) (time.Duration, error) {
+	if ms == 0 {
+		return 0, nil
+	}
+	return checkTTL(ms, g.s.MinTTL())
+}
+
 // checkTTL turns a TTL in milliseconds into a duration, 0 into the default.
 func checkTTL(ms int64, least time.Duration) (time.Duration, error) {
 	if ms == 0 {

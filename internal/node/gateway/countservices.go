@@ -187,7 +187,7 @@ func (s Sessions) Open(ctx context.Context, r *pb.OpenRequest) (*pb.OpenResponse
 }
 
 func (s Sessions) Keep(ctx context.Context, r *pb.KeepRequest) (*pb.KeepResponse, error) {
-	ttl, err := CheckSpan("a ttl_ms", r.TtlMs, MaxTTL)
+	ttl, err := s.CheckRenewal(r.TtlMs)
 	if err != nil {
 		return nil, Named(err, "keep session", "")
 	}

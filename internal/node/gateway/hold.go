@@ -111,6 +111,14 @@ func (w *holdRequest) command() core.Command {
 	return c
 }
 
+// joinable is the name of what calls of one lease share; "": nothing.
+func (w *holdRequest) joinable() string {
+	if w.lease == 0 || !w.reentrant {
+		return ""
+	}
+	return w.want.Name
+}
+
 // print tells requests for a hold with a lease of its own apart. Owner and time to live are
 // told to that lease only, but a caller that says another is another, and has to be told so.
 func (w *holdRequest) print() string {
@@ -135,7 +143,8 @@ func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
 }
 
 // errOutOfStep: another leader has numbered the commands of this lease, or the number of a new one
-// is in use; nothing was done, and the lease has to be looked up or made anew.
+// is in use, or another call of it may have got what was asked for; nothing was done, and it has to be
+// asked for anew.
 var errOutOfStep = errors.New("the lease is used by another")
 
 // leaseFor is the lease that a request hangs on: the one it names, or a new one of
@@ -166,6 +175,7 @@ func (g *Gateway) leaseFor(ctx context.Context, w *holdRequest) (*lease, error) 
 // hears of it, it stands in the queue already.
 func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	defer l.g.work.begin()()
+	grants := l.grantsNow()
 	f, err := l.numbered([]core.Command{w.command()})
 	if err != nil {
 		return held{}, err
@@ -193,7 +203,7 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 	case r.Code == core.CodeNoSession && l.open == nil:
 		return held{}, noLease(l.number)
 	case r.Code == core.CodeQueued:
-		return l.await(ctx, w, &r)
+		return l.await(ctx, w, &r, grants)
 	case r.Code == core.CodeTimeout: // of a call with a key that has waited before
 		return held{}, l.timedOut(ctx, w)
 	case r.Code != core.CodeOK:
@@ -241,15 +251,19 @@ func (l *lease) before(ctx context.Context, w *holdRequest, seq uint64) (h held,
 var errDraining = errors.New("the node is about to stop: ask another, or try again")
 
 // await waits for a queued claim. A lease that was opened for it is renewed
-// meanwhile.
-func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held, error) {
+// meanwhile. If another call of the lease, which had so many grants before, is granted what this one
+// may join, it is asked for anew: it would wait for its own lease.
+func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result, grants uint64) (held, error) {
 	seq := r.Seq
-	x, err := l.g.line.add(ctx, l, seq, r.Revision)
+	x, err := l.g.line.add(ctx, l, seq, r.Revision, w.joinable())
 	if err != nil {
 		l.abandon(seq)
 		return held{}, err
 	}
 	defer l.g.line.remove(x)
+	if l.grantsNow() != grants && l.has(ctx, w.joinable()) {
+		return held{}, l.takeBack(ctx, seq, errOutOfStep)
+	}
 	resume, err := l.g.gate.rest(ctx)
 	if err != nil {
 		return held{}, l.takeBack(ctx, seq, err)
@@ -266,6 +280,8 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 		select {
 		case o := <-x.done:
 			return l.granted(ctx, w, seq, o)
+		case <-x.joins:
+			return held{}, l.takeBack(ctx, seq, errOutOfStep)
 		case <-ctx.Done():
 			l.abandon(seq)
 			return held{}, &driver.Error{Kind: ctx.Err(), Err: context.Cause(ctx)}
@@ -279,6 +295,18 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result) (held
 			renewed = nil
 		}
 	}
+}
+
+// has reports that the lease has a mutex of that name.
+func (l *lease) has(ctx context.Context, name string) (has bool) {
+	if name == "" {
+		return false
+	}
+	_ = l.g.look(ctx, func(m *core.Machine, _ int64) {
+		r, _ := m.InspectPage(l.ns, name, core.Cursor{}, 1)
+		has = len(r.Holders) > 0 && r.Holders[0].Session == l.id
+	})
+	return has
 }
 
 // renewBeside renews a lease while its caller goes on; what it returns is closed when that is over.
@@ -325,6 +353,7 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 		return held{}, err
 	}
 	l.settle(seq)
+	l.g.line.granted(l, w.joinable())
 	return h, nil
 }
 
@@ -414,6 +443,7 @@ func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 // when many leave at the same time, not all find room at once. If it fails, the next use of the
 // lease does it.
 func (l *lease) undo(ctx context.Context, seq uint64) error {
+	l.leave(seq)
 	err := l.undoOnce(ctx, seq)
 	for wait := retryIn(err); wait > 0 && ctx.Err() == nil; wait = min(2*wait, mostRetry) {
 		select {
@@ -450,7 +480,13 @@ func (l *lease) undoOnce(ctx context.Context, seq uint64) (err error) {
 		_, err = l.g.submit(ctx, &core.Frame{Session: l.id, Mark: 1, Commands: []core.Command{{Op: core.OpEnd, Namespace: l.ns}}})
 		return err
 	}
-	_, _, err = l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
+	if !l.left(seq) { // it went with another call, or its owner has come for it
+		return nil
+	}
+	_, results, err := l.run(ctx, core.Command{Op: core.OpCancel, Target: seq})
+	if err == nil && outOfStep(results[0]) {
+		err = errOutOfStep
+	}
 	return err
 }
 
@@ -490,8 +526,11 @@ func (g *Gateway) owner(ctx context.Context, name string, token uint64, kinds ..
 		return nil, claim, driver.Errorf("", name, fs.ErrPermission, "its holder keeps its session itself: only that, or force, can release it")
 	}
 	l, err := g.lease(ctx, number)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = notHeld(name, token)
+	case err == nil:
+		l.canceled(claim.Seq)
 	}
 	return l, claim, err
 }
@@ -545,8 +584,11 @@ func (g *Gateway) Renew(ctx context.Context, name string, token uint64, ttl time
 	}
 	g.release(l)
 	r, err := g.renew(ctx, l.id, ttl)
-	if err == nil && r.Deadline == 0 {
+	switch {
+	case err == nil && r.Deadline == 0:
 		err = driver.Errorf("", name, driver.ErrLost, "its lease has ended")
+	case err == nil:
+		g.used(l.ns, l.number)
 	}
 	return convert.Left(r.Now, r.Deadline), err
 }

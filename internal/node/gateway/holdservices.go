@@ -143,7 +143,7 @@ func (l *lease) upgrade(ctx context.Context, w *holdRequest, target uint64) (hel
 	r := results[0]
 	switch {
 	case r.Code == core.CodeQueued:
-		return l.await(ctx, w, &r)
+		return l.await(ctx, w, &r, l.grantsNow())
 	case outOfStep(r):
 		l.settle(seq)
 		return held{}, errOutOfStep

@@ -77,7 +77,10 @@ type lease struct {
 	// orphans are claims that calls have left behind, here or at an earlier leader, in order:
 	// the next command of the lease has them cancelled before it.
 	orphans []uint64
-	calls   int
+	// grants counts the claims of the lease that were granted to calls which had waited.
+	grants uint64
+	calls  int
+	tenure *Tenure // in which the lease was looked up
 }
 
 // keepLeases is how many leases are remembered between calls; one that is forgotten is
@@ -86,7 +89,12 @@ const keepLeases = 10_000
 
 // lease finds a lease that exists in the caller's namespace. Release it.
 func (g *Gateway) lease(ctx context.Context, number int64) (*lease, error) {
-	ns := callerOf(ctx).namespace
+	return g.leaseIn(ctx, callerOf(ctx).namespace, number)
+}
+
+// leaseIn is lease for a namespace. What waits on a lease that is looked up was left behind at an
+// earlier leader, and is withdrawn; but for a lease of one hold, which calls use side by side.
+func (g *Gateway) leaseIn(ctx context.Context, ns string, number int64) (*lease, error) {
 	id := sessionOf(ns, number)
 	if l := g.known(id); l != nil {
 		return l, nil
@@ -98,7 +106,32 @@ func (g *Gateway) lease(ctx context.Context, number int64) (*lease, error) {
 	if !ok || info.Namespace != ns {
 		return nil, noLease(number)
 	}
-	return g.remember(g.takeOver(ns, number, &info)), nil
+	l := g.remember(g.takeOver(ns, number, &info))
+	if !ofHold(number) {
+		l.withdraw()
+	}
+	return l, nil
+}
+
+// used withdraws what waits on a lease that was left behind, without keeping its caller: a lease that
+// is kept alive and not used otherwise would be granted what nobody waits for.
+func (g *Gateway) used(ns string, number int64) {
+	if ofHold(number) {
+		return
+	}
+	if l := g.known(sessionOf(ns, number)); l != nil {
+		g.release(l)
+		if l.tenure == g.tenures.current() {
+			l.withdraw()
+			return
+		}
+		g.forget(l)
+	}
+	g.later(func(ctx context.Context) {
+		if l, err := g.leaseIn(ctx, ns, number); err == nil {
+			g.release(l)
+		}
+	})
 }
 
 // survey tells about a session and all that it waits for, in as many looks as that
@@ -143,7 +176,7 @@ func newRange(above uint64) uint64 {
 // the machine refuses the lower ones.
 func (g *Gateway) takeOver(ns string, number int64, info *core.SessionInfo) *lease {
 	next := newRange(info.Mark + info.Window)
-	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next}
+	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next, tenure: g.tenures.current()}
 	for i := range info.Waits {
 		l.orphans = append(l.orphans, info.Waits[i].Seq)
 	}
@@ -315,7 +348,42 @@ func (l *lease) leave(seqs ...uint64) {
 	l.orphans = slices.Compact(l.orphans)
 }
 
-// canceled says that a claim was taken back: nothing is left of it.
+// left reports that a claim is still to be cancelled.
+func (l *lease) left(seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.orphans, seq)
+}
+
+// withdraw cancels what calls have left behind, beside its caller.
+func (l *lease) withdraw() {
+	if l.leftBehind() == 0 {
+		return
+	}
+	l.g.later(func(ctx context.Context) {
+		for n := l.leftBehind(); n > 0; {
+			if _, _, err := l.run(ctx); err != nil || l.leftBehind() >= n {
+				return // the next use does it
+			}
+			n = l.leftBehind()
+		}
+	})
+}
+
+func (l *lease) grantsNow() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.grants
+}
+
+func (l *lease) leftBehind() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.orphans)
+}
+
+// canceled says that a claim is not to be cancelled any more: it was taken back, or its owner has come
+// for it.
 func (l *lease) canceled(seq uint64) {
 	l.settle(seq)
 	l.mu.Lock()

@@ -141,10 +141,13 @@ func (g *Gateway) keepLease(ctx context.Context, number int64, ttl time.Duration
 	if number <= 0 {
 		return 0, Invalid("", "lease %d: numbers of leases are positive", number)
 	}
-	id := sessionOf(callerOf(ctx).namespace, number)
-	r, err := g.renew(ctx, id, ttl)
-	if err == nil && r.Deadline == 0 {
+	ns := callerOf(ctx).namespace
+	r, err := g.renew(ctx, sessionOf(ns, number), ttl)
+	switch {
+	case err == nil && r.Deadline == 0:
 		err = noLease(number)
+	case err == nil:
+		g.used(ns, number)
 	}
 	return convert.Left(r.Now, r.Deadline), err
 }

@@ -49,6 +49,8 @@ type wait struct {
 	seq    uint64
 	queued uint64 // the revision at which its claim was
 	done   chan outcome
+	name   string        // of what it may join; "": nothing
+	joins  chan struct{} // receives when another call of its lease was granted that
 }
 
 // outcome is what became of a claim.
@@ -64,7 +66,7 @@ var errMoved = errors.New("this node has stopped leading while the call waited: 
 // add begins to wait for a claim that the machine has answered as queued, at that
 // revision. Ends of its session are watched for before the claim is asked for, which tells of
 // earlier ones. A wait costs what it waits for: whatever else its session has is not told.
-func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64) (*wait, error) {
+func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64, name string) (*wait, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -82,10 +84,32 @@ func (l *waitTable) add(ctx context.Context, x *lease, seq, queued uint64) (*wai
 		a = &attached{number: l.numbers}
 		l.waits[x.id] = a
 	}
-	w := &wait{l: x, seq: seq, queued: queued, done: make(chan outcome, 1)}
+	w := &wait{l: x, seq: seq, queued: queued, name: name, done: make(chan outcome, 1), joins: make(chan struct{}, 1)}
 	a.waits = slices.Insert(a.waits, a.from(seq), w)
 	l.conn.Attach(x.id, a.number, seq)
 	return w, nil
+}
+
+// granted says that a call of a lease has got what it waited for: others of that lease that have asked
+// for the same would wait for their own lease.
+func (l *waitTable) granted(x *lease, name string) {
+	x.mu.Lock()
+	x.grants++
+	x.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.waits[x.id]
+	if a == nil || name == "" {
+		return
+	}
+	for _, w := range a.waits {
+		if w.name == name {
+			select {
+			case w.joins <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 func moved() error {

@@ -36,7 +36,7 @@ func released(kind, verb string, k core.Kind) route {
 
 func renewed(kind string, k core.Kind) route {
 	return on("POST", kind, "renew", "keeps it for another ttl_ms", func(ctx context.Context, g *gateway.Gateway, name string, in *restRenew) (restRenewed, error) {
-		ttl, err := gateway.CheckSpan("a ttl_ms", in.TTLMS, gateway.MaxTTL)
+		ttl, err := g.CheckRenewal(in.TTLMS)
 		if err != nil {
 			return restRenewed{}, err
 		}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+)
+
+// leftAtAnother has lease 41 wait for "x" as for a call at an earlier leader: this node knows
+// nothing of it.
+func leftAtAnother(t *testing.T, g *Gateway) {
+	t.Helper()
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.numbered([]core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, results, err := l.send(t.Context(), &f, 1); err != nil || results[0].Code != core.CodeQueued {
+		t.Fatal(results, err)
+	}
+	g.forget(l)
+	g.release(l)
+}
+
+// docs/wire.md: a wait is taken out of the queue "at the latest when its lease is used again or
+// ends", and to keep it alive is to use it: else it would be granted what nobody waits for.
+func TestLeftWait_Kept(t *testing.T) {
+	mine := core.Want{Name: "mine", Kind: core.Mutex}
+	for how, use := range map[string]func(g *Gateway, mine held) error{
+		"keep": func(g *Gateway, _ held) error {
+			_, err := Sessions{g}.Keep(t.Context(), &pb.KeepRequest{LeaseId: 41})
+			return err
+		},
+		"renew": func(g *Gateway, mine held) error {
+			_, err := g.Renew(t.Context(), "mine", mine.token, 0, core.Mutex)
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			g := alone(t)
+			token := taken(t, g)
+			h, err := g.hold(t.Context(), mine, &pb.Terms{LeaseId: 41})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leftAtAnother(t, g)
+			if err := use(g, h); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "no claim waits for nobody", func() bool { return len(queue(t, g).Waiters) == 0 })
+			if _, err := g.GiveBack(t.Context(), "x", token, core.Mutex); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(queue(t, g).Holders); n != 0 {
+				t.Errorf("%d claims are held by nobody", n)
+			}
+		})
+	}
+}
+
+// A grant that its call has left, and that its owner has found and renewed, is kept: no later
+// call of the lease takes it back.
+func TestLeftGrant_Renewed(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	h, err := g.hold(t.Context(), core.Want{Name: "y", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, claim, err := g.owner(t.Context(), "y", h.token, core.Mutex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.leave(claim.Seq)
+	if _, err := g.Renew(t.Context(), "y", h.token, 0, core.Mutex); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.hold(t.Context(), core.Want{Name: "z", Kind: core.Mutex}, &pb.Terms{LeaseId: 41}); err != nil {
+		t.Fatal(err)
+	}
+	g.work.wait(t.Context())
+	if _, err := g.Renew(t.Context(), "y", h.token, 0, core.Mutex); err != nil {
+		t.Errorf("a hold that was renewed has ended: %v", err)
+	}
+}
+
+// docs/wire.md: `LockService.Lock` on a lease that has the lock already answers with the token it
+// has: also if both calls waited for it.
+func TestLock_TwoWaitAndJoin(t *testing.T) {
+	g := alone(t)
+	token := taken(t, g)
+	type answer struct {
+		h   held
+		err error
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() {
+			h, err := g.hold(ctx, core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+			answers <- answer{h, err}
+		}()
+	}
+	eventually(t, "both calls wait", func() bool { return g.waiting(41) == 2 })
+	if _, err := g.GiveBack(t.Context(), "x", token, core.Mutex); err != nil {
+		t.Fatal(err)
+	}
+	a, b := <-answers, <-answers
+	if a.err != nil || b.err != nil || a.h.token != b.h.token {
+		t.Errorf("two calls of a lease that waited: %+v, %v and %+v, %v", a.h, a.err, b.h, b.err)
+	}
+	if n := len(queue(t, g).Waiters); n != 0 {
+		t.Errorf("%d claims wait for their own lease", n)
+	}
+}
+
+// A renewal asks for no less and no more time than an opening may.
+func TestKeep_OutOfRange(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	for _, ms := range []int64{-1, 1, g.s.MinTTL().Milliseconds() - 1, MaxTTL.Milliseconds() + 1} {
+		if _, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: ms}); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("a renewal for %d ms: %v", ms, err)
+		}
+	}
+	if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41}); err != nil || r.TtlMs < 500_000 {
+		t.Errorf("a lease of ten minutes is kept for %d ms, %v", r.GetTtlMs(), err)
+	}
+}
