@@ -247,7 +247,7 @@ func (c *claim) sane(twin uint64) bool {
 		if c.state != waiting {
 			ok = p.place == want[c.state]
 		}
-		if !ok || p.weight < 1 || p.weight > rwCapacity {
+		if !ok || p.weight < 1 || p.weight > 1 && p.r.kind != Semaphore {
 			return false
 		}
 	}
