@@ -139,7 +139,7 @@ func (d *decoder) message(m *Message) {
 	case KindFrame:
 		m.Body = d.bytes("frame")
 	case KindRenewal:
-		m.Attempt, m.TTL = d.uvarint("attempt"), d.varint("TTL")
+		m.Attempt, m.TTL = d.uvarint("attempt"), d.ttl()
 	case KindReply:
 		m.Pushes, m.Body = d.uvarint("pushes"), d.bytes("reply")
 	case KindRenewed:
@@ -216,6 +216,16 @@ func (d *decoder) take(n uint64, what string) []byte {
 }
 
 func (d *decoder) bytes(what string) []byte { return d.take(d.uvarint(what), what) }
+
+// ttl is that of a renewal, which goes into the log as it is: no node could apply a
+// negative one.
+func (d *decoder) ttl() int64 {
+	ttl := d.varint("TTL")
+	if ttl < 0 {
+		d.fail("a renewal for less than nothing")
+	}
+	return ttl
+}
 
 // uvarint takes only the shortest form.
 func (d *decoder) uvarint(what string) uint64 {

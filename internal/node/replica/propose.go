@@ -44,6 +44,10 @@ func (n *Node) Renew(now int64, caller Caller, r core.Renewal) {
 		n.answer(caller, NotDone, nil)
 		return
 	}
+	if r.TTL < 0 {
+		n.deny(caller, core.CodeInvalid, "a session cannot be renewed for less than nothing")
+		return
+	}
 	n.enqueue(&item{caller: caller, renewal: r, short: true})
 	n.process()
 }

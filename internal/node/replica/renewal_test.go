@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -67,5 +68,34 @@ func TestReservedNamespace(t *testing.T) {
 	}
 	if last := got[len(got)-1]; last.Kind != session.KindRefused || last.Code != core.CodePermission {
 		t.Errorf("the answer is %+v", last)
+	}
+}
+
+// A renewal for less than nothing is refused: an entry with it could be applied by no node.
+func TestRenewalForLessThanNothing(t *testing.T) {
+	n, err := replica.New(replica.Config{ID: 1}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &trio{t: t, now: 1}
+	id := core.SessionID{7}
+	for _, m := range [][]byte{nil, attach(id, 1), frame(id, 1, core.Command{Op: core.OpOpen, TTL: 30e9})} {
+		if err := n.Receive(x.now, 5, m); err != nil {
+			t.Fatal(err)
+		}
+		x.alone(n)
+	}
+	renewal := session.AppendMessage(nil, &session.Message{Kind: session.KindRenewal, Session: id, Stream: 1, Attempt: 2, TTL: -1})
+	if err := n.Receive(x.now, 5, renewal); !errors.Is(err, session.ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+	n.Renew(x.now, 6, core.Renewal{Session: id, TTL: -1})
+	if a := n.Output().Answers; len(a) != 1 || a[0].Code != core.CodeInvalid {
+		t.Errorf("without a stream: %+v", a)
+	}
+	n.Tick(x.now)
+	x.alone(n)
+	if err := n.Err(); err != nil {
+		t.Error("the node has ended:", err)
 	}
 }
