@@ -97,7 +97,7 @@ func (m *Machine) SessionPage(id SessionID, after Cursor, max int) (SessionInfo,
 	}
 	b := pageOf(max, MaxClaims, m.cfg.Result)
 	own := m.session(id).has
-	if after.list == cursorKeys || own.addClaims(&i, after, &b) {
+	if after.list == cursorKeys || own.addClaims(&i, &after, &b) {
 		own.addKeys(&i, after, &b)
 	}
 	return i, true

@@ -208,15 +208,16 @@ func (k *sessionData) after(seq uint64) *claim {
 	return c
 }
 
-// addClaims tells what the session holds and awaits, by the numbers of its claims.
-func (k *sessionData) addClaims(i *SessionInfo, after Cursor, b *page) bool {
+// addClaims tells what the session holds and awaits, by the numbers of its claims, and
+// moves after behind what it has told. It says whether that is all.
+func (k *sessionData) addClaims(i *SessionInfo, after *Cursor, b *page) bool {
 	for c := k.after(after.n); c != nil; c = c.next {
 		if c.state == over {
 			continue
 		}
 		parts := c.parts()
 		if !b.take(0) {
-			i.Next = after
+			i.Next = *after
 			return false
 		}
 		b.items -= len(parts) - 1
@@ -227,7 +228,7 @@ func (k *sessionData) addClaims(i *SessionInfo, after Cursor, b *page) bool {
 				i.Claims = append(i.Claims, parts[j].info())
 			}
 		}
-		after = Cursor{list: cursorClaims, n: c.seq}
+		*after = Cursor{list: cursorClaims, n: c.seq}
 	}
 	return true
 }

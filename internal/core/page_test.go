@@ -145,6 +145,29 @@ func sessionAll(m *core.Machine, id core.SessionID, most func() int, between fun
 	}
 }
 
+// The keys of a session are told, each once, also where its claims fill a page, or the
+// last of several.
+func TestKeysBehindAFullPage(t *testing.T) {
+	r := newRig(core.Config{})
+	id := r.open(1, 300e9)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		r.must(t, id, core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}, core.CodeOK)
+		r.must(t, id, core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: name, Session: id}}}, core.CodeOK)
+	}
+	for most := 1; most < 10; most++ {
+		pages := 0
+		between := func() {
+			if pages++; pages > 8 {
+				t.Fatalf("pages of %d do not end", most)
+			}
+		}
+		s, _ := sessionAll(r.m, id, func() int { return most }, between)
+		if len(s.Claims) != 4 || !slices.Equal(s.Keys, []string{"a", "b", "c", "d"}) {
+			t.Errorf("pages of %d tell %d claims and the keys %q", most, len(s.Claims), s.Keys)
+		}
+	}
+}
+
 // listAll reads the names of a namespace page by page.
 func listAll(m *core.Machine, ns string, most func() int) (names []string) {
 	for after := ""; ; {
