@@ -20,10 +20,14 @@ func (r *resource) addHolder(p *part) {
 	p.place = inHolders
 	r.used += p.takes()
 	r.holders.push(p)
-	if r.holders.n > indexHolders {
+	if r.indexed() || r.holders.n > indexHolders {
 		r.index(p)
 	}
 }
+
+// indexed says whether there is a tree, which has all holders then: it stays until they are
+// far fewer than those it was made for.
+func (r *resource) indexed() bool { return r.crowd != nil && r.crowd.byToken.n > 0 }
 
 func (r *resource) index(p *part) {
 	c := r.crowded()
@@ -66,7 +70,7 @@ func (r *resource) disperse(p *part) {
 
 // holderWith finds the holder that has the token.
 func (r *resource) holderWith(token uint64) *part {
-	if r.crowd != nil && r.crowd.byToken.n > 0 {
+	if r.indexed() {
 		p, _ := r.crowd.byToken.find(token)
 		return p
 	}

@@ -157,7 +157,7 @@ func (i *ClaimInfo) behind(p *part) {
 
 // heldAfter is the first holder with a greater token.
 func (r *resource) heldAfter(token uint64) *part {
-	if r.crowd != nil && r.crowd.byToken.n > 0 {
+	if r.indexed() {
 		p := r.crowd.byToken.first(token)
 		if p != nil && p.c.token == token {
 			p = p.next
