@@ -43,7 +43,7 @@ func node(f *testing.F) *Service {
 // and with JSON on the short paths.
 func FuzzHTTP(f *testing.F) {
 	s := node(f)
-	h := s.handler(time.Second)
+	h := timely(s.handler(), time.Second)
 	f.Add("POST", "/v1/locks/a:acquire", []byte(`{"holder_id":"w","ttl_ms":5000,"timeout_ms":0}`))
 	f.Add("POST", "/v1/locks/a:release", []byte(`{"token":3}`))
 	f.Add("PUT", "/v1/kv/%2Fa%00", []byte(`{"value_base64":"AA=="}`))

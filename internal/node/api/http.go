@@ -15,8 +15,17 @@ import (
 // quiet drops what net/http says about callers' mistakes: they are told.
 var quiet = log.New(io.Discard, "", 0)
 
+// timely bounds how long a caller may take to send a request and to take its answer, whatever
+// becomes of the request: what is refused is read to its end too.
+func timely(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = inTime(w, r, limit)
+		h.ServeHTTP(newTimedAnswer(w, limit), r)
+	})
+}
+
 // handler is all that is served over HTTP.
-func (s *Service) handler(peek time.Duration) http.Handler {
+func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -24,8 +33,6 @@ func (s *Service) handler(peek time.Duration) http.Handler {
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { rest.WriteJSON(w, http.StatusOK, rest.OpenAPI()) })
 	services := s.rpc.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = inTime(w, r, peek)
-		w = newTimedAnswer(w, peek)
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/v1/"): // not by the mux, which would clean the names in paths
 			s.rest.ServeHTTP(w, r)

@@ -92,6 +92,9 @@ func TestGarbageAndSilence(t *testing.T) {
 		"", "G", "GE", "\x16", "\x16\x03\x01", "\x16\x03\x01\x00\x05hello", "\x00\x00\x00\x00", "PRI * HTTP/2.0\r\n\r\nnonsense\r\n\r\n" + strings.Repeat("x", 100),
 		"\xff\xfe\xfd garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
 		"POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		"POST /v1/locks/x:acquire HTTP/1.1\r\nHost: elsewhere.example\r\nContent-Length: 5\r\n\r\n{",
+		"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n{",
+		"POST /v1/locks/x:acquire HTTP/1.1\r\nHost: localhost\r\nOrigin: http://elsewhere.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
 		"GET /" + strings.Repeat("a", 40_000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		c := r.dial(text)

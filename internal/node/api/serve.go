@@ -225,7 +225,7 @@ const maxHeader = 16 << 10
 // slowly is cut off; answers may take as long as a wait does.
 func (s *Service) httpServer(d *door, peek time.Duration) *http.Server {
 	return &http.Server{
-		Handler: d.around(s.handler(peek)), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
+		Handler: timely(d.around(s.handler()), peek), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 	}
 }
