@@ -36,9 +36,16 @@ func TestREST_StrictJSON(t *testing.T) {
 	for _, query := range []string{"timeout_ms=0;", "timeout_ms=0%", "holder_id=%zz", "a;b", "%"} {
 		r.want(400, "POST", "/v1/locks/x:acquire?"+query, "")
 	}
+	r.want(400, "POST", "/v1/rwlocks/x:acquire", `{"mode":"read","":1}`)
+	r.want(400, "POST", "/v1/rwlocks/x:acquire?mode=read&={}", "")
+	r.want(400, "DELETE", "/v1/kv/k?expect_revision=null", "") // as a program writes a revision that it does not have
+	r.want(400, "GET", "/v1/keys/?limit=+null+", "")
 	r.want(400, "GET", "/v1/watch?prefix=%ff", "")
 	r.want(400, "GET", "/v1/watch?prefix=50%", "")
 	r.want(400, "GET", "/v1/watch?prefix=a;", "")
+	for _, from := range []string{"", "0", "null", "-1"} { // from now on is what they do not say
+		r.want(400, "GET", "/v1/watch?from="+from, "")
+	}
 	r.want(400, "POST", "/v1/locks/x:acquire", `{"holder_id":"a","TIMEOUT_MS":0}`)
 	r.untouched()
 	for i, text := range []string{"\U0001F600", "\u00e9\u0000", "\ufffd", `\ud800`, "\\"} {

@@ -28,16 +28,16 @@ func watchOf(r *http.Request) (*pb.WatchRequest, error) {
 	if err := checkWatch(q); err != nil {
 		return nil, gateway.Named(err, "watch", out.Prefix)
 	}
-	from := q.Get("from")
+	from, given := q.Get("from"), q.Has("from")
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		from = last
+		from, given = last, true
 	}
-	if from == "" {
+	if !given {
 		return out, nil
 	}
 	n, err := strconv.ParseUint(from, 10, 64)
-	if err != nil {
-		return nil, gateway.Named(gateway.Invalid(out.Prefix, "revision %q is no number", from), "watch", out.Prefix)
+	if err != nil || n == 0 { // which would be from now on
+		return nil, gateway.Named(gateway.Invalid("", "%q is no revision: give a number from 1 on, or leave from out for what happens from now on", gateway.Clip(from)), "watch", out.Prefix)
 	}
 	out.FromRevision = n
 	return out, nil

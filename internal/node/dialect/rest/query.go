@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
 	"reflect"
@@ -40,17 +41,20 @@ func (r *route) request(body []byte, query url.Values) ([]byte, error) {
 		case !utf8.ValidString(values[0]):
 			return nil, gateway.Invalid("", "%q behind the ? of the path is not valid UTF-8", name)
 		}
-		if fields[name] = jsonOf(t, values[0]); json.Unmarshal(fields[name], reflect.New(t).Interface()) != nil {
+		if fields[name] = jsonOf(t, values[0]); json.Unmarshal(fields[name], reflect.New(t).Interface()) != nil || isNull(fields[name]) {
 			return nil, gateway.Invalid("", "%q behind the ? of the path is %q: give %s", name, gateway.Clip(values[0]), wanted(t))
 		}
 	}
 	return json.Marshal(fields)
 }
 
+// isNull: it would be read as if the field were not given, and a condition as none.
+func isNull(value json.RawMessage) bool { return string(bytes.TrimSpace(value)) == "null" }
+
 // fieldOf is the type of a field of a body.
 func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
 	for _, f := range reflect.VisibleFields(t) {
-		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && !f.Anonymous {
 			return f.Type, true
 		}
 	}
