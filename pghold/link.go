@@ -74,9 +74,6 @@ type pgLink struct {
 	waits        bool // made for a wait; counts against Options.Waits
 }
 
-// tally counts the holds of a key.
-type tally struct{ writers, readers int }
-
 // job is one use of a link.
 type job struct {
 	run   func(ctx context.Context) error

@@ -337,18 +337,6 @@ func (l *pgLink) arrived(cl *rowClaim, session *driver.Session, a *answer) error
 	return nil
 }
 
-// took notes a lock that the link has.
-func (l *pgLink) took(cl *rowClaim, id, token int64, session *driver.Session) {
-	t := l.held[cl.key]
-	if cl.mode == driver.Exclusive {
-		t.writers++
-	} else {
-		t.readers++
-	}
-	l.held[cl.key] = t
-	l.c.hold(l, cl, id, token, session)
-}
-
 // tookByRow is took for a lock that has its row. If it is held for long others hear
 // of that.
 func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, session *driver.Session) {
@@ -359,21 +347,6 @@ func (l *pgLink) tookByRow(cl *rowClaim, id, token int64, session *driver.Sessio
 	}
 }
 
-// gave notes a lock that the link has no more.
-func (l *pgLink) gave(cl *rowClaim) {
-	t := l.held[cl.key]
-	if cl.mode == driver.Exclusive {
-		t.writers--
-	} else {
-		t.readers--
-	}
-	if t == (tally{}) {
-		delete(l.held, cl.key)
-		return
-	}
-	l.held[cl.key] = t
-}
-
 // sameServer gives the link up if another server process answers: then a pooler
 // has changed it, and nobody knows what is held.
 func (l *pgLink) sameServer(pid uint32) error {
@@ -382,16 +355,6 @@ func (l *pgLink) sameServer(pid uint32) error {
 	}
 	l.fail(errPooled)
 	return errPooled
-}
-
-// tidy makes sure that a failed step left no lock, and returns err.
-func (l *pgLink) tidy(ctx context.Context, cl *rowClaim, err error) error {
-	if l.conn.IsClosed() || l.held[cl.key] != (tally{}) {
-		return err
-	}
-	sql, args := cl.lockSQL("pg_advisory_unlock")
-	l.mustDo(ctx, sql, args...)
-	return err
 }
 
 // mustDo runs SQL that gives a lock back, again if a cancel came late or the server was
@@ -421,6 +384,9 @@ func (q *unlocking) about() Key { return q.cl.key }
 
 func (q *unlocking) form() (string, []any) {
 	cl := q.cl
+	if surplus := cl.l.surplusWith(cl); surplus > 0 {
+		return releaseLastSQL, []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, surplus}
+	}
 	if !cl.rowless.Load() {
 		return "select holdfast_v9.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
 	}
