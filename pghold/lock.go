@@ -528,9 +528,9 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	}
 	session := c.sessionOn(l, cl.r)
 	j := l.start(c.opts.Timeout, func(ctx context.Context) (err error) {
-		if l.held[cl.key] != (tally{}) {
-			state = "blocked"
-			return nil
+		state = "blocked"
+		if ok, err := l.mayTry(ctx, cl); err != nil || !ok {
+			return err
 		}
 		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v9.retry($1, $2, $3, $4, $5, $6)")
 		if err != nil {

@@ -55,6 +55,19 @@ func (l *pgLink) tidy(ctx context.Context, cl *rowClaim, err error) error {
 	return err
 }
 
+// mayTry: the server can be asked for a lock. What the link has it would give once more, in
+// spite of any waiter: a share is had beside others only if nobody waits in the server.
+func (l *pgLink) mayTry(ctx context.Context, cl *rowClaim) (ok bool, err error) {
+	switch t := l.held[cl.key]; {
+	case t == (tally{}):
+		return true, nil
+	case t.writers > 0 || cl.mode == driver.Exclusive:
+		return false, nil
+	}
+	err = l.conn.QueryRow(ctx, "select not exists (select from holdfast_v9.locks($1, $2) l where not l.granted)", cl.key.space(), cl.key.n).Scan(&ok)
+	return ok, err
+}
+
 // surplusWith is how many shares go with that of cl, which is the last.
 func (l *pgLink) surplusWith(cl *rowClaim) int32 {
 	if t := l.held[cl.key]; cl.mode == driver.Shared && t.readers == 1 {
