@@ -48,7 +48,8 @@
 // Through PgBouncer with transaction pooling a session's locks do not work, and
 // are refused. Use TransactionScope there (holdfast_scope=transaction in the
 // URL): every lock then has a transaction, and a connection, of its own, as many
-// as Options.Waits; semaphores are looked at every 50 ms; ForceRelease and
+// as Options.Waits: an Acquire beyond them waits for one, and a try that finds none within
+// Options.Timeout is ErrExhausted; semaphores are looked at every 50 ms; ForceRelease and
 // watches are not available.
 //
 // # URLs

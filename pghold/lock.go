@@ -192,13 +192,16 @@ func (c *client) whyStopped(ctx context.Context, session *driver.Session) error 
 
 // enqueue takes the lock if it is free, or joins the queue; nil: it is held.
 func (c *client) enqueue(ctx context.Context, ln *waitQueue, cl *rowClaim) (*waiter, error) {
+	enough := c.enough(cl)
 	select {
 	case ln.door <- struct{}{}:
 		defer func() { <-ln.door }()
+	case <-enough:
+		return nil, c.noneFree()
 	case <-ctx.Done():
 		return nil, stopped(ctx, driver.NotDone)
 	}
-	a, err := c.enqueueRow(ctx, cl)
+	a, err := c.enqueueRow(ctx, cl, enough)
 	if err != nil {
 		return nil, err
 	}
@@ -243,9 +246,9 @@ type answer struct {
 
 // enqueueRow asks the home link. A link that has died since it was last used is not
 // the caller's concern: nothing has happened on it that lasts.
-func (c *client) enqueueRow(ctx context.Context, cl *rowClaim) (answer, error) {
+func (c *client) enqueueRow(ctx context.Context, cl *rowClaim, enough <-chan time.Time) (answer, error) {
 	if c.opts.Scope == TransactionScope {
-		return c.enqueueInTx(ctx, cl)
+		return c.enqueueInTx(ctx, cl, enough)
 	}
 	for attempt := 0; ; attempt++ {
 		l, err := c.atHome(ctx)

@@ -51,6 +51,32 @@ func TestTransactionScope(t *testing.T) {
 	}
 }
 
+// TestTransactionScope_TryBeyondWaits: a try does not wait for holds of its own program that have all
+// connections, nor for another caller that does.
+func TestTransactionScope_TryBeyondWaits(t *testing.T) {
+	s := open(t, database(t)+"&holdfast_scope=transaction&holdfast_waits=1&holdfast_timeout=2s")
+	h := must(s.Mutex("a").Acquire(t.Context()))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		if _, err := s.Mutex("b").Acquire(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v; want the end of its context", err)
+		}
+	})
+	for _, name := range []string{"b", "c"} {
+		_, err := s.Mutex(name).TryAcquire(ctx)
+		refused(t, err, holdfast.ErrExhausted)
+		if !containsAll(err.Error(), "Waits", "holdfast_waits") {
+			t.Errorf("the text does not say the way out: %v", err)
+		}
+	}
+	cancel()
+	waiter.Wait()
+	check(t, h.Release())
+	check(t, must(s.Mutex("c").TryAcquire(t.Context()))(t).Release())
+}
+
 // exclude has Spaces of different scopes take turns.
 func exclude(t *testing.T, spaces ...*holdfast.Space) {
 	t.Helper()

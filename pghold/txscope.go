@@ -12,8 +12,21 @@ import (
 // In transaction scope a lock is held by a transaction of its own. What
 // describes the claim is written outside of it, so that others see it.
 
+// enough is when a claim stops to wait for a connection; nil: never. A try may find all of them
+// in use for a moment, by other tries say, but must not wait until a hold is released.
+func (c *client) enough(cl *rowClaim) <-chan time.Time {
+	if c.opts.Scope != TransactionScope || !cl.r.Try {
+		return nil
+	}
+	return time.After(c.opts.Timeout)
+}
+
+func (c *client) noneFree() error {
+	return refuse(driver.ErrExhausted, "all %d connections for locks are in use, each by a lock that is held or waited for: release some, or raise Options.Waits (holdfast_waits in the URL)", c.opts.Waits)
+}
+
 // txLink is a connection for one hold; there are Options.Waits of them.
-func (c *client) txLink(ctx context.Context) (*pgLink, error) {
+func (c *client) txLink(ctx context.Context, enough <-chan time.Time) (*pgLink, error) {
 	for {
 		l, err := c.waitLink(ctx, true)
 		if l != nil || err != nil {
@@ -21,6 +34,8 @@ func (c *client) txLink(ctx context.Context) (*pgLink, error) {
 		}
 		select {
 		case <-time.After(pollPause):
+		case <-enough:
+			return nil, c.noneFree()
 		case <-ctx.Done():
 			return nil, stopped(ctx, driver.NotDone)
 		}
@@ -42,8 +57,8 @@ func (c *client) inTx(ctx context.Context, l *pgLink, run func(ctx context.Conte
 }
 
 // enqueueInTx is enqueueRow: the transaction is kept only if it has the lock.
-func (c *client) enqueueInTx(ctx context.Context, cl *rowClaim) (answer, error) {
-	l, err := c.txLink(ctx)
+func (c *client) enqueueInTx(ctx context.Context, cl *rowClaim, enough <-chan time.Time) (answer, error) {
+	l, err := c.txLink(ctx, enough)
 	if err != nil {
 		return answer{}, err
 	}
@@ -108,7 +123,7 @@ func (c *client) enlist(ctx context.Context, cl *rowClaim, session *driver.Sessi
 // turnInTx is turn: one wait for the lock, in a transaction that is kept only if
 // it gets it and nobody goes first.
 func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
-	l, err := c.txLink(ctx)
+	l, err := c.txLink(ctx, nil)
 	if err != nil {
 		return "", failed(ctx, err)
 	}
