@@ -115,10 +115,6 @@ func (q *queryer) lockWithin(ctx context.Context, key Key) error {
 		return failed(ctx, q.row(ctx, key.call("pg_advisory_xact_lock"), &scanned))
 	}
 	ms := min(max(time.Until(deadline).Milliseconds(), 1), math.MaxInt32) // which are 24 days, and the most that lock_timeout takes
-	var before string
-	if err := q.exec(context.WithoutCancel(ctx), "savepoint holdfast_lock"); err != nil {
-		return failed(ctx, err)
-	}
 	// The server's clock decides; ours only helps if the server is gone.
 	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(defaultTimeout))
 	defer cancel()
@@ -128,6 +124,10 @@ func (q *queryer) lockWithin(ctx context.Context, key Key) error {
 		}
 	})
 	defer stop()
+	if err := q.exec(late, "savepoint holdfast_lock"); err != nil {
+		return failed(late, err)
+	}
+	var before string
 	err := q.row(late, "select pg_catalog.current_setting('lock_timeout')", &before)
 	if err == nil {
 		err = q.exec(late, fmt.Sprintf("set local lock_timeout = %d", ms))
