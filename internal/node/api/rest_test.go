@@ -211,6 +211,26 @@ func TestRESTNamespaceAndKey(t *testing.T) {
 	}
 }
 
+// Every field that the OpenAPI document has for what is taken is one that the call takes.
+func TestREST_TermsAreTaken(t *testing.T) {
+	r := serve(t)
+	paths := r.want(200, "GET", "/openapi.json", "")["paths"].(map[string]any)
+	values := map[string]string{ // of each field, such that it can be taken; lease_id would need a lease
+		"holder_id": `"w"`, "ttl_ms": "60000", "timeout_ms": "0", "metadata": `"m"`, "value": `"v"`, "mode": `"read"`, "weight": "1", "limit": "3",
+	}
+	for _, path := range []string{"locks/{name}:acquire", "rwlocks/{name}:acquire", "semaphores/{name}:acquire", "elections/{name}:campaign"} {
+		at := paths["/v1/"+path].(map[string]any)["post"].(map[string]any)["requestBody"].(map[string]any)["content"].(map[string]any)
+		fields := at["application/json"].(map[string]any)["schema"].(map[string]any)["properties"].(map[string]any)
+		var all []string
+		for field := range fields {
+			if field != "lease_id" {
+				all = append(all, fmt.Sprintf("%q:%s", field, values[field]))
+			}
+		}
+		r.want(200, "POST", "/v1/"+strings.ReplaceAll(path, "{name}", "n-"+path[:2]), "{"+strings.Join(all, ",")+"}")
+	}
+}
+
 // The OpenAPI document has every path, and docs/openapi.json is that document.
 func TestOpenAPI(t *testing.T) {
 	r := serve(t)

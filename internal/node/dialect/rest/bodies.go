@@ -5,12 +5,18 @@ package rest
 
 type none struct{}
 
-type restTerms struct {
+// restClaiming are the terms on which something is taken.
+type restClaiming struct {
 	HolderID  string `json:"holder_id" doc:"the caller's name, for people"`
 	TTLMS     int64  `json:"ttl_ms" doc:"how long it is held unless renewed; 0 or absent: 30000; not with lease_id"`
 	TimeoutMS *int64 `json:"timeout_ms" doc:"how long to wait; 0: one try; absent: as long as the call lasts"`
 	LeaseID   int64  `json:"lease_id" doc:"the lease to hang it on; 0 or absent: one of its own, with ttl_ms"`
-	Metadata  string `json:"metadata" doc:"kept with it, at most 4 KiB"`
+}
+
+// restTerms are those of what has no value of its own.
+type restTerms struct {
+	restClaiming
+	Metadata string `json:"metadata" doc:"kept with it, at most 4 KiB"`
 }
 
 type restHold struct {
@@ -72,7 +78,7 @@ type restLimit struct {
 }
 
 type restCandidate struct {
-	restTerms
+	restClaiming
 	Value string `json:"value" doc:"what it proclaims once elected, at most 4 KiB"`
 }
 

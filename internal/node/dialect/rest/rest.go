@@ -196,7 +196,7 @@ type failure struct {
 	NotDone      bool        `json:"not_done" doc:"the call certainly changed nothing"`
 	Holder       string      `json:"holder,omitempty" doc:"the holder"`
 	RetryAfterMS int64       `json:"retry_after_ms,omitempty" doc:"when to try again"`
-	Holders      []restClaim `json:"holders,omitempty" doc:"all holders"`
+	Holders      []restClaim `json:"holders,omitempty" doc:"the holders, at most 16"`
 	Leader       string      `json:"leader,omitempty" doc:"where to ask instead"`
 }
 

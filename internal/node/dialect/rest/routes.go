@@ -13,8 +13,14 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
+func (t *restClaiming) message() *pb.Terms {
+	return &pb.Terms{LeaseId: t.LeaseID, TimeoutMs: t.TimeoutMS, TtlMs: t.TTLMS, Owner: t.HolderID}
+}
+
 func (t *restTerms) message() *pb.Terms {
-	return &pb.Terms{LeaseId: t.LeaseID, TimeoutMs: t.TimeoutMS, TtlMs: t.TTLMS, Owner: t.HolderID, Metadata: []byte(t.Metadata)}
+	m := t.restClaiming.message()
+	m.Metadata = []byte(t.Metadata)
+	return m
 }
 
 // holdOf is a grant as JSON.
