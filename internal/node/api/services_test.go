@@ -169,6 +169,37 @@ func TestLatchesAndBarriers(t *testing.T) {
 	must[*pb.DeleteResponse](t)(b.Delete(r.ctx, &pb.DeleteRequest{Name: "b"}))
 }
 
+// One try at a barrier is a party like any other: the last opens it, and one that comes before is
+// refused, and gone.
+func TestBarrierTries(t *testing.T) {
+	r := serve(t)
+	b := pb.NewBarrierServiceClient(r.conn)
+	try := &pb.ArriveRequest{Name: "b", TimeoutMs: proto.Int64(0)}
+	opened := make(chan error, 2)
+	for n := range 2 {
+		go func() {
+			_, err := b.Arrive(r.ctx, &pb.ArriveRequest{Name: "b", Parties: 3})
+			opened <- err
+		}()
+		r.waiters("b", n+1)
+		if n == 0 {
+			_, err := b.Arrive(r.ctx, try)
+			if f := wantCode(t, err, codes.Aborted); f.Kind != "held" || f.Waiting != 1 || !f.NotDone {
+				t.Errorf("the second of three: %v", f)
+			}
+			r.waiters("b", 1)
+		}
+	}
+	must[*pb.ArriveResponse](t)(b.Arrive(r.ctx, try))
+	if err := errors.Join(<-opened, <-opened); err != nil {
+		t.Error(err)
+	}
+	f := r.want(409, "POST", "/v1/barriers/b:arrive", `{"timeout_ms":0}`)
+	if f["kind"] != "held" || f["not_done"] != true {
+		t.Errorf("REST: the first of three: %v", f)
+	}
+}
+
 func TestCounters(t *testing.T) {
 	r := serve(t)
 	c := pb.NewCounterServiceClient(r.conn)

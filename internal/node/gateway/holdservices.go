@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -328,12 +330,40 @@ func (s Barriers) Arrive(ctx context.Context, r *pb.ArriveRequest) (*pb.ArriveRe
 	if r.Parties < 0 {
 		return nil, Named(Invalid("", "%d parties", r.Parties), "arrive", r.Name)
 	}
-	h, err := s.passes(ctx, "arrive", core.Want{Name: r.Name, Kind: core.Barrier, Mode: core.Shared, Limit: r.Parties}, r.TimeoutMs)
+	h, err := s.arrive(ctx, core.Want{Name: r.Name, Kind: core.Barrier, Mode: core.Shared, Limit: r.Parties}, r.TimeoutMs)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.ArriveResponse{Header: h}, nil
 }
+
+// arrive makes the shortest wait of one try: a try of the machine never counts as a party, so
+// that the last to come would not open the barrier.
+func (s Barriers) arrive(ctx context.Context, want core.Want, timeout *int64) (*pb.Header, error) {
+	if timeout == nil || *timeout != 0 {
+		return s.passes(ctx, "arrive", want, timeout)
+	}
+	h, err := s.passes(ctx, "arrive", want, new(int64(1)))
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Err == errTimedOut {
+		s.absent(ctx, e)
+	}
+	return h, err
+}
+
+// absent makes a wait that has timed out a try that was refused, with how many wait, unless the
+// group grants nothing.
+func (s Barriers) absent(ctx context.Context, e *driver.Error) {
+	_ = s.look(ctx, func(m *core.Machine, _ int64) {
+		if m.Frozen() {
+			return
+		}
+		res, _ := m.InspectPage(callerOf(ctx).namespace, e.Name, core.Cursor{}, 1)
+		e.Kind, e.Waiting, e.Err = driver.ErrHeld, res.Waiting, errAbsent
+	})
+}
+
+// errAbsent: others have to come before a barrier opens.
+var errAbsent = errors.New("not all parties are there")
 
 func (s Barriers) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.DeleteResponse, error) {
 	return s.Remove(ctx, core.Barrier, r)
