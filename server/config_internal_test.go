@@ -57,3 +57,12 @@ func TestAddressesOfNobody(t *testing.T) {
 		}
 	}
 }
+
+// A queue that would refuse nearly everything for ever is refused at the start.
+func TestLimits_Queue(t *testing.T) {
+	for n, ok := range map[int]bool{-1: false, 0: true, 1: false, 2: true} {
+		if _, err := (Limits{Queue: n}).filled(); (err == nil) != ok || !ok && !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("a queue of %d: %v", n, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // Limits bound the memory of a group. What exceeds one is refused with
@@ -28,7 +29,8 @@ type Limits struct {
 	// Queue is how many commands may wait for the disk; default 16,384, more than
 	// one write of a fast disk takes. It fills in the order of package admission:
 	// keepalives and releases find room when nothing else does. A longer one lets
-	// everybody wait longer when the node has too little processor time.
+	// everybody wait longer when the node has too little processor time. One of 1
+	// would take nothing but those, and is refused.
 	Queue int
 }
 
@@ -53,6 +55,9 @@ func (l Limits) filled() (Limits, error) {
 		if *n == 0 {
 			*n = *def.fields()[i]
 		}
+	}
+	if l.Queue < admission.Least {
+		return l, driver.Errorf("start server", "", fs.ErrInvalid, "a queue of %d takes nothing but keepalives and releases: give at least %d, or 0 for the default", l.Queue, admission.Least)
 	}
 	return l, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -274,7 +275,10 @@ func (s *serving) node() (server.Config, error) {
 	if s.maxData > 0 && s.maxData < leastData {
 		return cfg, usagef("give --max-data at least "+leastData.String(), "--max-data %s is less than an empty node may take", s.maxData)
 	}
-	var err error
+	err := s.roomy()
+	if err != nil {
+		return cfg, err
+	}
 	if cfg.Dir == "" {
 		base, err := stateDir()
 		if err != nil {
@@ -289,6 +293,17 @@ func (s *serving) node() (server.Config, error) {
 		return cfg, &failure{code: exitUsage, err: err, hint: "write --members NUMBER=PEER/CLIENT,… such as 1=10.0.0.1:7421/10.0.0.1:7420"}
 	}
 	return cfg, s.peerTLS(&cfg)
+}
+
+// roomy refuses limits with which the node would serve, and refuse nearly everything for ever.
+func (s *serving) roomy() error {
+	least := "give at least " + strconv.Itoa(admission.Least) + ", or 0 for the default"
+	for flag, n := range map[string]int{"max-queue": s.limits.Queue, "max-calls": s.calls, "max-waits": s.waits} {
+		if n > 0 && n < admission.Least {
+			return usagef(least, "--%s %d has no room but for keepalives and releases", flag, n)
+		}
+	}
+	return nil
 }
 
 // founders reads NUMBER=PEER/CLIENT.

@@ -50,6 +50,9 @@ func (r Room) Takes(c Class) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
+// Least is the smallest limit with which an empty queue takes something of every class.
+const Least = 2
+
 // OfFrame is the class of a frame: that of its most important command, since a
 // frame is taken as a whole. One that opens a session which is not there is
 // Create whatever follows: nothing of it can happen before. An Open of one that is

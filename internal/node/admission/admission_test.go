@@ -31,6 +31,18 @@ func TestTakes(t *testing.T) {
 	}
 }
 
+// The least limit takes something of every class, and a smaller one does not.
+func TestLeast(t *testing.T) {
+	for _, class := range classes {
+		if _, ok := (admission.Room{Limit: admission.Least}).Takes(class); !ok {
+			t.Errorf("a queue of %d never takes %s", admission.Least, class)
+		}
+	}
+	if _, ok := (admission.Room{Limit: admission.Least - 1}).Takes(admission.List); ok {
+		t.Errorf("a queue of %d takes all classes", admission.Least-1)
+	}
+}
+
 // Whatever the queue, nobody is refused before those who are less important are,
 // nobody gets in beyond the limit, and who is less important comes back later.
 func TestOrder(t *testing.T) {
