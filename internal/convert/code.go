@@ -36,6 +36,7 @@ var texts = map[core.Code]string{
 	core.CodeMaxHold:   "its MaxHold has passed",
 	core.CodeLost:      "it had ended before",
 	core.CodeNoSession: "its session has ended",
+	core.CodeInvalid:   "the semaphore was made smaller while the call waited, and can never have room for what it wants: take less, or resize it",
 }
 
 // reasons are the words for the codes of events.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,30 @@ func TestSemaphores(t *testing.T) {
 		must[*pb.ReleaseResponse](t)(c.Release(r.ctx, &pb.ReleaseRequest{Name: "gpu", Token: token}))
 	}
 	must[*pb.DeleteResponse](t)(c.Delete(r.ctx, &pb.DeleteRequest{Name: "gpu"}))
+}
+
+// A call that waits for more than a semaphore has since it was made smaller is told so, and not
+// to try again.
+func TestSemaphoreMadeTooSmall(t *testing.T) {
+	r := serve(t)
+	c := pb.NewSemaphoreServiceClient(r.conn)
+	want := &pb.SemaphoreAcquireRequest{Name: "gpu", Weight: proto.Int64(3), Limit: 4}
+	must[*pb.SemaphoreAcquireResponse](t)(c.Acquire(r.ctx, want))
+	denied := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(r.as("idempotency-key", "k"), want)
+		denied <- err
+	}()
+	r.waiters("gpu", 1)
+	must[*pb.ResizeResponse](t)(c.Resize(r.ctx, &pb.ResizeRequest{Name: "gpu", Limit: 2}))
+	first := <-denied
+	_, second := c.Acquire(r.as("idempotency-key", "k"), want)
+	for _, err := range []error{first, second} {
+		f := wantCode(t, err, codes.InvalidArgument)
+		if !strings.Contains(f.Cause, "made smaller") || f.RetryAfterMs != 0 || len(f.Holders) > 0 || !f.NotDone {
+			t.Errorf("denied with %v", f)
+		}
+	}
 }
 
 func TestElections(t *testing.T) {

@@ -331,6 +331,9 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 	case o.row.Code == core.CodeTimeout:
 		l.abandon(seq)
 		return held{}, l.timedOut(ctx, w)
+	case o.row.Code == core.CodeInvalid: // no other try can do better
+		l.abandon(seq)
+		return held{}, convert.Refusal(o.row.Code, "")
 	case o.row.State != core.ClaimGranted:
 		l.abandon(seq)
 		e := convert.Refusal(o.row.Code, "")
