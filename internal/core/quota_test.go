@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -52,4 +53,31 @@ func TestQuota(t *testing.T) {
 		t.Errorf("a smaller quota has left %d of 4 holds", len(s.Claims))
 	}
 	r.must(t, id, core.Command{Op: core.OpCount, Name: "n", Count: core.CountAdd, A: 1}, core.CodeOK)
+}
+
+// Refusals speak of what a kind has: only semaphores have a limit, and can be resized.
+func TestWordsOfKinds(t *testing.T) {
+	r := newRig(core.Config{})
+	id := r.open(1, time.Hour)
+	want := func(k core.Kind, weight, limit int64) core.Command {
+		return core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: k.String(), Kind: k, Mode: core.Shared, Weight: weight, Limit: limit}}}
+	}
+	for _, c := range []struct {
+		kind                  core.Kind
+		weight                int64
+		missing, other, never string
+	}{
+		{core.Semaphore, 1, "its limit", "resize it", "parties"},
+		{core.Latch, 0, "its count", "", "limit"},
+		{core.Barrier, 0, "its number of parties", "has 2 parties, not 3", "resize"},
+	} {
+		if text := r.must(t, id, want(c.kind, c.weight, 0), core.CodeNotExist).Text; !strings.Contains(text, c.missing) {
+			t.Errorf("a %s that is not there: %q", c.kind, text)
+		}
+		r.do(id, want(c.kind, c.weight, 2))
+		got := r.do(id, want(c.kind, c.weight, 3))
+		if got.Code == core.CodeConflict != (c.other != "") || !strings.Contains(got.Text, c.other) || strings.Contains(got.Text, c.never) {
+			t.Errorf("a %s of another size: code %d, %q", c.kind, got.Code, got.Text)
+		}
+	}
 }

@@ -58,7 +58,7 @@ func (m *Machine) open(f *Frame, c *Command, r *Result) {
 	}
 	ns := m.space(c.Namespace)
 	if ns.sessions >= m.cfg.Sessions {
-		r.refuse(CodeExhausted, "namespace %q has %d sessions, its quota: end some, or raise it (serve --max-sessions)", ns.name, ns.sessions)
+		r.refuse(CodeExhausted, "namespace %q has %d sessions, its quota: end some, or raise it (serve --max-sessions); those of idempotency keys, which are not listed, end by themselves ten minutes after the last use of the key", ns.name, ns.sessions)
 		return
 	}
 	s := m.newSession(f.Session, ns, c)

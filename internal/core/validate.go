@@ -138,6 +138,9 @@ func (m *Machine) validWant(w *Want, several bool, r *Result) bool {
 	return false
 }
 
+// measures are what callers call the limit of a kind.
+var measures = map[Kind]string{Semaphore: "its limit", Latch: "its count", Barrier: "its number of parties"}
+
 // validFor checks a want against what its name is.
 func (m *Machine) validFor(res *resource, w *Want, r *Result) bool {
 	limit := w.Limit
@@ -147,12 +150,15 @@ func (m *Machine) validFor(res *resource, w *Want, r *Result) bool {
 		r.refuse(CodeConflict, "%q is of kind %s, not %s: use another name, or delete it first", w.Name, res.kind, w.Kind)
 		return false
 	case res == nil && limited && limit == 0:
-		r.refuse(CodeNotExist, "%q does not exist: give a limit to make it", w.Name)
+		r.refuse(CodeNotExist, "%q does not exist: give %s to make it", w.Name, measures[w.Kind])
 		return false
 	case res == nil && w.Kind == Barrier && limit > int64(m.cfg.Budget) && !m.early:
 		r.refuse(CodeInvalid, "%q would be a barrier of %d parties: at most %d can pass together", w.Name, limit, m.cfg.Budget)
 		return false
-	case res != nil && limited && w.Kind != Latch && limit != 0 && limit != res.limit:
+	case res != nil && w.Kind == Barrier && limit != 0 && limit != res.limit:
+		r.refuse(CodeConflict, "%q has %d parties, not %d: give 0 for as many as it has, or delete it first", w.Name, res.limit, limit)
+		return false
+	case res != nil && w.Kind == Semaphore && limit != 0 && limit != res.limit:
 		r.refuse(CodeConflict, "%q has limit %d, not %d: give 0 for the one it has, or resize it", w.Name, res.limit, limit)
 		return false
 	case res != nil:
