@@ -22,8 +22,11 @@ func failure(c *Client, u *ClientSession, call *session.Call) error {
 	if call.Outcome == session.Unknown { // the server refuses it now, and may have done it before
 		e.Outcome = driver.Unknown
 	}
-	if r.Code == core.CodeHeld {
+	switch r.Code {
+	case core.CodeHeld:
 		e.Holders, e.Waiting = convert.Holders(call.Now, r.Holders, call.Command.Wants), int(r.Waiting)
+	case core.CodeUnavailable: // the group grants nothing until a time, or nobody knows how long
+		e.RetryAfter = max(e.RetryAfter, convert.Left(call.Now, r.Deadline))
 	}
 	return e
 }

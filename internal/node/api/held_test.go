@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
@@ -113,5 +114,11 @@ func TestHeldGroup_Tries(t *testing.T) {
 		if g := wantCode(t, err, codes.Unavailable); !strings.Contains(err.Error(), "grants nothing") || !g.NotDone || g.RetryAfterMs < soon || g.RetryAfterMs > most {
 			t.Errorf("gRPC at %s: %v, %v", name, err, g)
 		}
+		s := must[*holdfast.Space](t)(holdfast.Open(r.ctx, "holdfast://"+r.addr))
+		_, err = s.Mutex("x").TryAcquire(r.ctx)
+		if after := holdfast.RetryAfter(err); !errors.Is(err, holdfast.ErrUnavailable) || after < soon*time.Millisecond || after > most*time.Millisecond {
+			t.Errorf("Go at %s: %v", name, err)
+		}
+		s.Close()
 	}
 }
