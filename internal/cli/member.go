@@ -125,9 +125,17 @@ func (a *app) ordering(again func(error) bool, run func(ctx context.Context, c p
 			defer cancel()
 			end := time.Now().Add(a.timeout)
 			left := func() time.Duration { return time.Until(end) }
-			return unanswered(a.onNodes(ctx, left, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) }))
+			return unfit(unanswered(a.onNodes(ctx, left, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })))
 		})
 	}
+}
+
+// unfit tells where to look if a group refuses something as it stands now.
+func unfit(err error) error {
+	if errors.Is(err, holdfast.ErrConflict) {
+		return &failure{code: exitNo, err: err, hint: "holdfast status and holdfast member ls tell how the group stands now"}
+	}
+	return err
 }
 
 // onNodes runs a call on one node after the other, until one answers. One that may have done

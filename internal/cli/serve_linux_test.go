@@ -134,6 +134,29 @@ func TestServe_Limit(t *testing.T) {
 	}
 }
 
+// Refusals say where to look: a change of the members that does not fit points at the group, and a
+// backup that cannot be written has not been answered by "no".
+func TestOperatorHints(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr}}
+	n.start()
+	defer n.signal(syscall.SIGTERM)
+	for _, c := range []struct {
+		command string
+		code    int
+		hint    string
+	}{
+		{"member unfreeze", 1, "hint: holdfast status and holdfast member ls"},
+		{"snapshot save " + filepath.Join(dir, "none", "b"), 125, "hint: name a file in a directory that is there"},
+	} {
+		cmd := program(t, dir, append([]string{"--url", "holdfast://" + addr}, strings.Fields(c.command)...)...)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.hint) {
+			t.Errorf("%s: exit code %d, %s", c.command, code, out)
+		}
+	}
+}
+
 // A backup of a running node is checked and restored offline.
 func TestSnapshot(t *testing.T) {
 	addr, dir := services.Addr(t), t.TempDir()

@@ -61,7 +61,7 @@ func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) er
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-snapshot-*")
 	if err != nil {
-		return err
+		return &failure{code: exitFailed, err: err, hint: "name a file in a directory that is there and can be written"}
 	}
 	defer os.Remove(f.Name())
 	n, err := fetch(p, c, f)
