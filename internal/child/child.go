@@ -54,6 +54,8 @@ type Status struct {
 	Code int
 	// Lost is why the hold ended before the command did; nil: it did not.
 	Lost error
+	// NotStarted: the hold was lost before the command could begin, and it did not.
+	NotStarted bool
 	// Stopped: Stop was heeded before the command was known to have ended.
 	Stopped bool
 }

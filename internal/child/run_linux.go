@@ -39,6 +39,10 @@ func (c *Command) run(h Hold) (Status, error) {
 	r.pace = newPace(c.Grace, left, bounded)
 	w.tell(order{word: "holder", process: os.Getpid()})
 	r.tellDeadline(left, bounded) // before, too: this process may be stopped at any moment
+	if r.ending = h.Err() != nil || bounded && left <= 0; r.ending {
+		w.end()
+		return Status{Lost: r.lost(), NotStarted: true}, nil
+	}
 	if err := r.start(); err != nil {
 		r.ignoreTerminal()
 		r.takeTerminalBack() // which a program that could not be executed got before
@@ -151,7 +155,7 @@ func (r *running) lost() error {
 	return nil
 }
 
-const errNotRenewed = driver.Kind("its time was over, by --max-hold or because it could not be renewed, and the command was ended before others can hold it")
+const errNotRenewed = driver.Kind("its time was over, by --max-hold or because it could not be renewed; the command was over before others could hold it")
 
 // passOn gives a signal to the command.
 func (r *running) passOn(sig os.Signal) {

@@ -346,3 +346,22 @@ func TestRun_SignalsAfterTheCommand(t *testing.T) {
 	}
 	_ = h.Release()
 }
+
+// A hold that is over before its command could begin starts nothing: a short command would be done
+// before it could be ended, while another holds the name.
+func TestRun_LostBefore(t *testing.T) {
+	h := hold(t, holdtest.Space(t, holdfast.TTL(time.Hour)))
+	holdtest.Lose(h, errors.New("an operator decided so"))
+	past := &lease{over: make(chan struct{})}
+	past.left.Store(-1)
+	for _, over := range []child.Hold{h, past} {
+		r := under(t, over, time.Second, "echo ran")
+		end := <-r.result
+		if end.err != nil || end.Lost == nil || !end.NotStarted {
+			t.Errorf("%+v; want the hold lost before the start", end)
+		}
+		if got := r.line(t); got != "" {
+			t.Errorf("the command says %q", got)
+		}
+	}
+}

@@ -291,6 +291,8 @@ func (h *holding) outcome(status child.Status, err, released error) error {
 		return &failure{code: exitCannotRun, err: err, hint: "scripts need a first line such as #!/bin/sh"}
 	case err != nil:
 		return &failure{code: exitCannotRun, err: err}
+	case status.NotStarted:
+		return lostBefore(status.Lost)
 	case status.Lost != nil:
 		return &failure{code: exitLost, err: fmt.Errorf("the hold was lost and the command ended: %w", status.Lost), hint: "run it again; what it wrote is told apart by its token"}
 	}
@@ -301,4 +303,9 @@ func (h *holding) outcome(status child.Status, err, released error) error {
 		return &failure{code: status.Code}
 	}
 	return nil
+}
+
+// lostBefore: the command did not start, since what it was to hold was lost.
+func lostBefore(why error) error {
+	return &failure{code: exitLost, err: fmt.Errorf("the hold was lost before the command started: %w", why), hint: "run it again"}
 }

@@ -93,7 +93,7 @@ func (h *holding) limit(ctx context.Context, s *holdfast.Space, t turn) error {
 		err = take(ctx, s)
 	}
 	if lost := t.Err(); lost != nil {
-		return &failure{code: exitLost, err: fmt.Errorf("the hold was lost before the command started: %w", lost), hint: "run it again"}
+		return lostBefore(lost)
 	}
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitHeld {
 		f.code = h.conflict
