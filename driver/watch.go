@@ -41,8 +41,8 @@ type Event struct {
 	Session SessionID
 	Value   []byte
 	Reason  string
-	// Number is a counter's value, a sequence's next number, what is left of a
-	// latch, or a semaphore's new limit.
+	// Number is a counter's value (int64(Number) of a signed one), a sequence's next
+	// number, what is left of a latch, or a semaphore's new limit.
 	Number uint64
 	KV     *KV // key events: now, or at its end; for put and delete
 	Prev   *KV // key events, if asked for

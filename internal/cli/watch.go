@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,7 +22,7 @@ type eventJSON struct {
 	Name     string            `json:"name,omitempty"`
 	Token    holdfast.Token    `json:"token,omitempty"`
 	Owner    string            `json:"owner,omitempty"`
-	Number   uint64            `json:"number,string,omitempty"`
+	Number   *uint64           `json:"number,string,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Value    *string           `json:"value,omitempty"`
 	Base64   []byte            `json:"value_base64,omitempty"`
@@ -36,8 +37,11 @@ type eventPrev struct {
 }
 
 func eventOf(e holdfast.Event) eventJSON {
-	j := eventJSON{Revision: e.Revision, Event: e.String(), Name: e.Name, Token: e.Token, Owner: e.Owner, Number: e.Number, Reason: e.Reason}
-	if value := valueIn(e); value != nil {
+	j := eventJSON{Revision: e.Revision, Event: e.String(), Name: e.Name, Token: e.Token, Owner: e.Owner, Reason: e.Reason}
+	if slices.Contains(numbered, e.String()) {
+		j.Number = &e.Number
+	}
+	if value, is := valueIn(e); is {
 		j.Value, j.Base64 = textOrBytes(value)
 	}
 	if e.Prev != nil {
@@ -47,12 +51,15 @@ func eventOf(e holdfast.Event) eventJSON {
 	return j
 }
 
-// valueIn is a key's value, or a leader's.
-func valueIn(e holdfast.Event) []byte {
+// numbered are the events with a Number, which may be 0.
+var numbered = []string{"barrier:tripped", "counter:changed", "latch:counted", "semaphore:resized", "sequence:reserved"}
+
+// valueIn is a key's value or a leader's, which may be empty, or what a holder says of itself.
+func valueIn(e holdfast.Event) (value []byte, is bool) {
 	if e.KV != nil && e.Verb == "put" {
-		return e.KV.Value
+		return e.KV.Value, true
 	}
-	return e.Value
+	return e.Value, len(e.Value) > 0 || e.Kind == "election" && e.Token != 0
 }
 
 // watching is what the flags of watch say.
@@ -143,9 +150,9 @@ func eventText(e holdfast.Event) string {
 	add("%s", e.Name != "", e.Name)
 	add("token=%d", e.Token != 0, e.Token)
 	add("owner=%s", e.Owner != "", plain(e.Owner))
-	add("number=%d", e.Number != 0, e.Number)
-	value := valueIn(e)
-	add("value=%s", value != nil, shown(value))
+	add("number=%d", slices.Contains(numbered, e.String()), e.Number)
+	value, is := valueIn(e)
+	add("value=%s", is, shown(value))
 	add("before=%s", e.Prev != nil, shown(previousValue(e)))
 	add("reason=%s", e.Reason != "", plain(e.Reason))
 	return strings.Join(parts, " ")
