@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -176,7 +178,7 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(cfg == nil)
-	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadTimeout: edgeRead, IdleTimeout: 2 * time.Minute}
+	s := &http.Server{Handler: edgeserver.Handler(web), Protocols: protocols, ReadTimeout: edgeRead, IdleTimeout: 2 * time.Minute, ErrorLog: quiet}
 	scheme := ""
 	if cfg != nil {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
@@ -207,6 +209,10 @@ func (a *app) edgeServe(ctx context.Context, e *edging, ln net.Listener, cfg *tl
 	}
 	return err
 }
+
+// quiet drops what net/http says about callers' mistakes. They would fill the standard error, and
+// with a reader that stalls each would keep its connection.
+var quiet = log.New(io.Discard, "", 0)
 
 // edgeRead is how long a request may take to come, its form with it: one that drips keeps a
 // connection no longer.

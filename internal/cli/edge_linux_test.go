@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,9 +38,15 @@ func edgeProcess(t *testing.T, env []string, args ...string) string {
 // startEdge starts an edge node that the caller has to end.
 func startEdge(t *testing.T, env []string, args ...string) (node *exec.Cmd, url string) {
 	t.Helper()
+	return startEdgeTelling(t, t.Output(), env, args...)
+}
+
+// startEdgeTelling is startEdge with another standard error.
+func startEdgeTelling(t *testing.T, errOut io.Writer, env []string, args ...string) (node *exec.Cmd, url string) {
+	t.Helper()
 	cmd := exec.Command("holdfast", append([]string{"--json", "edge", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Env = append(append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir()), env...)
-	cmd.Stderr = t.Output()
+	cmd.Stderr = errOut
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -256,5 +263,53 @@ func TestDeploy(t *testing.T) {
 	}
 	if status, body := get(t, edgeProcess(t, append(env, "NATS_URL=nats://127.0.0.1:1"), args...)+"/healthz"); status != 200 || !strings.Contains(body, "not connected") {
 		t.Errorf("without NATS: %d %s", status, body)
+	}
+}
+
+// fullPipe is the writing end of a pipe that has no room, and that nobody reads.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { from.Close(); to.Close() })
+	fd := int(to.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = syscall.Write(fd, make([]byte, 1))
+	}
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestEdge_StalledErrors: callers that speak no TLS, or another, leave nothing in a node, also if
+// nobody reads its standard error.
+func TestEdge_StalledErrors(t *testing.T) {
+	dir, ours := t.TempDir(), services.NewAuthority(t, "ours")
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	services.WritePair(t, ours.Issue(t, "edge"), cert, key)
+	cmd, url := startEdgeTelling(t, fullPipe(t), nil, "--actor-id", "a", "--tls-cert", cert, "--tls-key", key)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tls.Client(conn, &tls.Config{ServerName: "edge", MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}).Handshake(); err == nil {
+		t.Fatal("an old TLS was taken")
+	}
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection stays: %v", err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the node ends with %v", err)
 	}
 }
