@@ -15,8 +15,8 @@ import (
 type counting interface {
 	add(ctx context.Context, by string, down bool) (string, error)
 	load(ctx context.Context) (string, error)
-	store(ctx context.Context, to string) error
-	swap(ctx context.Context, old, new string) (bool, error)
+	store(ctx context.Context, to string) (string, error)
+	swap(ctx context.Context, old, new string) (value string, swapped bool, err error)
 	Delete(ctx context.Context) error
 }
 
@@ -85,22 +85,22 @@ func (a *app) counterAdd(of counterOf, down bool) *cobra.Command {
 func (a *app) counterSet(of counterOf) *cobra.Command {
 	return &cobra.Command{Use: "set NAME N", Short: "Set the value", Args: cobra.ExactArgs(2), Example: "  holdfast counter set orders 0",
 		RunE: a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
-			err := of(s, args[0]).store(ctx, args[1])
-			return a.printCounter(args[0], args[1], err)
+			v, err := of(s, args[0]).store(ctx, args[1])
+			return a.printCounter(args[0], v, err)
 		})}
 }
 
 func (a *app) counterSwap(of counterOf) *cobra.Command {
 	return &cobra.Command{Use: "cas NAME OLD NEW", Short: "Set the value to NEW if it is OLD; exit with 1 if it is not", Args: cobra.ExactArgs(3), Example: "  holdfast counter cas version 6 7",
 		RunE: a.asking(func(ctx context.Context, s *holdfast.Space, args []string) error {
-			swapped, err := of(s, args[0]).swap(ctx, args[1], args[2])
+			v, swapped, err := of(s, args[0]).swap(ctx, args[1], args[2])
 			if err != nil {
 				return err
 			}
 			if !swapped {
 				return &failure{code: exitNo, err: fmt.Errorf("compare and swap %q: it is not %s", args[0], args[1]), hint: "holdfast counter get " + argument(args[0]) + " tells what it is"}
 			}
-			return a.print().value(counterJSON{args[0], args[2], &swapped}, "%s", args[2])
+			return a.print().value(counterJSON{args[0], v, &swapped}, "%s", v)
 		})}
 }
 
@@ -147,24 +147,25 @@ func (c signedCounter) load(ctx context.Context) (string, error) {
 	return strconv.FormatInt(v, 10), err
 }
 
-func (c signedCounter) store(ctx context.Context, to string) error {
+func (c signedCounter) store(ctx context.Context, to string) (string, error) {
 	n, err := parseSigned(to)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return c.Store(ctx, n)
+	return strconv.FormatInt(n, 10), c.Store(ctx, n)
 }
 
-func (c signedCounter) swap(ctx context.Context, old, new string) (bool, error) {
+func (c signedCounter) swap(ctx context.Context, old, new string) (value string, swapped bool, err error) {
 	was, err := parseSigned(old)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	n, err := parseSigned(new)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	return c.CompareAndSwap(ctx, was, n)
+	swapped, err = c.CompareAndSwap(ctx, was, n)
+	return strconv.FormatInt(n, 10), swapped, err
 }
 
 type unsignedCounter struct{ *holdfast.UnsignedCounter }
@@ -195,22 +196,23 @@ func (c unsignedCounter) load(ctx context.Context) (string, error) {
 	return strconv.FormatUint(v, 10), err
 }
 
-func (c unsignedCounter) store(ctx context.Context, to string) error {
+func (c unsignedCounter) store(ctx context.Context, to string) (string, error) {
 	n, err := parseUnsigned(to)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return c.Store(ctx, n)
+	return strconv.FormatUint(n, 10), c.Store(ctx, n)
 }
 
-func (c unsignedCounter) swap(ctx context.Context, old, new string) (bool, error) {
+func (c unsignedCounter) swap(ctx context.Context, old, new string) (value string, swapped bool, err error) {
 	was, err := parseUnsigned(old)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	n, err := parseUnsigned(new)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	return c.CompareAndSwap(ctx, was, n)
+	swapped, err = c.CompareAndSwap(ctx, was, n)
+	return strconv.FormatUint(n, 10), swapped, err
 }
