@@ -3,12 +3,12 @@ package holdfast
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/owner"
 )
 
 // The range of TTLs, before a backend narrows it.
@@ -55,13 +55,7 @@ type putting struct {
 }
 
 // defaultOwner is host/pid/program.
-var defaultOwner = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), filepath.Base(os.Args[0]))
-})
+var defaultOwner = sync.OnceValue(func() string { return owner.Of(os.Args[0]) })
 
 // with returns c changed by opts, checked against what the backend allows.
 func (c *config) with(opts []HoldOption, r *spaceState) *config {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/child"
+	"github.com/holdfast-io/holdfast/internal/owner"
 )
 
 // holding is a command that runs another one while something is held.
@@ -130,11 +130,7 @@ func (h *holding) ownerOption(command string) holdfast.Owner {
 	if h.owner != "" {
 		return holdfast.Owner(h.owner)
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return holdfast.Owner(fmt.Sprintf("%s/%d/%s", host, os.Getpid(), filepath.Base(command)))
+	return holdfast.Owner(owner.Of(command))
 }
 
 // run waits for the turn, runs the command, and gives the turn back.
