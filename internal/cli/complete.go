@@ -29,8 +29,13 @@ const (
 )
 
 // completeArguments tells the shell's completion which words the arguments of the
-// commands can be. Counters and sequences are missing: no backend lists them.
+// commands can be.
 func (a *app) completeArguments(root *cobra.Command) {
+	for family, kind := range map[string]driver.ResourceKind{"counter": driver.Counter, "seq": driver.Sequence, "limit": driver.Limiter} {
+		for _, c := range commandAt(root, family).Commands() {
+			c.ValidArgsFunction = one(a.names(kind))
+		}
+	}
 	for path, words := range map[string]cobra.CompletionFunc{
 		"lock": a.before(a.names(driver.Mutex)), "rlock": a.before(a.names(driver.RWMutex)), "wlock": a.before(a.names(driver.RWMutex)),
 		"sem": a.before(a.names(driver.Semaphore)), "elect": a.before(a.names(driver.Election)), "run": a.before(a.names()),
@@ -38,6 +43,7 @@ func (a *app) completeArguments(root *cobra.Command) {
 		"kv get": one(a.keys()), "kv put": one(a.keys()), "kv delete": one(a.keys()), "kv ls": one(a.keys()),
 		"session ls": one(a.names()), "session show": one(a.sessionIDs()), "session revoke": one(a.sessionIDs()),
 		"member promote": one(a.memberIDs()), "member remove": one(a.memberIDs()), "member lead": one(a.memberIDs()),
+		"member update": one(a.memberIDs()), "member replace": one(a.memberIDs()), "member unfreeze": one(a.memberIDs()),
 		"bench": cobra.FixedCompletions(workloadNames(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		commandAt(root, path).ValidArgsFunction = words
