@@ -55,6 +55,7 @@ func (a *app) main(args []string) int {
 	root.SetErr(a.errOut)
 	cmd, err := root.ExecuteC()
 	if err != nil && !a.began {
+		a.asksForJSON(root.PersistentFlags().Lookup("json"))
 		err = usage(cmd, err)
 	}
 	a.told()

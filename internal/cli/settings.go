@@ -80,6 +80,25 @@ func setFrom(f *pflag.Flag, file map[string]string) error {
 	return nil
 }
 
+// asksForJSON sets --json as a command line would that was read to its end: programs read the
+// mistakes in it, too.
+func (a *app) asksForJSON(f *pflag.Flag) {
+	words := a.words
+	if at := slices.Index(words, "--"); at >= 0 {
+		words = words[:at]
+	}
+	for _, w := range words {
+		if value, given := strings.CutPrefix(w+"=true", "--json="); given {
+			value, _, _ = strings.Cut(value, "=")
+			f.Changed = f.Value.Set(value) == nil
+		}
+	}
+	if !f.Changed {
+		file, _ := a.readConfig() // if that is the mistake, it is told
+		_ = setFrom(f, file)
+	}
+}
+
 // envName is the variable of a flag: HOLDFAST_MIN_HOLD of min-hold.
 func envName(flag string) string {
 	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
