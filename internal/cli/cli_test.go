@@ -133,7 +133,7 @@ func all(c *cobra.Command) []*cobra.Command {
 }
 
 func FuzzParseConfig(f *testing.F) {
-	for _, seed := range []string{"", "url: mem:", "# only a comment", "ttl: 5s # short\nurl: \"file:///a b\"\n", "url:", "url mem:", " url: x", "url: \"", "json: true\r\n", "url: a\nurl: b", "owner: \"a\\n\"", ":", "url: #"} {
+	for _, seed := range []string{"", "url: mem:", "# only a comment", "ttl: 5s # short\nurl: \"file:///a b\"\n", "url:", "url mem:", " url: x", "url: \"", "json: true\r\n", "url: a\nurl: b", "owner: \"a\\n\"", ":", "url: #", "owner: 'a''b' # c", "owner: 'a"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

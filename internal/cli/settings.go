@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,6 +175,9 @@ func parseLine(line string) (name, value string, err error) {
 	return name, value, err
 }
 
+// singleQuoted is a value in single quotes, in which two stand for one, and a comment.
+var singleQuoted = regexp.MustCompile(`^'((?:[^']|'')*)'\s*(?:#.*)?$`)
+
 // parseValue takes quotes or a comment off a value.
 func parseValue(v string) (string, error) {
 	if strings.HasPrefix(v, `"`) {
@@ -183,6 +187,13 @@ func parseValue(v string) (string, error) {
 			return "", fmt.Errorf("%s is not quoted rightly", v)
 		}
 		return strconv.Unquote(quoted)
+	}
+	if strings.HasPrefix(v, "'") {
+		quoted := singleQuoted.FindStringSubmatch(v)
+		if quoted == nil {
+			return "", fmt.Errorf("%s is not quoted rightly", v)
+		}
+		return strings.ReplaceAll(quoted[1], "''", "'"), nil
 	}
 	if strings.HasPrefix(v, "#") {
 		v = ""
