@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,7 +151,7 @@ func (h *holding) run(f *pflag.FlagSet, names, command []string) error {
 		return err
 	}
 	defer s.Close()
-	t, err := h.begin(sigs, s.With(append(h.options(f, path), h.onWait(s, names))...), names)
+	t, err := h.begin(sigs, s.With(append(h.options(f, path), h.onWait(s, names, h.ownerOption(path)))...), names)
 	if err != nil {
 		return err
 	}
@@ -224,22 +225,35 @@ func (noHold) Err() error                  { return nil }
 func (noHold) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // onWait tells people which holder they wait for.
-func (h *holding) onWait(s *holdfast.Space, names []string) holdfast.HoldOption {
+func (h *holding) onWait(s *holdfast.Space, names []string, me holdfast.Owner) holdfast.HoldOption {
 	return holdfast.OnWait(func(place int) {
 		if isTerminal(h.a.errOut) {
-			go h.tellWait(s, names[0], place)
+			go h.tellWait(s, names, string(me), place)
 		}
 	})
 }
 
-func (h *holding) tellWait(s *holdfast.Space, name string, place int) {
+func (h *holding) tellWait(s *holdfast.Space, names []string, me string, place int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	name, by := awaited(ctx, s, names, me)
 	text := fmt.Sprintf("waiting for %q, place %d", name, place)
-	if r, err := s.Inspect(ctx, name); err == nil && len(r.Holders) > 0 {
-		text += ", held by " + plain(r.Holders[0].Owner)
+	if by != "" {
+		text += ", held by " + plain(by)
 	}
 	h.a.note(text)
+}
+
+// awaited is the name that an owner waits for, and its holder: of several it may hold some already.
+func awaited(ctx context.Context, s *holdfast.Space, names []string, me string) (name, by string) {
+	for _, name := range names {
+		r, err := s.Inspect(ctx, name)
+		waits := len(names) == 1 || slices.ContainsFunc(r.Waiters, func(c holdfast.Claim) bool { return c.Owner == me })
+		if err == nil && waits && len(r.Holders) > 0 {
+			return name, r.Holders[0].Owner
+		}
+	}
+	return strings.Join(names, ", "), ""
 }
 
 // find looks a command up before anything is taken for it.

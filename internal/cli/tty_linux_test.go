@@ -152,6 +152,20 @@ func TestTerminal_Waiting(t *testing.T) {
 	w.exits(0)
 }
 
+// Of several names that one is told which another holds, not one that is held by the waiter already.
+func TestTerminal_WaitingForOneOfThem(t *testing.T) {
+	dir := t.TempDir()
+	m := onTerminal(t, dir, "lock", "--owner", "ann", "y", "--", "sh", "-c", "echo up; read line")
+	m.sees("up")
+	w := onTerminal(t, dir, "lock", "x", "y", "z", "--", "echo", "granted")
+	w.sees("waiting for ")
+	m.types("\n")
+	m.exits(0)
+	w.sees(`"y", place 1, held by ann`)
+	w.sees("granted")
+	w.exits(0)
+}
+
 // A command in a pipeline gets the terminal when it asks for it: without it it would be
 // stopped, and hold for ever.
 func TestTerminal_InAPipeline(t *testing.T) {
