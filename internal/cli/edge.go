@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"sync"
@@ -122,7 +123,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 	}
 	rate := limit.Rate{Name: e.name, Count: e.count, Per: e.window, Burst: e.burst, Algorithm: algorithm}
 	cfg, _, err := serverTLS(e.cert, e.key, e.clientCA)
-	if err != nil {
+	if err := errors.Join(err, e.checkAlerts()); err != nil {
 		return err
 	}
 	ln, err := e.open()
@@ -150,6 +151,18 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 		return err
 	}
 	return a.edgeServe(ctx, e, ln, cfg, web)
+}
+
+// checkAlerts refuses a URL that no alert can go to, before there is something to tell.
+func (e *edging) checkAlerts() error {
+	if e.alertURL == "" {
+		return nil
+	}
+	u, err := url.Parse(e.alertURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usagef("write it as https://host/path", "--alert-url %q is no URL of HTTP", e.alertURL)
+	}
+	return nil
 }
 
 // edgeLink is nil if there are no other nodes.

@@ -313,3 +313,19 @@ func TestEdge_StalledErrors(t *testing.T) {
 		t.Errorf("the node ends with %v", err)
 	}
 }
+
+// TestEdge_AlertURL: a URL that no alert can go to is refused at the start, and not found out
+// when there is something to tell. The address is wrong, too, so that no node stays.
+func TestEdge_AlertURL(t *testing.T) {
+	for _, url := range []string{"alerts.example.org/x", "foo:bar", "http://", "ftp://h/", "http://h:x/"} {
+		code, _, said := here(t, "edge", "--listen", "0.0.0.0:0", "--alert-url", url)
+		if code != 64 || !strings.Contains(said, "--alert-url") {
+			t.Errorf("--alert-url %s: %d, %s", url, code, said)
+		}
+	}
+	for _, url := range []string{"", "https://h:8/x"} {
+		if _, _, said := here(t, "edge", "--listen", "0.0.0.0:0", "--alert-url", url); !strings.Contains(said, "loopback") {
+			t.Errorf("--alert-url %s: %s", url, said)
+		}
+	}
+}
