@@ -13,7 +13,8 @@
 // [New] takes any other TLS configuration.
 //
 // All sessions of a Space share one stream to the leader; it is found, and found
-// again after a failover, among the endpoints and what they say. A broken
+// again after a failover, among the endpoints and the last eight other nodes that were
+// named as leaders, by the endpoints or by each other. A broken
 // connection loses nothing: a hold ends only when its session's deadline passes
 // unrenewed, and then its holder knows before anybody else can be granted.
 package remote

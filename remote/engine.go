@@ -49,6 +49,7 @@ type engine struct {
 	link  *serverLink   // nil: there is none
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
+	told  []string      // nodes beside the endpoints that others have named as leaders, the newest last
 	last  error         // why there is none
 	over  error         // why there will be none any more; nil: there may be, or the Space is closed
 
@@ -197,11 +198,38 @@ func (e *engine) lost(route *session.Route, err error) {
 	}
 	e.last = err
 	if e.hint != "" {
+		e.learn(e.hint)
 		route.Hint(e.g.Now(), e.hint)
 		e.hint = ""
 		return
 	}
 	route.Failed(e.g.Now())
+}
+
+// maxTold is how many nodes are remembered beside the endpoints: more than a group has, as a rule.
+const maxTold = 8
+
+// learn remembers a node that was named as the leader: when all endpoints are gone, those that
+// led know which node leads. e is locked.
+func (e *engine) learn(endpoint string) {
+	if slices.Contains(e.cfg.Endpoints, endpoint) {
+		return
+	}
+	e.told = append(slices.DeleteFunc(e.told, func(x string) bool { return x == endpoint }), endpoint)
+	if len(e.told) > maxTold {
+		e.told = slices.Delete(e.told, 0, 1)
+	}
+}
+
+// nodes are the endpoints, and what is remembered beside them, but that of a link; nil: of none.
+func (e *engine) nodes(but *serverLink) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := slices.Concat(e.cfg.Endpoints, e.told)
+	if but != nil {
+		all = slices.DeleteFunc(all, func(x string) bool { return x == but.endpoint })
+	}
+	return all
 }
 
 // dial opens a stream to a scout's endpoint when it is its turn; it ends with the
@@ -422,7 +450,7 @@ func (e *engine) current(ctx context.Context) (*serverLink, error) {
 // pingLate has a link pinged when a call over it takes long, if there is another
 // node that might lead; done is called when the call is over.
 func (e *engine) pingLate(l *serverLink) (done func() bool) {
-	if !slices.ContainsFunc(e.cfg.Endpoints, func(x string) bool { return x != l.endpoint }) {
+	if len(e.nodes(l)) == 0 {
 		return func() bool { return false }
 	}
 	return time.AfterFunc(firstPatience/2, l.ping).Stop

@@ -70,6 +70,7 @@ var errFollows = errors.New("the node does not lead")
 func (e *engine) search(ctx context.Context, route *session.Route, avoid *serverLink) (*serverLink, error) {
 	s := &search{e: e, route: route, avoid: avoid, words: make(chan word)}
 	defer s.dismiss()
+	route.Set(e.nodes(avoid)...)
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,7 +138,7 @@ func (s *search) next() {
 		s.route.Failed(now)
 		return
 	}
-	for range s.e.cfg.Endpoints {
+	for range s.e.nodes(s.avoid) {
 		endpoint, _ := s.route.Dial()
 		if s.mayAsk(now, endpoint) {
 			s.send(now, endpoint)
@@ -198,6 +199,14 @@ func (s *search) fail(endpoint string) {
 	}
 }
 
+// learn remembers a node that another has named as the leader.
+func (s *search) learn(endpoint string) {
+	s.e.mu.Lock()
+	s.e.learn(endpoint)
+	s.e.mu.Unlock()
+	s.route.Set(s.e.nodes(s.avoid)...)
+}
+
 // hear takes word that is not of a leader: where to ask next.
 func (s *search) hear(w word) {
 	x, now := w.from, s.e.g.Now()
@@ -208,6 +217,9 @@ func (s *search) hear(w word) {
 			s.fail(x.endpoint)
 			s.recall(func(o *scout) bool { return o == x })
 		}
+	}
+	if w.hint != "" {
+		s.learn(w.hint)
 	}
 	useful := w.hint != "" && !s.asked(w.hint) && (s.avoid == nil || s.avoid.endpoint != w.hint)
 	switch {
@@ -327,10 +339,11 @@ func (e *engine) doubts(l *serverLink) {
 // findSuccessor looks for a successor of a link that is doubted: on the other nodes or, wide,
 // also on the same one, over another connection.
 func (e *engine) findSuccessor(ctx context.Context, l *serverLink, wide bool) {
-	nodes, avoid := e.cfg.Endpoints, (*serverLink)(nil)
-	if !wide {
-		nodes, avoid = slices.DeleteFunc(slices.Clone(nodes), func(x string) bool { return x == l.endpoint }), l
+	avoid := l
+	if wide {
+		avoid = nil
 	}
+	nodes := e.nodes(avoid)
 	if len(nodes) == 0 {
 		return
 	}
