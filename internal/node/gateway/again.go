@@ -17,7 +17,7 @@ var harmless = methodSet(`ElectionService/Leader CounterService/Get SequenceServ
 
 // onceByKey calls happen once for their idempotency key, whichever node is asked.
 var onceByKey = methodSet(`CounterService/Add CounterService/Subtract CounterService/Set CounterService/CompareAndSet CounterService/Delete
-	SequenceService/Reserve SequenceService/Delete LatchService/CountDown LatchService/Delete BarrierService/Delete
+	SequenceService/Reserve SequenceService/Delete LatchService/CountDown LatchService/Wait LatchService/Delete BarrierService/Arrive BarrierService/Delete
 	SemaphoreService/Resize SemaphoreService/Delete KVService/Put KVService/Delete KVService/Txn FenceService/Write FenceService/Forget
 	LimitService/Allow LimitService/Reserve LimitService/Settle LimitService/Cancel LimitService/SetRate LimitService/Reset LimitService/Delete
 	AdminService/ForceRelease AdminService/RevokeSession`)

@@ -19,12 +19,14 @@ const (
 // The names of what nodes say to each other beside a request: that it was passed on and
 // goes no further; how many calls stay on a connection that is full; that an earlier
 // leader may have done it, so that nobody may be told that it was not done; and, beside an
-// answer over HTTP, that the next leader is to be asked since nothing was done.
+// answer over HTTP, that the next leader is to be asked since nothing was done, or that it is if
+// the call may happen twice.
 const (
 	HeaderRelayed = "holdfast-relayed"
 	HeaderCrowded = "holdfast-crowded"
 	HeaderTried   = "holdfast-tried"
 	HeaderNotDone = "holdfast-not-done"
+	HeaderUnable  = "holdfast-unable"
 )
 
 // caller is what a call says beside its request.

@@ -211,6 +211,13 @@ func NothingDone(err error) bool {
 	return ok && unable(e) && e.Outcome == driver.NotDone
 }
 
+// MaybeDone: a node says that it could not serve a call to its end, and may have done it, so
+// that the next leader can be asked if the call may happen twice.
+func MaybeDone(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && unable(e) && e.Outcome != driver.NotDone
+}
+
 // unable: the node could not serve, and was not merely busy.
 func unable(e *driver.Error) bool { return unavailable(e) && e.RetryAfter == 0 }
 

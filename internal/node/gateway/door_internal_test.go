@@ -176,7 +176,9 @@ func TestRepeatable(t *testing.T) {
 		{true, pb.SemaphoreService_Acquire_FullMethodName, &pb.SemaphoreAcquireRequest{Terms: &pb.Terms{LeaseId: 5}}, false},
 		{true, pb.SemaphoreService_Acquire_FullMethodName, &pb.SemaphoreAcquireRequest{}, true},
 		{true, pb.LockService_LeaseGrant_FullMethodName, &pb.LeaseGrantRequest{Id: 5}, false},
-		{true, pb.LatchService_Wait_FullMethodName, &pb.LatchWaitRequest{}, false},
+		{false, pb.LatchService_Wait_FullMethodName, &pb.LatchWaitRequest{}, false},
+		{true, pb.LatchService_Wait_FullMethodName, &pb.LatchWaitRequest{}, true},
+		{true, pb.BarrierService_Arrive_FullMethodName, &pb.ArriveRequest{}, true},
 	} {
 		if got := repeatable(c.method, c.in, c.keyed); got != c.want {
 			t.Errorf("%s of %v: %v", c.method, c.in, got)

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -155,6 +156,35 @@ func TestNothingDone_OverHTTP(t *testing.T) {
 		}
 		next.Close()
 		first.Close()
+	}
+}
+
+// A leader that says over HTTP that it cannot go on, and may have done something, is followed by the
+// next one if the call may happen twice; otherwise its caller is told, in its words.
+func TestMaybeDone_OverHTTP(t *testing.T) {
+	for key, want := range map[string]string{"": "503 words of the first", "once": "200 by the next, tried 1"} {
+		g := lonely(t)
+		next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "by the next, tried "+r.Header.Get(gateway.HeaderTried))
+		}))
+		defer next.Close()
+		first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" { // gRPC asks for a sign of life
+				relay.Mark(w.Header(), r.Header, &driver.Error{Kind: driver.ErrUnavailable})
+				w.WriteHeader(503)
+				_, _ = io.WriteString(w, "words of the first")
+				g.Lead(server.Leader{ID: 8, Addr: next.Listener.Addr().String()})
+			}
+		}))
+		defer first.Close()
+		g.Lead(server.Leader{ID: 9, Addr: first.Listener.Addr().String()})
+		r := httptest.NewRequest("POST", "/v1/barriers/b:arrive", strings.NewReader("{}"))
+		r.Header.Set(gateway.HeaderKey, key)
+		w := httptest.NewRecorder()
+		rest.New(g, relay.New(g)).ServeHTTP(w, r)
+		if got := fmt.Sprint(w.Code, " ", w.Body); got != want || w.Header().Get(gateway.HeaderUnable) != "" {
+			t.Errorf("with key %q: %s, %v", key, got, w.Header())
+		}
 	}
 }
 

@@ -27,9 +27,9 @@ func TakeBody(w http.ResponseWriter, r *http.Request, name string, most int64) (
 	return body, nil
 }
 
-// Proxy has the leader answer a request over HTTP to its caller itself; body is all of
-// the request's. There returns gateway.ErrPassed if it did.
-func (r *Relay) Proxy(w http.ResponseWriter, req *http.Request, body []byte) gateway.There {
+// Proxy has the leader answer a request over HTTP, the call c, to its caller itself; body is
+// all of the request's. There returns gateway.ErrPassed if it did.
+func (r *Relay) Proxy(w http.ResponseWriter, req *http.Request, c *gateway.Call, body []byte) gateway.There {
 	return func(ctx context.Context, t *gateway.Tenure, _ int) (any, error) {
 		l, err := r.use(t)
 		if err != nil {
@@ -38,7 +38,7 @@ func (r *Relay) Proxy(w http.ResponseWriter, req *http.Request, body []byte) gat
 		defer r.leave(t, l)
 		during, cancel := t.During(ctx)
 		defer cancel()
-		if err := l.proxy(w, withBody(during, req, body), t); err != nil {
+		if err := l.proxy(w, withBody(during, req, body), t, c.Twice); err != nil {
 			return nil, err
 		}
 		return nil, gateway.ErrPassed
@@ -60,7 +60,7 @@ var quiet = log.New(io.Discard, "", 0)
 var judgedHere = []string{"Origin", "Sec-Fetch-Site"}
 
 // proxy asks the leader; an error is still to be told.
-func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.Tenure) (err error) {
+func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.Tenure, twice bool) (err error) {
 	var sent atomic.Bool
 	during := req.Context()
 	p := httputil.ReverseProxy{
@@ -76,7 +76,7 @@ func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.
 			}
 			unrepeated(p.Out.Header)
 		},
-		ModifyResponse: refused,
+		ModifyResponse: func(r *http.Response) error { return refused(r, twice) },
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, cause error) {
 			err = gateway.Unanswered(during, t, cause, sent.Load() && cause != errRefused)
 		},
@@ -86,23 +86,36 @@ func (l *leaderLink) proxy(w http.ResponseWriter, req *http.Request, t *gateway.
 	return err
 }
 
-// errRefused: the node that was asked does not lead, and has done nothing.
-var errRefused = errors.New("it does not lead any more, and has done nothing")
+var (
+	// errRefused: the node that was asked does not lead, and has done nothing.
+	errRefused = errors.New("it does not lead any more, and has done nothing")
+	// errUnable: it could not serve the call to its end.
+	errUnable = errors.New("it could not go on, as a node that does not lead any more: it may have been done; look before you repeat it, or repeat it with the same idempotency key")
+)
 
-// refused keeps the answer of a node that has done nothing from the caller: the next leader
-// is asked.
-func refused(r *http.Response) error {
-	if r.Header.Get(gateway.HeaderNotDone) != "" {
+// refused keeps the answer of a node from the caller if the next leader is asked: since nothing was
+// done, or since the call may happen twice.
+func refused(r *http.Response, twice bool) error {
+	unable := r.Header.Get(gateway.HeaderUnable) != ""
+	r.Header.Del(gateway.HeaderUnable) // it is for nodes alone
+	switch {
+	case r.Header.Get(gateway.HeaderNotDone) != "":
 		return errRefused
+	case unable && twice:
+		return errUnable
 	}
 	return nil
 }
 
 // Mark tells another node that has passed a request on, beside an answer, that nothing was
-// done.
+// done, or that it may have been but not to its end.
 func Mark(answer, request http.Header, err error) {
-	if request.Get(gateway.HeaderRelayed) != "" && gateway.NothingDone(err) {
+	switch {
+	case request.Get(gateway.HeaderRelayed) == "":
+	case gateway.NothingDone(err):
 		answer.Set(gateway.HeaderNotDone, "1")
+	case gateway.MaybeDone(err):
+		answer.Set(gateway.HeaderUnable, "1")
 	}
 }
 

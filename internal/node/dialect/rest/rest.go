@@ -103,7 +103,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, err
 		}
 		return h.here(ctx, rt, name, body, query)
-	}, h.relay.Proxy(w, r, body))
+	}, h.relay.Proxy(w, r, c, body))
 }
 
 // here answers a call on this node.
@@ -147,7 +147,7 @@ func (r *route) repeatable(key bool, name string, query url.Values, body []byte)
 		return key && !query.Has("lease_id") && !bodyNamesLease(body)
 	case "open":
 		return key && name == ""
-	case "add", "subtract", "set", "compare-and-set", "reserve", "resize", "count-down", "allow", "settle", "cancel", "set-rate", "reset":
+	case "wait", "arrive", "add", "subtract", "set", "compare-and-set", "reserve", "resize", "count-down", "allow", "settle", "cancel", "set-rate", "reset":
 		return key
 	case "":
 		return r.method == http.MethodGet || key && r.kind != "leases"

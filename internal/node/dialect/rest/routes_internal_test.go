@@ -31,7 +31,7 @@ func TestRepeatable_Routes(t *testing.T) {
 		"POST /v1/limiters/x:allow {}": {false, true}, "POST /v1/limiters/x:cancel {}": {false, true}, "POST /v1/limiters/x:reset {}": {false, true},
 		"GET /v1/limiters/x": {true, true}, "POST /v1/limiters/x:set-rate {}": {false, true}, "POST /v1/limiters/x:settle {}": {false, true},
 		"POST /v1/guards/x:evaluate {}": {true, true},
-		"POST /v1/barriers/x:arrive {}": {false, false}, "POST /v1/latches/x:wait {}": {false, false},
+		"POST /v1/barriers/x:arrive {}": {false, true}, "POST /v1/latches/x:wait {}": {false, true},
 	} {
 		method, rest, _ := strings.Cut(path, " ")
 		where, body, _ := strings.Cut(rest, " ")

@@ -89,7 +89,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 			return nil, err
 		}
 		return nil, x.serve(ctx, mux, w, r, body)
-	}, s.relay.Proxy(w, r, body))
+	}, s.relay.Proxy(w, r, c, body))
 	if err != nil && err != gateway.ErrPassed && !x.told {
 		relay.Mark(w.Header(), r.Header, err)
 		_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
