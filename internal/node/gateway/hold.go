@@ -210,7 +210,7 @@ func (l *lease) acquire(ctx context.Context, w *holdRequest) (held, error) {
 		if l.keyed && r.Code == core.CodeUnavailable {
 			l.g.askAnew(ctx, l.id, *l.open, seq)
 		}
-		l.abandon(seq)
+		l.gotNothing(seq)
 		return held{}, refusal(&r, reply.Now, []core.Want{w.want})
 	}
 	l.settle(seq)
@@ -329,13 +329,13 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 	case o.row.Code == core.CodeNoSession || o.row.Code == core.CodeRevoked:
 		return held{}, driver.Errorf("", w.want.Name, driver.ErrLost, "lease %d ended while the call waited: it expired, or was revoked; grant a new one", l.number)
 	case o.row.Code == core.CodeTimeout:
-		l.abandon(seq)
+		l.gotNothing(seq)
 		return held{}, l.timedOut(ctx, w)
 	case o.row.Code == core.CodeInvalid: // no other try can do better
 		l.abandon(seq)
 		return held{}, convert.Refusal(o.row.Code, "")
 	case o.row.State != core.ClaimGranted:
-		l.abandon(seq)
+		l.gotNothing(seq)
 		e := convert.Refusal(o.row.Code, "")
 		e.Holders = l.g.holders(ctx, l.ns, w.want.Name)
 		e.RetryAfter = retryAfter(e.Holders)
@@ -409,6 +409,16 @@ func (l *lease) abandon(seq uint64) {
 	}
 	l.leave(seq)
 	l.g.later(func(ctx context.Context) { _ = l.undo(ctx, seq) })
+}
+
+// gotNothing ends a request that was refused. On a lease that others use nothing is left of it: to
+// take it back would cost those a command, and their room. One that was opened for it alone ends.
+func (l *lease) gotNothing(seq uint64) {
+	if l.open == nil {
+		l.settle(seq)
+		return
+	}
+	l.abandon(seq)
 }
 
 // unanswered takes back what a call that failed may have done.

@@ -164,6 +164,29 @@ func TestLeftGrant_CallComesAgain(t *testing.T) {
 	})
 }
 
+// A request on a lease that was refused, or that has waited in vain, leaves nothing that would have
+// to be taken back: many that try at the same time have room.
+func TestRefused_LeavesNothing(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, calls := l.next, 0
+	for _, wait := range []int64{0, 1} {
+		_, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41, TimeoutMs: &wait})
+		if err == nil || errors.Is(err, errWindow) {
+			t.Errorf("a wait of %d ms: %v", wait, err)
+		}
+		calls++
+	}
+	g.work.wait(t.Context())
+	if n := int(l.next - first); n != calls || len(l.unsure)+len(l.orphans) > 0 {
+		t.Errorf("%d calls took %d commands; %v are unsure, %v to be cancelled", calls, n, l.unsure, l.orphans)
+	}
+}
+
 // setWindow sets how many calls may be under way, and tells how many might before.
 func (l *lease) setWindow(n uint64) (before uint64) {
 	l.mu.Lock()
