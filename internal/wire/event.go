@@ -32,7 +32,7 @@ func Events(list []driver.Event) []*pb.Event {
 	for i := range list {
 		e := &list[i]
 		out[i] = &pb.Event{
-			Revision: uint64(e.Revision), Ordinal: e.Ordinal, Kind: e.Kind, Verb: e.Verb, Name: e.Name, Token: uint64(e.Token), Owner: text(e.Owner),
+			Revision: uint64(e.Revision), Ordinal: e.Ordinal, Kind: e.Kind, Verb: e.Verb, Name: e.Name, Token: uint64(e.Token), Owner: Text(e.Owner),
 			Mode: Mode(e.Mode), Weight: e.Weight, Session: Session(e.Session), Value: e.Value, Reason: e.Reason, Number: e.Number,
 			Kv: KeyValue(e.KV), PrevKv: KeyValue(e.Prev),
 		}

@@ -19,9 +19,9 @@ func ms(d time.Duration) int64 {
 
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// text is what a client said of itself over a session's stream, where nobody looks at it. Messages
+// Text is what a client said of itself over a session's stream, where nobody looks at it. Messages
 // take UTF-8 alone: with other bytes nobody could read an answer that tells of that client.
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Session is a session's id on the wire; the zero id is none.
 func Session(id driver.SessionID) []byte {
@@ -60,7 +60,7 @@ func Claims(list []driver.Claim) []*pb.Claim {
 	for i := range list {
 		c := &list[i]
 		out[i] = &pb.Claim{
-			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: uint64(c.Token), Owner: text(c.Owner), Meta: text(c.Meta),
+			Name: c.Name, Kind: pb.ResourceKind(c.Kind), Mode: Mode(c.Mode), Weight: c.Weight, Token: uint64(c.Token), Owner: Text(c.Owner), Meta: Text(c.Meta),
 			Session: Session(c.Session), Value: c.Value, CreateRevision: uint64(c.Created), ModRevision: uint64(c.Modified), Version: c.Version,
 			HeldMs: ms(c.Held), ExpiresInMs: ms(c.ExpiresIn), Position: int32(c.Position), Before: Session(c.Before), Revoked: c.Revoked, Stale: c.Stale,
 		}
@@ -102,7 +102,7 @@ func ToResource(r *pb.Resource) driver.Resource {
 // SessionInfo is a session.
 func SessionInfo(i *driver.SessionInfo) *pb.GetSessionResponse {
 	return &pb.GetSessionResponse{
-		Session: Session(i.ID), TtlMs: ms(i.TTL), ExpiresInMs: ms(i.ExpiresIn), Owner: text(i.Owner), Meta: text(i.Meta),
+		Session: Session(i.ID), TtlMs: ms(i.TTL), ExpiresInMs: ms(i.ExpiresIn), Owner: Text(i.Owner), Meta: Text(i.Meta),
 		Names: i.Names, Waits: i.Waits, Keys: i.Keys, Next: i.Next,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -259,7 +260,7 @@ func (s Elections) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.LeaderR
 		res, _ := m.InspectPage(ns, r.Name, core.Cursor{}, 1)
 		if res.Kind == core.Election && len(res.Holders) > 0 {
 			h := &res.Holders[0]
-			out.Elected, out.Owner, out.Value, out.Token = true, h.Owner, h.Value, h.Token
+			out.Elected, out.Owner, out.Value, out.Token = true, wire.Text(h.Owner), h.Value, h.Token
 			out.LeaseId, _ = leaseOf(ns, h.Session)
 		}
 	})
