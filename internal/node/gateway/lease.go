@@ -75,7 +75,7 @@ type lease struct {
 	next   uint64
 	unsure []uint64 // numbers with a result that is wanted, in order
 	// orphans are claims that calls have left behind, here or at an earlier leader, in order:
-	// the next command of the lease has them cancelled before it.
+	// every command of the lease has them cancelled before it, until that is answered.
 	orphans []uint64
 	// grants counts the claims of the lease that were granted to calls which had waited.
 	grants uint64
@@ -295,22 +295,26 @@ func noRoom() error {
 }
 
 // numbered makes a frame of commands and of what has to go before them. The results of all
-// of them are wanted: a frame that overtakes this one raises the mark over none of its numbers.
+// of them are wanted: a frame that overtakes this one raises the mark over none of its numbers. Claims
+// that were left are cancelled by every frame until one of them is answered, since none of the
+// frames knows which comes first; the cancel of one claim takes no others along.
 func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	orphans := min(len(l.orphans), 64)
-	if need := uint64(len(commands) + orphans); l.next+need-l.mark() > l.window {
+	orphans := l.orphans[:min(len(l.orphans), 64)]
+	if commands[0].Op == core.OpCancel {
+		orphans = nil
+	}
+	if need := uint64(len(commands) + len(orphans)); l.next+need-l.mark() > l.window {
 		return f, noRoom()
 	}
 	f = core.Frame{Session: l.id, Mark: l.mark()}
 	if l.open != nil {
 		f.Commands = append(f.Commands, *l.open)
 	}
-	for _, seq := range l.orphans[:orphans] {
+	for _, seq := range orphans {
 		f.Commands = append(f.Commands, core.Command{Op: core.OpCancel, Target: seq, Seq: l.nextNumber()})
 	}
-	l.orphans = l.orphans[orphans:]
 	for _, c := range commands {
 		if c.Op != core.OpEnd {
 			c.Seq = l.nextNumber()
@@ -439,7 +443,7 @@ func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []c
 }
 
 // tookOut settles the cancels that went before the last n commands of a frame. What was not
-// answered, or was out of step, goes with the next frame.
+// answered, or was out of step, goes with the next frames too.
 func (l *lease) tookOut(f *core.Frame, n int, reply *core.Reply) {
 	for i := range f.Commands[:len(f.Commands)-n] {
 		c := &f.Commands[i]
@@ -447,8 +451,8 @@ func (l *lease) tookOut(f *core.Frame, n int, reply *core.Reply) {
 			continue
 		}
 		l.settle(c.Seq)
-		if i >= len(reply.Results) || outOfStep(reply.Results[i]) {
-			l.leave(c.Target)
+		if i < len(reply.Results) && !outOfStep(reply.Results[i]) {
+			l.canceled(c.Target)
 		}
 	}
 }

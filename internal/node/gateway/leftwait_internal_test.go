@@ -164,6 +164,37 @@ func TestLeftGrant_CallComesAgain(t *testing.T) {
 	})
 }
 
+// So does one that overtakes the command by which that grant is taken back.
+func TestLeftGrant_CallOvertakes(t *testing.T) {
+	g := alone(t)
+	if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: 600_000}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, left, err := l.run(t.Context(), core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.leave(left[0].Seq)
+	back, err := l.numbered([]core.Command{{Op: core.OpCancel, Target: left[0].Seq}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.send(t.Context(), &back, 1); err != nil {
+		t.Fatal(err)
+	}
+	if h := queue(t, g).Holders; len(h) != 1 || h[0].Token != again.token {
+		t.Errorf("the call was granted token %d, and %v hold it", again.token, h)
+	}
+}
+
 // A request on a lease that was refused, or that has waited in vain, leaves nothing that would have
 // to be taken back: many that try at the same time have room.
 func TestRefused_LeavesNothing(t *testing.T) {
@@ -221,11 +252,11 @@ func TestLeftWait_Overtaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := func(name string) []core.Command {
-		return []core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}}
+	want := func(name string) core.Command {
+		return core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}
 	}
-	frame := func(name string) *core.Frame {
-		f, err := l.numbered(want(name))
+	frame := func(c core.Command) *core.Frame {
+		f, err := l.numbered([]core.Command{c})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,10 +268,12 @@ func TestLeftWait_Overtaken(t *testing.T) {
 			t.Fatal(results, err)
 		}
 	}
-	left := frame("x")
+	left, other := frame(want("x")), frame(want("x"))
 	send(left, core.CodeQueued)
+	send(other, core.CodeQueued)
+	l.settle(other.Commands[0].Seq)
 	l.leave(left.Commands[0].Seq)
-	first, second := frame("y"), frame("z")
+	first, second := frame(want("y")), frame(core.Command{Op: core.OpCancel, Target: other.Commands[0].Seq})
 	send(second, core.CodeOK)
 	send(first, core.CodeOK)
 	if n := len(queue(t, g).Waiters); n != 0 {
@@ -254,7 +287,7 @@ func TestLeftWait_Overtaken(t *testing.T) {
 
 // A cancel that was refused because its number was passed goes with the next frame.
 func TestLeftWait_CancelOutOfStep(t *testing.T) {
-	l := &lease{unsure: []uint64{7, 8}}
+	l := &lease{unsure: []uint64{7, 8}, orphans: []uint64{3}}
 	f := &core.Frame{Commands: []core.Command{{Op: core.OpCancel, Seq: 7, Target: 3}, {Op: core.OpAcquire, Seq: 8}}}
 	l.tookOut(f, 1, &core.Reply{Results: []core.Result{{Seq: 7, Code: core.CodeForgotten}, {Seq: 8}}})
 	if !slices.Equal(l.orphans, []uint64{3}) || !slices.Equal(l.unsure, []uint64{8}) {
