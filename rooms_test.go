@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"internal/barrier":                     {own: "driver", inside: true},
 	"internal/bridge":                      {own: "driver", inside: true},
 	"internal/child":                       {own: "driver", inside: true},
-	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/limits internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/owner internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
+	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/limits internal/node/admission internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/owner internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                      {own: "driver internal/barrier internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                     {pure: true, inside: true},
 	"internal/convert":                     {own: "driver internal/core", inside: true},
@@ -122,7 +122,7 @@ var rooms = map[string]room{
 	"proto/holdfast/v1/holdfastv1connect":  {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                            {own: ". driver internal/barrier internal/limits internal/trust limit", foreign: "github.com/redis/rueidis"},
 	"remote":                               {own: ". driver internal/client internal/core internal/host internal/session internal/trust internal/watch internal/wire proto/holdfast/v1", foreign: "google.golang.org/grpc"},
-	"server":                               {own: ". driver internal/client internal/convert internal/core internal/host internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
+	"server":                               {own: ". driver internal/client internal/convert internal/core internal/host internal/node/admission internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
 	"server/api":                           {own: "internal/node/api server"},
 }
 

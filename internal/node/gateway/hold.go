@@ -444,6 +444,7 @@ func (l *lease) usedKey(err error) error {
 func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
+	l.leave(seq)
 	if l.keyed || l.undo(within, seq) != nil {
 		return doubtful(err)
 	}
@@ -451,12 +452,11 @@ func (l *lease) takeBack(ctx context.Context, seq uint64, err error) error {
 	return err
 }
 
-// undo ends a lease that was opened for a request alone, and cancels a request on another: of a
+// undo ends a lease that was opened for a request alone, and cancels a request that was left on another: of a
 // granted upgrade the shared claim stays. A node that is too busy is asked again until ctx ends:
 // when many leave at the same time, not all find room at once. If it fails, the next use of the
 // lease does it.
 func (l *lease) undo(ctx context.Context, seq uint64) error {
-	l.leave(seq)
 	err := l.undoOnce(ctx, seq)
 	for wait := retryIn(err); wait > 0 && ctx.Err() == nil; wait = min(2*wait, mostRetry) {
 		select {

@@ -302,7 +302,7 @@ func (l *lease) numbered(commands []core.Command) (f core.Frame, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	orphans := l.orphans[:min(len(l.orphans), 64)]
-	if commands[0].Op == core.OpCancel {
+	if len(commands) > 0 && commands[0].Op == core.OpCancel {
 		orphans = nil
 	}
 	if need := uint64(len(commands) + len(orphans)); l.next+need-l.mark() > l.window {

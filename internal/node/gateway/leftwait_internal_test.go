@@ -115,6 +115,7 @@ func TestLeftWait_CancelFails(t *testing.T) {
 	l.window = 0
 	within, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
+	l.leave(f.Commands[0].Seq)
 	if err := l.undo(within, f.Commands[0].Seq); err == nil {
 		t.Fatal("there was room for the cancel")
 	}
