@@ -58,12 +58,7 @@ func newDedicatedConn(opt rueidis.ClientOption, mode rueidis.ClientMode) *dedica
 
 // dial is called while the lock is held.
 func (l *dedicatedConn) dial(_ context.Context, addr string, d *net.Dialer, secret *tls.Config) (conn net.Conn, err error) {
-	if secret != nil {
-		conn, err = (&tls.Dialer{NetDialer: d, Config: secret}).DialContext(l.life, "tcp", addr)
-	} else {
-		conn, err = d.DialContext(l.life, "tcp", addr)
-	}
-	if err != nil {
+	if conn, err = dialTCP(l.life, addr, d, secret); err != nil {
 		return nil, err
 	}
 	if l.unbind != nil {

@@ -101,8 +101,8 @@ func (o *Options) extension(ttl time.Duration) time.Duration {
 // New returns a driver that uses the caller's client, for [holdfast.New]. The
 // client is never closed, and serves others too; messages are received on one or
 // two connections of its pool (its BlockingPoolSize), which are closed with the
-// Space. Make it with AlwaysPipelining: without it a call whose
-// context ends may break the connection for the others. It does no I/O.
+// Space. Make it with AlwaysPipelining: without it an answer that takes
+// longer than its ConnWriteTimeout breaks the connection for the others. It does no I/O.
 func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	opts, err := o.settled()
 	if err != nil {
@@ -111,7 +111,7 @@ func New(rc rueidis.Client, o *Options) (driver.Driver, error) {
 	if rc == nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "the client is nil")
 	}
-	return newClient(byRueidis{Client: rc, batcher: newBatcher(rc)}, false, opts), nil
+	return newClient(byRueidis{Client: unhurried{Client: rc}, batcher: newBatcher(rc)}, false, opts), nil
 }
 
 // NewWith is New for a client of any other library. What stands behind it is not
@@ -144,7 +144,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
-	rc, err := rueidis.NewClient(opt)
+	rc, err := connect(opt)
 	if err != nil {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
@@ -169,7 +169,7 @@ func dial(rawURL string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rueidis.NewClient(opt)
+	return connect(opt)
 }
 
 // settings are those of a client for a URL.

@@ -161,7 +161,10 @@ func NewRedLock(clients []rueidis.Client, o *Options) (driver.Driver, error) {
 	}
 	nodes := make([]*node, len(clients))
 	for i, rc := range clients {
-		nodes[i] = &node{rc: rc}
+		if rc == nil {
+			return nil, driver.Errorf("open", "", fs.ErrInvalid, "client %d is nil", i+1)
+		}
+		nodes[i] = &node{rc: unhurried{Client: rc}}
 	}
 	return newRedLock(nodes, opts), nil
 }
