@@ -29,7 +29,8 @@ func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &store{conn: l, patience: openPatience, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew}
+	s := &store{conn: l, patience: openPatience, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew,
+		begins: make(chan struct{}, beginsAtATime)}
 	info, err := s.find(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		info, err = s.make(ctx, o)

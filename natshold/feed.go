@@ -24,6 +24,12 @@ const (
 	silence = 2500 * time.Millisecond
 	// forgetAfter is how long the server keeps a feed that nobody reads.
 	forgetAfter = 2 * time.Minute
+	// beginsAtATime is how many feeds begin at a time. The server begins one after the
+	// other, and what stands behind a hundred there would be taken for unanswered.
+	beginsAtATime = 16
+	// beginFor is how long a watch asks a server to begin that does not answer, as every
+	// call does.
+	beginFor = 4 * natsconn.Patience
 )
 
 // errMissed is what a feed ends with that has missed something.
@@ -50,6 +56,12 @@ type change struct {
 
 // feed begins one over the keys that match a pattern.
 func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
+	select {
+	case s.begins <- struct{}{}:
+		defer func() { <-s.begins }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if err := s.conn.Connected(ctx); err != nil {
 		return nil, err
 	}
@@ -136,7 +148,11 @@ func (f *feed) change(m *nats.Msg) (*change, error) {
 func (s *store) Changed(ctx context.Context, key string) iter.Seq2[driver.Item, error] {
 	return func(yield func(driver.Item, error) bool) {
 		w := &watch{s: s, key: key, yield: yield}
+		asked := driver.Now()
 		err := w.begin(ctx)
+		for w.feed == nil && driver.Now().Sub(asked) < beginFor && w.lost(ctx, err) {
+			err = w.begin(ctx)
+		}
 		for err == nil { // also if ctx has ended by now: follow ends the feed
 			err = w.follow(ctx)
 			for w.lost(ctx, err) {

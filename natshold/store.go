@@ -31,6 +31,8 @@ type store struct {
 	// sweepSkew is by how much the servers' clocks may differ.
 	sweepSkew time.Duration
 
+	begins chan struct{} // has room for the feeds that may begin at a time
+
 	direct atomic.Bool // any server that has the bucket may be asked for a key
 	purges atomic.Bool // it can be purged
 	keeps  atomic.Bool // nothing can be removed from it
