@@ -51,7 +51,7 @@ func TestPartyCountsOnce(t *testing.T) {
 	}
 }
 
-// TestBarrierThatCannotBeLookedAt: of a party whose wait the server refuses nobody knows whether
+// TestBarrierThatCannotBeLookedAt: if the server refuses the wait of a party, nobody knows whether
 // others have counted it.
 func TestBarrierThatCannotBeLookedAt(t *testing.T) {
 	url := database(t)

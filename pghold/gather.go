@@ -87,7 +87,7 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	}
 }
 
-// errParty ends the wait of a party whose connection broke when its row may have been written: others may have
+// errParty ends the wait of a party when its connection broke and its row may have been written: others may have
 // counted it, and do so until the server has noticed. With a second row it would count twice.
 var errParty = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the connection broke while it waited: others may have counted it")}
 
