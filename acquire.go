@@ -70,10 +70,24 @@ func (s *Space) obtain(ctx context.Context, name string, cfg *config, need Featu
 	if err := s.r.notDraining(); err != nil { // to join is no new claim
 		return nil, wrap(w.op, name, err)
 	}
-	ctx, traces := s.r.trace(ctx, name)
-	h, err := s.ask(ctx, &holdState{r: s.r, cfg: cfg, name: name, first: holdRef{prefix: s.prefix}}, w)
-	err = s.r.wrap(ctx, w.op, name, need, err)
-	traces.tell(h, err)
+	c := &holdState{r: s.r, cfg: cfg, name: name, first: holdRef{prefix: s.prefix}}
+	if s.r.traced {
+		return s.askTraced(ctx, c, need, w)
+	}
+	h, err := s.ask(ctx, c, w)
+	return h, s.r.wrap(ctx, w.op, name, need, err)
+}
+
+// askTraced is ask for hooks that look at it. If one of them panics or ends the goroutine, nobody has the hold.
+func (s *Space) askTraced(ctx context.Context, c *holdState, need Feature, w *request) (h *Hold, err error) {
+	var t traces
+	err = wrap(w.op, c.name, errLeft) // unless it is answered
+	defer func() {
+		orElse(func() { t.tell(h, err) }, func() { _ = h.Release() })
+	}()
+	ctx = t.begin(ctx, s.r.hooks, c.name)
+	h, err = s.ask(ctx, c, w)
+	err = s.r.wrap(ctx, w.op, c.name, need, err)
 	return h, err
 }
 
@@ -99,7 +113,7 @@ func (r *spaceState) readyToHold(ctx context.Context, need Feature, cfg *config)
 // ask sends the request for c.
 func (s *Space) ask(ctx context.Context, c *holdState, w *request) (*Hold, error) {
 	lost := c.lost
-	w.ID, w.Spec, w.Lost, w.Waiting = newID(), c.cfg.spec, lost, c.cfg.onWait
+	w.ID, w.Spec, w.Lost = newID(), c.cfg.spec, lost
 	w.MaxHold, w.MinHold, w.Delay = c.cfg.maxHold, c.cfg.minHold, c.cfg.delay
 	c.wants = w.Wants
 	if c.cfg.under != nil {
@@ -108,7 +122,7 @@ func (s *Space) ask(ctx context.Context, c *holdState, w *request) (*Hold, error
 	if c.cfg.spec.Manual {
 		return s.askByHand(ctx, c, w)
 	}
-	g, err := s.r.d.Acquire(ctx, &w.Request)
+	g, err := c.request(ctx, w)
 	if err != nil {
 		return nil, err
 	}

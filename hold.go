@@ -217,11 +217,13 @@ func (g *holdRef) release() {
 	c.r.busy() // Shutdown waits for the answer, not only for the end
 	defer c.r.done()
 	var lost error
+	defer func() { // also if a hook panics
+		c.tie.Untie()
+		g.result = c.giveBack(wait, lost)
+	}()
 	if !c.end(ErrReleased) {
 		lost = c.lostError()
 	}
-	c.tie.Untie()
-	g.result = c.giveBack(wait, lost)
 }
 
 // letGo takes g off the claim. It tells whether g was the last, and if not,

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,6 +12,12 @@ import (
 // must not block, release or close. Losses are told by a goroutine of their own,
 // one after the other, right after the Done of the hold was closed. Given several
 // times to Open, all are called, in order.
+//
+// A panic of a hook passes through the call that it is told of, once the other
+// hooks are told and nothing is left behind: what an Acquire was granted is given
+// back, and a Release is done. So it is if a hook ends the goroutine by
+// [runtime.Goexit]. The End of a loss or of a Hold that became unreachable, and
+// Fault, are called in goroutines of the library: their panics end the program.
 type Hooks struct {
 	// Acquire is called before a request goes to the backend; the context it
 	// returns goes on from there; nil: the one that it was given. What it returns
@@ -28,13 +35,12 @@ type Hooks struct {
 
 func (h Hooks) open(s *setup) { s.hooks = append(s.hooks, h) }
 
-// trace calls the Acquire hooks and gathers what they return.
-func (r *spaceState) trace(ctx context.Context, name string) (context.Context, traces) {
-	if !r.traced {
-		return ctx, nil
-	}
-	var ends traces
-	for _, h := range r.hooks {
+// traces are what the Acquire hooks want to be told.
+type traces []func(*Hold, error)
+
+// begin calls the Acquire hooks and gathers what they return.
+func (t *traces) begin(ctx context.Context, hooks []Hooks, name string) context.Context {
+	for _, h := range hooks {
 		if h.Acquire == nil {
 			continue
 		}
@@ -43,25 +49,24 @@ func (r *spaceState) trace(ctx context.Context, name string) (context.Context, t
 			ctx = inner
 		}
 		if end != nil {
-			ends = append(ends, end)
+			*t = append(*t, end)
 		}
 	}
-	return ctx, ends
+	return ctx
 }
 
-// traces are told in reverse, as defers are.
-type traces []func(*Hold, error)
-
+// tell calls the last first, and all of them, also if one panics: as the defers that they are.
 func (t traces) tell(h *Hold, err error) {
-	for i := range t {
-		t[len(t)-1-i](h, err)
+	for _, told := range t {
+		defer told(h, err)
 	}
 }
 
+// ended tells the hooks of an end, the first first, and all of them, also if one panics.
 func (r *spaceState) ended(e *ending) {
-	for _, h := range r.hooks {
+	for _, h := range slices.Backward(r.hooks) {
 		if h.End != nil {
-			h.End(&Hold{g: &e.c.first}, e.held, e.c.why(e.over))
+			defer h.End(&Hold{g: &e.c.first}, e.held, e.c.why(e.over))
 		}
 	}
 }
@@ -103,11 +108,13 @@ func (e *endings) add(r *spaceState, one ending) {
 	}
 }
 
-// tell goes on until nothing is left.
+// tell goes on until nothing is left, in another goroutine if a hook ends this one.
 func (e *endings) tell(r *spaceState) {
-	for one, ok := e.next(); ok; one, ok = e.next() {
-		r.ended(&one)
-	}
+	orElse(func() {
+		for one, ok := e.next(); ok; one, ok = e.next() {
+			r.ended(&one)
+		}
+	}, func() { go e.tell(r) })
 }
 
 // next takes the oldest; false: there is none, and its goroutine ends.

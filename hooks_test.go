@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -169,4 +170,86 @@ func TestHooks_DriverFault(t *testing.T) {
 	}
 	_, silent := open(t)
 	silent.fault("keep session", "x", broken) // nobody listens, and nothing breaks
+}
+
+// leaves calls f in a goroutine of its own, which f does not return to, and returns after that ended.
+func leaves(t *testing.T, f func()) {
+	t.Helper()
+	returned, over := false, make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { _ = recover() }()
+		f()
+		returned = true
+	}()
+	if <-over; returned {
+		t.Error("a function that leaves the goroutine did not leave the call")
+	}
+}
+
+// What a call that a hook or OnWait's function left was granted is given back, with all that was made for it,
+// and the hooks are told of it.
+func TestLeftCalls(t *testing.T) {
+	for what, leave := range map[string]func(){"panic": func() { panic("left") }, "exit": runtime.Goexit} {
+		t.Run(what, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testLeftCalls(t, leave) }) })
+	}
+}
+
+func testLeftCalls(t *testing.T, leave func()) {
+	var told error
+	var ends bool
+	s, toy := open(t, holdfast.Hooks{
+		Acquire: func(ctx context.Context, _ string) (context.Context, func(*holdfast.Hold, error)) {
+			return ctx, func(_ *holdfast.Hold, err error) { told = err }
+		},
+		End: func(*holdfast.Hold, time.Duration, error) {
+			if ends {
+				leave()
+			}
+		},
+	})
+	h := acquire(t, s.Mutex("a"))
+	byHand := s.Mutex("a", holdfast.ManualRenew(), holdfast.OnWait(func(int) {
+		_ = h.Release() // so that it is granted meanwhile
+		synctest.Wait()
+		leave()
+	}))
+	leaves(t, func() { _, _ = byHand.Acquire(t.Context()) })
+	wantErr(t, told, context.Canceled)
+	if !holdfast.NotDone(told) {
+		t.Errorf("NotDone is false for %v", told)
+	}
+	synctest.Wait()
+	if n := toy.manualSessions(); n != 0 {
+		t.Errorf("%d sessions are left of an Acquire that took nothing", n)
+	}
+	_ = acquire(t, s.Mutex("a")).Release()
+
+	reader, err := s.RWMutex("rw").Reader().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends = true
+	leaves(t, func() { _, _ = s.RWMutex("rw").Upgrade(t.Context(), reader) })
+	ends = false
+	writer, err := s.RWMutex("rw").Writer().TryAcquire(t.Context())
+	if err != nil {
+		t.Fatalf("after an Upgrade that a hook left: %v", err)
+	}
+	_ = writer.Release()
+}
+
+// A hook that ends the goroutine by which it is told of a loss keeps nobody from being told of the next one.
+func TestHooks_ExitOnLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		s, _ := open(t, holdfast.Hooks{End: func(*holdfast.Hold, time.Duration, error) { told++; runtime.Goexit() }})
+		for _, name := range []string{"a", "b"} {
+			bridge.Lose(acquire(t, s.Mutex(name)), errors.New("forced"))
+		}
+		synctest.Wait()
+		if told != 2 {
+			t.Errorf("%d of 2 losses were told", told)
+		}
+	})
 }

@@ -135,8 +135,11 @@ func ReclaimNever() LivenessOption {
 // Release frees. Without it such an Acquire waits for itself.
 func Reentrant() HoldOption { return holdFunc(func(c *config) { c.reentrant = true }) }
 
-// OnWait calls f when an Acquire has to queue, with its place, 1 being next. f
-// must not block.
+// OnWait calls f when an Acquire has to queue, with its place, 1 being next. f is
+// called in the goroutine of the Acquire, which does not return before f does, also
+// when it was granted meanwhile. If f panics, or ends the goroutine by
+// [runtime.Goexit], the wait is taken back, or what it was granted, before that
+// goes on.
 func OnWait(f func(position int)) HoldOption {
 	return holdFunc(func(c *config) { c.onWait = f })
 }

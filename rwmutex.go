@@ -131,8 +131,9 @@ func (c *holdState) moveOn(next *holdState, g driver.Grant, lost func(error)) (*
 	next.fill(g)
 	if moved {
 		c.r.follow(next)
+		orElse(func() { moved = c.end(ErrReleased) }, next.callOff)
 	}
-	if !moved || !c.end(ErrReleased) {
+	if !moved {
 		next.refuse(c.lostOrReleased())
 		return nil, c.lostOrReleased()
 	}

@@ -182,14 +182,24 @@ func (s *Space) askByHand(ctx context.Context, c *holdState, w *request) (*Hold,
 		return nil, err
 	}
 	w.Session = session
-	keeper := s.r.keepWhileWaiting(session)
-	g, err := s.r.d.Acquire(ctx, &w.Request)
-	keeper.stop()
+	g, err := s.requestKept(ctx, c, w)
 	if err != nil {
-		s.r.spawn(func() { s.r.endSession(session) })
 		return nil, err
 	}
 	return s.startFull(ctx, c, g, w)
+}
+
+// requestKept keeps the session of a request until it is answered, and ends it if nothing was granted.
+func (s *Space) requestKept(ctx context.Context, c *holdState, w *request) (g driver.Grant, err error) {
+	keeper := s.r.keepWhileWaiting(w.Session)
+	err = errLeft // unless it is answered
+	defer func() {
+		keeper.stop()
+		if err != nil {
+			s.r.spawn(func() { s.r.endSession(w.Session) })
+		}
+	}()
+	return c.request(ctx, w)
 }
 
 // startFull begins the hold with most of its TTL ahead: what the wait took is

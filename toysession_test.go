@@ -141,3 +141,15 @@ func (t *toy) SessionInfo(_ context.Context, r *driver.SessionInfoRequest) (driv
 	}
 	return info, nil
 }
+
+// manualSessions counts the sessions that nobody renews.
+func (t *toy) manualSessions() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.sessions {
+		if l.Spec.Manual {
+			n++
+		}
+	}
+	return n
+}

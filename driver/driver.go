@@ -240,7 +240,8 @@ type Request struct {
 	// the driver, so it may be called under the driver's locks. Never nil.
 	Lost func(cause error)
 	// Waiting is called when the claim is queued, with its place, 1 being next.
-	// It may be nil and must not block.
+	// It may be nil. It does not block and calls nothing of the driver, so it may be
+	// called under the driver's locks.
 	Waiting func(position int)
 	_       struct{}
 }

@@ -120,7 +120,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Cases lists every promise, in the order in which they are best read.
 func Cases() []Case {
 	return slices.Concat(
-		featureCases, mutexCases, queueCases, nameCases, holdCases, doCases, endCases,
+		featureCases, mutexCases, queueCases, nameCases, holdCases, doCases, endCases, panicCases,
 		rwCases, upgradeCases, semaphoreCases, resizeCases, allCases,
 		lossCases, claimDeadlineCases, forceCases, sessionCases, reclaimCases,
 		electionCases, latchCases, counterCases, bufferedCases, sequenceCases, limiterCases,

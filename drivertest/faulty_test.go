@@ -80,6 +80,10 @@ var faults = map[string]string{
 	"Do/LossIsTold":       "loss untold",
 	"Do/ParentEnds":       "release forgets",
 
+	"Panic/OnWait":  "cancel forgets",
+	"Panic/Outcome": "release forgets",
+	"Panic/End":     "release forgets",
+
 	"RWMutex/ReadersShare":         "readers exclude",
 	"RWMutex/WriterIsAlone":        "writers share",
 	"RWMutex/ReadersKeepWriterOut": "writers share",
