@@ -40,8 +40,9 @@ func Lose(h *holdfast.Hold, cause error) {
 	bridge.Lose(h, cause)
 }
 
-// Stall stops the renewals of s, as a program does that is stopped itself: what
-// s holds is lost when its TTL has passed, unless resume is called before.
+// Stall stops the renewals of s and all its other calls, as a program does that is
+// stopped itself: what s holds is lost when its TTL has passed, and a call waits until
+// its context ends, unless resume is called before. Others are asked by another Space.
 // resume may be called more than once. The Space has to be in memory; Stall
 // panics for a backend that it cannot stop.
 func Stall(s *holdfast.Space) (resume func()) {
