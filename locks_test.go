@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -513,4 +514,21 @@ func TestClose_WhileAHoldIsChanged(t *testing.T) {
 			t.Errorf("Downgrade: %v, %v", r, err)
 		}
 	})
+}
+
+// deletesNothing is a driver to which everything is in use, by nobody that it can name.
+type deletesNothing struct{ driver.Driver }
+
+func (deletesNothing) Delete(context.Context, driver.ResourceKind, string) error {
+	return &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
+}
+
+// A Delete that is refused because of waiters says what to wait for.
+func TestDelete_InUse(t *testing.T) {
+	s := openOn(t, deletesNothing{newToy()})
+	err := s.Latch("ready", 3).Delete(t.Context())
+	wantErr(t, err, holdfast.ErrHeld)
+	if !strings.Contains(err.Error(), "when nobody holds or awaits it") {
+		t.Errorf("it says %q", err)
+	}
 }

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -107,7 +108,21 @@ func (m *Semaphore) Delete(ctx context.Context) error {
 func (s *Space) remove(ctx context.Context, kind driver.ResourceKind, name string, need Feature, err error) error {
 	err = firstError(err, s.r.ready(ctx, need))
 	if err == nil {
-		err = s.r.d.Delete(ctx, kind, name)
+		err = inUse(s.r.d.Delete(ctx, kind, name))
 	}
 	return s.r.wrap(ctx, "delete", name, need, err)
 }
+
+// inUse gives a bare ErrHeld its reason: those that wait stand in the way of a Delete too, and of
+// a latch nobody can be told as its holder.
+func inUse(err error) error {
+	e, ok := err.(*Error)
+	if !ok || e.Kind != ErrHeld || e.Err != nil || len(e.Holders) > 0 {
+		return err
+	}
+	told := *e
+	told.Err = errInUse
+	return &told
+}
+
+var errInUse = errors.New("it is in use; delete it when nobody holds or awaits it")

@@ -12,9 +12,10 @@ import (
 	"github.com/holdfast-io/holdfast/limit"
 )
 
-// ErrFull says that a limiter has as many keys as it may have. Idle ones are
-// forgotten after two windows.
-var ErrFull = errors.New("the limiter is full")
+// ErrFull says that a limiter has as many keys as it may have, of which idle ones are
+// forgotten after two windows; that a node has as many sets and registers as it may
+// have; or that a set would be too large.
+var ErrFull = errors.New("full")
 
 // minSpan is the least time that a bucket's counts are told for: what comes later
 // than that is not counted any more.

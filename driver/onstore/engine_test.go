@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -412,6 +413,20 @@ func TestCountersTakeTurns(t *testing.T) {
 		}
 		if n := s.asked("swap"); n != 50 {
 			t.Errorf("%d swaps for 50 changes", n)
+		}
+	})
+}
+
+// A sequence at its end says so, also to a call that wants no numbers.
+func TestSequenceAtItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		q := open(t, s).Sequence("q", holdfast.StartAt(math.MaxUint64), holdfast.BlockSize(1))
+		if n, err := q.Next(t.Context()); n != math.MaxUint64 || err != nil {
+			t.Fatalf("the last number is %d: %v", n, err)
+		}
+		_, err := q.Current(t.Context())
+		if !errors.Is(err, driver.ErrExhausted) || !strings.Contains(err.Error(), "all numbers of the sequence are taken") {
+			t.Errorf("Current at the end says: %v", err)
 		}
 	})
 }

@@ -170,7 +170,9 @@ func (d *onStore) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver
 		}
 		first := n.Value
 		switch {
-		case n.Ended || r.N > 0 && r.N-1 > math.MaxUint64-first:
+		case n.Ended:
+			return done{}, driver.Errorf("", r.Name, driver.ErrExhausted, "all numbers of the sequence are taken: begin another")
+		case r.N > 0 && r.N-1 > math.MaxUint64-first:
 			return done{}, driver.Errorf("", r.Name, driver.ErrExhausted, "%d numbers from %d on are more than there are", r.N, first)
 		case r.N == 0:
 			return done{Value: first}, errNothing
