@@ -54,13 +54,25 @@ func (b *leaks) take() []*holdRef {
 	return marked
 }
 
+func (b *leaks) putBack(marked []*holdRef) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.marked = append(b.marked, marked...)
+}
+
 // sweep is one leaks.
 func (r *spaceState) sweep() {
 	r.spawn(func() {
-		for _, g := range r.leaks.take() {
+		marked := r.leaks.take()
+		defer func() { // also if a hook ends the goroutine: the next has the rest
+			r.leaks.putBack(marked)
+			r.rest()
+		}()
+		for len(marked) > 0 {
+			g := marked[0]
+			marked = marked[1:]
 			g.abandon()
 		}
-		r.rest()
 	})
 }
 

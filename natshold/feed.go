@@ -56,14 +56,14 @@ type change struct {
 
 // feed begins one over the keys that match a pattern.
 func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
+	if err := s.conn.Connected(ctx); err != nil { // told at once, however many wait for their turn
+		return nil, err
+	}
 	select {
 	case s.begins <- struct{}{}:
 		defer func() { <-s.begins }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	}
-	if err := s.conn.Connected(ctx); err != nil {
-		return nil, err
 	}
 	sub, err := s.conn.SubscribeSync(s.conn.NewInbox())
 	if err != nil {

@@ -160,6 +160,7 @@ func eachItsOwnContext(t *testing.T, call func(context.Context, engine) error) {
 	if err := <-gave[2]; err != nil {
 		t.Errorf("the call that stayed: %v", err)
 	}
+	synctest.Wait()
 	if n := s.heard.Load(); n != 1 {
 		t.Errorf("the server heard %d commands", n)
 	}

@@ -104,12 +104,15 @@ func CheckSpan(what string, ms int64, limit time.Duration) (time.Duration, error
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// CheckRenewal turns the TTL of a renewal in milliseconds into a duration; 0 stays 0, for that of the lease.
+// CheckRenewal turns the TTL of a renewal in milliseconds into a duration; 0 stays 0, for that of the
+// lease. One below the least is raised to that: it may have been allowed when the lease was opened, before
+// the node got others.
 func (g *Gateway) CheckRenewal(ms int64) (time.Duration, error) {
-	if ms == 0 {
-		return 0, nil
+	ttl, err := CheckSpan("a ttl_ms", ms, MaxTTL)
+	if ttl > 0 {
+		ttl = max(ttl, g.s.MinTTL())
 	}
-	return checkTTL(ms, g.s.MinTTL())
+	return ttl, err
 }
 
 // checkTTL turns a TTL in milliseconds into a duration, 0 into the default.

@@ -129,16 +129,39 @@ func (w *holdRequest) print() string {
 
 // acquire takes a hold, waiting as long as the request and the call say.
 func (g *Gateway) acquire(ctx context.Context, w holdRequest) (held, error) {
-	for {
+	for began := time.Now(); ; began = w.since(began) {
 		l, err := g.leaseFor(ctx, &w)
 		if err != nil {
 			return held{}, err
 		}
 		h, err := l.acquire(ctx, &w)
 		g.release(l)
-		if !errors.Is(err, errOutOfStep) {
+		if !errors.Is(err, errOutOfStep) && !l.makesRoom(ctx, err) {
 			return h, err
 		}
+	}
+}
+
+// since takes off how long the request has waited already, from began until now, which it returns.
+func (w *holdRequest) since(began time.Time) time.Time {
+	now := time.Now()
+	if w.wait > 0 {
+		w.wait = max(w.wait-now.Sub(began), time.Millisecond)
+	}
+	return now
+}
+
+// makesRoom waits a moment if err says that the lease has no room, which the cancels of what was left
+// behind take: every call has them with it. false: there is nothing to wait for.
+func (l *lease) makesRoom(ctx context.Context, err error) bool {
+	if !errors.Is(err, errWindow) || l.leftBehind() == 0 {
+		return false
+	}
+	select {
+	case <-time.After(retryIn(err)):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -261,7 +284,7 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result, grant
 		return held{}, err
 	}
 	defer l.g.line.remove(x)
-	if l.grantsNow() != grants && l.has(ctx, w.joinable()) {
+	if l.grantsNow() != grants && l.has(ctx, w.joinable(), seq) {
 		return held{}, l.takeBack(ctx, seq, errOutOfStep)
 	}
 	resume, err := l.g.gate.rest(ctx)
@@ -281,7 +304,9 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result, grant
 		case o := <-x.done:
 			return l.granted(ctx, w, seq, o)
 		case <-x.joins:
-			return held{}, l.takeBack(ctx, seq, errOutOfStep)
+			if l.has(ctx, w.joinable(), seq) {
+				return held{}, l.takeBack(ctx, seq, errOutOfStep)
+			}
 		case <-ctx.Done():
 			l.abandon(seq)
 			return held{}, &driver.Error{Kind: ctx.Err(), Err: context.Cause(ctx)}
@@ -297,14 +322,14 @@ func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result, grant
 	}
 }
 
-// has reports that the lease has a mutex of that name.
-func (l *lease) has(ctx context.Context, name string) (has bool) {
+// has reports that the lease has a mutex of that name, by another claim than seq.
+func (l *lease) has(ctx context.Context, name string, seq uint64) (has bool) {
 	if name == "" {
 		return false
 	}
 	_ = l.g.look(ctx, func(m *core.Machine, _ int64) {
 		r, _ := m.InspectPage(l.ns, name, core.Cursor{}, 1)
-		has = len(r.Holders) > 0 && r.Holders[0].Session == l.id
+		has = len(r.Holders) > 0 && r.Holders[0].Session == l.id && r.Holders[0].Seq != seq
 	})
 	return has
 }
@@ -462,7 +487,10 @@ func (g *Gateway) alter(ctx context.Context, name string, token uint64, command 
 		}
 		reply, results, err := l.run(ctx, commands...)
 		g.release(l)
-		if err != nil {
+		switch {
+		case l.makesRoom(ctx, err):
+			continue
+		case err != nil:
 			return core.Result{}, err
 		}
 		if r := results[0]; !outOfStep(r) {

@@ -80,7 +80,7 @@ type lease struct {
 	// grants counts the claims of the lease that were granted to calls which had waited.
 	grants uint64
 	calls  int
-	tenure *Tenure // in which the lease was looked up
+	reign  uint64 // in which the lease was looked up
 }
 
 // keepLeases is how many leases are remembered between calls; one that is forgotten is
@@ -96,7 +96,7 @@ func (g *Gateway) lease(ctx context.Context, number int64) (*lease, error) {
 // earlier leader, and is withdrawn; but for a lease of one hold, which calls use side by side.
 func (g *Gateway) leaseIn(ctx context.Context, ns string, number int64) (*lease, error) {
 	id := sessionOf(ns, number)
-	if l := g.known(id); l != nil {
+	if l := g.known(id, g.tenures.reignNow()); l != nil {
 		return l, nil
 	}
 	info, ok, err := g.survey(ctx, id)
@@ -119,13 +119,10 @@ func (g *Gateway) used(ns string, number int64) {
 	if ofHold(number) {
 		return
 	}
-	if l := g.known(sessionOf(ns, number)); l != nil {
+	if l := g.known(sessionOf(ns, number), g.tenures.reignNow()); l != nil {
 		g.release(l)
-		if l.tenure == g.tenures.current() {
-			l.withdraw()
-			return
-		}
-		g.forget(l)
+		l.withdraw()
+		return
 	}
 	g.later(func(ctx context.Context) {
 		if l, err := g.leaseIn(ctx, ns, number); err == nil {
@@ -176,7 +173,7 @@ func newRange(above uint64) uint64 {
 // the machine refuses the lower ones.
 func (g *Gateway) takeOver(ns string, number int64, info *core.SessionInfo) *lease {
 	next := newRange(info.Mark + info.Window)
-	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next, tenure: g.tenures.current()}
+	l := &lease{g: g, ns: ns, number: number, id: info.ID, ttl: time.Duration(info.TTL), window: info.Window, next: next, reign: g.tenures.reignNow()}
 	for i := range info.Waits {
 		l.orphans = append(l.orphans, info.Waits[i].Seq)
 	}
@@ -190,10 +187,16 @@ func (g *Gateway) newLease(ns string, number int64, open core.Command) *lease {
 	return &lease{g: g, ns: ns, number: number, id: sessionOf(ns, number), ttl: time.Duration(open.TTL), open: &open, window: 1024, next: 1}
 }
 
-func (g *Gateway) known(id core.SessionID) *lease {
+// known is a lease that was looked up before. One of an earlier reign, in which others may have led
+// since, is looked up again once no call uses it: what waits then waits for nobody.
+func (g *Gateway) known(id core.SessionID, reign uint64) *lease {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.leases[id]
+	if l != nil && l.calls == 0 && l.reign != reign {
+		delete(g.leases, id)
+		return nil
+	}
 	if l != nil {
 		l.calls++
 	}
@@ -398,7 +401,7 @@ func (l *lease) canceled(seq uint64) {
 // run sends commands and returns their results.
 func (l *lease) run(ctx context.Context, commands ...core.Command) (core.Reply, []core.Result, error) {
 	f, err := l.numbered(commands)
-	if err != nil {
+	if err != nil || len(f.Commands) == 0 { // another call has taken along all that was left
 		return core.Reply{}, nil, err
 	}
 	reply, results, err := l.send(ctx, &f, len(commands))
@@ -436,7 +439,7 @@ func (l *lease) send(ctx context.Context, f *core.Frame, n int) (core.Reply, []c
 		return reply, nil, refusal(first, reply.Now, nil)
 	}
 	results := reply.Results[len(reply.Results)-n:]
-	if reply.Deadline == 0 || slices.ContainsFunc(results, outOfStep) {
+	if reply.Deadline == 0 || slices.ContainsFunc(results, outOfStep) || slices.ContainsFunc(reply.Results, forgotten) {
 		l.g.forget(l)
 	}
 	return reply, results, nil
@@ -456,6 +459,8 @@ func (l *lease) tookOut(f *core.Frame, n int, reply *core.Reply) {
 		}
 	}
 }
+
+func forgotten(r core.Result) bool { return r.Code == core.CodeForgotten }
 
 // outOfStep says that another leader has numbered the session's commands
 // meanwhile; nothing was done.

@@ -22,12 +22,12 @@ func TestLeasesInUse(t *testing.T) {
 	idle := add(1)
 	g.release(idle)
 	add(keepLeases - 3)
-	if g.known(idle.id) == nil {
+	if g.known(idle.id, 0) == nil {
 		t.Fatalf("%d leases in use were looked at again, for %d that came", keepLeases, keepLeases)
 	}
 	g.release(idle)
 	add(2)
-	if g.known(idle.id) != nil {
+	if g.known(idle.id, 0) != nil {
 		t.Error("a lease that nobody uses is kept when there are twice as many")
 	}
 }

@@ -59,6 +59,8 @@ type tenures struct {
 	now  *Tenure
 	late map[*Tenure]*time.Timer // those that others have followed
 	news chan struct{}           // closed with the next change
+	// reign counts the changes of leaders, also to one that has led before.
+	reign uint64
 }
 
 // current is the tenure of now.
@@ -76,6 +78,14 @@ func (t *tenures) look() (*Tenure, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now, t.news
+}
+
+// reignNow is the number of the reign of now.
+func (t *tenures) reignNow() uint64 {
+	t.look()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reign
 }
 
 func (t *tenures) begin() {
@@ -104,6 +114,7 @@ func (t *tenures) follow() <-chan struct{} {
 	if old != nil && old.Leader == l {
 		return changed
 	}
+	t.reign++
 	t.now = t.back(l)
 	if t.now == nil {
 		t.now = t.start(l)

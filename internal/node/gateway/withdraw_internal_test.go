@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 // leftAtAnother has lease 41 wait for "x" as for a call at an earlier leader: this node knows
@@ -127,16 +129,64 @@ func TestLock_TwoWaitAndJoin(t *testing.T) {
 	}
 }
 
-// A renewal asks for no less and no more time than an opening may.
+// A renewal asks for no more time than an opening may, and gets no less than the least: the node may
+// have got others since the lease was opened.
 func TestKeep_OutOfRange(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	for _, ms := range []int64{-1, 1, g.s.MinTTL().Milliseconds() - 1, MaxTTL.Milliseconds() + 1} {
+	for _, ms := range []int64{-1, MaxTTL.Milliseconds() + 1} {
 		if _, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: ms}); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("a renewal for %d ms: %v", ms, err)
 		}
 	}
+	if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: 1}); err != nil || r.TtlMs < g.s.MinTTL().Milliseconds()-100 {
+		t.Errorf("a renewal for a moment: %d ms, %v", r.GetTtlMs(), err)
+	}
 	if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41}); err != nil || r.TtlMs < 500_000 {
 		t.Errorf("a lease of ten minutes is kept for %d ms, %v", r.GetTtlMs(), err)
+	}
+}
+
+// A wait of a call that is under way stays in the queue when its lease is kept alive, also if this node
+// has led before and leads again.
+func TestLiveWait_Kept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := alone(t)
+		token := taken(t, g)
+		lead := g.tenures.current().Leader
+		again := lead
+		again.Addr += "again"
+		answer := make(chan error, 1)
+		go func() {
+			_, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41})
+			answer <- err
+		}()
+		synctest.Wait() // it waits
+		for _, leader := range []server.Leader{again, lead} {
+			g.Lead(leader)
+			if _, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if _, err := g.GiveBack(t.Context(), "x", token, core.Mutex); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answer; err != nil {
+			t.Errorf("a call that waited while its lease was kept: %v", err)
+		}
+	})
+}
+
+// What was left behind and went with another call is not taken along again, by a frame without commands.
+func TestWithdraw_NothingLeft(t *testing.T) {
+	g := alone(t)
+	taken(t, g)
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, results, err := l.run(t.Context()); err != nil || len(results) > 0 {
+		t.Errorf("nothing that was left behind: %v, %v", results, err)
 	}
 }
