@@ -155,15 +155,19 @@ func (q *Sequence) refill(ctx context.Context, b *block, r *refill) {
 	close(r.done)
 }
 
-// wait waits for the refill. One that failed because its own caller went away
-// is no answer for the others: they ask again.
+// wait waits for the refill, which a caller that has done it need not: that gets its answer, also if
+// its context has ended. One that failed because its own caller went away is no answer for the others: they
+// ask again.
 func (r *refill) wait(ctx context.Context, mine bool) error {
+	if mine {
+		return r.err
+	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !mine && cancellation(r.err) {
+	if cancellation(r.err) {
 		return nil
 	}
 	return r.err
