@@ -1,6 +1,7 @@
 package natshold_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 func open(t testing.TB, url string, opts ...holdfast.Option) *holdfast.Space {
 	t.Helper()
 	s, err := holdfast.Open(t.Context(), url, opts...)
+	for began := time.Now(); errors.Is(err, holdfast.ErrUnavailable) && time.Since(began) < time.Minute; { // a server that has just begun, on a busy machine
+		<-time.After(100 * time.Millisecond)
+		s, err = holdfast.Open(t.Context(), url, opts...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,15 +179,41 @@ type round struct {
 	ref       run.Ref
 	dir, file string
 	firstEnds chan error
-	early     bool // a stopped one goes on before the run has ended, perhaps
+	heldUp    func() time.Duration // ends the look at the machine
+	early     bool                 // a stopped one goes on before the run has ended, perhaps
 	asks      bool
+}
+
+// tooLate is how long a machine may be held up without a process of its being late for what the clock
+// decides: the warden of a stopped runner ends its command the 32nd part of a TTL before the hold is over.
+const tooLate = runnerTTL / 40
+
+// lookAtMachine tells, when it is called off, how long this program was held up at most: the machine's
+// other processes may have been, too.
+func lookAtMachine() (heldUp func() time.Duration) {
+	over, most := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		const every = 5 * time.Millisecond
+		longest, last := time.Duration(0), time.Now()
+		for tick := time.NewTicker(every); ; {
+			select {
+			case <-tick.C:
+				longest, last = max(longest, time.Since(last)-every), time.Now()
+			case <-over:
+				tick.Stop()
+				most <- longest
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(over); return <-most }
 }
 
 // begin starts the first runner, which submits the run.
 func (a *arena) begin(what, step string) (*round, *exec.Cmd) {
 	name := fmt.Sprint("release-", a.rounds.Add(1))
 	dir := a.t.TempDir()
-	k := &round{arena: a, what: name + ", " + what, ref: run.Ref{Pipeline: name, ID: "1"}, dir: dir, file: filepath.Join(dir, "p.yaml")}
+	k := &round{arena: a, what: name + ", " + what, ref: run.Ref{Pipeline: name, ID: "1"}, dir: dir, file: filepath.Join(dir, "p.yaml"), heldUp: lookAtMachine()}
 	text := fmt.Sprintf(`pipeline: %[1]s
 queue: {places: 1}
 phases:
@@ -349,12 +375,16 @@ func (k *round) ends(c chan error, which string, wake func()) {
 
 // judge looks at the log, and at what is held.
 func (k *round) judge() {
-	counts := map[string]int{}
+	counts, heldUp := map[string]int{}, k.heldUp()
 	for _, line := range readLog(k.dir) {
 		word, phase, _ := strings.Cut(line, " ")
 		phase, _, _ = strings.Cut(phase, " ")
-		if counts[word+" "+phase]++; word != "start" && word != "end" {
-			k.t.Errorf("%s: %s", k.what, line)
+		switch counts[word+" "+phase]++; {
+		case word == "start", word == "end":
+		case k.sig == syscall.SIGSTOP && heldUp > tooLate && strings.HasSuffix(line, "another command lives"):
+			k.t.Logf("%s: %s; the machine was held up for %s, which is outside the promise", k.what, line, heldUp)
+		default:
+			k.t.Errorf("%s: %s; held up for %s", k.what, line, heldUp)
 		}
 	}
 	rep, _ := k.report()
@@ -417,7 +447,7 @@ func TestRunners_EachStep(t *testing.T) {
 			}
 			return true
 		})
-		if int(missed.Load()) > len(steps)/4 {
+		if int(missed.Load()) > len(steps)/2 { // else hardly any step was tried
 			a.t.Errorf("only %d of %d runners came to their step", len(steps)-int(missed.Load()), len(steps))
 		}
 		a.proof(fmt.Sprintf("at %d steps of %d calls, before and after each, %d of which it did not come to", len(steps), calls.Size(), missed.Load()))
