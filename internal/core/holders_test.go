@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// Whoever comes when many holders have become few is found by its token, as on a machine that
+// A holder that comes when many have become few is found by its token, as on a machine that
 // was restored meanwhile: its release is taken, and with the same answer everywhere.
 func TestHoldersByTokenWhenManyHaveLeft(t *testing.T) {
 	const many = 60

@@ -92,8 +92,7 @@ func (g *Gateway) lease(ctx context.Context, number int64) (*lease, error) {
 	return g.leaseIn(ctx, callerOf(ctx).namespace, number)
 }
 
-// leaseIn is lease for a namespace. What waits on a lease that is looked up was left behind at an
-// earlier leader, and is withdrawn; but for a lease of one hold, which calls use side by side.
+// leaseIn is lease for a namespace.
 func (g *Gateway) leaseIn(ctx context.Context, ns string, number int64) (*lease, error) {
 	id := sessionOf(ns, number)
 	if l := g.known(id, g.tenures.reignNow()); l != nil {
@@ -106,28 +105,28 @@ func (g *Gateway) leaseIn(ctx context.Context, ns string, number int64) (*lease,
 	if !ok || info.Namespace != ns {
 		return nil, noLease(number)
 	}
-	l := g.remember(g.takeOver(ns, number, &info))
-	if !ofHold(number) {
-		l.withdraw()
-	}
-	return l, nil
+	return g.remember(g.takeOver(ns, number, &info)), nil
 }
 
-// used withdraws what waits on a lease that was left behind, without keeping its caller: a lease that
-// is kept alive and not used otherwise would be granted what nobody waits for.
+// used withdraws what waits on a lease and was left behind, without keeping its caller: a lease that
+// is kept alive and not used otherwise would be granted what nobody waits for. Not so with a lease of one
+// hold, which calls use side by side.
 func (g *Gateway) used(ns string, number int64) {
 	if ofHold(number) {
 		return
 	}
 	if l := g.known(sessionOf(ns, number), g.tenures.reignNow()); l != nil {
-		g.release(l)
 		l.withdraw()
+		g.release(l)
 		return
 	}
 	g.later(func(ctx context.Context) {
-		if l, err := g.leaseIn(ctx, ns, number); err == nil {
-			g.release(l)
+		l, err := g.leaseIn(ctx, ns, number)
+		if err != nil {
+			return
 		}
+		l.withdraw() // what an earlier leader has left
+		g.release(l)
 	})
 }
 

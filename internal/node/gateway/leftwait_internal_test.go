@@ -23,6 +23,16 @@ func queue(t *testing.T, g *Gateway) (i core.ResourceInfo) {
 	return i
 }
 
+// lookedUp is lease 41 as this node knows it.
+func lookedUp(t *testing.T, g *Gateway) *lease {
+	t.Helper()
+	l, err := g.lease(t.Context(), 41)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // taken has somebody hold "x", and lease 41 open.
 func taken(t *testing.T, g *Gateway) (token uint64) {
 	t.Helper()
@@ -97,10 +107,7 @@ func (g *Gateway) waiting(number int64) int {
 func TestLeftWait_CancelFails(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	want := func(name string) core.Command {
 		return core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}
 	}
@@ -136,10 +143,7 @@ func TestLeftGrant_CallComesAgain(t *testing.T) {
 		if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: 600_000}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := g.lease(t.Context(), 41)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := lookedUp(t, g)
 		left, err := l.numbered([]core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}}})
 		if err != nil {
 			t.Fatal(err)
@@ -171,10 +175,7 @@ func TestLeftGrant_CallOvertakes(t *testing.T) {
 	if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: 600_000}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	_, left, err := l.run(t.Context(), core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}})
 	if err != nil {
 		t.Fatal(err)
@@ -201,10 +202,7 @@ func TestLeftGrant_CallOvertakes(t *testing.T) {
 func TestRefused_LeavesNothing(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	first, calls := l.next, 0
 	for _, wait := range []int64{0, 1} {
 		_, err := g.hold(t.Context(), core.Want{Name: "x", Kind: core.Mutex}, &pb.Terms{LeaseId: 41, TimeoutMs: &wait})
@@ -231,10 +229,7 @@ func (l *lease) setWindow(n uint64) (before uint64) {
 func TestLeftWait_FrameFails(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	l.orphans = []uint64{3, 5}
 	g.s.Close()
 	if _, _, err := l.run(t.Context(), core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "y", Kind: core.Mutex}}}); err == nil {
@@ -249,10 +244,7 @@ func TestLeftWait_FrameFails(t *testing.T) {
 func TestLeftWait_Overtaken(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	want := func(name string) core.Command {
 		return core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: name, Kind: core.Mutex}}}
 	}

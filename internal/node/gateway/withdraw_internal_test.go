@@ -17,10 +17,7 @@ import (
 // nothing of it.
 func leftAtAnother(t *testing.T, g *Gateway) {
 	t.Helper()
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	f, err := l.numbered([]core.Command{{Op: core.OpAcquire, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +74,7 @@ func TestLeftGrant_Renewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	_, claim, err := g.owner(t.Context(), "y", h.token, core.Mutex)
 	if err != nil {
 		t.Fatal(err)
@@ -132,19 +126,25 @@ func TestLock_TwoWaitAndJoin(t *testing.T) {
 // A renewal asks for no more time than an opening may, and gets no less than the least: the node may
 // have got others since the lease was opened.
 func TestKeep_OutOfRange(t *testing.T) {
-	g := alone(t)
-	taken(t, g)
-	for _, ms := range []int64{-1, MaxTTL.Milliseconds() + 1} {
-		if _, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: ms}); !errors.Is(err, fs.ErrInvalid) {
-			t.Errorf("a renewal for %d ms: %v", ms, err)
+	synctest.Test(t, func(t *testing.T) {
+		g := alone(t)
+		least := g.s.MinTTL()
+		if _, err := g.OpenLease(t.Context(), &pb.OpenRequest{LeaseId: 41, TtlMs: least.Milliseconds(), Policy: pb.ReclaimPolicy_RECLAIM_POLICY_NEVER}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: 1}); err != nil || r.TtlMs < g.s.MinTTL().Milliseconds()-100 {
-		t.Errorf("a renewal for a moment: %d ms, %v", r.GetTtlMs(), err)
-	}
-	if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41}); err != nil || r.TtlMs < 500_000 {
-		t.Errorf("a lease of ten minutes is kept for %d ms, %v", r.GetTtlMs(), err)
-	}
+		for _, ms := range []int64{-1, MaxTTL.Milliseconds() + 1} {
+			if _, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: ms}); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("a renewal for %d ms: %v", ms, err)
+			}
+		}
+		if _, err := g.hold(t.Context(), core.Want{Name: "y", Kind: core.Mutex}, &pb.Terms{LeaseId: 41}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * least) // it is stale, and kept for what it holds
+		if r, err := (Sessions{g}).Keep(t.Context(), &pb.KeepRequest{LeaseId: 41, TtlMs: 1}); err != nil || r.TtlMs < least.Milliseconds()/2 {
+			t.Errorf("a renewal for a moment, of %s: %d ms, %v", least, r.GetTtlMs(), err)
+		}
+	})
 }
 
 // A wait of a call that is under way stays in the queue when its lease is kept alive, also if this node
@@ -182,10 +182,7 @@ func TestLiveWait_Kept(t *testing.T) {
 func TestWithdraw_NothingLeft(t *testing.T) {
 	g := alone(t)
 	taken(t, g)
-	l, err := g.lease(t.Context(), 41)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lookedUp(t, g)
 	if _, results, err := l.run(t.Context()); err != nil || len(results) > 0 {
 		t.Errorf("nothing that was left behind: %v, %v", results, err)
 	}
