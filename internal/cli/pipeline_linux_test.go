@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	ossignal "os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -409,9 +408,6 @@ func cancels(t *testing.T, program *exec.Cmd, dir, url string) {
 // SIGTERM and SIGHUP end the command and leave the run, and ^C of a program that only stands by
 // leaves it too: another goes on with it.
 func TestPipeline_Left(t *testing.T) {
-	heeded := make(chan os.Signal, 1) // a test under nohup would have its programs ignore SIGHUP, as it does
-	ossignal.Notify(heeded, syscall.SIGHUP)
-	defer ossignal.Stop(heeded)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()

@@ -36,15 +36,22 @@ var played = map[string]func(){
 // TestMain plays the programs, too.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", raceEnds)
-	testscript.Main(services.Main(m), played)
+	testscript.Main(heeding{services.Main(m)}, played)
+}
+
+// heeding runs the tests so that their programs hear SIGHUP, also under nohup. It is
+// asked for once and never stopped: after a Stop, signal.Ignored is wrong.
+type heeding struct{ testscript.TestingM }
+
+func (h heeding) Run() int {
+	if ossignal.Ignored(syscall.SIGHUP) {
+		ossignal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	return h.TestingM.Run()
 }
 
 // The scripts tell what the program does, each on a directory of its own.
 func TestScripts(t *testing.T) {
-	if ossignal.Ignored(syscall.SIGHUP) { // by nohup; then no command would hear it
-		ossignal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-		t.Cleanup(func() { ossignal.Ignore(syscall.SIGHUP) })
-	}
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
 		Setup: setup,
