@@ -55,7 +55,7 @@ func list(ctx context.Context, c pb.InspectServiceClient, r *driver.InspectReque
 }
 
 // limit is a bound on an answer as the wire has it.
-func limit(max int) int32 { return int32(min(max, math.MaxInt32)) }
+func limit(most int) int32 { return int32(min(max(most, 0), math.MaxInt32)) }
 
 // SessionInfo tells about a session, also of another client's.
 func (e *engine) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) (info driver.SessionInfo, err error) {

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"cmp"
-
-	"google.golang.org/grpc/metadata"
-)
+import "google.golang.org/grpc/metadata"
 
 // The metadata that says which namespace a call is about. gRPC carries only printable ASCII
 // in the first; the second is for all other names, and beside it the first has a
@@ -28,21 +24,14 @@ func NamespaceMetadata(namespace string) []string {
 	return []string{namespaceKey, namespaceHidden, namespaceBinary, namespace}
 }
 
-// NamespaceOf is the namespace that metadata names; "": the default. The second counts only
+// NamespacesOf are the namespaces that metadata names, one as a rule; none: the default. The second counts only
 // beside the name that stands for it, so that a proxy which looks at the first is not passed by.
-func NamespaceOf(md metadata.MD) string {
-	name := first(md, namespaceKey)
-	if name == namespaceHidden {
-		return cmp.Or(first(md, namespaceBinary), name)
+func NamespacesOf(md metadata.MD) []string {
+	names, binary := md.Get(namespaceKey), md.Get(namespaceBinary)
+	if len(names) == 1 && names[0] == namespaceHidden && len(binary) > 0 {
+		return binary
 	}
-	return name
-}
-
-func first(md metadata.MD, key string) string {
-	if v := md.Get(key); len(v) > 0 {
-		return v[0]
-	}
-	return ""
+	return names
 }
 
 func printable(s string) bool {

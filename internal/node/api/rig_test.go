@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,9 +135,11 @@ func (r *rig) do(method, path, body string, headers ...string) (int, map[string]
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	if !slices.Contains(headers, "Content-Type") {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		req.Header.Add(headers[i], headers[i+1])
 	}
 	res, err := r.web.Do(req)
 	if err != nil {

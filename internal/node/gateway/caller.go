@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -40,8 +42,7 @@ type caller struct {
 	conn any
 	// relayed: another node has passed the call on.
 	relayed bool
-	// beside is what the call says beside its request, by name.
-	beside func(name string) string
+	beside  Beside
 	// earlier: a leader was asked before this one, and may have done it.
 	earlier bool
 	waited  bool // for a leader, in vain
@@ -111,21 +112,44 @@ func waitedBefore(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// Beside is what a call says beside its request; "": nothing of that name.
-func Beside(ctx context.Context, name string) string {
-	if c := callerOf(ctx); c.beside != nil {
-		return c.beside(name)
+// Beside is what a call says beside its request, by name, each time that it does.
+type Beside func(name string) []string
+
+// first is what it says of that name first; "": nothing.
+func (b Beside) first(name string) string {
+	if values := b(name); len(values) > 0 {
+		return values[0]
 	}
 	return ""
 }
 
-// withCaller reads what a call says beside its request.
-func withCaller(ctx context.Context, beside func(name string) string, conn any) (context.Context, error) {
-	c := caller{
-		namespace: beside(HeaderNamespace), key: beside(HeaderKey), relayed: beside(HeaderRelayed) != "",
-		earlier: beside(HeaderTried) != "", conn: conn, beside: beside, tried: new(atomic.Bool),
+// Said is what a call says beside its request; "": nothing of that name.
+func Said(ctx context.Context, name string) string {
+	if c := callerOf(ctx); c.beside != nil {
+		return c.beside.first(name)
 	}
-	c.crowded, _ = strconv.Atoi(beside(HeaderCrowded)) // absent: 0
+	return ""
+}
+
+// one refuses what is said twice, and not the same: either may be meant, and a proxy may
+// have gone by the other.
+func (b Beside) one(name string) error {
+	if values := slices.Compact(slices.Clone(b(name))); len(values) > 1 {
+		return driver.Errorf("call", "", fs.ErrInvalid, "%s is given %d times, and not the same: give it once", name, len(values))
+	}
+	return nil
+}
+
+// withCaller reads what a call says beside its request.
+func withCaller(ctx context.Context, beside Beside, conn any) (context.Context, error) {
+	c := caller{
+		namespace: beside.first(HeaderNamespace), key: beside.first(HeaderKey), relayed: beside.first(HeaderRelayed) != "",
+		earlier: beside.first(HeaderTried) != "", conn: conn, beside: beside, tried: new(atomic.Bool),
+	}
+	if err := cmp.Or(beside.one(HeaderNamespace), beside.one(HeaderKey)); err != nil {
+		return ctx, err
+	}
+	c.crowded, _ = strconv.Atoi(beside.first(HeaderCrowded)) // absent: 0
 	if c.namespace == "" {
 		c.namespace = defaultNamespace
 	}

@@ -96,6 +96,14 @@ func checkOwner(owner string) error {
 	return nil
 }
 
+// CheckLimit refuses how much of a long answer is wanted; 0 is as much as a page has.
+func CheckLimit(n int64) error {
+	if n < 0 {
+		return Invalid("", "a limit of %d makes no sense: give 1 or more, or 0 for as much as a page has", n)
+	}
+	return nil
+}
+
 // CheckSpan turns milliseconds into a duration.
 func CheckSpan(what string, ms int64, limit time.Duration) (time.Duration, error) {
 	if ms < 0 || ms > limit.Milliseconds() {

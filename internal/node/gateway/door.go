@@ -24,17 +24,17 @@ type Call struct {
 	// Told: here tells the caller itself what became of it, so that nobody else can be
 	// asked after that.
 	Told bool
-	// Beside is what it says beside its request, by name; "": nothing.
-	Beside func(name string) string
+	// Beside is what it says beside its request, by name, each time that it does.
+	Beside Beside
 	// Conn is the connection that it shares with other calls, as a key of a map; nil:
 	// it has its own.
 	Conn any
 }
 
 // CallOf is a call of the services of proto/holdfast/v1. r is its request.
-func CallOf(method string, r any, beside func(name string) string, conn any) *Call {
+func CallOf(method string, r any, beside Beside, conn any) *Call {
 	return &Call{
-		Method: method, Class: classOf(method), MayWait: mayWait[method], Twice: repeatable(method, r, beside(HeaderKey) != ""),
+		Method: method, Class: classOf(method), MayWait: mayWait[method], Twice: repeatable(method, r, beside.first(HeaderKey) != ""),
 		Local: local[method], Beside: beside, Conn: conn,
 	}
 }

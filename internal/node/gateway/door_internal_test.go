@@ -32,8 +32,8 @@ func alone(t *testing.T) *Gateway {
 }
 
 // saying is one thing that a call says beside its request.
-func saying(name, value string) func(string) string {
-	return func(asked string) string { return map[string]string{name: value}[asked] }
+func saying(name, value string) Beside {
+	return func(asked string) []string { return map[string][]string{name: {value}}[asked] }
 }
 
 // A wait that a node gives up, because it is about to stop, is out of the queue when

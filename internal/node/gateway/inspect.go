@@ -31,7 +31,7 @@ func (s Inspector) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspe
 	if len(r.GetNames()) > 0 {
 		return s.several(ctx, r)
 	}
-	if err := CheckName(r.GetName()); err != nil {
+	if err := cmp.Or(CheckName(r.GetName()), CheckLimit(int64(r.GetLimit()))); err != nil {
 		return nil, Named(err, "inspect", r.GetName())
 	}
 	reply, err := s.s.Inspect(ctx, callerOf(ctx).namespace, &driver.InspectRequest{Name: r.GetName(), After: r.GetAfter(), Max: int(r.GetLimit())})
@@ -62,8 +62,11 @@ func (s Inspector) several(ctx context.Context, r *pb.InspectRequest) (*pb.Inspe
 
 // List tells about all names with a prefix.
 func (s Inspector) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
+	if err := CheckLimit(int64(r.GetLimit())); err != nil {
+		return nil, Named(err, "list", r.GetPrefix())
+	}
 	reply, err := s.s.Inspect(ctx, callerOf(ctx).namespace, &driver.InspectRequest{
-		Name: r.GetPrefix(), Prefix: true, After: r.GetAfter(), Max: cmp.Or(int(max(r.GetLimit(), 0)), 100),
+		Name: r.GetPrefix(), Prefix: true, After: r.GetAfter(), Max: cmp.Or(int(r.GetLimit()), 100),
 	})
 	out := &pb.ListResponse{Revision: uint64(reply.Revision), More: reply.Next != "", Next: reply.Next}
 	for i := range reply.Resources {
@@ -82,6 +85,9 @@ func (s Inspector) GetSession(ctx context.Context, r *pb.GetSessionRequest) (*pb
 
 // session finds a session by its id or as a lease.
 func (s Inspector) session(ctx context.Context, r *pb.GetSessionRequest) (driver.SessionInfo, error) {
+	if err := CheckLimit(int64(r.GetLimit())); err != nil {
+		return driver.SessionInfo{}, err
+	}
 	switch n := len(r.GetSession()); {
 	case n > 0 && r.GetLeaseId() != 0:
 		return driver.SessionInfo{}, Invalid("", "session and lease_id are both given: give one")

@@ -250,9 +250,10 @@ func keyOp(ns string, o *pb.Op) (core.KeyOp, error) {
 
 func rangeOp(r *pb.RangeRequest) (core.KeyOp, error) {
 	k := core.KeyOp{Kind: core.KeyGet, Key: r.GetPrefix(), Prefix: true, Limit: uint64(r.GetLimit()), Sort: core.SortBy(r.GetSort()), Desc: r.GetDescending(), KeysOnly: r.GetKeysOnly(), After: r.GetAfter(), Count: r.GetCount()}
+	if err := CheckLimit(r.GetLimit()); err != nil {
+		return k, err
+	}
 	switch {
-	case r.GetLimit() < 0:
-		return k, Invalid(k.Key, "a limit of %d makes no sense", r.GetLimit())
 	case r.GetSort() < 0 || r.GetSort() > pb.SortBy_SORT_BY_VALUE:
 		return k, Invalid(k.Key, "order %d is unknown", r.GetSort())
 	case k.Key == "":

@@ -115,7 +115,7 @@ func TestTriedBefore_NextCannot(t *testing.T) {
 		}
 		return nil, driver.Errorf("ask the leader", x.Addr, driver.ErrUnavailable, "it could not be reached")
 	}
-	c := &gateway.Call{Method: "REST/test", Class: admission.Grant, Twice: true, Beside: func(string) string { return "" }}
+	c := &gateway.Call{Method: "REST/test", Class: admission.Grant, Twice: true, Beside: func(string) []string { return nil }}
 	_, err := g.Through(t.Context(), c, nil, there)
 	if e, ok := errors.AsType[*driver.Error](err); !ok || e.Outcome != driver.Unknown || !slices.Equal(asked, []string{"first", "next"}) {
 		t.Errorf("%q were asked: %v", asked, err)

@@ -53,9 +53,9 @@ func (r *Relay) Ask(method string, in any) gateway.There {
 
 // beside is what the leader is told beside a request.
 func beside(ctx context.Context, crowded int) []string {
-	md := append([]string{gateway.HeaderRelayed, "1"}, wire.NamespaceMetadata(gateway.Beside(ctx, gateway.HeaderNamespace))...)
+	md := append([]string{gateway.HeaderRelayed, "1"}, wire.NamespaceMetadata(gateway.Said(ctx, gateway.HeaderNamespace))...)
 	for _, name := range passedOn {
-		if v := gateway.Beside(ctx, name); v != "" {
+		if v := gateway.Said(ctx, name); v != "" {
 			md = append(md, name, v)
 		}
 	}

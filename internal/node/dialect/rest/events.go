@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -29,8 +30,8 @@ func watchOf(r *http.Request) (*pb.WatchRequest, error) {
 		return nil, gateway.Named(err, "watch", out.Prefix)
 	}
 	from, given := q.Get("from"), q.Has("from")
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		from, given = last, true
+	if last := slices.Compact(slices.Clone(r.Header.Values("Last-Event-ID"))); len(last) > 0 && last[0] != "" {
+		from, given = strings.Join(last, ", "), true
 	}
 	if !given {
 		return out, nil

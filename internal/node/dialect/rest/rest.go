@@ -85,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer finds the route and brings the call through the door.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	rt, name, err := find(r.Method, r.URL.EscapedPath())
-	c := &gateway.Call{Method: "REST/unknown", Class: admission.List, Local: true, Beside: r.Header.Get}
+	c := &gateway.Call{Method: "REST/unknown", Class: admission.List, Local: true, Beside: r.Header.Values}
 	var body []byte
 	var query url.Values
 	if err == nil {
@@ -262,7 +262,7 @@ func retrySeconds(d time.Duration) string {
 // serveEvents tells what happens as server-sent events.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out := &eventStream{w: w}
-	c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
+	c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Values, nil)
 	err := h.g.Stay(r.Context(), c, func(ctx context.Context) error {
 		req, err := watchOf(r)
 		if err != nil {

@@ -53,7 +53,7 @@ func renewed(kind string, k core.Kind) route {
 
 func shown(kind string) route {
 	return on("GET", kind, "", "tells holders and waiters", func(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restName, error) {
-		if err := gateway.CheckName(name); err != nil {
+		if err := cmp.Or(gateway.CheckName(name), gateway.CheckLimit(in.Limit)); err != nil {
 			return restName{}, err
 		}
 		r, err := g.Inspect(ctx, &driver.InspectRequest{Name: name, After: in.After, Max: int(min(in.Limit, core.MaxClaims))})
@@ -365,7 +365,7 @@ func policyOf(name string) (pb.ReclaimPolicy, error) {
 
 func showLease(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restSession, error) {
 	n, err := leaseNumber(name)
-	if err != nil {
+	if err = cmp.Or(err, gateway.CheckLimit(in.Limit)); err != nil {
 		return restSession{}, err
 	}
 	info, err := g.LeaseInfo(ctx, n, in.After, int(min(in.Limit, core.MaxClaims)))

@@ -78,7 +78,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 	if err == gateway.ErrTooLarge {
 		err = gateway.TooLarge(most)
 	}
-	c := gateway.CallOf(path, nil, r.Header.Get, nil)
+	c := gateway.CallOf(path, nil, r.Header.Values, nil)
 	c.Told, c.MayWait = true, false // its connection has no other call
 	if err != nil {
 		c.Local, c.Class = true, admission.Keep // it is only refused
@@ -153,7 +153,7 @@ func (o overHTTP) WrapStreamingClient(next connect.StreamingClientFunc) connect.
 // WrapStreamingHandler is of connect.Interceptor.
 func (o overHTTP) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
-		call := gateway.CallOf(c.Spec().Procedure, nil, c.RequestHeader().Get, nil)
+		call := gateway.CallOf(c.Spec().Procedure, nil, c.RequestHeader().Values, nil)
 		return o.s.connectError(o.s.g.Stay(ctx, call, func(ctx context.Context) error { return next(ctx, c) }))
 	}
 }

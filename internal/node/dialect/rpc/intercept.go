@@ -92,8 +92,8 @@ func admit(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	told := metadataOf(ctx)
-	return v.Admit(ctx, told(":authority"), told("origin"))
+	md, _ := metadata.FromIncomingContext(ctx)
+	return v.Admit(ctx, first(md.Get(":authority")), first(md.Get("origin")))
 }
 
 // operates reports whether the caller may change the members of the group. On a server
@@ -129,17 +129,21 @@ func connOf(ctx context.Context) any {
 }
 
 // metadataOf reads metadata by name.
-func metadataOf(ctx context.Context) func(string) string {
+func metadataOf(ctx context.Context) gateway.Beside {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return func(name string) string {
+	return func(name string) []string {
 		if name == gateway.HeaderNamespace {
-			return wire.NamespaceOf(md)
+			return wire.NamespacesOf(md)
 		}
-		if v := md.Get(name); len(v) > 0 {
-			return v[0]
-		}
-		return ""
+		return md.Get(name)
 	}
+}
+
+func first(values []string) string {
+	if len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // streaming is around every gRPC stream.

@@ -22,7 +22,7 @@ func (s *Services) watchLines(connect http.Handler) http.Handler {
 			return
 		}
 		out := &lines{w: w}
-		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Get, nil)
+		c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Values, nil)
 		err := s.g.Stay(r.Context(), c, func(ctx context.Context) error { return s.watchTo(ctx, w, r, out) })
 		switch {
 		case err != nil && r.Context().Err() != nil: // its caller has gone
