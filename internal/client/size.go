@@ -18,7 +18,7 @@ func fits(c *core.Command) error {
 	if len(b) > core.MaxCommand {
 		return driver.Errorf("", c.Name, fs.ErrInvalid, "the request has %d bytes: at most %d are allowed; split it", len(b), core.MaxCommand)
 	}
-	if err := core.DecodeFrame(b, &core.Frame{}); err != nil {
+	if err := core.DecodeNew(b, &core.Frame{}); err != nil {
 		return driver.Errorf("", c.Name, fs.ErrInvalid, "the request makes no sense: %w", err)
 	}
 	return nil

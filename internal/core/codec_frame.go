@@ -18,16 +18,32 @@ func AppendFrame(dst []byte, f *Frame) []byte {
 // DecodeFrame decodes all of b into f, using f's slices again. Strings and byte
 // slices of f alias b. There is exactly one encoding of a frame: what decodes
 // encodes to the same bytes. On error f has no meaning.
+//
+// It is for frames of a log, which were taken whatever they have become since; for all
+// others there is [DecodeNew].
 func DecodeFrame(b []byte, f *Frame) error {
 	r := open(b, tagFrame)
-	if len(b) > MaxFrame {
+	return r.frame(f)
+}
+
+// DecodeNew is DecodeFrame for a frame that is not in a log yet: one of more than
+// MaxParts is ErrParts before there is room made for them. Of such a frame f has the
+// session, the attempt and the mark.
+func DecodeNew(b []byte, f *Frame) error {
+	r := open(b, tagFrame)
+	r.bounded, r.left = true, MaxParts
+	return r.frame(f)
+}
+
+func (r *reader) frame(f *Frame) error {
+	if len(r.b) > MaxFrame {
 		r.fail("frame longer than 1 MiB")
 	}
 	f.Session = r.id()
 	f.Attempt = r.uvarint()
 	f.Mark = r.uvarint()
-	f.Commands = f.Commands[:0]
-	for range r.count() {
+	f.trim()
+	for range r.parts() {
 		f.Commands = grow(f.Commands)
 		r.command(&f.Commands[len(f.Commands)-1])
 		if r.err != nil {
@@ -35,6 +51,31 @@ func DecodeFrame(b []byte, f *Frame) error {
 		}
 	}
 	return r.end()
+}
+
+// How much room a frame keeps for the next one that is decoded into it.
+const (
+	keptCommands = 1024
+	keptParts    = 16
+)
+
+// trim empties f and keeps the room of its lists, but of long ones: each command has its own,
+// so that a few long ones after each other would fill the room of all.
+func (f *Frame) trim() {
+	for i := range f.Commands {
+		c := &f.Commands[i]
+		c.Wants, c.If, c.Then, c.Else = short(c.Wants), short(c.If), short(c.Then), short(c.Else)
+	}
+	if f.Commands = f.Commands[:0]; cap(f.Commands) > keptCommands {
+		f.Commands = nil
+	}
+}
+
+func short[T any](list []T) []T {
+	if cap(list) > keptParts {
+		return nil
+	}
+	return list
 }
 
 // AppendEntry appends the encoding of e to dst; the frames go in as they are.

@@ -17,7 +17,7 @@ func appendWants(dst []byte, wants []Want) []byte {
 }
 
 func (r *reader) wants(dst []Want) []Want {
-	n := r.count()
+	n := r.parts()
 	if n > maxWants {
 		r.fail("too many wants")
 		n = 0
@@ -49,7 +49,7 @@ func appendCompares(dst []byte, list []Compare) []byte {
 }
 
 func (r *reader) compares(dst []Compare) []Compare {
-	for range r.count() {
+	for range r.parts() {
 		dst = append(dst, Compare{
 			Key:     r.string(),
 			Prefix:  r.flag(r.byte()),
@@ -124,7 +124,7 @@ func appendKeyOp(dst []byte, o *KeyOp) []byte {
 }
 
 func (r *reader) keyOps(dst []KeyOp) []KeyOp {
-	for range r.count() {
+	for range r.parts() {
 		dst = append(dst, KeyOp{})
 		r.keyOp(&dst[len(dst)-1])
 		if r.err != nil {

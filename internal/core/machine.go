@@ -145,6 +145,9 @@ func (m *Machine) decode(entry []byte) error {
 	if err := DecodeEntry(entry, &m.entry); err != nil {
 		return err
 	}
+	for i := range m.frames { // those that this entry does not use again as well
+		m.frames[i].trim()
+	}
 	m.frames = m.frames[:0]
 	for _, b := range m.entry.Frames {
 		m.frames = grow(m.frames)

@@ -12,6 +12,11 @@ import (
 const (
 	MaxFrame   = 1 << 20  // bytes of an encoded frame
 	MaxCommand = 64 << 10 // bytes of one encoded command
+	// MaxParts is how many parts a frame may have that is not in a log yet: its commands,
+	// and the wants, compares and key operations of all of them. A part takes three bytes at
+	// least and becomes a hundred times as many, so that the length of a frame alone does
+	// not bound what it decodes to. Clients send 256 commands and 32 KiB at a time.
+	MaxParts = 4096
 )
 
 // Times that a decoder believes: cluster time stays so small that no sum with a
@@ -32,6 +37,8 @@ var (
 	ErrVersion = errors.New("core: unknown version")
 	// ErrFrame: the bytes are no frame, entry, message or snapshot of ours.
 	ErrFrame = errors.New("core: malformed bytes")
+	// ErrParts: a frame has more than MaxParts.
+	ErrParts = errors.New("core: too many commands and parts in one frame")
 )
 
 // The second byte of every message says what it is.
@@ -50,6 +57,9 @@ type reader struct {
 	b   []byte
 	i   int
 	err error
+	// bounded: only so many more parts may come as left says.
+	bounded bool
+	left    int
 }
 
 // open begins a message of the given tag.
@@ -191,6 +201,17 @@ func (r *reader) count() int {
 		return 0
 	}
 	return int(n)
+}
+
+// parts is count for the parts of a frame.
+func (r *reader) parts() int {
+	n := r.count()
+	if r.bounded && n > r.left {
+		r.err, r.i = fmt.Errorf("%w: at most %d are taken at a time", ErrParts, MaxParts), len(r.b)
+		return 0
+	}
+	r.left -= n
+	return n
 }
 
 // flag turns a byte into a bool; only 0 and 1 are one.

@@ -47,6 +47,38 @@ func TooLarge(most int) error {
 	return driver.Errorf("call", "", driver.ErrExhausted, "the request has more than %d bytes: split it", most)
 }
 
+// MaxParts is how many parts a request may have: messages in it and elements of lists, in JSON
+// objects. Decoded, each takes a hundred times as many bytes as it has. No request of 64 KiB
+// that says something has so many: a part of eight bytes says nothing.
+const MaxParts = 8192
+
+// ErrParts: a request has more than MaxParts.
+var ErrParts error = driver.Errorf("call", "", fs.ErrInvalid, "the request has more than %d parts: split it", MaxParts)
+
+// CheckJSON refuses JSON with too many objects, before they are decoded.
+func CheckJSON(text []byte) error {
+	if len(text) <= 2*MaxParts || objects(text) <= MaxParts {
+		return nil
+	}
+	return ErrParts
+}
+
+// objects counts those that begin in JSON; in text that is none it may count others.
+func objects(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == '{' && !quoted:
+			n++
+		}
+	}
+	return n
+}
+
 // Invalid refuses a request that makes no sense.
 func Invalid(name, format string, args ...any) error {
 	return driver.Errorf("", Clip(name), fs.ErrInvalid, format, args...)

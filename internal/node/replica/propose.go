@@ -21,7 +21,7 @@ func (n *Node) Submit(now int64, caller Caller, frame []byte) {
 		return
 	}
 	var f core.Frame
-	if err := core.DecodeFrame(frame, &f); err != nil {
+	if err := core.DecodeNew(frame, &f); err != nil {
 		n.deny(caller, core.CodeInvalid, err.Error())
 		return
 	}

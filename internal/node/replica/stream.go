@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -273,7 +274,8 @@ func (n *Node) attachedOn(stream Caller, m *session.Message) *attachment {
 
 func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	f := &n.streams.frame
-	if err := core.DecodeFrame(m.Body, f); err != nil {
+	err := core.DecodeNew(m.Body, f)
+	if err != nil && !errors.Is(err, core.ErrParts) {
 		return err
 	}
 	if f.Session != m.Session {
@@ -281,6 +283,10 @@ func (n *Node) receiveFrame(stream Caller, m *session.Message) error {
 	}
 	a := n.attachedOn(stream, m)
 	if a == nil {
+		return nil
+	}
+	if err != nil { // a client would send it again over a new stream
+		n.denyStream(stream, m.Stream, f, core.CodeInvalid, err.Error())
 		return nil
 	}
 	if n.early(f) {

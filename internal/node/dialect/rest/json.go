@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"reflect"
@@ -20,7 +21,7 @@ func decode(body []byte, in any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
-	if err := checkText(body); err != nil {
+	if err := cmp.Or(gateway.CheckJSON(body), checkText(body)); err != nil {
 		return err
 	}
 	if err := checkFields(body, reflect.TypeOf(in).Elem()); err != nil {

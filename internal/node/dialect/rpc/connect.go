@@ -32,7 +32,7 @@ func (s *Services) Handler() http.Handler {
 // mount adds every service.
 func (s *Services) mount(mux *http.ServeMux) {
 	g := s.g
-	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{s}), connect.WithConditionalHandlerOptions(readMost), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8"))}
+	opts := []connect.HandlerOption{connect.WithInterceptors(overHTTP{s}), connect.WithConditionalHandlerOptions(readMost), connect.WithCodec(protobuf{}), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8"))}
 	add := func(path string, h http.Handler) { mux.Handle(path, h) }
 	add(holdfastv1connect.NewLockServiceHandler(lockOverHTTP{gateway.Locks{Gateway: g}}, opts...))
 	add(holdfastv1connect.NewRWLockServiceHandler(gateway.RWLocks{Gateway: g}, opts...))
@@ -197,7 +197,7 @@ func (strictJSON) Unmarshal(data []byte, m any) error {
 	if len(data) == 0 {
 		return errors.New("the body is empty: it has to be a JSON object")
 	}
-	return protojson.Unmarshal(data, m.(proto.Message))
+	return fromJSON(data, m.(proto.Message))
 }
 
 // lockOverHTTP is LockService without its streams in both directions, which

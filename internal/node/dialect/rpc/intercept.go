@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -20,7 +21,8 @@ import (
 // server.
 type around struct {
 	grpc.ServiceRegistrar
-	s *Services
+	s   *Services
+	own bool // the server has our codec
 }
 
 // RegisterService is of grpc.ServiceRegistrar.
@@ -28,7 +30,7 @@ func (a around) RegisterService(d *grpc.ServiceDesc, impl any) {
 	c := *d
 	c.Methods, c.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
 	for i := range c.Methods {
-		c.Methods[i].Handler = a.method(c.Methods[i].Handler)
+		c.Methods[i].Handler = a.method("/"+d.ServiceName+"/"+c.Methods[i].MethodName, c.Methods[i].Handler)
 	}
 	for i := range c.Streams {
 		c.Streams[i].Handler = a.stream("/"+d.ServiceName+"/"+c.Streams[i].StreamName, c.Streams[i].Handler)
@@ -36,29 +38,51 @@ func (a around) RegisterService(d *grpc.ServiceDesc, impl any) {
 	a.ServiceRegistrar.RegisterService(&c, impl)
 }
 
-func (a around) method(handle grpc.MethodHandler) grpc.MethodHandler {
+func (a around) method(full string, handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, dec func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
-		if outer == nil {
-			return handle(srv, ctx, dec, a.s.unary)
+		in := request{most: gateway.MaxRequestOf(full)}
+		receive := func(v any) error {
+			in.to = v.(proto.Message)
+			return in.take(dec, a.own)
 		}
-		return handle(srv, ctx, dec, func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			return outer(ctx, r, info, func(ctx context.Context, r any) (any, error) { return a.s.unary(ctx, r, info, next) })
+		door := func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return a.s.unary(ctx, full, r, in.bad, next)
+		}
+		if outer == nil {
+			return handle(srv, ctx, receive, door)
+		}
+		return handle(srv, ctx, receive, func(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return outer(ctx, r, info, func(ctx context.Context, r any) (any, error) { return door(ctx, r, info, next) })
 		})
 	}
 }
 
 func (a around) stream(method string, handle grpc.StreamHandler) grpc.StreamHandler {
-	return func(srv any, ss grpc.ServerStream) error { return a.s.streaming(method, srv, ss, handle) }
+	return func(srv any, ss grpc.ServerStream) error {
+		return a.s.streaming(method, srv, calledStream{ss, ss.Context(), method != pb.SessionStream_Attach_FullMethodName, a.own}, handle)
+	}
 }
 
-// unary is around every plain gRPC call.
-func (s *Services) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	out, err := s.Call(ctx, info.FullMethod, r, handle)
+// unary is around every plain gRPC call; bad is what is wrong with its request.
+func (s *Services) unary(ctx context.Context, method string, r any, bad error, handle grpc.UnaryHandler) (out any, err error) {
+	if bad != nil {
+		err = s.refuse(ctx, method, bad)
+	} else {
+		out, err = s.Call(ctx, method, r, handle)
+	}
 	st := s.status(err)
 	if ms := wire.FailureOf(st).GetRetryAfterMs(); ms > 0 {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10)))
 	}
 	return out, st.Err()
+}
+
+// refuse brings a call through the door whose request nobody answers, to be counted.
+func (s *Services) refuse(ctx context.Context, method string, why error) error {
+	c := gateway.CallOf(method, nil, metadataOf(ctx), connOf(ctx))
+	c.Local, c.Class = true, admission.Keep // it is only refused
+	_, err := s.g.Through(ctx, c, func(context.Context) (any, error) { return nil, why }, nil)
+	return err
 }
 
 // Call brings a request through the door; handle answers it here.
@@ -67,9 +91,6 @@ func (s *Services) Call(ctx context.Context, method string, r any, handle func(c
 		ctx = gateway.ByOperator(ctx)
 	}
 	return s.g.Through(ctx, gateway.CallOf(method, r, metadataOf(ctx), connOf(ctx)), func(ctx context.Context) (any, error) {
-		if m, ok := r.(proto.Message); ok && proto.Size(m) > gateway.MaxRequestOf(method) {
-			return nil, gateway.TooLarge(gateway.MaxRequestOf(method))
-		}
 		return handle(ctx, r)
 	}, s.relay.Ask(method, r))
 }
@@ -147,10 +168,11 @@ func first(values []string) string {
 }
 
 // streaming is around every gRPC stream.
-func (s *Services) streaming(method string, srv any, ss grpc.ServerStream, handle grpc.StreamHandler) error {
-	c := gateway.CallOf(method, nil, metadataOf(ss.Context()), connOf(ss.Context()))
-	err := s.g.Stay(ss.Context(), c, func(ctx context.Context) error {
-		return handle(srv, calledStream{ss, ctx, method != pb.SessionStream_Attach_FullMethodName})
+func (s *Services) streaming(method string, srv any, ss calledStream, handle grpc.StreamHandler) error {
+	c := gateway.CallOf(method, nil, metadataOf(ss.ctx), connOf(ss.ctx))
+	err := s.g.Stay(ss.ctx, c, func(ctx context.Context) error {
+		ss.ctx = ctx
+		return handle(srv, ss)
 	})
 	return s.status(err).Err()
 }
@@ -160,17 +182,16 @@ type calledStream struct {
 	grpc.ServerStream
 	ctx   context.Context
 	plain bool // its messages are requests like others
+	own   bool // the server has our codec
 }
 
-// RecvMsg refuses what is longer than a request may be.
+// RecvMsg refuses what is longer than a request may be, or has more parts.
 func (s calledStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil || !s.plain {
-		return err
+	if !s.plain {
+		return s.ServerStream.RecvMsg(m)
 	}
-	if p, ok := m.(proto.Message); ok && proto.Size(p) > gateway.MaxRequest {
-		return gateway.ErrTooLarge
-	}
-	return nil
+	in := request{to: m.(proto.Message), most: gateway.MaxRequest}
+	return in.whole(s.ServerStream.RecvMsg, s.own)
 }
 
 func (s calledStream) Context() context.Context { return s.ctx }

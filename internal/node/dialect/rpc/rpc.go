@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -65,21 +67,22 @@ const maxBatch = 16 << 20
 // come, streams how many calls may stay on one connection, header how many bytes of
 // metadata a call may have. The info of creds is a [Visit].
 func (s *Services) Server(peek time.Duration, streams, header int, creds credentials.TransportCredentials) *grpc.Server {
-	rpc := grpc.NewServer(grpc.Creds(creds),
+	rpc := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodecV2(bounded{encoding.GetCodecV2(codec.Name)}),
 		grpc.InTapHandle(within(peek)), grpc.UnaryInterceptor(s.arrivedUnary), grpc.StreamInterceptor(s.arrivedStream),
 		grpc.MaxHeaderListSize(uint32(header)), grpc.MaxRecvMsgSize(maxBatch), grpc.ConnectionTimeout(peek), grpc.MaxConcurrentStreams(uint32(streams+moreStreams)),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
-	s.Register(rpc)
+	s.register(around{rpc, s, true})
 	return rpc
 }
 
-// Register adds the services to a gRPC server.
-func (s *Services) Register(r grpc.ServiceRegistrar) {
+// Register adds the services to a gRPC server of another's.
+func (s *Services) Register(r grpc.ServiceRegistrar) { s.register(around{r, s, false}) }
+
+func (s *Services) register(r around) {
 	g := s.g
-	r = around{r, s}
 	pb.RegisterSessionStreamServer(r, sessionStream{s: g.Node()})
 	pb.RegisterWatchServiceServer(r, watchServer{g: g})
 	pb.RegisterInspectServiceServer(r, inspectServer{Inspector: gateway.Inspector{Gateway: g}})

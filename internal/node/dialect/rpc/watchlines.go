@@ -41,7 +41,7 @@ func (s *Services) watchTo(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	var req pb.WatchRequest
-	if err := protojson.Unmarshal(body, &req); err != nil {
+	if err := fromJSON(body, &req); err != nil {
 		return gateway.Named(gateway.Invalid("", "the body is not the JSON that this call takes: %v", err), "watch", "")
 	}
 	return s.g.Follow(ctx, &req, out.send)
