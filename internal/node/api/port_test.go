@@ -194,6 +194,33 @@ func TestAdminAddress(t *testing.T) {
 	}
 }
 
+// The admin address has the limits of the port: a caller that says nothing, does not end its header or its body, or leaves its
+// answer unread is cut off, and what is too long is refused.
+func TestAdminLimits(t *testing.T) {
+	ln := listen(t, "127.0.0.1:0")
+	r := serveWith(t, api.Config{Admin: ln, Peek: 100 * time.Millisecond})
+	side := &rig{t: t, ctx: r.ctx, addr: ln.Addr().String()}
+	for _, text := range []string{
+		"", "G", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /metrics HTTP/1.1\r\nHo", "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n{",
+		"POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n0x1",
+		"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 40_000) + "\r\n\r\n",
+	} {
+		c := side.dial(text)
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+			t.Errorf("%.30q was not cut off", text)
+		}
+	}
+	res, err := r.web.Post("http://"+side.addr+"/debug/pprof/symbol", "text/plain", strings.NewReader(strings.Repeat("0x1+", 17_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), "too large") {
+		t.Errorf("68,000 bytes are answered %.100s, %v", text, err)
+	}
+}
+
 func (r *rig) status(path string) (int, error) {
 	res, err := r.web.Get("http://" + r.addr + path)
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -128,12 +128,19 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	d := svc.door(&cfg, ln.Addr())
 	p := newPort(ln, d.asking(cfg.TLS), cfg.Peek)
 	rpc, alive := svc.grpcServer(d, cfg.Peek, cfg.Streams)
-	web := svc.httpServer(d, cfg.Peek)
-	ended := make(chan error, 4)
-	go func() { ended <- p.run() }()
-	go func() { ended <- rpc.Serve(p.grpc) }()
-	go func() { ended <- web.Serve(p.http) }()
-	admin := svc.admin(d, cfg.Admin, ended)
+	web, admin := httpServer(d, svc.handler(), cfg.Peek), httpServer(d, svc.admin(), cfg.Peek)
+	var busy sync.WaitGroup
+	busy.Go(func() { _ = p.run() })
+	busy.Go(func() { _ = rpc.Serve(p.grpc) })
+	busy.Go(func() { _ = web.Serve(p.http) })
+	ports := []*port{p}
+	if cfg.Admin != nil {
+		side := newPort(cfg.Admin, nil, cfg.Peek)
+		side.grpc = side.http // HTTP/2 is refused there
+		busy.Go(func() { _ = side.run() })
+		busy.Go(func() { _ = admin.Serve(side.http) })
+		ports = append(ports, side)
+	}
 	select {
 	case <-ctx.Done():
 	case <-svc.node.Done():
@@ -141,11 +148,11 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	alive.Shutdown()
 	svc.drain(cfg.Grace) // while this node can still withdraw what they waited for
 	svc.handOver(cfg.Grace)
-	p.close()
-	p.stop(rpc, web, admin, cfg.Grace)
-	for range cap(ended) {
-		<-ended
+	for _, p := range ports {
+		p.close()
 	}
+	stop(ports, rpc, []*http.Server{web, admin}, cfg.Grace)
+	busy.Wait()
 	svc.gateway.Close()
 	return svc.node.Err()
 }
@@ -158,21 +165,26 @@ func (s *Service) drain(grace time.Duration) {
 }
 
 // stop lets calls end, for a while; then every connection is cut.
-func (p *port) stop(rpc *grpc.Server, web, admin *http.Server, grace time.Duration) {
+func stop(ports []*port, rpc *grpc.Server, web []*http.Server, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
+	cut := func() {
+		for _, p := range ports {
+			p.cut()
+		}
+	}
 	late := context.AfterFunc(ctx, func() {
-		p.cut()
+		cut()
 		rpc.Stop()
 	})
 	defer late()
 	rpc.GracefulStop()
-	for _, s := range []*http.Server{web, admin} {
+	for _, s := range web {
 		if s.Shutdown(ctx) != nil {
 			s.Close()
 		}
 	}
-	p.cut() // connections that have not sent anything yet
+	cut() // connections that have not sent anything yet
 }
 
 // handOver gives leadership to another voter, and waits until it has it.
@@ -221,17 +233,17 @@ func (s *Service) grpcServer(d *door, peek time.Duration, streams int) (*grpc.Se
 // maxHeader is how many bytes of metadata or headers a call may have.
 const maxHeader = 16 << 10
 
-// httpServer is the HTTP side of the port. A caller that sends its request too
+// httpServer is the HTTP side of a port. A caller that sends its request too
 // slowly is cut off; answers may take as long as a wait does.
-func (s *Service) httpServer(d *door, peek time.Duration) *http.Server {
+func httpServer(d *door, h http.Handler, peek time.Duration) *http.Server {
 	return &http.Server{
-		Handler: timely(d.around(s.handler()), peek), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
+		Handler: timely(d.around(h), peek), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 	}
 }
 
-// admin serves profiles and metrics.
-func (s *Service) admin(d *door, ln net.Listener, ended chan<- error) *http.Server {
+// admin is profiles and metrics. A request may be as long as one of the services.
+func (s *Service) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -239,17 +251,5 @@ func (s *Service) admin(d *door, ln net.Listener, ended chan<- error) *http.Serv
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.Handle("/metrics", s.metrics())
-	srv := &http.Server{Handler: d.around(mux), ConnContext: d.connected, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
-	if ln == nil {
-		ended <- nil
-		return srv
-	}
-	go func() {
-		err := srv.Serve(ln)
-		if errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
-		ended <- err
-	}()
-	return srv
+	return http.MaxBytesHandler(mux, gateway.MaxRequest)
 }
