@@ -6,13 +6,17 @@ import (
 	"errors"
 	"io"
 	"math"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
@@ -78,7 +82,7 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 	if err == gateway.ErrTooLarge {
 		err = gateway.TooLarge(most)
 	}
-	c := gateway.CallOf(path, nil, r.Header.Values, nil)
+	c := gateway.CallOf(path, keyed(r, path, body), r.Header.Values, nil)
 	c.Told, c.MayWait = true, false // its connection has no other call
 	if err != nil {
 		c.Local, c.Class = true, admission.Keep // it is only refused
@@ -94,6 +98,42 @@ func (s *Services) serve(mux http.Handler, w http.ResponseWriter, r *http.Reques
 		relay.Mark(w.Header(), r.Header, err)
 		_ = errorWriter.Write(w, r, s.connectError(err)) // a caller that is gone needs no answer
 	}
+}
+
+// keyed is the request of a call with an idempotency key, which decides whether the call may
+// happen twice; nil: it has none, or one that cannot be read before connect does.
+func keyed(r *http.Request, path string, body []byte) any {
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", ".")))
+	if method, ok := d.(protoreflect.MethodDescriptor); err == nil && ok && r.Header.Get(gateway.HeaderKey) != "" {
+		return requestOf(method, r.Header, body)
+	}
+	return nil
+}
+
+// requestOf reads a body in one of the forms that connect knows, if it is not compressed.
+func requestOf(method protoreflect.MethodDescriptor, h http.Header, body []byte) any {
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+	if err != nil || h.Get("Content-Encoding") != "" {
+		return nil
+	}
+	m := kind.New().Interface()
+	switch content, _, _ := mime.ParseMediaType(h.Get("Content-Type")); content {
+	case "application/json":
+		err = fromJSON(body, m)
+	case "application/proto":
+		err = protobuf{}.Unmarshal(body, m)
+	case "application/grpc-web", "application/grpc-web+proto":
+		if len(body) < envelope || body[0] != 0 {
+			return nil
+		}
+		err = protobuf{}.Unmarshal(body[envelope:], m)
+	default:
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // known is the call of a path; one that is not there has no name of its own in the
