@@ -6,11 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 // A lease that is in use is nobody else's to grant, by whatever call: of many who
@@ -206,5 +210,27 @@ func TestLease_NumberThatHasEnded(t *testing.T) {
 	out := r.want(409, "POST", "/v1/leases/41:open", "{}")
 	if text := fmt.Sprint(out["error"]); out["kind"] == "lost" || out["not_done"] != true || !strings.Contains(text, "lease 41 has ended") || !strings.Contains(text, "choose another") {
 		t.Errorf("the number of a lease that has ended is refused with %v", out)
+	}
+}
+
+// A lease with less than a second is not told to be gone by a call that tells whole seconds: it is kept for one.
+func TestKeepAliveOfLessThanASecond(t *testing.T) {
+	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond, MinTTL: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	r := serveNode(t, node, api.Config{})
+	sessions := pb.NewSessionServiceClient(r.conn)
+	for ms, want := range map[int64]int64{900: 1, 1999: 1, 2000: 2, 999: 1} {
+		opened := must[*pb.OpenResponse](t)(sessions.Open(r.ctx, &pb.OpenRequest{TtlMs: ms, Policy: pb.ReclaimPolicy_RECLAIM_POLICY_NEVER})) // a slow test may find it stale
+		s := must[grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]](t)(r.locks().LeaseKeepAlive(r.ctx))
+		if err := s.Send(&pb.LeaseKeepAliveRequest{Id: opened.LeaseId}); err != nil {
+			t.Fatal(err)
+		}
+		if kept := must[*pb.LeaseKeepAliveResponse](t)(s.Recv()); kept.Ttl != want {
+			t.Errorf("a lease of %d ms is kept for %d s", ms, kept.Ttl)
+		}
+		_ = s.CloseSend()
 	}
 }

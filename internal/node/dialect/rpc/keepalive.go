@@ -95,17 +95,27 @@ func (k *keeper) run(ctx context.Context, send func(*pb.LeaseKeepAliveResponse) 
 }
 
 func (l lockServer) keepAlive(ctx context.Context, m *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
-	in := &pb.KeepRequest{LeaseId: m.Id}
-	c := gateway.CallOf(pb.SessionService_Keep_FullMethodName, in, metadataOf(ctx), nil)
-	out, err := l.Anywhere(ctx, c, func(ctx context.Context) (any, error) {
-		return gateway.Sessions{Gateway: l.Gateway}.Keep(ctx, in)
-	}, l.s.relay.Ask(c.Method, in))
+	kept, err := l.keep(ctx, &pb.KeepRequest{LeaseId: m.Id})
+	if err == nil && kept.TtlMs < 1000 { // which is 0 in whole seconds, as of a lease that is gone
+		kept, err = l.keep(ctx, &pb.KeepRequest{LeaseId: m.Id, TtlMs: 1000})
+	}
 	switch l.s.status(err).Code() {
 	case codes.OK:
-		kept := out.(*pb.KeepResponse)
 		return &pb.LeaseKeepAliveResponse{Header: kept.Header, Id: m.Id, Ttl: kept.TtlMs / 1000}, nil
 	case codes.NotFound:
 		return &pb.LeaseKeepAliveResponse{Header: l.Header(ctx, 0), Id: m.Id}, nil
 	}
 	return nil, err
+}
+
+// keep renews a lease, wherever the leader is.
+func (l lockServer) keep(ctx context.Context, in *pb.KeepRequest) (*pb.KeepResponse, error) {
+	c := gateway.CallOf(pb.SessionService_Keep_FullMethodName, in, metadataOf(ctx), nil)
+	out, err := l.Anywhere(ctx, c, func(ctx context.Context) (any, error) {
+		return gateway.Sessions{Gateway: l.Gateway}.Keep(ctx, in)
+	}, l.s.relay.Ask(c.Method, in))
+	if err != nil {
+		return nil, err
+	}
+	return out.(*pb.KeepResponse), nil
 }
