@@ -76,7 +76,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Driver, error) {
 }
 
 // ParseURL reads holdfast://host:port,host:port/namespace, or with holdfasts
-// the same over TLS; the files that holdfast_tls_ca, holdfast_tls_cert and
+// the same over TLS; a slash in the namespace is written as %2F. The files that holdfast_tls_ca, holdfast_tls_cert and
 // holdfast_tls_key name are read at once.
 func ParseURL(u *url.URL) (Config, error) {
 	bad := func(why string) (Config, error) {
@@ -90,10 +90,15 @@ func ParseURL(u *url.URL) (Config, error) {
 	case u.User != nil || u.Fragment != "":
 		return bad("user and fragment mean nothing here")
 	}
-	cfg := Config{Namespace: strings.Trim(u.Path, "/")}
-	if strings.Contains(cfg.Namespace, "/") {
-		return bad("a namespace has no slash")
+	path := strings.Trim(u.EscapedPath(), "/")
+	if strings.Contains(path, "/") {
+		return bad("there is one namespace, and a slash in it is written as %2F")
 	}
+	namespace, err := url.PathUnescape(path)
+	if err != nil {
+		return bad(err.Error())
+	}
+	cfg := Config{Namespace: namespace}
 	for host := range strings.SplitSeq(u.Host, ",") {
 		endpoint, ok := withPort(host)
 		if !ok {

@@ -90,7 +90,7 @@ func TestNamespaceOfAnyAlphabet(t *testing.T) {
 		}
 		return n, nil
 	}
-	for _, namespace := range []string{"", "plain", "%C3%A9quipe"} {
+	for _, namespace := range []string{"", "plain", "%C3%A9quipe", "team%2Fa", "team%2Fb"} {
 		if n, err := inspect(namespace); n != 1 || err != nil {
 			t.Errorf("%q has %d names: %v", namespace, n, err)
 		}
