@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -50,6 +51,7 @@ type engine struct {
 	ready chan struct{} // closed when there is one
 	hint  string        // where to go next
 	told  []string      // nodes beside the endpoints that others have named as leaders, the newest last
+	of    string        // the cluster that the endpoints are of; "": none has said so yet
 	last  error         // why there is none
 	over  error         // why there will be none any more; nil: there may be, or the Space is closed
 
@@ -105,7 +107,7 @@ func (e *engine) run() {
 		err = e.serve(l)
 		e.g.Disconnect()
 		l.end()
-		if final(err) {
+		if final(err) && e.given(l.endpoint) {
 			e.fail(wire.Error(err))
 			return
 		}
@@ -212,13 +214,36 @@ const maxTold = 8
 // learn remembers a node that was named as the leader: when all endpoints are gone, those that
 // led know which node leads. e is locked.
 func (e *engine) learn(endpoint string) {
-	if slices.Contains(e.cfg.Endpoints, endpoint) {
+	if e.given(endpoint) {
 		return
 	}
 	e.told = append(slices.DeleteFunc(e.told, func(x string) bool { return x == endpoint }), endpoint)
 	if len(e.told) > maxTold {
 		e.told = slices.Delete(e.told, 0, 1)
 	}
+}
+
+// given: the endpoint is one of the caller's own, not one that another node has named, where
+// anything may be by now.
+func (e *engine) given(endpoint string) bool { return slices.Contains(e.cfg.Endpoints, endpoint) }
+
+// vouch refuses a node that was named by another, at an address where one of another cluster is
+// by now. The endpoints say which cluster is meant.
+func (e *engine) vouch(l *serverLink) error {
+	md, err := l.stream.Header()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch cluster := wire.ClusterOf(md); {
+	case cluster == "": // it is older than that
+	case e.given(l.endpoint):
+		e.of = cluster
+	case e.of != "" && e.of != cluster:
+		return fmt.Errorf("it is of the cluster %s, and not of %s, as the endpoints are: another node has named it as the leader", cluster, e.of)
+	}
+	return nil
 }
 
 // nodes are the endpoints, and what is remembered beside them, but that of a link; nil: of none.

@@ -80,7 +80,7 @@ func (e *engine) search(ctx context.Context, route *session.Route, avoid *server
 			case !slices.Contains(s.scouts, w.from): // another was sent there since
 			case w.link != nil && !s.known(w.link):
 				return s.take(w), nil
-			case final(w.err):
+			case final(w.err) && e.given(w.from.endpoint):
 				return nil, w.err
 			default:
 				s.hear(w)
@@ -240,7 +240,7 @@ func (x *scout) run(e *engine, words chan<- word) {
 	l, err := e.dial(x)
 	if err == nil {
 		x.asked.Store(e.g.Now())
-		if err = x.ask(l, words); err == nil {
+		if err = x.ask(e, l, words); err == nil {
 			return
 		}
 		defer l.end()
@@ -250,9 +250,12 @@ func (x *scout) run(e *engine, words chan<- word) {
 }
 
 // ask asks until the link is taken.
-func (x *scout) ask(l *serverLink, words chan<- word) error {
+func (x *scout) ask(e *engine, l *serverLink, words chan<- word) error {
 	for {
 		m, err := l.attach()
+		if err == nil {
+			err = e.vouch(l)
+		}
 		switch {
 		case err != nil:
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/session"
+	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -36,6 +37,9 @@ type sessionStream struct {
 
 // Attach carries sessions between a client and the node.
 func (s sessionStream) Attach(client grpc.BidiStreamingServer[pb.Batch, pb.Batch]) error {
+	if err := client.SetHeader(wire.ClusterMetadata(s.s.ClusterID())); err != nil {
+		return err
+	}
 	out := newOutbox()
 	node, err := s.s.Stream(client.Context(), out.add, out.end)
 	if err != nil {
