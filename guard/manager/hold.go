@@ -26,14 +26,16 @@ func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, wei
 }
 
 func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, owner, metadata string, weight int64, wait bool) (holdfast.Token, error) {
-	r, h, err := m.begin(list, name, owner, metadata, weight)
-	if err != nil {
+	h := &holder{name: owner, metadata: metadata, weight: weight, waits: wait, asked: make(chan struct{})}
+	r, same, err := m.begin(ctx, list, h, name)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if h.hold != nil {
-		return h.hold.Token(), nil
+	case same != nil:
+		return same.hold.Token(), nil
 	}
 	defer m.all.Done()
+	defer close(h.asked)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(errClosed) })()
@@ -66,36 +68,61 @@ func closed(ctx context.Context) error {
 
 var errClosed = fmt.Errorf("guard manager: the manager is closed: %w", holdfast.ErrClosed)
 
-// begin finds the holder, or a place for it, of which Close waits to hear. One that has
-// lost its hold begins anew.
-func (m *Manager) begin(list map[string]*resource, name, owner, metadata string, weight int64) (*resource, *holder, error) {
+// begin makes h the holder, of which Close waits to hear, unless there is one that has the same. While
+// another call asks for the same it waits for the answer to that.
+func (m *Manager) begin(ctx context.Context, list map[string]*resource, h *holder, name string) (r *resource, same *holder, err error) {
+	for {
+		var asks <-chan struct{}
+		if r, same, asks, err = m.enter(list, h, name); asks == nil || err != nil {
+			return r, same, err
+		}
+		select {
+		case <-asks:
+		case <-m.ctx.Done():
+			return nil, nil, errClosed
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, h.name, ctx.Err())
+		}
+	}
+}
+
+// enter takes the place of a holder; same is the one that has it and wants the same, and still asks for it
+// until asks is closed, if that is not nil. One that has lost its hold begins anew.
+func (m *Manager) enter(list map[string]*resource, h *holder, name string) (r *resource, same *holder, asks <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := list[name]
+	r = list[name]
 	switch {
 	case m.ctx.Err() != nil:
-		return nil, nil, errClosed
+		return nil, nil, nil, errClosed
 	case r == nil:
-		return nil, nil, unknown(name)
-	case owner == "":
-		return nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, fs.ErrInvalid)
-	case weight < 1 || r.slots > 0 && weight > r.slots:
-		return nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, weight, fs.ErrInvalid)
+		return nil, nil, nil, unknown(name)
+	case h.name == "":
+		return nil, nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, fs.ErrInvalid)
+	case h.weight < 1 || r.slots > 0 && h.weight > r.slots:
+		return nil, nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, h.weight, fs.ErrInvalid)
 	}
-	before := r.holders[owner]
-	if before != nil && (before.hold == nil || before.over() == nil) {
-		switch {
-		case before.hold == nil:
-			return nil, nil, fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, owner, holdfast.ErrConflict)
-		case before.weight != weight:
-			return nil, nil, fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", owner, before.weight, name, weight, holdfast.ErrConflict)
-		}
-		return r, before, nil
+	switch same = r.holders[h.name]; {
+	case same != nil && same.hold == nil:
+		return r, same, same.asked, same.differs(h, name)
+	case same != nil && same.over() == nil:
+		return r, same, nil, same.differs(h, name)
 	}
-	h := &holder{name: owner, metadata: metadata, weight: weight, before: before}
-	r.holders[owner] = h
+	h.before = same
+	r.holders[h.name] = h
 	m.all.Add(1)
-	return r, h, nil
+	return r, nil, nil, nil
+}
+
+// differs refuses another call for the holder that wants something else, or would have to wait and does not.
+func (h *holder) differs(o *holder, name string) error {
+	switch {
+	case h.weight != o.weight && h.hold != nil:
+		return fmt.Errorf("guard manager: %q holds %d of %q, not %d: release it first: %w", h.name, h.weight, name, o.weight, holdfast.ErrConflict)
+	case h.hold == nil && (h.weight != o.weight || h.waits && !o.waits):
+		return fmt.Errorf("guard manager: %q is being acquired for %q: %w", name, h.name, holdfast.ErrConflict)
+	}
+	return nil
 }
 
 // restore drops a holder that was refused. The stale one before it, if it could not be

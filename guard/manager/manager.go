@@ -79,6 +79,8 @@ type holder struct {
 	last     time.Time      // of its last heartbeat
 	told     bool           // that it is stale
 	before   *holder        // until it is freed: the one of its name that has lost its hold
+	waits    bool           // it waits for the hold
+	asked    chan struct{}  // closed when the backend has answered
 }
 
 // New makes a manager; [Manager.Close] ends it, with everything that it holds.

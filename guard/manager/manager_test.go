@@ -137,6 +137,47 @@ func TestSemaphore(t *testing.T) {
 	}
 }
 
+// Of equal calls for one holder at the same time none is refused: all have the token of the one hold. Of others the
+// second is told what it is.
+func TestEqualCalls(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			a, _ := backends.Open(t, backend)
+			m, ctx := manage(t, a), t.Context()
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 5}))
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			var calls sync.WaitGroup
+			var mu sync.Mutex
+			tokens := map[string]map[holdfast.Token]int{"agents": {}, "main": {}}
+			note := func(name string, token holdfast.Token, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				tokens[name][token]++
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			for range 8 {
+				calls.Go(func() {
+					token, err := m.AcquireSemaphore(ctx, "agents", "w1", 3, "")
+					note("agents", token, err)
+				})
+				calls.Go(func() {
+					token, err := m.AcquireLock(ctx, "main", "w1", "")
+					note("main", token, err)
+				})
+			}
+			calls.Wait()
+			if len(tokens["agents"]) != 1 || len(tokens["main"]) != 1 {
+				t.Errorf("the tokens %v", tokens)
+			}
+			if s, _ := m.GetSemaphore("agents"); s.Used() != 3 {
+				t.Errorf("%d slots are used", s.Used())
+			}
+		})
+	}
+}
+
 // Stale holders are known on memory and a node; elsewhere a threshold is refused. The seed: "Stale locks can be
 // reclaimed".
 func TestStale_Backends(t *testing.T) {
