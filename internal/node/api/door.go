@@ -177,6 +177,9 @@ type visitKey struct{}
 
 // connected remembers the visit of each request of a connection over HTTP.
 func (d *door) connected(ctx context.Context, c net.Conn) context.Context {
+	if a, ok := c.(*attended); ok {
+		ctx, c = context.WithValue(ctx, attendedKey{}, a), a.Conn
+	}
 	return context.WithValue(ctx, visitKey{}, d.visit(c))
 }
 

@@ -166,6 +166,9 @@ func (p *port) route(c *peeked) {
 		to = p.grpc
 	}
 	_ = c.SetDeadline(time.Time{})
+	if to == p.http {
+		conn = attend(conn)
+	}
 	to.give(conn)
 }
 

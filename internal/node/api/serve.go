@@ -237,7 +237,7 @@ const maxHeader = 16 << 10
 // slowly is cut off; answers may take as long as a wait does.
 func httpServer(d *door, h http.Handler, peek time.Duration) *http.Server {
 	return &http.Server{
-		Handler: timely(d.around(h), peek), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
+		Handler: whileThere(timely(d.around(h), peek)), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 	}
 }
