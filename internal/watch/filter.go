@@ -34,10 +34,17 @@ func (m *mask) has(k core.EventKind, v core.Verb) bool {
 	return m[k&15]&(1<<(v&31)) != 0
 }
 
+// maxGlob is how many bytes a glob may have: all of it is looked at for every event, also if the
+// name differs at once.
+const maxGlob = 2 << 10
+
 // compile checks the filter and turns its patterns into a mask.
 func (f *Filter) compile() (mask, error) {
+	if len(f.Glob) > maxGlob {
+		return mask{}, fmt.Errorf("the glob %.99q has %d bytes: at most %d are allowed", f.Glob, len(f.Glob), maxGlob)
+	}
 	if _, err := path.Match(f.Glob, ""); err != nil {
-		return mask{}, fmt.Errorf("the glob %q is malformed: close every bracket and escape with a backslash", f.Glob)
+		return mask{}, fmt.Errorf("the glob %.99q is malformed: close every bracket and escape with a backslash", f.Glob)
 	}
 	if len(f.Patterns) == 0 {
 		return everything(), nil

@@ -86,12 +86,13 @@ func TestFilters(t *testing.T) {
 func TestBadFilters(t *testing.T) {
 	for _, f := range []watch.Filter{
 		{Patterns: []string{"lock"}}, {Patterns: []string{":put"}}, {Patterns: []string{"lock:"}},
-		{Patterns: []string{"lock:flew"}}, {Patterns: []string{"door:*"}}, {Glob: "["},
+		{Patterns: []string{"lock:flew"}}, {Patterns: []string{"door:*"}}, {Glob: "["}, {Glob: strings.Repeat("a", 2<<10+1)},
 	} {
 		if _, _, err := watch.NewHub(0, 0).Add(f, 0); err == nil {
-			t.Errorf("%+v was accepted", f)
+			t.Errorf("%.99v was accepted", f)
 		}
 	}
+	mustAdd(t, watch.NewHub(0, 0), watch.Filter{Glob: strings.Repeat("a", 2<<10)}, 0)
 }
 
 // A gap is told: a watcher that resumes below the floor is refused.
