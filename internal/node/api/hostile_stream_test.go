@@ -67,8 +67,8 @@ func TestHostileSessionStreams(t *testing.T) {
 		{"too short a life", frameAt(core.Command{Op: core.OpOpen, TTL: 1}), false},
 		{"too long a life", frameAt(core.Command{Op: core.OpOpen, TTL: math.MaxInt64}), false},
 		{"an owner that is too long", frameAt(core.Command{Op: core.OpOpen, TTL: 30e9, Owner: strings.Repeat("x", 513)}), false},
-		{"a frame of 100,000 commands", func(id core.SessionID) []byte {
-			return append(attachTo(id), frameOf(id, id, slices.Repeat([]core.Command{open}, 100_000)...)...)
+		{"a frame of 50,000 commands", func(id core.SessionID) []byte {
+			return append(attachTo(id), frameOf(id, id, slices.Repeat([]core.Command{open}, 50_000)...)...)
 		}, false},
 		{"no session", frameAt(core.Command{Op: core.OpAcquire, Seq: 1, Wants: []core.Want{{Name: "x", Kind: core.Mutex}}}), false},
 	}
