@@ -12,7 +12,8 @@ import (
 )
 
 // AcquireLock takes the lock for a holder, or fails with ErrHeld; it does not wait. A
-// holder that has it already gets the token that it has. A stale holder is reclaimed.
+// holder that has it already gets the token that it has, and so do equal calls at the same
+// time. A stale holder is reclaimed.
 func (m *Manager) AcquireLock(ctx context.Context, name, holder, metadata string) (holdfast.Token, error) {
 	return m.acquire(ctx, m.locks, name, holder, metadata, 1, false)
 }
