@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/crdt"
 )
@@ -213,5 +214,34 @@ func TestVersionOfASet(t *testing.T) {
 		if _, err := s.Reached(bad); !errors.Is(err, crdt.ErrDecode) {
 			t.Errorf("the version %x: %v", bad, err)
 		}
+	}
+}
+
+// TestMergeOfMany: to hear of very many actors, and that very many were folded, takes no time that grows with
+// their square, and is right.
+func TestMergeOfMany(t *testing.T) {
+	const many = 10_000
+	var apart, even, odd, folded crdt.GCounter
+	var gone []crdt.Actor
+	for i := range many {
+		a := crdt.Actor{Node: fmt.Sprintf("pod-%05d", i), Incarnation: 1}
+		apart.Add(a, 1)
+		even.Add(crdt.Actor{Node: fmt.Sprintf("pod-%05d", 2*(i/2)), Incarnation: 2}, 1)
+		odd.Add(crdt.Actor{Node: fmt.Sprintf("pod-%05d", 2*(i/2)+1), Incarnation: 2}, 1)
+		gone = append(gone, a)
+	}
+	start := time.Now()
+	folded.Merge(apart)
+	folded.Fold(gone...)
+	even.Merge(odd)
+	even.Merge(apart)
+	for range 2 { // the second time there is nothing new
+		even.Merge(folded)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("%d actors took %s", many, took)
+	}
+	if even.Value() != 3*many || len(even.Actors()) != many || len(even.ByNode()) != many || even.Merge(apart) {
+		t.Errorf("%d are counted by %d actors and %d folds", even.Value(), len(even.Actors()), len(even.ByNode()))
 	}
 }

@@ -72,20 +72,36 @@ func (c *GCounter) Actors() []Actor {
 	return list
 }
 
-// Merge joins what another node knows and reports whether anything was new.
+// Merge joins what another node knows and reports whether anything was new. It takes about as
+// long as both are large, whatever is new of it.
 func (c *GCounter) Merge(o GCounter) (changed bool) {
-	for _, f := range o.folds {
-		changed = c.raiseFold(f) || changed
-	}
+	changed = c.raiseFolds(o.folds)
+	return c.raiseSlots(o.slots) || changed
+}
+
+// raiseSlots takes the greater of two reports of each actor. Those that are new are put in their
+// places together: one by one each would move all behind it.
+func (c *GCounter) raiseSlots(slots []slot) (changed bool) {
+	var fresh []slot
 	next := 0 // both are in order: the next of one is mostly the next of the other
-	for _, s := range o.slots {
-		if !c.folded(s) {
-			next = c.place(s.actor, next)
-			changed = c.raise(next, s) || changed
-			next++
+	for _, s := range slots {
+		if c.folded(s) {
+			continue
 		}
+		next = c.place(s.actor, next)
+		if next == len(c.slots) || c.slots[next].actor != s.actor {
+			fresh = append(fresh, s)
+			continue
+		}
+		changed = c.slots[next].raise(s.n) || changed
+		next++
 	}
-	return changed
+	if len(fresh) == 0 {
+		return changed
+	}
+	c.slots = append(c.slots, fresh...)
+	slices.SortFunc(c.slots, func(a, b slot) int { return a.actor.Compare(b.actor) })
+	return true
 }
 
 // place is where an actor is, or is to be; it is looked for first where it is guessed.
@@ -97,16 +113,12 @@ func (c *GCounter) place(a Actor, guess int) int {
 	return i
 }
 
-// raise takes the greater of two reports of one actor, which is or belongs at i.
-func (c *GCounter) raise(i int, s slot) bool {
-	if i == len(c.slots) || c.slots[i].actor != s.actor {
-		c.slots = slices.Insert(c.slots, i, s)
-		return true
-	}
-	if c.slots[i].n >= s.n {
+// raise takes the greater of two reports of the actor.
+func (s *slot) raise(n uint64) bool {
+	if s.n >= n {
 		return false
 	}
-	c.slots[i].n = s.n
+	s.n = n
 	return true
 }
 
@@ -126,17 +138,22 @@ func (f *fold) after(o *fold) bool {
 	return cmp.Or(cmp.Compare(f.below, o.below), cmp.Compare(f.sum, o.sum)) > 0
 }
 
-// raiseFold takes the later of two folds of one node.
-func (c *GCounter) raiseFold(f fold) bool {
-	i, ok := c.findFold(f.node)
-	switch {
-	case !ok:
-		c.folds = slices.Insert(c.folds, i, f)
-	case f.after(&c.folds[i]):
-		c.folds[i] = f
-	default:
+// raiseFolds takes the later of two folds of each node.
+func (c *GCounter) raiseFolds(folds []fold) (changed bool) {
+	var fresh []fold
+	for _, f := range folds {
+		switch i, ok := c.findFold(f.node); {
+		case !ok:
+			fresh = append(fresh, f)
+		case f.after(&c.folds[i]):
+			c.folds[i], changed = f, true
+		}
+	}
+	if len(fresh) == 0 && !changed {
 		return false
 	}
+	c.folds = append(c.folds, fresh...)
+	slices.SortFunc(c.folds, func(a, b fold) int { return cmp.Compare(a.node, b.node) })
 	c.slots = slices.DeleteFunc(c.slots, c.folded)
 	return true
 }
@@ -150,24 +167,32 @@ func (c *GCounter) raiseFold(f fold) bool {
 // been exchanged. A node that folds earlier incarnations of itself is the only one that
 // does.
 func (c *GCounter) Fold(actors ...Actor) GCounter {
-	var d GCounter
+	var folds []fold
 	for _, a := range actors {
-		if a.Incarnation == math.MaxUint64 {
-			continue // no incarnation is above it
+		if a.Incarnation != math.MaxUint64 { // no incarnation is above it
+			folds = append(folds, c.foldOf(a))
 		}
-		f := fold{node: a.Node, below: a.Incarnation + 1}
-		if i, ok := c.findFold(a.Node); ok {
-			f.below, f.sum = max(f.below, c.folds[i].below), c.folds[i].sum
-		}
-		for _, s := range c.slots {
-			if s.actor.Node == f.node && s.actor.Incarnation < f.below {
-				f.sum = addCapped(f.sum, s.n)
-			}
-		}
-		c.raiseFold(f)
-		d.raiseFold(f)
 	}
-	return d
+	slices.SortFunc(folds, func(a, b fold) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(b.below, a.below)) })
+	folds = slices.CompactFunc(folds, func(a, b fold) bool { return a.node == b.node })
+	c.raiseFolds(folds)
+	return GCounter{folds: folds}
+}
+
+// foldOf is the fold of the actor's node up to it, with what was folded before.
+func (c *GCounter) foldOf(a Actor) fold {
+	f := fold{node: a.Node, below: a.Incarnation + 1}
+	if i, ok := c.findFold(a.Node); ok {
+		f.below, f.sum = max(f.below, c.folds[i].below), c.folds[i].sum
+	}
+	from, _ := c.find(Actor{Node: a.Node})
+	for _, s := range c.slots[from:] {
+		if s.actor.Node != f.node || s.actor.Incarnation >= f.below {
+			break
+		}
+		f.sum = addCapped(f.sum, s.n)
+	}
+	return f
 }
 
 // ByNode is what folded incarnations have counted, by node.
