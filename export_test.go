@@ -1,6 +1,10 @@
 package holdfast
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-io/holdfast/limit"
+)
 
 // SequenceBlocks is how many blocks of sequences a Space keeps.
 func SequenceBlocks(s *Space) (n int) {
@@ -39,4 +43,43 @@ func TurnsLookAgain(n int) (again bool) {
 		p.leave()
 	}
 	return false
+}
+
+// TurnsTellAgain reports that of n callers that have their turn together, with as many behind them, and are refused
+// alike, another than the first looks at those that wait.
+func TurnsTellAgain(n int) (again bool) {
+	var t turns
+	places := make([]*place, 2*n)
+	for i := range places {
+		places[i] = t.join("k", 1, time.Now().Add(time.Hour))
+	}
+	places[0].left = int64(n)
+	places[0].leave()
+	refused := limit.Decision{RetryAfter: time.Minute}
+	places[1].answered(refused, nil)
+	for _, p := range places[n+2 : 2*n-1] { // between the first and the last of those that wait
+		p.own.Value = nil // a look at it panics
+	}
+	defer func() { again = recover() != nil }()
+	for _, p := range places[2 : n+1] {
+		p.answered(refused, nil)
+	}
+	return false
+}
+
+// TurnsTellLate reports that a caller that comes between two refusals of callers that had their turn together is told
+// of it with the second.
+func TurnsTellLate() bool {
+	var t turns
+	places := make([]*place, 4)
+	for i := range places {
+		places[i] = t.join("k", 1, time.Now().Add(time.Hour))
+	}
+	places[0].left = 2
+	places[0].leave()
+	refused := limit.Decision{RetryAfter: time.Minute}
+	places[1].answered(refused, nil)
+	late := t.join("k", 1, time.Now().Add(time.Second))
+	places[2].answered(refused, nil)
+	return late.open && late.tooLong == time.Minute && !places[3].open
 }

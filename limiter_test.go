@@ -514,3 +514,16 @@ func TestLimiter_TogetherManyCallers(t *testing.T) {
 		t.Error("one that leaves looks at others that have their turn")
 	}
 }
+
+// Nor are those that wait looked at whenever one that has its turn is refused as another was before.
+func TestLimiter_RefusedManyCallers(t *testing.T) {
+	if holdfast.TurnsTellAgain(100) {
+		t.Error("one that is refused looks at others that were told so already")
+	}
+}
+
+func TestLimiter_LateTold(t *testing.T) {
+	if !holdfast.TurnsTellLate() {
+		t.Error("a caller that came after others were told of a refusal is not")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -23,6 +24,15 @@ type turnQueue struct {
 	joined  uint64        // how many ever did
 	opened  int64         // the costs of those that have their turn
 	next    *list.Element // before it all have their turn; nil: all do
+	told    refusal       // what those that wait were told last
+}
+
+// refusal is what an answer says to others: until then there is no room for cost.
+type refusal struct {
+	nth   uint64 // in order of the answers
+	to    uint64 // those that had joined were told
+	cost  int64
+	until time.Time
 }
 
 // place is that of a caller. Of a nil place it is always the turn.
@@ -34,6 +44,7 @@ type place struct {
 	cost int64
 	ends time.Time // when the caller's context does; zero: never
 	open bool
+	told uint64        // the last refusal before the caller asked
 	turn chan struct{} // closed when it is the caller's turn, which alone replaces it
 	left int64         // what the caller's answer left for others
 	// tooLong is how long the wait would be by what another was answered, if that is longer than the
@@ -87,7 +98,7 @@ func (q *turnQueue) admit(left int64) {
 
 // goOn has a caller that waits go on.
 func (q *turnQueue) goOn(p *place) {
-	p.open = true
+	p.open, p.told = true, q.told.nth
 	q.opened += p.cost
 	close(p.turn)
 }
@@ -109,11 +120,29 @@ func (p *place) refuseOthers(after time.Duration) {
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
 	q := p.t.queues[p.name]
-	for e := q.next; e != nil; e = e.Next() {
+	from := q.tell(p, after)
+	for e := q.Back(); e != nil && e.Value.(*place).nth > from; e = e.Prev() {
 		if o := e.Value.(*place); !o.open && !o.ends.IsZero() && time.Until(o.ends) < after {
 			q.refuse(o, after, o.cost < p.cost)
 		}
 	}
+}
+
+// tell notes what a refusal says to those that wait, and returns the last of them that knows it: of callers that had
+// their turn together and are refused alike, all would tell it to all, which takes as much time as there are pairs.
+func (q *turnQueue) tell(p *place, after time.Duration) (from uint64) {
+	until := driver.Now().Add(after)
+	slack := after / 16 // answers of one moment come one after the other
+	if p.told < q.told.nth && p.cost >= q.told.cost && !until.Add(-slack).After(q.told.until) {
+		from = q.told.to
+	} else {
+		q.told = refusal{nth: q.told.nth + 1, cost: p.cost, until: until}
+	}
+	q.told.to, p.told = q.joined, q.told.nth // what it asks next says something new
+	if q.next == nil {
+		return q.joined
+	}
+	return max(from, q.next.Value.(*place).nth-1)
 }
 
 // refuse has a caller that waits fail, or look first.
