@@ -144,7 +144,7 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 	}
 	rate := k.Rate
 	rate.Name = r.Rate.Name
-	s, reply, keep := limits.Decide(rate, k.Number(), old, u.now, r)
+	s, reply, keep := limits.ByOneClock(rate, k.Number(), old, u.now, r)
 	switch {
 	case !keep && r.Op == driver.LimitReset:
 		return reply, false, c.limitSet(ctx, r.Name, "")
@@ -157,7 +157,7 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 		rest = new(string(text))
 	}
 	var idle *int64
-	if until, ends := limit.Until(rate, s, u.now); ends {
+	if until, ends := limits.Until(rate, s, u.now); ends {
 		idle = &until
 	}
 	var state string

@@ -151,3 +151,25 @@ func stateAt(t *testing.T, at string, rate limit.Rate) (u usedRow) {
 	check(t, connect(t, at).QueryRow(t.Context(), "select at, part, rest from holdfast.usage where name = 'used'").Scan(&u.at, &u.part, &u.rest))
 	return u
 }
+
+// TestLimitClockSetBack: a key that was used when the server's clock was far ahead is closed for a window, not until then.
+func TestLimitClockSetBack(t *testing.T) {
+	at := database(t)
+	s, look := open(t, at), connect(t, at)
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog} {
+		l := s.Limiter(a.String(), limit.Rate{Count: 3, Per: time.Second, Algorithm: a})
+		must(l.AllowN(t.Context(), "k", 3))(t)
+		tag, err := look.Exec(t.Context(), `update holdfast.usage set rest = regexp_replace(rest, '"at":1', '"at":4', 'g') where name = $1`, a.String())
+		if check(t, err); tag.RowsAffected() != 1 {
+			t.Fatalf("%s: %d keys were used", a, tag.RowsAffected())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if d := must(l.Peek(ctx, "k", 1))(t); d.Allowed {
+			t.Errorf("%s: %+v", a, d)
+		}
+		if err := l.WaitN(ctx, "k", 3); err != nil {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+}

@@ -156,7 +156,7 @@ func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitReq
 		if err != nil {
 			return driver.LimitReply{}, err
 		}
-		s, answer, keep := limits.Decide(rate, k.Number(), u.state, u.now, r)
+		s, answer, keep := limits.ByOneClock(rate, k.Number(), u.state, u.now, r)
 		if !keep {
 			return answer, nil
 		}
@@ -178,7 +178,7 @@ func (c *client) reset(ctx context.Context, k limits.Known, r *driver.LimitReque
 			return err
 		}
 		text := u.text
-		s, _, keep := limits.Decide(k.Rate, k.Number(), u.state, u.now, r)
+		s, _, keep := limits.ByOneClock(k.Rate, k.Number(), u.state, u.now, r)
 		if keep {
 			text = writeUsage(k, s)
 		}
@@ -194,7 +194,7 @@ func (c *client) reset(ctx context.Context, k limits.Known, r *driver.LimitReque
 
 // lasts is how long a state counts, in milliseconds; "0": for good.
 func lasts(rate limit.Rate, s limit.State, now int64) string {
-	until, ends := limit.Until(rate, s, now)
+	until, ends := limits.Until(rate, s, now)
 	if !ends {
 		return "0"
 	}

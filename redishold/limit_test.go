@@ -3,6 +3,7 @@
 package redishold_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -54,5 +55,29 @@ func TestInitialKeysEndWithTheirRate(t *testing.T) {
 				t.Errorf("another limiter: %+v, %v; %s lists of keys are left, want 1", d, err, left(":I:"))
 			}
 		})
+	}
+}
+
+// TestLimitClockSetBack: a key that was used when the server's clock was far ahead is closed for a window, not until then.
+func TestLimitClockSetBack(t *testing.T) {
+	server := services.Redis(t)
+	s, rc := open(t, server.URL()), admin(t, server.URL())
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog} {
+		l := s.Limiter(a.String(), limit.Rate{Count: 3, Per: time.Second, Algorithm: a})
+		if _, err := l.AllowN(t.Context(), "k", 3); err != nil {
+			t.Fatal(err)
+		}
+		do(t, rc, "EVAL", `local k = redis.call('KEYS', '*:U:' .. ARGV[1] .. '\0k')[1]
+			local ahead = string.gsub(redis.call('GET', k), '"at":(%d+)', function(at) return '"at":4' .. string.sub(at, 2) end)
+			redis.call('SET', k, ahead)
+			return ahead`, "0", a.String()) // with a 4 for its first digit the time is after 2100
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if d, err := l.Peek(ctx, "k", 1); err != nil || d.Allowed {
+			t.Errorf("%s: %+v, %v", a, d, err)
+		}
+		if err := l.WaitN(ctx, "k", 3); err != nil {
+			t.Errorf("%s: %v", a, err)
+		}
 	}
 }

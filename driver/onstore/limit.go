@@ -255,18 +255,7 @@ func (u *usageEntry) rewind(now int64) bool {
 	if len(u.Recent) == 0 || u.Recent[0].Now-now <= maxAhead || u.Rate.Algorithm == limit.CalendarWindow {
 		return false
 	}
-	by := u.Recent[0].Now - now
-	if a := u.Rate.Algorithm; a == limit.FixedWindow || a == limit.SlidingWindow {
-		per := int64(u.Rate.Per)
-		by = u.Recent[0].Now/per*per - now/per*per // windows begin at whole multiples
-	}
-	s := &u.State
-	if s.At -= by; s.Leased != 0 {
-		s.Leased -= by
-	}
-	for i := range s.Log {
-		s.Log[i].At -= by
-	}
+	u.State = limits.Rewind(u.Rate, u.State, u.Recent[0].Now, now)
 	return true
 }
 
