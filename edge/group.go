@@ -68,7 +68,7 @@ func (g *Group) Take(key string, now time.Time, cost int64) (limit.Decision, err
 // decide asks all; their shards are locked.
 func (g *Group) decide(key string, at, cost int64) (d limit.Decision) {
 	for i, l := range g.limiters {
-		e := l.shard(key).keys[key]
+		e := l.shard(key).find(key)
 		if e == nil {
 			e = &entry{epoch: l.rule.epoch(at)}
 		}
@@ -98,13 +98,13 @@ func stricter(a, b *limit.Decision) bool {
 func (g *Group) commit(key string, at, cost int64) error {
 	for _, l := range g.limiters {
 		s := l.shard(key)
-		if s.keys[key] == nil && l.add(s, key, l.rule.epoch(at)) == nil {
+		if s.find(key) == nil && l.add(s, key, l.rule.epoch(at)) == nil {
 			return l.full()
 		}
 	}
 	for _, l := range g.limiters {
 		s := l.shard(key)
-		e := s.keys[key]
+		e := s.find(key)
 		_, at := l.present(e, l.rule.epoch(at), at)
 		l.commit(s, e, at, cost)
 	}

@@ -64,7 +64,7 @@ func (w *world) known(m *member, name string, a crdt.Actor) uint64 {
 		}
 		return c.ByActor()[a]
 	}
-	e := m.limiter.shard(name).keys[name]
+	e := m.limiter.shard(name).find(name)
 	switch {
 	case e == nil:
 		return 0

@@ -248,7 +248,7 @@ func (m *keptMember) known(t *testing.T, name string) map[crdt.Actor]uint64 {
 	s := m.limiter.shard(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[name]
+	e := s.find(name)
 	if e == nil {
 		return parts
 	}

@@ -69,7 +69,7 @@ type Limiter struct {
 // shard has a part of the keys.
 type shard struct {
 	mu     sync.Mutex
-	keys   map[string]*entry
+	index  index
 	all    []*entry
 	dirty  []*entry
 	cursor int // where the next sweep begins
@@ -147,9 +147,6 @@ func (c *LimiterConfig) check(name string) error {
 func newLimiter(n *Node, name string, c LimiterConfig) *Limiter {
 	l := &Limiter{node: n, name: name, config: c, rule: newRule(&c), maxKeys: int64(c.MaxKeys)}
 	setDefault(&l.maxKeys, 1_000_000)
-	for i := range l.shards {
-		l.shards[i].keys = map[string]*entry{}
-	}
 	return l
 }
 
@@ -212,7 +209,7 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[key]
+	e := s.find(key)
 	if e == nil {
 		return l.takeFirst(s, key, epoch, at, cost)
 	}
@@ -269,7 +266,7 @@ func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[key]
+	e := s.find(key)
 	if e == nil {
 		e = l.add(s, key, l.rule.epoch(at))
 	}
@@ -307,14 +304,13 @@ func (l *Limiter) add(s *shard, key string, epoch int64) *entry {
 	if l.keys.Load() >= l.maxKeys {
 		l.makeRoom(s)
 	}
-	if l.keys.Add(1) > l.maxKeys {
+	if l.keys.Add(1) > l.maxKeys || len(s.all) == maxShard {
 		l.keys.Add(-1)
 		l.node.tally.full.Add(1)
 		return nil
 	}
-	e := &entry{key: key, epoch: epoch, pos: int32(len(s.all))}
-	s.keys[key] = e
-	s.all = append(s.all, e)
+	e := &entry{key: key, epoch: epoch}
+	s.put(e)
 	return e
 }
 
@@ -344,7 +340,7 @@ func (l *Limiter) Count(key string, now time.Time) int64 {
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[key]
+	e := s.find(key)
 	if e == nil {
 		return 0
 	}
@@ -354,9 +350,9 @@ func (l *Limiter) Count(key string, now time.Time) int64 {
 func (e *entry) count(epoch int64) int64 {
 	switch e.epoch - epoch {
 	case 0:
-		return e.own.now + e.rest.now
+		return e.sum().now
 	case 1:
-		return e.own.before + e.rest.before
+		return e.sum().before
 	}
 	return 0
 }
@@ -419,7 +415,7 @@ func (l *Limiter) merge(w *window, now int64, v *view) {
 	s := l.shard(w.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[w.key]
+	e := s.find(w.key)
 	if e == nil {
 		e = l.add(s, w.key, w.epoch)
 	}
@@ -445,12 +441,13 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 	if w.epoch > e.epoch {
 		e.roll(&l.rule, w.epoch)
 	}
-	known, before, debt, over := e.own.now+e.rest.now, e.own.before+e.rest.before, e.debt, e.over(&l.rule, now)
+	known, debt, over := e.sum(), e.debt, e.over(&l.rule, now)
 	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
 		e.catchUp(&l.rule, now)
 	}
-	l.count(s, e.epoch, e.own.now+e.rest.now-known)
-	if e.own.now+e.rest.now != known || e.own.before+e.rest.before != before || e.debt != debt {
+	sum := e.sum()
+	l.count(s, e.epoch, sum.now-known.now)
+	if sum != known || e.debt != debt {
 		l.watchers.tell()
 	}
 	if more := e.over(&l.rule, now) - over; more > 0 {
@@ -485,17 +482,9 @@ func (l *Limiter) forget(s *shard, epoch int64, most int) {
 	}
 }
 
-// remove forgets an entry. The last one takes the tables along, since a map does not
-// shrink.
+// remove forgets an entry.
 func (l *Limiter) remove(s *shard, e *entry) {
-	last := s.all[len(s.all)-1]
-	s.all[e.pos], last.pos = last, e.pos
-	s.all[len(s.all)-1] = nil
-	s.all = s.all[:len(s.all)-1]
-	delete(s.keys, e.key)
-	if len(s.all) == 0 {
-		s.all, s.keys, s.dirty = nil, map[string]*entry{}, nil
-	}
+	s.drop(e)
 	l.keys.Add(-1)
 	l.node.tally.evicted.Add(1)
 }
@@ -564,7 +553,7 @@ func (l *Limiter) markAgain(key string) {
 	s := l.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.keys[key]; e != nil {
+	if e := s.find(key); e != nil {
 		s.mark(e)
 	}
 }

@@ -40,7 +40,6 @@ type entry struct {
 	epoch int64 // number of the window
 	debt  int64 // what windows earlier than the two have left to pay
 	own   pair
-	rest  pair   // the sum of slots
 	slots []slot // what others have counted
 	at    int64  // of a bucket, when it is full again: limit.State's At and Part
 	part  int64
@@ -58,6 +57,16 @@ type slot struct {
 	n     pair
 }
 
+// sum is what all have counted.
+func (e *entry) sum() pair {
+	sum := e.own
+	for i := range e.slots {
+		sum.now += e.slots[i].n.now
+		sum.before += e.slots[i].n.before
+	}
+	return sum
+}
+
 // roll moves on to a later window. A window that is more than one ahead of the time
 // that is asked for comes from a clock that was wrong, and begins anew.
 func (e *entry) roll(r *rule, to int64) {
@@ -65,23 +74,28 @@ func (e *entry) roll(r *rule, to int64) {
 	case steps < -1:
 		*e = entry{key: e.key, epoch: to, pos: e.pos, dirty: e.dirty}
 	case steps == 1:
-		e.debt = e.owed(r)
-		e.own, e.rest = pair{0, e.own.now}, pair{0, e.rest.now}
+		e.debt = e.owed(r, e.sum())
+		e.own = pair{0, e.own.now}
 		e.slots = slices.DeleteFunc(e.slots, func(s slot) bool { return s.n.now == 0 })
 		for i := range e.slots {
 			e.slots[i].n = pair{0, e.slots[i].n.now}
 		}
 		e.epoch = to
 	case steps > 1:
-		e.debt = r.pay(e.owed(r), e.own.now+e.rest.now, 1)
-		e.debt = r.pay(e.debt, 0, steps-2)
-		e.own, e.rest, e.slots = pair{}, pair{}, nil
+		e.debt = r.pay(e.owes(r), 0, steps-2)
+		e.own, e.slots = pair{}, nil
 		e.epoch = to
 	}
 }
 
 // owed is what the entry's window has to pay for those before it.
-func (e *entry) owed(r *rule) int64 { return r.pay(e.debt, e.own.before+e.rest.before, 1) }
+func (e *entry) owed(r *rule, sum pair) int64 { return r.pay(e.debt, sum.before, 1) }
+
+// owes is what the next window has to pay.
+func (e *entry) owes(r *rule) int64 {
+	sum := e.sum()
+	return r.pay(e.owed(r, sum), sum.now, 1)
+}
 
 // pay is the debt after a number of windows, of which the first has used some.
 func (r *rule) pay(debt, used, windows int64) int64 {
@@ -129,7 +143,8 @@ func (e *entry) charge(r *rule, at, now, cost int64) {
 // over is what was admitted above the rate, as far as it is owed now.
 func (e *entry) over(r *rule, now int64) int64 {
 	if !r.bucket() {
-		return max(e.own.now+e.rest.now+e.owed(r)-r.rate.Count, 0)
+		sum := e.sum()
+		return max(sum.now+e.owed(r, sum)-r.rate.Count, 0)
 	}
 	high, low := bits.Mul64(uint64(max(e.at-now-r.full(), 0)), uint64(r.rate.Count))
 	if high >= uint64(r.rate.Per) {
@@ -157,8 +172,9 @@ func (r *rule) fill(n int64) int64 {
 const maxFill = int64(100 * 366 * 24 * time.Hour)
 
 func (e *entry) decideWindow(r *rule, now, cost int64) limit.Decision {
-	used, before := e.own.now+e.rest.now+e.owed(r), e.own.before+e.rest.before
-	d := e.ask(&r.rate, used, before, now, cost)
+	sum := e.sum()
+	used := sum.now + e.owed(r, sum)
+	d := e.ask(&r.rate, used, sum.before, now, cost)
 	if !d.Allowed {
 		d.RetryAfter = r.retry(d.RetryAfter, used, cost)
 	}
@@ -238,8 +254,7 @@ func (e *entry) idle(r *rule, to int64) bool {
 	case to-e.epoch < 2 || e.at > to*r.span:
 		return false
 	}
-	debt := r.pay(e.owed(r), e.own.now+e.rest.now, 1)
-	return r.pay(debt, 0, to-e.epoch-1) == 0
+	return r.pay(e.owes(r), 0, to-e.epoch-1) == 0
 }
 
 // merge joins what another node knows. What is of the window before counts there;
@@ -279,8 +294,8 @@ func (e *entry) catchUp(r *rule, now int64) {
 	if !r.bucket() {
 		return
 	}
-	begin, present := e.epoch*r.span, e.own.now+e.rest.now
-	at := max(begin+r.fill(present), begin-r.span+r.fill(present+e.own.before+e.rest.before))
+	begin, sum := e.epoch*r.span, e.sum()
+	at := max(begin+r.fill(sum.now), begin-r.span+r.fill(sum.now+sum.before))
 	if at = min(at, now+r.most); at > e.at {
 		e.at, e.part = at, 0
 	}
@@ -312,10 +327,7 @@ func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) (by pair) {
 	if s.actor == self {
 		return e.own.raise(s.n)
 	}
-	by = e.slots[e.find(s.actor)].n.raise(s.n)
-	e.rest.now += by.now
-	e.rest.before += by.before
-	return by
+	return e.slots[e.find(s.actor)].n.raise(s.n)
 }
 
 // find is the place of the actor's slot, which is made if there is none.
