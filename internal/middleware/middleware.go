@@ -48,7 +48,7 @@ type Asker struct {
 	OnFailure Failure
 	Local     Limiter
 	Shadow    bool
-	// Timeout bounds the wait for Limiter; 0 or less: DefaultTimeout.
+	// Timeout bounds the wait for Limiter, and that for Local; 0 or less: DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -56,12 +56,12 @@ type Asker struct {
 // leaves, or has little time, is counted all the same: otherwise a request
 // that its client cancels would pass by every limit that fails open.
 func (a *Asker) Decide(ctx context.Context, key string, cost int64, observe func(limit.Decision, error)) (limit.Decision, Verdict) {
-	d, err := a.ask(ctx, key, cost)
+	d, err := a.ask(ctx, a.Limiter, key, cost)
 	if observe != nil {
 		observe(d, err)
 	}
 	if err != nil && !errors.Is(err, fs.ErrInvalid) && a.OnFailure == Local && a.Local != nil {
-		d, err = a.Local.AllowN(ctx, key, cost)
+		d, err = a.ask(ctx, a.Local, key, cost)
 	}
 	switch {
 	case a.Shadow:
@@ -78,14 +78,14 @@ func (a *Asker) Decide(ctx context.Context, key string, cost int64, observe func
 	return d, Refused
 }
 
-func (a *Asker) ask(ctx context.Context, key string, cost int64) (limit.Decision, error) {
+func (a *Asker) ask(ctx context.Context, l Limiter, key string, cost int64) (limit.Decision, error) {
 	timeout := a.Timeout
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	return a.Limiter.AllowN(ctx, key, cost)
+	return l.AllowN(ctx, key, cost)
 }
 
 // Plain is an address without a zone, and of IPv4 in IPv6 the IPv4.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/limit"
@@ -188,4 +190,59 @@ type invalid struct{}
 
 func (invalid) AllowN(context.Context, string, int64) (limit.Decision, error) {
 	return limit.Decision{}, fmt.Errorf("the key is too long: %w", fs.ErrInvalid)
+}
+
+// TestKeys: a client has one key, however its address is written.
+func TestKeys(t *testing.T) {
+	for from, want := range map[string]string{
+		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:2::1]:5": "2001:db8:2::/64",
+		"[fe80::1%eth0]:5": "fe80::/64", "@": "@",
+	} {
+		var got string
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: address(from)})
+		seen := limiterFunc(func(key string) (limit.Decision, error) {
+			got = key
+			return limit.Decision{Allowed: true}, nil
+		})
+		next := func(context.Context, any) (any, error) { return nil, nil }
+		if _, err := limitgrpc.Unary(seen, limitgrpc.Options{})(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, next); err != nil || got != want {
+			t.Errorf("%s is %q (%v), not %q", from, got, err, want)
+		}
+	}
+}
+
+// address is one of a connection.
+type address string
+
+func (address) Network() string  { return "any" }
+func (a address) String() string { return string(a) }
+
+// limiterFunc decides by the key.
+type limiterFunc func(key string) (limit.Decision, error)
+
+func (f limiterFunc) AllowN(_ context.Context, key string, _ int64) (limit.Decision, error) {
+	return f(key)
+}
+
+// A key of 10 MB, and a cost that can never be, are refused, and the call is not made.
+func TestBadKeysAndCosts(t *testing.T) {
+	for what, c := range map[string]struct {
+		key  string
+		cost int64
+		want codes.Code
+	}{
+		"a key of 10 MB":        {strings.Repeat("k", 10<<20), 1, codes.InvalidArgument},
+		"a cost above the rate": {"k", 3, codes.ResourceExhausted},
+		"a negative cost":       {"k", -1, codes.ResourceExhausted},
+	} {
+		o := limitgrpc.Options{
+			Key:  func(context.Context, string) (string, error) { return c.key, nil },
+			Cost: func(context.Context, string) int64 { return c.cost },
+		}
+		next := func(context.Context, any) (any, error) { return nil, errors.New("it was made") }
+		_, err := limitgrpc.Unary(local(t), o)(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, next)
+		if s := status.Convert(err); s.Code() != c.want || len(s.Message()) > 300 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }

@@ -20,6 +20,7 @@ import (
 // What comes by a Unix socket comes from this machine: with proxies, from one of them;
 // without, or if it names no client, all of it has the key "unix".
 func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
+	proxies = plain(proxies)
 	trusted := func(a netip.Addr) bool {
 		if !a.IsValid() {
 			return len(proxies) > 0
@@ -46,6 +47,17 @@ func Client(proxies ...netip.Prefix) func(*http.Request) (string, error) {
 		}
 		return middleware.KeyOf(at), nil
 	}
+}
+
+// plain are networks as addresses are compared with them: one of IPv4 in IPv6 (::ffff:10.0.0.0/104) is that of IPv4.
+func plain(networks []netip.Prefix) []netip.Prefix {
+	list := slices.Clone(networks)
+	for i, p := range list {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			list[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+	}
+	return list
 }
 
 // peer is the address that a request comes from; the zero one is of a Unix socket. An

@@ -6,6 +6,9 @@
 //
 // Answers carry RateLimit and RateLimit-Policy (the fields of the IETF's draft) and, of a
 // refusal, Retry-After, the status 429 and a problem as JSON (RFC 9457).
+//
+// Several limits are handlers around each other, each with a Rate of another Name, and each tells its
+// own. What an outer one has taken stays taken if an inner one refuses.
 package limithttp
 
 import (
@@ -142,19 +145,25 @@ func (h *handler) tell(header http.Header, d limit.Decision) {
 	if until >= 0 {
 		field += ";t=" + seconds(until)
 	}
-	header.Set("RateLimit", field)
+	header.Add("RateLimit", field) // handlers in each other tell one policy each
 	if rate := h.o.Rate; rate.Count > 0 {
 		policy := h.policy() + ";q=" + strconv.FormatInt(rate.Count, 10)
 		if rate.Per > 0 {
 			policy += ";w=" + seconds(rate.Per)
 		}
-		header.Set("RateLimit-Policy", policy)
+		header.Add("RateLimit-Policy", policy)
 	}
-	if h.o.Legacy {
+	if h.o.Legacy && leavesLess(header, d) {
 		header.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
 		header.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
 		header.Set("X-RateLimit-Reset", seconds(d.ResetAfter))
 	}
+}
+
+// leavesLess reports that a decision leaves less than that which a handler around this one has told.
+func leavesLess(header http.Header, d limit.Decision) bool {
+	told, err := strconv.ParseInt(header.Get("X-RateLimit-Remaining"), 10, 64)
+	return err != nil || d.Remaining < told
 }
 
 func (h *handler) refuse(w http.ResponseWriter, d limit.Decision) {

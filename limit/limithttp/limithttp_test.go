@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-io/holdfast/edge"
 	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/limit/limithttp"
 	"github.com/holdfast-io/holdfast/limit/limitlocal"
@@ -199,6 +201,103 @@ func (h hasty) AllowN(ctx context.Context, key string, n int64) (limit.Decision,
 	return h.l.AllowN(ctx, key, n)
 }
 
+// Nor does it where a limiter of another kind decides instead.
+func TestClientLeavesLocal(t *testing.T) {
+	h := limithttp.New(failing{}, limithttp.Options{OnFailure: limithttp.Local, Local: hasty{local(t)}})(fine)
+	for _, want := range []int{200, 200, 429} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil)); w.Code != want {
+			t.Errorf("%d, not %d", w.Code, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		h := limithttp.New(silent{}, limithttp.Options{OnFailure: limithttp.Local, Local: silent{}})(fine)
+		if got := get(h, "192.0.2.1:1").StatusCode; got != 200 || time.Since(start) != time.Second {
+			t.Errorf("two that are silent: %d after %s", got, time.Since(start))
+		}
+	})
+}
+
+// TestSeveral: handlers around each other tell a policy each, and what is left by the old names is that of the one that
+// leaves least, whichever that is.
+func TestSeveral(t *testing.T) { synctest.Test(t, several) }
+
+func several(t *testing.T) {
+	few, many := rate, limit.Rate{Count: 9, Per: time.Hour, Name: "day"}
+	limited := func(r limit.Rate) func(http.Handler) http.Handler {
+		l, err := limitlocal.New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limithttp.New(l, limithttp.Options{Rate: r, Legacy: true})
+	}
+	for _, rates := range [][2]limit.Rate{{few, many}, {many, few}} {
+		h := limited(rates[0])(limited(rates[1])(fine))
+		answer := get(h, "192.0.2.1:1")
+		fields, policies := answer.Header.Values("RateLimit"), answer.Header.Values("RateLimit-Policy")
+		if len(fields) != 2 || len(policies) != 2 || !strings.HasPrefix(fields[0], `"`+rates[0].Name+`";r=`) || !strings.HasPrefix(policies[1], `"`+rates[1].Name+`";q=`) {
+			t.Errorf("%q and %q", fields, policies)
+		}
+		if left := answer.Header.Get("X-RateLimit-Remaining"); left != "1" || answer.Header.Get("X-RateLimit-Limit") != "2" {
+			t.Errorf("%s are left of %s", left, answer.Header.Get("X-RateLimit-Limit"))
+		}
+		get(h, "192.0.2.1:1")
+		if refused := get(h, "192.0.2.1:1"); refused.StatusCode != 429 || refused.Header.Get("X-RateLimit-Remaining") != "0" || refused.Header.Get("Retry-After") != "30" {
+			t.Errorf("the third of 2: %d %v", refused.StatusCode, refused.Header)
+		}
+	}
+}
+
+// TestMethods: a request is counted whatever its method, and the refusal of a HEAD has its headers and no body.
+func TestMethods(t *testing.T) {
+	server := httptest.NewServer(limithttp.New(local(t), limithttp.Options{Rate: rate})(fine))
+	t.Cleanup(server.Close)
+	for i, method := range []string{"OPTIONS", "HEAD", "HEAD", "OPTIONS"} {
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if refused := i > 1; refused != (answer.StatusCode == 429) || refused != (answer.Header.Get("Retry-After") != "") || answer.Header.Get("RateLimit") == "" {
+			t.Errorf("number %d, %s: %d %v", i+1, method, answer.StatusCode, answer.Header)
+		}
+		if method == "HEAD" && len(body) > 0 {
+			t.Errorf("a HEAD is answered with %q", body)
+		}
+	}
+}
+
+// TestTooLong: a key of 10 MB is refused with 400 by every kind of limiter, and remembered by none.
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("k", 10<<20)
+	node, err := edge.Open(edge.Config{Actor: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	atEdge, err := node.Limiter("l", edge.LimiterConfig{Rate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, l := range map[string]limithttp.Limiter{"local": local(t), "edge": atEdge} {
+		h := limithttp.New(l, limithttp.Options{Key: func(*http.Request) (string, error) { return long, nil }})(fine)
+		if got := get(h, "192.0.2.1:1").StatusCode; got != 400 {
+			t.Errorf("%s: %d", what, got)
+		}
+	}
+	if atEdge.Keys() != 0 {
+		t.Errorf("%d keys are remembered", atEdge.Keys())
+	}
+}
+
 // invalid is a limiter that cannot count what it is asked for.
 type invalid struct{}
 
@@ -259,7 +358,7 @@ func TestClient_LongHeader(t *testing.T) {
 }
 
 func TestClient(t *testing.T) {
-	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48"), netip.MustParsePrefix("::ffff:172.16.0.0/112")}
 	for _, c := range []struct {
 		peer      string
 		forwarded []string
@@ -282,6 +381,13 @@ func TestClient(t *testing.T) {
 		{"[2001:db8:2::1]:5", nil, "2001:db8:2::/64"},
 		{"[2001:db8:2::ffff]:5", nil, "2001:db8:2::/64"},
 		{"[2001:db8:1::1]:5", []string{"[2001:db8:3:4:5::6]:80"}, "2001:db8:3:4::/64"},
+		{"[fe80::1%eth0]:5", nil, "fe80::/64"}, // a zone is of this machine, and no key of its own
+		{"fe80::1%eth0", nil, "fe80::/64"},
+		{"10.0.0.1:5", []string{"fe80::1%25eth0"}, "fe80::/64"},
+		{"10.0.0.1:5", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+		{"172.16.0.1:5", []string{"198.51.100.7"}, "198.51.100.7"}, // named as IPv4 in IPv6
+		{"[::ffff:172.16.0.1]:5", []string{"198.51.100.7"}, "198.51.100.7"},
+		{"172.17.0.1:5", []string{"198.51.100.7"}, "172.17.0.1"},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = c.peer

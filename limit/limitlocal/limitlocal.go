@@ -4,6 +4,8 @@ package limitlocal
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -35,8 +37,15 @@ func (l *Limiter) Allow(ctx context.Context, key string) (limit.Decision, error)
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN is [Limiter.Allow] for a cost of n, all or nothing. The error is always nil.
+// maxKey bounds a key, in bytes.
+const maxKey = 4096
+
+// AllowN is [Limiter.Allow] for a cost of n, all or nothing. The only error is that of a key
+// of more than 4096 bytes.
 func (l *Limiter) AllowN(_ context.Context, key string, n int64) (limit.Decision, error) {
+	if len(key) > maxKey {
+		return limit.Decision{}, fmt.Errorf("limitlocal: the key has %d bytes; at most %d are allowed: %w", len(key), maxKey, fs.ErrInvalid)
+	}
 	now := l.start.UnixNano() + int64(time.Since(l.start))
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,7 +2,11 @@ package limitlocal_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +63,23 @@ func TestKeysAreForgotten(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBadKeysAndCosts: they are refused, and nothing of them is remembered.
+func TestBadKeysAndCosts(t *testing.T) {
+	l, err := limitlocal.New(limit.Rate{Count: 5, Per: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Allow(t.Context(), strings.Repeat("k", 10<<20)); !errors.Is(err, fs.ErrInvalid) || len(err.Error()) > 300 {
+		t.Errorf("a key of 10 MB: %v", err)
+	}
+	for _, cost := range []int64{-1, math.MinInt64, 6, math.MaxInt64} {
+		if d, err := l.AllowN(t.Context(), "k", cost); err != nil || d.Allowed || d.RetryAfter != limit.Never {
+			t.Errorf("a cost of %d: %+v, %v", cost, d, err)
+		}
+	}
+	if n := l.Keys(); n != 0 {
+		t.Errorf("%d keys are known", n)
+	}
 }
