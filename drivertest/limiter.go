@@ -68,6 +68,8 @@ var limiterCases = []Case{
 		Promise: "Fifty clients together are allowed no more in any time than burst and rate, by the engine's clock, and under load nearly all of it."},
 	{Name: "Limiter/Leased", Needs: limiting, Alone: true, Run: run(limiterLeased),
 		Promise: "Fifty clients that decide by blocks, one lost with its block and one stopped for a while, together allow something, and no more in any time than burst and rate."},
+	{Name: "Limiter/LeasedSpares", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterLeasedSpares),
+		Promise: "Clients that decide by blocks ask the backend at most a twentieth as often as they decide, use nearly all that a window allows, and give back the rest when they are closed."},
 	{Name: "Limiter/Changed", Needs: limitingWatched, Run: run(limiterChanged),
 		Promise: "A watch is told limit:changed of SetRate, Reset and Delete, and nothing of decisions."},
 }
@@ -500,68 +502,6 @@ func allowedTo(asked []int64, rate limit.Rate) (n int) {
 		}
 	}
 	return n
-}
-
-// leasedRate and leasedFor are the load of Limiter/Leased.
-var leasedRate = limit.Rate{Count: 200, Per: time.Second, Burst: 200}
-
-const leasedFor = 5 * time.Second
-
-// span is when a call was made and when it returned: it was decided in between.
-type span struct{ from, to time.Time }
-
-func limiterLeased(ctx context.Context, e *Env) {
-	spaces := make([]*holdfast.Space, 10)
-	for i := range spaces {
-		spaces[i] = e.Client()
-	}
-	var (
-		mu       sync.Mutex
-		admitted []span
-		end      = time.Now().Add(leasedFor)
-	)
-	together(windowClients, func(i int) {
-		l := spaces[i%len(spaces)].Limiter("l", leasedRate).Leased()
-		for time.Now().Before(end) {
-			from := time.Now()
-			d := must(l.Allow(ctx, "k"))
-			to := time.Now()
-			mu.Lock()
-			if d.Allowed {
-				admitted = append(admitted, span{from, to})
-			}
-			n := len(admitted)
-			mu.Unlock()
-			switch {
-			case i == 0 && n > 300: // it is lost
-				return
-			case i == 1 && n > 300: // it is stopped, once
-				time.Sleep(time.Second)
-				i = 2
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		done(l.Close())
-	})
-	judgeSpans(admitted, leasedRate)
-}
-
-// judgeSpans leaves the case if more than burst and rate were surely decided within any
-// time, or nothing in all: how much is a matter of speed, which is measured elsewhere.
-func judgeSpans(admitted []span, rate limit.Rate) {
-	bound := func(d time.Duration) int { return int(rate.Limit() + rate.Count*int64(d)/int64(rate.Per)) }
-	slices.SortFunc(admitted, func(a, b span) int { return a.to.Compare(b.to) })
-	want(len(admitted) > 0, "nothing was allowed")
-	for i := range admitted {
-		n, from := 0, admitted[i].from
-		for _, s := range admitted {
-			if s.from.Before(from) {
-				continue
-			}
-			n++
-			want(n <= bound(s.to.Sub(from)), "within %s %d were allowed; the bound is %d", s.to.Sub(from), n, bound(s.to.Sub(from)))
-		}
-	}
 }
 
 func limiterChanged(ctx context.Context, e *Env) {
