@@ -40,6 +40,8 @@ func (s *schedule) check() error {
 type backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
 	ID() uint64
+	// Directory is that of its state: another cluster has another, also under the same number.
+	Directory() uint64
 }
 
 // run saves backups until ctx ends, and tells what went wrong; the next one is tried all
@@ -69,10 +71,10 @@ func (s *schedule) run(ctx context.Context, node backuper, told func(error)) {
 func (s *schedule) soon() time.Duration { return min(s.every, time.Minute) }
 
 // first is how long it is until the first backup: a node that is started more often than
-// it is saved is saved all the same, also if there is none yet, or none that says when.
+// it is saved is saved all the same, also if there is none yet.
 func (s *schedule) first(node backuper, now time.Time) time.Duration {
 	prefix := backupPrefix(node)
-	saved, _ := s.files(prefix, backupSuffix) // what is wrong is told with the first one
+	saved, _ := s.saved(prefix) // what is wrong is told with the first one
 	if len(saved) == 0 {
 		return s.soon()
 	}
@@ -88,20 +90,24 @@ const stateWait = 10 * time.Minute
 
 var errNoState = fmt.Errorf("the node has not written its state within %s: see whether its disk is full", stateWait)
 
-// Backups of a schedule are called holdfast-NODE-TIME.snap, and .holdfast-NODE-… before they
-// are whole, so that several nodes can save into one directory.
+// Backups of a schedule are called holdfast-NODE-DIRECTORY-TIME.snap, and .holdfast-NODE-DIRECTORY-…
+// before they are whole. The directory is that of the node's state, so that nodes of several
+// clusters can save into one place, and a cluster that begins anew there, after a disk was
+// wiped, does not remove the backups of the one before.
 const (
 	backupSuffix = ".snap"
 	backupTime   = "20060102T150405.000Z"
 )
 
-func backupPrefix(node backuper) string { return fmt.Sprintf("holdfast-%d-", node.ID()) }
+func backupPrefix(node backuper) string {
+	return fmt.Sprintf("holdfast-%d-%016x-", node.ID(), node.Directory())
+}
 
 // once saves one backup, which has its name only when it is whole, and removes the oldest,
 // and what a node that was killed left behind.
 func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error {
 	prefix := backupPrefix(node)
-	unfinished, err := s.files("."+prefix, "")
+	unfinished, err := s.files("." + prefix)
 	if err != nil {
 		return err
 	}
@@ -122,7 +128,7 @@ func (s *schedule) once(ctx context.Context, node backuper, now time.Time) error
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	saved, err := s.files(prefix, backupSuffix)
+	saved, err := s.saved(prefix)
 	if err != nil {
 		return err
 	}
@@ -168,7 +174,7 @@ func atMost(d time.Duration, wg *sync.WaitGroup) {
 
 // savedAt is when a backup was saved, by its name.
 func savedAt(name, prefix string) (time.Time, error) {
-	return time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(name, prefix), backupSuffix))
+	return time.Parse(backupTime+backupSuffix, strings.TrimPrefix(name, prefix))
 }
 
 // after is now, or the moment after the newest of the backups if the clock was set back
@@ -183,12 +189,24 @@ func after(saved []string, prefix string, now time.Time) time.Time {
 	return now.UTC()
 }
 
-// files are those in the directory with such names, in order.
-func (s *schedule) files(prefix, suffix string) (names []string, err error) {
+// files are those in the directory with names that begin so, in order.
+func (s *schedule) files(prefix string) (names []string, err error) {
 	files, err := os.ReadDir(s.dir)
 	for _, f := range files {
-		if strings.HasPrefix(f.Name(), prefix) && strings.HasSuffix(f.Name(), suffix) {
+		if strings.HasPrefix(f.Name(), prefix) {
 			names = append(names, f.Name())
+		}
+	}
+	return names, err
+}
+
+// saved are the backups of a node, in order. A file with another end than a time, such as a
+// copy that somebody keeps, is none of them.
+func (s *schedule) saved(prefix string) (names []string, err error) {
+	files, err := s.files(prefix)
+	for _, name := range files {
+		if _, other := savedAt(name, prefix); other == nil {
+			names = append(names, name)
 		}
 	}
 	return names, err

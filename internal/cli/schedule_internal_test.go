@@ -14,15 +14,18 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 // saving is a node that saves the number of its call, of which one fails.
 type saving struct {
 	n, fails int
-	id       uint64
+	id, dir  uint64
 }
 
 func (s *saving) ID() uint64 { return s.id }
+
+func (s *saving) Directory() uint64 { return s.dir }
 
 func (s *saving) Backup(_ context.Context, w io.Writer) error {
 	s.n++
@@ -152,13 +155,13 @@ func TestSchedule_Stopped(t *testing.T) {
 // newest stays also if the clock was set back; what a killed node left behind goes.
 func TestSchedule_SharedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{".holdfast-1-killed", ".holdfast-2-busy"} {
+	one, twelve := &saving{id: 1}, &saving{id: 12, n: 100}
+	for _, name := range []string{"." + backupPrefix(one) + "killed", ".holdfast-2-busy"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := &schedule{dir: dir, every: time.Hour, keep: 2}
-	one, twelve := &saving{id: 1}, &saving{id: 12, n: 100}
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for _, at := range []time.Duration{0, time.Hour, -24 * time.Hour, -24 * time.Hour} {
 		for _, n := range []*saving{one, twelve} {
@@ -169,6 +172,50 @@ func TestSchedule_SharedDirectory(t *testing.T) {
 	}
 	if got, want := contents(t, dir), []string{".holdfast-2-busy", "3", "4", "103", "104"}; !slices.Equal(got, want) {
 		t.Errorf("there are %q, want %q", got, want)
+	}
+}
+
+// A node removes only what it has saved itself: neither the backups of another cluster, whole or
+// not, be it the one that was in its own directory before that was wiped, nor a copy that
+// somebody has put beside its own, nor those of an earlier version.
+func TestSchedule_ForeignFiles(t *testing.T) {
+	dir, backups := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	s := &schedule{dir: backups, every: time.Hour, keep: 1}
+	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	var before backuper = &saving{id: 1, dir: 7}
+	foreign := []string{"holdfast-1-20260401T000000.000Z.snap", "." + backupPrefix(before) + "busy"}
+	for range 2 { // a cluster, and one in the place of the first
+		node, err := server.New(server.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign = append(foreign, backupPrefix(node)+"kept.snap")
+		for _, name := range foreign {
+			if err := os.WriteFile(filepath.Join(backups, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.first(node, at); got != time.Minute {
+			t.Errorf("with backups of others only the first comes after %s", got)
+		}
+		for range 3 {
+			if err := s.once(t.Context(), node, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own, err := s.saved(backupPrefix(node))
+		if err != nil || len(own) != 1 {
+			t.Errorf("of three backups there are %q: %v", own, err)
+		}
+		foreign = append(foreign, own...)
+		if err := errors.Join(node.Close(), os.RemoveAll(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range foreign {
+		if _, err := os.Stat(filepath.Join(backups, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
