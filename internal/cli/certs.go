@@ -5,20 +5,24 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 // fresh is what is read from some files, and read again when they have changed:
 // certificates are renewed while a node runs. What cannot be read, such as a file
-// that is half written, leaves what was read before.
+// that is half written, leaves what was read before, and is told once.
 type fresh[T any] struct {
 	files []string
 	read  func() (T, error)
+	told  func(error)
 
-	mu    sync.Mutex
-	value T
-	seen  []stamp
+	mu     sync.Mutex
+	value  T
+	seen   []stamp
+	failed []stamp // what was told of
 }
 
 // stamp tells one state of a file from another.
@@ -27,9 +31,11 @@ type stamp struct {
 	size    int64
 }
 
+func (s stamp) same(t stamp) bool { return s.changed.Equal(t.changed) && s.size == t.size }
+
 // newFresh reads the files for the first time: then they have to be right.
-func newFresh[T any](read func() (T, error), files ...string) (*fresh[T], error) {
-	f := &fresh[T]{files: files, read: read, seen: stamps(files)}
+func newFresh[T any](told func(error), read func() (T, error), files ...string) (*fresh[T], error) {
+	f := &fresh[T]{files: files, read: read, told: told, seen: stamps(files)}
 	var err error
 	f.value, err = read()
 	return f, err
@@ -50,14 +56,16 @@ func (f *fresh[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := stamps(f.files)
-	for i := range now {
-		if now[i].changed.Equal(f.seen[i].changed) && now[i].size == f.seen[i].size {
-			continue
-		}
-		if value, err := f.read(); err == nil {
-			f.value, f.seen = value, now
-		}
-		break
+	if slices.EqualFunc(now, f.seen, stamp.same) {
+		return f.value
+	}
+	value, err := f.read()
+	switch {
+	case err == nil:
+		f.value, f.seen, f.failed = value, now, nil
+	case !slices.EqualFunc(now, f.failed, stamp.same):
+		f.failed = now
+		f.told(fmt.Errorf("%s changed, and what is there now is no good, so that what was there before stays in use: %w; write it anew, and it is read", strings.Join(f.files, " or "), err))
 	}
 	return f.value
 }
@@ -65,8 +73,8 @@ func (f *fresh[T]) get() T {
 // identity is a certificate with its key.
 type identity struct{ *fresh[*tls.Certificate] }
 
-func newIdentity(cert, key string) (identity, error) {
-	f, err := newFresh(func() (*tls.Certificate, error) {
+func newIdentity(told func(error), cert, key string) (identity, error) {
+	f, err := newFresh(told, func() (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(cert, key)
 		return &c, err
 	}, cert, key)
@@ -79,8 +87,8 @@ func (i identity) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { retur
 func (i identity) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.get(), nil }
 
 // newRoots reads the authorities that sign certificates.
-func newRoots(file string) (*fresh[*x509.CertPool], error) {
-	return newFresh(func() (*x509.CertPool, error) {
+func newRoots(told func(error), file string) (*fresh[*x509.CertPool], error) {
+	return newFresh(told, func() (*x509.CertPool, error) {
 		pem, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err

@@ -122,7 +122,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 		return usagef("", "%w", err)
 	}
 	rate := limit.Rate{Name: e.name, Count: e.count, Per: e.window, Burst: e.burst, Algorithm: algorithm}
-	cfg, _, err := serverTLS(e.cert, e.key, e.clientCA)
+	cfg, _, err := serverTLS(e.cert, e.key, e.clientCA, a.warn)
 	if err := errors.Join(err, e.checkAlerts()); err != nil {
 		return err
 	}

@@ -123,11 +123,14 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		debug.SetGCPercent(collectAt)
 	}
 	cfg, err := s.node()
+	if err == nil {
+		err = s.peerTLS(&cfg, a.warn)
+	}
 	if err != nil {
 		return err
 	}
 	web := api.Config{Public: s.public, Hosts: append([]string{s.listen}, s.hosts...), PeerCAs: cfg.PeerCAs, Calls: s.calls, Waits: s.waits, Streams: s.streams}
-	if err := s.clientTLS(&web); err != nil {
+	if err := s.clientTLS(&web, a.warn); err != nil {
 		return err
 	}
 	if err := s.backups.check(); err != nil {
@@ -292,7 +295,7 @@ func (s *serving) node() (server.Config, error) {
 	if cfg.Founders, err = founders(s.members); err != nil {
 		return cfg, &failure{code: exitUsage, err: err, hint: "write --members NUMBER=PEER/CLIENT,… such as 1=10.0.0.1:7421/10.0.0.1:7420"}
 	}
-	return cfg, s.peerTLS(&cfg)
+	return cfg, nil
 }
 
 // roomy refuses limits with which the node would serve, and refuse nearly everything for ever.
@@ -323,18 +326,18 @@ func founders(members []string) ([]replica.Endpoint, error) {
 
 // clientTLS sets what clients are offered, and how calls are passed on to other
 // nodes; without certificates both are plain text.
-func (s *serving) clientTLS(web *api.Config) error {
+func (s *serving) clientTLS(web *api.Config, told func(error)) error {
 	if s.cert == "" && s.key == "" && s.ca != "" {
 		return usagef("--tls-cert and --tls-key name the node's own", "--tls-ca needs a certificate to serve TLS with")
 	}
-	cfg, own, err := serverTLS(s.cert, s.key, s.clientCA)
+	cfg, own, err := serverTLS(s.cert, s.key, s.clientCA, told)
 	if cfg == nil {
 		return err
 	}
 	web.TLS = cfg
 	web.Relay = &tls.Config{GetClientCertificate: own.client, MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
-		nodes, err := newRoots(s.ca)
+		nodes, err := newRoots(told, s.ca)
 		if err != nil {
 			return &failure{code: exitUsage, err: err, hint: "--tls-ca names the PEM file of the authorities that sign the nodes' certificates for clients"}
 		}
@@ -344,29 +347,29 @@ func (s *serving) clientTLS(web *api.Config) error {
 }
 
 // serverTLS is what clients are offered; nil without certificates.
-func serverTLS(cert, key, clientCA string) (cfg *tls.Config, own identity, err error) {
+func serverTLS(cert, key, clientCA string, told func(error)) (cfg *tls.Config, own identity, err error) {
 	if cert == "" && key == "" {
 		if clientCA != "" {
 			err = usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca needs a certificate to serve TLS with")
 		}
 		return nil, own, err
 	}
-	if own, err = newIdentity(cert, key); err != nil {
+	if own, err = newIdentity(told, cert, key); err != nil {
 		return nil, own, &failure{code: exitUsage, err: err, hint: "--tls-cert and --tls-key name PEM files that belong together"}
 	}
 	cfg = &tls.Config{GetCertificate: own.server, MinVersion: tls.VersionTLS12}
-	if err = demandCertificates(cfg, clientCA); err != nil {
+	if err = demandCertificates(cfg, clientCA, told); err != nil {
 		return nil, own, err
 	}
 	return cfg, own, nil
 }
 
 // demandCertificates lets in only clients with a certificate that --tls-client-ca has signed.
-func demandCertificates(cfg *tls.Config, clientCA string) error {
+func demandCertificates(cfg *tls.Config, clientCA string, told func(error)) error {
 	if clientCA == "" {
 		return nil
 	}
-	clients, err := newRoots(clientCA)
+	clients, err := newRoots(told, clientCA)
 	if err != nil {
 		return &failure{code: exitUsage, err: err, hint: "--tls-client-ca names the PEM file of the authorities that sign clients' certificates"}
 	}
@@ -380,15 +383,15 @@ func demandCertificates(cfg *tls.Config, clientCA string) error {
 }
 
 // peerTLS authenticates nodes to each other, in both directions.
-func (s *serving) peerTLS(cfg *server.Config) error {
+func (s *serving) peerTLS(cfg *server.Config, told func(error)) error {
 	if s.peerCert == "" && s.peerKey == "" && s.peerCA == "" {
 		return nil
 	}
-	own, err := newIdentity(s.peerCert, s.peerKey)
+	own, err := newIdentity(told, s.peerCert, s.peerKey)
 	if err != nil {
 		return &failure{code: exitUsage, err: err, hint: "--peer-cert and --peer-key name PEM files that belong together"}
 	}
-	roots, err := newRoots(s.peerCA)
+	roots, err := newRoots(told, s.peerCA)
 	if err != nil {
 		return &failure{code: exitUsage, err: err, hint: "--peer-ca names the PEM file of the authorities that sign the nodes' certificates"}
 	}
