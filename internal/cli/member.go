@@ -204,11 +204,11 @@ func (a *app) status(ctx context.Context) error {
 	}
 	var all []nodeJSON
 	var rows [][]string
-	var failed error
+	var silent []string
 	for _, host := range hosts {
 		n := a.askNode(ctx, host, creds)
 		if n.Error != "" {
-			failed = &failure{code: exitNo, err: fmt.Errorf("%s does not answer: %s", host, n.Error), hint: "is it running? start it with holdfast serve"}
+			silent = append(silent, fmt.Sprintf("%s does not answer: %s", host, n.Error))
 		}
 		all = append(all, n)
 		rows = append(rows, nodeRow(&n))
@@ -216,7 +216,10 @@ func (a *app) status(ctx context.Context) error {
 	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS", "CHECK"}, rows); err != nil {
 		return err
 	}
-	return failed
+	if len(silent) == 0 {
+		return nil
+	}
+	return &failure{code: exitNo, err: errors.New(strings.Join(silent, "; ")), hint: "is it running? start it with holdfast serve"}
 }
 
 func (a *app) askNode(ctx context.Context, host string, creds credentials.TransportCredentials) nodeJSON {

@@ -139,3 +139,20 @@ func TestStatus_FullDisk(t *testing.T) {
 		}
 	}
 }
+
+// Every node that does not answer is named, with why.
+func TestStatus_NamesAllThatAreSilent(t *testing.T) {
+	live, first, second := (&telling{}).start(t), bound(t), bound(t)
+	first.Close()
+	second.Close()
+	url := "holdfast://" + first.Addr().String() + "," + live + "," + second.Addr().String()
+	code, said := runApp(t, t.TempDir(), "--url", url, "--timeout", "10s", "status")
+	for _, gone := range []net.Listener{first, second} {
+		if !strings.Contains(said, gone.Addr().String()+" does not answer: ") {
+			t.Errorf("%s is not named: %s", gone.Addr(), said)
+		}
+	}
+	if code != exitNo || strings.Contains(said, live+" does not answer") {
+		t.Errorf("%d: %s", code, said)
+	}
+}
