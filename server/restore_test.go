@@ -254,3 +254,27 @@ func TestNewStoreBeginsAtTheClock(t *testing.T) {
 		}
 	}
 }
+
+// A server alone that is wiped and started again at once repeats no token. A watch of a new one
+// can begin from revision 1, also after a restart; one from now on begins after its beginning.
+func TestNewStoreAgainWithinASecond(t *testing.T) {
+	last := uint64(0)
+	for range 3 {
+		dir := t.TempDir()
+		s := start(t, server.Config{Dir: dir})
+		r := newClient(t, 1, one(s)).do(lock())
+		if r.Token <= last {
+			t.Errorf("token %d after %d", r.Token, last)
+		}
+		last = r.Token
+		s.Close()
+		s = start(t, server.Config{Dir: dir})
+		if _, first, err := s.Watch(watch.Filter{}, 1); err != nil || first != 1 {
+			t.Errorf("a watch from revision 1 begins at %d: %v", first, err)
+		}
+		s.Close()
+	}
+	if _, first, err := start(t, server.Config{Dir: t.TempDir()}).Watch(watch.Filter{}, 0); err != nil || first <= last {
+		t.Errorf("a watch from now on begins at %d: %v", first, err)
+	}
+}

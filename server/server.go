@@ -150,16 +150,17 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
-	revision, ordinal := rec.Machine.Revision(), rec.Machine.Ordinal() // watchers can go back to here: what follows is applied by New
+	told, revision, ordinal := rec.Told(), rec.Machine.Revision(), rec.Machine.Ordinal() // before New applies what follows
 	node, err := replica.New(s.node(), rec)
 	if err != nil {
 		return err
 	}
-	l := newLoop(node, s.cfg.Tick, revision)
+	l := newLoop(node, s.cfg.Tick, told)
 	l.host, l.notice, l.dir = s.cfg.host, s.notice, s.cfg.Dir
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
+	l.hub.Publish(nil, revision)
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
 	s.loop = l

@@ -41,7 +41,7 @@ func TestRestoreTwice(t *testing.T) {
 }
 
 // Promise: the clock counts at the first start alone: a restart changes nothing, be the
-// clock ahead or behind, and nor does the first start of a group that is new.
+// clock ahead or behind, and nor does the first start of a group that several have founded.
 func TestRestoreBeginsOnce(t *testing.T) {
 	files := simdisk.New()
 	saved(t, files)
@@ -60,8 +60,29 @@ func TestRestoreBeginsOnce(t *testing.T) {
 			t.Errorf("started again at %s: revision %d, was %d", clock, got, revision)
 		}
 	}
-	if n := runAt(t, files, "empty", options, begin, replica.Endpoint{ID: 1}); n.r.Status().Revision != 0 {
+	if n := runAt(t, files, "empty", options, begin, replica.Endpoint{ID: 1}, replica.Endpoint{ID: 2}); n.r.Status().Revision != 0 {
 		t.Errorf("a new group began at revision %d, before it is in the log", n.r.Status().Revision)
+	}
+}
+
+// Promise: a group "that was wiped does not repeat its tokens": a node alone that is founded
+// again milliseconds later gives greater ones; a start that is not the first changes nothing.
+func TestFoundedAloneTwice(t *testing.T) {
+	last := uint64(0)
+	for i := range 3 {
+		files, begin := simdisk.New(), time.Unix(seconds, 0).Add(time.Duration(i)*time.Millisecond)
+		n := begun(t, files, "data", options, begin, seconds, replica.Endpoint{ID: 1})
+		token := n.do(2, open(), lock()).Results[1].Token
+		if token <= last {
+			t.Errorf("founding %d gives token %d after %d", i, token, last)
+		}
+		last = token
+		must(t, n.disk.Close())
+		n = begun(t, files, "data", options, begin.Add(time.Hour), seconds+3600, replica.Endpoint{ID: 1})
+		if got := n.r.Status().Revision; got < last || got > last+100 {
+			t.Errorf("started again it stands at %d, after %d", got, last)
+		}
+		must(t, n.disk.Close())
 	}
 }
 

@@ -50,15 +50,16 @@ func units(clock time.Time) uint64 {
 	return uint64(min(clock.Unix(), maxRevision>>20))<<20 | uint64(clock.Nanosecond())<<20/uint64(time.Second)
 }
 
-// New reports whether this is what [Anew] made for node id, and no node has run on it yet:
-// the first thing that a node writes is a term of its own.
+// New reports whether this is what [Anew] made for node id, or [Bootstrap] for it alone, and no
+// node has run on it yet: the first thing that a node writes is a term of its own.
 func (r *Recovered) New(id uint64) bool {
 	began := r.HardState != nil && (r.HardState.GetTerm() != r.Snapshot.Term || r.HardState.GetVote() != 0)
-	return r.Machine.Revision() != 0 && r.Snapshot.Index == 1 && len(r.Entries) == 0 && !began && r.Snapshot.Conf.alone(id)
+	return r.Snapshot.Index == 1 && len(r.Entries) == 0 && !began && r.Snapshot.Conf.alone(id)
 }
 
 // Begin moves the revision of a group that is [Recovered.New] on to the clock of its first
-// start: of two groups that go on from the same state the one that starts later has the
+// start: of two groups that go on from the same state, or that are founded by one node in the
+// place of the other, the one that starts later has the
 // greater tokens, whichever was made first. A clock that is behind changes nothing. Call it before anything is proposed, and keep the machine.
 func (r *Recovered) Begin(clock time.Time) error {
 	if units(clock) >= maxRevision {
@@ -66,6 +67,15 @@ func (r *Recovered) Begin(clock time.Time) error {
 	}
 	r.Machine.Raise(units(clock))
 	return nil
+}
+
+// Told is the revision after which watchers can be told everything: what follows it is applied
+// by [New]. It is 0 for a machine that has not put out anything, where nothing can be missing.
+func (r *Recovered) Told() uint64 {
+	if r.Machine.Hash() == core.New(core.Config{}).Hash() {
+		return 0
+	}
+	return r.Machine.Revision()
 }
 
 // Replay applies an entry of a log to a machine, outside of any node. Changes of
@@ -95,9 +105,10 @@ func Date(e *raftpb.Entry) int64 {
 	return c.Seconds
 }
 
-// proposeFirst lets a new group begin at a revision that the wall clock gives,
-// before anything else is proposed, and in the newest version that all founders have
-// shown to support.
+// proposeFirst lets a new group of several founders begin at a revision that the wall clock
+// gives, before anything else is proposed, and in the newest version that all founders have
+// shown to support. The second of the start will do: they need longer than that to elect the first
+// leader, and one that is made in the place of this group starts later.
 func (n *Node) proposeFirst() {
 	if n.machine.Revision() != 0 || n.cfg.Seconds <= 0 {
 		return

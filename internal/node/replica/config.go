@@ -48,9 +48,9 @@ type Config struct {
 	// MinTTL is the shortest session that Open may ask for; default as the members
 	// are: 1 s for a node that is the only voter, five election timeouts in a group.
 	MinTTL time.Duration
-	// Seconds is the Unix time of the start. A new group begins at revision
-	// Seconds·2²⁰, so that one that was wiped and made again does not repeat its
-	// tokens; 0: at 1.
+	// Seconds is the Unix time of the start. A new group that [Recovered.Begin] has not
+	// moved begins at revision Seconds·2²⁰, so that one that was wiped and made again does
+	// not repeat its tokens; 0: at 1.
 	Seconds int64
 	// Quota is what the machine allows while this node leads; what is 0 stays as
 	// it is. A new leader with another Quota puts its own into the log.
