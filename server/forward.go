@@ -132,14 +132,17 @@ func (l *loop) shows(e replica.Endpoint) uint64 {
 	return e.ID
 }
 
-// handTo hands leadership to a node.
+// handTo hands leadership to a node. A leader that does not serve, since it has just begun or
+// since its state differs, does soon, or hands over by itself: the order waits for that.
 func (l *loop) handTo(to uint64) error {
 	st := l.node.Status()
 	switch {
-	case !st.Leading:
+	case !st.Serving:
 		return answerError(&replica.Answer{Outcome: replica.NotDone})
 	case !slices.Contains(st.Members.Conf.GetVoters(), to):
 		return driver.Errorf("", "", fs.ErrInvalid, "%d is no voter of this group: see holdfast member ls", to)
+	case !l.node.Answers(to):
+		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: fmt.Errorf("node %d does not answer, so that it cannot take over: start it, or name another", to)}
 	}
 	l.node.Transfer(l.now(), to)
 	return nil

@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -34,5 +37,25 @@ func TestLeader(t *testing.T) {
 	}
 	for _, node := range g.nodes {
 		until(node, uint64(next+1))
+	}
+}
+
+// To hand over to a node that does not answer is refused, whichever node is asked: the group
+// would stand still for an election timeout, and nobody would be told why nothing came of it.
+func TestTransfer_Silent(t *testing.T) {
+	g := newGroup(t, 3)
+	lead := g.leader()
+	gone, other := (lead+1)%3, (lead+2)%3
+	g.nodes[gone].Close()
+	for _, asked := range []int{lead, other} {
+		for ctx := within(t); ; {
+			err := g.nodes[asked].Transfer(ctx, uint64(gone+1))
+			if errors.Is(err, driver.ErrConflict) && strings.Contains(err.Error(), "does not answer") {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("node %d says %v", asked+1, err)
+			}
+		}
 	}
 }

@@ -199,7 +199,11 @@ func (s *Service) handOver(grace time.Duration) {
 		if id == st.ID || ctx.Err() != nil {
 			continue
 		}
-		if s.node.Transfer(ctx, id) != nil || s.deposed(ctx) {
+		err := s.node.Transfer(ctx, id)
+		if errors.Is(err, driver.ErrConflict) {
+			continue // it does not answer
+		}
+		if err != nil || s.deposed(ctx) {
 			return
 		}
 	}

@@ -46,6 +46,9 @@ func (n *Node) answering(id uint64) bool {
 	return id == n.cfg.ID || heard && n.now-at <= int64(n.cfg.electionTimeout())
 }
 
+// Answers reports whether a node has been heard within an election timeout; this one always is.
+func (n *Node) Answers(id uint64) bool { return n.answering(id) }
+
 // hear notes that a member has sent something.
 func (n *Node) hear(id uint64) {
 	if n.members.has(id) {
