@@ -117,8 +117,11 @@ func (c Config) filled() (Config, error) {
 	if former, _ := storage.Former(c.files(), c.Dir); former != 0 && (c.ID == former || c.ID == 0) {
 		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
 	}
+	if c.Join && c.ID == 0 && id == 0 {
+		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node that is to join (--join) needs a number that no node of its group has, or had: Config.ID (--id)")
+	}
 	c.ID = cmp.Or(c.ID, id, 1)
-	if err := c.misplaced(); id == 0 && err != nil {
+	if err := cmp.Or(c.misplaced(), c.lonesome()); id == 0 && err != nil {
 		return c, err
 	}
 	c.Reserve = cmp.Or(c.Reserve, storage.DefaultReserve)
@@ -157,28 +160,30 @@ func findable(addr string) string {
 // alone reports whether the node needs nobody's vote but its own.
 func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
 
+// checkFounders refuses lists of members that make no sense, also of a node that joins: what it
+// cannot use it would wait for without a word.
 func (c *Config) checkFounders() error {
-	if c.Join {
-		return nil
-	}
-	if self := c.self(); self.Peer != "" && !replica.Findable(self.Peer) {
+	if self := c.self(); !c.Join && self.Peer != "" && !replica.Findable(self.Peer) {
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be at %s (--peer, or --members), at which no other node could find this one: name one of its addresses there, with a port", self.Peer)
 	}
-	seen := map[uint64]bool{}
+	seen, at := map[uint64]bool{}, map[string]uint64{}
 	for _, e := range c.Founders {
-		if e.ID == 0 || e.ID > replica.MaxNumber || seen[e.ID] {
-			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d: every founder needs a number of its own, from 1 to %d", e.ID, replica.MaxNumber)
+		other, taken := at[e.Peer]
+		switch {
+		case e.ID == 0 || e.ID > replica.MaxNumber || seen[e.ID]:
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "member %d: every member needs a number of its own, from 1 to %d", e.ID, replica.MaxNumber)
+		case e.Peer != "" && !replica.Findable(e.Peer):
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "member %d would be at %s, at which no other node could find it: name one of its addresses, with a port", e.ID, e.Peer)
+		case e.Peer != "" && taken:
+			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "members %d and %d would both be at %s: name the address of each", other, e.ID, e.Peer)
 		}
-		seen[e.ID] = true
-		if e.Peer != "" && !replica.Findable(e.Peer) {
-			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "founder %d would be at %s, at which no other node could find it: name one of its addresses, with a port", e.ID, e.Peer)
-		}
+		seen[e.ID], at[e.Peer] = true, e.ID
 	}
-	if !seen[c.ID] {
+	switch {
+	case !seen[c.ID] && !c.Join:
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders", c.ID)
-	}
-	if len(seen) > 1 && c.Listen == "" {
-		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a group of %d nodes needs Config.Listen", len(seen))
+	case (len(seen) > 1 || c.Join) && c.Listen == "":
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node of a group needs an address for the others: Config.Listen (--peer)")
 	}
 	return nil
 }
@@ -192,6 +197,14 @@ func (c *Config) misplaced() error {
 		}
 	}
 	return nil
+}
+
+// lonesome refuses to join a group of which no other node is known.
+func (c *Config) lonesome() error {
+	if !c.Join || c.knowsOthers() {
+		return nil
+	}
+	return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node that is to join (--join) needs members, beside itself, that it can answer to until it knows them all: name some in Config.Founders (--members)")
 }
 
 func (c *Config) String() string { return fmt.Sprintf("node %d in %s", c.ID, c.Dir) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -54,6 +55,35 @@ func TestAddressesOfNobody(t *testing.T) {
 			if _, err := Restore("backup", a); !errors.Is(err, fs.ErrInvalid) {
 				t.Errorf("a restored node at %s: %v", addr, err)
 			}
+		}
+	}
+}
+
+// What a node that joins could not use of its members is refused as for a founder, before anything
+// is written: it would wait without a word.
+func TestJoin_BadMembers(t *testing.T) {
+	one := replica.Endpoint{ID: 1, Peer: "10.0.0.1:7421"}
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no number":           {Config{Founders: []replica.Endpoint{one}}, "--id"},
+		"nobody":              {Config{ID: 4}, "--members"},
+		"itself alone":        {Config{ID: 4, Founders: []replica.Endpoint{{ID: 4, Peer: "10.0.0.4:7421"}}}, "--members"},
+		"nobody's address":    {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: "0.0.0.0:7421"}}}, "member 2"},
+		"number 0":            {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 0, Peer: "10.0.0.2:7421"}}}, "member 0"},
+		"one number twice":    {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 1, Peer: "10.0.0.2:7421"}}}, "member 1"},
+		"two at one address":  {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: one.Peer}}}, "members 1 and 2"},
+		"without an address":  {Config{ID: 4, Listen: "none", Founders: []replica.Endpoint{one}}, "--peer"},
+		"nothing to complain": {Config{ID: 4, Founders: []replica.Endpoint{one}}, ""},
+	} {
+		c.cfg.Dir, c.cfg.Join, c.cfg.Listen = filepath.Join(t.TempDir(), "new"), true, map[string]string{"": "10.0.0.4:7421"}[c.cfg.Listen]
+		_, err := c.cfg.filled()
+		if c.want == "" && err == nil {
+			continue
+		}
+		if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a word of %q", name, err, c.want)
 		}
 	}
 }

@@ -114,11 +114,13 @@ func (s *Server) open() (rec replica.Recovered, err error) {
 		s.disk.Close()
 		return rec, startError(&s.cfg, err)
 	}
-	if s.cfg.Join && len(s.cfg.Founders) == 0 && rec.Snapshot.Index == 0 {
-		s.disk.Close()
-		return rec, driver.Errorf("start server", s.cfg.Dir, fs.ErrInvalid, "a node that is to join (--join) needs members that it can answer to until it knows them all: name some in Config.Founders (--members)")
+	if rec.Snapshot.Index == 0 {
+		err = s.cfg.lonesome()
 	}
-	return rec, nil
+	if err != nil {
+		s.disk.Close()
+	}
+	return rec, err
 }
 
 func (s *Server) moveAside(why error) error {
@@ -132,8 +134,11 @@ func (s *Server) moveAside(why error) error {
 
 // replaces reports whether a node that has lost its state asks its group for a number:
 // it may, and knows somebody to ask.
-func (c *Config) replaces() bool {
-	return !c.NoReplace && c.Listen != "" && slices.ContainsFunc(c.Founders, func(e replica.Endpoint) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
+func (c *Config) replaces() bool { return !c.NoReplace && c.Listen != "" && c.knowsOthers() }
+
+// knowsOthers reports whether another node is named, with an address.
+func (c *Config) knowsOthers() bool {
+	return slices.ContainsFunc(c.Founders, func(e replica.Endpoint) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
 }
 
 func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
