@@ -481,3 +481,18 @@ func (g *group) until(what string, is func(context.Context) bool) {
 		}
 	}
 }
+
+// The first node of a restored group, which knew the cluster from its directory alone, is told
+// what it needs when that is lost; with that it is let in, and without it votes for nobody.
+func TestLostDiskOfARestoredCluster(t *testing.T) {
+	cfgs := founderConfigs(t, 2)
+	other := cfgs[1]
+	other.ClusterID, other.Founders = 77, []replica.Endpoint{{ID: 2, Peer: other.Listen}}
+	start(t, other)
+	wiped, notices := noticed(cfgs[0])
+	s := start(t, wiped)
+	hear(t, notices, "belongs to cluster 77, this is 1: start a node that is to join, or that has lost its disk, with the --cluster-id")
+	if st, err := s.Status(within(t)); err != nil || st.Leading || st.Applied > 0 {
+		t.Errorf("it leads: %v, and has applied %d entries: %v", st.Leading, st.Applied, err)
+	}
+}

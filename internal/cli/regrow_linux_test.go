@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,6 +69,14 @@ func TestRestore_Regrows(t *testing.T) {
 		until(t, "holdfast://"+clients[1]+","+clients[2], "counter", "add", "n", "1")
 		if got := does(t, "holdfast://"+clients[1]+","+clients[2], "counter", "get", "n"); got != "42" {
 			t.Errorf("%s: without the restored node the counter is %s, want 42", name, got)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "1")); err != nil {
+			t.Fatal(err)
+		}
+		lost := &node{t: t, args: append(regrown[0].args, "--id", "1", "--cluster-id", anew.Cluster, "--members", strings.Join(list, ","))}
+		runs(t, lost)
+		for out := ""; strings.Count(out, "votes") != 3 || !strings.Contains(out, "4 "); {
+			out = does(t, "holdfast://"+clients[1]+","+clients[2], "member", "ls")
 		}
 	}
 }

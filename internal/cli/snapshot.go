@@ -243,7 +243,7 @@ holds back all grants for so long.`,
 				result["from_time"] = time.Unix(b.From.Date, 0).UTC()
 			}
 			return a.print().value(result,
-				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s, and nodes that join it with --cluster-id %d%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID, held)
+				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s --cluster-id %d, and nodes that join it with that --cluster-id%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID, held)
 		},
 	}
 	f := cmd.Flags()

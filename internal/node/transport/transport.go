@@ -301,7 +301,7 @@ func (t *Transport) judge(h hello, dir uint64) error {
 func (t *Transport) refuse(h hello) error {
 	switch {
 	case h.cluster != t.cfg.Cluster:
-		return fmt.Errorf("%w: the other side belongs to cluster %d, this is %d: start a node that is to join with the --cluster-id of its group", ErrHandshake, h.cluster, t.cfg.Cluster)
+		return fmt.Errorf("%w: the other side belongs to cluster %d, this is %d: start a node that is to join, or that has lost its disk, with the --cluster-id of its group, on an empty directory", ErrHandshake, h.cluster, t.cfg.Cluster)
 	case h.group != t.cfg.Group:
 		return fmt.Errorf("%w: the other side serves group %d, this is %d", ErrHandshake, h.group, t.cfg.Group)
 	case h.purpose == forQuestion:
