@@ -158,6 +158,8 @@ type remains struct {
 	above        uint64 // the first revision that does not count; 0: all do
 	empty        bool   // what counts is a state before the first revision
 	date, beyond int64  // the last date that counts, and the first that does not; 0: there is none
+
+	told struct{ date, now int64 } // by the last entry that tells its date
 }
 
 func (l *remains) damaged() bool {
@@ -224,7 +226,7 @@ func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 		if err != nil || e.Index > last {
 			return machine, err
 		}
-		before, date := machine.Revision(), replica.Date(raftEntry(e))
+		before, date := machine.Revision(), l.dated(e)
 		if s.UntilDate > 0 && date > s.UntilDate {
 			l.beyond = date
 			return machine, nil
@@ -238,9 +240,23 @@ func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 			return nil, fmt.Errorf("%w; to begin anew with what is before it: holdfast snapshot restore DIR --until %d --data NEW", &replica.Unapplied{Index: e.Index, Revision: before, Err: err}, before)
 		}
 		l.moved = l.moved || raftpb.EntryType(e.Type) != raftpb.EntryNormal
-		l.last, l.date = e.Index, max(l.date, date)
+		l.last, l.date = e.Index, max(l.date, l.told.date)
 	}
 	return machine, nil
+}
+
+// dated is when an entry was written, in Unix seconds; 0: that is not known. One that does not
+// tell, as those by which time passes and keys end without a command, came as long after the last
+// one that does as cluster time has passed since, at least: that stands still without a leader.
+func (l *remains) dated(e storage.Entry) int64 {
+	date, now := replica.Date(raftEntry(e))
+	switch {
+	case date > 0:
+		l.told.date, l.told.now = date, now
+	case l.told.date > 0 && now > l.told.now:
+		return l.told.date + (now-l.told.now)/int64(time.Second)
+	}
+	return date
 }
 
 // Begin is to be called after Open and before a node runs: it lets what Restore,

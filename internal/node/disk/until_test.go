@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -207,5 +208,29 @@ func TestRestoreUntilDate(t *testing.T) {
 	dated(t, files, 0)
 	if _, _, err := restore("plain", noon+60*12); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "tells its date") {
 		t.Errorf("a log without dates: %v", err)
+	}
+}
+
+// What passes without a command, and so has no date, is left out as well if it came after the
+// time: a key that has ended since is there. What came before it is not undone.
+func TestRestoreUntilDate_KeyEndsByItself(t *testing.T) {
+	const noon = 1_794_830_400
+	files := simdisk.New()
+	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
+	n.r.Date(noon)
+	n.do(1, open(), core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyPut, Key: "k", Expire: 5e9}}})
+	n.ticks(100)
+	must(t, n.disk.Close())
+	for late, want := range map[int64]int{0: 1, 3: 1, 8: 0, 3600: 0} {
+		s := anew(fmt.Sprint("new", late), 0)
+		s.UntilDate = noon + late
+		_, err := disk.RestoreUntil(files, "old", s)
+		must(t, err)
+		n := run(t, files, s.Dir, s.Options)
+		got := n.do(2, open(), core.Command{Op: core.OpTxn, Then: []core.KeyOp{{Kind: core.KeyGet, Key: "k"}}}).Results[1]
+		if len(got.Keys) != 1 || len(got.Keys[0].Keys) != want {
+			t.Errorf("until %d seconds after it was put there are %+v, want %d keys", late, got.Keys, want)
+		}
+		must(t, n.disk.Close())
 	}
 }

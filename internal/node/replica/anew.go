@@ -92,17 +92,18 @@ func Replay(machine *core.Machine, e *raftpb.Entry) error {
 }
 
 // Date is the Unix time that the leader wrote into an entry of its log, in seconds; 0: it
-// wrote none, as into what is no command, and into all of a group before version 3.
-func Date(e *raftpb.Entry) int64 {
+// wrote none, as into what is no command, and into all of a group before version 3. Now is the
+// cluster time of the entry; 0: it has none.
+func Date(e *raftpb.Entry) (seconds, now int64) {
 	var c core.Entry
 	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
-		return 0
+		return 0, 0
 	}
 	_, entry, err := splitEntry(e.GetData())
 	if err != nil || core.DecodeEntry(entry, &c) != nil {
-		return 0
+		return 0, 0
 	}
-	return c.Seconds
+	return c.Seconds, c.Now
 }
 
 // proposeFirst lets a new group of several founders begin at a revision that the wall clock

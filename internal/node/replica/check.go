@@ -167,7 +167,8 @@ func (n *Node) beginCheck(e *raftpb.Entry, ruler uint64) {
 		return
 	}
 	n.endCheckView()
-	n.check = check{index: e.GetIndex(), ruler: ruler, at: n.now, date: Date(e), sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
+	date, _ := Date(e)
+	n.check = check{index: e.GetIndex(), ruler: ruler, at: n.now, date: date, sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
 	if n.healing == nil {
 		n.check.view = n.machine.CheckView()
 	}
