@@ -56,6 +56,70 @@ func (h *handbook) script(section string) (commands [][]string) {
 	return commands
 }
 
+// printed is the command that a section names in its text, by its first words.
+func (h *handbook) printed(section, begin string) []string {
+	h.t.Helper()
+	_, rest, _ := strings.Cut(h.text, "\n## "+section+"\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	_, rest, ok := strings.Cut(rest, "`holdfast "+begin)
+	if !ok {
+		h.t.Fatalf("section %q names no command holdfast %s", section, begin)
+	}
+	rest, _, _ = strings.Cut(rest, "`")
+	return strings.Fields(begin + rest)
+}
+
+// await asks until the answer to a command, which may fail meanwhile, is right.
+func (h *handbook) await(what string, right func(out string) bool, args ...string) {
+	h.t.Helper()
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
+		out, _ := program(h.t, h.dir, args...).CombinedOutput()
+		if right(string(out)) {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			h.t.Fatalf("%s: holdfast %s says\n%s", what, strings.Join(args, " "), out)
+		}
+	}
+}
+
+// checks has the nodes compare their states.
+func (h *handbook) checks(url string) {
+	h.t.Helper()
+	h.command(append([]string{"--url", url}, h.printed("State check", "member check")...))
+	h.await("State check", func(out string) bool { return strings.Count(out, "agrees at ") == 3 }, "--url", url, "status")
+}
+
+// losesDisk starts a node on an empty directory by its usual command line: nobody has to do
+// anything.
+func (h *handbook) losesDisk(id, url string) {
+	h.t.Helper()
+	n := h.nodes[id]
+	_ = n.signal(syscall.SIGKILL)
+	if err := os.RemoveAll(filepath.Join(h.dir, "machine"+id)); err != nil {
+		h.t.Fatal(err)
+	}
+	n.start()
+	h.await("A lost disk", func(out string) bool {
+		return strings.Count(out, "votes") == 3 && !strings.Contains(out, "\n"+id+" ")
+	}, "--url", url, "member", "ls")
+	if out, err := program(h.t, h.dir, append([]string{"--url", url}, h.printed("A lost disk", "member replace")...)...).CombinedOutput(); err == nil {
+		h.t.Errorf("a number that is gone was replaced: %s", out)
+	}
+}
+
+// losesMajority begins anew with what is left on one machine.
+func (h *handbook) losesMajority(id, host string) (url string) {
+	h.t.Helper()
+	for _, n := range h.nodes {
+		_ = n.signal(syscall.SIGKILL)
+	}
+	args := h.placed(h.script("A lost majority")[0], "machine"+id)
+	h.command(args)
+	h.serve([]string{"serve", "--data", args[len(args)-3], "--listen", h.net + host + ":7420"})
+	return h.url(host)
+}
+
 // runs does what a section says, and returns what its commands say.
 func (h *handbook) runs(section string) (said []string) {
 	h.t.Helper()
@@ -137,7 +201,8 @@ func as(args []string, net, from, to string) (out []string) {
 }
 
 // A group lives by docs/operate.md: it begins, grows, shrinks, moves, stands a paused
-// machine, is saved and restored, by the commands that stand there.
+// machine, compares its states, replaces a lost disk, is saved and restored, and begins anew
+// after the loss of a majority, by the commands that stand there.
 func TestOperate(t *testing.T) {
 	h := openHandbook(t)
 	begin := h.script("Begin")[0]
@@ -171,6 +236,8 @@ func TestOperate(t *testing.T) {
 	}
 	signal(t, paused.Pid, syscall.SIGCONT)
 
+	h.checks(moved)
+	h.losesDisk("4", moved)
 	for leaderOf(t, moved, hosts) != 0 { // the node that Backup asks may be behind, if it was the paused one
 		h.command([]string{"--url", moved, "member", "lead", "1"})
 	}
@@ -180,5 +247,8 @@ func TestOperate(t *testing.T) {
 	h.runs("Restore")
 	if got := does(t, h.url("5"), "counter", "get", "n"); got != "42" {
 		t.Errorf("the restored counter is %s, want 42", got)
+	}
+	if got := does(t, h.losesMajority("1", "6"), "counter", "get", "n"); got != "42" {
+		t.Errorf("what is left of a lost majority has the counter at %s, want 42", got)
 	}
 }
