@@ -228,7 +228,7 @@ func TestOnlySnapshot(t *testing.T) {
 		p := newParcel(t)
 		d, files := joining(t)
 		receive(t, d, &p)
-		must(t, d.Write([]replica.Write{{ID: 1, Install: &p.node, Sync: true}}))
+		must(t, d.Write([]replica.Write{{ID: 1, Install: &p.node, Sync: true}, {ID: 2, Doubt: true, Sync: true}}))
 		own := replica.SnapshotMeta{Index: p.node.Index, Term: p.node.Term, Conf: p.node.Conf, Only: true}
 		if newer {
 			own.Index--
@@ -242,6 +242,9 @@ func TestOnlySnapshot(t *testing.T) {
 		must(t, d.Close())
 		d, rec, err := disk.Open(files, "data", storage.Options{ClusterID: 1, NodeID: 2, SegmentSize: 16 << 10}, replica.Joining(core.Config{}))
 		must(t, err)
+		if rec.Doubted != newer {
+			t.Errorf("a newer one: %v: the state is doubted: %v", newer, rec.Doubted)
+		}
 		if !last || saved == newer || (rec.Machine.Now() == 77) == newer || rec.Snapshot.Index != p.node.Index {
 			t.Errorf("a newer one: %v: saved: %v; at %d a start finds time %d", newer, saved, rec.Snapshot.Index, rec.Machine.Now())
 		}

@@ -67,7 +67,7 @@ func (d *Disk) recover(rec storage.Recovered, found replica.Recovered) (replica.
 	if err != nil {
 		return found, err
 	}
-	node := replica.Recovered{Snapshot: meta, Machine: machine, HardState: raftHardState(rec.HardState)}
+	node := replica.Recovered{Snapshot: meta, Machine: machine, HardState: raftHardState(rec.HardState), Doubted: rec.Doubted}
 	for e, err := range d.store.Replay(meta.Index + 1) {
 		if err != nil {
 			return found, err
@@ -144,14 +144,18 @@ func (d *Disk) Write(writes []replica.Write) error {
 	var b storage.Batch
 	for i := range writes {
 		w := &writes[i]
-		if w.Install == nil {
+		do := func() error { return d.install(w) }
+		switch {
+		case w.Doubt:
+			do = func() error { return d.patiently(d.store.Doubt) }
+		case w.Install == nil:
 			join(&b, w)
 			continue
 		}
 		if err := d.flush(&b); err != nil {
 			return err
 		}
-		if err := d.install(w); err != nil {
+		if err := do(); err != nil {
 			return err
 		}
 	}

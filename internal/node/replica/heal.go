@@ -12,7 +12,7 @@ import (
 
 // healing is the part of a node that differs from what is right.
 type healing struct {
-	check   uint64 // the check that found it
+	check   uint64 // the check that found it; 0: it was found before this start
 	right   uint64 // what was right there
 	least   uint64 // a snapshot of an index below does not help
 	ticks   int    // since the leader was asked, or another was asked to lead
@@ -22,15 +22,21 @@ type healing struct {
 }
 
 // differ stops all that depends on the machine. A leader hands over to a node that has
-// what is right.
+// what is right. What a majority has found the next start knows, too; the word of an operator it does not: should
+// the node that was named be lost, the others are started again, and one of them is named.
 func (n *Node) differ() {
-	n.healing = &healing{check: n.check.index, right: n.check.right, least: n.check.index, ticks: n.cfg.ElectionTicks}
-	n.snap.wrong = true
+	n.heals(&healing{check: n.check.index, right: n.check.right, least: n.check.index, ticks: n.cfg.ElectionTicks})
+	if n.check.ruler == 0 {
+		n.writeDoubt()
+	}
 	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
 	if n.leading {
 		n.stepDown()
 	}
 }
+
+// heals takes the machine for wrong, and all snapshots of it.
+func (n *Node) heals(h *healing) { n.healing, n.snap.wrong = h, true }
 
 // tickHeal asks for the machine of another node, and brings it to where this one is.
 func (n *Node) tickHeal() {
@@ -132,7 +138,7 @@ func (n *Node) healed() {
 	k := &n.check
 	n.endCheckView()
 	k.hashed = false
-	if k.index == n.healing.check {
+	if k.index == n.healing.check && k.index != 0 {
 		k.rule, k.right, k.healed = ruled, n.healing.right, true
 	}
 	n.machine, n.healing = n.healing.machine, nil

@@ -73,6 +73,72 @@ func TestCheck_SuccessorIsLost(t *testing.T) {
 	}
 }
 
+// restarted is a trio in which a node that heals is started again with its machine as its
+// newest snapshot, and knows or does not know what was found.
+func (x *trio) restarted(id uint64, doubted bool) {
+	x.t.Helper()
+	st := x.nodes[id].Status()
+	hs := &raftpb.HardState{Term: new(st.Term), Vote: new(uint64(0)), Commit: new(st.Applied)}
+	rec := replica.Recovered{Snapshot: replica.SnapshotMeta{Index: st.Applied, Term: st.Term, Conf: st.Members}, Machine: x.nodes[id].Machine(), HardState: hs, Doubted: doubted}
+	n, err := replica.New(replica.Config{ID: id, CheckEvery: time.Hour}, rec)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.nodes[id] = n
+}
+
+// What a majority has found a node keeps for its next start: a snapshot of what is wrong, made
+// before the ruling came, must not let it forget. It does not lead, although nobody else would, and heals as
+// before. The word of an operator is not kept.
+func TestCheck_KnownAfterARestart(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	x.park = true
+	x.healing(3)
+	x.tickAll(1)
+	if !x.doubts[3] || x.doubts[1] || x.doubts[2] {
+		t.Fatalf("the next start is to know: %v", x.doubts)
+	}
+	x.restarted(3, true)
+	x.deaf = 3 // it hears no leader
+	x.tickAll(100)
+	if st := x.nodes[3].Status(); st.Serving || st.Leading || !st.Healing || st.SnapshotIndex != 0 {
+		t.Errorf("it leads: %v, heals: %v, and has a snapshot at %d", st.Leading, st.Healing, st.SnapshotIndex)
+	}
+	for _, s := range x.parked {
+		x.nodes[1].SnapshotSent(x.now, s.To, false)
+	}
+	x.deaf, x.park, x.parked = 0, false, nil
+	x.tickAll(300)
+	if got := x.numbers(); x.nodes[3].Status().Healing || !slices.Equal(got, []uint64{1, 1, 1}) || !x.only[3] {
+		t.Errorf("it heals: %v; the counters are %v; its snapshot is the only one: %v", x.nodes[3].Status().Healing, got, x.only[3])
+	}
+	x = checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	x.nodes[1].Unfreeze(x.now, 11, 1)
+	x.settle()
+	x.healing(2)
+	x.tickAll(1)
+	if len(x.doubts) != 0 {
+		t.Errorf("after the word of an operator the next start is to know: %v", x.doubts)
+	}
+}
+
+// A node that is alone goes on with what it has.
+func TestCheck_DoubtedAlone(t *testing.T) {
+	rec := replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}})
+	rec.Doubted = true
+	n, err := replica.New(replica.Config{ID: 1}, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settle(n); !n.Status().Serving || n.Status().Healing {
+		t.Errorf("it serves: %v, heals: %v", n.Status().Serving, n.Status().Healing)
+	}
+}
+
 // servesNobody: node 1 leads, and neither takes commands nor lets anybody read.
 func (x *trio) servesNobody(what string) {
 	x.t.Helper()

@@ -19,6 +19,8 @@ type Recovered struct {
 	Machine   *core.Machine // restored from it
 	HardState *raftpb.HardState
 	Entries   []*raftpb.Entry // after the snapshot
+	// Doubted: a state check has found the machine to be wrong, see [Write.Doubt].
+	Doubted bool
 }
 
 // Node is one member of a group.
@@ -99,8 +101,12 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: start raft: %w", err)
 	}
+	if rec.Doubted {
+		n.heals(&healing{least: rec.Snapshot.Index, ticks: cfg.ElectionTicks})
+	}
 	n.process() // what is known to be committed: nobody may lead before its changes of members are applied
 	if n.members.alone(cfg.ID) {
+		n.healing, n.snap.wrong = nil, false // there is no other state to go on with
 		if err := n.raft.Campaign(); err != nil {
 			return nil, fmt.Errorf("replica: lead a group of one: %w", err)
 		}
@@ -318,6 +324,15 @@ func (n *Node) tickMark() {
 	if n.quiet == n.cfg.ElectionTicks && n.writeID > 0 {
 		n.out.Mark = true
 	}
+}
+
+// writeDoubt has the next start know that the machine is wrong.
+func (n *Node) writeDoubt() {
+	n.writeID++
+	n.quiet = 0
+	w := Write{asked: n.now, ID: n.writeID, Doubt: true, Sync: true}
+	n.writes = append(n.writes, w)
+	n.out.Writes = append(n.out.Writes, w)
 }
 
 // append turns raft's wish into a write. One that has nothing to write still

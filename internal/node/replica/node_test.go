@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -33,6 +34,7 @@ type trio struct {
 	park    bool // snapshots of node 1 stay in parked
 	parked  []replica.SendSnapshot
 	only    map[uint64]bool // nodes that made a snapshot in the place of all others
+	doubts  map[uint64]bool // nodes of which the next start is to know that they differ
 }
 
 func newTrio(t *testing.T) *trio { return newTrioOf(t, replica.Config{}) }
@@ -44,7 +46,7 @@ func newTrioOf(t *testing.T, cfg replica.Config, each ...func(*replica.Config)) 
 
 func newTrioFrom(t *testing.T, from func([]replica.Endpoint) replica.Recovered, cfg replica.Config, each ...func(*replica.Config)) *trio {
 	t.Helper()
-	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}, only: map[uint64]bool{}}
+	x := &trio{t: t, nodes: map[uint64]*replica.Node{}, out: map[uint64]replica.Output{}, made: map[uint64][][]byte{}, only: map[uint64]bool{}, doubts: map[uint64]bool{}}
 	ends := []replica.Endpoint{{ID: 1, Client: "client 1"}, {ID: 2, Client: "client 2"}, {ID: 3, Client: "client 3"}}
 	for _, e := range ends {
 		cfg.ID, cfg.MinTTL = e.ID, 1
@@ -283,6 +285,9 @@ func (x *trio) pump(id uint64) {
 	kept.Answers, kept.Reads = append(kept.Answers, out.Answers...), append(kept.Reads, out.Reads...)
 	kept.Notice = cmp.Or(out.Notice, kept.Notice)
 	x.out[id] = kept
+	if slices.ContainsFunc(out.Writes, func(w replica.Write) bool { return w.Doubt }) {
+		x.doubts[id] = true
+	}
 	if len(out.Writes) > 0 && id != x.stuck {
 		x.nodes[id].Written(x.now, out.Writes[len(out.Writes)-1].ID)
 		defer x.pump(id)

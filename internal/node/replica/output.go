@@ -63,6 +63,10 @@ type Write struct {
 	// Install makes the snapshot that was received the beginning of the log;
 	// entries of before are void.
 	Install *SnapshotMeta
+	// Doubt: the state of this node was found to be wrong, which its next start has to know
+	// ([Recovered.Doubted]) until a snapshot that is [SnapshotMeta.Only], or Install, has brought
+	// another. Nothing else is written with it.
+	Doubt bool
 	// Sync is false if it need not be durable before Written is called.
 	Sync bool
 

@@ -150,7 +150,7 @@ func known(name string) bool {
 			return true
 		}
 	}
-	return name == voteName || name == identityName || isTemp(name)
+	return name == voteName || name == identityName || name == doubtName || isTemp(name)
 }
 
 func isTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }

@@ -103,6 +103,7 @@ func TestPoison(t *testing.T) {
 		"Append":           func() error { return s.Append(storage.Batch{Entries: entries(6, 6, 1, 10)}) },
 		"SaveVote":         func() error { return s.SaveVote(2, 1) },
 		"Mark":             s.Mark,
+		"Doubt":            s.Doubt,
 		"Compact":          func() error { return s.Compact(1) },
 		"NewSnapshot":      func() error { return get(s.NewSnapshot(meta(3, 1))) },
 		"Write":            func() error { return get(snapshot.Write([]byte("x"))) },

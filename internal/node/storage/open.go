@@ -102,7 +102,7 @@ func (s *Store) loadOwn(m *image) error {
 // adopt takes over an image without damage and makes it good: after it, what
 // was read is durable, and what a crash left behind is gone.
 func (s *Store) adopt(m *image) (Recovered, error) {
-	s.id, s.ballot = m.id, m.ballot
+	s.id, s.ballot, s.doubted = m.id, m.ballot, slices.Contains(m.names, doubtName)
 	s.idx, s.segs, s.off, s.snaps, s.spares = m.idx, m.segs, m.tail, m.snaps, m.spares
 	if err := s.openForWriting(); err != nil {
 		return Recovered{}, err
@@ -219,5 +219,5 @@ func (s *Store) recovered() Recovered {
 	snap := s.newest()
 	hs := &s.idx.st.hs
 	hs.Commit = max(hs.Commit, snap.Index, s.idx.st.base.Index)
-	return Recovered{HardState: *hs, Snapshot: snap, First: s.idx.st.base.Index + 1, Last: s.idx.st.last}
+	return Recovered{HardState: *hs, Snapshot: snap, First: s.idx.st.base.Index + 1, Last: s.idx.st.last, Doubted: s.doubted}
 }

@@ -120,6 +120,38 @@ func TestReplaceSnapshots(t *testing.T) {
 	}
 }
 
+// Promise: a state that was found to be wrong is known to be so after every start, until another
+// is durable: one in the place of all, or one that is installed.
+func TestDoubt(t *testing.T) {
+	for name, other := range map[string]func(s *storage.Store, w *storage.SnapshotWriter) error{
+		"replaced":  (*storage.Store).ReplaceSnapshots,
+		"installed": func(s *storage.Store, w *storage.SnapshotWriter) error { return s.InstallSnapshot(w, storage.Batch{}) },
+	} {
+		disk := simdisk.New()
+		s, rec := mustOpen(t, disk)
+		must(t, s.Append(storage.Batch{HardState: hard(1, 0, 9), Entries: entries(1, 9, 1, 1)}))
+		must(t, create(s, meta(5, 1)))
+		if rec.Doubted {
+			t.Errorf("%s: a new store is doubted", name)
+		}
+		must(t, s.Doubt())
+		must(t, s.Doubt())
+		must(t, create(s, meta(8, 1)))
+		for range 2 {
+			disk = disk.Crash(lose)
+			if s, rec = mustOpen(t, disk); !rec.Doubted {
+				t.Errorf("%s: a start does not know that the state is wrong", name)
+			}
+		}
+		w, err := writeSnapshot(s, meta(9, 1))
+		must(t, err)
+		must(t, other(s, w))
+		if _, rec := mustOpen(t, disk.Crash(lose)); rec.Doubted {
+			t.Errorf("%s: a start takes the new state for wrong", name)
+		}
+	}
+}
+
 // Promise: a snapshot that was received but whose reset record was never written
 // is cleared away, even if several were tried.
 func TestInstallCutShort(t *testing.T) {

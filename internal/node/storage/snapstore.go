@@ -26,7 +26,10 @@ func (s *Store) ReplaceSnapshots(w *SnapshotWriter) error {
 	s.mu.Lock()
 	s.snaps[0], s.snaps[only] = s.snaps[only], s.snaps[0]
 	s.mu.Unlock()
-	return s.keep(1)
+	if err := s.keep(1); err != nil {
+		return err
+	}
+	return s.believe()
 }
 
 // publishOwn makes w durable if the log has its place. It vouches for the log
@@ -89,6 +92,9 @@ func (s *Store) afterInstall() error {
 		return err
 	}
 	if err := s.keep(2); err != nil {
+		return err
+	}
+	if err := s.believe(); err != nil {
 		return err
 	}
 	return s.dropSegments()

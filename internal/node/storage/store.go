@@ -21,12 +21,13 @@ type Store struct {
 	readonly error
 
 	// For the writing goroutine alone.
-	votes  File
-	ballot ballot
-	off    int64 // where the next record goes, in the last segment
-	buf    []byte
-	temps  int
-	spares []spareFile
+	votes   File
+	ballot  ballot
+	off     int64 // where the next record goes, in the last segment
+	buf     []byte
+	temps   int
+	spares  []spareFile
+	doubted bool // see Doubt
 
 	// mu guards what lookups see; it is never held during input or output.
 	mu    sync.RWMutex

@@ -107,6 +107,8 @@ type Recovered struct {
 	// First and Last bound the entries in the log; First is Last+1 if there are
 	// none.
 	First, Last uint64
+	// Doubted: the state was found to be wrong, and no other has come since; see Doubt.
+	Doubted bool
 	// Findings are oddities that were put right, such as a torn tail.
 	Findings []Finding
 }
