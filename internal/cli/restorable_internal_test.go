@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,5 +42,30 @@ func TestRestorable(t *testing.T) {
 		if (err != nil) != c.bad || c.bad && (!ok || f.code != exitUsage) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// What could not be read of a damaged node, and is not in what was restored, is told.
+func TestRestore_TellsTheLoss(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	node, err := server.New(server.Config{Dir: dir})
+	if err == nil {
+		err = node.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "log-0000000000000001")
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(bytes.TrimRight(b, "\x00"))*3/4] ^= 1
+	if err := os.WriteFile(log, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, said := runApp(t, t.TempDir(), "snapshot", "restore", dir, "--accept-loss", "--data", filepath.Join(t.TempDir(), "new"))
+	if code != 0 || !strings.Contains(said, "DAMAGE: ") || !strings.Contains(said, filepath.Base(log)) {
+		t.Errorf("%d: %s", code, said)
 	}
 }

@@ -233,6 +233,9 @@ holds back all grants for so long.`,
 			if err != nil {
 				return notRestored(err)
 			}
+			for _, f := range b.From.Findings {
+				a.print().note(f.String())
+			}
 			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
 			held := ""
 			if wait > 0 {

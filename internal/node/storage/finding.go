@@ -19,6 +19,7 @@ const (
 	BadSnapshot     Kind = "bad snapshot"     // does not fit its checksum
 	LostSnapshot    Kind = "lost snapshot"    // the log needs one and none is readable
 	BadIdentity     Kind = "bad identity"     // unreadable, or missing beside files that need it
+	WrongState      Kind = "wrong state"      // see Doubt
 	Leftover        Kind = "leftover"         // of an operation that a crash cut short
 )
 

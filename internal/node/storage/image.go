@@ -108,6 +108,9 @@ func (m *image) load(everySnapshot bool) error {
 		return err
 	}
 	m.listSpares()
+	if slices.Contains(m.names, doubtName) {
+		m.found.note(doubtName, 0, WrongState, "a check has found that this node differs from the majority of its group: go on with the directory of another, if one is left")
+	}
 	return m.loadSnapshots(everySnapshot)
 }
 

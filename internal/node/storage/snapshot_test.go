@@ -142,6 +142,9 @@ func TestDoubt(t *testing.T) {
 			if s, rec = mustOpen(t, disk); !rec.Doubted {
 				t.Errorf("%s: a start does not know that the state is wrong", name)
 			}
+			if len(rec.Findings) != 1 || rec.Findings[0].Kind != storage.WrongState || rec.Findings[0].Damage {
+				t.Errorf("%s: a start finds %v", name, rec.Findings)
+			}
 		}
 		w, err := writeSnapshot(s, meta(9, 1))
 		must(t, err)
