@@ -69,3 +69,13 @@ func TestRestore_TellsTheLoss(t *testing.T) {
 		t.Errorf("%d: %s", code, said)
 	}
 }
+
+// A time between two state checks that makes no sense is refused.
+func TestServe_CheckEvery(t *testing.T) {
+	for every, ok := range map[time.Duration]bool{0: false, time.Millisecond: false, -time.Minute: false, time.Second: true} {
+		_, err := (&serving{data: t.TempDir(), checkEvery: every}).node()
+		if f, bad := errors.AsType[*failure](err); bad == ok || bad && (f.code != exitUsage || !strings.Contains(f.hint, "--check-every at least 1s")) {
+			t.Errorf("%s: %v", every, err)
+		}
+	}
+}

@@ -278,6 +278,9 @@ func (s *serving) node() (server.Config, error) {
 	if s.maxData > 0 && s.maxData < leastData {
 		return cfg, usagef("give --max-data at least "+leastData.String(), "--max-data %s is less than an empty node may take", s.maxData)
 	}
+	if s.checkEvery < time.Second {
+		return cfg, usagef("give --check-every at least 1s; 10m is the default", "to compare the states every %s would be the group's main work", s.checkEvery)
+	}
 	err := s.roomy()
 	if err != nil {
 		return cfg, err
