@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -202,16 +203,19 @@ func (a *app) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []nodeJSON
+	all := make([]nodeJSON, len(hosts))
+	var asked sync.WaitGroup // at once: each silent node takes all of the timeout
+	for i, host := range hosts {
+		asked.Go(func() { all[i] = a.askNode(ctx, host, creds) })
+	}
+	asked.Wait()
 	var rows [][]string
 	var silent []string
-	for _, host := range hosts {
-		n := a.askNode(ctx, host, creds)
-		if n.Error != "" {
-			silent = append(silent, fmt.Sprintf("%s does not answer: %s", host, n.Error))
+	for i := range all {
+		if n := &all[i]; n.Error != "" {
+			silent = append(silent, fmt.Sprintf("%s does not answer: %s", n.Address, n.Error))
 		}
-		all = append(all, n)
-		rows = append(rows, nodeRow(&n))
+		rows = append(rows, nodeRow(&all[i]))
 	}
 	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS", "CHECK"}, rows); err != nil {
 		return err

@@ -14,10 +14,14 @@ import (
 // telling is a node that says of its group what it is told.
 type telling struct {
 	pb.UnimplementedAdminServiceServer
-	st pb.StatusResponse
+	st    pb.StatusResponse
+	asked func()
 }
 
 func (n *telling) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	if n.asked != nil {
+		n.asked()
+	}
 	return &n.st, nil
 }
 

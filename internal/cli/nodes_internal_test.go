@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -153,6 +154,16 @@ func TestStatus_NamesAllThatAreSilent(t *testing.T) {
 		}
 	}
 	if code != exitNo || strings.Contains(said, live+" does not answer") {
+		t.Errorf("%d: %s", code, said)
+	}
+}
+
+// Nodes are asked at once: one that takes its time does not use up that of the others.
+func TestStatus_AsksAtOnce(t *testing.T) {
+	later := make(chan struct{})
+	first := (&telling{asked: func() { <-later }}).start(t)
+	second := (&telling{asked: sync.OnceFunc(func() { close(later) })}).start(t)
+	if code, said := runApp(t, t.TempDir(), "--url", "holdfast://"+first+","+second, "--timeout", "10s", "status"); code != 0 {
 		t.Errorf("%d: %s", code, said)
 	}
 }
