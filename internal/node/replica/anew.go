@@ -108,8 +108,8 @@ func Date(e *raftpb.Entry) (seconds, now int64) {
 
 // proposeFirst lets a new group of several founders begin at a revision that the wall clock
 // gives, before anything else is proposed, and in the newest version that all founders have
-// shown to support. The second of the start will do: they need longer than that to elect the first
-// leader, and one that is made in the place of this group starts later.
+// shown to support. The second of the start will do: with the default Tick they need longer than
+// that to elect the first leader, and one that is made in the place of this group starts later.
 func (n *Node) proposeFirst() {
 	if n.machine.Revision() != 0 || n.cfg.Seconds <= 0 {
 		return
