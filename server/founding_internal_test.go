@@ -2,8 +2,10 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
 )
 
@@ -18,5 +20,18 @@ func TestRefusedBeforeTheStartIsComplete(t *testing.T) {
 	l.founding.wg.Wait()
 	if in, _ := l.take(); len(in.todo) != 1 || !l.founding.asking.Load() {
 		t.Errorf("the loop has %d things to do, and the node asks: %v", len(in.todo), l.founding.asking.Load())
+	}
+}
+
+// A node that has nothing yet looks for a member that has moved where the others say that it
+// is: at its old address, which --members still has, it could not answer it.
+func TestPeersOf_MovedMember(t *testing.T) {
+	s := &Server{cfg: Config{Founders: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "b:1"}, {ID: 3, Peer: "c:1"}, {ID: 6, Peer: "f:1"}}}}
+	got := s.peersOf(map[uint64]replica.Word{
+		1: {Node: 1, Members: replica.Membership{Endpoints: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 3, Peer: "moved:1"}, {ID: 5, Peer: "e:1"}}}},
+		6: {Node: 7},
+	})
+	if want := map[uint64]string{1: "a:1", 2: "b:1", 3: "moved:1", 5: "e:1", 7: "f:1"}; !maps.Equal(got, want) {
+		t.Errorf("the peers are %v, want %v", got, want)
 	}
 }

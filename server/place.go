@@ -151,16 +151,16 @@ func (s *Server) findPeers() {
 }
 
 // peersOf are the founders under the numbers that they say, and the members that
-// they know.
+// they know: a member that has moved is where they say, not where this node was told that it is.
 func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
-	peers := map[uint64]string{}
+	peers := addresses(s.cfg.Founders)
 	for _, e := range s.cfg.Founders {
-		w, ok := words[e.ID]
-		if !ok {
-			peers[e.ID] = e.Peer
-			continue
+		if w, ok := words[e.ID]; ok {
+			delete(peers, e.ID)
+			peers[w.Node] = e.Peer
 		}
-		peers[w.Node] = e.Peer
+	}
+	for _, w := range words {
 		maps.Copy(peers, addresses(w.Members.Endpoints))
 	}
 	return peers
