@@ -21,10 +21,6 @@ func (s *Server) Leader() (Leader, <-chan struct{}) { return s.loop.lead.get() }
 // ID is the number of this node in its group.
 func (s *Server) ID() uint64 { return s.cfg.ID }
 
-// Directory tells the directory of this node's state from every other that was ever made, also
-// for the same number in the same cluster: a node that lost its disk has another.
-func (s *Server) Directory() uint64 { return s.dir }
-
 // leadership is what a loop says about the leader.
 type leadership struct {
 	mu      sync.Mutex

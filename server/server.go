@@ -27,7 +27,6 @@ type Server struct {
 	loop *loop
 	disk *disk.Disk
 	addr net.Addr
-	dir  uint64 // see Directory
 
 	engineOnce sync.Once
 	engine     *engine // of the Spaces in this process
@@ -104,7 +103,6 @@ func (s *Server) open() (rec replica.Recovered, err error) {
 	if s.disk, rec, err = openDisk(&s.cfg); err != nil {
 		return rec, startError(&s.cfg, err)
 	}
-	s.dir = s.disk.Directory()
 	if err = s.disk.Begin(s.cfg.ID, &rec, time.Now()); err != nil {
 		s.disk.Close()
 		return rec, startError(&s.cfg, err)

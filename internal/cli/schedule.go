@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 // schedule says where a node saves backups of itself, how often, and how many stay.
@@ -42,6 +43,21 @@ type backuper interface {
 	ID() uint64
 	// Directory is that of its state: another cluster has another, also under the same number.
 	Directory() uint64
+}
+
+// saver is a node with the directory of its state.
+type saver struct {
+	*server.Server
+	dir uint64
+}
+
+func (s saver) Directory() uint64 { return s.dir }
+
+// save saves backups of a node until ctx ends, or the node stops.
+func (s *schedule) save(ctx context.Context, node *server.Server, told func(error)) {
+	if st, err := node.Status(ctx); err == nil {
+		s.run(ctx, saver{node, st.Dir}, told)
+	}
 }
 
 // run saves backups until ctx ends, and tells what went wrong; the next one is tried all

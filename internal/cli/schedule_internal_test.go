@@ -185,10 +185,15 @@ func TestSchedule_ForeignFiles(t *testing.T) {
 	var before backuper = &saving{id: 1, dir: 7}
 	foreign := []string{"holdfast-1-20260401T000000.000Z.snap", "." + backupPrefix(before) + "busy"}
 	for range 2 { // a cluster, and one in the place of the first
-		node, err := server.New(server.Config{Dir: dir})
+		started, err := server.New(server.Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
+		st, err := started.Status(t.Context())
+		if err != nil || st.Dir == 0 {
+			t.Fatalf("the directory is %x: %v", st.Dir, err)
+		}
+		node := saver{started, st.Dir}
 		foreign = append(foreign, backupPrefix(node)+"kept.snap")
 		for _, name := range foreign {
 			if err := os.WriteFile(filepath.Join(backups, name), nil, 0o600); err != nil {

@@ -167,7 +167,7 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
 	saving, stop := context.WithCancel(ctx)
 	var saved sync.WaitGroup
-	saved.Go(func() { s.backups.run(saving, node, cfg.Notice) })
+	saved.Go(func() { s.backups.save(saving, node, cfg.Notice) })
 	err = api.Serve(ctx, ln, api.New(node), web)
 	stop()
 	atMost(lastBackup, &saved)

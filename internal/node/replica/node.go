@@ -400,6 +400,7 @@ func (n *Node) stepDown() {
 // Status tells where the node stands.
 type Status struct {
 	ID, Leader, Term       uint64
+	Dir                    uint64 // as Config has it
 	Applied                uint64
 	Leading, Serving       bool
 	Members                Membership
@@ -430,7 +431,7 @@ func (n *Node) Status() Status {
 	}
 	return Status{
 		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full,
-		ID: n.cfg.ID, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
+		ID: n.cfg.ID, Dir: n.cfg.Dir, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
 		SnapshotIndex: n.rightSnapshot(), Streams: uint64(len(n.streams.attached)),
