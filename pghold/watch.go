@@ -327,8 +327,8 @@ func (f *follower) drain(ctx context.Context) error {
 		switch {
 		case err == errMissing:
 			return f.pass(ctx, broken)
-		case err != nil:
-			return err
+		case err != nil: // every user of the database can send one
+			f.c.fault("watch", f.r.Prefix, err)
 		case ctx.Err() != nil:
 			return errStop
 		case !f.place(ev) || !wants(f.r, ev):
@@ -475,11 +475,11 @@ func (f *follower) place(ev *driver.Event) bool {
 	return true
 }
 
-// decodeEvent reads the JSON of an event.
+// decodeEvent reads the JSON of an event; an error: it is none.
 func decodeEvent(body string, previous bool) (*driver.Event, error) {
 	var m message
-	if err := json.Unmarshal([]byte(body), &m); err != nil {
-		return nil, fmt.Errorf("a notification on holdfast_event is not ours: %w", err)
+	if err := json.Unmarshal([]byte(body), &m); err != nil || m.Kind == "" || m.Verb == "" {
+		return nil, fmt.Errorf("a notification on holdfast_event is not of this library, and is passed over: %.40q", body)
 	}
 	ev := &driver.Event{
 		Revision: m.Revision, Ordinal: m.Ordinal, Kind: m.Kind, Verb: m.Verb, Name: m.Name, Token: m.Token, Owner: m.Owner,
