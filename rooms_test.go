@@ -75,7 +75,7 @@ var rooms = map[string]room{
 	"internal/edgeserver":                  {own: "edge limit limit/limithttp proto/holdfast/edge/v1 proto/holdfast/edge/v1/edgev1connect", foreign: "connectrpc.com/connect github.com/prometheus/client_golang", inside: true},
 	"internal/filelog":                     {own: "driver", inside: true},
 	"internal/host":                        {own: "internal/core", inside: true},
-	"internal/kthtrip":                     {own: ". driver", inside: true},
+	"internal/kthtrip":                     {own: ". driver limit", inside: true},
 	"internal/limits":                      {own: "driver limit", inside: true},
 	"internal/measure":                     {inside: true},
 	"internal/middleware":                  {own: "limit", inside: true},

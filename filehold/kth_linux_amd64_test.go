@@ -47,13 +47,7 @@ type filePath struct {
 
 var _ kthtrip.Proxy = (*filePath)(nil)
 
-func (p *filePath) Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
-	d, err := p.f.open(ctx, p.dir)
-	if err != nil {
-		return nil, err
-	}
-	return holdfast.New(d, opts...)
-}
+func (p *filePath) Open(ctx context.Context) (driver.Driver, error) { return p.f.open(ctx, p.dir) }
 
 func (p *filePath) Arm(k int, f kthtrip.Fault) { p.i.arm(k, string(f)) }
 func (p *filePath) Disarm() bool               { return p.i.disarm() }
@@ -129,7 +123,11 @@ func TestCancelRefusedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
-	s, err := p.Open(t.Context())
+	d, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := holdfast.New(d)
 	if err != nil {
 		t.Fatal(err)
 	}

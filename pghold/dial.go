@@ -24,6 +24,14 @@ const defaultSlice = 10 * time.Second
 // slice.
 func (c *client) lockTimeout() int64 { return (c.slice / 2).Milliseconds() }
 
+// answerTimeout is how long a statement that is to be answered at once waits for a lock, in
+// milliseconds: of a table that another program has locked as a whole, say (VACUUM FULL, ALTER TABLE). It
+// is refused then, since a statement that takes as long as Options.Timeout costs the connection, and so
+// all that it holds. One statement may wait for three.
+func (c *client) answerTimeout() int64 {
+	return max(min(c.lockTimeout(), c.opts.Timeout.Milliseconds()/4), 1)
+}
+
 // setup makes a connection fit to hold: nothing but its end ends what it holds,
 // the server notices within half a minute that the client's machine is gone, and
 // a crash does not forget, and repeat, a token that was handed out.
@@ -115,7 +123,7 @@ func (l *pgLink) prepare(ctx context.Context) error {
 	if err := l.c.direct(ctx, l.conn); err != nil {
 		return err
 	}
-	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.lockTimeout(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
+	_, err := l.conn.Exec(ctx, fmt.Sprintf(setup, "session", l.c.answerTimeout(), l.nonce, false, "pg_advisory_lock"), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ var advice = map[string]struct {
 const fullAdvice = "the server's table of locks is full; hold fewer names at a time, or raise max_locks_per_transaction in postgresql.conf " +
 	"(the table has room for about max_locks_per_transaction x (max_connections + max_prepared_transactions) locks of all programs)"
 
+const lockedAdvice = "another program has a table or a row of ours locked for long (VACUUM FULL, ALTER TABLE, a transaction that was left open); try again when it has ended"
+
 // failed is the error of a call that the server or the way to it failed.
 func failed(ctx context.Context, err error) error {
 	if err == nil {
@@ -69,6 +71,8 @@ func failed(ctx context.Context, err error) error {
 		return &driver.Error{Kind: fs.ErrPermission, Outcome: outcome(err), Err: explain(pe, grantAdvice)}
 	case pe.Code == "53200" && strings.Contains(pe.Hint, "max_locks_per_transaction"):
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, fullAdvice)}
+	case pe.Code == "55P03":
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, lockedAdvice)}
 	case temporary(pe):
 		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: outcome(err), RetryAfter: time.Second, Err: explain(pe, "")}
 	}

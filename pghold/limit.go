@@ -169,17 +169,25 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 }
 
 // deleteLimiter removes a limiter, and then what its keys used at this rate or an earlier
-// one, page by page.
+// one, page by page. That counts for nothing any more: if it fails, it is done in the background.
 func (c *client) deleteLimiter(ctx context.Context, name string) error {
 	err := c.remove(ctx, "limiter", func(ctx context.Context, q querier) (bool, error) {
 		var epoch *string
 		err := q.QueryRow(ctx, "select holdfast_v9.limit_delete($1)", c.args(name)...).Scan(&epoch)
 		return epoch != nil, err
 	})
-	for n := int64(sweepPage); err == nil && n == sweepPage; {
-		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			tag, err := q.Exec(ctx, forgottenUsage, c.args(name, sweepPage)...)
-			n = tag.RowsAffected()
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone {
+		return err
+	}
+	left := err
+	if left == nil {
+		_, left = c.sweepPages(ctx, forgottenUsage, name, sweepPage)
+	}
+	if left != nil {
+		c.keepTrying("delete", name, func() error {
+			ctx, cancel := context.WithTimeout(c.life, removeFor)
+			defer cancel()
+			_, err := c.sweepPages(ctx, forgottenUsage, name, sweepPage)
 			return err
 		})
 	}
@@ -188,7 +196,7 @@ func (c *client) deleteLimiter(ctx context.Context, name string) error {
 
 // forgottenUsage removes a page of what keys of a limiter used at rates that are not its own
 // any more. Of a row that is used at a new one meanwhile nothing is removed.
-const forgottenUsage = `delete from holdfast.usage x using (
+const forgottenUsage = `with removed as (delete from holdfast.usage x using (
   select y.name, y.key, y.epoch from holdfast.usage y
   where y.name = $1 and y.epoch <> coalesce((select left(l.rate, 32) from holdfast.limiter l where l.name = $1), '') limit $2) gone
-where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch`
+where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch returning 1) select count(*) from removed`

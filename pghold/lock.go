@@ -197,7 +197,7 @@ func (c *client) enqueue(ctx context.Context, ln *waitQueue, cl *rowClaim) (*wai
 	case ln.door <- struct{}{}:
 		defer func() { <-ln.door }()
 	case <-enough:
-		return nil, c.noneFree()
+		return nil, c.notServed()
 	case <-ctx.Done():
 		return nil, stopped(ctx, driver.NotDone)
 	}

@@ -186,15 +186,7 @@ func (c *client) atHomeInTime(run func(ctx context.Context, q querier) error) er
 	if err != nil {
 		return err
 	}
-	return c.onHome(ctx, l, func(ctx context.Context, _ querier) error {
-		return pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", max(c.opts.Timeout.Milliseconds()/4, 1)), pgx.QueryExecModeSimpleProtocol)
-			if err != nil {
-				return err
-			}
-			return run(ctx, tx)
-		})
-	}, nil)
+	return c.onHome(ctx, l, run, nil)
 }
 
 // endSession ends a session here and gives back what hangs on it.
@@ -221,6 +213,7 @@ func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 		return info, err
 	}
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
+		info = driver.SessionInfo{ID: r.ID} // a run before this one may have told a part
 		var meta []byte
 		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v9.alive(nonce, 0)
 union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v9.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)

@@ -17,37 +17,43 @@ const sweepPage = 500
 // barrier that somebody uses at the moment is left alone.
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = c.removeEnded(func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
-	for n := int64(sweepPage); err == nil && n == sweepPage; {
-		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v9.sweep_done($1)", c.args(sweepPage)...).Scan(&n)
-		})
+	if err == nil { // answers are no names
+		_, err = c.sweepPages(ctx, "select holdfast_v9.sweep_done($1)", sweepPage)
 	}
-	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
-		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v9.sweep_usage($1, $2)", c.args(r.Prefix, sweepPage)...).Scan(&n)
-		})
-	}
-	for n := int64(sweepPage); err == nil && n == sweepPage; reply.Removed += n {
-		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			tag, err := q.Exec(ctx, orphanedUsage, c.args(r.Prefix, sweepPage)...)
-			n = tag.RowsAffected()
-			return err
-		})
+	var n int64
+	for _, sql := range []string{"select holdfast_v9.sweep_usage($1, $2)", orphanedUsage} {
+		if err == nil {
+			n, err = c.sweepPages(ctx, sql, r.Prefix, sweepPage)
+			reply.Removed += n
+		}
 	}
 	if err == nil && r.Limits {
-		var n int64
 		n, err = c.sweepLimits(ctx, r.Prefix)
 		reply.Removed += n
 	}
 	return reply, err
 }
 
+// sweepPages runs a statement, which tells how many rows it removed, as long as that is a whole page.
+func (c *client) sweepPages(ctx context.Context, sql string, args ...any) (removed int64, err error) {
+	for {
+		var n int64
+		err := c.ask(ctx, func(ctx context.Context, q querier) error { return q.QueryRow(ctx, sql, c.args(args...)...).Scan(&n) })
+		if err != nil {
+			return removed, err
+		}
+		if removed += n; n < sweepPage {
+			return removed, nil
+		}
+	}
+}
+
 // orphanedUsage removes a page of keys that never become as if they had not been used, and
 // that count for nothing: their limiter was deleted, or has got another rate.
-const orphanedUsage = `delete from holdfast.usage x using (
+const orphanedUsage = `with removed as (delete from holdfast.usage x using (
   select y.name, y.key, y.epoch from holdfast.usage y left join holdfast.limiter l on l.name = y.name
   where y.idle is null and starts_with(y.name, $1) and y.epoch is distinct from left(l.rate, 32) limit $2) gone
-where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch`
+where x.name = gone.name and x.key = gone.key and x.epoch = gone.epoch returning 1) select count(*) from removed`
 
 // sweepLimits goes through all semaphores, latches and barriers, page by page.
 func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64, err error) {

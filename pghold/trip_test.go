@@ -25,7 +25,11 @@ type mishap struct {
 
 // The code that the server refuses a statement with, and what it says beside it.
 func refusal(code, hint string) mishap {
-	return mishap{name: code, later: true, strike: func(c *tripConn, _ []byte, _ bool) bool {
+	name := code
+	if hint != "" {
+		name += " with a hint"
+	}
+	return mishap{name: name, later: true, strike: func(c *tripConn, _ []byte, _ bool) bool {
 		return c.ask(query(fmt.Sprintf("do $$ begin raise exception 'refused by the test' using errcode = '%s', hint = '%s'; end $$", code, hint)))
 	}}
 }
@@ -91,8 +95,9 @@ type tripProxy struct {
 	trips int
 	at    int // the trip that meets it; 0: none
 	what  mishap
-	met   bool
-	away  int // so many connections more are refused
+	came  bool // that trip has come
+	met   bool // and met it
+	away  int  // so many connections more are refused
 	conns map[net.Conn]struct{}
 }
 
@@ -188,11 +193,34 @@ func (p *tripProxy) count(first bool) *mishap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trips++
+	p.came = p.came || p.trips == p.at
 	if p.trips != p.at || !(first && p.what.first || !first && p.what.later) {
 		return nil
 	}
 	p.met = true
 	return &p.what
+}
+
+// arm has the k-th trip from now on meet what.
+func (p *tripProxy) arm(k int, what mishap) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.what, p.came, p.met = p.trips+k, what, false, false
+}
+
+// disarm ends that, and tells whether the trip has come.
+func (p *tripProxy) disarm() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = 0
+	return p.came
+}
+
+// open is how many connections clients have open.
+func (p *tripProxy) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
 }
 
 // seen is how many trips there were, and whether one met its mishap.

@@ -25,6 +25,20 @@ func (c *client) noneFree() error {
 	return refuse(driver.ErrExhausted, "all %d connections for locks are in use, each by a lock that is held or waited for: release some, or raise Options.Waits (holdfast_waits in the URL)", c.opts.Waits)
 }
 
+// notServed is the error of a try that has waited for enough behind another call for the same name, which waits for a
+// connection, or for the server.
+func (c *client) notServed() error {
+	c.mu.Lock()
+	full := c.waits >= c.opts.Waits
+	c.mu.Unlock()
+	if full {
+		return c.noneFree()
+	}
+	e := refuse(driver.ErrUnavailable, "the server has not answered another call of this program for the name within %s: see that it runs and can be reached", c.opts.Timeout)
+	e.RetryAfter = time.Second
+	return e
+}
+
 // txLink is a connection for one hold; there are Options.Waits of them.
 func (c *client) txLink(ctx context.Context, enough <-chan time.Time) (*pgLink, error) {
 	for {

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Fault is what happens to one round trip. These are for every engine; a proxy
@@ -48,7 +49,7 @@ const (
 // Proxy is the path of one client to the engine.
 type Proxy interface {
 	// Open opens the client.
-	Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error)
+	Open(ctx context.Context) (driver.Driver, error)
 	// Arm has the k-th round trip from now on, the first being 1, meet f.
 	Arm(k int, f Fault)
 	// Disarm ends that, and tells whether the round trip has come.
@@ -79,7 +80,10 @@ type Engine struct {
 	Parallel int
 }
 
-var seed = flag.Uint64("kthtrip.seed", 0, "order in which operations and faults are tried; 0: a random one")
+var (
+	seed = flag.Uint64("kthtrip.seed", 0, "order in which operations and faults are tried; 0: a random one")
+	only = flag.String("kthtrip.only", "", "regular expression for the names of the operations to try; empty: all")
+)
 
 // pair is an operation and what happens to it.
 type pair struct {
@@ -201,7 +205,7 @@ func (r *run) finish(given, all int) {
 	if err := r.bystander.Close(); err != nil {
 		r.t.Errorf("the bystander's Close: %v", err)
 	}
-	if left := r.leftovers(r.t.Context(), ""); left != nil && !r.t.Failed() {
+	if left := r.leftovers(r.t.Context(), ""); len(left) > 0 && !r.t.Failed() {
 		r.t.Errorf("the engine still has %q", left)
 	}
 	for _, op := range operations() {

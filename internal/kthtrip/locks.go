@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/holdfast-io/holdfast"
@@ -29,7 +30,9 @@ func operations() []Operation {
 			all = append(all, Operation{k.name + " " + what, k.needs, func(x *trial) { onLocks[what](x, k) }})
 		}
 	}
-	return append(append(all, others...), onData...)
+	all = slices.Concat(all, others, onData, onLimits, onMany)
+	named := regexp.MustCompile(*only)
+	return slices.DeleteFunc(all, func(o Operation) bool { return !named.MatchString(o.Name) })
 }
 
 // take is a way to hold a name.
@@ -67,14 +70,16 @@ var mutexes = kind{name: "mutex", some: takeMutex, all: takeMutex}
 
 var elections = kind{name: "election", needs: driver.FeatureElection, some: takeLead, all: takeLead}
 
+var semaphores = kind{name: "semaphore", needs: driver.FeatureWeighted, some: takeUnits(1), all: takeUnits(units),
+	delete: func(ctx context.Context, s *holdfast.Space, name string) error {
+		return s.Semaphore(name, 0).Delete(ctx)
+	}}
+
 var kinds = []kind{
 	mutexes,
 	{name: "reader", needs: driver.FeatureShared, some: takeRead, all: takeWrite},
 	{name: "writer", needs: driver.FeatureShared, some: takeWrite, all: takeWrite},
-	{name: "semaphore", needs: driver.FeatureWeighted, some: takeUnits(1), all: takeUnits(units),
-		delete: func(ctx context.Context, s *holdfast.Space, name string) error {
-			return s.Semaphore(name, 0).Delete(ctx)
-		}},
+	semaphores,
 	elections,
 }
 
@@ -221,14 +226,21 @@ func (x *trial) refused(h *holdfast.Hold, err error, hold *holdfast.Hold) {
 	x.must("release", hold.Release())
 }
 
+// refusesAll: a try of several names of which b is held takes none.
+func (x *trial) refusesAll(b name, wants ...holdfast.Want) {
+	hold := x.takes(b)
+	x.warm()
+	x.arm()
+	h, err := x.client().TryAcquireAll(x.ctx, wants...)
+	x.refused(h, err, hold)
+}
+
 // others are operations on names that need no kind.
 var others = []Operation{
 	{Name: "open", Run: func(x *trial) {
 		x.path.Arm(x.k, x.fault)
 		x.armed = true
-		s, err := x.path.Open(x.ctx, holdfast.TTL(TTL))
-		x.subject = s
-		_ = x.said(err)
+		_ = x.said(x.open())
 	}},
 	{Name: "ping", Run: func(x *trial) {
 		x.arm()
@@ -243,11 +255,11 @@ var others = []Operation{
 	}},
 	{Name: "try several, one of them held", Needs: driver.FeatureAll, Run: func(x *trial) {
 		a, b := x.name(mutexes, "a"), x.name(mutexes, "b")
-		hold := x.takes(b)
-		x.warm()
-		x.arm()
-		h, err := x.client().TryAcquireAll(x.ctx, x.client().Mutex(a.text).Want(), x.client().Mutex(b.text).Want())
-		x.refused(h, err, hold)
+		x.refusesAll(b, x.client().Mutex(a.text).Want(), x.client().Mutex(b.text).Want())
+	}},
+	{Name: "try several semaphores, one of them full", Needs: driver.FeatureWeighted, Run: func(x *trial) {
+		a, b := x.name(semaphores, "a"), x.name(semaphores, "b")
+		x.refusesAll(b, x.client().Semaphore(a.text, units).Want(1), x.client().Semaphore(b.text, units).Want(1))
 	}},
 	{Name: "renew", Needs: driver.FeatureSession, Run: func(x *trial) {
 		n := x.name(mutexes, "mine")

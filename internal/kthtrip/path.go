@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // Path is a [Proxy] for engines that are reached over TCP. It knows connections, and
@@ -66,9 +66,7 @@ func NewPath(t testing.TB, p Protocol, rawURL string, targets ...string) *Path {
 func (p *Path) URL() string { return p.url }
 
 // Open opens it.
-func (p *Path) Open(ctx context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
-	return holdfast.Open(ctx, p.url, opts...)
-}
+func (p *Path) Open(ctx context.Context) (driver.Driver, error) { return driver.Open(ctx, p.url) }
 
 // Killed is false: the client lives on.
 func (p *Path) Killed() bool { return false }

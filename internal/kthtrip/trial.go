@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 // trial is one operation that is disturbed once: the subject does it, by a proxy;
@@ -20,6 +21,7 @@ type trial struct {
 
 	ctx     context.Context
 	path    Proxy
+	driver  driver.Driver // the subject's
 	subject *holdfast.Space
 	prefix  string // of its names
 	names   []name
@@ -29,14 +31,14 @@ type trial struct {
 	err     error // of the operation
 }
 
-// limit is how long an operation may take: a fault that lasts a moment delays it
+// timeLimit is how long an operation may take: a fault that lasts a moment delays it
 // by much less.
-const limit = 30 * time.Second
+const timeLimit = 30 * time.Second
 
 // run does the operation and looks what came of it. false: it ended before its
 // k-th round trip.
 func (x *trial) run() bool {
-	ctx, cancel := context.WithTimeout(x.r.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(x.r.t.Context(), timeLimit)
 	defer cancel()
 	x.ctx, x.prefix, x.tokens = ctx, "kth/"+rand.Text()[:10]+"/", map[string]holdfast.Token{}
 	x.path = x.r.e.Proxy(x.r.t)
@@ -88,11 +90,16 @@ func (x *trial) eventually(f func() error) (err error) {
 // client is the subject; it is opened if the operation did not do that.
 func (x *trial) client() *holdfast.Space {
 	if x.subject == nil {
-		s, err := x.path.Open(x.ctx, holdfast.TTL(TTL))
-		x.must("open", err)
-		x.subject = s
+		x.must("open", x.open())
 	}
 	return x.subject
+}
+
+func (x *trial) open() (err error) {
+	if x.driver, err = x.path.Open(x.ctx); err == nil {
+		x.subject, err = holdfast.New(x.driver, holdfast.TTL(TTL))
+	}
+	return err
 }
 
 func (x *trial) other() *holdfast.Space { return x.r.bystander }
@@ -117,7 +124,7 @@ func (x *trial) disarm() {
 func (x *trial) said(err error) error {
 	x.disarm()
 	if x.err = err; x.ctx.Err() != nil {
-		x.broken("it did not end in %s", limit)
+		x.broken("it did not end in %s", timeLimit)
 	}
 	slow := errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost)
 	if err != nil && !x.struck && !slow {
