@@ -145,7 +145,7 @@ func (q *Sequence) refill(ctx context.Context, b *block, r *refill) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over = err != nil; b.over {
+	if b.over = b.over || err != nil; b.over {
 		q.s.r.forgetBlock(q.name, b)
 	} else {
 		b.next, b.left = first, n
@@ -207,15 +207,22 @@ func (q *Sequence) ask(ctx context.Context, op string, n uint64) (uint64, error)
 // numbers that were handed out before. Other programs use up their blocks.
 func (q *Sequence) Delete(ctx context.Context) error {
 	err := q.s.remove(ctx, driver.Sequence, q.name, driver.FeatureSequence, q.err)
-	if err == nil {
-		q.s.r.blockOf(q.name).drop()
+	if !NotDone(err) || errors.Is(err, ErrNotFound) { // it may be gone: by this call, or by another program's
+		q.s.r.dropBlock(q.name)
 	}
 	return err
 }
 
-// drop has the next number taken from the backend.
+// dropBlock has the next number taken from the backend. A refill that is on its way may be of the
+// sequence that was: its numbers are nobody's.
+func (r *spaceState) dropBlock(name string) {
+	if b, ok := r.sequences.LoadAndDelete(r.canonical(name)); ok {
+		b.(*block).drop()
+	}
+}
+
 func (b *block) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left, b.over = 0, b.refill == nil
+	b.left, b.over = 0, true
 }

@@ -239,3 +239,65 @@ func TestSequence_ManyNames(t *testing.T) {
 		}
 	}
 }
+
+// lateSequence has answers of Reserve come when the test says so, and those of Delete get lost.
+type lateSequence struct {
+	driver.Driver
+	answer    chan struct{}
+	loseReply bool
+}
+
+func (d *lateSequence) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.ReserveReply, error) {
+	reply, err := d.Driver.Reserve(ctx, r)
+	<-d.answer
+	return reply, err
+}
+
+func (d *lateSequence) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
+	err := d.Driver.Delete(ctx, kind, name)
+	if err == nil && d.loseReply {
+		err = &driver.Error{Kind: driver.ErrUnavailable}
+	}
+	return err
+}
+
+// The numbers of a block that was on its way when the sequence was deleted are nobody's: the new one gives
+// them to others.
+func TestSequence_DeletedDuringARefill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, toy := open(t)
+		late := &lateSequence{Driver: toy, answer: make(chan struct{})}
+		s, err := holdfast.New(late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan uint64, 1)
+		go func() { got <- next(t, s.Sequence("ids")) }()
+		synctest.Wait()
+		if err := s.Sequence("ids").Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := next(t, other.Sequence("ids"))
+		close(late.answer)
+		if n := <-got; n <= first {
+			t.Errorf("%d was given to two, after Delete", n)
+		}
+	})
+}
+
+// A Delete that may have been done is taken as done: the block is of the sequence that was.
+func TestSequence_DeletedPerhaps(t *testing.T) {
+	_, toy := open(t)
+	late := &lateSequence{Driver: toy, answer: make(chan struct{}), loseReply: true}
+	close(late.answer)
+	s, err := holdfast.New(late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := s.Sequence("ids")
+	next(t, q)
+	wantErr(t, q.Delete(t.Context()), holdfast.ErrUnavailable)
+	if n := next(t, q); n != 1 {
+		t.Errorf("a new sequence begins with %d", n)
+	}
+}
