@@ -124,7 +124,8 @@ func (k *KV) Range(ctx context.Context, prefix string, opts ...RangeOption) iter
 				}
 			}
 			told += len(page.Entries)
-			if op.op.After = page.Next; page.Next == "" || told == limit {
+			op.op.After, op.goesOn = page.Next, page.More && op.op.Sort == driver.ByKey
+			if !op.goesOn || told == limit {
 				return
 			}
 		}

@@ -180,6 +180,18 @@ func TestKV_Range(t *testing.T) {
 	}
 }
 
+// A key that is the prefix of a Sub Space has an empty name there, and a Range goes on behind it.
+func TestKV_RangeBehindTheOwnPrefix(t *testing.T) {
+	s, toy := open(t)
+	for _, key := range []string{"cfg/", "cfg/a", "cfg/b"} {
+		put(t, s.KV(), key, "")
+	}
+	toy.answer = 1
+	if n, err := rangeEnd(s.Sub("cfg/").KV().Range(t.Context(), "")); n != 3 || err != nil {
+		t.Errorf("%d of 3 keys are told, %v", n, err)
+	}
+}
+
 // rangeEnd is how many entries there are, and the error at their end.
 func rangeEnd(seq iter.Seq2[holdfast.Entry, error]) (n int, err error) {
 	for _, err = range seq {

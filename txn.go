@@ -30,6 +30,8 @@ func ValueIs(key string, value []byte) Compare {
 type Op struct {
 	op  driver.Op
 	put putting
+	// goesOn: op.After is a key, also if it is empty: that of a [Space.Sub] that is its prefix.
+	goesOn bool
 }
 
 // GetOp gets a key; an absent one gives no entry, and one that does not fit into the
@@ -136,7 +138,7 @@ func (k *KV) ops(to *[]driver.Op, ops []Op) error {
 			return err
 		}
 		op := o.op
-		if op.Key = key; op.After != "" {
+		if op.Key = key; op.After != "" || o.goesOn {
 			if op.After, err = k.key(op.After, true); err != nil {
 				return err
 			}
