@@ -40,9 +40,9 @@ type Dir struct {
 	mu    sync.Mutex
 	made  bool
 	turns map[string]*turn // of the resources in use in this process
-	// synced is the state of each resource that surely is on disk, as far as this Dir has
-	// seen to it.
-	synced map[string]string
+	// synced is the hash of the state of each resource that surely is on disk, as far as this Dir has
+	// seen to it: the state itself may be long.
+	synced map[string][sha256.Size]byte
 	disk   disk // nil: that of the system
 }
 
@@ -192,8 +192,9 @@ func (d *Dir) pass(p Pass) error {
 // file, but not surely on disk: another process, or this one, may have ended or failed
 // before it had synced the file's name.
 func (d *Dir) persist(resource string, state []byte, changed bool) error {
+	sum := sha256.Sum256(state)
 	d.mu.Lock()
-	known := d.synced[resource] == string(state)
+	known := d.synced[resource] == sum
 	d.mu.Unlock()
 	disk, path := cmp.Or[disk](d.disk, osDisk{}), d.file(resource, "")
 	switch {
@@ -209,9 +210,9 @@ func (d *Dir) persist(resource string, state []byte, changed bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.synced) >= maxSynced || d.synced == nil {
-		d.synced = map[string]string{}
+		d.synced = map[string][sha256.Size]byte{}
 	}
-	d.synced[resource] = string(state)
+	d.synced[resource] = sum
 	return nil
 }
 

@@ -3,8 +3,11 @@
 package fence
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 )
 
@@ -45,4 +48,32 @@ func TestDir_RepeatedTokenIsOnDisk(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a Dir remembers of a resource does not grow with what is on disk of it: of a strict one thousands of tokens.
+func TestDir_RemembersLittle(t *testing.T) {
+	const resources, size = 300, 1 << 15
+	d := &Dir{Path: t.TempDir(), disk: idleDisk{}}
+	before := heap()
+	for i := range resources {
+		if err := d.persist(fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, size), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := heap() - before; grown > resources*size/4 {
+		t.Errorf("%d resources take %d bytes", resources, grown)
+	}
+	runtime.KeepAlive(d)
+}
+
+// idleDisk does nothing.
+type idleDisk struct{ disk }
+
+func (idleDisk) SyncDir(string) error { return nil }
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
