@@ -247,12 +247,9 @@ func (e *engine) closeFiles() error {
 // leave is the end of one Space; the last one ends the engine. An engine that
 // cannot tell the others so is found gone by them.
 func (e *engine) leave() error {
-	engines.Lock()
-	defer engines.Unlock()
-	if e.refs--; e.refs > 0 {
+	if !e.unused() {
 		return nil
 	}
-	delete(engines.byDir, e.self)
 	e.endPump()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -260,6 +257,18 @@ func (e *engine) leave() error {
 		return errors.Join(err, e.live.Close()) // a wait for the lock may still use the rest
 	}
 	return e.closeFiles()
+}
+
+// unused ends one use, and reports whether it was the last. A Space that is opened from then on gets an engine of its
+// own, as it would in another process: it does not wait for the end of this one, which may wait for the store's lock.
+func (e *engine) unused() bool {
+	engines.Lock()
+	defer engines.Unlock()
+	if e.refs--; e.refs > 0 {
+		return false
+	}
+	delete(engines.byDir, e.self)
+	return true
 }
 
 // ref keeps the engine open for a call that may outlive its Space; unref ends

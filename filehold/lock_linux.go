@@ -141,15 +141,15 @@ func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, f openFile)
 		k.free()
 		return nil, ended(u.session)
 	}
-	if err := k.tell(core.VerbAcquired); err != nil {
-		k.release()
+	if err := k.tell(ctx, core.VerbAcquired); err != nil {
+		k.release(ctx)
 		return nil, err
 	}
 	return k, nil
 }
 
 // tell writes the event if anybody watches.
-func (k *lock) tell(v core.Verb) error {
+func (k *lock) tell(ctx context.Context, v core.Verb) error {
 	e := k.u.e
 	if e.ctl.load(wWatchers) == 0 {
 		return nil
@@ -158,13 +158,14 @@ func (k *lock) tell(v core.Verb) error {
 		verb: v, kind: core.Kind(k.kind), mode: core.Mode(k.mode), token: k.token, session: k.u.id,
 		owner: k.u.session.Spec.Owner, name: k.name,
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return e.locked(ctx, func() error { return e.write(recEvent, appendLockEvent(nil, &ev)) })
 }
 
-// release gives the file back; false: it was given back before.
-func (k *lock) release() bool {
+// release gives the file back, whatever ctx says, which bounds how long it tries to tell that; false: it was
+// given back before.
+func (k *lock) release(ctx context.Context) bool {
 	k.u.mu.Lock()
 	_, held := k.u.locks[k]
 	delete(k.u.locks, k)
@@ -172,7 +173,7 @@ func (k *lock) release() bool {
 	if !held {
 		return false
 	}
-	if err := k.tell(core.VerbReleased); err != nil {
+	if err := k.tell(ctx, core.VerbReleased); err != nil {
 		k.u.e.failed("tell of a release", err)
 	}
 	k.free()
@@ -195,7 +196,7 @@ func (u *user) dropLocks() {
 	}
 	u.mu.Unlock()
 	for _, k := range list {
-		k.release()
+		k.release(context.Background())
 	}
 }
 

@@ -251,3 +251,59 @@ func TestHandedOverIsForgotten(t *testing.T) {
 		t.Errorf("%d claims are remembered when none is left", n)
 	}
 }
+
+// The end of the last Space of a directory that is stuck keeps no other directory waiting.
+func TestStuck_OtherDirectories(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	d, err := filehold.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck(t, dir)
+	over := make(chan struct{})
+	go func() { defer close(over); _ = d.Close(soon(t)) }()
+	for ended := false; !ended; {
+		began := time.Now()
+		o, err := filehold.New(other)
+		if err == nil {
+			err = o.Close(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Fatalf("another directory was opened and closed after %s", took)
+		}
+		select {
+		case <-over:
+			ended = true
+		default:
+		}
+	}
+}
+
+// An Acquire that has to tell a watcher ends with its context, and leaves nothing taken.
+func TestStuck_AcquireThatIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, true)
+	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}}) // its session is open
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready := make(chan struct{})
+	go func() {
+		for ev := range d[1].Watch(ctx, &driver.WatchRequest{}) {
+			if ev.Verb == driver.VerbReady {
+				close(ready)
+			}
+		}
+	}()
+	<-ready
+	free := stuck(t, dir)
+	began := time.Now()
+	_, err := d[0].Acquire(soon(t), &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aLock}})
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
+		t.Errorf("an Acquire with 50ms ended after %s with %v", took, err)
+	}
+	free()
+	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{aLock}})
+}
