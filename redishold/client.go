@@ -32,17 +32,18 @@ type client struct {
 
 	wakeKeeper, wakePoller chan struct{}
 
-	mu     sync.Mutex
-	closed bool
-	shared map[driver.Spec]*user
-	users  map[driver.SessionID]*user
-	claims map[string]*keyClaim // that wait or hold, by id
-	waits  int                  // claims in a queue
-	help   bool                 // the server has work left over, and this client does it
-	looked time.Duration        // how long the last look took
-	acked  []string             // requests that were answered
-	adds   adder
-	rates  limits.Rates
+	mu      sync.Mutex
+	closed  bool
+	shared  map[driver.Spec]*user
+	users   map[driver.SessionID]*user
+	claims  map[string]*keyClaim // that wait or hold, by id
+	waits   int                  // claims in a queue
+	help    bool                 // the server has work left over, and this client does it
+	looked  time.Duration        // how long the last look took
+	acked   []string             // requests that were answered, or that nobody repeats any more
+	unheard []unheard            // requests that were not answered, the oldest first
+	adds    adder
+	rates   limits.Rates
 
 	hub hub
 }
@@ -147,10 +148,34 @@ func (c *client) askOnce(ctx context.Context, id [16]byte, name string, s *scrip
 	reply, err := c.ask(ctx, name, s, append([]string{c.id, request, list}, args...)...)
 	if reply == nil {
 		c.giveAcked(acked...)
+		c.unanswered(request)
 	} else {
 		c.giveAcked(request)
 	}
 	return reply, err
+}
+
+// unheard is a request without an answer, which the server may keep: its caller may repeat it.
+type unheard struct {
+	request string
+	at      time.Time // of driver.Now
+}
+
+// keptFor is how long such an answer is of use: as long as the server remembers anything (prelude.lua).
+const keptFor = 10 * time.Minute
+
+func (c *client) unanswered(request string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unheard = append(c.unheard, unheard{request, driver.Now()})
+}
+
+// giveUpUnheard has the server forget what was not answered long ago. The client is locked.
+func (c *client) giveUpUnheard() {
+	for len(c.unheard) > 0 && driver.Now().Sub(c.unheard[0].at) > keptFor {
+		c.acked = append(c.acked, c.unheard[0].request)
+		c.unheard = c.unheard[1:]
+	}
 }
 
 const maxAcked = 64
@@ -158,6 +183,7 @@ const maxAcked = 64
 func (c *client) takeAcked() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.giveUpUnheard()
 	n := min(len(c.acked), maxAcked)
 	taken := append([]string(nil), c.acked[:n]...)
 	c.acked = append(c.acked[:0], c.acked[n:]...)
