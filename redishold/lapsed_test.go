@@ -1,8 +1,13 @@
 package redishold_test
 
 import (
+	"bufio"
 	"fmt"
+	"net"
+	"strings"
 	"testing"
+
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
@@ -47,4 +52,59 @@ func TestRangeBehindLapsedKeys(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLapsedValuesAreNotRead: a range passes over keys past their time without their values, which may be long.
+func TestLapsedValuesAreNotRead(t *testing.T) {
+	const lapsed = 600
+	all := holdfast.ValueIs("k/", []byte("v"))
+	all.Prefix = true
+	page := func(opts ...holdfast.RangeOption) holdfast.Op { return holdfast.RangeOp("k/", opts...) }
+	for name, txn := range map[string]holdfast.Txn{
+		"page":      {Then: []holdfast.Op{page()}},
+		"keys only": {Then: []holdfast.Op{page(holdfast.KeysOnly())}},
+		"by value":  {Then: []holdfast.Op{page(holdfast.ByValue)}},
+		"compare":   {If: []holdfast.Compare{all}, Then: []holdfast.Op{page(holdfast.MaxKeys(1))}},
+		"delete":    {Then: []holdfast.Op{holdfast.DeleteRangeOp("k/")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := services.Redis(t)
+			s, rc := open(t, server.URL()), admin(t, server.URL())
+			if _, err := s.KV().Put(t.Context(), "k/", []byte("v")); err != nil {
+				t.Fatal(err)
+			}
+			do(t, rc, "EVAL", lapse, "0", fmt.Sprint(lapsed))
+			reads := valuesRead(t, server.Addr(), rc, func() {
+				if _, err := s.KV().Txn(t.Context(), txn); err != nil {
+					t.Error(err)
+				}
+			})
+			if reads > lapsed/3 { // some are removed by the way, which tells their values
+				t.Errorf("the values of %d keys were read, of which one is there", reads)
+			}
+		})
+	}
+}
+
+// valuesRead counts the keys whose values scripts read while f runs.
+func valuesRead(t *testing.T, addr string, rc rueidis.Client, f func()) (n int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Scan() // it has begun
+	f()
+	do(t, rc, "ECHO", "that is all")
+	for lines.Scan() && !strings.Contains(lines.Text(), "that is all") {
+		if strings.Contains(strings.ToUpper(lines.Text()), `"HMGET"`) && strings.Contains(lines.Text(), `"v"`) {
+			n++
+		}
+	}
+	return n
 }

@@ -53,6 +53,13 @@ local function bare(name)
   if not gone(k) then return k end
 end
 
+-- live is a key that still is. The value of one that is no more is not read: it may be long, and of
+-- many.
+local function live(name)
+  if behind and not bare(name) then return nil end
+  return key(name)
+end
+
 local absent = {v = '', cr = 0, mo = 0, ve = 0, s = ''}
 
 local function holds(k, target, is, num, value, session)
@@ -73,7 +80,7 @@ end
 local function compare()
   local name, prefix, target, is = arg(), arg() == '1', tonumber(arg()), tonumber(arg())
   local num, value, session = tonumber(arg()), arg(), arg()
-  local read = target == 3 and key or bare
+  local read = target == 3 and live or bare
   if not prefix then return holds(read(name) or absent, target, is, num, value, session) end
   local any = false
   for _, n in ipairs(range(name, looks + 1)) do
@@ -180,7 +187,7 @@ local function found(o)
   local most, list = o.limit, {}
   if most > 0 then most = math.max(math.min(most, math.floor(looks / DELETES)), 1) end
   local names = range(o.name, most > 0 and most or -1)
-  for _, n in ipairs(names) do list[#list + 1] = key(n) end
+  for _, n in ipairs(names) do list[#list + 1] = live(n) end
   if most > 0 then looks = math.max(looks - DELETES * most, 0) end
   return list, most > 0 and #names == most and count(o.name) > most
 end
@@ -193,12 +200,12 @@ local PASSED = 8 * PAGE
 -- and the request is run again; one that writes tells none, and that there are more.
 local function page(o)
   local most, list, after, passed = o.limit > 0 and math.min(o.limit, looks) or looks, {}, o.after, 0
-  local n = math.max(most, 1) + 1
+  local n, read = math.max(most, 1) + 1, o.bare and bare or live
   while true do
     local names = range(o.name, n, after, o.desc)
     for _, name in ipairs(names) do
       if list[1] and (#list >= most or looks == 0 or bytes <= 0 or passed >= PASSED) then return list, true end
-      local k = key(name)
+      local k = read(name)
       looks = math.max(looks - 1, 0)
       if k then
         bytes = bytes - #name - 64 - (o.bare and 0 or #k.v)
@@ -248,7 +255,7 @@ end
 local function values(o)
   local list = {}
   for _, n in ipairs(range(o.name, -1)) do
-    local k = key(n)
+    local k = live(n)
     if k and not room(o, k) then return end
     list[#list + 1] = k
   end
