@@ -101,12 +101,13 @@ func (h *hold) grant(u *user, n int) driver.Grant {
 }
 
 // giveUp undoes what was taken before err, which it returns as it is unless that
-// fails too.
+// fails too: then some of the names stay taken for a while.
 func (h *hold) giveUp(ctx context.Context, err error) error {
-	if undone := h.undo(ctx); undone != nil {
-		return errors.Join(err, undone)
+	undone := h.undo(ctx)
+	if undone == nil || errors.Is(undone, driver.ErrLost) {
+		return err
 	}
-	return err
+	return &driver.Error{Outcome: driver.Unknown, Err: errors.Join(err, undone)}
 }
 
 // undo gives back what was taken before something failed. If ctx ends, or that fails too,
@@ -183,7 +184,7 @@ func (p *piece) release(ctx context.Context) error {
 	if p.request != nil {
 		return p.request.release(ctx)
 	}
-	if !p.lock.release() {
+	if !p.lock.release(context.Background()) {
 		return convert.Refusal(core.CodeLost, "")
 	}
 	return nil

@@ -456,8 +456,7 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 	for _, i := range order {
 		k, token, err := c.acquire(ctx, u, r, i, lost, waiting)
 		if err != nil {
-			held.giveBack(ctx)
-			return driver.Grant{}, err
+			return driver.Grant{}, held.giveUp(ctx, err)
 		}
 		held, g.Tokens[i] = append(held, k), token
 	}
@@ -465,14 +464,20 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 	return g, nil
 }
 
-// giveBack frees what was taken before one could not be had; a refused try has
-// left nothing when it returns.
-func (a all) giveBack(ctx context.Context) {
+// giveUp frees what was taken before one could not be had, for why, which it returns as it is unless that fails too: then
+// some of the names stay taken for a while. If ctx has ended, it goes on in the background.
+func (a all) giveUp(ctx context.Context, why error) error {
+	failed := []error{why}
 	for _, k := range slices.Backward(a) {
 		if err := k.Release(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
 			k.withdraw()
+			failed = append(failed, err)
 		}
 	}
+	if len(failed) == 1 || ctx.Err() != nil {
+		return why
+	}
+	return &driver.Error{Outcome: driver.Unknown, Err: errors.Join(failed...)}
 }
 
 // Release gives all of them back, the last one first.

@@ -70,6 +70,53 @@ func TestRefusedRevoke(t *testing.T) {
 	}
 }
 
+// TestRefusedAfterItRan: what is refused in words that may come after it has been done is not told as not done.
+func TestRefusedAfterItRan(t *testing.T) {
+	server := services.SharedRedis(t)
+	for fault := range endings {
+		t.Run(string(fault), func(t *testing.T) {
+			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+			s := open(t, p.URL())
+			if _, err := s.Counter(name).Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p.Arm(1, fault)
+			_, err := s.Counter(name).Add(t.Context(), 5)
+			if n, look := s.Counter(name).Load(t.Context()); look != nil || n != 5 || holdfast.NotDone(err) {
+				t.Errorf("5 were added: %d, %v; and told is %v", n, look, err)
+			}
+		})
+	}
+}
+
+// TestUndoRefused: a try of several names that could not give back what it had taken does not say that nothing was
+// done.
+func TestUndoRefused(t *testing.T) {
+	server := services.SharedRedis(t)
+	p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+	s, other := open(t, p.URL()), open(t, server.URL())
+	if _, err := other.Mutex(name + "b").Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for k := 1; k < 10; k++ {
+		h, err := s.Mutex(name + "warm").Acquire(t.Context())
+		if err != nil || h.Release() != nil {
+			t.Fatal(err)
+		}
+		p.Arm(k, "BUSY")
+		_, err = s.TryAcquireAll(t.Context(), s.Mutex(name+"a").Want(), s.Mutex(name+"b").Want())
+		p.Disarm()
+		if !errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), "BUSY") {
+			continue
+		}
+		if holdfast.NotDone(err) {
+			t.Errorf("the first name was not given back: %v", err)
+		}
+		return
+	}
+	t.Error("no call says that it could not give back what it had taken")
+}
+
 // TestHandOverUnheard: a leader that does not hear whether it handed over leads no
 // more: another may.
 func TestHandOverUnheard(t *testing.T) {

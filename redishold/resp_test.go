@@ -31,6 +31,28 @@ var refusals = map[kthtrip.Fault]string{
 	"max clients": "ERR max number of clients reached",
 }
 
+// endings are what the client hears of a request that the server has run: of a script that was
+// refused its last command, and of a proxy between them that lost the answer.
+var endings = map[kthtrip.Fault]string{
+	"NOPERM at the end": "NOPERM this user has no permissions to access one of the channels used as arguments script: 5c1f, on @user_script:63.",
+	"ERR at the end":    "ERR something that nobody has heard of script: 5c1f, on @user_script:63.",
+	"proxy":             "upstream failure",
+}
+
+// fits: a server says that about a request.
+func fits(f kthtrip.Fault, request []byte) bool {
+	head := bytes.ToUpper(request[:min(len(request), 24)])
+	switch _, ends := endings[f]; {
+	case f == "NOSCRIPT":
+		return bytes.Contains(head, []byte("EVALSHA"))
+	case f == "proxy":
+		return !bytes.Contains(head, []byte("SUBSCRIBE"))
+	case ends:
+		return bytes.Contains(head, []byte("EVAL"))
+	}
+	return true
+}
+
 // resp knows as much of Redis' protocol as it takes to count round trips, and disturb
 // one: every request that a client sends is one, pipelined or not.
 func resp(c *kthtrip.Conn) (requests, replies func()) {
@@ -60,9 +82,7 @@ func (c *respConn) requests() {
 		if err != nil {
 			return
 		}
-		fault := c.Trip(func(f kthtrip.Fault) bool { // what a server says then
-			return f != "NOSCRIPT" || bytes.Contains(bytes.ToUpper(request[:min(len(request), 24)]), []byte("EVALSHA"))
-		})
+		fault := c.Trip(func(f kthtrip.Fault) bool { return fits(f, request) })
 		instead, refused := refusals[fault]
 		switch {
 		case fault == kthtrip.CutBefore:
@@ -123,6 +143,9 @@ func (c *respConn) answer(answer []byte) bool {
 		if !c.Wait() {
 			return false
 		}
+	}
+	if text, ends := endings[r.fault]; ends {
+		answer = fmt.Appendf(nil, "-%s\r\n", text)
 	}
 	_, err := c.Client.Write(answer)
 	c.refuse()

@@ -72,8 +72,8 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 }
 
 // giveUp releases what an Acquire has taken of its wants before why, which it returns as it is unless
-// that fails too. If ctx ends, that goes on in the background: what cannot be released in time
-// lapses, since it is not renewed.
+// that fails too: then some of the names stay taken for a while. If ctx ends, it goes on in the background: what cannot
+// be released in time lapses, since it is not renewed.
 func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why error) error {
 	if len(b.holds) == 0 {
 		return why
@@ -82,8 +82,8 @@ func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why 
 	d.work.Go(func() {
 		ctx, cancel := d.lasting(ttl)
 		defer cancel()
-		err := b.release(ctx, endless)
-		if err != nil && !errors.Is(err, driver.ErrLost) {
+		err := b.undo(ctx)
+		if err != nil {
 			d.fault("acquire", b.holds[0].name, err)
 		}
 		over <- err
@@ -91,11 +91,22 @@ func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why 
 	select {
 	case err := <-over:
 		if err != nil {
-			return errors.Join(why, err)
+			return &driver.Error{Outcome: driver.Unknown, Err: errors.Join(why, err)}
 		}
 	case <-ctx.Done():
 	}
 	return why
+}
+
+// undo releases what nobody wants; what was lost before need not be.
+func (b *bundle) undo(ctx context.Context) error {
+	var errs []error
+	for _, h := range slices.Backward(b.holds) {
+		if err := h.freeAt(ctx, endless); !errors.Is(err, driver.ErrLost) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func byName(wants []driver.Want) []int {
@@ -136,12 +147,10 @@ func (b *bundle) grant() driver.Grant {
 }
 
 // Release gives everything back, the last first.
-func (b *bundle) Release(ctx context.Context) error { return b.release(ctx, patient) }
-
-func (b *bundle) release(ctx context.Context, p pace) error {
+func (b *bundle) Release(ctx context.Context) error {
 	var errs []error
 	for _, h := range slices.Backward(b.holds) {
-		errs = append(errs, h.freeAt(ctx, p))
+		errs = append(errs, h.freeAt(ctx, patient))
 	}
 	return errors.Join(errs...)
 }
