@@ -40,6 +40,9 @@ func TestKthTrip(t *testing.T) {
 			}
 			for subject := range info.State.Subjects {
 				key, ours := natshold.FromBucket(strings.TrimPrefix(subject, "$KV.kth."))
+				if strings.HasPrefix(key, "u/") {
+					continue // what a key of a limiter used is swept when its rate has given it back
+				}
 				if ours && key != "holdfast" && strings.Contains(key, prefix) { // the mark stays
 					left = append(left, key)
 				}

@@ -62,6 +62,26 @@ func TestLastWord(t *testing.T) {
 	})
 }
 
+// A last word about what watches see of a reset does not say that the key was not reset.
+func TestLastWordAfterAReset(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		l := open(t, s).Limiter("l", limit.Rate{Count: 10, Per: time.Hour})
+		if _, err := l.AllowN(t.Context(), "key", 4); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func(op, key string) fault {
+			if op == "swap" && strings.HasPrefix(key, "r/") {
+				return fault{before: driver.Errorf("", "", driver.ErrExhausted, "no room")}
+			}
+			return fault{}
+		})
+		err := l.Reset(t.Context(), "key")
+		if n, look := l.Available(t.Context(), "key"); look != nil || n != 10 || err == nil || holdfast.NotDone(err) {
+			t.Errorf("%d are left after a reset that says %v, %v", n, err, look)
+		}
+	})
+}
+
 // A last word after a request that may have been done leaves that unknown.
 func TestLastWordAfterALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {

@@ -80,7 +80,7 @@ func (d *onStore) atRate(ctx context.Context, r *driver.LimitRequest) (driver.Li
 	}
 	reply, err := d.use(ctx, r, rate)
 	if err == nil && r.Op == driver.LimitReset {
-		err = d.changed(ctx, r.Name)
+		err = outcome(d.changed(ctx, r.Name), true) // the key is reset, whatever watches see
 	}
 	return reply, err
 }
