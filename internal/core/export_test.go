@@ -72,6 +72,23 @@ func Reserved(m *Machine, ns, name string) int {
 	return 0
 }
 
+// Untold counts what an entry may change without telling it: keys of limiters, names that
+// are set aside, and how far the walks over claims are that need nothing done.
+func Untold(m *Machine) (counts [3]uint64) {
+	counts[0] = uint64(Usages(m))
+	m.sessions.each(func(s *session) {
+		if c := s.has.at(); c != nil {
+			counts[2] += c.seq
+		}
+	})
+	m.resources.each(func(r *resource) {
+		if r.queue != nil {
+			counts[1] += uint64(r.queue.set.n)
+		}
+	})
+	return counts
+}
+
 // EndedIDs is how many ids of ended sessions are remembered.
 func EndedIDs(m *Machine) int { return len(m.endedIDs) }
 
@@ -106,6 +123,11 @@ func Reword(m *Machine, text string) (n int) {
 // LimitKeys is how many keys the limiters of a namespace remember, and how many
 // records of keys there are in all, those of limiters that are gone among them.
 func LimitKeys(m *Machine, ns string) (remembered, records int) {
-	m.usages.each(func(*usage) { records++ })
-	return m.known(ns).limitKeys, records
+	return m.known(ns).limitKeys, Usages(m)
+}
+
+// Usages is how many records of keys of limiters there are.
+func Usages(m *Machine) (n int) {
+	m.usages.each(func(*usage) { n++ })
+	return n
 }

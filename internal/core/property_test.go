@@ -23,7 +23,7 @@ var (
 )
 
 // properties is how many tests share the budget.
-const properties = 7
+const properties = 9
 
 // seeds calls f for the fixed share of seeds, and then for as long as the
 // budget lasts.
@@ -100,7 +100,18 @@ func limitsOf(seed uint64) (core.Config, twin.Config) {
 	if r.IntN(3) == 0 {
 		c.Result = 105 + r.IntN(1000) // one key to a dozen
 	}
-	return c, twin.Config{Revision: c.Revision, Window: c.Window, Budget: c.Budget, Waiters: c.Waiters, Result: c.Result}
+	if r.IntN(6) == 0 {
+		c.Sessions, c.Names, c.Keys, c.Holds = 1+r.IntN(4), 1+r.IntN(12), 1+r.IntN(4), 1+r.IntN(8)
+	}
+	return c, twinOf(c)
+}
+
+// twinOf is what the twin of a machine is made with.
+func twinOf(c core.Config) twin.Config {
+	return twin.Config{
+		Revision: c.Revision, Window: c.Window, Budget: c.Budget, Waiters: c.Waiters, Result: c.Result,
+		Sessions: c.Sessions, Names: c.Names, Keys: c.Keys, Holds: c.Holds,
+	}
 }
 
 // history makes n entries of a seed; the twin tells the generator what tokens
@@ -454,8 +465,9 @@ func dueIsHonest(seed uint64, entries []twin.Entry) error {
 			if !ok || due > e.Now {
 				break
 			}
+			before := core.Untold(m.Machine)
 			done, err := stampAt(m, due)
-			if idle++; done {
+			if idle++; done || core.Untold(m.Machine) != before {
 				idle = 0
 			}
 			if err != nil || idle > 1 { // one step of a small budget may do nothing that shows

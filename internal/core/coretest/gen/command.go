@@ -20,6 +20,9 @@ func (g *Gen) command(c *client) core.Command {
 		return cmd
 	}
 	cmd.Seq = g.number(c)
+	if cmd.Op == core.OpLimit && cmd.Name == window && cmd.Ask.Op == core.LimitTake {
+		g.asked[request{c.id, cmd.Seq}] = cmd.Ask.Key
+	}
 	if cmd.Op == core.OpAcquire || cmd.Op == core.OpUpgrade {
 		c.targets = append(c.targets, cmd.Seq)
 	}
@@ -55,7 +58,11 @@ func (g *Gen) draw(c *client) core.Command {
 	for i, m := range makers {
 		weights[i] = m.weight
 	}
-	return makers[g.pick(weights...)].make(c)
+	made := makers[g.pick(weights...)].make(c)
+	if givesUp := made.Op == core.OpRelease || made.Op == core.OpCancel || made.Op == core.OpEnd; givesUp && g.Taste.Crowd > 0 && g.wide.IntN(4) > 0 {
+		return g.acquire(c) // so that they become many
+	}
+	return made
 }
 
 // pick draws an index by weight.
@@ -80,6 +87,9 @@ func (g *Gen) open(c *client) core.Command {
 	}
 	if g.extras.IntN(10) == 0 {
 		cmd.Flags |= core.Fresh
+	}
+	if g.Taste.Crowd > 0 && g.wide.IntN(8) > 0 {
+		cmd.TTL *= 20 // they become many only if they last
 	}
 	if cmd.Namespace == "default" && g.chance(50) {
 		cmd.Namespace = ""
@@ -147,6 +157,9 @@ func (g *Gen) acquire(*client) core.Command {
 	if g.extras.IntN(5) == 0 {
 		cmd.Value = []byte{byte('x' + g.extras.IntN(3))}
 	}
+	if g.Taste.Crowd > 0 && g.wide.IntN(3) > 0 {
+		cmd.MaxHold, cmd.Wait = 0, 0
+	}
 	n := 1
 	if g.Taste.Multi > 0 && g.chance(40) {
 		n = 2 + g.rand.IntN(2)
@@ -170,9 +183,12 @@ func (g *Gen) want(multi bool) core.Want {
 	w.Name = g.name(w.Kind)
 	switch w.Kind {
 	case core.RWMutex:
-		w.Mode = core.Mode(g.pick(2, 3))
+		if w.Mode = core.Mode(g.pick(2, 3)); g.Taste.Crowd > 0 && g.wide.IntN(8) > 0 {
+			w.Mode = core.Shared
+		}
 	case core.Semaphore:
 		w.Mode, w.Weight, w.Limit = core.Shared, int64(1+g.rand.IntN(3)), g.limit()
+		g.widen(&w)
 	case core.Latch, core.Barrier:
 		w.Mode, w.Limit = core.Shared, g.limit()
 	}
@@ -185,6 +201,28 @@ func (g *Gen) want(multi bool) core.Want {
 		w.Limit = 3
 	}
 	return w
+}
+
+// widen makes a semaphore one of many holders, or of great weights.
+func (g *Gen) widen(w *core.Want) {
+	switch {
+	case g.Taste.Heavy && w.Name[len(w.Name)-1]%2 == 0:
+		w.Limit, w.Weight = math.MaxInt64, g.great()
+	case g.Taste.Crowd > 0:
+		if g.wide.IntN(4) > 0 {
+			w.Weight = 1
+		}
+		if g.wide.IntN(20) == 0 {
+			w.Weight = 1 + g.wide.Int64N(g.Taste.Crowd)
+		}
+		w.Limit = g.Taste.Crowd * g.wide.Int64N(2) // 0: as large as it is
+	}
+}
+
+// great is a weight or a limit of which few have room beside each other.
+func (g *Gen) great() int64 {
+	ends := []int64{1, 2, math.MaxInt64 / 3, math.MaxInt64 / 2, math.MaxInt64/2 + 1, math.MaxInt64 - 2, math.MaxInt64 - 1, math.MaxInt64}
+	return ends[g.wide.IntN(len(ends))]
 }
 
 func (g *Gen) limit() int64 { return int64([]int{0, 3, 3, 3, 2, 5}[g.pick(3, 3, 3, 3, 1, 1)]) }
@@ -257,7 +295,14 @@ func (g *Gen) revoke(*client) core.Command {
 }
 
 func (g *Gen) resize(*client) core.Command {
-	return core.Command{Op: core.OpResize, Name: g.name(core.Semaphore), Limit: int64(g.rand.IntN(7))}
+	cmd := core.Command{Op: core.OpResize, Name: g.name(core.Semaphore), Limit: int64(g.rand.IntN(7))}
+	switch {
+	case g.Taste.Heavy && g.wide.IntN(2) == 0:
+		cmd.Limit = g.great()
+	case g.Taste.Crowd > 0 && g.wide.IntN(4) > 0:
+		cmd.Limit = 1 + g.wide.Int64N(3*g.Taste.Crowd)
+	}
+	return cmd
 }
 
 func (g *Gen) delete(*client) core.Command {
@@ -268,10 +313,14 @@ func (g *Gen) delete(*client) core.Command {
 // count stays near the ends of the number line, where counters must not wrap.
 func (g *Gen) count(*client) core.Command {
 	near := []uint64{0, 1, 2, math.MaxInt64, math.MaxInt64 - 1, 1 << 63, math.MaxUint64, math.MaxUint64 - 1}
-	return core.Command{
+	cmd := core.Command{
 		Op: core.OpCount, Name: g.name(core.Counter), Count: core.CountOp(g.rand.IntN(5)), Unsigned: g.chance(30),
 		A: near[g.rand.IntN(len(near))], B: near[g.rand.IntN(len(near))],
 	}
+	if g.wide.IntN(5) == 0 {
+		cmd.Count = core.CountAddAll
+	}
+	return cmd
 }
 
 func (g *Gen) reserve(*client) core.Command {
@@ -319,6 +368,21 @@ func (g *Gen) askLimiter() core.Command {
 		a.Rate.Count, a.Rate.Per = 5, 25e8 // another one
 		a.Op = core.LimitSetRate * core.LimitOp(g.limits.IntN(2))
 	}
+	if cmd.Name == window && len(g.taken) > 0 && g.wide.IntN(3) == 0 {
+		g.giveBack(a)
+	}
 	cmd.Ask = a
 	return cmd
+}
+
+// window is the name of the limiter of which something is given back.
+const window = "x2"
+
+// giveBack settles or returns something that was taken, with less or more than was.
+func (g *Gen) giveBack(a *core.LimitAsk) {
+	v := g.taken[g.wide.IntN(len(g.taken))]
+	a.Op, a.Key, a.Reservation, a.Cost = core.LimitSettle, v.key, v.answer.Reservation, g.wide.Int64N(5)
+	if g.wide.IntN(2) == 0 {
+		a.Op = core.LimitReturn
+	}
 }

@@ -30,7 +30,12 @@ type Taste struct {
 	Retry, Renew, Jump, Kinds int // percent
 	Window                    uint64
 	Limits                    bool // limiters are asked too
-	Minutes                   bool // the clock jumps over minutes too, for what is kept that long
+	// Crowd is how many may hold a name together: some names have many more holders and
+	// waiters, and sessions many more claims, than a list is good for. 0: few.
+	Crowd int64
+	// Heavy: semaphores with limits and weights near the end of the number line.
+	Heavy   bool
+	Minutes bool // the clock jumps over minutes too, for what is kept that long
 }
 
 // Gen makes one history, entry by entry.
@@ -38,11 +43,14 @@ type Gen struct {
 	rand    *rand.Rand
 	extras  *rand.Rand // for what came later, so that earlier seeds keep their histories
 	limits  *rand.Rand // for limiters, likewise
+	wide    *rand.Rand // for crowds and great weights, likewise
 	Taste   Taste
 	now     int64
 	clients []*client
 	sent    []core.Frame
 	grants  []grant
+	asked   map[request]string // keys of limiters
+	taken   []taken
 }
 
 // client is what a client knows of its session.
@@ -57,6 +65,18 @@ type client struct {
 	reopened int
 }
 
+// request is a command of a session.
+type request struct {
+	session core.SessionID
+	seq     uint64
+}
+
+// taken is what was taken of a key of a limiter, to be settled or given back.
+type taken struct {
+	key    string
+	answer *core.LimitAnswer
+}
+
 // grant is a token that was seen, for commands that name one.
 type grant struct {
 	ns, name string
@@ -65,7 +85,8 @@ type grant struct {
 
 // New draws a taste from the seed.
 func New(seed uint64) *Gen {
-	g := &Gen{rand: rand.New(rand.NewPCG(seed, 0x686f6c6466617374)), extras: rand.New(rand.NewPCG(seed, 1)), limits: rand.New(rand.NewPCG(seed, 2))}
+	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+	g := &Gen{rand: stream(0x686f6c6466617374), extras: stream(1), limits: stream(2), wide: stream(3), asked: map[request]string{}}
 	g.Taste = g.taste()
 	g.now = second * int64(g.rand.IntN(3))
 	for i := range g.Taste.Sessions {
@@ -98,6 +119,13 @@ func (g *Gen) taste() Taste {
 	}
 	t.Limits = g.limits.IntN(3) == 0
 	t.Minutes = t.Policies && g.extras.IntN(3) == 0
+	if t.Heavy = g.wide.IntN(6) == 0; t.Heavy {
+		t.Semaphore = 5
+	}
+	if g.wide.IntN(5) == 0 {
+		t.Crowd = 30 + g.wide.Int64N(60)
+		t.Semaphore, t.RW, t.Window, t.Jump = 5, 5, 0, min(t.Jump, 20)
+	}
 	return t
 }
 
@@ -156,7 +184,11 @@ func (g *Gen) frame() core.Frame {
 		return f
 	}
 	f := core.Frame{Session: c.id, Attempt: c.attempt, Mark: g.markOf(c)}
-	for range 1 + g.rand.IntN(3) {
+	n := 1 + g.rand.IntN(3)
+	if g.Taste.Crowd > 0 && g.wide.IntN(2) == 0 {
+		n += g.wide.IntN(30)
+	}
+	for range n {
 		f.Commands = append(f.Commands, g.command(c))
 	}
 	g.sent = append(g.sent, f)
@@ -186,10 +218,23 @@ func (g *Gen) Observe(out twin.Output) {
 		g.grants = g.grants[n-16:]
 	}
 	for _, r := range out.Replies {
+		g.took(r)
 		for _, c := range g.clients {
 			if c.id == r.Session && r.Deadline == 0 && g.chance(70) {
 				g.reborn(c)
 			}
 		}
+	}
+}
+
+// took remembers what a reply says was taken of the limiter that gives back.
+func (g *Gen) took(r core.Reply) {
+	for _, res := range r.Results {
+		if key, ok := g.asked[request{r.Session, res.Seq}]; ok && res.Limit != nil && res.OK {
+			g.taken = append(g.taken, taken{key, res.Limit})
+		}
+	}
+	if n := len(g.taken); n > 8 {
+		g.taken = g.taken[n-8:]
 	}
 }

@@ -210,7 +210,7 @@ func count(c *core.Command, a *args) {
 	c.Op, c.Unsigned = core.OpCount, a.flag("unsigned")
 	c.Name = a.take()
 	c.Count = core.CountOp(slices.Index(counts, a.take()))
-	if c.Count > core.CountSwap {
+	if c.Count > core.CountAddAll {
 		a.fail(fmt.Errorf("unknown counter operation"))
 	}
 	if c.Count != core.CountLoad {
@@ -238,20 +238,32 @@ func ask(c *core.Command, a *args) {
 		return
 	}
 	c.Ask.Op, c.Ask.Cost, c.Ask.Wait = core.LimitOp(op), int64(a.parse(a.take())), a.duration("within")
-	rate := a.text("rate")
-	if rate == "" {
-		return
+	if parts := a.fields("of", "cost/at/until/given/epoch"); parts != nil {
+		v := &c.Ask.Reservation
+		v.Cost, v.At, v.Until = int64(a.parse(parts[0])), int64(a.parse(parts[1])), int64(a.parse(parts[2]))
+		v.Given, v.Epoch = int64(a.parse(parts[3])), a.parse(parts[4])
 	}
-	parts := strings.Split(rate, "/")
-	if len(parts) != 4 {
-		a.fail(fmt.Errorf("a rate is algorithm/count/time/burst"))
-		return
+	if parts := a.fields("rate", "algorithm/count/time/burst"); parts != nil {
+		per, err := time.ParseDuration(parts[2])
+		a.fail(err)
+		r := &c.Ask.Rate
+		r.Count, r.Per, r.Burst = int64(a.parse(parts[1])), per, int64(a.parse(parts[3]))
+		setUint8(&r.Algorithm, a.parse(parts[0]))
 	}
-	per, err := time.ParseDuration(parts[2])
-	a.fail(err)
-	r := &c.Ask.Rate
-	r.Count, r.Per, r.Burst = int64(a.parse(parts[1])), per, int64(a.parse(parts[3]))
-	setUint8(&r.Algorithm, a.parse(parts[0]))
+}
+
+// fields are the parts of a word that are named in its form; nil: it is not there.
+func (a *args) fields(k, form string) []string {
+	v := a.text(k)
+	if v == "" {
+		return nil
+	}
+	parts := strings.Split(v, "/")
+	if len(parts) != strings.Count(form, "/")+1 {
+		a.fail(fmt.Errorf("%s is given as %s", k, form))
+		return nil
+	}
+	return parts
 }
 
 func setUint8[T ~uint8](field *T, n uint64) { *field = T(n) }

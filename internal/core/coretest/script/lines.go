@@ -166,7 +166,7 @@ func otherWords(l *printLine, c core.Command) {
 	}
 }
 
-var counts = []string{"load", "add", "sub", "store", "swap"}
+var counts = []string{"load", "add", "sub", "store", "swap", "addall"}
 
 func countWords(c core.Command) string {
 	s := c.Name + " " + counts[c.Count]
@@ -184,13 +184,16 @@ func countWords(c core.Command) string {
 
 var asks = []string{"take", "peek", "settle", "return", "reset", "setrate"}
 
-// limitWords writes name, key, operation and cost, and the rate as algorithm, count, time
-// and burst.
+// limitWords writes name, key, operation and cost, the rate as algorithm, count, time
+// and burst, and a reservation by its fields.
 func limitWords(l *printLine, c core.Command) {
 	a := c.Ask
 	l.add("%s %s %s %d", c.Name, a.Key, asks[a.Op], a.Cost)
 	l.time("within", a.Wait)
 	if a.Rate.Count != 0 {
 		l.add("rate=%d/%d/%s/%d", a.Rate.Algorithm, a.Rate.Count, a.Rate.Per, a.Rate.Burst)
+	}
+	if v := a.Reservation; v.Epoch != 0 {
+		l.add("of=%d/%d/%d/%d/%d", v.Cost, v.At, v.Until, v.Given, v.Epoch)
 	}
 }
