@@ -51,7 +51,8 @@ const revisionBlock = 1 << 15
 //	2  entries of core's version 2, raised revisions
 //	3  entries of core's version 3
 //	4  entries of core's version 4
-const version = 4
+//	5  entries of core's version 5
+const version = 5
 
 // newer is the error of a directory that a newer program has written, or has
 // raised while this one used it.

@@ -27,8 +27,9 @@ type rig struct {
 	cmd   [1]core.Command
 	want  [1]core.Want
 	now   int64
-	early bool              // entries are of version 1
 	told  func(*core.Event) // is told every event
+	// version is that of the entries; 0: the newest.
+	version uint8
 }
 
 func newRig(c core.Config) *rig {
@@ -65,8 +66,8 @@ func (r *rig) do(id core.SessionID, c core.Command) *core.Result {
 }
 
 func (r *rig) apply(e core.Entry) {
-	if r.early {
-		e.Version = 1
+	if e.Version == 0 {
+		e.Version = r.version
 	}
 	r.entry = core.AppendEntry(r.entry[:0], &e)
 	r.out.Reset()

@@ -8,18 +8,14 @@ import (
 // acquire grants, queues or refuses a request.
 func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	wants := m.sorted(c.Wants)
-	if !m.validAcquire(c, wants, r) || !m.validNames(s.ns, wants, r) {
+	if !m.validAcquire(c, wants, r) || !m.validNames(s.ns, wants, r) || !m.inTime(s, r) {
 		return
 	}
 	own := m.joins(s, c, wants, r)
 	if own != nil {
 		r.Token, r.Deadline = own.token, own.deadline
 	}
-	if own != nil || r.Code != CodeOK {
-		return
-	}
-	if n := s.has.size(); n >= m.cfg.Holds {
-		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", n)
+	if own != nil || r.Code != CodeOK || !m.roomForClaim(s, r) {
 		return
 	}
 	if m.frozen && (c.Flags&Try != 0 || m.version < 4) {
@@ -36,6 +32,29 @@ func (m *Machine) acquire(s *session, c *Command, r *Result) {
 	default:
 		m.enter(m.newClaim(s, c, wants), r)
 	}
+}
+
+// inTime refuses to grant anything to a session that only its policy keeps: it has no
+// time left in which it could hold it. What it waited for was denied for the same reason.
+func (m *Machine) inTime(s *session, r *Result) bool {
+	if s.life == alive || m.version < 5 {
+		return true
+	}
+	r.refuse(CodeLost, "the time of the session has passed, and what it holds is stale: renew it, then ask again")
+	return false
+}
+
+// roomForClaim refuses one claim more than the session may hold or wait for.
+func (m *Machine) roomForClaim(s *session, r *Result) bool {
+	n := s.has.size()
+	if m.version >= 5 {
+		n -= s.has.replaced()
+	}
+	if n >= m.cfg.Holds {
+		r.refuse(CodeExhausted, "the session has %d holds and waits, its quota: release some, use another session, or raise it (serve --max-holds)", n)
+		return false
+	}
+	return true
 }
 
 // sorted is wants in order of name.
@@ -99,7 +118,7 @@ func (m *Machine) joins(s *session, c *Command, wants []Want, r *Result) *claim 
 	case res.holders.n <= s.has.size():
 		return res.joined(s, &wants[0])
 	default:
-		return s.has.joined(res, &wants[0])
+		return s.has.joined(res, &wants[0], m.version >= 5)
 	}
 	return nil
 }
@@ -114,14 +133,18 @@ func (r *resource) joined(s *session, w *Want) *claim {
 	return nil
 }
 
-// joined is the first claim on r that a request can join.
-func (k *sessionData) joined(r *resource, w *Want) *claim {
+// joined is the claim on r that a request can join: of several the one that was granted
+// first, as the holders of r have it; or else, as it was once, the one with the least number.
+func (k *sessionData) joined(r *resource, w *Want, oldest bool) (found *claim) {
 	for c := k.head(); c != nil; c = c.next {
-		if c.one[0].r == r && c.one[0].joinable(w) {
-			return c
+		if c.one[0].r != r || !c.one[0].joinable(w) || found != nil && c.token > found.token {
+			continue
+		}
+		if found = c; !oldest {
+			return found
 		}
 	}
-	return nil
+	return found
 }
 
 func (p *part) joinable(w *Want) bool {
@@ -306,7 +329,10 @@ func (m *Machine) unlink(c *claim) {
 	}
 	c.prev, c.next = nil, nil
 	k.claims--
-	if c.state == granted || c.state == revoked {
+	switch c.state {
+	case over:
+		k.over--
+	case granted, revoked:
 		if k.held--; k.held == 0 {
 			m.emptied(s)
 		}

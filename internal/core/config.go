@@ -38,7 +38,8 @@ type Config struct {
 	// the transaction. 0 means 1 MiB.
 	Result int
 	// Sessions, Names and Keys are quotas of each namespace, Holds is one of each
-	// session: how many claims it may have, held or waiting; 0 means none.
+	// session: how many claims it may have, held or waiting; 0 means none. An upgrade that
+	// waits is one beside the shared claim that it is to replace.
 	Sessions, Names, Keys, Holds int
 	// Idle is how many free names are remembered to make their next use cheap;
 	// 0 means 131,072. It changes no answer.

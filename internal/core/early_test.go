@@ -122,7 +122,7 @@ func TestEarly(t *testing.T) {
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(core.Config{Waiters: 2 * crowdSize})
-			r.early = true
+			r.version = 1
 			h := fnv.New64a()
 			r.told = func(e *core.Event) {
 				fmt.Fprintln(h, e.Revision, e.Ordinal, e.Kind, e.Verb, e.Name, e.Session[8:], e.Token, e.Reason, e.Number)

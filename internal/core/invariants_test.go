@@ -130,11 +130,14 @@ func (s *session) checkStock(wrong func(string, ...any)) {
 	if s.has == nil {
 		return
 	}
-	n, held, seq := 0, 0, uint64(0)
+	n, held, replaced, seq := 0, 0, 0, uint64(0)
 	for c := s.has.first; c != nil; c = c.next {
 		n++
-		if c.state == granted || c.state == revoked {
+		switch c.state {
+		case granted, revoked:
 			held++
+		case over:
+			replaced++
 		}
 		if c.s != s || c.seq <= seq && n > 1 || s.has.find(c.seq) != c || c.next == nil && s.has.last != c {
 			wrong("claim %d of %x is out of order, or not found by its number", c.seq, s.id)
@@ -150,7 +153,7 @@ func (s *session) checkStock(wrong func(string, ...any)) {
 	if kept != s.has.kept {
 		wrong("%x keeps %d bytes of results, and says %d", s.id, kept, s.has.kept)
 	}
-	if n != s.has.claims || held != s.has.held || s.has.index.n > 0 && s.has.index.n != n {
+	if n != s.has.claims || held != s.has.held || replaced != s.has.over || s.has.index.n > 0 && s.has.index.n != n {
 		wrong("%x has %d claims and %d holds, says %d and %d, and finds %d by number", s.id, n, held, s.has.claims, s.has.held, s.has.index.n)
 	}
 }

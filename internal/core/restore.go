@@ -298,8 +298,11 @@ func (b *builder) linkClaim(c *claim) {
 			return
 		}
 		b.m.dataOf(c.s).link(c)
-		if c.state == granted || c.state == revoked {
+		switch c.state {
+		case granted, revoked:
 			c.s.has.held++
+		case over:
+			c.s.has.over++
 		}
 	}
 	if c.state == waiting {

@@ -10,6 +10,7 @@ type sessionData struct {
 	cursor  *claim // of the session's work
 	claims  int
 	held    int                  // of them not waiting
+	over    int                  // of them under a granted upgrade
 	index   tree[uint64, *claim] // empty: they are few
 	results []*done              // by seq modulo their number, a power of two
 	kept    int                  // bytes of them, beside their records
@@ -52,6 +53,14 @@ func (k *sessionData) size() int {
 		return 0
 	}
 	return k.claims
+}
+
+// replaced are the claims under granted upgrades, which neither hold nor wait.
+func (k *sessionData) replaced() int {
+	if k == nil {
+		return 0
+	}
+	return k.over
 }
 
 func (k *sessionData) holds() int {

@@ -13,7 +13,7 @@ func (m *Machine) txn(ns *namespace, c *Command, r *Result) {
 	if !ok {
 		ops = c.Else
 	}
-	if !t.fits(r) || !m.validBranch(ns, ops, r) || !m.validDeletes(ns, ops, r) || !t.reserve(ops, r) {
+	if !t.fits(r) || !m.validBranch(ns, ops, r) || !t.reserve(ops, r) {
 		return
 	}
 	r.OK = ok
@@ -100,11 +100,55 @@ func (m *Machine) validBranch(ns *namespace, ops []KeyOp, r *Result) bool {
 			return false
 		}
 	}
-	if made > 0 && len(ns.keys)+made > m.cfg.Keys {
+	if m.version < 5 {
+		return m.roomForKeys(ns, made, r) && m.validDeletes(ns, ops, r)
+	}
+	return m.validDeletes(ns, ops, r) && (len(ns.keys)+made <= m.cfg.Keys || m.roomForKeys(ns, ns.more(ops), r))
+}
+
+// roomForKeys refuses to make the keys so many more.
+func (m *Machine) roomForKeys(ns *namespace, more int, r *Result) bool {
+	if more > 0 && len(ns.keys)+more > m.cfg.Keys {
 		r.refuse(CodeExhausted, "namespace %q has %d keys, its quota: delete some, or raise it (serve --max-keys)", ns.name, len(ns.keys))
 		return false
 	}
 	return true
+}
+
+// more is how many keys more ops leave than there are. What a page deletes is known only
+// afterwards, and does not count.
+func (ns *namespace) more(ops []KeyOp) (n int) {
+	there := map[string]bool{}
+	for i := range ops {
+		switch o := &ops[i]; {
+		case o.Kind == KeyPut:
+			there[o.Key] = true
+		case o.Kind == KeyDelete && !o.pages():
+			ns.deleted(o, ops[:i], there)
+		}
+	}
+	for name, is := range there { // in any order: it is a sum
+		switch was := ns.keys[name] != nil; {
+		case is && !was:
+			n++
+		case was && !is:
+			n--
+		}
+	}
+	return n
+}
+
+// deleted notes that the keys that o deletes are there no more, those put before it too.
+func (ns *namespace) deleted(o *KeyOp, before []KeyOp, there map[string]bool) {
+	ns.matching(o.Key, o.Prefix, func(k *key) bool {
+		there[k.name] = false
+		return true
+	})
+	for i := range before {
+		if p := &before[i]; p.Kind == KeyPut && o.matches(p.Key) {
+			there[p.Key] = false
+		}
+	}
 }
 
 // transaction runs operations; the first that writes takes the revision.

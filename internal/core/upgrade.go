@@ -3,25 +3,11 @@ package core
 // upgrade asks to hold exclusively what is held shared. It goes before the
 // queue, the one exception to first come, first served, and only one can.
 func (m *Machine) upgrade(s *session, c *Command, r *Result) {
-	if !validSpan("a wait", c.Wait, r) {
-		return
-	}
-	base := s.goodHoldOf(c, r)
-	switch {
-	case base == nil:
-		return
-	case base.many != nil || base.one[0].r.kind != RWMutex || base.one[0].mode != Shared:
-		r.refuse(CodeInvalid, "the claim %d is not a reader alone: only such a claim can be upgraded", c.Target)
-		return
-	case m.frozen:
-		r.refuse(CodeUnavailable, TextFrozen+": nothing is granted until an operator ends that")
+	base := m.upgradable(s, c, r)
+	if base == nil {
 		return
 	}
 	res := base.one[0].r
-	if res.queue != nil && res.queue.upgrade != nil {
-		r.refuse(CodeConflict, "another reader of %q waits to become its writer, and both would wait for ever: release the read lock, then take the write lock", res.name)
-		return
-	}
 	u := m.bareClaim(s, c.Seq)
 	u.one[0] = part{r: res, c: u, weight: 1, mode: Exclusive}
 	if c.Wait > 0 {
@@ -41,6 +27,30 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 	}
 	m.claimResult(u, r)
 }
+
+// upgradable is the shared claim that c wants to hold exclusively, or refuses.
+func (m *Machine) upgradable(s *session, c *Command, r *Result) *claim {
+	if !validSpan("a wait", c.Wait, r) {
+		return nil
+	}
+	base := s.goodHoldOf(c, r)
+	switch {
+	case base == nil:
+	case base.many != nil || base.one[0].r.kind != RWMutex || base.one[0].mode != Shared:
+		r.refuse(CodeInvalid, "the claim %d is not a reader alone: only such a claim can be upgraded", c.Target)
+	case !m.inTime(s, r):
+	case m.frozen:
+		r.refuse(CodeUnavailable, TextFrozen+": nothing is granted until an operator ends that")
+	case base.one[0].r.upgrading():
+		r.refuse(CodeConflict, "another reader of %q waits to become its writer, and both would wait for ever: release the read lock, then take the write lock", base.one[0].r.name)
+	case m.version >= 5 && !m.roomForClaim(s, r):
+	default:
+		return base
+	}
+	return nil
+}
+
+func (r *resource) upgrading() bool { return r.queue != nil && r.queue.upgrade != nil }
 
 // serveUpgrade takes r, and every name after it, from the claims that only have it reserved,
 // one after the other, and grants an upgrade when its shared claim is the only holder.
@@ -73,6 +83,7 @@ func (m *Machine) suspend(base *claim) {
 	m.claimDue.remove(base)
 	base.state, base.modified = over, m.revision
 	base.s.has.held--
+	base.s.has.over++
 }
 
 // fallBack turns a granted upgrade into the shared claim that it was.
@@ -86,6 +97,7 @@ func (m *Machine) fallBack(u *claim, r *Result) {
 	base.state, base.modified = granted, m.revision
 	base.version++
 	base.s.has.held++
+	base.s.has.over--
 	m.setDeadline(base, at, why)
 	m.hold(base)
 	m.unhold(u)

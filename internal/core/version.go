@@ -12,7 +12,10 @@ package core
 //	   names for a while lets the stale ones beside it be reclaimed at once; there are
 //	   limiters, a quota of their keys, and the date of an entry
 //	4  while nothing is granted, a request that may wait is queued, and only a try fails
-const EntryVersion = 4
+//	5  a session past its deadline that its policy keeps is granted nothing until it is
+//	   renewed; a re-entrant request joins the oldest hold; the quota of holds counts an upgrade that waits, and not the shared claim
+//	   under one that is granted; that of keys counts what a transaction leaves
+const EntryVersion = 5
 
 // BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It
 // is the least that this program writes.

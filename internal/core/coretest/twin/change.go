@@ -169,10 +169,14 @@ func (t *Twin) upgrade(s *session, cmd core.Command) core.Result {
 	}
 	n := t.find(c.ns, c.wants[0].Name)
 	switch {
+	case s.stale:
+		return core.Result{Code: core.CodeLost}
 	case t.frozen:
 		return core.Result{Code: core.CodeUnavailable}
 	case t.upgradeAt(n) != nil:
 		return core.Result{Code: core.CodeConflict}
+	case t.laden(s):
+		return core.Result{Code: core.CodeExhausted}
 	}
 	want := c.wants[0]
 	want.Mode = core.Exclusive

@@ -174,8 +174,14 @@ func (t *Twin) acquire(s *session, c core.Command) core.Result {
 	if code := t.check(s, c, wants); code != core.CodeOK {
 		return core.Result{Code: code}
 	}
+	if s.stale { // it has no time left to hold anything
+		return core.Result{Code: core.CodeLost}
+	}
 	if own := t.joinable(s, c, wants); own != nil {
 		return core.Result{Revision: t.revision, Token: own.token, Deadline: own.ownDeadline()}
+	}
+	if t.laden(s) {
+		return core.Result{Code: core.CodeExhausted}
 	}
 	made := t.makeNames(s, wants)
 	cl := &claim{
@@ -189,6 +195,9 @@ func (t *Twin) acquire(s *session, c core.Command) core.Result {
 	}
 	return t.enter(cl)
 }
+
+// laden says whether s holds and awaits as much as it may.
+func (t *Twin) laden(s *session) bool { return above(len(t.bySeq(s))+1, t.cfg.Holds) }
 
 // unqueued refuses what could only be queued: a try, and one waiter too many.
 func (t *Twin) unqueued(c *claim, try bool) core.Result {
@@ -259,7 +268,7 @@ func (t *Twin) joinable(s *session, c core.Command, wants []core.Want) *claim {
 	if c.Flags&core.Reentrant == 0 || len(wants) != 1 {
 		return nil
 	}
-	for _, o := range t.claims {
+	for _, o := range byToken(t.claims) {
 		if o.s == s && o.state == core.ClaimGranted && len(o.wants) == 1 &&
 			o.wants[0].Name == wants[0].Name && o.wants[0].Mode == wants[0].Mode {
 			return o
@@ -289,10 +298,17 @@ func (t *Twin) check(s *session, c core.Command, wants []core.Want) core.Code {
 			return core.CodeInvalid
 		}
 	}
+	made := 0
 	for _, w := range wants {
 		if code := t.checkName(s, w); code != core.CodeOK {
 			return code
 		}
+		if t.find(s.ns, w.Name) == nil {
+			made++
+		}
+	}
+	if made > 0 && t.crowded(s.ns, made) {
+		return core.CodeExhausted
 	}
 	return core.CodeOK
 }

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -291,8 +292,15 @@ func (t *Twin) reclaimFor(c *claim, n *name) bool {
 	return true
 }
 
-// reclaimable lists the stale claims that must go for c to fit at n; atOnce,
-// only those that leave nothing behind.
+// byToken lists claims as they were granted.
+func byToken(claims []*claim) []*claim {
+	list := slices.Clone(claims)
+	slices.SortStableFunc(list, func(a, b *claim) int { return cmp.Compare(a.token, b.token) })
+	return list
+}
+
+// reclaimable lists the stale claims that must go for c to fit at n, those that hold it
+// longest first; atOnce, only those that leave nothing behind.
 func (t *Twin) reclaimable(c *claim, n *name, atOnce bool) []*claim {
 	rest := slices.DeleteFunc(slices.Clone(t.claims), func(o *claim) bool {
 		return o == c.target || !atOnce && o.s == nil // goes by itself
@@ -301,7 +309,7 @@ func (t *Twin) reclaimable(c *claim, n *name, atOnce bool) []*claim {
 		return nil
 	}
 	var victims []*claim
-	for _, o := range t.claims {
+	for _, o := range byToken(t.claims) {
 		if o.s == nil || o.s == c.s || !o.s.reclaimable || !o.holds(n) || atOnce && (o.delay > 0 || o.since+o.minHold > t.now) {
 			continue
 		}

@@ -35,6 +35,9 @@ func (t *Twin) txn(s *session, c core.Command) core.Result {
 	if code := t.checkDeletes(s, ops); code != core.CodeOK {
 		return core.Result{Code: code}
 	}
+	if t.tooMany(s, ops) {
+		return core.Result{Code: core.CodeExhausted}
+	}
 	if w.reserve(ops); w.broke {
 		return core.Result{Code: core.CodeExhausted}
 	}
@@ -96,6 +99,25 @@ func (t *Twin) checkDeletes(s *session, ops []core.KeyOp) core.Code {
 		return core.CodeUnavailable
 	}
 	return core.CodeOK
+}
+
+// tooMany says whether a namespace would have more keys after ops than it may, and than it has.
+// A page counts as if it deleted nothing.
+func (t *Twin) tooMany(s *session, ops []core.KeyOp) bool {
+	var before, after []string
+	for _, k := range t.match(s.ns, "", true) {
+		before = append(before, k.Name)
+	}
+	after = slices.Clone(before)
+	for _, op := range ops {
+		switch {
+		case op.Kind == core.KeyPut && !slices.Contains(after, op.Key):
+			after = append(after, op.Key)
+		case op.Kind == core.KeyDelete && !(op.Prefix && op.Limit != 0):
+			after = slices.DeleteFunc(after, func(k string) bool { return k == op.Key || op.Prefix && strings.HasPrefix(k, op.Key) })
+		}
+	}
+	return len(after) > len(before) && above(len(after), t.cfg.Keys)
 }
 
 // named is how many keys a transaction could delete by name.

@@ -41,6 +41,9 @@ func (t *Twin) limit(s *session, c core.Command) core.Result {
 		return core.Result{Code: core.CodeConflict}
 	}
 	if code == core.CodeNotExist && a.Op != core.LimitPeek {
+		if t.crowded(s.ns, 1) {
+			return core.Result{Code: core.CodeExhausted}
+		}
 		t.names = append(t.names, o)
 		if a.Op != core.LimitSetRate {
 			t.limiters++
@@ -88,9 +91,16 @@ func (t *Twin) useKey(o *name, a *core.LimitAsk) core.Result {
 			r.Revision = t.next()
 			t.event(o.event(core.VerbChanged, 0))
 		}
-	case core.LimitSettle: // of a reservation of nothing: it is taken in any case
-		if a.Cost > 0 {
-			u.add(t.now, a.Cost)
+	case core.LimitSettle:
+		v := a.Reservation
+		if a.Cost > v.Cost { // it is taken in any case
+			u.add(t.now, a.Cost-v.Cost)
+		} else if a.Cost < v.Cost {
+			t.refund(u, a, v.Cost-a.Cost)
+		}
+	case core.LimitReturn:
+		if n := min(a.Cost, a.Reservation.Cost); n > 0 && t.now < a.Reservation.Until {
+			t.refund(u, a, n)
 		}
 	default:
 		r.OK = t.take(u, a, r.Limit)
@@ -98,10 +108,24 @@ func (t *Twin) useKey(o *name, a *core.LimitAsk) core.Result {
 	if i < 0 && len(u.taken) > 0 {
 		t.uses = append(t.uses, u)
 	}
-	if a.Op == core.LimitSettle || a.Op == core.LimitReset {
+	if a.Op != core.LimitTake && a.Op != core.LimitPeek {
 		t.uses = slices.DeleteFunc(t.uses, func(x *use) bool { return x == u && u.unused() <= t.now })
 	}
 	return r
+}
+
+// refund gives back what was taken of a window, as long as that lasts, from the limiter that
+// gave it. (The generator has no reservations of buckets: package limit has a twin of its own.)
+func (t *Twin) refund(u *use, a *core.LimitAsk, n int64) {
+	v := a.Reservation
+	if v.Epoch != u.of.number || v.Given != u.given {
+		return
+	}
+	sum, _ := u.inWindow(t.now)
+	if v.At/u.each() != t.now/u.each() {
+		n = 0
+	}
+	u.taken = append(u.taken, taken{t.now, -min(n, sum)})
 }
 
 // take decides, and takes unless it is only to look.
@@ -227,7 +251,10 @@ func (u *use) unused() (at int64) {
 		return u.full() + u.given
 	}
 	for _, x := range u.taken {
-		_, at = u.inWindow(x.at)
+		sum, end := u.inWindow(x.at)
+		if at = end; sum == 0 && u.given == 0 {
+			at = 0 // all was given back
+		}
 	}
 	return at
 }

@@ -120,6 +120,9 @@ func (t *Twin) count(s *session, c core.Command) core.Result {
 		return core.Result{Number: value, OK: swapped}
 	}
 	if code == core.CodeNotExist {
+		if t.crowded(s.ns, 1) {
+			return core.Result{Code: core.CodeExhausted}
+		}
 		t.names = append(t.names, o)
 	}
 	o.number = value
@@ -198,6 +201,9 @@ func (t *Twin) reserveNumbers(s *session, c core.Command) core.Result {
 		return core.Result{Code: core.CodeExhausted}
 	}
 	if code == core.CodeNotExist {
+		if t.crowded(s.ns, 1) {
+			return core.Result{Code: core.CodeExhausted}
+		}
 		t.names = append(t.names, o)
 	}
 	o.number += c.A
@@ -221,6 +227,9 @@ func (t *Twin) countDown(s *session, c core.Command) core.Result {
 		return core.Result{Number: uint64(o.limit)}
 	}
 	if code == core.CodeNotExist {
+		if t.crowded(s.ns, 1) {
+			return core.Result{Code: core.CodeExhausted}
+		}
 		t.names = append(t.names, o)
 	}
 	o.limit -= int64(min(c.A, uint64(o.limit)))

@@ -7,6 +7,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
+// told is how many holders a refusal lists.
+const told = 16
+
 // held refuses a try and tells the holders in the way, at the first busy name.
 func (t *Twin) held(c *claim) core.Result {
 	n := t.busy(c)
@@ -20,6 +23,7 @@ func (t *Twin) held(c *claim) core.Result {
 		}
 	}
 	slices.SortFunc(r.Holders, func(a, b core.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	r.Holders = r.Holders[:min(len(r.Holders), told)]
 	c.wants = []core.Want{c.want(n)}
 	t.tell(c, core.VerbDenied, core.CodeHeld)
 	return r

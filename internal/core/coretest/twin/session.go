@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -166,6 +167,8 @@ func (t *Twin) open(f core.Frame, c core.Command) core.Result {
 		return t.reopen(s, c)
 	case t.ended(f.Session):
 		return t.refuse(c, core.CodeNoSession)
+	case above(t.opened(cmp.Or(c.Namespace, "default"))+1, t.cfg.Sessions):
+		return t.refuse(c, core.CodeExhausted)
 	}
 	s = &session{
 		id: f.Session, ns: c.Namespace, identity: c.Identity, owner: c.Owner, meta: c.Meta,
@@ -179,6 +182,16 @@ func (t *Twin) open(f core.Frame, c core.Command) core.Result {
 	rev := t.next()
 	t.event(s.event(core.VerbOpened))
 	return core.Result{Revision: rev, Window: s.window}
+}
+
+// opened counts the sessions of a namespace, those too that are being ended.
+func (t *Twin) opened(ns string) (n int) {
+	for _, s := range t.sessions {
+		if s.ns == ns {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *Twin) reopen(s *session, c core.Command) core.Result {

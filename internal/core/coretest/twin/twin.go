@@ -21,6 +21,8 @@ type Config struct {
 	Window   uint64 // granted to a session that asks for none, and the most
 	Waiters  int    // most waiting claims of a name
 	Result   int    // bytes that a transaction may tell; 0 means 1 MiB
+	// Quotas of a namespace, and of a session: holds and waits; 0: none.
+	Sessions, Names, Keys, Holds int
 }
 
 // Entry is a core.Entry with its frames decoded.
@@ -104,6 +106,7 @@ func (t *Twin) Apply(e Entry) Output {
 	}
 	if e.Kind == core.EntryCommands {
 		t.settle() // what the entry before had no steps left for
+		t.sweep()
 	}
 	for _, f := range e.Frames {
 		t.frame(f)
@@ -168,6 +171,19 @@ func (t *Twin) find(ns, n string) *name {
 		}
 	}
 	return nil
+}
+
+// above says whether a quota does not allow n.
+func above(n, quota int) bool { return quota > 0 && n > quota }
+
+// crowded says whether a namespace cannot have so many names more.
+func (t *Twin) crowded(ns string, more int) bool {
+	for _, n := range t.names {
+		if n.ns == ns {
+			more++
+		}
+	}
+	return above(more, t.cfg.Names)
 }
 
 // sweep forgets names of locks and elections that nobody holds or awaits, and
