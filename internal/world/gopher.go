@@ -138,11 +138,11 @@ func (k *worker) several(g *gopher) {
 	beliefs := map[string]*belief{}
 	for _, name := range []string{a, b} {
 		beliefs[name] = &belief{owner: k.party.String(), token: uint64(h.TokenOf(name)), exclusive: true, holds: x.holds}
-		k.w.ledger.believe(name, beliefs[name])
+		k.w.ledger.believe("default/"+name, beliefs[name])
 	}
 	_ = sleep(k.w.ctx, k.between(0, time.Second))
 	for name, b := range beliefs {
-		k.w.ledger.doubt(name, b)
+		k.w.ledger.doubt("default/"+name, b)
 	}
 	c = k.w.begin("go", "release all", a+" "+b, 30*time.Second)
 	c.answered(h.Release())

@@ -18,7 +18,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	calls   map[*call]struct{}
-	beliefs map[string][]*belief // by name
+	beliefs map[string][]*belief // by namespace and name
 	given   map[string]map[uint64]bool
 }
 
@@ -180,7 +180,7 @@ func (l *ledger) doubt(name string, b *belief) {
 func (l *ledger) granted(e *core.Event, now []core.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, b := range l.beliefs[e.Name] {
+	for _, b := range l.beliefs[e.Namespace+"/"+e.Name] {
 		if !b.exclusive && e.Mode != core.Exclusive {
 			continue
 		}

@@ -61,7 +61,7 @@ func (k *worker) special() {
 	case *gopher:
 		[]func(*gopher){k.several, k.buffered, k.buffered, k.laden, k.force}[k.rng.IntN(5)](x)
 	case *plain:
-		k.leased(x)
+		[]func(*plain){k.leased, k.kept}[k.rng.IntN(2)](x)
 	default:
 		k.hold()
 	}
@@ -107,6 +107,9 @@ func (k *worker) hold() {
 	default:
 		w.name = fmt.Sprintf("%s/%d", w.kind, k.rng.IntN(3))
 	}
+	if w.kind == mutex && k.chance(0.3) {
+		w.name = fmt.Sprintf("kept/%d", k.rng.IntN(2)) // which may be kept by a late session
+	}
 	command := string(w.kind)
 	if w.try {
 		command = "try " + command
@@ -123,7 +126,7 @@ func (k *worker) hold() {
 func (k *worker) keep(w want, g *holding) {
 	b := &belief{owner: k.party.String(), token: g.token, exclusive: w.kind != reader && w.kind != semaphore, holds: g.holds}
 	if w.kind != semaphore {
-		k.w.ledger.believe(w.name, b)
+		k.w.ledger.believe("default/"+w.name, b)
 	}
 	_ = sleep(k.w.ctx, k.between(0, time.Second))
 	if k.chance(0.1) {
@@ -143,7 +146,7 @@ func (k *worker) keep(w want, g *holding) {
 		c := k.w.begin(k.protocol(), "proclaim", w.name, k.limit())
 		k.w.marks.expect(trace{core.EventElection, core.VerbProclaimed, w.name, value}, c, c.answered(g.proclaim(c.ctx, value)))
 	}
-	k.w.ledger.doubt(w.name, b)
+	k.w.ledger.doubt("default/"+w.name, b)
 	switch {
 	case g.upgrade != nil && k.chance(0.4):
 		c := k.w.begin(k.protocol(), "upgrade", w.name, k.between(time.Second, 10*time.Second))

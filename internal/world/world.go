@@ -179,6 +179,13 @@ func (w *World) count(what string) {
 	w.counts[what]++
 }
 
+// counted is how often something was seen.
+func (w *World) counted(what string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts[what]
+}
+
 // healthy is how long a world without faults may take to answer every call that
 // waits: sessions that nobody renews end, and their successors are granted.
 const healthy = 60 * time.Second

@@ -45,6 +45,7 @@ func covered(t *testing.T, r *world.Result) {
 	t.Helper()
 	want := []string{"repeated by key", "buffered again", "not swapped", "a start without a file is refused", "snapshot sent", "backup saved",
 		"watch ready", "watch resync", "watch broken at a resync", "watch compacted", "watch event",
+		"asked while late", "event lock:stale", "event lock:reclaimed", "kind exhausted",
 		"kind ok", "kind held", "kind lost", "kind unavailable", "kind context deadline exceeded"}
 	for _, x := range strings.Split(faults, ", ") {
 		want = append(want, "fault "+x)
@@ -75,8 +76,9 @@ const (
 
 // commands are those that only one protocol has here.
 var commands = map[string]string{
-	"go":   "acquire all, release all, buffered add, flush, open session, keep session, revoke session, txn, extend, force release, hand over, bulk put",
-	"grpc": "open session, keep session, end session, lock on a session, hand over",
+	"go": "acquire all, release all, buffered add, flush, open session, keep session, revoke session, txn, extend, force release, hand over, bulk put",
+	"grpc": "open session, keep session, end session, lock on a session, hand over, open kept session, lock on a kept session, ask beside what is kept, " +
+		"keep kept session, end kept session, ask for more than may be",
 	"rest": "renew",
 }
 
