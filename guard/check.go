@@ -69,6 +69,7 @@ func (c *Condition) checkLeaf(at string) error {
 		if c.Amount < 1 {
 			return invalid(at, "the amount %d is below 1", c.Amount)
 		}
+		return c.checkLimit(at)
 	case KindCounter:
 		return c.checkRelation(at, Equal, NotEqual, AtLeast, AtMost)
 	case KindKey:
@@ -79,6 +80,16 @@ func (c *Condition) checkLeaf(at string) error {
 		KindSessionAlive, KindCustomCheck, KindLeader:
 	default:
 		return invalid(at, "the kind is unknown")
+	}
+	return nil
+}
+
+func (c *Condition) checkLimit(at string) error {
+	switch {
+	case c.Limit != 0 && c.Kind != KindSemaphoreAvailable:
+		return invalid(at, "only a semaphore has a limit")
+	case c.Limit != 0 && c.Limit < c.Amount:
+		return invalid(at, "the amount %d is above the limit %d: so much is never free", c.Amount, c.Limit)
 	}
 	return nil
 }

@@ -43,6 +43,9 @@ type Condition struct {
 	// Amount is the weight of a semaphore, the cost of a limit and the number that a
 	// counter is compared with.
 	Amount int64 `json:",omitempty"`
+	// Limit is that of a semaphore, for as long as nobody has used it: so much is free then.
+	// 0: it is not known, but for that every semaphore has room for 1.
+	Limit int64 `json:",omitempty"`
 	// Is is how a counter is compared, and whether a key has to exist.
 	Is Relation `json:",omitempty"`
 	// Window is that of time_window.
@@ -83,7 +86,8 @@ func LockHeldBy(name, holder string) Condition {
 	return Condition{Kind: KindLockHeldBy, Name: name, Other: holder}
 }
 
-// SemaphoreAvailable is true while weight of the semaphore is free.
+// SemaphoreAvailable is true while weight of the semaphore is free. Of one that nobody has used
+// yet all is free; how much that is says [Condition.Limit], since the first user sets it.
 func SemaphoreAvailable(name string, weight int64) Condition {
 	return Condition{Kind: KindSemaphoreAvailable, Name: name, Amount: weight}
 }

@@ -49,7 +49,7 @@ func (c *Condition) outcome(in Inputs) Outcome {
 	switch {
 	case !ok:
 		return NeedsInput
-	case f.Err != "":
+	case f.Err != "" || c.unlimited(&f):
 		return Error
 	case c.holds(&f):
 		return Passed
@@ -94,7 +94,7 @@ func (c *Condition) holds(f *Fact) bool {
 	case KindLockHeldBy:
 		return f.Is && (f.Text == c.Other || slices.Contains(f.Others, c.Other))
 	case KindSemaphoreAvailable, KindLimitAvailable:
-		return f.Number >= c.Amount
+		return f.Number >= c.Amount || f.Unused && max(c.Limit, 1) >= c.Amount
 	case KindIssuesComplete:
 		return f.Number == 0 && f.Total > 0
 	case KindIssueStatus:
@@ -110,6 +110,10 @@ func (c *Condition) holds(f *Fact) bool {
 	}
 	return f.Is
 }
+
+// unlimited: how much is free is not known, since nobody has used the semaphore yet and the leaf
+// does not say what its limit will be.
+func (c *Condition) unlimited(f *Fact) bool { return f.Unused && c.Limit == 0 && c.Amount > 1 }
 
 func compare(n int64, is Relation, with int64) bool {
 	switch is {

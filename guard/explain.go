@@ -178,7 +178,7 @@ func (c *Condition) got(f *Fact) string {
 		}
 		return "free"
 	case KindSemaphoreAvailable, KindLimitAvailable:
-		return fmt.Sprintf("%d available", f.Number)
+		return c.available(f)
 	case KindIssuesComplete:
 		return fmt.Sprintf("%d of %d open", f.Number, f.Total)
 	case KindIssueStatus:
@@ -189,6 +189,16 @@ func (c *Condition) got(f *Fact) string {
 		return c.Window.now(f.Number)
 	}
 	return yesOrNo(f)
+}
+
+func (c *Condition) available(f *Fact) string {
+	switch {
+	case c.unlimited(f):
+		return "nobody has used it yet, and its first user sets its limit"
+	case f.Unused:
+		return "nobody has used it yet"
+	}
+	return fmt.Sprintf("%d available", f.Number)
 }
 
 // now says where the moment stands, in words that change when the window begins or ends: a
@@ -249,6 +259,8 @@ func (c *Condition) hint(f *Fact, want Outcome) string {
 		return "nobody holds it"
 	case c.Kind == KindTimeWindow:
 		return "it is looked at again then"
+	case c.unlimited(f):
+		return "name its limit in the condition"
 	case want == Failed:
 		return ""
 	case c.Kind == KindSemaphoreAvailable:

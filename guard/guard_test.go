@@ -269,6 +269,8 @@ func TestEachKind(t *testing.T) {
 		{guard.LockHeldBy("l", "w1"), guard.Fact{Is: true, Text: "w1"}, guard.Fact{Is: true, Text: "w2"}},
 		{guard.LockHeldBy("l", "w1"), guard.Fact{Is: true, Text: "w1"}, guard.Fact{Text: "w1"}},
 		{guard.SemaphoreAvailable("s", 2), guard.Fact{Number: 2}, guard.Fact{Number: 1}},
+		{guard.SemaphoreAvailable("s", 1), guard.Fact{Unused: true}, guard.Fact{}},
+		{guard.Condition{Kind: guard.KindSemaphoreAvailable, Name: "s", Amount: 3, Limit: 3}, guard.Fact{Unused: true}, guard.Fact{Number: 2}},
 		{guard.BranchExists("b"), guard.Fact{Is: true}, guard.Fact{}},
 		{guard.BranchNotExists("b"), guard.Fact{}, guard.Fact{Is: true}},
 		{guard.BranchMerged("b", "main"), guard.Fact{Is: true}, guard.Fact{}},
@@ -314,6 +316,18 @@ func TestEachKind(t *testing.T) {
 		}
 		if got := tt.c.RequiredInputs(); !reflect.DeepEqual(got, []guard.Input{in}) {
 			t.Errorf("%+v requires %v", tt.c, got)
+		}
+	}
+}
+
+// Of a semaphore that nobody has used yet more than 1 is free only if the limit is known; what would help is said.
+func TestSemaphoreUnused(t *testing.T) {
+	c := guard.SemaphoreAvailable("s", 2)
+	in := guard.Inputs{c.Input(): {Unused: true}}
+	for _, c := range []guard.Condition{c, guard.Not(c)} {
+		r := c.Evaluate(in)
+		if why := r.Reasons[0]; r.Outcome != guard.Error || !strings.Contains(why.Got, "nobody has used it yet, and its first user sets its limit") || !strings.Contains(why.Hint, "name its limit") {
+			t.Errorf("%s", r)
 		}
 	}
 }
@@ -379,6 +393,8 @@ func TestBadConditions(t *testing.T) {
 		guard.LimitAvailable("x", "k", -1), guard.Counter("x", "~", 3), {Kind: guard.KindKey, Name: "k"}, guard.FileExists("a\x00b"),
 		guard.During(guard.Window{From: 25 * time.Hour}), guard.During(guard.Window{Days: []time.Weekday{9}}),
 		{Kind: guard.KindNot}, {Kind: guard.KindNot, Of: []guard.Condition{deep, deep}}, deep, many,
+		{Kind: guard.KindSemaphoreAvailable, Name: "x", Amount: 3, Limit: 2}, {Kind: guard.KindSemaphoreAvailable, Name: "x", Amount: 3, Limit: -1},
+		{Kind: guard.KindLimitAvailable, Name: "x", Amount: 1, Limit: 2},
 		{Kind: guard.KindFileExists, Name: "x", Of: []guard.Condition{guard.LockFree("y")}},
 		guard.All(guard.LockFree("fine"), guard.Not(guard.BranchMerged("b", ""))),
 	} {

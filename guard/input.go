@@ -53,6 +53,8 @@ type Fact struct {
 	// Number is what a semaphore or limit has left, a counter's value, how many issues
 	// are open, and of the clock nanoseconds since 1970.
 	Number int64
+	// Unused: nobody has used the semaphore yet, so that it has no limit; Number means nothing.
+	Unused bool
 	// Total is how many issues match.
 	Total int64
 	// Since is when it became so; zero: not known.

@@ -6,15 +6,54 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 )
 
+// Waits is the condition that a run in that state waits for; nil: it waits for none. A semaphore
+// that nobody has used yet has in it the limit by which a phase of the definition holds it.
+func (d *Definition) Waits(s *State) *guard.Condition {
+	i := d.find(s.Phase)
+	if i < 0 {
+		return nil
+	}
+	c := map[Status]*guard.Condition{Blocked: d.Phases[i].When, Verifying: d.Phases[i].Until}[s.Status]
+	if c == nil {
+		return nil
+	}
+	whole := d.limited(*c)
+	return &whole
+}
+
+// limited is a condition with the limits of semaphores that the definition names elsewhere.
+func (d *Definition) limited(c guard.Condition) guard.Condition {
+	if limit := d.limitOf(c.Name); c.Kind == guard.KindSemaphoreAvailable && c.Limit == 0 {
+		c.Limit = limit
+	}
+	c.Of = slices.Clone(c.Of)
+	for i := range c.Of {
+		c.Of[i] = d.limited(c.Of[i])
+	}
+	return c
+}
+
+// limitOf is the limit by which phases hold a semaphore; 0: none does.
+func (d *Definition) limitOf(name string) int64 {
+	for i := range d.Phases {
+		for _, w := range d.Phases[i].Holds {
+			if w.Kind == "semaphore" && w.Name == name {
+				return w.Limit
+			}
+		}
+	}
+	return 0
+}
+
 // when is what has to pass. What the phase has itself counts as free: a lock is not taken because
 // the phase has it, and what it has of a semaphore or took from a limiter is added to what is left.
 func (m *step) when() *guard.Condition {
-	p := m.phase()
+	c := m.d.Waits(&m.s)
 	if m.s.Token == 0 && !m.reserved {
-		return p.When
+		return c
 	}
-	c := m.granted(*p.When, true)
-	return &c
+	without := m.granted(*c, true)
+	return &without
 }
 
 // granted is a condition, which is wanted or under a Not, without what the phase has itself.

@@ -214,7 +214,7 @@ func (m *step) request() {
 	case Launching:
 		m.effect(Effect{Kind: Launch, Limits: p.Limits})
 	case Verifying:
-		m.effect(Effect{Kind: Check, Condition: p.Until})
+		m.effect(Effect{Kind: Check, Condition: m.d.Waits(&m.s)})
 	case Unknown:
 		m.effect(Effect{Kind: Ask})
 	}

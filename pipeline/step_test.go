@@ -429,6 +429,31 @@ func (p *player) checks() *guard.Condition {
 	return p.effects[i].Condition
 }
 
+// A semaphore that nobody has used yet has the limit by which a phase of the pipeline holds it.
+func TestStep_UnusedSemaphore(t *testing.T) {
+	in := guard.Inputs{{Source: guard.SourceSemaphore, Name: "agents"}: {Unused: true}, {Source: guard.SourceSemaphore, Name: "others"}: {Unused: true}}
+	for _, c := range []struct {
+		when guard.Condition
+		want guard.Outcome
+	}{
+		{guard.SemaphoreAvailable("agents", 5), guard.Passed},
+		{guard.SemaphoreAvailable("agents", 6), guard.Failed},
+		{guard.SemaphoreAvailable("others", 2), guard.Error},
+		{guard.All(guard.SemaphoreAvailable("others", 1), guard.Not(guard.Not(guard.SemaphoreAvailable("agents", 2)))), guard.Passed},
+	} {
+		holding := pipeline.NewPhase("work", "./work").WithHolds(pipeline.Want{Kind: "semaphore", Name: "agents", Weight: 2, Limit: 5})
+		p := newPlayer(t, pipeline.Phase{Name: "wait"}.WithPre(c.when).WithPost(c.when, 0), holding)
+		p.start()
+		if got := p.checks().Evaluate(in); got.Outcome != c.want {
+			t.Errorf("before: %+v is %s", c.when, got)
+		}
+		p.checked(guard.Passed, "")
+		if got := p.checks().Evaluate(in); got.Outcome != c.want {
+			t.Errorf("after: %+v is %s", c.when, got)
+		}
+	}
+}
+
 // Of what others have as well only the phase's own part counts as free: its weight of a semaphore, what it took
 // from a limiter, and of the holders of a lock that it reads itself alone.
 func TestStep_ChecksAgainWithItsOwnPart(t *testing.T) {

@@ -150,10 +150,7 @@ func (c *coordination) held(f guard.Fact, r *holdfast.Resource, kinds ...driver.
 }
 
 func (c *coordination) semaphore(f guard.Fact, r *holdfast.Resource) (guard.Fact, error) {
-	if r.Kind == 0 {
-		return f, fmt.Errorf("there is no semaphore %q yet: its first user sets its limit", r.Name)
-	}
-	f.Number = r.Limit - r.Used
+	f.Unused, f.Number = r.Kind == 0, r.Limit-r.Used
 	return f, isOf(r, driver.Semaphore)
 }
 

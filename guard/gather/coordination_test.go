@@ -58,10 +58,11 @@ func TestCoordination(t *testing.T) {
 			must[holdfast.Revision](t)(a.KV().Put(ctx, "k", []byte("v")))
 			outcomes(t, gather.New(gather.Config{Space: b}), map[guard.Outcome][]guard.Condition{
 				guard.Passed: {guard.LockFree("other"), guard.LockHeldBy("held", "w1"), guard.SemaphoreAvailable("agents", 2), guard.Leader("chief", "w2"),
-					guard.Leader("chief", ""), guard.Counter("n", guard.Equal, 7), guard.Counter("none", guard.Equal, 0), guard.KeyEquals("k", "v"), guard.KeyAbsent("none")},
+					guard.Leader("chief", ""), guard.Counter("n", guard.Equal, 7), guard.Counter("none", guard.Equal, 0), guard.KeyEquals("k", "v"), guard.KeyAbsent("none"),
+					guard.SemaphoreAvailable("none", 1), {Kind: guard.KindSemaphoreAvailable, Name: "none", Amount: 3, Limit: 3}},
 				guard.Failed: {guard.LockFree("held"), guard.LockHeldBy("held", "w2"), guard.LockHeldBy("other", "w1"), guard.SemaphoreAvailable("agents", 3),
 					guard.Leader("chief", "w1"), guard.Leader("none", ""), guard.Counter("n", guard.AtLeast, 8), guard.KeyEquals("k", "w"), guard.KeyExists("none")},
-				guard.Error:      {guard.LimitAvailable("none", "k", 1), guard.SemaphoreAvailable("none", 1), guard.LockFree("agents"), guard.SemaphoreAvailable("held", 1)},
+				guard.Error:      {guard.LimitAvailable("none", "k", 1), guard.SemaphoreAvailable("none", 2), guard.LockFree("agents"), guard.SemaphoreAvailable("held", 1)},
 				guard.NeedsInput: {guard.CustomCheck("true", ""), guard.IssueStatus("1", "open")},
 			})
 		})

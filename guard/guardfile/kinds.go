@@ -31,7 +31,8 @@ var kinds = []kind{
 	{kind: guard.KindLockHeldBy, doc: "The holder has the lock.",
 		fields: []field{name("name", "The lock."), other("holder", "The owner text of the holder.")}},
 	{kind: guard.KindSemaphoreAvailable, doc: "So much of the semaphore is free.", start: guard.Condition{Amount: 1},
-		fields: []field{name("name", "The semaphore."), amount("weight", "How much has to be free; 1 if it is left out.")}},
+		fields: []field{name("name", "The semaphore."), amount("weight", "How much has to be free; 1 if it is left out."),
+			limited("limit", "Its limit, for as long as nobody has used it: a weight above 1 is not known to be free then without it.")}},
 	{kind: guard.KindBranchExists, doc: "The repository has the branch.", fields: []field{name("branch", "The branch.")}},
 	{kind: guard.KindBranchNotExists, doc: "The repository does not have the branch.", fields: []field{name("branch", "The branch.")}},
 	{kind: guard.KindBranchMerged, doc: "All of the branch is in another.",
@@ -73,6 +74,10 @@ func optional(f field) field {
 
 func amount(name, doc string) field {
 	return field{name: name, doc: doc, is: positive, set: func(c *guard.Condition, v value) { c.Amount = v.number }}
+}
+
+func limited(name, doc string) field {
+	return field{name: name, doc: doc, is: positive, set: func(c *guard.Condition, v value) { c.Limit = v.number }}
 }
 
 func compared(name string, is guard.Relation) field {

@@ -408,10 +408,6 @@ func (a *app) lookAt(ctx context.Context, s *holdfast.Space, g *guarding, rep *r
 		if rep.State.Reason != "" {
 			now.reasons = append(now.reasons, rep.State.Reason)
 		}
-	case pipeline.Blocked:
-		now.condition = ph.When
-	case pipeline.Verifying:
-		now.condition = ph.Until
 	case pipeline.Acquiring:
 		now.reasons = append(now.reasons, holders(ctx, s, ph.Holds)...)
 	case pipeline.Unknown:
@@ -421,7 +417,7 @@ func (a *app) lookAt(ctx context.Context, s *holdfast.Space, g *guarding, rep *r
 			now.reasons = append(now.reasons, rep.State.Reason)
 		}
 	}
-	if now.condition != nil {
+	if now.condition = rep.Definition.Waits(&rep.State); now.condition != nil {
 		now.result = gather.New(g.config(s, a.timeout)).Evaluate(ctx, now.condition)
 	}
 	if rep.Runner == "" && !rep.State.Status.Ended() {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/limit"
@@ -117,6 +118,23 @@ func left(t *testing.T, p *run.Pipelines, r run.Ref, began <-chan struct{}) erro
 		return fmt.Errorf("left with %w", err)
 	}
 	return nil
+}
+
+// A phase that waits for a semaphore before it holds it starts, also if nobody has used that yet.
+func TestWhen_UnusedSemaphore(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			s, _ := backends.Open(t, backend)
+			p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+			agents := pipeline.Want{Kind: "semaphore", Name: "agents", Weight: 2, Limit: 3}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			last, err := p.Run(ctx, submit(t, p, release(pipeline.NewPhase("work", "./work").WithPre(guard.SemaphoreAvailable("agents", 2)).WithHolds(agents))))
+			if err != nil || last.Status != pipeline.Done {
+				t.Errorf("it is %+v, %v", last, err)
+			}
+		})
+	}
 }
 
 // What is held is lost while the command runs: the command is ended, and the phase has

@@ -154,10 +154,7 @@ func (v *view) others(r *core.ResourceInfo) (owners []string, err error) {
 
 func (v *view) semaphore(name string) (guard.Fact, error) {
 	r, known, err := v.resource(name, core.Semaphore)
-	if err == nil && !known {
-		err = fmt.Errorf("there is no semaphore %q yet: its first user sets its limit", name)
-	}
-	return guard.Fact{Number: r.Limit - r.Used, From: "the node"}, err
+	return guard.Fact{Unused: !known, Number: r.Limit - r.Used, From: "the node"}, err
 }
 
 func (v *view) counter(name string) (guard.Fact, error) {
