@@ -55,7 +55,12 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	_ = to.Close()
 	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
 	reading.Wait()
-	return run.Exit{Code: status.Code, Lost: status.Lost != nil, Itself: err == nil && !status.Stopped, Tail: out.String()}, err
+	return exitOf(status, err, out.String()), err
+}
+
+// exitOf is how a command ended, for the run.
+func exitOf(s child.Status, err error, tail string) run.Exit {
+	return run.Exit{Code: s.Code, Lost: s.Lost != nil, NotStarted: s.NotStarted, Itself: err == nil && !s.Stopped, Tail: tail}
 }
 
 // lateOutput is how long output is read once the command has ended.

@@ -271,6 +271,32 @@ func TestLimits_NotStarted(t *testing.T) {
 	})
 }
 
+// A command that its runner did not start, since what it was to run under was over, has taken nothing from limiters, and
+// is started by the same attempt.
+func TestLimits_RunnerDidNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		deploys := s.Limiter("deploys", limit.Rate{Algorithm: limit.TokenBucket, Count: 3, Per: 3 * time.Hour})
+		_, err := deploys.Peek(t.Context(), "", 0)
+		ok(t, err)
+		asked := 0
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+			if asked++; asked < 3 {
+				return run.Exit{Lost: true, NotStarted: true}, nil
+			}
+			return succeed(c)
+		})})
+		ph := pipeline.NewPhase("deploy", "./deploy").WithLimits(pipeline.Limit{Limiter: "deploys", Cost: 1})
+		if last := ended(t, p, submit(t, p, release(ph))); last.Status != pipeline.Done || last.Attempt != 1 || asked != 3 {
+			t.Errorf("asked %d times: %+v", asked, last)
+		}
+		if n, err := deploys.Available(t.Context(), ""); err != nil || n != 2 {
+			t.Errorf("%d of 3 are left, %v", n, err)
+		}
+	})
+}
+
 // late is a backend that answers a write with a text only after something has happened, and a
 // while later.
 type late struct {

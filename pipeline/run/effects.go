@@ -248,6 +248,9 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 		return e, false
 	}
 	exit, err := a.p.runner.Run(run)
+	if err == nil && exit.NotStarted {
+		return e, false
+	}
 	select {
 	case <-c.halt:
 		c.halted = !exit.Itself || exit.Lost
