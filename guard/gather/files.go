@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-io/holdfast/guard"
@@ -23,7 +24,7 @@ func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	return eachOf(ctx, atOnce, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
 		path := under(s.dir, in.Name)
 		info, err := within(ctx, path, func() (fs.FileInfo, error) { return s.stat(path) })
-		if errors.Is(err, fs.ErrNotExist) {
+		if missing(err) {
 			return guard.Fact{From: path}, based(ctx, s.dir, in.Name)
 		}
 		if err != nil {
@@ -49,6 +50,12 @@ func (s *files) Follow(ctx context.Context, wanted func() []guard.Input, changed
 	})
 }
 
+// missing: there is no such file. A path below something that is no directory names none either, as
+// .git/x does where .git is a file.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // based is the error of a file that is missing because the directory that its path
 // begins in is: whether the file would be there is not known then.
 func based(ctx context.Context, dir, path string) error {
@@ -61,9 +68,12 @@ func based(ctx context.Context, dir, path string) error {
 	return nil
 }
 
-// there is nil if a path exists.
+// there is nil if a path is a directory.
 func there(ctx context.Context, path string) error {
-	_, err := within(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	info, err := within(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "stat", Path: path, Err: syscall.ENOTDIR}
+	}
 	return err
 }
 

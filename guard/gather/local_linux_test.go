@@ -23,7 +23,16 @@ func TestFiles(t *testing.T) {
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{
 		guard.Passed: {guard.FileExists("here"), guard.FileExists(filepath.Join(dir, "here")), guard.FileExists("."), guard.FileNotExists("gone"), guard.FileNotExists("dangling")},
 		guard.Failed: {guard.FileExists("gone"), guard.FileNotExists("here"), guard.FileExists("--help"), guard.FileExists("$(here)")},
-		guard.Error:  {guard.FileExists("here/below"), guard.FileExists(strings.Repeat("long", 100))},
+		guard.Error:  {guard.FileExists(strings.Repeat("long", 100))},
+	})
+	below := gather.New(gather.Config{Dir: dir, Sessions: &gather.Sessions{Dir: dir}})
+	outcomes(t, below, map[guard.Outcome][]guard.Condition{ // as .git/x where .git is a file
+		guard.Passed: {guard.FileNotExists("here/below"), guard.FileNotExists("here/below/more")},
+		guard.Failed: {guard.FileExists("here/below"), guard.SessionAlive("pidfile:here/web.pid")},
+	})
+	file := filepath.Join(dir, "here")
+	outcomes(t, gather.New(gather.Config{Dir: file, Sessions: &gather.Sessions{Dir: file}}), map[guard.Outcome][]guard.Condition{
+		guard.Error: {guard.FileExists("x"), guard.FileNotExists("x"), guard.SessionAlive("pidfile:web.pid"), guard.BranchExists("main")},
 	})
 	gone := filepath.Join(dir, "unmounted")
 	outcomes(t, gather.New(gather.Config{Dir: gone}), map[guard.Outcome][]guard.Condition{

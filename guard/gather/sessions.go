@@ -2,9 +2,7 @@ package gather
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -98,7 +96,7 @@ func (s *Sessions) pidFile(ctx context.Context, name string) (guard.Fact, error)
 	path := under(s.Dir, name)
 	f := guard.Fact{From: path}
 	file, err := within(ctx, path, func() (pidFile, error) { return readPidFile(path) })
-	if errors.Is(err, fs.ErrNotExist) {
+	if missing(err) {
 		return f, based(ctx, s.Dir, name)
 	}
 	if err != nil {
