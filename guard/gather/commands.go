@@ -84,7 +84,7 @@ func (s *Commands) argv(text string) ([]string, error) {
 func (s *Commands) run(ctx context.Context, argv []string) (guard.Fact, error) {
 	ctx, cancel := context.WithTimeout(ctx, orElse(s.Timeout, 10*time.Second))
 	defer cancel()
-	p := process{argv: argv, dir: s.Dir, env: s.Env, most: maxOutput}
+	p := process{of: strings.Join(argv, " "), argv: argv, dir: s.Dir, env: s.Env, most: maxOutput}
 	if p.env == nil {
 		p.env = plainEnv()
 	}

@@ -235,11 +235,7 @@ func (c *coordination) follow(ctx context.Context, h *hub) {
 	}
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		during, again := context.WithCancel(ctx)
-		c.mu.Lock() // both, so that widen sees a watch with the prefix that it has
-		prefix := c.prefixOf(h)
-		c.again, c.prefix = again, prefix
-		c.mu.Unlock()
-		err := c.watch(during, h, prefix, &pause)
+		err := c.watch(during, h, c.begin(ctx, h, again), &pause)
 		again()
 		if err != nil {
 			pause = min(max(2*pause, 50*time.Millisecond), 5*time.Second)
@@ -249,6 +245,17 @@ func (c *coordination) follow(ctx context.Context, h *hub) {
 			}
 		}
 	}
+}
+
+// begin notes a watch that begins, and is its prefix: both at once, so that widen sees a watch with the
+// prefix that it has. One that is over already is not noted: the next may have begun.
+func (c *coordination) begin(ctx context.Context, h *hub, again context.CancelFunc) (prefix string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if prefix = c.prefixOf(h); ctx.Err() == nil {
+		c.again, c.prefix = again, prefix
+	}
+	return prefix
 }
 
 // pollCounters looks at counters every second: only our own engine tells of them.

@@ -169,7 +169,7 @@ const gitOutput = 16 << 20
 
 // git runs it without what its environment, or a terminal, might add.
 func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error) {
-	p := process{argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
+	p := process{of: "git in " + orText(s.Dir, "."), argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
 	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
 	if dir, err := filepath.Abs(orText(s.Dir, ".")); err == nil {
 		if err := there(ctx, dir); err != nil {

@@ -112,6 +112,7 @@ func (h *hub) leave(i *Interest, sources map[Source]bool) {
 	for s := range sources {
 		if f := h.follows[s]; f.users == 1 {
 			delete(h.follows, s)
+			f.stop() // before the next one can begin, for which it must not be taken: see coordination.begin
 			over = append(over, f)
 		} else {
 			f.users--
@@ -119,7 +120,6 @@ func (h *hub) leave(i *Interest, sources map[Source]bool) {
 	}
 	h.mu.Unlock()
 	for _, f := range over {
-		f.stop()
 		f.ended()
 	}
 }

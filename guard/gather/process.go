@@ -12,6 +12,8 @@ import (
 
 // process is a program that is run for an answer.
 type process struct {
+	// of are those of which none is started beside one that cannot be ended: what they ask for.
+	of   string
 	argv []string
 	dir  string
 	env  []string // the whole environment
@@ -30,14 +32,30 @@ type answer struct {
 
 // run runs it until ctx ends, and ends its whole process group then. Neither what it left behind
 // in the background keeps the answer waiting, nor a process that the kernel cannot end, since a
-// file system does not answer it.
+// file system does not answer it: as long as that one is there, no other of those is started.
 func (p *process) run(ctx context.Context) (a answer, err error) {
+	return stuck.run(ctx, p.of, p.toItsEnd)
+}
+
+// unended are the processes that were killed and have not ended, by what they ask for.
+type unended struct {
+	mu  sync.Mutex
+	are map[string]int
+}
+
+var stuck = unended{are: map[string]int{}}
+
+// run calls f, which returns when ctx ends unless its process does not.
+func (u *unended) run(ctx context.Context, of string, f func(context.Context) (answer, error)) (a answer, err error) {
+	if u.count(of, 0) > 0 {
+		return a, fmt.Errorf("%s: one before it was killed, and has not ended", of)
+	}
 	done := make(chan struct{})
 	var got answer
 	var failed error
 	go func() {
 		defer close(done)
-		got, failed = p.toItsEnd(ctx)
+		got, failed = f(ctx)
 	}()
 	select {
 	case <-done:
@@ -48,8 +66,20 @@ func (p *process) run(ctx context.Context) (a answer, err error) {
 	case <-done:
 		return got, failed
 	case <-time.After(2 * time.Second): // more than it has for its last output
-		return a, fmt.Errorf("%s did not end in time, nor when it was killed", p.argv[0])
+		u.count(of, 1)
+		go func() { <-done; u.count(of, -1) }()
+		return a, fmt.Errorf("%s did not end in time, nor when it was killed", of)
 	}
+}
+
+// count adds to how many there are, and says how many that are.
+func (u *unended) count(of string, more int) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.are[of] += more; u.are[of] == 0 {
+		delete(u.are, of)
+	}
+	return u.are[of]
 }
 
 func (p *process) toItsEnd(ctx context.Context) (a answer, err error) {

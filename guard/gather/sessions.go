@@ -66,7 +66,7 @@ func (s *Sessions) tmux(ctx context.Context, name string) (guard.Fact, error) {
 	if v, ok := os.LookupEnv("TMUX_TMPDIR"); ok {
 		env = append(env, "TMUX_TMPDIR="+v)
 	}
-	p := process{argv: append(argv, "has-session", "-t", "="+name), env: env, most: 4096}
+	p := process{of: strings.Join(argv, " "), argv: append(argv, "has-session", "-t", "="+name), env: env, most: 4096}
 	a, err := p.run(ctx)
 	if err == nil && a.code != 0 && !noSession(a.errOut) {
 		err = fmt.Errorf("tmux: exit code %d: %s", a.code, lastLine(a.errOut))
