@@ -125,6 +125,7 @@ type liveTree struct {
 
 	since *time.Timer // ends the wait; nil: it has no end
 	wait  time.Duration
+	due   time.Time      // when the wait is over; zero: nothing is waited for
 	at    pipeline.State // where the run stood when the wait began
 }
 
@@ -192,7 +193,18 @@ func (t *liveTree) bound(wait time.Duration, stop context.CancelCauseFunc) {
 	if wait > 0 {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.since, t.wait = time.AfterFunc(wait, func() { stop(errBlocked) }), wait
+		t.wait, t.due = wait, time.Now().Add(wait)
+		t.since = time.AfterFunc(wait, func() { t.tooLong(stop) })
+	}
+}
+
+// tooLong stops the run, unless it went on in the moment in which the timer did: a command that
+// has begun is not ended for it.
+func (t *liveTree) tooLong(stop context.CancelCauseFunc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.due.IsZero() && !time.Now().Before(t.due) {
+		stop(errBlocked)
 	}
 }
 
@@ -201,8 +213,10 @@ func (t *liveTree) count(s *pipeline.State) {
 	case t.since == nil || s.Status == t.at.Status && s.Phase == t.at.Phase && s.Attempt == t.at.Attempt:
 	case s.Status == pipeline.Running || s.Status == pipeline.Stopping || s.Status.Ended():
 		t.since.Stop()
+		t.due = time.Time{}
 	default:
 		t.since.Reset(t.wait)
+		t.due = time.Now().Add(t.wait)
 	}
 	t.at = *s
 }

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pipeline"
 	"github.com/holdfast-io/holdfast/pipeline/run"
@@ -30,5 +34,25 @@ func TestReportTree_Failures(t *testing.T) {
 		if want := "ship/1: " + string(c.state.Status) + c.want; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
+	}
+}
+
+// A run that goes on in the moment in which --wait is over is not left: a command that has begun would be ended.
+func TestBound_GoesOn(t *testing.T) {
+	for status, want := range map[pipeline.Status]bool{pipeline.Running: false, pipeline.Acquiring: false, pipeline.Blocked: true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			tree := &liveTree{at: pipeline.State{Status: pipeline.Blocked}}
+			tree.bound(time.Second, stop)
+			tree.mu.Lock() // told has it
+			time.Sleep(time.Second)
+			tree.count(&pipeline.State{Status: status})
+			tree.mu.Unlock()
+			synctest.Wait()
+			if got := errors.Is(context.Cause(ctx), errBlocked); got != want {
+				t.Errorf("%s: left: %t", status, got)
+			}
+			tree.stop()
+		})
 	}
 }
