@@ -125,6 +125,8 @@ const (
 	MaxHolds   = 64
 	MaxLimits  = 16
 	MaxRetries = 1000
+	MaxName    = 64 // bytes of the name of a pipeline or a phase
+	MaxID      = 48 // bytes of that of a run
 )
 
 // Check says what is wrong with a definition, as an [fs.ErrInvalid]; nil: nothing.
@@ -132,8 +134,8 @@ func (d *Definition) Check() error {
 	switch {
 	case d.Name == "":
 		return d.invalid("it has no name")
-	case badName(d.Name):
-		return d.invalid("its %s", nameRule)
+	case badName(d.Name, MaxName):
+		return d.invalid("its name has 1 to %d bytes, and no %s", MaxName, unnamed)
 	case len(d.Phases) == 0 || len(d.Phases) > MaxPhases:
 		return d.invalid("it has %d phases; 1 to %d are possible", len(d.Phases), MaxPhases)
 	case d.after(-1) == len(d.Phases):
@@ -154,13 +156,21 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-// nameRule is that of the names of pipelines and phases: they stand in keys, and in JSON that has
-// a bound.
-const nameRule = "name has 1 to 64 bytes, and no slash, quote, backslash or control character"
+// unnamed is what names of pipelines, phases and runs do not have: they stand in keys, and in JSON that has
+// a bound, which writes some characters longer.
+const unnamed = "slash, quote, backslash or control character"
 
-func badName(s string) bool {
+func badName(s string, most int) bool {
 	unfit := func(c rune) bool { return strings.ContainsRune("/\"\\\u2028\u2029", c) || unicode.IsControl(c) }
-	return s == "" || len(s) > 64 || !utf8.ValidString(s) || strings.ContainsFunc(s, unfit)
+	return s == "" || len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s, unfit)
+}
+
+// CheckID says what is wrong with the name of a new run, as an [fs.ErrInvalid]; nil: nothing.
+func CheckID(id string) error {
+	if badName(id, MaxID) {
+		return fmt.Errorf("pipeline: the name %q of a run: it has 1 to %d bytes, and no %s: %w", id, MaxID, unnamed, fs.ErrInvalid)
+	}
+	return nil
 }
 
 // checkText refuses what no backend takes for a name or a key.
@@ -184,8 +194,8 @@ func (d *Definition) CheckPhase(i int) error {
 	switch {
 	case p.Name == "":
 		return d.invalid("phase %d has no name", i+1)
-	case badName(p.Name):
-		return d.invalid("phase %q: its %s", p.Name, nameRule)
+	case badName(p.Name, MaxName):
+		return d.invalid("phase %q: its name has 1 to %d bytes, and no %s", p.Name, MaxName, unnamed)
 	case d.find(p.Name) != i:
 		return d.invalid("two phases are called %q", p.Name)
 	case p.Retries < 0 || p.Retries > MaxRetries:

@@ -31,9 +31,6 @@ const (
 	MaxReason = 1 << 10
 	// DefaultKeep is how many runs of a pipeline that have ended are kept.
 	DefaultKeep = 1000
-
-	maxName = 64 // bytes of the name of a pipeline
-	maxID   = 48 // bytes of that of a run
 )
 
 // Ref names a run.
@@ -52,21 +49,14 @@ func ParseRef(text string) (Ref, error) {
 	return r, r.check()
 }
 
-// check refuses what names no run, of those either that an earlier version has made.
-func (r Ref) check() error { return r.without("slash or control character", "/") }
-
-// checkNew refuses what is not made any more: names with characters that JSON writes longer,
-// since those of a queue have a bound together.
-func (r Ref) checkNew() error {
-	return r.without("slash, quote, backslash or control character", "/\"\\\u2028\u2029")
-}
-
-func (r Ref) without(those, chars string) error {
-	unfit := func(c rune) bool { return strings.ContainsRune(chars, c) || unicode.IsControl(c) }
+// check refuses what names no run. Earlier versions have made runs with names that are refused for new ones:
+// those are found.
+func (r Ref) check() error {
+	unfit := func(c rune) bool { return c == '/' || unicode.IsControl(c) }
 	for what, text := range map[string]string{"pipeline": r.Pipeline, "run": r.ID} {
-		most := map[string]int{"pipeline": maxName, "run": maxID}[what]
+		most := map[string]int{"pipeline": pipeline.MaxName, "run": pipeline.MaxID}[what]
 		if text == "" || len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unfit) {
-			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, and no %s: %w", text, what, most, those, fs.ErrInvalid)
+			return fmt.Errorf("pipeline: the name %q of a %s: it has 1 to %d bytes, and no slash or control character: %w", text, what, most, fs.ErrInvalid)
 		}
 	}
 	return nil

@@ -152,7 +152,7 @@ func (s *Submission) Check() error {
 		return fmt.Errorf("pipeline: submit: a definition is missing: %w", fs.ErrInvalid)
 	}
 	d := s.Definition
-	if err := errors.Join(d.Check(), Ref{d.Name, cmp.Or(s.ID, "1")}.checkNew()); err != nil {
+	if err := errors.Join(d.Check(), pipeline.CheckID(cmp.Or(s.ID, "1"))); err != nil {
 		return err
 	}
 	for name, value := range s.Params {
