@@ -49,7 +49,7 @@ func init() {
 		if _, err := fmt.Sscanf(os.Getenv(stepVariable), "%d %s %d %s", &s.at, &s.side, &s.sig, &s.dir); err != nil {
 			panic(err)
 		}
-		for _, scheme := range []string{"file", "holdfast"} {
+		for _, scheme := range []string{"file", "holdfast", "postgres"} {
 			driver.Register("stepped+"+scheme, s.open)
 		}
 		os.Exit(cli.Main(os.Args[1:]))
@@ -150,18 +150,17 @@ type arena struct {
 	most   time.Duration // that something was held after the runner was struck, beyond the end of the run
 }
 
-// arenas are the backends with what a runner can suffer there. A lock on files is held as long as its process is
-// there, stopped or not: the others wait.
+// arenas are the backends with what a runner can suffer there.
 func arenas(t *testing.T, each func(a *arena)) {
 	for _, tt := range []struct {
 		backend string
 		sig     syscall.Signal
-	}{{"file", syscall.SIGKILL}, {"holdfast", syscall.SIGKILL}, {"holdfast", syscall.SIGSTOP}} {
+	}{
+		{"file", syscall.SIGKILL}, {"file", syscall.SIGSTOP}, {"node", syscall.SIGKILL}, {"node", syscall.SIGSTOP},
+		{"PostgreSQL", syscall.SIGKILL}, {"PostgreSQL", syscall.SIGSTOP},
+	} {
 		t.Run(tt.backend+" "+tt.sig.String(), func(t *testing.T) {
-			a := &arena{t: t, sig: tt.sig, url: "file://" + filepath.Join(t.TempDir(), "space")}
-			if tt.backend == "holdfast" {
-				a.url = "holdfast://" + backends.Node(t)
-			}
+			a := &arena{t: t, sig: tt.sig, url: backends.URL(t, tt.backend)}
 			a.space = backends.Client(t, a.url)
 			var err error
 			if a.p, err = run.New(run.Config{Space: a.space}); err != nil {
@@ -324,7 +323,8 @@ func (k *round) wake(first *exec.Cmd) func() {
 		_ = os.WriteFile(filepath.Join(k.dir, "awake"), nil, 0o600)
 		_ = syscall.Kill(first.Process.Pid, syscall.SIGCONT)
 	}
-	if k.early = rand.IntN(2) == 0; k.early {
+	held := !strings.HasPrefix(k.url, "holdfast:") // as long as its process is there, stopped or not: the others wait
+	if k.early = held || rand.IntN(2) == 0; k.early {
 		soon := time.AfterFunc(rand.N(2*runnerTTL), goOn)
 		return func() { soon.Stop(); goOn() }
 	}

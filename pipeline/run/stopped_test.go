@@ -146,11 +146,17 @@ func steps() *pipeline.Definition {
 // second runner is beside it: nothing that may not is started twice, nothing runs beside
 // another, an end that nobody saw is asked for, and in the end nothing is held.
 func TestStopped_EachStep(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) { stopEachStep(t, backends.URL(t, backend)) })
+	}
+}
+
+func stopEachStep(t *testing.T, url string) {
 	const events = 10 // of a run of steps, each a transaction, and the campaign
 	asked := 0
 	for _, done := range []bool{false, true} {
 		for at := int64(1); ; at++ {
-			cut, unknown := stopAt(t, at, done)
+			cut, unknown := stopAt(t, url, at, done)
 			if unknown {
 				asked++
 			}
@@ -196,19 +202,22 @@ func TestAnswerLost_EachStep(t *testing.T) {
 }
 
 // stopAt runs a run to its end by two runners, the first of which is stopped.
-func stopAt(t *testing.T, at int64, done bool) (cut, unknown bool) {
+func stopAt(t *testing.T, url string, at int64, done bool) (cut, unknown bool) {
 	t.Helper()
-	url := fmt.Sprintf("mem://%s-%d-%t", t.Name(), at, done)
 	d, err := driver.Open(t.Context(), url)
 	ok(t, err)
 	c := &cutOff{Driver: d, at: at, done: done, cut: make(chan struct{})}
 	first, err := holdfast.New(c)
 	ok(t, err)
-	second := backends.Client(t, url)
+	second, err := holdfast.Open(t.Context(), url)
+	ok(t, err)
+	defer second.Close()
 	o := &outside{t: t, starts: map[string]int{}}
 	stopped := o.program()
 	q := pipelines(t, run.Config{Space: second, Runner: o.program(), Recheck: 50 * time.Millisecond})
-	r := submit(t, q, steps())
+	pipe := steps()
+	pipe.Name = fmt.Sprintf("release-%d-%t", at, done)
+	r := submit(t, q, pipe)
 	p := pipelines(t, run.Config{Space: first, Runner: stopped})
 
 	ctx, cancel := context.WithCancel(t.Context())
