@@ -27,7 +27,7 @@ type Source interface {
 type Config struct {
 	// Space has the locks, semaphores, counters, elections, keys and limiters.
 	Space *holdfast.Space
-	// Dir is where relative paths of files begin; empty: the working directory.
+	// Dir is where relative paths of files, and of pid files, begin; empty: the working directory.
 	Dir string
 	// Git has the branches; nil: the repository in Dir.
 	Git *Git
@@ -88,7 +88,7 @@ func (g *Gatherer) own(c *Config) {
 	}
 	set(c.Git, guard.SourceBranch, guard.SourceMerged)
 	if c.Sessions == nil {
-		c.Sessions = &Sessions{}
+		c.Sessions = &Sessions{Dir: c.Dir}
 	}
 	set(c.Sessions, guard.SourceSession)
 	set(&files{c.Dir, os.Stat}, guard.SourceFile)

@@ -180,11 +180,25 @@ func TestGit_BadNames(t *testing.T) {
 func TestCheck_Sessions(t *testing.T) {
 	for name, want := range map[string]bool{
 		"build": true, "tmux:build": true, "pid:12": true, "pid:12@34": true, "pidfile:run/web.pid": true,
+		"pidfile:": false, "$0": false, "tmux:$1": false, "a$1": true,
 		"pid:abc": false, "pid:0": false, "pid:12@": false, "pid:": false, "tmux:a.b": false, "tmux:": false, "a:b": false,
 	} {
 		c := guard.All(guard.FileExists("a"), guard.SessionAlive(name))
 		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// A filter that is none is told from one that no issue matches.
+func TestCheck_Filters(t *testing.T) {
+	for filter, want := range map[string]bool{
+		"milestone:v2": true, `milestone:"spring 26" label:a label:b repo:acme/app assignee:ann`: true,
+		"mile:v2": false, "v2": false, "milestone:": false, `milestone:"v2`: false, "milestone:v2 milestone:v3": false,
+	} {
+		c := guard.Not(guard.IssuesComplete(filter))
+		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%q: %v", filter, err)
 		}
 	}
 }

@@ -25,13 +25,13 @@ func TestFiles(t *testing.T) {
 		guard.Failed: {guard.FileExists("gone"), guard.FileNotExists("here"), guard.FileExists("--help"), guard.FileExists("$(here)")},
 		guard.Error:  {guard.FileExists(strings.Repeat("long", 100))},
 	})
-	below := gather.New(gather.Config{Dir: dir, Sessions: &gather.Sessions{Dir: dir}})
+	below := gather.New(gather.Config{Dir: dir})
 	outcomes(t, below, map[guard.Outcome][]guard.Condition{ // as .git/x where .git is a file
 		guard.Passed: {guard.FileNotExists("here/below"), guard.FileNotExists("here/below/more")},
 		guard.Failed: {guard.FileExists("here/below"), guard.SessionAlive("pidfile:here/web.pid")},
 	})
 	file := filepath.Join(dir, "here")
-	outcomes(t, gather.New(gather.Config{Dir: file, Sessions: &gather.Sessions{Dir: file}}), map[guard.Outcome][]guard.Condition{
+	outcomes(t, gather.New(gather.Config{Dir: file}), map[guard.Outcome][]guard.Condition{
 		guard.Error: {guard.FileExists("x"), guard.FileNotExists("x"), guard.SessionAlive("pidfile:web.pid"), guard.BranchExists("main")},
 	})
 	gone := filepath.Join(dir, "unmounted")

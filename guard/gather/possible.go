@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -9,9 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 )
 
-// Check refuses, as an [fs.ErrInvalid], a condition that [Git] or [Sessions] could never decide,
-// so that a wait for it would have no end: git takes the name of a branch for none, or a session
-// is neither one of tmux nor a process. Whether there is such a branch or session is not asked.
+// Check refuses, as an [fs.ErrInvalid], a condition that [Git], [Sessions] or a tracker, [GitHub] or
+// [IssueFile], could never decide, so that a wait for it would have no end: git takes the name of a branch
+// for none, a session is neither one of tmux nor a process, or a filter is none. Whether there is such a
+// branch, session or issue is not asked.
 func Check(c *guard.Condition) error {
 	for _, in := range c.RequiredInputs() {
 		if err := possible(in); err != nil {
@@ -31,6 +33,8 @@ func possible(in guard.Input) (err error) {
 		}
 	case guard.SourceSession:
 		err = possibleSession(in.Name)
+	case guard.SourceIssues:
+		_, err = parseFilter(in.Name)
 	}
 	return err
 }
@@ -41,6 +45,8 @@ func possibleSession(session string) error {
 	case ok && kind == "pid":
 		_, _, _, err := parseProcess(name)
 		return err
+	case ok && kind == "pidfile" && name == "":
+		return errors.New("pidfile: names no file")
 	case ok && kind == "pidfile":
 		return nil
 	case ok && kind == "tmux":
@@ -49,8 +55,9 @@ func possibleSession(session string) error {
 	return possibleTmux(session)
 }
 
+// possibleTmux refuses what tmux takes for a pattern, a window or, after a $, the number of a session.
 func possibleTmux(name string) error {
-	if name == "" || strings.ContainsAny(name, ":.*?[") {
+	if name == "" || strings.HasPrefix(name, "$") || strings.ContainsAny(name, ":.*?[") {
 		return fmt.Errorf("%q is no name of a tmux session", name)
 	}
 	return nil

@@ -28,6 +28,8 @@ type parser struct {
 	filled map[*node]bool
 	// further are those of them in which a value would be further words of a filter.
 	further map[*node]bool
+	// options are those that begin with - by their values alone.
+	options map[*node]bool
 	// sampled are those with a part that is not known yet: the file is only checked.
 	sampled  map[*node]bool
 	unknowns map[string]bool // the parameters without a value

@@ -47,7 +47,7 @@ const maxValue = 1024
 // become an option, and it cannot stand in the text of a shell, in a custom_check, or for a
 // program.
 func ParsePipeline(file string, data []byte, given map[string]string) (*Pipeline, error) {
-	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{},
+	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{}, options: map[*node]bool{},
 		sampled: map[*node]bool{}, unknowns: map[string]bool{}}
 	var result *Pipeline
 	if root := p.read(data); root != nil {
@@ -309,6 +309,7 @@ func (p *parser) fillText(n *node, values map[string]string) {
 		}
 		rest = end
 	}
+	p.options[n] = !strings.HasPrefix(n.text, "-") && strings.HasPrefix(b.String(), "-")
 	if n.text = b.String(); alone != "" && whole.MatchString(alone) {
 		n.is = isInteger
 	}
@@ -389,6 +390,9 @@ func (p *parser) run(n *node) []string {
 	}
 	shell, reads := false, false
 	for i, text := range list {
+		if p.options[n.of[i]] {
+			p.fail(n.of[i].place, "give the parameter before it a value", "%q begins with - by the values of its parameters, and could become an option of a program", clip(text))
+		}
 		if reads && p.filled[n.of[i]] {
 			p.fail(n.of[i].place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
 		}

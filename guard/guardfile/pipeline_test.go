@@ -162,6 +162,18 @@ func TestParsePipeline_Values(t *testing.T) {
 			t.Errorf("%q: %v; want %s", v, err, want)
 		}
 	}
+	joined := "pipeline: p\nparams: {a: {}, b: {}}\nphases: [{name: x, run: [git, branch, \"${a}-${b}\"]}]"
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(joined), map[string]string{"a": "team", "b": "Df"}); err != nil {
+		t.Error(err)
+	}
+	want := `f.yaml:3:38: "-Df" begins with - by the values of its parameters, and could become an option of a program`
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(joined), map[string]string{"a": "", "b": "Df"}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("an option made of two values: %v", err)
+	}
+	option := strings.ReplaceAll(joined, "${a}-", "--${a}=")
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(option), map[string]string{"a": "", "b": "Df"}); err != nil {
+		t.Errorf("an option of the file's own: %v", err)
+	}
 	for _, n := range []string{"x", "1.5", "010", ""} {
 		if _, err := guardfile.ParsePipeline("f.yaml", []byte(release), map[string]string{"branch": "b", "agents": n}); err == nil {
 			t.Errorf("the number %q is taken", n)

@@ -234,7 +234,7 @@ func (a *app) gathering(ctx context.Context, g *guarding, f func(*gather.Gathere
 }
 
 func (g *guarding) config(s *holdfast.Space, timeout time.Duration) gather.Config {
-	c := gather.Config{Space: s, Dir: g.dir, Sessions: &gather.Sessions{Dir: g.dir}, Timeout: timeout}
+	c := gather.Config{Space: s, Dir: g.dir, Timeout: timeout}
 	if g.commands {
 		c.Commands = &gather.Commands{Shell: g.shell, Dir: g.dir, Timeout: timeout}
 	}
