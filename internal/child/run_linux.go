@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,8 @@ type running struct {
 	tty    *os.File // the terminal, of which the command has the foreground; nil: it has none
 	stops  <-chan os.Signal
 	ending bool // the hold was lost, or was about to be
+	alone  bool // it was told that there is no warden
+	deaf   bool // it was told that the command cannot be signalled
 	// stopped: Stop was heeded.
 	stopped bool
 }
@@ -52,7 +55,7 @@ func (c *Command) run(h Hold) (Status, error) {
 	state := r.follow()
 	r.endRest()
 	r.takeTerminalBack()
-	r.ending = w.end() || r.ending
+	r.ending = r.warden.end() || r.ending
 	return Status{Code: codeOf(state), Lost: r.lost(), Stopped: r.stopped}, nil
 }
 
@@ -114,6 +117,7 @@ func (r *running) follow() *os.ProcessState {
 // look does what the hold's state demands, tells the warden, and says when to
 // look again.
 func (r *running) look() time.Duration {
+	r.watchAgain()
 	left, bounded := r.left()
 	now := state{over: r.h.Err() != nil, bounded: bounded, left: left}
 	r.tellDeadline(left, bounded)
@@ -127,6 +131,26 @@ func (r *running) look() time.Duration {
 		r.signal(syscall.SIGKILL)
 	}
 	return again
+}
+
+// watchAgain starts another warden if somebody has ended the one that there was.
+func (r *running) watchAgain() {
+	if r.warden == nil || !r.warden.fell() {
+		return
+	}
+	w, err := startWarden(r.Stderr)
+	if err != nil {
+		if !r.alone {
+			r.Note("the process that watches over the command was ended, and no other can be started: if this program is killed, the command goes on: " + err.Error())
+		}
+		r.alone = true
+		return
+	}
+	_ = r.warden.stdin.Close()
+	r.warden = w
+	w.tell(order{word: "holder", process: os.Getpid()})
+	w.tell(order{word: "group", process: r.cmd.Process.Pid})
+	r.Note("the process that watches over the command was ended; another one does now")
 }
 
 func (r *running) tellDeadline(left time.Duration, bounded bool) {
@@ -182,9 +206,18 @@ func (r *running) stop() {
 
 // signal signals the whole group. What is to end hears it also if it was stopped.
 func (r *running) signal(s syscall.Signal) {
-	_ = syscall.Kill(-r.cmd.Process.Pid, s)
+	r.heard(syscall.Kill(-r.cmd.Process.Pid, s))
 	if s == syscall.SIGINT || s == syscall.SIGTERM {
 		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGCONT)
+	}
+}
+
+// heard tells once that a signal was not allowed: what runs as another user, as by sudo, can only be
+// ended by hand, whatever becomes of the hold.
+func (r *running) heard(err error) {
+	if errors.Is(err, syscall.EPERM) && !r.deaf {
+		r.deaf = true
+		r.Note("the command runs as another user, and cannot be told to end: end it by hand")
 	}
 }
 

@@ -75,14 +75,14 @@ func give(tty *os.File, group int) bool {
 	return ioctl(tty, syscall.TIOCSPGRP, unsafe.Pointer(&to)) == 0
 }
 
-// takeTerminalBack makes this program the foreground again, unless the session's shell has
+// takeTerminalBack makes this program the foreground again, unless a shell that it was started by has
 // taken the terminal meanwhile.
 func (r *running) takeTerminalBack() {
 	if r.tty == nil {
 		return
 	}
 	own := int32(syscall.Getpgrp())
-	if now, ok := foreground(r.tty); ok && now != shell() {
+	if now, ok := foreground(r.tty); ok && !ofAncestor(now) {
 		ioctl(r.tty, syscall.TIOCSPGRP, unsafe.Pointer(&own))
 	}
 	signal.Reset(syscall.SIGTTOU)
@@ -91,14 +91,16 @@ func (r *running) takeTerminalBack() {
 	}
 }
 
-// shell is the group of the session's first process; 0: it has gone.
-func shell() int {
-	leader, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
-	if errno != 0 {
-		return 0
+// ofAncestor reports that the group is that of a process by which this one was started, as a shell's.
+func ofAncestor(group int) bool {
+	for id := os.Getppid(); id > 0; {
+		p, lives := lookAt(id)
+		if !lives || p.group == group {
+			return lives
+		}
+		id = p.parent
 	}
-	group, _ := syscall.Getpgid(int(leader))
-	return max(group, 0)
+	return false
 }
 
 // stops tells that a child has ended or stopped, or that this program was to be stopped by

@@ -17,6 +17,7 @@ import (
 type warden struct {
 	cmd   *exec.Cmd
 	stdin *os.File
+	gone  chan struct{} // closed: it has ended
 }
 
 // startWarden starts the warden with a copy of every file and connection that
@@ -38,7 +39,23 @@ func startWarden(stderr *os.File) (*warden, error) {
 		_ = out.Close()
 		return nil, err
 	}
-	return &warden{cmd, out}, nil
+	w := &warden{cmd, out, make(chan struct{})}
+	go func() {
+		defer close(w.gone)
+		_ = cmd.Wait() // the state says it all
+	}()
+	return w, nil
+}
+
+// fell reports that the warden was ended by somebody else, and watches no more.
+func (w *warden) fell() bool {
+	select {
+	case <-w.gone:
+		code := w.cmd.ProcessState.ExitCode()
+		return code != 0 && code != acted
+	default:
+		return false
+	}
 }
 
 func closeAll(files []*os.File) {
@@ -58,7 +75,7 @@ const acted = 3
 func (w *warden) end() (killed bool) {
 	w.tell(order{word: "end"})
 	_ = w.stdin.Close()
-	_ = w.cmd.Wait() // it may have been killed; that is not the command's fault
+	<-w.gone // it may have been killed; that is not the command's fault
 	return w.cmd.ProcessState.ExitCode() == acted
 }
 

@@ -217,6 +217,18 @@ func TestTerminal_CannotStart(t *testing.T) {
 func init() {
 	played["take-terminal"] = takesTerminal
 	played["tiny-shell"] = tinyShell
+	played["outer-shell"] = outerShell
+}
+
+// outerShell has a tiny shell in the foreground, as an interactive shell has another.
+func outerShell() {
+	cmd := exec.Command("tiny-shell")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: true}
+	if err := cmd.Run(); err != nil {
+		panic(err)
+	}
+	os.Exit(0)
 }
 
 // setForeground gives the terminal to a group.
@@ -278,6 +290,13 @@ func TestTerminal_LostToNobody(t *testing.T) {
 	m := onTerminal(t, t.TempDir(), "lock", "x", "--", "sh", "-c", "take-terminal gone; echo up; read line; echo got $line")
 	m.types("a\n")
 	m.sees("got a")
+	m.exits(0)
+}
+
+// So does that of a shell that was started by another.
+func TestTerminal_TheInnerShellHasIt(t *testing.T) {
+	m := showing(t, t.TempDir(), "outer-shell")
+	m.sees("has it: true")
 	m.exits(0)
 }
 
