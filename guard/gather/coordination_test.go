@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,6 +347,26 @@ func (s stuckSource) Find(context.Context, []guard.Input) guard.Inputs {
 	return nil
 }
 func (stuckSource) Follow(context.Context, func() []guard.Input, func(...guard.Input)) {}
+
+// A clock that is set back, or forward, while somebody waits neither opens a window nor keeps it shut for longer than a
+// re-check.
+func TestWait_ClockSet(t *testing.T) {
+	for _, by := range []time.Duration{-2 * time.Hour, 40 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			began, opens := time.Now(), time.Date(2026, 11, 16, 22, 0, 0, 0, time.UTC)
+			var set atomic.Int64
+			now := func() time.Time { return opens.Add(-time.Hour + time.Duration(set.Load())).Add(time.Since(began)) }
+			time.AfterFunc(30*time.Minute, func() { set.Store(int64(by)) })
+			g := gather.New(gather.Config{Now: now})
+			c := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour})
+			r, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Minute})
+			ok(t, err)
+			if late := now().Sub(opens); r.Outcome != guard.Passed || late < 0 || late > 12*time.Minute {
+				t.Errorf("set by %s: %s, %s after it opened", by, r, late)
+			}
+		})
+	}
+}
 
 // A window wakes by its own instant.
 func TestWait_Window(t *testing.T) {

@@ -221,3 +221,31 @@ func TestCommands_ManyHang(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// Files, pid files and repositories that vanish while somebody waits are told, and waited for until they are back.
+func TestWait_FilesVanish(t *testing.T) {
+	r := newRepo(t)
+	moved := r.dir + ".moved"
+	t.Cleanup(func() { os.RemoveAll(moved) })
+	g := gather.New(gather.Config{Dir: r.dir, Git: &gather.Git{Dir: r.dir, Every: 20 * time.Millisecond}})
+	c := guard.All(guard.BranchExists("done"), guard.FileExists("done"))
+	seen := map[guard.Outcome]bool{}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	last, err := g.Wait(ctx, &c, gather.WaitOptions{Recheck: time.Hour, Told: func(res guard.Result) {
+		switch first := !seen[res.Outcome]; {
+		case res.Outcome == guard.Failed && first && !seen[guard.Error]:
+			ok(t, os.Rename(r.dir, moved))
+		case res.Outcome == guard.Error && first && strings.Contains(res.String(), "the directory that relative paths begin in"):
+			ok(t, os.Rename(moved, r.dir))
+			r.commit("done", "it is")
+			r.git("branch", "done")
+		default:
+			return
+		}
+		seen[res.Outcome] = true
+	}})
+	if err != nil || last.Outcome != guard.Passed || !seen[guard.Failed] || !seen[guard.Error] {
+		t.Errorf("%s, %v; seen %v", last, err, seen)
+	}
+}
