@@ -1,6 +1,9 @@
 package guard
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind is what a [Condition] looks at; its text is the one used in files.
 type Kind string
@@ -90,6 +93,19 @@ func LockHeldBy(name, holder string) Condition {
 // yet all is free; how much that is says [Condition.Limit], since the first user sets it.
 func SemaphoreAvailable(name string, weight int64) Condition {
 	return Condition{Kind: KindSemaphoreAvailable, Name: name, Amount: weight}
+}
+
+// WithLimits is the condition with the limits of its semaphores that limit knows, for leaves that name
+// none; 0: it knows none.
+func (c Condition) WithLimits(limit func(semaphore string) int64) Condition {
+	if c.Kind == KindSemaphoreAvailable && c.Limit == 0 {
+		c.Limit = limit(c.Name)
+	}
+	c.Of = slices.Clone(c.Of)
+	for i := range c.Of {
+		c.Of[i] = c.Of[i].WithLimits(limit)
+	}
+	return c
 }
 
 // BranchExists is true if the repository has the branch.

@@ -17,20 +17,8 @@ func (d *Definition) Waits(s *State) *guard.Condition {
 	if c == nil {
 		return nil
 	}
-	whole := d.limited(*c)
+	whole := c.WithLimits(d.limitOf)
 	return &whole
-}
-
-// limited is a condition with the limits of semaphores that the definition names elsewhere.
-func (d *Definition) limited(c guard.Condition) guard.Condition {
-	if limit := d.limitOf(c.Name); c.Kind == guard.KindSemaphoreAvailable && c.Limit == 0 {
-		c.Limit = limit
-	}
-	c.Of = slices.Clone(c.Of)
-	for i := range c.Of {
-		c.Of[i] = d.limited(c.Of[i])
-	}
-	return c
 }
 
 // limitOf is the limit by which phases hold a semaphore; 0: none does.

@@ -31,6 +31,7 @@ type Guard struct {
 // watched is a guard that is waited for.
 type watched struct {
 	Guard
+	when   guard.Condition // with what the manager knows
 	cancel context.CancelFunc
 	done   chan struct{}
 	result guard.Result // when done
@@ -43,10 +44,11 @@ type watched struct {
 }
 
 // RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
-// An id in use is refused.
+// An id in use is refused. Semaphores that the manager knows by then, and nobody has used yet, have the slots that
+// they were ensured with.
 func (m *Manager) RegisterGuard(g Guard) error {
 	events, err := gather.ParsePatterns(g.WakeOn)
-	if err := errors.Join(err, g.Condition.Check(), m.checkID(g.ID)); err != nil {
+	if err := errors.Join(err, g.Condition.Check(), m.checkID(g.ID), g.checkTold()); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
@@ -61,10 +63,28 @@ func (m *Manager) RegisterGuard(g Guard) error {
 		cancel()
 		return fmt.Errorf("guard manager: register %q: the manager is closed: %w", g.ID, err)
 	}
+	w.when = g.Condition.WithLimits(m.slotsOf)
 	m.guards[g.ID] = w
 	m.all.Go(func() { m.follow(ctx, w, events) })
 	m.all.Go(func() { m.tellAll(w) })
 	return nil
+}
+
+// checkTold refuses texts that are too long for an event, which is a key.
+func (g *Guard) checkTold() error {
+	const most = 16 << 10
+	if n := len(g.Pipeline) + len(strings.Join(g.WakeOn, "")); n > most {
+		return fmt.Errorf("its events could not be told: pipeline and wake_on have %d bytes together, more than %d: %w", n, most, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// slotsOf are the slots of a semaphore; 0: it is not known. m is locked.
+func (m *Manager) slotsOf(name string) int64 {
+	if r := m.semaphores[name]; r != nil {
+		return r.slots
+	}
+	return 0
 }
 
 // checkID refuses ids of which no events could be told, nor forgotten. A call that has ended before it
@@ -87,7 +107,7 @@ func (m *Manager) follow(ctx context.Context, w *watched, events []gather.Patter
 	defer close(w.done)
 	w.add(Event{Kind: "guard", Verb: "evaluating", Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn})
 	last := guard.Passed
-	w.result, w.err = m.gatherer.Wait(ctx, &w.Condition, gather.WaitOptions{Recheck: m.recheck, Events: events, Told: func(r guard.Result) {
+	w.result, w.err = m.gatherer.Wait(ctx, &w.when, gather.WaitOptions{Recheck: m.recheck, Events: events, Told: func(r guard.Result) {
 		if r.Outcome != last && r.Outcome != guard.Passed {
 			w.add(w.event("failed", r))
 		}
@@ -150,13 +170,22 @@ func (w *watched) event(verb string, r guard.Result) Event {
 	e := Event{Kind: "guard", Verb: verb, Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn}
 	for _, reason := range r.Reasons {
 		if reason.Decides && r.Outcome != guard.Passed && len(e.WaitingOn) < 16 {
-			e.WaitingOn = append(e.WaitingOn, reason.Want)
+			e.WaitingOn = append(e.WaitingOn, clip(reason.Want))
 			if e.Reason == "" {
-				e.Reason = reason.String()
+				e.Reason = clip(reason.String())
 			}
 		}
 	}
 	return e
+}
+
+// clip cuts a text to 1 KiB: an event is a key, and has to fit into one.
+func clip(s string) string {
+	const most = 1 << 10
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // GetGuard tells of a guard; false: it is not registered.
