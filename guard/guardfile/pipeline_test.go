@@ -166,7 +166,7 @@ func TestParsePipeline_Values(t *testing.T) {
 	if _, err := guardfile.ParsePipeline("f.yaml", []byte(joined), map[string]string{"a": "team", "b": "Df"}); err != nil {
 		t.Error(err)
 	}
-	want := `f.yaml:3:38: "-Df" begins with - by the values of its parameters, and could become an option of a program`
+	want := `f.yaml:3:39: "-Df" begins with - by the values of its parameters, and could become an option of a program`
 	if _, err := guardfile.ParsePipeline("f.yaml", []byte(joined), map[string]string{"a": "", "b": "Df"}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("an option made of two values: %v", err)
 	}
