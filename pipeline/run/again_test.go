@@ -278,8 +278,9 @@ func TestLimits_RunnerDidNotStart(t *testing.T) {
 		s := memhold.Open()
 		defer s.Close()
 		deploys := s.Limiter("deploys", limit.Rate{Algorithm: limit.TokenBucket, Count: 3, Per: 3 * time.Hour})
-		_, err := deploys.Peek(t.Context(), "", 0)
+		_, err := deploys.AllowN(t.Context(), "", 3) // now it exists
 		ok(t, err)
+		time.Sleep(3 * time.Hour)
 		asked := 0
 		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
 			if asked++; asked < 3 {

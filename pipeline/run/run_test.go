@@ -210,14 +210,14 @@ func TestRefused(t *testing.T) {
 		"the name has 1000 bytes":           {Definition: release(phase.WithHolds(prod, pipeline.Want{Kind: "read", Name: strings.Repeat("n", 1000)}))},
 		"the key has 1000 bytes":            {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "l", Key: strings.Repeat("n", 1000), Cost: 1}))},
 		"limits: ":                          {Definition: release(phase.WithLimits(pipeline.Limit{Limiter: "a\x01b", Cost: 1}))},
-		`the name "" of a pipeline`:         called(phase, ""),
+		`it has no name`:                    called(phase, ""),
 		`run: the text "caf\xe9" is`:        {Definition: release(pipeline.NewPhase("a", "rm", "caf\xe9"))},
 		`run: the text "a\x00b" is not`:     {Definition: release(pipeline.NewPhase("a", "rm", "a\x00b"))},
 		`wake_on: the text "kv:\xe9:set"`:   {Definition: release(phase.WithWakeOn("kv:\xe9:set"))},
 		"when: a text of a condition is":    {Definition: release(phase.WithPre(guard.All(guard.Not(guard.FileNotExists("fr\xe9eze")))))},
 		"until: a text of a condition is":   {Definition: release(phase.WithPost(guard.KeyEquals("k", "\xe9"), 0))},
 		`the parameter "to"`:                {Definition: release(phase), Params: map[string]string{"to": "\xe9"}},
-		"the name \"a\\nb\" of a pipeline":  called(phase, "a\nb"),
+		"its name has 1 to 64 bytes":        called(phase, "a\nb"),
 	} {
 		if _, err := p.Submit(t.Context(), sub); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
