@@ -281,7 +281,7 @@ func (p *parser) fill(n *node, values map[string]string, done map[*node]bool) {
 
 func (p *parser) fillText(n *node, values map[string]string) {
 	var b strings.Builder
-	rest, alone := n.text, ""
+	rest, alone, refused := n.text, "", false
 	for {
 		before, after, found := strings.Cut(rest, "${")
 		if escaped, is := strings.CutSuffix(before, "$"); found && is {
@@ -303,13 +303,14 @@ func (p *parser) fillText(n *node, values map[string]string) {
 			p.further[n] = true
 		}
 		b.WriteString(v)
+		refused = refused || strings.HasPrefix(v, "-") // itself
 		p.sampled[n] = p.sampled[n] || p.unknowns[name]
 		if p.filled[n] = true; "${"+name+"}" == n.text {
 			alone = v
 		}
 		rest = end
 	}
-	p.options[n] = !strings.HasPrefix(n.text, "-") && strings.HasPrefix(b.String(), "-")
+	p.options[n] = !refused && !strings.HasPrefix(n.text, "-") && strings.HasPrefix(b.String(), "-")
 	if n.text = b.String(); alone != "" && whole.MatchString(alone) {
 		n.is = isInteger
 	}
