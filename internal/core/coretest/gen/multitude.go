@@ -51,12 +51,12 @@ func (g *large) flush(now int64, n int) {
 // late ends the sessions, thousands of them at a time, and has others ask for what they hold.
 func (g *large) late(great []core.SessionID) {
 	for i, now := range []int64{4, 6, 6, 8, 15, 16, 17, 18, 700, 701, 1400} {
-		heir := core.SessionID{'h', byte(i)}
-		g.send(heir, core.Command{Op: core.OpOpen, TTL: 10 * second})
-		g.send(heir, core.Command{Op: core.OpResize, Name: "pool", Limit: 3 + g.rand.Int64N(400)})
-		g.send(heir, core.Command{Op: core.OpRevoke, Session: great[i%len(great)], Flags: core.Now * core.Flags(g.rand.IntN(2))})
+		successor := core.SessionID{'h', byte(i)}
+		g.send(successor, core.Command{Op: core.OpOpen, TTL: 10 * second})
+		g.send(successor, core.Command{Op: core.OpResize, Name: "pool", Limit: 3 + g.rand.Int64N(400)})
+		g.send(successor, core.Command{Op: core.OpRevoke, Session: great[i%len(great)], Flags: core.Now * core.Flags(g.rand.IntN(2))})
 		for range 30 {
-			g.send(heir, core.Command{Op: core.OpAcquire, Wants: g.wants(100)})
+			g.send(successor, core.Command{Op: core.OpAcquire, Wants: g.wants(100)})
 			id := g.pick()
 			g.send(id, core.Command{Op: core.OpRelease, Target: 1 + g.rand.Uint64N(g.seq[id]+1)})
 			g.send(id, core.Command{Op: core.OpUpgrade, Target: 1 + g.rand.Uint64N(g.seq[id]+1)})
