@@ -75,8 +75,8 @@ func serverSays(err error) (text string, ok bool) {
 
 // refusedBy is the error of a server that answered with one. One that cannot serve
 // refuses a script at its first write, so nothing has changed; whatever else a command
-// within a script is refused for, others may have run before it. So may all have if the words are unknown: a proxy
-// that lost the answer has words of its own.
+// within a script is refused for, others may have run before it. So may all have if the
+// words are unknown: a proxy that lost the answer has words of its own.
 func refusedBy(text string) *driver.Error {
 	switch advised := adviceFor(text); {
 	case isForbidden(text) && inScript(text):
@@ -89,7 +89,7 @@ func refusedBy(text string) *driver.Error {
 	case inScript(text):
 		return &driver.Error{Err: fmt.Errorf("a script failed, and may have done a part before; Redis says: %s", text)}
 	}
-	return &driver.Error{Err: fmt.Errorf("Redis, or a proxy before it, says: %s; nobody knows whether it was done", text)}
+	return &driver.Error{Err: fmt.Errorf("an answer that Redis, or a proxy before it, gave in unknown words: %s; nobody knows whether it was done", text)}
 }
 
 // adviceFor is the error of a server that cannot serve; nil: the text does not say so.
