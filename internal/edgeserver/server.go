@@ -6,8 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,8 +42,8 @@ const maxBody = 64 << 10
 func Handler(c *Config) http.Handler {
 	mux := http.NewServeMux()
 	limited := limithttp.New(c.Limiter, limithttp.Options{Rate: c.Rate, Key: keyOf, Cost: cost, OnFailure: limithttp.Closed})
-	mux.Handle("/v1/check", posted(limited(http.HandlerFunc(allowed))))
-	mux.HandleFunc("GET /v1/count", c.count)
+	mux.Handle("/v1/check", posted(checked(limited(http.HandlerFunc(allowed)), "key", "cost")))
+	mux.Handle("GET /v1/count", checked(http.HandlerFunc(c.count), "key"))
 	mux.HandleFunc("GET /healthz", c.health)
 	mux.Handle("GET /metrics", metrics(c))
 	mux.HandleFunc("GET /v1/nodes", c.nodes)
@@ -66,20 +69,49 @@ func posted(next http.Handler) http.Handler {
 
 var errCost = errors.New("the cost is no number from 0 on")
 
-func keyOf(r *http.Request) (string, error) {
+// checked refuses a form that says something else than one value of each of these names, and a key: what was meant
+// would not be counted.
+func checked(next http.Handler, names ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := checkForm(r, names); err != nil {
+			refuse(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func checkForm(r *http.Request, names []string) error {
 	if err := parseForm(r); err != nil {
-		return "", err
+		return fmt.Errorf("the form cannot be read: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Form)) {
+		switch {
+		case !slices.Contains(names, name):
+			return fmt.Errorf("the parameter %.100q is unknown; there are %q", name, names)
+		case len(r.Form[name]) > 1:
+			return fmt.Errorf("the parameter %q is given %d times; give it once", name, len(r.Form[name]))
+		}
 	}
 	if text := r.FormValue("cost"); text != "" {
 		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
-			return "", errCost
+			return fmt.Errorf("%w: %.100q", errCost, text)
 		}
 	}
 	if r.FormValue("key") == "" {
-		return "", fs.ErrInvalid
+		return errors.New("the request names no key: add the parameter key")
 	}
-	return r.FormValue("key"), nil
+	return nil
 }
+
+// refuse answers a request that is wrong with a problem, as limithttp does.
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusBadRequest)
+	json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": err.Error(), "status": http.StatusBadRequest})
+}
+
+func keyOf(r *http.Request) (string, error) { return r.FormValue("key"), nil }
 
 // parseForm reads all of the form, so that a part which cannot be read is refused: the rest
 // of it would be another question.
@@ -111,10 +143,6 @@ func writeJSON(w http.ResponseWriter, v any) {
 // count tells what all nodes have taken from a key in the present window.
 func (c *Config) count(w http.ResponseWriter, r *http.Request) {
 	key := r.FormValue("key")
-	if key == "" {
-		http.Error(w, "the request names no key", http.StatusBadRequest)
-		return
-	}
 	writeJSON(w, map[string]any{"key": key, "count": c.Limiter.Count(key, time.Now())})
 }
 

@@ -89,6 +89,35 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheck_NamesWhatIsWrong: a request that is refused is told which of its parameters is wrong, and takes nothing.
+func TestCheck_NamesWhatIsWrong(t *testing.T) {
+	c := config(t, edgetest.NewHub(edgetest.Faults{}), "a")
+	for query, want := range map[string]string{
+		"check?key=k&cost=abc":                  `the cost is no number from 0 on: "abc"`,
+		"check?key=k&cost=-1":                   `the cost is no number from 0 on: "-1"`,
+		"check?key=k&cost=99999999999999999999": `the cost is no number from 0 on: "99999999999999999999"`,
+		"check?key=k&costs=50":                  `the parameter "costs" is unknown; there are ["key" "cost"]`,
+		"check?key=k&key=j":                     `the parameter "key" is given 2 times; give it once`,
+		"check?key=k&cost=1&cost=2":             `the parameter "cost" is given 2 times; give it once`,
+		"check?cost=1":                          `the request names no key: add the parameter key`,
+		"check?key=k&cost=%zz":                  `the form cannot be read: invalid URL escape "%zz"`,
+		"count?key=k&cost=1":                    `the parameter "cost" is unknown; there are ["key"]`,
+		"count?key=k&key=j":                     `the parameter "key" is given 2 times; give it once`,
+	} {
+		r, body := ask(t, c, "GET", "/v1/"+query)
+		var problem struct {
+			Title  string
+			Status int
+		}
+		if err := json.Unmarshal([]byte(body), &problem); err != nil || r.StatusCode != 400 || problem.Status != 400 || problem.Title != want {
+			t.Errorf("%s: %s %s, want %s", query, r.Status, body, want)
+		}
+	}
+	if n := c.Limiter.Count("k", time.Now()); n != 0 {
+		t.Errorf("%d were taken", n)
+	}
+}
+
 // TestCheck_BadForms: a form that cannot be read is refused as a whole: what can be read of
 // it is another question. Forms of both sorts are read.
 func TestCheck_BadForms(t *testing.T) {
