@@ -35,7 +35,7 @@ var edgeVariables = map[string]string{"actor-id": "ACTOR_ID", "nats-url": "NATS_
 type edging struct {
 	actor, nats, listen, name, algorithm string
 	public, sync                         bool
-	window                               time.Duration
+	window                               inSeconds
 	count, burst, localCap               int64
 	flush                                time.Duration
 	topKeys                              int
@@ -53,7 +53,7 @@ func (a *app) edgeCommand() *cobra.Command {
 and tells the other nodes over NATS what it has counted. It goes on without NATS. Nodes
 together can admit more than the limit: docs/limits.md tells how much.
 
-ACTOR_ID, NATS_URL, WINDOW_DURATION (seconds) and MAX_REQUESTS of the environment set
+ACTOR_ID, NATS_URL, WINDOW_DURATION and MAX_REQUESTS of the environment set
 what the flags do not.`,
 		Example: `  holdfast edge --max-requests 100 --window 60s
   holdfast edge --actor-id "$POD_UID" --nats-url nats://nats:4222 --listen :7430 --public
@@ -73,9 +73,10 @@ what the flags do not.`,
 func (e *edging) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.actor, "actor-id", "", "what no other running node is called: a pod's uid or name (default: the host's name)")
 	f.StringVar(&e.nats, "nats-url", "", "nats://host:port, with parameters of edge/natslink (default: no other nodes)")
-	f.DurationVar(&e.window, "window", time.Minute, "the time that --max-requests is for")
+	e.window = inSeconds(time.Minute)
+	f.Var(&e.window, "window", "the time that --max-requests is for, in seconds or with a unit")
 	f.Int64Var(&e.count, "max-requests", 100, "what all nodes together admit for each key in that time")
-	f.StringVar(&e.algorithm, "algorithm", limit.FixedWindow.String(), "fixed-window, sliding-window, gcra or token-bucket")
+	f.StringVar(&e.algorithm, "algorithm", limit.FixedWindow.String(), edgeAlgorithms)
 	f.Int64Var(&e.burst, "burst", 0, "of gcra and token-bucket: what may pass at once (default: --max-requests)")
 	f.Int64Var(&e.localCap, "local-cap", 0, "what this node admits alone for each key in that time (default: as much as all)")
 	f.StringVar(&e.name, "limiter", "requests", "the limit's name, the same on all nodes that share it")
@@ -88,7 +89,7 @@ func (e *edging) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.clientCA, "tls-client-ca", "", "the authorities that sign clients' certificates, in PEM: a client without one is refused")
 	f.IntVar(&e.topKeys, "top-keys", 0, "how many keys, those with most, /metrics names (default: none)")
 	f.StringVar(&e.alertURL, "alert-url", "", "URL that gets a POST when an alert begins or ends (default: none)")
-	f.DurationVar(&e.alertAge, "alert-age", 30*time.Second, "alert when nothing was heard of other nodes for so long; 0: never")
+	f.DurationVar(&e.alertAge, "alert-age", 30*time.Second, "alert when nothing was heard of other nodes for so long, 20s at least; 0: never")
 	f.Uint64Var(&e.alertDivergence, "alert-divergence", 0, "alert when nodes differ by more than this; 0: never")
 }
 
@@ -99,16 +100,51 @@ func fromEnvironment(f *pflag.FlagSet) error {
 		if f.Changed(name) || value == "" {
 			continue
 		}
-		set := value
-		if _, err := strconv.ParseUint(value, 10, 32); err == nil && name == "window" {
-			set += "s" // it has no unit in deployments
-		}
-		if err := f.Set(name, set); err != nil {
+		if err := f.Set(name, value); err != nil {
 			return usagef("", "%s is %q: %w", variable, value, errors.Unwrap(err))
 		}
 	}
 	return nil
 }
+
+// inSeconds is a flag in seconds, as deployments write it, or with a unit.
+type inSeconds time.Duration
+
+// Set is of pflag.Value.
+func (s *inSeconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if _, plain := strconv.ParseUint(text, 10, 32); plain == nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no time, such as 60 or 1m", text)
+	}
+	*s = inSeconds(d)
+	return nil
+}
+
+// String is of pflag.Value.
+func (s inSeconds) String() string { return time.Duration(s).String() }
+
+// Type is of pflag.Value.
+func (s inSeconds) Type() string { return "duration" }
+
+// edgeAlgorithms are those of which nodes can tell each other the counts.
+const edgeAlgorithms = "fixed-window, sliding-window, gcra or token-bucket"
+
+// rate is what all nodes admit together.
+func (e *edging) rate() (limit.Rate, error) {
+	r := limit.Rate{Name: e.name, Count: e.count, Per: time.Duration(e.window), Burst: e.burst}
+	var err error
+	r.Algorithm, err = limit.ParseAlgorithm(e.algorithm)
+	if err != nil || r.Algorithm == limit.CalendarWindow || r.Algorithm == limit.SlidingLog {
+		return r, usagef("it is "+edgeAlgorithms, "an edge node has no algorithm %q", e.algorithm)
+	}
+	return r, nil
+}
+
+// state is the time between two messages of all that is known, which a node with nothing to tell sends too.
+func (e *edging) state() time.Duration { return max(10*time.Second, e.flush) }
 
 // edge runs an edge node until ctx ends.
 func (a *app) edge(ctx context.Context, e *edging) (err error) {
@@ -117,11 +153,10 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 			return usagef("name the node with --actor-id", "the host has no name: %w", err)
 		}
 	}
-	algorithm, err := limit.ParseAlgorithm(e.algorithm)
+	rate, err := e.rate()
 	if err != nil {
-		return usagef("", "%w", err)
+		return err
 	}
-	rate := limit.Rate{Name: e.name, Count: e.count, Per: e.window, Burst: e.burst, Algorithm: algorithm}
 	cfg, _, err := serverTLS(e.cert, e.key, e.clientCA, a.warn)
 	if err := errors.Join(err, e.checkAlerts()); err != nil {
 		return err
@@ -135,7 +170,7 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 	if err != nil {
 		return err
 	}
-	config := edge.Config{Actor: e.actor, Flush: e.flush, State: max(10*time.Second, e.flush), OnConflict: func(c crdt.Actor) {
+	config := edge.Config{Actor: e.actor, Flush: e.flush, State: e.state(), OnConflict: func(c crdt.Actor) {
 		a.warn(fmt.Errorf("two nodes are called %q, or the clock of one was set back since it ran before; give each its own --actor-id, and the right time", c.Node))
 	}}
 	web := &edgeserver.Config{Rate: rate, TopKeys: e.topKeys}
@@ -153,7 +188,8 @@ func (a *app) edge(ctx context.Context, e *edging) (err error) {
 	return a.edgeServe(ctx, e, ln, cfg, web)
 }
 
-// checkAlerts refuses a URL that no alert can go to, before there is something to tell.
+// checkAlerts refuses a URL that no alert can go to, before there is something to tell, and an age that nodes which
+// are well go beyond: a message may come late.
 func (e *edging) checkAlerts() error {
 	if e.alertURL == "" {
 		return nil
@@ -161,6 +197,9 @@ func (e *edging) checkAlerts() error {
 	u, err := url.Parse(e.alertURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return usagef("write it as https://host/path", "--alert-url %q is no URL of HTTP", e.alertURL)
+	}
+	if least := 2 * e.state(); e.alertAge != 0 && e.alertAge < least {
+		return usagef(fmt.Sprintf("give it %s or more, or 0 for never", least), "--alert-age %s: nodes that have nothing to tell are heard every %s only", e.alertAge, e.state())
 	}
 	return nil
 }

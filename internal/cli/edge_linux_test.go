@@ -329,3 +329,49 @@ func TestEdge_AlertURL(t *testing.T) {
 		}
 	}
 }
+
+// TestEdge_AlertAge: nodes that have nothing to tell send a message every 10 s, or every --flush if that is more. An
+// age that such a message can go beyond would be an alert again and again.
+func TestEdge_AlertAge(t *testing.T) {
+	said := func(args ...string) string {
+		_, _, text := here(t, append([]string{"edge", "--listen", "0.0.0.0:0", "--alert-url", "https://h:8/x"}, args...)...)
+		return text
+	}
+	for _, c := range [][]string{{"--alert-age", "3s"}, {"--alert-age", "19999ms"}, {"--alert-age", "-1s"}, {"--alert-age", "20s", "--flush", "11s"}} {
+		if text := said(c...); !strings.Contains(text, "--alert-age") {
+			t.Errorf("%q: %s", c, text)
+		}
+	}
+	for _, c := range [][]string{{}, {"--alert-age", "20s"}, {"--alert-age", "0"}, {"--alert-age", "22s", "--flush", "11s"}} {
+		if text := said(c...); !strings.Contains(text, "loopback") {
+			t.Errorf("%q: %s", c, text)
+		}
+	}
+}
+
+// TestEdge_Rate: an algorithm that an edge node does not have is refused with those that it has; a window is in seconds
+// or has a unit, as a flag and in the environment.
+func TestEdge_Rate(t *testing.T) {
+	for _, name := range []string{"bogus", "calendar-window", "sliding-log", ""} {
+		code, _, said := here(t, "edge", "--listen", "0.0.0.0:0", "--algorithm", name)
+		if code != 64 || !strings.Contains(said, "fixed-window, sliding-window, gcra or token-bucket") || strings.Contains(said, `"calendar-window" "`) {
+			t.Errorf("--algorithm %q: %d, %s", name, code, said)
+		}
+	}
+	for _, window := range []string{"60", "60s", "1m"} {
+		if _, _, said := here(t, "edge", "--listen", "0.0.0.0:0", "--window", window); !strings.Contains(said, "loopback") {
+			t.Errorf("--window %s: %s", window, said)
+		}
+		t.Setenv("WINDOW_DURATION", window)
+		if _, _, said := here(t, "edge", "--listen", "0.0.0.0:0"); !strings.Contains(said, "loopback") {
+			t.Errorf("WINDOW_DURATION=%s: %s", window, said)
+		}
+	}
+	t.Setenv("WINDOW_DURATION", "soon")
+	if code, _, said := here(t, "edge", "--listen", "0.0.0.0:0"); code != 64 || !strings.Contains(said, "WINDOW_DURATION") || !strings.Contains(said, "such as 60 or 1m") {
+		t.Errorf("WINDOW_DURATION=soon: %d, %s", code, said)
+	}
+	if code, _, said := here(t, "edge", "--listen", "0.0.0.0:0", "--window", "-x"); code != 64 || !strings.Contains(said, "such as 60 or 1m") {
+		t.Errorf("--window -x: %d, %s", code, said)
+	}
+}
