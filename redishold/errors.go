@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,12 +51,28 @@ func failure(ctx context.Context, err error) error {
 		// A dial bounded by the deadline can end a moment before the context.
 		return &driver.Error{Kind: context.DeadlineExceeded, Outcome: driver.Unknown, Err: err}
 	}
-	e := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn,
-		Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
-	if errors.Is(err, rueidis.ErrClosing) {
+	return noAnswer(err)
+}
+
+// noAnswer is the error of a server that cannot be reached, or did not answer.
+func noAnswer(err error) *driver.Error {
+	e := &driver.Error{Kind: driver.ErrUnavailable, RetryAfter: retryIn}
+	switch {
+	case unsent(err):
+		e.Outcome, e.Err = driver.NotDone, fmt.Errorf("no connection to Redis: %w; see that the server runs and the address is right", err)
+	case errors.Is(err, rueidis.ErrClosing):
 		e.Err = errors.New("the client is closed or cannot connect; see that the server runs and the address is right")
+	default:
+		e.Err = fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)
 	}
 	return e
+}
+
+// unsent reports that there was no connection to send a command by: nothing that was sent before is sent again, so the
+// server has not heard it.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // serverSays is the text of an error that the server answered with.
@@ -114,13 +131,13 @@ func inScript(text string) bool {
 }
 
 // untouched reports that the server has certainly not done what a script was to do: it
-// cannot serve, or the user may not ask. A right that only a command within the script
+// was not sent, the server cannot serve, or the user may not ask. A right that only a command within the script
 // lacks may be missing after others have run.
 func untouched(err error) bool {
 	text, ok := serverSays(err)
 	switch {
 	case !ok:
-		return false
+		return unsent(err)
 	case isForbidden(text):
 		return !inScript(text)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/redishold"
 )
 
@@ -80,6 +82,34 @@ func TestServersThatCannotServe(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNothingListens: what was not sent, since there is no connection, is certainly not done.
+func TestNothingListens(t *testing.T) {
+	server := services.Redis(t)
+	s := open(t, server.URL())
+	calls := map[string]func() error{
+		"acquire": func() error { return second(s.Mutex("m").TryAcquire(t.Context())) },
+		"count":   func() error { return second(s.Counter("c").Add(t.Context(), 1)) },
+		"put":     func() error { return second(s.KV().Put(t.Context(), "k", nil)) },
+		"limit": func() error {
+			return second(s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour}).Allow(t.Context(), "k"))
+		},
+	}
+	if err := calls["count"](); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	for what, call := range calls {
+		var err error
+		eventually(t, what+" never finds that nothing listens", func() bool {
+			err = call()
+			return errors.Is(err, syscall.ECONNREFUSED)
+		})
+		if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) || strings.Contains(err.Error(), "nobody knows") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

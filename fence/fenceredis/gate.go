@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"strconv"
 	"strings"
 
@@ -117,13 +118,21 @@ func refusal(op string, p fence.Pass, err error) error {
 		if ctxErr := contextError(err); ctxErr != nil {
 			return &driver.Error{Op: op, Name: p.Resource, Kind: ctxErr}
 		}
-		return &driver.Error{Op: op, Name: p.Resource, Kind: driver.ErrUnavailable, Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
+		return noAnswer(op, p, err)
 	}
 	var last, read uint64
 	if _, scanErr := fmt.Sscanf(re.Error(), stale+" %d %d", &last, &read); scanErr == nil {
 		return driver.Errorf(op, p.Resource, driver.ErrStale, "%w", &fence.Refusal{Token: p.Token, Mode: p.Mode, LastExclusive: fence.Token(last), LastShared: fence.Token(read)})
 	}
 	return re
+}
+
+// noAnswer is the error of a server that did not answer; a dial that failed has sent nothing.
+func noAnswer(op string, p fence.Pass, err error) error {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return driver.Errorf(op, p.Resource, driver.ErrUnavailable, "no connection to Redis: %w; see that the server runs and the address is right", err)
+	}
+	return &driver.Error{Op: op, Name: p.Resource, Kind: driver.ErrUnavailable, Err: fmt.Errorf("no answer from Redis: %w; nobody knows whether it heard", err)}
 }
 
 func contextError(err error) error {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -111,5 +112,22 @@ func TestRefusesBadInput(t *testing.T) {
 	server.Kill()
 	if err := gate.Check(t.Context(), fence.Pass{Resource: "a", Token: 1}); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a dead server: %v", err)
+	}
+}
+
+// TestNothingListens: a script that was not sent, since there is no connection, has certainly not run.
+func TestNothingListens(t *testing.T) {
+	server := services.Redis(t)
+	gate := fenceredis.Gate{Client: client(t, server.URL())}
+	server.Kill()
+	var err error
+	for range 1000 { // the first may have been on its way
+		if _, err = gate.Run(t.Context(), fence.Pass{Resource: "a", Token: 1}, set, []string{"{a}:x"}, []string{"1"}); errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	e, ok := errors.AsType[*driver.Error](err)
+	if !errors.Is(err, syscall.ECONNREFUSED) || !ok || !errors.Is(err, driver.ErrUnavailable) || e.Outcome != driver.NotDone {
+		t.Errorf("got %v", err)
 	}
 }
