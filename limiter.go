@@ -171,8 +171,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // context.DeadlineExceeded, and [RetryAfter] says how long it would be; what those
 // take that wait before it in the Space is not known to that, so that behind them a
 // caller may wait until ctx ends. A caller
-// that leaves gives back what it took unless others wait behind it; then its
-// share passes unused. That is done in the background, one caller after the other, and
+// that leaves gives back what it took unless others wait behind it: when those of the
+// Space have left, too, and else its share passes unused. That is done in the background, one caller after the other, and
 // until it is, what it took counts; so it does if the backend is away meanwhile, or the
 // Space is closed.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
@@ -308,10 +308,16 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	case !d.Allowed && !p.again():
 		return true, nil
 	}
+	served := false
+	if d.Allowed {
+		over := l.waits(key, &reply)
+		defer func() { over(served) }()
+	}
 	t := time.NewTimer(d.RetryAfter)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		served = true
 		return !d.Allowed, nil
 	case <-l.s.r.life.Done():
 		return false, wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: taken(d.Allowed)})

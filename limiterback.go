@@ -3,6 +3,7 @@ package holdfast
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,40 @@ import (
 // at once would keep each other from being done where a backend swaps what was used.
 type refunds struct {
 	mu     sync.Mutex
-	queues map[string]*refundHeap // a key that is here has a worker
+	queues map[string]*refundQueue
+}
+
+// refundQueue has the refunds of a key, and the waits that they may be held for: a bucket takes nothing back of what
+// another waits behind, so that the refund of the one before it is for when that has left, too.
+type refundQueue struct {
+	refunds refundHeap
+	waits   waitHeap
+	working bool
+	freed   time.Time // when a wait ended last
+	served  int64     // until when what the last wait that was served took counts
+	before  int64     // until when what was taken before the last refund counts
+	reached int64     // the same as the bucket rounds it
+}
+
+// wait is that of a caller for what a bucket has given it.
+type wait struct {
+	until int64 // as in its reservation
+	pos   int
+}
+
+// waitHeap has waits, the last one first.
+type waitHeap []*wait
+
+func (h waitHeap) Len() int           { return len(h) }
+func (h waitHeap) Less(i, j int) bool { return h[i].until > h[j].until }
+func (h waitHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
+func (h *waitHeap) Push(w any)        { w.(*wait).pos = len(*h); *h = append(*h, w.(*wait)) }
+func (h *waitHeap) Pop() any {
+	last := len(*h) - 1
+	w := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return w
 }
 
 // refundHeap has the refunds of a key, the one that is given back next first.
@@ -36,12 +70,13 @@ type refund struct {
 	ctx   context.Context // of the caller, without its end
 	l     *Limiter
 	key   string
+	rate  limit.Rate
 	taken limit.Reservation
 	ahead bool // it was taken to be used later
 	at    time.Time
 }
 
-// refundWithin is how long what is to be given back may wait for its turn, and maxRefunds how
+// refundWithin is how long what is to be given back may wait for its turn, once nobody waits behind it, and maxRefunds how
 // many of a key may: what is beyond that passes unused.
 const (
 	refundWithin = time.Minute
@@ -50,29 +85,91 @@ const (
 
 // abandon gives back what a wait took, beside the caller.
 func (l *Limiter) abandon(ctx context.Context, key string, r *driver.LimitReply) {
-	name := l.turn(key)
-	if l.s.r.refunds.add(name, refund{context.WithoutCancel(ctx), l, key, r.Reservation, r.Decision.RetryAfter > 0, driver.Now()}) {
+	name, rate := l.turn(key), *l.rate.Load()
+	if rate.Count == 0 {
+		rate = r.Rate
+	}
+	if l.s.r.refunds.add(name, refund{context.WithoutCancel(ctx), l, key, rate, r.Reservation, r.Decision.RetryAfter > 0, driver.Now()}) {
 		l.s.r.spawn(func() { l.s.r.giveBack(name) })
 	}
 }
 
-// add puts a refund into its queue; true: nobody works on that.
+// waits notes a wait until the function that it returns is called, with whether the caller was served.
+func (l *Limiter) waits(key string, r *driver.LimitReply) (over func(served bool)) {
+	name, w := l.turn(key), &wait{until: r.Reservation.Until}
+	l.s.r.refunds.wait(name, w)
+	return func(served bool) {
+		if l.s.r.refunds.over(name, w, served) {
+			l.s.r.spawn(func() { l.s.r.giveBack(name) })
+		}
+	}
+}
+
+// queue is that of a key, which is made if there is none.
+func (q *refunds) queue(name string) *refundQueue {
+	if q.queues == nil {
+		q.queues = map[string]*refundQueue{}
+	}
+	if q.queues[name] == nil {
+		q.queues[name] = &refundQueue{}
+	}
+	return q.queues[name]
+}
+
+func (q *refunds) wait(name string, w *wait) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	heap.Push(&q.queue(name).waits, w)
+}
+
+// over takes out a wait; true: there is something to give back, and nobody works on it.
+func (q *refunds) over(name string, w *wait, served bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := q.queues[name]
+	if k == nil { // the Space was closed
+		return false
+	}
+	heap.Remove(&k.waits, w.pos)
+	if k.freed = driver.Now(); served {
+		k.served = max(k.served, w.until)
+	}
+	return q.begin(name, k)
+}
+
+// add puts a refund into its queue; true: there is something to give back, and nobody works on it.
 func (q *refunds) add(name string, b refund) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.queues == nil {
-		q.queues = map[string]*refundHeap{}
+	k := q.queue(name)
+	if len(k.refunds) >= maxRefunds {
+		k.refunds = slices.DeleteFunc(k.refunds, k.passed)
+		heap.Init(&k.refunds)
 	}
-	waiting, working := q.queues[name]
-	if !working {
-		waiting = &refundHeap{}
-		q.queues[name] = waiting
+	if len(k.refunds) < maxRefunds {
+		heap.Push(&k.refunds, b)
 	}
-	if len(*waiting) < maxRefunds {
-		heap.Push(waiting, b)
-	}
-	return !working
+	return q.begin(name, k)
 }
+
+// begin reports that a worker is to begin, and forgets a queue that nothing is in.
+func (q *refunds) begin(name string, k *refundQueue) bool {
+	if k.working {
+		return false
+	}
+	if k.working = !k.held(); !k.working && len(k.refunds)+len(k.waits) == 0 {
+		delete(q.queues, name)
+	}
+	return k.working
+}
+
+// held reports that there is nothing to give back now: no refund, or others wait behind the first.
+func (k *refundQueue) held() bool {
+	return len(k.refunds) == 0 || k.refunds[0].ahead && len(k.waits) > 0 && k.waits[0].until > k.refunds[0].taken.Until
+}
+
+// passed reports that a refund gives nothing back any more: a caller behind it was served.
+func (k *refundQueue) passed(b refund) bool { return b.ahead && b.taken.Until < k.served }
 
 // before is the order in which most is given back. A bucket takes nothing back of what another
 // waits behind, and less of what was taken before something that has been given back.
@@ -86,16 +183,49 @@ func (b *refund) before(o *refund) bool {
 	return b.taken.Until < o.taken.Until
 }
 
-// next takes the first refund out; false: there is none, or the Space is closed, and the worker ends.
+// next takes the first refund out; false: there is none for now, or the Space is closed, and the worker ends.
 func (q *refunds) next(name string, closed bool) (b refund, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := q.queues[name]
-	if closed || len(*waiting) == 0 {
+	k := q.queues[name]
+	if closed {
 		delete(q.queues, name)
 		return refund{}, false
 	}
-	return heap.Pop(waiting).(refund), true
+	for !k.held() {
+		b := heap.Pop(&k.refunds).(refund)
+		if since := later(b.at, k.freed); !k.passed(b) && driver.Now().Sub(since) < refundWithin {
+			return k.follow(b), true
+		}
+	}
+	k.working = false
+	q.begin(name, k)
+	return refund{}, false
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// follow lets a refund be the last of a bucket, if what it gives back was taken right before what was given back last:
+// the bucket has rounded up until when that counts, a nanosecond each time, and takes back only what counts until then.
+func (k *refundQueue) follow(b refund) refund {
+	if !b.ahead {
+		return b
+	}
+	ns, part := b.rate.Fill(b.taken.Cost)
+	gap := k.before - b.taken.Until
+	k.before = b.taken.Until - ns
+	if gap == 0 || gap == 1 { // parts of a nanosecond are not in it
+		b.taken.Until = k.reached
+	}
+	if k.reached = b.taken.Until + 1 - ns; part > 0 {
+		k.reached--
+	}
+	return b
 }
 
 // giveBack gives back all that is in a queue, until the Space is closed.
@@ -105,13 +235,11 @@ func (r *spaceState) giveBack(name string) {
 		if !ok {
 			return
 		}
-		if driver.Now().Sub(b.at) < refundWithin {
-			ctx, cancel := context.WithCancel(b.ctx)
-			stop := context.AfterFunc(r.life, cancel)
-			b.l.giveBack(ctx, b.key, b.taken)
-			stop()
-			cancel()
-		}
+		ctx, cancel := context.WithCancel(b.ctx)
+		stop := context.AfterFunc(r.life, cancel)
+		b.l.giveBack(ctx, b.key, b.taken)
+		stop()
+		cancel()
 	}
 }
 

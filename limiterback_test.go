@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,6 +69,81 @@ func leaversGiveBack(t *testing.T, rate limit.Rate) {
 	if left < 999 || err != nil || far.clashes.Load() > 0 { // one: a bucket keeps the moments between take and return
 		t.Errorf("%d of 1000 are left (%v), and %d were given back beside others", left, err, far.clashes.Load())
 	}
+}
+
+// Callers that leave together, or in any order, the last of them with the others, give back what they took, whatever a unit
+// takes to refill. So do those that leave while others wait behind them, when these leave, too.
+func TestWait_LeaversOfAQueueGiveBack(t *testing.T) {
+	for _, rate := range []limit.Rate{
+		{Count: 1, Per: time.Second, Burst: 1},
+		{Count: 3, Per: time.Second, Burst: 2},
+		{Count: 7, Per: 10 * time.Second, Burst: 3, Algorithm: limit.TokenBucket},
+	} {
+		for seed := range uint64(20) {
+			synctest.Test(t, func(t *testing.T) { leaveQueue(t, rate, rand.New(rand.NewPCG(seed, 1))) })
+		}
+	}
+}
+
+func leaveQueue(t *testing.T, rate limit.Rate, rnd *rand.Rand) {
+	_, d := limiting(t)
+	s := openOn(t, d)
+	l := s.Limiter("l", rate)
+	noError(t, l.WaitN(t.Context(), "k", rate.Limit()))
+	var leave []context.CancelFunc
+	var waiting sync.WaitGroup
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave = append(leave, cancel)
+		cost := 1 + rnd.Int64N(1+rate.Limit()/2)
+		waiting.Go(func() { _ = l.WaitN(ctx, "k", min(cost, rate.Limit())) })
+		synctest.Wait()
+	}
+	rnd.Shuffle(len(leave), func(i, j int) { leave[i], leave[j] = leave[j], leave[i] })
+	for _, cancel := range leave {
+		if cancel(); rnd.IntN(2) == 0 {
+			synctest.Wait()
+		}
+	}
+	waiting.Wait()
+	synctest.Wait()
+	start := time.Now()
+	noError(t, l.Wait(t.Context(), "k"))
+	if unit := rate.Per / time.Duration(rate.Count); time.Since(start) > unit+time.Microsecond { // each gives back a nanosecond less
+		t.Errorf("%s: after all have left one waits for %s", rate, time.Since(start))
+	}
+	noError(t, s.Close())
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller that is served behind others that left keeps what it took, and what they took passes.
+func TestWait_ServedBehindLeavers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := limiting(t)
+		l := openOn(t, d).Limiter("l", limit.Rate{Count: 1, Per: time.Second, Burst: 1})
+		noError(t, l.Wait(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		waiting.Go(func() { _ = l.Wait(ctx, "k") })
+		synctest.Wait()
+		waiting.Go(func() { noError(t, l.Wait(t.Context(), "k")) })
+		synctest.Wait()
+		cancel()
+		start := time.Now()
+		waiting.Wait()
+		asked := d.asked
+		synctest.Wait()
+		noError(t, l.Wait(t.Context(), "k"))
+		if took := time.Since(start); took != 3*time.Second || d.asked != asked+1 {
+			t.Errorf("the next is served after %s, %d calls later", took, d.asked-asked)
+		}
+	})
 }
 
 // What is left to give back does not keep Close.
