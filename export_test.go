@@ -3,6 +3,7 @@ package holdfast
 import (
 	"time"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -16,7 +17,7 @@ func SequenceBlocks(s *Space) (n int) {
 func LeftAtClose(n int) (looks int) {
 	var q refunds
 	for range n {
-		q.add("k", refund{})
+		q.add("k", refund{at: driver.Now()})
 	}
 	for _, more := q.next("k", true); more; _, more = q.next("k", true) {
 		looks++

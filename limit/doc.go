@@ -31,6 +31,8 @@
 //     Per. It takes 16 bytes an admission, so Count is bounded.
 //
 // A clock that goes back never makes more room: each algorithm goes on from the
-// latest time at which something was taken. A [Reservation] is settled by the
-// clock that it was made by.
+// latest time at which something was taken. Only a [CalendarWindow] begins anew if
+// the clock went back past the window before that of its latest use: it would be closed for
+// years by one wrong date. So what is taken before and after, in one period, can be
+// twice Count. A [Reservation] is settled by the clock that it was made by.
 package limit

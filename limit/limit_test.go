@@ -73,16 +73,15 @@ func (w *world) step(rnd *rand.Rand) {
 		w.now += rnd.Int64N(2 * per)
 	case 3:
 		if rnd.IntN(4) == 0 {
-			w.now -= rnd.Int64N(per)
+			w.now -= rnd.Int64N([]int64{1, 3}[rnd.IntN(2)] * per)
 			w.back = true
 		}
 	default:
 		w.now += rnd.Int64N(2*grain + 1)
 	}
-	if w.twin.astray(w.now, w.seen) {
-		w.twin.all, w.seen = nil, w.now
+	if w.last = max(w.now, w.seen); w.twin.astray(w.now, w.seen) {
+		w.last = w.now
 	}
-	w.last = max(w.now, w.seen)
 }
 
 // forget forgets what is idle, which nothing may notice, open reservations neither.
@@ -94,6 +93,9 @@ func (w *world) forget(rnd *rand.Rand) {
 
 // admitted lets the twin note it.
 func (w *world) admitted(cost int64) {
+	if w.twin.astray(w.now, w.seen) {
+		w.twin.all = nil
+	}
 	w.twin.all = append(w.twin.all, admission{w.last, cost})
 	w.seen = w.last
 }
@@ -104,7 +106,7 @@ func (w *world) take(cost int64) {
 	w.twin.seen(w.last, cost)
 	peek := limit.Peek(w.r, w.s, w.now, cost)
 	s, d := limit.Take(w.r, w.s, w.now, cost)
-	want := cost <= w.r.Limit() && w.twin.allows(w.last, cost)
+	want := cost <= w.r.Limit() && (w.twin.astray(w.now, w.seen) || w.twin.allows(w.last, cost))
 	if d.Allowed && !want {
 		w.t.Fatalf("%+v at %d: a cost of %d is above the bound: %+v after %+v", w.r, w.now, cost, d, w.twin.all)
 	}
@@ -516,5 +518,26 @@ func TestIdleLogCopiesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() { limit.Idle(r, s, limit.MaxLog) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A clock that goes back by several windows, between the two at which something was taken: only a calendar
+// begins anew, and not by less.
+func TestClockGoesBack(t *testing.T) {
+	day := 24 * time.Hour
+	now := time.Date(2026, 11, 17, 23, 59, 0, 0, time.UTC)
+	for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+		for _, days := range []time.Duration{1, 2, 3} {
+			r := limit.Rate{Count: 4, Per: day, Algorithm: a}
+			if a == limit.CalendarWindow {
+				r.Per, r.Every = 0, limit.Day
+			}
+			s, _ := limit.Take(r, limit.State{}, now.UnixNano(), 4)
+			s, _ = limit.Take(r, s, now.Add(days*day).UnixNano(), 4)
+			_, d := limit.Take(r, s, now.Add(30*time.Second).UnixNano(), 4)
+			if want := a == limit.CalendarWindow && days > 1; d.Allowed != want {
+				t.Errorf("%s, back by %d days: %+v", a, days, d)
+			}
+		}
 	}
 }

@@ -18,18 +18,32 @@ func ByOneClock(rate limit.Rate, epoch uint64, old limit.State, now int64, r *dr
 	return s, reply, keep || back && r.Op != driver.LimitPeek
 }
 
-// setBack reports that a key was used more than a window after now. A calendar finds that out by itself, and
-// the moment of a bucket may be that far ahead by what the key owes.
+// setBack reports that a key was used more than a window after now. The moment of a bucket may be that far ahead by
+// what the key owes.
 func setBack(rate limit.Rate, s limit.State, now int64) bool {
-	return s.Known && !Bucket(rate) && rate.Algorithm != limit.CalendarWindow && s.At-now > int64(rate.Per)
+	if rate.Algorithm == limit.CalendarWindow {
+		_, end := period(rate, now)
+		return s.Known && s.At > end
+	}
+	return s.Known && !Bucket(rate) && s.At-now > int64(rate.Per)
+}
+
+// period is the window of a calendar that now is in: that of a key which is used for the first time.
+func period(rate limit.Rate, now int64) (begin, end int64) {
+	s, v, _ := limit.Reserve(rate, limit.State{}, now, 1)
+	return s.At, v.Until
 }
 
 // Rewind moves what a key used by a clock that was at then to now.
 func Rewind(rate limit.Rate, s limit.State, then, now int64) limit.State {
 	by := then - now
-	if a := rate.Algorithm; a == limit.FixedWindow || a == limit.SlidingWindow {
+	switch rate.Algorithm {
+	case limit.FixedWindow, limit.SlidingWindow:
 		per := int64(rate.Per)
 		by = then/per*per - now/per*per // windows begin at whole multiples
+	case limit.CalendarWindow:
+		begin, _ := period(rate, now)
+		by = s.At - begin
 	}
 	s = clone(s)
 	if s.At -= by; s.Leased != 0 {
