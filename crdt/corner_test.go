@@ -33,6 +33,27 @@ func TestORSetPacks(t *testing.T) {
 	}
 }
 
+// "A delta of a removal takes the additions that counted at its node; one that a later addition had replaced goes by the
+// delta of that", whichever of the two comes first.
+func TestRemovalOfWhatWasReplaced(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		var a, b crdt.ORSet
+		b.Merge(a.Add(actor(1), "x"))
+		again, removal := b.Add(actor(2), "x"), b.Remove(actor(2), "x")
+		deltas := []crdt.ORSet{again, removal}
+		if late {
+			deltas = []crdt.ORSet{removal, again}
+		}
+		a.Merge(deltas[0])
+		if !a.Has("x") {
+			t.Errorf("late %t: with one of the deltas it is gone", late)
+		}
+		if a.Merge(deltas[1]); a.Has("x") || !bytes.Equal(a.Append(nil), b.Append(nil)) {
+			t.Errorf("late %t: with both it is there", late)
+		}
+	}
+}
+
 // Two values under one stamp come from a mistake; even then all nodes have the same.
 func TestOneStamp(t *testing.T) {
 	stamp := crdt.Stamp{At: 7, Actor: actor(1)}

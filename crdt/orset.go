@@ -6,7 +6,9 @@ import (
 )
 
 // ORSet is a set from which elements can be removed. A removal takes what its node
-// has seen; an addition that it has not seen wins. It keeps no trace of removed
+// has seen; an addition that it has not seen wins. A delta of a removal takes the additions that
+// counted at its node; one that a later addition had replaced goes by the delta of that, so that
+// a node which has missed it may have the element until it hears of it. It keeps no trace of removed
 // elements but the numbers of additions and removals, which pack into one number an actor.
 // The zero value is empty.
 type ORSet struct {

@@ -66,6 +66,20 @@ func resetOnce(t *testing.T, rnd *rand.Rand, rate limit.Rate) {
 	}
 }
 
+// A key that was reset is to be remembered until what was taken before could not be given back any more, and no
+// longer: as long as without the reset.
+func TestResetIsRemembered(t *testing.T) {
+	now := int64(time.Hour)
+	for _, rate := range append(resetRates[:1:1], resetRates[2:]...) {
+		s, v, _ := limit.Reserve(rate, limit.State{}, now, 4)
+		want, _ := limit.Until(rate, s, now)
+		s = limit.Reset(rate, s, now)
+		if got, ends := limit.Until(rate, s, now); !ends || got != want || got < v.Until {
+			t.Errorf("%s: a key that was reset is remembered for %s, without the reset for %s", rate.Algorithm, time.Duration(got-now), time.Duration(want-now))
+		}
+	}
+}
+
 // A bucket that takes a hundred years to fill, and is emptied and reset, or given back, over and over, is
 // not forgotten while it is empty, and no time in it overflows.
 func TestResetOfLongFills(t *testing.T) {
