@@ -31,30 +31,32 @@ type client struct {
 	graceAfterCrash time.Duration
 	note            time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
 
-	made     atomic.Bool   // the schema is there
-	making   chan struct{} // has one while it is made
-	isDirect atomic.Bool   // there is no pooler that swaps connections
+	made     atomic.Bool // the schema is there
+	making   shared[struct{}]
+	isDirect atomic.Bool // there is no pooler that swaps connections
 	fault    func(op, name string, err error)
 
 	life context.Context // ends with Close
 	kill context.CancelFunc
 	work sync.WaitGroup
 
-	homing   chan struct{} // has one while home is dialled
+	homing   shared[*pgLink]
 	removing chan struct{} // has one while what is left of a session is removed
 	tidying  atomic.Bool   // what has ended is being removed
 	rates    limits.Rates
 
-	mu     sync.Mutex
-	closed bool
-	home   *pgLink // of all that is free when it is asked for, and of sessions
-	links  map[*pgLink]struct{}
-	spare  []*pgLink // made for waits, idle
-	waits  int       // links made for waits
-	lines  map[Key]*waitQueue
-	tokens map[driver.Token]*rowClaim
-	early  []driver.Token // tokens that were forced before anybody here held with them
-	hub    hub
+	mu       sync.Mutex
+	closed   bool
+	home     *pgLink // of all that is free when it is asked for, and of sessions
+	links    map[*pgLink]struct{}
+	spare    []*pgLink      // made for waits, idle
+	waits    int            // links made for waits, or being made
+	dialling int            // of these, those being made
+	wanting  []chan dialled // callers that wait for one: no more than are being made
+	lines    map[Key]*waitQueue
+	tokens   map[driver.Token]*rowClaim
+	early    []driver.Token // tokens that were forced before anybody here held with them
+	hub      hub
 }
 
 var _ driver.Driver = (*client)(nil)
@@ -62,7 +64,7 @@ var _ driver.Driver = (*client)(nil)
 func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
-		making: make(chan struct{}, 1), homing: make(chan struct{}, 1), removing: make(chan struct{}, 1), fault: func(string, string, error) {},
+		removing: make(chan struct{}, 1), fault: func(string, string, error) {},
 		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
@@ -243,25 +245,22 @@ func (c *client) atHome(ctx context.Context) (*pgLink, error) {
 	if l := c.living(); l != nil {
 		return l, nil
 	}
-	select {
-	case c.homing <- struct{}{}:
-		defer func() { <-c.homing }()
-	case <-ctx.Done():
-		return nil, stopped(ctx, driver.NotDone)
-	}
+	return c.homing.do(ctx, c, c.dialHome)
+}
+
+// dialHome makes the home link, unless there is one.
+func (c *client) dialHome(ctx context.Context) (*pgLink, error) {
 	if l := c.living(); l != nil {
 		return l, nil
 	}
-	within, cancel := c.within(ctx)
-	defer cancel()
-	l, err := c.dial(within, false)
+	l, err := c.dial(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	if c.opts.Scope == SessionScope {
-		if err := l.listenTo(within, "holdfast"); err != nil {
+		if err := l.listenTo(ctx, "holdfast"); err != nil {
 			l.fail(err)
-			return nil, failed(within, err)
+			return nil, failed(ctx, err)
 		}
 	}
 	c.mu.Lock()

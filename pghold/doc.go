@@ -32,7 +32,9 @@
 // too while at most half of [Options].Waits are in use; it keeps it for as long as the
 // lock is held. Options.Waits bounds them, and first waits beyond it ask every 25 ms.
 // Those that are not needed are ended when they have been idle for Options.Keepalive,
-// but for one. Cancelling a wait costs no connection. Every connection also
+// but for one. Cancelling a wait costs no connection: one that is being made for it is
+// the next caller's, as are the schema and the connection for what is free. The server's log has
+// an ERROR for a wait in the server that is cancelled. Every connection also
 // holds one advisory lock with a random bigint key, by which others see that it
 // is alive; one more for each name that its program waits for or uses as a
 // semaphore, latch or barrier; one while it has quick grants (below); and 32 while

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -68,37 +69,50 @@ func (c *client) ready(ctx context.Context) error {
 	if c.made.Load() {
 		return nil
 	}
-	select {
-	case c.making <- struct{}{}:
-		defer func() { <-c.making }()
-	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
-	}
+	_, err := c.making.do(ctx, c, func(ctx context.Context) (none struct{}, err error) { return none, c.makeReady(ctx) })
+	return err
+}
+
+// makeReady makes the schema unless it is there. Only for a connection of the pool it waits as long as that takes: it has
+// no caller's time, and must not hang on a server that does not answer.
+func (c *client) makeReady(ctx context.Context) error {
 	if c.made.Load() {
 		return nil
 	}
-	if err := c.makeSchema(ctx); err != nil {
+	conn, err := c.pool.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		err = c.makeSchema(ctx, conn)
+	}
+	if err != nil {
 		return failed(ctx, err)
 	}
 	c.made.Store(true)
 	return nil
 }
 
-func (c *client) makeSchema(ctx context.Context) error {
-	if made, err := isMade(ctx, c.pool); made || err != nil {
+func (c *client) makeSchema(ctx context.Context, conn *pgxpool.Conn) error {
+	soon, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	if made, err := isMade(soon, conn); made || err != nil {
 		return err
 	}
-	err := c.create(ctx)
+	ctx, stop := context.WithTimeout(ctx, createFor)
+	defer stop()
+	err := c.create(ctx, conn)
 	for n := 0; n < maxCreates && code(err) == "55P03"; n++ {
 		select {
 		case <-time.After(createPause): // others that wait for the tables have their turn
-			err = c.create(ctx)
+			err = c.create(ctx, conn)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return err
 }
+
+// createFor bounds the making of the schema, with the wait for other programs that make it: large tables may get an index.
+const createFor = 10 * time.Minute
 
 // How often, and after which pause, a change of tables that others use is tried again.
 const (
@@ -149,8 +163,8 @@ pg_catalog.current_setting('default_transaction_isolation'), pg_catalog.current_
 
 // create runs Schema in one transaction, one program after the other. One that comes
 // second leaves alone what the first one uses already.
-func (c *client) create(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+func (c *client) create(ctx context.Context, conn *pgxpool.Conn) error {
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, schemaLock, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}

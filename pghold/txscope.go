@@ -29,7 +29,7 @@ func (c *client) noneFree() error {
 // connection, or for the server.
 func (c *client) notServed() error {
 	c.mu.Lock()
-	full := c.waits >= c.opts.Waits
+	full := c.waits-c.idleWaits() >= c.opts.Waits
 	c.mu.Unlock()
 	if full {
 		return c.noneFree()

@@ -13,46 +13,44 @@ import (
 // no room for more. Half of them are for those that are the first in their line.
 func (c *client) waitLink(ctx context.Context, isFirst bool) (*pgLink, error) {
 	c.mu.Lock()
-	if !isFirst && c.waits-len(c.spare) >= c.opts.Waits/2 {
+	switch n := len(c.spare); {
+	case c.closed:
+		c.mu.Unlock()
+		return nil, errClosed
+	case !isFirst && c.waits-c.idleWaits() >= c.opts.Waits/2, c.waits-c.idleWaits() >= c.opts.Waits:
 		c.mu.Unlock()
 		return nil, nil
-	}
-	if n := len(c.spare); n > 0 {
+	case n > 0:
 		l := c.spare[n-1]
 		c.spare = c.spare[:n-1]
 		c.mu.Unlock()
 		return l, nil
 	}
-	if c.waits >= c.opts.Waits {
-		c.mu.Unlock()
-		return nil, nil
-	}
-	c.waits++
+	w := c.want()
 	c.mu.Unlock()
-	l, err := c.dial(ctx, true)
-	if err != nil {
-		c.mu.Lock()
-		c.waits--
-		c.mu.Unlock()
-		return nil, err
+	select {
+	case d := <-w:
+		return d.l, d.err
+	case <-ctx.Done():
+		c.wantNoMore(w)
+		return nil, stopped(ctx, driver.NotDone)
 	}
-	return l, nil
 }
+
+// idleWaits are the links for waits that nobody uses or has asked for; the client is locked.
+func (c *client) idleWaits() int { return len(c.spare) + c.dialling - len(c.wanting) }
 
 // maxSpare is how many idle connections are kept for the next wait. Those beyond it are
 // ended when they have been idle for [Options].Keepalive: a name that many take in turns
 // needs several again and again, and making one takes longer than a hundred turns.
 const maxSpare = 1
 
-// park keeps a link that waits for nothing and holds nothing.
+// park keeps a link that waits for nothing and holds nothing. In transaction scope its transaction is over.
 func (c *client) park(l *pgLink) {
 	c.mu.Lock()
-	keep := l.alive() && len(l.claims) == 0 && !c.closed && c.opts.Scope == SessionScope
-	if keep {
-		c.spare = append(c.spare, l)
-	}
+	kept := c.opts.Scope == SessionScope && c.keep(l)
 	c.mu.Unlock()
-	if !keep {
+	if !kept {
 		l.fail(errUnused)
 	}
 }
@@ -62,7 +60,7 @@ func (c *client) isSurplus(l *pgLink) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.spare, l)
-	if i < 0 || len(c.spare) <= maxSpare {
+	if i < 0 || len(c.spare) <= maxSpare && c.opts.Scope == SessionScope {
 		return false
 	}
 	c.spare = slices.Delete(c.spare, i, i+1)
