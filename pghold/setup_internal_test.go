@@ -121,6 +121,16 @@ func (d *dialGate) dial(ctx context.Context, network, addr string) (net.Conn, er
 	return new(net.Dialer).DialContext(ctx, network, addr)
 }
 
+// opens lets one connection through the gate, or fail.
+func (d *dialGate) opens(t *testing.T, err error) {
+	t.Helper()
+	select {
+	case d.open <- err:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no connection is being made")
+	}
+}
+
 // gated is a client with one link for waits. Its schema is made; the gate is shut from now on.
 func gated(t *testing.T, scope Scope) (*client, *dialGate) {
 	t.Helper()
@@ -179,7 +189,7 @@ func TestDialOutlivesItsCaller(t *testing.T) {
 				d.dials.Store(0)
 				leaves(t, d, ask)
 				next := fetching(t.Context(), ask)
-				d.open <- nil
+				d.opens(t, nil)
 				if a := <-next; a.err != nil || a.l == nil || !a.l.alive() || d.dials.Load() != 1 {
 					t.Errorf("%s: the next caller got %v, %v after %d dials; want one", name, a.l, a.err, d.dials.Load())
 				}
@@ -197,7 +207,7 @@ func TestUnclaimedLinkIsKept(t *testing.T) {
 			c.opts.Keepalive = time.Second
 			ask := func(ctx context.Context) (*pgLink, error) { return c.waitLink(ctx, true) }
 			leaves(t, d, ask)
-			d.open <- nil
+			d.opens(t, nil)
 			soon(t, "the link is not kept", func() bool { return spares(c) == 1 })
 			l, err := ask(t.Context())
 			if err != nil || l == nil || d.dials.Load() != 1 {
@@ -222,13 +232,13 @@ func TestDialFailsForAll(t *testing.T) {
 	if l, err := ask(t.Context()); l != nil || err != nil {
 		t.Fatalf("beyond Options.Waits: got %v, %v; want none", l, err)
 	}
-	d.open <- errors.New("refused by the test")
+	d.opens(t, errors.New("refused by the test"))
 	if a := <-first; !errors.Is(a.err, driver.ErrUnavailable) {
 		t.Errorf("got %v; want ErrUnavailable", a.err)
 	}
 	second := fetching(t.Context(), ask)
 	<-d.came
-	d.open <- nil
+	d.opens(t, nil)
 	if a := <-second; a.err != nil {
 		t.Error(a.err)
 	}
