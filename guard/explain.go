@@ -263,6 +263,10 @@ func (c *Condition) hint(f *Fact, want Outcome) string {
 		return "name its limit in the condition"
 	case want == Failed:
 		return ""
+	case c.Kind == KindSemaphoreAvailable && c.never(f):
+		return fmt.Sprintf("its limit is %d: so much is never free", f.Total)
+	case c.Kind == KindLimitAvailable && c.never(f):
+		return fmt.Sprintf("it never allows more than %d: lower the cost, or raise its rate", f.Total)
 	case c.Kind == KindSemaphoreAvailable:
 		return "it is waited for until enough is released"
 	case c.Kind == KindLimitAvailable:
@@ -274,6 +278,9 @@ func (c *Condition) hint(f *Fact, want Outcome) string {
 	}
 	return ""
 }
+
+// never: more is asked for than a semaphore or limiter can have left, as it is set up now.
+func (c *Condition) never(f *Fact) bool { return f.Total > 0 && c.Amount > f.Total }
 
 // String is the result for people: one line a leaf.
 func (r Result) String() string {

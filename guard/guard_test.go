@@ -332,6 +332,25 @@ func TestSemaphoreUnused(t *testing.T) {
 	}
 }
 
+// What a semaphore or a limiter never has is not said to come with time.
+func TestHint_NeverEnough(t *testing.T) {
+	for _, tt := range []struct {
+		c    guard.Condition
+		f    guard.Fact
+		want string
+	}{
+		{guard.LimitAvailable("api", "", 9), guard.Fact{Number: 1, Total: 1}, "it never allows more than 1: lower the cost, or raise its rate"},
+		{guard.LimitAvailable("api", "", 9), guard.Fact{Number: 1, Total: 9}, "it refills with time"},
+		{guard.LimitAvailable("api", "", 9), guard.Fact{Number: 1}, "it refills with time"},
+		{guard.SemaphoreAvailable("s", 9), guard.Fact{Number: 3, Total: 3}, "its limit is 3: so much is never free"},
+		{guard.SemaphoreAvailable("s", 3), guard.Fact{Number: 1, Total: 3}, "it is waited for until enough is released"},
+	} {
+		if r := tt.c.Evaluate(guard.Inputs{tt.c.Input(): tt.f}); r.Outcome != guard.Failed || r.Reasons[0].Hint != tt.want {
+			t.Errorf("%+v over %+v: %s", tt.c, tt.f, r)
+		}
+	}
+}
+
 // The seed: "All/Any: collect from all child conditions", "required_inputs() returns correct input types".
 func TestRequiredInputs(t *testing.T) {
 	c := guard.All(guard.LockFree("b"), guard.Any(guard.LockHeldBy("b", "w"), guard.Not(guard.FileExists("a"))))

@@ -55,7 +55,7 @@ type Fact struct {
 	Number int64
 	// Unused: nobody has used the semaphore yet, so that it has no limit; Number means nothing.
 	Unused bool
-	// Total is how many issues match.
+	// Total is how many issues match, and the most that a semaphore or limit can have left; 0 of these: not known.
 	Total int64
 	// Since is when it became so; zero: not known.
 	Since time.Time

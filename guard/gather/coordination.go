@@ -47,8 +47,8 @@ func (c *coordination) Find(ctx context.Context, inputs []guard.Input) guard.Inp
 		case guard.SourceKey:
 			return c.key(ctx, in.Name)
 		case guard.SourceLimit:
-			n, err := c.space.Limiter(in.Name, limit.Rate{}).Available(ctx, in.Other)
-			return guard.Fact{Number: n, From: "the limiter"}, err
+			d, err := c.space.Limiter(in.Name, limit.Rate{}).Peek(ctx, in.Other, 0)
+			return guard.Fact{Number: d.Remaining, Total: d.Limit, From: "the limiter"}, err
 		}
 		if err := failed[in.Name]; err != nil {
 			return guard.Fact{}, err
@@ -150,7 +150,7 @@ func (c *coordination) held(f guard.Fact, r *holdfast.Resource, kinds ...driver.
 }
 
 func (c *coordination) semaphore(f guard.Fact, r *holdfast.Resource) (guard.Fact, error) {
-	f.Unused, f.Number = r.Kind == 0, r.Limit-r.Used
+	f.Unused, f.Number, f.Total = r.Kind == 0, r.Limit-r.Used, r.Limit
 	return f, isOf(r, driver.Semaphore)
 }
 

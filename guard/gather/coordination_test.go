@@ -524,3 +524,22 @@ func TestCoordination_ManyNames(t *testing.T) {
 		}
 	})
 }
+
+// What a semaphore or a limiter never has is told as that, not as something that comes with time.
+func TestCoordination_NeverEnough(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	ok(t, s.Limiter("api", limit.Rate{}).SetRate(t.Context(), limit.Rate{Count: 1, Per: time.Hour}))
+	h, err := s.Semaphore("agents", 3).Acquire(t.Context(), 1)
+	ok(t, err)
+	defer h.Release()
+	g := gather.New(gather.Config{Space: s})
+	for want, c := range map[string]guard.Condition{
+		"it never allows more than 1": guard.LimitAvailable("api", "", 9), "its limit is 3": guard.SemaphoreAvailable("agents", 9),
+		"it is waited for": guard.SemaphoreAvailable("agents", 3),
+	} {
+		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Failed || !strings.Contains(r.Reasons[0].Hint, want) {
+			t.Errorf("%s; want %s", r, want)
+		}
+	}
+}

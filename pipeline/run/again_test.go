@@ -271,6 +271,30 @@ func TestLimits_NotStarted(t *testing.T) {
 	})
 }
 
+// A cost that a limiter never allows fails its phase: to wait for it would have no end. What was taken from others
+// is given back, and no retry is used.
+func TestLimits_Never(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		for _, name := range []string{"api", "db"} {
+			ok(t, s.Limiter(name, limit.Rate{}).SetRate(t.Context(), limit.Rate{Count: 1, Per: time.Hour}))
+		}
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+		ph := pipeline.NewPhase("deploy", "./deploy").WithLimits(pipeline.Limit{Limiter: "api", Cost: 1}, pipeline.Limit{Limiter: "db", Cost: 9})
+		ph.Retries = 2
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		last, err := p.Run(ctx, submit(t, p, release(ph)))
+		if ok(t, err); last.Status != pipeline.Failed || last.Attempt != 1 || !strings.Contains(last.Reason, `the limiter "db" never allows a cost of 9: the most is 1`) {
+			t.Errorf("%+v", last)
+		}
+		if n, err := s.Limiter("api", limit.Rate{}).Available(t.Context(), ""); err != nil || n != 1 {
+			t.Errorf("%d of 1 are left, %v", n, err)
+		}
+	})
+}
+
 // A command that its runner did not start, since what it was to run under was over, has taken nothing from limiters, and
 // is started by the same attempt.
 func TestLimits_RunnerDidNotStart(t *testing.T) {

@@ -176,7 +176,7 @@ type refusal struct {
 	reason string
 }
 
-// reserve takes from every limiter, or tells which one refuses.
+// reserve takes from every limiter, or tells which one refuses; what one never allows is an [fs.ErrInvalid].
 func (p *Pipelines) reserve(ctx context.Context, limits []pipeline.Limit) (taken []*holdfast.Reservation, refused *refusal, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -187,8 +187,7 @@ func (p *Pipelines) reserve(ctx context.Context, limits []pipeline.Limit) (taken
 		}
 		if d := r.Decision; !d.Allowed {
 			if d.RetryAfter == limit.Never {
-				text := fmt.Sprintf("the limiter %q never allows a cost of %d: the most is %d", l.Limiter, l.Cost, d.Limit)
-				return taken, &refusal{p.recheck, text}, nil
+				return taken, nil, fmt.Errorf("the limiter %q never allows a cost of %d: the most is %d: %w", l.Limiter, l.Cost, d.Limit, fs.ErrInvalid)
 			}
 			text := fmt.Sprintf("the limiter %q allows a cost of %d in %s", l.Limiter, l.Cost, d.RetryAfter.Round(time.Millisecond))
 			return taken, &refusal{d.RetryAfter, text}, nil

@@ -102,6 +102,22 @@ var leaves = []struct {
 	{`{"not":{"lock_free":"held"}}`, passed, `held by "ann"`},
 }
 
+// What a semaphore or a limiter never has is told by the node as that.
+func TestGuards_NeverEnough(t *testing.T) {
+	r := serve(t)
+	r.want(200, "POST", "/v1/semaphores/agents:acquire", `{"limit":3,"weight":2}`)
+	r.want(200, "POST", "/v1/limiters/mails:allow", `{"key":"ann","cost":2,"rate":"3/1h"}`)
+	for when, hint := range map[string]string{
+		`{"limit_available":{"limiter":"mails","key":"ann","cost":9}}`: "it never allows more than 3",
+		`{"limit_available":{"limiter":"mails","key":"ann","cost":3}}`: "it refills with time",
+		`{"semaphore_available":{"name":"agents","weight":99}}`:        "so much is never free",
+	} {
+		if out := r.evaluated(when); out.Outcome != failed || !strings.Contains(out.Reasons[0].Hint, hint) {
+			t.Errorf("%s: %v", when, out)
+		}
+	}
+}
+
 // Every leaf about coordination is decided by the node, with a reason.
 func TestGuards_Leaves(t *testing.T) {
 	r := serve(t)

@@ -154,7 +154,7 @@ func (v *view) others(r *core.ResourceInfo) (owners []string, err error) {
 
 func (v *view) semaphore(name string) (guard.Fact, error) {
 	r, known, err := v.resource(name, core.Semaphore)
-	return guard.Fact{Unused: !known, Number: r.Limit - r.Used, From: "the node"}, err
+	return guard.Fact{Unused: !known, Number: r.Limit - r.Used, Total: r.Limit, From: "the node"}, err
 }
 
 func (v *view) counter(name string) (guard.Fact, error) {
@@ -175,7 +175,8 @@ func (v *view) limit(in guard.Input) (guard.Fact, error) {
 	if res.Code != core.CodeOK {
 		return guard.Fact{}, errors.New(res.Text)
 	}
-	return guard.Fact{Number: convert.LimitReply(&r, res.Limit).Decision.Remaining, From: "the limiter"}, nil
+	d := convert.LimitReply(&r, res.Limit).Decision
+	return guard.Fact{Number: d.Remaining, Total: d.Limit, From: "the limiter"}, nil
 }
 
 // keys reads all keys, or says that they are too much to read.
