@@ -142,6 +142,9 @@ func (r *remote) issue() Issue {
 	return i
 }
 
+// pull reports that it is a pull request.
+func (r *remote) pull() bool { return len(r.Pull) > 0 && string(r.Pull) != "null" }
+
 func (s *GitHub) status(ctx context.Context, name string, f *guard.Fact) error {
 	m := issueForm.FindStringSubmatch(name)
 	if m == nil {
@@ -155,8 +158,11 @@ func (s *GitHub) status(ctx context.Context, name string, f *guard.Fact) error {
 	if _, err := s.get(ctx, repo+"/issues/"+m[2], &got); err != nil {
 		return err
 	}
-	if got.State == "" {
+	switch {
+	case got.State == "":
 		return fmt.Errorf("%s: the answer is no issue", s.base())
+	case got.pull():
+		return fmt.Errorf("%s: %q is a pull request, and no issue: name the issue that it is for", s.base(), name)
 	}
 	f.Is, f.Text = true, got.State
 	return nil
@@ -198,7 +204,7 @@ func (s *GitHub) count(ctx context.Context, want *filter, f *guard.Fact) error {
 		first = got[0].Number
 		var list []Issue
 		for i := range got {
-			if len(got[i].Pull) == 0 || string(got[i].Pull) == "null" {
+			if !got[i].pull() {
 				list = append(list, got[i].issue())
 			}
 		}

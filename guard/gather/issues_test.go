@@ -69,7 +69,9 @@ func TestGitHub(t *testing.T) {
 		}
 		switch r.URL.Path {
 		case "/repos/acme/app/issues/12", "/repos/other/x/issues/3":
-			fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+			fmt.Fprint(w, `{"number":12,"state":"closed","pull_request":null}`)
+		case "/repos/acme/app/issues/14":
+			fmt.Fprint(w, `{"number":14,"state":"open","pull_request":{}}`)
 		case "/repos/acme/app/issues":
 			list := []map[string]any{}
 			for i := range 100 {
@@ -94,7 +96,7 @@ func TestGitHub(t *testing.T) {
 		outcomes(t, g, map[guard.Outcome][]guard.Condition{
 			guard.Passed: {guard.IssueStatus("12", "closed"), guard.IssueStatus("#12", "closed"), guard.IssueStatus("other/x#3", "closed"), guard.IssuesComplete("milestone:v2 label:bug"), guard.IssuesComplete("label:pulls")},
 			guard.Failed: {guard.IssueStatus("12", "open"), guard.IssuesComplete("label:open"), guard.IssuesComplete("milestone:v3")},
-			guard.Error: {guard.IssueStatus("13", "open"), guard.IssueStatus("x", "open"), guard.IssueStatus("a/b/c#1", "open"), guard.IssueStatus("../x#1", "open"), guard.IssueStatus("acme12", "open"),
+			guard.Error: {guard.IssueStatus("13", "open"), guard.IssueStatus("14", "open"), guard.Not(guard.IssueStatus("14", "closed")), guard.IssueStatus("x", "open"), guard.IssueStatus("a/b/c#1", "open"), guard.IssueStatus("../x#1", "open"), guard.IssueStatus("acme12", "open"),
 				guard.IssuesComplete("repo:../../user milestone:v2"), guard.IssuesComplete("repo:none/x")},
 		})
 	}
