@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // The bounds of a condition.
 const (
 	MaxDepth  = 32
 	MaxLeaves = 1024
+	MaxName   = 512 // bytes of what a backend is asked for by name, of a key and of an owner
 	maxText   = 4096
 )
 
@@ -60,6 +62,9 @@ func (c *Condition) checkLeaf(at string) error {
 	if c.Name == "" && c.Kind != KindTimeWindow {
 		return invalid(at, "the name is empty")
 	}
+	if err := c.checkNames(at); err != nil {
+		return err
+	}
 	switch c.Kind {
 	case KindLockHeldBy, KindBranchMerged, KindIssueStatus:
 		if c.Other == "" {
@@ -80,6 +85,30 @@ func (c *Condition) checkLeaf(at string) error {
 		KindSessionAlive, KindCustomCheck, KindLeader:
 	default:
 		return invalid(at, "the kind is unknown")
+	}
+	return nil
+}
+
+// checkNames refuses what no backend takes for a name, a key or an owner: it could never be looked for.
+func (c *Condition) checkNames(at string) error {
+	for _, name := range c.names() {
+		if len(name) > MaxName {
+			return invalid(at, "the name has %d bytes; at most %d are allowed", len(name), MaxName)
+		}
+		if !utf8.ValidString(name) {
+			return invalid(at, "the name %q is not UTF-8", name)
+		}
+	}
+	return nil
+}
+
+// names are the texts of a leaf that a backend knows.
+func (c *Condition) names() []string {
+	switch c.Kind {
+	case KindLockFree, KindSemaphoreAvailable, KindCounter, KindKey:
+		return []string{c.Name}
+	case KindLockHeldBy, KindLeader, KindLimitAvailable:
+		return []string{c.Name, c.Other}
 	}
 	return nil
 }

@@ -421,6 +421,20 @@ func TestBadConditions(t *testing.T) {
 			t.Errorf("%.80v: %v", c, err)
 		}
 	}
+	for _, name := range []string{strings.Repeat("n", guard.MaxName+1), "a\xffb"} {
+		for _, c := range []guard.Condition{
+			guard.LockFree(name), guard.LockHeldBy(name, "w1"), guard.LockHeldBy("l", name), guard.SemaphoreAvailable(name, 1), guard.Counter(name, guard.Equal, 1),
+			guard.Leader(name, ""), guard.Leader("e", name), guard.LimitAvailable(name, "", 1), guard.LimitAvailable("api", name, 1), guard.KeyAbsent(name),
+		} {
+			if err := c.Check(); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%.80v: %v", c, err)
+			}
+		}
+	}
+	longest := guard.LockHeldBy(strings.Repeat("n", guard.MaxName), strings.Repeat("n", guard.MaxName))
+	if err := longest.Check(); err != nil {
+		t.Error(err)
+	}
 	c := guard.All(guard.LockFree("fine"), guard.Not(guard.BranchMerged("b", "")))
 	if err := c.Check(); err == nil || err.Error() != "guard: all[1].not.branch_merged: what it is compared with is empty: invalid argument" {
 		t.Errorf("the place is told as %v", err)

@@ -175,7 +175,7 @@ func CheckID(id string) error {
 
 // checkText refuses what no backend takes for a name or a key.
 func checkText(what, s string) error {
-	const most = 512
+	const most = guard.MaxName
 	control := strings.IndexFunc(s, unicode.IsControl)
 	switch {
 	case len(s) > most:

@@ -194,11 +194,30 @@ func TestCheck_Sessions(t *testing.T) {
 func TestCheck_Filters(t *testing.T) {
 	for filter, want := range map[string]bool{
 		"milestone:v2": true, `milestone:"spring 26" label:a label:b repo:acme/app assignee:ann`: true,
+		"bogus:a": false, "repo:acme": false, "repo:../x label:a": false,
 		"mile:v2": false, "v2": false, "milestone:": false, `milestone:"v2`: false, "milestone:v2 milestone:v3": false,
 	} {
 		c := guard.Not(guard.IssuesComplete(filter))
 		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%q: %v", filter, err)
+		}
+	}
+}
+
+// A path that no file can have is told from one that has no file.
+func TestCheck_Files(t *testing.T) {
+	part := strings.Repeat("n", 255)
+	for path, want := range map[string]bool{
+		"a/b": true, part + "/" + part: true, part + "n": false, "a/" + part + "n/b": false, strings.Repeat("/a", 2047): true, strings.Repeat("/a", 2048): false,
+	} {
+		for _, c := range []guard.Condition{guard.FileExists(path), guard.FileNotExists(path)} {
+			if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%.20q, %d bytes: %v", path, len(path), err)
+			}
+		}
+		c := guard.SessionAlive("pidfile:" + path)
+		if err := gather.Check(&c); (err == nil) != want {
+			t.Errorf("pidfile:%.20s, %d bytes: %v", path, len(path), err)
 		}
 	}
 }

@@ -62,7 +62,9 @@ func parseFilter(text string) (f filter, err error) {
 		case "assignee":
 			f.assignee = value
 		case "repo":
-			f.repo = value
+			if f.repo = value; !repoForm.MatchString(value) {
+				return f, fmt.Errorf("the filter %q: %q is no repository: give owner/name", text, value)
+			}
 		default:
 			return f, fmt.Errorf("the filter %q: %q is none of milestone, label, assignee, repo", text, key)
 		}

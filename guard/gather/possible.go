@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 )
 
-// Check refuses, as an [fs.ErrInvalid], a condition that [Git], [Sessions] or a tracker, [GitHub] or
-// [IssueFile], could never decide, so that a wait for it would have no end: git takes the name of a branch
-// for none, a session is neither one of tmux nor a process, or a filter is none. Whether there is such a
-// branch, session or issue is not asked.
+// Check refuses, as an [fs.ErrInvalid], a condition that [Git], [Sessions], the files of a machine or a
+// tracker, [GitHub] or [IssueFile], could never decide, so that a wait for it would have no end: git takes the
+// name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be,
+// or a filter is none. Whether there is such a branch, session, file or issue is not asked.
 func Check(c *guard.Condition) error {
 	for _, in := range c.RequiredInputs() {
 		if err := possible(in); err != nil {
@@ -33,6 +33,8 @@ func possible(in guard.Input) (err error) {
 		}
 	case guard.SourceSession:
 		err = possibleSession(in.Name)
+	case guard.SourceFile:
+		err = possiblePath(in.Name)
 	case guard.SourceIssues:
 		_, err = parseFilter(in.Name)
 	}
@@ -48,11 +50,25 @@ func possibleSession(session string) error {
 	case ok && kind == "pidfile" && name == "":
 		return errors.New("pidfile: names no file")
 	case ok && kind == "pidfile":
-		return nil
+		return possiblePath(name)
 	case ok && kind == "tmux":
 		return possibleTmux(name)
 	}
 	return possibleTmux(session)
+}
+
+// possiblePath refuses what is longer than the systems take: to them it would be an error at every look.
+func possiblePath(path string) error {
+	const most, mostOfPart = 4095, 255
+	if len(path) > most {
+		return fmt.Errorf("the path has %d bytes; at most %d are possible", len(path), most)
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if len(part) > mostOfPart {
+			return fmt.Errorf("a part of the path has %d bytes; at most %d are possible", len(part), mostOfPart)
+		}
+	}
+	return nil
 }
 
 // possibleTmux refuses what tmux takes for a pattern, a window or, after a $, the number of a session.

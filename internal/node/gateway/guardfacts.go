@@ -98,11 +98,8 @@ func (v *view) read(in guard.Input) {
 	v.facts[in] = f
 }
 
-// resource is a name that can be held, with its first holder.
+// resource is a name that can be held, with its first holder; the condition was checked, and its names with it.
 func (v *view) resource(name string, kinds ...core.Kind) (r core.ResourceInfo, known bool, err error) {
-	if bad := badName(name, MaxName); bad != "" {
-		return r, false, errors.New("name: " + bad)
-	}
 	r, known = v.m.InspectPage(v.ns, name, core.Cursor{}, 1)
 	for _, k := range kinds {
 		if !known || r.Kind == k {
