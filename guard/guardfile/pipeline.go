@@ -105,8 +105,15 @@ func (p *parser) text(where string, to *string) func(*node) {
 	return p.into(text, where, func(v value) { *to = v.text })
 }
 
+// duration takes a number for the text that it is: what it lacks is a unit, and no quotes.
 func (p *parser) duration(where string, to *time.Duration) func(*node) {
-	return p.into(span, where, func(v value) { *to = v.duration })
+	read := p.into(span, where, func(v value) { *to = v.duration })
+	return func(n *node) {
+		if n.is == isInteger || n.is == isFraction {
+			n.is = isText
+		}
+		read(n)
+	}
 }
 
 func (p *parser) count(where string, to *int) func(*node) {
@@ -117,6 +124,9 @@ var span = &format{isText, readSpan, map[string]any{"type": "string"}, &value{du
 
 func readSpan(n *node) (value, error) {
 	d, err := time.ParseDuration(n.text)
+	if seconds, unit := time.ParseDuration(n.text + "s"); err != nil && unit == nil && seconds > 0 {
+		return value{}, fmt.Errorf("%q has no unit: write %ss", clip(n.text), clip(n.text))
+	}
 	if err != nil || d <= 0 {
 		return value{}, fmt.Errorf("%q is not a duration such as \"90s\" or \"2h\"", clip(n.text))
 	}
@@ -295,7 +305,11 @@ func (p *parser) fillText(n *node, values map[string]string) {
 		}
 		name, end, closed := strings.Cut(after, "}")
 		v, known := values[name]
-		if !closed || !known {
+		if !closed {
+			p.fail(n.place, "write ${name} for a parameter, or $${ for ${ itself", "a ${ has no }")
+			return
+		}
+		if !known {
 			p.fail(n.place, "name it under params:, or write $${ for ${ itself", "there is no parameter %q", clip(name))
 			return
 		}

@@ -43,7 +43,7 @@ func TestBadInput_Files(t *testing.T) {
 	for i := 1; i <= 30; i++ {
 		explodes += fmt.Sprintf("  g%d: {when: &a%d {all: [*a%d, *a%d]}}\n", i, i, i-1, i-1)
 	}
-	lint, check := "guard lint", "pipeline run --check"
+	lint, check, long := "guard lint", "pipeline run --check", strings.Repeat("n", 600)
 	for _, c := range []struct {
 		what, text, args string
 		code             int
@@ -60,6 +60,12 @@ func TestBadInput_Files(t *testing.T) {
 		{"wrong types", guards("{lock_free: 12}"), lint, 1, "bad.yaml:3:23: lock_free.name wants a text, this is a whole number"},
 		{"wrong types", guards("{all: {lock_free: a}}"), lint, 1, "bad.yaml:3:17: all wants a list, this is a mapping"},
 		{"wrong types", pipe("{name: a, run: make}"), check, 64, "bad.yaml:4:20: run wants a list, this is a text"},
+		{"wrong types", pipe("{name: a, wait: 5}"), check, 64, "bad.yaml:4:21: wait: \"5\" has no unit: write 5s"},
+		{"names that are too long", guards("{lock_free: " + long + "}"), lint, 1, "bad.yaml:3:12: guard: lock_free: the name has 600 bytes; at most 512 are allowed"},
+		{"names that are too long", pipe("{name: a, when: {lock_free: " + long + "}}"), check, 64, "bad.yaml:4:22: guard: lock_free: the name has 600 bytes; at most 512 are allowed"},
+		{"names that are too long", guards("{file_exists: " + long + "}"), lint, 1, "bad.yaml:2:3: a part of the path has 600 bytes; at most 255 are possible"},
+		{"filters that are none", guards("{issues_complete: 'bogus:a'}"), lint, 1, "bad.yaml:2:3: the filter \"bogus:a\": \"bogus\" is none of milestone"},
+		{"filters that are none", guards("{issues_complete: 'milestone:'}"), lint, 1, "bad.yaml:2:3: the filter \"milestone:\": \"milestone:\" is not key:value"},
 		{"missing parameters", pipe("{name: a, run: [echo, '${b}']}"), "pipeline run", 64, "bad.yaml:2:10: the parameter \"b\" has no value"},
 		{"missing parameters", pipe("{name: a, run: [echo, '${c}']}"), check, 64, "bad.yaml:4:27: there is no parameter \"c\""},
 		{"text that tries to become shell", pipe("{name: a, run: [sh, -c, 'echo ${b}']}"), check, 64, "bad.yaml:4:29: a parameter would become text of a shell"},

@@ -257,7 +257,7 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 			return cause
 		}
 		if errors.Is(cause, errBlocked) {
-			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, cmp.Or(s.Reason, "it has not been looked at for so long")), hint: "go on with holdfast pipeline run --resume " + argument(ref.String())}
+			return &failure{code: exitTimeout, err: fmt.Errorf("%s is still %s: %s", ref, s.Status, cmp.Or(s.Reason, "it has not been looked at for so long")), hint: hintFor(ref, s.Status)}
 		}
 		return err
 	}
@@ -273,6 +273,14 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 		return cause
 	}
 	return &failure{code: exitNo, err: fmt.Errorf("%s is %s: %s", ref, s.Status, s.Reason)}
+}
+
+// hintFor is what has to be done next for a run that was left.
+func hintFor(ref run.Ref, status pipeline.Status) string {
+	if status == pipeline.Unknown {
+		return "say how its command ended: holdfast pipeline approve " + argument(ref.String())
+	}
+	return "go on with holdfast pipeline run --resume " + argument(ref.String())
 }
 
 // onSignals cancels the run with ^C. Any other signal that means an end, as a machine that is

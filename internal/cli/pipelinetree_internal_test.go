@@ -56,3 +56,16 @@ func TestBound_GoesOn(t *testing.T) {
 		})
 	}
 }
+
+// A run that was left is told with what is to be done next: of one that asks how a command ended, to say so.
+func TestOutcomeOf_Hint(t *testing.T) {
+	for status, want := range map[pipeline.Status]string{
+		pipeline.Blocked: "go on with holdfast pipeline run --resume ship/1",
+		pipeline.Unknown: "say how its command ended: holdfast pipeline approve ship/1",
+	} {
+		err := (&app{}).outcomeOf(run.Ref{Pipeline: "ship", ID: "1"}, pipeline.State{Status: status}, context.Canceled, errBlocked)
+		if f := failureOf(err); f.code != exitTimeout || f.hint != want {
+			t.Errorf("%s: %+v", status, f)
+		}
+	}
+}
