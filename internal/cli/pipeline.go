@@ -379,7 +379,8 @@ func (a *app) pipelineWhy() *cobra.Command {
 	var g guarding
 	c := &cobra.Command{Use: "why RUN", Short: "Say why a run does not go on, by what is so now", Args: cobra.ExactArgs(1), Example: "  holdfast pipeline why release/7",
 		Long: `Say why a run does not go on: its condition is decided anew, with what is so now; what its
-phase holds and its place in the queue are looked at. Exit code 1: it is blocked.`}
+phase holds and its place in the queue are looked at. Exit code 1: it is blocked; 0 also for a
+run that has ended, well or not, which status tells.`}
 	g.flags(c)
 	c.RunE = a.ofRun(func(ctx context.Context, p *run.Pipelines, s *holdfast.Space, r run.Ref) error {
 		rep, err := p.Report(ctx, r)
