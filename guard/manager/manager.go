@@ -159,8 +159,8 @@ func endOf(s *holdfast.Session) error {
 // LockConfig is that of a lock.
 type LockConfig struct {
 	Name string
-	// StaleThreshold is how long a holder may be silent; default 60 s. Backends without
-	// the feature "reclaim" refuse one.
+	// StaleThreshold is how long a holder may be silent, within the bounds of [holdfast.TTL]; default
+	// 60 s. Backends without the feature "reclaim" refuse one.
 	StaleThreshold time.Duration
 	// Heartbeat is how often a holder should say that it is there; default 15 s. It is
 	// told to holders and decides nothing.
@@ -175,7 +175,8 @@ type SemaphoreConfig struct {
 	Heartbeat      time.Duration
 }
 
-// EnsureLock makes the lock known; one that is known stays as it is.
+// EnsureLock makes the lock known; one that is known stays as it is. What could never be acquired, by its name or
+// its threshold, is refused.
 func (m *Manager) EnsureLock(c LockConfig) error {
 	return m.ensure(m.locks, resource{name: c.Name, threshold: c.StaleThreshold, heartbeat: c.Heartbeat})
 }
@@ -222,6 +223,27 @@ func (m *Manager) settle(r *resource) error {
 	r.heartbeat = cmp.Or(r.heartbeat, DefaultHeartbeat)
 	if r.threshold > 0 {
 		r.heartbeat = min(r.heartbeat, r.threshold/4)
+	}
+	return m.possible(r)
+}
+
+// possible asks the Space whether it would take the name, the slots and the threshold. It says so before it looks at
+// the context, which has ended: the backend is not asked.
+func (m *Manager) possible(r *resource) error {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	var opts []holdfast.HoldOption
+	if r.threshold > 0 {
+		opts = append(opts, holdfast.TTL(r.threshold))
+	}
+	var err error
+	if r.slots > 0 {
+		_, err = m.space.Semaphore(r.name, r.slots, opts...).TryAcquire(ended, 1)
+	} else {
+		_, err = m.space.Mutex(r.name, opts...).TryAcquire(ended)
+	}
+	if errors.Is(err, fs.ErrInvalid) {
+		return fmt.Errorf("guard manager: it could never be acquired: %w", err)
 	}
 	return nil
 }

@@ -639,7 +639,7 @@ func TestImport_Bad(t *testing.T) {
 	for _, text := range []string{"", "{", `{"version":2}`, `[]`, `{"version":1,"locks":[{"name":""}]}`, `{"version":1,"locks":[{"name":"a","max_slots":2}]}`,
 		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`,
 		`{"version":1,"locks":[{"name":"a"},{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","colour":1}]}`, `{"version":1} {}`,
-		`{"version":1,"locks":[{"name":"a","stale_threshold_ms":9223372036854775807}]}`,
+		`{"version":1,"locks":[{"name":"a","stale_threshold_ms":9223372036854775807}]}`, `{"version":1,"locks":[{"name":"fine"},{"name":"a","stale_threshold_ms":1}]}`,
 		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"","weight":1}]}]}`, `{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":2}]}]}`,
 		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1},{"holder":"y","weight":1}]}]}`,
 		`{"version":1,"semaphores":[{"name":"a","max_slots":3,"holders":[{"holder":"x","weight":1},{"holder":"x","weight":1}]}]}`,
