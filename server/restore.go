@@ -54,7 +54,7 @@ type Began struct {
 // Restore begins a cluster from a backup that [Server.Backup] wrote to a file. A
 // copy of a node's newest snap- file serves too. With [Anew.Until] or
 // [Anew.UntilTime] it is the directory of a node, which is not changed and which no process
-// may use: its snapshot and its log up to that revision or time, as the way past what was
+// may use: a snapshot of it and its log up to that revision or time, as the way past what was
 // done by mistake, or past an entry that cannot be applied.
 func Restore(backup string, a Anew) (Began, error) {
 	from := disk.Restore

@@ -68,9 +68,10 @@ func Restore(fsys storage.FS, backup string, s Start) (Origin, error) {
 	return from, s.begin(fsys, machine, &from)
 }
 
-// RestoreUntil begins from the snapshot and the log in the directory of a node, which it
+// RestoreUntil begins from a snapshot and the log in the directory of a node, which it
 // does not change, as far as the log goes up to and with revision s.Until or the second
-// s.UntilDate: what comes after is left out, be it unwanted or an entry that cannot be applied.
+// s.UntilDate: what comes after is left out, be it unwanted, a snapshot made since, or an entry that
+// cannot be applied.
 func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 	return s.salvage(fsys, old, func(left *remains) error {
 		switch {
@@ -80,7 +81,7 @@ func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 			return left.reaches(old, s.UntilDate)
 		case left.empty && left.above > 0:
 			return fmt.Errorf("the log in %s begins with revision %d, which is above %d, so that nothing would be restored: name a revision from %d on (a log entry, as holdfast status tells them, is none): %w", old, left.above, s.Until, left.above, fs.ErrInvalid)
-		case left.oldest > s.Until:
+		case !left.within(&s):
 			return fmt.Errorf("the log in %s begins after revision %d, which is above %d: restore a backup from before, or name a revision from %d on: %w", old, left.oldest, s.Until, left.oldest, fs.ErrInvalid)
 		}
 		return nil
@@ -151,6 +152,7 @@ type remains struct {
 	store *storage.Store
 	node  uint64 // the owner of the directory
 	rec   storage.Recovered
+	base  storage.SnapshotMeta // the snapshot that is read
 	conf  replica.Membership
 	moved bool // the membership has changed since the snapshot
 
@@ -181,11 +183,7 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 		return Origin{}, err
 	}
 	defer store.Close()
-	left := &remains{store: store, node: node, rec: rec}
-	machine, err := left.read(s, math.MaxUint64)
-	if err == nil && left.last < rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
-		machine, err = left.read(s, left.last)
-	}
+	left, machine, err := s.readBack(&remains{store: store, node: node, rec: rec})
 	if err != nil {
 		return Origin{}, fmt.Errorf("read what is left in %s: %w", old, err)
 	}
@@ -199,15 +197,41 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 	return from, s.begin(fsys, machine, &from)
 }
 
-// read brings the newest readable snapshot up to the end of the readable log, to the
+// readBack reads what counts of a directory, beginning from its newest snapshot. If that is of a
+// later state than counts, or cannot be restored, it begins from the one before.
+func (s *Start) readBack(from *remains) (left *remains, machine *core.Machine, err error) {
+	bases := from.store.Bases()
+	if len(bases) == 0 {
+		return nil, nil, errors.New("there is no state: this node never belonged to a group")
+	}
+	for _, base := range bases {
+		again := *from
+		left, again.base = &again, base
+		machine, err = left.read(s, math.MaxUint64)
+		if err == nil && left.last < left.rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
+			machine, err = left.read(s, left.last)
+		}
+		if s.Until == 0 && s.UntilDate == 0 || err == nil && left.within(s) {
+			break
+		}
+	}
+	return left, machine, err
+}
+
+// within reports whether the snapshot is known to be of a state that counts.
+func (l *remains) within(s *Start) bool {
+	if s.UntilDate > 0 {
+		return l.date > 0
+	}
+	return l.oldest <= s.Until
+}
+
+// read brings the snapshot up to the end of the readable log, to the
 // entry at index last, to the first one of a later date than s.UntilDate, or to the first
 // one that goes beyond revision s.Until, which is then in the machine, too. Entries count whether or not this node knew
 // that they were committed: others may have acknowledged them.
 func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
-	if l.rec.Snapshot.Index == 0 {
-		return nil, errors.New("there is no state: this node never belonged to a group")
-	}
-	meta, err := metaOf(l.rec.Snapshot)
+	meta, err := metaOf(l.base)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,67 @@ func TestRestoreUntil(t *testing.T) {
 	if n.orders() != 18 {
 		t.Errorf("the old directory has %d orders", n.orders())
 	}
+}
+
+// Promise: a snapshot that was made after what counts, as every backup makes one, does not keep
+// the state from being restored: it begins from the one before if the log goes on from that,
+// and so it does if the newest cannot be read. By a time as by a revision.
+func TestRestoreUntilBeforeTheNewestSnapshot(t *testing.T) {
+	const noon = 1_794_830_400
+	files := simdisk.New()
+	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
+	n.do(1, open())
+	revisions := map[uint64]uint64{}
+	for count := uint64(1); count <= 13; count++ {
+		n.r.Date(noon + 60*int64(count))
+		if n.do(1, add()); count == 10 || count == 13 {
+			n.r.WantSnapshot(n.now)
+			n.pump()
+		}
+		revisions[count] = n.r.Machine().Revision()
+	}
+	must(t, n.disk.Close())
+	restored := func(newest string, count uint64, date int64) {
+		s := anew(fmt.Sprint(newest, count, date), 0)
+		if s.UntilDate = date; date == 0 {
+			s.Until = revisions[count]
+		}
+		from, err := disk.RestoreUntil(files, "old", s)
+		must(t, err)
+		n := run(t, files, s.Dir, s.Options)
+		if n.orders() != count || from.Revision != revisions[count] {
+			t.Errorf("%s: until count %d, date %d: orders are %d; it began from %+v", newest, count, date, n.orders(), from)
+		}
+		must(t, n.disk.Close())
+	}
+	for _, newest := range []string{"whole", "damaged"} {
+		if newest == "damaged" {
+			damageNewest(t, files)
+		}
+		for count := uint64(11); count <= 13; count++ {
+			restored(newest, count, 0)
+			restored(newest, count, noon+60*int64(count))
+		}
+		restored(newest, 10, 0)
+	}
+	s := anew("early", 0)
+	s.Until = revisions[9]
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("name a revision from %d on", revisions[10])) {
+		t.Errorf("a revision from before both: %v", err)
+	}
+	s.Until, s.UntilDate = 0, noon+60*10
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:11:00Z") {
+		t.Errorf("a time from before both: %v", err)
+	}
+}
+
+// damageNewest flips a bit of the newest snapshot of the old directory.
+func damageNewest(t testing.TB, files *simdisk.Disk) {
+	t.Helper()
+	names, err := files.List("old")
+	must(t, err)
+	names = slices.DeleteFunc(names, func(s string) bool { return !strings.HasPrefix(s, "snap-") })
+	files.Flip("old/"+slices.Max(names), 8*600)
 }
 
 // unappliable adds an entry to the log of the old directory that cannot be applied.
@@ -160,7 +222,7 @@ func TestExamineBackup(t *testing.T) {
 }
 
 // dated runs a node that counts to 18, one in each minute after noon, the last eight after
-// its snapshot. Without noon it does not know the date.
+// its newest snapshot and eleven after the one before. Without noon it does not know the date.
 func dated(t testing.TB, files *simdisk.Disk, noon int64) {
 	t.Helper()
 	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
@@ -189,7 +251,7 @@ func TestRestoreUntilDate(t *testing.T) {
 		from, err := disk.RestoreUntil(files, "old", s)
 		return from, s.Options, err
 	}
-	for count := int64(11); count <= 18; count++ {
+	for count := int64(8); count <= 18; count++ {
 		for _, late := range []int64{0, 59} {
 			dir := fmt.Sprint("new", count, late)
 			from, o, err := restore(dir, noon+60*count+late)
@@ -201,7 +263,7 @@ func TestRestoreUntilDate(t *testing.T) {
 			must(t, n.disk.Close())
 		}
 	}
-	if _, _, err := restore("early", noon+60*10); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:11:00Z") {
+	if _, _, err := restore("early", noon+60*7); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:08:00Z") {
 		t.Errorf("a time that is not in the log: %v", err)
 	}
 	files = simdisk.New()

@@ -159,6 +159,20 @@ func (s *Store) Snapshot() (SnapshotMeta, error) {
 	return s.newest(), s.err
 }
 
+// Bases returns what the readable snapshots are of that the log goes on from, the newest first;
+// of a store that was not opened by Salvage only the newest is known to be readable.
+func (s *Store) Bases() []SnapshotMeta {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var bases []SnapshotMeta
+	for _, f := range s.snaps {
+		if term, err := s.idx.term(f.index); f.good && err == nil && term == f.meta.Term {
+			bases = append(bases, f.meta)
+		}
+	}
+	return bases
+}
+
 // OpenSnapshot opens the snapshot at index for reading; Close the reader. The
 // newest one's index is that of Snapshot.
 func (s *Store) OpenSnapshot(index uint64) (*SnapshotReader, error) {
