@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -184,6 +185,18 @@ func (c *Config) checkFounders() error {
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders", c.ID)
 	case (len(seen) > 1 || c.Join) && c.Listen == "":
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node of a group needs an address for the others: Config.Listen (--peer)")
+	}
+	return c.crossed()
+}
+
+// crossed refuses an address for clients at which a node listens for the others.
+func (c *Config) crossed() error {
+	for _, e := range append(slices.Clone(c.Founders), c.self()) {
+		for _, other := range append(slices.Clone(c.Founders), c.self()) {
+			if e.Client != "" && e.Client == other.Peer {
+				return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "at %s clients would find node %d, and other nodes node %d: a node has two addresses, one for each", e.Client, e.ID, other.ID)
+			}
+		}
 	}
 	return nil
 }

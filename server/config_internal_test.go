@@ -75,6 +75,8 @@ func TestJoin_BadMembers(t *testing.T) {
 		"one number twice":    {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 1, Peer: "10.0.0.2:7421"}}}, "member 1"},
 		"two at one address":  {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: one.Peer}}}, "members 1 and 2"},
 		"without an address":  {Config{ID: 4, Listen: "none", Founders: []replica.Endpoint{one}}, "--peer"},
+		"one for both":        {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: "10.0.0.2:7421", Client: one.Peer}}}, "clients would find node 2, and other nodes node 1"},
+		"its own for both":    {Config{ID: 4, Client: "10.0.0.4:7421", Founders: []replica.Endpoint{one}}, "clients would find node 4, and other nodes node 4"},
 		"nothing to complain": {Config{ID: 4, Founders: []replica.Endpoint{one}}, ""},
 	} {
 		c.cfg.Dir, c.cfg.Join, c.cfg.Listen = filepath.Join(t.TempDir(), "new"), true, map[string]string{"": "10.0.0.4:7421"}[c.cfg.Listen]

@@ -141,8 +141,9 @@ func (l *loop) handTo(to uint64) error {
 		return answerError(&replica.Answer{Outcome: replica.NotDone})
 	case !slices.Contains(st.Members.Conf.GetVoters(), to):
 		return driver.Errorf("", "", fs.ErrInvalid, "%d is no voter of this group: see holdfast member ls", to)
-	case !l.node.Answers(to):
-		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: fmt.Errorf("node %d does not answer, so that it cannot take over: start it, or name another", to)}
+	}
+	if why := l.node.Unfit(to); why != "" {
+		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: errors.New(why)}
 	}
 	l.node.Transfer(l.now(), to)
 	return nil

@@ -89,6 +89,8 @@ func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Bega
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Dir must name a new directory, and Anew.Wait (%s) must not be negative", a.Wait)
 	case a.Peer != "" && !replica.Findable(a.Peer), a.Client != "" && !replica.Findable(a.Client):
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Peer (--peer) %q and Anew.Client (--client) %q must be addresses at which the node is found from elsewhere, with a port", a.Peer, a.Client)
+	case a.Peer != "" && a.Peer == a.Client:
+		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Peer (--peer) and Anew.Client (--client) are both %s: a node has two addresses, one for other nodes and one for clients", a.Peer)
 	case !a.UntilTime.IsZero() && (a.Until > 0 || a.UntilTime.Unix() <= 0):
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.UntilTime (%s) must be after 1970, and excludes Anew.Until", a.UntilTime)
 	}

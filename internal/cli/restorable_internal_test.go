@@ -33,6 +33,7 @@ func TestRestorable(t *testing.T) {
 		"a negative wait":               {path: file, anew: server.Anew{Wait: -time.Second}, bad: true},
 		"a client address alone":        {path: file, anew: server.Anew{Client: "10.0.0.1:7420"}, bad: true},
 		"an address of all the machine": {path: file, anew: server.Anew{Peer: "0.0.0.0:7421"}, bad: true},
+		"one address for both":          {path: file, anew: server.Anew{Peer: "10.0.0.1:7421", Client: "10.0.0.1:7421"}, bad: true},
 		"a backup as a node":            {path: file, ofNode: true, bad: true},
 		"a node as a backup":            {path: dir, bad: true},
 	}

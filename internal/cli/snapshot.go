@@ -178,6 +178,8 @@ func restorable(path string, anew *server.Anew, ofNode bool) error {
 		return usagef("give both addresses, or none: serve tells them later", "--client %s needs --peer", anew.Client)
 	case anew.Peer != "" && !replica.Findable(anew.Peer), anew.Client != "" && !replica.Findable(anew.Client):
 		return usagef("name addresses at which the node is found from elsewhere, HOST:PORT", "--peer %q or --client %q is no such address", anew.Peer, anew.Client)
+	case anew.Peer != "" && anew.Peer == anew.Client:
+		return usagef("a node has two addresses, one for other nodes and one for clients", "--peer and --client are both %s", anew.Peer)
 	case err != nil:
 		return nil // which is told when it is read
 	case ofNode && !info.IsDir():

@@ -202,7 +202,7 @@ func (s *Service) handOver(grace time.Duration) {
 		}
 		err := s.node.Transfer(ctx, id)
 		if errors.Is(err, driver.ErrConflict) {
-			continue // it does not answer
+			continue // it does not answer, or has not caught up
 		}
 		if err != nil || s.deposed(ctx) {
 			return

@@ -17,7 +17,7 @@ func (n *Node) proposeNews() {
 		return
 	}
 	if id, is := n.clientOfAnother(); is && n.members.endpoint(n.cfg.ID).Client == "" {
-		n.out.Notice = fmt.Errorf("clients find node %d at %s already, so that they cannot find node %d, which leads, there: give it an address of its own: holdfast member update %d PEER CLIENT", id, n.cfg.Client, n.cfg.ID, n.cfg.ID)
+		n.out.Notice = fmt.Errorf("node %d is at %s already, so that clients cannot find node %d, which leads, there: give it an address of its own: holdfast member update %d PEER CLIENT", id, n.cfg.Client, n.cfg.ID, n.cfg.ID)
 	}
 	for _, e := range n.members.Endpoints {
 		if dir := n.met[e.ID].dir; e.Dir == 0 && dir != 0 {
@@ -46,10 +46,11 @@ func (n *Node) selfNews() (Endpoint, bool) {
 	return e, e != was
 }
 
-// clientOfAnother is the member that clients find at the address which this node says is its own.
+// clientOfAnother is the member that clients, or nodes, find at the address at which this node says
+// that clients find it.
 func (n *Node) clientOfAnother() (id uint64, is bool) {
 	for _, e := range n.members.Endpoints {
-		if e.ID != n.cfg.ID && e.Client != "" && e.Client == n.cfg.Client {
+		if c := n.cfg.Client; c != "" && (e.ID != n.cfg.ID && e.Client == c || e.Peer == c) {
 			return e.ID, true
 		}
 	}

@@ -46,8 +46,19 @@ func (n *Node) answering(id uint64) bool {
 	return id == n.cfg.ID || heard && n.now-at <= int64(n.cfg.electionTimeout())
 }
 
-// Answers reports whether a node has been heard within an election timeout; this one always is.
-func (n *Node) Answers(id uint64) bool { return n.answering(id) }
+// Unfit says why a voter could not take over from this node, which leads and would stand still for
+// an election timeout if it was asked; "": it can.
+func (n *Node) Unfit(id uint64) string { return n.standing().unfit(id) }
+
+func (s *standing) unfit(id uint64) string {
+	switch {
+	case !s.answers[id]:
+		return fmt.Sprintf("node %d does not answer, so that it cannot take over: start it, or name another", id)
+	case !s.current[id]:
+		return fmt.Sprintf("node %d has not caught up, so that it cannot take over yet: try again when it has, or name another", id)
+	}
+	return ""
+}
 
 // hear notes that a member has sent something.
 func (n *Node) hear(id uint64) {
@@ -76,7 +87,7 @@ func (s *standing) refuse(c Change) (core.Code, string) {
 		return core.CodeConflict, text
 	}
 	c = s.expand(c)
-	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.nowhere, s.sameAddress, s.sameClients} {
+	for _, check := range []func(Change) string{s.unnamed, s.badAdds, s.strangers, s.nowhere, s.sameAddress, s.sameClients, s.crossed} {
 		if text := check(c); text != "" {
 			return core.CodeInvalid, text
 		}
@@ -191,9 +202,8 @@ func anywhere(host string) bool { return strings.Trim(host, "[]:.0") == "" }
 // go to the other, and a node that lost its directory would be taken for the wrong one.
 func (s *standing) sameAddress(c Change) string {
 	at := map[string]uint64{}
-	for _, e := range s.members.Endpoints {
-		changed := slices.ContainsFunc(c.Update, func(u Endpoint) bool { return u.ID == e.ID })
-		if e.Peer != "" && !changed && !slices.Contains(c.Remove, e.ID) {
+	for _, e := range s.unchanged(c) {
+		if e.Peer != "" {
 			at[e.Peer] = e.ID
 		}
 	}
@@ -213,9 +223,8 @@ func (s *standing) sameAddress(c Change) string {
 // already is not refused: a group of an earlier version may have such a pair, and goes on.
 func (s *standing) sameClients(c Change) string {
 	at := map[string]uint64{}
-	for _, e := range s.members.Endpoints {
-		changed := slices.ContainsFunc(c.Update, func(u Endpoint) bool { return u.ID == e.ID })
-		if e.Client != "" && !changed && !slices.Contains(c.Remove, e.ID) {
+	for _, e := range s.unchanged(c) {
+		if e.Client != "" {
 			at[e.Client] = e.ID
 		}
 	}
@@ -234,6 +243,40 @@ func (s *standing) sameClients(c Change) string {
 func (s *standing) hadClients(c Change, e Endpoint) bool {
 	had := func(id uint64) bool { return s.members.endpoint(id).Client == e.Client }
 	return had(e.ID) || slices.ContainsFunc(c.Remove, had)
+}
+
+// hadPeer is hadClients for the address for other nodes.
+func (s *standing) hadPeer(c Change, e Endpoint) bool {
+	had := func(id uint64) bool { return s.members.endpoint(id).Peer == e.Peer }
+	return had(e.ID) || slices.ContainsFunc(c.Remove, had)
+}
+
+// unchanged are the members that stay where they are.
+func (s *standing) unchanged(c Change) []Endpoint {
+	return slices.DeleteFunc(slices.Clone(s.members.Endpoints), func(e Endpoint) bool {
+		return slices.Contains(c.Remove, e.ID) || slices.ContainsFunc(c.Update, func(u Endpoint) bool { return u.ID == e.ID })
+	})
+}
+
+// crossed refuses an address at which clients would find one member and other nodes one, be it
+// the same: what is passed on to a leader there would not be understood. As with sameClients what
+// a member has already is not refused.
+func (s *standing) crossed(c Change) string {
+	changed := slices.Concat(c.Add, c.Update)
+	text := func(at string, clients, nodes uint64) string {
+		return fmt.Sprintf("at %s clients would find node %d, and other nodes node %d: a node has two addresses, one for each", at, clients, nodes)
+	}
+	for _, e := range changed {
+		for _, other := range slices.Concat(s.unchanged(c), changed) {
+			switch {
+			case e.Client != "" && e.Client == other.Peer && !s.hadClients(c, e):
+				return text(e.Client, e.ID, other.ID)
+			case e.Peer != "" && e.Peer == other.Client && !s.hadPeer(c, e):
+				return text(e.Peer, other.ID, e.ID)
+			}
+		}
+	}
+	return ""
 }
 
 // MaxNumber is the greatest number of a node.

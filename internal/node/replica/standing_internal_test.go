@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -28,14 +29,29 @@ func TestStandingSuccessor(t *testing.T) {
 	}
 }
 
-// A group that began with one address for the clients of two members goes on: neither what the
+// A group that began with one address for the clients of two members, or for clients and nodes, goes on: neither what the
 // leader notes of one of them, nor a node in its place is refused for it.
 func TestSameClientsOfBefore(t *testing.T) {
-	two := []Endpoint{{ID: 1, Peer: "a", Client: "one"}, {ID: 2, Peer: "b", Client: "one"}}
-	s := &standing{members: &Membership{Endpoints: two}}
-	for _, c := range []Change{{Update: two[1:]}, s.expand(Change{Replace: []Endpoint{{ID: 2}}})} {
-		if text := s.sameClients(c); text != "" {
-			t.Errorf("%+v: %s", c, text)
+	for _, two := range [][]Endpoint{
+		{{ID: 1, Peer: "a", Client: "one"}, {ID: 2, Peer: "b", Client: "one"}},
+		{{ID: 1, Peer: "a", Client: "one"}, {ID: 2, Peer: "b", Client: "b"}},
+		{{ID: 1, Peer: "a", Client: "b"}, {ID: 2, Peer: "b", Client: "a"}},
+	} {
+		s := &standing{members: &Membership{Endpoints: two}}
+		for _, c := range []Change{{Update: two[1:]}, s.expand(Change{Replace: []Endpoint{{ID: 2}}})} {
+			if text := s.sameClients(c) + s.crossed(c); text != "" {
+				t.Errorf("%+v: %s", c, text)
+			}
+		}
+	}
+}
+
+// A voter takes over if it answers and has caught up: for another the group would stand still.
+func TestStandingUnfit(t *testing.T) {
+	s := &standing{self: 1, answers: map[uint64]bool{1: true, 2: true, 3: true}, current: map[uint64]bool{1: true, 2: true, 4: true}}
+	for id, want := range map[uint64]string{1: "", 2: "", 3: "has not caught up", 4: "does not answer", 5: "does not answer"} {
+		if got := s.unfit(id); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("node %d: %q, want %q", id, got, want)
 		}
 	}
 }
@@ -44,7 +60,7 @@ func TestSameClientsOfBefore(t *testing.T) {
 // not know of it is.
 func TestClientAddressOfAnotherIsNoNews(t *testing.T) {
 	n := &Node{members: Membership{Endpoints: []Endpoint{{ID: 1}, {ID: 2, Peer: "b", Client: "one"}}}}
-	for _, own := range []string{"one", "two"} {
+	for _, own := range []string{"one", "b", "two"} {
 		n.cfg = Config{ID: 1, Peer: "a", Client: own}
 		want := Endpoint{ID: 1, Peer: "a"}
 		if own == "two" {

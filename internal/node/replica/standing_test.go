@@ -157,6 +157,24 @@ func TestClientAddressOfAnotherIsRefused(t *testing.T) {
 	c.done(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "peer-2", Client: "client-3"}, {ID: 3, Peer: "peer-3", Client: "client-2"}}})
 }
 
+// Clients and other nodes find no member at one address, be it the same member: what is said to the
+// one is not understood by the other. Only what a member has already is taken.
+func TestAddressForBothIsRefused(t *testing.T) {
+	c := grown(t)
+	for _, ch := range []replica.Change{
+		{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "peer-3"}}},
+		{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "peer-2"}}},
+		{Update: []replica.Endpoint{{ID: 3, Peer: "client-2", Client: "client-3"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "new", Client: "new"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "client-3", Client: "new"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "new", Client: "peer-3"}}},
+		{Add: []replica.Endpoint{{ID: 4, Peer: "new", Client: "client-4"}, {ID: 5, Peer: "peer-5", Client: "new"}}},
+	} {
+		c.refused(ch, core.CodeInvalid, "has two addresses, one for each")
+	}
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "elsewhere"}}})
+}
+
 // A number is given once: not while its node is a member, and not afterwards, also
 // when the memory of it went through a snapshot's header.
 func TestNumbersAreGivenOnce(t *testing.T) {
