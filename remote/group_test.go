@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/node/api"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
@@ -76,9 +75,9 @@ const (
 func newGroup(t *testing.T, n int, tick time.Duration) *group {
 	t.Helper()
 	g := &group{t: t, watches: watches{ended: make(chan struct{}, 1)}}
-	founders := make([]replica.Endpoint, n)
+	founders := make([]server.Member, n)
 	for i := range founders {
-		founders[i] = replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
+		founders[i] = server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
 	}
 	for i := range founders {
 		cfg := server.Config{Dir: shelf(t), ID: uint64(i + 1), Founders: founders, Tick: tick, SnapshotEntries: 1000}

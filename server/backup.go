@@ -26,7 +26,7 @@ func (s *Server) Backup(ctx context.Context, w io.Writer) error {
 	if _, told := errors.AsType[*driver.Error](err); told {
 		return err
 	}
-	return &driver.Error{Op: "back up", Name: s.cfg.String(), Err: err}
+	return &driver.Error{Op: "back up", Name: s.cfg.name(), Err: err}
 }
 
 func (s *Server) backup(ctx context.Context, w io.Writer) error {

@@ -16,7 +16,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
 	"github.com/holdfast-io/holdfast/server"
@@ -105,7 +104,7 @@ func openBare(cfg server.Config) (*bare, error) {
 }
 
 // begin gives it a log with these voters.
-func (n *bare) begin(voters []replica.Endpoint) error {
+func (n *bare) begin(voters []server.Member) error {
 	conf := &raftpb.ConfState{}
 	for _, e := range voters {
 		conf.Voters = append(conf.Voters, e.ID)

@@ -13,9 +13,9 @@ import (
 // founded are three nodes of a group, which compare their states only when asked.
 func founded(t *testing.T) []*Server {
 	t.Helper()
-	var founders []replica.Endpoint
+	var founders []Member
 	for id := uint64(1); id <= 3; id++ {
-		founders = append(founders, replica.Endpoint{ID: id, Peer: services.Addr(t)})
+		founders = append(founders, Member{ID: id, Peer: services.Addr(t)})
 	}
 	var nodes []*Server
 	for _, e := range founders {

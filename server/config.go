@@ -28,7 +28,7 @@ type Config struct {
 	// Founders are the members that a new group begins with, this node among
 	// them; none: this node alone. A new group begins when all of them are there:
 	// none of them votes before. Once Dir has a state it knows better.
-	Founders []replica.Endpoint
+	Founders []Member
 	// Join: a new node waits to be added to a group that exists; Founders are
 	// the members that it can answer to until it knows them all.
 	Join bool
@@ -133,14 +133,33 @@ func (c Config) filled() (Config, error) {
 		return c, driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a Tick of %s, a MinTTL of %s or a CheckEvery of %s makes no sense", c.Tick, c.MinTTL, c.CheckEvery)
 	}
 	if len(c.Founders) == 0 && !c.Join {
-		c.Founders = []replica.Endpoint{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
+		c.Founders = []Member{{ID: c.ID, Peer: c.Listen, Client: c.Client}}
 	}
 	return c, c.checkFounders()
 }
 
+// Member is a node of a group: its number, and where other nodes and clients find it.
+type Member struct {
+	ID           uint64
+	Peer, Client string
+}
+
+// founders are the members that a new group begins with, as the group knows them.
+func (c *Config) founders() []replica.Endpoint {
+	all := make([]replica.Endpoint, len(c.Founders))
+	for i, m := range c.Founders {
+		all[i] = m.endpoint()
+	}
+	return all
+}
+
+func (m Member) endpoint() replica.Endpoint {
+	return replica.Endpoint{ID: m.ID, Peer: m.Peer, Client: m.Client}
+}
+
 // self is this node as its founders are told of it.
-func (c *Config) self() replica.Endpoint {
-	self := replica.Endpoint{ID: c.ID}
+func (c *Config) self() Member {
+	self := Member{ID: c.ID}
 	for _, e := range c.Founders {
 		if e.ID == c.ID {
 			self = e
@@ -220,4 +239,5 @@ func (c *Config) lonesome() error {
 	return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node that is to join (--join) needs members, beside itself, that it can answer to until it knows them all: name some in Config.Founders (--members)")
 }
 
-func (c *Config) String() string { return fmt.Sprintf("node %d in %s", c.ID, c.Dir) }
+// name is the node in errors.
+func (c *Config) name() string { return fmt.Sprintf("node %d in %s", c.ID, c.Dir) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,13 +23,13 @@ func TestNodeTellsWhereItIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	member := replica.Endpoint{ID: 1, Peer: "10.0.0.1:7421", Client: "10.0.0.1:7420"}
+	member := Member{ID: 1, Peer: "10.0.0.1:7421", Client: "10.0.0.1:7420"}
 	for name, c := range map[string]struct {
 		cfg          Config
 		peer, client string
 	}{
-		"listens anywhere":     {Config{Listen: "0.0.0.0:7421", Founders: []replica.Endpoint{member}}, member.Peer, member.Client},
-		"joins, anywhere":      {Config{ID: 4, Join: true, Listen: "[::]:7421", Client: ":7420", Founders: []replica.Endpoint{member}}, "", ""},
+		"listens anywhere":     {Config{Listen: "0.0.0.0:7421", Founders: []Member{member}}, member.Peer, member.Client},
+		"joins, anywhere":      {Config{ID: 4, Join: true, Listen: "[::]:7421", Client: ":7420", Founders: []Member{member}}, "", ""},
 		"alone":                {Config{Listen: "10.0.0.2:7421", Client: "10.0.0.2:7420"}, "10.0.0.2:7421", "10.0.0.2:7420"},
 		"alone, without peers": {Config{Client: "10.0.0.2:7420"}, "", "10.0.0.2:7420"},
 	} {
@@ -47,7 +48,7 @@ func TestNodeTellsWhereItIsFound(t *testing.T) {
 // Addresses at which nobody could find a node are refused wherever they are given.
 func TestAddressesOfNobody(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:7421", ":7421", "[::]:7421", "10.0.0.1", "10.0.0.1:"} {
-		if _, err := (Config{Dir: t.TempDir(), Listen: "10.0.0.1:7421", Founders: []replica.Endpoint{{ID: 1, Peer: "10.0.0.1:7421"}, {ID: 2, Peer: addr}}}).filled(); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := (Config{Dir: t.TempDir(), Listen: "10.0.0.1:7421", Founders: []Member{{ID: 1, Peer: "10.0.0.1:7421"}, {ID: 2, Peer: addr}}}).filled(); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("a founder at %s: %v", addr, err)
 		}
 		for _, a := range []Anew{{Peer: addr}, {Client: addr}} {
@@ -62,22 +63,22 @@ func TestAddressesOfNobody(t *testing.T) {
 // What a node that joins could not use of its members is refused as for a founder, before anything
 // is written: it would wait without a word.
 func TestJoin_BadMembers(t *testing.T) {
-	one := replica.Endpoint{ID: 1, Peer: "10.0.0.1:7421"}
+	one := Member{ID: 1, Peer: "10.0.0.1:7421"}
 	for name, c := range map[string]struct {
 		cfg  Config
 		want string
 	}{
-		"no number":           {Config{Founders: []replica.Endpoint{one}}, "--id"},
+		"no number":           {Config{Founders: []Member{one}}, "--id"},
 		"nobody":              {Config{ID: 4}, "--members"},
-		"itself alone":        {Config{ID: 4, Founders: []replica.Endpoint{{ID: 4, Peer: "10.0.0.4:7421"}}}, "--members"},
-		"nobody's address":    {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: "0.0.0.0:7421"}}}, "member 2"},
-		"number 0":            {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 0, Peer: "10.0.0.2:7421"}}}, "member 0"},
-		"one number twice":    {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 1, Peer: "10.0.0.2:7421"}}}, "member 1"},
-		"two at one address":  {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: one.Peer}}}, "members 1 and 2"},
-		"without an address":  {Config{ID: 4, Listen: "none", Founders: []replica.Endpoint{one}}, "--peer"},
-		"one for both":        {Config{ID: 4, Founders: []replica.Endpoint{one, {ID: 2, Peer: "10.0.0.2:7421", Client: one.Peer}}}, "clients would find node 2, and other nodes node 1"},
-		"its own for both":    {Config{ID: 4, Client: "10.0.0.4:7421", Founders: []replica.Endpoint{one}}, "clients would find node 4, and other nodes node 4"},
-		"nothing to complain": {Config{ID: 4, Founders: []replica.Endpoint{one}}, ""},
+		"itself alone":        {Config{ID: 4, Founders: []Member{{ID: 4, Peer: "10.0.0.4:7421"}}}, "--members"},
+		"nobody's address":    {Config{ID: 4, Founders: []Member{one, {ID: 2, Peer: "0.0.0.0:7421"}}}, "member 2"},
+		"number 0":            {Config{ID: 4, Founders: []Member{one, {ID: 0, Peer: "10.0.0.2:7421"}}}, "member 0"},
+		"one number twice":    {Config{ID: 4, Founders: []Member{one, {ID: 1, Peer: "10.0.0.2:7421"}}}, "member 1"},
+		"two at one address":  {Config{ID: 4, Founders: []Member{one, {ID: 2, Peer: one.Peer}}}, "members 1 and 2"},
+		"without an address":  {Config{ID: 4, Listen: "none", Founders: []Member{one}}, "--peer"},
+		"one for both":        {Config{ID: 4, Founders: []Member{one, {ID: 2, Peer: "10.0.0.2:7421", Client: one.Peer}}}, "clients would find node 2, and other nodes node 1"},
+		"its own for both":    {Config{ID: 4, Client: "10.0.0.4:7421", Founders: []Member{one}}, "clients would find node 4, and other nodes node 4"},
+		"nothing to complain": {Config{ID: 4, Founders: []Member{one}}, ""},
 	} {
 		c.cfg.Dir, c.cfg.Join, c.cfg.Listen = filepath.Join(t.TempDir(), "new"), true, map[string]string{"": "10.0.0.4:7421"}[c.cfg.Listen]
 		_, err := c.cfg.filled()
@@ -96,5 +97,14 @@ func TestLimits_Queue(t *testing.T) {
 		if _, err := (Limits{Queue: n}).filled(); (err == nil) != ok || !ok && !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("a queue of %d: %v", n, err)
 		}
+	}
+}
+
+// The group knows its founders as they are given.
+func TestFounders_ArePassedOn(t *testing.T) {
+	c := Config{Founders: []Member{{ID: 1, Peer: "a:1", Client: "a:2"}, {ID: 2, Peer: "b:1", Client: "b:2"}}}
+	want := []replica.Endpoint{{ID: 1, Peer: "a:1", Client: "a:2"}, {ID: 2, Peer: "b:1", Client: "b:2"}}
+	if got := c.founders(); !slices.Equal(got, want) {
+		t.Errorf("they are %+v, want %+v", got, want)
 	}
 }

@@ -12,6 +12,6 @@
 // [Server.Space] is the whole API on the node, in process; the URL embed:///dir
 // starts a node and opens one in one step. For other processes package api serves
 // it: the node speaks the messages of package session over a [Stream], and [Server.Look]
-// reads its machine. The types of internal packages in these signatures are for the
+// reads its machine. Methods with types of internal packages are for the
 // packages of this module; programs use the Space, or package remote.
 package server

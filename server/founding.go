@@ -35,7 +35,7 @@ func (s *Server) askFounders() {
 	self := replica.Endpoint{ID: s.cfg.ID, Dir: s.disk.Directory()}
 	for {
 		words := s.words()
-		f, pause := replica.Found(self, s.cfg.Founders, words), s.cfg.Tick
+		f, pause := replica.Found(self, s.cfg.founders(), words), s.cfg.Tick
 		if s.damaged {
 			f = f.Only(s.foundsNone())
 		}

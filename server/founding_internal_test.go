@@ -26,7 +26,7 @@ func TestRefusedBeforeTheStartIsComplete(t *testing.T) {
 // A node that has nothing yet looks for a member that has moved where the others say that it
 // is: at its old address, which --members still has, it could not answer it.
 func TestPeersOf_MovedMember(t *testing.T) {
-	s := &Server{cfg: Config{Founders: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "b:1"}, {ID: 3, Peer: "c:1"}, {ID: 6, Peer: "f:1"}}}}
+	s := &Server{cfg: Config{Founders: []Member{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "b:1"}, {ID: 3, Peer: "c:1"}, {ID: 6, Peer: "f:1"}}}}
 	got := s.peersOf(map[uint64]replica.Word{
 		1: {Node: 1, Members: replica.Membership{Endpoints: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 3, Peer: "moved:1"}, {ID: 5, Peer: "e:1"}}}},
 		6: {Node: 7},

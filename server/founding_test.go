@@ -461,7 +461,7 @@ func TestNumberBelongsToItsAddress(t *testing.T) {
 	byHand, notices := noticed(g.cfgs[i])
 	byHand.Dir, byHand.ID, byHand.Join = t.TempDir(), 4, true
 	byHand.Listen = founderEndpoints(t, 1)[0].Peer
-	byHand.Founders = append(slices.Delete(slices.Clone(byHand.Founders), i, i+1), replica.Endpoint{ID: 4, Peer: byHand.Listen})
+	byHand.Founders = append(slices.Delete(slices.Clone(byHand.Founders), i, i+1), server.Member{ID: 4, Peer: byHand.Listen})
 	start(t, byHand)
 	g.until("the node that was started by hand is met", func(ctx context.Context) bool {
 		st, err := g.nodes[g.leader()].Status(ctx)
@@ -487,7 +487,7 @@ func (g *group) until(what string, is func(context.Context) bool) {
 func TestLostDiskOfARestoredCluster(t *testing.T) {
 	cfgs := founderConfigs(t, 2)
 	other := cfgs[1]
-	other.ClusterID, other.Founders = 77, []replica.Endpoint{{ID: 2, Peer: other.Listen}}
+	other.ClusterID, other.Founders = 77, []server.Member{{ID: 2, Peer: other.Listen}}
 	start(t, other)
 	wiped, notices := noticed(cfgs[0])
 	s := start(t, wiped)

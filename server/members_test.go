@@ -85,7 +85,7 @@ func TestLoneServerGrows(t *testing.T) {
 	cfg.Listen, cfg.Client = services.Addr(t), "client:1"
 	s = start(t, cfg)
 	addr := services.Addr(t)
-	second := start(t, server.Config{Dir: t.TempDir(), ID: 2, Join: true, Listen: addr, Founders: []replica.Endpoint{{ID: 1, Peer: cfg.Listen}}})
+	second := start(t, server.Config{Dir: t.TempDir(), ID: 2, Join: true, Listen: addr, Founders: []server.Member{{ID: 1, Peer: cfg.Listen}}})
 	ctx := within(t)
 	for _, ch := range []replica.Change{{Add: []replica.Endpoint{{ID: 2, Peer: addr}}}, {Promote: []uint64{2}}} {
 		var why error

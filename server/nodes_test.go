@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/node/api"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -83,10 +82,10 @@ func nodeConfig(id int, dir, text string) server.Config {
 }
 
 // founders reads what nodes.text wrote.
-func founders(text string) (all []replica.Endpoint) {
+func founders(text string) (all []server.Member) {
 	for i, addrs := range strings.Split(text, ",") {
 		peer, client, _ := strings.Cut(addrs, "+")
-		all = append(all, replica.Endpoint{ID: uint64(i + 1), Peer: peer, Client: client})
+		all = append(all, server.Member{ID: uint64(i + 1), Peer: peer, Client: client})
 	}
 	return all
 }

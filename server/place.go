@@ -153,7 +153,7 @@ func (s *Server) findPeers() {
 // peersOf are the founders under the numbers that they say, and the members that
 // they know: a member that has moved is where they say, not where this node was told that it is.
 func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
-	peers := addresses(s.cfg.Founders)
+	peers := addresses(s.cfg.founders())
 	for _, e := range s.cfg.Founders {
 		if w, ok := words[e.ID]; ok {
 			delete(peers, e.ID)
@@ -191,7 +191,7 @@ type nowhere string
 func (n nowhere) Error() string { return string(n) }
 
 func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
-	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.cfg.self(), !s.cfg.NoReplace))
+	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.cfg.self().endpoint(), !s.cfg.NoReplace))
 	switch {
 	case err != nil:
 		return 0, err

@@ -48,7 +48,30 @@ type Began struct {
 	// ClusterID is the new cluster's number: [Config.ClusterID] of every node.
 	ClusterID uint64
 	// From is what the cluster began from.
-	From disk.Origin
+	From Origin
+}
+
+// Origin is the state that a cluster began from.
+type Origin struct {
+	// ClusterID is that of the cluster before.
+	ClusterID uint64
+	// Index is the last log entry that went into the state, Revision what the state had then.
+	Index, Revision uint64
+	// Date is when the last command came that tells it; zero: none does.
+	Date time.Time
+	// Findings are what is wrong with the directory of a node that it began from, in words.
+	Findings []string
+}
+
+func origin(o disk.Origin) Origin {
+	from := Origin{ClusterID: o.ClusterID, Index: o.Index, Revision: o.Revision}
+	if o.Date > 0 {
+		from.Date = time.Unix(o.Date, 0).UTC()
+	}
+	for _, f := range o.Findings {
+		from.Findings = append(from.Findings, f.String())
+	}
+	return from
 }
 
 // Restore begins a cluster from a backup that [Server.Backup] wrote to a file. A
@@ -98,11 +121,11 @@ func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Bega
 	if err != nil {
 		return Began{}, &driver.Error{Op: op, Name: a.Dir, Outcome: driver.NotDone, Err: err}
 	}
-	origin, err := from(s)
+	began, err := from(s)
 	if err != nil {
 		return Began{}, &driver.Error{Op: op, Name: a.Dir, Outcome: driver.NotDone, Err: err}
 	}
-	return Began{ClusterID: s.Options.ClusterID, From: origin}, nil
+	return Began{ClusterID: s.Options.ClusterID, From: origin(began)}, nil
 }
 
 func (a *Anew) start() (disk.Start, error) {

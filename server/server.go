@@ -87,7 +87,7 @@ func (c *Config) begins(known *Config) bool {
 }
 
 func startError(cfg *Config, err error) error {
-	return &driver.Error{Op: "start server", Name: cfg.String(), Outcome: driver.NotDone, Err: cfg.pastEntry(err)}
+	return &driver.Error{Op: "start server", Name: cfg.name(), Outcome: driver.NotDone, Err: cfg.pastEntry(err)}
 }
 
 // pastEntry says what to do about an entry that cannot be applied.
@@ -135,7 +135,7 @@ func (c *Config) replaces() bool { return !c.NoReplace && c.Listen != "" && c.kn
 
 // knowsOthers reports whether another node is named, with an address.
 func (c *Config) knowsOthers() bool {
-	return slices.ContainsFunc(c.Founders, func(e replica.Endpoint) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
+	return slices.ContainsFunc(c.Founders, func(e Member) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
 }
 
 func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
@@ -145,7 +145,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 	}
 	found := replica.Joining(core.Config{})
 	if cfg.alone() {
-		found = replica.Bootstrap(core.Config{}, cfg.Founders)
+		found = replica.Bootstrap(core.Config{}, cfg.founders())
 	}
 	return disk.Open(cfg.files(), cfg.Dir, cfg.options(binary.LittleEndian.Uint64(salt[:])), found)
 }
@@ -171,7 +171,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	if l.peers != nil && !l.founding.asking.Load() {
-		l.peers.SetPeers(addresses(s.cfg.Founders))
+		l.peers.SetPeers(addresses(s.cfg.founders()))
 	}
 	if l.act(node.Output()); l.failed != nil {
 		l.disk.close()
@@ -277,7 +277,7 @@ func (s *Server) Status(ctx context.Context) (replica.Status, error) {
 func (s *Server) Members(ctx context.Context, c replica.Change) (number uint64, err error) {
 	number, err = s.carryOut(ctx, order{Change: &c})
 	if e, ok := errors.AsType[*driver.Error](err); ok {
-		e.Op, e.Name = c.String(), s.cfg.String()
+		e.Op, e.Name = c.String(), s.cfg.name()
 		return 0, e
 	}
 	return number, err
@@ -373,5 +373,3 @@ func (s *Server) lookOnce(ctx context.Context, f func(m *core.Machine, now int64
 
 // Addr is where other nodes find this one; nil if it is alone.
 func (s *Server) Addr() net.Addr { return s.addr }
-
-func (s *Server) String() string { return fmt.Sprintf("holdfast %s", s.cfg.String()) }

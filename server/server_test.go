@@ -197,11 +197,11 @@ func TestBadConfig(t *testing.T) {
 		"no directory":      {},
 		"a file":            {Dir: file},
 		"another cluster":   {Dir: foreign, ClusterID: 8},
-		"founder twice":     {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1}, {ID: 1}}},
-		"not among them":    {Dir: t.TempDir(), ID: 3, Founders: []replica.Endpoint{{ID: 1}, {ID: 2}}},
-		"no way to others":  {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1}, {ID: 2}}},
-		"unsecured address": {Dir: t.TempDir(), Founders: []replica.Endpoint{{ID: 1, Peer: "192.0.2.1:1"}}, Listen: "0.0.0.0:0"},
-		"number too great":  {Dir: t.TempDir(), ID: 1 << 32, Founders: []replica.Endpoint{{ID: 1 << 32}}},
+		"founder twice":     {Dir: t.TempDir(), Founders: []server.Member{{ID: 1}, {ID: 1}}},
+		"not among them":    {Dir: t.TempDir(), ID: 3, Founders: []server.Member{{ID: 1}, {ID: 2}}},
+		"no way to others":  {Dir: t.TempDir(), Founders: []server.Member{{ID: 1}, {ID: 2}}},
+		"unsecured address": {Dir: t.TempDir(), Founders: []server.Member{{ID: 1, Peer: "192.0.2.1:1"}}, Listen: "0.0.0.0:0"},
+		"number too great":  {Dir: t.TempDir(), ID: 1 << 32, Founders: []server.Member{{ID: 1 << 32}}},
 		"senseless tick":    {Dir: t.TempDir(), Tick: 1},
 	} {
 		if s, err := server.New(cfg); err == nil {
@@ -233,10 +233,10 @@ func newGroup(t *testing.T, n int) *group {
 	return g
 }
 
-func founderEndpoints(t *testing.T, n int) (all []replica.Endpoint) {
+func founderEndpoints(t *testing.T, n int) (all []server.Member) {
 	t.Helper()
 	for i := range n {
-		all = append(all, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+		all = append(all, server.Member{ID: uint64(i + 1), Peer: services.Addr(t)})
 	}
 	return all
 }
@@ -356,7 +356,7 @@ func TestMembership(t *testing.T) {
 
 // A node that waits to be let in has nothing to save, and says so at once.
 func TestBackupWithoutAState(t *testing.T) {
-	s := start(t, server.Config{Dir: t.TempDir(), ID: 4, Join: true, Founders: []replica.Endpoint{{ID: 1, Peer: services.Addr(t)}}, Listen: services.Addr(t)})
+	s := start(t, server.Config{Dir: t.TempDir(), ID: 4, Join: true, Founders: []server.Member{{ID: 1, Peer: services.Addr(t)}}, Listen: services.Addr(t)})
 	if err := s.Backup(within(t), io.Discard); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no state yet") {
 		t.Errorf("a backup of nothing: %v", err)
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/api"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -313,8 +312,8 @@ func (s *serving) roomy() error {
 }
 
 // founders reads NUMBER=PEER/CLIENT.
-func founders(members []string) ([]replica.Endpoint, error) {
-	var list []replica.Endpoint
+func founders(members []string) ([]server.Member, error) {
+	var list []server.Member
 	for _, m := range members {
 		number, addrs, ok1 := strings.Cut(m, "=")
 		peer, client, ok2 := strings.Cut(addrs, "/")
@@ -322,7 +321,7 @@ func founders(members []string) ([]replica.Endpoint, error) {
 		if !ok1 || !ok2 || err != nil || peer == "" || client == "" {
 			return nil, fmt.Errorf("%q is not a member", m)
 		}
-		list = append(list, replica.Endpoint{ID: id, Peer: peer, Client: client})
+		list = append(list, server.Member{ID: id, Peer: peer, Client: client})
 	}
 	return list, nil
 }

@@ -236,7 +236,7 @@ holds back all grants for so long.`,
 				return notRestored(err)
 			}
 			for _, f := range b.From.Findings {
-				a.print().note(f.String())
+				a.print().note(f)
 			}
 			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
 			held := ""
@@ -244,8 +244,8 @@ holds back all grants for so long.`,
 				result["wait"] = wait.String()
 				held = fmt.Sprintf("; for %s from its first start on locks wait and tries fail (holdfast status tells how long still)", wait)
 			}
-			if b.From.Date > 0 {
-				result["from_time"] = time.Unix(b.From.Date, 0).UTC()
+			if !b.From.Date.IsZero() {
+				result["from_time"] = b.From.Date
 			}
 			return a.print().value(result,
 				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s --cluster-id %d, and nodes that join it with that --cluster-id%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID, held)

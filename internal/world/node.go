@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/host"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 	"github.com/holdfast-io/holdfast/server"
@@ -184,9 +183,9 @@ func (n *node) start() (*life, error) {
 	return l, nil
 }
 
-func (w *World) founders() (out []replica.Endpoint) {
+func (w *World) founders() (out []server.Member) {
 	for _, n := range w.nodes {
-		out = append(out, replica.Endpoint{ID: n.id, Peer: n.peer(), Client: n.client()})
+		out = append(out, server.Member{ID: n.id, Peer: n.peer(), Client: n.client()})
 	}
 	return out
 }

@@ -41,11 +41,11 @@ func restored(t *testing.T, a server.Anew) string {
 // heldGroup is the leader of a group that grants nothing, and a node that follows it.
 func heldGroup(t *testing.T) (lead, follower *rig) {
 	t.Helper()
-	var ends []replica.Endpoint
+	var ends []server.Member
 	var rigs []*rig
 	for i := range 2 {
 		ln := listen(t, "127.0.0.1:0")
-		ends = append(ends, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: ln.Addr().String()})
+		ends = append(ends, server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: ln.Addr().String()})
 		cfg := server.Config{ID: ends[i].ID, Listen: ends[i].Peer, Founders: ends[:1], Join: i == 1}
 		if i == 0 {
 			cfg.Dir = restored(t, server.Anew{ID: 1, ClusterID: 7, Peer: ends[0].Peer, Client: ends[0].Client, Wait: time.Hour})
@@ -62,7 +62,7 @@ func heldGroup(t *testing.T) (lead, follower *rig) {
 	}
 	lead, follower = rigs[0], rigs[1]
 	leader(t, rigs[:1])
-	if _, err := lead.node.Members(lead.ctx, replica.Change{Add: ends[1:]}); err != nil {
+	if _, err := lead.node.Members(lead.ctx, replica.Change{Add: []replica.Endpoint{{ID: ends[1].ID, Peer: ends[1].Peer, Client: ends[1].Client}}}); err != nil {
 		t.Fatal(err)
 	}
 	for at, _ := follower.node.Leader(); at.ID != 1; at, _ = follower.node.Leader() {

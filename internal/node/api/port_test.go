@@ -21,7 +21,6 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	"github.com/holdfast-io/holdfast/internal/node/api"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
@@ -262,11 +261,11 @@ func trio(t *testing.T) []*rig {
 // lets them elect another leader in the midst of a case.
 func trioWith(t *testing.T, cfg api.Config) []*rig {
 	t.Helper()
-	var founders []replica.Endpoint
+	var founders []server.Member
 	var lns []net.Listener
 	for i := range 3 {
 		lns = append(lns, listen(t, "127.0.0.1:0"))
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: lns[i].Addr().String()})
+		founders = append(founders, server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: lns[i].Addr().String()})
 	}
 	var rigs []*rig
 	for i := range 3 {
@@ -369,9 +368,9 @@ func TestFollowersAndHandOver(t *testing.T) {
 // A node that is told to stop stops, however many calls begin meanwhile and fail: here
 // there is no leader that could do them.
 func TestStop_CallsThatFail(t *testing.T) {
-	var founders []replica.Endpoint
+	var founders []server.Member
 	for i := range 3 {
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+		founders = append(founders, server.Member{ID: uint64(i + 1), Peer: services.Addr(t)})
 	}
 	node, err := server.New(server.Config{Dir: t.TempDir(), ID: 1, Founders: founders, Listen: founders[0].Peer, Tick: 20 * time.Millisecond})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -42,14 +41,14 @@ func newPack(t *testing.T, silence time.Duration) *pack {
 	t.Helper()
 	p := &pack{t: t}
 	var lns []net.Listener
-	var founders []replica.Endpoint
+	var founders []server.Member
 	for i := range 3 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		lns, p.links = append(lns, ln), append(p.links, services.Proxy(t, ln.Addr().String()))
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: p.links[i].Addr()})
+		founders = append(founders, server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: p.links[i].Addr()})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -321,9 +321,9 @@ var trace = []string{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067a
 // founded are three nodes, with the addresses for clients that others are told.
 func founded(t *testing.T, client func(i int) string) (nodes []*server.Server) {
 	t.Helper()
-	var founders []replica.Endpoint
+	var founders []server.Member
 	for i := range 3 {
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: client(i)})
+		founders = append(founders, server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: client(i)})
 	}
 	for i := range 3 {
 		node, err := server.New(server.Config{Dir: t.TempDir(), ID: uint64(i + 1), Founders: founders, Listen: founders[i].Peer})

@@ -26,7 +26,7 @@ func init() { roles["member"] = memberRole }
 
 // memberRole is node 1 of a group in a process of its own.
 func memberRole() error {
-	var founders []replica.Endpoint
+	var founders []server.Member
 	if err := json.Unmarshal([]byte(os.Getenv("API_TEST_FOUNDERS")), &founders); err != nil {
 		return err
 	}
@@ -51,10 +51,10 @@ func memberRole() error {
 // lets them elect another leader before it is stopped.
 func stoppable(t *testing.T) (rigs []*rig, pid int) {
 	t.Helper()
-	var founders []replica.Endpoint
+	var founders []server.Member
 	var lns []net.Listener
 	for i := range 3 {
-		e := replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
+		e := server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
 		if i > 0 {
 			lns = append(lns, listen(t, "127.0.0.1:0"))
 			e.Client = lns[i-1].Addr().String()

@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/dialect/rpc"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/node/relay"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -26,9 +25,9 @@ import (
 // lonely is the gateway of a node that never hears of the others.
 func lonely(t *testing.T) *gateway.Gateway {
 	t.Helper()
-	var founders []replica.Endpoint
+	var founders []server.Member
 	for i := range 3 {
-		founders = append(founders, replica.Endpoint{ID: uint64(i + 1), Peer: services.Addr(t)})
+		founders = append(founders, server.Member{ID: uint64(i + 1), Peer: services.Addr(t)})
 	}
 	node, err := server.New(server.Config{Dir: t.TempDir(), ID: 1, Founders: founders, Listen: founders[0].Peer, Tick: 20 * time.Millisecond})
 	if err != nil {
