@@ -22,7 +22,8 @@
 //
 // # There are only a few types
 //
-//   - A [Space] is a set of names shared by all programs that open it.
+//   - A [Space] is a set of names shared by all programs that open it. A name is
+//     1 to 512 bytes of UTF-8 without control characters.
 //   - A [Mutex], [RWMutex], [Semaphore] or [Election] is a name that can be
 //     held. Making one does no I/O; it is safe for concurrent use.
 //   - A [Hold] is a turn in your hand. It can be lost: a machine that sleeps, a

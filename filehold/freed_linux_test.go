@@ -42,7 +42,7 @@ func TestFreedAfterKill(t *testing.T) {
 		_ = p.cmd.Wait()
 		over = append(over, time.Since(start))
 	}
-	t.Logf("proof: after its holder was killed, a lock is granted to who waits for it in %s, a bare flock of the same process in %s, the permits of a semaphore in %s; the lock is later than the bare flock by %s; its parent sees the process gone after %s",
+	t.Logf("proof: after its holder was killed, a lock is granted to its waiter in %s, a bare flock of the same process in %s, the permits of a semaphore in %s; the lock is later than the bare flock by %s; its parent sees the process gone after %s",
 		spread(locks), spread(bare), spread(permits), spread(more), spread(over))
 }
 

@@ -68,7 +68,7 @@
 //	                      some milliseconds later (within 50 ms on a machine that is not overloaded).
 //	                      If it had a lock for 10 ms or longer, the next one is granted 50 ms later; else,
 //	                      and of a semaphore, only the token protects there. So it is of readers after
-//	                      the first who follow a writer, and of a mutex for a program whose connection
+//	                      the first that follow a writer, and of a mutex for a program whose connection
 //	                      has not yet brought it the word that the mutex was held so long.
 //	a silent cut          the holder knows after at most Keepalive + Timeout, 10 s by default; the server
 //	                      frees the locks after about 25 s (TCP keepalive), so the holder knows first.
@@ -78,8 +78,7 @@
 //	TTL                   ignored: a hold, a session and its keys live as long as their connection.
 //	FIFO                  over all processes, for claims by this package; PostgreSQL's own order stands
 //	                      between it and other programs that use the same advisory lock.
-//	a dead semaphore      what a program that died held of a semaphore is free for waiters half a second
-//	                      later at the latest.
+//	a killed program      what it held of a semaphore is free for waiters half a second later at the latest.
 //	AcquireAll            one name after the other, in order of key; not in one step.
 //	deadlock              is not detected between holds; take several names in one AcquireAll. Between
 //	                      transactions with LockTx PostgreSQL does, and it is ErrConflict.
@@ -88,8 +87,8 @@
 //	durable               keys, counters, sequences, latches and limits survive a restart of the server;
 //	                      holds, sessions and their keys end with it. Tokens go on, also after a crash.
 //	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
-//	                      elections and latches; a broken connection is a watch:resync. Keys that expire,
-//	                      and holds and keys of programs that died, are told within a second or two.
+//	                      elections and latches, not of counters and sequences; a broken connection is a watch:resync. Keys that expire,
+//	                      and holds and keys of programs that have ended, are told within a second or two.
 //	                      An event above 7,900 bytes is kept for a minute; read later it is a watch:resync.
 //	keys of a session     end 1,000 at a time, each at a revision of its own.
 //	upgrade, resize,      no.

@@ -308,7 +308,7 @@ func (d *Disk) Begin(id uint64, rec *replica.Recovered, clock time.Time) error {
 // begin makes the new directory.
 func (s *Start) begin(fsys storage.FS, machine *core.Machine, from *Origin) error {
 	if from.ClusterID == s.Options.ClusterID {
-		return fmt.Errorf("cluster %x is the one that the state is of: what goes on from it needs a new cluster id: %w", from.ClusterID, fs.ErrInvalid)
+		return fmt.Errorf("cluster %d is the one that the state is of: what goes on from it needs a new cluster id: %w", from.ClusterID, fs.ErrInvalid)
 	}
 	found, err := replica.Anew(machine, s.Self, s.Clock, s.Wait)
 	if err != nil {

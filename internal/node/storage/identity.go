@@ -78,7 +78,7 @@ func (id identity) directory() uint64 {
 // matches refuses a directory that is not the one the caller thinks it is.
 func (id identity) matches(o Options) error {
 	if id.cluster != o.ClusterID {
-		return fmt.Errorf("%w: cluster %x, this node is of cluster %x", ErrForeign, id.cluster, o.ClusterID)
+		return fmt.Errorf("%w: cluster %d, this node is of cluster %d", ErrForeign, id.cluster, o.ClusterID)
 	}
 	if id.node != o.NodeID {
 		return fmt.Errorf("%w: node %x, this is node %x", ErrForeign, id.node, o.NodeID)

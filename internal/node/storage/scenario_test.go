@@ -150,6 +150,11 @@ func TestForeignDirectory(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	other := options
+	other.ClusterID = 4077
+	if _, _, err := storage.Open(writesNothing(t, disk), dir, other); err == nil || !strings.Contains(err.Error(), "this node is of cluster 4077") {
+		t.Errorf("the number of another cluster: %v", err)
+	}
 	o := options
 	o.Salt++ // only for new directories
 	s, _, err := storage.Open(disk, dir, o)

@@ -38,7 +38,7 @@ func openSnap(f File, path string, index uint64, id identity) (*SnapshotReader, 
 		return nil, err
 	}
 	if h := &r.head; h.cluster != id.cluster || h.meta.Index != index {
-		return nil, fmt.Errorf("%w: it is of cluster %x at index %d", ErrDamaged, h.cluster, h.meta.Index)
+		return nil, fmt.Errorf("%w: it is of cluster %d at index %d", ErrDamaged, h.cluster, h.meta.Index)
 	}
 	return r, nil
 }
