@@ -266,7 +266,22 @@ func nodeRow(n *nodeJSON) []string {
 		role += "; its disk is full"
 	}
 	return []string{n.Address, number(n.ID), role, number(n.Term), number(n.Revision), number(n.Applied), number(n.Snapshot), strconv.FormatInt(n.Waiting, 10),
-		number(uint64(n.Version)), fmt.Sprintf("%d-%d", n.Least, n.Newest), n.check()}
+		n.version(), n.supports(), n.check()}
+}
+
+// version and supports are "-" of a node that belongs to no group yet, which would tell them.
+func (n *nodeJSON) version() string {
+	if n.Version == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(uint64(n.Version), 10)
+}
+
+func (n *nodeJSON) supports() string {
+	if n.Newest == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d-%d", n.Least, n.Newest)
 }
 
 // check is the last state check in words.

@@ -141,6 +141,15 @@ func TestStatus_FullDisk(t *testing.T) {
 	}
 }
 
+// A node that waits for its group has no version 0, and does not support versions 0 to 0.
+func TestStatus_NoGroupYet(t *testing.T) {
+	for want, n := range map[string]nodeJSON{"- -": {ID: 1}, "10 2-10": {ID: 1, Version: 10, Least: 2, Newest: 10}, "- 2-4": {ID: 1, Least: 2, Newest: 4}} {
+		if row := nodeRow(&n); row[8]+" "+row[9] != want {
+			t.Errorf("%+v is told as %q", n, row)
+		}
+	}
+}
+
 // Every node that does not answer is named, with why.
 func TestStatus_NamesAllThatAreSilent(t *testing.T) {
 	live, first, second := (&telling{}).start(t), bound(t), bound(t)
