@@ -85,11 +85,17 @@ func wrap(op, name string, err error) error {
 	if filled.Name == "" {
 		filled.Name = name
 	}
-	if error(e) != err {
+	switch {
+	case error(e) != err:
 		filled.Err = err
+	case e.Kind == ErrLost && e.Err == ErrReleased: // of its session
+		filled.Err = errRevokedHere
 	}
 	return &filled
 }
+
+// errRevokedHere is why a call was lost that waited under a session which its own program revoked.
+var errRevokedHere = errors.New("its session was revoked here")
 
 // kindOf finds the standard library's kind in an error that has none of ours.
 func kindOf(err error) error {
