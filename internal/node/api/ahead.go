@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 )
 
-// maxAhead is how many bytes a client may send behind a call over HTTP that is under way. One
-// that sends more is taken for gone: behind them its end could not be seen.
+// maxAhead is how many bytes are read ahead, behind a call over HTTP that is under way. The end
+// of a client that sends more is seen only when they are served: it may well be there.
 const maxAhead = 16 << 10
 
 // attended is a connection of HTTP that notices when its client goes, also when that has sent
@@ -23,7 +24,8 @@ type attended struct {
 	news   *sync.Cond // of what follows
 	reads  bool       // ahead
 	ahead  []byte
-	err    error              // what reading has ended with
+	err    error              // what reading has ended with; a passed deadline, until there is another
+	set    int                // how many deadlines there were
 	closed bool               // by the server
 	gone   context.CancelFunc // of the call under way; nil: there is none
 }
@@ -49,10 +51,6 @@ func (a *attended) Read(p []byte) (int, error) {
 	case n > 0:
 		a.ahead = a.ahead[n:]
 		return n, nil
-	case isLate(a.err): // there may be more under another deadline
-		err := a.err
-		a.err = nil
-		return 0, err
 	case a.err != nil:
 		return 0, a.err
 	}
@@ -64,7 +62,7 @@ func (a *attended) readOn(p []byte) (int, error) {
 	a.mu.Unlock()
 	n, err := a.Conn.Read(p)
 	a.mu.Lock()
-	if n == 1 && len(p) == 1 && a.gone != nil {
+	if n == 1 && len(p) == 1 {
 		a.reads = true
 		go a.readAhead()
 	}
@@ -74,22 +72,29 @@ func (a *attended) readOn(p []byte) (int, error) {
 // readAhead reads until the connection ends.
 func (a *attended) readAhead() {
 	buf := make([]byte, 4<<10)
-	for {
+	for goesOn := true; goesOn; {
+		set := a.deadlines()
 		n, err := a.Conn.Read(buf)
-		if !a.add(buf[:n], err) {
-			return
-		}
+		goesOn = a.add(buf[:n], err, set)
 	}
 }
 
-// add takes what was read, and waits for room for more; false: nothing more will come.
-func (a *attended) add(b []byte, err error) bool {
+func (a *attended) deadlines() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ahead, a.err = append(a.ahead, b...), err
-	if ended := err != nil && !isLate(err); a.gone != nil && (ended || len(a.ahead) > maxAhead) {
-		a.gone()
+	return a.set
+}
+
+// add takes what was read while so many deadlines had been set, and waits for room for more;
+// false: nothing more will come.
+func (a *attended) add(b []byte, err error, set int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if isLate(err) && set != a.set {
+		err = nil // for another deadline than there is now
 	}
+	a.ahead, a.err = append(a.ahead, b...), err
+	a.tell()
 	a.news.Broadcast()
 	for (len(a.ahead) > maxAhead || isLate(a.err)) && !a.closed {
 		a.news.Wait()
@@ -100,11 +105,31 @@ func (a *attended) add(b []byte, err error) bool {
 // isLate: a deadline has passed; net/http sets one to end a read.
 func isLate(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
+// SetReadDeadline is of net.Conn.
+func (a *attended) SetReadDeadline(t time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.set++
+	if isLate(a.err) {
+		a.err = nil
+		a.news.Broadcast()
+	}
+	return a.Conn.SetReadDeadline(t)
+}
+
 // during says which call is under way.
 func (a *attended) during(gone context.CancelFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone = gone
+	a.tell()
+}
+
+// tell ends the call under way if its client has gone; a is locked.
+func (a *attended) tell() {
+	if a.gone != nil && a.err != nil && !isLate(a.err) {
+		a.gone()
+	}
 }
 
 // Close is of net.Conn.
