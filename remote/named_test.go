@@ -73,10 +73,13 @@ func TestNamedNodeOfAnotherCluster(t *testing.T) {
 	g := newGroup(t, 1, fast)
 	sign, addr := newSignpost(t, other.cfgs[0].Founders[0].Client)
 	s := openAt(t, addr)
-	brief, stop := context.WithTimeout(ctx, 2*time.Second)
-	defer stop()
-	if _, err := s.Counter("n").Add(brief, 1); err == nil || !strings.Contains(err.Error(), "cluster") {
-		t.Errorf("got %v", err)
+	for why := ""; !strings.Contains(why, "cluster"); { // a busy machine may need more than one try to hear of it
+		brief, stop := context.WithTimeout(ctx, time.Second)
+		n, err := s.Counter("n").Add(brief, 1)
+		if stop(); err == nil || ctx.Err() != nil {
+			t.Fatalf("counted to %d: %v", n, err)
+		}
+		why = err.Error()
 	}
 	sign.to.Store(g.cfgs[0].Founders[0].Client)
 	if n, err := s.Counter("n").Add(ctx, 1); n != 1 || err != nil {
