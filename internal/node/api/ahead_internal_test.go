@@ -46,6 +46,18 @@ func TestReadAheadDeadlines(t *testing.T) {
 	})
 }
 
+// What was late for a deadline that has been replaced meanwhile is read again.
+func TestReadAheadReplacedDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := attendedPair(t)
+		before := a.deadlines()
+		_ = a.SetReadDeadline(time.Time{})
+		if !a.add(nil, os.ErrDeadlineExceeded, before) || a.err != nil {
+			t.Error(a.err)
+		}
+	})
+}
+
 // A client that has gone before the call is begun is noticed then.
 func TestGoneBeforeACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
