@@ -50,6 +50,26 @@ func TestLongFramesAreCut(t *testing.T) {
 	}
 }
 
+// No frame has more parts than a server takes, however small they are: it would refuse all of them.
+func TestFramesOfManyParts(t *testing.T) {
+	for _, c := range []core.Command{
+		{Op: core.OpAcquire, Wants: make([]core.Want, 128)}, {Op: core.OpAcquire, Wants: make([]core.Want, 10)}, {Op: core.OpTxn, If: make([]core.Compare, 128)},
+		{Op: core.OpTxn, Then: make([]core.KeyOp, 64), Else: make([]core.KeyOp, 64)}, {Op: core.OpTxn, Then: make([]core.KeyOp, 1)},
+	} {
+		r := opened(t, session.Config{})
+		for range 500 {
+			r.submit(c)
+		}
+		total := 0
+		for i := range r.flush() { // each is decoded as a server does it
+			total += len(r.frame[len(r.frame)-1-i].Commands)
+		}
+		if total != 500 {
+			t.Errorf("sent %d commands", total)
+		}
+	}
+}
+
 // The mark is the lowest number whose result is wanted, and the window counts
 // from it.
 func TestWindowAndMark(t *testing.T) {

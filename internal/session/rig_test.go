@@ -83,7 +83,7 @@ func (r *rig) send(m session.Message) {
 	m.Body = slices.Clone(m.Body)
 	var f core.Frame
 	if m.Kind == session.KindFrame {
-		if err := core.DecodeFrame(m.Body, &f); err != nil {
+		if err := core.DecodeNew(m.Body, &f); err != nil {
 			r.t.Fatalf("frame: %v", err)
 		}
 		m.Attempt = f.Attempt

@@ -280,7 +280,7 @@ func brief(m *session.Message) string {
 	var f core.Frame
 	var r core.Reply
 	switch {
-	case m.Kind == session.KindFrame && core.DecodeFrame(m.Body, &f) == nil:
+	case m.Kind == session.KindFrame && core.DecodeNew(m.Body, &f) == nil:
 		b += fmt.Sprintf(" attempt %d mark %d:", f.Attempt, f.Mark)
 		for _, c := range f.Commands {
 			b += fmt.Sprintf(" %d=op%d(%d)", c.Seq, c.Op, c.Target)
