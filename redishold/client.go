@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,8 @@ type client struct {
 	help    bool                 // the server has work left over, and this client does it
 	looked  time.Duration        // how long the last look took
 	acked   []string             // requests that were answered, or that nobody repeats any more
-	unheard []unheard            // requests that were not answered, the oldest first
+	unheard map[string]time.Time // requests that were not answered, and when, by driver.Now
+	lookAt  time.Time            // when it looks again which of them are old
 	adds    adder
 	rates   limits.Rates
 
@@ -140,7 +142,8 @@ func (c *client) ask(ctx context.Context, name string, s *script, args ...string
 // askOnce is ask for a request that counts once however often it is sent. The
 // server keeps its answer until a later request says that it has arrived.
 func (c *client) askOnce(ctx context.Context, id [16]byte, name string, s *script, args ...string) ([]string, error) {
-	request, acked := hex.EncodeToString(id[:]), c.takeAcked()
+	request := hex.EncodeToString(id[:])
+	acked := c.takeAcked(request)
 	var list string
 	for _, a := range acked {
 		list += a
@@ -148,41 +151,58 @@ func (c *client) askOnce(ctx context.Context, id [16]byte, name string, s *scrip
 	reply, err := c.ask(ctx, name, s, append([]string{c.id, request, list}, args...)...)
 	if reply == nil {
 		c.giveAcked(acked...)
-		c.unanswered(request)
+		c.unanswered(request, err)
 	} else {
 		c.giveAcked(request)
 	}
 	return reply, err
 }
 
-// unheard is a request without an answer, which the server may keep: its caller may repeat it.
-type unheard struct {
-	request string
-	at      time.Time // of driver.Now
-}
+// keptFor is how long an answer that did not arrive is of use after the last time that it was asked for: as long as the
+// server remembers anything (prelude.lua). maxUnheard bounds how many requests a client remembers for that while its server is
+// away: answers to others stay as long as the client asks something.
+const (
+	keptFor    = 10 * time.Minute
+	maxUnheard = 1 << 14
+)
 
-// keptFor is how long such an answer is of use: as long as the server remembers anything (prelude.lua).
-const keptFor = 10 * time.Minute
-
-func (c *client) unanswered(request string) {
+// unanswered notes a request that the server may have an answer of: its caller may repeat it.
+func (c *client) unanswered(request string, err error) {
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unheard = append(c.unheard, unheard{request, driver.Now()})
+	if c.unheard == nil {
+		c.unheard = map[string]time.Time{}
+	}
+	if len(c.unheard) < maxUnheard {
+		c.unheard[request] = driver.Now()
+	}
 }
 
-// giveUpUnheard has the server forget what was not answered long ago. The client is locked.
+// giveUpUnheard has the server forget what was not answered long ago; it looks now and then. The client is locked.
 func (c *client) giveUpUnheard() {
-	for len(c.unheard) > 0 && driver.Now().Sub(c.unheard[0].at) > keptFor {
-		c.acked = append(c.acked, c.unheard[0].request)
-		c.unheard = c.unheard[1:]
+	now := driver.Now()
+	if len(c.unheard) == 0 || now.Before(c.lookAt) {
+		return
+	}
+	c.lookAt = now.Add(keptFor / 10)
+	for request, at := range c.unheard {
+		if now.Sub(at) > keptFor {
+			c.acked = append(c.acked, request)
+			delete(c.unheard, request)
+		}
 	}
 }
 
 const maxAcked = 64
 
-func (c *client) takeAcked() []string {
+// takeAcked is what the server can forget as request goes out, which may be asked for again.
+func (c *client) takeAcked(request string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.unheard, request)
 	c.giveUpUnheard()
 	n := min(len(c.acked), maxAcked)
 	taken := append([]string(nil), c.acked[:n]...)

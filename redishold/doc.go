@@ -48,7 +48,7 @@
 // and given back beside each other go to the server together.
 //
 // Requests carry an id. One that the library repeats because its answer was lost
-// counts once, for ten minutes after the client's last request. A request that was
+// counts once, for ten minutes after it was sent last. A request that was
 // taken back before the server heard of it is not granted to nobody.
 //
 // # Defaults
