@@ -75,14 +75,14 @@ func give(tty *os.File, group int) bool {
 	return ioctl(tty, syscall.TIOCSPGRP, unsafe.Pointer(&to)) == 0
 }
 
-// takeTerminalBack makes this program the foreground again, unless a shell that it was started by has
-// taken the terminal meanwhile.
+// takeTerminalBack makes this program the foreground again, unless a shell that it was started by, or
+// the session's, has taken the terminal meanwhile.
 func (r *running) takeTerminalBack() {
 	if r.tty == nil {
 		return
 	}
 	own := int32(syscall.Getpgrp())
-	if now, ok := foreground(r.tty); ok && !ofAncestor(now) {
+	if now, ok := foreground(r.tty); ok && !ofAncestor(now) && now != ofSession() {
 		ioctl(r.tty, syscall.TIOCSPGRP, unsafe.Pointer(&own))
 	}
 	signal.Reset(syscall.SIGTTOU)
@@ -101,6 +101,17 @@ func ofAncestor(group int) bool {
 		id = p.parent
 	}
 	return false
+}
+
+// ofSession is the group of the session's first process, a shell that is no ancestor any more once what
+// it started has ended; 0: it has gone.
+func ofSession() int {
+	leader, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	group, _ := syscall.Getpgid(int(leader))
+	return max(group, 0)
 }
 
 // stops tells that a child has ended or stopped, or that this program was to be stopped by

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	ossignal "os/signal"
@@ -218,6 +219,7 @@ func init() {
 	played["take-terminal"] = takesTerminal
 	played["tiny-shell"] = tinyShell
 	played["outer-shell"] = outerShell
+	played["left-shell"] = leftShell
 }
 
 // outerShell has a tiny shell in the foreground, as an interactive shell has another.
@@ -256,21 +258,37 @@ func takesTerminal() {
 	os.Exit(0)
 }
 
-// tinyShell has a command in the foreground, takes the terminal back while it runs, as a shell
+// tinyShell has holdfast in the foreground, takes the terminal back while that runs, as a shell
 // does when its job was stopped, and says whether it still has it in the end.
-func tinyShell() {
-	cmd := exec.Command("holdfast", "lock", "x", "--", "sh", "-c", "echo >up; until [ -e go ]; do sleep 0.01; done")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+func tinyShell() { tiny(exec.Command("holdfast", "lock", "x", "--", "sh", "-c", untilGo), false) }
+
+// leftShell is one of which the job has ended, as the shell sees it, and left holdfast behind.
+func leftShell() {
+	tiny(exec.Command("sh", "-c", "exec 4<&0; holdfast lock x -- sh -c '"+untilGo+"' <&4 & until [ -e up ]; do sleep 0.01; done"), true)
+}
+
+const untilGo = "echo >up; until [ -e go ]; do sleep 0.01; done"
+
+func tiny(cmd *exec.Cmd, leaves bool) {
+	all, theirs, err := os.Pipe() // which ends with the last that has it
+	if err != nil {
+		panic(err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: true}
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}
+	_ = theirs.Close()
 	for _, err := os.Stat("up"); err != nil; _, err = os.Stat("up") {
 		runtime.Gosched()
 	}
+	if leaves {
+		_ = cmd.Wait()
+	}
 	setForeground(os.Stdin, syscall.Getpgrp())
 	_ = os.WriteFile("go", nil, 0o600)
-	_ = cmd.Wait()
+	_, _ = io.Copy(io.Discard, all)
 	var now int32
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&now)))
 	fmt.Println("has it:", int(now) == syscall.Getpgrp())
@@ -296,6 +314,13 @@ func TestTerminal_LostToNobody(t *testing.T) {
 // So does that of a shell that was started by another.
 func TestTerminal_TheInnerShellHasIt(t *testing.T) {
 	m := showing(t, t.TempDir(), "outer-shell")
+	m.sees("has it: true")
+	m.exits(0)
+}
+
+// So does that of a shell with a job that has ended, and left holdfast behind.
+func TestTerminal_TheShellThatItWasLeftByHasIt(t *testing.T) {
+	m := showing(t, t.TempDir(), "left-shell")
 	m.sees("has it: true")
 	m.exits(0)
 }
