@@ -150,19 +150,21 @@ func (s *Server) findPeers() {
 	}
 }
 
-// peersOf are the founders under the numbers that they say, and the members that
-// they know: a member that has moved is where they say, not where this node was told that it is.
+// peersOf are the founders under the numbers that they say, where they have answered, and the members that
+// they know: one of which nothing was heard is where they say, not where this node was told that it is.
 func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
-	peers := addresses(s.cfg.founders())
+	peers, answered := map[uint64]string{}, map[uint64]string{}
 	for _, e := range s.cfg.Founders {
 		if w, ok := words[e.ID]; ok {
-			delete(peers, e.ID)
-			peers[w.Node] = e.Peer
+			answered[w.Node] = e.Peer
+		} else {
+			peers[e.ID] = e.Peer
 		}
 	}
 	for _, w := range words {
 		maps.Copy(peers, addresses(w.Members.Endpoints))
 	}
+	maps.Copy(peers, answered)
 	return peers
 }
 
