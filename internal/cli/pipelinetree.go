@@ -215,8 +215,8 @@ func (t *liveTree) count(s *pipeline.State) {
 		t.since.Stop()
 		t.due = time.Time{}
 	default:
+		t.due = time.Now().Add(t.wait) // before the timer's, which does not look again
 		t.since.Reset(t.wait)
-		t.due = time.Now().Add(t.wait)
 	}
 	t.at = *s
 }
