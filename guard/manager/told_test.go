@@ -47,13 +47,15 @@ func TestGuard_UnusedSemaphore(t *testing.T) {
 // refused.
 func TestGuard_LongTexts(t *testing.T) {
 	a, b := backends.Open(t, "node")
-	m, ctx := manage(t, a), t.Context()
+	m := manage(t, a)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	next, stop := iter.Pull2(manage(t, b).Events(ctx))
 	defer stop()
 	next()
 	var leaves []guard.Condition
 	for i := range 20 {
-		leaves = append(leaves, guard.FileExists(fmt.Sprint(i, strings.Repeat("/é", 1300))))
+		leaves = append(leaves, guard.FileExists(fmt.Sprint(i, strings.Repeat("/é", 1360))))
 	}
 	ok(t, m.RegisterGuard(manager.Guard{ID: "long", Condition: guard.Any(leaves...)}))
 	for _, want := range []string{"guard:evaluating", "guard:failed"} {
