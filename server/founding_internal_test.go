@@ -38,7 +38,7 @@ func TestPeersOf_MovedMember(t *testing.T) {
 
 // A node that has answered is there, whatever the others believe: they may not know yet that it has moved.
 func TestPeersOf_Answered(t *testing.T) {
-	s := &Server{cfg: Config{Founders: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "moved:1"}}}}
+	s := &Server{cfg: Config{Founders: []Member{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "moved:1"}}}}
 	old := replica.Membership{Endpoints: []replica.Endpoint{{ID: 1, Peer: "a:1"}, {ID: 2, Peer: "b:1"}}}
 	got := s.peersOf(map[uint64]replica.Word{1: {Node: 1, Members: old}, 2: {Node: 2, Members: old}})
 	if want := map[uint64]string{1: "a:1", 2: "moved:1"}; !maps.Equal(got, want) {
