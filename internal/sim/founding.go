@@ -42,7 +42,7 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 	if c.opts.Operators && len(founders) > 1 {
 		n.found = replica.Joining(c.machine)
 		for _, f := range founders {
-			n.founders = append(n.founders, replica.Endpoint{ID: f, Peer: endpoint(f), Client: endpoint(f)})
+			n.founders = append(n.founders, replica.Endpoint{ID: f, Peer: endpoint(f), Client: clientsAt(endpoint(f))})
 		}
 	}
 	n.start()
@@ -215,7 +215,7 @@ func (n *node) pleadTo(l *node) {
 			}
 		})
 	}
-	at := replica.Endpoint{Peer: n.addr, Client: n.addr}
+	at := replica.Endpoint{Peer: n.addr, Client: clientsAt(n.addr)}
 	l.input(func() { l.replica.Place(l.now(), id, at, true) })
 }
 

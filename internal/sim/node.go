@@ -49,6 +49,9 @@ type node struct {
 
 func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
 
+// clientsAt is the address for clients of a node that is at addr for others.
+func clientsAt(addr string) string { return addr + "-clients" }
+
 func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 
 // start opens the disk and runs the node. A damaged disk keeps it down; in a run with
@@ -66,6 +69,7 @@ func (n *node) start() {
 	}
 	n.dir = n.c.directory(d)
 	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
+	told, revision, ordinal := rec.Told(), rec.Machine.Revision(), rec.Machine.Ordinal() // before New applies what follows
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
@@ -76,8 +80,9 @@ func (n *node) start() {
 	n.up, n.paused, n.waiting = true, false, nil
 	n.began = n.c.now
 	n.disk, n.replica = d, r
-	n.hub = watch.NewHub(4096, rec.Machine.Revision())
-	n.hub.Begun(rec.Machine.Ordinal())
+	n.hub = watch.NewHub(4096, told)
+	n.hub.Publish(nil, revision)
+	n.hub.Begun(ordinal)
 	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
 	n.removed = nil
 	n.asking, n.proposal = len(n.founders) > 0 && n.id == n.home && rec.Snapshot.Index == 0, 0

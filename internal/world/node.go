@@ -158,7 +158,7 @@ func (n *node) start() (*life, error) {
 	l := &life{n: n, m: n.w.net.machine(n.ip), files: newFiles(n.disk, n.rng), ended: make(chan struct{}), kill: make(chan end, 1)}
 	h := &host.Host{Files: l.files, SegmentSize: segment, Trailing: n.snapshots / 5, Listen: l.m.listen, Dial: l.m.dial, Applied: l.applied}
 	cfg := server.Config{Dir: "data", ClusterID: 7, ID: n.id, Founders: n.w.founders(), Listen: n.peer(), SnapshotEntries: n.snapshots}
-	cfg.Limits.Holds = mostHolds
+	cfg.Limits.Holds = n.w.holds
 	cfg.NoReplace = true // a start without a file is to be refused, and told
 	host.Put(&cfg, h)
 	srv, err := server.New(cfg)

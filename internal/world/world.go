@@ -73,6 +73,7 @@ type World struct {
 	marks  *marks
 	nodes  []*node
 	fate   dice // of snapshots on their way
+	holds  int  // how many claims a session may have; 0: as many as it likes
 
 	// ctx ends with the load, which no call outlives that has a limit.
 	ctx  context.Context
@@ -96,6 +97,7 @@ var worlds atomic.Uint32
 // Run runs a world to its end. It is to be called in a bubble of testing/synctest.
 func Run(o Options) Result {
 	w := newWorld(o)
+	w.holds = mostHolds
 	for _, n := range w.nodes {
 		w.ending.Go(n.run)
 	}
