@@ -287,6 +287,9 @@ func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	d := twoClients(t, dir, true)
 	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}}) // its session is open
+	if err := taken(t, d[0], &driver.Request{ID: [16]byte{4}, Wants: []driver.Want{aLock}}).Handle.Release(deadline(t)); err != nil { // its file is there
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ready := make(chan struct{})

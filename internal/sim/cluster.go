@@ -58,7 +58,7 @@ func (c *cluster) newCaller() replica.Caller {
 func (c *cluster) found(founders []uint64) replica.Recovered {
 	var ends []replica.Endpoint
 	for _, id := range founders {
-		ends = append(ends, replica.Endpoint{ID: id, Peer: endpoint(id), Client: clientsAt(endpoint(id))})
+		ends = append(ends, replica.Endpoint{ID: id, Peer: peersAt(endpoint(id)), Client: endpoint(id)})
 	}
 	return replica.Bootstrap(c.machine, ends)
 }

@@ -42,7 +42,7 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 	if c.opts.Operators && len(founders) > 1 {
 		n.found = replica.Joining(c.machine)
 		for _, f := range founders {
-			n.founders = append(n.founders, replica.Endpoint{ID: f, Peer: endpoint(f), Client: clientsAt(endpoint(f))})
+			n.founders = append(n.founders, replica.Endpoint{ID: f, Peer: peersAt(endpoint(f)), Client: endpoint(f)})
 		}
 	}
 	n.start()
@@ -137,7 +137,7 @@ func (n *node) strange(known uint64) {
 func (n *node) ask() {
 	words, life := map[uint64]replica.Word{}, n.life
 	for _, e := range n.founders {
-		i := slices.IndexFunc(n.c.nodes, func(o *node) bool { return o.addr == e.Peer })
+		i := slices.IndexFunc(n.c.nodes, func(o *node) bool { return peersAt(o.addr) == e.Peer })
 		if i < 0 {
 			continue
 		}
@@ -215,7 +215,7 @@ func (n *node) pleadTo(l *node) {
 			}
 		})
 	}
-	at := replica.Endpoint{Peer: n.addr, Client: clientsAt(n.addr)}
+	at := replica.Endpoint{Peer: peersAt(n.addr), Client: n.addr}
 	l.input(func() { l.replica.Place(l.now(), id, at, true) })
 }
 
@@ -283,7 +283,7 @@ func (c *cluster) loseDisk(l *node) {
 func (c *cluster) allIn(l *node) {
 	members := l.replica.Word().Members
 	for _, n := range c.nodes {
-		expected := slices.ContainsFunc(members.Endpoints, func(e replica.Endpoint) bool { return e.Peer == n.addr })
+		expected := slices.ContainsFunc(members.Endpoints, func(e replica.Endpoint) bool { return e.Peer == peersAt(n.addr) })
 		if n.up && n.asking && expected && n.finds() {
 			c.violate("node %d at %s still waits to be let in", n.id, n.addr)
 		}
@@ -293,7 +293,7 @@ func (c *cluster) allIn(l *node) {
 // finds: a founder that the node can ask has a state.
 func (n *node) finds() bool {
 	return n.founders == nil || slices.ContainsFunc(n.c.nodes, func(o *node) bool {
-		known := slices.ContainsFunc(n.founders, func(e replica.Endpoint) bool { return e.Peer == o.addr })
+		known := slices.ContainsFunc(n.founders, func(e replica.Endpoint) bool { return e.Peer == peersAt(o.addr) })
 		return known && o.up && !o.asking
 	})
 }

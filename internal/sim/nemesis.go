@@ -257,7 +257,7 @@ func (c *cluster) changeMembers() {
 	c.nextID++
 	n := c.addNode(id, replica.Joining(c.machine))
 	n.start()
-	add := replica.Change{Add: []replica.Endpoint{{ID: id, Peer: endpoint(id), Client: clientsAt(endpoint(id))}}}
+	add := replica.Change{Add: []replica.Endpoint{{ID: id, Peer: peersAt(endpoint(id)), Client: endpoint(id)}}}
 	c.change(l, add)
 }
 

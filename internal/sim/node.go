@@ -49,8 +49,8 @@ type node struct {
 
 func endpoint(id uint64) string { return fmt.Sprintf("node-%d", id) }
 
-// clientsAt is the address for clients of a node that is at addr for others.
-func clientsAt(addr string) string { return addr + "-clients" }
+// peersAt is the address for other nodes of one that clients find at addr.
+func peersAt(addr string) string { return addr + "-peers" }
 
 func (n *node) now() int64 { return n.clock.local(n.c.now - n.began) }
 

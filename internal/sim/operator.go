@@ -32,7 +32,7 @@ func (c *cluster) anyChange(l *node) (ch replica.Change) {
 		id := c.anyNumber(l)
 		switch c.rng.IntN(4) {
 		case 0:
-			ch.Add = append(ch.Add, replica.Endpoint{ID: id, Peer: endpoint(id), Client: clientsAt(endpoint(id))})
+			ch.Add = append(ch.Add, replica.Endpoint{ID: id, Peer: peersAt(endpoint(id)), Client: endpoint(id)})
 		case 1:
 			ch.Promote = append(ch.Promote, id)
 		case 2:
@@ -43,7 +43,7 @@ func (c *cluster) anyChange(l *node) (ch replica.Change) {
 			if n := c.node(id); n != nil && members.Address(id) == "" {
 				addr = n.addr
 			}
-			ch.Update = append(ch.Update, replica.Endpoint{ID: id, Peer: addr, Client: clientsAt(addr)})
+			ch.Update = append(ch.Update, replica.Endpoint{ID: id, Peer: peersAt(addr), Client: addr})
 		}
 	}
 	return ch

@@ -120,7 +120,7 @@ func (c *cluster) restored(id uint64, backup []byte, wait time.Duration) (*simdi
 	}
 	from, err := disk.Restore(files, "backup/file", disk.Start{
 		Dir: "data", Options: diskOptions(c.clusterID+1, id, 0),
-		Self: replica.Endpoint{ID: id, Peer: endpoint(id), Client: clientsAt(endpoint(id))}, Clock: c.wallClock(), Wait: wait,
+		Self: replica.Endpoint{ID: id, Peer: peersAt(endpoint(id)), Client: endpoint(id)}, Clock: c.wallClock(), Wait: wait,
 	})
 	return files, from, err
 }
