@@ -99,3 +99,14 @@ func Calls(d driver.Driver) int {
 	defer c.mu.Unlock()
 	return c.calls
 }
+
+// Leave ends the driver's use of its directory, as the last thing of a Close.
+func Leave(d driver.Driver) error { return d.(*client).e.leave() }
+
+// InUse reports whether a driver that is opened would share the engine of this one.
+func InUse(d driver.Driver) bool {
+	engines.Lock()
+	defer engines.Unlock()
+	e := d.(*client).e
+	return engines.byDir[e.self] == e
+}
