@@ -281,7 +281,7 @@ func TestStuck_OtherDirectories(t *testing.T) {
 func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	d := twoClients(t, dir, true)
-	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}}) // its session is open
+	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}})            // its session is open
 	if err := taken(t, d[0], &driver.Request{ID: [16]byte{4}, Wants: []driver.Want{aLock}}).Handle.Release(deadline(t)); err != nil { // its file is there
 		t.Fatal(err)
 	}
