@@ -52,6 +52,7 @@ func (c *Command) run(h Hold) (Status, error) {
 		w.end()
 		return Status{}, err
 	}
+	w.follow()
 	state := r.follow()
 	r.endRest()
 	r.takeTerminalBack()
@@ -71,6 +72,9 @@ func (r *running) start() error {
 	go func() {
 		runtime.LockOSThread()
 		err := r.cmd.Start()
+		if err == nil { // at once: if this program is killed before, what the command starts goes on
+			r.warden.tell(order{word: "group", process: r.cmd.Process.Pid})
+		}
 		started <- err
 		if err == nil {
 			_ = r.cmd.Wait() // the state says it all
@@ -81,7 +85,6 @@ func (r *running) start() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	r.warden.tell(order{word: "group", process: r.cmd.Process.Pid})
 	r.ignoreTerminal()
 	return nil
 }
@@ -148,6 +151,7 @@ func (r *running) watchAgain() {
 	}
 	_ = r.warden.stdin.Close()
 	r.warden = w
+	w.follow()
 	w.tell(order{word: "holder", process: os.Getpid()})
 	w.tell(order{word: "group", process: r.cmd.Process.Pid})
 	r.Note("the process that watches over the command was ended; another one does now")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ type warden struct {
 	cmd   *exec.Cmd
 	stdin *os.File
 	gone  chan struct{} // closed: it has ended
+	once  sync.Once
 }
 
 // startWarden starts the warden with a copy of every file and connection that
@@ -39,12 +41,18 @@ func startWarden(stderr *os.File) (*warden, error) {
 		_ = out.Close()
 		return nil, err
 	}
-	w := &warden{cmd, out, make(chan struct{})}
-	go func() {
-		defer close(w.gone)
-		_ = cmd.Wait() // the state says it all
-	}()
-	return w, nil
+	return &warden{cmd: cmd, stdin: out, gone: make(chan struct{})}, nil
+}
+
+// follow waits for the warden's end from now on. It begins when the command has: before, the
+// wait could hold up what the warden has to be told first.
+func (w *warden) follow() {
+	w.once.Do(func() {
+		go func() {
+			defer close(w.gone)
+			_ = w.cmd.Wait() // the state says it all
+		}()
+	})
 }
 
 // fell reports that the warden was ended by somebody else, and watches no more.
@@ -75,6 +83,7 @@ const acted = 3
 func (w *warden) end() (killed bool) {
 	w.tell(order{word: "end"})
 	_ = w.stdin.Close()
+	w.follow()
 	<-w.gone // it may have been killed; that is not the command's fault
 	return w.cmd.ProcessState.ExitCode() == acted
 }
