@@ -57,7 +57,18 @@ func (c *client) Force(ctx context.Context, r *driver.ForceRequest) (driver.Forc
 	case !r.Now:
 		return driver.ForceReply{Until: c.opts.Keepalive + c.opts.Timeout}, nil
 	}
-	return driver.ForceReply{}, c.insist(ctx, key, m.id, m.nonce)
+	return driver.ForceReply{}, begun(c.insist(ctx, key, m.id, m.nonce))
+}
+
+// begun is the error of what followed when the holder was told to end: it may have.
+func begun(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Outcome != driver.NotDone {
+		return err
+	}
+	told := *e
+	told.Outcome = driver.Unknown
+	return &told
 }
 
 // marked is a claim that was told to end. gone: it has, by an earlier run of the statement
