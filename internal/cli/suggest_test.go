@@ -26,7 +26,7 @@ func TestDurationsHaveAUnit(t *testing.T) {
 	for _, c := range all(cli.Root()) {
 		path := strings.Fields(c.CommandPath())[1:]
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Value.Type() != "duration" || path[0] == "edge" && f.Name == "window" { // which takes seconds, too
+			if f.Value.Type() != "duration" || c.Name() == "edge" && f.Name == "window" { // which takes seconds, too
 				return
 			}
 			seen++
