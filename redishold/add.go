@@ -2,6 +2,7 @@ package redishold
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -69,7 +70,7 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 	// A watch that begins says so first: if nobody has by the second command,
 	// nobody had at the first.
 	results := c.rc.do(ctx, []string{"INCRBY", key, parts[0]}, []string{"EXISTS", c.key + "watch"})
-	if _, refused := serverSays(results[0].err); refused {
+	if uncounted(results[0].err) {
 		return driver.CountReply{}, false, nil
 	}
 	if err := results[0].err; err != nil {
@@ -81,6 +82,13 @@ func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.Cou
 		c.tellCount(ctx, r)
 	}
 	return driver.CountReply{Value: uint64(n)}, true, in.err
+}
+
+// uncounted reports that a server has certainly not counted: it cannot serve, or the value is none that INCRBY can
+// change. In words that are not known to be a refusal a proxy may tell of an answer that it lost.
+func uncounted(err error) bool {
+	text, refused := serverSays(err)
+	return refused && (untouched(err) || says(text, "WRONGTYPE") || strings.Contains(text, "would overflow") || strings.Contains(text, "not an integer"))
 }
 
 // tellCount publishes what a counter is to watchers, and has scripts do so

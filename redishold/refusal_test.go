@@ -3,6 +3,7 @@ package redishold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -70,22 +71,36 @@ func TestRefusedRevoke(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterItRan: what is refused in words that may come after it has been done is not told as not done.
+// TestRefusedAfterItRan: what is refused in words that may come after it has been done is not told as not done, and
+// not done again: neither by a script, as an unsigned counter is changed, nor by a command alone, as one that is signed
+// and known to be there.
 func TestRefusedAfterItRan(t *testing.T) {
 	server := services.SharedRedis(t)
 	for fault := range endings {
-		t.Run(string(fault), func(t *testing.T) {
-			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
-			s := open(t, p.URL())
-			if _, err := s.Counter(name).Add(t.Context(), 1); err != nil { // its script is loaded
-				t.Fatal(err)
-			}
-			p.Arm(1, fault)
-			_, err := s.Counter(name).Add(t.Context(), 5)
-			if n, look := s.Counter(name).Load(t.Context()); look != nil || n != 6 || holdfast.NotDone(err) {
-				t.Errorf("5 were added: %d, %v; and told is %v", n, look, err)
-			}
-		})
+		for _, signed := range []bool{false, true} {
+			t.Run(fmt.Sprint(fault, signed), func(t *testing.T) {
+				p := kthtrip.NewPath(t, resp, server.URL(), server.Addr())
+				counter := open(t, p.URL()).Counter(unique(t))
+				add := func(n uint64) (uint64, error) { return counter.Unsigned().Add(t.Context(), n) }
+				if signed {
+					add = func(n uint64) (uint64, error) {
+						sum, err := counter.Add(t.Context(), int64(n))
+						return uint64(sum), err
+					}
+				}
+				for range 2 { // its script is loaded, and the counter known
+					if _, err := add(1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.Arm(1, fault)
+				_, err := add(5)
+				n, look := add(0)
+				if look != nil || n != 7 || holdfast.NotDone(err) {
+					t.Errorf("5 were added to 2: %d, %v; and told is %v", n, look, err)
+				}
+			})
+		}
 	}
 }
 
