@@ -42,7 +42,7 @@ func TestForeignNotifications(t *testing.T) {
 	t.Fatal("the put was not told")
 }
 
-// tripping opens a driver whose round trips the result disturbs.
+// tripping opens a driver, with what disturbs its round trips.
 func tripping(t *testing.T, pg *services.PostgreSQLServer, url string) (driver.Driver, *kthPath) {
 	t.Helper()
 	p := &kthPath{newTripProxy(t, pg, 0, mishap{}), url}
@@ -52,7 +52,7 @@ func tripping(t *testing.T, pg *services.PostgreSQLServer, url string) (driver.D
 	return d, p
 }
 
-// TestInspectAgain: an Inspect whose connection breaks in the middle tells a name once, with its holders.
+// TestInspectAgain: an Inspect with a connection that breaks in the middle tells a name once, with its holders.
 func TestInspectAgain(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	url := pg.URL(pg.CreateDatabase(t))
@@ -90,10 +90,10 @@ func TestTableLocked(t *testing.T) {
 	}
 	freed := make(chan error, 1)
 	go func() { freed <- awaited.Release() }()
-	for end := time.Now().Add(2 * timeout); time.Now().Before(end) && home.Err() == nil; time.Sleep(time.Millisecond) {
-	}
-	if err := home.Err(); err != nil {
-		t.Errorf("a hold was lost: %v", err)
+	select {
+	case <-home.Done():
+		t.Errorf("a hold was lost: %v", home.Err())
+	case <-time.After(2 * timeout):
 	}
 	check(t, tx.Rollback(t.Context()))
 	if err := <-freed; err != nil && !errors.Is(err, holdfast.ErrUnavailable) {

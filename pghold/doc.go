@@ -68,8 +68,8 @@
 //	                      some milliseconds later (within 50 ms on a machine that is not overloaded).
 //	                      If it had a lock for 10 ms or longer, the next one is granted 50 ms later; else,
 //	                      and of a semaphore, only the token protects there. So it is of readers after
-//	                      the first that follow a writer, and of a mutex for a program whose connection
-//	                      has not yet brought it the word that the mutex was held so long.
+//	                      the first that follow a writer, and of a mutex for a program with a connection
+//	                      that has not yet brought the word that the mutex was held so long.
 //	a silent cut          the holder knows after at most Keepalive + Timeout, 10 s by default; the server
 //	                      frees the locks after about 25 s (TCP keepalive), so the holder knows first.
 //	a stopped server      the holder knows after Keepalive + Timeout; nobody is granted meanwhile.

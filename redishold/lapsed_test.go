@@ -86,7 +86,7 @@ func TestLapsedValuesAreNotRead(t *testing.T) {
 	}
 }
 
-// valuesRead counts the keys whose values scripts read while f runs.
+// valuesRead counts the keys of the values that scripts read while f runs.
 func valuesRead(t *testing.T, addr string, rc rueidis.Client, f func()) (n int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -77,7 +77,7 @@ func (s *Services) unary(ctx context.Context, method string, r any, bad error, h
 	return out, st.Err()
 }
 
-// refuse brings a call through the door whose request nobody answers, to be counted.
+// refuse brings a call with a request that is not answered through the door, to be counted.
 func (s *Services) refuse(ctx context.Context, method string, why error) error {
 	c := gateway.CallOf(method, nil, metadataOf(ctx), connOf(ctx))
 	c.Local, c.Class = true, admission.Keep // it is only refused
