@@ -1,8 +1,8 @@
 package onstore
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 )
 
@@ -10,13 +10,14 @@ import (
 // arrival, so that one at a time asks the engine. The zero Line is ready.
 type Line struct {
 	mu    sync.Mutex
-	names map[string][]*queueEntry
+	names map[string]*list.List // of *queueEntry; leaving takes as long in a long line as in a short one
 }
 
 type queueEntry struct {
 	head chan struct{} // closed when it is the first, or sent away
 	id   [16]byte
 	err  error // why it was sent away; when head is closed
+	at   *list.Element
 }
 
 // Wait joins the line for name and returns when everybody before has left, or
@@ -45,34 +46,37 @@ func (l *Line) join(name string, p *queueEntry) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.names == nil {
-		l.names = map[string][]*queueEntry{}
+		l.names = map[string]*list.List{}
 	}
-	l.names[name] = append(l.names[name], p)
-	if len(l.names[name]) == 1 {
+	line := l.names[name]
+	if line == nil {
+		line = list.New()
+		l.names[name] = line
 		close(p.head)
 	}
-	return len(l.names[name])
+	p.at = line.PushBack(p)
+	return line.Len()
 }
 
-// part leaves the line; if that was the first, the next one is.
+// part leaves the line; if that was the first, the next one is. A second time does nothing.
 func (l *Line) part(name string, p *queueEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.names[name]
-	i := slices.Index(line, p)
-	if i < 0 {
+	if line == nil {
 		return
 	}
-	line = slices.Delete(line, i, i+1)
-	if len(line) == 0 {
+	first := line.Front() == p.at
+	line.Remove(p.at)
+	switch {
+	case line.Len() == 0:
 		delete(l.names, name)
-		return
-	}
-	l.names[name] = line
-	if i == 0 {
-		close(line[0].head)
+	case first:
+		close(entryOf(line.Front()).head)
 	}
 }
+
+func entryOf(e *list.Element) *queueEntry { return e.Value.(*queueEntry) }
 
 // sendAway ends the waits behind the first with err: each of them would only find out the same,
 // one after the other.
@@ -80,31 +84,35 @@ func (l *Line) sendAway(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.names[name]
-	if len(line) < 2 {
-		return
-	}
-	for _, p := range line[1:] {
+	for line != nil && line.Len() > 1 {
+		p := entryOf(line.Front().Next())
 		p.err = err
 		close(p.head)
+		line.Remove(p.at)
 	}
-	clear(line[1:])
-	l.names[name] = line[:1]
 }
 
 // size is how many are in line for name.
 func (l *Line) size(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.names[name])
+	if line := l.names[name]; line != nil {
+		return line.Len()
+	}
+	return 0
 }
 
 // Waiting lists the waiters for name, the first first.
 func (l *Line) Waiting(name string) [][16]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var ids [][16]byte
-	for _, p := range l.names[name] {
-		ids = append(ids, p.id)
+	line := l.names[name]
+	if line == nil {
+		return nil
+	}
+	ids := make([][16]byte, 0, line.Len())
+	for e := line.Front(); e != nil; e = e.Next() {
+		ids = append(ids, entryOf(e).id)
 	}
 	return ids
 }
