@@ -102,12 +102,15 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	if l.Err() != nil {
 		return ended(l)
 	}
-	c.mu.Lock()
-	for k := range c.links {
-		delete(k.sessions, l)
+	hanging, ours := c.detach(l)
+	if !ours {
+		return ended(l)
 	}
-	c.mu.Unlock()
-	err := allReleased(ctx, c.endSession(l, driver.ErrReleased))
+	hanging = append(hanging, c.endSession(l, driver.ErrReleased)...)
+	for _, cl := range hanging {
+		c.giveBack(cl)
+	}
+	err := allReleased(ctx, hanging)
 	if err == nil {
 		err = c.removeSession(l, func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
 	}
@@ -117,13 +120,33 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 	return err
 }
 
-// allReleased waits until the claims are given back.
+// detach takes l from its link, and returns what hangs on it: a link that breaks off from now on
+// does not know of it any more. ours: it was of a link that lives.
+func (c *client) detach(l *driver.Session) (hanging []*rowClaim, ours bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.links {
+		if _, ok := k.sessions[l]; ok {
+			ours = true
+			delete(k.sessions, l)
+		}
+	}
+	hanging = c.hangingOn(l)
+	return hanging, ours || len(hanging) > 0
+}
+
+// allReleased waits until the claims are given back. One with a connection that broke off meanwhile may
+// be held there until the server notices that.
 func allReleased(ctx context.Context, claims []*rowClaim) error {
 	for _, cl := range claims {
 		select {
 		case <-cl.released:
 		case <-ctx.Done():
 			return stopped(ctx, driver.Unknown)
+		}
+		if cl.result != nil && !cl.l.alive() {
+			return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf(
+				"the connection that held %q broke off; it is free when the server notices that: %w", cl.name, cl.l.err)}
 		}
 	}
 	return nil
@@ -194,15 +217,20 @@ func (c *client) atHomeInTime(run func(ctx context.Context, q querier) error) er
 func (c *client) endSession(l *driver.Session, why error) []*rowClaim {
 	l.End(why)
 	c.mu.Lock()
-	var hanging []*rowClaim
+	hanging := c.hangingOn(l)
+	c.mu.Unlock()
+	for _, cl := range hanging {
+		c.giveBack(cl)
+	}
+	return hanging
+}
+
+// hangingOn are the claims on a session; the client is locked.
+func (c *client) hangingOn(l *driver.Session) (hanging []*rowClaim) {
 	for _, cl := range c.tokens {
 		if cl.session == l {
 			hanging = append(hanging, cl)
 		}
-	}
-	c.mu.Unlock()
-	for _, cl := range hanging {
-		c.giveBack(cl)
 	}
 	return hanging
 }
