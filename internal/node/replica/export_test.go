@@ -1,12 +1,25 @@
 package replica
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
 
 // InMemory is how many entries of the log are in memory.
 func (n *Node) InMemory() uint64 {
 	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()
 	return last + 1 - first
+}
+
+// Log is what is in memory of the log.
+func (n *Node) Log() []*raftpb.Entry {
+	first, _ := n.log.FirstIndex()
+	last, _ := n.log.LastIndex()
+	entries, _ := n.log.Entries(first, last+1, math.MaxUint64)
+	return entries
 }
 
 // Arrivals is how many machines are kept that raft may install.

@@ -17,6 +17,7 @@ type healing struct {
 	least   uint64 // a snapshot of an index below does not help
 	ticks   int    // since the leader was asked, or another was asked to lead
 	asked   uint64 // the node that was asked to lead last
+	missed  int    // ticks without a leader
 	machine *core.Machine
 	at      uint64 // what that has applied
 }
@@ -37,6 +38,23 @@ func (n *Node) differ() {
 
 // heals takes the machine for wrong, and all snapshots of it.
 func (n *Node) heals(h *healing) { n.healing, n.snap.wrong = h, true }
+
+// missing is for how many election timeouts a node that heals leaves it to the others to elect a leader.
+const missing = 3
+
+// stands reports whether raft's clock goes on, by which a node stands for election. On one that heals
+// it does only when nobody has led for some time: it may be the one with the longest log, without which no
+// other is elected. It leads then without serving, and hands over.
+func (n *Node) stands() bool {
+	h := n.healing
+	if h == nil || n.leading {
+		return true
+	}
+	if h.missed++; n.leader != 0 {
+		h.missed = 0
+	}
+	return h.missed > missing*n.cfg.ElectionTicks
+}
 
 // tickHeal asks for the machine of another node, and brings it to where this one is.
 func (n *Node) tickHeal() {
@@ -75,20 +93,45 @@ func (n *Node) tickHandOver() {
 	}
 }
 
-// successor is the voter that answers, has what is right and the most of the log; one that
-// was asked last only if there is no other. 0: there is none.
+// successor is a voter that answers and is not known to be wrong: one that was asked last only if there
+// is no other, then one that is known to have what is right, then the one with the most of the log. A
+// node that heals itself does not do what it is asked. 0: there is none.
 func (n *Node) successor() (to uint64) {
-	h, far := n.healing, uint64(0)
+	var best heir
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		sum, told := n.check.sums[id]
-		if p.IsLearner || !told || sum != h.right || id == n.cfg.ID || !n.answering(id) {
+		known, right := n.judged(id)
+		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right {
 			return
 		}
-		if to == 0 || to == h.asked || id != h.asked && p.Match >= far {
-			to, far = id, p.Match
+		if h := (heir{id != n.healing.asked, right, p.Match}); to == 0 || h.before(best) {
+			to, best = id, h
 		}
 	})
 	return to
+}
+
+// judged tells whether a node has what is right, as far as that is known.
+func (n *Node) judged(id uint64) (known, right bool) {
+	sum, told := n.check.sums[id]
+	known = told && n.healing.check != 0 && n.healing.check == n.check.index
+	return known, known && sum == n.healing.right
+}
+
+// heir is what speaks for a node that could take over.
+type heir struct {
+	fresh bool // it was not asked last
+	right bool // it is known to have what is right
+	match uint64
+}
+
+func (h heir) before(o heir) bool {
+	switch {
+	case h.fresh != o.fresh:
+		return h.fresh
+	case h.right != o.right:
+		return h.right
+	}
+	return h.match >= o.match
 }
 
 // tickWant asks the leader for its machine.

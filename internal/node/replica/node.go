@@ -172,7 +172,7 @@ func (n *Node) Date(seconds int64) { n.date = core.Seconds(seconds) }
 // Tick tells that another [Config.Tick] has passed.
 func (n *Node) Tick(now int64) {
 	if n.begin(now) {
-		if n.healing == nil || n.leading { // else it must not lead, and it hands over
+		if n.stands() {
 			n.raft.Tick()
 		}
 		n.process()
@@ -380,6 +380,9 @@ func (n *Node) follow(s *raft.SoftState) {
 	leading := s.RaftState == raft.StateLeader
 	if n.leading && !leading {
 		n.stepDown()
+	}
+	if leading && !n.leading && n.healing != nil {
+		n.healing.ticks = n.cfg.ElectionTicks // it hands over at once
 	}
 	n.leading = leading
 	n.callBack()

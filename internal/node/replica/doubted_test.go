@@ -1,0 +1,104 @@
+package replica_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+)
+
+// ahead is a trio in which node 3 differs, and has more of the log than node 2; node 1, which had
+// led, is gone. Node 2 is not elected without the vote of node 3, which has the longer log.
+func ahead(t *testing.T) *trio {
+	t.Helper()
+	x := checking(t)
+	x.damage(3, 4)
+	x.park = true
+	x.healing(3)
+	x.tickAll(15) // both others know what came of the check
+	x.nodes[2].WantSnapshot(x.now)
+	x.pump(2)
+	x.deaf = 2
+	x.add(5, nil)
+	if one, two, three := x.nodes[1].Status(), x.nodes[2].Status(), x.nodes[3].Status(); one.Flying != 0 || two.Applied >= one.Applied || !three.Healing {
+		t.Fatalf("node 1: %+v, node 2 has applied %d, node 3 heals: %v", one, two.Applied, three.Healing)
+	}
+	x.gone, x.deaf, x.park, x.parked = 1, 0, false, nil
+	return x
+}
+
+// A node that differs, and that alone can be elected since it has the longest log, leads without
+// serving, and hands over to one that is sound: without it there would be no leader.
+func TestDoubtedNodeLeadsOnlyToHandOver(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		x := ahead(t)
+		if restarted {
+			x.againDoubted(3)
+		}
+		led := false
+		for range 150 {
+			x.tickAll(1)
+			three := x.nodes[3].Status()
+			if led = led || three.Leading; three.Serving && three.Healing {
+				t.Fatalf("restarted: %v: a node that differs serves", restarted)
+			}
+			if three.Leading {
+				x.leadsForNobody()
+			}
+		}
+		if two := x.nodes[2].Status(); !led || !two.Serving {
+			t.Errorf("restarted: %v: node 3 has led: %v, node 2 serves: %v", restarted, led, two.Serving)
+		}
+		if got := x.numbers(); got[1] != 2 || x.nodes[3].Status().Healing || !slices.Equal(got[1:], []uint64{2, 2}) {
+			t.Errorf("restarted: %v: the counters of nodes 2 and 3 are %v", restarted, got[1:])
+		}
+	}
+}
+
+// againDoubted starts a node again that has its log, and that knows to differ.
+func (x *trio) againDoubted(id uint64) {
+	x.t.Helper()
+	st := x.nodes[id].Status()
+	rec := replica.Bootstrap(core.Config{}, st.Members.Endpoints)
+	rec.HardState = &raftpb.HardState{Term: new(st.Term), Vote: new(uint64(0)), Commit: new(st.Applied)}
+	rec.Entries, rec.Doubted = x.nodes[id].Log(), true
+	n, err := replica.New(replica.Config{ID: id, CheckEvery: time.Hour}, rec)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.nodes[id] = n
+}
+
+// leadsForNobody: node 3 takes no commands and lets nobody read.
+func (x *trio) leadsForNobody() {
+	x.t.Helper()
+	x.out[3] = replica.Output{}
+	x.nodes[3].Submit(x.now, 8, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{8}, Attempt: 1, Mark: 1, Commands: []core.Command{open(), count()}}))
+	x.nodes[3].Read(x.now, 9)
+	for _, a := range x.answersOf(x.nodes[3]) {
+		if a.Outcome != replica.NotDone {
+			x.t.Fatalf("a leader that differs has answered %+v", a)
+		}
+	}
+	if read := x.out[3].Reads; len(read) > 0 {
+		x.t.Fatalf("a leader that differs lets %v read", read)
+	}
+}
+
+// A leader that differs goes on telling the others that it leads until one of them has taken over:
+// they would elect another one each time that it falls silent.
+func TestDoubtedLeaderIsHeard(t *testing.T) {
+	x := checking(t)
+	x.damage(1, 4)
+	x.drop = func(m replica.Message) bool { return typeOf(m) == raftpb.MsgTimeoutNow }
+	x.healing(1)
+	term := x.nodes[1].Status().Term
+	x.tickAll(50)
+	if st := x.nodes[1].Status(); !st.Leading || st.Serving || st.Term != term {
+		t.Errorf("nobody was asked to lead, and it leads: %v, serves: %v, in term %d after %d", st.Leading, st.Serving, st.Term, term)
+	}
+}
