@@ -17,7 +17,7 @@ func (n *Node) apply(entries []*raftpb.Entry) {
 		n.applyOne(e)
 		n.snap.bytes += len(e.GetData())
 		n.snap.loose += len(e.GetData()) + entryCost
-		n.begunTerm(e)
+		n.begunTerm(e.GetTerm())
 	}
 	n.maybeSnapshot()
 	n.letGo()
@@ -40,8 +40,8 @@ func (n *Node) applyOne(e *raftpb.Entry) {
 // begunTerm begins to serve once an entry of the leader's own term is applied:
 // everything that was ever acknowledged is in the machine then, and cluster time
 // goes on from where it stood.
-func (n *Node) begunTerm(e *raftpb.Entry) {
-	if n.leading && !n.serving && n.healing == nil && e.GetTerm() == n.currentTerm() && n.members.has(n.cfg.ID) {
+func (n *Node) begunTerm(applied uint64) {
+	if n.leading && !n.serving && n.healing == nil && applied == n.currentTerm() && n.members.has(n.cfg.ID) {
 		n.serving, n.began = true, n.now
 		n.clock.begin(n.machine.Now(), n.now)
 		n.stamped = n.now

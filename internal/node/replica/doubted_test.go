@@ -102,3 +102,44 @@ func TestDoubtedLeaderIsHeard(t *testing.T) {
 		t.Errorf("nobody was asked to lead, and it leads: %v, serves: %v, in term %d after %d", st.Leading, st.Serving, st.Term, term)
 	}
 }
+
+// leftAlone is node 1 of a trio, which is the only voter by the time at which it finds that it has
+// something else than the two others had.
+func leftAlone(t *testing.T) *trio {
+	t.Helper()
+	x := checking(t)
+	x.damage(1, 4)
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	for range 3 { // node 1 has yet to look at what it has
+		x.now += tick
+		for id := uint64(2); id <= 3; id++ {
+			x.nodes[id].Tick(x.now)
+			x.pump(id)
+		}
+	}
+	x.nodes[1].ChangeMembers(x.now, 12, replica.Change{Remove: []uint64{2, 3}})
+	x.pump(1)
+	if st := x.nodes[1].Status(); !st.Serving || st.Healing || len(st.Members.Conf.GetVoters()) != 1 {
+		t.Fatalf("node 1 is not alone yet, or knows already: %+v", st)
+	}
+	return x
+}
+
+// A node that is the only voter goes on with what it has, also if it finds only then that it differs from
+// those that have left: there is no other state. Neither it nor its next start doubts that any more.
+func TestDoubtedOnlyVoterGoesOn(t *testing.T) {
+	x := leftAlone(t)
+	x.tickAll(30)
+	if st := x.nodes[1].Status(); !st.Serving || st.Healing || st.SnapshotIndex == 0 {
+		t.Errorf("the only voter serves: %v, heals: %v, and has a snapshot at %d", st.Serving, st.Healing, st.SnapshotIndex)
+	}
+	x.out[1] = replica.Output{}
+	x.add(5, nil)
+	if a := x.answersOf(x.nodes[1]); len(a) != 1 || a[0].Outcome != replica.Done {
+		t.Errorf("the only voter answers %+v", a)
+	}
+	if x.doubts[1] && !x.only[1] {
+		t.Error("its next start knows that it differed, and nothing takes that back")
+	}
+}

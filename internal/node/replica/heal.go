@@ -62,6 +62,9 @@ func (n *Node) tickHeal() {
 	switch {
 	case h == nil:
 		return
+	case n.members.alone(n.cfg.ID):
+		n.trust()
+		return
 	case n.leading:
 		n.tickHandOver()
 		return
@@ -76,6 +79,14 @@ func (n *Node) tickHeal() {
 	default:
 		n.catchUp()
 	}
+}
+
+// trust goes on with the machine as it is, on the only voter: there is no other state. A snapshot of it
+// takes the place of all others, which ends the doubt on disk, too.
+func (n *Node) trust() {
+	n.healing, n.check.healed = nil, true
+	n.maybeSnapshot()
+	n.begunTerm(n.term)
 }
 
 // tickHandOver asks another node to lead, and after an election timeout yet another: the

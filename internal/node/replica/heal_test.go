@@ -126,7 +126,7 @@ func TestCheck_KnownAfterARestart(t *testing.T) {
 	}
 }
 
-// A node that is alone goes on with what it has.
+// A node that is alone goes on with what it has, and its next snapshot ends the doubt on disk.
 func TestCheck_DoubtedAlone(t *testing.T) {
 	rec := replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}})
 	rec.Doubted = true
@@ -134,8 +134,13 @@ func TestCheck_DoubtedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := n.Output()
+	n.Written(0, out.Writes[len(out.Writes)-1].ID)
 	if settle(n); !n.Status().Serving || n.Status().Healing {
 		t.Errorf("it serves: %v, heals: %v", n.Status().Serving, n.Status().Healing)
+	}
+	if out.Snapshot == nil || !out.Snapshot.Only {
+		t.Errorf("it makes the snapshot %+v, want one in the place of all others", out.Snapshot)
 	}
 }
 

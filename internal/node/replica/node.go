@@ -106,7 +106,9 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	}
 	n.process() // what is known to be committed: nobody may lead before its changes of members are applied
 	if n.members.alone(cfg.ID) {
-		n.healing, n.snap.wrong = nil, false // there is no other state to go on with
+		if n.healing != nil {
+			n.trust()
+		}
 		if err := n.raft.Campaign(); err != nil {
 			return nil, fmt.Errorf("replica: lead a group of one: %w", err)
 		}

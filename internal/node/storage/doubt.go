@@ -5,7 +5,7 @@ const doubtName = "differs"
 
 // Doubt notes that the state in this store, snapshots and what follows from them, was found to
 // be wrong, though no checksum is. The next start is told ([Recovered.Doubted]), until ReplaceSnapshots or
-// InstallSnapshot has brought another state. With ErrNoRoom nothing has changed.
+// InstallSnapshot has brought another state, or the one to go on with. With ErrNoRoom nothing has changed.
 func (s *Store) Doubt() error {
 	if err := s.writable(); err != nil || s.doubted {
 		return err
