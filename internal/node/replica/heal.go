@@ -108,13 +108,13 @@ func (n *Node) tickHandOver() {
 // is no other, then one that is known to have what is right, then the one with the most of the log. A
 // node that heals itself does not do what it is asked. 0: there is none.
 func (n *Node) successor() (to uint64) {
-	var best heir
+	var best choice
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 		known, right := n.judged(id)
 		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right {
 			return
 		}
-		if h := (heir{id != n.healing.asked, right, p.Match}); to == 0 || h.before(best) {
+		if h := (choice{id != n.healing.asked, right, p.Match}); to == 0 || h.before(best) {
 			to, best = id, h
 		}
 	})
@@ -128,14 +128,14 @@ func (n *Node) judged(id uint64) (known, right bool) {
 	return known, known && sum == n.healing.right
 }
 
-// heir is what speaks for a node that could take over.
-type heir struct {
+// choice is what speaks for a node that could take over.
+type choice struct {
 	fresh bool // it was not asked last
 	right bool // it is known to have what is right
 	match uint64
 }
 
-func (h heir) before(o heir) bool {
+func (h choice) before(o choice) bool {
 	switch {
 	case h.fresh != o.fresh:
 		return h.fresh
