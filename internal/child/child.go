@@ -64,5 +64,6 @@ type Status struct {
 const ErrNoWarden = driver.Kind("cannot start the process that watches over the command")
 
 // Run runs the command while h lasts. It returns when the command and all that
-// it left in its process group are gone; err means that it never ran.
+// it left in its process group are gone, of a command that was ended also what
+// has left the group; err means that it never ran.
 func (c *Command) Run(h Hold) (Status, error) { return c.run(h) }

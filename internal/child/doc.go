@@ -9,7 +9,11 @@
 // and connections open, so that the kernel frees nothing as long as it lives.
 // When the first is killed, the warden kills the group, sees it gone, and only
 // then ends; when the first is stopped, the warden kills the group at the
-// deadline. What leaves the group (setsid) is nobody's any more.
+// deadline.
+//
+// What leaves the group (setsid) is found by a mark in its environment, the
+// variable HOLDFAST_WARDEN, and is ended with a command that is ended. It goes
+// on if the command ends by itself, as that of a daemon does.
 //
 // It needs Linux.
 package child

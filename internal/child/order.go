@@ -9,13 +9,16 @@ import (
 
 // order is one line that the warden is told.
 type order struct {
-	word    string // holder, group, until or end
-	process int    // the first process, or the first of the command's group
+	word    string // mark, holder, group, until or end
+	mark    string
+	process int // the first process, or the first of the command's group
 	left    time.Duration
 }
 
 func (o order) String() string {
 	switch o.word {
+	case "mark":
+		return fmt.Sprintf("mark %s\n", o.mark)
 	case "holder", "group":
 		return fmt.Sprintf("%s %d\n", o.word, o.process)
 	case "until":
@@ -32,6 +35,9 @@ func parseOrder(line string) (order, error) {
 	n, err := strconv.ParseInt(arg, 10, 64)
 	switch {
 	case word == "end" && arg == "":
+		return o, nil
+	case word == "mark" && arg != "":
+		o.mark = arg
 		return o, nil
 	case (word == "holder" && n > 0 || word == "group" && n > 1) && err == nil && n < 1<<31:
 		o.process = int(n)

@@ -90,7 +90,7 @@ func TestPace_Hurry(t *testing.T) {
 }
 
 func FuzzParseOrder(f *testing.F) {
-	for _, seed := range []string{"group 4711", "holder 4711", "holder 1", "until 5000000000", "until -1", "end", "group 1", "group -1", "group 0", "until", "", "group 99999999999"} {
+	for _, seed := range []string{"mark ABC", "mark ", "group 4711", "holder 4711", "holder 1", "until 5000000000", "until -1", "end", "group 1", "group -1", "group 0", "until", "", "group 99999999999"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,8 @@ type running struct {
 	deaf   bool // it was told that the command cannot be signalled
 	// stopped: Stop was heeded.
 	stopped bool
+	mark    string // of all that the command starts
+	spare   bool   // it has ended by itself: what left its group goes on
 }
 
 func (c *Command) run(h Hold) (Status, error) {
@@ -37,10 +40,10 @@ func (c *Command) run(h Hold) (Status, error) {
 	}
 	stops, forget := stops()
 	defer forget()
-	r := &running{Command: c, h: h, warden: w, stops: stops}
+	r := &running{Command: c, h: h, warden: w, stops: stops, mark: rand.Text()}
 	left, bounded := r.left() // before the command begins: the grace is a part of the whole
 	r.pace = newPace(c.Grace, left, bounded)
-	w.tell(order{word: "holder", process: os.Getpid()})
+	r.introduce()
 	r.tellDeadline(left, bounded) // before, too: this process may be stopped at any moment
 	if r.ending = h.Err() != nil || bounded && left <= 0; r.ending {
 		w.end()
@@ -66,7 +69,7 @@ func (r *running) start() error {
 	if hasForeground(r.Stdin, r.Stdout) {
 		r.tty = r.Stdin
 	}
-	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
+	r.cmd = &exec.Cmd{Path: r.Path, Args: r.Args, Env: marked(r.Env, r.mark), Dir: r.Dir, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: r.tty != nil, Ctty: int(r.Stdin.Fd())}
 	exited, started := make(chan *os.ProcessState, 1), make(chan error)
 	go func() {
@@ -152,9 +155,15 @@ func (r *running) watchAgain() {
 	_ = r.warden.stdin.Close()
 	r.warden = w
 	w.follow()
-	w.tell(order{word: "holder", process: os.Getpid()})
+	r.introduce()
 	w.tell(order{word: "group", process: r.cmd.Process.Pid})
 	r.Note("the process that watches over the command was ended; another one does now")
+}
+
+// introduce tells a warden what it needs to know before there is a command.
+func (r *running) introduce() {
+	r.warden.tell(order{word: "mark", mark: r.mark})
+	r.warden.tell(order{word: "holder", process: os.Getpid()})
 }
 
 func (r *running) tellDeadline(left time.Duration, bounded bool) {
@@ -202,18 +211,30 @@ func (r *running) passOn(sig os.Signal) {
 
 // stop has the command end. It is told once: for some programs a second SIGTERM means at once.
 func (r *running) stop() {
-	if !r.pace.told {
+	told := r.pace.told
+	r.pace.hurry(driver.Now())
+	if !told {
 		r.signal(syscall.SIGTERM)
 	}
-	r.pace.hurry(driver.Now())
 }
 
-// signal signals the whole group. What is to end hears it also if it was stopped.
+// signal signals the whole group, and once the command is to end also what has left it. What is to end hears it
+// also if it was stopped.
 func (r *running) signal(s syscall.Signal) {
-	r.heard(syscall.Kill(-r.cmd.Process.Pid, s))
+	f := r.family()
+	r.heard(f.signal(s))
 	if s == syscall.SIGINT || s == syscall.SIGTERM {
-		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGCONT)
+		_ = f.signal(syscall.SIGCONT)
 	}
+}
+
+// family is what has to end with the command, as far as it is known by now.
+func (r *running) family() family {
+	f := family{group: r.cmd.Process.Pid}
+	if !r.spare && !r.pace.killAt.IsZero() {
+		f.mark = r.mark
+	}
+	return f
 }
 
 // heard tells once that a signal was not allowed: what runs as another user, as by sudo, can only be
@@ -247,23 +268,21 @@ func (r *running) resume() {
 	} // else nobody's, or SIGSTOP, which somebody meant
 }
 
-// breath is the pause between two looks at a group that is ending: the end of
-// another's child sends no event.
-const breath = 5 * time.Millisecond
-
-// endRest ends what the command left in its group: it must not outlive the hold.
+// endRest ends what the command left: it must not outlive the hold. What has left its group goes on if the
+// command has ended by itself, as that of a daemon does.
 func (r *running) endRest() {
-	group := r.cmd.Process.Pid
-	if !anyAlive(group) {
+	r.spare = r.pace.killAt.IsZero()
+	if !r.family().alive() {
 		return
 	}
 	r.signal(syscall.SIGTERM)
 	r.Note("the command has ended and left processes behind; they are ended too")
-	for r.pace.hurry(driver.Now()); anyAlive(group); r.look() {
+	r.pace.hurry(driver.Now())
+	for pause := breath; r.family().alive(); pause = slower(pause) {
 		select {
 		case sig := <-r.Signals:
 			r.passOn(sig)
-		case <-time.After(breath):
+		case <-time.After(min(pause, r.look())):
 		}
 	}
 }

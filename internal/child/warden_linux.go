@@ -34,7 +34,7 @@ func startWarden(stderr *os.File) (*warden, error) {
 	defer in.Close()
 	cmd := exec.Command("/proc/self/exe", WardenArg)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Env = append(unmarked(os.Environ()), "GOMAXPROCS=1")
 	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = in, stderr, kept
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -90,48 +90,72 @@ func (w *warden) end() (killed bool) {
 
 // Warden is the main function of the second process; it returns the exit code.
 // It is told what to watch on in, and when in ends without a farewell it kills
-// the command's group.
+// the command with all that it has started.
 func Warden(in io.Reader, notes io.Writer) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	orders := make(chan order)
 	go listen(in, orders)
-	var (
-		holder   int
-		group    int
-		deadline time.Time
-		clock    = time.NewTicker(glance)
-	)
-	defer clock.Stop()
+	w := watch{clock: time.NewTimer(glance), pause: breath}
+	defer w.clock.Stop()
 	for {
 		select {
 		case o, ok := <-orders:
 			switch {
 			case !ok:
-				return avenge(group, notes, "holdfast was killed")
+				return avenge(w.family, notes, "holdfast was killed")
 			case o.word == "end":
 				return 0
-			case o.word == "holder":
-				holder = o.process
-			case o.word == "group":
-				group = o.process
-			case o.word == "until":
-				deadline = driver.Now().Add(o.left)
-				clock.Reset(min(max(o.left, time.Millisecond), glance))
 			}
-		case <-clock.C:
-			if deadline.IsZero() {
-				continue
+			w.heed(o)
+		case <-w.clock.C:
+			if w.late() {
+				return avenge(w.family, notes, "the hold was not renewed in time")
 			}
-			left := driver.Until(deadline)
-			if left <= 0 && group == 0 {
-				group = commandOf(holder) // which may have been stopped before it could tell
-			}
-			if left <= 0 && group != 0 {
-				return avenge(group, notes, "the hold was not renewed in time")
-			}
-			clock.Reset(min(max(left, breath), glance))
 		}
 	}
+}
+
+// watch is what the warden knows.
+type watch struct {
+	family
+	holder   int
+	deadline time.Time // zero: none
+	clock    *time.Timer
+	pause    time.Duration // to the next look for a command after the deadline
+}
+
+func (w *watch) heed(o order) {
+	switch o.word {
+	case "mark":
+		w.mark = o.mark
+	case "holder":
+		w.holder = o.process
+	case "group":
+		w.group = o.process
+		w.clock.Reset(0) // the deadline may be over
+	case "until":
+		w.deadline = driver.Now().Add(o.left)
+		w.clock.Reset(min(max(o.left, time.Millisecond), glance))
+	}
+}
+
+// late reports that the command has outlived the deadline. Otherwise the clock is set for the next look: if there
+// is no command that is ever later, since a holder that is stopped may stay so for days.
+func (w *watch) late() bool {
+	if w.deadline.IsZero() {
+		return false
+	}
+	left := driver.Until(w.deadline)
+	if left > 0 {
+		w.clock.Reset(min(left, glance))
+		return false
+	}
+	if w.group == 0 {
+		w.group = commandOf(w.holder) // which may have been stopped before it could tell
+	}
+	w.clock.Reset(w.pause)
+	w.pause = slower(w.pause)
+	return w.group != 0
 }
 
 // listen reads orders until the first process has ended.
@@ -147,18 +171,18 @@ func listen(in io.Reader, orders chan<- order) {
 	}
 }
 
-// avenge kills the group and returns when it is gone.
-func avenge(group int, notes io.Writer, why string) int {
-	if group == 0 {
+// avenge kills the command with all that it has started, and returns when it is gone.
+func avenge(f family, notes io.Writer, why string) int {
+	if f.group == 0 {
 		return 0 // no command was started
 	}
-	if !anyAlive(group) {
+	if !f.alive() {
 		return 0
 	}
-	for anyAlive(group) {
-		_ = syscall.Kill(-group, syscall.SIGKILL)
-		time.Sleep(breath)
-	}
+	await(func() bool {
+		_ = f.signal(syscall.SIGKILL)
+		return !f.alive()
+	})
 	tell(notes, fmt.Sprintf("holdfast: %s; its command is killed\n", why))
 	return acted
 }
