@@ -21,6 +21,7 @@ local known = call('HMGET', P .. 'c:' .. id, 't', 'z')
 if known[2] then return answer({'gone'}) end
 if not alive(sid) then return answer({'nosession'}) end
 if known[1] then
+  regardless()
   if known[1] ~= '0' then return granted(known[1]) end
   return answer({'queued', int((call('ZRANK', Q, id) or 0) + 1)})
 end
@@ -38,6 +39,7 @@ else
 end
 if k == 3 and w > limit then return answer({'heavy', int(limit)}) end
 if not r[1] then
+  if full then return refused() end
   local f = limit
   if k == 5 then limit = ALL end
   r = {tostring(k), int(limit), '0', int(f)}
@@ -50,6 +52,7 @@ local fits = waiting == 0 and tonumber(r[3]) + units(c) <= limit
 if k == 5 then fits = tonumber(r[4]) == 0 end
 if k == 6 then fits = waiting + 1 >= limit end
 if not fits and try then return answer(held(name)) end
+if full then return refused() end
 call('HSET', S, 'c' .. id, 1)
 if not fits then
   call('ZADD', due, 'XX', 'GT', int(now + ttl), 's' .. sid) -- the client does not count on that

@@ -16,6 +16,7 @@ local function answer(verdict)
 end
 if not c or c.s ~= sid or c.x then return answer('lost') end
 if what == 'v' then
+  if full then return refused() end
   c.v = arg
   call('HSET', P .. 'c:' .. id, 'v', arg, 'mo', int(tick()))
   call('HINCRBY', P .. 'c:' .. id, 've', 1)

@@ -16,6 +16,7 @@ if not was then
 end
 local is, swapped = was or zero, '0'
 if op == 'load' then return {'ok', is, '0'} end
+if full then return refused() end
 if op == 'store' then
   is = a
 elseif op == 'swap' then

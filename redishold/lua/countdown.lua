@@ -20,8 +20,11 @@ if not r[1] then
     finish()
     return other == 'more' and {'more'} or {'kind', other}
   end
+  if full then return refused() end
   call('HSET', R, 'k', 5, 'l', int(ALL), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
   call('ZADD', P .. 'names', 0, name)
+else
+  regardless()
 end
 sweep(LITTLE)
 local is = math.max(was - by, 0)

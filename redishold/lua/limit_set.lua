@@ -3,6 +3,7 @@
 -- the key has used, what to make of that, and for how many milliseconds (0: for good).
 local op, name = ARGV[1], ARGV[2]
 sweep(LITTLE)
+if full and ARGV[6] ~= '' then return refused() end
 if op == 'rate' then
   local was = call('GET', P .. 'L:' .. name)
   call('SET', P .. 'L:' .. name, ARGV[3])

@@ -2,6 +2,7 @@
 -- ARGV[3] requests whose answers have arrived and can be forgotten.
 local W = P .. 'w:' .. ARGV[1]
 if #ARGV[3] > 0 then
+  clearing()
   local gone = {}
   for i = 1, #ARGV[3], 32 do gone[#gone + 1] = sub(ARGV[3], i, i + 31) end
   call('HDEL', W, unpack(gone))

@@ -28,6 +28,19 @@ local GONE = 'gone'
 -- It is for what keeps or frees what is there.
 local function regardless() call('DEL', P .. '-') end
 
+-- clearing comes before whatever a script clears away for others. Redis lets it do
+-- everything from then on; so full is asked for first, by a write that changes nothing:
+-- the server's refusal if its memory is full, else nil. What is new is answered with it.
+local cleared, full = false, nil
+local function clearing()
+  if cleared then return end
+  cleared = true
+  local r = redis.pcall('SET', P .. '-', '', 'XX')
+  if type(r) ~= 'table' or not r.err or not string.find(r.err, 'OOM', 1, true) then return end
+  full = r
+  regardless()
+end
+
 local function int(x) return string.format('%.0f', x + 0) end -- + 0: of -0 it would be '-0', which is no integer
 
 -- tick takes the next revision. A store that was never used, or was wiped,
@@ -65,6 +78,12 @@ local function finish()
     local a, b = int(first), int(rev)
     call('PUBLISH', P .. 'ev', #a .. ':' .. a .. #b .. ':' .. b .. table.concat(out))
   end
+end
+
+-- refused is the answer to what is new while the memory is full: nothing of it was done.
+local function refused()
+  finish()
+  return full
 end
 
 -- watched notes that somebody watches for some milliseconds to come. false: that was not
@@ -153,6 +172,7 @@ end
 
 -- unlink ends a claim, waiting or granted, and leaves its place to nobody yet.
 local function unlink(c, verb, reason)
+  clearing()
   work = work - 1
   call('DEL', P .. 'c:' .. c.id)
   call('HDEL', P .. 's:' .. c.s, 'c' .. c.id)
@@ -183,6 +203,7 @@ local function head(name)
     if not q[1] then return nil end
     local c = claim(q[1])
     if c and not dead(c) then return c end
+    clearing()
     if work <= 0 then return false end
     if c then bury(c) else call('ZREM', P .. 'q:' .. name, q[1]) end
   end
@@ -245,6 +266,7 @@ end
 local function unfold(name)
   local id, sid, ch, t, at = folded(name)
   if not id then return end
+  clearing()
   if not alive(sid) then return expireFolded(name, sid, t) end
   call('DEL', P .. 'm:' .. name)
   call('HSET', P .. 's:' .. sid, 'c' .. id, 1)
@@ -299,6 +321,7 @@ local function lapse(name)
   local k = stored(name)
   local reason = k and gone(k)
   if not reason then return end
+  clearing()
   tick()
   remove(k, reason)
 end
@@ -417,6 +440,7 @@ end
 local function sweep(some)
   work, behind = some, true
   local d = overdue(work)
+  if d[1] then clearing() end
   while d[1] and work > 0 do
     for _, m in ipairs(d) do
       call('ZREM', due, m)
@@ -425,6 +449,7 @@ local function sweep(some)
     d = overdue(work)
   end
   if call('EXISTS', ended, todo, outdated) > 0 then
+    clearing()
     local name = call('SRANDMEMBER', todo)
     while name and work > 0 do
       call('SREM', todo, name)

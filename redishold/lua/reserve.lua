@@ -13,6 +13,7 @@ if #ARGV == 5 then
   finish()
   return {'ok', was or start}
 end
+if full then return refused() end
 call('SET', K, was or start)
 for i = 6, #ARGV do
   local r = redis.pcall('INCRBY', K, ARGV[i])

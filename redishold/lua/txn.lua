@@ -159,6 +159,7 @@ if crowded then
   return crowded
 end
 
+if puts and full then return refused() end
 if writes and not puts then regardless() end
 
 local at_rev
