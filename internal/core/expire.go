@@ -165,13 +165,11 @@ func (m *Machine) pass() {
 	m.settle()
 	m.sweep()
 	m.dropKeys()
-	m.trueTop()
 }
 
 // endFirst ends the first of what is due. At the same time sessions come first,
 // then claims, then keys.
 func (m *Machine) endFirst() bool {
-	m.trueTop()
 	const never = math.MaxInt64
 	at, s, ok := m.sessionDue.top()
 	if !ok {
@@ -199,18 +197,6 @@ func (m *Machine) endFirst() bool {
 	}
 	m.budget--
 	return true
-}
-
-// trueTop makes the first session of the heap one that is due when the heap
-// says: renewals move deadlines without telling it.
-func (m *Machine) trueTop() {
-	for {
-		at, s, ok := m.sessionDue.top()
-		if !ok || at == s.due {
-			return
-		}
-		m.sessionDue.set(s, s.due)
-	}
 }
 
 // endSession ends a session past its deadline, or makes it stale if its policy

@@ -1,5 +1,7 @@
 package core
 
+import "math"
+
 // settle grants everything that can be granted, name by name in their order, as far
 // as the steps of this entry go; the next goes on with the rest.
 func (m *Machine) settle() {
@@ -218,7 +220,11 @@ func (m *Machine) taken(s *session, r *resource, w *Want) (_ bool, steps int) {
 	if takes <= r.free() {
 		return false, steps
 	}
-	n := len(m.victims(r, s, takes-r.free(), true))
+	most := max(m.serves, 0) // a try for which more have to go is refused, whether or not they would do
+	if m.early {
+		most = math.MaxInt
+	}
+	n := len(m.victims(r, s, takes-r.free(), true, most))
 	return n == 0, steps + n
 }
 

@@ -44,6 +44,11 @@ func Invariants(m *Machine) (err error) {
 		wrong("%d names are to be served, %d are listed", dirty, m.dirty.len())
 	}
 	m.sessions.each(func(s *session) { s.checkStock(wrong) })
+	for i, t := range m.sessionDue.a {
+		if t.at != t.it.due || int(t.it.heapPos) != i+1 || i > 0 && less(t, m.sessionDue.a[(i-1)/2]) {
+			wrong("a session is due at %d, and is told as due at %d, or is out of its place", t.it.due, t.at)
+		}
+	}
 	for name, ns := range m.spaces {
 		checkNames(&ns.order, len(ns.names), func(r *resource) bool { return ns.names[r.name] == r }, name, wrong)
 		checkNames(&ns.keyOrder, len(ns.keys), func(k *key) bool { return ns.keys[k.name] == k }, name, wrong)

@@ -1,5 +1,7 @@
 package core
 
+import "math"
+
 // reclaimable says whether p may be taken for a claim of s: its session is past
 // its deadline and its grace, and lets others take, whether or not it is revoked. A
 // session with very many claims offers them one after the other.
@@ -22,8 +24,8 @@ func (m *Machine) lingers(c *claim) bool {
 // victims are the oldest reclaimable holders that must go for a claim of s to get
 // what it still needs; none: even all of them would not do, or nobody has to go. At
 // once, only those count that leave nothing behind; else what is nobody's counts as
-// gone, because it goes by itself.
-func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (found []*part) {
+// gone, because it goes by itself. With more than most it looks no further: they may not do.
+func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool, most int) (found []*part) {
 	if r.crowd == nil {
 		return nil
 	}
@@ -42,12 +44,12 @@ func (m *Machine) victims(r *resource, s *session, need int64, atOnce bool) (fou
 			found = append(found, p)
 			need -= p.takes()
 		}
-		return need > 0
+		return need > 0 && len(found) <= most
 	})
 	for _, p := range renewed {
 		r.notLate(p)
 	}
-	if need > 0 {
+	if need > 0 && len(found) <= most {
 		return nil
 	}
 	return found
@@ -61,9 +63,9 @@ func (m *Machine) reclaimFor(p *part) bool {
 	if p.place == inUpgrade {
 		need -= p.c.twin.one[0].takes()
 	}
-	found := m.victims(p.r, p.c.s, need, true)
+	found := m.victims(p.r, p.c.s, need, true, math.MaxInt)
 	if found == nil {
-		found = m.victims(p.r, p.c.s, need, false)
+		found = m.victims(p.r, p.c.s, need, false, math.MaxInt)
 	}
 	if found == nil {
 		return false

@@ -440,5 +440,4 @@ func (b *builder) finish() {
 	if m.frozen && b.early {
 		m.resources.each(func(r *resource) { m.changed(r) })
 	}
-	m.trueTop()
 }

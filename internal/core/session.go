@@ -34,13 +34,13 @@ func (m *Machine) refresh(s *session, ttl int64) {
 	if s.has != nil && s.has.empty() {
 		m.spare.take(s)
 	}
+	m.sessionDue.set(s, s.due)
 	if s.life == alive {
-		return // the heap finds out when the old deadline comes up
+		return
 	}
 	s.life = alive
 	s.told, s.work = false, noWork
 	s.has.point(nil)
-	m.sessionDue.set(s, s.due)
 }
 
 // open makes the session or refreshes it.
