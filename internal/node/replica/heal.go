@@ -105,16 +105,16 @@ func (n *Node) tickHandOver() {
 }
 
 // successor is a voter that answers and is not known to be wrong: one that was asked last only if there
-// is no other, then one that is known to have what is right, then the one with the most of the log. A
+// is no other, then one that is known to have what is right, then one that is well, then the one with the most of the log. A
 // node that heals itself does not do what it is asked. 0: there is none.
 func (n *Node) successor() (to uint64) {
 	var best choice
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 		known, right := n.judged(id)
-		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right {
+		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right || n.ailing(id) == ailsDiffers {
 			return
 		}
-		if h := (choice{id != n.healing.asked, right, p.Match}); to == 0 || h.before(best) {
+		if h := (choice{id != n.healing.asked, right, n.ailing(id) == 0, p.Match}); to == 0 || h.before(best) {
 			to, best = id, h
 		}
 	})
@@ -132,6 +132,7 @@ func (n *Node) judged(id uint64) (known, right bool) {
 type choice struct {
 	fresh bool // it was not asked last
 	right bool // it is known to have what is right
+	well  bool // nothing else is wrong with it
 	match uint64
 }
 
@@ -141,6 +142,8 @@ func (h choice) before(o choice) bool {
 		return h.fresh
 	case h.right != o.right:
 		return h.right
+	case h.well != o.well:
+		return h.well
 	}
 	return h.match >= o.match
 }

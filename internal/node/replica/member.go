@@ -319,8 +319,9 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 		return
 	}
 	if slices.Contains(c.Remove, n.cfg.ID) {
-		if n.transfer == 0 {
-			n.handOver(n.standing().successor(c, n.handed))
+		if to := n.standing().successor(c, n.handed); to != 0 && n.transfer == 0 {
+			n.leaves(to)
+			n.handOver(to)
 		}
 		n.answer(caller, NotDone, nil)
 		return
@@ -417,6 +418,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 	n.members.prune()
 	maps.DeleteFunc(n.heard, func(id uint64, _ int64) bool { return !n.members.has(id) })
+	maps.DeleteFunc(n.unwell.said, func(id uint64, _ complaint) bool { return !n.members.has(id) })
 	maps.DeleteFunc(n.met, func(id uint64, _ meeting) bool { return !n.members.has(id) })
 	n.tellMembers()
 	if n.serving && !n.members.has(n.cfg.ID) {
@@ -551,7 +553,8 @@ func (n *Node) tickRemoved() {
 	if n.handing++; n.handing < n.cfg.ElectionTicks && n.handed != 0 {
 		return
 	}
-	if to := n.standing().successor(Change{}, n.handed); to != 0 {
+	s := n.standing()
+	if to := cmp.Or(s.successor(Change{}, n.handed), s.best(Change{}, n.handed, s.answering)); to != 0 {
 		n.handing, n.handed = 0, to
 		n.raft.TransferLeader(to)
 	}

@@ -61,6 +61,7 @@ type Node struct {
 	sending map[uint64]bool    // the nodes that a machine is on its way to
 	began   int64              // elapsed time of the beginning of this leader's service
 	met     map[uint64]meeting // how a member showed itself
+	unwell  unwell
 	raised  raise
 	bounded raise     // when this leader proposed its quotas
 	told    uint8     // the version that the shell knows
@@ -89,7 +90,7 @@ func New(cfg Config, rec Recovered) (*Node, error) {
 	if err := cfg.supported("the snapshot of this directory", rec.Machine.Version()); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, date: cfg.Seconds, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}, sending: map[uint64]bool{}}
+	n := &Node{cfg: cfg, date: cfg.Seconds, machine: rec.Machine, members: rec.Snapshot.Conf, applied: rec.Snapshot.Index, term: rec.Snapshot.Term, heard: map[uint64]int64{}, met: map[uint64]meeting{}, unwell: unwell{said: map[uint64]complaint{}}, sending: map[uint64]bool{}}
 	n.clock.limit = 3 * int64(cfg.Tick)
 	n.streams.init()
 	n.snap.index, n.snap.freed = rec.Snapshot.Index, rec.Snapshot.Index
@@ -185,6 +186,7 @@ func (n *Node) Tick(now int64) {
 		n.tickTransfer()
 		n.tickRemoved()
 		n.tickDisk()
+		n.tickAiling()
 		n.tickFull()
 		n.tickWanted()
 		n.tickGoal()

@@ -14,6 +14,7 @@ const (
 	noteWant             // a node needs a machine of that index at least
 	noteHeal             // goes with the snapshot of one
 	noteVoid             // a node heals, and has nothing to say at a check
+	noteAils             // a node should not be made the leader
 	noteSize  = 34
 )
 
@@ -43,6 +44,8 @@ func (n *Node) hearNote(b []byte) error {
 	case !n.members.has(from): // it has been removed, or this node has yet to hear of it
 	case b[1] == noteWant:
 		n.sendMachine(from, index)
+	case b[1] == noteAils:
+		n.unwell.said[from] = complaint{ailment(index), n.now}
 	case index != n.check.index || index == 0: // of another check than the newest here
 	case b[1] == noteSum || b[1] == noteVoid:
 		n.hearSaid(from, b[1], sum)

@@ -25,15 +25,17 @@ type standing struct {
 	answers  map[uint64]bool
 	match    map[uint64]uint64 // up to where it has the log
 	current  map[uint64]bool   // has what was applied an election timeout ago
-	silence  time.Duration     // after it a node does not answer any more
+	ails     map[uint64]ailment
+	silence  time.Duration // after it a node does not answer any more
 }
 
 func (n *Node) standing() *standing {
-	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, match: map[uint64]uint64{}, current: map[uint64]bool{}, silence: n.cfg.electionTimeout()}
+	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, match: map[uint64]uint64{}, current: map[uint64]bool{}, ails: map[uint64]ailment{}, silence: n.cfg.electionTimeout()}
 	s.changing = n.changing()
 	s.hidden = n.cfg.Peer != "" && n.members.endpoint(n.cfg.ID).Peer == ""
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		s.answers[id] = n.answering(id)
+		s.ails[id] = n.ailing(id)
 		s.match[id] = pr.Match
 		s.current[id] = pr.Match >= n.goal[0]
 	})
@@ -47,13 +49,15 @@ func (n *Node) answering(id uint64) bool {
 }
 
 // Unfit says why a voter could not take over from this node, which leads and would stand still for
-// an election timeout if it was asked; "": it can.
+// an election timeout if it was asked, or should not; "": it can.
 func (n *Node) Unfit(id uint64) string { return n.standing().unfit(id) }
 
 func (s *standing) unfit(id uint64) string {
 	switch {
 	case !s.answers[id]:
 		return fmt.Sprintf("node %d does not answer, so that it cannot take over: start it, or name another", id)
+	case s.ails[id] != 0:
+		return s.ails[id].text(id, s.silence)
 	case !s.current[id]:
 		return fmt.Sprintf("node %d has not caught up, so that it cannot take over yet: try again when it has, or name another", id)
 	}
@@ -367,18 +371,37 @@ func (s *standing) moves(c Change, id uint64, voters int) bool {
 // leader that removes itself is the only one that knows when the change is complete:
 // the others would need its vote to learn of it, which it might refuse to them.
 func (s *standing) headless(c Change) string {
-	if slices.Contains(c.Remove, s.self) && s.successor(c, 0) == 0 {
-		return fmt.Sprintf("node %d leads, and no voter stays that could take over from it: promote another one first, then remove it", s.self)
+	well := func(id uint64) bool { return s.answers[id] && s.ails[id] == 0 } // one that has not caught up will
+	if slices.Contains(c.Remove, s.self) && s.best(c, 0, well) == 0 {
+		return fmt.Sprintf("node %d leads, and no voter stays that could take over from it: %s", s.self, cmp.Or(s.reasons(c), "promote another one first, then remove it"))
 	}
 	return ""
 }
 
-// successor is the voter that can take over from a leader that a change removes, one that
-// stays and has the most of the log, and if there are several another one than asked;
-// 0: there is none.
+// reasons says why the voters that stay after a change cannot take over.
+func (s *standing) reasons(c Change) string {
+	var all []string
+	for _, id := range s.voters(c) {
+		if why := s.unfit(id); why != "" {
+			all = append(all, why)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// answering: a node answers.
+func (s *standing) answering(id uint64) bool { return s.answers[id] }
+
+// successor is the voter that can take over from a leader that a change removes; 0: there is none.
 func (s *standing) successor(c Change, asked uint64) (best uint64) {
+	return s.best(c, asked, func(id uint64) bool { return s.unfit(id) == "" })
+}
+
+// best is the voter that stays after a change, is one of some, and has the most of the log, and if
+// there are several another one than asked; 0: there is none.
+func (s *standing) best(c Change, asked uint64, of func(id uint64) bool) (best uint64) {
 	for _, id := range s.members.Conf.GetVoters() {
-		if id == s.self || slices.Contains(c.Remove, id) || !s.answers[id] {
+		if id == s.self || slices.Contains(c.Remove, id) || !of(id) {
 			continue
 		}
 		if best == 0 || best == asked || id != asked && s.match[id] > s.match[best] {

@@ -12,6 +12,7 @@ import (
 func TestStandingSuccessor(t *testing.T) {
 	s := &standing{self: 1, members: &Membership{Conf: &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4, 5}}},
 		answers: map[uint64]bool{1: true, 2: true, 3: true, 4: true}, match: map[uint64]uint64{1: 9, 2: 7, 3: 8, 4: 6, 5: 9}}
+	s.current = s.answers
 	for _, c := range []struct {
 		remove           []uint64
 		asked, successor uint64
