@@ -273,7 +273,7 @@ func (p *pack) moveFrom(at int) {
 		if l.ID != 0 && l.ID != uint64(at+1) {
 			return
 		}
-		if err := p.nodes[at].Transfer(p.ctx, uint64((at+1)%3+1)); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+		if err := p.nodes[at].Transfer(p.ctx, uint64((at+1)%3+1)); err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrConflict) {
 			p.t.Error(err)
 		}
 		select {
