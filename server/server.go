@@ -152,7 +152,7 @@ func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {
 
 // start runs the loop, the writer and the transport.
 func (s *Server) start(rec replica.Recovered) error {
-	told, revision, ordinal := rec.Told(), rec.Machine.Revision(), rec.Machine.Ordinal() // before New applies what follows
+	told, ordinal := rec.Told(), rec.Machine.Ordinal() // before New applies what follows
 	node, err := replica.New(s.node(), rec)
 	if err != nil {
 		return err
@@ -162,7 +162,6 @@ func (s *Server) start(rec replica.Recovered) error {
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
-	l.hub.Publish(nil, revision)
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
 	s.loop = l

@@ -69,7 +69,7 @@ func (n *node) start() {
 	}
 	n.dir = n.c.directory(d)
 	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
-	told, revision, ordinal := rec.Told(), rec.Machine.Revision(), rec.Machine.Ordinal() // before New applies what follows
+	told, ordinal := rec.Told(), rec.Machine.Ordinal() // before New applies what follows
 	r, err := replica.New(cfg, rec)
 	if err != nil {
 		n.c.violate("node %d does not start: %v", n.id, err)
@@ -81,7 +81,6 @@ func (n *node) start() {
 	n.began = n.c.now
 	n.disk, n.replica = d, r
 	n.hub = watch.NewHub(4096, told)
-	n.hub.Publish(nil, revision)
 	n.hub.Begun(ordinal)
 	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
 	n.removed = nil
