@@ -3,10 +3,10 @@ package world
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -51,12 +51,14 @@ func nextEvent(lines *bufio.Scanner) (*pb.WatchResponse, error) {
 }
 
 func parseEvent(fields map[string]string) (*pb.WatchResponse, error) {
-	id, err := strconv.ParseUint(fields["id"], 10, 64)
+	var at struct{ Revision uint64 }
 	switch fields["event"] {
 	case "ready":
-		return &pb.WatchResponse{ReadyRevision: id}, err
+		err := json.Unmarshal([]byte(fields["data"]), &at)
+		return &pb.WatchResponse{ReadyRevision: at.Revision}, err
 	case "resync":
-		return &pb.WatchResponse{ResyncRevision: id}, err
+		err := json.Unmarshal([]byte(fields["data"]), &at)
+		return &pb.WatchResponse{ResyncRevision: at.Revision}, err
 	}
 	e := &pb.Event{}
 	if err := protojson.Unmarshal([]byte(fields["data"]), e); err != nil {

@@ -15,33 +15,67 @@ import (
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
-// watchOf is what a request for events asks for. A browser that comes back says
-// what it has seen last: it gets that revision again, since it may have seen only
-// some of it.
-func watchOf(r *http.Request) (*pb.WatchRequest, error) {
+// watchOf is what a request for events asks for, and where its reader stands.
+func watchOf(r *http.Request) (*pb.WatchRequest, watch.Cursor, error) {
 	q, err := queryOf(r.URL)
 	if err != nil {
-		return nil, gateway.Named(err, "watch", "")
+		return nil, watch.Cursor{}, gateway.Named(err, "watch", "")
 	}
 	out := &pb.WatchRequest{Prefix: q.Get("prefix"), Exact: q.Get("exact") == "true", Patterns: q["pattern"]}
 	if err := checkWatch(q); err != nil {
-		return nil, gateway.Named(err, "watch", out.Prefix)
+		return nil, watch.Cursor{}, gateway.Named(err, "watch", out.Prefix)
 	}
-	from, given := q.Get("from"), q.Has("from")
-	if last := slices.Compact(slices.Clone(r.Header.Values("Last-Event-ID"))); len(last) > 0 && last[0] != "" {
-		from, given = strings.Join(last, ", "), true
+	at, err := standing(r.Header.Values("Last-Event-ID"), q)
+	out.FromRevision = at.Ask()
+	return out, at, gateway.Named(err, "watch", out.Prefix)
+}
+
+// standing is where the reader of a watch stands: behind the event that it has seen last,
+// which a browser that comes back says, or before a revision.
+func standing(last []string, q url.Values) (watch.Cursor, error) {
+	if last = slices.Compact(slices.Clone(last)); len(last) > 0 && last[0] != "" {
+		return behind(strings.Join(last, ", "))
 	}
-	if !given {
-		return out, nil
+	if !q.Has("from") {
+		return watch.Cursor{}, nil
 	}
-	n, err := strconv.ParseUint(from, 10, 64)
+	return before(q.Get("from"))
+}
+
+// behind reads what idOf wrote.
+func behind(id string) (watch.Cursor, error) {
+	revision, ordinal, ok := strings.Cut(id, ".")
+	c, err := before(revision)
+	if !ok || err != nil {
+		return c, err
+	}
+	n, err := strconv.ParseUint(ordinal, 10, 32)
+	if err != nil {
+		return watch.Cursor{}, gateway.Invalid("", "%q is no id of an event: give one as it was told, REVISION.ORDINAL, or a revision to begin with", gateway.Clip(id))
+	}
+	c.Take(watch.Position{Revision: c.Next().Revision, Ordinal: uint32(n)})
+	return c, nil
+}
+
+// before reads a revision to begin with.
+func before(revision string) (watch.Cursor, error) {
+	n, err := strconv.ParseUint(revision, 10, 64)
 	if err != nil || n == 0 { // which would be from now on
-		return nil, gateway.Named(gateway.Invalid("", "%q is no revision: give a number from 1 on, or leave from out for what happens from now on", gateway.Clip(from)), "watch", out.Prefix)
+		return watch.Cursor{}, gateway.Invalid("", "%q is no revision: give a number from 1 on, or leave from out for what happens from now on", gateway.Clip(revision))
 	}
-	out.FromRevision = n
-	return out, nil
+	return watch.NewCursor(n), nil
+}
+
+// idOf is the id by which the reader of a watch that stands at next comes back there: the event
+// before it, or a revision of which nothing was told.
+func idOf(next watch.Position) string {
+	if next.Ordinal == 0 {
+		return strconv.FormatUint(next.Revision, 10)
+	}
+	return fmt.Sprintf("%d.%d", next.Revision, next.Ordinal-1)
 }
 
 // checkWatch refuses what a watch would not heed.
@@ -67,9 +101,11 @@ type rawJSON []byte
 // MarshalJSON is of json.Marshaler.
 func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
 
-// eventStream tells each event on its own, as text/event-stream.
+// eventStream tells each event on its own, as text/event-stream. What its reader has seen
+// before it came back is not told again.
 type eventStream struct {
 	w     http.ResponseWriter
+	at    watch.Cursor
 	begun bool
 }
 
@@ -77,29 +113,36 @@ var eventFormat = protojson.MarshalOptions{UseProtoNames: true}
 
 // tell writes what a watch says.
 func (o *eventStream) tell(m *pb.WatchResponse) error {
-	if m.ReadyRevision != 0 {
-		if err := o.send("ready", m.ReadyRevision, map[string]uint64{"revision": m.ReadyRevision}); err != nil {
-			return err
-		}
+	if r := m.ReadyRevision; r != 0 {
+		o.at.Ready(watch.Before(r, m.Ordinal))
+		return o.send("ready", map[string]uint64{"revision": r})
 	}
-	if m.ResyncRevision != 0 {
-		if err := o.send("resync", m.ResyncRevision, map[string]uint64{"revision": m.ResyncRevision}); err != nil {
+	if r := m.ResyncRevision; r != 0 && o.at.Resync(watch.Before(r, m.Ordinal)) != (watch.Position{}) {
+		if err := o.send("resync", map[string]uint64{"revision": r}); err != nil {
 			return err
 		}
 	}
 	for _, e := range m.Events {
-		b, err := eventFormat.Marshal(e)
-		if err != nil {
-			return err
-		}
-		if err := o.send("event", e.Revision, rawJSON(b)); err != nil {
+		if err := o.tellEvent(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *eventStream) send(event string, id uint64, v any) error {
+func (o *eventStream) tellEvent(e *pb.Event) error {
+	if !o.at.Take(watch.Position{Revision: e.Revision, Ordinal: e.Ordinal}) {
+		return nil
+	}
+	b, err := eventFormat.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return o.send("event", rawJSON(b))
+}
+
+// send writes what brought the reader to where it stands.
+func (o *eventStream) send(event string, v any) error {
 	if !o.begun {
 		o.begun = true
 		o.w.Header().Set("Content-Type", "text/event-stream")
@@ -109,7 +152,7 @@ func (o *eventStream) send(event string, id uint64, v any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(o.w, "event: %s\nid: %d\ndata: %s\n\n", event, id, data); err != nil {
+	if _, err := fmt.Fprintf(o.w, "event: %s\nid: %s\ndata: %s\n\n", event, idOf(o.at.Next()), data); err != nil {
 		return err
 	}
 	return http.NewResponseController(o.w).Flush()

@@ -264,10 +264,11 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	out := &eventStream{w: w}
 	c := gateway.CallOf(pb.WatchService_Watch_FullMethodName, nil, r.Header.Values, nil)
 	err := h.g.Stay(r.Context(), c, func(ctx context.Context) error {
-		req, err := watchOf(r)
+		req, at, err := watchOf(r)
 		if err != nil {
 			return err
 		}
+		out.at = at
 		return h.g.Follow(ctx, req, out.tell)
 	})
 	switch {
