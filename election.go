@@ -35,6 +35,9 @@ type Leader struct {
 var aLeader = driver.Want{Kind: driver.Election}
 
 func (e *Election) campaign(ctx context.Context, value []byte, try bool) (*Leadership, error) {
+	if err := checkValue(value); err != nil {
+		return nil, wrap("campaign", e.l.name, err)
+	}
 	w := &request{op: "campaign"}
 	w.Try, w.Value = try, value
 	h, err := e.l.take(ctx, aLeader, driver.FeatureElection, w)
@@ -44,7 +47,15 @@ func (e *Election) campaign(ctx context.Context, value []byte, try bool) (*Leade
 	return &Leadership{h}, nil
 }
 
-// Campaign waits until elected; value is proclaimed with the election.
+// checkValue bounds what a leader tells: everybody is told it again with each change.
+func checkValue(value []byte) error {
+	if len(value) > maxMeta {
+		return invalid("the value has %d bytes; at most %d are allowed: tell where the rest is", len(value), maxMeta)
+	}
+	return nil
+}
+
+// Campaign waits until elected; value, of up to 4 KiB, is proclaimed with the election.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
 	return e.campaign(ctx, value, false)
 }
@@ -174,11 +185,14 @@ func (e *Election) events(ctx context.Context) iter.Seq2[Event, error] {
 	return e.l.s.r.watch(ctx, "observe", e.l.err, &driver.WatchRequest{Prefix: e.l.name, Exact: true})
 }
 
-// Proclaim changes the value that a leader is known by. If it fails, the leadership goes
+// Proclaim changes the value, of up to 4 KiB, that a leader is known by. If it fails, the leadership goes
 // on; unless the error is [NotDone] the value may be either.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if value == nil {
 		value = []byte{}
+	}
+	if err := checkValue(value); err != nil {
+		return wrap("proclaim", l.g.c.name, err)
 	}
 	_, err := l.change(ctx, "proclaim", driver.Change{Proclaim: &value})
 	return err

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -23,6 +24,8 @@ var electionCases = []Case{
 		Promise: "Leader is fs.ErrNotExist before the first election and after the last resignation."},
 	{Name: "Election/Proclaim", Needs: election, Run: run(electionProclaim),
 		Promise: "Proclaim changes the value that everybody is told; leadership and token stay."},
+	{Name: "Election/LongValue", Needs: election, Run: run(electionLongValue),
+		Promise: "A value of 4 KiB is told; a longer one is fs.ErrInvalid, of a candidate and of a leader, and changes nothing."},
 	{Name: "Election/HandOver", Needs: election, Run: run(electionHandOver),
 		Promise: "HandOver makes the named candidate lead although another waited before it."},
 	{Name: "Election/HandOverToNobody", Needs: election, Run: run(electionHandOverToNobody),
@@ -95,6 +98,19 @@ func electionProclaim(ctx context.Context, e *Env) {
 	done(l.Err())
 	done(l.Resign())
 	want(l.Proclaim(ctx, nil) != nil, "Proclaim after the resignation succeeded")
+}
+
+func electionLongValue(ctx context.Context, e *Env) {
+	s, longest := e.Client(), bytes.Repeat([]byte("x"), 4<<10)
+	longer := append(longest, 'x')
+	refused(second(s.Election("e").Campaign(ctx, longer)), fs.ErrInvalid, "Campaign with a value of 4097 bytes")
+	refused(second(s.Election("e").TryCampaign(ctx, longer)), fs.ErrInvalid, "TryCampaign with a value of 4097 bytes")
+	refused(second(e.Client().Election("e").Leader(ctx)), fs.ErrNotExist, "Leader after them")
+	l := must(s.Election("e").Campaign(ctx, longest))
+	refused(l.Proclaim(ctx, longer), fs.ErrInvalid, "Proclaim of 4097 bytes")
+	told := must(e.Client().Election("e").Leader(ctx))
+	want(len(told.Value) == len(longest), "%d bytes are told", len(told.Value))
+	done(l.Resign())
 }
 
 func electionHandOver(ctx context.Context, e *Env) {
