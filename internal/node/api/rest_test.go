@@ -163,6 +163,7 @@ func TestRESTBadInput(t *testing.T) {
 		{400, "POST", "/v1/locks/x:renew", `{"token":9,"ttl_ms":-1}`},
 		{405, "PUT", "/v1/locks/x", ""},
 		{405, "POST", "/v1/locks/x:explode", ""},
+		{405, "POST", "/v1/watch", ""},
 		{404, "POST", "/v1/nothing/x:acquire", ""},
 		{404, "GET", "/v1/", ""},
 		{400, "POST", "/v1/leases/abc:open", ""},
@@ -237,6 +238,28 @@ func TestREST_TermsAreTaken(t *testing.T) {
 	}
 }
 
+// A call with a method that its path does not have is told which ones it has.
+func TestREST_MethodsOfAPath(t *testing.T) {
+	r := serve(t)
+	for path, want := range map[string]string{
+		"/v1/kv/a/b": "DELETE, GET, PUT", "/v1/locks/x": "GET", "/v1/locks/x:acquire": "GET, POST", "/v1/watch": "GET",
+		"/holdfast.v1.LockService/Lock": "POST", "/holdfast.v1.WatchService/Watch": "POST",
+	} {
+		req, err := http.NewRequestWithContext(r.ctx, "PATCH", "http://"+r.addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := r.web.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := res.Header.Get("Allow"); res.StatusCode != 405 || got != want {
+			t.Errorf("%s: %s, Allow: %s; want %s", path, res.Status, got, want)
+		}
+	}
+}
+
 // The OpenAPI document has every path, and docs/openapi.json is that document.
 func TestOpenAPI(t *testing.T) {
 	r := serve(t)
@@ -249,6 +272,9 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for path, ops := range paths {
 		for method, op := range ops.(map[string]any) {
+			if answers := op.(map[string]any)["responses"].(map[string]any); answers["default"] == nil {
+				t.Errorf("%s %s: the document does not describe a failure", method, path)
+			}
 			if method == "get" && path == "/v1/watch" {
 				continue
 			}

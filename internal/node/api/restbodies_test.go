@@ -40,7 +40,11 @@ func TestCounters_AmountIsOne(t *testing.T) {
 // The numbers of an unsigned counter are heeded, and those of the other kind refused.
 func TestCounters_UnsignedNumbers(t *testing.T) {
 	r := serve(t)
-	r.want(200, "POST", "/v1/counters/u:set", `{"unsigned":true,"unsigned_value":18446744073709551615}`)
+	for _, body := range []string{`{"unsigned":true,"unsigned_value":0}`, `{"unsigned":true,"unsigned_value":18446744073709551615}`} {
+		if out := r.want(200, "POST", "/v1/counters/u:set", body); out["unsigned_value"] == nil {
+			t.Errorf("%s is answered with %v", body, out)
+		}
+	}
 	out := r.want(200, "POST", "/v1/counters/u:compare-and-set", `{"unsigned":true,"unsigned_expected":18446744073709551615,"unsigned_value":6}`)
 	if out["swapped"] != true || num(out["unsigned_value"]) != 6 {
 		t.Errorf("got %v", out)

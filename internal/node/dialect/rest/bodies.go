@@ -122,8 +122,8 @@ type restSwap struct {
 }
 
 type restValue struct {
-	Value         int64  `json:"value" doc:"the value of a signed counter"`
-	UnsignedValue uint64 `json:"unsigned_value,omitempty" doc:"the value of an unsigned counter"`
+	Value         int64   `json:"value" doc:"the value of a signed counter"`
+	UnsignedValue *uint64 `json:"unsigned_value,omitempty" doc:"the value of an unsigned counter; absent: it is a signed one"`
 }
 
 type restSwapped struct {

@@ -10,7 +10,7 @@ import (
 
 // OpenAPI describes the short paths, made of the routes themselves.
 func OpenAPI() map[string]any {
-	paths := map[string]any{"/v1/watch": map[string]any{"get": watchOperation}}
+	paths := map[string]any{watchPath: map[string]any{"get": watchOperation}}
 	for i := range routes {
 		r := &routes[i]
 		ops, ok := paths[r.path()].(map[string]any)
@@ -42,7 +42,7 @@ func (r *route) operation() object {
 		},
 		"responses": object{
 			"200":     object{"description": "done", "content": content(r.out)},
-			"default": object{"description": "not done, or not known to be", "content": content(reflect.TypeFor[failure]())},
+			"default": failed,
 		},
 	}
 	switch {
@@ -54,6 +54,9 @@ func (r *route) operation() object {
 	}
 	return op
 }
+
+// failed is the answer of a call that was not done.
+var failed = object{"description": "not done, or not known to be", "content": content(reflect.TypeFor[failure]())}
 
 func header(name, says string) object {
 	return object{"name": name, "in": "header", "description": says, "schema": object{"type": "string"}}
@@ -123,6 +126,10 @@ var watchOperation = object{
 		{"name": "from", "in": "query", "description": "the first revision wanted; absent: from now on", "schema": object{"type": "integer"}},
 		{"name": "pattern", "in": "query", "description": "kind:verb, with * for either; may be repeated", "schema": object{"type": "string"}},
 		header("Holdfast-Namespace", "the namespace; default: default"),
+		header("Last-Event-ID", "the last id that was told: what follows it is wanted; overrides from"),
 	},
-	"responses": object{"200": object{"description": "the events", "content": object{"text/event-stream": object{}}}},
+	"responses": object{
+		"200":     object{"description": "the events", "content": object{"text/event-stream": object{}}},
+		"default": failed,
+	},
 }

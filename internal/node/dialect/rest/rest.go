@@ -67,7 +67,7 @@ type Handler struct {
 func New(g *gateway.Gateway, r *relay.Relay) *Handler { return &Handler{g, r} }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && r.URL.EscapedPath() == "/v1/watch" {
+	if r.Method == http.MethodGet && r.URL.EscapedPath() == watchPath {
 		h.serveEvents(w, r)
 		return
 	}
@@ -76,6 +76,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case nil:
 		WriteJSON(w, http.StatusOK, out)
 	case gateway.ErrPassed:
+	case errMethod:
+		w.Header().Set("Allow", strings.Join(allowed(r.URL.EscapedPath()), ", "))
+		fail(w, err, "")
 	default:
 		relay.Mark(w.Header(), r.Header, err)
 		fail(w, err, h.g.AskInstead(err))
@@ -178,10 +181,26 @@ func find(method, escaped string) (*route, string, error) {
 		}
 		return rt, name, nil
 	}
-	if known {
+	if known || escaped == watchPath {
 		return nil, "", errMethod
 	}
 	return nil, "", errNoPath
+}
+
+// watchPath is the path of the events; it has no name.
+const watchPath = "/v1/watch"
+
+// allowed are the methods of a path.
+func allowed(escaped string) (methods []string) {
+	if escaped == watchPath {
+		return []string{http.MethodGet}
+	}
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut} {
+		if rt, _, _ := find(method, escaped); rt != nil {
+			methods = append(methods, method)
+		}
+	}
+	return methods
 }
 
 var (

@@ -213,7 +213,15 @@ func arrive(ctx context.Context, g *gateway.Gateway, name string, in *restArrive
 
 func counted(ctx context.Context, g *gateway.Gateway, c core.Command) (restValue, error) {
 	_, n, _, err := g.Count(ctx, "", c)
-	return restValue{n.Signed, n.Unsigned}, err
+	return valueOf(n, c.Unsigned), err
+}
+
+// valueOf is a counter's value in the field of its kind, 0 too.
+func valueOf(n gateway.Number, unsigned bool) restValue {
+	if unsigned {
+		return restValue{UnsignedValue: &n.Unsigned}
+	}
+	return restValue{Value: n.Signed}
 }
 
 func getCounter(ctx context.Context, g *gateway.Gateway, name string, in *restUnsigned) (restValue, error) {
@@ -259,7 +267,7 @@ func swapCounter(ctx context.Context, g *gateway.Gateway, name string, in *restS
 		return restSwapped{}, err
 	}
 	r, n, _, err := g.Count(ctx, "", core.Command{Name: name, Count: core.CountSwap, Unsigned: in.Unsigned, A: expected, B: value})
-	return restSwapped{restValue{n.Signed, n.Unsigned}, r.OK}, err
+	return restSwapped{valueOf(n, in.Unsigned), r.OK}, err
 }
 
 func reserveNumbers(ctx context.Context, g *gateway.Gateway, name string, in *restReserve) (restRange, error) {
