@@ -37,7 +37,8 @@ type Command struct {
 	// Signals are passed on. After the second SIGINT or SIGTERM the command has
 	// Grace to end, after the third it is killed.
 	Signals <-chan os.Signal
-	// Stop, when it is closed, has the command end: it gets one SIGTERM, and has Grace.
+	// Stop, when it is closed, has the command end: it gets one SIGTERM, and has Grace. One
+	// that has not begun yet does not.
 	Stop <-chan struct{}
 	// Note is told what happens beside the command's own output, after it was done. It must
 	// not wait: nothing watches over the command meanwhile but the warden.
@@ -54,7 +55,7 @@ type Status struct {
 	Code int
 	// Lost is why the hold ended before the command did; nil: it did not.
 	Lost error
-	// NotStarted: the hold was lost before the command could begin, and it did not.
+	// NotStarted: the hold was lost, or Stop closed, before the command could begin, and it did not.
 	NotStarted bool
 	// Stopped: Stop was heeded before the command was known to have ended.
 	Stopped bool

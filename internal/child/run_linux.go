@@ -45,14 +45,13 @@ func (c *Command) run(h Hold) (Status, error) {
 	r.pace = newPace(c.Grace, left, bounded)
 	r.introduce()
 	r.tellDeadline(left, bounded) // before, too: this process may be stopped at any moment
-	if r.ending = h.Err() != nil || bounded && left <= 0; r.ending {
-		w.end()
-		return Status{Lost: r.lost(), NotStarted: true}, nil
-	}
 	if err := r.start(); err != nil {
 		r.ignoreTerminal()
 		r.takeTerminalBack() // which a program that could not be executed got before
 		w.end()
+		if err == errOver {
+			return Status{Lost: r.lost(), NotStarted: true, Stopped: r.stopped}, nil
+		}
 		return Status{}, err
 	}
 	w.follow()
@@ -74,7 +73,7 @@ func (r *running) start() error {
 	exited, started := make(chan *os.ProcessState, 1), make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := r.cmd.Start()
+		err := r.begin()
 		if err == nil { // at once: if this program is killed before, what the command starts goes on
 			r.warden.tell(order{word: "group", process: r.cmd.Process.Pid})
 		}
@@ -90,6 +89,24 @@ func (r *running) start() error {
 	}
 	r.ignoreTerminal()
 	return nil
+}
+
+// errOver: the command was to end before it had begun.
+const errOver = driver.Kind("the command is to end already")
+
+// begin starts the command, unless it is to end already: a short one would be done before it could be ended.
+func (r *running) begin() error {
+	left, bounded := r.left()
+	r.ending = r.h.Err() != nil || bounded && left <= 0
+	select {
+	case <-r.Stop:
+		r.stopped = true
+	default:
+	}
+	if r.ending || r.stopped {
+		return errOver
+	}
+	return r.cmd.Start()
 }
 
 // follow watches command, hold, clock and signals until the command has ended.

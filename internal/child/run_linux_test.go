@@ -365,3 +365,38 @@ func TestRun_LostBefore(t *testing.T) {
 		}
 	}
 }
+
+// turning is a hold that is lost when it is looked at for the second time.
+type turning struct {
+	lease
+	looks atomic.Int64
+}
+
+func (l *turning) Deadline() (time.Time, bool) {
+	if l.looks.Add(1) > 1 {
+		l.left.Store(-1)
+	}
+	return l.lease.Deadline()
+}
+
+// A command that is to end by the time that it would begin is not started: one that was stopped, or of which the hold was
+// lost while the warden was started.
+func TestRun_OverBeforeTheStart(t *testing.T) {
+	late := &turning{}
+	late.left.Store(int64(time.Hour))
+	h := hold(t, holdtest.Space(t))
+	for name, c := range map[string]struct {
+		h    child.Hold
+		stop bool
+	}{"lost": {late, false}, "stopped": {h, true}} {
+		stop, out := make(chan struct{}), t.TempDir()+"/ran"
+		if c.stop {
+			close(stop)
+		}
+		cmd := &child.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "touch " + out}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Stop: stop, Note: func(string) {}}
+		end, err := cmd.Run(c.h)
+		if _, ran := os.Stat(out); err != nil || !end.NotStarted || end.Stopped != c.stop || (end.Lost == nil) != c.stop || ran == nil {
+			t.Errorf("%s: %+v, %v, and the command has begun: %t", name, end, err, ran == nil)
+		}
+	}
+}

@@ -216,7 +216,17 @@ type command struct {
 	done    chan pipeline.Event // has its end, for leave
 }
 
-// start runs the command of a phase, unless what it is to run under is over: then nobody
+// toEnd reports that it is to end.
+func (c *command) toEnd() bool {
+	select {
+	case <-c.halt:
+		return true
+	default:
+		return false
+	}
+}
+
+// start runs the command of a phase, unless it is to end already, or what it is to run under is over: then nobody
 // may start it here, and the attempt waits again. What a command that does not start has taken
 // from limiters is given back.
 func (a *active) start(f *pipeline.Effect) {
@@ -243,18 +253,14 @@ func (a *active) start(f *pipeline.Effect) {
 // end runs the command, and is what has become of it.
 func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) {
 	e = pipeline.Event{Kind: pipeline.NotStarted, Phase: c.phase, Attempt: c.attempt}
-	if run.Hold.Err() != nil || a.ctx.Err() != nil {
+	if run.Hold.Err() != nil || a.ctx.Err() != nil || c.toEnd() {
 		return e, false
 	}
 	exit, err := a.p.runner.Run(run)
 	if err == nil && exit.NotStarted {
 		return e, false
 	}
-	select {
-	case <-c.halt:
-		c.halted = !exit.Itself || exit.Lost
-	default:
-	}
+	c.halted = c.toEnd() && (!exit.Itself || exit.Lost)
 	c.code = exit.Code
 	switch {
 	case err != nil:
@@ -280,12 +286,7 @@ const (
 
 // stop has the command end.
 func (a *active) stop() {
-	if a.command == nil {
-		return
-	}
-	select {
-	case <-a.command.halt:
-	default:
+	if a.command != nil && !a.command.toEnd() {
 		close(a.command.halt)
 	}
 }

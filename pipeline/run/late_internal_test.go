@@ -74,3 +74,17 @@ func TestReasonOf_NoLeaf(t *testing.T) {
 		t.Errorf("%+v has the reason %q", r, reasonOf(r))
 	}
 }
+
+// A command that is to end before it has begun is not started: the run was cancelled meanwhile.
+func TestEnd_Halted(t *testing.T) {
+	a := &active{p: &Pipelines{runner: none{}}, ctx: t.Context()}
+	c := &command{phase: "a", attempt: 1, halt: make(chan struct{})}
+	over := &both{over: t.Context()}
+	if e, started := a.end(c, &Command{Hold: over, Stop: c.halt}); !started || e.Kind != pipeline.Exited {
+		t.Errorf("before it is to end: %+v", e)
+	}
+	close(c.halt)
+	if e, started := a.end(c, &Command{Hold: over, Stop: c.halt}); started || e.Kind != pipeline.NotStarted {
+		t.Errorf("once it is to end: %+v", e)
+	}
+}

@@ -121,7 +121,7 @@ type Exit struct {
 	Code int
 	// Lost: it was ended because what it ran under was over.
 	Lost bool
-	// NotStarted: what it was to run under was over before it began, and nothing ran; the rest means
+	// NotStarted: what it was to run under was over, or Stop closed, before it began, and nothing ran; the rest means
 	// nothing then. The attempt waits again, and no retry is used.
 	NotStarted bool
 	// Itself: it had ended before Stop was heeded, so that a Stop that came before Run returned counts for nothing. A
