@@ -139,7 +139,7 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", "guards:\n  g:\n    wen: {lock_free: a}\n    when: {lock_free: a}\n", `f.yaml:3:5: the guard "g" does not know "wen"; did you mean when?`},
 		{"f.yaml", "guards:\n  g:\n    description: x\n", `f.yaml:2:3: the guard "g" has no condition; say when: and a condition`},
 		{"f.yaml", "guards:\n  g:\n    when: {lock_free: a}\n  g:\n    when: {lock_free: b}\n", `f.yaml:4:3: the key "g" is on line 2 already`},
-		{"f.json", "{\"guards\": {\n \"é\": {\"when\": {\"all\": []}, \"when\": {\"any\": []}}}}", `f.json:2:29: the key "when" is on line 2 already`},
+		{"f.json", "{\"guards\": {\n \"é\": {\"when\": {\"all\": []}, \"when\": {\"all\": []}}}}", `f.json:2:29: the key "when" is on line 2 already`},
 		{"f.yaml", wrap("{lock_free: {name: a, name: b}}"), `f.yaml:3:33: the key "name" is on line 3 already`},
 		{"f.yaml", wrap("{Lock-Fre: a}"), `f.yaml:3:12: a condition does not know "Lock-Fre"; did you mean lock_free?`},
 		{"f.yaml", wrap("{branch_merged: {branch: a, inot: b}}"), `f.yaml:3:39: branch_merged does not know "inot"; did you mean into?` + "\n" + `f.yaml:3:12: branch_merged lacks into`},
@@ -151,6 +151,7 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", wrap("{lock_held_by: a}"), `f.yaml:3:26: lock_held_by wants a mapping, this is a text`},
 		{"f.yaml", wrap("{lock_held_by: {<<: {name: a}, name: a, holder: b}}"), `f.yaml:3:27: merge keys are not supported; write the fields out, or use an alias for the whole value`},
 		{"f.yaml", wrap("{1: a}"), `f.yaml:3:12: a key wants a text, this is a whole number; write it in quotes: "1"`},
+		{"f.yaml", wrap("{all: [{not: {any: []}}]}"), `f.yaml:3:25: any of nothing can never pass; give it parts; all: [] is always true`},
 		// types
 		{"f.yaml", wrap("{lock_free: 12}"), `f.yaml:3:23: lock_free.name wants a text, this is a whole number; write it in quotes: "12"`},
 		{"f.yaml", wrap("{branch_exists: 1.20}"), `f.yaml:3:27: branch_exists.branch wants a text, this is a number with a point or an exponent; write it in quotes: "1.20"`},

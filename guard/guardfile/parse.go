@@ -176,6 +176,9 @@ func (p *parser) kind(key, n *node, depth int) guard.Condition {
 		if p.wants(n, key.text, isList) {
 			c.Of = p.parts(key, n.of, depth)
 		}
+		if c.Kind == guard.KindAny && n.is == isList && len(n.of) == 0 {
+			p.fail(key.place, "give it parts; all: [] is always true", "any of nothing can never pass")
+		}
 	case guard.KindNot:
 		c.Of = p.parts(key, []*node{n}, depth)
 	default:

@@ -45,7 +45,7 @@ func conditionSchema() object {
 	list := object{"type": "array", "items": ref("condition")}
 	properties := object{
 		string(guard.KindAll): describe(list, "Every part is true."),
-		string(guard.KindAny): describe(list, "At least one part is true."),
+		string(guard.KindAny): describe(object{"type": "array", "items": ref("condition"), "minItems": 1}, "At least one part is true."),
 		string(guard.KindNot): describe(ref("condition"), "The part is false."),
 	}
 	for _, k := range kinds {
