@@ -56,7 +56,7 @@ type Phase struct {
 	// runner was lost while the command ran; not if its program is not there. 0: it is started once, whatever happens, and
 	// an end that nobody saw is asked for.
 	Retries int `json:"retries,omitempty"`
-	// Pause is how long a phase that failed rests before it is started again.
+	// Pause is how long a phase that failed rests before it is started again, by Retries.
 	Pause time.Duration `json:"pause,omitempty"`
 	// OnFailure is the later phase that is next when this one has failed; empty: the run
 	// has failed.
@@ -204,6 +204,8 @@ func (d *Definition) CheckPhase(i int) error {
 		return d.invalid("phase %q: a time is negative", p.Name)
 	case p.Within > 0 && p.Until == nil:
 		return d.invalid("phase %q: within %s of what? Give a condition for until", p.Name, p.Within)
+	case p.Pause > 0 && p.Retries == 0:
+		return d.invalid("phase %q: a pause of %s before what? Give retries", p.Name, p.Pause)
 	case len(p.Run) > 0 && p.Run[0] == "":
 		return d.invalid("phase %q: the name of its command is empty", p.Name)
 	case p.OnFailure != "" && d.find(p.OnFailure) <= i:

@@ -759,6 +759,9 @@ func anyPhases(rng *rand.Rand) (out []pipeline.Phase) {
 		}
 		ph.Wait = time.Duration(rng.IntN(2)) * time.Minute
 		ph.Retries, ph.Pause = rng.IntN(3), time.Duration(rng.IntN(2))*time.Minute
+		if ph.Retries == 0 {
+			ph.Pause = 0
+		}
 		ph.Recovery = i > 0 && rng.IntN(4) == 0
 		if i+1 < n && rng.IntN(3) == 0 {
 			ph.OnFailure = string(rune('a' + i + 1))
@@ -849,6 +852,7 @@ func TestCheck(t *testing.T) {
 		`two phases are called "a"`:   func(d *pipeline.Definition) { d.Phases[1].Name = "a" },
 		"-1 retries":                  func(d *pipeline.Definition) { d.Phases[0].Retries = -1 },
 		"1001 retries":                func(d *pipeline.Definition) { d.Phases[0].Retries = 1001 },
+		"a pause of 1s before what":   func(d *pipeline.Definition) { d.Phases[0].Pause = time.Second },
 		"a time is negative":          func(d *pipeline.Definition) { d.Phases[0].Pause = -1 },
 		"within 1s of what":           func(d *pipeline.Definition) { d.Phases[0].Within = time.Second },
 		"command is empty":            func(d *pipeline.Definition) { d.Phases[0].Run = []string{""} },

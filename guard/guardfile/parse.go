@@ -24,8 +24,8 @@ type parser struct {
 	file string
 	// first is what a file begins with, for hints.
 	first string
-	// filled are the texts of a pipeline that parameters are a part of.
-	filled map[*node]bool
+	// filled are the texts of a pipeline that parameters are a part of, as they stand in the file.
+	filled map[*node]string
 	// further are those of them in which a value would be further words of a filter.
 	further map[*node]bool
 	// options are those that begin with - by their values alone.
@@ -68,8 +68,19 @@ func (p *parser) wants(n *node, where string, want shape) bool {
 	if scalar := n.is == isInteger || n.is == isFraction || n.is == isBoolean || n.is == isDate; want == isText && scalar {
 		hint = fmt.Sprintf("write it in quotes: %q", clip(n.text))
 	}
+	if hint == "" {
+		hint = p.filledHint(n)
+	}
 	p.fail(n.place, hint, "%s wants %s, this is %s", where, want, n.is)
 	return false
+}
+
+// filledHint says that a value is made of parameters; empty: it is not.
+func (p *parser) filledHint(n *node) string {
+	if p.filled[n] == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s stands there: give the parameter another value", clip(p.filled[n]))
 }
 
 // entries calls each for the keys of a mapping, which are texts and differ.
@@ -248,7 +259,7 @@ func (p *parser) fields(k *kind, key, n *node, c *guard.Condition) {
 
 func (p *parser) field(k *kind, f *field, n *node, c *guard.Condition) {
 	where := string(k.kind) + "." + f.name
-	if p.filled[n] && k.kind == guard.KindCustomCheck {
+	if p.filled[n] != "" && k.kind == guard.KindCustomCheck {
 		p.fail(n.place, "write a command of its own for each", "%s: a parameter would become a part of the command", where)
 		return
 	}

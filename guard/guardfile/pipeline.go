@@ -21,8 +21,8 @@ type Pipeline struct {
 	// Params are those that the file asks for, in its order, and Values what they are.
 	Params []Param
 	Values map[string]string
-	// Lines are where the phases stand, from 1.
-	Lines []int
+	// Places are where the phases stand: line and column, from 1.
+	Places [][2]int
 }
 
 // Param is what a file asks for: ${name} in a text stands for its value.
@@ -47,7 +47,7 @@ const maxValue = 1024
 // become an option, and it cannot stand in the text of a shell, in a custom_check, or for a
 // program.
 func ParsePipeline(file string, data []byte, given map[string]string) (*Pipeline, error) {
-	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]bool{}, further: map[*node]bool{}, options: map[*node]bool{},
+	p := &parser{file: file, first: "pipeline:", open: map[*node]bool{}, filled: map[*node]string{}, further: map[*node]bool{}, options: map[*node]bool{},
 		sampled: map[*node]bool{}, unknowns: map[string]bool{}}
 	var result *Pipeline
 	if root := p.read(data); root != nil {
@@ -82,7 +82,7 @@ func (p *parser) mapping(at, n *node, where string, need []string, read map[stri
 // into sets a value of a format.
 func (p *parser) into(f *format, where string, set func(value)) func(*node) {
 	return func(n *node) {
-		if p.filled[n] && f.is == isText {
+		if p.filled[n] != "" && f.is == isText {
 			n.is = isText // a number where a text belongs is one
 		}
 		if p.sampled[n] && f.sample != nil {
@@ -94,7 +94,7 @@ func (p *parser) into(f *format, where string, set func(value)) func(*node) {
 		}
 		v, err := f.read(n)
 		if err != nil {
-			p.fail(n.place, "", "%s: %s", where, err)
+			p.fail(n.place, p.filledHint(n), "%s: %s", where, err)
 			return
 		}
 		set(v)
@@ -109,6 +109,10 @@ func (p *parser) text(where string, to *string) func(*node) {
 func (p *parser) duration(where string, to *time.Duration) func(*node) {
 	read := p.into(span, where, func(v value) { *to = v.duration })
 	return func(n *node) {
+		if n.is == isInteger && p.sampled[n] {
+			p.fail(n.place, "write "+p.filled[n]+"s", "%s: %s is a whole number, and a duration has a unit", where, p.filled[n])
+			return
+		}
 		if n.is == isInteger || n.is == isFraction {
 			n.is = isText
 		}
@@ -169,7 +173,7 @@ func (p *parser) pipeline(root *node, given map[string]string) *Pipeline {
 			return out
 		}
 		d.Phases = append(d.Phases, p.phase(n))
-		out.Lines = append(out.Lines, n.line)
+		out.Places = append(out.Places, [2]int{n.line, n.column})
 	}
 	p.checkPipeline(root, phases, d)
 	return out
@@ -319,7 +323,7 @@ func (p *parser) fillText(n *node, values map[string]string) {
 		b.WriteString(v)
 		refused = refused || strings.HasPrefix(v, "-") // itself
 		p.sampled[n] = p.sampled[n] || p.unknowns[name]
-		if p.filled[n] = true; "${"+name+"}" == n.text {
+		if p.filled[n] = n.text; "${"+name+"}" == n.text {
 			alone = v
 		}
 		rest = end
@@ -373,7 +377,7 @@ func (p *parser) each(n *node, where string, f func(*node)) {
 
 func (p *parser) texts(n *node, where string) (list []string) {
 	p.each(n, where, func(n *node) {
-		if p.filled[n] && n.is == isInteger {
+		if p.filled[n] != "" && n.is == isInteger {
 			n.is = isText
 		}
 		if p.wants(n, where, isText) {
@@ -400,7 +404,7 @@ func (p *parser) run(n *node) []string {
 		}
 		return list
 	}
-	if p.filled[n.of[0]] || strings.HasPrefix(list[0], "-") {
+	if p.filled[n.of[0]] != "" || strings.HasPrefix(list[0], "-") {
 		p.fail(n.of[0].place, "", "the program of a command cannot be a parameter or begin with -")
 	}
 	shell, reads := false, false
@@ -408,7 +412,7 @@ func (p *parser) run(n *node) []string {
 		if p.options[n.of[i]] {
 			p.fail(n.of[i].place, "give the parameter before it a value", "%q begins with - by the values of its parameters, and could become an option of a program", clip(text))
 		}
-		if reads && p.filled[n.of[i]] {
+		if reads && p.filled[n.of[i]] != "" {
 			p.fail(n.of[i].place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
 		}
 		reads = reads || shell && strings.HasPrefix(text, "-") && strings.Contains(text, "c")

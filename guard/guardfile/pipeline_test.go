@@ -58,8 +58,8 @@ func TestParsePipeline(t *testing.T) {
 	if !reflect.DeepEqual(p.Definition, want) {
 		t.Errorf("read %+v\nwant %+v", p.Definition, want)
 	}
-	if !reflect.DeepEqual(p.Values, map[string]string{"branch": branch, "agents": "2"}) || !reflect.DeepEqual(p.Lines, []int{8, 24, 26}) {
-		t.Errorf("values %v, lines %v", p.Values, p.Lines)
+	if !reflect.DeepEqual(p.Values, map[string]string{"branch": branch, "agents": "2"}) || !reflect.DeepEqual(p.Places, [][2]int{{8, 5}, {24, 5}, {26, 5}}) {
+		t.Errorf("values %v, places %v", p.Values, p.Places)
 	}
 	if _, err := guardfile.ParsePipeline("release.yaml", []byte(release), nil); err != nil {
 		t.Errorf("checked without values: %v", err)
@@ -71,7 +71,7 @@ func TestParsePipeline(t *testing.T) {
 func TestParsePipeline_CheckedWithoutValues(t *testing.T) {
 	head := "pipeline: p\nparams: {b: {}, n: {type: integer}}\nphases:\n"
 	for _, text := range []string{
-		`- {name: a, wait: "${b}", pause: "${b}m", until: {key: k}, within: "${n}s"}`,
+		`- {name: a, wait: "${b}", retries: "${b}", pause: "${b}m", until: {key: k}, within: "${n}s"}`,
 		`- {name: a, when: {time_window: {from: "${b}", to: "0${n}:00", offset: "${b}"}}}`,
 		`- {name: a, holds: [semaphore: {name: x, weight: 3, limit: "${n}"}, semaphore: {name: "${b}", weight: "${b}", limit: 2}]}`,
 		`- {name: a, retries: "${b}", when: {counter: {name: c, at_least: "${b}"}}}`,
@@ -89,6 +89,10 @@ func TestParsePipeline_CheckedWithoutValues(t *testing.T) {
 	}
 	if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+`- {name: a, wait: "${b}"}`), map[string]string{"b": "soon", "n": "1"}); err == nil {
 		t.Error("a wait of soon passes")
+	}
+	want := `f.yaml:4:10: wait: ${n} is a whole number, and a duration has a unit; write ${n}s`
+	if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+`- {wait: "${n}", name: a}`), nil); err == nil || err.Error() != want {
+		t.Errorf("a wait of a number: %v", err)
 	}
 }
 
@@ -113,6 +117,9 @@ func TestParsePipeline_Errors(t *testing.T) {
 		head + "- {name: a, wait: 5}":                                             `f.yaml:4:19: wait: "5" has no unit: write 5s`,
 		head + "- {name: a, within: 2.5}":                                         `f.yaml:4:21: within: "2.5" has no unit: write 2.5s`,
 		head + "- {name: a, wait: \"5\"}":                                         `f.yaml:4:19: wait: "5" has no unit: write 5s`,
+		head + "- {name: a, wait: \"${n}\"}":                                      `f.yaml:4:19: wait: "1" has no unit: write 1s; ${n} stands there: give the parameter another value`,
+		head + "- {name: a, wait: \"${b}\"}":                                      `f.yaml:4:19: wait: "x" is not a duration such as "90s" or "2h"; ${b} stands there: give the parameter another value`,
+		head + "- {name: a, pause: 5s}":                                           `f.yaml:4:3: pipeline "p": phase "a": a pause of 5s before what? Give retries`,
 		head + "- {name: a, wait: 0}":                                             `f.yaml:4:19: wait: "0" is not a duration such as "90s" or "2h"`,
 		head + "- {name: a, wait: true}":                                          `f.yaml:4:19: wait wants a text, this is`,
 		head + "- {name: a, wait: soon}":                                          `f.yaml:4:19: wait: "soon" is not a duration such as "90s" or "2h"`,
@@ -136,7 +143,7 @@ func TestParsePipeline_Errors(t *testing.T) {
 		head + "- {name: a, run: [env, tcsh, -f, -c, \"deploy ${b}\"]}":           `f.yaml:4:38: a parameter would become text of a shell`,
 		head + "- {name: a, run: [/bin/bash, -ec, \"deploy ${b}\"]}":              `f.yaml:4:35: a parameter would become text of a shell`,
 		head + "- {name: a, when: {custom_check: \"test ${b}\"}}":                 `f.yaml:4:34: custom_check.command: a parameter would become a part of the command`,
-		head + "- {name: a, holds: [semaphore: {name: x, limit: \"${b}\"}]}":      `f.yaml:4:49: semaphore.limit wants a whole number, this is a text`,
+		head + "- {name: a, holds: [semaphore: {name: x, limit: \"${b}\"}]}":      `f.yaml:4:49: semaphore.limit wants a whole number, this is a text; ${b} stands there: give the parameter another value`,
 		"pipeline: p\nparams: {7b: {}}\nphases: [{name: a}]":                      `f.yaml:2:10: the parameter "7b": its name has`,
 		"pipeline: p\nparams: {b: {type: list}}\nphases: [{name: a}]":             `f.yaml:2:10: the parameter "b": the type "list" is none of`,
 		"pipeline: p\nparams: {z: {type: integer}}\nphases: [{name: a}]":          `f.yaml:2:10: the parameter "z" has no value; give it, or a default in the file`,

@@ -62,7 +62,7 @@ func phaseSchema() object {
 		"holds":      object{"type": "array", "items": ref("hold"), "maxItems": pipeline.MaxHolds, "description": "What it holds while it runs, taken together."},
 		"limits":     object{"type": "array", "items": ref("limit"), "maxItems": pipeline.MaxLimits, "description": "What its start takes of limiters."},
 	}, "name")
-	s["dependentRequired"] = object{"within": []any{"until"}}
+	s["dependentRequired"] = object{"within": []any{"until"}, "pause": []any{"retries"}}
 	return s
 }
 

@@ -15,7 +15,7 @@ import (
 var beyond = []string{
 	"two phases are called", "no later phase", "is there twice", "at most the limit", "every phase is for recovery", "they are for the start of a command",
 	"the policy", "cannot be a parameter or begin with -", "text of a shell", "there is no parameter", "is not a duration", "has no unit", "the name of its command is empty",
-	"a parameter would become", "the parameter", "is not a plain decimal", "is not a time of the day", "is not an offset", "is not one of", "is below", "wants a whole number",
+	"a parameter would become", "the parameter", "is not a plain decimal", "is not a time of the day", "is not an offset", "is not one of", "is below", "wants a whole number", "before what?",
 }
 
 // The schema and the parser of pipelines agree on files made of right and of wrong pieces,

@@ -160,7 +160,8 @@ func readPipeline(path string, given map[string]string) (*guardfile.Pipeline, er
 	valued := given != nil || !slices.ContainsFunc(file.Params, func(p guardfile.Param) bool { return p.Default == nil })
 	for i := range file.Definition.Phases {
 		if err := decidablePhase(&file.Definition.Phases[i], valued); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, file.Lines[i], err)
+			at := file.Places[i]
+			return nil, &guardfile.Error{File: path, Line: at[0], Column: at[1], Text: err.Error()}
 		}
 	}
 	if err := (&run.Submission{Definition: &file.Definition, Params: file.Values}).Check(); err != nil {
@@ -173,7 +174,7 @@ func readPipeline(path string, given map[string]string) (*guardfile.Pipeline, er
 // known once all parameters have their values.
 func decidablePhase(ph *pipeline.Phase, valued bool) error {
 	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
-		return err
+		return fmt.Errorf("phase %q: wake_on: %w", ph.Name, err)
 	}
 	for _, c := range []*guard.Condition{ph.When, ph.Until} {
 		if c == nil || !valued {
