@@ -1,8 +1,11 @@
 package gather
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -120,7 +123,8 @@ func (f *filter) count(list []Issue, into *guard.Fact) {
 	}
 }
 
-// IssueFile is a tracker in a JSON file: a list of [Issue].
+// IssueFile is a tracker in a JSON file: a list of [Issue], which may have a title and a url, too. A file with
+// anything else in it decides nothing.
 type IssueFile struct {
 	Path string
 	// Every is how often the file is looked at while somebody waits; default 1 s.
@@ -167,10 +171,40 @@ func (s *IssueFile) read() (list []Issue, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("%s is no list of issues: %w", s.Path, err)
+	var all []json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil || all == nil {
+		return nil, fmt.Errorf("%s is no list of issues: %w", s.Path, cmp.Or(err, errors.New("it is null")))
+	}
+	for i, one := range all {
+		issue, err := parseIssue(one)
+		if err != nil {
+			return nil, fmt.Errorf("%s: issue %d: %w", s.Path, i+1, err)
+		}
+		list = append(list, issue)
 	}
 	return list, nil
+}
+
+// parseIssue reads an issue strictly: with a word that is mistyped it would count as another than it is.
+func parseIssue(text []byte) (Issue, error) {
+	var i *struct {
+		Issue
+		Title any `json:"title"` // for people
+		URL   any `json:"url"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&i)
+	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case is && wrong.Field != "":
+		return Issue{}, fmt.Errorf("its %s is a JSON %s; texts, and lists of texts for labels and assignees, are possible", strings.TrimPrefix(wrong.Field, "Issue."), wrong.Value)
+	case is || err == nil && i == nil:
+		return Issue{}, errors.New("it is no JSON object")
+	case err != nil:
+		return Issue{}, fmt.Errorf("%w; id, status, milestone, labels, assignees, title and url are possible", err)
+	}
+	return i.Issue, nil
 }
 
 // Follow looks every so often.

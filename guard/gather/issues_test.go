@@ -31,9 +31,23 @@ func TestIssueFile(t *testing.T) {
 	c := guard.IssuesComplete("milestone:v3")
 	_, err := g.Wait(t.Context(), &c, gather.WaitOptions{Recheck: time.Hour, Told: func(guard.Result) { write(`[{"id":"2","status":"Closed","milestone":"v3"}]`) }})
 	ok(t, err)
-	for _, bad := range []string{"", "{", `{"id":1}`, `[{"id":1}]`} {
+	write(`[{"id":"1","status":"closed","milestone":"v2","title":"A title","url":"https://example.com/1"}]`)
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Passed: {guard.IssuesComplete("milestone:v2")}})
+	for bad, want := range map[string]string{
+		"": "is no list of issues", "{": "is no list of issues", "null": "is no list of issues: it is null", `{"id":1}`: "is no list of issues", `[] []`: "is no list of issues",
+		`[{"id":1}]`:                             "issue 1: its id is a JSON number; texts",
+		`[{"id":"1"},{"id":"2","labels":"bug"}]`: "issue 2: its labels is a JSON string; texts",
+		`[{"id":"1","labels":["bug",2]}]`:        "issue 1: its labels is a JSON number; texts",
+		`["1"]`:                                  "issue 1: it is no JSON object",
+		`[null]`:                                 "issue 1: it is no JSON object",
+		`[{"id":"1","milestne":"v2"}]`:           `issue 1: json: unknown field "milestne"; id, status, milestone`,
+	} {
 		write(bad)
-		outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Error: {guard.IssuesComplete("milestone:v2"), guard.IssueStatus("1", "open")}})
+		for _, c := range []guard.Condition{guard.IssuesComplete("milestone:v2"), guard.IssueStatus("1", "open")} {
+			if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, path) || !strings.Contains(r.Reasons[0].Got, want) {
+				t.Errorf("%s: %+v; want an error with %q", bad, r, want)
+			}
+		}
 	}
 	ok(t, os.Remove(path))
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Error: {guard.IssuesComplete("milestone:v2")}})
