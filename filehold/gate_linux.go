@@ -63,6 +63,7 @@ type gate struct {
 
 // gateTurn is one waiter.
 type gateTurn struct {
+	kind driver.ResourceKind
 	mode driver.Mode
 	got  chan granted // has room for one
 }
@@ -191,8 +192,16 @@ func conflict(name string, kind driver.ResourceKind) error {
 	return driver.Errorf("", name, driver.ErrConflict, "the name is that of a %s: use another", kind)
 }
 
+// awaited reports whether the last in line here waits for the file as that kind.
+func (gs *gates) awaited(n lockName, kind driver.ResourceKind) bool {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g := gs.byFile[n.file]
+	return g != nil && len(g.queue) > 0 && g.queue[len(g.queue)-1].kind == kind
+}
+
 // queue joins the line at the file; place is 1 for the first.
-func (gs *gates) queue(n lockName, mode driver.Mode) (t *gateTurn, place int, err error) {
+func (gs *gates) queue(n lockName, kind driver.ResourceKind, mode driver.Mode) (t *gateTurn, place int, err error) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	g := gs.byFile[n.file]
@@ -206,7 +215,7 @@ func (gs *gates) queue(n lockName, mode driver.Mode) (t *gateTurn, place int, er
 		gs.byFile = map[string]*gate{}
 	}
 	gs.byFile[n.file] = g
-	t = &gateTurn{mode: mode, got: make(chan granted, 1)}
+	t = &gateTurn{kind: kind, mode: mode, got: make(chan granted, 1)}
 	g.queue = append(g.queue, t)
 	g.kick()
 	return t, len(g.queue), nil

@@ -82,22 +82,31 @@ func (e *engine) swept(ctx context.Context, n lockName) (bool, error) {
 	return after != before || after == identity{}, err
 }
 
+// sameKind refuses a want of a name that is held as another kind. One that comes behind another here of its kind does not
+// look: where thousands wait, each would read what all of them tell.
+func (e *engine) sameKind(ctx context.Context, n lockName, w *driver.Want) error {
+	if e.gates.awaited(n, w.Kind) {
+		return nil
+	}
+	holders, _, err := e.claimsOf(ctx, w.Name)
+	if err == nil && len(holders) > 0 && holders[0].Kind != w.Kind {
+		err = conflict(w.Name, holders[0].Kind)
+	}
+	return err
+}
+
 // waitFor waits in line.
 func (c *client) waitFor(ctx context.Context, u *user, n lockName, w *driver.Want, r *driver.Request) (openFile, error) {
 	e := c.e
-	holders, _, err := e.claimsOf(ctx, w.Name)
-	if err != nil {
+	if err := e.sameKind(ctx, n, w); err != nil {
 		return openFile{}, err
-	}
-	if len(holders) > 0 && holders[0].Kind != w.Kind {
-		return openFile{}, conflict(w.Name, holders[0].Kind)
 	}
 	place, err := e.slots.take(&slot{state: slotWaits, kind: core.Kind(w.Kind), mode: core.Mode(w.Mode), since: e.now(), session: u.id, name: w.Name})
 	if err != nil {
 		return openFile{}, err
 	}
 	defer e.slots.drop(place)
-	t, position, err := e.gates.queue(n, w.Mode)
+	t, position, err := e.gates.queue(n, w.Kind, w.Mode)
 	if err != nil {
 		return openFile{}, err
 	}
