@@ -270,9 +270,6 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 		return 0, stopped(ctx, driver.NotDone)
 	case <-k.u.session.Done():
 		k.forget()
-		if k.c.life.Err() != nil {
-			return 0, k.maybeCounted(errClosed)
-		}
 		return 0, k.maybeCounted(ended(k.u.session))
 	case <-k.c.life.Done():
 		k.forget()

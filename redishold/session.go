@@ -295,9 +295,12 @@ func over(l *driver.Session) bool {
 	return ok && driver.Until(d) <= 0
 }
 
-// ended says that a session is over.
+// ended says that a session is over. One that Close ended is the client's end, whichever of the two a waiter sees first.
 func ended(l *driver.Session) error {
 	e := &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: l.Err()}
+	if e.Err == driver.ErrClosed {
+		return errClosed
+	}
 	if e.Err == nil {
 		e.Err = errors.New("the session has ended, or is not of this Space")
 	}

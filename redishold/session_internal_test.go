@@ -2,6 +2,7 @@ package redishold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,6 +51,27 @@ func (c *client) listed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.claims)
+}
+
+// TestWaiterAtClose: a waiter that sees the end of its session, by Close, before that of the client is told ErrClosed alone,
+// as one that sees it after.
+func TestWaiterAtClose(t *testing.T) {
+	c, _ := aSpace(t, services.Redis(t).URL())
+	if _, err := c.Acquire(t.Context(), ask(0, laden(t, c, 0))); err != nil {
+		t.Fatal(err)
+	}
+	l, queued, over := laden(t, c, 0), make(chan struct{}), make(chan error)
+	r := ask(0, l)
+	r.ID, r.Waiting = [16]byte{1}, func(int) { close(queued) }
+	go func() {
+		_, err := c.Acquire(t.Context(), r)
+		over <- err
+	}()
+	<-queued
+	l.End(driver.ErrClosed)
+	if err := <-over; !errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrLost) {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestEndedSessionIsForgotten: nothing is left in a client of the holds of a session that
