@@ -23,18 +23,52 @@ type schedule struct {
 	keep  int
 }
 
-// check refuses what makes no sense, before anything is started.
-func (s *schedule) check() error {
+// check refuses what makes no sense for a node with its state in data, before anything is started.
+func (s *schedule) check(data string) error {
 	switch {
 	case s.dir == "":
 		return nil
 	case s.every < time.Second || s.keep < 1:
 		return usagef("--backup-every is at least 1s, --backup-keep at least 1", "a backup every %s, of which %d stay, makes no sense", s.every, s.keep)
 	}
+	if inside(s.dir, data) {
+		return usagef("name a directory elsewhere, best on another disk", "--backup-dir %s is in %s, the directory of the node's state: what loses or fills the one would lose or fill the other", s.dir, data)
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return &failure{code: exitUsage, err: err, hint: "--backup-dir names a directory that can be written"}
 	}
 	return nil
+}
+
+// inside reports whether a directory is another, or lies in it, whatever the two are called. Neither
+// has to exist.
+func inside(dir, of string) bool {
+	dir, of = resolved(dir), resolved(of)
+	outer, err := os.Stat(of)
+	for {
+		here, missing := os.Stat(dir)
+		if dir == of || err == nil && missing == nil && os.SameFile(here, outer) {
+			return true
+		}
+		if filepath.Dir(dir) == dir {
+			return false
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// resolved is a path from the root on without symbolic links, as far as it exists.
+func resolved(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	for rest := ""; ; {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(real, rest)
+		}
+		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
+	}
 }
 
 // backuper is a node that saves all that it knows.

@@ -231,11 +231,11 @@ func TestSchedule_BadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []schedule{{dir: t.TempDir(), every: 0, keep: 1}, {dir: t.TempDir(), every: time.Hour}, {dir: file + "/below", every: time.Hour, keep: 1}} {
-		if err := s.check(); err == nil {
+		if err := s.check(t.TempDir()); err == nil {
 			t.Errorf("%+v was taken", s)
 		}
 	}
-	if err := (&schedule{}).check(); err != nil {
+	if err := (&schedule{}).check(t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }
@@ -271,6 +271,39 @@ func TestSchedule_First(t *testing.T) {
 		}
 		if got := s.first(node, now); got != want {
 			t.Errorf("after a backup of %s ago the first comes after %s, want %s", age, got, want)
+		}
+	}
+}
+
+// Backups are not saved into the directory of the node's state, by whatever name, and neither directory has
+// to be there; into one beside it they are.
+func TestSchedule_NotInTheState(t *testing.T) {
+	base := t.TempDir()
+	data, link, in := filepath.Join(base, "data"), filepath.Join(base, "link"), filepath.Join(base, "in")
+	check := func(dir, of string) error { return (&schedule{dir: dir, every: time.Hour, keep: 1}).check(of) }
+	refused := func(dir, of string) {
+		t.Helper()
+		if err := check(dir, of); err == nil {
+			t.Errorf("backups of %s go into %s", of, dir)
+		}
+	}
+	refused(filepath.Join(data, "backups"), data)
+	if _, err := os.Stat(data); err == nil {
+		t.Error("a refusal has made the directory of the state")
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(data, "deep"), 0o700), os.Symlink(data, link), os.Symlink(filepath.Join(data, "deep"), in)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{data, data + "/", base + "/./data/../data/new/one", link, link + "/new", in, in + "/new"} {
+		refused(dir, data)
+		refused(dir, link)
+	}
+	t.Chdir(base)
+	refused("data", data)
+	refused(filepath.Join(data, "new"), "data")
+	for _, dir := range []string{base, data + "-backups", filepath.Join(base, "backups", "data")} {
+		if err := check(dir, data); err != nil {
+			t.Errorf("backups of %s do not go into %s: %v", data, dir, err)
 		}
 	}
 }

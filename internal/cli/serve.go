@@ -132,7 +132,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err := s.clientTLS(&web, a.warn); err != nil {
 		return err
 	}
-	if err := s.backups.check(); err != nil {
+	if err := s.backups.check(cfg.Dir); err != nil {
 		return err
 	}
 	for {
