@@ -128,7 +128,7 @@ func TestFullDisk(t *testing.T) {
 func TestFullDiskIsTold(t *testing.T) {
 	var notices chan string
 	g, disks := crampedGroup(t, 1, func(cfg *server.Config) { *cfg, notices = noticed(*cfg) })
-	for i, text := range []string{"is nearly full", "has room again"} {
+	for i, text := range []string{"is nearly full: less of it is free than --reserve, or the data takes --max-data (0.0 MiB of the disk are free, ", "has room again"} {
 		disks[0].full.Store(i == 0)
 		hear(t, notices, "the disk of "+g.cfgs[0].Dir+" "+text)
 		if st, err := g.nodes[0].Status(within(t)); err != nil || st.Full != (i == 0) {

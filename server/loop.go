@@ -53,6 +53,7 @@ type loop struct {
 	failed    error       // why this node cannot go on
 	full      bool        // the disk has less room than it should
 	fullSince time.Time   // when it began to
+	lack      string      // what was missing then
 	notice    func(error) // tells an operator
 	dir       string
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 func (l *loop) setFull(full bool) {
 	switch {
 	case full && !l.full:
-		l.fullSince = time.Now()
+		l.fullSince, l.lack = time.Now(), ""
 	case l.full && !full: // with the time: a text that was told within a minute is not told again
 		l.notice(fmt.Errorf("the disk of %s has room again, after %s: nothing is refused for want of it", l.dir, time.Since(l.fullSince).Round(time.Millisecond)))
 	}
@@ -21,8 +22,9 @@ func (l *loop) setFull(full bool) {
 // tellFull tells the operator as long as the disk has too little room.
 func (l *loop) tellFull() {
 	if l.full {
-		l.notice(fmt.Errorf("the disk of %s is nearly full: less of it is free than --reserve, or the data takes --max-data; while this node leads, "+
-			"what makes the state grow is refused, and releases, keepalives and reads go on: make room on the disk, or delete keys", l.dir))
+		l.lack = cmp.Or(l.lack, l.disk.disk.Lack()) // as it began: a notice with other numbers would be another one
+		l.notice(fmt.Errorf("the disk of %s is nearly full: less of it is free than --reserve, or the data takes --max-data (%s); while this node leads, "+
+			"what makes the state grow is refused, and releases, keepalives and reads go on: make room on the disk, or delete keys", l.dir, l.lack))
 	}
 }
 

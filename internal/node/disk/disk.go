@@ -230,6 +230,9 @@ func (d *Disk) Renumber(node uint64) error { return d.store.Renumber(node) }
 // little room beside it when it was last probed.
 func (d *Disk) Full() bool { return d.store.Full() }
 
+// Lack says in numbers why Full is true; "": it is not.
+func (d *Disk) Lack() string { return d.store.Lack() }
+
 // Probe looks how much room there is; it may run beside everything else.
 func (d *Disk) Probe() { d.store.Probe() }
 

@@ -26,6 +26,9 @@ func (s *Store) prepare(m *image) error {
 	if err := m.virgin(); err != nil {
 		return err
 	}
+	if err := s.fits(); err != nil {
+		return err
+	}
 	for _, name := range m.names {
 		if name != lockName && name != voteName && name != segmentName(1) && known(name) {
 			m.leftovers = append(m.leftovers, name)

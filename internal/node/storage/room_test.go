@@ -136,6 +136,61 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// Promise: segments that are kept to be used again count as free, up to half of the reserve.
+func TestReserveCountsSpares(t *testing.T) {
+	disk, o := newCramped(), options
+	o.Reserve = 3 * o.SegmentSize
+	s, _, err := storage.Open(disk, dir, o)
+	must(t, err)
+	defer s.Close()
+	for i := uint64(1); i <= 90; i++ {
+		must(t, s.Append(storage.Batch{HardState: hard(1, 0, i-1), Entries: entries(i, i, 1, 100)}))
+	}
+	must(t, create(s, meta(80, 1)))
+	if disk.free = o.Reserve - 1; !isFull(s) {
+		t.Error("it is not full, with a byte less than the reserve")
+	}
+	must(t, s.Compact(80)) // of which two segments are kept
+	for _, step := range []struct {
+		free int64
+		full bool
+	}{{o.Reserve/2 + 1024, false}, {o.Reserve/2 - 1, true}, {0, true}} {
+		if disk.free = step.free; isFull(s) != step.full {
+			t.Errorf("with %d bytes free of a reserve of %d: full %v", step.free, o.Reserve, s.Full())
+		}
+	}
+	if text := s.Lack(); !strings.Contains(text, "0.0 MiB of the disk are free") || !strings.Contains(text, "in reserve") {
+		t.Errorf("what is missing: %q", text)
+	}
+	if disk.free = 1 << 30; isFull(s) || s.Lack() != "" {
+		t.Errorf("with room again: full %v, %q", s.Full(), s.Lack())
+	}
+}
+
+// isFull looks whether there is room.
+func isFull(s *storage.Store) bool {
+	s.Probe()
+	return s.Full()
+}
+
+// Promise: a new store is refused on a disk that is too small for it, with numbers, and nothing is written.
+func TestNewStoreWithoutRoom(t *testing.T) {
+	disk, o := newCramped(), options
+	o.SegmentSize, disk.free = 16<<20, 5<<20
+	_, _, err := storage.Open(disk, dir, o)
+	if !errors.Is(err, storage.ErrNoRoom) || !strings.Contains(err.Error(), "5.0 MiB of the disk are free, and a new node takes 16.0 MiB") {
+		t.Errorf("a disk that is too small: %v", err)
+	}
+	disk.free = 17 << 20
+	s, _, err := storage.Open(disk, dir, o)
+	must(t, err)
+	must(t, s.Close())
+	disk.free = 0 // what is there needs no room
+	s, _, err = storage.Open(disk, dir, o)
+	must(t, err)
+	must(t, s.Close())
+}
+
 // holed is a disk that has room for what a file was written with, and not for what it was
 // only truncated to.
 type holed struct {

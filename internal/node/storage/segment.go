@@ -156,7 +156,7 @@ func (s *Store) takeSpare(size int64) (File, string, error) {
 		f.Close()
 		return nil, "", err
 	}
-	s.spares = s.spares[1:]
+	s.setSpares(s.spares[1:])
 	s.addUsed(size - spare.size)
 	return f, name, nil
 }
@@ -208,8 +208,14 @@ func (s *Store) recycle(seg *segment) error {
 		return s.step("remove", name, s.fs.Remove(name))
 	}
 	spare := spareFile{spareName(seg.no), seg.size}
-	s.spares = append(s.spares, spare)
+	s.setSpares(append(s.spares, spare))
 	return s.step("rename", name, s.fs.Rename(name, s.path(spare.name)))
+}
+
+func (s *Store) setSpares(spares []spareFile) {
+	s.mu.Lock()
+	s.spares = spares
+	s.mu.Unlock()
 }
 
 // maxSpares bounds the recycled files kept for the next segments.

@@ -39,7 +39,8 @@ type Store struct {
 	used  int64
 	memo  memo
 
-	low atomic.Bool // there is less room than Options.Reserve
+	low  atomic.Bool  // there is less room than Options.Reserve
+	free atomic.Int64 // bytes of the disk, when that was last looked at
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }

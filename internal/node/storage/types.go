@@ -60,8 +60,8 @@ type Options struct {
 	// SoftLimit in bytes makes Full true once the files take as much; 0 = never.
 	SoftLimit int64
 	// Reserve makes Full true while the file system has fewer free bytes than these
-	// and another snapshot like the newest take; 0 = never. It needs an FS that is a
-	// [Space].
+	// and another snapshot like the newest take; 0 = never. Segments that are kept to be
+	// used again count as free, up to half of it. It needs an FS that is a [Space].
 	Reserve int64
 }
 
