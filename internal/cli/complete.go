@@ -203,7 +203,7 @@ func (a *app) keys() cobra.CompletionFunc {
 func (a *app) sessionIDs() cobra.CompletionFunc {
 	return a.asked(func(ctx context.Context, s *holdfast.Space, begin string) iter.Seq2[[2]string, error] {
 		return func(yield func([2]string, error) bool) {
-			found, err := sessionsOf(ctx, s, "", func() {})
+			found, err := sessionsOf(ctx, s, "", a.keysUnder(ctx, func() time.Duration { return completeWithin }, s, ""), func() {})
 			if err != nil {
 				yield([2]string{}, err)
 			}

@@ -49,16 +49,15 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 // onNode calls f with a node's connection, which has to stand within some time: a machine
 // that is gone without a word must not use up that of the next; 0: as long as ctx lasts. NotDone:
 // f was not called.
-func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, within time.Duration, f func(pb.AdminServiceClient) error) error {
+func onNode(ctx context.Context, host string, creds credentials.TransportCredentials, within time.Duration, f func(*grpc.ClientConn) error) error {
 	patient := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Hour} // reach has the bound
 	conn, err := grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(creds), grpc.WithConnectParams(patient))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	c := pb.NewAdminServiceClient(conn)
-	if err = reach(ctx, conn, c, within); err == nil {
-		err = f(c)
+	if err = reach(ctx, conn, pb.NewAdminServiceClient(conn), within); err == nil {
+		err = f(conn)
 	}
 	if _, ok := status.FromError(err); ok {
 		err = wire.Error(err)
@@ -126,7 +125,7 @@ func (a *app) ordering(again func(error) bool, run func(ctx context.Context, c p
 			defer cancel()
 			end := time.Now().Add(a.timeout)
 			left := func() time.Duration { return time.Until(end) }
-			return unfit(unanswered(a.onNodes(ctx, left, again, func(c pb.AdminServiceClient) error { return run(ctx, c, args) })))
+			return unfit(unanswered(a.onNodes(ctx, left, again, func(c *grpc.ClientConn) error { return run(ctx, pb.NewAdminServiceClient(c), args) })))
 		})
 	}
 }
@@ -142,7 +141,7 @@ func unfit(err error) error {
 // onNodes runs a call on one node after the other, until one answers. One that may have done
 // it is the last: the next would say that there is nothing to do, as if it was refused. A node
 // has its share of the time that is left to connect, the last one all of it.
-func (a *app) onNodes(ctx context.Context, left func() time.Duration, again func(error) bool, run func(pb.AdminServiceClient) error) error {
+func (a *app) onNodes(ctx context.Context, left func() time.Duration, again func(error) bool, run func(*grpc.ClientConn) error) error {
 	hosts, creds, err := a.nodes()
 	if err != nil {
 		return err
@@ -230,8 +229,8 @@ func (a *app) askNode(ctx context.Context, host string, creds credentials.Transp
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	n := nodeJSON{Address: host}
-	err := onNode(ctx, host, creds, 0, func(c pb.AdminServiceClient) error {
-		st, err := c.Status(ctx, &pb.StatusRequest{})
+	err := onNode(ctx, host, creds, 0, func(c *grpc.ClientConn) error {
+		st, err := pb.NewAdminServiceClient(c).Status(ctx, &pb.StatusRequest{})
 		h := st.GetHeader()
 		n.ID, n.Cluster, n.Term, n.Revision = h.GetMemberId(), h.GetClusterId(), h.GetRaftTerm(), uint64(h.GetRevision())
 		n.Leader, n.Serving, n.Applied, n.Snapshot, n.Waiting = st.GetLeader(), st.GetServing(), st.GetApplied(), st.GetSnapshot(), st.GetWaiting()
@@ -436,8 +435,8 @@ func (a *app) membersOf(ctx context.Context, c pb.AdminServiceClient) ([]*pb.Mem
 	if err != nil {
 		return nil, err
 	}
-	err = onNode(ctx, addr, creds, a.timeout/4, func(c pb.AdminServiceClient) (err error) { // else the next node of --url is asked
-		if st, err = c.Status(ctx, &pb.StatusRequest{}); err == nil && !st.GetServing() {
+	err = onNode(ctx, addr, creds, a.timeout/4, func(c *grpc.ClientConn) (err error) { // else the next node of --url is asked
+		if st, err = pb.NewAdminServiceClient(c).Status(ctx, &pb.StatusRequest{}); err == nil && !st.GetServing() {
 			err = driver.Errorf("list members", "", driver.ErrUnavailable, "node %d, at %s, does not lead any more: try again", st.GetHeader().GetMemberId(), addr)
 		}
 		return err

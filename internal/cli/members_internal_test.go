@@ -46,8 +46,8 @@ func TestMembersOf_Follower(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return all, onNode(t.Context(), hosts[0], creds, time.Minute, func(c pb.AdminServiceClient) (err error) {
-			all, err = a.membersOf(t.Context(), c)
+		return all, onNode(t.Context(), hosts[0], creds, time.Minute, func(c *grpc.ClientConn) (err error) {
+			all, err = a.membersOf(t.Context(), pb.NewAdminServiceClient(c))
 			return err
 		})
 	}

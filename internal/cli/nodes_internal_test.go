@@ -54,8 +54,8 @@ func (o *operated) start(t *testing.T) string {
 
 func order(ctx context.Context, a *app, again func(error) bool) error {
 	end := time.Now().Add(a.timeout)
-	return a.onNodes(ctx, func() time.Duration { return time.Until(end) }, again, func(c pb.AdminServiceClient) error {
-		_, err := c.ChangeMembers(ctx, &pb.ChangeMembersRequest{})
+	return a.onNodes(ctx, func() time.Duration { return time.Until(end) }, again, func(c *grpc.ClientConn) error {
+		_, err := pb.NewAdminServiceClient(c).ChangeMembers(ctx, &pb.ChangeMembersRequest{})
 		return err
 	})
 }

@@ -49,6 +49,41 @@ func TestSessionRevoke(t *testing.T) {
 	does(t, url, "lock", "x", "--", "true")
 }
 
+// Where there are as many sessions as a server takes, the operator sees them, those that only
+// have keys too, and ends one.
+func TestSessionsAtTheirQuota(t *testing.T) {
+	addr, dir := services.Addr(t), t.TempDir()
+	n := &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, "d"), "--listen", addr, "--max-sessions", "2"}}
+	n.start()
+	defer n.signal(syscall.SIGTERM)
+	url := "holdfast://" + addr + "/team"
+	keeper := program(t, dir, "--url", url, "session", "keep", "--put", "services/a=1")
+	out, err := keeper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := bufio.NewReader(out).ReadString('\n')
+	if id = strings.TrimSpace(id); err != nil {
+		t.Fatalf("the keeper says %q, %v", id, err)
+	}
+	for _, args := range [][]string{{"session", "ls"}, {"session", "ls", "services/"}} {
+		if text := does(t, url, args...); !strings.Contains(text, id) || !strings.Contains(text, "services/a") {
+			t.Errorf("%v says %s, without %s", args, text, id)
+		}
+	}
+	if text := does(t, url, "session", "ls", "other/"); strings.Contains(text, id) {
+		t.Errorf("of another prefix it says %s", text)
+	}
+	does(t, url, "session", "revoke", "--now", id)
+	if err := keeper.Wait(); err == nil {
+		t.Error("the keeper of the session that was ended knows nothing of it")
+	}
+	does(t, url, "lock", "x", "--", "true")
+}
+
 // A session that is kept ends when its keeper is told to stop, or when another ends
 // it, which the keeper tells; its keys are gone then.
 func TestSessionKeep(t *testing.T) {

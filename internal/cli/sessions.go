@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/url"
 	"slices"
@@ -47,7 +48,7 @@ func (a *app) listSessions(ctx context.Context, prefix string) error {
 		return errors.Join(err, d.Close(p))
 	}
 	defer s.Close()
-	found, err := sessionsOf(p, s, prefix, p.came)
+	found, err := sessionsOf(p, s, prefix, a.keysUnder(p, p.left, s, prefix), p.came)
 	if err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func (a *app) listSessions(ctx context.Context, prefix string) error {
 	return a.printSessions(found)
 }
 
-// sessionsOf collects the sessions behind names and keys; it calls came with each of them.
-func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string, came func()) (sessions, error) {
+// sessionsOf collects the sessions behind names with a prefix and keys; it calls came with each of them.
+func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string, keys iter.Seq2[holdfast.Entry, error], came func()) (sessions, error) {
 	found := sessions{}
 	for r, err := range s.List(ctx, prefix) {
 		if came(); err == nil && r.More {
@@ -77,7 +78,7 @@ func sessionsOf(ctx context.Context, s *holdfast.Space, prefix string, came func
 		}
 	}
 	came() // also if there are no names
-	for e, err := range s.KV().Range(ctx, prefix, holdfast.KeysOnly()) {
+	for e, err := range keys {
 		if errors.Is(err, errors.ErrUnsupported) {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -45,9 +46,9 @@ func (a *app) saving() func(*cobra.Command, []string) error {
 		return untilSignal(func(ctx context.Context) error {
 			p, cancel := a.patience(ctx)
 			defer cancel()
-			return unanswered(a.onNodes(p, p.left, always, func(c pb.AdminServiceClient) error {
+			return unanswered(a.onNodes(p, p.left, always, func(c *grpc.ClientConn) error {
 				p.came()
-				return a.saveSnapshot(p, c, args[0])
+				return a.saveSnapshot(p, pb.NewAdminServiceClient(c), args[0])
 			}))
 		})
 	}

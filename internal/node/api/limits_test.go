@@ -47,6 +47,32 @@ func (r *rig) lease() int64 {
 	return must[*pb.LeaseGrantResponse](r.t)(r.locks().LeaseGrant(r.ctx, &pb.LeaseGrantRequest{Ttl: 60})).Id
 }
 
+// Where there is no room for another session, one is revoked all the same: its holder is told
+// first, or what it has is free at once, in its own namespace.
+func TestQuotaOfSessions_Revoke(t *testing.T) {
+	r := limited(t, server.Limits{Sessions: 2}, api.Config{})
+	admin := pb.NewAdminServiceClient(r.conn)
+	other := metadata.AppendToOutgoingContext(r.ctx, "holdfast-namespace", "other")
+	for _, name := range []string{"a", "b"} {
+		must[*pb.LockResponse](t)(r.locks().Lock(r.ctx, &pb.LockRequest{Name: name}))
+		must[*pb.LockResponse](t)(r.locks().Lock(other, &pb.LockRequest{Name: name})) // there is no room either
+	}
+	for _, name := range []string{"a", "b"} {
+		now := name == "b"
+		found := must[*pb.InspectResponse](t)(pb.NewInspectServiceClient(r.conn).Inspect(r.ctx, &pb.InspectRequest{Name: name}))
+		id := found.GetResource().GetHolders()[0].GetSession()
+		_, err := admin.RevokeSession(other, &pb.RevokeSessionRequest{Session: id, Now: true})
+		wantCode(t, err, codes.NotFound)
+		out := must[*pb.RevokeSessionResponse](t)(admin.RevokeSession(r.ctx, &pb.RevokeSessionRequest{Session: id, Now: now}))
+		if until := out.GetUntilMs(); (until == 0) != now {
+			t.Errorf("now %v: what it holds is free in %d ms", now, until)
+		}
+	}
+	r.lease() // there is room again
+	_, err := admin.RevokeSession(r.ctx, &pb.RevokeSessionRequest{Session: make([]byte, 16)})
+	wantCode(t, err, codes.NotFound)
+}
+
 func TestQuotaOfSessions(t *testing.T) {
 	r := limited(t, server.Limits{Sessions: 2}, api.Config{})
 	one := r.lease()

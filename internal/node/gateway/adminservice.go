@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -38,11 +41,36 @@ func (s Admin) RevokeSession(ctx context.Context, r *pb.RevokeSessionRequest) (*
 	if len(r.Session) != 16 {
 		return nil, Named(Invalid("", "a session has 16 bytes, not %d", len(r.Session)), "revoke session", "")
 	}
-	res, now, err := s.do(ctx, core.Command{Op: core.OpRevoke, Session: core.SessionID(r.Session), Flags: atOnce(r.Now)})
+	c := core.Command{Op: core.OpRevoke, Session: core.SessionID(r.Session), Flags: atOnce(r.Now)}
+	res, now, err := s.do(ctx, c)
+	if errors.Is(err, driver.ErrExhausted) {
+		res, now, err = s.revokeByItself(ctx, c)
+	}
 	if err != nil {
 		return nil, Named(err, "revoke session", "")
 	}
 	return &pb.RevokeSessionResponse{Header: s.Header(ctx, res.Revision), UntilMs: convert.Left(now, res.Deadline).Milliseconds()}, nil
+}
+
+// revokeByItself revokes a session in its own name, since there is no room for another that would:
+// to end one is how room is made. The command has the last number that the session can use now. Its
+// owner gets there only with a full window of calls, and of what it asks for afterwards all but
+// releases is refused, so that it takes the answer for none of its own.
+func (g *Gateway) revokeByItself(ctx context.Context, c core.Command) (core.Result, int64, error) {
+	var info core.SessionInfo
+	found := false
+	if err := g.look(ctx, func(m *core.Machine, _ int64) { info, found = m.Session(c.Session) }); err != nil {
+		return core.Result{}, 0, err
+	}
+	if ns := callerOf(ctx).namespace; !found || info.Namespace != ns {
+		return core.Result{}, 0, driver.Errorf("", "", fs.ErrNotExist, "namespace %q has no such session, or it has ended", ns)
+	}
+	c.Seq = info.Mark + info.Window - 1
+	reply, err := g.submit(ctx, &core.Frame{Session: c.Session, Mark: info.Mark, Commands: []core.Command{c}})
+	if err != nil {
+		return core.Result{}, 0, err
+	}
+	return reply.Results[0], reply.Now, refusal(&reply.Results[0], reply.Now, nil)
 }
 
 func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
