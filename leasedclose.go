@@ -43,10 +43,20 @@ func (k *leasedKey) add(blocks []*leasedBlock) {
 
 // Close gives back what is left of all blocks, also of those on their way, in at most 5 seconds; a
 // backend that is away meanwhile is told again. What is left then passes unused. Calls answer
-// ErrClosed from the beginning on.
+// ErrClosed from the beginning on, also those that wait for a block.
 func (l *LeasedLimiter) Close() error {
 	l.rest.once.Do(l.close)
 	return nil
+}
+
+// isClosed: Close has begun.
+func (l *LeasedLimiter) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *LeasedLimiter) close() {
@@ -55,7 +65,8 @@ func (l *LeasedLimiter) close() {
 	l.mu.Lock()
 	keys, before, fetching := l.keys, l.before, maps.Clone(l.fetching)
 	l.rest.closing, l.rest.blocks = true, map[string]*leasedKey{}
-	if l.closed, l.keys, l.before = true, nil, nil; l.timer != nil {
+	close(l.closed)
+	if l.keys, l.before = nil, nil; l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()

@@ -37,7 +37,7 @@ type LeasedLimiter struct {
 	keys   map[string]*leasedKey // that were asked for since the last look
 	before map[string]*leasedKey // that were asked for since the look before
 	timer  *time.Timer           // gives back what is not used; nil: there is nothing
-	closed bool
+	closed chan struct{}         // when Close has begun
 	// fetching are the requests for blocks that are not answered yet: one for each key.
 	fetching map[string]*blockFetch
 	// rate is what the backend has told last: a limiter that was given none goes by it.
@@ -47,7 +47,7 @@ type LeasedLimiter struct {
 
 // Leased is the limiter by blocks; it does no I/O. Close gives back what is left.
 func (l *Limiter) Leased() *LeasedLimiter {
-	return &LeasedLimiter{l: l, keys: map[string]*leasedKey{}, fetching: map[string]*blockFetch{}}
+	return &LeasedLimiter{l: l, keys: map[string]*leasedKey{}, closed: make(chan struct{}), fetching: map[string]*blockFetch{}}
 }
 
 const (
@@ -184,6 +184,9 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 		return limit.Decision{}, wrap("allow", l.l.name, err)
 	}
 	for first := true; ; first = false {
+		if l.isClosed() {
+			return limit.Decision{}, wrap("allow", l.l.name, errClosed)
+		}
 		rate, err := l.known(ctx, key)
 		if err != nil {
 			return limit.Decision{}, err
@@ -200,9 +203,10 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 			if fetch.err != nil {
 				return limit.Decision{}, wrap("allow", l.l.name, fetch.err)
 			}
-			if fetch.late { // and the next one would be
+			if fetch.late && !l.isClosed() { // and the next one would be
 				return l.l.AllowN(ctx, key, n)
 			}
+		case <-l.closed: // the block goes back
 		case <-ctx.Done():
 			return limit.Decision{}, wrap("allow", l.l.name, &Error{Kind: ctx.Err(), Outcome: driver.NotDone, Err: causeOf(ctx, ctx.Err())})
 		}
@@ -250,7 +254,7 @@ func sliding(rate limit.Rate) bool {
 func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, fetch *blockFetch, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed() {
 		return d, nil, errClosed
 	}
 	now := driver.Now()
@@ -404,7 +408,7 @@ func (l *LeasedLimiter) arrived(key string, f *blockFetch, n int64, b *leasedBlo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.fetching, key)
-	if l.closed {
+	if l.isClosed() {
 		return err != nil || !b.Decision.Allowed || !sliding(b.Rate) && l.rest.add(key, b)
 	}
 	k := l.key(key, driver.Now())
@@ -479,7 +483,7 @@ func (l *LeasedLimiter) putBack(key string, blocks []*leasedBlock) {
 	if len(blocks) == 0 || l.l.s.r.life.Err() != nil {
 		return
 	}
-	if l.closed {
+	if l.isClosed() {
 		l.rest.add(key, blocks...)
 		return
 	}
@@ -499,10 +503,10 @@ func (l *LeasedLimiter) giveBackIdle() {
 	l.mu.Lock()
 	idle := l.before
 	l.before, l.keys = l.keys, map[string]*leasedKey{}
-	if l.timer = nil; len(l.before) > 0 && !l.closed {
+	if l.timer = nil; len(l.before) > 0 && !l.isClosed() {
 		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
 	}
-	if !l.closed { // else there is nothing
+	if !l.isClosed() { // else there is nothing
 		l.rest.returns.Add(1)
 		defer l.rest.returns.Done()
 	}
