@@ -67,7 +67,7 @@ func (f family) strays() iter.Seq[int] {
 // has reports that a process was started with a mark.
 func has(id int, mark string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", id))
-	return err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return string(v) == markName+"="+mark })
+	return err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00"+markName+"="+mark+"\x00"))
 }
 
 // breath is the first pause between two looks at what is ending: the end of another's child sends no event.

@@ -246,13 +246,15 @@ func (a *app) runShown(ctx context.Context, stop context.CancelCauseFunc, g *pip
 	if err == nil && tree.cut { // what follows is a line of its own
 		fmt.Fprintln(a.out)
 	}
-	return a.outcomeOf(ref, state, err, cmp.Or(asked, cause))
+	rep.State = state
+	return a.outcomeOf(rep, err, cmp.Or(asked, cause))
 }
 
 var errBlocked = errors.New("it has been blocked for too long")
 
 // outcomeOf is the exit code of a run.
-func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
+func (a *app) outcomeOf(rep *run.Report, err, cause error) error {
+	ref, s := rep.Ref, &rep.State
 	if err != nil {
 		if _, ok := errors.AsType[signalled](cause); ok {
 			return cause
@@ -262,7 +264,7 @@ func (a *app) outcomeOf(ref run.Ref, s pipeline.State, err, cause error) error {
 		}
 		return err
 	}
-	err = a.print().value(reportJSON(&run.Report{Ref: ref, State: s}), "%s: %s", ref, s.Status)
+	err = a.print().value(reportJSON(&run.Report{Ref: ref, Definition: rep.Definition, State: *s}), "%s: %s", ref, s.Status)
 	if err != nil && !errors.Is(err, syscall.EPIPE) { // a reader that has gone needs no more
 		return err
 	}

@@ -20,6 +20,7 @@ type statusJSON struct {
 	Phase    string          `json:"phase,omitempty"`
 	Attempt  int             `json:"attempt,omitempty"`
 	Failed   []string        `json:"failed,omitempty"`
+	Phases   []phaseJSON     `json:"phases,omitempty"`
 	Since    time.Time       `json:"since"`
 	Reason   string          `json:"reason,omitempty"`
 	ExitCode int             `json:"exit_code,omitempty"`
@@ -31,10 +32,45 @@ type statusJSON struct {
 	Guard    any             `json:"guard,omitempty"`
 }
 
+// phaseJSON is a phase of a run for programs.
+type phaseJSON struct {
+	Name   string          `json:"name"`
+	Status pipeline.Status `json:"status"`
+}
+
+// notEntered is the status of a phase that the run has not come to, or has passed over.
+const notEntered pipeline.Status = "not_entered"
+
+// phaseStatus is where a phase stands, by the path of its run: that of the run, if it is in it.
+func phaseStatus(phase string, path []string, s *pipeline.State) pipeline.Status {
+	switch {
+	case !slices.Contains(path, phase):
+		return notEntered
+	case slices.Contains(s.Failed, phase):
+		return pipeline.Failed
+	case phase != s.Phase || s.Status == pipeline.Failed: // of a phase for failures that has ended well
+		return pipeline.Done
+	}
+	return s.Status
+}
+
+// phasesOf are the phases with their status; a report from a list has none.
+func phasesOf(r *run.Report) (all []phaseJSON) {
+	if r.Definition == nil {
+		return nil
+	}
+	path := r.Definition.Path(&r.State)
+	for i := range r.Definition.Phases {
+		name := r.Definition.Phases[i].Name
+		all = append(all, phaseJSON{name, phaseStatus(name, path, &r.State)})
+	}
+	return all
+}
+
 func reportJSON(r *run.Report) *statusJSON {
 	s := &r.State
 	return &statusJSON{
-		Run: r.Ref.String(), Status: s.Status, Phase: s.Phase, Attempt: s.Attempt, Failed: s.Failed, Since: s.Since.UTC(), Reason: s.Reason,
+		Run: r.Ref.String(), Status: s.Status, Phase: s.Phase, Attempt: s.Attempt, Failed: s.Failed, Phases: phasesOf(r), Since: s.Since.UTC(), Reason: s.Reason,
 		ExitCode: s.Code, Output: s.Tail, Runner: r.Runner, Place: r.Place, Events: r.Events,
 	}
 }
@@ -58,16 +94,13 @@ func reportTree(r *run.Report, now *nowIs) string {
 	if s.Phase == "" && (now == nil || s.Status != pipeline.Queued) { // else it is among the reasons
 		lines(&b, "  ", s.Reason)
 	}
-	path := r.Definition.Path(s)
-	for i := range r.Definition.Phases {
-		ph := &r.Definition.Phases[i]
-		switch entered := slices.Contains(path, ph.Name); {
-		case entered && ph.Name == s.Phase:
+	for i, ph := range phasesOf(r) {
+		if ph.Status == notEntered && r.Definition.Phases[i].Recovery {
+			continue // a phase for failures is shown only if one led to it
+		}
+		fmt.Fprintf(&b, "\n  %s %s", markOf(ph.Status), ph.Name)
+		if ph.Name == s.Phase {
 			currentPhase(&b, s, now)
-		case entered:
-			fmt.Fprintf(&b, "\n  %s %s", markOf(ph.Name, s), ph.Name)
-		case !ph.Recovery: // a phase for failures is shown only if one led to it
-			fmt.Fprintf(&b, "\n  · %s", ph.Name)
 		}
 	}
 	if now != nil {
@@ -78,20 +111,21 @@ func reportTree(r *run.Report, now *nowIs) string {
 	return b.String()
 }
 
-// markOf is that of a phase that has ended.
-func markOf(phase string, s *pipeline.State) string {
-	if slices.Contains(s.Failed, phase) {
+// markOf is that of a phase.
+func markOf(s pipeline.Status) string {
+	switch s {
+	case notEntered:
+		return "·"
+	case pipeline.Done:
+		return "✓"
+	case pipeline.Failed, pipeline.Cancelled:
 		return "✗"
 	}
-	return "✓"
+	return "…"
 }
 
+// currentPhase tells more of the phase that the run is in.
 func currentPhase(b *strings.Builder, s *pipeline.State, now *nowIs) {
-	mark := map[pipeline.Status]string{pipeline.Done: "✓", pipeline.Failed: markOf(s.Phase, s), pipeline.Cancelled: "✗"}[s.Status]
-	if mark == "" {
-		mark = "…"
-	}
-	fmt.Fprintf(b, "\n  %s %s", mark, s.Phase)
 	if s.Attempt > 1 {
 		fmt.Fprintf(b, " (attempt %d)", s.Attempt)
 	}

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +39,43 @@ func TestReportTree_Failures(t *testing.T) {
 	}
 }
 
+// guards.md: "Of a phase it is that of the run that is in it", in whatever status that is, and each is in the table there.
+func TestReportJSON_Statuses(t *testing.T) {
+	text, err := os.ReadFile("../../docs/guards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &pipeline.Definition{Name: "ship", Phases: []pipeline.Phase{pipeline.NewPhase("build", "x"), pipeline.NewPhase("test", "x"), pipeline.NewPhase("sign", "x"), {Name: "clean", Recovery: true}}}
+	d.Phases[1].OnFailure = "clean"
+	told := func(s pipeline.State) (names string) {
+		for _, ph := range reportJSON(&run.Report{Definition: d, State: s}).Phases {
+			if names += ph.Name + " " + string(ph.Status) + ", "; !strings.Contains(string(text), "\n| `"+string(ph.Status)+"` |") {
+				t.Errorf("the status %q is not in docs/guards.md", ph.Status)
+			}
+		}
+		return names
+	}
+	for _, s := range []pipeline.Status{pipeline.Blocked, pipeline.Acquiring, pipeline.Launching, pipeline.Running, pipeline.Verifying, pipeline.Pausing, pipeline.Unknown, pipeline.Stopping, pipeline.Cancelled} {
+		if got, want := told(pipeline.State{Status: s, Phase: "test"}), "build done, test "+string(s)+", sign not_entered, clean not_entered, "; got != want {
+			t.Errorf("%s: %s; want %s", s, got, want)
+		}
+	}
+	for want, s := range map[string]pipeline.State{
+		"build not_entered, test not_entered, sign not_entered, clean not_entered, ": {Status: pipeline.Queued},
+		"build done, test done, sign done, clean not_entered, ":                      {Status: pipeline.Done, Phase: "sign"},
+		"build failed, test not_entered, sign not_entered, clean not_entered, ":      {Status: pipeline.Failed, Phase: "build", Failed: []string{"build"}},
+		"build done, test failed, sign not_entered, clean running, ":                 {Status: pipeline.Running, Phase: "clean", Failed: []string{"test"}},
+		"build done, test failed, sign not_entered, clean done, ":                    {Status: pipeline.Failed, Phase: "clean", Failed: []string{"test"}},
+	} {
+		if got := told(s); got != want {
+			t.Errorf("%+v: %s; want %s", s, got, want)
+		}
+		if !strings.Contains(string(text), "\n| `"+string(s.Status)+"` |") {
+			t.Errorf("the status %q is not in docs/guards.md", s.Status)
+		}
+	}
+}
+
 // A run that goes on in the moment in which --wait is over is not left: a command that has begun would be ended.
 func TestBound_GoesOn(t *testing.T) {
 	for status, want := range map[pipeline.Status]bool{pipeline.Running: false, pipeline.Acquiring: false, pipeline.Blocked: true} {
@@ -63,7 +102,7 @@ func TestOutcomeOf_Hint(t *testing.T) {
 		pipeline.Blocked: "go on with holdfast pipeline run --resume ship/1",
 		pipeline.Unknown: "say how its command ended: holdfast pipeline approve ship/1",
 	} {
-		err := (&app{}).outcomeOf(run.Ref{Pipeline: "ship", ID: "1"}, pipeline.State{Status: status}, context.Canceled, errBlocked)
+		err := (&app{}).outcomeOf(&run.Report{Ref: run.Ref{Pipeline: "ship", ID: "1"}, State: pipeline.State{Status: status}}, context.Canceled, errBlocked)
 		if f := failureOf(err); f.code != exitTimeout || f.hint != want {
 			t.Errorf("%s: %+v", status, f)
 		}
