@@ -72,7 +72,7 @@ const (
 	NotStarted EventKind = "not started"
 	// Refused: what the attempt waits for can never be had, and Reason says why. No retry is used.
 	Refused   EventKind = "refused"
-	Lost      EventKind = "lost"       // what was held is lost
+	Lost      EventKind = "lost"       // what was held is lost, for Reason
 	Ticked    EventKind = "ticked"     // time has passed
 	TakenOver EventKind = "taken over" // another runner has the run now, and nothing runs or is held
 	Answered  EventKind = "answered"   // somebody says how a command ended that nobody saw: Answer

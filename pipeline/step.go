@@ -89,7 +89,7 @@ func (m *step) takeOfPhase(e *Event) error {
 	case e.Kind == Refused && (m.s.Status == Acquiring || m.s.Status == Launching):
 		m.giveUp(e.Reason)
 	case e.Kind == Lost && m.s.Token != 0 && e.Token == m.s.Token:
-		m.lost()
+		m.lost(e.Reason)
 	case e.Kind == Ticked && m.timed():
 		m.ticked()
 	case e.Kind == Answered && m.s.Status == Unknown:
@@ -244,7 +244,7 @@ func (m *step) exited(e *Event) {
 	case m.s.Status == Stopping:
 		m.end(Cancelled, m.s.Reason)
 	case m.s.Lost:
-		m.fail("what it held was lost while its command ran")
+		m.fail(fmt.Sprintf("what it held was lost while its command ran, which ended with exit code %d: %s", e.Code, cmp.Or(m.s.Reason, "it is not known why")))
 	case e.Final:
 		m.giveUp(e.Reason)
 	case e.Code != 0:
@@ -268,11 +268,12 @@ func (m *step) notStarted() {
 
 // lost: a command that runs without what it was to hold has to end; anything else waits
 // for its holds again.
-func (m *step) lost() {
+func (m *step) lost(why string) {
 	m.s.Token = 0
+	m.tell("lost", why)
 	switch m.s.Status {
 	case Running:
-		m.s.Lost = true
+		m.s.Lost, m.s.Reason = true, why
 		m.effect(Effect{Kind: Stop})
 	case Launching:
 		m.checkAgain()

@@ -281,13 +281,21 @@ func TestStep_LostHolds(t *testing.T) {
 	if e.Token = 99; p.play(e) {
 		t.Error("another's loss is taken")
 	}
-	e.Token = p.tokens
+	e.Token, e.Reason = p.tokens, "an operator decided so"
 	p.must(e)
+	if !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool {
+		return f.Kind == pipeline.Tell && f.Verb == "lost" && f.Reason == e.Reason
+	}) || p.s.Reason != e.Reason {
+		t.Errorf("the loss is not told: %+v, %+v", p.s, p.effects)
+	}
 	if !slices.ContainsFunc(p.effects, func(f pipeline.Effect) bool { return f.Kind == pipeline.Stop }) {
 		t.Fatal("the command goes on without its holds")
 	}
 	p.exit(0)
 	p.is(pipeline.Failed, "deploy", 1)
+	if want := "deploy: what it held was lost while its command ran, which ended with exit code 0: an operator decided so"; p.s.Reason != want {
+		t.Errorf("it says %q, want %q", p.s.Reason, want)
+	}
 }
 
 // While it is verified, the holds are taken again; the command is not, and the time for

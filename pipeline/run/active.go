@@ -252,6 +252,9 @@ func (a *active) lost() <-chan struct{} {
 func (a *active) loseHold() error {
 	e := a.of(pipeline.Lost)
 	e.Token = uint64(a.hold.Token())
+	if err := a.hold.Err(); err != nil {
+		e.Reason = err.Error()
+	}
 	a.hold, a.ended = nil, a.hold
 	if a.command == nil {
 		a.giveUp()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/limit"
@@ -161,6 +162,10 @@ func TestLostHold(t *testing.T) {
 	ok(t, err)
 	if s := <-done; s.Status != pipeline.Done || s.Attempt != 2 || starts.Load() != 2 {
 		t.Errorf("after %d starts it is %+v", starts.Load(), s)
+	}
+	told, err := other.KV().Get(t.Context(), gather.EventPrefix+"pipeline/lost/"+r.String())
+	if err != nil || !strings.Contains(string(told.Value), `it was taken by force`) || !strings.Contains(string(told.Value), `"attempt":1`) {
+		t.Errorf("the loss is told as %s, %v", told.Value, err)
 	}
 }
 

@@ -273,7 +273,7 @@ func phaseOf(d *pipeline.Definition, name string) *pipeline.Phase {
 }
 
 // verbs are those of the keys that tell of a run.
-var verbs = []string{"queued", "acquiring", "launching", "running", "pausing", "unknown", "stopping", "done", "failed", "cancelled", "waiting", "resumed"}
+var verbs = []string{"queued", "acquiring", "launching", "running", "pausing", "unknown", "stopping", "done", "failed", "cancelled", "waiting", "resumed", "lost"}
 
 // forget deletes everything of a run.
 func forget(v Ref) (ops []holdfast.Op) {
