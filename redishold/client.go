@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +41,7 @@ type client struct {
 	help    bool                 // the server has work left over, and this client does it
 	looked  time.Duration        // how long the last look took
 	acked   []string             // requests that were answered, or that nobody repeats any more
+	acking  bool                 // the server is soon told of them
 	unheard map[string]time.Time // requests that were not answered, and when, by driver.Now
 	lookAt  time.Time            // when it looks again which of them are old
 	adds    adder
@@ -137,83 +137,6 @@ func (c *client) ask(ctx context.Context, name string, s *script, args ...string
 		return nil, err
 	}
 	return reply, refusal(name, reply)
-}
-
-// askOnce is ask for a request that counts once however often it is sent. The
-// server keeps its answer until a later request says that it has arrived.
-func (c *client) askOnce(ctx context.Context, id [16]byte, name string, s *script, args ...string) ([]string, error) {
-	request := hex.EncodeToString(id[:])
-	acked := c.takeAcked(request)
-	var list string
-	for _, a := range acked {
-		list += a
-	}
-	reply, err := c.ask(ctx, name, s, append([]string{c.id, request, list}, args...)...)
-	if reply == nil {
-		c.giveAcked(acked...)
-		c.unanswered(request, err)
-	} else {
-		c.giveAcked(request)
-	}
-	return reply, err
-}
-
-// keptFor is how long an answer that did not arrive is of use after the last time that it was asked for: as long as the
-// server remembers anything (prelude.lua). maxUnheard bounds how many requests a client remembers for that while its server is
-// away: answers to others stay as long as the client asks something.
-const (
-	keptFor    = 10 * time.Minute
-	maxUnheard = 1 << 14
-)
-
-// unanswered notes a request that the server may have an answer of: its caller may repeat it.
-func (c *client) unanswered(request string, err error) {
-	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unheard == nil {
-		c.unheard = map[string]time.Time{}
-	}
-	if len(c.unheard) < maxUnheard {
-		c.unheard[request] = driver.Now()
-	}
-}
-
-// giveUpUnheard has the server forget what was not answered long ago; it looks now and then. The client is locked.
-func (c *client) giveUpUnheard() {
-	now := driver.Now()
-	if len(c.unheard) == 0 || now.Before(c.lookAt) {
-		return
-	}
-	c.lookAt = now.Add(keptFor / 10)
-	for request, at := range c.unheard {
-		if now.Sub(at) > keptFor {
-			c.acked = append(c.acked, request)
-			delete(c.unheard, request)
-		}
-	}
-}
-
-const maxAcked = 64
-
-// takeAcked is what the server can forget as request goes out, which may be asked for again.
-func (c *client) takeAcked(request string) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.unheard, request)
-	c.giveUpUnheard()
-	n := min(len(c.acked), maxAcked)
-	taken := append([]string(nil), c.acked[:n]...)
-	c.acked = append(c.acked[:0], c.acked[n:]...)
-	return taken
-}
-
-func (c *client) giveAcked(ids ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.acked = append(c.acked, ids...)
 }
 
 // start has the background work begin with the first session or watch.

@@ -30,7 +30,7 @@ func (d *deaf) run(ctx context.Context, s *script, keys, args []string) ([]strin
 func TestUnheardAnswersAreForgotten(t *testing.T) {
 	c, _ := aSpace(t, services.Redis(t).URL())
 	d := &deaf{engine: c.rc}
-	c.rc = d
+	c.rc, c.acking = d, true // only requests tell what has arrived
 	count := func(i byte) error {
 		_, err := c.Count(t.Context(), &driver.CountRequest{ID: [16]byte{i}, Name: "c", Op: driver.CountAdd, A: 1})
 		return err
@@ -74,7 +74,7 @@ func later(c *client) {
 func TestUnheardIsRepeatedLate(t *testing.T) {
 	c, _ := aSpace(t, services.Redis(t).URL())
 	d := &deaf{engine: c.rc}
-	c.rc = d
+	c.rc, c.acking = d, true // only requests tell what has arrived
 	count := func(i byte) (uint64, error) {
 		reply, err := c.Count(t.Context(), &driver.CountRequest{ID: [16]byte{i}, Name: "c", Op: driver.CountAdd, A: 1})
 		return reply.Value, err
