@@ -1,13 +1,55 @@
 package redishold_test
 
 import (
+	"context"
 	"crypto/rand"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 )
+
+// admin is a plain client of a server.
+func admin(t testing.TB, url string) rueidis.Client {
+	t.Helper()
+	opt := rueidis.MustParseURL(url)
+	opt.DisableCache, opt.AlwaysPipelining, opt.ForceSingleClient = true, true, true
+	rc, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(rc.Close)
+	return rc
+}
+
+func do(t testing.TB, rc rueidis.Client, words ...string) string {
+	t.Helper()
+	m, err := rc.Do(context.Background(), rc.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatal(err)
+	}
+	if n, err := m.ToInt64(); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	s, err := m.ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func eventually(t testing.TB, missing string, look func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !look(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(missing)
+		}
+	}
+}
 
 func open(t testing.TB, url string, opts ...holdfast.Option) *holdfast.Space {
 	t.Helper()

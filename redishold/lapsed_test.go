@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -107,4 +108,51 @@ func valuesRead(t *testing.T, addr string, rc rueidis.Client, f func()) (n int) 
 		}
 	}
 	return n
+}
+
+// TestDeadReaderLeaves: each reader ends on its own; one that died does not stay
+// as long as others read.
+func TestDeadReaderLeaves(t *testing.T) {
+	server := services.SharedRedis(t)
+	link, name := services.Proxy(t, server.Addr()), unique(t)
+	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
+	if _, err := dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hold, err := living.RWMutex(name).Reader().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Release()
+	link.Cut()
+	defer link.Heal()
+	eventually(t, "the dead reader stays", func() bool {
+		r, err := living.Inspect(t.Context(), name)
+		return err == nil && len(r.Holders) == 1
+	})
+	if err := hold.Err(); err != nil {
+		t.Errorf("the living reader: %v", err)
+	}
+}
+
+// TestExpiredTicketIsFree: what a dead holder had of a semaphore is not counted
+// as used.
+func TestExpiredTicketIsFree(t *testing.T) {
+	server := services.SharedRedis(t)
+	link, name := services.Proxy(t, server.Addr()), unique(t)
+	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
+	if _, err := dying.Semaphore(name, 3, holdfast.TTL(time.Second)).Acquire(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	link.Cut()
+	defer link.Heal()
+	eventually(t, "an expired ticket is counted", func() bool {
+		r, err := living.Inspect(t.Context(), name)
+		return err == nil && r.Used == 0 && r.Limit == 3
+	})
+	h, err := living.Semaphore(name, 3).TryAcquire(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = h.Release()
 }
