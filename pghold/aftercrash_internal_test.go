@@ -160,7 +160,7 @@ func rwRequest(name string) *driver.Request {
 // held: some connection has the lock.
 func held(t *testing.T, c *client, k Key) (yes bool) {
 	t.Helper()
-	err := c.pool.QueryRow(t.Context(), "select exists (select from holdfast_v9.locks($1, $2))", k.space(), k.n).Scan(&yes)
+	err := c.pool.QueryRow(t.Context(), "select exists (select from holdfast_v10.locks($1, $2))", k.space(), k.n).Scan(&yes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ func arriving(ctx context.Context, cl *rowClaim) (context.Context, context.Cance
 
 // leaveSQL takes a party back and tells the token that it had been granted by then. The row of the
 // barrier is locked by look, before drop_gathered.
-const leaveSQL = `select coalesce(t.tok, 0), holdfast_v9.drop_gathered($1, $2, $3, $4, null)
-from (select max(tok) as tok from holdfast_v9.look($1, $2, array[$3::bigint], $4, true)) t`
+const leaveSQL = `select coalesce(t.tok, 0), pg_catalog.cardinality(holdfast_v10.drop_gathered($1, $2, array[$3::bigint], $4)) > 0
+from (select max(tok) as tok from holdfast_v10.look($1, $2, array[$3::bigint], $4, true)) t`
 
 // leaveBarrier takes a party back, unless all had come before.
 func (c *client) leaveBarrier(ctx context.Context, l *pgLink, cl *rowClaim, session *driver.Session) error {

@@ -57,7 +57,7 @@ func TestBarrierThatCannotBeLookedAt(t *testing.T) {
 	url := database(t)
 	s, conn := open(t, url), connect(t, url)
 	ended := arrive(t, s, s)
-	_, err := conn.Exec(t.Context(), "alter function holdfast_v9.look rename to looked")
+	_, err := conn.Exec(t.Context(), "alter function holdfast_v10.look rename to looked")
 	check(t, err)
 	if err := <-ended; err == nil || holdfast.NotDone(err) {
 		t.Errorf("a wait that the server refuses: %v", err)

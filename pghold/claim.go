@@ -326,7 +326,7 @@ func (cl *rowClaim) Change(ctx context.Context, ch driver.Change) (driver.Grant,
 func (cl *rowClaim) proclaim(ctx context.Context, value []byte) error {
 	return cl.c.ask(ctx, func(ctx context.Context, q querier) error {
 		var leads bool
-		err := q.QueryRow(ctx, "select holdfast_v9.proclaim($1, $2, $3, $4)", cl.c.args(cl.key.space(), cl.key.n, cl.id, value)...).Scan(&leads)
+		err := q.QueryRow(ctx, "select holdfast_v10.proclaim($1, $2, $3, $4)", cl.c.args(cl.key.space(), cl.key.n, cl.id, value)...).Scan(&leads)
 		if err == nil && !leads {
 			return refuse(driver.ErrLost, "it had ended before")
 		}
@@ -336,7 +336,7 @@ func (cl *rowClaim) proclaim(ctx context.Context, value []byte) error {
 
 const handOverSQL = `update holdfast.claim set chosen = true where (space, key, id) = (
   select space, key, id from holdfast.claim
-  where space = $1 and key = $2 and token = 0 and owner = $3 and holdfast_v9.alive(nonce, 0) order by id limit 1)`
+  where space = $1 and key = $2 and token = 0 and owner = $3 and holdfast_v10.alive(nonce, 0) order by id limit 1)`
 
 // handOver marks the candidate: any other waiter that the server wakes first gives way.
 func (cl *rowClaim) handOver(ctx context.Context, owner string) error {

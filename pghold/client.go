@@ -356,5 +356,5 @@ func (c *client) bye(ctx context.Context, links []*pgLink) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
 	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v9.bye($1)", c.args(nonces)...)
+	_, _ = c.pool.Exec(ctx, "select holdfast_v10.bye($1)", c.args(nonces)...)
 }

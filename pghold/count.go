@@ -41,7 +41,7 @@ func (c *client) Count(ctx context.Context, r *driver.CountRequest) (driver.Coun
 	a, b := number(r.A, r.Unsigned), number(r.B, r.Unsigned)
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state, value string
-		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast_v9.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
+		err := q.QueryRow(ctx, "select state, coalesce(v::text, '0'), swapped from holdfast_v10.count($1::uuid, $2, $3, $4, $5::text::numeric, $6::text::numeric)",
 			c.args(uuid(r.ID), r.Name, int16(r.Op), r.Unsigned, a, b)...).Scan(&state, &value, &reply.Swapped)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (c *client) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver.
 	var reply driver.ReserveReply
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state, value string
-		err := q.QueryRow(ctx, "select state, v::text from holdfast_v9.reserve($1::uuid, $2, $3::text::numeric, $4::text::numeric)",
+		err := q.QueryRow(ctx, "select state, v::text from holdfast_v10.reserve($1::uuid, $2, $3::text::numeric, $4::text::numeric)",
 			c.args(uuid(r.ID), r.Name, number(r.N, true), number(r.Start, true))...).Scan(&state, &value)
 		if err != nil {
 			return err
@@ -158,7 +158,7 @@ func (c *client) countDown(ctx context.Context, r *driver.CountDownRequest, key 
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var state string
 		var rest *int64
-		err := q.QueryRow(ctx, "select state, rest from holdfast_v9.count_down($1::uuid, $2, $3, $4, $5, $6)",
+		err := q.QueryRow(ctx, "select state, rest from holdfast_v10.count_down($1::uuid, $2, $3, $4, $5, $6)",
 			c.args(uuid(r.ID), key.space(), key.n, r.Name, r.Count, r.By)...).Scan(&state, &rest)
 		switch {
 		case err != nil:
@@ -201,7 +201,7 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	}
 	var state string
 	err = c.remove(ctx, kind.String(), func(ctx context.Context, q querier) (bool, error) {
-		err := q.QueryRow(ctx, "select holdfast_v9.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+		err := q.QueryRow(ctx, "select holdfast_v10.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
 		return state != "absent", err
 	})
 	switch {

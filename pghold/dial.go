@@ -47,7 +47,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 		c: c, nonce: int64(rand.Uint64()), waits: waits, down: make(chan struct{}), bell: make(chan struct{}, 1),
 		held: map[Key]tally{}, known: map[string]*pgconn.StatementDescription{}, easy: map[Key]*cachedLockArgs{}, waitersLocks: map[Key]time.Time{},
 		holdSessions: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
-		gatherings: map[Key]*gathering{},
+		gatherings: map[Key]*gathering{}, releases: map[Key]*releases{},
 	}
 	conn, err := c.connect(ctx, l.heard)
 	if err != nil {

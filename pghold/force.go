@@ -32,7 +32,7 @@ func scanWords(s string, what *string, a, b *int64) bool {
 
 const revokeSQL = `with marked as (
   update holdfast.claim c set revoked = true
-  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v9.alive(c.nonce, 0) returning c.nonce, c.token, c.id),
+  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v10.alive(c.nonce, 0) returning c.nonce, c.token, c.id),
 told as (select pg_catalog.pg_notify('holdfast', 'f ' || token) from marked)
 select nonce, id from marked, told`
 
@@ -108,7 +108,7 @@ func (c *client) insist(ctx context.Context, key Key, id, nonce int64) error {
 		var there bool
 		err := c.ask(ctx, func(ctx context.Context, q querier) error {
 			return q.QueryRow(ctx, `select exists (select from holdfast.claim c
-where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v9.alive(c.nonce, 0))`, c.args(key.space(), key.n, id)...).Scan(&there)
+where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v10.alive(c.nonce, 0))`, c.args(key.space(), key.n, id)...).Scan(&there)
 		})
 		if err != nil || !there {
 			return err
@@ -129,7 +129,7 @@ where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v9.alive(c.nonce, 0
 // terminate ends the connection that holds a nonce.
 func (c *client) terminate(ctx context.Context, nonce int64) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select pg_catalog.pg_terminate_backend(pid) from holdfast_v9.locks(1::smallint, $1) where granted and mode = 'ExclusiveLock'", c.args(nonce)...)
+		_, err := q.Exec(ctx, "select pg_catalog.pg_terminate_backend(pid) from holdfast_v10.locks(1::smallint, $1) where granted and mode = 'ExclusiveLock'", c.args(nonce)...)
 		return err
 	})
 }

@@ -119,7 +119,7 @@ func (c *client) whyNot(ctx context.Context, cl *rowClaim, err error) error {
 }
 
 const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
-from holdfast_v9.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+from holdfast_v10.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
 // made: the semaphore, latch or barrier has been made before.
@@ -191,7 +191,7 @@ func (c *client) establish(ctx context.Context, l *pgLink, cl *rowClaim) error {
 
 func (c *client) establishOn(ctx context.Context, cl *rowClaim, sure bool) (state string, kind int, err error) {
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast_v9.establish($1, $2, $3, $4, $5, 0, $6)",
+		return q.QueryRow(ctx, "select state, coalesce(pos, 0) from holdfast_v10.establish($1, $2, $3, $4, $5, 0, $6)",
 			c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), cl.limit, sure)...).Scan(&state, &kind)
 	})
 	return state, kind, err
@@ -245,10 +245,12 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 	}
 }
 
+const dropSQL = "select holdfast_v10.drop_gathered($1, $2, $3, $4)"
+
 // ungather removes a row that nobody wants any more, in the background.
 func (c *client) ungather(cl *rowClaim, id int64) {
 	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, me int64) error {
-		_, err := q.Exec(ctx, "select holdfast_v9.drop_gathered($1, $2, $3, $4, null)", c.args(cl.key.space(), cl.key.n, id, me)...)
+		_, err := q.Exec(ctx, dropSQL, c.args(cl.key.space(), cl.key.n, []int64{id}, me)...)
 		return err
 	})
 }
@@ -290,21 +292,6 @@ func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) 
 		return err
 	}
 	return c.onHome(ctx, l, func(ctx context.Context, q querier) error { return run(ctx, q, c.me(l)) }, nil)
-}
-
-// ungather gives the claim back. again: an earlier attempt may have done it.
-func (cl *rowClaim) ungather(again bool) error {
-	was := again
-	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
-	defer cancel()
-	err := cl.c.onHome(ctx, cl.l, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, "select holdfast_v9.drop_gathered($1, $2, $3, $4, null)",
-			cl.c.args(cl.key.space(), cl.key.n, cl.id, cl.c.me(cl.l))...).Scan(&was)
-	}, nil)
-	if err == nil && !was && !again {
-		return refuse(driver.ErrLost, "it had ended before")
-	}
-	return err
 }
 
 // heard takes a notification; the caller has the link.

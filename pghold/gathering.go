@@ -139,7 +139,7 @@ func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
 		return
 	}
 	err := c.onHome(c.life, l, func(ctx context.Context, q querier) error {
-		rows, err := q.Query(ctx, "select id, tok from holdfast_v9.look($1, $2, $3, $4, $5)", c.args(k.space(), k.n, ids, c.me(l), sweep)...)
+		rows, err := q.Query(ctx, "select id, tok from holdfast_v10.look($1, $2, $3, $4, $5)", c.args(k.space(), k.n, ids, c.me(l), sweep)...)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ const show = `select * from (select c.name, c.kind, c.mode, c.weight, c.token, c
   row_number() over line as place, lag(c.lease) over line,
   count(*) filter (where c.token > 0) over everybody, count(*) filter (where c.token = 0) over everybody,
   coalesce(sum(c.weight) filter (where c.token > 0) over everybody, 0)::bigint
-from holdfast.claim c where %[1]s and holdfast_v9.alive(c.nonce, 0)
+from holdfast.claim c where %[1]s and holdfast_v10.alive(c.nonce, 0)
 window line as (partition by %[2]s, c.token = 0 order by not c.chosen, c.id), everybody as (partition by %[2]s)) c where %[3]s
 order by %[4]sc.token = 0, not c.chosen, c.id`
 
@@ -39,7 +39,7 @@ const (
 // page are the names from one up to another that somebody holds or awaits, or that have
 // a limit. Of either no more are read than a page has.
 const page = `select n.name from (
-  (select distinct c.name from holdfast.claim c where c.name >= $1 and c.name < $2 and c.name > $3 and holdfast_v9.alive(c.nonce, 0) order by c.name limit $4)
+  (select distinct c.name from holdfast.claim c where c.name >= $1 and c.name < $2 and c.name > $3 and holdfast_v10.alive(c.nonce, 0) order by c.name limit $4)
   union (select r.name from holdfast.resource r where r.name >= $1 and r.name < $2 and r.name > $3 order by r.name limit $4)) n
 order by n.name limit $4`
 
@@ -258,7 +258,7 @@ func (c *client) heldError(ctx context.Context, cl *rowClaim) error {
 
 // strangers are holders that do not use this package.
 func (c *client) strangers(ctx context.Context, q querier, cl *rowClaim) ([]driver.Claim, error) {
-	rows, err := q.Query(ctx, "select pid, mode from holdfast_v9.locks($1, $2) where granted", c.args(cl.key.space(), cl.key.n)...)
+	rows, err := q.Query(ctx, "select pid, mode from holdfast_v10.locks($1, $2) where granted", c.args(cl.key.space(), cl.key.n)...)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func rowsLeft(t testing.TB, look *pgx.Conn) func(testing.TB, string) []string {
 	return func(_ testing.TB, prefix string) (left []string) {
 		one <- struct{}{}
 		defer func() { <-one }()
-		_, err := look.Exec(t.Context(), "select holdfast_v9.sweep()")
+		_, err := look.Exec(t.Context(), "select holdfast_v10.sweep()")
 		check(t, err)
 		rows, err := look.Query(t.Context(), `
 			select 'claim ' || name from holdfast.claim where starts_with(name, $1) union all

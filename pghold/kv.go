@@ -116,7 +116,7 @@ func (t *txn) compare(ctx context.Context) error {
 	b.Queue(rev).QueryRow(func(row pgx.Row) error { return row.Scan(&t.rev) })
 	for i := range t.r.If {
 		cond := &t.r.If[i]
-		sql := fmt.Sprintf("select %s from holdfast.kv x where %s and holdfast_v9.fresh(x) limit %d", kvColumns, about(cond.Prefix), maxKeys+1)
+		sql := fmt.Sprintf("select %s from holdfast.kv x where %s and holdfast_v10.fresh(x) limit %d", kvColumns, about(cond.Prefix), maxKeys+1)
 		b.Queue(sql, keysOf(cond.Key, cond.Prefix)...).Query(func(rows pgx.Rows) error {
 			found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (driver.KV, error) { return scanKV(row) })
 			if err == nil && len(found) > maxKeys {
@@ -236,7 +236,7 @@ func (t *txn) queue(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResult) {
 		if o.Expire > 0 {
 			ms = max(o.Expire.Milliseconds(), 1)
 		}
-		b.Queue("select "+kvColumns+" from holdfast_v9.kv_put($1, $2, $3::text::uuid, $4, $5) x", o.Key, orEmpty(o.Value), session, ms, i<<16).
+		b.Queue("select "+kvColumns+" from holdfast_v10.kv_put($1, $2, $3::text::uuid, $4, $5) x", o.Key, orEmpty(o.Value), session, ms, i<<16).
 			Query(func(rows pgx.Rows) error { return previous(rows, o, res) })
 	case driver.OpDelete:
 		t.queueDelete(b, o, i, res)
@@ -254,7 +254,7 @@ func (t *txn) queueDelete(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResul
 	if o.Limit > 0 {
 		most = o.Limit
 	}
-	b.Queue("select "+kvColumns+" from holdfast_v9.kv_drop($1, $2, $3, $4) x order by x.key", o.Key, til, most, i<<16).
+	b.Queue("select "+kvColumns+" from holdfast_v10.kv_drop($1, $2, $3, $4) x order by x.key", o.Key, til, most, i<<16).
 		Query(func(rows pgx.Rows) error { return previous(rows, o, res) })
 	if o.Prefix && o.Limit > 0 {
 		b.Queue("select exists (select from holdfast.kv x where "+about(true)+")", keysOf(o.Key, true)...).
@@ -267,7 +267,7 @@ func (t *txn) queueDelete(b *pgx.Batch, o *driver.Op, i int, res *driver.OpResul
 // bounded, which can be cut.
 func (t *txn) queueGet(b *pgx.Batch, o *driver.Op, res *driver.OpResult) {
 	if !o.Prefix {
-		b.Queue("select "+kvColumns+" from holdfast.kv x where x.key = $1 and holdfast_v9.fresh(x)", o.Key).Query(func(rows pgx.Rows) error {
+		b.Queue("select "+kvColumns+" from holdfast.kv x where x.key = $1 and holdfast_v10.fresh(x)", o.Key).Query(func(rows pgx.Rows) error {
 			return t.collectOne(rows, o, res)
 		})
 		return
@@ -285,7 +285,7 @@ func (t *txn) queueGet(b *pgx.Batch, o *driver.Op, res *driver.OpResult) {
 	}
 	b.Queue(rangeSQL(o, most), args...).Query(func(rows pgx.Rows) error { return t.collect(rows, o, res) })
 	if o.Count {
-		b.Queue("select count(*) from holdfast.kv x where "+about(true)+" and holdfast_v9.fresh(x)", keysOf(o.Key, true)...).
+		b.Queue("select count(*) from holdfast.kv x where "+about(true)+" and holdfast_v10.fresh(x)", keysOf(o.Key, true)...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&res.Count) })
 	}
 }
@@ -316,7 +316,7 @@ func rangeSQL(o *driver.Op, most int) string {
 	if o.Desc {
 		down, behind = " desc", "<"
 	}
-	where := about(true) + " and holdfast_v9.fresh(x)"
+	where := about(true) + " and holdfast_v10.fresh(x)"
 	if o.After != "" {
 		where += " and x.key " + behind + " $5"
 	}

@@ -110,7 +110,7 @@ func TestEndOfASessionBesideAPut(t *testing.T) {
 	session, look := withKey(t, d, "before"), connect(t, at)
 	put := must(connect(t, at).Begin(t.Context()))(t)
 	must(put.Exec(t.Context(), "update holdfast.revision set n = n + 1"))(t)
-	must(put.Exec(t.Context(), "select holdfast_v9.kv_put('late', '', $1, null, 0)", session.ID.String()))(t)
+	must(put.Exec(t.Context(), "select holdfast_v10.kv_put('late', '', $1, null, 0)", session.ID.String()))(t)
 	must(look.Exec(t.Context(), "delete from holdfast.kv where key = 'before'"))(t) // so that nothing of it is to be seen
 	ended := make(chan error, 1)
 	go func() { ended <- d.EndSession(context.Background(), session) }()

@@ -63,7 +63,7 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (reply drive
 // limitSet sets a rate, unless it is empty, and tells watches.
 func (c *client) limitSet(ctx context.Context, name, fresh string) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v9.limit_set($1, $2)", c.args(name, fresh)...)
+		_, err := q.Exec(ctx, "select holdfast_v10.limit_set($1, $2)", c.args(name, fresh)...)
 		return err
 	})
 }
@@ -102,7 +102,7 @@ func once(ctx context.Context, err error) error {
 
 func (c *client) askLimiter(ctx context.Context, q querier, k limits.Known, fresh string, r *driver.LimitRequest, u *usageRow) error {
 	if !limits.Takes(k.Rate, r) {
-		return q.QueryRow(ctx, "select state, rate, now, v, u_at, u_part, u_given, u_leased, u_rest from holdfast_v9.limit_read($1, $2, $3, $4)",
+		return q.QueryRow(ctx, "select state, rate, now, v, u_at, u_part, u_given, u_leased, u_rest from holdfast_v10.limit_read($1, $2, $3, $4)",
 			c.args(r.Name, r.Key, k.Text, fresh)...).Scan(&u.state, &u.rate, &u.now, &u.v, &u.at, &u.part, &u.given, &u.leased, &u.rest)
 	}
 	args := []any{r.Name, r.Key, k.Text, fresh, k.Rate.Count}
@@ -112,7 +112,7 @@ func (c *client) askLimiter(ctx context.Context, q querier, k limits.Known, fres
 	}
 	args = append(args, int64(max(r.Wait, 0)), int64(max(r.Ahead, 0)), r.Cost > 0)
 	var now *int64
-	err := q.QueryRow(ctx, "select state, rate, now, allowed, u_at, u_part, u_given, u_leased from holdfast_v9.limit_take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+	err := q.QueryRow(ctx, "select state, rate, now, allowed, u_at, u_part, u_given, u_leased from holdfast_v10.limit_take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 		c.args(args...)...).Scan(&u.state, &u.rate, &now, &u.allowed, &u.at, &u.part, &u.given, &u.leased)
 	if now != nil {
 		u.now = *now
@@ -162,7 +162,7 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 	}
 	var state string
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
-		return once(ctx, q.QueryRow(ctx, "select holdfast_v9.limit_swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+		return once(ctx, q.QueryRow(ctx, "select holdfast_v10.limit_swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
 			c.args(r.Name, r.Key, k.Epoch(), u.v, s.At, s.Part, s.Given, s.Leased, rest, idle, r.Op == driver.LimitReset)...).Scan(&state))
 	})
 	return reply, state == "again", err
@@ -173,7 +173,7 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 func (c *client) deleteLimiter(ctx context.Context, name string) error {
 	err := c.remove(ctx, "limiter", func(ctx context.Context, q querier) (bool, error) {
 		var epoch *string
-		err := q.QueryRow(ctx, "select holdfast_v9.limit_delete($1)", c.args(name)...).Scan(&epoch)
+		err := q.QueryRow(ctx, "select holdfast_v10.limit_delete($1)", c.args(name)...).Scan(&epoch)
 		return epoch != nil, err
 	})
 	if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome == driver.NotDone {

@@ -71,6 +71,7 @@ type pgLink struct {
 	sessions     map[*driver.Session]struct{} // that programs opened themselves
 	claims       map[*rowClaim]struct{}
 	gatherings   map[Key]*gathering
+	releases     map[Key]*releases
 	waits        bool // made for a wait; counts against Options.Waits
 }
 

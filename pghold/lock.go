@@ -283,13 +283,13 @@ func (c *client) forget(cl *rowClaim) {
 		return
 	}
 	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, _ int64) error {
-		_, err := q.Exec(ctx, "select holdfast_v9.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
+		_, err := q.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
 		return err
 	})
 }
 
 const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid, coalesce(unsure, false)
-from holdfast_v9.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+from holdfast_v10.arrive($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
 // arrival asks for the lock. What the link holds is known when the question goes
 // out: asking the server for more of it would be granted, in spite of any waiter.
@@ -391,7 +391,7 @@ func (q *unlocking) form() (string, []any) {
 		return releaseLastSQL, []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, surplus}
 	}
 	if !cl.rowless.Load() {
-		return "select holdfast_v9.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
+		return "select holdfast_v10.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
 	}
 	return unlockSQLs[index(cl.easy.pair)], cl.easy.unlock
 }
@@ -535,7 +535,7 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 		if ok, err := l.mayTry(ctx, cl); err != nil || !ok {
 			return err
 		}
-		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v9.retry($1, $2, $3, $4, $5, $6)")
+		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v10.retry($1, $2, $3, $4, $5, $6)")
 		if err != nil {
 			return l.tidy(ctx, cl, err)
 		}

@@ -137,7 +137,7 @@ func TestOnlyTheNextWaitsForTheLock(t *testing.T) {
 			var waiting, forIt, distinct int
 			scan(t, look, &waiting, "select count(*) from pg_locks where locktype = 'advisory' and not granted")
 			scan(t, look, &distinct, "select count(distinct (classid, objid)) from pg_locks where locktype = 'advisory' and not granted")
-			scan(t, look, &forIt, "select count(*) from holdfast_v9.locks(2::smallint, (-641786185::bigint << 32) | 4294967295) where not granted")
+			scan(t, look, &forIt, "select count(*) from holdfast_v10.locks(2::smallint, (-641786185::bigint << 32) | 4294967295) where not granted")
 			return waiting == left && distinct == left && forIt == 1
 		})
 		check(t, h.Release())

@@ -359,8 +359,8 @@ func TestSchemaAtOnce(t *testing.T) {
 	}
 	var makers int
 	scan(t, watcher, &makers, `select count(distinct made) from (
-select xmin::text from pg_proc where pronamespace = 'holdfast_v9'::regnamespace
-union select xmin::text from pg_namespace where nspname in ('holdfast', 'holdfast_v9')) x (made)`)
+select xmin::text from pg_proc where pronamespace = 'holdfast_v10'::regnamespace
+union select xmin::text from pg_namespace where nspname in ('holdfast', 'holdfast_v10')) x (made)`)
 	if makers != 1 {
 		t.Errorf("%d transactions made the schema", makers)
 	}
@@ -373,7 +373,7 @@ func TestSchemaCanBeRepeated(t *testing.T) {
 	_ = must(open(t, url).Counter("c").Add(t.Context(), 1))(t)
 	conn := connect(t, url)
 	functions := func() (list string) {
-		scan(t, conn, &list, "select string_agg(oid::text || ' ' || proname, ',' order by oid) from pg_proc where pronamespace = 'holdfast_v9'::regnamespace")
+		scan(t, conn, &list, "select string_agg(oid::text || ' ' || proname, ',' order by oid) from pg_proc where pronamespace = 'holdfast_v10'::regnamespace")
 		return list
 	}
 	before := functions()

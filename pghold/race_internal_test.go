@@ -15,7 +15,7 @@ import (
 // seen reports whether pg_locks has an advisory lock (bigint form) of the database.
 func seen(t *testing.T, conn *pgx.Conn, key int64, granted bool, mode string) (yes bool) {
 	t.Helper()
-	err := conn.QueryRow(t.Context(), "select exists (select from holdfast_v9.locks(1::smallint, $1) l where l.granted = $2 and l.mode = $3)",
+	err := conn.QueryRow(t.Context(), "select exists (select from holdfast_v10.locks(1::smallint, $1) l where l.granted = $2 and l.mode = $3)",
 		key, granted, mode).Scan(&yes)
 	if err != nil {
 		t.Fatal(err)
@@ -213,11 +213,11 @@ func TestKindOfAStoppedProgram(t *testing.T) {
 		t.Fatalf("a mutex that is held is a latch: %v", err)
 	}
 	free(t, cl)
-	exec(t, stranger(t, c[0]), "select holdfast_v9.lock(2::smallint, $1, 0::smallint)", cl.key.n) // by a program that does not know us
+	exec(t, stranger(t, c[0]), "select holdfast_v10.lock(2::smallint, $1, 0::smallint)", cl.key.n) // by a program that does not know us
 	free(t, take(t, c[1], tryRequest("m", driver.Semaphore)))
 }
 
-const arriveAlone = `select holdfast_v9.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, $2, gen_random_uuid(), '', '', null, true, false, true, 0)`
+const arriveAlone = `select holdfast_v10.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, $2, gen_random_uuid(), '', '', null, true, false, true, 0)`
 
 // TestMakeWaitsForArrivals: a lock whose row is not committed yet is held too.
 func TestMakeWaitsForArrivals(t *testing.T) {
@@ -246,7 +246,7 @@ func TestMakeWaitsForArrivals(t *testing.T) {
 		if err := outcomeOf(t, got); !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("a %s of a name that is held: %v", what, err)
 		}
-		exec(t, conn, "select holdfast_v9.unlock(2::smallint, $1, 0::smallint)", key.n)
+		exec(t, conn, "select holdfast_v10.unlock(2::smallint, $1, 0::smallint)", key.n)
 		exec(t, conn, "delete from holdfast.claim")
 	}
 }
@@ -260,7 +260,7 @@ func TestMakersDoNotDeadlock(t *testing.T) {
 	}
 	conn, look := stranger(t, c), stranger(t, c)
 	exec(t, conn, "begin")
-	exec(t, conn, "select holdfast_v9.establish(2::smallint, $1, 's', 3::smallint, 2, 0, false)", mustKey(t, "s").n)
+	exec(t, conn, "select holdfast_v10.establish(2::smallint, $1, 's', 3::smallint, 2, 0, false)", mustKey(t, "s").n)
 	got := acquiring(t, c, tryRequest("s", driver.Semaphore))
 	within(t, "nobody waits for who makes a semaphore", func() (waits bool) {
 		err := look.QueryRow(t.Context(), `select exists (
@@ -270,7 +270,7 @@ func TestMakersDoNotDeadlock(t *testing.T) {
 		}
 		return waits
 	})
-	exec(t, conn, "select holdfast_v9.watched()") // as gather does when it grants
+	exec(t, conn, "select holdfast_v10.watched()") // as gather does when it grants
 	exec(t, conn, "commit")
 	if err := outcomeOf(t, got); err != nil {
 		t.Error(err)
@@ -286,11 +286,11 @@ func TestArrivalLearnsTheKind(t *testing.T) {
 	}
 	conn := stranger(t, c[0])
 	const stop = 99
-	exec(t, conn, "alter function holdfast_v9.try_lock rename to try_lock_now")
-	exec(t, conn, fmt.Sprintf(`create function holdfast_v9.try_lock(s smallint, k bigint, m smallint) returns boolean language plpgsql as $$
+	exec(t, conn, "alter function holdfast_v10.try_lock rename to try_lock_now")
+	exec(t, conn, fmt.Sprintf(`create function holdfast_v10.try_lock(s smallint, k bigint, m smallint) returns boolean language plpgsql as $$
 begin
   perform pg_advisory_xact_lock(%d);
-  return holdfast_v9.try_lock_now(s, k, m);
+  return holdfast_v10.try_lock_now(s, k, m);
 end $$`, stop))
 	exec(t, conn, "select pg_advisory_lock($1)", stop)
 	got := acquiring(t, c[0], tryRequest("m", driver.Mutex))
@@ -301,7 +301,7 @@ end $$`, stop))
 		t.Errorf("a semaphore is granted as a mutex: %v", err)
 	}
 	var locked bool
-	if err := conn.QueryRow(t.Context(), "select exists (select from holdfast_v9.locks(2::smallint, $1))", held.key.n).Scan(&locked); err != nil || locked {
+	if err := conn.QueryRow(t.Context(), "select exists (select from holdfast_v10.locks(2::smallint, $1))", held.key.n).Scan(&locked); err != nil || locked {
 		t.Errorf("the lock that was refused is had: %t, %v", locked, err)
 	}
 	free(t, held)
@@ -319,7 +319,7 @@ func TestWaiterLearnsTheKind(t *testing.T) {
 		name := kind.String()
 		key := mustKey(t, name)
 		exec(t, conn, "begin")
-		exec(t, conn, "select holdfast_v9.free(2::smallint, $1)", key.n)
+		exec(t, conn, "select holdfast_v10.free(2::smallint, $1)", key.n)
 		exec(t, conn, "insert into holdfast.resource (space, key, name, kind, lim, made) values (2, $1, $2, 3, 2, 1)", key.n, name)
 		waits := make(chan struct{})
 		r := tryRequest(name, kind)

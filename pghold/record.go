@@ -116,7 +116,7 @@ func (l *pgLink) writeRows(ctx context.Context, claims []*rowClaim) error {
 // recorded returns when what was held before the call has its row.
 func (c *client) recorded(ctx context.Context) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v9.noted()", c.mode)
+		_, err := q.Exec(ctx, "select holdfast_v10.noted()", c.mode)
 		return err
 	})
 }
@@ -130,7 +130,7 @@ func (c *client) sameKind(ctx context.Context, cl *rowClaim) error {
 	var other *int16
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, `select max(c.kind) from holdfast.claim c
-where c.space = $1 and c.key = $2 and c.token > 0 and c.kind <> $3 and holdfast_v9.alive(c.nonce, 0)`,
+where c.space = $1 and c.key = $2 and c.token > 0 and c.kind <> $3 and holdfast_v10.alive(c.nonce, 0)`,
 			c.args(cl.key.space(), cl.key.n, int16(cl.kind))...).Scan(&other)
 	})
 	if err == nil && other != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Schema is the SQL that makes the schema "holdfast", with the tables, and one with the
-// functions of this version, "holdfast_v9": what pghold runs on first use. Where
+// functions of this version, "holdfast_v10": what pghold runs on first use. Where
 // programs have no right to do so, have an administrator run it once, in one transaction
 // (psql -1), and then the statements of [Grants]. It can be repeated, also under programs
 // that use it, and under programs of other versions, which call functions of their own.
@@ -43,7 +43,7 @@ var (
 // version of these too, which they refuse.
 const (
 	tablesVersion   = 5
-	functionsSchema = "holdfast_v9"
+	functionsSchema = "holdfast_v10"
 )
 
 // schemaLock is the first statement of Schema: it keeps programs that make the

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestVersionsSideBySide(t *testing.T) {
 	s := open(t, url)
 	held := must(s.Mutex("m").Acquire(t.Context()))(t)
 	next := waiting(t, s, "m")
-	later := strings.ReplaceAll(pghold.Schema, "holdfast_v9", "holdfast_v10")
+	later := strings.ReplaceAll(pghold.Schema, "holdfast_v10", "holdfast_v11")
 	_, err := connect(t, url).Exec(t.Context(), later, pgx.QueryExecModeSimpleProtocol)
 	check(t, err)
 	check(t, held.Release())
@@ -55,37 +56,37 @@ func TestVersionsSideBySide(t *testing.T) {
 		must(s.Limiter("l", limit.Rate{Count: 3, Per: time.Hour}).Allow(t.Context(), "k"))(t)
 	}
 	var allowed bool // the third, as a program of the later version asks for it
-	scan(t, connect(t, url), &allowed, `select t.allowed from holdfast.limiter l, holdfast_v10.limit_take(l.name, 'k', l.rate, '', 3,
+	scan(t, connect(t, url), &allowed, `select t.allowed from holdfast.limiter l, holdfast_v11.limit_take(l.name, 'k', l.rate, '', 3,
 		1200000000000, 0, 3600000000000, 0, 0, 0, 0, 0, true) t where l.name = 'l'`)
 	if d := must(another.Limiter("l", limit.Rate{}).Allow(t.Context(), "k"))(t); !allowed || d.Allowed {
 		t.Errorf("of 3 the third by a program of a later version: %t, the fourth: %+v", allowed, d)
 	}
 }
 
-// version8 is what programs of the version before run.
+// version9 is what programs of the version before run.
 //
-//go:embed testdata/holdfast_v8.sql
-var version8 string
+//go:embed testdata/holdfast_v9.sql
+var version9 string
 
-// TestBesideVersion8: a program of the version before, on the same tables, waits for this one's and is
+// TestBesideVersion9: a program of the version before, on the same tables, waits for this one's and is
 // waited for, is woken, and sees keys and has its own seen.
-func TestBesideVersion8(t *testing.T) {
+func TestBesideVersion9(t *testing.T) {
 	url := database(t)
 	old, ctx := connect(t, url), t.Context()
-	must(old.Exec(ctx, version8, pgx.QueryExecModeSimpleProtocol))(t)
-	must(old.Exec(ctx, "select pg_advisory_lock(4711); listen holdfast; insert into holdfast.session values ('"+id8+"', 4711, 'old', '', 0)",
+	must(old.Exec(ctx, version9, pgx.QueryExecModeSimpleProtocol))(t)
+	must(old.Exec(ctx, "select pg_advisory_lock(4711); listen holdfast; insert into holdfast.session values ('"+id9+"', 4711, 'old', '', 0)",
 		pgx.QueryExecModeSimpleProtocol))(t)
 	s := open(t, url)
 	m := must(s.Mutex("m").Acquire(ctx))(t)
 	var state string
-	scan(t, old, &state, "select state from holdfast_v8.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, 4711, $2, '', '', null, true, false, false, 0)", single(t, "m"), id8)
+	scan(t, old, &state, "select state from holdfast_v9.arrive(2::smallint, $1, 'm', 1::smallint, 0::smallint, 4711, $2, '', '', null, true, false, false, 0)", single(t, "m"), id9)
 	if state != "held" {
-		t.Errorf("a mutex that is held is %s for version 8", state)
+		t.Errorf("a mutex that is held is %s for version 9", state)
 	}
 	check(t, m.Release())
-	shareWithVersion8(t, s, old)
+	shareWithVersion9(t, s, old)
 	must(s.KV().Put(ctx, "new", nil))(t)
-	must(connect(t, url).Exec(ctx, "update holdfast.revision set n = n + 1; select holdfast_v8.kv_put('old', '', '"+id8+"', null, 0); select holdfast_v8.sweep(4711)",
+	must(connect(t, url).Exec(ctx, "update holdfast.revision set n = n + 1; select holdfast_v9.kv_put('old', '', '"+id9+"', null, 0); select holdfast_v9.sweep()",
 		pgx.QueryExecModeSimpleProtocol))(t)
 	d := must(driver.Open(ctx, url))(t)
 	defer d.Close(context.Background())
@@ -95,31 +96,31 @@ func TestBesideVersion8(t *testing.T) {
 	}
 }
 
-const id8 = "00000000-0000-0000-0000-000000004711"
+const id9 = "00000000-0000-0000-0000-000000004711"
 
-// shareWithVersion8: a semaphore goes to version 8, and from it.
-func shareWithVersion8(t *testing.T, s *holdfast.Space, old *pgx.Conn) {
+// shareWithVersion9: a semaphore goes to version 9, and from it.
+func shareWithVersion9(t *testing.T, s *holdfast.Space, old *pgx.Conn) {
 	t.Helper()
 	ctx, key := t.Context(), single(t, "s")
 	first := must(s.Semaphore("s", 1).Acquire(ctx, 1))(t)
 	var id, token int64
-	scan(t, old, &id, "select place from holdfast_v8.gather(2::smallint, $1, 's', 3::smallint, 0::smallint, 1, 1, 4711, $2, '', '', true, 0)", key, id8)
+	scan(t, old, &id, "select place from holdfast_v9.gather(2::smallint, $1, 's', 3::smallint, 0::smallint, 1, 1, 4711, $2, '', '', true, 0)", key, id9)
 	check(t, first.Release())
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for heard := ""; heard != fmt.Sprint("w 2 ", key); {
 		heard = must(old.WaitForNotification(patient))(t).Payload
 	}
-	scan(t, old, &token, "select tok from holdfast_v8.look(2::smallint, $1, $2, 4711, true)", key, id)
+	scan(t, old, &token, "select tok from holdfast_v9.look(2::smallint, $1, array[$2::bigint], 4711, true)", key, id)
 	granted := make(chan error, 1)
 	go func() { granted <- released(s.Semaphore("s", 1).Acquire(ctx, 1)) }()
-	eventually(t, "nobody waits for version 8", func() (waits bool) {
+	eventually(t, "nobody waits for version 9", func() (waits bool) {
 		scan(t, old, &waits, "select exists (select from holdfast.claim where key = $1 and token = 0)", key)
 		return waits
 	})
-	must(old.Exec(ctx, "select holdfast_v8.drop_gathered(2::smallint, $1, $2, 4711, null)", key, id))(t)
+	must(old.Exec(ctx, "select holdfast_v9.drop_gathered(2::smallint, $1, $2, 4711, null)", key, id))(t)
 	if err := <-granted; err != nil || token == 0 {
-		t.Errorf("version 8 was granted %d, and then this one %v", token, err)
+		t.Errorf("version 9 was granted %d, and then this one %v", token, err)
 	}
 }
 
@@ -128,7 +129,7 @@ func shareWithVersion8(t *testing.T, s *holdfast.Space, old *pgx.Conn) {
 func TestUpgradeWaitsForNobody(t *testing.T) {
 	url := database(t)
 	old, look := connect(t, url), connect(t, url)
-	must(old.Exec(t.Context(), version8, pgx.QueryExecModeSimpleProtocol))(t)
+	must(old.Exec(t.Context(), version9, pgx.QueryExecModeSimpleProtocol))(t)
 	must(old.Exec(t.Context(), "begin; delete from holdfast.claim", pgx.QueryExecModeSimpleProtocol))(t)
 	s, upgraded := open(t, url), make(chan error, 1)
 	go func() { upgraded <- released(s.Mutex("m").Acquire(t.Context())) }()
@@ -142,6 +143,22 @@ func TestUpgradeWaitsForNobody(t *testing.T) {
 	eventually(t, "the upgrade keeps others from the table", waits(false))
 	must(old.Exec(t.Context(), "commit"))(t)
 	check(t, <-upgraded)
+}
+
+// TestClaimsAreFoundByTheirPlace: the index that finds the claim of a name has its place in the queue, where an earlier version
+// made one without, too: each step of a claim would look at all claims on the name.
+func TestClaimsAreFoundByTheirPlace(t *testing.T) {
+	for what, before := range map[string]string{"new": "", "of version 9": version9} {
+		url := database(t)
+		look := connect(t, url)
+		must(look.Exec(t.Context(), before, pgx.QueryExecModeSimpleProtocol))(t)
+		check(t, released(open(t, url).Mutex("m").Acquire(t.Context())))
+		var columns []string
+		scan(t, look, &columns, `select array_agg(a.attname::text order by a.attnum) from pg_attribute a where a.attrelid = 'holdfast.claim_key'::regclass`)
+		if !slices.Equal(columns, []string{"space", "key", "id"}) {
+			t.Errorf("%s: the index has %v", what, columns)
+		}
+	}
 }
 
 // single is the advisory lock of a short name, in one number.
@@ -163,15 +180,15 @@ func TestLaterTablesAreRefused(t *testing.T) {
 }
 
 // functionsSum is of the functions in the released schema of this version. When they
-// change after a release, write the next version for "holdfast_v9" in all of the package.
-const functionsSum = "fe7a556c50562c84"
+// change after a release, write the next version for "holdfast_v10" in all of the package.
+const functionsSum = "3abfa0733888719a"
 
 // TestFunctionsHaveTheirVersion: every function is in the schema with the version, and
 // a version does not change.
 func TestFunctionsHaveTheirVersion(t *testing.T) {
 	_, functions, _ := strings.Cut(pghold.Schema, "create or replace function")
 	for _, f := range regexp.MustCompile(`(?m)^create or replace function (\S+)\(`).FindAllStringSubmatch(pghold.Schema, -1) {
-		if !strings.HasPrefix(f[1], "holdfast_v9.") {
+		if !strings.HasPrefix(f[1], "holdfast_v10.") {
 			t.Errorf("%s is not in the schema of its version", f[1])
 		}
 	}

@@ -167,7 +167,7 @@ func (c *client) removeSession(l *driver.Session, ask func(run func(ctx context.
 	n := keyPage // not of the loop, which would read it while a statement that is given up may write it
 	for err == nil && n == keyPage {
 		err = ask(func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v9.kv_end($1::uuid, $2)", c.args(uuid(l.ID), keyPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v10.kv_end($1::uuid, $2)", c.args(uuid(l.ID), keyPage)...).Scan(&n)
 		})
 	}
 	return err
@@ -244,8 +244,8 @@ func (c *client) SessionInfo(ctx context.Context, r *driver.SessionInfoRequest) 
 	err := c.ask(ctx, func(ctx context.Context, q querier) error {
 		info = driver.SessionInfo{ID: r.ID} // a run before this one may have told a part
 		var meta []byte
-		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v9.alive(nonce, 0)
-union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v9.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
+		err := q.QueryRow(ctx, `select owner, meta from holdfast.session where id = $1::uuid and holdfast_v10.alive(nonce, 0)
+union all select owner, meta from holdfast.claim where lease = $1::uuid and holdfast_v10.alive(nonce, 0) limit 1`, c.args(uuid(r.ID))...).Scan(&info.Owner, &meta)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return driver.Errorf("", r.ID.String(), fs.ErrNotExist, "no such session: it has ended, or is of another database")
 		}
@@ -261,7 +261,7 @@ union all select owner, meta from holdfast.claim where lease = $1::uuid and hold
 // hanging lists what hangs on a session: claims by their places, the names of which
 // need not be unique, then keys.
 const hanging = `select * from (
-  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v9.alive(nonce, 0)
+  select 'c' as list, id, name, token = 0 from holdfast.claim where lease = $1::uuid and id > $2 and holdfast_v10.alive(nonce, 0)
   union all select 'k', 0, key, false from holdfast.kv where lease = $1::uuid and key > $3) h
 order by list, id, name limit $4`
 

@@ -18,10 +18,10 @@ const sweepPage = 500
 func (c *client) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = c.removeEnded(func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
 	if err == nil { // answers are no names
-		_, err = c.sweepPages(ctx, "select holdfast_v9.sweep_done($1)", sweepPage)
+		_, err = c.sweepPages(ctx, "select holdfast_v10.sweep_done($1)", sweepPage)
 	}
 	var n int64
-	for _, sql := range []string{"select holdfast_v9.sweep_usage($1, $2)", orphanedUsage} {
+	for _, sql := range []string{"select holdfast_v10.sweep_usage($1, $2)", orphanedUsage} {
 		if err == nil {
 			n, err = c.sweepPages(ctx, sql, r.Prefix, sweepPage)
 			reply.Removed += n
@@ -61,7 +61,7 @@ func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64,
 	for looked := sweepPage; err == nil && looked == sweepPage; {
 		var n int64
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v9.sweep_limits($1, $2, $3, $4)",
+			return q.QueryRow(ctx, "select removed, looked, last_space, last_key from holdfast_v10.sweep_limits($1, $2, $3, $4)",
 				c.args(prefix, space, key, sweepPage)...).Scan(&n, &looked, &space, &key)
 		})
 		removed += n
@@ -94,12 +94,12 @@ func (c *client) tidy() {
 // anything that a claim waits for.
 func (c *client) removeEnded(ask func(run func(ctx context.Context, q querier) error) error) error {
 	err := ask(func(ctx context.Context, q querier) error {
-		_, err := q.Exec(ctx, "select holdfast_v9.sweep()", c.mode)
+		_, err := q.Exec(ctx, "select holdfast_v10.sweep()", c.mode)
 		return err
 	})
 	for n := 1; err == nil && n > 0; {
 		err = ask(func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v9.kv_sweep($1)", c.args(keyPage)...).Scan(&n)
+			return q.QueryRow(ctx, "select holdfast_v10.kv_sweep($1)", c.args(keyPage)...).Scan(&n)
 		})
 	}
 	return err

@@ -64,7 +64,7 @@ func (l *pgLink) mayTry(ctx context.Context, cl *rowClaim) (ok bool, err error) 
 	case t.writers > 0 || cl.mode == driver.Exclusive:
 		return false, nil
 	}
-	err = l.conn.QueryRow(ctx, "select not exists (select from holdfast_v9.locks($1, $2) l where not l.granted)", cl.key.space(), cl.key.n).Scan(&ok)
+	err = l.conn.QueryRow(ctx, "select not exists (select from holdfast_v10.locks($1, $2) l where not l.granted)", cl.key.space(), cl.key.n).Scan(&ok)
 	return ok, err
 }
 
@@ -77,5 +77,5 @@ func (l *pgLink) surplusWith(cl *rowClaim) int32 {
 }
 
 // releaseLastSQL gives a share back, and as many more as there may be.
-const releaseLastSQL = `select pg_catalog.bool_or(case n when 0 then holdfast_v9.release($1, $2, $3, $4) else holdfast_v9.unlock($1, $2, $3) end)
+const releaseLastSQL = `select pg_catalog.bool_or(case n when 0 then holdfast_v10.release($1, $2, $3, $4) else holdfast_v10.unlock($1, $2, $3) end)
 from pg_catalog.generate_series(0, $5::int) n`

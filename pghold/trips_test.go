@@ -365,7 +365,7 @@ func nothingLeft(t *testing.T, look *pgx.Conn, n string) {
 	end := time.Now().Add(tripBound)
 	for {
 		scan(t, look, &conns, "select count(*) from pg_stat_activity where application_name = 'tripping'")
-		_, err := look.Exec(t.Context(), "select holdfast_v9.sweep()")
+		_, err := look.Exec(t.Context(), "select holdfast_v10.sweep()")
 		check(t, err)
 		scan(t, look, &rows, "select (select count(*) from holdfast.claim where name = $1) + (select count(*) from holdfast.watcher)", n)
 		if conns == 0 && rows == 0 {

@@ -144,7 +144,7 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 	session := c.sessionOn(l, cl.r)
 	got := false
 	err = c.inTx(ctx, l, func(ctx context.Context) error {
-		return l.conn.QueryRow(ctx, "select holdfast_v9.lock_tx_in_time($1, $2, $3)", c.args(cl.key.space(), cl.key.n, int16(cl.mode))...).Scan(&got)
+		return l.conn.QueryRow(ctx, "select holdfast_v10.lock_tx_in_time($1, $2, $3)", c.args(cl.key.space(), cl.key.n, int16(cl.mode))...).Scan(&got)
 	})
 	state := "blocked"
 	if got {
@@ -161,7 +161,7 @@ func (c *client) settleInTx(ctx context.Context, l *pgLink, cl *rowClaim, sessio
 	var token *int64
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		var pid uint32
-		return q.QueryRow(ctx, "select state, tok, pid from holdfast_v9.settle($1, $2, $3, $4, $5, $6::text::uuid, false)",
+		return q.QueryRow(ctx, "select state, tok, pid from holdfast_v10.settle($1, $2, $3, $4, $5, $6::text::uuid, false)",
 			c.args(cl.key.space(), cl.key.n, int16(cl.mode), cl.id, l.nonce, uuid(session.ID))...).Scan(&state, &token, &pid)
 	})
 	if err == nil && cl.isGranted(&state) {
@@ -175,7 +175,7 @@ func (c *client) settleInTx(ctx context.Context, l *pgLink, cl *rowClaim, sessio
 func (cl *rowClaim) endTx() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
-	_, told := cl.c.pool.Exec(ctx, "select holdfast_v9.drop_claim($1, $2, $3, null)", cl.c.args(cl.key.space(), cl.key.n, cl.id)...)
+	_, told := cl.c.pool.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", cl.c.args(cl.key.space(), cl.key.n, cl.id)...)
 	err := cl.c.inTx(ctx, cl.l, func(ctx context.Context) error {
 		_, err := cl.l.conn.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol)
 		return err

@@ -113,7 +113,7 @@ func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
 
 // awaitSQL is the one statement that waits for long: for that time it has a lock_timeout of its own.
 const awaitSQL = `select state, tok, pid from (select pg_catalog.set_config('lock_timeout', ($7::bigint)::text, true) as is_set offset 0) w,
-  lateral holdfast_v9.await($1, $2, $3, $4, $5, $6, $7::bigint + 0 * pg_catalog.length(w.is_set))`
+  lateral holdfast_v10.await($1, $2, $3, $4, $5, $6, $7::bigint + 0 * pg_catalog.length(w.is_set))`
 
 // waitFor takes the lock and then the token, in one round trip.
 func (l *pgLink) waitFor(ctx context.Context, cl *rowClaim, session *driver.Session) (string, error) {

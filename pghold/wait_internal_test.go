@@ -141,7 +141,7 @@ func TestLostRowGoesBehindItsOwn(t *testing.T) {
 		errs <- err
 	}()
 	<-waits
-	if _, err := a.pool.Exec(ctx, "select holdfast_v9.sweep()"); err != nil {
+	if _, err := a.pool.Exec(ctx, "select holdfast_v10.sweep()"); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Handle.Release(ctx); err != nil {
@@ -168,7 +168,7 @@ func TestWaitsForTheFirstOfAProgram(t *testing.T) {
 	exec(t, other, "select pg_advisory_lock(101), pg_advisory_lock(102), pg_advisory_lock(103)")
 	for id, want := range map[int64]int64{7: 3, 5: 3, 4: 3, 3: 1, 2: 1} {
 		var got int64
-		err := conn.QueryRow(t.Context(), "select id from holdfast_v9.before(1::smallint, 7, 0::smallint, $1, 0)", id).Scan(&got)
+		err := conn.QueryRow(t.Context(), "select id from holdfast_v10.before(1::smallint, 7, 0::smallint, $1, 0)", id).Scan(&got)
 		if err != nil || got != want {
 			t.Errorf("the claim %d waits for %d, %v; want %d", id, got, err, want)
 		}
@@ -187,7 +187,7 @@ func TestGrantedAsTheTimeWasUp(t *testing.T) {
 				return err
 			}
 			var has, other bool
-			err := l.conn.QueryRow(ctx, "select holdfast_v9.has(1::smallint, 7, $1::smallint), holdfast_v9.has(1::smallint, 7, (1 - $1)::smallint) or holdfast_v9.has(1::smallint, 8, $1)", mode).
+			err := l.conn.QueryRow(ctx, "select holdfast_v10.has(1::smallint, 7, $1::smallint), holdfast_v10.has(1::smallint, 7, (1 - $1)::smallint) or holdfast_v10.has(1::smallint, 8, $1)", mode).
 				Scan(&has, &other)
 			if err != nil {
 				return err

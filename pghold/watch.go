@@ -152,11 +152,11 @@ const (
   perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);
   insert into holdfast.watcher (nonce) values (%[1]d) on conflict do nothing;
   perform pg_catalog.pg_advisory_lock_shared(5209599041173340544 + i) from generate_series(0, 31) i
-    where not exists (select from holdfast_v9.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
+    where not exists (select from holdfast_v10.locks(1::smallint, 5209599041173340544 + i) l where l.pid = pg_backend_pid() and l.granted);
 end $$; listen holdfast_event`
 	unsubscribeSQL = `unlisten holdfast_event; do $$ begin
   delete from holdfast.watcher where nonce = %[1]d;
-  perform holdfast_v9.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
+  perform holdfast_v10.unlock_if_held(1::smallint, 5209599041173340544 + i, 1::smallint) from generate_series(0, 31) i;
 end $$`
 )
 

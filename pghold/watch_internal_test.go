@@ -13,7 +13,7 @@ import (
 // gatesOf is how many gates others than conn have, or wait for.
 func gatesOf(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
-	err := conn.QueryRow(t.Context(), `select count(*) from generate_series(0, 31) i, holdfast_v9.locks(1::smallint, 5209599041173340544 + i) l
+	err := conn.QueryRow(t.Context(), `select count(*) from generate_series(0, 31) i, holdfast_v10.locks(1::smallint, 5209599041173340544 + i) l
 where l.pid <> pg_backend_pid()`).Scan(&n)
 	if err != nil {
 		t.Fatal(err)

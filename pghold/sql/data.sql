@@ -1,7 +1,7 @@
 -- Counters, sequences and keys, and clearing up.
 
 -- count changes a counter: 1 add, 2 subtract, 3 store, 4 swap.
-create or replace function holdfast_v9.count(
+create or replace function holdfast_v10.count(
   rid uuid, nam text, op smallint, uns boolean, a numeric, b numeric,
   out state text, out v numeric, out swapped boolean)
 language plpgsql volatile as $$
@@ -26,12 +26,12 @@ begin
   v := least(greatest(v, low), high);
   swapped := op = 4 and c.value = a;
   update holdfast.counter x set value = v where x.name = nam;
-  perform holdfast_v9.remember(rid, v, swapped);
+  perform holdfast_v10.remember(rid, v, swapped);
 end
 $$;
 
 -- reserve takes numbers of a sequence; none: only the next one is told.
-create or replace function holdfast_v9.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
+create or replace function holdfast_v10.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
 language plpgsql volatile as $$
 begin
   state := 'ok';
@@ -56,34 +56,34 @@ begin
     state := 'exhausted'; return;
   end if;
   update holdfast.sequence x set next = v + n where x.name = nam;
-  perform holdfast_v9.remember(rid, v, true);
+  perform holdfast_v10.remember(rid, v, true);
 end
 $$;
 
 -- fresh: the key has not expired, and its session lives.
-create or replace function holdfast_v9.fresh(o holdfast.kv) returns boolean
+create or replace function holdfast_v10.fresh(o holdfast.kv) returns boolean
 language sql volatile as $$
-  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v9.alive(o.nonce, 0))
+  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v10.alive(o.nonce, 0))
 $$;
 
-create or replace function holdfast_v9.kv_json(o holdfast.kv) returns jsonb
+create or replace function holdfast_v10.kv_json(o holdfast.kv) returns jsonb
 language sql volatile as $$
   select jsonb_build_object('k', o.key, 'x', encode(o.value, 'base64'), 'c', o.created, 'm', o.modified, 'n', o.version,
     'l', o.lease, 'e', (extract(epoch from o.expires - clock_timestamp()) * 1000)::bigint)
 $$;
 
-create or replace function holdfast_v9.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
+create or replace function holdfast_v10.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
 language plpgsql volatile as $$
 begin
-  if holdfast_v9.watched() then
-    perform holdfast_v9.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
-      'd', ord, 'why', why, 'kv', holdfast_v9.kv_json(o), 'was', case when p.key is not null then holdfast_v9.kv_json(p) end));
+  if holdfast_v10.watched() then
+    perform holdfast_v10.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
+      'd', ord, 'why', why, 'kv', holdfast_v10.kv_json(o), 'was', case when p.key is not null then holdfast_v10.kv_json(p) end));
   end if;
 end
 $$;
 
 -- kv_why is the reason that the end of a key by itself is told with.
-create or replace function holdfast_v9.kv_why(o holdfast.kv) returns text
+create or replace function holdfast_v10.kv_why(o holdfast.kv) returns text
 language sql volatile as $$
   select case when o.expires <= clock_timestamp() then 'timeout' else 'session' end
 $$;
@@ -92,7 +92,7 @@ $$;
 -- returns what was there. The session's row is shared until the end: an end of the
 -- session waits for the key, and a later put finds no session. The end of a key
 -- that was over, and not yet removed, is told before.
-create or replace function holdfast_v9.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
+create or replace function holdfast_v10.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
@@ -103,14 +103,14 @@ declare
 begin
   if lea is not null then
     select s.nonce into non from holdfast.session s where s.id = lea for key share;
-    if not found or not holdfast_v9.alive(non, 0) then
+    if not found or not holdfast_v10.alive(non, 0) then
       raise exception 'the session of the key has ended' using errcode = 'HF001';
     end if;
   end if;
   select * into p from holdfast.kv x where x.key = k;
-  if p.key is not null and not holdfast_v9.fresh(p) then
+  if p.key is not null and not holdfast_v10.fresh(p) then
     delete from holdfast.kv x where x.key = k;
-    perform holdfast_v9.kv_tell('delete', p, p, ord, holdfast_v9.kv_why(p));
+    perform holdfast_v10.kv_tell('delete', p, p, ord, holdfast_v10.kv_why(p));
     ord := ord + 1;
     p := null;
   end if;
@@ -119,14 +119,14 @@ begin
     on conflict (key) do update set value = v, modified = rev, version = x.version + 1,
       lease = lea, nonce = non, expires = excluded.expires
     returning * into o;
-  perform holdfast_v9.kv_tell('put', o, p, ord, null);
+  perform holdfast_v10.kv_tell('put', o, p, ord, null);
   if p.key is not null then return next p; end if;
 end
 $$;
 
 -- kv_drop removes the key k, or the first most of those from k up to til (null: all), and
 -- returns those that were still there.
-create or replace function holdfast_v9.kv_drop(k text, til text, most int, ord int)
+create or replace function holdfast_v10.kv_drop(k text, til text, most int, ord int)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
@@ -137,11 +137,11 @@ begin
     keys := array(select x.key from holdfast.kv x where x.key >= k and x.key < til order by x.key limit most);
   end if;
   for o in delete from holdfast.kv x where x.key = any (keys) returning * loop
-    if holdfast_v9.fresh(o) then
-      perform holdfast_v9.kv_tell('delete', o, o, ord, null);
+    if holdfast_v10.fresh(o) then
+      perform holdfast_v10.kv_tell('delete', o, o, ord, null);
       return next o;
     else
-      perform holdfast_v9.kv_tell('delete', o, o, ord, holdfast_v9.kv_why(o));
+      perform holdfast_v10.kv_tell('delete', o, o, ord, holdfast_v10.kv_why(o));
     end if;
     ord := ord + 1;
   end loop;
@@ -150,14 +150,14 @@ $$;
 
 -- kv_remove removes keys after their time or session, at the current revision, which
 -- the caller has taken, and tells the watches.
-create or replace function holdfast_v9.kv_remove(keys text[]) returns int
+create or replace function holdfast_v10.kv_remove(keys text[]) returns int
 language plpgsql volatile as $$
 declare
   o holdfast.kv;
   ord int := 0;
 begin
   for o in delete from holdfast.kv x where x.key = any (keys) returning * loop
-    perform holdfast_v9.kv_tell('delete', o, o, ord, holdfast_v9.kv_why(o));
+    perform holdfast_v10.kv_tell('delete', o, o, ord, holdfast_v10.kv_why(o));
     ord := ord + 1;
   end loop;
   return ord;
@@ -167,17 +167,17 @@ $$;
 -- kv_end removes up to most keys of a session that has no row any more, so that no
 -- others follow, and returns how many. It looks at no nonce: the caller may be the very
 -- connection that has it.
-create or replace function holdfast_v9.kv_end(lea uuid, most int) returns int
+create or replace function holdfast_v10.kv_end(lea uuid, most int) returns int
 language plpgsql volatile as $$
 begin
   if not exists (select from holdfast.kv x where x.lease = lea) then return 0; end if;
   update holdfast.revision set n = n + 1;
-  return holdfast_v9.kv_remove(array(select x.key from holdfast.kv x where x.lease = lea limit most));
+  return holdfast_v10.kv_remove(array(select x.key from holdfast.kv x where x.lease = lea limit most));
 end
 $$;
 
 -- kv_orphaned are the sessions with keys that have ended. Of each one key is looked at.
-create or replace function holdfast_v9.kv_orphaned() returns uuid[]
+create or replace function holdfast_v10.kv_orphaned() returns uuid[]
 language plpgsql volatile as $$
 declare
   o record;
@@ -185,7 +185,7 @@ declare
 begin
   select x.lease, x.nonce into o from holdfast.kv x where x.lease is not null order by x.lease limit 1;
   while found loop
-    if not holdfast_v9.alive(o.nonce, 0) or not exists (select from holdfast.session s where s.id = o.lease) then
+    if not holdfast_v10.alive(o.nonce, 0) or not exists (select from holdfast.session s where s.id = o.lease) then
       gone := gone || o.lease;
     end if;
     select x.lease, x.nonce into o from holdfast.kv x where x.lease > o.lease order by x.lease limit 1;
@@ -197,15 +197,15 @@ $$;
 -- kv_sweep removes up to most keys after their time, and as many after their session, and
 -- returns how many. It must not run on a connection that sessions live by, which would
 -- find their nonces free.
-create or replace function holdfast_v9.kv_sweep(most int) returns int
+create or replace function holdfast_v10.kv_sweep(most int) returns int
 language plpgsql volatile as $$
 declare
   t timestamptz := clock_timestamp();
-  gone uuid[] := holdfast_v9.kv_orphaned();
+  gone uuid[] := holdfast_v10.kv_orphaned();
 begin
   if gone = '{}' and not exists (select from holdfast.kv x where x.expires <= t) then return 0; end if;
   update holdfast.revision set n = n + 1;
-  return holdfast_v9.kv_remove(
+  return holdfast_v10.kv_remove(
     array(select x.key from holdfast.kv x where x.expires <= t order by x.expires limit most)
     || array(select x.key from holdfast.kv x where x.lease = any (gone) limit most));
 end
@@ -213,7 +213,7 @@ $$;
 
 -- sweep forgets what the dead left behind, but for keys, for one program at a time, and
 -- tells the watches. It waits for no row: others that hold wait for those that it has.
-create or replace function holdfast_v9.sweep() returns void
+create or replace function holdfast_v10.sweep() returns void
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
@@ -222,29 +222,29 @@ declare
   r holdfast.resource;
 begin
   if not pg_catalog.pg_try_advisory_xact_lock(5209599041173340520) then return; end if;
-  dead := array(select n.nonce from (select distinct x.nonce from holdfast.claim x) n where not holdfast_v9.alive(n.nonce, 0));
+  dead := array(select n.nonce from (select distinct x.nonce from holdfast.claim x) n where not holdfast_v10.alive(n.nonce, 0));
   for r in select * from holdfast.resource x
       where (x.space, x.key) in (select y.space, y.key from holdfast.claim y where y.nonce = any (dead))
       for update skip locked loop
-    perform holdfast_v9.pump(r, 0, '{}');
+    perform holdfast_v10.pump(r, 0, '{}');
   end loop;
   for c in delete from holdfast.claim x where (x.space, x.key, x.id) in (
       select y.space, y.key, y.id from holdfast.claim y where y.nonce = any (dead)
         and not exists (select from holdfast.resource z where z.space = y.space and z.key = y.key)
       for update skip locked) returning * loop
-    if c.token > 0 then perform holdfast_v9.tell(c, 'expired', 'session'); end if;
+    if c.token > 0 then perform holdfast_v10.tell(c, 'expired', 'session'); end if;
   end loop;
   delete from holdfast.session x where x.id in (
-    select y.id from holdfast.session y where not holdfast_v9.alive(y.nonce, 0) for update skip locked);
+    select y.id from holdfast.session y where not holdfast_v10.alive(y.nonce, 0) for update skip locked);
   delete from holdfast.watcher x where x.nonce in (
-    select y.nonce from holdfast.watcher y where not holdfast_v9.alive(y.nonce, 0) for update skip locked);
+    select y.nonce from holdfast.watcher y where not holdfast_v10.alive(y.nonce, 0) for update skip locked);
 end
 $$;
 
 -- sweep_limits removes idle semaphores and barriers whose name begins with pre, among
 -- the first most rows after (s, k). One that somebody uses now is left alone, so that
 -- nobody is waited for.
-create or replace function holdfast_v9.sweep_limits(
+create or replace function holdfast_v10.sweep_limits(
   pre text, s smallint, k bigint, most int,
   out removed bigint, out looked int, out last_space smallint, out last_key bigint)
 language plpgsql volatile as $$
@@ -256,13 +256,13 @@ begin
     looked := looked + 1; last_space := r.space; last_key := r.key;
     continue when r.kind not in (3, 6) or not starts_with(r.name, pre);
     perform from holdfast.resource x where x.space = r.space and x.key = r.key for update skip locked;
-    if found and holdfast_v9.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
+    if found and holdfast_v10.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
   end loop;
 end
 $$;
 
 -- sweep_done removes the oldest of the answers that nobody asks for again.
-create or replace function holdfast_v9.sweep_done(most int) returns bigint
+create or replace function holdfast_v10.sweep_done(most int) returns bigint
 language plpgsql volatile as $$
 declare
   n bigint;
@@ -277,7 +277,7 @@ $$;
 -- bye is the end of a program that closes in order: its claims are forgotten,
 -- and who waited for its semaphores is woken. Rows of resource are locked before
 -- those of claim, as everywhere.
-create or replace function holdfast_v9.bye(nonces bigint[]) returns void
+create or replace function holdfast_v10.bye(nonces bigint[]) returns void
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -290,12 +290,12 @@ begin
     touched := touched || r;
   end loop;
   for c in delete from holdfast.claim x where x.nonce = any (nonces) returning * loop
-    if c.token > 0 then perform holdfast_v9.tell(c, 'released', 'closed'); end if;
+    if c.token > 0 then perform holdfast_v10.tell(c, 'released', 'closed'); end if;
   end loop;
   delete from holdfast.session s where s.nonce = any (nonces);
   delete from holdfast.watcher w where w.nonce = any (nonces);
   foreach r in array coalesce(touched, '{}') loop
-    perform holdfast_v9.pump(r, 0, '{}');
+    perform holdfast_v10.pump(r, 0, '{}');
   end loop;
 end
 $$;
@@ -303,4 +303,4 @@ $$;
 -- The versions of the tables and of the functions are what a program looks at before
 -- anything else.
 comment on schema holdfast is 'holdfast 5';
-comment on schema holdfast_v9 is 'functions of holdfast 5';
+comment on schema holdfast_v10 is 'functions of holdfast 5';

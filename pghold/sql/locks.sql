@@ -1,14 +1,14 @@
 -- Liveness, events, and the steps of a claim on an advisory lock.
 
 -- alive: somebody holds the nonce. me is the nonce of this very connection.
-create or replace function holdfast_v9.alive(n bigint, me bigint) returns boolean
+create or replace function holdfast_v10.alive(n bigint, me bigint) returns boolean
 language sql volatile as $$
   select n = me or not pg_catalog.pg_try_advisory_xact_lock_shared(n)
 $$;
 
 -- try_lock, unlock and lock are plain expressions, so that the server puts them into
 -- what calls them.
-create or replace function holdfast_v9.try_lock(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.try_lock(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_try_advisory_lock(k)
@@ -17,7 +17,7 @@ language sql volatile as $$
     else pg_catalog.pg_try_advisory_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
 $$;
 
-create or replace function holdfast_v9.unlock(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.unlock(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_advisory_unlock(k)
@@ -26,7 +26,7 @@ language sql volatile as $$
     else pg_catalog.pg_advisory_unlock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
 $$;
 
-create or replace function holdfast_v9.lock(s smallint, k bigint, m smallint) returns void
+create or replace function holdfast_v10.lock(s smallint, k bigint, m smallint) returns void
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_advisory_lock(k)
@@ -36,7 +36,7 @@ language sql volatile as $$
 $$;
 
 -- locks are the advisory locks on a key in this database, of all programs.
-create or replace function holdfast_v9.locks(s smallint, k bigint)
+create or replace function holdfast_v10.locks(s smallint, k bigint)
 returns table (pid int, granted boolean, mode text)
 language sql stable as $$
   select l.pid, l.granted, l.mode from pg_catalog.pg_locks l
@@ -46,35 +46,35 @@ language sql stable as $$
 $$;
 
 -- has: this connection has the lock.
-create or replace function holdfast_v9.has(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.has(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
-  select exists (select from holdfast_v9.locks(s, k) l
+  select exists (select from holdfast_v10.locks(s, k) l
     where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end)
 $$;
 
 -- unlock_if_held cleans up after a wait whose end is not known.
-create or replace function holdfast_v9.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  return holdfast_v9.has(s, k, m) and holdfast_v9.unlock(s, k, m);
+  return holdfast_v10.has(s, k, m) and holdfast_v10.unlock(s, k, m);
 end
 $$;
 
 -- lock_in_time waits for a lock until lock_timeout; false: it did not come. A time-out
 -- that is caught here leaves no ERROR in the server's log. The lock may have been granted
 -- in the moment in which the time was up.
-create or replace function holdfast_v9.lock_in_time(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.lock_in_time(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  perform holdfast_v9.lock(s, k, m);
+  perform holdfast_v10.lock(s, k, m);
   return true;
 exception when lock_not_available then
-  return holdfast_v9.has(s, k, m);
+  return holdfast_v10.has(s, k, m);
 end
 $$;
 
 -- lock_tx_in_time is lock_in_time for the rest of the caller's transaction.
-create or replace function holdfast_v9.lock_tx_in_time(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.lock_tx_in_time(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
   if s = 1 and m = 0 then perform pg_catalog.pg_advisory_xact_lock(k);
@@ -90,7 +90,7 @@ $$;
 
 -- watched: somebody wants events. Who begins to watch takes the lock alone, so
 -- that no transaction which has looked before is still under way.
-create or replace function holdfast_v9.watched() returns boolean
+create or replace function holdfast_v10.watched() returns boolean
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);
@@ -100,7 +100,7 @@ end
 $$;
 
 -- send hands an event to who watches.
-create or replace function holdfast_v9.send(e jsonb) returns void
+create or replace function holdfast_v10.send(e jsonb) returns void
 language plpgsql volatile as $$
 declare
   body text := e::text;
@@ -116,11 +116,11 @@ begin
 end
 $$;
 
-create or replace function holdfast_v9.tell(c holdfast.claim, verb text, reason text) returns void
+create or replace function holdfast_v10.tell(c holdfast.claim, verb text, reason text) returns void
 language plpgsql volatile as $$
 begin
-  if holdfast_v9.watched() then
-    perform holdfast_v9.send(jsonb_build_object(
+  if holdfast_v10.watched() then
+    perform holdfast_v10.send(jsonb_build_object(
       'k', (array['lock', 'rwlock', 'semaphore', 'election', 'latch', 'barrier'])[c.kind],
       'v', verb, 'n', c.name, 't', c.token, 'o', c.owner, 'm', c.mode, 'w', c.weight, 'l', c.lease,
       'x', encode(c.value, 'base64'), 'why', reason));
@@ -133,7 +133,7 @@ $$;
 
 -- others tells a newcomer of those who are there: that the name is in use as
 -- another kind, that somebody who waits goes first, and how many wait.
-create or replace function holdfast_v9.others(
+create or replace function holdfast_v10.others(
   s smallint, k bigint, want smallint, m smallint, me bigint, out other smallint, out blocked boolean, out waiting int)
 language plpgsql volatile as $$
 begin
@@ -141,43 +141,33 @@ begin
       max(c.kind) filter (where c.kind <> want)),
     coalesce(bool_or(c.token = 0 and (c.mode = 0 or m = 0)), false), count(*) filter (where c.token = 0)
     into other, blocked, waiting
-    from holdfast.claim c where c.space = s and c.key = k and holdfast_v9.alive(c.nonce, me);
+    from holdfast.claim c where c.space = s and c.key = k and holdfast_v10.alive(c.nonce, me);
 end
 $$;
 
 -- other_kind: the name is in use as another kind, this one.
-create or replace function holdfast_v9.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
+create or replace function holdfast_v10.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
 language plpgsql volatile as $$
 begin
-  return (select t.other from holdfast_v9.others(s, k, want, 0::smallint, me) t);
+  return (select t.other from holdfast_v10.others(s, k, want, 0::smallint, me) t);
 end
 $$;
 
 -- blocked: somebody who waits goes before the claim place (0: a newcomer).
-create or replace function holdfast_v9.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
+create or replace function holdfast_v10.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
 language plpgsql volatile as $$
 begin
   return exists (
     select from holdfast.claim c
     where c.space = s and c.key = k and c.token = 0 and c.id <> place and (c.mode = 0 or m = 0)
       and (place = 0 or c.chosen or c.id < place)
-      and holdfast_v9.alive(c.nonce, me));
-end
-$$;
-
--- place is how many wait up to and with a claim.
-create or replace function holdfast_v9.place(s smallint, k bigint, i bigint, me bigint) returns int
-language plpgsql volatile as $$
-begin
-  return (
-    select count(*) from holdfast.claim c
-    where c.space = s and c.key = k and c.token = 0 and c.id <= i and holdfast_v9.alive(c.nonce, me));
+      and holdfast_v10.alive(c.nonce, me));
 end
 $$;
 
 -- draw: the token that is drawn now must not be forgotten by a crash, and
 -- drawn again, whatever the server's default is.
-create or replace function holdfast_v9.draw() returns bigint
+create or replace function holdfast_v10.draw() returns bigint
 language plpgsql volatile as $$
 begin
   if current_setting('synchronous_commit') = 'off' then
@@ -189,13 +179,13 @@ $$;
 
 -- inter forgets holders of a lock that the caller has now: they are dead. true:
 -- there were some.
-create or replace function holdfast_v9.inter(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
 begin
   for c in delete from holdfast.claim x where x.space = s and x.key = k and x.token > 0 and (x.mode = 0 or m = 0) returning * loop
-    perform holdfast_v9.tell(c, 'expired', 'session');
+    perform holdfast_v10.tell(c, 'expired', 'session');
   end loop;
   return found;
 end
@@ -206,7 +196,7 @@ $$;
 -- after somebody who died with it. Who joins takes the name's guard (0: has it
 -- already). unsure: who holds it has no row that says as what; or of a grant, the
 -- next one cannot be quick.
-create or replace function holdfast_v9.arrive(
+create or replace function holdfast_v10.arrive(
   s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
   try boolean, again boolean, wait boolean, guard bigint,
   out state text, out tok bigint, out place bigint, out pos int, out pid int, out unsure boolean)
@@ -222,21 +212,21 @@ begin
       or exists (select from holdfast.resource r where r.space = s and r.key = k),
     exists (select from holdfast.watcher) into busy, watched;
   if busy then
-    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast_v9.others(s, k, knd, m, me) t;
+    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast_v10.others(s, k, knd, m, me) t;
     if pos is not null then state := 'kind'; return; end if;
     pos := place + 1;
   end if;
   if try and again then
-    try := not exists (select from holdfast_v9.locks(s, k) l where not l.granted);
+    try := not exists (select from holdfast_v10.locks(s, k) l where not l.granted);
   end if;
-  if try and holdfast_v9.try_lock(s, k, m) then
+  if try and holdfast_v10.try_lock(s, k, m) then
     pos := (select r.kind from holdfast.resource r where r.space = s and r.key = k);
     if pos is not null then  -- somebody made it something that is no lock since we looked
-      perform holdfast_v9.unlock(s, k, m);
+      perform holdfast_v10.unlock(s, k, m);
       state := 'kind'; return;
     end if;
     state := 'granted';
-    if busy and holdfast_v9.inter(s, k, m) then state := 'inherited'; end if;
+    if busy and holdfast_v10.inter(s, k, m) then state := 'inherited'; end if;
     tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
   elsif wait then
     if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
@@ -249,7 +239,7 @@ begin
     values (s, k, place, tok, nam, knd, m, 1, me, lea, own, met, val, place);
   if tok > 0 and watched then
     select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = place;
-    perform holdfast_v9.tell(c, 'acquired', null);
+    perform holdfast_v10.tell(c, 'acquired', null);
   end if;
 end
 $$;
@@ -258,7 +248,7 @@ $$;
 -- lock; free says whether settle gives it back if another one goes first, if the
 -- claim was taken for dead, or if somebody was making the name something that is
 -- no lock when it began to wait.
-create or replace function holdfast_v9.settle(
+create or replace function holdfast_v10.settle(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, free boolean,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -270,37 +260,37 @@ begin
   select case when bool_or(x.id = i) is not true then 'gone'
       when exists (select from holdfast.resource r where r.space = s and r.key = k) then 'kind'
       when bool_or(x.id = i and x.chosen) then null
-      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast_v9.alive(x.nonce, me)) then 'blocked' end,
+      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast_v10.alive(x.nonce, me)) then 'blocked' end,
     bool_or(x.token > 0)
     into state, dead from holdfast.claim x where x.space = s and x.key = k;
   if state is not null then
-    if free then perform holdfast_v9.unlock(s, k, m); end if;
+    if free then perform holdfast_v10.unlock(s, k, m); end if;
     return;
   end if;
   state := 'granted';
-  if dead and holdfast_v9.inter(s, k, m) then state := 'inherited'; end if;
-  tok := holdfast_v9.draw();
+  if dead and holdfast_v10.inter(s, k, m) then state := 'inherited'; end if;
+  tok := holdfast_v10.draw();
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
     where x.space = s and x.key = k and x.id = i;
-  if holdfast_v9.watched() then
+  if holdfast_v10.watched() then
     select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = i;
-    perform holdfast_v9.tell(c, 'acquired', null);
+    perform holdfast_v10.tell(c, 'acquired', null);
   end if;
 end
 $$;
 
 -- ticket is an advisory lock (bigint form) that a claim has while it waits in the
 -- server: who is behind it waits for that.
-create or replace function holdfast_v9.ticket(i bigint) returns bigint
+create or replace function holdfast_v10.ticket(i bigint) returns bigint
 language sql immutable as $$ select i # 5209599041173340521 $$;
 
 -- pass returns when a claim has no ticket, or after lock_timeout. What it took for that
 -- ends with the block, also when the wait is cancelled.
-create or replace function holdfast_v9.pass(i bigint) returns void
+create or replace function holdfast_v10.pass(i bigint) returns void
 language plpgsql volatile as $$
 begin
-  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast_v9.ticket(i));
+  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast_v10.ticket(i));
   raise exception using errcode = 'HF002';
 exception when sqlstate 'HF002' or lock_not_available then
 end
@@ -309,14 +299,14 @@ $$;
 -- before is the claim that the claim i waits for: one that was chosen, else of the
 -- programs that have an older one in its way the newest of their first ones, since
 -- of each program only the first waits in the server. If it is i itself, i was chosen.
-create or replace function holdfast_v9.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
+create or replace function holdfast_v10.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
 language plpgsql volatile as $$
 begin
   select coalesce(p.chosen, p.first), p.chosen is not null into id, chosen
     from (select x.nonce, min(x.id) as first, max(x.id) filter (where x.chosen) as chosen, bool_or(x.id = i) as own
       from holdfast.claim x where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
       group by x.nonce having bool_or(x.id = i or x.mode = 0 or m = 0)) p
-    where p.own or holdfast_v9.alive(p.nonce, me)
+    where p.own or holdfast_v10.alive(p.nonce, me)
     order by p.chosen desc nulls last, p.first desc limit 1;
 end
 $$;
@@ -327,7 +317,7 @@ $$;
 -- statement would keep the server from clearing up old rows. A claim before it that
 -- has no ticket is looked at again and again: it is about to wait, which takes its
 -- program a trip, or has no connection to wait on.
-create or replace function holdfast_v9.await(
+create or replace function holdfast_v10.await(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, ms bigint,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -338,12 +328,12 @@ declare
 begin
   pid := pg_backend_pid();
   begin
-    perform pg_catalog.pg_advisory_xact_lock(holdfast_v9.ticket(i));
+    perform pg_catalog.pg_advisory_xact_lock(holdfast_v10.ticket(i));
   exception when lock_not_available then  -- somebody who passes has been stopped
     state := 'wait'; return;
   end;
   loop
-    b := holdfast_v9.before(s, k, m, i, me);
+    b := holdfast_v10.before(s, k, m, i, me);
     exit when b.id is null or b.id = i;
     if b.chosen then state := 'blocked'; return; end if;
     if clock_timestamp() > statement_timestamp() + ms * interval '1 millisecond' then state := 'wait'; return; end if;
@@ -354,15 +344,15 @@ begin
       perform pg_catalog.pg_sleep(pause);
       pause := least(2 * pause, 0.02);
     end if;
-    perform holdfast_v9.pass(passed);
+    perform holdfast_v10.pass(passed);
   end loop;
-  if not holdfast_v9.lock_in_time(s, k, m) then state := 'wait'; return; end if;
-  select t.state, t.tok into state, tok from holdfast_v9.settle(s, k, m, i, me, lea, true) t;
+  if not holdfast_v10.lock_in_time(s, k, m) then state := 'wait'; return; end if;
+  select t.state, t.tok into state, tok from holdfast_v10.settle(s, k, m, i, me, lea, true) t;
 end
 $$;
 
 -- retry is a claim that waits without a connection of its own.
-create or replace function holdfast_v9.retry(
+create or replace function holdfast_v10.retry(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -371,16 +361,16 @@ begin
   if not exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i) then
     state := 'gone';
   elsif exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i and x.chosen)
-     or not holdfast_v9.blocked(s, k, m, i, me) then
-    if holdfast_v9.try_lock(s, k, m) then
-      select t.state, t.tok into state, tok from holdfast_v9.settle(s, k, m, i, me, lea, true) t;
+     or not holdfast_v10.blocked(s, k, m, i, me) then
+    if holdfast_v10.try_lock(s, k, m) then
+      select t.state, t.tok into state, tok from holdfast_v10.settle(s, k, m, i, me, lea, true) t;
     end if;
   end if;
 end
 $$;
 
 -- drop_claim forgets a claim that nobody makes any more.
-create or replace function holdfast_v9.drop_claim(s smallint, k bigint, i bigint, why text) returns boolean
+create or replace function holdfast_v10.drop_claim(s smallint, k bigint, i bigint, why text) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -388,14 +378,14 @@ begin
   delete from holdfast.claim x where x.space = s and x.key = k and x.id = i returning * into c;
   if not found then return false; end if;
   if c.token > 0 then
-    perform holdfast_v9.tell(c, 'released', why);
+    perform holdfast_v10.tell(c, 'released', why);
   end if;
   return true;
 end
 $$;
 
 -- release gives a lock back, on the connection that has it.
-create or replace function holdfast_v9.release(s smallint, k bigint, m smallint, i bigint) returns boolean
+create or replace function holdfast_v10.release(s smallint, k bigint, m smallint, i bigint) returns boolean
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
@@ -403,13 +393,13 @@ declare
 begin
   delete from holdfast.claim x where x.space = s and x.key = k and x.id = i
     returning exists (select from holdfast.watcher) as watched, x as claim into gone;
-  if gone.watched then perform holdfast_v9.tell(gone.claim, 'released', null); end if;
-  return holdfast_v9.unlock(s, k, m);
+  if gone.watched then perform holdfast_v10.tell(gone.claim, 'released', null); end if;
+  return holdfast_v10.unlock(s, k, m);
 end
 $$;
 
 -- proclaim changes the value of a leader.
-create or replace function holdfast_v9.proclaim(s smallint, k bigint, i bigint, v bytea) returns boolean
+create or replace function holdfast_v10.proclaim(s smallint, k bigint, i bigint, v bytea) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -417,7 +407,7 @@ begin
   update holdfast.claim x set value = v, version = x.version + 1, modified = nextval('holdfast.token')
     where x.space = s and x.key = k and x.id = i and x.token > 0 returning * into c;
   if not found then return false; end if;
-  perform holdfast_v9.tell(c, 'proclaimed', null);
+  perform holdfast_v10.tell(c, 'proclaimed', null);
   return true;
 end
 $$;

@@ -5,7 +5,7 @@
 -- closes the gates, so that no more are granted without one, and waits for those
 -- who may have one. A program that has been stopped is not waited for longer than
 -- a second.
-create or replace function holdfast_v9.noted() returns void
+create or replace function holdfast_v10.noted() returns void
 language plpgsql volatile as $$
 declare
   enough timestamptz := clock_timestamp() + interval '1 second';
@@ -18,7 +18,7 @@ end
 $$;
 
 -- free: no connection has the lock of a key.
-create or replace function holdfast_v9.free(s smallint, k bigint) returns boolean
+create or replace function holdfast_v10.free(s smallint, k bigint) returns boolean
 language sql volatile as $$
   select case when s = 1 then pg_catalog.pg_try_advisory_xact_lock(k)
     else pg_catalog.pg_try_advisory_xact_lock((k >> 32)::int, ((k << 32) >> 32)::int) end

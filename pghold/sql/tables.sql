@@ -8,7 +8,7 @@
 select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 
 create schema if not exists holdfast;
-create schema if not exists holdfast_v9;
+create schema if not exists holdfast_v10;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
 -- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
@@ -126,7 +126,7 @@ create table if not exists holdfast.kv (
 do $$
 begin
   if pg_catalog.to_regclass('holdfast.claim_key') is null then
-    create index claim_key on holdfast.claim (space, key);
+    create index claim_key on holdfast.claim (space, key, id);
   end if;
   if pg_catalog.to_regclass('holdfast.done_at') is null then
     create index done_at on holdfast.done (at);
@@ -150,7 +150,7 @@ create unlogged table if not exists holdfast.event (
   at   timestamptz not null default clock_timestamp()
 );
 
--- Indexes that earlier versions did not make. The wait for a table is short: whatever
+-- Indexes that earlier versions did not make, or made without a column. The wait for a table is short: whatever
 -- uses the table waits behind it, and may have a connection to lose by it. If the time
 -- was up, run all of it again.
 do $$
@@ -164,6 +164,10 @@ begin
   end if;
   if pg_catalog.to_regclass('holdfast.claim_name') is null then
     create index claim_name on holdfast.claim (name);
+  end if;
+  if (select i.indnatts from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('holdfast.claim_key')) = 2 then
+    drop index holdfast.claim_key;
+    create index claim_key on holdfast.claim (space, key, id);
   end if;
 end
 $$;

@@ -8,7 +8,7 @@
 select pg_catalog.pg_advisory_xact_lock(5209599041173340518);
 
 create schema if not exists holdfast;
-create schema if not exists holdfast_v8;
+create schema if not exists holdfast_v9;
 
 -- Tokens and places in queues. CACHE 1: a cached number could be handed out
 -- after a greater one. A new one begins at unix seconds * 2^20, so that a schema
@@ -149,6 +149,24 @@ create unlogged table if not exists holdfast.event (
   body text not null,
   at   timestamptz not null default clock_timestamp()
 );
+
+-- Indexes that earlier versions did not make. The wait for a table is short: whatever
+-- uses the table waits behind it, and may have a connection to lose by it. If the time
+-- was up, run all of it again.
+do $$
+begin
+  perform pg_catalog.set_config('lock_timeout', '500ms', true);
+  if pg_catalog.to_regclass('holdfast.event_at') is null then
+    create index event_at on holdfast.event (at);
+  end if;
+  if pg_catalog.to_regclass('holdfast.resource_name') is null then
+    create index resource_name on holdfast.resource (name);
+  end if;
+  if pg_catalog.to_regclass('holdfast.claim_name') is null then
+    create index claim_name on holdfast.claim (name);
+  end if;
+end
+$$;
 -- What belongs to quick grants: locks that are taken without a row, which follows
 -- soon if they are still held.
 
@@ -156,7 +174,7 @@ create unlogged table if not exists holdfast.event (
 -- closes the gates, so that no more are granted without one, and waits for those
 -- who may have one. A program that has been stopped is not waited for longer than
 -- a second.
-create or replace function holdfast_v8.noted() returns void
+create or replace function holdfast_v9.noted() returns void
 language plpgsql volatile as $$
 declare
   enough timestamptz := clock_timestamp() + interval '1 second';
@@ -169,7 +187,7 @@ end
 $$;
 
 -- free: no connection has the lock of a key.
-create or replace function holdfast_v8.free(s smallint, k bigint) returns boolean
+create or replace function holdfast_v9.free(s smallint, k bigint) returns boolean
 language sql volatile as $$
   select case when s = 1 then pg_catalog.pg_try_advisory_xact_lock(k)
     else pg_catalog.pg_try_advisory_xact_lock((k >> 32)::int, ((k << 32) >> 32)::int) end
@@ -177,14 +195,14 @@ $$;
 -- Liveness, events, and the steps of a claim on an advisory lock.
 
 -- alive: somebody holds the nonce. me is the nonce of this very connection.
-create or replace function holdfast_v8.alive(n bigint, me bigint) returns boolean
+create or replace function holdfast_v9.alive(n bigint, me bigint) returns boolean
 language sql volatile as $$
   select n = me or not pg_catalog.pg_try_advisory_xact_lock_shared(n)
 $$;
 
 -- try_lock, unlock and lock are plain expressions, so that the server puts them into
 -- what calls them.
-create or replace function holdfast_v8.try_lock(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.try_lock(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_try_advisory_lock(k)
@@ -193,7 +211,7 @@ language sql volatile as $$
     else pg_catalog.pg_try_advisory_lock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
 $$;
 
-create or replace function holdfast_v8.unlock(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.unlock(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_advisory_unlock(k)
@@ -202,7 +220,7 @@ language sql volatile as $$
     else pg_catalog.pg_advisory_unlock_shared((k >> 32)::int, ((k << 32) >> 32)::int) end
 $$;
 
-create or replace function holdfast_v8.lock(s smallint, k bigint, m smallint) returns void
+create or replace function holdfast_v9.lock(s smallint, k bigint, m smallint) returns void
 language sql volatile as $$
   select case
     when s = 1 and m = 0 then pg_catalog.pg_advisory_lock(k)
@@ -212,7 +230,7 @@ language sql volatile as $$
 $$;
 
 -- locks are the advisory locks on a key in this database, of all programs.
-create or replace function holdfast_v8.locks(s smallint, k bigint)
+create or replace function holdfast_v9.locks(s smallint, k bigint)
 returns table (pid int, granted boolean, mode text)
 language sql stable as $$
   select l.pid, l.granted, l.mode from pg_catalog.pg_locks l
@@ -222,35 +240,35 @@ language sql stable as $$
 $$;
 
 -- has: this connection has the lock.
-create or replace function holdfast_v8.has(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.has(s smallint, k bigint, m smallint) returns boolean
 language sql volatile as $$
-  select exists (select from holdfast_v8.locks(s, k) l
+  select exists (select from holdfast_v9.locks(s, k) l
     where l.pid = pg_backend_pid() and l.granted and l.mode = case m when 0 then 'ExclusiveLock' else 'ShareLock' end)
 $$;
 
 -- unlock_if_held cleans up after a wait whose end is not known.
-create or replace function holdfast_v8.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.unlock_if_held(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  return holdfast_v8.has(s, k, m) and holdfast_v8.unlock(s, k, m);
+  return holdfast_v9.has(s, k, m) and holdfast_v9.unlock(s, k, m);
 end
 $$;
 
 -- lock_in_time waits for a lock until lock_timeout; false: it did not come. A time-out
 -- that is caught here leaves no ERROR in the server's log. The lock may have been granted
 -- in the moment in which the time was up.
-create or replace function holdfast_v8.lock_in_time(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.lock_in_time(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
-  perform holdfast_v8.lock(s, k, m);
+  perform holdfast_v9.lock(s, k, m);
   return true;
 exception when lock_not_available then
-  return holdfast_v8.has(s, k, m);
+  return holdfast_v9.has(s, k, m);
 end
 $$;
 
 -- lock_tx_in_time is lock_in_time for the rest of the caller's transaction.
-create or replace function holdfast_v8.lock_tx_in_time(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.lock_tx_in_time(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 begin
   if s = 1 and m = 0 then perform pg_catalog.pg_advisory_xact_lock(k);
@@ -266,7 +284,7 @@ $$;
 
 -- watched: somebody wants events. Who begins to watch takes the lock alone, so
 -- that no transaction which has looked before is still under way.
-create or replace function holdfast_v8.watched() returns boolean
+create or replace function holdfast_v9.watched() returns boolean
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);
@@ -276,7 +294,7 @@ end
 $$;
 
 -- send hands an event to who watches.
-create or replace function holdfast_v8.send(e jsonb) returns void
+create or replace function holdfast_v9.send(e jsonb) returns void
 language plpgsql volatile as $$
 declare
   body text := e::text;
@@ -292,11 +310,11 @@ begin
 end
 $$;
 
-create or replace function holdfast_v8.tell(c holdfast.claim, verb text, reason text) returns void
+create or replace function holdfast_v9.tell(c holdfast.claim, verb text, reason text) returns void
 language plpgsql volatile as $$
 begin
-  if holdfast_v8.watched() then
-    perform holdfast_v8.send(jsonb_build_object(
+  if holdfast_v9.watched() then
+    perform holdfast_v9.send(jsonb_build_object(
       'k', (array['lock', 'rwlock', 'semaphore', 'election', 'latch', 'barrier'])[c.kind],
       'v', verb, 'n', c.name, 't', c.token, 'o', c.owner, 'm', c.mode, 'w', c.weight, 'l', c.lease,
       'x', encode(c.value, 'base64'), 'why', reason));
@@ -309,7 +327,7 @@ $$;
 
 -- others tells a newcomer of those who are there: that the name is in use as
 -- another kind, that somebody who waits goes first, and how many wait.
-create or replace function holdfast_v8.others(
+create or replace function holdfast_v9.others(
   s smallint, k bigint, want smallint, m smallint, me bigint, out other smallint, out blocked boolean, out waiting int)
 language plpgsql volatile as $$
 begin
@@ -317,43 +335,43 @@ begin
       max(c.kind) filter (where c.kind <> want)),
     coalesce(bool_or(c.token = 0 and (c.mode = 0 or m = 0)), false), count(*) filter (where c.token = 0)
     into other, blocked, waiting
-    from holdfast.claim c where c.space = s and c.key = k and holdfast_v8.alive(c.nonce, me);
+    from holdfast.claim c where c.space = s and c.key = k and holdfast_v9.alive(c.nonce, me);
 end
 $$;
 
 -- other_kind: the name is in use as another kind, this one.
-create or replace function holdfast_v8.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
+create or replace function holdfast_v9.other_kind(s smallint, k bigint, want smallint, me bigint) returns smallint
 language plpgsql volatile as $$
 begin
-  return (select t.other from holdfast_v8.others(s, k, want, 0::smallint, me) t);
+  return (select t.other from holdfast_v9.others(s, k, want, 0::smallint, me) t);
 end
 $$;
 
 -- blocked: somebody who waits goes before the claim place (0: a newcomer).
-create or replace function holdfast_v8.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
+create or replace function holdfast_v9.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
 language plpgsql volatile as $$
 begin
   return exists (
     select from holdfast.claim c
     where c.space = s and c.key = k and c.token = 0 and c.id <> place and (c.mode = 0 or m = 0)
       and (place = 0 or c.chosen or c.id < place)
-      and holdfast_v8.alive(c.nonce, me));
+      and holdfast_v9.alive(c.nonce, me));
 end
 $$;
 
 -- place is how many wait up to and with a claim.
-create or replace function holdfast_v8.place(s smallint, k bigint, i bigint, me bigint) returns int
+create or replace function holdfast_v9.place(s smallint, k bigint, i bigint, me bigint) returns int
 language plpgsql volatile as $$
 begin
   return (
     select count(*) from holdfast.claim c
-    where c.space = s and c.key = k and c.token = 0 and c.id <= i and holdfast_v8.alive(c.nonce, me));
+    where c.space = s and c.key = k and c.token = 0 and c.id <= i and holdfast_v9.alive(c.nonce, me));
 end
 $$;
 
 -- draw: the token that is drawn now must not be forgotten by a crash, and
 -- drawn again, whatever the server's default is.
-create or replace function holdfast_v8.draw() returns bigint
+create or replace function holdfast_v9.draw() returns bigint
 language plpgsql volatile as $$
 begin
   if current_setting('synchronous_commit') = 'off' then
@@ -365,13 +383,13 @@ $$;
 
 -- inter forgets holders of a lock that the caller has now: they are dead. true:
 -- there were some.
-create or replace function holdfast_v8.inter(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v9.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
 begin
   for c in delete from holdfast.claim x where x.space = s and x.key = k and x.token > 0 and (x.mode = 0 or m = 0) returning * loop
-    perform holdfast_v8.tell(c, 'expired', 'session');
+    perform holdfast_v9.tell(c, 'expired', 'session');
   end loop;
   return found;
 end
@@ -382,7 +400,7 @@ $$;
 -- after somebody who died with it. Who joins takes the name's guard (0: has it
 -- already). unsure: who holds it has no row that says as what; or of a grant, the
 -- next one cannot be quick.
-create or replace function holdfast_v8.arrive(
+create or replace function holdfast_v9.arrive(
   s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
   try boolean, again boolean, wait boolean, guard bigint,
   out state text, out tok bigint, out place bigint, out pos int, out pid int, out unsure boolean)
@@ -398,21 +416,21 @@ begin
       or exists (select from holdfast.resource r where r.space = s and r.key = k),
     exists (select from holdfast.watcher) into busy, watched;
   if busy then
-    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast_v8.others(s, k, knd, m, me) t;
+    select t.other, try and not t.blocked, t.waiting into pos, try, place from holdfast_v9.others(s, k, knd, m, me) t;
     if pos is not null then state := 'kind'; return; end if;
     pos := place + 1;
   end if;
   if try and again then
-    try := not exists (select from holdfast_v8.locks(s, k) l where not l.granted);
+    try := not exists (select from holdfast_v9.locks(s, k) l where not l.granted);
   end if;
-  if try and holdfast_v8.try_lock(s, k, m) then
+  if try and holdfast_v9.try_lock(s, k, m) then
     pos := (select r.kind from holdfast.resource r where r.space = s and r.key = k);
     if pos is not null then  -- somebody made it something that is no lock since we looked
-      perform holdfast_v8.unlock(s, k, m);
+      perform holdfast_v9.unlock(s, k, m);
       state := 'kind'; return;
     end if;
     state := 'granted';
-    if busy and holdfast_v8.inter(s, k, m) then state := 'inherited'; end if;
+    if busy and holdfast_v9.inter(s, k, m) then state := 'inherited'; end if;
     tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
   elsif wait then
     if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
@@ -425,7 +443,7 @@ begin
     values (s, k, place, tok, nam, knd, m, 1, me, lea, own, met, val, place);
   if tok > 0 and watched then
     select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = place;
-    perform holdfast_v8.tell(c, 'acquired', null);
+    perform holdfast_v9.tell(c, 'acquired', null);
   end if;
 end
 $$;
@@ -434,7 +452,7 @@ $$;
 -- lock; free says whether settle gives it back if another one goes first, if the
 -- claim was taken for dead, or if somebody was making the name something that is
 -- no lock when it began to wait.
-create or replace function holdfast_v8.settle(
+create or replace function holdfast_v9.settle(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, free boolean,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -446,37 +464,37 @@ begin
   select case when bool_or(x.id = i) is not true then 'gone'
       when exists (select from holdfast.resource r where r.space = s and r.key = k) then 'kind'
       when bool_or(x.id = i and x.chosen) then null
-      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast_v8.alive(x.nonce, me)) then 'blocked' end,
+      when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast_v9.alive(x.nonce, me)) then 'blocked' end,
     bool_or(x.token > 0)
     into state, dead from holdfast.claim x where x.space = s and x.key = k;
   if state is not null then
-    if free then perform holdfast_v8.unlock(s, k, m); end if;
+    if free then perform holdfast_v9.unlock(s, k, m); end if;
     return;
   end if;
   state := 'granted';
-  if dead and holdfast_v8.inter(s, k, m) then state := 'inherited'; end if;
-  tok := holdfast_v8.draw();
+  if dead and holdfast_v9.inter(s, k, m) then state := 'inherited'; end if;
+  tok := holdfast_v9.draw();
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
     where x.space = s and x.key = k and x.id = i;
-  if holdfast_v8.watched() then
+  if holdfast_v9.watched() then
     select * into c from holdfast.claim x where x.space = s and x.key = k and x.id = i;
-    perform holdfast_v8.tell(c, 'acquired', null);
+    perform holdfast_v9.tell(c, 'acquired', null);
   end if;
 end
 $$;
 
 -- ticket is an advisory lock (bigint form) that a claim has while it waits in the
 -- server: who is behind it waits for that.
-create or replace function holdfast_v8.ticket(i bigint) returns bigint
+create or replace function holdfast_v9.ticket(i bigint) returns bigint
 language sql immutable as $$ select i # 5209599041173340521 $$;
 
 -- pass returns when a claim has no ticket, or after lock_timeout. What it took for that
 -- ends with the block, also when the wait is cancelled.
-create or replace function holdfast_v8.pass(i bigint) returns void
+create or replace function holdfast_v9.pass(i bigint) returns void
 language plpgsql volatile as $$
 begin
-  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast_v8.ticket(i));
+  perform pg_catalog.pg_advisory_xact_lock_shared(holdfast_v9.ticket(i));
   raise exception using errcode = 'HF002';
 exception when sqlstate 'HF002' or lock_not_available then
 end
@@ -485,14 +503,14 @@ $$;
 -- before is the claim that the claim i waits for: one that was chosen, else of the
 -- programs that have an older one in its way the newest of their first ones, since
 -- of each program only the first waits in the server. If it is i itself, i was chosen.
-create or replace function holdfast_v8.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
+create or replace function holdfast_v9.before(s smallint, k bigint, m smallint, i bigint, me bigint, out id bigint, out chosen boolean)
 language plpgsql volatile as $$
 begin
   select coalesce(p.chosen, p.first), p.chosen is not null into id, chosen
     from (select x.nonce, min(x.id) as first, max(x.id) filter (where x.chosen) as chosen, bool_or(x.id = i) as own
       from holdfast.claim x where x.space = s and x.key = k and x.token = 0 and (x.chosen or x.id < i)
       group by x.nonce having bool_or(x.id = i or x.mode = 0 or m = 0)) p
-    where p.own or holdfast_v8.alive(p.nonce, me)
+    where p.own or holdfast_v9.alive(p.nonce, me)
     order by p.chosen desc nulls last, p.first desc limit 1;
 end
 $$;
@@ -503,7 +521,7 @@ $$;
 -- statement would keep the server from clearing up old rows. A claim before it that
 -- has no ticket is looked at again and again: it is about to wait, which takes its
 -- program a trip, or has no connection to wait on.
-create or replace function holdfast_v8.await(
+create or replace function holdfast_v9.await(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, ms bigint,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -514,12 +532,12 @@ declare
 begin
   pid := pg_backend_pid();
   begin
-    perform pg_catalog.pg_advisory_xact_lock(holdfast_v8.ticket(i));
+    perform pg_catalog.pg_advisory_xact_lock(holdfast_v9.ticket(i));
   exception when lock_not_available then  -- somebody who passes has been stopped
     state := 'wait'; return;
   end;
   loop
-    b := holdfast_v8.before(s, k, m, i, me);
+    b := holdfast_v9.before(s, k, m, i, me);
     exit when b.id is null or b.id = i;
     if b.chosen then state := 'blocked'; return; end if;
     if clock_timestamp() > statement_timestamp() + ms * interval '1 millisecond' then state := 'wait'; return; end if;
@@ -530,15 +548,15 @@ begin
       perform pg_catalog.pg_sleep(pause);
       pause := least(2 * pause, 0.02);
     end if;
-    perform holdfast_v8.pass(passed);
+    perform holdfast_v9.pass(passed);
   end loop;
-  if not holdfast_v8.lock_in_time(s, k, m) then state := 'wait'; return; end if;
-  select t.state, t.tok into state, tok from holdfast_v8.settle(s, k, m, i, me, lea, true) t;
+  if not holdfast_v9.lock_in_time(s, k, m) then state := 'wait'; return; end if;
+  select t.state, t.tok into state, tok from holdfast_v9.settle(s, k, m, i, me, lea, true) t;
 end
 $$;
 
 -- retry is a claim that waits without a connection of its own.
-create or replace function holdfast_v8.retry(
+create or replace function holdfast_v9.retry(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
@@ -547,16 +565,16 @@ begin
   if not exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i) then
     state := 'gone';
   elsif exists (select from holdfast.claim x where x.space = s and x.key = k and x.id = i and x.chosen)
-     or not holdfast_v8.blocked(s, k, m, i, me) then
-    if holdfast_v8.try_lock(s, k, m) then
-      select t.state, t.tok into state, tok from holdfast_v8.settle(s, k, m, i, me, lea, true) t;
+     or not holdfast_v9.blocked(s, k, m, i, me) then
+    if holdfast_v9.try_lock(s, k, m) then
+      select t.state, t.tok into state, tok from holdfast_v9.settle(s, k, m, i, me, lea, true) t;
     end if;
   end if;
 end
 $$;
 
 -- drop_claim forgets a claim that nobody makes any more.
-create or replace function holdfast_v8.drop_claim(s smallint, k bigint, i bigint, why text) returns boolean
+create or replace function holdfast_v9.drop_claim(s smallint, k bigint, i bigint, why text) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -564,14 +582,14 @@ begin
   delete from holdfast.claim x where x.space = s and x.key = k and x.id = i returning * into c;
   if not found then return false; end if;
   if c.token > 0 then
-    perform holdfast_v8.tell(c, 'released', why);
+    perform holdfast_v9.tell(c, 'released', why);
   end if;
   return true;
 end
 $$;
 
 -- release gives a lock back, on the connection that has it.
-create or replace function holdfast_v8.release(s smallint, k bigint, m smallint, i bigint) returns boolean
+create or replace function holdfast_v9.release(s smallint, k bigint, m smallint, i bigint) returns boolean
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched
@@ -579,13 +597,13 @@ declare
 begin
   delete from holdfast.claim x where x.space = s and x.key = k and x.id = i
     returning exists (select from holdfast.watcher) as watched, x as claim into gone;
-  if gone.watched then perform holdfast_v8.tell(gone.claim, 'released', null); end if;
-  return holdfast_v8.unlock(s, k, m);
+  if gone.watched then perform holdfast_v9.tell(gone.claim, 'released', null); end if;
+  return holdfast_v9.unlock(s, k, m);
 end
 $$;
 
 -- proclaim changes the value of a leader.
-create or replace function holdfast_v8.proclaim(s smallint, k bigint, i bigint, v bytea) returns boolean
+create or replace function holdfast_v9.proclaim(s smallint, k bigint, i bigint, v bytea) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -593,24 +611,26 @@ begin
   update holdfast.claim x set value = v, version = x.version + 1, modified = nextval('holdfast.token')
     where x.space = s and x.key = k and x.id = i and x.token > 0 returning * into c;
   if not found then return false; end if;
-  perform holdfast_v8.tell(c, 'proclaimed', null);
+  perform holdfast_v9.tell(c, 'proclaimed', null);
   return true;
 end
 $$;
 -- Semaphores, latches and barriers.
 
 -- pump grants what can be granted on a semaphore, latch or barrier, whose row
--- the caller has locked, and wakes who waits elsewhere. mine is not woken.
-create or replace function holdfast_v8.pump(r holdfast.resource, me bigint, mine bigint) returns void
+-- the caller has locked, and wakes waiters elsewhere. Those in mine are not woken.
+-- Whether a program lives is asked once, however many of its claims there are.
+create or replace function holdfast_v9.pump(r holdfast.resource, me bigint, mine bigint[]) returns void
 language plpgsql volatile as $$
 declare
+  dead bigint[] := array(select n.nonce from (
+    select distinct x.nonce from holdfast.claim x where x.space = r.space and x.key = r.key) n where not holdfast_v9.alive(n.nonce, me));
   c holdfast.claim;
   room bigint;
   woken int := 0;
 begin
-  for c in delete from holdfast.claim x
-      where x.space = r.space and x.key = r.key and not holdfast_v8.alive(x.nonce, me) returning * loop
-    if c.token > 0 then perform holdfast_v8.tell(c, 'expired', 'session'); end if;
+  for c in delete from holdfast.claim x where x.space = r.space and x.key = r.key and x.nonce = any (dead) returning * loop
+    if c.token > 0 then perform holdfast_v9.tell(c, 'expired', 'session'); end if;
   end loop;
   if r.kind = 3 then
     select r.lim - coalesce(sum(x.weight), 0) into room from holdfast.claim x
@@ -624,11 +644,11 @@ begin
   for c in select * from holdfast.claim x where x.space = r.space and x.key = r.key and x.token = 0 order by x.id loop
     exit when c.weight > room;
     room := room - c.weight;
-    update holdfast.claim x set token = holdfast_v8.draw(), since = clock_timestamp()
+    update holdfast.claim x set token = holdfast_v9.draw(), since = clock_timestamp()
       where x.space = r.space and x.key = r.key and x.id = c.id returning * into c;
     update holdfast.claim x set modified = c.token where x.space = r.space and x.key = r.key and x.id = c.id;
-    perform holdfast_v8.tell(c, 'acquired', null);
-    if c.id <> mine then woken := woken + 1; end if;
+    perform holdfast_v9.tell(c, 'acquired', null);
+    if c.id <> all (mine) then woken := woken + 1; end if;
   end loop;
   if woken > 0 then
     perform pg_catalog.pg_notify('holdfast', 'w ' || r.space || ' ' || r.key);
@@ -642,7 +662,7 @@ $$;
 -- stopped. Then a row may be about to be committed: it waits for that, and nobody
 -- arrives meanwhile. Who has the lock still, and no row, took it quickly if it may
 -- have locks without a row, and else knows nothing of us.
-create or replace function holdfast_v8.establish(
+create or replace function holdfast_v9.establish(
   s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, sure boolean, out state text, out pos int)
 language plpgsql volatile as $$
 begin
@@ -651,13 +671,13 @@ begin
   else
     perform pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
   end if;
-  pos := holdfast_v8.other_kind(s, k, knd, me);
+  pos := holdfast_v9.other_kind(s, k, knd, me);
   state := 'ok';
   if pos is null and exists (select from holdfast.resource r where r.space = s and r.key = k) then return; end if;
   if pos is null and sure then
-    select 1 into pos from holdfast_v8.locks(s, k) a join holdfast_v8.locks(1::smallint, 5209599041173340522) b using (pid) where a.granted and b.granted;
+    select 1 into pos from holdfast_v9.locks(s, k) a join holdfast_v9.locks(1::smallint, 5209599041173340522) b using (pid) where a.granted and b.granted;
   end if;
-  state := case when pos is not null then 'kind' when not sure and not holdfast_v8.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
+  state := case when pos is not null then 'kind' when not sure and not holdfast_v9.free(s, k) then 'unsure' when li <= 0 then 'absent' else 'ok' end;
   if state <> 'ok' then return; end if;
   insert into holdfast.resource (space, key, name, kind, lim, rest, made)
     values (s, k, nam, knd, li, li, nextval('holdfast.token')) on conflict do nothing;
@@ -667,7 +687,7 @@ $$;
 
 -- gather is arrive for semaphores, latches and barriers. Its guard keeps others
 -- from taking the name quickly as a lock. 'unsure': establish has to clear it up.
-create or replace function holdfast_v8.gather(
+create or replace function holdfast_v9.gather(
   s smallint, k bigint, nam text, knd smallint, m smallint, wei bigint, li bigint,
   me bigint, lea uuid, own text, met bytea, wait boolean, guard bigint,
   out state text, out tok bigint, out place bigint, out pos int, out has bigint)
@@ -679,7 +699,7 @@ begin
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then
     if knd = 3 and li > 0 and wei > li then state := 'heavy'; has := li; return; end if;
-    select t.state, t.pos into state, pos from holdfast_v8.establish(s, k, nam, knd, li, me, false) t;
+    select t.state, t.pos into state, pos from holdfast_v9.establish(s, k, nam, knd, li, me, false) t;
     if state <> 'ok' then return; end if;
     select * into r from holdfast.resource x where x.space = s and x.key = k for update;
     if not found then state := 'unsure'; return; end if;  -- somebody removed it at once
@@ -691,12 +711,12 @@ begin
   place := nextval('holdfast.token');
   insert into holdfast.claim (space, key, id, token, name, kind, mode, weight, nonce, lease, owner, meta, modified)
     values (s, k, place, 0, nam, knd, m, wei, me, lea, own, met, place);
-  perform holdfast_v8.pump(r, me, place);
+  perform holdfast_v9.pump(r, me, array[place]);
   select x.token into tok from holdfast.claim x where x.space = s and x.key = k and x.id = place;
   if tok > 0 then
     state := 'granted';
   elsif wait then
-    state := 'queued'; pos := holdfast_v8.place(s, k, place, me);
+    state := 'queued'; pos := holdfast_v9.place(s, k, place, me);
   else
     state := 'held';
     delete from holdfast.claim x where x.space = s and x.key = k and x.id = place;
@@ -704,41 +724,42 @@ begin
 end
 $$;
 
--- look tells what became of a claim in gather's queue. sweep: also free what
--- the dead hold.
-create or replace function holdfast_v8.look(
-  s smallint, k bigint, i bigint, me bigint, sweep boolean, out state text, out tok bigint)
+-- look tells which of the claims ids in gather's queue were granted, and which are gone
+-- (a token of 0); of those that wait on nothing. sweep: also free what the dead hold.
+create or replace function holdfast_v9.look(s smallint, k bigint, ids bigint[], me bigint, sweep boolean)
+returns table (id bigint, tok bigint)
 language plpgsql volatile as $$
 declare
   r holdfast.resource;
 begin
   if sweep then
     select * into r from holdfast.resource x where x.space = s and x.key = k for update;
-    if found then perform holdfast_v8.pump(r, me, i); end if;
+    if found then perform holdfast_v9.pump(r, me, ids); end if;
   end if;
-  select x.token into tok from holdfast.claim x where x.space = s and x.key = k and x.id = i;
-  state := case when tok is null then 'gone' when tok > 0 then 'granted' else 'queued' end;
+  return query select i.id, coalesce(x.token, 0) from unnest(ids) i(id)
+    left join holdfast.claim x on x.space = s and x.key = k and x.id = i.id
+    where x.token is distinct from 0;
 end
 $$;
 
 -- drop_gathered gives a semaphore, latch or barrier claim back, held or not.
-create or replace function holdfast_v8.drop_gathered(s smallint, k bigint, i bigint, me bigint, why text) returns boolean
+create or replace function holdfast_v9.drop_gathered(s smallint, k bigint, i bigint, me bigint, why text) returns boolean
 language plpgsql volatile as $$
 declare
   r holdfast.resource;
   was boolean;
 begin
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
-  was := holdfast_v8.drop_claim(s, k, i, why);
+  was := holdfast_v9.drop_claim(s, k, i, why);
   if r.kind is not null then
-    perform holdfast_v8.pump(r, me, 0);
+    perform holdfast_v9.pump(r, me, '{}');
   end if;
   return was;
 end
 $$;
 
 -- count_down takes from a latch. 'new': it has to be made first.
-create or replace function holdfast_v8.count_down(
+create or replace function holdfast_v9.count_down(
   rid uuid, s smallint, k bigint, nam text, cnt bigint, take bigint,
   out state text, out rest bigint)
 language plpgsql volatile as $$
@@ -747,7 +768,7 @@ declare
 begin
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then
-    state := case when holdfast_v8.other_kind(s, k, 5::smallint, 0) is not null then 'kind' when cnt <= 0 then 'absent'
+    state := case when holdfast_v9.other_kind(s, k, 5::smallint, 0) is not null then 'kind' when cnt <= 0 then 'absent'
       when take > 0 then 'new' else 'ok' end;
     rest := cnt;
     return;
@@ -760,37 +781,40 @@ begin
   r.rest := r.rest - least(take, r.rest);
   rest := r.rest;
   update holdfast.resource x set rest = r.rest where x.space = s and x.key = k;
-  perform holdfast_v8.remember(rid, r.rest, true);
-  if holdfast_v8.watched() then
-    perform holdfast_v8.send(jsonb_build_object('k', 'latch', 'v', 'counted', 'n', nam, 'u', r.rest::text));
+  perform holdfast_v9.remember(rid, r.rest, true);
+  if holdfast_v9.watched() then
+    perform holdfast_v9.send(jsonb_build_object('k', 'latch', 'v', 'counted', 'n', nam, 'u', r.rest::text));
     if r.rest = 0 then
-      perform holdfast_v8.send(jsonb_build_object('k', 'latch', 'v', 'opened', 'n', nam, 'u', '0'));
+      perform holdfast_v9.send(jsonb_build_object('k', 'latch', 'v', 'opened', 'n', nam, 'u', '0'));
     end if;
   end if;
-  perform holdfast_v8.pump(r, 0, 0);
+  perform holdfast_v9.pump(r, 0, '{}');
 end
 $$;
 
-create or replace function holdfast_v8.remember(rid uuid, v numeric, k boolean) returns void
+create or replace function holdfast_v9.remember(rid uuid, v numeric, k boolean) returns void
 language plpgsql volatile as $$
 begin
   insert into holdfast.done (id, value, ok) values (rid, v, k) on conflict do nothing;
   if random() < 0.002 then
-    perform holdfast_v8.sweep_done(10000);
+    perform holdfast_v9.sweep_done(10000);
   end if;
 end
 $$;
 
 -- forget removes an idle semaphore, latch or barrier.
-create or replace function holdfast_v8.forget(s smallint, k bigint, knd smallint) returns text
+create or replace function holdfast_v9.forget(s smallint, k bigint, knd smallint) returns text
 language plpgsql volatile as $$
 declare
+  c holdfast.claim;
   r holdfast.resource;
 begin
   select * into r from holdfast.resource x where x.space = s and x.key = k for update;
   if not found then return 'absent'; end if;
   if r.kind <> knd then return 'kind'; end if;
-  delete from holdfast.claim x where x.space = s and x.key = k and not holdfast_v8.alive(x.nonce, 0);
+  for c in delete from holdfast.claim x where x.space = s and x.key = k and not holdfast_v9.alive(x.nonce, 0) returning * loop
+    if c.token > 0 then perform holdfast_v9.tell(c, 'expired', 'session'); end if;
+  end loop;
   if exists (select from holdfast.claim x where x.space = s and x.key = k) then return 'held'; end if;
   delete from holdfast.resource x where x.space = s and x.key = k;
   return 'ok';
@@ -799,7 +823,7 @@ $$;
 -- Counters, sequences and keys, and clearing up.
 
 -- count changes a counter: 1 add, 2 subtract, 3 store, 4 swap.
-create or replace function holdfast_v8.count(
+create or replace function holdfast_v9.count(
   rid uuid, nam text, op smallint, uns boolean, a numeric, b numeric,
   out state text, out v numeric, out swapped boolean)
 language plpgsql volatile as $$
@@ -824,12 +848,12 @@ begin
   v := least(greatest(v, low), high);
   swapped := op = 4 and c.value = a;
   update holdfast.counter x set value = v where x.name = nam;
-  perform holdfast_v8.remember(rid, v, swapped);
+  perform holdfast_v9.remember(rid, v, swapped);
 end
 $$;
 
 -- reserve takes numbers of a sequence; none: only the next one is told.
-create or replace function holdfast_v8.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
+create or replace function holdfast_v9.reserve(rid uuid, nam text, n numeric, first numeric, out state text, out v numeric)
 language plpgsql volatile as $$
 begin
   state := 'ok';
@@ -854,35 +878,43 @@ begin
     state := 'exhausted'; return;
   end if;
   update holdfast.sequence x set next = v + n where x.name = nam;
-  perform holdfast_v8.remember(rid, v, true);
+  perform holdfast_v9.remember(rid, v, true);
 end
 $$;
 
 -- fresh: the key has not expired, and its session lives.
-create or replace function holdfast_v8.fresh(o holdfast.kv) returns boolean
+create or replace function holdfast_v9.fresh(o holdfast.kv) returns boolean
 language sql volatile as $$
-  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v8.alive(o.nonce, 0))
+  select (o.expires is null or o.expires > clock_timestamp()) and (o.nonce is null or holdfast_v9.alive(o.nonce, 0))
 $$;
 
-create or replace function holdfast_v8.kv_json(o holdfast.kv) returns jsonb
+create or replace function holdfast_v9.kv_json(o holdfast.kv) returns jsonb
 language sql volatile as $$
   select jsonb_build_object('k', o.key, 'x', encode(o.value, 'base64'), 'c', o.created, 'm', o.modified, 'n', o.version,
     'l', o.lease, 'e', (extract(epoch from o.expires - clock_timestamp()) * 1000)::bigint)
 $$;
 
-create or replace function holdfast_v8.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
+create or replace function holdfast_v9.kv_tell(verb text, o holdfast.kv, p holdfast.kv, ord int, why text) returns void
 language plpgsql volatile as $$
 begin
-  if holdfast_v8.watched() then
-    perform holdfast_v8.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
-      'd', ord, 'why', why, 'kv', holdfast_v8.kv_json(o), 'was', case when p.key is not null then holdfast_v8.kv_json(p) end));
+  if holdfast_v9.watched() then
+    perform holdfast_v9.send(jsonb_build_object('k', 'kv', 'v', verb, 'n', o.key, 'r', (select n from holdfast.revision),
+      'd', ord, 'why', why, 'kv', holdfast_v9.kv_json(o), 'was', case when p.key is not null then holdfast_v9.kv_json(p) end));
   end if;
 end
 $$;
 
+-- kv_why is the reason that the end of a key by itself is told with.
+create or replace function holdfast_v9.kv_why(o holdfast.kv) returns text
+language sql volatile as $$
+  select case when o.expires <= clock_timestamp() then 'timeout' else 'session' end
+$$;
+
 -- kv_put writes a key at the current revision, which the caller has taken, and
--- returns what was there.
-create or replace function holdfast_v8.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
+-- returns what was there. The session's row is shared until the end: an end of the
+-- session waits for the key, and a later put finds no session. The end of a key
+-- that was over, and not yet removed, is told before.
+create or replace function holdfast_v9.kv_put(k text, v bytea, lea uuid, ms bigint, ord int)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
@@ -892,14 +924,16 @@ declare
   non bigint;
 begin
   if lea is not null then
-    select s.nonce into non from holdfast.session s where s.id = lea and holdfast_v8.alive(s.nonce, 0);
-    if not found then
+    select s.nonce into non from holdfast.session s where s.id = lea for key share;
+    if not found or not holdfast_v9.alive(non, 0) then
       raise exception 'the session of the key has ended' using errcode = 'HF001';
     end if;
   end if;
   select * into p from holdfast.kv x where x.key = k;
-  if p.key is not null and not holdfast_v8.fresh(p) then
+  if p.key is not null and not holdfast_v9.fresh(p) then
     delete from holdfast.kv x where x.key = k;
+    perform holdfast_v9.kv_tell('delete', p, p, ord, holdfast_v9.kv_why(p));
+    ord := ord + 1;
     p := null;
   end if;
   insert into holdfast.kv as x (key, value, created, modified, version, lease, nonce, expires)
@@ -907,67 +941,132 @@ begin
     on conflict (key) do update set value = v, modified = rev, version = x.version + 1,
       lease = lea, nonce = non, expires = excluded.expires
     returning * into o;
-  perform holdfast_v8.kv_tell('put', o, p, ord, null);
+  perform holdfast_v9.kv_tell('put', o, p, ord, null);
   if p.key is not null then return next p; end if;
 end
 $$;
 
--- kv_drop removes keys, and returns those that were still there.
-create or replace function holdfast_v8.kv_drop(k text, pre boolean, ord int, why text)
+-- kv_drop removes the key k, or the first most of those from k up to til (null: all), and
+-- returns those that were still there.
+create or replace function holdfast_v9.kv_drop(k text, til text, most int, ord int)
 returns setof holdfast.kv
 language plpgsql volatile as $$
 declare
+  keys text[] := array[k];
   o holdfast.kv;
 begin
-  for o in delete from holdfast.kv x where x.key >= k and case when pre then x.key ^@ k else x.key = k end
-      and (pre or x.key <= k) returning * loop
-    if holdfast_v8.fresh(o) then
-      perform holdfast_v8.kv_tell('delete', o, o, ord, why);
-      ord := ord + 1;
+  if til is not null then
+    keys := array(select x.key from holdfast.kv x where x.key >= k and x.key < til order by x.key limit most);
+  end if;
+  for o in delete from holdfast.kv x where x.key = any (keys) returning * loop
+    if holdfast_v9.fresh(o) then
+      perform holdfast_v9.kv_tell('delete', o, o, ord, null);
       return next o;
+    else
+      perform holdfast_v9.kv_tell('delete', o, o, ord, holdfast_v9.kv_why(o));
     end if;
+    ord := ord + 1;
   end loop;
 end
 $$;
 
--- kv_sweep removes keys whose time or session is over, and tells who watches.
-create or replace function holdfast_v8.kv_sweep(lea uuid) returns int
+-- kv_remove removes keys after their time or session, at the current revision, which
+-- the caller has taken, and tells the watches.
+create or replace function holdfast_v9.kv_remove(keys text[]) returns int
 language plpgsql volatile as $$
 declare
   o holdfast.kv;
   ord int := 0;
 begin
-  if not exists (select from holdfast.kv x where x.lease = lea
-      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v8.alive(x.nonce, 0)) then
-    return 0;
-  end if;
-  update holdfast.revision set n = n + 1;
-  for o in delete from holdfast.kv x where x.lease = lea
-      or x.expires <= clock_timestamp() or x.nonce is not null and not holdfast_v8.alive(x.nonce, 0) returning * loop
-    perform holdfast_v8.kv_tell('delete', o, o, ord, case when o.expires <= clock_timestamp() then 'timeout' else 'session' end);
+  for o in delete from holdfast.kv x where x.key = any (keys) returning * loop
+    perform holdfast_v9.kv_tell('delete', o, o, ord, holdfast_v9.kv_why(o));
     ord := ord + 1;
   end loop;
   return ord;
 end
 $$;
 
--- sweep forgets what the dead left behind, for one program at a time.
-create or replace function holdfast_v8.sweep(me bigint) returns void
+-- kv_end removes up to most keys of a session that has no row any more, so that no
+-- others follow, and returns how many. It looks at no nonce: the caller may be the very
+-- connection that has it.
+create or replace function holdfast_v9.kv_end(lea uuid, most int) returns int
 language plpgsql volatile as $$
 begin
+  if not exists (select from holdfast.kv x where x.lease = lea) then return 0; end if;
+  update holdfast.revision set n = n + 1;
+  return holdfast_v9.kv_remove(array(select x.key from holdfast.kv x where x.lease = lea limit most));
+end
+$$;
+
+-- kv_orphaned are the sessions with keys that have ended. Of each one key is looked at.
+create or replace function holdfast_v9.kv_orphaned() returns uuid[]
+language plpgsql volatile as $$
+declare
+  o record;
+  gone uuid[] := '{}';
+begin
+  select x.lease, x.nonce into o from holdfast.kv x where x.lease is not null order by x.lease limit 1;
+  while found loop
+    if not holdfast_v9.alive(o.nonce, 0) or not exists (select from holdfast.session s where s.id = o.lease) then
+      gone := gone || o.lease;
+    end if;
+    select x.lease, x.nonce into o from holdfast.kv x where x.lease > o.lease order by x.lease limit 1;
+  end loop;
+  return gone;
+end
+$$;
+
+-- kv_sweep removes up to most keys after their time, and as many after their session, and
+-- returns how many. It must not run on a connection that sessions live by, which would
+-- find their nonces free.
+create or replace function holdfast_v9.kv_sweep(most int) returns int
+language plpgsql volatile as $$
+declare
+  t timestamptz := clock_timestamp();
+  gone uuid[] := holdfast_v9.kv_orphaned();
+begin
+  if gone = '{}' and not exists (select from holdfast.kv x where x.expires <= t) then return 0; end if;
+  update holdfast.revision set n = n + 1;
+  return holdfast_v9.kv_remove(
+    array(select x.key from holdfast.kv x where x.expires <= t order by x.expires limit most)
+    || array(select x.key from holdfast.kv x where x.lease = any (gone) limit most));
+end
+$$;
+
+-- sweep forgets what the dead left behind, but for keys, for one program at a time, and
+-- tells the watches. It waits for no row: others that hold wait for those that it has.
+create or replace function holdfast_v9.sweep() returns void
+language plpgsql volatile as $$
+declare
+  void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
+  dead bigint[];
+  c holdfast.claim;
+  r holdfast.resource;
+begin
   if not pg_catalog.pg_try_advisory_xact_lock(5209599041173340520) then return; end if;
-  delete from holdfast.claim c where not holdfast_v8.alive(c.nonce, me)
-    and not exists (select from holdfast.resource r where r.space = c.space and r.key = c.key);
-  delete from holdfast.session s where not holdfast_v8.alive(s.nonce, me);
-  delete from holdfast.watcher w where not holdfast_v8.alive(w.nonce, me);
-  perform holdfast_v8.kv_sweep(null);
+  dead := array(select n.nonce from (select distinct x.nonce from holdfast.claim x) n where not holdfast_v9.alive(n.nonce, 0));
+  for r in select * from holdfast.resource x
+      where (x.space, x.key) in (select y.space, y.key from holdfast.claim y where y.nonce = any (dead))
+      for update skip locked loop
+    perform holdfast_v9.pump(r, 0, '{}');
+  end loop;
+  for c in delete from holdfast.claim x where (x.space, x.key, x.id) in (
+      select y.space, y.key, y.id from holdfast.claim y where y.nonce = any (dead)
+        and not exists (select from holdfast.resource z where z.space = y.space and z.key = y.key)
+      for update skip locked) returning * loop
+    if c.token > 0 then perform holdfast_v9.tell(c, 'expired', 'session'); end if;
+  end loop;
+  delete from holdfast.session x where x.id in (
+    select y.id from holdfast.session y where not holdfast_v9.alive(y.nonce, 0) for update skip locked);
+  delete from holdfast.watcher x where x.nonce in (
+    select y.nonce from holdfast.watcher y where not holdfast_v9.alive(y.nonce, 0) for update skip locked);
 end
 $$;
 
 -- sweep_limits removes idle semaphores and barriers whose name begins with pre, among
 -- the first most rows after (s, k). One that somebody uses now is left alone, so that
 -- nobody is waited for.
-create or replace function holdfast_v8.sweep_limits(
+create or replace function holdfast_v9.sweep_limits(
   pre text, s smallint, k bigint, most int,
   out removed bigint, out looked int, out last_space smallint, out last_key bigint)
 language plpgsql volatile as $$
@@ -979,13 +1078,13 @@ begin
     looked := looked + 1; last_space := r.space; last_key := r.key;
     continue when r.kind not in (3, 6) or not starts_with(r.name, pre);
     perform from holdfast.resource x where x.space = r.space and x.key = r.key for update skip locked;
-    if found and holdfast_v8.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
+    if found and holdfast_v9.forget(r.space, r.key, r.kind) = 'ok' then removed := removed + 1; end if;
   end loop;
 end
 $$;
 
 -- sweep_done removes the oldest of the answers that nobody asks for again.
-create or replace function holdfast_v8.sweep_done(most int) returns bigint
+create or replace function holdfast_v9.sweep_done(most int) returns bigint
 language plpgsql volatile as $$
 declare
   n bigint;
@@ -1000,7 +1099,7 @@ $$;
 -- bye is the end of a program that closes in order: its claims are forgotten,
 -- and who waited for its semaphores is woken. Rows of resource are locked before
 -- those of claim, as everywhere.
-create or replace function holdfast_v8.bye(nonces bigint[]) returns void
+create or replace function holdfast_v9.bye(nonces bigint[]) returns void
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -1013,12 +1112,12 @@ begin
     touched := touched || r;
   end loop;
   for c in delete from holdfast.claim x where x.nonce = any (nonces) returning * loop
-    if c.token > 0 then perform holdfast_v8.tell(c, 'released', 'closed'); end if;
+    if c.token > 0 then perform holdfast_v9.tell(c, 'released', 'closed'); end if;
   end loop;
   delete from holdfast.session s where s.nonce = any (nonces);
   delete from holdfast.watcher w where w.nonce = any (nonces);
   foreach r in array coalesce(touched, '{}') loop
-    perform holdfast_v8.pump(r, 0, 0);
+    perform holdfast_v9.pump(r, 0, '{}');
   end loop;
 end
 $$;
@@ -1026,13 +1125,13 @@ $$;
 -- The versions of the tables and of the functions are what a program looks at before
 -- anything else.
 comment on schema holdfast is 'holdfast 5';
-comment on schema holdfast_v8 is 'functions of holdfast 5';
+comment on schema holdfast_v9 is 'functions of holdfast 5';
 -- Limiters: a rate with its epoch, and what each key has used in that epoch.
 
 -- limit_rate is the rate of a limiter, which is made if there is none and fresh is not
 -- empty. 'ok': it is the one that the caller knows; 'made': it is fresh; 'rate': another,
 -- or none.
-create or replace function holdfast_v8.limit_rate(nam text, known text, fresh text, out state text, out rate text)
+create or replace function holdfast_v9.limit_rate(nam text, known text, fresh text, out state text, out rate text)
 language plpgsql volatile as $$
 begin
   state := 'ok';
@@ -1050,7 +1149,7 @@ $$;
 -- limit_changed is the rate of a limiter ('': none), if it is not what it was when the caller
 -- read it. Asked after the row of a key was read, or locked: a rate that has changed before
 -- that has perhaps been used at that key.
-create or replace function holdfast_v8.limit_changed(nam text, ep text, was text) returns text
+create or replace function holdfast_v9.limit_changed(nam text, ep text, was text) returns text
 language plpgsql volatile as $$
 declare
   rate text;
@@ -1062,23 +1161,23 @@ end
 $$;
 
 -- limit_now is the time in nanoseconds.
-create or replace function holdfast_v8.limit_now() returns bigint
+create or replace function holdfast_v9.limit_now() returns bigint
 language sql volatile as $$ select (extract(epoch from clock_timestamp()) * 1000000000)::bigint $$;
 
 -- limit_read tells what a key has used. Of another epoch that is nothing.
-create or replace function holdfast_v8.limit_read(nam text, ky text, known text, fresh text,
+create or replace function holdfast_v9.limit_read(nam text, ky text, known text, fresh text,
   out state text, out rate text, out now bigint, out v bigint,
   out u_at bigint, out u_part bigint, out u_given bigint, out u_leased bigint, out u_rest text)
 language plpgsql volatile as $$
 declare
   u holdfast.usage; changed text;
 begin
-  select x.state, x.rate into state, rate from holdfast_v8.limit_rate(nam, known, fresh) x;
-  now := holdfast_v8.limit_now(); v := 0;
+  select x.state, x.rate into state, rate from holdfast_v9.limit_rate(nam, known, fresh) x;
+  now := holdfast_v9.limit_now(); v := 0;
   if state = 'rate' then return; end if;
   select * into u from holdfast.usage x where x.name = nam and x.key = ky;
   if not found then return; end if;
-  changed := holdfast_v8.limit_changed(nam, u.epoch, rate);
+  changed := holdfast_v9.limit_changed(nam, u.epoch, rate);
   if changed is not null then state := 'rate'; rate := changed; return; end if;
   v := u.v;
   if u.epoch = left(rate, 32) then
@@ -1090,7 +1189,7 @@ $$;
 -- limit_swap sets what a key has used, if its v is what it was, and tells watches if it is to;
 -- 'again': it has changed. A key that is new removes two that are not used any more. Its v
 -- begins with the time: so none that was removed had the same.
-create or replace function holdfast_v8.limit_swap(nam text, ky text, ep text, was bigint,
+create or replace function holdfast_v9.limit_swap(nam text, ky text, ep text, was bigint,
   n_at bigint, n_part bigint, n_given bigint, n_leased bigint, n_rest text, n_idle bigint, tell boolean) returns text
 language plpgsql volatile as $$
 declare
@@ -1098,15 +1197,15 @@ declare
 begin
   if was = 0 then
     insert into holdfast.usage (name, key, epoch, at, part, given, leased, rest, v, idle)
-      values (nam, ky, ep, n_at, n_part, n_given, n_leased, n_rest, holdfast_v8.limit_now(), n_idle) on conflict do nothing;
+      values (nam, ky, ep, n_at, n_part, n_given, n_leased, n_rest, holdfast_v9.limit_now(), n_idle) on conflict do nothing;
     done := found;
-    if done then perform holdfast_v8.sweep_usage('', 2); end if;
+    if done then perform holdfast_v9.sweep_usage('', 2); end if;
   else
     update holdfast.usage x set epoch = ep, at = n_at, part = n_part, given = n_given, leased = n_leased, rest = n_rest,
       v = x.v + 1, idle = n_idle where x.name = nam and x.key = ky and x.v = was;
     done := found;
   end if;
-  if done and tell then perform holdfast_v8.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam)); end if;
+  if done and tell then perform holdfast_v9.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam)); end if;
   return case when done then 'ok' else 'again' end;
 end
 $$;
@@ -1115,7 +1214,7 @@ $$;
 -- make a whole: what the cost takes to refill, the burst, and what a new key lacks; how
 -- long the caller waits, and how far ahead it takes it. asks: there is a cost. It tells
 -- what was used before; a key that is new removes two that are not used any more.
-create or replace function holdfast_v8.limit_take(nam text, ky text, known text, fresh text,
+create or replace function holdfast_v9.limit_take(nam text, ky text, known text, fresh text,
   cnt bigint, cost bigint, cost_part bigint, burst bigint, burst_part bigint, lack bigint, lack_part bigint,
   wait bigint, ahead bigint, asks boolean,
   out state text, out rate text, out now bigint, out allowed boolean,
@@ -1126,18 +1225,18 @@ declare
   full_at bigint; full_part bigint; after bigint; after_part bigint; empty bigint; most bigint; most_part bigint;
   gave bigint := 0; lent bigint := 0; late boolean; lacks boolean := lack + lack_part > 0;
 begin
-  select x.state, x.rate into state, rate from holdfast_v8.limit_rate(nam, known, fresh) x;
+  select x.state, x.rate into state, rate from holdfast_v9.limit_rate(nam, known, fresh) x;
   if state = 'rate' then return; end if;
   loop
     select * into u from holdfast.usage x where x.name = nam and x.key = ky for update;
     exit when found or not asks;
     insert into holdfast.usage (name, key, epoch, at, part, given, leased, v, idle)
-      values (nam, ky, '', 0, 0, 0, 0, holdfast_v8.limit_now(), holdfast_v8.limit_now()) on conflict do nothing;
-    perform holdfast_v8.sweep_usage('', 2);
+      values (nam, ky, '', 0, 0, 0, 0, holdfast_v9.limit_now(), holdfast_v9.limit_now()) on conflict do nothing;
+    perform holdfast_v9.sweep_usage('', 2);
   end loop;
-  changed := holdfast_v8.limit_changed(nam, u.epoch, rate);
+  changed := holdfast_v9.limit_changed(nam, u.epoch, rate);
   if changed is not null then state := 'rate'; rate := changed; return; end if;
-  now := holdfast_v8.limit_now();
+  now := holdfast_v9.limit_now();
   full_at := now + lack; full_part := lack_part;
   if u.epoch = left(rate, 32) then
     u_at := u.at; u_part := u.part; u_given := u.given; u_leased := u.leased;
@@ -1168,25 +1267,25 @@ end
 $$;
 
 -- limit_set sets a limiter's rate, if there is a fresh one, and tells watches.
-create or replace function holdfast_v8.limit_set(nam text, fresh text) returns void
+create or replace function holdfast_v9.limit_set(nam text, fresh text) returns void
 language plpgsql volatile as $$
 begin
   if fresh <> '' then
     insert into holdfast.limiter (name, rate) values (nam, fresh) on conflict (name) do update set rate = fresh;
   end if;
-  perform holdfast_v8.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam));
+  perform holdfast_v9.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam));
 end
 $$;
 
 -- limit_delete removes a limiter and tells its epoch, by which its keys are removed.
-create or replace function holdfast_v8.limit_delete(nam text) returns text
+create or replace function holdfast_v9.limit_delete(nam text) returns text
 language plpgsql volatile as $$
 declare
   ep text;
 begin
   delete from holdfast.limiter x where x.name = nam returning left(x.rate, 32) into ep;
   if found then
-    perform holdfast_v8.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam));
+    perform holdfast_v9.send(jsonb_build_object('k', 'limit', 'v', 'changed', 'n', nam));
   end if;
   return ep;
 end
@@ -1194,13 +1293,13 @@ $$;
 
 -- sweep_usage removes keys that are as if they had never been used since a minute, and
 -- that nobody uses at the moment.
-create or replace function holdfast_v8.sweep_usage(prefix text, most int) returns bigint
+create or replace function holdfast_v9.sweep_usage(prefix text, most int) returns bigint
 language plpgsql volatile as $$
 declare
   n bigint;
 begin
   delete from holdfast.usage x using (
-    select y.name, y.key from holdfast.usage y where y.idle < holdfast_v8.limit_now() - 60000000000 and starts_with(y.name, prefix)
+    select y.name, y.key from holdfast.usage y where y.idle < holdfast_v9.limit_now() - 60000000000 and starts_with(y.name, prefix)
     order by y.idle limit most for update skip locked) gone
   where x.name = gone.name and x.key = gone.key;
   get diagnostics n = row_count;
