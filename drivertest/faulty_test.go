@@ -352,6 +352,17 @@ func TestEveryCaseFindsItsFault(t *testing.T) {
 	}
 }
 
+// TestLeasedWhileTheBackendIsAway: clients by blocks live with a backend that is away at times, and not with one that always is.
+func TestLeasedWhileTheBackendIsAway(t *testing.T) {
+	for fault, passes := range map[string]bool{"limiter is away at times": true, "limiter is away": false} {
+		h := toys(fault)
+		h.Select = func(c drivertest.Case) bool { return c.Name == "Limiter/Leased" }
+		if err := drivertest.Check(t.Context(), h, ignore); (err == nil) != passes {
+			t.Errorf("%s: %v", fault, err)
+		}
+	}
+}
+
 // planted are the cases for which ../planted/drivertest.txt has a bug of package
 // holdfast. Each entry has to run its case, and to say what the case sees.
 func planted(t *testing.T) map[string]bool {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,7 +35,7 @@ func limiterLeased(ctx context.Context, e *Env) {
 		l := spaces[i%len(spaces)].Limiter("l", leasedRate).Leased()
 		for time.Now().Before(end) {
 			from := time.Now()
-			d := must(l.Allow(ctx, "k"))
+			d := allowed(l.Allow(ctx, "k"))
 			to := time.Now()
 			mu.Lock()
 			if d.Allowed {
@@ -51,9 +52,22 @@ func limiterLeased(ctx context.Context, e *Env) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		done(l.Close())
+		awayOr(l.Close())
 	})
 	judgeSpans(admitted, leasedRate)
+}
+
+// allowed is a decision; of a backend that is away, as under load it may be for a moment, one that allows nothing.
+func allowed(d limit.Decision, err error) limit.Decision {
+	awayOr(err)
+	return d
+}
+
+// awayOr leaves the case if err is not nil, and not that the backend is away.
+func awayOr(err error) {
+	if !errors.Is(err, holdfast.ErrUnavailable) {
+		done(err)
+	}
 }
 
 // judgeSpans leaves the case if more than burst and rate were surely decided within any

@@ -15,6 +15,8 @@ type toyLimiter struct {
 	rate limit.Rate
 	keys map[string]limit.State
 	n    int
+	// asked is how often it was asked for something.
+	asked int
 	// epoch counts the rates that it had.
 	epoch uint64
 }
@@ -32,6 +34,9 @@ func (e *engine) limited(r *driver.LimitRequest) (driver.LimitReply, error) {
 	l, err := e.limiter(r)
 	if err != nil {
 		return driver.LimitReply{}, err
+	}
+	if l.asked++; e.has("limiter is away") || l.asked%5 == 0 && e.has("limiter is away at times") {
+		return driver.LimitReply{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
 	}
 	key := r.Key
 	if e.has("limiter keys mix") {
