@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"internal/barrier":                     {own: "driver", inside: true},
 	"internal/bridge":                      {own: "driver", inside: true},
 	"internal/child":                       {own: "driver", inside: true},
-	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/limits internal/node/admission internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/owner internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
+	"internal/cli":                         {own: ". all crdt driver drivertest edge edge/natslink guard guard/gather guard/guardfile pipeline pipeline/run internal/child internal/edgeserver internal/limits internal/node/address internal/node/admission internal/node/api internal/node/disk internal/node/replica internal/node/storage internal/owner internal/wire limit proto/holdfast/v1 remote server", foreign: "github.com/spf13/cobra github.com/spf13/pflag google.golang.org/grpc", inside: true},
 	"internal/client":                      {own: "driver internal/barrier internal/convert internal/core internal/session internal/until internal/watch", inside: true},
 	"internal/contest":                     {pure: true, inside: true},
 	"internal/convert":                     {own: "driver internal/core", inside: true},
@@ -82,14 +82,15 @@ var rooms = map[string]room{
 	"internal/mutate":                      {inside: true},
 	"internal/nap":                         {foreign: "golang.org/x/sys", inside: true},
 	"internal/natsconn":                    {own: "driver internal/trust", foreign: "github.com/nats-io/nats.go", inside: true},
+	"internal/node/address":                {pure: true},
 	"internal/node/admission":              {own: "internal/core", pure: true},
 	"internal/node/api":                    {own: "driver internal/host internal/node/dialect/rest internal/node/dialect/rpc internal/node/gateway internal/node/relay server", foreign: "github.com/prometheus/client_golang google.golang.org/grpc", inside: true},
 	"internal/node/dialect/rest":           {own: "driver guard internal/core internal/limits internal/node/admission internal/node/gateway internal/node/relay internal/watch internal/wire limit proto/holdfast/v1", foreign: "google.golang.org/protobuf", inside: true},
 	"internal/node/dialect/rpc":            {own: "driver internal/node/admission internal/node/gateway internal/node/relay internal/session internal/wire proto/holdfast/v1 proto/holdfast/v1/holdfastv1connect server", foreign: "connectrpc.com/connect google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/node/disk":                   {own: "internal/core internal/node/replica internal/node/storage", foreign: "go.etcd.io/raft/v3"},
-	"internal/node/gateway":                {own: "driver guard guard/guardfile internal/convert internal/core internal/node/admission internal/node/replica internal/session internal/watch internal/wire limit proto/holdfast/v1 server", foreign: "github.com/prometheus/client_golang google.golang.org/protobuf", inside: true, plain: true},
+	"internal/node/gateway":                {own: "driver guard guard/guardfile internal/convert internal/core internal/node/address internal/node/admission internal/node/replica internal/session internal/watch internal/wire limit proto/holdfast/v1 server", foreign: "github.com/prometheus/client_golang google.golang.org/protobuf", inside: true, plain: true},
 	"internal/node/relay":                  {own: "internal/node/gateway internal/wire", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
-	"internal/node/replica":                {own: "internal/core internal/node/admission internal/session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
+	"internal/node/replica":                {own: "internal/core internal/node/address internal/node/admission internal/session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
 	"internal/node/storage":                {},
 	"internal/node/storage/simdisk":        {own: "internal/node/storage"},
 	"internal/node/transport":              {},
@@ -122,14 +123,14 @@ var rooms = map[string]room{
 	"proto/holdfast/v1/holdfastv1connect":  {own: "proto/holdfast/v1", foreign: "connectrpc.com/connect", inside: true},
 	"redishold":                            {own: ". driver internal/barrier internal/limits internal/trust limit", foreign: "github.com/redis/rueidis"},
 	"remote":                               {own: ". driver internal/client internal/core internal/host internal/session internal/trust internal/watch internal/wire proto/holdfast/v1", foreign: "google.golang.org/grpc"},
-	"server":                               {own: ". driver internal/client internal/convert internal/core internal/host internal/node/admission internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
+	"server":                               {own: ". driver internal/client internal/convert internal/core internal/host internal/node/address internal/node/admission internal/node/disk internal/node/replica internal/node/storage internal/node/transport internal/session internal/watch"},
 	"server/api":                           {own: "internal/node/api server"},
 }
 
 // pureStd is what a pure room may use of the standard library. time is for
 // durations; its clock and timers are looked for by name.
 var pureStd = set(`bytes cmp container/heap crypto/sha256 encoding/binary errors fmt hash/crc32 hash/fnv
-	io/fs iter maps math math/bits path slices sort strconv strings time unicode unicode/utf8 unsafe`)
+	io/fs iter maps math math/bits net/netip path slices sort strconv strings time unicode unicode/utf8 unsafe`)
 
 func set(s string) map[string]bool {
 	m := map[string]bool{}

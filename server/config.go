@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/host"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
@@ -171,7 +172,7 @@ func (c *Config) self() Member {
 
 // findable is an address if others can find the node there, else "".
 func findable(addr string) string {
-	if replica.Findable(addr) {
+	if address.Findable(addr) {
 		return addr
 	}
 	return ""
@@ -183,21 +184,21 @@ func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
 // checkFounders refuses lists of members that make no sense, also of a node that joins: what it
 // cannot use it would wait for without a word.
 func (c *Config) checkFounders() error {
-	if self := c.self(); !c.Join && self.Peer != "" && !replica.Findable(self.Peer) {
+	if self := c.self(); !c.Join && self.Peer != "" && !address.Findable(self.Peer) {
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be at %s (--peer, or --members), at which no other node could find this one: name one of its addresses there, with a port", self.Peer)
 	}
 	seen, at := map[uint64]bool{}, map[string]uint64{}
 	for _, e := range c.Founders {
-		other, taken := at[e.Peer]
+		other, taken := at[address.Canonical(e.Peer)]
 		switch {
 		case e.ID == 0 || e.ID > replica.MaxNumber || seen[e.ID]:
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "member %d: every member needs a number of its own, from 1 to %d", e.ID, replica.MaxNumber)
-		case e.Peer != "" && !replica.Findable(e.Peer):
+		case e.Peer != "" && !address.Findable(e.Peer):
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "member %d would be at %s, at which no other node could find it: name one of its addresses, with a port", e.ID, e.Peer)
 		case e.Peer != "" && taken:
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "members %d and %d would both be at %s: name the address of each", other, e.ID, e.Peer)
 		}
-		seen[e.ID], at[e.Peer] = true, e.ID
+		seen[e.ID], at[address.Canonical(e.Peer)] = true, e.ID
 	}
 	switch {
 	case !seen[c.ID] && !c.Join:
@@ -212,7 +213,7 @@ func (c *Config) checkFounders() error {
 func (c *Config) crossed() error {
 	for _, e := range append(slices.Clone(c.Founders), c.self()) {
 		for _, other := range append(slices.Clone(c.Founders), c.self()) {
-			if e.Client != "" && e.Client == other.Peer {
+			if address.Same(e.Client, other.Peer) {
 				return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "at %s clients would find node %d, and other nodes node %d: a node has two addresses, one for each", e.Client, e.ID, other.ID)
 			}
 		}
@@ -224,7 +225,7 @@ func (c *Config) crossed() error {
 // this node for the one that has the number, and might take that one out.
 func (c *Config) misplaced() error {
 	for _, e := range c.Founders {
-		if !c.Join && e.ID != c.ID && e.Peer != "" && e.Peer == c.Listen && c.self().Peer != c.Listen {
+		if !c.Join && e.ID != c.ID && address.Same(e.Peer, c.Listen) && !address.Same(c.self().Peer, c.Listen) {
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be number %d, and listen for other nodes at %s, which --members has for node %d: is it node %[3]d (--id %[3]d), or is --peer wrong?", c.ID, c.Listen, e.ID)
 		}
 	}

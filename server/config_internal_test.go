@@ -47,7 +47,7 @@ func TestNodeTellsWhereItIsFound(t *testing.T) {
 
 // Addresses at which nobody could find a node are refused wherever they are given.
 func TestAddressesOfNobody(t *testing.T) {
-	for _, addr := range []string{"0.0.0.0:7421", ":7421", "[::]:7421", "10.0.0.1", "10.0.0.1:"} {
+	for _, addr := range []string{"0.0.0.0:7421", ":7421", "[::]:7421", "[::ffff:0.0.0.0]:7421", "10.0.0.1", "10.0.0.1:", "fe80::1", "[fe80::1]"} {
 		if _, err := (Config{Dir: t.TempDir(), Listen: "10.0.0.1:7421", Founders: []Member{{ID: 1, Peer: "10.0.0.1:7421"}, {ID: 2, Peer: addr}}}).filled(); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("a founder at %s: %v", addr, err)
 		}
@@ -75,6 +75,9 @@ func TestJoin_BadMembers(t *testing.T) {
 		"number 0":            {Config{ID: 4, Founders: []Member{one, {ID: 0, Peer: "10.0.0.2:7421"}}}, "member 0"},
 		"one number twice":    {Config{ID: 4, Founders: []Member{one, {ID: 1, Peer: "10.0.0.2:7421"}}}, "member 1"},
 		"two at one address":  {Config{ID: 4, Founders: []Member{one, {ID: 2, Peer: one.Peer}}}, "members 1 and 2"},
+		"at one, spelled":     {Config{ID: 4, Founders: []Member{{ID: 1, Peer: "localhost:7421"}, {ID: 2, Peer: "127.0.0.1:7421"}}}, "members 1 and 2"},
+		"itself, spelled":     {Config{ID: 4, Founders: []Member{{ID: 1, Peer: "[::ffff:10.0.0.4]:7421"}}}, "--members"},
+		"for both, spelled":   {Config{ID: 4, Founders: []Member{{ID: 1, Peer: "node1:7421"}, {ID: 2, Peer: "10.0.0.2:7421", Client: "NODE1:7421"}}}, "clients would find node 2, and other nodes node 1"},
 		"without an address":  {Config{ID: 4, Listen: "none", Founders: []Member{one}}, "--peer"},
 		"one for both":        {Config{ID: 4, Founders: []Member{one, {ID: 2, Peer: "10.0.0.2:7421", Client: one.Peer}}}, "clients would find node 2, and other nodes node 1"},
 		"its own for both":    {Config{ID: 4, Client: "10.0.0.4:7421", Founders: []Member{one}}, "clients would find node 4, and other nodes node 4"},

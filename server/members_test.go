@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -122,26 +121,18 @@ func TestUpdateAsksAtTheNewAddress(t *testing.T) {
 	newClient(t, 1, g.up).do(add())
 	at := g.leader()
 	other := g.cfgs[1-at]
-	for name, wrong := range map[string]string{"nobody": services.Addr(t), "the leader": "localhost:" + portOf(t, g.cfgs[at].Listen)} {
+	for name, wrong := range map[string]string{"nobody": services.Addr(t), "the leader": services.Proxy(t, g.cfgs[at].Listen).Addr()} {
 		_, err := g.nodes[at].Members(within(t), replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: wrong}}})
 		if !errors.Is(err, driver.ErrConflict) || !strings.Contains(err.Error(), "new address") {
 			t.Errorf("an address where %s is: %v", name, err)
 		}
 	}
+	elsewhere := services.Proxy(t, other.Listen).Addr()
 	g.until("the node has its new address", func(ctx context.Context) bool {
-		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: "localhost:" + portOf(t, other.Listen)}}})
+		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: elsewhere}}})
 		return err == nil
 	})
 	newClient(t, 2, g.up).do(add())
-}
-
-func portOf(t *testing.T, addr string) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // A node that is to join and knows nobody could answer nobody: it says so. One that has a

@@ -40,9 +40,11 @@ func TestWrongNumberTakesNobodyOut(t *testing.T) {
 // A new node at the address of another founder than its number says does not start, and
 // leaves nothing in its directory; a number by default is judged like one that was given.
 func TestFounderAtAnothersAddress(t *testing.T) {
-	for _, id := range []uint64{0, 2} {
+	for _, id := range []uint64{0, 2, 1} {
 		cfg := founderConfigs(t, 3)[2]
-		cfg.ID = id
+		if cfg.ID = id; id == 1 { // in another spelling
+			cfg.Listen = strings.Replace(cfg.Listen, "127.0.0.1", "LOCALHOST", 1)
+		}
 		_, err := server.New(cfg)
 		if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "--id 3") {
 			t.Errorf("as number %d: %v", id, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/transport"
@@ -182,8 +183,7 @@ func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	for _, e := range s.cfg.Founders {
 		all[e.Peer] = e.ID
 	}
-	delete(all, s.cfg.self().Peer)
-	delete(all, "")
+	maps.DeleteFunc(all, func(addr string, _ uint64) bool { return addr == "" || address.Same(addr, s.cfg.self().Peer) })
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -110,10 +111,10 @@ func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Bega
 	switch {
 	case a.Dir == "" || a.Wait < 0:
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Dir must name a new directory, and Anew.Wait (%s) must not be negative", a.Wait)
-	case a.Peer != "" && !replica.Findable(a.Peer), a.Client != "" && !replica.Findable(a.Client):
+	case a.Peer != "" && !address.Findable(a.Peer), a.Client != "" && !address.Findable(a.Client):
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Peer (--peer) %q and Anew.Client (--client) %q must be addresses at which the node is found from elsewhere, with a port", a.Peer, a.Client)
-	case a.Peer != "" && a.Peer == a.Client:
-		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Peer (--peer) and Anew.Client (--client) are both %s: a node has two addresses, one for other nodes and one for clients", a.Peer)
+	case address.Same(a.Peer, a.Client):
+		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.Peer (--peer) %s and Anew.Client (--client) %s are one: a node has two addresses, one for other nodes and one for clients", a.Peer, a.Client)
 	case !a.UntilTime.IsZero() && (a.Until > 0 || a.UntilTime.Unix() <= 0):
 		return Began{}, driver.Errorf(op, a.Dir, fs.ErrInvalid, "Anew.UntilTime (%s) must be after 1970, and excludes Anew.Until", a.UntilTime)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -135,7 +136,7 @@ func (c *Config) replaces() bool { return !c.NoReplace && c.Listen != "" && c.kn
 
 // knowsOthers reports whether another node is named, with an address.
 func (c *Config) knowsOthers() bool {
-	return slices.ContainsFunc(c.Founders, func(e Member) bool { return e.ID != c.ID && e.Peer != "" && e.Peer != c.Listen })
+	return slices.ContainsFunc(c.Founders, func(e Member) bool { return e.ID != c.ID && e.Peer != "" && !address.Same(e.Peer, c.Listen) })
 }
 
 func openDisk(cfg *Config) (*disk.Disk, replica.Recovered, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/admission"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
@@ -183,7 +184,7 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 // reachable is an address at which others find what listens there; "": that cannot
 // be told from the address.
 func reachable(a net.Addr) string {
-	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+	if address.Anywhere(a.String()) {
 		return ""
 	}
 	return a.String()

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
-	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -177,10 +177,10 @@ func restorable(path string, anew *server.Anew, ofNode bool) error {
 		return usagef("give the time for which nothing is granted, such as 30s, or leave it out", "--wait %s is negative", anew.Wait)
 	case anew.Client != "" && anew.Peer == "":
 		return usagef("give both addresses, or none: serve tells them later", "--client %s needs --peer", anew.Client)
-	case anew.Peer != "" && !replica.Findable(anew.Peer), anew.Client != "" && !replica.Findable(anew.Client):
+	case anew.Peer != "" && !address.Findable(anew.Peer), anew.Client != "" && !address.Findable(anew.Client):
 		return usagef("name addresses at which the node is found from elsewhere, HOST:PORT", "--peer %q or --client %q is no such address", anew.Peer, anew.Client)
-	case anew.Peer != "" && anew.Peer == anew.Client:
-		return usagef("a node has two addresses, one for other nodes and one for clients", "--peer and --client are both %s", anew.Peer)
+	case address.Same(anew.Peer, anew.Client):
+		return usagef("a node has two addresses, one for other nodes and one for clients", "--peer %s and --client %s are one", anew.Peer, anew.Client)
 	case err != nil:
 		return nil // which is told when it is read
 	case ofNode && !info.IsDir():

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
@@ -136,7 +137,7 @@ func endpoints(list []*pb.Member, known bool) (all []replica.Endpoint, err error
 			return nil, Named(Invalid("", "a member needs a number and a peer_address"), "change members", "")
 		}
 		for _, addr := range []string{m.GetPeerAddress(), m.GetClientAddress()} {
-			if addr != "" && !replica.Findable(addr) {
+			if addr != "" && !address.Findable(addr) {
 				return nil, Named(Invalid("", "at %q node %d cannot be found from elsewhere: name one of its addresses, HOST:PORT", addr, m.GetId()), "change members", "")
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 )
 
 // Membership is the nodes of the group: the raft configuration, and where each
@@ -357,7 +358,7 @@ func (n *Node) Place(now int64, caller Caller, at Endpoint, anew bool) {
 		n.answer(caller, NotDone, nil)
 		return
 	}
-	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return e.Peer == at.Peer })
+	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return address.Same(e.Peer, at.Peer) })
 	switch {
 	case i < 0:
 		n.deny(caller, core.CodeNotExist, fmt.Sprintf("the group knows no node at %s: add it (holdfast member add)", at.Peer))

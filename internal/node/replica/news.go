@@ -3,6 +3,8 @@ package replica
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/node/address"
 )
 
 // proposeNews notes what the group does not know of this leader, or of the
@@ -50,7 +52,7 @@ func (n *Node) selfNews() (Endpoint, bool) {
 // that clients find it.
 func (n *Node) clientOfAnother() (id uint64, is bool) {
 	for _, e := range n.members.Endpoints {
-		if c := n.cfg.Client; c != "" && (e.ID != n.cfg.ID && e.Client == c || e.Peer == c) {
+		if c := n.cfg.Client; e.ID != n.cfg.ID && address.Same(e.Client, c) || address.Same(e.Peer, c) {
 			return e.ID, true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/address"
 )
 
 // standing is what a leader knows of its group when a change is asked for. Raft
@@ -176,31 +177,12 @@ func (s *standing) badAdds(c Change) string {
 // node at their own.
 func (s *standing) nowhere(c Change) string {
 	for _, e := range slices.Concat(c.Add, c.Update) {
-		if host, port := split(e.Peer); port != "" && anywhere(host) && e.Peer != s.members.endpoint(e.ID).Peer {
+		if address.Anywhere(e.Peer) && e.Peer != s.members.endpoint(e.ID).Peer {
 			return fmt.Sprintf("at %s no other node could find node %d: name one of its addresses", e.Peer, e.ID)
 		}
 	}
 	return ""
 }
-
-// Findable reports whether a node can be found from elsewhere at an address: it is
-// HOST:PORT, and the host is one machine.
-func Findable(addr string) bool {
-	host, port := split(addr)
-	return port != "" && !anywhere(host)
-}
-
-// split is the host and the port of an address; without a port both are "".
-func split(addr string) (host, port string) {
-	at := strings.LastIndexByte(addr, ':')
-	if at < 0 {
-		return "", ""
-	}
-	return addr[:at], addr[at+1:]
-}
-
-// anywhere reports a host that stands for all addresses of a machine: none, 0.0.0.0, [::].
-func anywhere(host string) bool { return strings.Trim(host, "[]:.0") == "" }
 
 // sameAddress refuses an address at which another member is: what is meant for one would
 // go to the other, and a node that lost its directory would be taken for the wrong one.
@@ -208,15 +190,15 @@ func (s *standing) sameAddress(c Change) string {
 	at := map[string]uint64{}
 	for _, e := range s.unchanged(c) {
 		if e.Peer != "" {
-			at[e.Peer] = e.ID
+			at[address.Canonical(e.Peer)] = e.ID
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Update) {
-		if id := at[e.Peer]; id != 0 {
+		if id := at[address.Canonical(e.Peer)]; id != 0 {
 			return fmt.Sprintf("node %d is at %s already: give node %d the peer address of its own", id, e.Peer, e.ID)
 		}
 		if e.Peer != "" {
-			at[e.Peer] = e.ID
+			at[address.Canonical(e.Peer)] = e.ID
 		}
 	}
 	return ""
@@ -229,15 +211,15 @@ func (s *standing) sameClients(c Change) string {
 	at := map[string]uint64{}
 	for _, e := range s.unchanged(c) {
 		if e.Client != "" {
-			at[e.Client] = e.ID
+			at[address.Canonical(e.Client)] = e.ID
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Update) {
-		if id := at[e.Client]; id != 0 && !s.hadClients(c, e) {
+		if id := at[address.Canonical(e.Client)]; id != 0 && !s.hadClients(c, e) {
 			return fmt.Sprintf("clients find node %d at %s already: give node %d the client address of its own", id, e.Client, e.ID)
 		}
 		if e.Client != "" {
-			at[e.Client] = e.ID
+			at[address.Canonical(e.Client)] = e.ID
 		}
 	}
 	return ""
@@ -245,13 +227,13 @@ func (s *standing) sameClients(c Change) string {
 
 // hadClients: the address was that of the member, or of one in the place of which it comes.
 func (s *standing) hadClients(c Change, e Endpoint) bool {
-	had := func(id uint64) bool { return s.members.endpoint(id).Client == e.Client }
+	had := func(id uint64) bool { return address.Same(s.members.endpoint(id).Client, e.Client) }
 	return had(e.ID) || slices.ContainsFunc(c.Remove, had)
 }
 
 // hadPeer is hadClients for the address for other nodes.
 func (s *standing) hadPeer(c Change, e Endpoint) bool {
-	had := func(id uint64) bool { return s.members.endpoint(id).Peer == e.Peer }
+	had := func(id uint64) bool { return address.Same(s.members.endpoint(id).Peer, e.Peer) }
 	return had(e.ID) || slices.ContainsFunc(c.Remove, had)
 }
 
@@ -273,9 +255,9 @@ func (s *standing) crossed(c Change) string {
 	for _, e := range changed {
 		for _, other := range slices.Concat(s.unchanged(c), changed) {
 			switch {
-			case e.Client != "" && e.Client == other.Peer && !s.hadClients(c, e):
+			case address.Same(e.Client, other.Peer) && !s.hadClients(c, e):
 				return text(e.Client, e.ID, other.ID)
-			case e.Peer != "" && e.Peer == other.Client && !s.hadPeer(c, e):
+			case address.Same(e.Peer, other.Client) && !s.hadPeer(c, e):
 				return text(e.Peer, other.ID, e.ID)
 			}
 		}
@@ -364,7 +346,7 @@ func (s *standing) leftover(c Change) string {
 func (s *standing) moves(c Change, id uint64, voters int) bool {
 	was := s.members.endpoint(id).Peer
 	return (id != s.self || voters > 1) && was != "" && !slices.Contains(c.Seen, id) &&
-		slices.ContainsFunc(c.Update, func(e Endpoint) bool { return e.ID == id && e.Peer != was })
+		slices.ContainsFunc(c.Update, func(e Endpoint) bool { return e.ID == id && !address.Same(e.Peer, was) })
 }
 
 // headless refuses to remove the leader if nobody can take over from it first. A

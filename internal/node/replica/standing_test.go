@@ -175,6 +175,50 @@ func TestAddressForBothIsRefused(t *testing.T) {
 	c.done(replica.Change{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "elsewhere"}}})
 }
 
+// spelled is a group of two with addresses that can be written in several ways.
+func spelled(t *testing.T) *couple {
+	t.Helper()
+	c := newCouple(t, replica.Config{Peer: "localhost:7421", Client: "Node1:7420"})
+	c.ticks(2)
+	c.start(2, replica.Config{}, replica.Joining(core.Config{}))
+	c.done(replica.Change{Add: []replica.Endpoint{{ID: 2, Peer: "[2001:db8::2]:7421", Client: "node2:7420"}}})
+	c.ticks(20)
+	c.done(promoting(2))
+	return c
+}
+
+// An address is the same in all its spellings: no two members have it, nor clients and nodes, and to spell the
+// address of a member in another way does not move it.
+func TestAddressInAnotherSpelling(t *testing.T) {
+	c := spelled(t)
+	for why, e := range map[string]replica.Endpoint{
+		"node 1 is at 127.0.0.1:7421 already":                              {ID: 4, Peer: "127.0.0.1:7421"},
+		"clients find node 1 at NODE1:7420 already":                        {ID: 4, Peer: "node4:7421", Client: "NODE1:7420"},
+		"at [2001:DB8:0::2]:7421 clients would find node 4":                {ID: 4, Peer: "node4:7421", Client: "[2001:DB8:0::2]:7421"},
+		"at node2.:7420 clients would find node 2, and other nodes node 4": {ID: 4, Peer: "node2.:7420"},
+	} {
+		c.refused(replica.Change{Add: []replica.Endpoint{e}}, core.CodeInvalid, why)
+	}
+	c.refused(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "[2001:db8::3]:7421", Client: "node2:7420"}}}, core.CodeConflict, "nothing of this group answers as node 2 at its new address")
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 2, Peer: "[2001:DB8:0::2]:7421", Client: "NODE2:7420"}}})
+}
+
+// A node that lost its directory is known by its address, however it spells it.
+func TestLostNodeSpellsItsAddress(t *testing.T) {
+	c := spelled(t)
+	c.start(3, replica.Config{}, replica.Joining(core.Config{}))
+	c.done(replica.Change{Add: []replica.Endpoint{{ID: 3, Peer: "node3:7421"}}})
+	c.ticks(20)
+	c.done(promoting(3))
+	c.nodes[1].Met(c.now, 3, 33, replica.Versions{})
+	c.ticks(2)
+	c.silent = 3
+	c.ticks(11)
+	if a := c.place(replica.Endpoint{Peer: "Node3.:7421"}, true); number(a) != 4 {
+		t.Errorf("it is answered %+v", a)
+	}
+}
+
 // A number is given once: not while its node is a member, and not afterwards, also
 // when the memory of it went through a snapshot's header.
 func TestNumbersAreGivenOnce(t *testing.T) {

@@ -1,0 +1,62 @@
+// Package address compares the addresses of nodes, HOST:PORT, as people write them: whether another
+// node can dial one, and whether two of them are the same in other words. It looks nothing up: two
+// names of one machine are two addresses, but for localhost.
+package address
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Findable reports whether a node can be found from elsewhere at an address: it is HOST:PORT, an IPv6
+// address in brackets, and the host is one machine.
+func Findable(addr string) bool {
+	_, _, ok := split(addr)
+	return ok && !Anywhere(addr)
+}
+
+// Anywhere reports an address that stands for all of a machine: without a host, 0.0.0.0, [::].
+func Anywhere(addr string) bool {
+	host, _, ok := split(addr)
+	ip, err := netip.ParseAddr(host)
+	return ok && (strings.Trim(host, ":.0") == "" || err == nil && ip.Unmap().IsUnspecified())
+}
+
+// Same reports whether two addresses are one; "" is none.
+func Same(a, b string) bool { return a != "" && Canonical(a) == Canonical(b) }
+
+// Canonical is the one spelling of an address. What is no HOST:PORT stays as it is, but for its case.
+func Canonical(addr string) string {
+	host, port, ok := split(addr)
+	if !ok {
+		return strings.ToLower(addr)
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if short := strings.TrimLeft(port, "0"); short != "" {
+		port = short
+	}
+	return host + ":" + port
+}
+
+// split is the host, without brackets, and the port of an address; false: it is none.
+func split(addr string) (host, port string, ok bool) {
+	at := strings.LastIndexByte(addr, ':')
+	if at < 0 || at == len(addr)-1 {
+		return "", "", false
+	}
+	host, port = addr[:at], addr[at+1:]
+	if inner, bracketed := strings.CutPrefix(host, "["); bracketed {
+		host, ok = strings.CutSuffix(inner, "]")
+		return host, port, ok
+	}
+	return host, port, !strings.Contains(host, ":")
+}
