@@ -192,7 +192,7 @@ func spelled(t *testing.T) *couple {
 func TestAddressInAnotherSpelling(t *testing.T) {
 	c := spelled(t)
 	for why, e := range map[string]replica.Endpoint{
-		"node 1 is at 127.0.0.1:7421 already":                              {ID: 4, Peer: "127.0.0.1:7421"},
+		"node 1 is at LocalHost:7421 already":                              {ID: 4, Peer: "LocalHost:7421"},
 		"clients find node 1 at NODE1:7420 already":                        {ID: 4, Peer: "node4:7421", Client: "NODE1:7420"},
 		"at [2001:DB8:0::2]:7421 clients would find node 4":                {ID: 4, Peer: "node4:7421", Client: "[2001:DB8:0::2]:7421"},
 		"at node2.:7420 clients would find node 2, and other nodes node 4": {ID: 4, Peer: "node2.:7420"},
