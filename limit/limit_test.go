@@ -541,3 +541,39 @@ func TestClockGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// Rates that decide otherwise have another text, and those that decide alike the same one.
+func TestRateString_TellsAll(t *testing.T) {
+	var rates []limit.Rate
+	for _, count := range []int64{5, 6} {
+		for _, per := range []time.Duration{time.Minute, time.Hour} {
+			for a := limit.GCRA; a <= limit.SlidingLog; a++ {
+				for _, burst := range []int64{0, 5, 7} {
+					for _, initial := range []int64{0, 1, 5} {
+						rates = append(rates, limit.Rate{Count: count, Per: per, Algorithm: a, Burst: burst, Initial: initial})
+					}
+				}
+			}
+		}
+		for every := limit.Hour; every <= limit.Year; every++ {
+			for _, offset := range []time.Duration{-time.Hour, 0, time.Minute, time.Hour} {
+				rates = append(rates, limit.Rate{Count: count, Algorithm: limit.CalendarWindow, Every: every, Offset: offset})
+			}
+		}
+	}
+	told := map[string]limit.Rate{}
+	for _, r := range rates {
+		if r.Check() != nil {
+			continue
+		}
+		if o, ok := told[r.String()]; ok && !o.Equal(r) {
+			t.Errorf("%#v and %#v are both %s", o, r, r)
+		}
+		told[r.String()] = r
+		for text, o := range told {
+			if o.Equal(r) && text != r.String() {
+				t.Errorf("%s is also told as %s", text, r)
+			}
+		}
+	}
+}

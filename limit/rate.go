@@ -197,14 +197,33 @@ func (r Rate) plain() Rate {
 	return r
 }
 
-// String is the rate for people: "100 per 1m0s, burst 20".
+// String is the rate for people: "100 per 1m0s, burst 20". It has everything but the name and what is so by
+// default: two rates with one text are [Rate.Equal].
 func (r Rate) String() string {
-	s := fmt.Sprintf("%d per %s", r.Count, r.Per)
-	if r.Algorithm == CalendarWindow {
-		s = fmt.Sprintf("%d a %s", r.Count, [...]string{"", "hour", "day", "month", "year"}[min(r.Every, Year)])
+	switch {
+	case r.Algorithm == CalendarWindow:
+		return r.calendarText()
+	case !r.bucket():
+		return fmt.Sprintf("%d per %s, %s", r.Count, r.Per, r.Algorithm)
 	}
-	if r.bucket() && r.Burst > 0 {
-		s += fmt.Sprintf(", burst %d", r.Burst)
+	s := fmt.Sprintf("%d per %s", r.Count, r.Per)
+	if r.burst() != r.Count {
+		s += fmt.Sprintf(", burst %d", r.burst())
+	}
+	if r.initial() != r.burst() {
+		s += fmt.Sprintf(", initial %d", r.initial())
+	}
+	if r.Algorithm != GCRA {
+		s += ", " + r.Algorithm.String()
+	}
+	return s
+}
+
+// calendarText is String of a calendar window.
+func (r Rate) calendarText() string {
+	s := fmt.Sprintf("%d a %s", r.Count, [...]string{"", "hour", "day", "month", "year"}[min(r.Every, Year)])
+	if r.Offset != 0 {
+		s += fmt.Sprintf(", offset %s", r.Offset)
 	}
 	return s
 }
