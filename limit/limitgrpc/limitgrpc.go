@@ -48,7 +48,8 @@ const (
 // address, and lets calls pass when the limiter fails.
 type Options struct {
 	// Key names the client of a call, by its context and full method; nil: the address of
-	// the peer. An error is answered as it is.
+	// the peer, of which a connection has none that is not of IP, as over a Unix socket: such calls are
+	// refused with FailedPrecondition. An error is answered as it is.
 	Key func(ctx context.Context, method string) (string, error)
 	// Cost is what a call takes; nil: 1.
 	Cost func(ctx context.Context, method string) int64
@@ -123,11 +124,19 @@ func (o *Options) key(ctx context.Context, method string) (string, error) {
 	if !ok {
 		return "", status.Error(codes.InvalidArgument, "the call names no client")
 	}
+	if p.Addr == nil {
+		return "", unnamed("no address")
+	}
 	a, err := netip.ParseAddrPort(p.Addr.String())
-	if err != nil {
-		return p.Addr.String(), nil // a socket of another kind
+	if err != nil { // all that come by it would share one limit
+		return "", unnamed(strconv.Quote(p.Addr.String()) + " of the network " + strconv.Quote(p.Addr.Network()))
 	}
 	return middleware.KeyOf(a.Addr()), nil
+}
+
+// unnamed refuses a call of a connection that tells clients not apart. Only the server can help.
+func unnamed(peer string) error {
+	return status.Errorf(codes.FailedPrecondition, "the limit has no key for this call: its connection has %s instead of an address of IP; the server has to name clients by limitgrpc.Options.Key", peer)
 }
 
 func (o *Options) decide(ctx context.Context, l Limiter, method, key string) (limit.Decision, middleware.Verdict) {
@@ -145,14 +154,14 @@ func (o *Options) observe(ctx context.Context, method string, d limit.Decision, 
 	}
 }
 
-// field is what the header ratelimit tells: what remains, and the seconds until there is
-// more.
+// field is what the header ratelimit tells: the name of the rate, what remains, and the seconds until
+// there is more.
 func field(d limit.Decision) string {
 	until := d.ResetAfter
 	if !d.Allowed {
 		until = d.RetryAfter
 	}
-	text := `"default";r=` + strconv.FormatInt(d.Remaining, 10)
+	text := middleware.Quoted(middleware.Policy(d.Policy)) + ";r=" + strconv.FormatInt(d.Remaining, 10)
 	if until >= 0 {
 		text += ";t=" + strconv.FormatInt(int64((until+time.Second-1)/time.Second), 10)
 	}

@@ -196,7 +196,7 @@ func (invalid) AllowN(context.Context, string, int64) (limit.Decision, error) {
 func TestKeys(t *testing.T) {
 	for from, want := range map[string]string{
 		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[2001:db8:2::1]:5": "2001:db8:2::/64",
-		"[fe80::1%eth0]:5": "fe80::/64", "@": "@",
+		"[fe80::1%eth0]:5": "fe80::/64",
 	} {
 		var got string
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: address(from)})
@@ -207,6 +207,44 @@ func TestKeys(t *testing.T) {
 		next := func(context.Context, any) (any, error) { return nil, nil }
 		if _, err := limitgrpc.Unary(seen, limitgrpc.Options{})(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, next); err != nil || got != want {
 			t.Errorf("%s is %q (%v), not %q", from, got, err, want)
+		}
+	}
+}
+
+// TestNoAddress: what comes by a connection without an address of IP is refused, and says what to do: it would share
+// one key with all others. With keys of the server's own it passes.
+func TestNoAddress(t *testing.T) {
+	asked := 0
+	seen := limiterFunc(func(string) (limit.Decision, error) {
+		asked++
+		return limit.Decision{Allowed: true}, nil
+	})
+	next := func(context.Context, any) (any, error) { return nil, nil }
+	call := func(from net.Addr, o limitgrpc.Options) error {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: from})
+		_, err := limitgrpc.Unary(seen, o)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, next)
+		return err
+	}
+	for _, from := range []net.Addr{nil, address("@"), address("bufconn"), address(""), &net.UnixAddr{Name: "/run/s", Net: "unix"}} {
+		if err := call(from, limitgrpc.Options{}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "Options.Key") || asked != 0 {
+			t.Errorf("%v is answered with %v", from, err)
+		}
+	}
+	named := func(context.Context, string) (string, error) { return "k", nil }
+	if err := call(nil, limitgrpc.Options{Key: named}); err != nil || asked != 1 {
+		t.Errorf("with a key of its own: %v", err)
+	}
+}
+
+// TestPolicyNames: the header has the name of the rate, in ASCII.
+func TestPolicyNames(t *testing.T) {
+	decision := make(answers, 1)
+	client := serve(t, decision, limitgrpc.Options{})
+	for name, want := range map[string]string{"": `"default";r=1;t=0`, "api": `"api";r=1;t=0`, `a"\` + "\u00e9": `"a\"\\%C3%A9";r=1;t=0`} {
+		decision <- limit.Decision{Allowed: true, Remaining: 1, Policy: name}
+		var header metadata.MD
+		if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.Header(&header)); err != nil || len(header["ratelimit"]) != 1 || header["ratelimit"][0] != want {
+			t.Errorf("%q is told as %q: %v", name, header["ratelimit"], err)
 		}
 	}
 }

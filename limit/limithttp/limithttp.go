@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/middleware"
@@ -47,7 +46,7 @@ type Options struct {
 	// Cost is what a request takes; nil: 1. With 0 it only looks.
 	Cost func(*http.Request) int64
 	// Rate is the limiter's, for RateLimit-Policy; with a Count of 0 that is not told.
-	// Its Name is that of the policy; "" is "default".
+	// Its Name is that of the policy; "" is "default". What is not ASCII in it is escaped as in a URL.
 	Rate limit.Rate
 	// OnFailure is what to do when the limiter fails, and Local decides then with
 	// the Failure Local; nil: as Open.
@@ -127,14 +126,8 @@ func (h *handler) observe(r *http.Request, d limit.Decision, err error) {
 	}
 }
 
-// policy is the name as a string of structured fields (RFC 8941), which are ASCII.
-func (h *handler) policy() string {
-	name := h.o.Rate.Name
-	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
-		name = "default"
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
-}
+// policy is the name of the rate as a string of structured fields.
+func (h *handler) policy() string { return middleware.Quoted(middleware.Policy(h.o.Rate.Name)) }
 
 func (h *handler) tell(header http.Header, d limit.Decision) {
 	until := d.ResetAfter
@@ -170,8 +163,8 @@ func (h *handler) refuse(w http.ResponseWriter, d limit.Decision) {
 	if d.RetryAfter >= 0 {
 		w.Header().Set("Retry-After", seconds(d.RetryAfter))
 	}
-	name, _ := strconv.Unquote(h.policy())
-	problem(w, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", []string{name})
+	policies := []string{middleware.Policy(h.o.Rate.Name)}
+	problem(w, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", policies)
 }
 
 // seconds is a time in whole seconds, rounded up: a client that comes then is not early.

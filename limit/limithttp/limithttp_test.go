@@ -251,6 +251,32 @@ func several(t *testing.T) {
 	}
 }
 
+// TestPolicyNames: names that no string of a header can have stay apart, in both fields and in the problem.
+func TestPolicyNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"": `"default"`, "a b%20": `"a b%20"`, `q"\`: `"q\"\\"`, "gr\u00fcn": `"gr%C3%BCn"`, "gr\u00f6n 5%": `"gr%C3%B6n 5%25"`, "a\r\nb": `"a%0D%0Ab"`, "\xff": `"%FF"`,
+	} {
+		r := limit.Rate{Count: 1, Per: time.Minute, Name: name}
+		l, err := limitlocal.New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := limithttp.New(l, limithttp.Options{Rate: r})(fine)
+		get(h, "192.0.2.1:1")
+		refused := get(h, "192.0.2.1:1")
+		var problem struct {
+			Policies []string `json:"violated-policies"`
+		}
+		if err := json.NewDecoder(refused.Body).Decode(&problem); err != nil {
+			t.Fatal(err)
+		}
+		plain := strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(want[1 : len(want)-1])
+		if field, policy := refused.Header.Get("RateLimit"), refused.Header.Get("RateLimit-Policy"); !strings.HasPrefix(field, want+";r=") || !strings.HasPrefix(policy, want+";q=") || problem.Policies[0] != plain {
+			t.Errorf("%q is told as %s and %s, and %q in the problem", name, field, policy, problem.Policies)
+		}
+	}
+}
+
 // TestMethods: a request is counted whatever its method, and the refusal of a HEAD has its headers and no body.
 func TestMethods(t *testing.T) {
 	server := httptest.NewServer(limithttp.New(local(t), limithttp.Options{Rate: rate})(fine))
