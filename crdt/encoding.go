@@ -296,6 +296,9 @@ func (r *reader) dot() dot {
 	if d.n == 0 {
 		r.fail("additions count from 1")
 	}
+	if d.n > maxNumber {
+		r.fail("the addition %d of %s is more than anybody makes", d.n, d.actor)
+	}
 	return d
 }
 

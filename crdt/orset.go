@@ -23,6 +23,14 @@ type dot struct {
 	n     uint64
 }
 
+const (
+	// maxNumber is the greatest number of a dot that is read: no actor adds and removes so often.
+	maxNumber = 1 << 48
+	// maxJump is how far ahead of what is known of an actor a number is believed. One that is forged may
+	// not lead the actor to the end of its numbers, nor make all that it will add look like removed.
+	maxJump = 1 << 32
+)
+
 func compareDots(a, b dot) int {
 	if c := a.actor.Compare(b.actor); c != 0 {
 		return c
@@ -105,13 +113,22 @@ func (s *ORSet) Add(a Actor, e string) ORSet {
 	return d
 }
 
-// next is the number of the actor's next addition.
+// next is the number of the actor's next addition: behind all that were heard of, but those that are too far ahead
+// of the others.
 func (s *ORSet) next(a Actor) uint64 {
-	n := s.context.upTo[a]
+	var ahead []uint64
 	for d := range s.context.cloud { // its own are in order; this is for a set that was read back in pieces
 		if d.actor == a {
-			n = max(n, d.n)
+			ahead = append(ahead, d.n)
 		}
+	}
+	slices.Sort(ahead)
+	n := s.context.upTo[a]
+	for _, m := range ahead {
+		if m-n > maxJump {
+			break
+		}
+		n = m
 	}
 	return n + 1
 }
@@ -199,20 +216,29 @@ func (s *ORSet) learn(d dot, o *ORSet) (changed bool) {
 // learnAll takes over what the other has heard of without gaps.
 func (s *ORSet) learnAll(o *ORSet) (changed bool) {
 	for d := range o.dots {
-		if d.n <= o.context.upTo[d.actor] {
+		if d.n <= o.context.upTo[d.actor] && s.believes(d.actor, o) {
 			changed = s.learn(d, o) || changed
 		}
 	}
 	for d := range s.dots {
-		if _, there := o.dots[d]; !there && d.n <= o.context.upTo[d.actor] {
+		if _, there := o.dots[d]; !there && d.n <= o.context.upTo[d.actor] && s.believes(d.actor, o) {
 			s.drop(d)
 			changed = true
 		}
 	}
 	for a, n := range o.context.upTo {
-		changed = s.context.raise(a, n) || changed
+		if s.believes(a, o) {
+			changed = s.context.raise(a, n) || changed
+		}
 	}
 	return changed
+}
+
+// believes: what the other has heard of an actor is not absurd by what is known here. Of one that is not
+// known here there is nothing to judge by.
+func (s *ORSet) believes(a Actor, o *ORSet) bool {
+	known := s.context.upTo[a]
+	return known == 0 || o.context.upTo[a] <= known+maxJump
 }
 
 // State is the whole set as a delta.
