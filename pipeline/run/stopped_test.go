@@ -146,7 +146,7 @@ func steps() *pipeline.Definition {
 // second runner is beside it: nothing that may not is started twice, nothing runs beside
 // another, an end that nobody saw is asked for, and in the end nothing is held.
 func TestStopped_EachStep(t *testing.T) {
-	for _, backend := range []string{"memory", "file", "node"} {
+	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) { stopEachStep(t, backends.URL(t, backend)) })
 	}
 }
