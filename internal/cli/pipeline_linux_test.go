@@ -178,7 +178,7 @@ func TestPipeline_Stopped(t *testing.T) {
 		t.Run(phase, func(t *testing.T) {
 			dir := t.TempDir()
 			url := "holdfast://" + backends.Node(t)
-			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, 800))
+			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, 2000))
 			if err := first.Start(); err != nil {
 				t.Fatal(err)
 			}
