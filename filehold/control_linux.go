@@ -2,7 +2,6 @@ package filehold
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,7 +57,7 @@ func makeControl(sub, path string, perm fs.FileMode) error {
 		if _, err := os.Lstat(path); err == nil {
 			return nil
 		}
-		return filelog.Damaged(path, "it is missing beside a log: put it back, or remove the directory when nobody uses it")
+		return filelog.Damaged(path, "it is missing beside a log")
 	}
 	tmp, err := tempFile(sub, "control", perm)
 	if err != nil {
@@ -84,7 +83,7 @@ func (c *control) mapIt() error {
 	}
 	page, err := syscall.Mmap(c.fd, 0, controlSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("%s: map: %w", c.path, err)
+		return &fs.PathError{Op: "mmap", Path: c.path, Err: err}
 	}
 	c.page = page
 	c.word = unsafe.Slice((*uint64)(unsafe.Pointer(&page[0])), words)
@@ -154,17 +153,25 @@ func (c *control) adopt() error {
 		return nil
 	}
 	c.store(wVersion, c.known)
-	return c.sync(c.fd)
+	return c.flush()
+}
+
+// flush puts the page on disk.
+func (c *control) flush() error {
+	if err := c.sync(c.fd); err != nil {
+		return &fs.PathError{Op: "sync", Path: c.path, Err: err}
+	}
+	return nil
 }
 
 // raise sets a ceiling and puts it on disk. The store is locked.
 func (c *control) raise(word int, to uint64) error {
 	if to >= 1<<53 {
-		return driver.Errorf("", c.path, driver.ErrExhausted, "tokens have come to 2⁵³")
+		return driver.Errorf("", c.path, driver.ErrExhausted, "tokens have come to 2⁵³: use another directory")
 	}
 	c.store(word+1, ^to)
 	c.store(word, to)
-	return c.sync(c.fd)
+	return c.flush()
 }
 
 // draw takes the next token; false: the ceiling has to be raised first.

@@ -109,7 +109,7 @@ func openEngine(dir string, perm fs.FileMode, s seams) (*engine, error) {
 	}
 	self, err := fdIdentity(root)
 	if err != nil {
-		return nil, errors.Join(err, syscall.Close(root))
+		return nil, errors.Join(&fs.PathError{Op: "stat", Path: dir, Err: err}, syscall.Close(root))
 	}
 	engines.Lock()
 	defer engines.Unlock()
@@ -318,19 +318,13 @@ func (e *engine) locked(ctx context.Context, f func() error) error {
 func (e *engine) lockStore(ctx context.Context) error {
 	err := flock(e.ctl.fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if !busy(err) {
-		if err != nil {
-			<-e.writing
-		}
-		return err
+		return e.lockedBy(err)
 	}
 	got := make(chan error, 1)
 	go func() { got <- flock(e.ctl.fd, syscall.LOCK_EX) }()
 	select {
 	case err := <-got:
-		if err != nil {
-			<-e.writing
-		}
-		return err
+		return e.lockedBy(err)
 	case <-ctx.Done():
 		err = stopped(ctx, driver.NotDone)
 	case <-closed(ctx):
@@ -343,6 +337,15 @@ func (e *engine) lockStore(ctx context.Context) error {
 		<-e.writing
 	}()
 	return err
+}
+
+// lockedBy is the end of a wait for the lock; an error ends the turn within the process.
+func (e *engine) lockedBy(err error) error {
+	if err == nil {
+		return nil
+	}
+	<-e.writing
+	return &fs.PathError{Op: "flock", Path: e.ctl.path, Err: err}
 }
 
 func (e *engine) unlockStore() {

@@ -155,8 +155,11 @@ func (e *engine) openLock(ctx context.Context, n lockName) (openFile, error) {
 func regular(fd int, n lockName) (openFile, error) {
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)
-	if err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		err = driver.Errorf("", "", fs.ErrInvalid, "%s is no regular file: remove it", n.path)
+	switch {
+	case err != nil:
+		err = &fs.PathError{Op: "stat", Path: n.path, Err: err}
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		err = driver.Errorf("", n.name, fs.ErrInvalid, "%s is no regular file: remove it", n.path)
 	}
 	if err != nil {
 		return openFile{}, errors.Join(err, syscall.Close(fd))
@@ -209,7 +212,7 @@ func (gs *gates) queue(n lockName, kind driver.ResourceKind, mode driver.Mode) (
 		g = &gate{gs: gs, at: n}
 	}
 	if gs.threads >= maxThreads && !g.blocked[mode] {
-		return nil, 0, driver.Errorf("", n.name, driver.ErrExhausted, "this process waits for %d lock files already", gs.threads)
+		return nil, 0, driver.Errorf("", n.name, driver.ErrExhausted, "this process waits for %d lock files already: wait for fewer at a time, or in several processes", gs.threads)
 	}
 	if gs.byFile == nil {
 		gs.byFile = map[string]*gate{}

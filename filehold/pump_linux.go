@@ -3,6 +3,7 @@ package filehold
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -115,7 +116,7 @@ func (e *engine) rise() {
 func (e *engine) newPump() (*pump, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
-		return nil, errors.Join(errors.New("no inotify instance is left: raise fs.inotify.max_user_instances"), err)
+		return nil, fmt.Errorf("watch %s: no inotify instance (%w): raise fs.inotify.max_user_instances, or how many files the process may have open", e.dir, err)
 	}
 	fd = e.lower(fd)
 	f := os.NewFile(uintptr(fd), "inotify")
@@ -123,7 +124,7 @@ func (e *engine) newPump() (*pump, error) {
 	err = makeFile(own, e.perm)
 	for _, bell := range []string{e.bell.Name(), own} {
 		if err == nil {
-			_, err = syscall.InotifyAddWatch(fd, bell, syscall.IN_MODIFY)
+			err = hearBell(fd, bell)
 		}
 	}
 	if err != nil {
@@ -132,6 +133,14 @@ func (e *engine) newPump() (*pump, error) {
 	p := &pump{e: e, bell: f, rings: make(chan struct{}, 1), pipes: map[procID]*os.File{}}
 	p.life, p.stop = context.WithCancel(context.Background())
 	return p, nil
+}
+
+// hearBell has the kernel tell when a bell is written.
+func hearBell(fd int, bell string) error {
+	if _, err := syscall.InotifyAddWatch(fd, bell, syscall.IN_MODIFY); err != nil {
+		return fmt.Errorf("watch %s: %w: if there are too many watches, raise fs.inotify.max_user_watches", bell, err)
+	}
+	return nil
 }
 
 // lower moves a file to the low place that was kept for it, if it is free.

@@ -40,7 +40,7 @@ func (e *engine) reboot() error {
 	}
 	e.ctl.store(wBoot, boot[0])
 	e.ctl.store(wBoot+1, boot[1])
-	return e.ctl.sync(e.ctl.fd)
+	return e.ctl.flush()
 }
 
 // forget ends all sessions, since their processes ended with the boot, and skips the

@@ -17,12 +17,12 @@ var ErrSuspect = errors.New("an earlier one failed, and the log could not be rep
 
 // Damaged is the error of a stored file that cannot be trusted.
 func Damaged(path, reason string) error {
-	return driver.Errorf("open", path, driver.ErrUnavailable, "the file is damaged: %s; nothing was changed", reason)
+	return driver.Errorf("open", path, driver.ErrUnavailable, "the file is damaged: %s; nothing was changed: put back what was there, or remove the directory when nobody uses it", reason)
 }
 
 // Unwritten is the error of a write that failed.
 func Unwritten(path string, err error) error {
-	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("write %s: %w", path, cause(err))}
+	return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: fmt.Errorf("write %s: %w; see that the disk works and has room", path, cause(err))}
 }
 
 // cause drops the path, which the message has.

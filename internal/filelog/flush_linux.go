@@ -3,6 +3,7 @@ package filelog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -26,7 +27,7 @@ func (l *Log) Flush(p Position) error {
 		err = ErrSuspect
 	}
 	if err != nil {
-		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("sync the log: %w", err)}
+		return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf("sync %s: %w; it may not be on disk: see that the disk works and has room", l.path(), err)}
 	}
 	l.flushed = read
 	l.raise(Durable, uint64(read))
@@ -70,7 +71,12 @@ func (l *Log) raise(w Word, to uint64) {
 }
 
 // FlushNow puts all that was written on disk, with the guard held.
-func (l *Log) FlushNow() error { return l.synced(l.now.fd, l.Here()) }
+func (l *Log) FlushNow() error {
+	if err := l.synced(l.now.fd, l.Here()); err != nil {
+		return &fs.PathError{Op: "sync", Path: l.path(), Err: err}
+	}
+	return nil
+}
 
 // dup is another descriptor of a file, which programs that this one starts do not get.
 func dup(fd int) (int, error) {

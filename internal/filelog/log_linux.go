@@ -105,7 +105,7 @@ func (l *Log) Make() error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case l.End().Offset() > 0:
-		return Damaged(l.path(), "it is missing: put it back, or remove the directory when nobody uses it")
+		return Damaged(l.path(), "it is missing")
 	}
 	size, err := l.writeWhole(1)
 	if err == nil {

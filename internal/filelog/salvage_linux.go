@@ -3,6 +3,7 @@ package filelog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 )
 
@@ -12,7 +13,7 @@ import (
 func (l *Log) Trim() error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(l.now.fd, &st); err != nil {
-		return err
+		return &fs.PathError{Op: "stat", Path: l.path(), Err: err}
 	}
 	switch {
 	case st.Nlink == 0:
