@@ -45,3 +45,21 @@ func TestPeersOf_Answered(t *testing.T) {
 		t.Errorf("the peers are %v, want %v", got, want)
 	}
 }
+
+// Of two nodes that say different things of a third, the same one is believed with each look.
+func TestPeersOf_SameWithEachLook(t *testing.T) {
+	s := &Server{cfg: Config{ID: 4, Founders: []Member{{ID: 1, Peer: "one:1"}, {ID: 2, Peer: "two:1"}, {ID: 3, Peer: "three:1"}}}}
+	words := map[uint64]replica.Word{}
+	for id := uint64(1); id <= 2; id++ {
+		third := replica.Endpoint{ID: 3, Peer: fmt.Sprintf("three:%d", 10*id)}
+		words[id] = replica.Word{Node: id, Members: replica.Membership{Endpoints: []replica.Endpoint{third, {ID: 10 + id, Peer: "five:1"}}}}
+	}
+	for range 50 { // a map has another order each time
+		if got := s.peersOf(words)[3]; got != "three:20" {
+			t.Fatalf("node 3 is looked for at %s", got)
+		}
+		if got := s.mayKnow(words)["five:1"]; got != 12 {
+			t.Fatalf("node %d is asked at five:1", got)
+		}
+	}
+}

@@ -152,7 +152,8 @@ func (s *Server) findPeers() {
 }
 
 // peersOf are the founders under the numbers that they say, where they have answered, and the members that
-// they know: one of which nothing was heard is where they say, not where this node was told that it is.
+// they know: one of which nothing was heard is where they say, not where this node was told that it is. Where two of
+// them differ, the one with the greater number counts, so that the answer is the same with each look.
 func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
 	peers, answered := map[uint64]string{}, map[uint64]string{}
 	for _, e := range s.cfg.Founders {
@@ -162,8 +163,8 @@ func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
 			peers[e.ID] = e.Peer
 		}
 	}
-	for _, w := range words {
-		maps.Copy(peers, addresses(w.Members.Endpoints))
+	for _, id := range slices.Sorted(maps.Keys(words)) {
+		maps.Copy(peers, addresses(words[id].Members.Endpoints))
 	}
 	maps.Copy(peers, answered)
 	return peers
@@ -172,11 +173,11 @@ func (s *Server) peersOf(words map[uint64]replica.Word) map[uint64]string {
 // pause is how long a node waits that the group does not let in.
 func (s *Server) pause() time.Duration { return 5 * s.cfg.Tick }
 
-// mayKnow are the addresses that may lead to the leader.
+// mayKnow are the addresses that may lead to the leader, each with the number of a node there: as with peersOf.
 func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	all := map[string]uint64{}
-	for _, w := range words {
-		for _, e := range w.Members.Endpoints {
+	for _, id := range slices.Sorted(maps.Keys(words)) {
+		for _, e := range words[id].Members.Endpoints {
 			all[e.Peer] = e.ID
 		}
 	}
