@@ -134,3 +134,35 @@ func TestNewsDuringAState(t *testing.T) {
 		}
 	})
 }
+
+// TestMostActors: a key has 10,000 other actors at most, whatever messages name; what is beyond is counted, and those
+// that it has go on. The next window has room again.
+func TestMostActors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := open(t, Config{Actor: "a"})
+		l := limiter(t, n, LimiterConfig{Rate: limit.Rate{Count: 1 << 20, Per: time.Minute, Algorithm: limit.FixedWindow}})
+		hear := func(from, to int, count int64) {
+			now := time.Now().UnixNano()
+			w := window{limiter: "l", per: int64(time.Minute), algorithm: limit.FixedWindow, key: "k", epoch: l.rule.epoch(now)}
+			for i := from; i < to; i++ {
+				w.slots = append(w.slots, slot{actorOf(fmt.Sprint(i)), pair{now: count}})
+			}
+			l.merge(&w, now, nil)
+		}
+		hear(0, 9_999, 1)
+		hear(9_999, 10_005, 1)
+		if got, full := l.Count("k", time.Now()), n.Stats().Full; got != 10_000 || full != 5 {
+			t.Errorf("%d are counted, and %d found no room", got, full)
+		}
+		hear(9_998, 10_001, 3)
+		take(t, l, "k", 1)
+		if got, full := l.Count("k", time.Now()), n.Stats().Full; got != 10_000+2*2+1 || full != 6 {
+			t.Errorf("after those that are known counted on it is %d, and %d found no room", got, full)
+		}
+		pass(2 * time.Minute)
+		hear(10_000, 10_005, 1)
+		if got, full := l.Count("k", time.Now()), n.Stats().Full; got != 5 || full != 6 {
+			t.Errorf("in a later window %d are counted, and %d found no room", got, full)
+		}
+	})
+}

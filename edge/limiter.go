@@ -442,7 +442,8 @@ func (l *Limiter) learn(s *shard, e *entry, w *window, now int64) {
 		e.roll(&l.rule, w.epoch)
 	}
 	known, debt, over := e.sum(), e.debt, e.over(&l.rule, now)
-	if e.merge(&l.rule, w, l.node.self, now, l.began(e, w)) {
+	late, full := e.merge(&l.rule, w, l.node.self, now, l.began(e, w))
+	if l.node.tally.full.Add(full); late {
 		e.catchUp(&l.rule, now)
 	}
 	sum := e.sum()

@@ -23,7 +23,8 @@ type Stats struct {
 	// Mismatched are keys' counts of a limiter that has other windows on the sender,
 	// which were ignored.
 	Mismatched uint64
-	// Full are counts that found no room: see [MaxCounters], [LimiterConfig.MaxKeys].
+	// Full are counts that found no room: see [MaxCounters], [LimiterConfig.MaxKeys]; and those of actors
+	// beyond the 10,000 that a key has in a window.
 	Full uint64
 	// Evicted are idle keys that were forgotten.
 	Evicted uint64

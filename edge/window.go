@@ -260,14 +260,14 @@ func (e *entry) idle(r *rule, to int64) bool {
 // merge joins what another node knows. What is of the window before counts there;
 // what is older does not count any more. What is new of it is charged to a bucket as taken
 // just now; or, if the sender may tell it from before began, when this node did, reported as
-// late.
-func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now, began int64) (late bool) {
+// late. full are the actors for which there is no room.
+func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now, began int64) (late bool, full uint64) {
 	if w.epoch > e.epoch {
 		e.roll(r, w.epoch)
 	}
 	age := e.epoch - w.epoch
 	if age > 1 {
-		return false
+		return false, 0
 	}
 	if age == 0 {
 		e.debt = max(e.debt, min(w.debt, r.maxDebt))
@@ -276,7 +276,11 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now, b
 		if age == 1 {
 			s.n = pair{0, s.n.now}
 		}
-		by := e.raise(s, self)
+		by, ok := e.raise(s, self)
+		if !ok {
+			full++
+			continue
+		}
 		if s.actor.Value().Incarnation < uint64(began) && s.actor != self {
 			late = late || by != pair{}
 			continue
@@ -284,7 +288,7 @@ func (e *entry) merge(r *rule, w *window, self unique.Handle[crdt.Actor], now, b
 		e.charge(r, min(e.epoch*r.span, now), now, by.before)
 		e.charge(r, now, now, by.now)
 	}
-	return late
+	return late, full
 }
 
 // catchUp charges a bucket for all of the two windows, as if it was taken as early as it
@@ -322,23 +326,24 @@ func (w *window) tells(s slot, age int64) bool {
 	return w.slots[i].n.now >= s.n.now && w.slots[i].n.before >= s.n.before
 }
 
-// raise takes the greater of two reports, and returns what is new of it.
-func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) (by pair) {
-	if s.actor == self {
-		return e.own.raise(s.n)
-	}
-	return e.slots[e.find(s.actor)].n.raise(s.n)
-}
+// maxActors is how many other actors a key remembers: a message may name any number, and each is looked for among
+// all.
+const maxActors = 10_000
 
-// find is the place of the actor's slot, which is made if there is none.
-func (e *entry) find(a unique.Handle[crdt.Actor]) int {
-	for i := range e.slots {
-		if e.slots[i].actor == a {
-			return i
-		}
+// raise takes the greater of two reports, and returns what is new of it; false: there is no room for the actor.
+func (e *entry) raise(s slot, self unique.Handle[crdt.Actor]) (by pair, ok bool) {
+	if s.actor == self {
+		return e.own.raise(s.n), true
 	}
-	e.slots = append(e.slots, slot{actor: a})
-	return len(e.slots) - 1
+	i := slices.IndexFunc(e.slots, func(o slot) bool { return o.actor == s.actor })
+	if i < 0 && len(e.slots) == maxActors {
+		return pair{}, false
+	}
+	if i < 0 {
+		i = len(e.slots)
+		e.slots = append(e.slots, slot{actor: s.actor})
+	}
+	return e.slots[i].n.raise(s.n), true
 }
 
 // raise makes p at least to and returns by how much it grew.
