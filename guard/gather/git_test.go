@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
+	"github.com/holdfast-io/holdfast/guard/guardtest"
 )
 
 // repo is a repository with the branch main and one commit.
@@ -153,6 +154,20 @@ func TestGit_MergedWithMerges(t *testing.T) {
 	})
 }
 
+// decider has every source of this package.
+var decider = gather.New(gather.Config{Issues: &gather.IssueFile{}})
+
+// What a source that is not of this package can decide is not known.
+func TestCheck_OtherSources(t *testing.T) {
+	c := guard.All(guard.SessionAlive("pod:a.b"), guard.IssuesComplete("project = A"))
+	if err := decider.Check(&c); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("by the sources of this package: %v", err)
+	}
+	if err := gather.New(gather.Config{Sources: guardtest.New().Sources()}).Check(&c); err != nil {
+		t.Errorf("by others: %v", err)
+	}
+}
+
 // Text that tries to become an option, another revision or a path is no branch.
 func TestGit_BadNames(t *testing.T) {
 	r := newRepo(t)
@@ -163,7 +178,7 @@ func TestGit_BadNames(t *testing.T) {
 		"a/.b", "x.lock", "a//b", "a/", "*", "[a]", "refs/", "a\\b", "$(touch " + evil + ")", "`touch " + evil + "`",
 	} {
 		for _, c := range []guard.Condition{guard.BranchExists(name), guard.BranchMerged(name, "main"), guard.BranchMerged("main", name)} {
-			if err := gather.Check(&c); !errors.Is(err, fs.ErrInvalid) {
+			if err := decider.Check(&c); !errors.Is(err, fs.ErrInvalid) {
 				t.Errorf("%q could be decided: %v", name, err)
 			}
 			if res := g.Evaluate(t.Context(), &c); res.Outcome == guard.Passed || res.Outcome == guard.NeedsInput {
@@ -184,7 +199,7 @@ func TestCheck_Sessions(t *testing.T) {
 		"pid:abc": false, "pid:0": false, "pid:12@": false, "pid:": false, "tmux:a.b": false, "tmux:": false, "a:b": false,
 	} {
 		c := guard.All(guard.FileExists("a"), guard.SessionAlive(name))
-		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+		if err := decider.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -198,7 +213,7 @@ func TestCheck_Filters(t *testing.T) {
 		"mile:v2": false, "v2": false, "milestone:": false, `milestone:"v2`: false, "milestone:v2 milestone:v3": false,
 	} {
 		c := guard.Not(guard.IssuesComplete(filter))
-		if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+		if err := decider.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%q: %v", filter, err)
 		}
 	}
@@ -211,12 +226,12 @@ func TestCheck_Files(t *testing.T) {
 		"a/b": true, part + "/" + part: true, part + "n": false, "a/" + part + "n/b": false, strings.Repeat("/a", 2047): true, strings.Repeat("/a", 2048): false,
 	} {
 		for _, c := range []guard.Condition{guard.FileExists(path), guard.FileNotExists(path)} {
-			if err := gather.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
+			if err := decider.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {
 				t.Errorf("%.20q, %d bytes: %v", path, len(path), err)
 			}
 		}
 		c := guard.SessionAlive("pidfile:" + path)
-		if err := gather.Check(&c); (err == nil) != want {
+		if err := decider.Check(&c); (err == nil) != want {
 			t.Errorf("pidfile:%.20s, %d bytes: %v", path, len(path), err)
 		}
 	}

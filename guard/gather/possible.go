@@ -10,17 +10,30 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 )
 
-// Check refuses, as an [fs.ErrInvalid], a condition that [Git], [Sessions], the files of a machine or a
-// tracker, [GitHub] or [IssueFile], could never decide, so that a wait for it would have no end: git takes the
+// Check refuses, as an [fs.ErrInvalid], a condition that its [Git], [Sessions], files or tracker, [GitHub] or
+// [IssueFile], could never decide, so that a wait for it would have no end: git takes the
 // name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be,
-// or a filter is none. Whether there is such a branch, session, file or issue is not asked.
-func Check(c *guard.Condition) error {
+// or a filter is none. Whether there is such a branch, session, file or issue is not asked, and what other sources
+// can decide is not known.
+func (g *Gatherer) Check(c *guard.Condition) error {
 	for _, in := range c.RequiredInputs() {
+		if !known(g.sources[in.Source]) {
+			continue
+		}
 		if err := possible(in); err != nil {
 			return fmt.Errorf("%w: %w", err, fs.ErrInvalid)
 		}
 	}
 	return nil
+}
+
+// known: what the source can decide is known here.
+func known(s Source) bool {
+	switch s.(type) {
+	case *Git, *Sessions, *files, *GitHub, *IssueFile:
+		return true
+	}
+	return false
 }
 
 func possible(in guard.Input) (err error) {

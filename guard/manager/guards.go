@@ -44,11 +44,11 @@ type watched struct {
 }
 
 // RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
-// An id in use is refused. Semaphores that the manager knows by then, and nobody has used yet, have the slots that
+// An id in use is refused, and what can never be looked for: see [gather.Gatherer.Check]. Semaphores that the manager knows by then, and nobody has used yet, have the slots that
 // they were ensured with.
 func (m *Manager) RegisterGuard(g Guard) error {
 	events, err := gather.ParsePatterns(g.WakeOn)
-	if err := errors.Join(err, g.Condition.Check(), m.checkID(g.ID), g.checkTold()); err != nil {
+	if err := errors.Join(err, m.checkCondition(&g.Condition), m.checkID(g.ID), g.checkTold()); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
@@ -68,6 +68,14 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	m.all.Go(func() { m.follow(ctx, w, events) })
 	m.all.Go(func() { m.tellAll(w) })
 	return nil
+}
+
+// checkCondition refuses a condition that is none, or can never be decided.
+func (m *Manager) checkCondition(c *guard.Condition) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	return m.gatherer.Check(c)
 }
 
 // checkTold refuses texts that are too long for an event, which is a key.

@@ -789,7 +789,7 @@ func TestWakeOn(t *testing.T) {
 	within, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	must[guard.Result](t)(m.WaitGuard(within, "second"))
-	for _, bad := range []manager.Guard{{}, {ID: "a/b", Condition: guard.LockFree("x")}, {ID: "a\nb", Condition: guard.LockFree("x")}, {ID: "\xe9", Condition: guard.LockFree("x")}, {ID: "x"}, {ID: "x", Condition: guard.LockFree("x"), WakeOn: []string{"lok:*"}}} {
+	for _, bad := range []manager.Guard{{}, {ID: "a/b", Condition: guard.LockFree("x")}, {ID: "a\nb", Condition: guard.LockFree("x")}, {ID: "\xe9", Condition: guard.LockFree("x")}, {ID: "x"}, {ID: "x", Condition: guard.LockFree("x"), WakeOn: []string{"lok:*"}}, {ID: "x", Condition: guard.Not(guard.SessionAlive("pid:abc"))}} {
 		refused(t, m.RegisterGuard(bad), fs.ErrInvalid)
 	}
 }

@@ -97,11 +97,16 @@ func readGuards(path string) ([]guardfile.Guard, error) {
 func decidable(path string, guards []guardfile.Guard) error {
 	var errs []error
 	for i := range guards {
-		if err := gather.Check(&guards[i].When); err != nil {
+		if err := decider().Check(&guards[i].When); err != nil {
 			errs = append(errs, &guardfile.Error{File: path, Line: guards[i].Line, Column: guards[i].Column, Text: err.Error()})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// decider has every source that a command may have, to know what can be decided; it asks nobody.
+func decider() *gather.Gatherer {
+	return gather.New(gather.Config{Issues: &gather.IssueFile{}})
 }
 
 // flags adds those that say where facts come from.

@@ -180,7 +180,7 @@ func decidablePhase(ph *pipeline.Phase, valued bool) error {
 		if c == nil || !valued {
 			continue
 		}
-		if err := gather.Check(c); err != nil {
+		if err := decider().Check(c); err != nil {
 			return fmt.Errorf("phase %q: %w", ph.Name, err)
 		}
 	}

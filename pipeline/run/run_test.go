@@ -216,6 +216,8 @@ func TestRefused(t *testing.T) {
 		`wake_on: the text "kv:\xe9:set"`:   {Definition: release(phase.WithWakeOn("kv:\xe9:set"))},
 		"when: a text of a condition is":    {Definition: release(phase.WithPre(guard.All(guard.Not(guard.FileNotExists("fr\xe9eze")))))},
 		"until: a text of a condition is":   {Definition: release(phase.WithPost(guard.KeyEquals("k", "\xe9"), 0))},
+		`"abc" is no pid, or pid@start`:     {Definition: release(phase.WithPre(guard.All(guard.SessionAlive("pid:abc"))))},
+		`"a..b" is no name of a branch`:     {Definition: release(phase.WithPost(guard.BranchExists("a..b"), 0))},
 		`the parameter "to"`:                {Definition: release(phase), Params: map[string]string{"to": "\xe9"}},
 		"its name has 1 to 64 bytes":        called(phase, "a\nb"),
 	} {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/pipeline"
@@ -29,7 +30,8 @@ type Submission struct {
 }
 
 // Submit makes a run, which waits until it is run: see [Pipelines.Run]. Runs that it
-// replaces by the policy of its pipeline are cancelled.
+// replaces by the policy of its pipeline are cancelled. A condition that the sources of the Gatherer
+// could never decide is refused: see [gather.Gatherer.Check].
 func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
 	if err := p.check(&s); err != nil {
 		return Ref{}, err
@@ -180,6 +182,14 @@ func (p *Pipelines) canRun(d *pipeline.Definition) error {
 func (p *Pipelines) checkPhase(ph *pipeline.Phase) error {
 	if _, err := gather.ParsePatterns(ph.WakeOn); err != nil {
 		return err
+	}
+	for _, c := range []*guard.Condition{ph.When, ph.Until} {
+		if c == nil {
+			continue
+		}
+		if err := p.gatherer.Check(c); err != nil {
+			return err
+		}
 	}
 	if err := p.checkHolds(ph.Holds); err != nil {
 		return fmt.Errorf("holds: %w", err)
