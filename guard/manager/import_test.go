@@ -1,0 +1,128 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard/manager"
+	"github.com/holdfast-io/holdfast/internal/backends"
+	"github.com/holdfast-io/holdfast/memhold"
+)
+
+// The seed: "Coordination state persists across restarts", "Storage operations are atomic
+// (write temp file, rename)", "Integration tests for persistence", "Coordination state persists to disk", "Recovery works
+// after restart". After a restart everybody has a full threshold.
+func TestExportImport(t *testing.T) {
+	for _, backend := range backends.All {
+		t.Run(backend, func(t *testing.T) {
+			a, b := backends.Open(t, backend)
+			ctx, path := t.Context(), filepath.Join(t.TempDir(), "coordination.json")
+			m := must[*manager.Manager](t)(manager.New(manager.Config{Space: a}))
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+			ok(t, m.EnsureLock(manager.LockConfig{Name: "free"}))
+			ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "agents", MaxSlots: 3}))
+			old := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", "why"))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w1", 1, ""))
+			must[holdfast.Token](t)(m.AcquireSemaphore(ctx, "agents", "w2", 2, ""))
+			ok(t, m.Export(path))
+			ok(t, m.Export(path))
+			next := manage(t, b)
+			done := make(chan error, 1)
+			go func() { done <- next.Import(ctx, path) }()
+			ok(t, m.Close()) // what the manager before still had was waited for
+			ok(t, <-done)
+			l, _ := next.GetLock("main")
+			s, _ := next.GetSemaphore("agents")
+			if l.Holder == nil || l.Holder.ID != "w1" || l.Holder.Metadata != "why" || l.Holder.Token <= old || s.Used() != 3 || len(s.Holders) != 2 {
+				t.Errorf("%+v, %+v", l.Holder, s)
+			}
+			if !slices.Equal(next.LockNames(), []string{"free", "main"}) {
+				t.Errorf("locks %v", next.LockNames())
+			}
+			ok(t, next.ReleaseLock(ctx, "main", "w1"))
+			if list := must[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))); len(list) != 1 {
+				t.Errorf("files %v", list)
+			}
+		})
+	}
+}
+
+// A manager that was killed: what it held is taken over after one threshold, and its
+// holders have another whole one.
+func TestImport_AfterCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		ctx, path := t.Context(), filepath.Join(t.TempDir(), "f.json")
+		dead := must[*manager.Manager](t)(manager.New(manager.Config{Space: s})) // nobody calls it again
+		ok(t, dead.EnsureLock(manager.LockConfig{Name: "main"}))
+		must[holdfast.Token](t)(dead.AcquireLock(ctx, "main", "w1", ""))
+		ok(t, dead.Export(path))
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		began := time.Now()
+		ok(t, m.Import(ctx, path))
+		if took := time.Since(began); took < 59*time.Second || took > 61*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		time.Sleep(55 * time.Second)
+		ok(t, m.HeartbeatLock(ctx, "main", "w1"))
+	})
+}
+
+// A name that stays held is no reason to wait for the names behind it: the error names
+// the one that did not come back.
+func TestImport_OneIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		path := filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, []byte(`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1}]},{"name":"b","holders":[{"holder":"x","weight":1}]}]}`), 0o644))
+		h := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(t.Context()))
+		defer h.Release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		if err := m.Import(ctx, path); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"a"`) || strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("got %v", err)
+		}
+		if l, _ := m.GetLock("b"); l.Holder == nil {
+			t.Error("b did not come back")
+		}
+	})
+}
+
+// Files that make no sense change nothing.
+func TestImport_Bad(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m, path := manage(t, s), filepath.Join(t.TempDir(), "f.json")
+	refused(t, m.Import(t.Context(), path), fs.ErrNotExist)
+	for _, text := range []string{"", "{", `{"version":2}`, `[]`, `{"version":1,"locks":[{"name":""}]}`, `{"version":1,"locks":[{"name":"a","max_slots":2}]}`,
+		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`,
+		`{"version":1,"locks":[{"name":"a"},{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","colour":1}]}`, `{"version":1} {}`,
+		`{"version":1,"locks":[{"name":"a","stale_threshold_ms":9223372036854775807}]}`, `{"version":1,"locks":[{"name":"fine"},{"name":"a","stale_threshold_ms":1}]}`,
+		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"","weight":1}]}]}`, `{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":2}]}]}`,
+		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1},{"holder":"y","weight":1}]}]}`,
+		`{"version":1,"semaphores":[{"name":"a","max_slots":3,"holders":[{"holder":"x","weight":1},{"holder":"x","weight":1}]}]}`,
+		`{"version":1,"semaphores":[{"name":"a","max_slots":3,"holders":[{"holder":"x","weight":2},{"holder":"y","weight":2}]}]}`} {
+		ok(t, os.WriteFile(path, []byte(text), 0o644))
+		refused(t, m.Import(t.Context(), path), fs.ErrInvalid)
+		if len(m.LockNames())+len(m.SemaphoreNames()) > 0 {
+			t.Fatalf("%s: %v %v", text, m.LockNames(), m.SemaphoreNames())
+		}
+	}
+	if err := m.Export(filepath.Join(path, "below")); err == nil {
+		t.Error("an export below a file")
+	}
+}
