@@ -25,7 +25,8 @@ type hub struct {
 	ready    chan struct{}   // closed when it has, for the first time
 	last     driver.Revision // revision of the last message; 0: none since joining
 	floor    driver.Revision // up to it nobody watched, and not everything was told
-	pending  bool            // the first watcher has yet to learn its revision
+	pending  bool            // of the watchers, or of those that read anew, the first has yet to learn its revision
+	hole     driver.Revision // the last one that no message told meanwhile
 	watchers map[*keyWatch]struct{}
 }
 
@@ -80,9 +81,10 @@ func (h *hub) lapse() {
 }
 
 // gap has everybody read anew; the hub is locked. What comes next is compared with
-// nothing before: a server that lost its newest data begins at an earlier revision.
+// nothing before: a server that lost its newest data begins at an earlier revision. Until
+// the first has its revision, what else is missing is no other gap, if that revision is later.
 func (h *hub) gap() {
-	h.last, h.floor = 0, 0
+	h.last, h.floor, h.hole, h.pending = 0, 0, 0, true
 	for w := range h.watchers {
 		w.drop()
 	}
@@ -98,11 +100,15 @@ func (h *hub) hear(text string) {
 	m, err := decode(text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil || h.missed(&m) {
-		h.gap()
-	}
 	if err != nil {
+		h.gap()
 		return
+	}
+	switch back, missed := h.last != 0 && m.first <= h.last, h.missed(&m); {
+	case missed && h.pending && !back:
+		h.hole = m.first - 1
+	case missed || back:
+		h.gap()
 	}
 	h.last = m.last
 	for w := range h.watchers {
@@ -110,16 +116,10 @@ func (h *hub) hear(text string) {
 	}
 }
 
-// missed reports that something before m was not told, or that the server's revision
-// has gone back. Up to the floor some may be missing; what does come, later than
-// the answer that told the floor, may be for a watcher that began before that.
+// missed reports that something before m was not told. Up to the floor some may be missing;
+// what does come, later than the answer that told the floor, may be for a watcher that began before that.
 func (h *hub) missed(m *message) bool {
-	switch {
-	case h.pending:
-		return false
-	case h.last != 0 && m.first <= h.last:
-		return true
-	case m.last <= h.floor:
+	if m.last <= h.floor {
 		return false
 	}
 	before := max(h.last, h.floor)
@@ -209,7 +209,9 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*keyWatch, 
 func (h *hub) add(w *keyWatch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pending = h.pending || len(h.watchers) == 0
+	if len(h.watchers) == 0 {
+		h.pending, h.hole = true, 0
+	}
 	h.watchers[w] = struct{}{}
 }
 
@@ -220,10 +222,14 @@ func (h *hub) remove(w *keyWatch) {
 }
 
 // from lets w see only what comes after a revision. If it has to read anew by now,
-// that revision may be of a server that has gone back since: it asks again.
+// that revision may be of a server that has gone back since: it asks again. So do all if
+// something after it is missing.
 func (h *hub) from(w *keyWatch, now driver.Revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.hole > now {
+		h.gap()
+	}
 	if w.resync {
 		return
 	}

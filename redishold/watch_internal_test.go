@@ -117,6 +117,33 @@ func TestFirstMessageShowsAGap(t *testing.T) {
 	h.expect(t, "from the resync on", w, false, 13)
 }
 
+// TestOneResyncOfOneGap: what watchers ask for to read anew may show the same gap once more, as does the answer to a look: they are
+// not told of it twice. One after what they have asked for is another gap.
+func TestOneResyncOfOneGap(t *testing.T) {
+	for name, c := range map[string]struct {
+		after func(h *hub, w *keyWatch)
+		anew  bool
+		told  []driver.Revision
+	}{
+		"message before the answer": {after: func(h *hub, w *keyWatch) { h.told(22); h.from(w, 22) }},
+		"answer before the message": {after: func(h *hub, w *keyWatch) { h.from(w, 22); h.told(22) }},
+		"look":                      {after: func(h *hub, w *keyWatch) { h.lapse(); h.from(w, 22) }},
+		"what comes next":           {after: func(h *hub, w *keyWatch) { h.told(22); h.told(23); h.from(w, 22) }, told: []driver.Revision{23}},
+		"another gap":               {after: func(h *hub, w *keyWatch) { h.told(24); h.from(w, 22) }, anew: true},
+		"another gap later":         {after: func(h *hub, w *keyWatch) { h.from(w, 22); h.told(22); h.told(24) }, anew: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := aHub()
+			w := h.begin()
+			h.from(w, 10)
+			h.told(20)
+			h.expect(t, "without 11 to 19", w, true)
+			c.after(h, w)
+			h.expect(t, "after the resync", w, c.anew, c.told...)
+		})
+	}
+}
+
 // TestReadsTellWhatTheyEnd: a script that only looks, or changes nothing after all, tells
 // of the hold that it found past its deadline.
 func TestReadsTellWhatTheyEnd(t *testing.T) {

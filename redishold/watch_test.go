@@ -69,6 +69,24 @@ func TestForgottenWatches(t *testing.T) {
 	}
 }
 
+// TestOneResyncAfterAFlush: when everything was removed, a watcher is told once to read anew.
+func TestOneResyncAfterAFlush(t *testing.T) {
+	server := services.Redis(t)
+	s, rc := open(t, server.URL()+"?holdfast_busy_wait_min=1h&holdfast_busy_wait_max=1h"), admin(t, server.URL()) // it does not look
+	all := events(t, s, "")
+	do(t, rc, "FLUSHALL")
+	if _, err := s.KV().Put(t.Context(), "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	upTo(t, all, "watch:"+driver.VerbResync)
+	if _, err := s.KV().Put(t.Context(), "l", nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := next(t, all); e.Kind+":"+e.Verb+e.Name != "kv:putl" {
+		t.Errorf("after the resync comes %+v", e)
+	}
+}
+
 // TestWatchOutlivesARefusedResync: a server that accepts subscriptions before it serves,
 // as one that loads its data, is asked again, until the watch can go on.
 func TestWatchOutlivesARefusedResync(t *testing.T) {
