@@ -239,9 +239,21 @@ func TestVersionOfASet(t *testing.T) {
 }
 
 // TestMergeOfMany: to hear of very many actors, and that very many were folded, takes no time that grows with
-// their square, and is right.
+// their square, and is right. Four times as many may take eight times as long, sixteen times would be the square; the
+// shortest of several tries counts, which others on the machine do not disturb.
 func TestMergeOfMany(t *testing.T) {
-	const many = 10_000
+	const some, many = 500, 2_000
+	few, all := time.Hour, time.Hour
+	for try := 0; try < 3 || try < 10 && all > 8*few; try++ {
+		few, all = min(few, mergeOf(t, some)), min(all, mergeOf(t, many))
+	}
+	if all > 8*few {
+		t.Errorf("%d actors took %s, %d of them %s", some, few, many, all)
+	}
+}
+
+// mergeOf is how long it takes to hear of so many actors.
+func mergeOf(t *testing.T, many int) time.Duration {
 	var apart, even, odd, folded crdt.GCounter
 	var gone []crdt.Actor
 	for i := range many {
@@ -259,10 +271,9 @@ func TestMergeOfMany(t *testing.T) {
 	for range 2 { // the second time there is nothing new
 		even.Merge(folded)
 	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("%d actors took %s", many, took)
+	took := time.Since(start)
+	if even.Value() != uint64(3*many) || len(even.Actors()) != many || len(even.ByNode()) != many || even.Merge(apart) {
+		t.Fatalf("%d are counted by %d actors and %d folds", even.Value(), len(even.Actors()), len(even.ByNode()))
 	}
-	if even.Value() != 3*many || len(even.Actors()) != many || len(even.ByNode()) != many || even.Merge(apart) {
-		t.Errorf("%d are counted by %d actors and %d folds", even.Value(), len(even.Actors()), len(even.ByNode()))
-	}
+	return took
 }
