@@ -273,6 +273,27 @@ func (d *onStore) idleUsage(item driver.Item) bool {
 	return wall == u.Wall && limit.Idle(u.Rate, u.State, now-int64(restFor))
 }
 
+// orphaned reports whether an item is what a key used at a rate that its limiter has no more, or of a limiter that
+// was deleted: it counts for nothing. epochs are those of limiters as far as they were read. A request reads the
+// rate before it uses the key: one that is read after the item, and is another, has come later.
+func (d *onStore) orphaned(ctx context.Context, item driver.Item, epochs map[string]string) bool {
+	id, ok := strings.CutPrefix(item.Key, usagePrefix)
+	u, err := decode[usageEntry](&item)
+	if !ok || err != nil {
+		return false
+	}
+	name, _, _ := strings.Cut(id, "\x00")
+	if epochs[name] == u.Epoch {
+		return false
+	}
+	_, rate, err := d.readRate(ctx, name)
+	if err != nil {
+		return false
+	}
+	epochs[name] = rate.Epoch
+	return rate.Epoch != u.Epoch
+}
+
 // limitEvents tell that a limiter was made or changed.
 func limitEvents(item *driver.Item) []driver.Event {
 	return []driver.Event{{Kind: "limit", Verb: "changed", Name: strings.TrimPrefix(item.Key, ratePrefix)}}

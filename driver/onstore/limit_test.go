@@ -203,3 +203,42 @@ func TestLimitKeysAreSwept(t *testing.T) {
 		})
 	}
 }
+
+// TestLimitKeysOfTheGoneAreSwept: what was used of a limiter that was deleted, or has another rate since, is swept also
+// if by its own rate it would be remembered for good; that of others stays.
+func TestLimitKeysOfTheGoneAreSwept(t *testing.T) {
+	for _, clock := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStore(clock)
+			sp := open(t, s)
+			for _, name := range []string{"deleted", "changed", "kept"} {
+				l := sp.Limiter(name, limit.Rate{Count: 5, Per: time.Minute, Initial: 2}) // a key that begins with less is remembered
+				for i := range 10 {
+					if d, err := l.AllowN(t.Context(), fmt.Sprint(i), 2); err != nil || !d.Allowed {
+						t.Fatal(d, err)
+					}
+				}
+			}
+			if err := sp.Limiter("deleted", limit.Rate{}).Delete(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			changed := sp.Limiter("changed", limit.Rate{})
+			if err := changed.SetRate(t.Context(), limit.Rate{Count: 7, Per: time.Hour, Initial: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := changed.Allow(t.Context(), "0"); err != nil || !d.Allowed { // at the new rate
+				t.Fatal(d, err)
+			}
+			reply, err := driverOf(t, s).Sweep(t.Context(), &driver.SweepRequest{})
+			if err != nil || reply.Removed != 10+9 {
+				t.Errorf("clock %v: %d keys are swept, want 19 (%v)", clock, reply.Removed, err)
+			}
+			for _, name := range []string{"kept", "changed"} {
+				if left, err := sp.Limiter(name, limit.Rate{}).Available(t.Context(), "0"); left != 0 || err != nil {
+					t.Errorf("clock %v: a key of %q in use has %d again (%v)", clock, name, left, err)
+				}
+			}
+			_ = sp.Close()
+		})
+	}
+}

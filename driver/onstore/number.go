@@ -185,7 +185,7 @@ func (d *onStore) Reserve(ctx context.Context, r *driver.ReserveRequest) (driver
 }
 
 // Delete removes a counter, a sequence or a limiter. What the keys of a limiter used
-// counts for no limiter that is made anew, and is swept when it is idle.
+// counts for no limiter that is made anew, and is swept.
 func (d *onStore) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
 	prefix := map[driver.ResourceKind]string{driver.Counter: counterPrefix, driver.Sequence: sequencePrefix, driver.Limiter: ratePrefix}[kind]
 	if prefix == "" {

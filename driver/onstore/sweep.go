@@ -110,6 +110,12 @@ func (d *onStore) isIdle(item driver.Item) bool {
 	return isTombstone(item) || d.isOver(item) || d.idleUsage(item)
 }
 
+// sweeps is isIdle for a sweep, which also removes what was used of limiters that are no more.
+func (d *onStore) sweeps(ctx context.Context) func(driver.Item) bool {
+	epochs := map[string]string{}
+	return func(item driver.Item) bool { return d.isIdle(item) || d.orphaned(ctx, item, epochs) }
+}
+
 // isOver reports a lock that its holder did not renew, or a key that has expired: by
 // the engine's clock, by its age, or because this driver has seen it for so long.
 func (d *onStore) isOver(item driver.Item) bool {
@@ -126,7 +132,7 @@ func (d *onStore) isOver(item driver.Item) bool {
 
 // Sweep removes the locks that nobody holds, the keys that have expired, the keys of
 // limiters that are as if they had never been used, and what is left of keys, counters,
-// sequences and limiters that were deleted.
+// sequences and limiters that were deleted, what their keys used among it.
 func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driver.SweepReply, err error) {
 	err = d.call(ctx, func(ctx context.Context) error {
 		if s, ok := d.store.(driver.Sweeper); ok {
@@ -140,7 +146,7 @@ func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driv
 // sweepStore lets the store do it.
 func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix string, reply *driver.SweepReply) error {
 	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix, ratePrefix, usagePrefix} {
-		n, err := s.Sweep(ctx, kind+prefix, d.isIdle)
+		n, err := s.Sweep(ctx, kind+prefix, d.sweeps(ctx))
 		reply.Removed += n
 		if err != nil {
 			return unread(ctx, err)
@@ -164,8 +170,9 @@ func (d *onStore) sweepKind(ctx context.Context, prefix string, reply *driver.Sw
 	if err != nil {
 		return err
 	}
+	idle := d.sweeps(ctx)
 	for _, item := range items {
-		if !d.isIdle(item) {
+		if !idle(item) {
 			continue
 		}
 		if err := d.forget(ctx, item.Key, item.Revision); err != nil {
