@@ -3,6 +3,7 @@ package pghold
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ begin insert into public.statement default values; return null; end $$`)
 		if time.Now().After(end) {
 			t.Fatal("not all have come")
 		}
+		runtime.Gosched()
 	}
 	close(gate)
 	<-busy.done

@@ -20,7 +20,7 @@ var abandoned = mishap{name: "abandoned", first: true, later: true, strike: func
 func TestRevokeOverABrokenConnection(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	url := pg.URL(pg.CreateDatabase(t))
-	other := open(t, url)
+	other, look := open(t, url), connect(t, url)
 	check(t, released(other.Mutex("schema").Acquire(t.Context())))
 	unknown := 0
 	for k, struck := 1, true; struck; k++ {
@@ -30,6 +30,10 @@ func TestRevokeOverABrokenConnection(t *testing.T) {
 		m, sem := s.Mutex("m", holdfast.Under(session)), s.Semaphore("s", 1, holdfast.Under(session))
 		must(m.Acquire(t.Context()))(t)
 		must(sem.Acquire(t.Context(), 1))(t)
+		eventually(t, "the hold has no row", func() (has bool) {
+			scan(t, look, &has, "select exists (select from holdfast.claim where name = 'm' and token > 0)")
+			return has
+		})
 		p.arm(k, abandoned)
 		err := session.Revoke()
 		struck = p.disarm()

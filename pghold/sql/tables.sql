@@ -125,9 +125,6 @@ create table if not exists holdfast.kv (
 -- "if not exists" would lock the table even so, against all who use it.
 do $$
 begin
-  if pg_catalog.to_regclass('holdfast.claim_key') is null then
-    create index claim_key on holdfast.claim (space, key, id);
-  end if;
   if pg_catalog.to_regclass('holdfast.done_at') is null then
     create index done_at on holdfast.done (at);
   end if;
@@ -150,7 +147,8 @@ create unlogged table if not exists holdfast.event (
   at   timestamptz not null default clock_timestamp()
 );
 
--- Indexes that earlier versions did not make, or made without a column. The wait for a table is short: whatever
+-- Indexes that earlier versions did not make. claim_key, which they made instead of claim_place, stays: to drop
+-- it would wait for everything that has read the table, as waiters of those versions have. The wait for a table is short: whatever
 -- uses the table waits behind it, and may have a connection to lose by it. If the time
 -- was up, run all of it again.
 do $$
@@ -165,9 +163,8 @@ begin
   if pg_catalog.to_regclass('holdfast.claim_name') is null then
     create index claim_name on holdfast.claim (name);
   end if;
-  if (select i.indnatts from pg_catalog.pg_index i where i.indexrelid = pg_catalog.to_regclass('holdfast.claim_key')) = 2 then
-    drop index holdfast.claim_key;
-    create index claim_key on holdfast.claim (space, key, id);
+  if pg_catalog.to_regclass('holdfast.claim_place') is null then
+    create index claim_place on holdfast.claim (space, key, id);
   end if;
 end
 $$;
