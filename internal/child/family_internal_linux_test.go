@@ -1,8 +1,12 @@
 package child
 
 import (
+	"crypto/rand"
+	"io"
 	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +26,75 @@ func TestWarden_HasNoMark(t *testing.T) {
 	env := marked(os.Environ(), "INNER")
 	if slices.Contains(env, markName+"=OUTER") || !slices.Contains(env, markName+"=INNER") {
 		t.Errorf("a command within a command has %q", env)
+	}
+}
+
+// The number of a group that is gone is not signalled any more: it may be another's.
+func TestFamily_ForgetsTheNumber(t *testing.T) {
+	c := exec.Command("true")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	looked, signalled := family{group: c.Process.Pid}, family{group: c.Process.Pid}
+	if looked.alive() || looked.group != 0 {
+		t.Errorf("after a look it has the group %d", looked.group)
+	}
+	if err := signalled.signal(syscall.SIGKILL); err != syscall.ESRCH || signalled.group != 0 {
+		t.Errorf("after a signal, %v, it has the group %d", err, signalled.group)
+	}
+}
+
+// That nobody lives is not believed at the first look.
+func TestFamily_LooksTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := family{mark: rand.Text()}
+		if f.alive() || time.Since(begin) != breath {
+			t.Errorf("nobody was found within %s", time.Since(begin))
+		}
+	})
+}
+
+// What left the group of a command goes on if that had ended before it was to end, and ends with it otherwise; the
+// warden is told once.
+func TestSettle(t *testing.T) {
+	for script, want := range map[string]string{"exit": "spare", "read word": "ending"} {
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command("sh", "-c", script)
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		hold, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if want == "spare" {
+			AwaitEnd(t, c.Process.Pid)
+		}
+		r := &running{Command: &Command{}, warden: &warden{stdin: out}, kin: family{group: c.Process.Pid}, mark: rand.Text()}
+		r.signal(syscall.SIGCONT) // which ends nothing
+		r.stop()
+		r.settle()
+		hold.Close()
+		_ = c.Wait()
+		out.Close()
+		if told, err := io.ReadAll(in); err != nil || string(told) != want+"\n" || (r.kin.mark == "") != (want == "spare") {
+			t.Errorf("%s: the warden is told %q, %v; the mark is %q", script, told, err, r.kin.mark)
+		}
+		in.Close()
+	}
+}
+
+// AwaitEnd returns when a process has ended, and leaves it unburied.
+func AwaitEnd(t *testing.T, id int) {
+	t.Helper()
+	if _, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(id), 0, syscall.WEXITED|syscall.WNOWAIT, 0, 0); errno != 0 {
+		t.Fatal(errno)
 	}
 }
 

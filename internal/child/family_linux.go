@@ -26,32 +26,64 @@ func unmarked(env []string) []string {
 
 // family is a command with what it has started: its process group, and what has left that (setsid) and has its mark.
 type family struct {
-	group int
+	group int    // 0: there is none, or none any more
 	mark  string // empty: the group alone
 }
 
-// alive reports that one of them lives.
-func (f family) alive() bool {
-	if anyAlive(f.group) {
+// alive reports that one of them lives. By their mark, none is believed after a second look only: a process that is about
+// to execute another program has no environment for a moment, and one that starts another and ends may be missed with it.
+func (f *family) alive() bool {
+	switch {
+	case f.seen():
 		return true
+	case f.mark == "":
+		return false
 	}
-	for range f.strays() {
-		return true
+	time.Sleep(breath)
+	return f.seen()
+}
+
+func (f *family) seen() bool {
+	if _ = f.signalGroup(0); f.group == 0 && f.mark == "" {
+		return false
+	}
+	for p := range processes() {
+		if f.group != 0 && p.group == f.group || f.mark != "" && has(p.id, f.mark) {
+			return true
+		}
 	}
 	return false
 }
 
 // signal signals all of them; the error is that of the group.
-func (f family) signal(s syscall.Signal) error {
-	err := syscall.Kill(-f.group, s)
+func (f *family) signal(s syscall.Signal) error {
+	err := f.signalGroup(s)
 	for id := range f.strays() {
 		_ = syscall.Kill(id, s) // one that has ended meanwhile needs none
 	}
 	return err
 }
 
-// strays are those outside of the group. One of another user is not found, as one that has cleared its environment.
-func (f family) strays() iter.Seq[int] {
+// signalGroup signals the group until it is gone with its first process: the number of that is another's then.
+func (f *family) signalGroup(s syscall.Signal) error {
+	if f.group == 0 {
+		return nil
+	}
+	err := syscall.Kill(-f.group, s)
+	if err == syscall.ESRCH {
+		f.group = 0
+	}
+	return err
+}
+
+// led reports that the first process of the group, the command itself, lives.
+func (f *family) led() bool {
+	_, lives := lookAt(f.group)
+	return lives
+}
+
+// strays are those outside of the group, each with its mark read just before. One of another user is not found, as one that has cleared its environment.
+func (f *family) strays() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if f.mark == "" {
 			return

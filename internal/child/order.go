@@ -9,7 +9,7 @@ import (
 
 // order is one line that the warden is told.
 type order struct {
-	word    string // mark, holder, group, until or end
+	word    string // mark, holder, group, until, ending, spare or end
 	mark    string
 	process int // the first process, or the first of the command's group
 	left    time.Duration
@@ -34,7 +34,7 @@ func parseOrder(line string) (order, error) {
 	o := order{word: word}
 	n, err := strconv.ParseInt(arg, 10, 64)
 	switch {
-	case word == "end" && arg == "":
+	case (word == "end" || word == "ending" || word == "spare") && arg == "":
 		return o, nil
 	case word == "mark" && arg != "":
 		o.mark = arg

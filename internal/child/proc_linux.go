@@ -49,20 +49,6 @@ func ownFile(fd int) bool {
 	return errno == 0 && flags&syscall.FD_CLOEXEC != 0
 }
 
-// anyAlive reports that a process of the group lives. A process that has ended and is not yet
-// buried does nothing any more, and may stay so where nobody buries.
-func anyAlive(group int) bool {
-	if syscall.Kill(-group, 0) == syscall.ESRCH {
-		return false
-	}
-	for p := range processes() {
-		if p.group == group {
-			return true
-		}
-	}
-	return false
-}
-
 // commandOf is the command that holder has started: its child with a group of its
 // own that is younger than this process; 0: it has none, or is not our parent any
 // more.
@@ -79,7 +65,8 @@ func commandOf(holder int) int {
 	return 0
 }
 
-// process is one that lives.
+// process is one that lives. One that has ended and is not yet buried does nothing any more, and may stay so where
+// nobody buries.
 type process struct{ id, parent, group, began int }
 
 func processes() iter.Seq[process] {

@@ -30,7 +30,8 @@ type running struct {
 	// stopped: Stop was heeded.
 	stopped bool
 	mark    string // of all that the command starts
-	spare   bool   // it has ended by itself: what left its group goes on
+	kin     family // what has to end with the command, as far as it is known by now
+	fate    string // of what left the group, as the warden is told: ending or spare; empty: it is not settled
 }
 
 func (c *Command) run(h Hold) (Status, error) {
@@ -75,7 +76,8 @@ func (r *running) start() error {
 		runtime.LockOSThread()
 		err := r.begin()
 		if err == nil { // at once: if this program is killed before, what the command starts goes on
-			r.warden.tell(order{word: "group", process: r.cmd.Process.Pid})
+			r.kin.group = r.cmd.Process.Pid
+			r.warden.tell(order{word: "group", process: r.kin.group})
 		}
 		started <- err
 		if err == nil {
@@ -174,6 +176,9 @@ func (r *running) watchAgain() {
 	w.follow()
 	r.introduce()
 	w.tell(order{word: "group", process: r.cmd.Process.Pid})
+	if r.fate != "" {
+		w.tell(order{word: r.fate})
+	}
 	r.Note("the process that watches over the command was ended; another one does now")
 }
 
@@ -238,20 +243,26 @@ func (r *running) stop() {
 // signal signals the whole group, and once the command is to end also what has left it. What is to end hears it
 // also if it was stopped.
 func (r *running) signal(s syscall.Signal) {
-	f := r.family()
-	r.heard(f.signal(s))
+	if !r.pace.killAt.IsZero() {
+		r.settle()
+	}
+	r.heard(r.kin.signal(s))
 	if s == syscall.SIGINT || s == syscall.SIGTERM {
-		_ = f.signal(syscall.SIGCONT)
+		_ = r.kin.signal(syscall.SIGCONT)
 	}
 }
 
-// family is what has to end with the command, as far as it is known by now.
-func (r *running) family() family {
-	f := family{group: r.cmd.Process.Pid}
-	if !r.spare && !r.pace.killAt.IsZero() {
-		f.mark = r.mark
+// settle decides, once, what becomes of what has left the group: it ends with a command that is to end, and goes on if
+// the command had ended by itself before. The warden is told first: it may have to do it.
+func (r *running) settle() {
+	if r.fate != "" {
+		return
 	}
-	return f
+	r.fate = "spare"
+	if r.kin.led() {
+		r.fate, r.kin.mark = "ending", r.mark
+	}
+	r.warden.tell(order{word: r.fate})
 }
 
 // heard tells once that a signal was not allowed: what runs as another user, as by sudo, can only be
@@ -288,14 +299,14 @@ func (r *running) resume() {
 // endRest ends what the command left: it must not outlive the hold. What has left its group goes on if the
 // command has ended by itself, as that of a daemon does.
 func (r *running) endRest() {
-	r.spare = r.pace.killAt.IsZero()
-	if !r.family().alive() {
+	r.settle()
+	if !r.kin.alive() {
 		return
 	}
 	r.signal(syscall.SIGTERM)
 	r.Note("the command has ended and left processes behind; they are ended too")
 	r.pace.hurry(driver.Now())
-	for pause := breath; r.family().alive(); pause = slower(pause) {
+	for pause := breath; r.kin.alive(); pause = slower(pause) {
 		select {
 		case sig := <-r.Signals:
 			r.passOn(sig)

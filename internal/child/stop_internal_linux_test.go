@@ -34,7 +34,7 @@ func TestStoppedAtOnce(t *testing.T) {
 		_ = cmd.Wait()
 		exited <- cmd.ProcessState
 	}()
-	r := &running{Command: &Command{Note: func(string) { notes++ }}, h: always{}, cmd: cmd, exited: exited}
+	r := &running{Command: &Command{Note: func(string) { notes++ }}, h: always{}, cmd: cmd, kin: family{group: cmd.Process.Pid}, exited: exited}
 	r.pace = newPace(time.Second, 0, false)
 	if state := r.follow(); state.ExitCode() != 7 || notes != 1 {
 		t.Errorf("it ended with %v after %d notes", state, notes)

@@ -1,6 +1,7 @@
 package child_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -71,18 +72,59 @@ func TestRun_SparesDaemons(t *testing.T) {
 }
 
 // A warden ends what has left the group, too, also if the command itself is gone: the kernel kills it with its holdfast.
+// What left the group of a command that has ended by itself goes on, as far as the warden can know of that end.
 func TestWarden_EndsWhatLeftTheGroup(t *testing.T) {
-	w := exec.CommandContext(t.Context(), "/proc/self/exe", child.WardenArg)
-	in, err := w.StdinPipe()
+	tests := map[string]struct {
+		itself, killed bool // the command ends by itself; holdfast is killed
+		orders         string
+		goesOn         bool
+	}{
+		"killed":                        {killed: true},
+		"killed after the command":      {killed: true, orders: "spare\n", goesOn: true},
+		"stopped":                       {orders: "until 1\n"},
+		"stopped before the command":    {itself: true, orders: "until 1\n", goesOn: true},
+		"stopped as it ended a command": {itself: true, orders: "ending\nuntil 1\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			mark := rand.Text()
+			w, orders, _ := piped(t, "", "/proc/self/exe", child.WardenArg)
+			d, words, said := piped(t, mark, "sh", "-c", "echo up; read word; echo $word")
+			if _, err := io.ReadFull(said, make([]byte, len("up\n"))); err != nil {
+				t.Fatal(err)
+			}
+			c, hold, _ := piped(t, mark, "sh", "-c", "read word")
+			fmt.Fprintf(orders, "mark %s\ngroup %d\n", mark, c.Process.Pid)
+			if tt.itself {
+				hold.Close()
+				child.AwaitEnd(t, c.Process.Pid)
+			}
+			if io.WriteString(orders, tt.orders); tt.killed {
+				_ = c.Process.Kill()
+				_, _ = c.Process.Wait()
+				orders.Close()
+			}
+			_ = w.Wait()
+			io.WriteString(words, "goes on\n")
+			got, _ := io.ReadAll(said)
+			_, _ = d.Wait(), c.Wait()
+			if goesOn, code := string(got) == "goes on\n", w.ProcessState.ExitCode(); goesOn != tt.goesOn || (code == 3) == tt.goesOn {
+				t.Errorf("it says %q, and the warden ends with %d", got, code)
+			}
+		})
+	}
+}
+
+// piped starts a process that leads a group of its own.
+func piped(t *testing.T, mark string, args ...string) (*exec.Cmd, io.WriteCloser, io.Reader) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	c.Env = append(os.Environ(), "HOLDFAST_WARDEN="+mark)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command("sh", "-c", stray+`wait`)
-	c.Env = append(os.Environ(), "HOLDFAST_WARDEN=ABC")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -90,18 +132,5 @@ func TestWarden_EndsWhatLeftTheGroup(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(in, "mark ABC\ngroup %d\n", c.Process.Pid)
-	_ = c.Process.Kill()
-	_, _ = c.Process.Wait()
-	in.Close()
-	rest, err := io.ReadAll(out)
-	if err != nil || len(rest) > 0 {
-		t.Errorf("%q, %v", rest, err)
-	}
-	if err := w.Wait(); w.ProcessState.ExitCode() != 3 {
-		t.Errorf("the warden: %v", err)
-	}
+	return c, in, out
 }

@@ -119,6 +119,7 @@ func Warden(in io.Reader, notes io.Writer) int {
 type watch struct {
 	family
 	holder   int
+	ending   bool      // the command was told to end before it had ended by itself
 	deadline time.Time // zero: none
 	clock    *time.Timer
 	pause    time.Duration // to the next look for a command after the deadline
@@ -130,6 +131,10 @@ func (w *watch) heed(o order) {
 		w.mark = o.mark
 	case "holder":
 		w.holder = o.process
+	case "ending":
+		w.ending = true
+	case "spare":
+		w.mark = ""
 	case "group":
 		w.group = o.process
 		w.clock.Reset(0) // the deadline may be over
@@ -155,6 +160,9 @@ func (w *watch) late() bool {
 	}
 	w.clock.Reset(w.pause)
 	w.pause = slower(w.pause)
+	if !w.ending && !w.led() {
+		w.mark = "" // it has ended by itself while its holder was stopped: what left the group goes on
+	}
 	return w.group != 0
 }
 
