@@ -244,7 +244,7 @@ func (m *step) exited(e *Event) {
 	case m.s.Status == Stopping:
 		m.end(Cancelled, m.s.Reason)
 	case m.s.Lost:
-		m.fail(fmt.Sprintf("what it held was lost while its command ran, which ended with exit code %d: %s", e.Code, cmp.Or(m.s.Reason, "it is not known why")))
+		m.fail("what it held was lost while its command ran: " + cmp.Or(m.s.Reason, "it is not known why"))
 	case e.Final:
 		m.giveUp(e.Reason)
 	case e.Code != 0:

@@ -120,7 +120,7 @@ func TestStep_LostHolds(t *testing.T) {
 	}
 	p.exit(0)
 	p.is(pipeline.Failed, "deploy", 1)
-	if want := "deploy: what it held was lost while its command ran, which ended with exit code 0: an operator decided so"; p.s.Reason != want {
+	if want := "deploy: what it held was lost while its command ran: an operator decided so"; p.s.Reason != want {
 		t.Errorf("it says %q, want %q", p.s.Reason, want)
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-io/holdfast/guard"
 )
 
-// Check refuses, as an [fs.ErrInvalid], a condition that its [Git], [Sessions], files or tracker, [GitHub] or
-// [IssueFile], could never decide, so that a wait for it would have no end: git takes the
+// Check refuses, as an [fs.ErrInvalid], a condition with a part that its [Git], [Sessions], files or tracker, [GitHub] or
+// [IssueFile], could never look for, also beside one in an Any that can pass: a wait for that part would have no end. Git takes the
 // name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be,
 // or a filter is none. Whether there is such a branch, session, file or issue is not asked, and what other sources
-// can decide is not known.
+// can look for is not known.
 func (g *Gatherer) Check(c *guard.Condition) error {
 	for _, in := range c.RequiredInputs() {
 		if !known(g.sources[in.Source]) {
@@ -27,7 +27,7 @@ func (g *Gatherer) Check(c *guard.Condition) error {
 	return nil
 }
 
-// known: what the source can decide is known here.
+// known: what the source can look for is known here.
 func known(s Source) bool {
 	switch s.(type) {
 	case *Git, *Sessions, *files, *GitHub, *IssueFile:

@@ -70,7 +70,7 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	return nil
 }
 
-// checkCondition refuses a condition that is none, or can never be decided.
+// checkCondition refuses a condition that is none, or has a part that can never be looked for.
 func (m *Manager) checkCondition(c *guard.Condition) error {
 	if err := c.Check(); err != nil {
 		return err

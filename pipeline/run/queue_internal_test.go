@@ -341,7 +341,7 @@ func TestHear_LostBefore(t *testing.T) {
 	a := &active{p: c.Pipelines, view: v, l: l, ctx: ctx, task: func() {}, until: stopped(), recheck: stopped(), hold: hold,
 		command: &command{phase: "a", attempt: 1, halt: make(chan struct{})}}
 	c.ok(a.hear(message{event: of(pipeline.Exited)}))
-	if s := a.State; s.Status != pipeline.Failed || !strings.HasPrefix(s.Reason, "a: what it held was lost while its command ran, which ended with exit code 0: holdfast: hold \"prod\": lost: it was taken by force") {
+	if s := a.State; s.Status != pipeline.Failed || !strings.HasPrefix(s.Reason, "a: what it held was lost while its command ran: holdfast: hold \"prod\": lost: it was taken by force") {
 		t.Errorf("it is %+v", s)
 	}
 }

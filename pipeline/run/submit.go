@@ -30,8 +30,8 @@ type Submission struct {
 }
 
 // Submit makes a run, which waits until it is run: see [Pipelines.Run]. Runs that it
-// replaces by the policy of its pipeline are cancelled. A condition that the sources of the Gatherer
-// could never decide is refused: see [gather.Gatherer.Check].
+// replaces by the policy of its pipeline are cancelled. A condition with a part that the sources of the Gatherer
+// could never look for is refused: see [gather.Gatherer.Check].
 func (p *Pipelines) Submit(ctx context.Context, s Submission) (Ref, error) {
 	if err := p.check(&s); err != nil {
 		return Ref{}, err
