@@ -489,12 +489,17 @@ func TestPipeline_Says(t *testing.T) {
 	}
 	signal(t, first.Process.Pid, syscall.SIGKILL)
 	_ = first.Wait()
-	for late := time.Now().Add(30 * time.Second); ; { // the warden of the first has its run until it has seen the command end
+	again, over := time.NewTicker(50*time.Millisecond), time.After(time.Minute)
+	defer again.Stop()
+	for { // the warden of the first has its run until it has seen the command end
 		out, err = program(t, dir, "--url", url, "pipeline", "why", "release/2").CombinedOutput()
 		if code := codeOf(t, err); code == 1 && strings.Count(string(out), "the places are taken by 1 (which no program runs)\n") == 1 {
 			break
-		} else if time.Now().After(late) {
-			t.Fatalf("exit code %d: %s", code, out)
+		}
+		select {
+		case <-again.C:
+		case <-over:
+			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	if err := os.WriteFile(file, []byte("pipeline: cut\nphases:\n  - {name: a, run: [printf, abc]}\n"), 0o600); err != nil {
