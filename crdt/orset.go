@@ -23,13 +23,10 @@ type dot struct {
 	n     uint64
 }
 
-const (
-	// maxNumber is the greatest number of a dot that is read: no actor adds and removes so often.
-	maxNumber = 1 << 48
-	// maxJump is how far ahead of what is known of an actor a number is believed. One that is forged may
-	// not lead the actor to the end of its numbers, nor make all that it will add look like removed.
-	maxJump = 1 << 32
-)
+// maxNumber is the greatest number of a dot: no actor adds and removes so often. Greater ones are not read, so that
+// none may be made. All below are taken over as they are, for a set that refused some by what it knows would
+// not come to the same as the others.
+const maxNumber = 1 << 48
 
 func compareDots(a, b dot) int {
 	if c := a.actor.Compare(b.actor); c != 0 {
@@ -100,53 +97,52 @@ func (c *context) raise(a Actor, n uint64) (fresh bool) {
 	return true
 }
 
-// Add adds e for the actor and returns the delta for the others.
+// Add adds e for the actor and returns the delta for the others. An actor has 2⁴⁸ numbers, which only
+// a delta that is forged can use up: then nothing is added, the delta is empty, and the actor has to go on as its next
+// incarnation.
 func (s *ORSet) Add(a Actor, e string) ORSet {
-	var d ORSet
-	for old := range s.of[e] { // one addition that has seen the others stands for all
-		d.context.add(old)
-		s.drop(old)
+	one, ok := s.next(a)
+	if !ok {
+		return ORSet{}
 	}
-	one := dot{a, s.next(a)}
+	d := s.take(e) // one addition that has seen the others stands for all
 	s.put(one, e)
 	d.put(one, e)
 	return d
 }
 
-// next is the number of the actor's next addition: behind all that were heard of, but those that are too far ahead
-// of the others.
-func (s *ORSet) next(a Actor) uint64 {
-	var ahead []uint64
-	for d := range s.context.cloud { // its own are in order; this is for a set that was read back in pieces
-		if d.actor == a {
-			ahead = append(ahead, d.n)
-		}
-	}
-	slices.Sort(ahead)
-	n := s.context.upTo[a]
-	for _, m := range ahead {
-		if m-n > maxJump {
-			break
-		}
-		n = m
-	}
-	return n + 1
-}
-
-// Remove removes e for the actor, as far as its additions are known here, and returns the
-// delta for the others. It has a number as an addition has, by which a version tells it.
-func (s *ORSet) Remove(a Actor, e string) ORSet {
-	var d ORSet
-	if !s.Has(e) {
-		return d
-	}
+// take drops the additions of e that are known here and returns the delta of that.
+func (s *ORSet) take(e string) (d ORSet) {
 	for old := range s.of[e] {
 		d.context.add(old)
 		s.drop(old)
 	}
-	one := dot{a, s.next(a)}
-	s.context.add(one)
-	d.context.add(one)
+	return d
+}
+
+// next is the actor's next addition, behind all that were heard of, if there is a number left.
+func (s *ORSet) next(a Actor) (_ dot, ok bool) {
+	n := s.context.upTo[a]
+	for d := range s.context.cloud { // its own are in order; this is for a set that was read back in pieces
+		if d.actor == a {
+			n = max(n, d.n)
+		}
+	}
+	return dot{a, n + 1}, n < maxNumber
+}
+
+// Remove removes e for the actor, as far as its additions are known here, and returns the
+// delta for the others. It has a number as an addition has, by which a version tells it; an actor that has
+// no more numbers removes without.
+func (s *ORSet) Remove(a Actor, e string) ORSet {
+	if !s.Has(e) {
+		return ORSet{}
+	}
+	d := s.take(e)
+	if one, ok := s.next(a); ok {
+		s.context.add(one)
+		d.context.add(one)
+	}
 	return d
 }
 
@@ -198,17 +194,18 @@ func (s *ORSet) Merge(o ORSet) (changed bool) {
 }
 
 // learn takes over one addition that the other has heard of: it is there, or it was
-// removed.
+// removed. Two elements under one number come from a mistake; even then all sets have the same.
 func (s *ORSet) learn(d dot, o *ORSet) (changed bool) {
 	e, there := o.dots[d]
+	own, mine := s.dots[d]
 	switch {
-	case there && !s.context.has(d):
+	case there && (!s.context.has(d) || mine && own < e):
+		s.drop(d)
 		s.put(d, e)
 		return true
 	case there:
 		return false
 	}
-	_, mine := s.dots[d]
 	s.drop(d)
 	return s.context.add(d) || mine
 }
@@ -216,29 +213,20 @@ func (s *ORSet) learn(d dot, o *ORSet) (changed bool) {
 // learnAll takes over what the other has heard of without gaps.
 func (s *ORSet) learnAll(o *ORSet) (changed bool) {
 	for d := range o.dots {
-		if d.n <= o.context.upTo[d.actor] && s.believes(d.actor, o) {
+		if d.n <= o.context.upTo[d.actor] {
 			changed = s.learn(d, o) || changed
 		}
 	}
 	for d := range s.dots {
-		if _, there := o.dots[d]; !there && d.n <= o.context.upTo[d.actor] && s.believes(d.actor, o) {
+		if _, there := o.dots[d]; !there && d.n <= o.context.upTo[d.actor] {
 			s.drop(d)
 			changed = true
 		}
 	}
 	for a, n := range o.context.upTo {
-		if s.believes(a, o) {
-			changed = s.context.raise(a, n) || changed
-		}
+		changed = s.context.raise(a, n) || changed
 	}
 	return changed
-}
-
-// believes: what the other has heard of an actor is not absurd by what is known here. Of one that is not
-// known here there is nothing to judge by.
-func (s *ORSet) believes(a Actor, o *ORSet) bool {
-	known := s.context.upTo[a]
-	return known == 0 || o.context.upTo[a] <= known+maxJump
 }
 
 // State is the whole set as a delta.

@@ -14,7 +14,8 @@ import (
 
 // ErrFull says that a limiter has as many keys as it may have, of which idle ones are
 // forgotten after two windows; that a node has as many sets and registers as it may
-// have; or that a set would be too large.
+// have; that a set would be too large; or that a forged message has used up the numbers of
+// a node's additions to it.
 var ErrFull = errors.New("full")
 
 // minSpan is the least time that a bucket's counts are told for: what comes later

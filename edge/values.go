@@ -191,7 +191,12 @@ func (s *Set) Add(element string) error {
 		s.mu.Unlock()
 		return fmt.Errorf("edge: set %q: it would be larger than %d bytes, with the names of the nodes that added its elements: %w", s.name, MaxSetBytes, ErrFull)
 	}
-	s.changed(s.known.Add(s.node.me, element))
+	d := s.known.Add(s.node.me, element)
+	if !d.Has(element) {
+		s.mu.Unlock()
+		return fmt.Errorf("edge: set %q: the numbers of this node's additions are used up, as by a forged message; open it anew, as its next incarnation: %w", s.name, ErrFull)
+	}
+	s.changed(d)
 	s.mu.Unlock()
 	s.mark(s)
 	s.watchers.tell()
