@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Policy is the name of a rate as fields of headers tell it; "" is "default". Those are ASCII: of a
-// name that is not, all other bytes are escaped as in a URL, so that two names stay two.
+// Policy is the name of a rate as fields of headers tell it; "" is "default". Those are ASCII: all
+// other bytes of a name are escaped as in a URL, and so is the sign of that, so that two names stay two.
 func Policy(name string) string {
 	if name == "" {
 		return "default"
 	}
-	if !strings.ContainsFunc(name, foreign) {
+	if !strings.ContainsFunc(name, escaped) {
 		return name
 	}
 	var out strings.Builder
 	for _, c := range []byte(name) {
-		if foreign(rune(c)) || c == '%' {
+		if escaped(rune(c)) {
 			fmt.Fprintf(&out, "%%%02X", c)
 		} else {
 			out.WriteByte(c)
@@ -25,8 +25,8 @@ func Policy(name string) string {
 	return out.String()
 }
 
-// foreign: no character of a string in a header.
-func foreign(c rune) bool { return c < ' ' || c > '~' }
+// escaped: no character of a string in a header, or the sign of those.
+func escaped(c rune) bool { return c < ' ' || c > '~' || c == '%' }
 
 // Quoted is a string of structured fields (RFC 8941).
 func Quoted(text string) string {

@@ -46,7 +46,7 @@ type Options struct {
 	// Cost is what a request takes; nil: 1. With 0 it only looks.
 	Cost func(*http.Request) int64
 	// Rate is the limiter's, for RateLimit-Policy; with a Count of 0 that is not told.
-	// Its Name is that of the policy; "" is "default". What is not ASCII in it is escaped as in a URL.
+	// Its Name is that of the policy; "" is "default". What is not ASCII in it, and %, is escaped as in a URL.
 	Rate limit.Rate
 	// OnFailure is what to do when the limiter fails, and Local decides then with
 	// the Failure Local; nil: as Open.

@@ -254,7 +254,7 @@ func several(t *testing.T) {
 // TestPolicyNames: names that no string of a header can have stay apart, in both fields and in the problem.
 func TestPolicyNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"": `"default"`, "a b%20": `"a b%20"`, `q"\`: `"q\"\\"`, "gr\u00fcn": `"gr%C3%BCn"`, "gr\u00f6n 5%": `"gr%C3%B6n 5%25"`, "a\r\nb": `"a%0D%0Ab"`, "\xff": `"%FF"`,
+		"": `"default"`, "a b%20": `"a b%2520"`, "gr%C3%BCn": `"gr%25C3%25BCn"`, `q"\`: `"q\"\\"`, "gr\u00fcn": `"gr%C3%BCn"`, "gr\u00f6n 5%": `"gr%C3%B6n 5%25"`, "a\r\nb": `"a%0D%0Ab"`, "\xff": `"%FF"`,
 	} {
 		r := limit.Rate{Count: 1, Per: time.Minute, Name: name}
 		l, err := limitlocal.New(r)
