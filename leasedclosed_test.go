@@ -66,3 +66,34 @@ func TestLeased_CloseEndsCalls(t *testing.T) {
 		}
 	})
 }
+
+// A caller that waits to hear the rate when Close begins takes nothing, also of what no block can be had of.
+func TestLeased_CloseBeforeTheRate(t *testing.T) {
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.SlidingLog} {
+		synctest.Test(t, func(t *testing.T) {
+			_, d := limiting(t)
+			by := &atomic.Int64{}
+			s := openOn(t, lateLimits{d, by})
+			made := s.Limiter("l", limit.Rate{Count: 5, Per: time.Hour, Algorithm: a})
+			if _, err := made.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			by.Store(int64(2 * time.Second))
+			blocks := s.Limiter("l", limit.Rate{}).Leased()
+			waiting := make(chan error)
+			go func() {
+				_, err := blocks.Allow(t.Context(), "k")
+				waiting <- err
+			}()
+			synctest.Wait()
+			closed := blocks.Close()
+			if err := <-waiting; !errors.Is(err, holdfast.ErrClosed) || !holdfast.NotDone(err) || closed != nil {
+				t.Errorf("%s: it is told %v, and Close %v", a, err, closed)
+			}
+			by.Store(0)
+			if left, err := made.Available(t.Context(), "k"); left != 4 || err != nil {
+				t.Errorf("%s: %d of 4 are left: %v", a, left, err)
+			}
+		})
+	}
+}

@@ -191,7 +191,7 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 		if err != nil {
 			return limit.Decision{}, err
 		}
-		if !byBlocks(rate, n) {
+		if !byBlocks(rate, n) && !l.isClosed() { // it may have been closed while the rate was asked for
 			return l.l.AllowN(ctx, key, n)
 		}
 		d, fetch, err := l.try(key, n, rate, first)
