@@ -41,6 +41,8 @@ func (m *Machine) command(f *Frame, s *session, c *Command, r *Result) {
 		m.end(f, c, r)
 	case s == nil:
 		r.refuse(CodeNoSession, "there is no such session, or it has ended: open a new one")
+	case c.Op == OpRevoke && c.Seq == 0:
+		m.revoke(s, c, r)
 	case c.Seq == 0:
 		r.refuse(CodeInvalid, "the command has no number: count from 1")
 	case c.Seq < s.mark:

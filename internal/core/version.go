@@ -14,7 +14,8 @@ package core
 //	4  while nothing is granted, a request that may wait is queued, and only a try fails
 //	5  a session past its deadline that its policy keeps is granted nothing until it is
 //	   renewed; a re-entrant request joins the oldest hold; the quota of holds counts an upgrade that waits, and not the shared claim
-//	   under one that is granted; that of keys counts what a transaction leaves
+//	   under one that is granted; that of keys counts what a transaction leaves; a session is revoked
+//	   without a number, too
 const EntryVersion = 5
 
 // BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It
@@ -43,6 +44,9 @@ func (c *Command) since() uint8 {
 	version := OpSince[c.Op]
 	if c.Kind == Limiter {
 		version = max(version, 3)
+	}
+	if c.Op == OpRevoke && c.Seq == 0 {
+		version = max(version, 5)
 	}
 	has := fieldsOf(c)
 	for _, f := range fieldsSince {

@@ -85,6 +85,16 @@ func TestVersion_OfCommands(t *testing.T) {
 	}
 }
 
+// A revocation without a number is of version 5, and one with a number of any.
+func TestVersion_OfRevoke(t *testing.T) {
+	for seq, want := range []uint8{5, 0} {
+		f := core.Frame{Session: sessionID(1), Commands: []core.Command{{Op: core.OpRevoke, Seq: uint64(seq), Session: sessionID(1)}}}
+		if got := f.Since(); got != want {
+			t.Errorf("number %d: the frame is of version %d, want %d", seq, got, want)
+		}
+	}
+}
+
 // Two machines that refused the same in other words have the same state; one that has
 // another number does not.
 func TestCheckView_LeavesOutTexts(t *testing.T) {

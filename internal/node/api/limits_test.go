@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/limit"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
@@ -71,6 +72,34 @@ func TestQuotaOfSessions_Revoke(t *testing.T) {
 	r.lease() // there is room again
 	_, err := admin.RevokeSession(r.ctx, &pb.RevokeSessionRequest{Session: make([]byte, 16)})
 	wantCode(t, err, codes.NotFound)
+}
+
+// A session that has used every number of its window is revoked where there is no room for another, and
+// one that was revoked is so at once when that is asked for: nothing that it was answered before is
+// taken for the answer.
+func TestQuotaOfSessions_RevokeAgain(t *testing.T) {
+	r := limited(t, server.Limits{Sessions: 1}, api.Config{})
+	admin, id := pb.NewAdminServiceClient(r.conn), core.SessionID{1}
+	holders := func() []*pb.Claim {
+		return must[*pb.InspectResponse](t)(pb.NewInspectServiceClient(r.conn).Inspect(r.ctx, &pb.InspectRequest{Name: "a"})).GetResource().GetHolders()
+	}
+	holders() // waits until the node leads
+	reply, err := r.node.Submit(r.ctx, &core.Frame{Session: id, Mark: 1, Commands: []core.Command{
+		{Op: core.OpOpen, TTL: int64(time.Hour), Window: 1},
+		{Op: core.OpAcquire, Seq: 1, Wants: []core.Want{{Name: "a", Kind: core.Mutex}}},
+	}})
+	if err != nil || reply.Results[1].Code != core.CodeOK {
+		t.Fatal(reply.Results, err)
+	}
+	for _, now := range []bool{false, false, true} {
+		out := must[*pb.RevokeSessionResponse](t)(admin.RevokeSession(r.ctx, &pb.RevokeSessionRequest{Session: id[:], Now: now}))
+		if until := out.GetUntilMs(); (until == 0) != now {
+			t.Errorf("now %v: what it holds is free in %d ms", now, until)
+		}
+		if by := holders(); (len(by) == 0) != now || !now && !by[0].GetRevoked() {
+			t.Errorf("now %v: it is held by %v", now, by)
+		}
+	}
 }
 
 func TestQuotaOfSessions(t *testing.T) {

@@ -54,24 +54,30 @@ func (s Admin) RevokeSession(ctx context.Context, r *pb.RevokeSessionRequest) (*
 }
 
 // revokeByItself revokes a session in its own name, since there is no room for another that would:
-// to end one is how room is made. The command has the last number that the session can use now. Its
-// owner gets there only with a full window of calls, and of what it asks for afterwards all but
-// releases is refused, so that it takes the answer for none of its own.
+// to end one is how room is made. The command has no number: none of what the session asks for
+// itself is in its way, and no answer of that is taken for its own.
 func (g *Gateway) revokeByItself(ctx context.Context, c core.Command) (core.Result, int64, error) {
 	var info core.SessionInfo
-	found := false
+	ns, found := callerOf(ctx).namespace, false
 	if err := g.look(ctx, func(m *core.Machine, _ int64) { info, found = m.Session(c.Session) }); err != nil {
 		return core.Result{}, 0, err
 	}
-	if ns := callerOf(ctx).namespace; !found || info.Namespace != ns {
-		return core.Result{}, 0, driver.Errorf("", "", fs.ErrNotExist, "namespace %q has no such session, or it has ended", ns)
+	if !found || info.Namespace != ns {
+		return core.Result{}, 0, noSuchSession(ns)
 	}
-	c.Seq = info.Mark + info.Window - 1
-	reply, err := g.submit(ctx, &core.Frame{Session: c.Session, Mark: info.Mark, Commands: []core.Command{c}})
+	reply, err := g.submit(ctx, &core.Frame{Session: c.Session, Commands: []core.Command{c}})
 	if err != nil {
 		return core.Result{}, 0, err
 	}
-	return reply.Results[0], reply.Now, refusal(&reply.Results[0], reply.Now, nil)
+	res := reply.Results[0]
+	if res.Code == core.CodeNoSession { // it has ended since
+		return res, reply.Now, noSuchSession(ns)
+	}
+	return res, reply.Now, refusal(&res, reply.Now, nil)
+}
+
+func noSuchSession(ns string) error {
+	return driver.Errorf("", "", fs.ErrNotExist, "namespace %q has no such session, or it has ended", ns)
 }
 
 func (s Admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {

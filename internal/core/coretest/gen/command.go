@@ -16,7 +16,7 @@ func (g *Gen) command(c *client) core.Command {
 	if cmd.Op == 0 {
 		cmd = g.draw(c)
 	}
-	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd {
+	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd || cmd.Op == core.OpRevoke && g.chance(25) {
 		return cmd
 	}
 	cmd.Seq = g.number(c)

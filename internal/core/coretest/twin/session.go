@@ -112,6 +112,8 @@ func (t *Twin) command(f core.Frame, c core.Command) core.Result {
 		return t.endAsAsked(f.Session, s)
 	case s == nil:
 		return t.refuse(c, core.CodeNoSession)
+	case c.Op == core.OpRevoke && c.Seq == 0:
+		return t.dated(t.revoke(s, c))
 	case c.Seq == 0:
 		return t.refuse(c, core.CodeInvalid)
 	case c.Seq < s.mark:
@@ -128,13 +130,18 @@ func (t *Twin) command(f core.Frame, c core.Command) core.Result {
 // once runs a command that was not seen before and keeps its result, unless a
 // claim is its record.
 func (t *Twin) once(s *session, c core.Command) core.Result {
-	r := t.run(s, c)
-	if r.Revision == 0 {
-		r.Revision = t.revision
-	}
+	r := t.dated(t.run(s, c))
 	r.Seq = c.Seq
 	if _, seen := t.seen(s, c.Seq); !seen {
 		s.records = append(s.records, record{result: r})
+	}
+	return r
+}
+
+// dated gives a result without a revision of its own that of now.
+func (t *Twin) dated(r core.Result) core.Result {
+	if r.Revision == 0 {
+		r.Revision = t.revision
 	}
 	return r
 }
