@@ -30,7 +30,7 @@ type check struct {
 	view   *core.View // not hashed to its end; nil: it is, or is void
 	sum    uint64     // this node's, if hashed
 	hashed bool
-	healed bool              // this node has got a machine that was right
+	ended  string            // how it ended that this node differed: CheckHealed or CheckAlone; "": it has not, or did not differ
 	sums   map[uint64]uint64 // that a leader was told, or tells
 	void   map[uint64]bool   // nodes that heal, which have nothing to say
 	rule   ruling
@@ -61,7 +61,8 @@ type Checked struct {
 const (
 	CheckAgrees  = "agrees"
 	CheckDiffers = "differs"
-	CheckHealed  = "healed" // it differed, and has got what is right
+	CheckHealed  = "healed"                  // it differed, and has got what is right
+	CheckAlone   = "differed, goes on alone" // as the only voter, with what it had
 	CheckSilent  = "not known"
 	CheckOpen    = "differs from another node" // which of them is right is not known yet
 	CheckNoRule  = "no majority"
@@ -338,16 +339,16 @@ func (k *check) decide(voters []uint64) {
 	}
 }
 
-// sound: this node has what is right.
+// sound: this node has what is right, or there is no other state.
 func (k *check) sound() bool {
-	return k.rule == ruled && (k.healed || k.hashed && k.sum == k.right)
+	return k.rule == ruled && (k.ended != "" || k.hashed && k.sum == k.right)
 }
 
 // obey does what a ruling demands of this node.
 func (n *Node) obey() {
 	k := &n.check
 	switch {
-	case n.healing != nil || k.rule == unruled || !k.hashed && !k.healed:
+	case n.healing != nil || k.rule == unruled || !k.hashed && k.ended == "":
 	case k.rule == ruled && !k.sound():
 		n.differ()
 	case !n.serving || n.transfer != 0 || n.checking():
@@ -389,8 +390,8 @@ func (k *check) word(id, self uint64, heals bool) string {
 	switch {
 	case id == self && heals:
 		return CheckDiffers
-	case id == self && k.healed:
-		return CheckHealed
+	case id == self && k.ended != "":
+		return k.ended
 	case k.rule == noMajority:
 		return CheckNoRule
 	case told && k.open():

@@ -143,3 +143,65 @@ func TestDoubtedOnlyVoterGoesOn(t *testing.T) {
 		t.Error("its next start knows that it differed, and nothing takes that back")
 	}
 }
+
+// foundBefore is node 1 of a trio, which has found that it differs while a command and a change that leaves it alone
+// were flying: both are applied, and nobody was told of the command.
+func foundBefore(t *testing.T) *trio {
+	t.Helper()
+	x := checking(t)
+	x.damage(1, 4)
+	var held []replica.Message // first the sums, then all that follows
+	flies := false
+	x.drop = func(m replica.Message) bool {
+		keep := m.To == 1 && (flies || replica.IsSum(m.Data, 2) || replica.IsSum(m.Data, 3))
+		if keep {
+			held = append(held, m)
+		}
+		return keep
+	}
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	x.tickAll(3)
+	flies = true
+	x.add(5, nil)
+	x.nodes[1].ChangeMembers(x.now, 12, replica.Change{Remove: []uint64{2, 3}})
+	x.pump(1)
+	x.drop, x.out[1] = nil, replica.Output{}
+	before := x.nodes[1].Status()
+	x.deliver(held)
+	if st := x.nodes[1].Status(); before.Flying == 0 || before.Healing || !st.Healing || st.Applied == before.Applied || len(st.Members.Conf.GetVoters()) != 1 {
+		t.Fatalf("before it knew: %+v; then: %+v", before, st)
+	}
+	return x
+}
+
+// deliver brings messages to node 1.
+func (x *trio) deliver(all []replica.Message) {
+	x.t.Helper()
+	for _, m := range all {
+		if err := x.nodes[1].Step(x.now, m.Data); err != nil {
+			x.t.Fatal(err)
+		}
+		x.pump(1)
+	}
+}
+
+// The watchers of the only voter are told to look again when it goes on with what it has: what it has applied while it
+// was in doubt nobody was told of. The same holds for a node that starts in doubt.
+func TestDoubtedOnlyVoterHasItsWatchersLookAgain(t *testing.T) {
+	for what, begin := range map[string]func(*testing.T) *trio{"found when alone": leftAlone, "found before": foundBefore} {
+		x := begin(t)
+		x.out[1] = replica.Output{}
+		x.tickAll(3)
+		if st := x.nodes[1].Status(); !st.Serving || !x.out[1].Jumped {
+			t.Errorf("%s: it serves: %v, its watchers look again: %v", what, st.Serving, x.out[1].Jumped)
+		}
+		if word := x.nodes[1].Status().Checked.Nodes[1]; word != replica.CheckAlone {
+			t.Errorf("%s: its state check says %q", what, word)
+		}
+		x.againDoubted(1)
+		if out := x.nodes[1].Output(); !out.Jumped {
+			t.Errorf("%s: started again in doubt its watchers do not look again", what)
+		}
+	}
+}

@@ -82,9 +82,10 @@ func (n *Node) tickHeal() {
 }
 
 // trust goes on with the machine as it is, on the only voter: there is no other state. A snapshot of it
-// takes the place of all others, which ends the doubt on disk, too.
+// takes the place of all others, which ends the doubt on disk, too. What was applied in doubt no watcher was told of.
 func (n *Node) trust() {
-	n.healing, n.check.healed = nil, true
+	n.healing, n.check.ended = nil, CheckAlone
+	n.out.Jumped = true
 	n.maybeSnapshot()
 	n.begunTerm(n.term)
 }
@@ -196,7 +197,7 @@ func (n *Node) healed() {
 	n.endCheckView()
 	k.hashed = false
 	if k.index == n.healing.check && k.index != 0 {
-		k.rule, k.right, k.healed = ruled, n.healing.right, true
+		k.rule, k.right, k.ended = ruled, n.healing.right, CheckHealed
 	}
 	n.machine, n.healing = n.healing.machine, nil
 	n.out.Jumped = true

@@ -283,7 +283,7 @@ func (x *trio) pump(id uint64) {
 	out := x.nodes[id].Output()
 	kept := x.out[id]
 	kept.Answers, kept.Reads = append(kept.Answers, out.Answers...), append(kept.Reads, out.Reads...)
-	kept.Notice = cmp.Or(out.Notice, kept.Notice)
+	kept.Notice, kept.Jumped = cmp.Or(out.Notice, kept.Notice), kept.Jumped || out.Jumped
 	x.out[id] = kept
 	if slices.ContainsFunc(out.Writes, func(w replica.Write) bool { return w.Doubt }) {
 		x.doubts[id] = true

@@ -211,7 +211,7 @@ func (n *Node) install(meta *SnapshotMeta) {
 		s.view = nil
 	}
 	n.endCheckView()
-	n.check.hashed, n.check.healed = false, false
+	n.check.hashed, n.check.ended = false, ""
 	n.machine, n.members, n.healing = s.arrived[at].machine, meta.Conf, nil
 	n.applied, n.term = meta.Index, meta.Term
 	n.removed.at, n.removed.durable = meta.Index, max(n.removed.durable, meta.Index)

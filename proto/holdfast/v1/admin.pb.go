@@ -312,7 +312,7 @@ type StatusResponse struct {
 	Check uint64 `protobuf:"varint,9,opt,name=check,proto3" json:"check,omitempty"`
 	// How long ago that was.
 	CheckAgeMs int64 `protobuf:"varint,10,opt,name=check_age_ms,json=checkAgeMs,proto3" json:"check_age_ms,omitempty"`
-	// What this node knows of its own outcome: agrees, differs, healed, no majority, differs from another node, not known.
+	// What this node knows of its own outcome: agrees, differs, healed, "differed, goes on alone", no majority, differs from another node, not known.
 	CheckResult string `protobuf:"bytes,11,opt,name=check_result,json=checkResult,proto3" json:"check_result,omitempty"`
 	// The node differs from the others and serves nobody until it has got their state.
 	Healing bool `protobuf:"varint,12,opt,name=healing,proto3" json:"healing,omitempty"`
