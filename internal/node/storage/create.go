@@ -26,16 +26,16 @@ func (s *Store) prepare(m *image) error {
 	if err := m.virgin(); err != nil {
 		return err
 	}
-	if err := s.fits(); err != nil {
-		return err
-	}
 	for _, name := range m.names {
-		if name != lockName && name != voteName && name != segmentName(1) && known(name) {
+		if name != lockName && name != voteName && known(name) {
 			m.leftovers = append(m.leftovers, name)
 		}
 	}
 	s.id = identity{cluster: s.opts.ClusterID, node: s.opts.NodeID, salt: s.opts.Salt}
 	if err := s.clear(m.leftovers); err != nil {
+		return err
+	}
+	if err := s.fits(); err != nil {
 		return err
 	}
 	if err := s.createVotes(); err != nil {

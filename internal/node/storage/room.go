@@ -11,7 +11,7 @@ import (
 // shrinks it, then snapshot and compact. The store itself goes on as long as it finds
 // room.
 func (s *Store) Full() bool {
-	return s.low.Load() || s.opts.SoftLimit > 0 && s.Size() >= s.opts.SoftLimit
+	return s.low.Load() != nil || s.opts.SoftLimit > 0 && s.Size() >= s.opts.SoftLimit
 }
 
 // Probe looks how much room the file system has. The store does so by itself when it
@@ -22,8 +22,13 @@ func (s *Store) Probe() {
 		return
 	}
 	free, err := space.Free(s.dir)
-	s.free.Store(free)
-	s.low.Store(err == nil && free >= 0 && free+s.reusable() < s.opts.Reserve+s.nextSnapshot())
+	again, next := s.reusable(), s.nextSnapshot()
+	if err != nil || free < 0 || free+again >= s.opts.Reserve+next {
+		s.low.Store(nil) // not known, or enough
+		return
+	}
+	s.low.Store(new(fmt.Sprintf("%s of the disk are free, and %s in files of the log that count as free; needed are %s in reserve, and %s for a snapshot",
+		mebi(free), mebi(again), mebi(s.opts.Reserve), mebi(next))))
 }
 
 // reusable is what segments that wait to be used again count as room: the log grows into them
@@ -37,14 +42,13 @@ func (s *Store) reusable() (bytes int64) {
 	return min(bytes, s.opts.Reserve/2)
 }
 
-// Lack says in numbers why Full is true; "": it is not.
+// Lack says why Full is true, in numbers as far as they are known; "": it is not.
 func (s *Store) Lack() string {
-	switch {
-	case s.opts.SoftLimit > 0 && s.Size() >= s.opts.SoftLimit:
+	if s.opts.SoftLimit > 0 && s.Size() >= s.opts.SoftLimit {
 		return fmt.Sprintf("the data takes %s, and may take %s", mebi(s.Size()), mebi(s.opts.SoftLimit))
-	case s.low.Load():
-		return fmt.Sprintf("%s of the disk are free, and %s in files of the log that count as free; needed are %s in reserve, and %s for a snapshot",
-			mebi(s.free.Load()), mebi(s.reusable()), mebi(s.opts.Reserve), mebi(s.nextSnapshot()))
+	}
+	if why := s.low.Load(); why != nil {
+		return *why
 	}
 	return ""
 }
@@ -81,8 +85,11 @@ func (s *Store) nextSnapshot() int64 {
 // lacksRoom reports whether a write failed for lack of room only.
 func lacksRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) }
 
-// noRoom is the error of something that was given up before it changed anything.
+// noRoom is the error of something that was given up before it changed anything. Until the next look at the disk that
+// counts for more than how much of it is free: there may be a quota.
 func (s *Store) noRoom(op, file string, err error) error {
-	s.low.Store(s.opts.Reserve > 0)
+	if s.opts.Reserve > 0 {
+		s.low.Store(new(fmt.Sprintf("a write found no room: %v", err)))
+	}
 	return failed(op, file, fmt.Errorf("%w: %w", ErrNoRoom, err), "free some space on the disk of "+s.dir)
 }

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -269,4 +270,84 @@ func TestLargeRecordWithoutRoom(t *testing.T) {
 		t.Errorf("a start finds the log up to %d", rec.Last)
 	}
 	must(t, s.Close())
+}
+
+// tight is a disk that has room for so many bytes.
+type tight struct {
+	*simdisk.Faults
+	room int64
+}
+
+func (d *tight) Free(dir string) (int64, error) {
+	free := d.room
+	names, err := d.FS.List(dir)
+	for _, name := range names {
+		f, err := d.FS.Open(filepath.Join(dir, name))
+		if err != nil {
+			return 0, err
+		}
+		size, err := f.Size()
+		if err != nil {
+			return 0, err
+		}
+		free -= size
+		f.Close()
+	}
+	return free, err
+}
+
+// Promise: what a creation cut short has left, at whatever operation, does not count as taken when it is made again.
+func TestNewStoreAfterOneCutShort(t *testing.T) {
+	o := options
+	o.SegmentSize = 256 << 10
+	for at := range 100 {
+		op := 0
+		disk := &tight{room: o.SegmentSize * 3 / 2}
+		disk.Faults = &simdisk.Faults{FS: simdisk.New(), Check: func(simdisk.Op) error {
+			if op++; op == at+1 {
+				return syscall.EIO
+			}
+			return nil
+		}}
+		s, _, err := storage.Open(disk, dir, o)
+		if op <= at {
+			must(t, err)
+			must(t, s.Close())
+			return
+		}
+		if err == nil { // what failed was not needed
+			must(t, s.Close())
+		}
+		s, _, err = storage.Open(disk, dir, o)
+		if err != nil {
+			t.Fatalf("cut short at operation %d, then: %v", at, err)
+		}
+		must(t, s.Close())
+	}
+	t.Error("a store is not made in 100 operations")
+}
+
+// Promise: where a write found no room, though the disk seems to have some, as by a quota, that is told instead of numbers.
+func TestLackOfAWriteWithoutRoom(t *testing.T) {
+	disk, o := newCramped(), options
+	o.Reserve = 1000
+	s, _, err := storage.Open(disk, dir, o)
+	must(t, err)
+	defer s.Close()
+	if disk.free = 0; !isFull(s) {
+		t.Fatal("it is not full without a byte")
+	}
+	disk.free, disk.full = 5000<<20, true
+	if isFull(s) {
+		t.Fatal("it is full with 5000 MiB free")
+	}
+	for at := uint64(1); err == nil; at++ {
+		err = s.Append(storage.Batch{HardState: hard(1, 0, at-1), Entries: entries(at, at, 1, 100)})
+	}
+	if text := s.Lack(); !errors.Is(err, storage.ErrNoRoom) || !s.Full() || text != "a write found no room: no space left on device" {
+		t.Errorf("after %v: full %v, %q", err, s.Full(), text)
+	}
+	if isFull(s) || s.Lack() != "" {
+		t.Errorf("after another look: full %v, %q", s.Full(), s.Lack())
+	}
 }

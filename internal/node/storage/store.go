@@ -39,8 +39,7 @@ type Store struct {
 	used  int64
 	memo  memo
 
-	low  atomic.Bool  // there is less room than Options.Reserve
-	free atomic.Int64 // bytes of the disk, when that was last looked at
+	low atomic.Pointer[string] // why there is less room than Options.Reserve, when that was last seen; nil: there is not
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
